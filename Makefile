@@ -1,0 +1,88 @@
+# Everything from a bare clone: python3 with venv, g++ and make; nvcc for the CUDA kernels.
+#
+#   make bench      set up, build, run the benchmark
+#   make test       set up, build, lint, pytest, ctest
+#   make build      set up and build the library in place (ops/tiled_mm), incrementally
+#   make bench-cpp  a short benchmark through C++ alone
+#   make lint       the formatters and ruff, without changing a file
+#   make format     let the formatters change files
+#   make newest     the newest torch in an environment of its own (.venv-newest, build-newest):
+#                   build, then the CPU tests
+#   make clean      remove what was built; .venv stays
+#
+# cmake/cuda_rule.cmake says when CUDA kernels are built, and what FORCE_CUDA and
+# TORCH_CUDA_ARCH_LIST do. BENCH= and PYTEST= hand arguments on to the two programs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+NEWEST := .venv-newest
+NEWEST_BIN := $(CURDIR)/$(NEWEST)/bin
+PACKAGE := ops/tiled_mm
+BUILT := $(addprefix $(PACKAGE)/,lib include share _build_info.py)
+
+CXX_FILES = $(shell find ops bench cpp_tests -path ops/tiled_mm -prune -o \
+  -name '*.h' -print -o -name '*.cuh' -print -o -name '*.cpp' -print -o -name '*.cu' -print)
+# Configures build folder $(1) for the Python in $(2), with further options $(3).
+configure = $(2)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(2)/ninja \
+  -DPython3_EXECUTABLE=$(2)/python $(3)
+
+.PHONY: help bench bench-cpp test build lint format newest clean
+help:
+	@sed -n '3,15s/^# \{0,1\}//p' Makefile
+
+bench: build
+	$(BIN)/python -m bench $(BENCH)
+
+bench-cpp: $(VENV)/.requirements
+	$(call configure,build,$(BIN),-DTILED_MM_BENCH=ON)
+	$(BIN)/cmake --build build --target bench_cpp
+	build/bench/cpp/bench_cpp $(BENCH)
+
+test: lint build
+	$(BIN)/python -m pytest $(PYTEST)
+	$(call configure,build,$(BIN),-DTILED_MM_TESTS=ON)
+	$(BIN)/cmake --build build
+	$(BIN)/ctest --test-dir build --output-on-failure
+
+build: $(VENV)/.requirements
+	$(call configure,build,$(BIN))
+	$(BIN)/cmake --build build --target tiled_mm
+	$(BIN)/cmake --install build --prefix $(PACKAGE)
+	$(BIN)/cmake --install build --prefix $(PACKAGE) --component python
+	$(MAKE) --no-print-directory $(VENV)/.installed
+
+# The packages. Touched last, so that an interrupted installation is begun again.
+$(VENV)/.requirements: requirements.txt requirements-tools.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --upgrade -r requirements.txt
+	touch $@
+
+# The editable installation: once, since it only points to ops/tiled_mm.
+$(VENV)/.installed: setup.py pyproject.toml $(VENV)/.requirements
+	$(BIN)/python -m pip install --no-build-isolation --no-deps -e .
+	touch $@
+
+lint: $(VENV)/.requirements
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+format: $(VENV)/.requirements
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+newest: export TILED_MM_BUILD_DIR := $(CURDIR)/build-newest
+newest: export CUDA_VISIBLE_DEVICES :=
+newest:
+	test -x $(NEWEST_BIN)/python || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST_BIN)/python -m pip install --upgrade torch -r requirements-tools.txt
+	$(call configure,build-newest,$(NEWEST_BIN),-DTILED_MM_TESTS=ON)
+	$(NEWEST_BIN)/cmake --build build-newest
+	$(NEWEST_BIN)/python -m pip install --no-build-isolation --no-deps --force-reinstall .
+	$(NEWEST_BIN)/python -m pytest $(PYTEST)
+	$(NEWEST_BIN)/ctest --test-dir build-newest --output-on-failure
+
+clean:
+	rm -rf build build-newest build-bench dist *.egg-info $(BUILT) $(VENV)/.installed

@@ -1,0 +1,17 @@
+"""The benchmark: `python -m bench` from the root of the checkout.
+
+What is measured, and how, in the order one might read it:
+
+shapes.py      the named sets of problems, each with its source
+data.py        operands of a problem: random, in rotated buffers
+candidates.py  what runs: ours, every rung of it, and the peers
+timing.py      how a call is timed on each device, and how candidates take turns
+check.py       what every timed result must satisfy
+runner.py      one case after another, into a document
+machine.py     what the measurements ran on: versions, clocks, power, ceilings
+results.py     the document: its schema, reading and writing
+host.py        host time of one call (with native/, an operator that does nothing)
+plot.py        PNG plots, from documents only
+report.py      the README's tables, from bench/results/ only
+cli.py         the commands
+"""

@@ -1,0 +1,453 @@
+"""The commands of `python -m bench`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bench import host, machine, report, results
+from bench.candidates import TiledOperator
+from bench.runner import MODES, Bench, Settings, run_cases
+from bench.shapes import DTYPES, SETS, Shape, named_set
+from bench.timing import CpuStopwatch, CudaStopwatch, Rounds, Stopwatch
+
+app = typer.Typer(add_completion=False, help=__doc__, rich_markup_mode=None)
+console = Console()
+
+Problem = tuple[str, Shape]  # with the name of the set it comes from
+
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N")]
+JsonOption = Annotated[Path | None, typer.Option("--json", help="write the results here")]
+PlotsOption = Annotated[Path | None, typer.Option("--plots", help="write PNG plots here")]
+LimitOption = Annotated[
+    float | None, typer.Option("--limit", help="begin no case after so many seconds")
+]
+BudgetOption = Annotated[float, typer.Option("--budget", help="seconds of rounds for each case")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="of the CPU")]
+
+
+# ---- what all commands share -------------------------------------------------------------------
+
+
+def pick_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise typer.BadParameter("this machine has no GPU that torch can use")
+        device = torch.device("cuda", device.index or 0)
+        torch.cuda.set_device(device)
+    return device
+
+
+def make_stopwatch(device: torch.device, mode: str, cache: str) -> Stopwatch:
+    if device.type == "cpu":
+        return CpuStopwatch()
+    if mode == "sustained":
+        return CudaStopwatch(device, region_s=5e-3, cold=cache == "cold")
+    return CudaStopwatch(device, cold=cache == "cold", idle_s=5e-3)
+
+
+def cache_state(device: torch.device, warm: bool = False) -> str:
+    """The caches that samples start from. A CPU's are as warm as the turns leave them."""
+    return "warm" if warm or device.type == "cpu" else "cold"
+
+
+def new_document(run: str, device: torch.device, settings: dict) -> dict:
+    return {
+        "schema": results.SCHEMA,
+        "run": run,
+        "environment": machine.environment(device),
+        "settings": settings,
+        "ceilings": None,
+        "cases": [],
+    }
+
+
+def keep(document: dict, path: Path | None) -> None:
+    """After every case, so that a run that is ended early leaves what it has."""
+    if path is not None:
+        results.write(document, path)
+
+
+def load_operator() -> TiledOperator:
+    try:
+        return TiledOperator()
+    except ImportError as error:
+        console.print(f"[red]tiled_mm cannot be imported:[/red] {error}")
+        raise typer.Exit(2) from error
+
+
+def finish(document: dict, device: torch.device, path: Path | None, plots: Path | None) -> None:
+    """The closing state of the device, the plots, and an exit status that tells failures."""
+    gpu = document["environment"]["gpu"]
+    if gpu is not None:
+        gpu["after"] = machine.gpu_state(device)
+    keep(document, path)
+    if plots is not None:
+        from bench import plot
+
+        for written in plot.plot_document(document, plots):
+            console.print(f"wrote {written}")
+    if path is not None:
+        console.print(f"wrote {path}")
+    failures = results.failures(document)
+    for failure in failures:
+        console.print(f"failed: {failure}", style="red", markup=False, highlight=False)
+    if failures:
+        raise typer.Exit(1)
+
+
+def print_cases(cases: Sequence[dict], title: str, *, gpu: bool) -> None:
+    """One row a candidate, the ratio first."""
+    unit, scale = ("TF/s", 1e-12) if gpu else ("GF/s", 1e-9)
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column, justify in (
+        ("problem", "left"),
+        ("candidate", "left"),
+        ("ratio (quartiles)", "right"),
+        ("time", "right"),
+        (unit, "right"),
+        ("GB/s", "right"),
+        ("error", "right"),
+        ("", "left"),
+    ):
+        table.add_column(column, justify=justify, no_wrap=column != "")
+    for case in cases:
+        label = Shape.from_json(case["shape"]).label + (" grad" if case["grad"] else "")
+        remark = case["error"] or case["note"]
+        if remark:
+            table.add_row(label, "", "", "", "", "", "", remark)
+        for i, record in enumerate(case["candidates"]):
+            ok = "" if record["check"] is None or record["check"]["ok"] else "beyond the error gate"
+            seconds, flops, bandwidth = (record[q] for q in ("seconds", "flops", "bandwidth"))
+            table.add_row(
+                label if i == 0 and not remark else "",
+                record["name"],
+                report.ratio_text(record),
+                report.seconds_text(seconds["median"]) if seconds else "-",
+                f"{flops * scale:.3g}" if flops else "-",
+                f"{bandwidth * 1e-9:.4g}" if bandwidth else "-",
+                report.error_text(record),
+                "; ".join(filter(None, (ok, record["error"], record["note"]))),
+                style="bold" if record["ours"] else None,
+            )
+        table.add_section()
+    console.print(table)
+
+
+def run_problems(
+    document: dict,
+    device: torch.device,
+    settings: Settings,
+    problems: Sequence[Problem],
+    path: Path | None,
+    begin: float,
+) -> None:
+    """Runs the problems with a progress bar and prints their table."""
+    cases: list[dict] = []
+    operator = load_operator()
+    processor = document["environment"]["cpu"]
+    if device.type == "cpu" and processor["load_before"] > 0.5 * processor["logical_cores"]:
+        busy = f"the machine is busy (load {processor['load_before']}): expect wide quartiles"
+        console.print(busy, style="yellow", highlight=False)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with machine.PowerLog(device) as power, Progress(*columns, console=console) as progress:
+        stopwatch = make_stopwatch(device, settings.mode, settings.cache)
+        bench = Bench(device, stopwatch, operator, settings, power, begin)
+        task = progress.add_task(settings.mode, total=len(problems))
+
+        def take(case: dict) -> None:
+            cases.append(case)
+            document["cases"].append(case)
+            keep(document, path)
+            shape = Shape.from_json(case["shape"])
+            progress.update(task, advance=1, description=f"{case['set']} {shape.label}")
+
+        run_cases(bench, problems, take)
+    title = f"{report.device_name(document)}, {settings.mode}, {settings.cache} caches"
+    print_cases(cases, f"{title}; ratio: peer's time / ours", gpu=device.type == "cuda")
+
+
+def expand(sets: Sequence[str], dtypes: Sequence[str]) -> list[Problem]:
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise typer.BadParameter(f"no dtype {dtype!r}; there are: {', '.join(DTYPES)}")
+    problems = []
+    for name in sets:
+        try:
+            chosen = named_set(name)
+        except KeyError as error:
+            raise typer.BadParameter(error.args[0]) from error
+        problems += [(name, shape) for shape in chosen.shapes(tuple(dtypes))]
+    return problems
+
+
+def overview(device: torch.device, dtypes: Sequence[str]) -> list[Problem]:
+    """A little of everything that matters on this device."""
+    if device.type == "cpu":
+        return expand(["cpu"], dtypes)
+
+    def some(name: str, wanted: Sequence[tuple[int, int]], own: Sequence[str]) -> list[Problem]:
+        shapes = [s for _, s in expand([name], dtypes or own)]
+        return [(name, s) for s in shapes if (s.m, s.n) in wanted]
+
+    return [
+        *some("squares", [(1024, 1024), (4096, 4096)], ("float32", "float64", "bfloat16")),
+        *some("odd", [(1023, 1023), (4095, 4095)], ("float32", "bfloat16")),
+        *some("few_rows", [(1, 4096), (16, 4096)], ("float32", "bfloat16")),
+        *some("tall", [(131072, 64)], ("float32", "bfloat16")),
+        *some("integers", [(1024, 1024)], ("int8", "int32")),
+    ]
+
+
+# ---- the commands ------------------------------------------------------------------------------
+
+
+@app.callback(invoke_without_command=True)
+def run(
+    context: typer.Context,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help=f"any of: {', '.join(SETS)}")
+    ] = None,
+    dtypes: Annotated[
+        list[str] | None, typer.Option("--dtype", help="instead of the set's own")
+    ] = None,
+    algos: Annotated[
+        list[str] | None,
+        typer.Option("--algo", help="auto (the planner's choice), all, or a rung by name"),
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="of ours, for float32: ieee, tf32 or fp16x3")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="burst, sustained or both")] = "burst",
+    warm: Annotated[
+        bool, typer.Option("--warm", help="GPU: find the operands in L2, instead of evicting them")
+    ] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+    budget: BudgetOption = 0.5,
+    limit: LimitOption = None,
+    json: JsonOption = None,
+    plots: PlotsOption = None,
+) -> None:
+    """Times tiled-mm and its peers in one run, candidates taking turns in random order, and checks
+    every result. Without --set: an overview for the device that is there."""
+    if context.invoked_subcommand is not None:
+        return
+    if mode not in (*MODES, "both"):
+        raise typer.BadParameter(f"--mode is one of {', '.join(MODES)}, both")
+    begin = time.monotonic()
+    chosen = pick_device(device)
+    if threads:
+        torch.set_num_threads(threads)
+    if limit is None and not sets:
+        limit = 150.0 if chosen.type == "cuda" else 90.0
+    problems = expand(sets, dtypes or ()) if sets else overview(chosen, dtypes or ())
+    settings = Settings(
+        algos=tuple(algos or ["auto"]),
+        precision=precision,
+        cache=cache_state(chosen, warm),
+        rounds=Rounds(budget_s=budget),
+        limit_s=limit,
+    )
+    document = new_document("run", chosen, settings.to_json())
+    for one in MODES if mode == "both" else (mode,):
+        settings = replace(settings, mode=one)
+        run_problems(document, chosen, settings, problems, json, begin)
+    if not sets:
+        rounds = Rounds(least=5, most=100, budget_s=1.0)
+        cases = host.run_host(chosen, rounds, *host.products(chosen))
+        document["cases"] += cases
+        print_cases(cases, "host time of one call", gpu=chosen.type == "cuda")
+    finish(document, chosen, json, plots)
+
+
+@app.command()
+def ladder(
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+    budget: BudgetOption = 4.0,
+    limit: LimitOption = None,
+    json: JsonOption = None,
+    plots: PlotsOption = None,
+) -> None:
+    """Every rung from naive on, in a run of its own: rungs this far apart in speed would not let
+    each other's chip be warm. With the roofline's ceilings."""
+    begin = time.monotonic()
+    chosen = pick_device(device)
+    if threads:
+        torch.set_num_threads(threads)
+    problems = expand(["ladder"], ())
+    if chosen.type == "cpu":
+        problems = [(name, s) for name, s in problems if s.n <= 512]
+    rounds = Rounds(least=3, most=30, budget_s=budget)
+    settings = Settings(algos=("all",), cache=cache_state(chosen), rounds=rounds, limit_s=limit)
+    document = new_document("ladder", chosen, settings.to_json())
+    try:
+        document["ceilings"] = machine.ceilings(chosen)
+    except Exception as error:  # the ladder is worth having without its roofline
+        console.print(f"no ceilings: {error}", style="yellow", markup=False)
+    run_problems(document, chosen, settings, problems, json, begin)
+    finish(document, chosen, json, plots)
+
+
+@app.command(name="host")
+def host_command(
+    device: DeviceOption = "auto",
+    budget: BudgetOption = 3.0,
+    json: JsonOption = None,
+) -> None:
+    """Host time of one 16 x 16 call, without and with gradients, beside torch.mm and an operator
+    that only allocates and launches an empty kernel."""
+    chosen = pick_device(device)
+    load_operator()
+    rounds = Rounds(least=20, most=400, budget_s=budget)
+    document = new_document("host", chosen, {"calls": host.CALLS, "budget_s": budget})
+    document["cases"] = host.run_host(chosen, rounds, *host.products(chosen))
+    title = f"{report.device_name(document)}, host time of one call"
+    print_cases(document["cases"], title, gpu=chosen.type == "cuda")
+    for case in document["cases"]:
+        for record in case["candidates"]:
+            if record["above_floor"] is not None and record["ours"]:
+                above = record["above_floor"]["median"] * 1e6
+                grad = "with" if case["grad"] else "without"
+                console.print(f"{record['name']}, {grad} gradient: {above:.2f} µs above the floor")
+    finish(document, chosen, json, None)
+
+
+@app.command()
+def cpu(
+    threads: ThreadsOption = None,
+    budget: BudgetOption = 1.0,
+    limit: LimitOption = 90.0,
+    json: JsonOption = None,
+) -> None:
+    """The CPU's table, on any machine."""
+    begin = time.monotonic()
+    if threads:
+        torch.set_num_threads(threads)
+    device = torch.device("cpu")
+    settings = Settings(cache=cache_state(device), rounds=Rounds(budget_s=budget), limit_s=limit)
+    document = new_document("cpu", device, settings.to_json())
+    run_problems(document, device, settings, expand(["cpu"], ()), json, begin)
+    finish(document, device, json, None)
+
+
+# The parts of `all`, each a process of its own: an illegal access in one kernel ends every later
+# call of its process. With the most seconds a part may take.
+_PARTS: dict[str, tuple[list[str], int]] = {
+    "host": (["host"], 60),
+    "ladder": (["ladder", "--limit", "45"], 90),
+    "squares": (["--set", "squares", "--mode", "both", "--limit", "75"], 110),
+    "shapes": (
+        [
+            *("--set", "odd", "--set", "deep", "--set", "tall"),
+            *("--set", "integers", "--set", "few_rows", "--budget", "0.15", "--limit", "50"),
+        ],
+        90,
+    ),
+    "cpu": (["cpu", "--budget", "0.3", "--limit", "25"], 60),
+}
+
+
+@app.command(name="all")
+def all_parts(
+    out: Annotated[Path, typer.Option(help="folder for the JSON files")],
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"parts to run: {', '.join(_PARTS)}")
+    ] = None,
+) -> None:
+    """Everything the README's tables need, one JSON file for each part. Without a GPU: the parts
+    that a CPU gets through."""
+    parts = only or (list(_PARTS) if torch.cuda.is_available() else ["host", "ladder", "cpu"])
+    unknown = set(parts) - set(_PARTS)
+    if unknown:
+        raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
+    failed = []
+    for part in parts:
+        arguments, timeout_s = _PARTS[part]
+        path = out / f"{part}.json"
+        command = [sys.executable, "-m", "bench", *arguments, "--json", str(path)]
+        console.rule(part)
+        begin = time.monotonic()
+        try:
+            status = subprocess.run(
+                command,
+                cwd=machine.ROOT,
+                env={**os.environ, "COLUMNS": "150"},
+                timeout=timeout_s,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = f"stopped after {timeout_s} s, its finished cases are kept"
+        console.print(f"{part}: {time.monotonic() - begin:.0f} s, exit status {status}")
+        if status != 0:
+            failed.append(part)
+    # The essence once more, at the end, where a log is read first.
+    documents = results.read_all(out)
+    for name in report.SUMMARY:
+        console.rule(name)
+        print(report.TABLES[name](documents))
+    if failed:
+        console.print(f"failed parts: {', '.join(failed)}", style="red")
+        raise typer.Exit(1)
+
+
+@app.command(name="plot")
+def plot_command(
+    files: Annotated[list[Path], typer.Argument(help="results, as written by --json")],
+    out: Annotated[Path, typer.Option(help="folder for the PNG files")] = report.RESULTS / "plots",
+) -> None:
+    """Plots from results: run time and TF/s over N, and the roofline."""
+    from bench import plot
+
+    for file in files:
+        for written in plot.plot_document(results.read(file), out):
+            console.print(f"wrote {written}")
+
+
+@app.command(name="report")
+def report_command(
+    check: Annotated[bool, typer.Option("--check", help="only fail if a table is stale")] = False,
+    readme: Annotated[Path, typer.Option()] = report.README,
+    folder: Annotated[Path, typer.Option("--results")] = report.RESULTS,
+) -> None:
+    """Rewrites the README's tables from bench/results/."""
+    current = report.update(readme, folder, check=check)
+    if current:
+        console.print(f"the tables of {readme} are current")
+    elif check:
+        console.print(f"the tables of {readme} are stale: run `python -m bench report`")
+        raise typer.Exit(1)
+    else:
+        console.print(f"rewrote the tables of {readme}")
+
+
+@app.command(name="shapes")
+def shapes_command() -> None:
+    """The named sets of problems and where they come from."""
+    for chosen in SETS.values():
+        console.print(f"{chosen.name}: {chosen.about}", style="bold", highlight=False)
+        console.print(f"  source: {chosen.source}", highlight=False, markup=False)
+        console.print(f"  dtypes: {', '.join(chosen.dtypes)}", highlight=False)
+        labels = [s.label.removesuffix(f" {s.dtype}") for s in chosen.shapes(chosen.dtypes[:1])]
+        console.print(f"  {', '.join(labels)}", highlight=False, markup=False)

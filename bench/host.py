@@ -1,0 +1,141 @@
+"""Host time of one call: 16 x 16, where nothing else is left.
+
+Beside torch.mm stands an operator that only allocates its result and launches an empty kernel
+(native/host_floor.cpp): the floor of any operator registered in C++. Calls are timed until they
+return; the device is awaited before and after each sample, outside its time.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bench import native, results
+from bench.check import check_result
+from bench.runner import describe
+from bench.shapes import Shape
+from bench.timing import Prepared, Rounds, interleave, ratios, spread
+
+FLOOR = "an operator that does nothing"
+PEER = "torch.mm"
+SHAPE = Shape(16, 16, 16)
+CALLS = 200  # per sample: few enough that the queue of launches never fills
+
+Product = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass
+class HostStopwatch:
+    """The host's clock around the calls of a sample, the device being idle before and after."""
+
+    device: torch.device
+
+    def start(self, prepared: Prepared) -> float:
+        self._await_device()
+        begin = time.perf_counter()
+        prepared.run()
+        seconds = time.perf_counter() - begin
+        self._await_device()
+        return seconds / prepared.calls
+
+    def read(self, sample: float) -> float:
+        return sample
+
+    def _await_device(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def _runner(product: Product, a: Tensor, b: Tensor, calls: int) -> Callable[[], None]:
+    def run() -> None:
+        for _ in itertools.repeat(None, calls):
+            product(a, b)
+
+    return run
+
+
+def products(device: torch.device) -> tuple[dict[str, Product], str]:
+    """What is called, by name, and a note on what is missing."""
+    import tiled_mm
+
+    found: dict[str, Product] = {
+        "torch.ops.tiled.mm": torch.ops.tiled.mm,
+        "tiled_mm.mm": tiled_mm.mm,
+        PEER: torch.mm,
+    }
+    missing = native.load(device)
+    if missing is None:
+        found[FLOOR] = torch.ops.tiled_bench.floor
+    return found, missing or ""
+
+
+def _measure(
+    case: dict, calls: dict[str, Product], device: torch.device, rounds: Rounds, grad: bool
+) -> None:
+    generator = torch.Generator(device).manual_seed(20)
+    a, b = (
+        torch.randn(16, 16, device=device, generator=generator, requires_grad=grad)
+        for _ in range(2)
+    )
+    records = {n: results.candidate(n, ours=n not in (PEER, FLOOR)) for n in calls}
+    case["candidates"] = list(records.values())
+    prepared = {}
+    for name, product in calls.items():
+        try:
+            _runner(product, a, b, CALLS)()
+            if name != FLOOR:
+                records[name]["check"] = check_result(
+                    product(a, b).detach(), a.detach(), b.detach(), tensor_cores=False
+                ).to_json()
+            run = _runner(product, a, b, CALLS)
+            prepared[name] = Prepared((), CALLS, "host clock", 0.0, run)
+        except Exception as error:
+            records[name]["error"] = describe(error)
+    gc.collect()
+    gc.disable()
+    try:
+        samples = interleave(HostStopwatch(device), prepared, rounds, random.Random(20))
+    finally:
+        gc.enable()
+    for name, seconds in samples.items():
+        records[name].update(
+            method="host clock", calls=CALLS, rounds=len(seconds), seconds=spread(seconds)
+        )
+        if PEER in samples:
+            records[name]["ratio"] = spread(ratios(samples[PEER], seconds))
+        if FLOOR in samples:
+            above = [t - f for t, f in zip(seconds, samples[FLOOR], strict=True)]
+            records[name]["above_floor"] = spread(above)
+
+
+def run_host(
+    device: torch.device, rounds: Rounds, calls: dict[str, Product], note: str = ""
+) -> list[dict]:
+    """Two cases: without and with gradients recorded. Never raises."""
+    cases = []
+    for grad in (False, True):
+        case = {
+            "set": "host",
+            "shape": SHAPE.to_json(),
+            "mode": "burst",
+            "cache": "warm",
+            "grad": grad,
+            "peer": PEER,
+            "note": note,
+            "error": None,
+            "power": None,
+            "candidates": [],
+        }
+        try:
+            _measure(case, calls, device, rounds, grad)
+        except Exception as error:
+            case["error"] = describe(error)
+        cases.append(case)
+    return cases

@@ -1,0 +1,155 @@
+"""Plots, from documents only: nothing is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")  # no display is needed, or asked for
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bench.report import cubes, device_name
+
+# The order of the ladder; what is not named here comes after.
+_ORDER = ("naive", "shared_tile_8", "shared_tile_16", "shared_tile_32", "register_tile", "blocked")
+_DPI = 150
+
+
+def _candidate_names(cases: list[dict]) -> list[str]:
+    names = {c["name"] for case in cases for c in case["candidates"] if c["seconds"]}
+    rungs = [n for n in _ORDER if n in names]
+    return rungs + sorted(names - set(rungs))
+
+
+def _style(name: str) -> dict:
+    if name.startswith("torch"):
+        return {"color": "black", "linestyle": "--", "marker": "s"}
+    if name.startswith("tiled.mm"):
+        return {"color": "tab:red", "linestyle": ":", "marker": "x"}
+    return {"marker": "o"}
+
+
+def _lines(cases: list[dict], quantity: str) -> Iterator[tuple[str, list[int], list[float]]]:
+    """(candidate, sizes N, values) with seconds or flops over N."""
+    for name in _candidate_names(cases):
+        points = []
+        for case in cases:
+            for c in case["candidates"]:
+                if c["name"] == name and c["seconds"]:
+                    value = c["seconds"]["median"] if quantity == "seconds" else c["flops"]
+                    points.append((case["shape"]["n"], value))
+        points.sort()
+        yield name, [p[0] for p in points], [p[1] for p in points]
+
+
+def _figure(title: str) -> tuple[Figure, Axes]:
+    figure, axes = plt.subplots(figsize=(7.5, 5))
+    axes.set_title(title, fontsize=10)
+    axes.grid(True, which="both", alpha=0.25)
+    return figure, axes
+
+
+def _sizes_axis(axes: Axes, cases: list[dict]) -> None:
+    sizes = sorted({case["shape"]["n"] for case in cases})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(s) for s in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("N (square matrices)")
+
+
+def run_time(cases: list[dict], title: str) -> Figure:
+    """Run time over N, one line for each rung: the plot of every lecture on tiling."""
+    figure, axes = _figure(title)
+    for name, sizes, seconds in _lines(cases, "seconds"):
+        axes.plot(sizes, [s * 1e3 for s in seconds], label=name, **_style(name))
+    axes.set_yscale("log")
+    _sizes_axis(axes, cases)
+    axes.set_ylabel("time per product (ms)")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def rate(cases: list[dict], title: str) -> Figure:
+    """TF/s (of a slow device GF/s) over N."""
+    figure, axes = _figure(title)
+    lines = list(_lines(cases, "flops"))
+    fastest = max(f for _, _, flops in lines for f in flops)
+    unit, scale = ("TF/s", 1e12) if fastest >= 1e12 else ("GF/s", 1e9)
+    for name, sizes, flops in lines:
+        axes.plot(sizes, [f / scale for f in flops], label=name, **_style(name))
+    _sizes_axis(axes, cases)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel(unit)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def roofline(case: dict, ceilings: dict, title: str) -> Figure | None:
+    """Every rung's rate over the intensity that its tile plans, under the measured ceilings. A
+    point above the slope is a rung whose loads the caches answer."""
+    points = [c for c in case["candidates"] if c["flops"] and c["intensity"]]
+    bandwidth, peak = ceilings["copy_bytes_per_s"], ceilings["fp32_flops"]
+    if not points or peak is None:
+        return None
+    figure, axes = _figure(title)
+    low = min(c["intensity"] for c in points) / 2
+    high = max(4 * peak / bandwidth, *(2 * c["intensity"] for c in points))
+    knee = peak / bandwidth
+    axes.plot(
+        [low, knee, high],
+        [low * bandwidth * 1e-12, peak * 1e-12, peak * 1e-12],
+        color="black",
+        label=f"copy {bandwidth * 1e-9:.0f} GB/s, fp32 peak {peak * 1e-12:.1f} TF/s",
+    )
+    for c in points:
+        (line,) = axes.plot(c["intensity"], c["flops"] * 1e-12, **{**_style(c["name"]), "ls": ""})
+        axes.annotate(
+            c["name"],
+            (c["intensity"], c["flops"] * 1e-12),
+            textcoords="offset points",
+            xytext=(6, -10),
+            fontsize=8,
+            color=line.get_color(),
+        )
+    for c in case["candidates"]:
+        if c["name"] == case["peer"] and c["flops"]:
+            axes.axhline(c["flops"] * 1e-12, color="black", linestyle="--", lw=1, label=c["name"])
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("operations per byte asked of global memory")
+    axes.set_ylabel("TF/s")
+    axes.legend(fontsize=8, loc="lower right")
+    return figure
+
+
+def plot_document(document: dict, folder: Path) -> list[Path]:
+    """Writes what the document has data for and returns the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+
+    def save(figure: Figure, name: str) -> None:
+        path = folder / f"{name}.png"
+        figure.tight_layout()
+        # No date or version inside: the same document gives the same file.
+        figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+        plt.close(figure)
+        written.append(path)
+
+    device = device_name(document)
+    for set_name, dtype, mode, cases in cubes(document):
+        title = f"{dtype}, {device}, {mode}"
+        suffix = f"{set_name}-{dtype}" + ("" if mode == "burst" else f"-{mode}")
+        save(run_time(cases, title), f"run-time-{suffix}")
+        save(rate(cases, title), f"rate-{suffix}")
+        if document["ceilings"]:
+            largest = max(cases, key=lambda c: c["shape"]["n"])
+            n = largest["shape"]["n"]
+            figure = roofline(largest, document["ceilings"], f"{n} x {n} x {n}, {title}")
+            if figure is not None:
+                save(figure, f"roofline-{suffix}")
+    return written

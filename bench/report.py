@@ -1,0 +1,306 @@
+"""The README's tables, from the documents in bench/results/ alone.
+
+A table stands between <!-- bench:NAME --> and <!-- /bench:NAME -->. Each is made from the newest
+document that has its cases, so a new run of one part replaces that part's tables only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import results
+from bench.machine import ROOT
+from bench.shapes import SETS, Shape
+
+RESULTS = ROOT / "bench" / "results"
+README = ROOT / "README.md"
+
+LADDER_SIZES = (2048, 4096, 8192)
+AUTO = "tiled.mm"
+NOT_MEASURED = "*Not measured yet.*"
+
+_MARKED = re.compile(r"<!-- bench:([\w-]+) -->\n(.*?)<!-- /bench:\1 -->", re.DOTALL)
+_MARKER = re.compile(r"<!-- /?bench:")
+
+
+# ---- reading documents -------------------------------------------------------------------------
+
+
+def device_name(document: dict) -> str:
+    gpu = document["environment"]["gpu"]
+    return gpu["name"] if gpu else document["environment"]["cpu"]["model"]
+
+
+def caption(document: dict) -> str:
+    """Where the numbers come from, on one line."""
+    e = document["environment"]
+    parts = [device_name(document)]
+    if e["gpu"]:
+        parts.append(f"driver {e['gpu']['driver']}")
+    else:
+        parts.append(f"{e['cpu']['threads']} threads, {e['cpu']['capability']}")
+    parts.append(f"torch {e['torch']}")
+    if e["cublas"]:
+        parts.append(f"cuBLAS {e['cublas']}")
+    parts.append(e["date"][:10])
+    if e["commit"]:
+        changed = " with changes" if e["dirty"] else ""
+        parts.append(f"commit {e['commit'][:12]}{changed}")
+    return f"<sub>{', '.join(parts)}</sub>"
+
+
+def measured(case: dict) -> bool:
+    return any(c["seconds"] for c in case["candidates"])
+
+
+def cubes(document: dict) -> list[tuple[str, str, str, list[dict]]]:
+    """(set, dtype, mode, cases) of square row-major problems of at least two sizes: what can be
+    drawn over N."""
+    groups: dict[tuple[str, str, str], list[dict]] = {}
+    for case in document["cases"]:
+        s = case["shape"]
+        square = s["m"] == s["n"] == s["k"] and s["batch"] == 1 and s["layout"] == "nn"
+        # On a GPU "warm" is a study of its own; on a CPU there is nothing else.
+        cache = "warm" if document["environment"]["gpu"] is None else "cold"
+        if square and case["set"] != "host" and case["cache"] == cache and measured(case):
+            groups.setdefault((case["set"], s["dtype"], case["mode"]), []).append(case)
+    return [(*key, cases) for key, cases in groups.items() if len(cases) > 1]
+
+
+def newest(
+    documents: Sequence[dict], wanted: Callable[[dict], bool], *, gpu: bool
+) -> tuple[dict, list[dict]] | None:
+    """The newest document of a device kind that has wanted, measured cases, and those cases."""
+    for document in sorted(documents, key=lambda d: d["environment"]["date"], reverse=True):
+        if (document["environment"]["gpu"] is not None) != gpu:
+            continue
+        cases = [c for c in document["cases"] if wanted(c) and measured(c)]
+        if cases:
+            return document, cases
+    return None
+
+
+# ---- numbers as text ---------------------------------------------------------------------------
+
+
+def ratio_text(record: dict | None) -> str:
+    """Median and quartiles of the ratios by round."""
+    if record is None or record["ratio"] is None:
+        return "-"
+    r = record["ratio"]
+    return f"{r['median']:.2f} ({r['q1']:.2f}-{r['q3']:.2f})"
+
+
+def wrong(record: dict | None) -> bool:
+    return record is not None and (record["check"] is None or not record["check"]["ok"])
+
+
+def rate_text(record: dict | None, unit: float) -> str:
+    """Operations per second in `unit`; a wrong result has no speed."""
+    if record is None or record["flops"] is None:
+        return "-"
+    if record["ours"] and wrong(record):
+        return "**wrong**"
+    rate = record["flops"] / unit
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 1 else f"{rate:.2f}"
+
+
+def seconds_text(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def time_text(record: dict | None) -> str:
+    if record is None or record["seconds"] is None:
+        return "-"
+    if record["ours"] and wrong(record):
+        return "**wrong**"
+    return seconds_text(record["seconds"]["median"])
+
+
+def error_text(record: dict | None) -> str:
+    """Relative Frobenius error."""
+    if record is None or record["check"] is None or record["check"]["frobenius"] is None:
+        return "-"
+    error = record["check"]["frobenius"]
+    return "exact" if error == 0 else f"{error:.1e}"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """A table whose first `texts` columns are text and the others numbers."""
+    rule = ["---"] * texts + ["---:"] * (len(header) - texts)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def ladder_table(documents: Sequence[dict]) -> str:
+    found = newest(documents, lambda c: c["set"] == "ladder", gpu=True)
+    if found is None:
+        return NOT_MEASURED
+    document, cases = found
+    by_size = {c["shape"]["n"]: c for c in cases if c["shape"]["n"] in LADDER_SIZES}
+    names = list(dict.fromkeys(c["name"] for case in cases for c in case["candidates"]))
+    header = ["rung, fp32"]
+    for n in by_size:
+        header += [f"{n}³ TF/s", "of cuBLAS"]
+    rows = []
+    for name in names:
+        row = [f"`{name}`"]
+        for case in by_size.values():
+            record = results.find(case, name)
+            row.append(rate_text(record, 1e12))
+            share = record["ratio"]["median"] if record and record["ratio"] else None
+            row.append("-" if share is None else f"{100 * share:.1f} %")
+        rows.append(row)
+    return markdown(header, rows) + "\n\n" + caption(document)
+
+
+def squares_table(dtype: str) -> Callable[[Sequence[dict]], str]:
+    def table(documents: Sequence[dict]) -> str:
+        found = newest(
+            documents, lambda c: c["set"] == "squares" and c["shape"]["dtype"] == dtype, gpu=True
+        )
+        if found is None:
+            return NOT_MEASURED
+        document, cases = found
+        header = [f"N, {dtype}"]
+        for mode in ("burst", "sustained"):
+            header += [f"{mode}: ratio", "tiled TF/s", "torch TF/s"]
+        header += ["error, tiled", "torch"]
+        rows = []
+        for n in sorted({c["shape"]["n"] for c in cases}):
+            row, errors = [str(n)], ["-", "-"]
+            for mode in ("burst", "sustained"):
+                case = next((c for c in cases if c["shape"]["n"] == n and c["mode"] == mode), None)
+                mine = results.find(case, AUTO) if case else None
+                peer = results.find(case, case["peer"]) if case else None
+                row += [ratio_text(mine), rate_text(mine, 1e12), rate_text(peer, 1e12)]
+                if mine is not None and errors == ["-", "-"]:
+                    errors = [error_text(mine), error_text(peer)]
+            rows.append(row + errors)
+        return markdown(header, rows) + "\n\n" + caption(document)
+
+    return table
+
+
+def host_table(documents: Sequence[dict]) -> str:
+    found = newest(documents, lambda c: c["set"] == "host", gpu=True)
+    if found is None:
+        return NOT_MEASURED
+    document, cases = found
+    header = ["host time of a 16 x 16 call"]
+    for grad in ("without gradient", "with gradient"):
+        header += [f"{grad}, µs", "above the floor, µs", "of torch.mm's"]
+    names = list(dict.fromkeys(c["name"] for case in cases for c in case["candidates"]))
+    rows = []
+    for name in names:
+        row = [f"`{name}`" if "." in name else name]
+        for grad in (False, True):
+            case = next((c for c in cases if c["grad"] is grad), None)
+            record = results.find(case, name) if case else None
+            if record is None:
+                row += ["-", "-", "-"]
+                continue
+            row.append(f"{record['seconds']['median'] * 1e6:.2f}")
+            above = record["above_floor"]
+            row.append("-" if above is None else f"{above['median'] * 1e6:.2f}")
+            # The other tables' ratio turned over: here less is better, and says so.
+            row.append("-" if record["ratio"] is None else f"{1 / record['ratio']['median']:.2f}")
+        rows.append(row)
+    return markdown(header, rows) + "\n\n" + caption(document)
+
+
+def _shape_rows(cases: Sequence[dict], unit: float) -> list[list[str]]:
+    rows = []
+    for case in cases:
+        mine, peer = results.find(case, AUTO), results.find(case, case["peer"] or "")
+        others = [
+            f"{c['name']} {time_text(c)}"
+            for c in case["candidates"]
+            if not c["ours"] and c["name"] != case["peer"] and c["seconds"]
+        ]
+        rows.append(
+            [
+                Shape.from_json(case["shape"]).label,
+                ratio_text(mine),
+                time_text(mine),
+                time_text(peer),
+                rate_text(mine, unit),
+                rate_text(peer, unit),
+                f"{error_text(mine)} / {error_text(peer)}",
+                "; ".join(others) or case["note"] or "-",
+            ]
+        )
+    return rows
+
+
+def set_table(set_name: str, *, gpu: bool) -> Callable[[Sequence[dict]], str]:
+    """Every case of a set, one a row."""
+
+    def table(documents: Sequence[dict]) -> str:
+        def wanted(case: dict) -> bool:
+            cache = "cold" if gpu else "warm"
+            return case["set"] == set_name and case["mode"] == "burst" and case["cache"] == cache
+
+        found = newest(documents, wanted, gpu=gpu)
+        if found is None:
+            return NOT_MEASURED
+        document, cases = found
+        scale, unit = ("TF/s", 1e12) if gpu else ("GF/s", 1e9)
+        header = ["mxnxk", "ratio", "tiled", "torch", f"tiled {scale}", f"torch {scale}"]
+        rows = _shape_rows(cases, unit)
+        table = markdown([*header, "error, tiled / torch", "beside"], rows)
+        return table + "\n\n" + caption(document)
+
+    return table
+
+
+TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
+    "ladder": ladder_table,
+    **{f"squares-{d}": squares_table(d) for d in SETS["squares"].dtypes},
+    "host": host_table,
+    "cpu": set_table("cpu", gpu=False),
+    **{
+        f"shapes-{s}": set_table(s, gpu=True)
+        for s in ("llm", "odd", "few_rows", "deep", "tall", "small", "integers")
+    },
+}
+
+
+SUMMARY = ("host", "ladder", *(f"squares-{d}" for d in SETS["squares"].dtypes), "cpu")
+
+
+# ---- the README --------------------------------------------------------------------------------
+
+
+def rewrite(text: str, documents: Sequence[dict]) -> str:
+    """`text` with every marked table made anew."""
+    if 2 * len(_MARKED.findall(text)) != len(_MARKER.findall(text)):
+        raise ValueError(
+            "every <!-- bench:NAME --> needs a line of its own and a <!-- /bench:NAME --> after it"
+        )
+
+    def table(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in TABLES:
+            raise ValueError(f"no table named {name!r}; there are: {', '.join(TABLES)}")
+        return f"<!-- bench:{name} -->\n{TABLES[name](documents)}\n<!-- /bench:{name} -->"
+
+    return _MARKED.sub(table, text)
+
+
+def update(readme: Path = README, folder: Path = RESULTS, *, check: bool = False) -> bool:
+    """Rewrites the tables of a README (or with `check` only looks); whether they were current."""
+    text = readme.read_text()
+    wanted = rewrite(text, results.read_all(folder))
+    if wanted == text:
+        return True
+    if not check:
+        readme.write_text(wanted)
+    return False

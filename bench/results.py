@@ -1,0 +1,178 @@
+"""The document that a run leaves: its schema, reading and writing.
+
+    {schema, run, environment, settings, ceilings, cases: [case]}
+
+A case is one problem in one mode, with all its candidates:
+
+    {set, shape, mode, cache, grad, peer, note, error, power, candidates: [candidate]}
+
+and a candidate is
+
+    {name, ours, note, error, method, calls, rounds, seconds, ratio, above_floor, flops, bandwidth,
+     intensity, check}
+
+`seconds`, `ratio` and `above_floor` hold the median and quartiles over the rounds. `ratio` is the
+first peer's time over this candidate's, above 1 where the candidate is the faster; `above_floor`
+is in seconds and only there for host times. What was not measured is null, and `error` says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+
+_SPREAD = {"median": float, "q1": float, "q3": float}
+_CHECK = {
+    "frobenius": (float, None),
+    "componentwise": (float, None),
+    "gate": float,
+    "nan_count": int,
+    "ok": bool,
+}
+_CANDIDATE = {
+    "name": str,
+    "ours": bool,
+    "note": str,
+    "error": (str, None),
+    "method": (str, None),
+    "calls": (int, None),
+    "rounds": (int, None),
+    "seconds": (_SPREAD, None),
+    "ratio": (_SPREAD, None),
+    "above_floor": (_SPREAD, None),
+    "flops": (float, None),
+    "bandwidth": (float, None),
+    "intensity": (float, None),
+    "check": (_CHECK, None),
+}
+_SHAPE = {"m": int, "n": int, "k": int, "layout": str, "dtype": str, "batch": int}
+_CASE = {
+    "set": str,
+    "shape": _SHAPE,
+    "mode": str,
+    "cache": str,
+    "grad": bool,
+    "peer": (str, None),
+    "note": str,
+    "error": (str, None),
+    "power": (dict, None),
+    "candidates": [_CANDIDATE],
+}
+_ENVIRONMENT = {
+    "date": str,
+    "commit": (str, None),
+    "dirty": (bool, None),
+    "tiled_mm": (str, None),
+    "python": str,
+    "torch": str,
+    "cuda": (str, None),
+    "cublas": (str, None),
+    "cpu": dict,
+    "gpu": (dict, None),
+}
+_DOCUMENT = {
+    "schema": int,
+    "run": str,
+    "environment": _ENVIRONMENT,
+    "settings": dict,
+    "ceilings": (dict, None),
+    "cases": [_CASE],
+}
+
+
+def _problems(value: Any, wanted: Any, where: str) -> Iterable[str]:
+    if isinstance(wanted, tuple):
+        if value is None and None in wanted:
+            return
+        wanted = next(w for w in wanted if w is not None)
+    if isinstance(wanted, list):
+        if not isinstance(value, list):
+            yield f"{where}: a list is wanted, not {value!r}"
+            return
+        for i, item in enumerate(value):
+            yield from _problems(item, wanted[0], f"{where}[{i}]")
+    elif isinstance(wanted, dict):
+        if not isinstance(value, dict):
+            yield f"{where}: an object is wanted, not {value!r}"
+            return
+        for key in wanted.keys() - value.keys():
+            yield f"{where}.{key} is missing"
+        for key in value.keys() - wanted.keys():
+            yield f"{where}.{key} is unknown"
+        for key in wanted.keys() & value.keys():
+            yield from _problems(value[key], wanted[key], f"{where}.{key}")
+    else:
+        # bool is an int to Python, and a whole number is a fine float to JSON.
+        fine = isinstance(value, (int, float)) if wanted is float else isinstance(value, wanted)
+        if not fine or (isinstance(value, bool) and wanted is not bool):
+            yield f"{where}: {wanted.__name__} is wanted, not {value!r}"
+
+
+def validate(document: Any) -> list[str]:
+    """What is wrong with a document; empty if nothing is."""
+    found = sorted(_problems(document, _DOCUMENT, "document"))
+    if not found and document["schema"] != SCHEMA:
+        found.append(f"schema {document['schema']} is not {SCHEMA}")
+    return found
+
+
+def write(document: dict, path: Path) -> None:
+    """Writes a valid document; the file is never seen half-written."""
+    found = validate(document)
+    if found:
+        raise ValueError("not a valid result: " + "; ".join(found[:5]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    part.replace(path)
+
+
+def read(path: Path) -> dict:
+    document = json.loads(path.read_text())
+    found = validate(document)
+    if found:
+        raise ValueError(f"{path}: " + "; ".join(found[:5]))
+    return document
+
+
+def read_all(folder: Path) -> list[dict]:
+    """Every document of a folder, the oldest first."""
+    documents = [read(path) for path in sorted(folder.glob("*.json"))]
+    return sorted(documents, key=lambda d: d["environment"]["date"])
+
+
+def candidate(name: str, *, ours: bool, note: str = "", error: str | None = None) -> dict:
+    """A candidate's record with nothing measured yet."""
+    record: dict[str, Any] = dict.fromkeys(_CANDIDATE)
+    record.update(name=name, ours=ours, note=note, error=error)
+    return record
+
+
+def find(case: dict, name: str) -> dict | None:
+    """The candidate of this name that was measured, or None."""
+    for record in case["candidates"]:
+        if record["name"] == name and record["seconds"] is not None:
+            return record
+    return None
+
+
+def failures(document: dict) -> list[str]:
+    """Errors of cases, and of ours: failed runs and failed checks. A peer's are shown, not held
+    against us."""
+    found = []
+    for case in document["cases"]:
+        what = f"{case['set']} {case['shape']} {case['mode']}"
+        if case["error"]:
+            found.append(f"{what}: {case['error']}")
+        for record in case["candidates"]:
+            if not record["ours"]:
+                continue
+            if record["error"]:
+                found.append(f"{what}: {record['name']}: {record['error']}")
+            if record["check"] is not None and not record["check"]["ok"]:
+                found.append(f"{what}: {record['name']}: wrong result: {record['check']}")
+    return found

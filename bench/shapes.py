@@ -1,0 +1,243 @@
+"""Named sets of problems, each with its source.
+
+C[m, n] = A[m, k] . B[k, n], `batch` times. Layout has one letter per operand: n is row-major,
+t is a transposed view; so "nt" is what a linear layer asks for, its weight being [n, k].
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+COMPLEX = ("complex64", "complex128")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
+DTYPES = FLOATS + COMPLEX + INTEGERS
+LAYOUTS = ("nn", "nt", "tn", "tt")
+
+BYTES = {
+    "float32": 4,
+    "float64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "complex64": 8,
+    "complex128": 16,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One problem."""
+
+    m: int
+    n: int
+    k: int
+    layout: str = "nn"
+    dtype: str = "float32"
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.m, self.n, self.k, self.batch) < 1:
+            raise ValueError(f"sizes must be positive: {self}")
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}: {self}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}: {self}")
+
+    @property
+    def flops(self) -> int:
+        """Operations, a multiply-add counted as two (a complex one as eight)."""
+        per_term = 8 if self.dtype in COMPLEX else 2
+        return per_term * self.batch * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic, in bytes: every operand read once, C written once."""
+        elements = self.m * self.k + self.k * self.n + self.m * self.n
+        return self.batch * elements * BYTES[self.dtype]
+
+    @property
+    def label(self) -> str:
+        cube = self.m == self.n == self.k
+        sizes = f"{self.m}³" if cube else f"{self.m}x{self.n}x{self.k}"
+        batch = f"{self.batch} x " if self.batch > 1 else ""
+        return f"{batch}{sizes} {self.layout} {self.dtype}"
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict) -> Shape:
+        return cls(**record)
+
+
+@dataclass(frozen=True)
+class ShapeSet:
+    """Problems that belong together. `dtypes` are the ones run unless others are asked for."""
+
+    name: str
+    about: str
+    source: str
+    dtypes: tuple[str, ...]
+    templates: tuple[Shape, ...]
+
+    def shapes(self, dtypes: tuple[str, ...] = ()) -> list[Shape]:
+        return [replace(t, dtype=d) for d in (dtypes or self.dtypes) for t in self.templates]
+
+
+def _cubes(*sizes: int) -> tuple[Shape, ...]:
+    return tuple(Shape(s, s, s) for s in sizes)
+
+
+def _linear(rows: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tuple[Shape, ...]:
+    """`rows` inputs through layers whose weights are [n, k]."""
+    return tuple(Shape(m, n, k, "nt") for n, k in weights for m in rows)
+
+
+SETS: dict[str, ShapeSet] = {
+    s.name: s
+    for s in (
+        ShapeSet(
+            "ladder",
+            "the sizes at which every rung is compared, from the first kernel on",
+            "the usual plot of a course: run time over N, one line for each tile width",
+            ("float32",),
+            _cubes(128, 256, 512, 1024, 2048, 4096, 8192),
+        ),
+        ShapeSet(
+            "squares",
+            "squares from launch-bound to power-bound",
+            "what most matrix-product benchmarks show",
+            ("float32", "float64", "bfloat16"),
+            _cubes(512, 1024, 2048, 4096, 8192),
+        ),
+        ShapeSet(
+            "llm",
+            "layers of an 8-billion-parameter transformer, forward and backward",
+            "Llama 3 8B: hidden 4096, grouped-query projections 6144, gate and up 28672 together, "
+            "down 14336",
+            ("bfloat16", "float32"),
+            (
+                *_linear((512, 2048), ((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336))),
+                Shape(2048, 4096, 28672, "nn"),
+                Shape(28672, 4096, 2048, "tn"),
+            ),
+        ),
+        ShapeSet(
+            "odd",
+            "sizes that no tile divides and rows that do not begin on 16 bytes",
+            "pytorch issues 106469, 146817, 181718 and 85387 (16-bit products up to 31 times "
+            "slower than their even neighbours), mlx issue 2712; 50257 is GPT-2's vocabulary",
+            ("bfloat16",),
+            (
+                *_cubes(1023, 2047, 2056, 2072, 4095, 4097, 8191),
+                Shape(3000, 5000, 7001),
+                Shape(8193, 2501, 5008),
+                Shape(65, 253, 4096),
+                Shape(2048, 50257, 768, "nt"),
+                *(Shape(i, 100, 100000, "tn") for i in (3, 4, 7, 8, 15, 16, 17)),
+                *(Shape(s, s, 1024, "nn", batch=128) for s in (255, 256, 257)),
+            ),
+        ),
+        ShapeSet(
+            "few_rows",
+            "decoding and routing: one to sixteen rows against a weight",
+            "vllm issues 44343, 44217, 35121 and 42562, TensorRT-LLM issue 13646, onnxruntime "
+            "issue 28986, pytorch issue 161134",
+            ("bfloat16", "float32"),
+            _linear(
+                (1, 2, 4, 8, 16),
+                (
+                    (64, 7168),
+                    (128, 6144),
+                    (256, 2048),
+                    (256, 7168),
+                    (384, 7168),
+                    (1792, 5120),
+                    (2048, 2048),
+                    (4096, 4096),
+                    (4864, 896),
+                    (6144, 4096),
+                ),
+            ),
+        ),
+        ShapeSet(
+            "deep",
+            "small C, deep K",
+            "pytorch issue 114911 and the split-K literature",
+            ("bfloat16", "float32"),
+            (
+                Shape(1, 1, 131072, "nt"),
+                Shape(16, 4096, 65536, "nt"),
+                Shape(64, 64, 65536, "nt"),
+                Shape(128, 128, 131072, "nt"),
+                Shape(512, 512, 32768, "nt"),
+            ),
+        ),
+        ShapeSet(
+            "tall",
+            "many rows, very few columns",
+            "pytorch issues 119000 (a 16 x 16 linear layer), 186348 (K and N below 8), 101249 "
+            "and 16594",
+            ("float32", "bfloat16"),
+            (
+                *(Shape(1 << e, 16, 16, "nt") for e in (8, 13, 18, 23)),
+                Shape(400000, 4, 4),
+                Shape(1000000, 7, 7),
+                Shape(1048576, 32, 32),
+                Shape(131072, 64, 64),
+                Shape(131072, 128, 128),
+                Shape(262144, 16, 512),
+            ),
+        ),
+        ShapeSet(
+            "small",
+            "where launching costs as much as computing",
+            "pytorch issues 58760, 96140, 103313, 113743 and 144633",
+            ("float32",),
+            (
+                *_cubes(3, 4, 16, 32, 64, 128, 256),
+                Shape(12, 12, 64),
+                Shape(128, 45, 45),
+                Shape(128, 46, 46),
+            ),
+        ),
+        ShapeSet(
+            "integers",
+            "exact products; torch has no general integer product on CUDA",
+            "pytorch issues 20897, 29961, 44428 and 49890",
+            ("int8", "int32", "int64"),
+            _cubes(1024, 4096),
+        ),
+        ShapeSet(
+            "huge",
+            "more than 2^31 elements; not part of any overview",
+            "pytorch issues 17897 and 31708",
+            ("float32",),
+            (Shape(46341, 46341, 64), Shape(35783, 65133, 1)),
+        ),
+        ShapeSet(
+            "cpu",
+            "the CPU's overview: small to middle squares and a linear layer",
+            "pytorch issues 96140, 103313, 144633 and 162683 (small), 59177 and 146508 (16-bit)",
+            ("float32", "float64", "bfloat16", "int32"),
+            (
+                *_cubes(16, 64, 256, 1000, 1024),
+                Shape(12, 12, 64),
+                Shape(128, 45, 45),
+                Shape(128, 46, 46),
+                Shape(1, 4096, 4096, "nt"),
+            ),
+        ),
+    )
+}
+
+
+def named_set(name: str) -> ShapeSet:
+    if name not in SETS:
+        raise KeyError(f"no shape set named {name!r}; there are: {', '.join(SETS)}")
+    return SETS[name]

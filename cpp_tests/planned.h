@@ -1,0 +1,52 @@
+// Problems, devices and reports for the planner's tests.
+#pragma once
+
+#include <string>
+
+#include "cuda/device.h"
+#include "cuda/plan.h"
+#include "cuda/report.h"
+#include "problem.h"
+
+namespace tiled::test {
+
+constexpr int64_t KIB = 1024;  // bytes
+constexpr double GIGA = 1e9;
+constexpr DType ALL_DTYPES[] = {DType::Float32,  DType::Float64,   DType::Float16,
+                                DType::BFloat16, DType::Complex64, DType::Complex128,
+                                DType::Int8,     DType::Int16,     DType::Int32,
+                                DType::Int64,    DType::UInt8};
+constexpr Algo CUDA_ALGOS[] = {Algo::Naive, Algo::SharedTile8, Algo::SharedTile16,
+                               Algo::SharedTile32, Algo::RegisterTile};
+
+inline DeviceInfo device(const char* name) { return named_device(name).value(); }
+
+// Row-major and contiguous.
+inline Problem problem_of(int64_t m, int64_t n, int64_t k, DType dtype = DType::Float32,
+                          int64_t batch = 1) {
+  Problem p{};
+  p.batch = batch;
+  p.m = m, p.n = n, p.k = k;
+  p.dtype = dtype;
+  p.arithmetic = Arithmetic::Fma;
+  p.a = {nullptr, k, 1, m * k, alignment_of(nullptr, dtype, k, 1, m * k)};
+  p.b = {nullptr, n, 1, k * n, alignment_of(nullptr, dtype, n, 1, k * n)};
+  p.c = {nullptr, n, 1, m * n, alignment_of(nullptr, dtype, n, 1, m * n)};
+  p.epilogue.out_dtype = dtype;
+  return p;
+}
+
+// The same with A, B or both seen through a transpose, as BLAS letters say.
+inline Problem problem_of(const std::string& layout, int64_t m, int64_t n, int64_t k, DType dtype) {
+  Problem p = problem_of(m, n, k, dtype);
+  if (layout[0] == 't') p.a = {nullptr, 1, m, m * k, alignment_of(nullptr, dtype, m, 1, m * k)};
+  if (layout[1] == 't') p.b = {nullptr, 1, k, k * n, alignment_of(nullptr, dtype, k, 1, k * n)};
+  return p;
+}
+
+inline PlanReport report_of(const char* name, Algo algo, const Problem& p) {
+  const DeviceInfo d = device(name);
+  return report(p, d, make_plan(p, d, algo));
+}
+
+}  // namespace tiled::test

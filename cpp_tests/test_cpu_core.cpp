@@ -1,0 +1,215 @@
+// The CPU core by itself, at every instruction level of this machine. No tensor library, so it runs
+// under the tools that find what tests cannot see. From the repository's root:
+//
+//   CORE="cpp_tests/test_cpu_core.cpp ops/cpu/blocked.cpp ops/cpu/dispatch.cpp"
+//   LEVELS, compiled first with the flags of CMakeLists.txt: base.o avx2.o avx512.o
+//   AddressSanitizer and UndefinedBehaviorSanitizer, all files:
+//     g++ -std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -Iops ...
+//   valgrind (which knows no AVX-512), without sanitizers:
+//     valgrind --error-exitcode=1 ./test_cpu_core --gtest_filter=-*avx512*
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "gates.h"
+#include "matrices.h"
+
+namespace tiled::test {
+namespace {
+
+std::atomic<int> parallel_regions{0};
+
+template <int THREADS>
+void run_threads(int64_t count, cpu::Body body, void* state) {
+  ++parallel_regions;
+  std::vector<std::thread> team;
+  for (int t = 0; t < THREADS; ++t) {
+    const int64_t begin = count * t / THREADS, end = count * (t + 1) / THREADS;
+    if (begin < end) team.emplace_back(body, state, begin, end);
+  }
+  for (std::thread& thread : team) thread.join();
+}
+constexpr cpu::ParallelFor ONE = {run_threads<1>, 1};
+constexpr cpu::ParallelFor TWO = {run_threads<2>, 2};
+constexpr cpu::ParallelFor SEVEN = {run_threads<7>, 7};
+
+constexpr DType FLOATS[] = {DType::Float32,  DType::Float64,   DType::Float16,
+                            DType::BFloat16, DType::Complex64, DType::Complex128};
+
+bool is_complex(DType dtype) { return dtype == DType::Complex64 || dtype == DType::Complex128; }
+
+class Core : public testing::TestWithParam<const cpu::Level*> {
+ protected:
+  void blocked(const Matrix& a, const Matrix& b, Matrix& c, const cpu::ParallelFor& parallel) {
+    c.poison();
+    cpu::mm_blocked(problem_of(a, b, c), parallel, *GetParam());
+  }
+  void naive(const Matrix& a, const Matrix& b, Matrix& c, const cpu::ParallelFor& parallel) {
+    c.poison();
+    cpu::mm_naive(problem_of(a, b, c), parallel, *GetParam());
+  }
+
+  // Blocked against naive, all bits, the memory between elements included; any thread count.
+  void expect_same(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
+                   Layout layout_a = Layout::Rows, Layout layout_b = Layout::Rows,
+                   Layout layout_c = Layout::Rows, bool unrounded = false) {
+    Matrix a(dtype, batch, m, k, layout_a), b(dtype, batch, k, n, layout_b);
+    const DType out = unrounded ? DType::Float32 : dtype;
+    Matrix c(out, batch, m, n, layout_c), reference(out, batch, m, n, layout_c);
+    fill(a, 1);
+    fill(b, 2);
+    naive(a, b, reference, TWO);
+    for (const cpu::ParallelFor* parallel : {&ONE, &TWO, &SEVEN}) {
+      blocked(a, b, c, *parallel);
+      ASSERT_EQ(std::memcmp(c.memory->data(), reference.memory->data(), c.bytes), 0)
+          << name_of(dtype) << " " << batch << " x " << m << " x " << n << " x " << k << " layouts "
+          << static_cast<int>(layout_a) << static_cast<int>(layout_b) << static_cast<int>(layout_c)
+          << " threads " << parallel->threads;
+    }
+  }
+};
+
+constexpr int64_t SIZES[][3] = {// m, n, k
+                                {1, 1, 1},     {2, 3, 4},     {1, 17, 33},   {31, 1, 70},
+                                {5, 100, 7},   {16, 16, 16},  {15, 33, 65},  {29, 95, 31},
+                                {64, 64, 64},  {127, 65, 66}, {3, 500, 300}, {130, 7, 1030},
+                                {61, 257, 90}, {257, 63, 9},  {1, 300, 900}};
+
+TEST_P(Core, NaiveIsRight) {
+  for (const DType dtype : FLOATS)
+    for (const auto [m, n, k] : {std::array{40, 30, 100}, {1, 50, 1}, {20, 30, 5000}}) {
+      Matrix a(dtype, 1, m, k, Layout::Rows), b(dtype, 1, k, n, Layout::Columns);
+      Matrix c(dtype, 1, m, n, Layout::Rows);
+      fill(a, 3);
+      fill(b, 4);
+      naive(a, b, c, TWO);
+      std::vector<double> got;
+      Expected expected = {{}, {}, k * (is_complex(dtype) ? 2 : 1)};
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j)
+          for (int part = 0; part < (is_complex(dtype) ? 2 : 1); ++part) {
+            Wide value = 0, scale = 0;
+            const auto add = [&](Wide x, Wide y) { value += x * y, scale += magnitude(x * y); };
+            for (int64_t p = 0; p < k; ++p) {
+              const char *x = a.at(0, i, p), *y = b.at(0, p, j);
+              add(number(dtype, x), number(dtype, y, part));
+              if (is_complex(dtype))
+                add((part == 0 ? -1 : 1) * number(dtype, x, 1), number(dtype, y, 1 - part));
+            }
+            got.push_back(number(dtype, c.at(0, i, j), part));
+            expected.value.push_back(value);
+            expected.scale.push_back(scale);
+          }
+      const Rounding rounding = dtype == DType::Float16                             ? FLOAT16
+                                : dtype == DType::BFloat16                          ? BFLOAT16
+                                : size_of(dtype) / (is_complex(dtype) ? 2 : 1) == 4 ? FLOAT32
+                                                                                    : FLOAT64;
+      EXPECT_EQ(gate_any(got, expected, rounding), "") << name_of(dtype) << " " << k;
+      // Halves here are not normal, but zero-mean and of one scale, which is what counts.
+      EXPECT_EQ(gate_normal(got, expected, rounding), "") << name_of(dtype) << " " << k;
+    }
+}
+
+TEST_P(Core, NaiveIntegersWrap) {
+  const auto check = [&](DType dtype, auto zero) {
+    using T = decltype(zero);
+    Matrix a(dtype, 1, 5, 50, Layout::Rows), b(dtype, 1, 50, 6, Layout::Rows);
+    Matrix c(dtype, 1, 5, 6, Layout::Rows);
+    fill(a, 5);
+    fill(b, 6);
+    naive(a, b, c, ONE);
+    for (int64_t i = 0; i < 5; ++i)
+      for (int64_t j = 0; j < 6; ++j) {
+        unsigned __int128 sum = 0;
+        for (int64_t k = 0; k < 50; ++k)
+          sum += static_cast<unsigned __int128>(*reinterpret_cast<T*>(a.at(0, i, k))) *
+                 static_cast<unsigned __int128>(*reinterpret_cast<T*>(b.at(0, k, j)));
+        EXPECT_EQ(*reinterpret_cast<T*>(c.at(0, i, j)), static_cast<T>(sum)) << name_of(dtype);
+      }
+  };
+  check(DType::Int8, int8_t{});
+  check(DType::UInt8, uint8_t{});
+  check(DType::Int16, int16_t{});
+  check(DType::Int32, int32_t{});
+  check(DType::Int64, int64_t{});
+}
+
+TEST_P(Core, BlockedEqualsNaiveInEveryDType) {
+  for (int d = 0; d < DTYPE_COUNT; ++d)
+    for (const auto& [m, n, k] : SIZES) expect_same(static_cast<DType>(d), 1, m, n, k);
+}
+
+TEST_P(Core, BlockedEqualsNaiveInEveryLayout) {
+  constexpr Layout ALL[] = {Layout::Rows,          Layout::Columns,    Layout::PaddedRows,
+                            Layout::PaddedColumns, Layout::EveryOther, Layout::Backwards};
+  for (int d = 0; d < DTYPE_COUNT; ++d) {
+    const DType dtype = static_cast<DType>(d);
+    for (const Layout a : ALL)
+      for (const Layout b : ALL) {
+        expect_same(dtype, 2, 37, 41, 43, a, b);
+        expect_same(dtype, 1, 1, 70, 35, a, b);
+        expect_same(dtype, 1, 33, 1, 50, a, b);
+      }
+    for (const Layout c : ALL) {
+      expect_same(dtype, 3, 19, 45, 22, Layout::Rows, Layout::Columns, c);
+      expect_same(dtype, 1, 1, 45, 22, Layout::Rows, Layout::Rows, c);
+      expect_same(dtype, 1, 45, 1, 22, Layout::Columns, Layout::Rows, c);
+    }
+    expect_same(dtype, 2, 21, 40, 25, Layout::OneRow, Layout::OneRow, Layout::PaddedRows);
+  }
+}
+
+TEST_P(Core, BlockedEqualsNaiveOverSegments) {
+  for (int d = 0; d < DTYPE_COUNT; ++d)
+    for (const int64_t k : {4095, 4096, 4097, 9000})
+      for (const Layout c : {Layout::Rows, Layout::Columns, Layout::EveryOther})
+        expect_same(static_cast<DType>(d), 1, 18, 40, k, Layout::Rows, Layout::Rows, c);
+}
+
+// Several cache blocks in every direction.
+TEST_P(Core, BlockedEqualsNaiveInLargerProducts) {
+  for (const DType dtype :
+       {DType::Float32, DType::Float64, DType::BFloat16, DType::Complex64, DType::UInt8}) {
+    expect_same(dtype, 1, 700, 90, 600);
+    expect_same(dtype, 1, 90, 1300, 513, Layout::Columns, Layout::Columns);
+  }
+  expect_same(DType::Float16, 1, 1100, 1100, 300, Layout::Rows, Layout::Rows, Layout::Columns);
+}
+
+TEST_P(Core, BlockedEqualsNaiveUnrounded) {
+  for (const DType dtype : {DType::Float16, DType::BFloat16})
+    for (const auto& [m, n, k] : SIZES)
+      for (const Layout c : {Layout::Rows, Layout::Columns})
+        expect_same(dtype, 1, m, n, k, Layout::Rows, Layout::Rows, c, true);
+}
+
+TEST_P(Core, SlicesKeepTheirBits) {
+  for (const DType dtype : FLOATS) {
+    const int64_t m = 60, n = 150, k = 300, size = size_of(dtype);
+    Matrix a(dtype, 1, m, k, Layout::Rows), b(dtype, 1, k, n, Layout::Rows);
+    Matrix whole(dtype, 1, m, n, Layout::Rows), slice(dtype, 1, m, n, Layout::Rows);
+    fill(a, 7);
+    fill(b, 8);
+    blocked(a, b, whole, TWO);
+    for (const auto& [i, j, rows, cols] :
+         {std::array{0, 0, 1, 150}, {59, 3, 1, 1}, {7, 0, 13, 150}, {0, 5, 60, 33}}) {
+      slice.poison();
+      Problem p = problem_of(a, b, slice);
+      p.a.data = a.at(0, i, 0);
+      p.b.data = b.at(0, 0, j);
+      p.m = rows;
+      p.n = cols;
+      cpu::mm_blocked(p, ONE, *GetParam());
+      for (int64_t r = 0; r < rows; ++r)
+        ASSERT_EQ(std::memcmp(slice.at(0, r, 0), whole.at(0, i + r, j), cols * size), 0)
+            << name_of(dtype) << " rows " << i << " + " << rows << ", columns " << j;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, Core, testing::ValuesIn(cpu::available_levels()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace tiled::test

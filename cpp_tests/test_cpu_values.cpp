@@ -1,0 +1,252 @@
+// The CPU core's answers where they are known exactly: golden bits of the contract, conversions,
+// special values, empty products, far strides.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "matrices.h"
+
+namespace tiled::test {
+namespace {
+
+constexpr cpu::ParallelFor INLINE = {
+    [](int64_t count, cpu::Body body, void* state) { body(state, 0, count); }, 8};
+
+constexpr double INF = std::numeric_limits<double>::infinity();
+constexpr double NOT_A_NUMBER = std::numeric_limits<double>::quiet_NaN();
+
+using Multiply = void (*)(const Problem&, const cpu::ParallelFor&, const cpu::Level&);
+
+// Both kernels at every level.
+struct Case {
+  const cpu::Level* level;
+  Multiply multiply;
+  std::string name;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const cpu::Level* level : cpu::available_levels()) {
+    all.push_back({level, cpu::mm_blocked, std::string(level->name) + "_blocked"});
+    all.push_back({level, cpu::mm_naive, std::string(level->name) + "_naive"});
+  }
+  return all;
+}
+
+class Values : public testing::TestWithParam<Case> {
+ protected:
+  void multiply(const Matrix& a, const Matrix& b, Matrix& c) {
+    c.poison();
+    GetParam().multiply(problem_of(a, b, c), INLINE, *GetParam().level);
+  }
+
+  // a[1][k] times b[k][1], in fp32.
+  float dot(const std::vector<float>& a, const std::vector<float>& b) {
+    const int64_t k = static_cast<int64_t>(a.size());
+    Matrix x(DType::Float32, 1, 1, k, Layout::Rows), y(DType::Float32, 1, k, 1, Layout::Rows);
+    Matrix c(DType::Float32, 1, 1, 1, Layout::Rows);
+    std::memcpy(x.data, a.data(), x.bytes);
+    std::memcpy(y.data, b.data(), y.bytes);
+    multiply(x, y, c);
+    return *reinterpret_cast<float*>(c.data);
+  }
+};
+
+// 2^24 swallows each 1 that is added to it, so the ones of the first segment are lost, and those of
+// the second add up before they meet it.
+TEST_P(Values, SegmentsAreCutAt4096) {
+  for (const int64_t ones_begin : {4000, 4090, 4095, 4096}) {
+    std::vector<float> a(4200, 0.f), b(4200, 1.f);
+    for (int64_t k = ones_begin; k < 4200; ++k) a[k] = 1;
+    a[0] = 0x1p24f;
+    EXPECT_EQ(dot(a, b), 0x1p24f + (4200 - 4096)) << ones_begin;
+  }
+}
+
+// (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, whose last term only a fused multiply-add keeps.
+TEST_P(Values, MultiplyAddIsFused) {
+  const float x = 1 + 0x1p-12f;
+  EXPECT_EQ(dot({-(1 + 0x1p-11f), x}, {1, x}), GetParam().level->fused ? 0x1p-24f : 0.f);
+}
+
+// re += ar*br, re += -ai*bi, im += ar*bi, im += ai*br, in this order: beside 2^24, where neighbours
+// are 2 apart and ties go to multiples of 4, another order gives another answer.
+TEST_P(Values, ComplexPartsKeepTheirOrder) {
+  const auto product = [&](float ar, float ai, float br, float bi) {
+    Matrix a(DType::Complex64, 1, 1, 2, Layout::Rows), b(DType::Complex64, 1, 2, 1, Layout::Rows);
+    Matrix c(DType::Complex64, 1, 1, 1, Layout::Rows);
+    const float first[4] = {0x1p24f, 0x1p24f, ar, ai}, second[4] = {1, 0, br, bi};
+    std::memcpy(a.data, first, sizeof first);
+    std::memcpy(b.data, second, sizeof second);
+    multiply(a, b, c);
+    return std::pair(number(DType::Complex64, c.data, 0), number(DType::Complex64, c.data, 1));
+  };
+  // Real part: + 1 is a tie and changes nothing, nor does the second + 1; together they would.
+  EXPECT_EQ(product(1, 1, 1, -1).first, 0x1p24);
+  // + 3 is a tie and gives + 4, from where - 1 is a tie back to + 4; reversed: - 1, then + 2.
+  EXPECT_EQ(product(3, 1, 1, 1).first, 0x1p24 + 4);
+  // Imaginary part: - 1 is exact, and + 3 then gives + 2; reversed: + 4, and - 1 is a tie.
+  EXPECT_EQ(product(1, 3, 1, -1).second, 0x1p24 + 2);
+}
+
+// Every 16-bit number times 1: comes back as it was, except that -0 is +0 and a NaN is some NaN.
+TEST_P(Values, SixteenBitsComeBack) {
+  for (const DType dtype : {DType::Float16, DType::BFloat16}) {
+    const Format format = dtype == DType::Float16 ? HALF : BRAIN;
+    for (const int64_t columns : {1, 64}) {
+      const int64_t rows = 65536 / columns;
+      Matrix a(dtype, 1, rows, 1, Layout::Rows), b(dtype, 1, 1, columns, Layout::Rows);
+      Matrix c(dtype, 1, rows, columns, Layout::Rows),
+          d(DType::Float32, 1, rows, columns, Layout::Rows);
+      for (int64_t i = 0; i < rows; ++i) reinterpret_cast<uint16_t*>(a.data)[i] = i * columns;
+      for (int64_t j = 0; j < columns; ++j)
+        reinterpret_cast<uint16_t*>(b.data)[j] = dtype == DType::Float16 ? 0x3c00 : 0x3f80;
+      multiply(a, b, c);
+      multiply(a, b, d);
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j) {
+          const uint16_t bits = static_cast<uint16_t>(i * columns);
+          const double value = from_16(bits, format);
+          const double narrow = number(dtype, c.at(0, i, j)),
+                       wide = number(DType::Float32, d.at(0, i, j));
+          if (std::isnan(value)) {
+            ASSERT_TRUE(std::isnan(narrow) && std::isnan(wide)) << bits;
+          } else {
+            ASSERT_EQ(narrow, value) << bits;
+            ASSERT_EQ(wide, value) << bits;
+            ASSERT_FALSE(value == 0 && std::signbit(narrow)) << bits;
+          }
+        }
+    }
+  }
+}
+
+// Rounded once, to nearest even: sums of two products over the whole range, ties, overflow and
+// subnormals among them, against the definition.
+TEST_P(Values, SixteenBitsRoundToNearestEven) {
+  for (const DType dtype : {DType::Float16, DType::BFloat16}) {
+    const Format format = dtype == DType::Float16 ? HALF : BRAIN;
+    const int64_t m = 256, n = 300;
+    Matrix a(dtype, 1, m, 2, Layout::Rows), b(dtype, 1, 2, n, Layout::Rows);
+    Matrix c(dtype, 1, m, n, Layout::Rows), exact(DType::Float32, 1, m, n, Layout::Rows);
+    std::mt19937 random(9);
+    for (Matrix* x : {&a, &b})
+      for (size_t i = 0; i < x->bytes / 2; ++i)
+        reinterpret_cast<uint16_t*>(x->data)[i] = static_cast<uint16_t>(random());
+    multiply(a, b, c);
+    multiply(a, b, exact);
+    int subnormal = 0, infinite = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        const double sum = number(DType::Float32, exact.at(0, i, j));
+        const double got = number(dtype, c.at(0, i, j)), expected = round_16(sum, format);
+        if (std::isnan(sum)) {
+          ASSERT_TRUE(std::isnan(got));
+          continue;
+        }
+        ASSERT_EQ(got, expected) << name_of(dtype) << " of " << sum;
+        subnormal += got != 0 && std::fabs(got) < std::ldexp(1, format.lowest + format.fraction);
+        infinite += std::isinf(got) && !std::isinf(sum);
+      }
+    EXPECT_GT(subnormal, 0) << "the data do not reach subnormals";
+    EXPECT_TRUE(infinite > 0 || dtype == DType::BFloat16) << "the data do not overflow";
+  }
+}
+
+// Each special value in its own row and column, beside ordinary ones, and at edges of the tile.
+TEST_P(Values, SpecialValuesStayInTheirRowAndColumn) {
+  for (const DType dtype : {DType::Float32, DType::Float64}) {
+    const int64_t m = 17, n = 37, k = 5;
+    Matrix a(dtype, 1, m, k, Layout::Rows), b(dtype, 1, k, n, Layout::Rows),
+        c(dtype, 1, m, n, Layout::Rows);
+    const auto set = [&](const Matrix& x, int64_t i, int64_t j, double value) {
+      if (dtype == DType::Float64) std::memcpy(x.at(0, i, j), &value, 8);
+      const float narrow = static_cast<float>(value);
+      if (dtype == DType::Float32) std::memcpy(x.at(0, i, j), &narrow, 4);
+    };
+    for (int64_t p = 0; p < k; ++p) {
+      for (int64_t i = 0; i < m; ++i) set(a, i, p, 1);
+      for (int64_t j = 0; j < n; ++j) set(b, p, j, 2);
+    }
+    set(a, 3, 2, NOT_A_NUMBER);
+    set(a, m - 1, 4, -INF);
+    set(b, 4, n - 1, 0);
+    set(b, 0, 20, INF);
+    for (int64_t p = 0; p < k; ++p) set(a, 8, p, -0.);
+    multiply(a, b, c);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        const double got = number(dtype, c.at(0, i, j));
+        const bool zero_times_infinity = (i == 8 && j == 20) || (i == m - 1 && j == n - 1);
+        const bool opposite_infinities = i == m - 1 && j == 20;
+        if (i == 3 || zero_times_infinity || opposite_infinities) {
+          EXPECT_TRUE(std::isnan(got)) << i << " " << j << " " << got;
+        } else {
+          const double expected = i == m - 1   ? -INF
+                                  : j == 20    ? INF
+                                  : i == 8     ? 0
+                                  : j == n - 1 ? 8
+                                               : 10;
+          EXPECT_EQ(got, expected) << i << " " << j;
+          EXPECT_FALSE(got == 0 && std::signbit(got)) << i << " " << j;
+        }
+      }
+  }
+}
+
+TEST_P(Values, EmptyProducts) {
+  for (int d = 0; d < DTYPE_COUNT; ++d) {
+    const DType dtype = static_cast<DType>(d);
+    for (const Layout layout : {Layout::Rows, Layout::Columns, Layout::EveryOther}) {
+      Matrix c(dtype, 2, 20, 33, layout);
+      c.poison();
+      Problem p = problem_of(Matrix(dtype, 2, 20, 0, Layout::Rows),
+                             Matrix(dtype, 2, 0, 33, Layout::Rows), c);
+      p.a.data = p.b.data = nullptr;
+      GetParam().multiply(p, INLINE, *GetParam().level);
+      const std::string zeros(size_of(dtype), '\0');
+      for (int64_t i = 0; i < 20; ++i)
+        for (int64_t j = 0; j < 33; ++j)
+          ASSERT_EQ(std::string(c.at(1, i, j), size_of(dtype)), zeros) << name_of(dtype);
+      for (int64_t* size : {&p.m, &p.n, &p.batch}) {
+        Problem empty = p;
+        (size == &p.m ? empty.m : size == &p.n ? empty.n : empty.batch) = 0;
+        empty.c.data = nullptr;
+        GetParam().multiply(empty, INLINE, *GetParam().level);
+      }
+    }
+  }
+}
+
+// Rows further apart than 2^31 elements, in memory of which only the rows' pages exist.
+TEST_P(Values, FarStrides) {
+  const int64_t far = (int64_t{1} << 31) + 7;
+  for (const bool by_rows : {true, false}) {
+    Matrix a(DType::Int8, 1, 3, 2, Layout::Rows), b = a, c = a;
+    for (Matrix* x : {&a, &b, &c}) {
+      x->rows = x == &b ? 2 : 3;
+      x->cols = x == &b ? 3 : x == &a ? 2 : 3;
+      x->strides = by_rows ? cpu::Strides{0, far, 1} : cpu::Strides{0, 1, far};
+      x->bytes = 2 * far + 8;
+      x->memory = std::make_shared<Memory>(x->bytes);
+      x->data = x->memory->data();
+    }
+    for (int64_t i = 0; i < 3; ++i)
+      for (int64_t k = 0; k < 2; ++k) {
+        *a.at(0, i, k) = static_cast<char>(i + 1 + 10 * k);
+        *b.at(0, k, i) = static_cast<char>(i + 1 + 2 * k);
+      }
+    GetParam().multiply(problem_of(a, b, c), INLINE, *GetParam().level);
+    for (int i = 0; i < 3; ++i)
+      for (int j = 0; j < 3; ++j)
+        EXPECT_EQ(*c.at(0, i, j), (i + 1) * (j + 1) + (i + 11) * (j + 3)) << i << " " << j;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, Values, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tiled::test

@@ -1,0 +1,177 @@
+// Named devices, occupancy and roofline, against data sheets and inputs worked out by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "planned.h"
+
+namespace tiled::test {
+namespace {
+
+// 128 registers are 4,096 for a warp, 4 warps in each of four partitions of 16,384: 16 warps, two
+// blocks of 8. 16,896 + 1,024 bytes, 13 of which fit in 228 KiB (13 * 17,920 = 232,960 of 233,472).
+TEST(Occupancy, RegisterTileOnH200) {
+  const Occupancy o = occupancy(device("h200"), {256, 128, 16896});
+  EXPECT_EQ(o.by_threads, 8);
+  EXPECT_EQ(o.by_blocks, 32);
+  EXPECT_EQ(o.by_registers, 2);
+  EXPECT_EQ(o.by_shared, 13);
+  EXPECT_EQ(o.blocks_per_sm, 2);
+  EXPECT_EQ(o.limit, "registers");
+  EXPECT_EQ(o.fraction, 0.25);
+}
+
+// 129 registers: 4,128 rounds up to 4,352 for a warp, 3 warps a partition, 12 in all: one block.
+TEST(Occupancy, RegistersAreRoundedUpForEachWarpAndStayInTheirPartition) {
+  EXPECT_EQ(occupancy(device("h200"), {256, 129, 0}).by_registers, 1);
+  // 33 registers: 1,056 rounds up to 1,280; 12 warps a partition, 48 in all, 6 blocks of 8.
+  EXPECT_EQ(occupancy(device("a100"), {256, 33, 0}).by_registers, 6);
+  // 72 registers: 2,304; 7 warps a partition (not 28.4 / 4), 28 in all: 28 blocks of one warp.
+  EXPECT_EQ(occupancy(device("a100"), {32, 72, 0}).by_registers, 28);
+}
+
+// 40 threads are two warps: 64 / 2 = 32 blocks of them on H200, not 2,048 / 40 = 51.
+TEST(Occupancy, ThreadsAreGivenOutByWarps) {
+  EXPECT_EQ(occupancy(device("h200"), {40, 0, 0}).by_threads, 32);
+  EXPECT_EQ(occupancy(device("h200"), {96, 0, 0}).by_threads, 21);  // 64 / 3
+}
+
+// From 8.0 on the system takes 1 KiB of each block's shared memory: 164 / (40 + 1) = 4 exactly.
+TEST(Occupancy, SharedMemoryReservedForTheSystem) {
+  EXPECT_EQ(occupancy(device("a100"), {128, 0, 40 * KIB}).by_shared, 4);
+  EXPECT_EQ(occupancy(device("a100"), {128, 0, 40 * KIB + 1}).by_shared, 3);
+  EXPECT_EQ(occupancy(device("a100"), {128, 0, 0}).by_shared, 164);
+  EXPECT_EQ(occupancy(device("t4"), {128, 0, 0}).by_shared, -1);
+}
+
+// 65,536 / 640 = 102 blocks in units of 128 bytes; Turing's units of 256 make them 768: 85.
+TEST(Occupancy, SharedMemoryIsRoundedUp) {
+  DeviceInfo t4 = device("t4");
+  EXPECT_EQ(occupancy(t4, {32, 0, 600}).by_shared, 85);
+  t4.shared_granularity = 128;
+  EXPECT_EQ(occupancy(t4, {32, 0, 600}).by_shared, 102);
+}
+
+TEST(Occupancy, ABlockThatDoesNotFitIsNone) {
+  const Occupancy wide = occupancy(device("g80"), {1024, 0, 8 * KIB});  // 512 threads at most
+  EXPECT_EQ(wide.blocks_per_sm, 0);
+  EXPECT_EQ(wide.limit, "threads");
+  const Occupancy deep = occupancy(device("t4"), {32, 0, 64 * KIB + 1});
+  EXPECT_EQ(deep.blocks_per_sm, 0);
+  EXPECT_EQ(deep.limit, "shared memory");
+  // 255 registers: 8,160 rounds up to 8,192 for a warp; 8 warps in all, a block wants 32.
+  EXPECT_EQ(occupancy(device("h200"), {1024, 255, 0}).blocks_per_sm, 0);
+}
+
+// More of any resource never allows more blocks.
+TEST(Occupancy, FallsMonotonically) {
+  for (const std::string& name : device_names()) {
+    const DeviceInfo d = device(name.c_str());
+    for (int registers = 16; registers < 255; ++registers)
+      EXPECT_GE(occupancy(d, {128, registers, 1024}).blocks_per_sm,
+                occupancy(d, {128, registers + 1, 1024}).blocks_per_sm)
+          << name << ", " << registers << " registers";
+    for (int64_t bytes = 0; bytes < 50 * KIB; bytes += 100)
+      EXPECT_GE(occupancy(d, {128, 0, bytes}).blocks_per_sm,
+                occupancy(d, {128, 0, bytes + 100}).blocks_per_sm)
+          << name << ", " << bytes << " bytes";
+    for (int threads = 1; threads < 1100; ++threads)
+      EXPECT_GE(occupancy(d, {threads, 0, 1024}).blocks_per_sm,
+                occupancy(d, {threads + 1, 0, 1024}).blocks_per_sm)
+          << name << ", " << threads << " threads";
+  }
+}
+
+// H200 in fp32: 66.9 TF/s at 4.8 TB/s balance at 13.9 flop/byte.
+TEST(Roofline, EitherSideOfTheBalance) {
+  const DeviceInfo d = device("h200");
+  const Roofline low = roofline(d, 1e9, 1e10, d.fp32_flops);
+  EXPECT_EQ(low.bound, "memory");
+  EXPECT_DOUBLE_EQ(low.intensity, 10);
+  EXPECT_DOUBLE_EQ(low.flops_bound, 48e12);
+  EXPECT_DOUBLE_EQ(low.seconds_bound, 1e9 / 4.8e12);
+  const Roofline high = roofline(d, 1e9, 2e10, d.fp32_flops);
+  EXPECT_EQ(high.bound, "compute");
+  EXPECT_DOUBLE_EQ(high.flops_bound, d.fp32_flops);
+  EXPECT_DOUBLE_EQ(high.seconds_bound, 2e10 / d.fp32_flops);
+}
+
+TEST(Roofline, NothingToDo) {
+  const DeviceInfo d = device("h200");
+  EXPECT_EQ(roofline(d, 0, 0, d.fp32_flops).seconds_bound, 0);
+  EXPECT_EQ(roofline(d, 4.8e12, 0, d.fp32_flops).seconds_bound, 1);
+  EXPECT_EQ(roofline(d, 4.8e12, 0, d.fp32_flops).flops_bound, 0);
+}
+
+// ---- devices --------------------------------------------------------------------------------
+
+TEST(Devices, AllAreNamed) {
+  const std::vector<std::string> names = device_names();
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()),
+            (std::set<std::string>{"h200", "h100", "a100", "t4", "g80", "gt200", "fermi", "k40"}));
+  EXPECT_FALSE(named_device("h2000"));
+  EXPECT_FALSE(named_device(""));
+}
+
+// Peaks as the vendor states them, to the digits that it states.
+TEST(Devices, PeaksOfTheDataSheets) {
+  const auto tera = [](double flops, double unit) {
+    return std::round(flops / 1e12 / unit) * unit;
+  };
+  EXPECT_DOUBLE_EQ(tera(device("h200").fp32_flops, 1), 67);
+  EXPECT_DOUBLE_EQ(tera(device("h200").fp64_flops, 0.5), 33.5);
+  EXPECT_DOUBLE_EQ(tera(device("h100").fp32_flops, 1), 67);
+  EXPECT_NEAR(device("a100").fp32_flops, 19.5e12, 0.05e12);
+  EXPECT_NEAR(device("a100").fp64_flops, 9.7e12, 0.05e12);
+  EXPECT_NEAR(device("t4").fp32_flops, 8.1e12, 0.05e12);
+  EXPECT_NEAR(device("k40").fp32_flops, 4.29e12, 0.005e12);
+  EXPECT_NEAR(device("fermi").fp32_flops, 1.03e12, 0.005e12);
+  EXPECT_NEAR(device("fermi").fp64_flops, 515e9, 0.5e9);
+  EXPECT_NEAR(device("gt200").fp64_flops, 78e9, 0.5e9);
+  EXPECT_EQ(device("g80").fp64_flops, 0);
+}
+
+TEST(Devices, LimitsMakeSense) {
+  for (const std::string& name : device_names()) {
+    const DeviceInfo d = device(name.c_str());
+    EXPECT_FALSE(d.name.empty()) << name;
+    EXPECT_GT(d.multiprocessors, 0) << name;
+    EXPECT_GE(d.threads_per_sm, d.threads_per_block) << name;
+    EXPECT_EQ(d.threads_per_sm % WARP_SIZE, 0) << name;
+    EXPECT_EQ(d.shared_bytes_per_sm - d.shared_bytes_reserved, d.shared_bytes_per_block) << name;
+    EXPECT_EQ(d.shared_bytes_per_sm % d.shared_granularity, 0) << name;
+    EXPECT_GT(d.fp32_flops, d.fp64_flops) << name;
+    EXPECT_GT(d.fp32_flops, d.memory_bandwidth) << name;
+    EXPECT_GE(d.fp32_flops, d.int32_ops) << name;
+  }
+}
+
+TEST(Devices, ArchitectureOfACapability) {
+  DeviceInfo ada{};
+  ada.capability = 89;  // as 8.6: 128 lanes
+  ada.multiprocessors = 10;
+  set_architecture(ada, 1e9);
+  EXPECT_DOUBLE_EQ(ada.fp32_flops, 10 * 128 * 2e9);
+  EXPECT_DOUBLE_EQ(ada.fp64_flops, 10 * 2 * 2e9);
+  EXPECT_EQ(ada.register_granularity, 256);
+  DeviceInfo later{};
+  later.capability = 999;
+  later.multiprocessors = 1;
+  set_architecture(later, 1e9);
+  EXPECT_GT(later.fp32_flops, 0);
+}
+
+TEST(Devices, PeakOfEachDtype) {
+  const DeviceInfo d = device("h200");
+  EXPECT_EQ(peak_flops(d, DType::Float16), d.fp32_flops);  // chains are fp32
+  EXPECT_EQ(peak_flops(d, DType::Complex64), d.fp32_flops);
+  EXPECT_EQ(peak_flops(d, DType::Complex128), d.fp64_flops);
+  EXPECT_EQ(peak_flops(d, DType::UInt8), d.fp32_flops / 2);  // 64 lanes of 128
+  EXPECT_EQ(peak_flops(d, DType::Int64), d.int32_ops / 3);
+}
+
+}  // namespace
+}  // namespace tiled::test

@@ -1,0 +1,296 @@
+// What a report says of a plan, as figures, as text and as JSON, and where it finds the registers.
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <limits>
+#include <locale>
+#include <string>
+
+#include "cuda/kernel_resources.h"
+#include "planned.h"
+
+namespace tiled::test {
+namespace {
+
+// M = N = 256, K = 64 in tiles of 128 x 128: A (64 KiB) is read by 2 columns of tiles, B by 2 rows
+// of them, C (256 KiB) is written once.
+TEST(Report, TrafficByHand) {
+  const DeviceInfo d = device("h200");
+  const Problem p = problem_of(256, 256, 64);
+  Plan plan = make_plan(p, d, Algo::RegisterTile);
+  plan.tile = TileSize::Large;
+  plan.block_m = plan.block_n = 128;
+  plan.tiles_m = plan.tiles_n = 2;
+  const PlanReport r = report(p, d, plan);
+  EXPECT_EQ(r.tile_bytes, 2 * 65536 + 2 * 65536 + 262144);
+  EXPECT_EQ(r.compulsory_bytes, 65536 + 65536 + 262144);
+  EXPECT_EQ(r.flops, 2. * 256 * 256 * 64);
+  EXPECT_DOUBLE_EQ(r.tile_roofline.intensity, 8388608. / 524288);  // 16 flop/byte
+  EXPECT_EQ(r.tile_roofline.bound, "compute");                     // above 13.9
+  EXPECT_EQ(r.loads_per_step, 2048);                               // (128 + 128) * 8
+  EXPECT_EQ(r.flops_per_step, 262144);                             // 2 * 128 * 128 * 8
+  EXPECT_EQ(r.flops_per_load, 128);
+  EXPECT_EQ(r.thread_m, 8);
+  EXPECT_EQ(r.thread_n, 8);
+  EXPECT_EQ(r.tile, "Tile128x128");
+  EXPECT_EQ(r.steps, 8);
+}
+
+// 33 columns are 3 tiles of 16, so A is read 3 times; 20 rows are 2, so B is read twice. 16-bit
+// inputs and an fp32 result.
+TEST(Report, TrafficAtTheBorderAndOutDtype) {
+  Problem p = problem_of(20, 33, 10, DType::Float16);
+  p.epilogue.out_dtype = DType::Float32;
+  const PlanReport r = report_of("a100", Algo::SharedTile16, p);
+  EXPECT_EQ(r.tile_bytes, 20 * 10 * 3 * 2 + 10 * 33 * 2 * 2 + 20 * 33 * 4);
+  EXPECT_EQ(r.compulsory_bytes, 20 * 10 * 2 + 10 * 33 * 2 + 20 * 33 * 4);
+}
+
+// Expanded operands are as large as their memory: A one number, B one matrix for all 5 entries.
+TEST(Report, ExpandedOperandsAreSmall) {
+  Problem p = problem_of(8, 8, 8, DType::Float32, 5);
+  p.a.row_stride = p.a.col_stride = p.a.batch_stride = 0;
+  p.b.batch_stride = 0;
+  const PlanReport r = report_of("a100", Algo::SharedTile8, p);
+  EXPECT_EQ(r.compulsory_bytes, 4 * (1 + 64 + 5 * 64));
+}
+
+TEST(Report, ComplexCountsEightFlops) {
+  const PlanReport r =
+      report_of("h200", Algo::SharedTile16, problem_of(16, 16, 16, DType::Complex64));
+  EXPECT_EQ(r.flops, 8. * 16 * 16 * 16);
+  EXPECT_EQ(r.flops_per_load, 64);
+}
+
+// 132 multiprocessors; 8 blocks of 256 threads each, were it not for registers, hold 1,056 blocks.
+// 1584 = 1.5 waves: the second is half full.
+TEST(Report, Waves) {
+  DeviceInfo d = device("h200");
+  d.capability = 10;  // no kernel: registers are not known and do not limit
+  const Problem p = problem_of(16 * 1584, 16, 16);
+  const PlanReport r = report(p, d, make_plan(p, d, Algo::SharedTile16));
+  EXPECT_EQ(r.blocks, 1584);
+  EXPECT_EQ(r.occupancy.blocks_per_sm, 8);
+  EXPECT_DOUBLE_EQ(r.waves, 1.5);
+  EXPECT_DOUBLE_EQ(r.last_wave, 0.5);
+}
+
+TEST(Report, AFullWaveIsFull) {
+  DeviceInfo d = device("h200");
+  d.capability = 10;
+  const Problem p = problem_of(16 * 1056, 16, 16);
+  EXPECT_DOUBLE_EQ(report(p, d, make_plan(p, d, Algo::SharedTile16)).last_wave, 1);
+}
+
+// Each wider tile reads less, and none less than every byte once.
+TEST(Report, TrafficFallsWithTheTile) {
+  const Problem p = problem_of(4096, 4096, 4096);
+  double before = std::numeric_limits<double>::infinity();
+  for (Algo algo : CUDA_ALGOS) {
+    const PlanReport r = report_of("h200", algo, p);
+    EXPECT_LT(r.tile_bytes, before) << name_of(algo);
+    EXPECT_GT(r.tile_bytes, r.compulsory_bytes) << name_of(algo);
+    EXPECT_GE(r.tile_roofline.seconds_bound, r.compulsory_roofline.seconds_bound) << name_of(algo);
+    before = r.tile_bytes;
+  }
+}
+
+TEST(Report, TextSaysWhatLimits) {
+  const std::string text = to_text(report_of("g80", Algo::SharedTile16, problem_of(512, 512, 512)));
+  for (const char* part :
+       {"shared_tile_16 on GeForce 8800 GTX", "3 blocks: 768 of 768 threads, occupancy 100 %",
+        "8,192 flops, 16.0 for each element loaded", "512 elements", "1,536 loads",
+        "memory 86.4 GB/s", "registers: not known ("})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
+  // The mark stands on the line of the threads, and on no other.
+  const size_t mark = text.find("<- limit");
+  ASSERT_NE(mark, std::string::npos);
+  EXPECT_EQ(text.find("<- limit", mark + 1), std::string::npos);
+  EXPECT_EQ(text.substr(text.rfind('\n', mark) + 1, 9), "  threads");
+}
+
+// ---- registers ------------------------------------------------------------------------------
+
+TEST(Registers, KeysAreTheKernelsNames) {
+  const DeviceInfo d = device("h200");
+  const auto key = [&](Algo algo, DType dtype) {
+    const Problem p = problem_of("nn", 4096, 4096, 4096, dtype);
+    return kernel_key(p, make_plan(p, d, algo));
+  };
+  EXPECT_EQ(key(Algo::Naive, DType::Float16), "naive<__half>");
+  EXPECT_EQ(key(Algo::SharedTile8, DType::BFloat16), "shared_tile<__nv_bfloat16, 8>");
+  EXPECT_EQ(key(Algo::SharedTile32, DType::Int64), "shared_tile<unsigned long, 32>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32), "register_tile<float, Tile128x128, 0, 1>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64),
+            "register_tile<Complex<float>, Tile128x64, 2, 2>");
+  EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));
+}
+
+TEST(Registers, TheNewestCodeThatTheDeviceRuns) {
+  const KernelRow rows[] = {{"naive<float>", {75, 20, 0, 0}},
+                            {"naive<float>", {90, 24, 0, 0}},
+                            {"naive<float>", {80, 22, 0, 0}},
+                            {"naive<double>", {120, 99, 0, 0}}};
+  EXPECT_FALSE(kernel_resources(rows, 4, "naive<float>", 70));
+  EXPECT_EQ(kernel_resources(rows, 4, "naive<float>", 75)->registers, 20);
+  EXPECT_EQ(kernel_resources(rows, 4, "naive<float>", 86)->registers, 22);
+  EXPECT_EQ(kernel_resources(rows, 4, "naive<float>", 90)->registers, 24);
+  EXPECT_EQ(kernel_resources(rows, 4, "naive<float>", 120)->capability, 90);
+  EXPECT_FALSE(kernel_resources(rows, 4, "naive<int>", 90));
+}
+
+// Every kernel that the planner can ask for on a Hopper device stands in the table, with the shared
+// memory that the plan says.
+TEST(Registers, EveryPlanHasItsRow) {
+  const DeviceInfo d = device("h200");
+  if (!has_kernel_resources()) GTEST_SKIP() << "built without CUDA: no kernel has a row";
+  if (!kernel_resources("naive<float>", d.capability))
+    GTEST_SKIP() << "built for newer devices only: no kernel has a row for 9.0";
+  for (DType dtype : ALL_DTYPES)
+    for (Algo algo : CUDA_ALGOS)
+      for (const std::string layout : {"nn", "nt", "tn", "tt"})
+        for (int64_t size : {64, 65, 4096}) {
+          const Problem p = problem_of(layout, size, size, size, dtype);
+          const PlanReport r = report(p, d, make_plan(p, d, algo));
+          ASSERT_TRUE(r.resources) << r.kernel;
+          EXPECT_EQ(r.resources->shared_bytes, r.plan.shared_bytes) << r.kernel;
+          EXPECT_GT(r.resources->registers, 0) << r.kernel;
+          EXPECT_GE(r.occupancy.blocks_per_sm, 1) << r.kernel;
+        }
+}
+
+// ---- JSON -----------------------------------------------------------------------------------
+
+// A reader of JSON that only accepts or refuses.
+class Json {
+ public:
+  explicit Json(const std::string& text) : text_(text) {}
+  bool valid() { return value() && at_ == text_.size(); }
+
+ private:
+  bool take(char c) {
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  bool word(const char* word) {
+    const size_t length = std::string(word).size();
+    if (text_.compare(at_, length, word) != 0) return false;
+    at_ += length;
+    return true;
+  }
+  void space() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool string() {
+    if (!take('"')) return false;
+    for (; at_ < text_.size() && text_[at_] != '"'; ++at_) {
+      if (static_cast<unsigned char>(text_[at_]) < ' ') return false;
+      if (text_[at_] == '\\') ++at_;
+    }
+    return take('"');
+  }
+  bool digits() {
+    const size_t begin = at_;
+    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) ++at_;
+    return at_ > begin;
+  }
+  bool number() {
+    take('-');
+    if (!digits()) return false;
+    if (take('.') && !digits()) return false;
+    if (take('e') || take('E')) {
+      if (!take('-')) take('+');
+      return digits();
+    }
+    return true;
+  }
+  bool object() {
+    if (!take('{')) return false;
+    do {
+      space();
+      if (!string()) return false;
+      space();
+      if (!take(':') || !value()) return false;
+    } while (take(','));
+    return take('}');
+  }
+  bool value() {
+    space();
+    const bool good = at_ < text_.size() && (text_[at_] == '{'   ? object()
+                                             : text_[at_] == '"' ? string()
+                                             : text_[at_] == 'n' ? word("null")
+                                                                 : number());
+    space();
+    return good;
+  }
+
+  const std::string& text_;
+  size_t at_ = 0;
+};
+
+bool valid_json(const std::string& text) { return Json(text).valid(); }
+
+TEST(JsonReader, RefusesWhatIsNotJson) {
+  EXPECT_TRUE(valid_json("{\"a\": {\"b\": -1.5e+20}, \"c\": null}"));
+  for (const char* text : {"{\"a\": nan}", "{\"a\": inf}", "{\"a\": 1,5}", "{\"a\": 1.}", "{a: 1}",
+                           "{\"a\": 1", "{\"a\": 1} x", "{\"a\" 1}", "{\"a\": \"b}", ""})
+    EXPECT_FALSE(valid_json(text)) << text;
+}
+
+TEST(Json, IsWellFormedForEveryDeviceDtypeAndRung) {
+  for (const std::string& name : device_names())
+    for (DType dtype : ALL_DTYPES)
+      for (int64_t size : {0, 1, 100, 4096}) {
+        const DeviceInfo d = device(name.c_str());
+        const Problem p = problem_of(size, size, size, dtype);
+        // Not only what is supported: fp64 on a device without it has an infinite time.
+        for (Algo algo : CUDA_ALGOS) {
+          const std::string json = to_json(report(p, d, make_plan(p, d, algo)));
+          EXPECT_TRUE(valid_json(json)) << json;
+        }
+      }
+}
+
+TEST(Json, SaysWhatTheReportSays) {
+  const PlanReport r = report_of("g80", Algo::SharedTile16, problem_of(512, 512, 512));
+  const std::string json = to_json(r);
+  for (const char* part :
+       {"\"algo\": \"shared_tile_16\"", "\"limit\": \"threads\"", "\"by_registers\": null",
+        "\"registers\": null", "\"access\": null", "\"loads\": 512", "\"flops\": 8192",
+        "\"shared_bytes\": 2048", "\"memory_bandwidth\": 86400000000"})
+    EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
+}
+
+TEST(Json, OccupancyAndRoofline) {
+  EXPECT_TRUE(valid_json(to_json(occupancy(device("t4"), {128, 0, 0}))));
+  // 150 GB in one second, and half as many flops.
+  EXPECT_EQ(to_json(roofline(device("fermi"), 150e9, 75e9, 1e12)),
+            "{\"intensity\": 0.5, \"flops_bound\": 75000000000, \"seconds_bound\": 1, "
+            "\"bound\": \"memory\"}");
+}
+
+TEST(Json, NamesAreEscaped) {
+  PlanReport r = report_of("h200", Algo::Naive, problem_of(8, 8, 8));
+  r.device.name = "a \"quoted\" \\ name\n";
+  EXPECT_TRUE(valid_json(to_json(r))) << to_json(r);
+}
+
+// A program whose locale writes 1.234,5 still gets JSON.
+TEST(Json, DoesNotFollowTheLocale) {
+  struct Comma : std::numpunct<char> {
+    char do_decimal_point() const override { return ','; }
+    char do_thousands_sep() const override { return '.'; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  const PlanReport r = report_of("g80", Algo::SharedTile16, problem_of(5000, 5000, 5000));
+  const std::string json = to_json(r), text = to_text(r);
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), new Comma));
+  const std::string json_there = to_json(r), text_there = to_text(r);
+  std::locale::global(before);
+  EXPECT_EQ(json_there, json);
+  EXPECT_EQ(text_there, text);
+}
+
+}  // namespace
+}  // namespace tiled::test

@@ -1,0 +1,40 @@
+// The rungs of the ladder by name: what `algo=` may say.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tiled {
+
+enum class Algo : int8_t {
+  Naive,         // CPU and CUDA: three loops, one element at a time
+  Blocked,       // CPU: cache-blocked, a register tile of vectors
+  SharedTile8,   // CUDA: the textbook's tile in shared memory, 8 wide
+  SharedTile16,  // CUDA: the same, 16 wide
+  SharedTile32,  // CUDA: the same, 32 wide
+  RegisterTile,  // CUDA: each thread a patch of C in registers
+};
+
+constexpr Algo ALL_ALGOS[] = {Algo::Naive,        Algo::Blocked,      Algo::SharedTile8,
+                              Algo::SharedTile16, Algo::SharedTile32, Algo::RegisterTile};
+
+constexpr std::string_view name_of(Algo algo) {
+  switch (algo) {
+    case Algo::Naive: return "naive";
+    case Algo::Blocked: return "blocked";
+    case Algo::SharedTile8: return "shared_tile_8";
+    case Algo::SharedTile16: return "shared_tile_16";
+    case Algo::SharedTile32: return "shared_tile_32";
+    case Algo::RegisterTile: return "register_tile";
+  }
+  return "?";
+}
+
+constexpr std::optional<Algo> parse_algo(std::string_view name) {
+  for (Algo algo : ALL_ALGOS)
+    if (name_of(algo) == name) return algo;
+  return std::nullopt;
+}
+
+}  // namespace tiled

@@ -1,0 +1,169 @@
+// Derivatives, in the manner of ATen's own generated kernels: a Node that saves what its gradients
+// need, and the tangent of forward mode. (torch::autograd::Function would be shorter, but it has no
+// forward mode and refuses to run under torch.func.) Gradients are products through the dispatcher
+// again, so they can be differentiated, compiled and sharded like the forward.
+#include <ATen/ops/add.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/library.h>
+
+#include <type_traits>
+
+#include "precision.h"
+#include "schema.h"
+
+namespace tiled {
+namespace {
+
+using torch::autograd::collect_next_edges;
+using torch::autograd::compute_requires_grad;
+using torch::autograd::isFwGradDefined;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+using Name = std::optional<std::string_view>;
+using Type = std::optional<at::ScalarType>;
+
+// Nodes are held by shared_ptr in torch 2.11 and by intrusive_ptr in later versions.
+template <typename T>
+auto make_node() {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, T>)
+    return c10::make_intrusive<T>();
+  else
+    return std::shared_ptr<T>(new T(), torch::autograd::deleteNode);
+}
+
+// How a call was asked for; its gradients are asked for in the same way.
+struct Request {
+  std::optional<std::string> algo;
+  Name precision;  // resolved in the forward; names live forever
+
+  at::Tensor product(const MmOperator& op, const at::Tensor& a, const at::Tensor& b) const {
+    return op.call(a, b, algo ? Name(*algo) : Name(), precision, std::nullopt);
+  }
+};
+
+// A gradient has the layout of what it is the gradient of: row-major or column-major.
+bool is_column_major(const at::Tensor& t) {
+  return TORCH_GUARD_OR_FALSE(t.sym_stride(-2).sym_eq(1)) &&
+         TORCH_GUARD_OR_FALSE(t.sym_stride(-1).sym_eq(t.sym_size(-2)));
+}
+
+// x y, computed as (y^T x^T)^T if the result is to be column-major.
+at::Tensor product_in_layout(const MmOperator& op, const Request& request, const at::Tensor& x,
+                             const at::Tensor& y, bool column_major) {
+  return column_major ? request.product(op, y.mT(), x.mT()).mT() : request.product(op, x, y);
+}
+
+template <const MmOperator& (*OPERATOR)()>
+struct MmBackward : public Node {
+  SavedVariable a, b;  // a only if b needs a gradient, and the other way round
+  bool a_column_major, b_column_major;
+  at::ScalarType dtype;
+  Request request;
+
+  std::string name() const override { return "TiledMmBackward"; }
+
+  void release_variables() override {
+    a.reset_data();
+    b.reset_data();
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    variable_list result(2);
+    if (!gradients[0].defined()) return result;
+    // An fp32 result of 16-bit inputs has an fp32 gradient, which is rounded to the inputs' dtype.
+    const at::Tensor gradient = gradients[0].to(dtype);
+    if (task_should_compute_output(0))
+      result[0] = product_in_layout(OPERATOR(), request, gradient, b.unpack(getptr()).mH(),
+                                    a_column_major);
+    if (task_should_compute_output(1))
+      result[1] = product_in_layout(OPERATOR(), request, a.unpack(getptr()).mH(), gradient,
+                                    b_column_major);
+    return result;
+  }
+};
+
+template <const MmOperator& (*OPERATOR)()>
+at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
+                          Name algo, Name precision, Type out_dtype) {
+  const bool needs_gradient = compute_requires_grad(a, b);
+  const bool has_tangent = isFwGradDefined(a) || isFwGradDefined(b);
+  if (needs_gradient || has_tangent)
+    precision = resolve_precision(a.scalar_type(), a.device().type(), precision);
+
+  decltype(make_node<MmBackward<OPERATOR>>()) node;
+  if (needs_gradient) {
+    node = make_node<MmBackward<OPERATOR>>();
+    node->set_next_edges(collect_next_edges(a, b));
+    if (node->should_compute_output(1)) node->a = SavedVariable(a, /*is_output=*/false);
+    if (node->should_compute_output(0)) node->b = SavedVariable(b, /*is_output=*/false);
+  }
+  at::Tensor c = [&] {
+    at::AutoDispatchBelowADInplaceOrView below;
+    return OPERATOR().redispatch(keys & c10::after_autograd_keyset, a, b, algo, precision,
+                                 out_dtype);
+  }();
+  if (node) {
+    // Only now are a and b known to be matrices.
+    node->a_column_major = is_column_major(a);
+    node->b_column_major = is_column_major(b);
+    node->dtype = a.scalar_type();
+    if (algo) node->request.algo = std::string(*algo);
+    node->request.precision = precision;
+    torch::autograd::set_history(c, node);
+  }
+  if (has_tangent) {
+    const auto term = [&](const at::Tensor& x, const at::Tensor& y) {
+      return OPERATOR().call(x, y, algo, precision, out_dtype);
+    };
+    at::Tensor tangent;
+    if (isFwGradDefined(a)) tangent = term(a._fw_grad(0), b._fw_primal(0));
+    if (isFwGradDefined(b)) {
+      const at::Tensor other = term(a._fw_primal(0), b._fw_grad(0));
+      tangent = tangent.defined() ? at::add(tangent, other) : other;
+    }
+    c._set_fw_grad(tangent, /*level=*/0, /*is_inplace_op=*/false);
+  }
+  return c;
+}
+
+void mm_out_without_gradient(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
+                             Name algo, Name precision, Type out_dtype, at::Tensor& out) {
+  if (compute_requires_grad(a, b) || compute_requires_grad(out))
+    torch::autograd::throw_error_out_requires_grad("mm");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !isFwGradDefined(a) && !isFwGradDefined(b) && !isFwGradDefined(out),
+      "Trying to use forward AD with mm_out that does not support it because it is an out= "
+      "function");
+  at::AutoDispatchBelowAutograd below;
+  mm_out_operator().redispatch(keys & c10::after_autograd_keyset, a, b, algo, precision, out_dtype,
+                               out);
+}
+
+// A kernel that writes through a pointer leaves the version as it was; autograd finds overwritten
+// saved tensors by it.
+void mm_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
+                          Name algo, Name precision, Type out_dtype, at::Tensor& out) {
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    mm_out_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, a, b, algo, precision,
+                                 out_dtype, out);
+  }
+  torch::autograd::increment_version(out);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
+  m.impl("mm", &differentiable<&mm_operator>);
+  m.impl("bmm", &differentiable<&bmm_operator>);
+  m.impl("mm.out", &mm_out_without_gradient);
+}
+
+TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) { m.impl("mm.out", &mm_out_bumps_version); }
+
+}  // namespace tiled

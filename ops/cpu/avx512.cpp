@@ -1,0 +1,9 @@
+// AVX-512: 32 registers of 64 bytes. 14 x 2 accumulators, 2 vectors of b and a scalar fill 31.
+// Compiled with -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c; runs only where
+// dispatch.cpp found all of them.
+#define VECTOR_BYTES 64
+#include "cpu/level.h"
+
+namespace tiled::cpu {
+constexpr Level AVX512 = make_level<14, 2>("avx512");
+}  // namespace tiled::cpu

@@ -1,0 +1,36 @@
+// The CPU's matrix products: plain data in, no tensor library.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/kernels.h"
+#include "problem.h"
+
+namespace tiled::cpu {
+
+// Calls body(state, begin, end) for parts that make up [0, count), on up to `threads` threads, and
+// returns when all are done.
+using Body = void (*)(void* state, int64_t begin, int64_t end);
+struct ParallelFor {
+  void (*run)(int64_t count, Body body, void* state);
+  int threads;
+};
+
+// Three loops: the reference, and the lesson.
+void mm_naive(const Problem& problem, const ParallelFor& parallel);
+
+// The default: blocked for the caches, a tile of vectors in registers. The same bits as mm_naive.
+void mm_blocked(const Problem& problem, const ParallelFor& parallel);
+
+// The instruction level in use: "base", "avx2" or "avx512". The highest that this CPU has, or the
+// one that the environment variable TILED_MM_CPU_LEVEL names. Throws std::invalid_argument, as the
+// products above do, if that is none or one that this CPU does not have.
+const char* level();
+
+// For tests: every level that this CPU has, lowest first, and the products at a given one.
+const std::vector<const Level*>& available_levels();
+void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& level);
+void mm_blocked(const Problem& problem, const ParallelFor& parallel, const Level& level);
+
+}  // namespace tiled::cpu

@@ -1,0 +1,57 @@
+// How one product is computed: all choices, made before the loops begin (blocking.cpp), in plain
+// numbers. None of them changes a bit of the result.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpu/kernels.h"
+#include "problem.h"
+
+namespace tiled::cpu {
+
+constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
+
+struct Range {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
+// Piece `index` of [0, size), cut into `parts` that differ by at most one `unit`: an even cut has
+// no short piece at the end.
+inline Range piece(int64_t size, int64_t parts, int64_t index, int64_t unit = 1) {
+  const int64_t units = ceil_div(size, unit);
+  return {std::min(size, units * index / parts * unit),
+          std::min(size, units * (index + 1) / parts * unit)};
+}
+
+// Sizes count accumulators, of which a complex number has two (pack.h); strides count elements.
+struct Blocking {
+  const Kernels* kernels;
+  const Codec* codec;      // of A and B
+  const Codec* out;        // of C
+  int64_t bytes;           // of an accumulator
+  int64_t element;         // bytes of an element of A and B
+  int64_t out_element;     // bytes of an element of C
+  int64_t batch, m, n, k;
+  const char *a, *b;
+  char* c;
+  Strides a_strides, b_strides, c_strides;
+
+  int64_t parts_m, parts_n;  // regions of each C, one for a thread at a time
+  int64_t tile_rows;         // of the largest tile
+  int64_t strip;             // columns of the widest tile
+  bool pack_a, pack_b;
+  bool a_by_k;               // packed A stands as [k][rows], tile by tile, else as [rows][k]
+  bool direct_c;             // sums are formed in C itself
+  int64_t block_k, block_m;  // of A, packed or not, meant for the L2 cache
+  int64_t panel;             // columns of B, packed or not, that are worked on together
+
+  int64_t segment() const;  // accumulators of K between two cuts
+  int64_t regions() const { return batch * parts_m * parts_n; }
+};
+
+Blocking choose_blocking(const Problem& problem, const Level& level, int threads);
+
+}  // namespace tiled::cpu

@@ -1,0 +1,86 @@
+// Which instruction level runs.
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "cpu/blocked.h"
+
+namespace tiled::cpu {
+
+static_assert(TYPE_COUNT == DTYPE_COUNT, "kernels.h repeats the number for want of problem.h");
+
+const std::vector<const Level*>& available_levels() {
+  static const std::vector<const Level*> levels = [] {
+    std::vector<const Level*> found = {&BASE};
+#ifdef __x86_64__
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                      __builtin_cpu_supports("f16c");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl");
+    if (avx2) found.push_back(&AVX2);
+    if (avx512) found.push_back(&AVX512);
+#endif
+    return found;
+  }();
+  return levels;
+}
+
+namespace {
+
+const Level& choose_level() {
+  const char* wanted = std::getenv("TILED_MM_CPU_LEVEL");
+  if (wanted == nullptr || *wanted == '\0') return *available_levels().back();
+  std::string names;
+  for (const Level* level : available_levels()) {
+    if (std::string(level->name) == wanted) return *level;
+    names += std::string(names.empty() ? "" : ", ") + level->name;
+  }
+  throw std::invalid_argument(std::string("TILED_MM_CPU_LEVEL is '") + wanted +
+                              "', but this CPU has: " + names);
+}
+
+const Level& chosen_level() {
+  static const Level& chosen = choose_level();  // tried again while it throws
+  return chosen;
+}
+
+}  // namespace
+
+const char* level() { return chosen_level().name; }
+
+void mm_naive(const Problem& problem, const ParallelFor& parallel) {
+  mm_naive(problem, parallel, chosen_level());
+}
+
+void mm_blocked(const Problem& problem, const ParallelFor& parallel) {
+  mm_blocked(problem, parallel, chosen_level());
+}
+
+void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& level) {
+  struct State {
+    NaiveProblem problem;
+    NaiveFunction rows;
+  } state = {{problem.m,
+              problem.n,
+              problem.k,
+              problem.a.data,
+              problem.b.data,
+              problem.c.data,
+              {problem.a.batch_stride, problem.a.row_stride, problem.a.col_stride},
+              {problem.b.batch_stride, problem.b.row_stride, problem.b.col_stride},
+              {problem.c.batch_stride, problem.c.row_stride, problem.c.col_stride},
+              problem.epilogue.out_dtype != problem.dtype},
+             level.naive[static_cast<int>(problem.dtype)]};
+  const int64_t rows = problem.batch * problem.m;
+  if (rows == 0 || problem.n == 0) return;
+  parallel.run(
+      rows,
+      [](void* state, int64_t begin, int64_t end) {
+        const State& s = *static_cast<State*>(state);
+        s.rows(s.problem, begin, end);
+      },
+      &state);
+}
+
+}  // namespace tiled::cpu

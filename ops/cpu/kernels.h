@@ -1,0 +1,117 @@
+// What one instruction level offers to the loops of blocked.cpp: a table of plain functions.
+//
+// This header is read by files that are compiled for different instruction sets, so it holds
+// declarations only: an inline function compiled with AVX-512 here could be the copy that the
+// linker keeps for everyone.
+#pragma once
+
+#include <stdint.h>
+
+namespace tiled::cpu {
+
+// One tile of C: chains of multiply-adds over `k` steps, accumulators in registers.
+//
+//     acc = start ? start : 0
+//     for p in [0, k):  acc[i][j] = a[i][p] * b[p][j] + acc[i][j]      (fused where there is FMA)
+//     out[i][j] = (add ? out[i][j] : +0) + acc[i][j]
+//
+// so that a chain may be carried from call to call through `start` and `out`, and a segment's
+// last call adds it to the total (segments.h). Strides count elements of the accumulator type.
+struct Tile {
+  const void* a;       // [rows][k], any strides
+  int64_t a_row, a_k;  // elements
+  const void* b;       // [k][cols], neighbours in a row are neighbours in memory
+  int64_t b_k;         // elements
+  const void* start;   // [rows][cols], or null
+  int64_t start_row;   // elements
+  void* out;           // [rows][cols]
+  int64_t out_row;     // elements
+  const void* next;  // where the next tile of C begins: a hint, never read
+  int64_t k;         // steps
+  int32_t last;        // columns of the last vector: 1 .. lanes; nothing is stored beyond them
+  bool padded;         // b may be read up to a whole vector all the same
+  bool add;
+};
+using TileKernel = void (*)(const Tile& tile);
+
+// dst[i][j] = convert(src[i * row + j * col]) for i < rows, j < cols, and zeros for
+// cols <= j < padded. Strides count elements, of the source and of the destination.
+struct Pack {
+  const void* src;
+  int64_t row, col;
+  int64_t rows, cols, padded;
+  void* dst;
+  int64_t dst_row;
+};
+using PackFunction = void (*)(const Pack& pack);
+
+// The reverse: dst[i * row + j * col] = convert(src[i][j]), rounding to nearest even.
+struct Store {
+  const void* src;
+  int64_t src_row;
+  int64_t rows, cols;
+  void* dst;
+  int64_t row, col;
+};
+using StoreFunction = void (*)(const Store& store);
+
+// Accumulator types. Integers wrap, so the unsigned types serve the signed ones as well, and 8 bits
+// may be summed in 16.
+enum class Accumulator : int8_t { Float32, Float64, UInt16, UInt32, UInt64 };
+constexpr int ACCUMULATOR_COUNT = 5;
+
+constexpr int MAX_ROWS = 14;
+constexpr int MAX_VECTORS = 8;
+
+// The micro-kernels of one accumulator type: tiles of `rows` x `vectors` * `lanes` elements of C,
+// and wider ones for fewer rows.
+struct Kernels {
+  int32_t lanes;               // elements of a vector
+  int32_t rows;                // of the largest tile
+  int32_t wide[MAX_ROWS + 1];  // [rows]: vectors of the widest tile of so many rows
+  TileKernel tile[MAX_ROWS + 1][MAX_VECTORS + 1];  // [rows][vectors], 1 <= vectors <= wide[rows]
+};
+
+// How elements of one dtype get in and out of the accumulators.
+struct Codec {
+  Accumulator accumulator;
+  int32_t parts;        // accumulators of one element: 2 for complex numbers, else 1
+  bool direct;          // memory holds accumulators: kernels may read and write it unpacked
+  PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
+  PackFunction pack_b;  // to [k][cols]; complex numbers to [2 k][2 cols], see pack.h
+  StoreFunction store;
+};
+
+struct Strides {
+  int64_t batch, row, col;  // elements
+};
+
+struct NaiveProblem {
+  int64_t m, n, k;
+  const void* a;  // [batch][m][k]
+  const void* b;  // [batch][k][n]
+  void* c;        // [batch][m][n]
+  Strides a_strides, b_strides, c_strides;
+  bool unrounded;  // 16-bit inputs, float output
+};
+
+// Rows [begin, end) of the product's batch * m rows, by three loops.
+using NaiveFunction = void (*)(const NaiveProblem& problem, int64_t begin, int64_t end);
+
+constexpr int TYPE_COUNT = 11;  // of DType
+
+struct Level {
+  const char* name;
+  bool fused;                          // multiply and add round once
+  Kernels kernels[ACCUMULATOR_COUNT];  // [Accumulator]
+  Codec codecs[TYPE_COUNT];            // [DType]
+  NaiveFunction naive[TYPE_COUNT];     // [DType]
+};
+
+extern const Level BASE;
+#ifdef __x86_64__
+extern const Level AVX2;
+extern const Level AVX512;
+#endif
+
+}  // namespace tiled::cpu

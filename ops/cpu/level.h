@@ -1,0 +1,73 @@
+// The table of one instruction level, built from VECTOR_BYTES and the size of the register tile.
+// Included by exactly one file a level.
+#pragma once
+
+#include "cpu/kernels.h"
+#include "cpu/micro_kernel.h"
+#include "cpu/naive.h"
+#include "cpu/pack.h"
+
+namespace tiled::cpu {
+namespace {
+
+// A tile of `rows` rows may be this wide without needing more registers than the full tile:
+// accumulators, one row of b, and a scalar.
+constexpr int widest(int rows, int full_rows, int full_vectors) {
+  const int vectors = full_vectors * (full_rows + 1) / (rows + 1);
+  return vectors < MAX_VECTORS ? vectors : MAX_VECTORS;
+}
+
+template <typename T, int FULL_ROWS, int FULL_VECTORS, int ROWS, int VECTORS>
+constexpr void add_tiles(Kernels& kernels) {
+  constexpr int WIDE = widest(ROWS, FULL_ROWS, FULL_VECTORS);
+  kernels.tile[ROWS][VECTORS] = &multiply_tile<T, ROWS, VECTORS>;
+  kernels.wide[ROWS] = WIDE;
+  if constexpr (VECTORS < WIDE) {
+    add_tiles<T, FULL_ROWS, FULL_VECTORS, ROWS, VECTORS + 1>(kernels);
+  } else if constexpr (ROWS < FULL_ROWS) {
+    add_tiles<T, FULL_ROWS, FULL_VECTORS, ROWS + 1, 1>(kernels);
+  }
+}
+
+template <typename T, int ROWS, int VECTORS>
+constexpr Kernels make_kernels() {
+  static_assert(ROWS <= MAX_ROWS && VECTORS <= MAX_VECTORS, "the table has a place for every tile");
+  Kernels kernels = {};
+  kernels.lanes = LANES<T>;
+  kernels.rows = ROWS;
+  add_tiles<T, ROWS, VECTORS, 1, 1>(kernels);
+  return kernels;
+}
+
+template <typename Kind>
+constexpr Codec real(Accumulator accumulator) {
+  constexpr bool DIRECT = sizeof(typename Kind::Element) == sizeof(typename Kind::Sum);
+  return {accumulator, 1, DIRECT, &pack_real<Kind>, &pack_real<Kind>, &store_real<Kind>};
+}
+
+template <typename T>
+constexpr Codec complex(Accumulator accumulator) {
+  return {accumulator, 2, true, &pack_complex_a<T>, &pack_complex_b<T>, &store_complex<T>};
+}
+
+template <int ROWS, int VECTORS>
+constexpr Level make_level(const char* name) {
+  using A = Accumulator;
+  return {name,
+          FUSED,
+          {make_kernels<float, ROWS, VECTORS>(), make_kernels<double, ROWS, VECTORS>(),
+           make_kernels<uint16_t, ROWS, VECTORS>(), make_kernels<uint32_t, ROWS, VECTORS>(),
+           make_kernels<uint64_t, ROWS, VECTORS>()},
+          // in the order of DType
+          {real<Same<float>>(A::Float32), real<Same<double>>(A::Float64), real<Half>(A::Float32),
+           real<BFloat16>(A::Float32), complex<float>(A::Float32), complex<double>(A::Float64),
+           real<Byte>(A::UInt16), real<Same<uint16_t>>(A::UInt16), real<Same<uint32_t>>(A::UInt32),
+           real<Same<uint64_t>>(A::UInt64), real<Byte>(A::UInt16)},
+          {&naive_rows<Same<float>>, &naive_rows<Same<double>>, &naive_rows<Half>,
+           &naive_rows<BFloat16>, &naive_rows<Whole<float>>, &naive_rows<Whole<double>>,
+           &naive_rows<Byte>, &naive_rows<Same<uint16_t>>, &naive_rows<Same<uint32_t>>,
+           &naive_rows<Same<uint64_t>>, &naive_rows<Byte>}};
+}
+
+}  // namespace
+}  // namespace tiled::cpu

@@ -1,0 +1,189 @@
+// Operands copied, converted and transposed for the micro-kernel, a vector at a time.
+//
+// Complex numbers become real ones here, and no kernel knows them. With A's rows read as 2 k reals
+// (re, im, re, im, ...) and each row k of B doubled,
+//
+//     row 2k:      re0  im0  re1  im1 ...     (b as it stands)
+//     row 2k + 1: -im0  re0 -im1  re1 ...     (i * b)
+//
+// the real product of [m][2k] and [2k][2n] is C as it stands in memory, its parts side by side, by
+// the chains re += ar*br, re += ai*(-bi) and im += ar*bi, im += ai*br, each fused.
+#pragma once
+
+#include "cpu/convert.h"
+#include "cpu/kernels.h"
+
+namespace tiled::cpu {
+namespace {
+
+// a0 b0 a1 b1 ... of the lower or the upper halves.
+template <typename T, bool UPPER>
+inline __attribute__((always_inline)) Vector<T> interleave(Vector<T> a, Vector<T> b) {
+  constexpr int64_t L = LANES<T>;
+  constexpr int64_t FROM = UPPER ? L / 2 : 0;
+#ifdef __clang__
+  Vector<T> result;
+  for (int64_t i = 0; i < L; ++i) result[i] = i % 2 == 0 ? a[FROM + i / 2] : b[FROM + i / 2];
+  return result;
+#else
+  if constexpr (sizeof(T) == 2) {
+    Vector<uint16_t> pick;
+    for (int64_t i = 0; i < L; ++i) pick[i] = FROM + i / 2 + (i % 2) * L;
+    return __builtin_shuffle(a, b, pick);
+  } else if constexpr (sizeof(T) == 4) {
+    Vector<uint32_t> pick;
+    for (int64_t i = 0; i < L; ++i) pick[i] = FROM + i / 2 + (i % 2) * L;
+    return __builtin_shuffle(a, b, pick);
+  } else {
+    Vector<uint64_t> pick;
+    for (int64_t i = 0; i < L; ++i) pick[i] = FROM + i / 2 + (i % 2) * L;
+    return __builtin_shuffle(a, b, pick);
+  }
+#endif
+}
+
+// rows[i][j] <-> rows[j][i]. One round sends row i to the lower and row i + L/2 to the upper of
+// two neighbours, element by element: the index bits of (row, lane) turn by one place. After
+// log2(L) rounds row and lane have changed places.
+template <typename T>
+inline __attribute__((always_inline)) void transpose(Vector<T>* rows) {
+  constexpr int64_t L = LANES<T>;
+#pragma GCC unroll 8
+  for (int64_t round = 1; round < L; round *= 2) {
+    Vector<T> next[L];
+#pragma GCC unroll 32
+    for (int64_t i = 0; i < L / 2; ++i) {
+      next[2 * i] = interleave<T, false>(rows[i], rows[i + L / 2]);
+      next[2 * i + 1] = interleave<T, true>(rows[i], rows[i + L / 2]);
+    }
+#pragma GCC unroll 32
+    for (int64_t i = 0; i < L; ++i) rows[i] = next[i];
+  }
+}
+
+// A vector of the first `count` elements at p, then zeros.
+template <typename Kind>
+inline Vector<typename Kind::Sum> widen_some(const void* p, int64_t count) {
+  typename Kind::Element elements[LANES<typename Kind::Sum>] = {};
+  memcpy(elements, p, count * sizeof(typename Kind::Element));
+  return Kind::widen_vector(elements);
+}
+
+// Rows of neighbours.
+template <typename Kind>
+inline void pack_rows(const Pack& pack) {
+  using Sum = typename Kind::Sum;
+  constexpr int64_t L = LANES<Sum>;
+  for (int64_t i = 0; i < pack.rows; ++i) {
+    const auto* src = static_cast<const typename Kind::Element*>(pack.src) + i * pack.row;
+    Sum* dst = static_cast<Sum*>(pack.dst) + i * pack.dst_row;
+    int64_t j = 0;
+    for (; j + L <= pack.cols; j += L) store<Sum>(dst + j, Kind::widen_vector(src + j));
+    if (j < pack.cols)
+      Part<Sum>(pack.cols - j).store(dst + j, widen_some<Kind>(src + j, pack.cols - j));
+  }
+}
+
+// Columns of neighbours: blocks of L x L elements, transposed in registers.
+template <typename Kind>
+inline void pack_columns(const Pack& pack) {
+  using Sum = typename Kind::Sum;
+  constexpr int64_t L = LANES<Sum>;
+  for (int64_t j = 0; j < pack.cols; j += L) {
+    const int64_t cols = pack.cols - j < L ? pack.cols - j : L;
+    const Part<Sum> part(cols);
+    for (int64_t i = 0; i < pack.rows; i += L) {
+      const int64_t rows = pack.rows - i < L ? pack.rows - i : L;
+      const auto* src = static_cast<const typename Kind::Element*>(pack.src) + i + j * pack.col;
+      Sum* dst = static_cast<Sum*>(pack.dst) + i * pack.dst_row + j;
+      Vector<Sum> block[L] = {};
+      if (rows == L && cols == L) {
+#pragma GCC unroll 32
+        for (int64_t c = 0; c < L; ++c) block[c] = Kind::widen_vector(src + c * pack.col);
+        transpose<Sum>(block);
+#pragma GCC unroll 32
+        for (int64_t r = 0; r < L; ++r) store<Sum>(dst + r * pack.dst_row, block[r]);
+      } else {
+        for (int64_t c = 0; c < cols; ++c) block[c] = widen_some<Kind>(src + c * pack.col, rows);
+        transpose<Sum>(block);
+        for (int64_t r = 0; r < rows; ++r) part.store(dst + r * pack.dst_row, block[r]);
+      }
+    }
+  }
+}
+
+template <typename Kind>
+void pack_real(const Pack& pack) {
+  using Sum = typename Kind::Sum;
+  if (pack.col == 1) {
+    pack_rows<Kind>(pack);
+  } else if (pack.row == 1) {
+    pack_columns<Kind>(pack);
+  } else {
+    const auto* src = static_cast<const typename Kind::Element*>(pack.src);
+    Sum* dst = static_cast<Sum*>(pack.dst);
+    for (int64_t i = 0; i < pack.rows; ++i)
+      for (int64_t j = 0; j < pack.cols; ++j)
+        dst[i * pack.dst_row + j] = Kind::widen(src[i * pack.row + j * pack.col]);
+  }
+  if (pack.padded == pack.cols) return;
+  for (int64_t i = 0; i < pack.rows; ++i)
+    memset(static_cast<Sum*>(pack.dst) + i * pack.dst_row + pack.cols, 0,
+           (pack.padded - pack.cols) * sizeof(Sum));
+}
+
+// Complex A: elements moved whole, [rows][2 cols] reals.
+template <typename T>
+void pack_complex_a(const Pack& pack) {
+  const auto* src = static_cast<const Complex<T>*>(pack.src);
+  for (int64_t i = 0; i < pack.rows; ++i) {
+    T* dst = static_cast<T*>(pack.dst) + i * pack.dst_row;
+    for (int64_t j = 0; j < pack.cols; ++j)
+      memcpy(dst + 2 * j, &src[i * pack.row + j * pack.col], sizeof(Complex<T>));
+  }
+}
+
+// Complex B: [2 rows][2 cols] reals, `padded` counting reals.
+template <typename T>
+void pack_complex_b(const Pack& pack) {
+  const auto* src = static_cast<const Complex<T>*>(pack.src);
+  for (int64_t i = 0; i < pack.rows; ++i) {
+    T* even = static_cast<T*>(pack.dst) + 2 * i * pack.dst_row;
+    T* odd = even + pack.dst_row;
+    for (int64_t j = 0; j < pack.cols; ++j) {
+      const Complex<T> x = src[i * pack.row + j * pack.col];
+      even[2 * j] = x.re;
+      even[2 * j + 1] = x.im;
+      odd[2 * j] = -x.im;
+      odd[2 * j + 1] = x.re;
+    }
+    for (int64_t j = 2 * pack.cols; j < pack.padded; ++j) even[j] = odd[j] = 0;
+  }
+}
+
+template <typename Kind>
+void store_real(const Store& out) {
+  using Sum = typename Kind::Sum;
+  constexpr int64_t L = LANES<Sum>;
+  for (int64_t i = 0; i < out.rows; ++i) {
+    const Sum* src = static_cast<const Sum*>(out.src) + i * out.src_row;
+    auto* dst = static_cast<typename Kind::Element*>(out.dst) + i * out.row;
+    int64_t j = 0;
+    if (out.col == 1)
+      for (; j + L <= out.cols; j += L) Kind::narrow_vector(dst + j, load<Sum>(src + j));
+    for (; j < out.cols; ++j) dst[j * out.col] = Kind::narrow(src[j]);
+  }
+}
+
+template <typename T>
+void store_complex(const Store& out) {
+  for (int64_t i = 0; i < out.rows; ++i) {
+    const T* src = static_cast<const T*>(out.src) + i * out.src_row;
+    auto* dst = static_cast<Complex<T>*>(out.dst) + i * out.row;
+    for (int64_t j = 0; j < out.cols; ++j)
+      memcpy(&dst[j * out.col], src + 2 * j, sizeof(Complex<T>));
+  }
+}
+
+}  // namespace
+}  // namespace tiled::cpu

@@ -1,0 +1,221 @@
+#include "cpu/region.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace tiled::cpu {
+namespace {
+
+constexpr int64_t SUMS_BYTES = 2 << 20;  // of sums that wait outside C
+constexpr int64_t LINE = 64;             // bytes of a cache line
+constexpr int64_t PACK_ROWS = 8;         // rows of B read side by side
+
+// Memory for packed operands and waiting sums, kept by each thread from call to call.
+class Scratch {
+ public:
+  ~Scratch() { std::free(data_); }
+  char* reserve(int64_t bytes) {
+    if (bytes > bytes_) {
+      std::free(data_);
+      bytes_ = 0;
+      data_ = static_cast<char*>(std::aligned_alloc(4096, round_up(bytes, 4096)));
+      if (data_ == nullptr) throw std::bad_alloc();
+      bytes_ = bytes;
+    }
+    return data_;
+  }
+
+ private:
+  char* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+thread_local Scratch scratch;
+
+// Packed rows of A and strips of B begin a line off a multiple of the cache's sets, so that they do
+// not push each other out.
+int64_t packed_a_row(const Blocking& x, int64_t k) {
+  return round_up(k * x.bytes, LINE) / x.bytes + LINE / x.bytes;
+}
+int64_t packed_b_strip(const Blocking& x, int64_t k) {
+  return k * x.strip + LINE / x.bytes;
+}
+
+}  // namespace
+
+Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
+    : x_(x),
+      rows_(rows),
+      cols_(cols),
+      a_(x.a + entry * x.a_strides.batch * x.element),
+      b_(x.b + entry * x.b_strides.batch * x.element),
+      c_(x.c + entry * x.c_strides.batch * x.out_element),
+      one_block_(x.k <= x.block_k),
+      chunk_(rows.size()) {
+  const bool many_segments = x.k > x.segment();
+  if (many_segments || (!x.direct_c && !one_block_))
+    chunk_ = std::min(chunk_, round_up(SUMS_BYTES / (x.panel * x.bytes), x.tile_rows));
+
+  const int64_t block_m = std::min(x.block_m, chunk_);
+  const int64_t strips = ceil_div(x.panel, x.strip);
+  const int64_t sums = one_block_ ? x.tile_rows * x.strip : chunk_ * x.panel;
+  struct {
+    char** place;
+    int64_t bytes;
+  } const wanted[] = {
+      {&packed_a_, x.pack_a ? block_m * packed_a_row(x, x.block_k) * x.bytes : 0},
+      {&packed_b_, x.pack_b ? strips * packed_b_strip(x, x.block_k) * x.bytes : 0},
+      {&chains_, many_segments ? chunk_ * x.panel * x.bytes : 0},
+      {&sums_, x.direct_c ? 0 : sums * x.bytes},
+  };
+  int64_t bytes = 0;
+  for (const auto& part : wanted) bytes += round_up(part.bytes, LINE);
+  if (bytes == 0) return;
+  char* place = scratch.reserve(bytes);
+  for (const auto& part : wanted) {
+    *part.place = place;
+    place += round_up(part.bytes, LINE);
+  }
+}
+
+void Region::run() {
+  for (int64_t j = cols_.begin; j < cols_.end; j += x_.panel)
+    for (int64_t i = rows_.begin; i < rows_.end; i += chunk_)
+      run_chunk({i, std::min(rows_.end, i + chunk_)}, {j, std::min(cols_.end, j + x_.panel)});
+}
+
+void Region::run_chunk(Range rows, Range cols) {
+  // K = 0 has no segment, and one empty step to write its zeros.
+  const int64_t segments = std::max<int64_t>(1, ceil_div(x_.k, x_.segment()));
+  for (int64_t s = 0; s < segments; ++s) {
+    const int64_t begin = s * x_.segment();
+    const int64_t size = std::min(x_.segment(), x_.k - begin);
+    const int64_t blocks = std::max<int64_t>(1, ceil_div(size, x_.block_k));
+    for (int64_t block = 0; block < blocks; ++block) {
+      const Range k = piece(size, blocks, block, x_.codec->parts);
+      run_step({rows, cols, {begin + k.begin, begin + k.end}, block == 0, block == blocks - 1,
+                s == 0, s == segments - 1});
+    }
+  }
+}
+
+void Region::run_step(const Step& step) {
+  if (x_.pack_b) pack_b(step);
+  const int64_t blocks = ceil_div(step.rows.size(), x_.block_m);
+  for (int64_t block = 0; block < blocks; ++block) {
+    const Range r = piece(step.rows.size(), blocks, block);
+    const Range rows = {step.rows.begin + r.begin, step.rows.begin + r.end};
+    if (x_.pack_a) pack_a(rows, step.k);
+    for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.strip)
+      run_strip(step, rows, {j, std::min(step.cols.end, j + x_.strip)});
+  }
+}
+
+void Region::pack_a(Range rows, Range k) {
+  const Strides& s = x_.a_strides;
+  const int64_t elements = k.size() / x_.codec->parts;
+  const char* src = a_ + (rows.begin * s.row + k.begin / x_.codec->parts * s.col) * x_.element;
+  if (!x_.a_by_k) {
+    x_.codec->pack_a({src, s.row, s.col, rows.size(), elements, elements, packed_a_,
+                      packed_a_row(x_, k.size())});
+    return;
+  }
+  const int64_t tiles = ceil_div(rows.size(), x_.tile_rows);
+  for (int64_t t = 0; t < tiles; ++t) {
+    const Range r = piece(rows.size(), tiles, t);
+    x_.codec->pack_a({src + r.begin * s.row * x_.element, s.col, s.row, k.size(), r.size(),
+                      r.size(), packed_a_ + r.begin * k.size() * x_.bytes, r.size()});
+  }
+}
+
+void Region::pack_b(const Step& step) {
+  const Strides& s = x_.b_strides;
+  const int64_t parts = x_.codec->parts;
+  const int64_t k = step.k.size() / parts;  // elements
+  // Rows of neighbours are read a few at a time from end to end; columns, all k of them.
+  const int64_t rows = s.col == 1 ? PACK_ROWS : k;
+  for (int64_t p = 0; p < k; p += rows)
+    for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.strip) {
+      const int64_t width = std::min(x_.strip, step.cols.end - j);
+      const int64_t padded = round_up(width, x_.kernels->lanes);
+      const int64_t index = (j - step.cols.begin) / x_.strip;
+      const char* src =
+          b_ + ((step.k.begin / parts + p) * s.row + j / parts * s.col) * x_.element;
+      char* dst = packed_b_ + (index * packed_b_strip(x_, step.k.size()) + p * parts * padded) *
+                                  x_.bytes;
+      x_.codec->pack_b({src, s.row, s.col, std::min(rows, k - p), width / parts, padded, dst,
+                        padded});
+    }
+}
+
+Region::Place Region::total(const Step& step, int64_t i, int64_t j) const {
+  if (x_.direct_c) {
+    const int64_t row = x_.c_strides.row * x_.out->parts;
+    return {c_ + (i * row + j) * x_.bytes, row};
+  }
+  if (one_block_) return {sums_, x_.strip};
+  const int64_t at = (i - step.rows.begin) * x_.panel + j - step.cols.begin;
+  return {sums_ + at * x_.bytes, x_.panel};
+}
+
+void Region::run_strip(const Step& step, Range rows, Range cols) {
+  const int64_t lanes = x_.kernels->lanes;
+  const int64_t vectors = ceil_div(cols.size(), lanes);
+  const int64_t j = cols.begin;
+  Tile tile = {};
+  tile.k = step.k.size();
+  tile.last = static_cast<int32_t>(cols.size() - (vectors - 1) * lanes);
+  tile.padded = x_.pack_b;
+  tile.add = step.last_block && !step.first_segment;
+  if (x_.pack_b) {
+    const int64_t index = (j - step.cols.begin) / x_.strip;
+    tile.b = packed_b_ + index * packed_b_strip(x_, tile.k) * x_.bytes;
+    tile.b_k = vectors * lanes;
+  } else {
+    tile.b = b_ + (step.k.begin * x_.b_strides.row + j) * x_.bytes;
+    tile.b_k = x_.b_strides.row;
+  }
+  const int64_t a_row = x_.a_strides.row * x_.codec->parts;
+  const int64_t tiles = ceil_div(rows.size(), x_.tile_rows);
+  for (int64_t t = 0; t < tiles; ++t) {
+    const Range r = piece(rows.size(), tiles, t);
+    const int64_t i = rows.begin + r.begin;
+    if (!x_.pack_a) {
+      tile.a = a_ + (i * a_row + step.k.begin * x_.a_strides.col) * x_.bytes;
+      tile.a_row = a_row;
+      tile.a_k = x_.a_strides.col;
+    } else if (x_.a_by_k) {
+      tile.a = packed_a_ + r.begin * tile.k * x_.bytes;
+      tile.a_row = 1;
+      tile.a_k = r.size();
+    } else {
+      tile.a_row = packed_a_row(x_, tile.k);
+      tile.a = packed_a_ + r.begin * tile.a_row * x_.bytes;
+      tile.a_k = 1;
+    }
+
+    // The first segment's chains grow where its total will stand; later ones in their own place.
+    const Place total_place = total(step, i, j);
+    Place place = total_place;
+    if (!step.first_segment) {
+      const int64_t at = (i - step.rows.begin) * x_.panel + j - step.cols.begin;
+      place = {chains_ + at * x_.bytes, x_.panel};
+    }
+    tile.start = step.first_block ? nullptr : place.data;
+    tile.start_row = place.row;
+    if (step.last_block) place = total_place;
+    tile.out = place.data;
+    tile.out_row = place.row;
+    tile.next = t + 1 < tiles ? total(step, rows.begin + r.end, j).data
+                              : total(step, rows.begin, cols.end).data;
+    x_.kernels->tile[r.size()][vectors](tile);
+
+    if (!x_.direct_c && step.last_block && step.last_segment) {
+      const Strides& s = x_.c_strides;
+      char* c = c_ + (i * s.row + j / x_.out->parts * s.col) * x_.out_element;
+      x_.out->store({total_place.data, total_place.row, r.size(), cols.size() / x_.out->parts, c,
+                     s.row, s.col});
+    }
+  }
+}
+
+}  // namespace tiled::cpu

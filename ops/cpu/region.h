@@ -1,0 +1,59 @@
+// The loops around the micro-kernel, over one region of C.
+//
+//     for cols of the region, a panel at a time
+//       for rows, a chunk at a time
+//         for k, a block at a time, never across a segment's end
+//           pack b[k block][panel]                   stays in L2 or L3
+//           for rows of the chunk, a block at a time
+//             pack a[row block][k block]             stays in L2
+//             for strips of the panel, a register tile wide: b[k block][strip] stays in L1
+//               for tiles of the row block
+//                 micro-kernel
+//
+// Packing copies an operand to where neighbours in use are neighbours in memory. It is left out
+// where the operand can be read as it stands and would not be read often enough to pay for it.
+#pragma once
+
+#include "cpu/blocking.h"
+
+namespace tiled::cpu {
+
+class Region {
+ public:
+  // Rows and columns of C in entry `entry` of the batch.
+  Region(const Blocking& blocking, int64_t entry, Range rows, Range cols);
+
+  void run();
+
+ private:
+  struct Step {
+    Range rows, cols, k;
+    bool first_block, last_block;  // of its segment
+    bool first_segment, last_segment;
+  };
+  // Where a tile's sums stand, and how far its rows are apart.
+  struct Place {
+    char* data;
+    int64_t row;  // accumulators
+  };
+
+  void run_chunk(Range rows, Range cols);
+  void run_step(const Step& step);
+  void run_strip(const Step& step, Range rows, Range cols);
+  void pack_a(Range rows, Range k);
+  void pack_b(const Step& step);
+  Place total(const Step& step, int64_t i, int64_t j) const;
+
+  const Blocking& x_;
+  Range rows_, cols_;
+  const char *a_, *b_;  // of this entry
+  char* c_;
+  bool one_block_;          // all of K in one step
+  int64_t chunk_;           // rows
+  char* packed_a_ = nullptr;
+  char* packed_b_ = nullptr;
+  char* chains_ = nullptr;  // [chunk][panel]: chains of the second and later segments
+  char* sums_ = nullptr;    // [chunk][panel]: totals on their way to C, or of one tile
+};
+
+}  // namespace tiled::cpu

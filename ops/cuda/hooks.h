@@ -1,0 +1,22 @@
+// What inspection asks of the CUDA half. A build without CUDA answers with its own error
+// (no_cuda.cpp), so no other file needs to know how the library was built.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "cuda/device.h"
+
+namespace tiled {
+
+// The running device of a CUDA tensor.
+const DeviceInfo& cuda_device(c10::DeviceIndex index);
+
+// See schema.cpp: kernel_attributes.
+std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tensor& b,
+                                            std::optional<std::string_view> algo);
+
+}  // namespace tiled

@@ -1,0 +1,260 @@
+// The choice of rung, tile and access, by a small model of the time.
+#include "cuda/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "cuda/tiles.h"
+
+namespace tiled {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<Plan> && std::is_standard_layout_v<Plan>,
+              "a plan is plain data, cheap to make and to memoise");
+
+// One way to launch a rung, with the model's view of it. The model knows one step of one block
+// (BLOCK_K values of k): how long it keeps a multiprocessor's units busy, and how long it takes
+// from its first load to its last barrier when the block is alone there. The figures are cycles of
+// compute capability 9.0 and fp32; they only have to put the candidates in the right order.
+struct Candidate {
+  Algo algo;
+  TileSize tile;
+  int32_t block_m, block_n, block_k;
+  int32_t threads_x, threads_y;
+  int64_t shared_bytes;
+  int32_t resident;  // blocks that one multiprocessor holds
+  double busy;       // cycles of a step
+  double latency;    // cycles of a step
+};
+
+constexpr double LOAD_LATENCY = 600;     // cycles from global memory
+constexpr double BARRIER_LATENCY = 100;  // cycles, with the stores to shared memory before it
+constexpr int THREADS_IN_FLIGHT = 2048;  // of one multiprocessor
+constexpr int BLOCKS_IN_FLIGHT = 32;
+
+constexpr Candidate naive() {
+  // Requested by name only, so the model need not know it.
+  return {Algo::Naive, TileSize::Large, 16, 16, 1, 16, 16, 0, 8, 0, 0};
+}
+
+// A warp takes a row of B's tile for every k and an element of A's for every k, four of them in one
+// load; nothing overlaps the load from global memory but other blocks.
+template <int WIDTH, int ACC_BYTES>
+constexpr Candidate shared_tile(Algo algo) {
+  constexpr int THREADS = WIDTH * WIDTH;
+  constexpr double BUSY = THREADS / WARP_SIZE * WIDTH * 1.25 * (ACC_BYTES / 4);
+  return {algo,
+          TileSize::Large,
+          WIDTH,
+          WIDTH,
+          WIDTH,
+          WIDTH,
+          WIDTH,
+          int64_t{2} * THREADS * ACC_BYTES,
+          std::min(THREADS_IN_FLIGHT / THREADS, BLOCKS_IN_FLIGHT),
+          BUSY,
+          LOAD_LATENCY + BARRIER_LATENCY + BUSY};
+}
+
+// A warp does THREAD_M * THREAD_N multiply-adds for each k and loads THREAD_M + THREAD_N values in
+// vectors of 16 bytes, which take four cycles each; there are four schedulers. The load from global
+// memory runs beside the computation.
+template <typename Tile>
+constexpr Candidate register_tile(TileSize tile) {
+  constexpr double MULTIPLY_ADDS = Tile::THREAD_M * Tile::THREAD_N * (Tile::ACC_BYTES / 4);
+  constexpr double LOADS = 4.0 * (Tile::THREAD_M + Tile::THREAD_N) / Tile::VECTOR;
+  constexpr double BUSY = Tile::THREADS / WARP_SIZE * Tile::BLOCK_K * (MULTIPLY_ADDS + LOADS) / 4;
+  return {Algo::RegisterTile,
+          tile,
+          Tile::BLOCK_M,
+          Tile::BLOCK_N,
+          Tile::BLOCK_K,
+          Tile::THREADS,
+          1,
+          Tile::SHARED_BYTES,
+          Tile::BLOCKS_PER_SM,
+          BUSY,
+          std::max(LOAD_LATENCY, BUSY) + BARRIER_LATENCY};
+}
+
+constexpr int CANDIDATES = 6;
+
+template <int ACC_BYTES>
+constexpr Candidate TABLE[CANDIDATES] = {
+    naive(),
+    shared_tile<8, ACC_BYTES>(Algo::SharedTile8),
+    shared_tile<16, ACC_BYTES>(Algo::SharedTile16),
+    shared_tile<32, ACC_BYTES>(Algo::SharedTile32),
+    register_tile<typename RegisterTilesFor<ACC_BYTES>::Small>(TileSize::Small),
+    register_tile<typename RegisterTilesFor<ACC_BYTES>::Large>(TileSize::Large),
+};
+
+template <int ACC_BYTES>
+constexpr bool blocks_are_powers_of_two() {
+  for (const Candidate& c : TABLE<ACC_BYTES>)
+    for (int32_t block : {c.block_m, c.block_n, c.block_k})
+      if ((block & (block - 1)) != 0) return false;
+  return true;
+}
+static_assert(blocks_are_powers_of_two<4>() && blocks_are_powers_of_two<8>() &&
+                  blocks_are_powers_of_two<16>(),
+              "tiles_over() counts by shifts");
+
+const Candidate* candidates_for(DType dtype) {
+  switch (accumulator_bytes(dtype)) {
+    case 4: return TABLE<4>;
+    case 8: return TABLE<8>;
+    default: return TABLE<16>;
+  }
+}
+
+// Tiles that cover `size` elements. Blocks are powers of two, so no division is needed on the way
+// of every call; and no size overflows, unlike (size + block - 1) / block.
+int64_t tiles_over(int64_t size, int32_t block) {
+  return (size >> __builtin_ctz(block)) + ((size & (block - 1)) != 0);
+}
+
+// The product of two counts, or the largest int64 if that is less.
+int64_t saturating_product(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
+  return saturating_product(tiles_over(problem.m, candidate.block_m),
+                            tiles_over(problem.n, candidate.block_n));
+}
+
+// What every rung so far asks of a problem.
+bool computes(const Problem& problem, const DeviceInfo& device) {
+  const bool wants_fp64 = problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
+  return problem.arithmetic == Arithmetic::Fma && problem.epilogue.identity() &&
+         !(wants_fp64 && device.fp64_flops == 0);
+}
+
+bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
+  return candidate.threads_x * candidate.threads_y <= device.threads_per_block &&
+         candidate.shared_bytes <= device.shared_bytes_per_block &&
+         tiles_of(candidate, problem) <= MAX_GRID_X;
+}
+
+// Cycles until the busiest multiprocessor has done its share of the blocks.
+double cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
+  const double blocks =
+      static_cast<double>(tiles_of(candidate, problem)) * static_cast<double>(problem.batch);
+  const double share = std::ceil(blocks / device.multiprocessors);
+  const double waves = std::ceil(share / candidate.resident);
+  const double steps = static_cast<double>(tiles_over(problem.k, candidate.block_k));
+  return steps * std::max(share * candidate.busy, waves * candidate.latency);
+}
+
+// The bytes of register_tile's vector loads; 0 where it has none for the dtype.
+int vector_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::Float32:
+    case DType::Float64: return 16;
+    case DType::Float16:
+    case DType::BFloat16: return 8;
+    default: return 0;
+  }
+}
+
+// One operand as register_tile sees it: rows of m or n, by k.
+struct Side {
+  int64_t rows, k;               // elements
+  int64_t row_stride, k_stride;  // elements
+};
+
+// Vectors lie along the dimension of stride 1. The step from one vector to the next must keep the
+// alignment: Operand::alignment answers for every stride but 1, and a second stride of 1
+// (overlapping views) breaks it. The stride of a dimension of size 1 is never used; a "vector"
+// along that dimension is one element, which any address serves.
+Access access_of(const Side& side, const Operand& operand, int64_t batch, int bytes) {
+  if (bytes == 0) return Access::Elements;
+  const bool along_rows = side.rows > 1 && side.row_stride == 1;
+  const bool along_k = side.k > 1 && side.k_stride == 1;
+  if (!along_rows && !along_k) {
+    if (side.k <= 1) return Access::AlongK;
+    return side.rows <= 1 ? Access::AlongMN : Access::Elements;
+  }
+  if (along_rows && along_k) return Access::Elements;
+  if (operand.alignment < bytes || (batch > 1 && operand.batch_stride == 1))
+    return Access::Elements;
+  return along_k ? Access::AlongK : Access::AlongMN;
+}
+
+void choose_access(const Problem& problem, Plan& plan) {
+  const int bytes = vector_bytes(problem.dtype);
+  plan.access_a = access_of({problem.m, problem.k, problem.a.row_stride, problem.a.col_stride},
+                            problem.a, problem.batch, bytes);
+  plan.access_b = access_of({problem.n, problem.k, problem.b.col_stride, problem.b.row_stride},
+                            problem.b, problem.batch, bytes);
+  if (plan.access_a == Access::Elements || plan.access_b == Access::Elements)
+    plan.access_a = plan.access_b = Access::Elements;
+}
+
+Plan plan_of(const Candidate& candidate, const Problem& problem) {
+  Plan plan{};
+  plan.algo = candidate.algo;
+  plan.tile = candidate.tile;
+  plan.access_a = plan.access_b = Access::Elements;
+  if (candidate.algo == Algo::RegisterTile) choose_access(problem, plan);
+  plan.block_m = candidate.block_m;
+  plan.block_n = candidate.block_n;
+  plan.block_k = candidate.block_k;
+  plan.threads_x = candidate.threads_x;
+  plan.threads_y = candidate.threads_y;
+  plan.tiles_m = tiles_over(problem.m, candidate.block_m);
+  plan.tiles_n = tiles_over(problem.n, candidate.block_n);
+  plan.grid_x = saturating_product(plan.tiles_m, plan.tiles_n);
+  plan.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
+  plan.shared_bytes = candidate.shared_bytes;
+  return plan;
+}
+
+// The fastest candidate that can be launched and that `wanted` lets through; the last of the table
+// if there is none.
+template <typename Wanted>
+Plan fastest(const Problem& problem, const DeviceInfo& device, Wanted wanted) {
+  const Candidate* candidates = candidates_for(problem.dtype);
+  const Candidate* best = &candidates[CANDIDATES - 1];
+  double best_cycles = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < CANDIDATES; ++i) {
+    const Candidate& candidate = candidates[i];
+    if (!wanted(candidate.algo) || !can_launch(candidate, problem, device)) continue;
+    const double candidate_cycles = cycles(candidate, problem, device);
+    if (candidate_cycles > best_cycles) continue;  // a tie goes to the higher rung
+    best = &candidate;
+    best_cycles = candidate_cycles;
+  }
+  return plan_of(*best, problem);
+}
+
+}  // namespace
+
+bool supports(Algo algo, const Problem& problem, const DeviceInfo& device) {
+  if (!computes(problem, device)) return false;
+  const Candidate* candidates = candidates_for(problem.dtype);
+  return std::any_of(candidates, candidates + CANDIDATES, [&](const Candidate& candidate) {
+    return candidate.algo == algo && can_launch(candidate, problem, device);
+  });
+}
+
+std::vector<Algo> supported_algos(const Problem& problem, const DeviceInfo& device) {
+  std::vector<Algo> algos;
+  for (Algo algo : ALL_ALGOS)
+    if (supports(algo, problem, device)) algos.push_back(algo);
+  return algos;
+}
+
+Plan make_plan(const Problem& problem, const DeviceInfo& device) {
+  return fastest(problem, device, [](Algo algo) { return algo != Algo::Naive; });
+}
+
+Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
+  return fastest(problem, device, [algo](Algo candidate) { return candidate == algo; });
+}
+
+}  // namespace tiled

@@ -1,0 +1,72 @@
+// The planner: (Problem, DeviceInfo) -> Plan. Pure: no CUDA call, no allocation, no string; it runs
+// on every call of the operator and takes well under a microsecond. Tested where there is no GPU.
+// Kernels make no choices; they find them all here. What a plan costs and why is report.h's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "algo.h"
+#include "cuda/device.h"
+#include "problem.h"
+
+namespace tiled {
+
+// How register_tile reads an operand from global memory.
+enum class Access : int8_t {
+  AlongK,    // vectors of elements that are neighbours in k
+  AlongMN,   // vectors of elements that are neighbours in m (A) or n (B)
+  Elements,  // one at a time, any strides, lanes along the smaller stride
+};
+
+// Which of register_tile's two tiles for its accumulator (tiles.h).
+enum class TileSize : int8_t { Large, Small };
+
+struct Plan {
+  Algo algo;
+  TileSize tile;    // register_tile only
+  Access access_a;  // register_tile only; both operands are read by vectors, or neither
+  Access access_b;  // register_tile only
+  int32_t block_m, block_n, block_k;  // elements of the tile
+  int32_t threads_x, threads_y;
+  int64_t tiles_m, tiles_n;
+  int64_t grid_x;        // tiles_m * tiles_n, below 2^31
+  int32_t grid_y;        // batch entries in flight; a block goes on to the next by this stride
+  int64_t shared_bytes;  // of one block, static
+};
+
+// The hardware's limits of a grid.
+constexpr int64_t MAX_GRID_X = (int64_t{1} << 31) - 1;
+constexpr int64_t MAX_GRID_Y = 65535;
+
+// Bytes of the value that a chain is summed in; shared memory holds operands widened to it.
+constexpr int accumulator_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::Float32:
+    case DType::Float16:
+    case DType::BFloat16:
+    case DType::Int8:
+    case DType::Int16:
+    case DType::Int32:
+    case DType::UInt8: return 4;
+    case DType::Float64:
+    case DType::Complex64:
+    case DType::Int64: return 8;
+    case DType::Complex128: return 16;
+  }
+  return 0;
+}
+
+// Whether this rung computes this problem on this device (a CUDA device).
+bool supports(Algo algo, const Problem& problem, const DeviceInfo& device);
+
+// The rungs that do, in the order of the ladder.
+std::vector<Algo> supported_algos(const Problem& problem, const DeviceInfo& device);
+
+// The best plan with any rung. If no rung supports the problem (a grid beyond the hardware's, say),
+// the plan is one that `supports` refuses.
+Plan make_plan(const Problem& problem, const DeviceInfo& device);
+// The best plan with this rung, which must support the problem.
+Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo);
+
+}  // namespace tiled

@@ -1,0 +1,31 @@
+// Which arithmetic a product runs. Asked per call, else by the library's setting, else by torch's;
+// an explicit request that no kernel here can meet is an error, an ambient one falls back to ieee,
+// so nothing is ever less exact than the caller asked for.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "problem.h"
+
+namespace tiled {
+
+enum class Precision : int8_t { Ieee, Tf32, Fp16x3 };
+
+// The checked request of one call, as a name that lives forever: for float32 the precision that
+// will run, for other dtypes what was asked. Autograd saves it for the backward.
+std::optional<std::string_view> resolve_precision(at::ScalarType dtype, at::DeviceType device,
+                                                  std::optional<std::string_view> asked);
+
+// The arithmetic of a call whose precision has been asked for so.
+Arithmetic resolve_arithmetic(at::ScalarType dtype, at::DeviceType device,
+                              std::optional<std::string_view> asked);
+
+// The library-wide setting; none means torch's own.
+void set_float32_precision_name(std::optional<std::string_view> name);
+std::optional<std::string> get_float32_precision_name();
+
+}  // namespace tiled

@@ -1,0 +1,133 @@
+// Tensors end here, kernels begin here: a matrix product as plain data.
+//
+//     C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j]        (Epilogue: identity)
+//
+// Nothing in this file knows ATen or CUDA. A Problem is passed to kernels by value.
+#pragma once
+
+#include <cstdint>
+
+namespace tiled {
+
+enum class DType : int8_t {
+  Float32,
+  Float64,
+  Float16,
+  BFloat16,
+  Complex64,
+  Complex128,
+  Int8,
+  Int16,
+  Int32,
+  Int64,
+  UInt8,
+};
+
+constexpr int DTYPE_COUNT = 11;
+
+// Bytes of one element.
+constexpr int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::Int8:
+    case DType::UInt8: return 1;
+    case DType::Float16:
+    case DType::BFloat16:
+    case DType::Int16: return 2;
+    case DType::Float32:
+    case DType::Int32: return 4;
+    case DType::Float64:
+    case DType::Complex64:
+    case DType::Int64: return 8;
+    case DType::Complex128: return 16;
+  }
+  return 0;
+}
+
+// torch's name of the dtype, without the prefix.
+constexpr const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::Float32: return "float32";
+    case DType::Float64: return "float64";
+    case DType::Float16: return "float16";
+    case DType::BFloat16: return "bfloat16";
+    case DType::Complex64: return "complex64";
+    case DType::Complex128: return "complex128";
+    case DType::Int8: return "int8";
+    case DType::Int16: return "int16";
+    case DType::Int32: return "int32";
+    case DType::Int64: return "int64";
+    case DType::UInt8: return "uint8";
+  }
+  return "?";
+}
+
+// The arithmetic decides the bits; kernels of the same arithmetic agree bit for bit.
+enum class Arithmetic : int8_t {
+  Fma,  // one chain of fused multiply-adds a segment, k ascending; fp32 chains for 16-bit inputs
+        // (rounded once, at the end), fp64 for fp64; complex: re += ar*br, re += -ai*bi,
+        // im += ar*bi, im += ai*br, in this order, each fused; integers wrap
+};
+
+// One matrix operand. Element (i, j) of batch entry b stands at
+// data + (b * batch_stride + i * row_stride + j * col_stride) * size_of(dtype).
+struct Operand {
+  const void* data;      // null when the problem is only planned
+  int64_t row_stride;    // elements
+  int64_t col_stride;    // elements
+  int64_t batch_stride;  // elements
+  int32_t alignment;     // bytes, a power of two up to 16: divides the base address and every
+                         // stride that is not 1
+};
+
+struct Result {
+  void* data;
+  int64_t row_stride;    // elements
+  int64_t col_stride;    // elements
+  int64_t batch_stride;  // elements
+  int32_t alignment;     // bytes, as Operand's
+};
+
+// What happens between the sum and the store: C = out_dtype(alpha * sum + beta * input + bias).
+// The kernels so far support the identity (alpha 1, beta 0, no bias) and the choice of out_dtype.
+struct Epilogue {
+  DType out_dtype;
+  double alpha = 1;
+  double beta = 0;
+  const void* input = nullptr;  // [M][N] in out_dtype, strides as C's; read only if beta != 0
+  const void* bias = nullptr;   // [N] in out_dtype
+
+  constexpr bool identity() const { return alpha == 1 && beta == 0 && bias == nullptr; }
+};
+
+struct Problem {
+  int64_t batch;
+  int64_t m, n, k;
+  DType dtype;  // of A and B
+  Arithmetic arithmetic;
+  Operand a;  // [batch][M][K]
+  Operand b;  // [batch][K][N]
+  Result c;   // [batch][M][N]
+  Epilogue epilogue;
+};
+
+// The largest power of two up to 16 that divides `value` (16 for zero).
+constexpr int32_t power_of_two_divisor(int64_t value) {
+  int32_t divisor = 16;
+  while (value % divisor != 0) divisor /= 2;
+  return divisor;
+}
+
+// Alignment, in bytes, of a strided matrix (see Operand::alignment).
+inline int32_t alignment_of(const void* data, DType dtype, int64_t row_stride, int64_t col_stride,
+                            int64_t batch_stride) {
+  const int64_t size = size_of(dtype);
+  int32_t alignment = power_of_two_divisor(reinterpret_cast<intptr_t>(data));
+  for (int64_t stride : {row_stride, col_stride, batch_stride}) {
+    if (stride == 1) continue;
+    const int32_t divisor = power_of_two_divisor(stride * size);
+    if (divisor < alignment) alignment = divisor;
+  }
+  return alignment;
+}
+
+}  // namespace tiled

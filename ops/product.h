@@ -1,0 +1,82 @@
+// What every backend does around its kernels: check, plan, allocate, run, in this order, so that a
+// call that cannot succeed has touched nothing. A Backend has
+//   using Plan = ...;
+//   static Plan plan(const Problem&, std::optional<std::string_view> algo, const at::Tensor& a);
+//   static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType, const at::Tensor& a);
+//   static void run(const Problem&, const Plan&, const at::Tensor& a);
+// where plan() refuses an algo that does not fit, and run() is called only for results with
+// elements.
+#pragma once
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+
+#include "check.h"
+#include "from_tensors.h"
+#include "precision.h"
+
+namespace tiled {
+
+template <typename Backend>
+class Product {
+  using Name = std::optional<std::string_view>;
+  using Type = std::optional<at::ScalarType>;
+
+ public:
+  static at::Tensor mm(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
+                       Type out_dtype) {
+    check_mm(a, b);
+    return compute(a, b, algo, precision, out_dtype, {a.size(0), b.size(1)});
+  }
+
+  static at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
+                        Type out_dtype) {
+    check_bmm(a, b);
+    return compute(a, b, algo, precision, out_dtype, {a.size(0), a.size(1), b.size(2)});
+  }
+
+  static void mm_out(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
+                     Type out_dtype, at::Tensor& out) {
+    check_mm(a, b);
+    const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
+    const Arithmetic arithmetic =
+        resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
+    const bool fits = check_out(a, out, type, a.size(0), b.size(1)) == OutShape::Fits;
+    at::assert_no_internal_overlap(out);
+    // An input that shares memory with out would be read after it is overwritten.
+    if (may_overlap(out, a) || may_overlap(out, b)) {
+      out.copy_(mm(a, b, algo, precision, out_dtype));
+      return;
+    }
+    Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
+    const auto plan = Backend::plan(problem, algo, a);
+    if (!fits) at::native::resize_output(out, {a.size(0), b.size(1)});
+    if (out.numel() == 0) return;
+    problem.c.data = out.mutable_data_ptr();
+    Backend::run(problem, plan, a);
+  }
+
+ private:
+  static at::Tensor compute(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
+                            Type out_dtype, at::IntArrayRef sizes) {
+    const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
+    const Arithmetic arithmetic =
+        resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
+    Problem problem = problem_of(a, b, type, arithmetic);
+    const auto plan = Backend::plan(problem, algo, a);
+    at::Tensor c = Backend::empty(sizes, type, a);
+    if (c.numel() == 0) return c;
+    problem.c.data = c.mutable_data_ptr();
+    Backend::run(problem, plan, a);
+    return c;
+  }
+
+  // Whether writing to out could change the input. Views of one storage whose relation is too
+  // hard to tell count as overlapping.
+  static bool may_overlap(const at::Tensor& out, const at::Tensor& input) {
+    return out.is_alias_of(input) &&
+           at::get_overlap_status(out, input) != at::MemOverlapStatus::No;
+  }
+};
+
+}  // namespace tiled

@@ -1,0 +1,88 @@
+// tiled-mm, the C++ door: matrix products with gradients on CPU and CUDA.
+//
+//   #include <tiled_mm.h>
+//   at::Tensor c = tiled::mm(a, b);                                // [M, K] x [K, N] -> [M, N]
+//   at::Tensor d = tiled::mm(a, b, {.algo = "shared_tile_16"});    // C++20; or fill a MmOptions
+//
+// All functions go through PyTorch's dispatcher, so autograd, autocast and functorch see them.
+// Errors are c10::Error (torch.mm's texts) and are raised before any work is done.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// What the library shows to the outside; everything else has hidden visibility.
+#define TILED_MM_API __attribute__((visibility("default")))
+
+namespace tiled {
+
+struct MmOptions {
+  // A rung by name (see algos()); the planner's choice if empty. The backward uses the same.
+  std::optional<std::string_view> algo;
+  // For float32 inputs: "ieee", "tf32" or "fp16x3"; if empty the library's setting, else torch's.
+  std::optional<std::string_view> precision;
+  // The inputs' dtype if empty; at::kFloat for fp16 and bf16 inputs gives the unrounded sum.
+  std::optional<at::ScalarType> out_dtype;
+};
+
+// C[M, N] = A[M, K] B[K, N]. Both operands have one dtype: float, double, half, bfloat16, complex
+// float or double, int8, int16, int32, int64 or uint8; any strides; one device, CPU or CUDA.
+// The result is contiguous.
+TILED_MM_API at::Tensor mm(const at::Tensor& a, const at::Tensor& b, const MmOptions& options = {});
+
+// The same into `out` [M, N], which has the result's dtype and device; a tensor of no elements is
+// resized. `out` may overlap an input. Returns `out`.
+TILED_MM_API at::Tensor& mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                                const MmOptions& options = {});
+
+// C[i] = A[i] B[i]: [B, M, K] x [B, K, N] -> [B, M, N]. Each entry has the bits of mm().
+TILED_MM_API at::Tensor bmm(const at::Tensor& a, const at::Tensor& b,
+                            const MmOptions& options = {});
+
+// The rungs that compute these inputs, from the simplest to the fastest.
+TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b,
+                                            const MmOptions& options = {});
+
+// What would run on these inputs and what bounds it, as text. Computes nothing. `device` names a
+// GPU to plan for ("h200", "a100", ..., see the README); otherwise the tensors' own device.
+TILED_MM_API std::string explain(const at::Tensor& a, const at::Tensor& b,
+                                 const MmOptions& options = {},
+                                 std::optional<std::string_view> device = std::nullopt);
+
+// The same as a JSON object.
+TILED_MM_API std::string plan(const at::Tensor& a, const at::Tensor& b,
+                              const MmOptions& options = {},
+                              std::optional<std::string_view> device = std::nullopt);
+
+// The library-wide precision of float32 products: "ieee", "tf32", "fp16x3", or nothing to follow
+// torch's own setting (the state at start). For all threads.
+TILED_MM_API void set_float32_precision(std::optional<std::string_view> precision);
+TILED_MM_API std::optional<std::string> get_float32_precision();
+
+// Sets the library-wide precision for a scope.
+class Float32Precision {
+ public:
+  explicit Float32Precision(std::optional<std::string_view> precision)
+      : previous_(get_float32_precision()) {
+    set_float32_precision(precision);
+  }
+  ~Float32Precision() { set_float32_precision(previous_); }
+  Float32Precision(const Float32Precision&) = delete;
+  Float32Precision& operator=(const Float32Precision&) = delete;
+
+ private:
+  std::optional<std::string> previous_;
+};
+
+// Including this header is enough to have the operators: the reference below makes a linker with
+// --as-needed keep the library even if the program names none of its functions.
+namespace detail {
+TILED_MM_API void keep_registrations();
+[[gnu::used]] inline void (*const keep)() = &keep_registrations;
+}  // namespace detail
+
+}  // namespace tiled

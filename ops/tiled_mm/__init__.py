@@ -1,0 +1,46 @@
+"""Tiled matrix multiplication as a PyTorch operator: ``torch.ops.tiled.mm(a, b)``.
+
+Importing this package loads ``libtiled_mm.so``, which registers the operators for CPU and CUDA with
+their gradients, and the batching rules of ``torch.vmap``. Nothing touches CUDA at import.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ._load import build_info, load
+
+load()
+
+from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
+from ._ops import bmm, mm  # noqa: E402
+from ._precision import (  # noqa: E402
+    float32_precision,
+    get_float32_precision,
+    set_float32_precision,
+)
+from ._vmap import register_batching_rules  # noqa: E402
+
+register_batching_rules()
+
+#: Where CMake finds the package ``TiledMM``: ``-DCMAKE_PREFIX_PATH=<this>``.
+cmake_prefix_path: str = str(Path(__file__).parent / "share" / "cmake")
+
+__version__: str = build_info()["version"]
+
+__all__ = [
+    "Plan",
+    "algos",
+    "bmm",
+    "build_info",
+    "cmake_prefix_path",
+    "devices",
+    "explain",
+    "float32_precision",
+    "get_float32_precision",
+    "mm",
+    "occupancy",
+    "plan",
+    "roofline",
+    "set_float32_precision",
+]

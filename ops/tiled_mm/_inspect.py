@@ -1,0 +1,116 @@
+"""What would run on given inputs, and what bounds it. Nothing here computes a product."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Plan(dict[str, Any]):
+    """The planner's answer: a dictionary whose keys can be read as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the plan has no {name!r}; it has {', '.join(self)}") from None
+
+
+def _plan_from(text: str) -> Plan:
+    return json.loads(text, object_hook=Plan)
+
+
+def algos(
+    a: Tensor,
+    b: Tensor,
+    *,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> list[str]:
+    """The rungs that compute ``a`` [M, K] times ``b`` [K, N], from the simplest to the fastest."""
+    return torch.ops.tiled.algos(a, b, precision=precision, out_dtype=out_dtype)
+
+
+def explain(
+    a: Tensor,
+    b: Tensor,
+    *,
+    algo: str | None = None,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    device: str | None = None,
+) -> str:
+    """The plan for ``a`` [M, K] times ``b`` [K, N] as text: rung, tile, occupancy and what limits
+    it, traffic, and the roofline bound.
+
+    Works without a GPU: on meta tensors, or on any tensors with ``device`` naming one of
+    :func:`devices`.
+
+    Raises:
+        RuntimeError: as :func:`mm`, or the device is unknown or missing.
+    """
+    return torch.ops.tiled.explain(
+        a, b, algo=algo, precision=precision, out_dtype=out_dtype, device=device
+    )
+
+
+def plan(
+    a: Tensor,
+    b: Tensor,
+    *,
+    algo: str | None = None,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    device: str | None = None,
+) -> Plan:
+    """What :func:`explain` says, as a structure."""
+    return _plan_from(
+        torch.ops.tiled.plan(
+            a, b, algo=algo, precision=precision, out_dtype=out_dtype, device=device
+        )
+    )
+
+
+def devices() -> list[str]:
+    """The GPUs that can be planned for by name."""
+    return torch.ops.tiled.devices()
+
+
+def occupancy(device: str, *, threads: int, registers: int = 0, shared_bytes: int = 0) -> Plan:
+    """How many blocks of ``threads`` threads a multiprocessor of ``device`` holds.
+
+    Args:
+        device: one of :func:`devices`.
+        threads: of one block.
+        registers: 32-bit, of one thread; 0 if not known.
+        shared_bytes: of one block.
+
+    Returns:
+        blocks and threads per multiprocessor, the fraction of its threads, and what limits it.
+    """
+    return _plan_from(
+        torch.ops.tiled.occupancy(
+            device, threads=threads, registers=registers, shared_bytes=shared_bytes
+        )
+    )
+
+
+def roofline(device: str, *, bytes: float, flops: float, peak: str = "float32") -> Plan:
+    """The roofline bound (Williams, Waterman and Patterson, CACM 52(4), 2009) of a computation.
+
+    Args:
+        device: one of :func:`devices`.
+        bytes: moved to and from global memory.
+        flops: floating-point operations, a multiply-add counted as two.
+        peak: ``'float32'`` or ``'float64'``, the rate without tensor cores.
+
+    Returns:
+        intensity (flop per byte), the bound in flop/s and in seconds, and whether memory or
+        arithmetic sets it.
+    """
+    return _plan_from(
+        torch.ops.tiled.roofline(device, bytes=float(bytes), flops=float(flops), peak=peak)
+    )

@@ -1,0 +1,36 @@
+"""The library-wide precision of float32 products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+def set_float32_precision(precision: str | None) -> None:
+    """Set the precision of float32 products that do not ask for one: ``'ieee'``, ``'tf32'``,
+    ``'fp16x3'``, or ``None`` to follow torch's own setting (the state at start).
+
+    It holds for all threads. Where a device has no kernel for it, ``'ieee'`` runs.
+
+    Raises:
+        RuntimeError: the name is unknown.
+    """
+    torch.ops.tiled.set_float32_precision(precision)
+
+
+def get_float32_precision() -> str | None:
+    """The library-wide setting, or ``None`` where torch's own is followed."""
+    return torch.ops.tiled.get_float32_precision()
+
+
+@contextmanager
+def float32_precision(precision: str | None) -> Iterator[None]:
+    """Set the library-wide precision for a block of code, for all threads."""
+    previous = get_float32_precision()
+    set_float32_precision(precision)
+    try:
+        yield
+    finally:
+        set_float32_precision(previous)

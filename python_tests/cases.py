@@ -1,0 +1,147 @@
+"""What the tests run over: rungs, dtypes, shapes, memory layouts, and data to fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+RUNGS = {
+    "cpu": ("naive", "blocked"),
+    "cuda": ("naive", "shared_tile_8", "shared_tile_16", "shared_tile_32", "register_tile"),
+}
+DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.cuda))
+
+REALS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+COMPLEX = (torch.complex64, torch.complex128)
+FLOATS = REALS + COMPLEX
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+DTYPES = FLOATS + INTEGERS
+HALVES = (torch.float16, torch.bfloat16)
+
+# (M, N, K)
+SHAPES = (
+    (1, 1, 1),
+    (1, 1, 257),
+    (1, 65, 33),
+    (65, 1, 33),
+    (65, 33, 1),
+    (2, 3, 4),
+    (3, 3, 3),
+    (8, 8, 8),
+    (16, 16, 16),
+    (17, 15, 16),
+    (31, 33, 32),
+    (35, 79, 19),
+    (64, 64, 64),
+    (65, 63, 9),
+    (100, 100, 100),
+    (127, 129, 65),
+    (129, 130, 7),
+    (5, 300, 131),
+    (300, 5, 130),
+)
+EMPTY_SHAPES = ((0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 4), (0, 4, 0), (1, 1, 0), (0, 0, 0))
+
+
+def each(name: str, values: tuple, **kwargs) -> pytest.MarkDecorator:
+    """Parametrise by values whose text is a good name (dtypes without their prefix)."""
+    return pytest.mark.parametrize(
+        name, values, ids=lambda v: str(v).removeprefix("torch.").replace(" ", ""), **kwargs
+    )
+
+
+def _rungs() -> Iterator:
+    for device, names in RUNGS.items():
+        marks = pytest.mark.cuda if device == "cuda" else ()
+        for algo in (None, *names):
+            yield pytest.param(device, algo, marks=marks, id=f"{device}-{algo or 'default'}")
+
+
+# Every rung on its device, and the planner's own choice (None).
+each_rung = pytest.mark.parametrize(("device", "algo"), list(_rungs()))
+
+
+def fill(rows: int, cols: int, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
+    """Zero-mean normal numbers, or integers from the whole range; the same on every device."""
+    if dtype in INTEGERS:
+        info = torch.iinfo(dtype)
+        # randint's end is exclusive, so int64's own end cannot be said.
+        end = min(info.max + 1, 2**63 - 1)
+        return torch.randint(info.min, end, (rows, cols), dtype=dtype).to(device)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    return torch.randn(rows, cols, dtype=wide).to(dtype).to(device)
+
+
+def hole(rows: int, cols: int, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
+    """Memory that no kernel may let into a result: NaN, or for integers a pattern."""
+    return torch.full((rows, cols), poison(dtype), dtype=dtype, device=device)
+
+
+def poison(dtype: torch.dtype) -> float | int:
+    return 0x5A if dtype in INTEGERS else float("nan")
+
+
+def in_a_hole(inner: torch.Tensor, step_rows: int = 1, step_cols: int = 1) -> torch.Tensor:
+    """A copy of a matrix as a view of poisoned memory, two to four elements from its edges."""
+    rows, cols = inner.shape
+    outer = hole(rows * step_rows + 5, cols * step_cols + 7, inner.dtype, inner.device)
+    view = outer[2 : 2 + rows * step_rows : step_rows, 3 : 3 + cols * step_cols : step_cols]
+    assert view.shape == inner.shape
+    return view.copy_(inner)
+
+
+def _misaligned(rows: int, cols: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    outer = hole(1, rows * cols + 1, dtype, device)
+    return outer[0, 1:].view(rows, cols).copy_(fill(rows, cols, dtype, device))
+
+
+def _hankel(rows: int, cols: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    """Element (i, j) and element (i + 1, j - 1) are the same memory."""
+    return fill(1, max(rows + cols - 1, 0), dtype, device).as_strided((rows, cols), (1, 1))
+
+
+def _odd_strides_of_ones(rows: int, cols: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    """Strides of dimensions of size 1 mean nothing, and may be anything."""
+    strides = (cols if rows > 1 else 7777, 1 if cols > 1 else 5555)
+    return fill(rows, cols, dtype, device).as_strided((rows, cols), strides)
+
+
+# name -> function of (rows, cols, dtype, device) that makes a matrix laid out so
+LAYOUTS: dict[str, Callable[[int, int, torch.dtype, str], torch.Tensor]] = {
+    "n": fill,
+    "t": lambda r, c, *where: fill(c, r, *where).t(),
+    "slice": lambda r, c, *where: in_a_hole(fill(r, c, *where)),
+    "slice_t": lambda r, c, *where: in_a_hole(fill(c, r, *where)).t(),
+    "misaligned": _misaligned,
+    "strided": lambda r, c, *where: in_a_hole(fill(r, c, *where), 2, 3),
+    "strided_t": lambda r, c, *where: in_a_hole(fill(c, r, *where), 3, 2).t(),
+    "row_expanded": lambda r, c, *where: fill(1, c, *where).expand(r, c),
+    "col_expanded": lambda r, c, *where: fill(r, 1, *where).expand(r, c),
+    "all_expanded": lambda r, c, *where: fill(1, 1, *where).expand(r, c),
+    "overlapping": _hankel,
+    "odd_strides_of_ones": _odd_strides_of_ones,
+}
+# Views whose elements are not what the memory holds.
+LAZY_LAYOUTS: dict[str, Callable[[int, int, torch.dtype, str], torch.Tensor]] = {
+    "neg": lambda r, c, *where: torch._neg_view(fill(r, c, *where)),
+    "neg_t": lambda r, c, *where: torch._neg_view(fill(c, r, *where)).t(),
+}
+CONJ_LAYOUTS: dict[str, Callable[[int, int, torch.dtype, str], torch.Tensor]] = {
+    "conj": lambda r, c, *where: fill(r, c, *where).conj(),
+    "conj_t": lambda r, c, *where: fill(c, r, *where).mH,
+    "conj_slice": lambda r, c, *where: in_a_hole(fill(r, c, *where)).conj(),
+    "conj_neg": lambda r, c, *where: torch._neg_view(fill(r, c, *where)).conj(),
+}
+
+
+def layouts_of(dtype: torch.dtype) -> dict[str, Callable]:
+    """The layouts that exist for a dtype."""
+    lazy = {} if dtype in INTEGERS else LAZY_LAYOUTS
+    return LAYOUTS | lazy | (CONJ_LAYOUTS if dtype.is_complex else {})
+
+
+def pair(m: int, n: int, k: int, dtype: torch.dtype, device: str = "cpu"):
+    """Row-major A [M, K] and B [K, N]."""
+    return fill(m, k, dtype, device), fill(k, n, dtype, device)

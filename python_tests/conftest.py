@@ -1,0 +1,74 @@
+"""Devices, markers and seeds of every test.
+
+`cuda`  needs a GPU; skipped, with one line of the summary, where none can be used.
+`large` needs more than 2^31 elements; run on demand with `pytest --large`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import zlib
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+# torch.mm on CUDA refuses to run under torch.use_deterministic_algorithms without this.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--large",
+        action="store_true",
+        help="also run the tests marked large (tensors of more than 2^31 elements)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cuda: needs a CUDA GPU")
+    config.addinivalue_line("markers", "large: more than 2^31 elements; run with --large")
+    # Skips are part of the result: `s` adds them, folded by reason, to the summary.
+    if "s" not in config.option.reportchars:
+        config.option.reportchars += "s"
+
+
+@functools.cache
+def why_no_cuda() -> str | None:
+    """Why tests marked cuda cannot run here; None where they can."""
+    if not torch.cuda.is_available():
+        return "needs a CUDA GPU, and torch sees none"
+    import tiled_mm  # noqa: F401, registers the operators
+
+    if not torch._C._dispatch_has_kernel_for_dispatch_key("tiled::mm", "CUDA"):
+        return "needs the CUDA kernels, and this build of tiled_mm has none"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("cuda") and (reason := why_no_cuda()):
+        pytest.skip(reason)
+    if item.get_closest_marker("large") and not item.config.getoption("--large"):
+        pytest.skip("more than 2^31 elements: run with --large")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Every device that the library has kernels for."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def seed(request: pytest.FixtureRequest) -> None:
+    """Other data for every test, the same data in every run."""
+    torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture
+def poisoned_memory() -> Iterator[None]:
+    """torch.empty gives NaN (or the largest integer): an element never written is then seen."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    yield
+    torch.use_deterministic_algorithms(False)

@@ -1,0 +1,259 @@
+"""How wrong may a product be: the two error gates, and exactness for integers.
+
+Gate 1 holds for any data, element by element, against a reference R of higher precision:
+
+    |C - R| <= u_out |R| + g u_acc (|A| |B|)[i, j] + smallest subnormal,   g = min(K, 8 sqrt(K))
+
+u = 2^-p is the unit roundoff of p bits. g = K is the certain bound of a chain of K roundings;
+8 sqrt(K) is the one that holds with overwhelming probability where roundings are not correlated
+(Higham and Mary, 2019). Data built to be the worst case asks for the certain one.
+
+Gate 2 knows more, so it is far tighter: on independent zero-mean normal data a partial sum of k
+products has the variance k s^2, so the roundings add up to a variance that can be worked out
+(`allowed_rms`). It is this gate that sees inputs rounded to TF32, 16-bit partial sums, truncation
+and a chain that is not cut into segments.
+
+A complex product is two real ones of 2K terms, [Ar -Ai] [Br; Bi] and [Ar Ai] [Bi; Br], and each
+must pass by itself. NaN where the reference has none fails, and so does its absence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+SEGMENT_K = 4096  # the library's cut of K, ops/segments.h
+
+UNIT_ROUNDOFF = {
+    torch.float64: 2.0**-53,
+    torch.float32: 2.0**-24,
+    torch.float16: 2.0**-11,
+    torch.bfloat16: 2.0**-8,
+}
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Of one real product: what it is stored in, what it is summed in."""
+
+    out: torch.dtype
+    accumulator: torch.dtype
+
+    @property
+    def u_out(self) -> float:
+        return UNIT_ROUNDOFF[self.out]
+
+    @property
+    def u_acc(self) -> float:
+        return UNIT_ROUNDOFF[self.accumulator]
+
+    @property
+    def smallest_subnormal(self) -> float:
+        return torch.finfo(self.out).smallest_normal * 2 * self.u_out
+
+
+@dataclass(frozen=True)
+class Product:
+    """One real product C = A B beside its reference."""
+
+    name: str
+    precision: Precision
+    terms: int  # products that are added up for one element
+    chain: int  # the longest run of them that is added up without a cut
+    c: np.ndarray  # [M, N]
+    reference: np.ndarray  # [M, N], A B
+    magnitude: np.ndarray  # [M, N], |A| |B|
+
+    @property
+    def cuts(self) -> int:
+        return -(-self.terms // self.chain) if self.terms else 0
+
+    @property
+    def error(self) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return self.c - self.reference
+
+    @property
+    def bound(self) -> np.ndarray:
+        """Gate 1's, with the probable g."""
+        return self.bound_with(min(self.terms, 8 * math.sqrt(self.terms)))
+
+    def bound_with(self, g: float) -> np.ndarray:
+        p = self.precision
+        with np.errstate(invalid="ignore"):
+            rounding = p.u_out * np.abs(self.reference)
+            return rounding + g * p.u_acc * self.magnitude + p.smallest_subnormal
+
+
+def to_numpy(x: torch.Tensor) -> np.ndarray:
+    """The same values, exactly, in float64 or complex128."""
+    wide = torch.complex128 if x.is_complex() else torch.float64
+    return x.detach().resolve_conj().resolve_neg().cpu().to(wide).numpy()
+
+
+def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B with NaN and Inf as IEEE has them: no library that might skip zeros where they matter."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        if np.isfinite(a).all() and np.isfinite(b).all():
+            return a @ b
+        return np.einsum("ik,kj->ij", a, b, optimize=False)
+
+
+def products(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> list[Product]:
+    """C = A B as one real product, or two where it is complex."""
+    assert c.shape == (a.shape[0], b.shape[1]), f"C is {tuple(c.shape)}"
+    double = a.dtype in (torch.float64, torch.complex128)
+    # x86's 80-bit format has 11 bits more than fp64; elsewhere longdouble has at least as many.
+    work = np.longdouble if double else np.float64
+    assert np.finfo(work).nmant >= (63 if double else 52)
+    part = c.real.dtype if c.is_complex() else c.dtype
+    precision = Precision(part, torch.float64 if double else torch.float32)
+
+    def product(name: str, c: np.ndarray, a: np.ndarray, b: np.ndarray, per_k: int) -> Product:
+        a, b = a.astype(work), b.astype(work)
+        return Product(
+            name,
+            precision,
+            a.shape[1],
+            max(1, min(a.shape[1], per_k * SEGMENT_K)),
+            c.astype(work),
+            multiply(a, b),
+            multiply(np.abs(a), np.abs(b)),
+        )
+
+    cc, aa, bb = to_numpy(c), to_numpy(a), to_numpy(b)
+    if not a.is_complex():
+        return [product("C", cc, aa, bb, 1)]
+    by_real = np.concatenate([bb.real, bb.imag])
+    by_imag = np.concatenate([bb.imag, bb.real])
+    return [
+        product("C.real", cc.real, np.concatenate([aa.real, -aa.imag], 1), by_real, 2),
+        product("C.imag", cc.imag, np.concatenate([aa.real, aa.imag], 1), by_imag, 2),
+    ]
+
+
+def check_elements(
+    c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, worst_case: bool = False
+) -> None:
+    """Gate 1. `worst_case` takes the certain bound, for data built to be the worst."""
+    for p in products(c, a, b):
+        bound = p.bound_with(p.terms) if worst_case else p.bound
+        _check_within(p.name, p.c, p.reference, bound, p.precision.out, "gate 1")
+
+
+def check_random(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    """Gate 2, for A and B of independent zero-mean normal elements."""
+    for p in products(c, a, b):
+        count = p.c.size
+        assert count >= 1024, "statistics of fewer elements say little"
+        u_out, u_acc = p.precision.u_out, p.precision.u_acc
+        excess = np.abs(p.error) - u_out * np.abs(p.reference)
+        worst = float(np.max(excess / (u_acc * p.magnitude)))
+        assert worst <= 16, f"gate 2, largest: {p.name} is off by {worst:.3g} u |A||B|, not <= 16"
+
+        allowed = allowed_rms(p)
+        rms = float(np.sqrt(np.mean(sum_error(p) ** 2)))
+        assert rms <= allowed, f"gate 2, RMS: {p.name} has {rms:.3g}, not <= {allowed:.3g}"
+
+        # Roundings to nearest have no preferred sign, so the mean of `count` of them is within
+        # five standard deviations of zero, in itself and along the sign of the result (which is
+        # where truncation shows).
+        limit = 5 * math.sqrt((allowed**2 + output_variance(p)) / count)
+        for what, sign in (("mean", 1), ("mean towards R", np.sign(p.reference))):
+            mean = float(np.mean(p.error * sign))
+            assert abs(mean) <= limit, f"gate 2, {what}: {p.name} has {mean:.3g}, not {limit:.3g}"
+
+
+def allowed_rms(p: Product) -> float:
+    """The RMS error of sums rounded to nearest, term by term, from the variances alone.
+
+    A rounding of x is off by at most u 2^e <= u |x|; spread evenly, its variance is at most
+    u^2 x^2 / 3. The m-th partial sum of a chain has the variance m s^2, so a chain of L adds
+    u^2 s^2 L^2 / 6, `cuts` chains as many times that, and the sums of the chains, m L s^2 each,
+    u^2 s^2 L cuts^2 / 6: all together u^2 (K s^2) (L + cuts) / 6, where K s^2 is the mean of R^2.
+    """
+    return p.precision.u_acc * math.sqrt(np.mean(p.reference**2) * (p.chain + p.cuts) / 6)
+
+
+def sum_error(p: Product) -> np.ndarray:
+    """The error of the sums: C - R, less what a final rounding to a shorter format explains.
+
+    Of a 16-bit C only the interval of numbers is known that round to it, so the error of the sum
+    was at least R's distance from that interval. (C - R itself would be no good measure: where a
+    sum lies close to a tie, the smallest error may change the rounding.)
+    """
+    if p.precision.out == p.precision.accumulator:
+        return p.error
+    c, r = np.abs(p.c), p.reference * np.where(np.signbit(p.c), -1, 1)
+    mantissa, exponent = np.frexp(c)  # numbers in [2^(e-1), 2^e) are u 2^e apart
+    step = np.where(c > 0, np.ldexp(p.precision.u_out, exponent), 0)
+    step = np.maximum(step, p.precision.smallest_subnormal)
+    below = np.where(mantissa == 0.5, step / 2, step)  # at a power of two
+    return np.maximum(np.where(r > c, r - c - step / 2, c - r - below / 2), 0)
+
+
+def output_variance(p: Product) -> float:
+    """The variance of a final rounding to a shorter format; 0 where there is none."""
+    if p.precision.out == p.precision.accumulator:
+        return 0.0
+    return float(np.mean((_rounded(p.reference, p.precision.out) - p.reference) ** 2))
+
+
+def check_integers(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    """Exact, modulo 2^bits: int64 wraps by itself, and the cast drops the higher bits."""
+    exact = a.cpu().long().numpy() @ b.cpu().long().numpy()
+    exact = torch.from_numpy(exact).to(a.dtype)
+    wrong = (c.cpu() != exact).nonzero()
+    assert c.dtype == a.dtype and c.shape == exact.shape
+    assert len(wrong) == 0, f"integers: {len(wrong)} elements differ, the first at {wrong[0]}"
+
+
+def check(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    """Gate 1, or exactness: what holds for any data of any dtype."""
+    if a.dtype in INTEGERS:
+        check_integers(c, a, b)
+    else:
+        check_elements(c, a, b)
+
+
+def check_agreement(c: torch.Tensor, peer: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    """C and a peer's product of the same matrices, each allowed gate 1's error."""
+    assert c.dtype == peer.dtype and c.shape == peer.shape
+    if a.dtype in INTEGERS:
+        assert torch.equal(c.cpu(), peer.cpu())
+        return
+    for ours, theirs in zip(products(c, a, b), products(peer, a, b), strict=True):
+        bound = ours.bound + theirs.bound
+        _check_within(ours.name, ours.c, theirs.c, bound, ours.precision.out, "agreement")
+
+
+def _rounded(x: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    return torch.from_numpy(x.astype(np.float64)).to(dtype).double().numpy()
+
+
+def _check_within(
+    name: str,
+    c: np.ndarray,
+    reference: np.ndarray,
+    bound: np.ndarray,
+    out: torch.dtype,
+    gate: str,
+) -> None:
+    """|C - R| <= bound where R is a number of C's dtype; the same infinity or NaN elsewhere."""
+    rounded = _rounded(reference, out)
+    finite = np.isfinite(rounded)
+    same = np.where(np.isnan(rounded), np.isnan(c), c == rounded)
+    with np.errstate(invalid="ignore"):
+        # Written so that a NaN fails: every comparison with one is false.
+        right = np.where(finite, np.abs(c - reference) <= bound, same)
+    if right.all():
+        return
+    i, j = np.argwhere(~right)[0]
+    raise AssertionError(
+        f"{gate}: {np.sum(~right)} of {c.size} elements of {name} are wrong, the first at "
+        f"[{i}, {j}]: {c[i, j]} for {reference[i, j]}, allowed +-{bound[i, j]:.3g}"
+    )

@@ -1,0 +1,248 @@
+"""What only a GPU can show: streams, graphs, devices, memory, large grids."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import cases
+import gates
+import pytest
+import tiled_mm
+import torch
+from cases import each
+from golden import assert_same_bits
+
+pytestmark = pytest.mark.cuda
+each_rung = each("algo", (None, *cases.RUNGS["cuda"]))
+
+SLEEP = 500_000_000  # clock cycles: a quarter of a second or more
+
+
+@pytest.fixture
+def no_synchronisation() -> Iterator[None]:
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@each("dtype", cases.DTYPES)
+@each_rung
+def test_graphs(algo: str | None, dtype: torch.dtype) -> None:
+    a, b = cases.pair(67, 45, 131, dtype, "cuda")
+    out = cases.hole(67, 45, dtype, "cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        c = tiled_mm.mm(a, b, algo=algo)
+        tiled_mm.mm(a, b, algo=algo, out=out)
+    for _ in range(3):
+        new_a, new_b = cases.pair(67, 45, 131, dtype, "cuda")
+        a.copy_(new_a)
+        b.copy_(new_b)
+        c.fill_(cases.poison(dtype))
+        out.fill_(cases.poison(dtype))
+        graph.replay()
+        expected = tiled_mm.mm(new_a, new_b, algo=algo)
+        assert_same_bits(c, expected)
+        assert_same_bits(out, expected)
+
+
+@each_rung
+def test_graphs_of_a_training_step(algo: str | None) -> None:
+    a, b = (x.requires_grad_() for x in cases.pair(67, 45, 131, torch.float32, "cuda"))
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):  # torch asks for a warm-up of autograd on a side stream
+        tiled_mm.mm(a, b, algo=algo).sum().backward()
+    torch.cuda.current_stream().wait_stream(side)
+    a.grad = b.grad = None
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        tiled_mm.mm(a, b, algo=algo).sum().backward()
+    new_a, new_b = cases.pair(67, 45, 131, torch.float32, "cuda")
+    with torch.no_grad():
+        a.copy_(new_a)
+        b.copy_(new_b)
+    graph.replay()
+    ones = torch.ones(67, 45, device="cuda")
+    assert_same_bits(a.grad, tiled_mm.mm(ones, new_b.t(), algo=algo))
+    assert_same_bits(b.grad, tiled_mm.mm(new_a.t(), ones, algo=algo))
+
+
+def test_the_first_call_of_a_process_may_be_captured() -> None:
+    script = """
+import torch, tiled_mm
+a, b = torch.randn(67, 131).cuda(), torch.randn(131, 45).cuda()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    c = tiled_mm.mm(a, b)
+graph.replay()
+assert torch.equal(c, tiled_mm.mm(a, b))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@each_rung
+def test_the_current_stream_is_used(algo: str | None) -> None:
+    """Operands that are written late on a side stream: another stream would read them too early."""
+    a, b = cases.pair(67, 45, 131, torch.float32, "cuda")
+    late_a, late_b = a.clone(), b.clone()
+    out = torch.empty(67, 45, device="cuda")
+    a.fill_(torch.nan)
+    b.fill_(torch.nan)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(SLEEP)
+        a.copy_(late_a)
+        b.copy_(late_b)
+        c = tiled_mm.mm(a, b, algo=algo)
+        tiled_mm.mm(a, b, algo=algo, out=out)
+    side.synchronize()
+    expected = tiled_mm.mm(late_a, late_b, algo=algo)
+    assert_same_bits(c, expected)
+    assert_same_bits(out, expected)
+
+
+@each_rung
+def test_the_host_does_not_wait(algo: str | None) -> None:
+    a, b = (x.requires_grad_() for x in cases.pair(67, 45, 131, torch.float32, "cuda"))
+    out = torch.empty(67, 45, device="cuda")
+    tiled_mm.mm(a, b, algo=algo).sum().backward()  # modules are loaded at their first use
+    torch.cuda.synchronize()
+    asleep = torch.cuda.Event()
+    torch.cuda._sleep(SLEEP)
+    asleep.record()
+    tiled_mm.mm(a, b, algo=algo).sum().backward()
+    with torch.no_grad():
+        tiled_mm.mm(a, b, algo=algo, out=out)
+        tiled_mm.bmm(a[None], b[None], algo=algo)
+    assert not asleep.query(), "the calls returned only after the GPU had caught up"
+
+
+@each("dtype", cases.DTYPES)
+@each_rung
+def test_no_synchronisation(algo: str | None, dtype: torch.dtype, no_synchronisation: None) -> None:
+    a = torch.ones(67, 131, device="cuda").to(dtype)
+    b = torch.ones(131, 45, device="cuda").to(dtype)
+    tiled_mm.mm(a, b, algo=algo)
+    tiled_mm.mm(a, b, algo=algo, out=torch.empty(67, 45, dtype=dtype, device="cuda"))
+    tiled_mm.bmm(a[None], b[None], algo=algo)
+
+
+@each("dtype", cases.FLOATS)
+@each_rung
+def test_no_memory_but_the_result(algo: str | None, dtype: torch.dtype) -> None:
+    a, b = cases.pair(67, 45, 131, dtype, "cuda")
+    out = torch.empty(67, 45, dtype=dtype, device="cuda")
+
+    def allocations(call) -> int:
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        kept = call()
+        after = torch.cuda.memory_stats()["allocation.all.allocated"]
+        del kept
+        return after - before
+
+    layouts = {"n": a, "t": a.t().contiguous().t(), "strided": cases.in_a_hole(a, 2, 3)}
+    for x in layouts.values():
+        assert allocations(lambda x=x: tiled_mm.mm(x, b, algo=algo)) == 1
+        assert allocations(lambda x=x: tiled_mm.mm(x, b, algo=algo, out=out)) == 0
+
+
+@each("dtype", cases.DTYPES)
+@each_rung
+def test_memory_with_garbage(algo: str | None, dtype: torch.dtype) -> None:
+    """The result's memory held NaN before, and the caching allocator gives it again."""
+    for m, n, k in cases.SHAPES:
+        a, b = cases.pair(m, n, k, dtype, "cuda")
+        garbage = cases.hole(m, n, dtype, "cuda")
+        address = garbage.data_ptr()
+        del garbage
+        c = tiled_mm.mm(a, b, algo=algo)
+        assert c.data_ptr() == address, "the garbage was not met"
+        gates.check(c, a, b)
+
+
+def test_several_streams_and_threads_at_once() -> None:
+    pairs = [cases.pair(200, 150, 300 + i, torch.float32, "cuda") for i in range(4)]
+    expected = [tiled_mm.mm(a, b) for a, b in pairs]
+    torch.cuda.synchronize()
+    wrong = []
+
+    def work(i: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            results = [tiled_mm.mm(*pairs[i]) for _ in range(50)]
+            torch.cuda.current_stream().synchronize()
+        wrong.extend(1 for c in results if not torch.equal(c, expected[i]))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_bits_under_load_from_another_stream() -> None:
+    a, b = cases.pair(500, 300, 5000, torch.float32, "cuda")
+    expected = tiled_mm.mm(a, b)
+    load = torch.randn(4096, 4096, device="cuda")
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(20):
+            torch.mm(load, load)
+    for _ in range(50):
+        assert_same_bits(tiled_mm.mm(a, b), expected)
+
+
+def test_a_batch_invariant_layer() -> None:
+    """1 to 256 rows of a batch of 2048, through a weight of a language model's size."""
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        a, b = cases.pair(2048, 4096, 4096, dtype, "cuda")
+        c = tiled_mm.mm(a, b)
+        for rows in (1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 64, 100, 128, 129, 255, 256):
+            for begin in (0, 1001):
+                part = slice(begin, begin + rows)
+                assert torch.equal(tiled_mm.mm(a[part], b), c[part]), f"{dtype}, {part}"
+
+
+@each_rung
+def test_more_tiles_than_a_grid_dimension_holds(algo: str | None) -> None:
+    """A grid has at most 65,535 blocks along y and z."""
+    for m, n, k in ((2_200_000, 3, 2), (3, 2_200_000, 2), (1_100_000, 40, 1)):
+        a, b = cases.pair(m, n, k, torch.float32, "cuda")
+        gates.check_elements(tiled_mm.mm(a, b, algo=algo), a, b)
+
+
+@each_rung
+def test_more_batch_entries_than_a_grid_dimension_holds(algo: str | None) -> None:
+    a = torch.randint(-9, 10, (70_001, 3, 5), device="cuda").float()
+    b = torch.randint(-9, 10, (70_001, 5, 2), device="cuda").float()
+    assert torch.equal(tiled_mm.bmm(a, b, algo=algo), (a[:, :, :, None] * b[:, None]).sum(2))
+
+
+def test_a_second_device() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    a, b = cases.pair(67, 45, 131, torch.float32)
+    expected = tiled_mm.mm(a, b)
+    for current, index in ((0, 1), (1, 0)):
+        device = torch.device("cuda", index)
+        with torch.cuda.device(current):
+            for algo in cases.RUNGS["cuda"]:
+                x, y = a.to(device).requires_grad_(), b.to(device)
+                c = tiled_mm.mm(x, y, algo=algo)
+                c.sum().backward()
+                assert c.device == device and torch.cuda.current_device() == current
+                assert_same_bits(c, expected)
+                out = torch.empty(67, 45, device=device)
+                tiled_mm.mm(x.detach(), y, algo=algo, out=out)
+                assert_same_bits(out, expected)
+        with torch.cuda.device(index), torch.cuda.stream(torch.cuda.Stream(device)):
+            assert_same_bits(tiled_mm.mm(a.to(device), b.to(device)), expected)
+    with pytest.raises(RuntimeError, match="same device"):
+        tiled_mm.mm(a.to("cuda:0"), b.to("cuda:1"))

@@ -1,0 +1,234 @@
+"""explain, plan, occupancy and roofline, for named devices where there is no GPU."""
+
+from __future__ import annotations
+
+import cases
+import pytest
+import tiled_mm
+import torch
+from cases import each
+
+KIB = 1024
+
+
+def meta(m: int, n: int, k: int, dtype: torch.dtype = torch.float32):
+    return (
+        torch.empty(m, k, dtype=dtype, device="meta"),
+        torch.empty(k, n, dtype=dtype, device="meta"),
+    )
+
+
+def test_the_named_devices() -> None:
+    assert set(tiled_mm.devices()) >= {"h200", "h100", "a100", "t4", "g80", "gt200", "fermi", "k40"}
+
+
+# (device, threads, registers, shared bytes), then what is known of the answer. The first rows are
+# the textbook's; the last are worked out from the limits that NVIDIA publishes for the device:
+# cc 9.0 has 64 warps, 32 blocks, 65,536 registers in units of 256 a warp, and 228 KiB of shared
+# memory of which each block costs 1 KiB more than it asks for.
+OCCUPANCY = (
+    (("g80", 256, 0, 2 * KIB), dict(by_shared=8, by_threads=3, blocks_per_sm=3, limit="threads")),
+    (("g80", 256, 0, 2 * KIB), dict(shared_bytes_per_sm=6 * KIB, threads_per_sm=768, fraction=1)),
+    (("g80", 256, 10, 0), dict(by_registers=3, threads_per_sm=768)),
+    (("g80", 256, 11, 0), dict(by_registers=2, threads_per_sm=512, limit="registers")),
+    (("g80", 256, 0, 5 * KIB), dict(by_shared=3)),
+    (("g80", 64, 0, 0), dict(by_blocks=8, by_threads=12, blocks_per_sm=8, limit="blocks")),
+    (("gt200", 256, 0, 2 * KIB), dict(by_threads=4, threads_per_sm=1024)),
+    (("fermi", 1024, 0, 8 * KIB), dict(blocks_per_sm=1, limit="threads")),
+    (("fermi", 256, 0, 2 * KIB), dict(blocks_per_sm=6, threads_per_sm=1536, limit="threads")),
+    (("h200", 256, 128, 0), dict(by_registers=2, threads_per_sm=512, limit="registers")),
+    (("h200", 256, 0, 47 * KIB), dict(by_shared=4, by_threads=8, limit="shared memory")),
+    (("h200", 32, 0, 0), dict(by_threads=64, by_blocks=32, blocks_per_sm=32, limit="blocks")),
+    (("h200", 1024, 33, 0), dict(by_registers=1, threads_per_sm=1024, fraction=0.5)),
+)
+
+
+@pytest.mark.parametrize(("block", "known"), OCCUPANCY)
+def test_occupancy(block: tuple, known: dict) -> None:
+    device, threads, registers, shared_bytes = block
+    found = tiled_mm.occupancy(
+        device, threads=threads, registers=registers, shared_bytes=shared_bytes
+    )
+    assert {name: found[name] for name in known} == known
+
+
+# (device, bytes, flops, peak) and the bound in flop/s: the textbook's figures.
+ROOFLINE = (
+    (("g80", 4, 1, "float32"), 21.6e9, "memory"),
+    (("g80", 4, 16, "float32"), 345.6e9, "memory"),
+    (("g80", 4, 17, "float32"), 367e9, "compute"),
+    (("fermi", 4, 1, "float32"), 37.5e9, "memory"),
+    (("fermi", 4, 16, "float32"), 600e9, "memory"),
+    (("k40", 24, 1, "float64"), 12e9, "memory"),
+    (("h200", 1, 1e6, "float32"), 66.9e12, "compute"),
+)
+
+
+@pytest.mark.parametrize(("work", "flops_bound", "bound"), ROOFLINE)
+def test_roofline(work: tuple, flops_bound: float, bound: str) -> None:
+    device, size, flops, peak = work
+    found = tiled_mm.roofline(device, bytes=size, flops=flops, peak=peak)
+    assert found.flops_bound == pytest.approx(flops_bound, rel=1e-3)
+    assert found.bound == bound
+    assert found.intensity == pytest.approx(flops / size)
+    assert found.seconds_bound == pytest.approx(flops / flops_bound, rel=1e-3)
+
+
+def test_vector_addition_on_k40_is_a_percent_of_its_peak() -> None:
+    found = tiled_mm.roofline("k40", bytes=24, flops=1, peak="float64")
+    assert found.flops_bound / 1.43e12 == pytest.approx(0.008, abs=0.0005)
+
+
+# (device, rung) and the textbook's figures of a phase: loads, flops, flops a load, bytes of shared
+# memory, and pending loads of a multiprocessor where it gives them.
+PHASES = (
+    ("g80", "naive", dict(flops_per_load=1), 0, None),
+    ("g80", "shared_tile_16", dict(loads=512, flops=8192, flops_per_load=16), 2 * KIB, None),
+    ("fermi", "shared_tile_8", dict(flops_per_load=8), KIB // 2, None),
+    ("fermi", "shared_tile_16", dict(loads=512, flops=8192, flops_per_load=16), 2 * KIB, 3072),
+    ("fermi", "shared_tile_32", dict(loads=2048, flops=65536, flops_per_load=32), 8 * KIB, 2048),
+)
+
+
+@pytest.mark.parametrize(("device", "algo", "step", "shared_bytes", "pending"), PHASES)
+def test_phases(device: str, algo: str, step: dict, shared_bytes: int, pending) -> None:
+    plan = tiled_mm.plan(*meta(1024, 1024, 1024), algo=algo, device=device)
+    assert plan.algo == algo
+    assert {name: plan.step[name] for name in step} == step
+    assert plan.shared_bytes == shared_bytes
+    if pending is not None:
+        assert plan.step.pending_loads == pending
+
+
+def test_traffic_is_proportional_to_one_over_the_tile() -> None:
+    n = 1024
+    for width in (8, 16, 32):
+        plan = tiled_mm.plan(*meta(n, n, n), algo=f"shared_tile_{width}", device="h200")
+        loads = 2 * n**3 / width
+        assert plan.traffic.tiles.bytes == 4 * (loads + n * n)
+        assert plan.traffic.compulsory.bytes == 4 * 3 * n * n
+        assert plan.flops == 2 * n**3
+
+
+def test_the_grid_covers_the_result() -> None:
+    for m, n, k in (*cases.SHAPES, (46341, 46341, 64), (1, 2**33, 3)):
+        for algo in cases.RUNGS["cuda"]:
+            plan = tiled_mm.plan(*meta(m, n, k), algo=algo, device="h200")
+            tile = plan.tile
+            assert (plan.m, plan.n, plan.k) == (m, n, k)
+            assert 0 <= plan.grid.tiles_m * tile.m - m < tile.m
+            assert 0 <= plan.grid.tiles_n * tile.n - n < tile.n
+            assert plan.grid.x == plan.grid.tiles_m * plan.grid.tiles_n
+            assert 0 <= plan.step["count"] * tile.k - k < tile.k
+            assert plan.segments == -(-k // 4096)
+
+
+@each("dtype", cases.DTYPES)
+def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
+    without_fp64 = {"g80"}
+    for device in tiled_mm.devices():
+        a, b = meta(1000, 900, 800, dtype)
+        if device in without_fp64 and dtype in (torch.float64, torch.complex128):
+            continue
+        plan = tiled_mm.plan(a, b, device=device)
+        assert plan.algo in cases.RUNGS["cuda"]
+        assert plan.occupancy.blocks_per_sm >= 1
+        text = tiled_mm.explain(a, b, device=device)
+        assert text.startswith(f"{plan.algo} on {plan.device}")
+        assert str(dtype).removeprefix("torch.") in text
+
+
+def test_a_rung_that_a_device_cannot_launch_is_refused() -> None:
+    """G80 has at most 512 threads in a block; the 32 tile needs 1,024."""
+    with pytest.raises(RuntimeError, match=r"shared_tile_32.*shared_tile_16"):
+        tiled_mm.plan(*meta(100, 100, 100), algo="shared_tile_32", device="g80")
+
+
+def test_keywords() -> None:
+    a, b = meta(64, 64, 64, torch.bfloat16)
+    plan = tiled_mm.plan(a, b, out_dtype=torch.float32, precision="ieee", device="h200")
+    assert (plan.dtype, plan.out_dtype) == ("bfloat16", "float32")
+    assert "bfloat16 to float32" in tiled_mm.explain(a, b, out_dtype=torch.float32, device="h200")
+    with pytest.raises(AttributeError, match="no 'colour'"):
+        plan.colour  # noqa: B018, the access is the test
+
+
+def test_errors() -> None:
+    a, b = meta(64, 64, 64)
+    for function in (tiled_mm.plan, tiled_mm.explain):
+        with pytest.raises(RuntimeError, match=r"unknown device 'h300'.*h200.*g80"):
+            function(a, b, device="h300")
+        with pytest.raises(RuntimeError, match="device='h200'"):
+            function(a, b)
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            function(a, b[:3], device="h200")
+        with pytest.raises(RuntimeError, match=r"nonsense.*register_tile"):
+            function(a, b, algo="nonsense", device="h200")
+    with pytest.raises(RuntimeError, match="unknown device"):
+        tiled_mm.occupancy("h300", threads=1)
+    with pytest.raises(RuntimeError, match="unknown device"):
+        tiled_mm.roofline("h300", bytes=1, flops=1)
+
+
+def test_real_tensors_can_be_planned_for_a_named_device() -> None:
+    a, b = cases.pair(64, 48, 32, torch.float32)
+    plan = tiled_mm.plan(a.t().contiguous().t(), b, algo="register_tile", device="h200")
+    assert plan.device.endswith("H200")
+    assert plan.access is not None
+
+
+def test_on_the_cpu() -> None:
+    a, b = cases.pair(64, 48, 32, torch.float32)
+    assert tuple(tiled_mm.algos(a, b)) == cases.RUNGS["cpu"]
+    for algo in cases.RUNGS["cpu"]:
+        assert tiled_mm.plan(a, b, algo=algo).algo == algo
+        assert algo in tiled_mm.explain(a, b, algo=algo)
+    assert tiled_mm.plan(a, b).device == "cpu"
+    with pytest.raises(RuntimeError, match=r"register_tile.*naive"):
+        tiled_mm.plan(a, b, algo="register_tile")
+
+
+@each("dtype", cases.DTYPES)
+@pytest.mark.parametrize("device", cases.DEVICES)
+def test_every_rung_is_offered(device: str, dtype: torch.dtype) -> None:
+    for m, n, k in (*cases.SHAPES, *cases.EMPTY_SHAPES):
+        a, b = cases.pair(m, n, k, dtype, device)
+        assert tuple(tiled_mm.algos(a, b)) == cases.RUNGS[device]
+
+
+@pytest.mark.cuda
+@each("algo", cases.RUNGS["cuda"])
+@each("dtype", cases.DTYPES)
+def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: str) -> None:
+    """Registers, shared memory and occupancy, beside what the CUDA runtime says of the kernel."""
+    a, b = cases.pair(64, 128, 256, dtype, "cuda")
+    # Every pair of layouts, and a size for each of register_tile's tiles.
+    for m, n, k in ((64, 128, 256), (4096, 4096, 256)):
+        for make_a in ("n", "t", "strided"):
+            for make_b in ("n", "t", "strided"):
+                a = cases.LAYOUTS[make_a](m, k, dtype, "cuda")
+                b = cases.LAYOUTS[make_b](k, n, dtype, "cuda")
+                plan = tiled_mm.plan(a, b, algo=algo)
+                registers, shared_bytes, local_bytes, blocks = torch.ops.tiled.kernel_attributes(
+                    a, b, algo=algo
+                )
+                assert plan.registers is not None, plan.registers_unknown
+                assert plan.registers.per_thread == registers, plan.kernel
+                assert plan.shared_bytes == shared_bytes, plan.kernel
+                assert plan.occupancy.blocks_per_sm == blocks, plan.kernel
+                assert local_bytes == 0, f"{plan.kernel} spills {local_bytes} bytes a thread"
+
+
+@pytest.mark.cuda
+def test_the_running_device_is_planned_for_as_its_name() -> None:
+    name = torch.cuda.get_device_name().removeprefix("NVIDIA ").split()[0].lower()
+    if name not in tiled_mm.devices():
+        pytest.skip(f"{name} is no named device")
+    for m, n, k in cases.SHAPES:
+        a, b = cases.pair(m, n, k, torch.float32, "cuda")
+        here, named = tiled_mm.plan(a, b), tiled_mm.plan(a, b, device=name)
+        for key in ("algo", "kernel", "tile", "grid", "registers", "occupancy", "waves"):
+            assert here[key] == named[key]
+        assert here.peak_flops == pytest.approx(named.peak_flops, rel=0.05)
+        assert here.memory_bandwidth == pytest.approx(named.memory_bandwidth, rel=0.05)
+    assert tiled_mm.explain(a, b).startswith(f"{here.algo} on {torch.cuda.get_device_name()}")

@@ -1,0 +1,303 @@
+"""The tests of the tests: each kind of wrong product must fail its gate, a right one passes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import gates
+import golden
+import numpy as np
+import pytest
+import torch
+
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+COMPLEX = (torch.complex64, torch.complex128)
+
+
+def normal(m: int, n: int, k: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    return torch.randn(m, k, dtype=wide).to(dtype), torch.randn(k, n, dtype=wide).to(dtype)
+
+
+def exact(a: torch.Tensor, b: torch.Tensor, out: torch.dtype) -> torch.Tensor:
+    """A product as good as its dtype allows: summed in a wider type, rounded."""
+    wide = np.clongdouble if a.is_complex() else np.longdouble
+    c = gates.to_numpy(a).astype(wide) @ gates.to_numpy(b).astype(wide)
+    c = torch.from_numpy(c.astype(np.complex128 if a.is_complex() else np.float64))
+    return c.to(out) if out in (torch.float64, torch.complex128) else narrow(c, out)
+
+
+def narrow(c: torch.Tensor, out: torch.dtype) -> torch.Tensor:
+    return c.to(torch.complex64 if out.is_complex else torch.float32).to(out)
+
+
+def tf32(x: torch.Tensor) -> torch.Tensor:
+    """fp32 numbers rounded to TF32's 11 bits."""
+    return (((x.view(torch.int32) + 0x1000) >> 13) << 13).view(torch.float32)
+
+
+def chain32(a: torch.Tensor, b: torch.Tensor, cut: int, truncate: bool = False) -> torch.Tensor:
+    """fp32 sums term by term in chains of `cut`; `truncate` drops bits instead of rounding."""
+    a, b = a.double().numpy(), b.double().numpy()
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for begin in range(0, a.shape[1], cut):
+        chain = np.zeros_like(total)
+        for k in range(begin, min(begin + cut, a.shape[1])):
+            exact_sum = a[:, k, None] * b[None, k, :] + chain
+            chain = exact_sum.astype(np.float32)
+            if truncate:
+                too_large = np.abs(chain) > np.abs(exact_sum)
+                chain = np.where(too_large, np.nextafter(chain, np.float32(0)), chain)
+        total = total + chain
+    return torch.from_numpy(total)
+
+
+@pytest.mark.parametrize("k", [1, 2, 17, 300, 4096])
+@pytest.mark.parametrize("dtype", FLOATS + COMPLEX, ids=str)
+def test_right_products_pass(dtype: torch.dtype, k: int) -> None:
+    a, b = normal(40, 48, k, dtype)
+    c = exact(a, b, dtype)
+    gates.check_elements(c, a, b)
+    gates.check_elements(c, a, b, worst_case=True)
+    gates.check_random(c, a, b)
+    gates.check_agreement(c, c.clone(), a, b)
+
+
+@pytest.mark.parametrize("out", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_chains_in_segments_pass(out: torch.dtype) -> None:
+    a, b = normal(32, 32, 6 * 4096 + 1, torch.float32 if out == torch.float32 else out)
+    c = chain32(a, b, gates.SEGMENT_K).to(out)
+    gates.check_elements(c, a, b)
+    gates.check_random(c, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + COMPLEX, ids=str)
+def test_all_zeros_fail_both_gates(dtype: torch.dtype) -> None:
+    a, b = normal(40, 48, 300, dtype)
+    zeros = torch.zeros(40, 48, dtype=dtype)
+    for check, gate in ((gates.check_elements, "gate 1"), (gates.check_random, "gate 2")):
+        with pytest.raises(AssertionError, match=gate):
+            check(zeros, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + COMPLEX, ids=str)
+def test_one_nan_fails_both_gates(dtype: torch.dtype) -> None:
+    a, b = normal(40, 48, 300, dtype)
+    c = exact(a, b, dtype)
+    c[39, 47] = torch.nan
+    for check, gate in ((gates.check_elements, "gate 1"), (gates.check_random, "gate 2")):
+        with pytest.raises(AssertionError, match=gate):
+            check(c, a, b)
+    with pytest.raises(AssertionError, match="agreement"):
+        gates.check_agreement(c, exact(a, b, dtype), a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + COMPLEX, ids=str)
+def test_one_product_missing_in_one_element_fails_both_gates(dtype: torch.dtype) -> None:
+    a, b = normal(40, 48, 300, dtype)
+    a[7, 299], b[299, 11] = 1, 1
+    c = exact(a, b, dtype)
+    c[7, 11] -= 1
+    for check, gate in ((gates.check_elements, "gate 1"), (gates.check_random, "gate 2")):
+        with pytest.raises(AssertionError, match=gate):
+            check(c, a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_the_error_of_a_16_bit_sum_begins_at_the_tie(dtype: torch.dtype) -> None:
+    """For every pair of neighbours of the format, a little to either side of their middle."""
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype).double()
+    values = every[every.isfinite()].unique().numpy()  # ascending
+    tie = (values[:-1] + values[1:]) / 2
+    little = np.diff(values) / 1024
+    for c, away in ((values[:-1], 1), (values[1:], -1)):
+        for r, error in ((tie - away * little, 0), (tie + away * little, little)):
+            precision = gates.Precision(dtype, torch.float32)
+            p = gates.Product("C", precision, 1, 1, c, r, np.abs(r))
+            assert np.array_equal(gates.sum_error(p), np.broadcast_to(error, c.shape))
+
+
+def test_one_element_too_wrong_for_random_data_fails_gate_2() -> None:
+    a, b = normal(64, 64, 1024, torch.float64)
+    c = exact(a, b, torch.float64)
+    (p,) = gates.products(c, a, b)
+    c[7, 11] += 20 * p.precision.u_acc * float(p.magnitude[7, 11])
+    gates.check_elements(c, a, b)
+    with pytest.raises(AssertionError, match="gate 2, largest"):
+        gates.check_random(c, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_last_k_missing_fails_gate_1(dtype: torch.dtype) -> None:
+    a, b = normal(40, 48, 301, dtype)
+    with pytest.raises(AssertionError, match="gate 1"):
+        gates.check_elements(exact(a[:, :-1], b[:-1], dtype), a, b)
+
+
+@pytest.mark.parametrize("k", [64, 1024, 4096, 16384])
+def test_tf32_inputs_fail_gate_2(k: int) -> None:
+    a, b = normal(40, 48, k, torch.float32)
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(exact(tf32(a), tf32(b), torch.float32), a, b)
+
+
+@pytest.mark.parametrize("k", [64, 1024, 4096])
+def test_fp32_arithmetic_fails_as_fp64(k: int) -> None:
+    a, b = normal(40, 48, k, torch.float64)
+    c = exact(a.float(), b.float(), torch.float32).double()
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(c, a, b)
+
+
+@pytest.mark.parametrize("k", [256, 4096, 16384])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("parts", [2, 8])
+def test_16_bit_partial_sums_fail_gate_2(dtype: torch.dtype, k: int, parts: int) -> None:
+    a, b = normal(40, 48, k, dtype)
+    pieces = zip(a.chunk(parts, 1), b.chunk(parts, 0), strict=True)
+    c = sum(exact(x, y, dtype).float() for x, y in pieces)
+    for pretended in (dtype, torch.float32):
+        with pytest.raises(AssertionError, match="gate 2"):
+            gates.check_random(c.to(pretended), a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_an_output_truncated_to_16_bits_fails_gate_2(dtype: torch.dtype) -> None:
+    a, b = normal(40, 48, 300, dtype)
+    total = exact(a, b, torch.float32)
+    dropped = {torch.bfloat16: 16, torch.float16: 13}[dtype]
+    c = ((total.view(torch.int32) >> dropped) << dropped).view(torch.float32).to(dtype)
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(c, a, b)
+
+
+@pytest.mark.parametrize("k", [300, 4096])
+def test_sums_truncated_in_fp32_fail_gate_2(k: int) -> None:
+    a, b = normal(40, 48, k, torch.float32)
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(chain32(a, b, gates.SEGMENT_K, truncate=True), a, b)
+
+
+def test_one_long_chain_fails_gate_2() -> None:
+    a, b = normal(32, 32, 6 * 4096, torch.float32)
+    with pytest.raises(AssertionError, match="gate 2, RMS"):
+        gates.check_random(chain32(a, b, 6 * 4096), a, b)
+
+
+@pytest.mark.parametrize("towards_zero", [False, True])
+def test_a_small_bias_fails_gate_2(towards_zero: bool) -> None:
+    a, b = normal(64, 64, 1024, torch.float32)
+    (p,) = gates.products(exact(a, b, torch.float32), a, b)
+    bias = 0.3 * gates.allowed_rms(p)
+    c = p.reference - bias * (np.sign(p.reference) if towards_zero else 1)
+    mean = "mean towards R" if towards_zero else "mean:"
+    with pytest.raises(AssertionError, match=f"gate 2, {mean}"):
+        gates.check_random(torch.from_numpy(c).float(), a, b)
+
+
+@pytest.mark.parametrize("dtype", COMPLEX, ids=str)
+def test_complex_mistakes_fail_gate_1(dtype: torch.dtype) -> None:
+    a, b = normal(20, 24, 30, dtype)
+    for wrong in (exact(a.conj(), b, dtype), exact(a, b, dtype).real.to(dtype)):
+        with pytest.raises(AssertionError, match="gate 1"):
+            gates.check_elements(wrong, a, b)
+
+
+def test_infinities_and_nans_must_be_where_ieee_has_them() -> None:
+    a, b = torch.ones(3, 2), torch.ones(2, 3)
+    a[0, 0], b[0, 0] = torch.inf, 0.0  # C[0, 0] = Inf 0 + 1, C[0, 1:] = Inf
+    right = torch.full((3, 3), 2.0)
+    right[0], right[:, 0], right[0, 0] = torch.inf, 1.0, torch.nan
+    gates.check_elements(right, a, b)
+    for i, j, value in ((0, 0, 1.0), (0, 0, torch.inf), (0, 1, -torch.inf), (0, 1, torch.nan)):
+        wrong = right.clone()
+        wrong[i, j] = value
+        with pytest.raises(AssertionError, match="gate 1"):
+            gates.check_elements(wrong, a, b)
+
+
+def test_overflow_must_give_infinity() -> None:
+    a, b = torch.full((2, 1), 300.0).half(), torch.full((1, 2), 300.0).half()
+    gates.check_elements(torch.full((2, 2), torch.inf).half(), a, b)
+    with pytest.raises(AssertionError, match="gate 1"):
+        gates.check_elements(torch.full((2, 2), 65504.0).half(), a, b)
+
+
+@pytest.mark.parametrize("dtype", gates.INTEGERS, ids=str)
+def test_integers_must_wrap_and_be_exact(dtype: torch.dtype) -> None:
+    top = torch.iinfo(dtype).max
+    a, b = torch.full((2, 3), top, dtype=dtype), torch.full((3, 2), top, dtype=dtype)
+    bits = torch.iinfo(dtype).bits
+    wrapped = 3 * top * top % 2**bits
+    if torch.iinfo(dtype).min < 0 and wrapped >= 2 ** (bits - 1):
+        wrapped -= 2**bits
+    right = torch.full((2, 2), wrapped, dtype=dtype)
+    gates.check_integers(right, a, b)
+    one_off = right.clone()
+    one_off[1, 1] += 1
+    for wrong in (one_off, torch.full((2, 2), top, dtype=dtype)):
+        with pytest.raises(AssertionError):
+            gates.check_integers(wrong, a, b)
+
+
+def rounded(x: Fraction, dtype: type) -> float:
+    """The nearest fp32 or fp64 number, ties to even, by integer arithmetic alone."""
+    digits, lowest = (53, -1074) if dtype is np.float64 else (24, -149)
+    if x == 0:
+        return 0.0
+    exponent = abs(x).numerator.bit_length() - abs(x).denominator.bit_length()
+    if abs(x) < Fraction(2) ** exponent:
+        exponent -= 1
+    unit = Fraction(2) ** max(exponent - digits + 1, lowest)
+    return float(round(x / unit) * unit)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cancel", [False, True])
+def test_the_models_fma_rounds_once(dtype: type, cancel: bool) -> None:
+    rng = np.random.default_rng(7)
+    a, b = (rng.standard_normal(4000).astype(dtype) for _ in range(2))
+    if cancel:  # the exponents of c are the product's, or nearly
+        c = -(a * b) * dtype(2) ** rng.integers(-2, 3, 4000)
+    else:
+        c = rng.standard_normal(4000) * 2.0 ** rng.integers(-60, 60, 4000)
+    c = c.astype(dtype)
+    fma = golden.fma32 if dtype is np.float32 else golden.fma64
+    found = fma(a, b, c)
+    for x, y, z, r in zip(a.tolist(), b.tolist(), c.tolist(), found.tolist(), strict=True):
+        assert r == rounded(Fraction(x) * Fraction(y) + Fraction(z), dtype)
+
+
+@pytest.mark.parametrize(
+    ("fma", "dtype", "x", "y"),
+    [
+        (golden.fma32, np.float32, 1 + 2.0**-12, 1 + 2.0**-12),
+        (golden.fma64, np.float64, 1 + 2.0**-26, 1 + 2.0**-27),
+    ],
+)
+def test_the_models_fma_knows_on_which_side_of_a_tie_it_is(fma, dtype: type, x, y) -> None:
+    """x y is halfway between two numbers; a sum rounded in between would forget what is added."""
+    product = Fraction(x) * Fraction(y)
+    small = (0.0, 2.0**-110, 0.75 * 2.0**-52, 0.75 * 2.0**-105)
+    for c in (*small, *(-v for v in small)):
+        found = fma(*(np.array([v], dtype) for v in (x, y, c)))[0]
+        assert found == rounded(product + Fraction(c), dtype)
+
+
+def test_the_models_fp32_fma_rounds_subnormals_once() -> None:
+    rng = np.random.default_rng(8)
+    a = (rng.standard_normal(4000) * 2.0**-70).astype(np.float32)
+    b = (rng.standard_normal(4000) * 2.0**-70).astype(np.float32)
+    c = (rng.standard_normal(4000) * 2.0**-140).astype(np.float32)
+    for x, y, z, r in zip(*(v.tolist() for v in (a, b, c, golden.fma32(a, b, c))), strict=True):
+        assert r == rounded(Fraction(x) * Fraction(y) + Fraction(z), np.float32)
+
+
+def test_equality_of_bits_sees_what_equality_of_numbers_does_not() -> None:
+    zero = torch.zeros(2, 2)
+    assert not golden.same_bits(zero, -zero)
+    assert not golden.same_bits(zero, zero.double())
+    assert not golden.same_bits(zero, torch.full((2, 2), torch.nan))
+    assert golden.same_bits(torch.tensor([torch.nan]), torch.tensor([torch.nan]))
+    with pytest.raises(AssertionError, match="1 of 4 differ"):
+        golden.assert_same_bits(zero, torch.tensor([[0.0, 0.0], [0.0, -0.0]]))

@@ -1,0 +1,375 @@
+"""The wheel, the library inside it, its CMake package, and the rules that switch CUDA on.
+
+They build with the sources' own build folder (TILED_MM_BUILD_DIR, else build/), so that little is
+compiled twice.
+"""
+
+from __future__ import annotations
+
+import email
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiled_mm
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE_PACKAGES = Path(torch.__file__).resolve().parents[1]
+TORCH_MINOR = ".".join(torch.__version__.split(".")[:2])
+
+
+def tool(name: str) -> str:
+    """A program beside this Python, or on PATH."""
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    found = shutil.which(name, path=path)
+    assert found is not None, f"{name} is missing"
+    return found
+
+
+def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def output_of(*command: str | Path) -> str:
+    result = run(*command)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+# ---- the wheel --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built for the running torch, as `pip wheel --no-build-isolation --no-deps .` does."""
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-build-isolation", "--no-deps", "--wheel-dir", folder]
+    output_of(sys.executable, "-m", "pip", "wheel", *options, ROOT)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Iterator[tuple[email.message.Message, email.message.Message]]:
+    """METADATA and WHEEL."""
+    with zipfile.ZipFile(wheel) as archive:
+        folder = f"tiled_mm-{tiled_mm.__version__}.dist-info"
+        texts = [archive.read(f"{folder}/{name}").decode() for name in ("METADATA", "WHEEL")]
+    yield email.message_from_string(texts[0]), email.message_from_string(texts[1])
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel unpacked in a site-packages of its own, beside this Python's torch."""
+    site_packages = tmp_path_factory.mktemp("site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site_packages)
+    (site_packages / "torch").symlink_to(SITE_PACKAGES / "torch")
+    return site_packages / "tiled_mm"
+
+
+def test_one_wheel_serves_every_python(wheel: Path, metadata) -> None:
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert wheel.name == f"tiled_mm-{tiled_mm.__version__}-py3-none-{platform}.whl"
+    assert metadata[1]["Tag"] == f"py3-none-{platform}"
+    assert metadata[1]["Root-Is-Purelib"] == "false"
+    assert metadata[0]["Requires-Python"] == ">=3.10"
+
+
+def test_the_wheel_asks_for_the_torch_it_was_built_for(metadata) -> None:
+    assert metadata[0].get_all("Requires-Dist") == [f"torch=={TORCH_MINOR}.*"]
+    assert metadata[0]["License-Expression"] == "BSD-3-Clause"
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    python = {
+        f"tiled_mm/{path.relative_to(ROOT / 'ops' / 'tiled_mm')}"
+        for path in (ROOT / "ops" / "tiled_mm").rglob("*.py")
+    }
+    cmake = {"Config", "ConfigVersion", "Targets", "Targets-release", "Torch"}
+    others = {
+        "tiled_mm/py.typed",
+        "tiled_mm/include/tiled_mm.h",
+        "tiled_mm/lib/libtiled_mm.so",
+        *(f"tiled_mm/share/cmake/TiledMM/TiledMM{name}.cmake" for name in cmake),
+    }
+    assert {name for name in names if not name.startswith("tiled_mm-")} == (
+        python | others | {"tiled_mm/_build_info.py"}
+    )
+
+
+def test_the_wheel_runs_where_it_is_installed(installed: Path, tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(installed.parent)!r})\n"
+        "import json, torch, tiled_mm\n"
+        "c = torch.ops.tiled.mm(torch.ones(2, 3), torch.ones(3, 4))\n"
+        "print(json.dumps([tiled_mm.__file__, tiled_mm.build_info(), c.tolist()]))\n"
+    )
+    result = run(sys.executable, "-c", program, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    file, info, c = json.loads(result.stdout)
+    assert file == str(installed / "__init__.py")
+    assert c == [[3.0] * 4] * 2
+    assert info["version"] == tiled_mm.__version__
+    assert info["torch"].startswith(f"{TORCH_MINOR}.")
+
+
+# ---- the library ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def library(installed: Path) -> Path:
+    return installed / "lib" / "libtiled_mm.so"
+
+
+def dynamic(library: Path, tag: str) -> list[str]:
+    """The values of a tag of the dynamic section."""
+    return re.findall(rf"\({tag}\).*\[(.*)\]", output_of("readelf", "-dW", library))
+
+
+def test_the_library_uses_no_python(library: Path) -> None:
+    undefined = re.findall(r" U (\S+)", output_of("nm", "-D", "--undefined-only", library))
+    assert "_ZN3c1010Dispatcher13realSingletonEv" in undefined  # the list is what it should be
+    assert not [name for name in undefined if re.match(r"_?Py[A-Z_]|PyInit", name)]
+    assert not [name for name in dynamic(library, "NEEDED") if "python" in name]
+
+
+def test_the_library_needs_only_what_it_uses(library: Path) -> None:
+    torch_libraries = {"libc10.so", "libtorch_cpu.so"}
+    if tiled_mm.build_info()["cuda"]:
+        torch_libraries |= {"libc10_cuda.so", "libtorch_cuda.so"}
+    system = {"libstdc++.so.6", "libgcc_s.so.1", "libgomp.so.1", "libm.so.6", "libc.so.6"}
+    needed = set(dynamic(library, "NEEDED"))
+    assert {"libc10.so", "libtorch_cpu.so"} <= needed
+    assert {name for name in needed if not name.startswith("ld-linux")} <= torch_libraries | system
+    # ldd lists here what is needed but not used, and exits with 1 if there is any.
+    unused = run("ldd", "-u", "-r", library)
+    assert "libtorch" not in unused.stdout
+    assert "libc10" not in unused.stdout
+
+
+def test_the_library_finds_torch_by_a_relative_path(library: Path) -> None:
+    (path,) = dynamic(library, "RUNPATH")
+    assert path == "$ORIGIN/../../torch/lib"
+    # Alone in a process, so that nothing else has loaded torch.
+    program = f"import ctypes; ctypes.CDLL({str(library)!r})"
+    result = run(sys.executable, "-c", program)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_library_names_no_folder_of_its_build(library: Path) -> None:
+    content = library.read_bytes()
+    assert b"ops/" in content  # __FILE__ in the messages, relative to the sources
+    assert str(ROOT).encode() not in content
+    assert str(SITE_PACKAGES).encode() not in content
+
+
+def test_the_library_exports_only_its_own_functions(library: Path) -> None:
+    symbols = output_of("nm", "-DC", "--defined-only", library)
+    # Weak and unique symbols (W, V, u) are inline functions of torch's and the standard's headers.
+    strong = re.findall(r"^[0-9a-f]+ [A-TX-Z] (.*)$", symbols, re.MULTILINE)
+    assert any(name.startswith("tiled::mm(") for name in strong)
+    assert not [name for name in strong if not name.startswith("tiled::")]
+
+
+def test_a_program_builds_against_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """With the package's CMake path alone: torch is found as its neighbour."""
+    prefix = output_of(
+        sys.executable,
+        "-c",
+        f"import sys; sys.path.insert(0, {str(installed.parent)!r})\n"
+        "import tiled_mm; print(tiled_mm.cmake_prefix_path)",
+    ).strip()
+    assert Path(prefix) == installed / "share" / "cmake"
+    generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
+    source = ROOT / "cpp_tests" / "consumer"
+    output_of(
+        tool("cmake"), *generator, "-S", source, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}"
+    )
+    output_of(tool("cmake"), "--build", tmp_path)
+    output_of(tool("ctest"), "--test-dir", tmp_path, "--output-on-failure", "--no-tests=error")
+
+
+def test_a_program_is_told_when_torch_does_not_fit(installed: Path, tmp_path: Path) -> None:
+    other = fake_torch(tmp_path / "torch", version="1.13.0", cuda=None)
+    source = ROOT / "cpp_tests" / "consumer"
+    result = run(
+        tool("cmake"),
+        *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"),
+        *("-S", source, "-B", tmp_path / "build"),
+        f"-DCMAKE_PREFIX_PATH={installed / 'share' / 'cmake'}",
+        f"-DTorch_DIR={other}",
+    )
+    assert result.returncode != 0
+    message = " ".join(result.stderr.split())
+    assert f"built for torch {TORCH_MINOR}, but torch 1.13.0 was found" in message
+
+
+# ---- when CUDA is on --------------------------------------------------------------------------
+
+
+def fake_torch(folder: Path, version: str, cuda: str | None) -> Path:
+    """What the build looks at in a torch: returns its Torch_DIR."""
+    config = folder / "share" / "cmake" / "Torch"
+    config.mkdir(parents=True)
+    (config / "TorchConfigVersion.cmake").write_text(f'set(PACKAGE_VERSION "{version}")\n')
+    (config / "TorchConfig.cmake").touch()
+    (folder / "include" / "torch" / "csrc" / "api" / "include").mkdir(parents=True)
+    (folder / "lib").mkdir()
+    if cuda is not None:
+        (folder / "lib" / "libtorch_cuda.so").touch()
+        (folder / "lib" / "libc10_cuda.so").write_text(f"\0libcudart.so.{cuda}\0")
+    return config
+
+
+def fake_nvcc(folder: Path, release: str) -> Path:
+    """An nvcc that can only say its version."""
+    nvcc = folder / "nvcc"
+    nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.1'\n")
+    nvcc.chmod(0o755)
+    return nvcc
+
+
+class Configured:
+    """The outcome of `cmake -S . -B folder` under the given settings."""
+
+    def __init__(self, folder: Path, torch_dir: Path | None, settings: dict[str, str]) -> None:
+        if torch_dir is None:
+            which = f"-DPython3_EXECUTABLE={sys.executable}"
+        else:
+            which = f"-DTorch_DIR={torch_dir}"
+        clean = {k: v for k, v in os.environ.items() if k not in CUDA_SETTINGS}
+        result = run(
+            tool("cmake"),
+            *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"),
+            *("-S", ROOT, "-B", folder, which),
+            env={**clean, **settings},
+        )
+        self.good = result.returncode == 0
+        # CMake wraps and indents the text of errors.
+        self.error = " ".join(result.stderr.split())
+        self.status = [line for line in result.stdout.splitlines() if "tiled-mm" in line]
+        self.commands = folder / "compile_commands.json"
+
+    def flags(self, source: str) -> set[str]:
+        """-gencode of a source file."""
+        (command,) = (
+            entry["command"]
+            for entry in json.loads(self.commands.read_text())
+            if entry["file"].endswith(source)
+        )
+        return set(re.findall(r"-gencode=arch=(\S+)", command))
+
+
+CUDA_SETTINGS = {"FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDACXX", "CUDA_HOME", "CUDA_PATH"}
+
+# torch's CUDA major (None: CPU only), nvcc's release (None: no nvcc), the reason CUDA is off
+WITHOUT_CUDA = {
+    "no nvcc": ("13", None, "nvcc is not in CUDACXX, CUDA_HOME, CUDA_PATH, PATH or "),
+    "CPU-only torch": (None, "13.0", f"torch {TORCH_MINOR}.0 is a CPU-only build"),
+    "another major": (
+        "13",
+        "12.4",
+        f"nvcc is of CUDA 12.4, while torch {TORCH_MINOR}.0 was built for CUDA 13",
+    ),
+    "odd nvcc": ("13", "unknown", "nvcc --version names no CUDA release"),
+}
+
+
+def configure_without_cuda(case: str, folder: Path, **settings: str) -> Configured:
+    cuda, release, _ = WITHOUT_CUDA[case]
+    torch_dir = fake_torch(folder / "torch", f"{TORCH_MINOR}.0", cuda)
+    nvcc = fake_nvcc(folder, release) if release else folder / "there-is-no-nvcc"
+    return Configured(folder / "build", torch_dir, {"CUDACXX": str(nvcc), **settings})
+
+
+@pytest.mark.parametrize("case", WITHOUT_CUDA)
+def test_cuda_is_off_with_the_reason(case: str, tmp_path: Path) -> None:
+    configured = configure_without_cuda(case, tmp_path)
+    assert configured.good, configured.error
+    assert len(configured.status) == 1  # one line says it all
+    assert f": CUDA off: {WITHOUT_CUDA[case][2]}" in configured.status[0]
+
+
+@pytest.mark.parametrize("case", WITHOUT_CUDA)
+@pytest.mark.parametrize(
+    "settings", [{"FORCE_CUDA": "1"}, {"TORCH_CUDA_ARCH_LIST": "9.0"}], ids=lambda s: next(iter(s))
+)
+def test_cuda_that_was_asked_for_and_is_missing_is_an_error(
+    case: str, settings: dict[str, str], tmp_path: Path
+) -> None:
+    configured = configure_without_cuda(case, tmp_path, **settings)
+    assert not configured.good
+    ((name, value),) = settings.items()
+    assert f"{name}={value} asks for CUDA, but {WITHOUT_CUDA[case][2]}" in configured.error
+
+
+def test_cuda_can_be_left_out(tmp_path: Path) -> None:
+    torch_dir = fake_torch(tmp_path / "torch", f"{TORCH_MINOR}.0", "13")
+    settings = {"CUDACXX": str(fake_nvcc(tmp_path, "13.0")), "FORCE_CUDA": "0"}
+    configured = Configured(tmp_path / "build", torch_dir, settings)
+    assert configured.good, configured.error
+    assert "CUDA off: FORCE_CUDA=0 leaves it out" in configured.status[0]
+
+
+needs_nvcc = pytest.mark.skipif(
+    tiled_mm.build_info()["cuda"] is None,
+    reason="needs nvcc and a CUDA build of torch, and this tiled_mm was built without",
+)
+PORTABLE = "1_naive.cu"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("wanted", "portable"),
+    [
+        (
+            None,
+            {
+                "compute_75,code=sm_75",
+                "compute_80,code=sm_80",
+                "compute_90,code=sm_90",
+                "compute_90,code=compute_90",
+            },
+        ),
+        ("8.6", {"compute_86,code=sm_86"}),
+        ("8.0 9.0a", {"compute_80,code=sm_80", "compute_90,code=sm_90"}),
+        ("9.0a;9.0+PTX", {"compute_90,code=sm_90", "compute_90,code=compute_90"}),
+    ],
+)
+def test_architectures_are_set_per_source(
+    wanted: str | None, portable: set[str], tmp_path: Path
+) -> None:
+    settings = {} if wanted is None else {"TORCH_CUDA_ARCH_LIST": wanted}
+    configured = Configured(tmp_path, None, settings)
+    assert configured.good, configured.error
+    assert ": CUDA on: " in configured.status[0]
+    assert configured.flags(PORTABLE) == portable
+
+
+@needs_nvcc
+@pytest.mark.parametrize("wanted", ["Hopper", "9.0+ptx", "3.5"])
+def test_unknown_architectures_are_refused(wanted: str, tmp_path: Path) -> None:
+    configured = Configured(tmp_path, None, {"TORCH_CUDA_ARCH_LIST": wanted})
+    assert not configured.good
+    assert f"'{wanted}'" in configured.error
+
+
+def test_the_source_list_is_complete() -> None:
+    """Every source file of the library is in CMakeLists.txt."""
+    text = (ROOT / "CMakeLists.txt").read_text()
+    sources = [path for suffix in ("cpp", "cu") for path in (ROOT / "ops").rglob(f"*.{suffix}")]
+    assert len(sources) > 10
+    missing = [str(p.relative_to(ROOT)) for p in sources if str(p.relative_to(ROOT)) not in text]
+    assert missing == []

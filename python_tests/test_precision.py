@@ -1,0 +1,157 @@
+"""precision=: per call, per block, for the library, and torch's own settings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import cases
+import gates
+import pytest
+import tiled_mm
+import torch
+from cases import each
+from golden import assert_same_bits
+
+PRECISIONS = ("ieee", "tf32", "fp16x3")
+
+
+@pytest.fixture(autouse=True)
+def setting() -> Iterator[None]:
+    before = tiled_mm.get_float32_precision()
+    tiled_mm.set_float32_precision(None)
+    yield
+    tiled_mm.set_float32_precision(before)
+
+
+def test_the_setting_is_empty_at_first_and_keeps_what_is_set() -> None:
+    script = "import tiled_mm; print(tiled_mm.get_float32_precision())"
+    assert run(script) == ["None"]
+    for name in (*PRECISIONS, None):
+        tiled_mm.set_float32_precision(name)
+        assert tiled_mm.get_float32_precision() == name
+
+
+def test_the_context_restores_what_was_set() -> None:
+    tiled_mm.set_float32_precision("tf32")
+    with tiled_mm.float32_precision("fp16x3"):
+        assert tiled_mm.get_float32_precision() == "fp16x3"
+        with tiled_mm.float32_precision(None):
+            assert tiled_mm.get_float32_precision() is None
+        assert tiled_mm.get_float32_precision() == "fp16x3"
+    assert tiled_mm.get_float32_precision() == "tf32"
+    with pytest.raises(ZeroDivisionError), tiled_mm.float32_precision("ieee"):
+        raise ZeroDivisionError
+    assert tiled_mm.get_float32_precision() == "tf32"
+    with pytest.raises(RuntimeError, match="'ieee'"), tiled_mm.float32_precision("fp8"):
+        pass
+    assert tiled_mm.get_float32_precision() == "tf32"
+
+
+def test_the_setting_holds_for_all_threads() -> None:
+    tiled_mm.set_float32_precision("fp16x3")
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(tiled_mm.get_float32_precision()))
+    thread.start()
+    thread.join()
+    assert seen == ["fp16x3"]
+
+
+@each("precision", PRECISIONS)
+def test_the_cpu_runs_ieee_whatever_is_asked(precision: str) -> None:
+    a, b = cases.pair(40, 33, 300, torch.float32)
+    expected = tiled_mm.mm(a, b)
+    gates.check_random(expected, a, b)
+    assert_same_bits(tiled_mm.mm(a, b, precision=precision), expected)
+    with tiled_mm.float32_precision(precision):
+        assert_same_bits(tiled_mm.mm(a, b), expected)
+
+
+@pytest.mark.cuda
+@each("precision", ("tf32", "fp16x3"))
+def test_a_precision_without_a_kernel_raises_if_asked_for_a_call(precision: str) -> None:
+    a, b = cases.pair(40, 33, 300, torch.float32, "cuda")
+    with pytest.raises(NotImplementedError, match=f"'{precision}'.*'ieee'"):
+        tiled_mm.mm(a, b, precision=precision)
+    out = torch.full((40, 33), 7.0, device="cuda")
+    with pytest.raises(NotImplementedError):
+        tiled_mm.mm(a, b, precision=precision, out=out)
+    assert (out == 7).all()
+
+
+@each("precision", PRECISIONS)
+@each("dtype", cases.DTYPES)
+@pytest.mark.parametrize("device", cases.DEVICES)
+def test_a_setting_never_raises_and_is_never_less_exact(device, dtype, precision) -> None:
+    a, b = cases.pair(40, 33, 300, dtype, device)
+    with tiled_mm.float32_precision("ieee"):
+        expected = tiled_mm.mm(a, b)
+    with tiled_mm.float32_precision(precision):
+        assert_same_bits(tiled_mm.mm(a, b), expected)
+
+
+@each("dtype", cases.HALVES)
+@pytest.mark.parametrize("device", cases.DEVICES)
+def test_ieee_of_16_bit_types(device: str, dtype: torch.dtype) -> None:
+    a, b = cases.pair(40, 33, 300, dtype, device)
+    c = tiled_mm.mm(a, b, precision="ieee")
+    gates.check_random(c, a, b)
+
+
+def run(script: str) -> list[str]:
+    """The lines that a new process prints: torch's settings cannot be taken back."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+TORCH_SETTINGS = {
+    "new": "torch.backends.cuda.matmul.fp32_precision = '{}'",
+    "new, everything": "torch.backends.fp32_precision = '{}'",
+}
+LEGACY_SETTINGS = {
+    "tf32": "torch.backends.cuda.matmul.allow_tf32 = True; "
+    "torch.set_float32_matmul_precision('high')",
+    "ieee": "torch.backends.cuda.matmul.allow_tf32 = False; "
+    "torch.set_float32_matmul_precision('highest')",
+}
+PRODUCT = """
+import torch, tiled_mm
+device = {device!r}
+a = torch.full((2, 1), 1 + 2.0**-20, device=device)  # TF32 would lose the last bits
+b = torch.ones(1, 3, device=device)
+def show():
+    print(bool((tiled_mm.mm(a, b) == a.expand(2, 3)).all()), tiled_mm.get_float32_precision())
+show()
+{setting}
+show()
+with tiled_mm.float32_precision("tf32"):
+    show()
+"""
+
+
+@pytest.mark.parametrize("device", cases.DEVICES)
+def test_torchs_new_settings_are_read(device: str) -> None:
+    setting = "\nshow()\n".join(
+        text.format(value) for value in ("tf32", "ieee", "tf32") for text in TORCH_SETTINGS.values()
+    )
+    lines = run(PRODUCT.format(device=device, setting=setting))
+    assert lines == ["True None"] * 7 + ["True tf32"]
+
+
+@pytest.mark.parametrize("device", cases.DEVICES)
+def test_torchs_legacy_settings_are_read(device: str) -> None:
+    setting = "\nshow()\n".join(LEGACY_SETTINGS[value] for value in ("tf32", "ieee", "tf32"))
+    lines = run(PRODUCT.format(device=device, setting=setting))
+    assert lines == ["True None"] * 4 + ["True tf32"]
+
+
+@pytest.mark.parametrize("device", cases.DEVICES)
+def test_new_settings_after_legacy_ones(device: str) -> None:
+    """torch's own legacy getters throw in this state."""
+    setting = LEGACY_SETTINGS["ieee"] + "\n" + TORCH_SETTINGS["new"].format("tf32")
+    assert run(PRODUCT.format(device=device, setting=setting))[:2] == ["True None"] * 2
