@@ -28,10 +28,11 @@ function(tiled_mm_find_torch)
     return()
   endif()
   include(${version_file})  # sets PACKAGE_VERSION
+  # Without links, as compilers name system headers.
+  file(REAL_PATH ${version_file} root)
   foreach(_ IN ITEMS file Torch cmake share)  # root/share/cmake/Torch/TorchConfigVersion.cmake
-    cmake_path(GET version_file PARENT_PATH version_file)
+    cmake_path(GET root PARENT_PATH root)
   endforeach()
-  set(root ${version_file})
 
   set(TILED_MM_TORCH_VERSION ${PACKAGE_VERSION} PARENT_SCOPE)
   set(TILED_MM_TORCH_ROOT ${root} PARENT_SCOPE)

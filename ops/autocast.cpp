@@ -9,8 +9,7 @@ namespace tiled {
 namespace {
 
 template <at::DeviceType DEVICE, const MmOperator& (*OPERATOR)()>
-at::Tensor autocast(const at::Tensor& a, const at::Tensor& b,
-                    std::optional<std::string_view> algo,
+at::Tensor autocast(const at::Tensor& a, const at::Tensor& b, std::optional<std::string_view> algo,
                     std::optional<std::string_view> precision,
                     std::optional<at::ScalarType> out_dtype) {
   const c10::impl::ExcludeDispatchKeyGuard below(

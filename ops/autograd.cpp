@@ -33,7 +33,7 @@ auto make_node() {
   if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, T>)
     return c10::make_intrusive<T>();
   else
-    return std::shared_ptr<T>(new T(), torch::autograd::deleteNode);
+    return std::shared_ptr<T>(new T(), [](T* node) { deleteNode(node); });  // looked up by T only
 }
 
 // How a call was asked for; its gradients are asked for in the same way.
@@ -78,11 +78,11 @@ struct MmBackward : public Node {
     // An fp32 result of 16-bit inputs has an fp32 gradient, which is rounded to the inputs' dtype.
     const at::Tensor gradient = gradients[0].to(dtype);
     if (task_should_compute_output(0))
-      result[0] = product_in_layout(OPERATOR(), request, gradient, b.unpack(getptr()).mH(),
-                                    a_column_major);
+      result[0] =
+          product_in_layout(OPERATOR(), request, gradient, b.unpack(getptr()).mH(), a_column_major);
     if (task_should_compute_output(1))
-      result[1] = product_in_layout(OPERATOR(), request, a.unpack(getptr()).mH(), gradient,
-                                    b_column_major);
+      result[1] =
+          product_in_layout(OPERATOR(), request, a.unpack(getptr()).mH(), gradient, b_column_major);
     return result;
   }
 };

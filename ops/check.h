@@ -43,8 +43,7 @@ inline DType dtype_of(at::ScalarType type) {
 
 inline void check_same_device(const at::Tensor& a, const at::Tensor& b, const char* name,
                               const char* b_name) {
-  if (a.device() != b.device())
-    c10::impl::common_device_check_failure(a.device(), b, name, b_name);
+  if (a.device() != b.device()) c10::impl::common_device_check_failure(a.device(), b, name, b_name);
 }
 
 inline void check_same_dtype(const at::Tensor& a, const at::Tensor& b) {
@@ -58,8 +57,8 @@ inline void check_mm(const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(a.dim() == 2, "self must be a matrix");
   TORCH_CHECK(b.dim() == 2, "mat2 must be a matrix");
   TORCH_SYM_CHECK(a.sym_size(1).sym_eq(b.sym_size(0)),
-                  "mat1 and mat2 shapes cannot be multiplied (", a.sym_size(0), "x",
-                  a.sym_size(1), " and ", b.sym_size(0), "x", b.sym_size(1), ")");
+                  "mat1 and mat2 shapes cannot be multiplied (", a.sym_size(0), "x", a.sym_size(1),
+                  " and ", b.sym_size(0), "x", b.sym_size(1), ")");
   check_same_device(a, b, "tiled::mm", "mat2");
   check_same_dtype(a, b);
 }
@@ -78,9 +77,9 @@ inline void check_bmm(const at::Tensor& a, const at::Tensor& b) {
 // The dtype of the result: the inputs', or float32 for 16-bit inputs if asked.
 inline at::ScalarType check_out_dtype(at::ScalarType dtype, std::optional<at::ScalarType> asked) {
   const at::ScalarType result = asked.value_or(dtype);
-  TORCH_CHECK(result == dtype ||
-                  (result == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16)),
-              "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
+  TORCH_CHECK(
+      result == dtype || (result == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16)),
+      "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
   return result;
 }
 
@@ -100,7 +99,8 @@ inline OutShape check_out(const at::Tensor& a, const at::Tensor& out, at::Scalar
   return OutShape::ToBeResized;
 }
 
-[[noreturn]] inline void throw_unfit_algo(std::string_view asked, const std::vector<Algo>& fitting) {
+[[noreturn]] inline void throw_unfit_algo(std::string_view asked,
+                                          const std::vector<Algo>& fitting) {
   std::string list;
   for (Algo algo : fitting) list.append(list.empty() ? "" : ", ").append(name_of(algo));
   TORCH_CHECK(false, "tiled_mm: algo '", std::string(asked), "' is ",

@@ -37,8 +37,8 @@ inline Problem problem_of(const at::Tensor& a, const at::Tensor& b, at::ScalarTy
   problem.epilogue.out_dtype = dtype_of(result_type);
   if (c.defined()) {
     const Operand operand = operand_of(c);
-    problem.c = {c.mutable_data_ptr(), operand.row_stride, operand.col_stride,
-                 operand.batch_stride, operand.alignment};
+    problem.c = {c.mutable_data_ptr(), operand.row_stride, operand.col_stride, operand.batch_stride,
+                 operand.alignment};
   } else {
     const int64_t entry = problem.m * problem.n;
     problem.c = {nullptr, problem.n, 1, entry,

@@ -55,8 +55,8 @@ std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, Opti
                                   std::optional<at::ScalarType> out_dtype) {
   const Problem problem = checked_problem(a, b, precision, out_dtype, std::nullopt);
   std::vector<std::string> names;
-  for (Algo algo : on_cpu(a, std::nullopt) ? cpu_algos()
-                                           : supported_algos(problem, device_of(a, std::nullopt)))
+  for (Algo algo :
+       on_cpu(a, std::nullopt) ? cpu_algos() : supported_algos(problem, device_of(a, std::nullopt)))
     names.emplace_back(name_of(algo));
   return names;
 }
@@ -95,8 +95,8 @@ std::string occupancy_json(std::string_view device, int64_t threads, int64_t reg
 std::string roofline_json(std::string_view name, double bytes, double flops,
                           std::string_view peak) {
   const DeviceInfo device = device_by_name(name);
-  TORCH_CHECK(peak == "float32" || peak == "float64", "tiled_mm: unknown peak '",
-              std::string(peak), "'; expected 'float32' or 'float64'");
+  TORCH_CHECK(peak == "float32" || peak == "float64", "tiled_mm: unknown peak '", std::string(peak),
+              "'; expected 'float32' or 'float64'");
   return to_json(
       roofline(device, bytes, flops, peak == "float64" ? device.fp64_flops : device.fp32_flops));
 }

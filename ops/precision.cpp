@@ -29,8 +29,8 @@ Precision ambient_precision() {
   const int8_t setting = library_setting.load(std::memory_order_relaxed);
   if (setting != FOLLOW_TORCH) return static_cast<Precision>(setting);
   // The legacy getters throw after a write through the new interface; this one never does.
-  const auto torch_setting = at::globalContext().float32Precision(at::Float32Backend::CUDA,
-                                                                  at::Float32Op::MATMUL);
+  const auto torch_setting =
+      at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL);
   return torch_setting == at::Float32Precision::TF32 ? Precision::Tf32 : Precision::Ieee;
 }
 

@@ -76,7 +76,7 @@ struct Operand {
   int64_t col_stride;    // elements
   int64_t batch_stride;  // elements
   int32_t alignment;     // bytes, a power of two up to 16: divides the base address and every
-                         // stride that is not 1
+                         // stride but one of 1
 };
 
 struct Result {
@@ -117,13 +117,18 @@ constexpr int32_t power_of_two_divisor(int64_t value) {
   return divisor;
 }
 
-// Alignment, in bytes, of a strided matrix (see Operand::alignment).
+// Alignment, in bytes, of a strided matrix (see Operand::alignment). One stride of 1 is the
+// direction that vectors lie along and does not count; a second one (overlapping views) does.
 inline int32_t alignment_of(const void* data, DType dtype, int64_t row_stride, int64_t col_stride,
                             int64_t batch_stride) {
   const int64_t size = size_of(dtype);
   int32_t alignment = power_of_two_divisor(reinterpret_cast<intptr_t>(data));
+  bool along = false;  // a stride of 1 was seen
   for (int64_t stride : {row_stride, col_stride, batch_stride}) {
-    if (stride == 1) continue;
+    if (stride == 1 && !along) {
+      along = true;
+      continue;
+    }
     const int32_t divisor = power_of_two_divisor(stride * size);
     if (divisor < alignment) alignment = divisor;
   }

@@ -39,8 +39,7 @@ class Product {
                      Type out_dtype, at::Tensor& out) {
     check_mm(a, b);
     const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
-    const Arithmetic arithmetic =
-        resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
+    const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
     const bool fits = check_out(a, out, type, a.size(0), b.size(1)) == OutShape::Fits;
     at::assert_no_internal_overlap(out);
     // An input that shares memory with out would be read after it is overwritten.
@@ -60,8 +59,7 @@ class Product {
   static at::Tensor compute(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
                             Type out_dtype, at::IntArrayRef sizes) {
     const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
-    const Arithmetic arithmetic =
-        resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
+    const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
     Problem problem = problem_of(a, b, type, arithmetic);
     const auto plan = Backend::plan(problem, algo, a);
     at::Tensor c = Backend::empty(sizes, type, a);
@@ -74,8 +72,7 @@ class Product {
   // Whether writing to out could change the input. Views of one storage whose relation is too
   // hard to tell count as overlapping.
   static bool may_overlap(const at::Tensor& out, const at::Tensor& input) {
-    return out.is_alias_of(input) &&
-           at::get_overlap_status(out, input) != at::MemOverlapStatus::No;
+    return out.is_alias_of(input) && at::get_overlap_status(out, input) != at::MemOverlapStatus::No;
   }
 };
 

@@ -10,8 +10,9 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (!argument.isTensor()) continue;
     const at::Tensor& tensor = argument.toTensor();
     TORCH_CHECK_NOT_IMPLEMENTED(
-        tensor.layout() == at::kStrided && !tensor.is_quantized(), "\"tiled_mm\" not implemented for ",
-        tensor.layout(), " tensors of dtype ", tensor.scalar_type(),
+        tensor.layout() == at::kStrided && !tensor.is_quantized(),
+        "\"tiled_mm\" not implemented for ", tensor.layout(), " tensors of dtype ",
+        tensor.scalar_type(),
         "; supported: dense (strided) CPU and CUDA tensors of Float, Double, Half, BFloat16, "
         "ComplexFloat, ComplexDouble, Char, Short, Int, Long, Byte");
   }

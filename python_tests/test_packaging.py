@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -364,6 +365,24 @@ def test_unknown_architectures_are_refused(wanted: str, tmp_path: Path) -> None:
     configured = Configured(tmp_path, None, {"TORCH_CUDA_ARCH_LIST": wanted})
     assert not configured.good
     assert f"'{wanted}'" in configured.error
+
+
+def test_a_source_distribution_can_be_built_from(tmp_path: Path) -> None:
+    program = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    result = run(sys.executable, "-c", program, tmp_path, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    (archive,) = tmp_path.iterdir()
+    with tarfile.open(archive) as sources:
+        sources.extractall(tmp_path, filter="data")
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    assert not (folder / "ops" / "tiled_mm" / "lib").exists()
+    # CMake looks for every source file when it configures.
+    result = run(
+        tool("cmake"),
+        *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"),
+        *("-S", folder, "-B", tmp_path / "build", f"-DPython3_EXECUTABLE={sys.executable}"),
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_the_source_list_is_complete() -> None:

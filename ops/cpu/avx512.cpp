@@ -5,5 +5,5 @@
 #include "cpu/level.h"
 
 namespace tiled::cpu {
-constexpr Level AVX512 = make_level<14, 2>("avx512");
+constexpr Level AVX512 = make_level<14, 2, 8>("avx512");
 }  // namespace tiled::cpu

@@ -6,8 +6,8 @@
 
 namespace tiled::cpu {
 #ifdef __aarch64__
-constexpr Level BASE = make_level<8, 3>("base");
+constexpr Level BASE = make_level<8, 3, 4>("base");
 #else
-constexpr Level BASE = make_level<4, 2>("base");
+constexpr Level BASE = make_level<4, 2, 4>("base");
 #endif
 }  // namespace tiled::cpu

@@ -5,11 +5,10 @@
 namespace tiled::cpu {
 namespace {
 
-// Cache budgets. Half or more of a first level of 32 KiB and of a second of 1 MiB; the best sizes
-// are flat around these.
-constexpr int64_t STRIP_BYTES = 32 << 10;    // of B, [block_k][strip]
-constexpr int64_t BLOCK_BYTES = 384 << 10;   // of A, [block_m][block_k]
-constexpr int64_t PANEL_BYTES = 512 << 10;   // of B, [block_k][panel]
+// Cache budgets, packed or not. The best sizes are flat around these.
+constexpr int64_t TILE_BYTES = 24 << 10;    // of A, [tile_rows][block_k], in L1
+constexpr int64_t PANEL_BYTES = 768 << 10;  // of B, [block_k][panel], in L2
+constexpr int64_t BLOCK_K = 512;            // the longest block
 
 // Multiply-adds of a vector that take about as long as waking a thread.
 constexpr int64_t THREAD_STEPS = 1 << 15;
@@ -17,9 +16,14 @@ constexpr int64_t THREAD_STEPS = 1 << 15;
 // Rows that are a multiple of this apart fall into the same few sets of the first-level cache.
 constexpr int64_t SET_BYTES = 4096;
 
-// One of these reads a B that was copied for it; fewer tiles read it as it stands.
-constexpr int64_t TILES_TO_PACK_B = 8;
+// Strips that must read a tile of A before a copy of it pays.
 constexpr int64_t STRIPS_TO_PACK_A = 4;
+
+// A B that is used once streams from memory: B of more bytes than this is read a few whole rows at
+// a time, so that each page is visited once; packed columns go through in narrow strips.
+constexpr int64_t STREAM_BYTES = 16 << 20;
+constexpr int64_t STREAM_K = 16;       // rows
+constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -105,15 +109,34 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool b_readable = x.codec->direct && real && x.b_strides.col == 1;
   const bool a_scattered = x.a_strides.col != 1 || x.a_strides.row * x.element % SET_BYTES == 0;
   x.pack_a = !a_readable || (a_scattered && strips >= STRIPS_TO_PACK_A && rows > 1);
-  x.pack_b = !b_readable || (tiles >= TILES_TO_PACK_B && strips > 1);
+  x.dot = real && x.b_strides.row == 1 && x.b_strides.col != 1 && rows <= x.codec->dot_rows;
+  x.pack_b = !x.dot && (!b_readable || (tiles > 1 && x.k * cols * x.bytes > PANEL_BYTES));
   x.a_by_k = real && x.a_strides.col != 1 && x.a_strides.row == 1;
 
-  x.block_k = STRIP_BYTES / (x.strip * x.bytes);
-  if (tiles == 1 && !x.pack_b) x.block_k = x.segment();  // nothing of B is used twice
-  x.block_k = std::min(round_up(std::max<int64_t>(x.k, 1), x.codec->parts), x.block_k);
-  x.block_m = std::max(x.tile_rows, BLOCK_BYTES / (x.block_k * x.bytes));
-  x.panel = std::max(x.strip, PANEL_BYTES / (x.block_k * x.bytes) / x.strip * x.strip);
-  x.panel = std::min(x.panel, cols);
+  if (x.dot) {
+    x.strip = kernels.lanes;
+    x.block_k = x.segment();
+    x.panel = cols;
+    x.block_k = std::min(x.block_k, std::max<int64_t>(x.k, x.codec->parts));
+    return x;
+  }
+  if (tiles > 1) {
+    x.block_k = std::min(TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16, BLOCK_K);
+    x.panel = PANEL_BYTES;
+  } else if (x.pack_b && x.b_strides.col != 1) {
+    x.strip = std::min<int64_t>(x.strip, STREAM_VECTORS * kernels.lanes);
+    x.block_k = TILE_BYTES / (x.strip * x.bytes);
+    x.panel = 0;
+  } else if (x.pack_b || x.k * cols * x.bytes > STREAM_BYTES) {
+    x.block_k = STREAM_K;
+    x.panel = PANEL_BYTES;
+  } else {
+    x.block_k = x.segment();
+    x.panel = cols * x.block_k * x.bytes;
+  }
+  x.block_k = std::min(x.block_k, std::max<int64_t>(x.k, x.codec->parts));
+  x.panel = x.panel / (x.block_k * x.bytes) / x.strip * x.strip;
+  x.panel = std::min(std::max(x.panel, x.strip), cols);
   return x;
 }
 

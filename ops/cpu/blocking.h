@@ -29,11 +29,11 @@ inline Range piece(int64_t size, int64_t parts, int64_t index, int64_t unit = 1)
 // Sizes count accumulators, of which a complex number has two (pack.h); strides count elements.
 struct Blocking {
   const Kernels* kernels;
-  const Codec* codec;      // of A and B
-  const Codec* out;        // of C
-  int64_t bytes;           // of an accumulator
-  int64_t element;         // bytes of an element of A and B
-  int64_t out_element;     // bytes of an element of C
+  const Codec* codec;   // of A and B
+  const Codec* out;     // of C
+  int64_t bytes;        // of an accumulator
+  int64_t element;      // bytes of an element of A and B
+  int64_t out_element;  // bytes of an element of C
   int64_t batch, m, n, k;
   const char *a, *b;
   char* c;
@@ -42,11 +42,13 @@ struct Blocking {
   int64_t parts_m, parts_n;  // regions of each C, one for a thread at a time
   int64_t tile_rows;         // of the largest tile
   int64_t strip;             // columns of the widest tile
+  bool dot;                  // B's columns of neighbours are read by dot_kernel.h, else
+                             // its rows, packed or not, by micro_kernel.h
   bool pack_a, pack_b;
-  bool a_by_k;               // packed A stands as [k][rows], tile by tile, else as [rows][k]
-  bool direct_c;             // sums are formed in C itself
-  int64_t block_k, block_m;  // of A, packed or not, meant for the L2 cache
-  int64_t panel;             // columns of B, packed or not, that are worked on together
+  bool a_by_k;      // a packed tile of A stands as [k][rows], else as [rows][k]
+  bool direct_c;    // sums are formed in C itself
+  int64_t block_k;  // of K, worked on together
+  int64_t panel;    // columns of B, worked on together
 
   int64_t segment() const;  // accumulators of K between two cuts
   int64_t regions() const { return batch * parts_m * parts_n; }

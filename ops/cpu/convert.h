@@ -159,7 +159,7 @@ struct Complex {
 
 // Complex numbers as the three loops read them. The micro-kernels see their real parts (pack.h).
 template <typename T>
-struct Whole {
+struct ComplexElement {
   using Element = Complex<T>;
   using Sum = Complex<T>;
   static Sum widen(Element x) { return x; }

@@ -26,8 +26,8 @@ struct Tile {
   int64_t start_row;   // elements
   void* out;           // [rows][cols]
   int64_t out_row;     // elements
-  const void* next;  // where the next tile of C begins: a hint, never read
-  int64_t k;         // steps
+  const void* next;    // where the next tile of C begins: a hint, never read
+  int64_t k;           // steps
   int32_t last;        // columns of the last vector: 1 .. lanes; nothing is stored beyond them
   bool padded;         // b may be read up to a whole vector all the same
   bool add;
@@ -60,6 +60,7 @@ using StoreFunction = void (*)(const Store& store);
 enum class Accumulator : int8_t { Float32, Float64, UInt16, UInt32, UInt64 };
 constexpr int ACCUMULATOR_COUNT = 5;
 
+constexpr int MAX_DOT_ROWS = 8;
 constexpr int MAX_ROWS = 14;
 constexpr int MAX_VECTORS = 8;
 
@@ -80,6 +81,9 @@ struct Codec {
   PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
   PackFunction pack_b;  // to [k][cols]; complex numbers to [2 k][2 cols], see pack.h
   StoreFunction store;
+  int32_t dot_rows;  // of the largest tile below, 0 where there is none
+  TileKernel
+      dot_tile[MAX_DOT_ROWS + 1];  // [rows]: b unpacked, columns of neighbours (dot_kernel.h)
 };
 
 struct Strides {

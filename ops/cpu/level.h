@@ -2,6 +2,7 @@
 // Included by exactly one file a level.
 #pragma once
 
+#include "cpu/dot_kernel.h"
 #include "cpu/kernels.h"
 #include "cpu/micro_kernel.h"
 #include "cpu/naive.h"
@@ -39,18 +40,30 @@ constexpr Kernels make_kernels() {
   return kernels;
 }
 
-template <typename Kind>
+template <typename Kind, int ROWS>
+constexpr void add_dot_tiles(Codec& codec) {
+  if constexpr (ROWS > 0) {
+    codec.dot_tile[ROWS] = &dot_tile<Kind, ROWS>;
+    add_dot_tiles<Kind, ROWS - 1>(codec);
+  }
+}
+
+template <typename Kind, int DOT_ROWS>
 constexpr Codec real(Accumulator accumulator) {
+  static_assert(DOT_ROWS <= MAX_DOT_ROWS, "the table has a place for every tile");
   constexpr bool DIRECT = sizeof(typename Kind::Element) == sizeof(typename Kind::Sum);
-  return {accumulator, 1, DIRECT, &pack_real<Kind>, &pack_real<Kind>, &store_real<Kind>};
+  Codec codec = {accumulator,       1,        DIRECT, &pack_real<Kind>, &pack_real<Kind>,
+                 &store_real<Kind>, DOT_ROWS, {}};
+  add_dot_tiles<Kind, DOT_ROWS>(codec);
+  return codec;
 }
 
 template <typename T>
 constexpr Codec complex(Accumulator accumulator) {
-  return {accumulator, 2, true, &pack_complex_a<T>, &pack_complex_b<T>, &store_complex<T>};
+  return {accumulator, 2, true, &pack_complex_a<T>, &pack_complex_b<T>, &store_complex<T>, 0, {}};
 }
 
-template <int ROWS, int VECTORS>
+template <int ROWS, int VECTORS, int DOT_ROWS>
 constexpr Level make_level(const char* name) {
   using A = Accumulator;
   return {name,
@@ -59,14 +72,15 @@ constexpr Level make_level(const char* name) {
            make_kernels<uint16_t, ROWS, VECTORS>(), make_kernels<uint32_t, ROWS, VECTORS>(),
            make_kernels<uint64_t, ROWS, VECTORS>()},
           // in the order of DType
-          {real<Same<float>>(A::Float32), real<Same<double>>(A::Float64), real<Half>(A::Float32),
-           real<BFloat16>(A::Float32), complex<float>(A::Float32), complex<double>(A::Float64),
-           real<Byte>(A::UInt16), real<Same<uint16_t>>(A::UInt16), real<Same<uint32_t>>(A::UInt32),
-           real<Same<uint64_t>>(A::UInt64), real<Byte>(A::UInt16)},
+          {real<Same<float>, DOT_ROWS>(A::Float32), real<Same<double>, DOT_ROWS>(A::Float64),
+           real<Half, DOT_ROWS>(A::Float32), real<BFloat16, DOT_ROWS>(A::Float32),
+           complex<float>(A::Float32), complex<double>(A::Float64), real<Byte, 0>(A::UInt16),
+           real<Same<uint16_t>, 0>(A::UInt16), real<Same<uint32_t>, 0>(A::UInt32),
+           real<Same<uint64_t>, 0>(A::UInt64), real<Byte, 0>(A::UInt16)},
           {&naive_rows<Same<float>>, &naive_rows<Same<double>>, &naive_rows<Half>,
-           &naive_rows<BFloat16>, &naive_rows<Whole<float>>, &naive_rows<Whole<double>>,
-           &naive_rows<Byte>, &naive_rows<Same<uint16_t>>, &naive_rows<Same<uint32_t>>,
-           &naive_rows<Same<uint64_t>>, &naive_rows<Byte>}};
+           &naive_rows<BFloat16>, &naive_rows<ComplexElement<float>>,
+           &naive_rows<ComplexElement<double>>, &naive_rows<Byte>, &naive_rows<Same<uint16_t>>,
+           &naive_rows<Same<uint32_t>>, &naive_rows<Same<uint64_t>>, &naive_rows<Byte>}};
 }
 
 }  // namespace

@@ -19,78 +19,91 @@
 namespace tiled::cpu {
 namespace {
 
-template <typename T, int ROWS, int VECTORS>
-void multiply_tile(const Tile& tile) {
+// Rows of VECTORS vectors of which the last may be part of one: `Last` reads and writes it.
+template <typename T, int VECTORS, typename Last>
+inline __attribute__((always_inline)) void load_row(Vector<T>* row, const T* p, const Last& last) {
   constexpr int64_t L = LANES<T>;
-  constexpr int LAST = VECTORS - 1;
-  const Part<T> part(tile.last);
-  Vector<T> acc[ROWS][VECTORS];
+#pragma GCC unroll 16
+  for (int j = 0; j < VECTORS - 1; ++j) row[j] = load<T>(p + j * L);
+  row[VECTORS - 1] = last.load(p + (VECTORS - 1) * L);
+}
 
-  if (tile.start == nullptr) {
+template <typename T, int VECTORS, typename Last>
+inline __attribute__((always_inline)) void store_row(T* p, const Vector<T>* row, const Last& last) {
+  constexpr int64_t L = LANES<T>;
+#pragma GCC unroll 16
+  for (int j = 0; j < VECTORS - 1; ++j) store<T>(p + j * L, row[j]);
+  last.store(p + (VECTORS - 1) * L, row[VECTORS - 1]);
+}
+
+template <typename T, int ROWS, int VECTORS, typename LastOfB, typename LastOfC>
+inline __attribute__((always_inline)) void multiply(const Tile& tile, const LastOfB& last_of_b,
+                                                    const LastOfC& last_of_c) {
+  Vector<T> acc[ROWS][VECTORS];
+  const T* start = static_cast<const T*>(tile.start);
+  if (start == nullptr) {
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 16
       for (int j = 0; j < VECTORS; ++j) acc[i][j] = Vector<T>{};
   } else {
-    const T* start = static_cast<const T*>(tile.start);
 #pragma GCC unroll 16
-    for (int i = 0; i < ROWS; ++i) {
-#pragma GCC unroll 16
-      for (int j = 0; j < LAST; ++j) acc[i][j] = load<T>(start + j * L);
-      acc[i][LAST] = part.load(start + LAST * L);
-      start += tile.start_row;
-    }
+    for (int i = 0; i < ROWS; ++i, start += tile.start_row)
+      load_row<T, VECTORS>(acc[i], start, last_of_c);
   }
 
   // The next tile's C comes from memory while this one's products are summed.
   const T* next = static_cast<const T*>(tile.next);
 #pragma GCC unroll 16
-  for (int i = 0; i < ROWS; ++i) {
+  for (int i = 0; i < ROWS; ++i, next += tile.out_row)
 #pragma GCC unroll 16
-    for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(next + j * L, 1);
-    next += tile.out_row;
-  }
+    for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(next + j * LANES<T>, 1);
 
   const T* a = static_cast<const T*>(tile.a);
   const T* b = static_cast<const T*>(tile.b);
   const int64_t a_row = tile.a_row;
-  const auto steps = [&](auto load_last) __attribute__((always_inline)) {
-    for (int64_t p = 0; p < tile.k; ++p) {
-      Vector<T> row[VECTORS];
+  for (int64_t p = 0; p < tile.k; ++p) {
+    Vector<T> row[VECTORS];
+    load_row<T, VECTORS>(row, b, last_of_b);
 #pragma GCC unroll 16
-      for (int j = 0; j < LAST; ++j) row[j] = load<T>(b + j * L);
-      row[LAST] = load_last(b + LAST * L);
+    for (int i = 0; i < ROWS; ++i) {
+      const T scalar = a[i * a_row];
 #pragma GCC unroll 16
-      for (int i = 0; i < ROWS; ++i) {
-        const T scalar = a[i * a_row];
-#pragma GCC unroll 16
-        for (int j = 0; j < VECTORS; ++j) acc[i][j] += scalar * row[j];
-      }
-      a += tile.a_k;
-      b += tile.b_k;
+      for (int j = 0; j < VECTORS; ++j) acc[i][j] += scalar * row[j];
     }
-  };
-  if (tile.padded || tile.last == L) {
-    steps([](const T* p) __attribute__((always_inline)) { return load<T>(p); });
-  } else {
-    steps([&](const T* p) __attribute__((always_inline)) { return part.load(p); });
+    a += tile.a_k;
+    b += tile.b_k;
   }
 
   T* out = static_cast<T*>(tile.out);
+  if (tile.add) {
 #pragma GCC unroll 16
-  for (int i = 0; i < ROWS; ++i) {
+    for (int i = 0; i < ROWS; ++i, out += tile.out_row) {
+      Vector<T> total[VECTORS];
+      load_row<T, VECTORS>(total, out, last_of_c);
 #pragma GCC unroll 16
-    for (int j = 0; j < VECTORS; ++j) {
-      Vector<T> total = {};
-      if (tile.add) total = j < LAST ? load<T>(out + j * L) : part.load(out + j * L);
-      total += acc[i][j];
-      if (j < LAST) {
-        store<T>(out + j * L, total);
-      } else {
-        part.store(out + j * L, total);
-      }
+      for (int j = 0; j < VECTORS; ++j) total[j] += acc[i][j];
+      store_row<T, VECTORS>(out, total, last_of_c);
     }
-    out += tile.out_row;
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS; ++i, out += tile.out_row) {
+#pragma GCC unroll 16
+      for (int j = 0; j < VECTORS; ++j) acc[i][j] += T{0};  // -0 becomes +0
+      store_row<T, VECTORS>(out, acc[i], last_of_c);
+    }
+  }
+}
+
+template <typename T, int ROWS, int VECTORS>
+void multiply_tile(const Tile& tile) {
+  const Part<T> part(tile.last);
+  if (tile.last == LANES<T>) {
+    multiply<T, ROWS, VECTORS>(tile, Whole<T>{}, Whole<T>{});
+  } else if (tile.padded) {
+    multiply<T, ROWS, VECTORS>(tile, Whole<T>{}, part);
+  } else {
+    multiply<T, ROWS, VECTORS>(tile, part, part);
   }
 }
 

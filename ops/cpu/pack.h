@@ -69,16 +69,20 @@ inline Vector<typename Kind::Sum> widen_some(const void* p, int64_t count) {
   return Kind::widen_vector(elements);
 }
 
-// Rows of neighbours.
+// Rows of neighbours. Rows may be far apart, where no hardware looks for the next one.
 template <typename Kind>
 inline void pack_rows(const Pack& pack) {
   using Sum = typename Kind::Sum;
   constexpr int64_t L = LANES<Sum>;
+  constexpr int64_t AHEAD = 4;  // rows
   for (int64_t i = 0; i < pack.rows; ++i) {
     const auto* src = static_cast<const typename Kind::Element*>(pack.src) + i * pack.row;
     Sum* dst = static_cast<Sum*>(pack.dst) + i * pack.dst_row;
     int64_t j = 0;
-    for (; j + L <= pack.cols; j += L) store<Sum>(dst + j, Kind::widen_vector(src + j));
+    for (; j + L <= pack.cols; j += L) {
+      __builtin_prefetch(src + j + AHEAD * pack.row);
+      store<Sum>(dst + j, Kind::widen_vector(src + j));
+    }
     if (j < pack.cols)
       Part<Sum>(pack.cols - j).store(dst + j, widen_some<Kind>(src + j, pack.cols - j));
   }
@@ -89,6 +93,7 @@ template <typename Kind>
 inline void pack_columns(const Pack& pack) {
   using Sum = typename Kind::Sum;
   constexpr int64_t L = LANES<Sum>;
+  constexpr int64_t AHEAD = 512;  // bytes
   for (int64_t j = 0; j < pack.cols; j += L) {
     const int64_t cols = pack.cols - j < L ? pack.cols - j : L;
     const Part<Sum> part(cols);
@@ -99,7 +104,10 @@ inline void pack_columns(const Pack& pack) {
       Vector<Sum> block[L] = {};
       if (rows == L && cols == L) {
 #pragma GCC unroll 32
-        for (int64_t c = 0; c < L; ++c) block[c] = Kind::widen_vector(src + c * pack.col);
+        for (int64_t c = 0; c < L; ++c) {
+          __builtin_prefetch(reinterpret_cast<const char*>(src + c * pack.col) + AHEAD);
+          block[c] = Kind::widen_vector(src + c * pack.col);
+        }
         transpose<Sum>(block);
 #pragma GCC unroll 32
         for (int64_t r = 0; r < L; ++r) store<Sum>(dst + r * pack.dst_row, block[r]);

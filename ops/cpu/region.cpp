@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t SUMS_BYTES = 2 << 20;  // of sums that wait outside C
 constexpr int64_t LINE = 64;             // bytes of a cache line
-constexpr int64_t PACK_ROWS = 8;         // rows of B read side by side
+constexpr int64_t PACK_ROWS = 4;         // rows of B read side by side
 
 // Memory for packed operands and waiting sums, kept by each thread from call to call.
 class Scratch {
@@ -36,9 +36,8 @@ thread_local Scratch scratch;
 int64_t packed_a_row(const Blocking& x, int64_t k) {
   return round_up(k * x.bytes, LINE) / x.bytes + LINE / x.bytes;
 }
-int64_t packed_b_strip(const Blocking& x, int64_t k) {
-  return k * x.strip + LINE / x.bytes;
-}
+int64_t packed_a_column(const Blocking& x) { return round_up(x.tile_rows, x.kernels->lanes); }
+int64_t packed_b_strip(const Blocking& x, int64_t k) { return k * x.strip + LINE / x.bytes; }
 
 }  // namespace
 
@@ -55,14 +54,15 @@ Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
   if (many_segments || (!x.direct_c && !one_block_))
     chunk_ = std::min(chunk_, round_up(SUMS_BYTES / (x.panel * x.bytes), x.tile_rows));
 
-  const int64_t block_m = std::min(x.block_m, chunk_);
+  const int64_t tile_a =
+      x.a_by_k ? x.block_k * packed_a_column(x) : x.tile_rows * packed_a_row(x, x.block_k);
   const int64_t strips = ceil_div(x.panel, x.strip);
   const int64_t sums = one_block_ ? x.tile_rows * x.strip : chunk_ * x.panel;
   struct {
     char** place;
     int64_t bytes;
   } const wanted[] = {
-      {&packed_a_, x.pack_a ? block_m * packed_a_row(x, x.block_k) * x.bytes : 0},
+      {&packed_a_, x.pack_a ? tile_a * x.bytes : 0},
       {&packed_b_, x.pack_b ? strips * packed_b_strip(x, x.block_k) * x.bytes : 0},
       {&chains_, many_segments ? chunk_ * x.panel * x.bytes : 0},
       {&sums_, x.direct_c ? 0 : sums * x.bytes},
@@ -92,38 +92,41 @@ void Region::run_chunk(Range rows, Range cols) {
     const int64_t blocks = std::max<int64_t>(1, ceil_div(size, x_.block_k));
     for (int64_t block = 0; block < blocks; ++block) {
       const Range k = piece(size, blocks, block, x_.codec->parts);
-      run_step({rows, cols, {begin + k.begin, begin + k.end}, block == 0, block == blocks - 1,
-                s == 0, s == segments - 1});
+      run_step({rows,
+                cols,
+                {begin + k.begin, begin + k.end},
+                block == 0,
+                block == blocks - 1,
+                s == 0,
+                s == segments - 1});
     }
   }
 }
 
 void Region::run_step(const Step& step) {
   if (x_.pack_b) pack_b(step);
-  const int64_t blocks = ceil_div(step.rows.size(), x_.block_m);
-  for (int64_t block = 0; block < blocks; ++block) {
-    const Range r = piece(step.rows.size(), blocks, block);
-    const Range rows = {step.rows.begin + r.begin, step.rows.begin + r.end};
-    if (x_.pack_a) pack_a(rows, step.k);
-    for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.strip)
-      run_strip(step, rows, {j, std::min(step.cols.end, j + x_.strip)});
+  const int64_t tiles = ceil_div(step.rows.size(), x_.tile_rows);
+  for (int64_t t = 0; t < tiles; ++t) {
+    const Range rows = piece(step.rows.size(), tiles, t);
+    run_tiles(step, {step.rows.begin + rows.begin, step.rows.begin + rows.end});
   }
 }
 
-void Region::pack_a(Range rows, Range k) {
+void Region::pack_a(Tile& tile, Range rows, Range k) {
   const Strides& s = x_.a_strides;
   const int64_t elements = k.size() / x_.codec->parts;
   const char* src = a_ + (rows.begin * s.row + k.begin / x_.codec->parts * s.col) * x_.element;
-  if (!x_.a_by_k) {
-    x_.codec->pack_a({src, s.row, s.col, rows.size(), elements, elements, packed_a_,
-                      packed_a_row(x_, k.size())});
-    return;
-  }
-  const int64_t tiles = ceil_div(rows.size(), x_.tile_rows);
-  for (int64_t t = 0; t < tiles; ++t) {
-    const Range r = piece(rows.size(), tiles, t);
-    x_.codec->pack_a({src + r.begin * s.row * x_.element, s.col, s.row, k.size(), r.size(),
-                      r.size(), packed_a_ + r.begin * k.size() * x_.bytes, r.size()});
+  tile.a = packed_a_;
+  if (x_.a_by_k) {
+    // Whole vectors where there are so many rows: the next tile's come along unused.
+    tile.a_row = 1;
+    tile.a_k = packed_a_column(x_);
+    const int64_t cols = std::min(tile.a_k, x_.m - rows.begin);
+    x_.codec->pack_a({src, s.col, s.row, elements, cols, cols, packed_a_, tile.a_k});
+  } else {
+    tile.a_row = packed_a_row(x_, k.size());
+    tile.a_k = 1;
+    x_.codec->pack_a({src, s.row, s.col, rows.size(), elements, elements, packed_a_, tile.a_row});
   }
 }
 
@@ -138,12 +141,11 @@ void Region::pack_b(const Step& step) {
       const int64_t width = std::min(x_.strip, step.cols.end - j);
       const int64_t padded = round_up(width, x_.kernels->lanes);
       const int64_t index = (j - step.cols.begin) / x_.strip;
-      const char* src =
-          b_ + ((step.k.begin / parts + p) * s.row + j / parts * s.col) * x_.element;
-      char* dst = packed_b_ + (index * packed_b_strip(x_, step.k.size()) + p * parts * padded) *
-                                  x_.bytes;
-      x_.codec->pack_b({src, s.row, s.col, std::min(rows, k - p), width / parts, padded, dst,
-                        padded});
+      const char* src = b_ + ((step.k.begin / parts + p) * s.row + j / parts * s.col) * x_.element;
+      char* dst =
+          packed_b_ + (index * packed_b_strip(x_, step.k.size()) + p * parts * padded) * x_.bytes;
+      x_.codec->pack_b(
+          {src, s.row, s.col, std::min(rows, k - p), width / parts, padded, dst, padded});
     }
 }
 
@@ -157,63 +159,57 @@ Region::Place Region::total(const Step& step, int64_t i, int64_t j) const {
   return {sums_ + at * x_.bytes, x_.panel};
 }
 
-void Region::run_strip(const Step& step, Range rows, Range cols) {
-  const int64_t lanes = x_.kernels->lanes;
-  const int64_t vectors = ceil_div(cols.size(), lanes);
-  const int64_t j = cols.begin;
+// One row of tiles, along the panel.
+void Region::run_tiles(const Step& step, Range rows) {
+  const int64_t i = rows.begin;
   Tile tile = {};
   tile.k = step.k.size();
-  tile.last = static_cast<int32_t>(cols.size() - (vectors - 1) * lanes);
   tile.padded = x_.pack_b;
   tile.add = step.last_block && !step.first_segment;
-  if (x_.pack_b) {
-    const int64_t index = (j - step.cols.begin) / x_.strip;
-    tile.b = packed_b_ + index * packed_b_strip(x_, tile.k) * x_.bytes;
-    tile.b_k = vectors * lanes;
+  if (x_.pack_a) {
+    pack_a(tile, rows, step.k);
   } else {
-    tile.b = b_ + (step.k.begin * x_.b_strides.row + j) * x_.bytes;
-    tile.b_k = x_.b_strides.row;
+    tile.a_row = x_.a_strides.row * x_.codec->parts;
+    tile.a_k = x_.a_strides.col;
+    tile.a = a_ + (i * tile.a_row + step.k.begin * tile.a_k) * x_.bytes;
   }
-  const int64_t a_row = x_.a_strides.row * x_.codec->parts;
-  const int64_t tiles = ceil_div(rows.size(), x_.tile_rows);
-  for (int64_t t = 0; t < tiles; ++t) {
-    const Range r = piece(rows.size(), tiles, t);
-    const int64_t i = rows.begin + r.begin;
-    if (!x_.pack_a) {
-      tile.a = a_ + (i * a_row + step.k.begin * x_.a_strides.col) * x_.bytes;
-      tile.a_row = a_row;
-      tile.a_k = x_.a_strides.col;
-    } else if (x_.a_by_k) {
-      tile.a = packed_a_ + r.begin * tile.k * x_.bytes;
-      tile.a_row = 1;
-      tile.a_k = r.size();
+
+  for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.strip) {
+    const int64_t width = std::min(x_.strip, step.cols.end - j);
+    const int64_t vectors = ceil_div(width, x_.kernels->lanes);
+    tile.last = static_cast<int32_t>(width - (vectors - 1) * x_.kernels->lanes);
+    if (x_.pack_b) {
+      const int64_t index = (j - step.cols.begin) / x_.strip;
+      tile.b = packed_b_ + index * packed_b_strip(x_, tile.k) * x_.bytes;
+      tile.b_k = vectors * x_.kernels->lanes;
     } else {
-      tile.a_row = packed_a_row(x_, tile.k);
-      tile.a = packed_a_ + r.begin * tile.a_row * x_.bytes;
-      tile.a_k = 1;
+      tile.b = b_ + (step.k.begin * x_.b_strides.row + j * x_.b_strides.col) * x_.element;
+      tile.b_k = x_.dot ? x_.b_strides.col : x_.b_strides.row;
     }
 
     // The first segment's chains grow where its total will stand; later ones in their own place.
-    const Place total_place = total(step, i, j);
-    Place place = total_place;
+    const Place total = this->total(step, i, j);
+    Place place = total;
     if (!step.first_segment) {
       const int64_t at = (i - step.rows.begin) * x_.panel + j - step.cols.begin;
       place = {chains_ + at * x_.bytes, x_.panel};
     }
     tile.start = step.first_block ? nullptr : place.data;
     tile.start_row = place.row;
-    if (step.last_block) place = total_place;
+    if (step.last_block) place = total;
     tile.out = place.data;
     tile.out_row = place.row;
-    tile.next = t + 1 < tiles ? total(step, rows.begin + r.end, j).data
-                              : total(step, rows.begin, cols.end).data;
-    x_.kernels->tile[r.size()][vectors](tile);
+    tile.next = (j + width < step.cols.end ? this->total(step, i, j + width)
+                                           : this->total(step, rows.end, step.cols.begin))
+                    .data;
+    const TileKernel kernel =
+        x_.dot ? x_.codec->dot_tile[rows.size()] : x_.kernels->tile[rows.size()][vectors];
+    kernel(tile);
 
     if (!x_.direct_c && step.last_block && step.last_segment) {
       const Strides& s = x_.c_strides;
       char* c = c_ + (i * s.row + j / x_.out->parts * s.col) * x_.out_element;
-      x_.out->store({total_place.data, total_place.row, r.size(), cols.size() / x_.out->parts, c,
-                     s.row, s.col});
+      x_.out->store({total.data, total.row, rows.size(), width / x_.out->parts, c, s.row, s.col});
     }
   }
 }

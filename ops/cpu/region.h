@@ -3,12 +3,11 @@
 //     for cols of the region, a panel at a time
 //       for rows, a chunk at a time
 //         for k, a block at a time, never across a segment's end
-//           pack b[k block][panel]                   stays in L2 or L3
-//           for rows of the chunk, a block at a time
-//             pack a[row block][k block]             stays in L2
-//             for strips of the panel, a register tile wide: b[k block][strip] stays in L1
-//               for tiles of the row block
-//                 micro-kernel
+//           pack b[k block][panel]                    stays in L2
+//           for rows of the chunk, a tile at a time
+//             pack a[tile][k block]                   stays in L1
+//             for cols of the panel, a tile (a strip of the panel) at a time
+//               micro-kernel                          C stays in registers
 //
 // Packing copies an operand to where neighbours in use are neighbours in memory. It is left out
 // where the operand can be read as it stands and would not be read often enough to pay for it.
@@ -39,8 +38,8 @@ class Region {
 
   void run_chunk(Range rows, Range cols);
   void run_step(const Step& step);
-  void run_strip(const Step& step, Range rows, Range cols);
-  void pack_a(Range rows, Range k);
+  void run_tiles(const Step& step, Range rows);
+  void pack_a(Tile& tile, Range rows, Range k);
   void pack_b(const Step& step);
   Place total(const Step& step, int64_t i, int64_t j) const;
 
@@ -48,8 +47,8 @@ class Region {
   Range rows_, cols_;
   const char *a_, *b_;  // of this entry
   char* c_;
-  bool one_block_;          // all of K in one step
-  int64_t chunk_;           // rows
+  bool one_block_;  // all of K in one step
+  int64_t chunk_;   // rows
   char* packed_a_ = nullptr;
   char* packed_b_ = nullptr;
   char* chains_ = nullptr;  // [chunk][panel]: chains of the second and later segments

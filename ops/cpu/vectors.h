@@ -39,6 +39,13 @@ inline __attribute__((always_inline)) void store(void* p, Vector<T, BYTES> v) {
   *static_cast<typename VectorOf<T, BYTES>::Memory*>(p) = v;
 }
 
+// All lanes of a vector, with the interface of a part of them.
+template <typename T>
+struct Whole {
+  Vector<T> load(const void* p) const { return cpu::load<T>(p); }
+  void store(void* p, Vector<T> v) const { cpu::store<T>(p, v); }
+};
+
 // The first `count` lanes of a vector, 1 <= count <= LANES. Lanes beyond them are read as zero;
 // their memory is not touched.
 template <typename T>

@@ -11,7 +11,13 @@ namespace tiled {
 
 inline Plan choose_plan(const Problem& problem, const DeviceInfo& device,
                         std::optional<std::string_view> asked) {
-  if (!asked) return make_plan(problem, device);
+  if (!asked) {
+    const Plan plan = make_plan(problem, device);
+    TORCH_CHECK(supports(plan.algo, problem, device), "tiled_mm: no rung computes [", problem.batch,
+                "] x [", problem.m, ", ", problem.k, "] x [", problem.k, ", ", problem.n, "] ",
+                name_of(problem.dtype), " on ", device.name);
+    return plan;
+  }
   const std::optional<Algo> algo = parse_algo(*asked);
   if (!algo || !supports(*algo, problem, device))
     throw_unfit_algo(*asked, supported_algos(problem, device));

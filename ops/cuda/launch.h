@@ -13,9 +13,9 @@ cudaError_t launch(const Problem& problem, const Plan& plan, cudaStream_t stream
 
 // What the runtime says of the planned kernel on the current device.
 struct LaunchAttributes {
-  int registers;        // of one thread
-  int64_t shared_bytes; // static, of one block
-  int64_t local_bytes;  // stack and spills, of one thread
+  int registers;         // of one thread
+  int64_t shared_bytes;  // static, of one block
+  int64_t local_bytes;   // stack and spills, of one thread
   int blocks_per_sm;
 };
 

@@ -37,8 +37,8 @@ DeviceInfo read_device(c10::DeviceIndex index) {
   device.shared_bytes_reserved = static_cast<int64_t>(properties->reservedSharedMemPerBlock);
   device.l2_bytes = properties->l2CacheSize;
   // Two transfers a clock over a bus counted in bits.
-  device.memory_bandwidth = 2e3 * attribute(cudaDevAttrMemoryClockRate) *
-                            attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
+  device.memory_bandwidth =
+      2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   set_architecture(device, 1e3 * attribute(cudaDevAttrClockRate));
   return device;
 }

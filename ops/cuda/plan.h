@@ -19,8 +19,8 @@ enum class Access : int8_t {
   Elements,  // one at a time, any strides, lanes along the smaller stride
 };
 
-// Which of register_tile's two tiles for its accumulator (tiles.h).
-enum class TileSize : int8_t { Large, Small };
+// Which of register_tile's tiles for its accumulator (tiles.h).
+enum class TileSize : int8_t { Large, Medium, Small };
 
 struct Plan {
   Algo algo;

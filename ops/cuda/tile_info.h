@@ -25,13 +25,20 @@ constexpr std::string_view tile_type_name() {
   return scope == std::string_view::npos ? name : name.substr(scope + 2);
 }
 
+template <typename Tile>
+constexpr TileInfo tile_info_of() {
+  return {tile_type_name<Tile>(), Tile::THREAD_M, Tile::THREAD_N};
+}
+
 template <int ACC_BYTES>
 constexpr TileInfo tile_info_of(TileSize size) {
-  using Large = typename RegisterTilesFor<ACC_BYTES>::Large;
-  using Small = typename RegisterTilesFor<ACC_BYTES>::Small;
-  return size == TileSize::Large
-             ? TileInfo{tile_type_name<Large>(), Large::THREAD_M, Large::THREAD_N}
-             : TileInfo{tile_type_name<Small>(), Small::THREAD_M, Small::THREAD_N};
+  using Tiles = RegisterTilesFor<ACC_BYTES>;
+  switch (size) {
+    case TileSize::Large: return tile_info_of<typename Tiles::Large>();
+    case TileSize::Medium: return tile_info_of<typename Tiles::Medium>();
+    case TileSize::Small: return tile_info_of<typename Tiles::Small>();
+  }
+  return {};
 }
 
 // The tile that register_tile uses for this dtype.

@@ -35,14 +35,14 @@ __global__ void naive(const __grid_constant__ Problem problem) {
     for (int64_t segment = 0; segment < segment_count(problem.k); ++segment) {
       Accumulator<T> chain{};
       for (int64_t k = segment_begin(segment); k < segment_end(segment, problem.k); ++k)
-        chain = mul_add(widen(a[k * problem.a.col_stride]), widen(b[k * problem.b.row_stride]),
-                        chain);
+        chain =
+            mul_add(widen(a[k * problem.a.col_stride]), widen(b[k * problem.b.row_stride]), chain);
       total = add(total, chain);
     }
-    store<T>(problem.c.data,
-             entry * problem.c.batch_stride + row * problem.c.row_stride +
-                 column * problem.c.col_stride,
-             total, stores_accumulator(problem));
+    store<T>(
+        problem.c.data,
+        entry * problem.c.batch_stride + row * problem.c.row_stride + column * problem.c.col_stride,
+        total, stores_accumulator(problem));
   }
 }
 

@@ -3,15 +3,17 @@
 // Parallel Processors", chapter 5).
 //
 //                     B  +-------+            One phase:
-//                        | tile  |  WIDTH     1. each thread loads one element of A's tile and
-//                        +-------+               one of B's; outside the matrix it loads zero;
-//        A                                    2. barrier: all loads done before any use;
+//                        | tile  |  WIDTH     1. each thread stores one element of A's tile and
+//                        +-------+               one of B's; outside the matrix it stores zero;
+//        A                                    2. barrier: all stored before any use;
 //        +-------+       +-------+            3. each thread does WIDTH multiply-adds;
-//        | tile  |       | C     |  WIDTH     4. barrier: all uses done before the next load.
+//        | tile  |       | C     |  WIDTH     4. barrier: all uses done before the next store.
 //        +-------+       +-------+
 //          WIDTH           WIDTH              ceil(K / WIDTH) phases.
 //
-// Without barrier 2 a thread may read an element that its neighbour has not loaded yet; without
+// The elements of a phase are loaded into registers while the phase before computes, so that the
+// way from global memory is not waited for.
+// Without barrier 2 a thread may read an element that its neighbour has not stored yet; without
 // barrier 4 a fast thread overwrites a tile that a slow one still reads. A thread outside C
 // (rows past M, columns past N) has nothing to store but still helps to load, and none leaves
 // early, since all must meet at the barriers. Adding two matrices gains nothing from shared
@@ -29,9 +31,14 @@
 
 namespace tiled {
 
+// Blocks that a multiprocessor should hold: 2,048 threads of 32 registers, or half as many where an
+// accumulator takes more than one register.
 template <typename T, int WIDTH>
-__global__ void __launch_bounds__(WIDTH* WIDTH) shared_tile(
-    const __grid_constant__ Problem problem) {
+constexpr int BLOCKS = (sizeof(Accumulator<T>) == 4 ? 2048 : 1024) / (WIDTH * WIDTH);
+
+template <typename T, int WIDTH>
+__global__ void __launch_bounds__(WIDTH* WIDTH, BLOCKS<T, WIDTH>)
+    shared_tile(const __grid_constant__ Problem problem) {
   using Acc = Accumulator<T>;
   __shared__ Acc a_tile[WIDTH][WIDTH];  // [m][k]
   __shared__ Acc b_tile[WIDTH][WIDTH];  // [k][n]
@@ -54,12 +61,17 @@ __global__ void __launch_bounds__(WIDTH* WIDTH) shared_tile(
                  y * problem.b.row_stride + column * problem.b.col_stride;
     Acc total{};
     for (int64_t segment = 0; segment < segment_count(problem.k); ++segment) {
+      // Values of k from this phase to the segment's end.
+      int left = static_cast<int>(segment_end(segment, problem.k) - segment_begin(segment));
       Acc chain{};
-      for (int64_t left = segment_end(segment, problem.k) - segment_begin(segment); left > 0;
-           left -= WIDTH, a += a_phase, b += b_phase) {
-        a_tile[y][x] = has_row && x < left ? widen(*a) : Acc{};
-        b_tile[y][x] = has_column && y < left ? widen(*b) : Acc{};
+      T a_next = has_row && x < left ? *a : T{}, b_next = has_column && y < left ? *b : T{};
+      while (left > 0) {
+        a_tile[y][x] = widen(a_next);
+        b_tile[y][x] = widen(b_next);
         __syncthreads();
+        left -= WIDTH, a += a_phase, b += b_phase;
+        a_next = has_row && x < left ? *a : T{};  // on its way while this phase computes
+        b_next = has_column && y < left ? *b : T{};
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) chain = mul_add(a_tile[y][k], b_tile[k][x], chain);
         __syncthreads();

@@ -18,7 +18,9 @@ constexpr bool HAS_VECTOR_ACCESS = std::is_same_v<T, float> || std::is_same_v<T,
 // Elements of one load from global memory: 16 bytes, but at most 4 elements, so that a vector
 // along k spans at most half a step of 8.
 template <typename T, Access ACCESS>
-constexpr int LOAD_VECTOR = ACCESS == Access::Elements ? 1 : sizeof(T) <= 4 ? 4 : 16 / sizeof(T);
+constexpr int LOAD_VECTOR = ACCESS == Access::Elements ? 1
+                            : sizeof(T) <= 4           ? 4
+                                                       : 16 / sizeof(T);
 
 template <typename T, typename Tile, int ROWS, int LEADING, Access ACCESS>
 class TileLoader {
@@ -52,32 +54,42 @@ class TileLoader {
     }
     data_ = data + row_ * row_stride + k_ * k_stride;
     load_stride_ = row_step_ * row_stride + k_step_ * k_stride;
-    inside_ = row_ + (LOADS - 1) * row_step_ + ROW_VECTOR <= rows_;
+  }
+
+  // Whether every row of the tile lies in the matrix; the same for all threads of a block.
+  __device__ bool whole() const { return rows_ == ROWS; }
+
+  // Start loading the next step of a whole tile, all BLOCK_K of it.
+  __device__ void fetch_whole() {
+#pragma unroll
+    for (int load = 0; load < LOADS; ++load)
+      stage_[load] = *reinterpret_cast<const Vector*>(data_ + load * load_stride_);
+    data_ += Tile::BLOCK_K * k_stride_;
   }
 
   // Start loading the next step, of which `k_left` values of k exist (more than BLOCK_K is fine).
   // What lies outside the matrix becomes zero; no address outside it is touched.
   __device__ void fetch(int k_left) {
-    if (inside_ && k_left >= Tile::BLOCK_K) {
 #pragma unroll
-      for (int load = 0; load < LOADS; ++load)
+    for (int load = 0; load < LOADS; ++load) {
+      const int row = row_ + load * row_step_;
+      const int k = k_ + load * k_step_;
+      if (row + ROW_VECTOR <= rows_ && k + K_VECTOR <= k_left) {
         stage_[load] = *reinterpret_cast<const Vector*>(data_ + load * load_stride_);
-    } else {
-#pragma unroll
-      for (int load = 0; load < LOADS; ++load)
+      } else {
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
-          const int row = row_ + load * row_step_ + (ROW_VECTOR > 1 ? i : 0);
-          const int k = k_ + load * k_step_ + (K_VECTOR > 1 ? i : 0);
-          stage_[load].element[i] =
-              row < rows_ && k < k_left ? data_[load * load_stride_ + i] : T{};
+          const bool inside =
+              row + (ROW_VECTOR > 1 ? i : 0) < rows_ && k + (K_VECTOR > 1 ? i : 0) < k_left;
+          stage_[load].element[i] = inside ? data_[load * load_stride_ + i] : T{};
         }
+      }
     }
     data_ += Tile::BLOCK_K * k_stride_;
   }
 
   // Widen the fetched step into shared memory, k-major whatever the layout in global memory.
-  __device__ void store(Acc (*tile)[LEADING]) const {  // [BLOCK_K][LEADING]
+  __device__ void store(Acc* tile) const {  // [BLOCK_K][LEADING]
 #pragma unroll
     for (int load = 0; load < LOADS; ++load) {
       const int row = row_ + load * row_step_;
@@ -86,21 +98,20 @@ class TileLoader {
 #pragma unroll
       for (int i = 0; i < VECTOR; ++i) wide.element[i] = widen(stage_[load].element[i]);
       if (ROW_VECTOR > 1) {
-        *reinterpret_cast<WideVector*>(&tile[k][row]) = wide;
+        *reinterpret_cast<WideVector*>(tile + k * LEADING + row) = wide;
       } else {
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) tile[k + i][row] = wide.element[i];
+        for (int i = 0; i < VECTOR; ++i) tile[(k + i) * LEADING + row] = wide.element[i];
       }
     }
   }
 
  private:
-  const T* data_;                            // this thread's first element of the next step
-  int64_t row_stride_, k_stride_;            // elements
-  int64_t load_stride_;                      // elements between this thread's loads of a step
-  int rows_;                                 // of the tile, in the matrix
-  int row_, k_, row_step_, k_step_;          // this thread's loads in the tile
-  bool inside_;                              // all of them lie in the matrix's rows
+  const T* data_;                    // this thread's first element of the next step
+  int64_t row_stride_, k_stride_;    // elements
+  int64_t load_stride_;              // elements between this thread's loads of a step
+  int rows_;                         // of the tile, in the matrix
+  int row_, k_, row_step_, k_step_;  // this thread's loads in the tile
   Vector stage_[LOADS];
 };
 
