@@ -10,11 +10,11 @@ import email
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,8 +147,9 @@ def test_the_library_uses_no_python(library: Path) -> None:
 
 
 def test_the_library_needs_only_what_it_uses(library: Path) -> None:
+    info = runpy.run_path(str(library.parents[1] / "_build_info.py"))["BUILD_INFO"]
     torch_libraries = {"libc10.so", "libtorch_cpu.so"}
-    if tiled_mm.build_info()["cuda"]:
+    if info["cuda"]:
         torch_libraries |= {"libc10_cuda.so", "libtorch_cuda.so"}
     system = {"libstdc++.so.6", "libgcc_s.so.1", "libgomp.so.1", "libm.so.6", "libc.so.6"}
     needed = set(dynamic(library, "NEEDED"))
@@ -372,8 +373,7 @@ def test_a_source_distribution_can_be_built_from(tmp_path: Path) -> None:
     result = run(sys.executable, "-c", program, tmp_path, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     (archive,) = tmp_path.iterdir()
-    with tarfile.open(archive) as sources:
-        sources.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(archive, tmp_path)
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
     assert not (folder / "ops" / "tiled_mm" / "lib").exists()
     # CMake looks for every source file when it configures.

@@ -49,7 +49,8 @@ void dot_tile(const Tile& tile) {
       for (int64_t s = 0; s < L; ++s) {
         const Sum* scalar = a + (p + s) * tile.a_k;
 #pragma GCC unroll 8
-        for (int i = 0; i < ROWS; ++i) acc[i] += scalar[i * tile.a_row] * block[s];
+        for (int i = 0; i < ROWS; ++i)
+          acc[i] = accumulate<Sum>(scalar[i * tile.a_row], block[s], acc[i]);
       }
     }
   }
@@ -61,7 +62,8 @@ void dot_tile(const Tile& tile) {
     transpose<Sum>(block);
     for (int64_t s = 0; s < steps; ++s) {
       const Sum* scalar = a + (p + s) * tile.a_k;
-      for (int i = 0; i < ROWS; ++i) acc[i] += scalar[i * tile.a_row] * block[s];
+      for (int i = 0; i < ROWS; ++i)
+        acc[i] = accumulate<Sum>(scalar[i * tile.a_row], block[s], acc[i]);
     }
   }
 

@@ -69,7 +69,7 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, const Last
     for (int i = 0; i < ROWS; ++i) {
       const T scalar = a[i * a_row];
 #pragma GCC unroll 16
-      for (int j = 0; j < VECTORS; ++j) acc[i][j] += scalar * row[j];
+      for (int j = 0; j < VECTORS; ++j) acc[i][j] = accumulate<T>(scalar, row[j], acc[i][j]);
     }
     a += tile.a_k;
     b += tile.b_k;

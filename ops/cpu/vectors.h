@@ -39,6 +39,36 @@ inline __attribute__((always_inline)) void store(void* p, Vector<T, BYTES> v) {
   *static_cast<typename VectorOf<T, BYTES>::Memory*>(p) = v;
 }
 
+// sum + scalar * v, rounded once where the instruction set can. On x86 that is said outright, so
+// that it does not hang on the optimiser; elsewhere -ffp-contract=fast makes one instruction of it.
+template <typename T>
+inline __attribute__((always_inline)) Vector<T> accumulate(T scalar, Vector<T> v, Vector<T> sum) {
+  return sum + scalar * v;
+}
+#if VECTOR_BYTES == 64
+template <>
+inline __attribute__((always_inline)) Vector<float> accumulate(float scalar, Vector<float> v,
+                                                               Vector<float> sum) {
+  return (Vector<float>)_mm512_fmadd_ps(_mm512_set1_ps(scalar), (__m512)v, (__m512)sum);
+}
+template <>
+inline __attribute__((always_inline)) Vector<double> accumulate(double scalar, Vector<double> v,
+                                                                Vector<double> sum) {
+  return (Vector<double>)_mm512_fmadd_pd(_mm512_set1_pd(scalar), (__m512d)v, (__m512d)sum);
+}
+#elif VECTOR_BYTES == 32
+template <>
+inline __attribute__((always_inline)) Vector<float> accumulate(float scalar, Vector<float> v,
+                                                               Vector<float> sum) {
+  return (Vector<float>)_mm256_fmadd_ps(_mm256_set1_ps(scalar), (__m256)v, (__m256)sum);
+}
+template <>
+inline __attribute__((always_inline)) Vector<double> accumulate(double scalar, Vector<double> v,
+                                                                Vector<double> sum) {
+  return (Vector<double>)_mm256_fmadd_pd(_mm256_set1_pd(scalar), (__m256d)v, (__m256d)sum);
+}
+#endif
+
 // All lanes of a vector, with the interface of a part of them.
 template <typename T>
 struct Whole {

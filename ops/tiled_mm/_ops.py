@@ -42,9 +42,7 @@ def mm(
     """
     if out is None:
         return torch.ops.tiled.mm(a, b, algo=algo, precision=precision, out_dtype=out_dtype)
-    torch.ops.tiled.mm.out(
-        a, b, algo=algo, precision=precision, out_dtype=out_dtype, out=out
-    )
+    torch.ops.tiled.mm.out(a, b, algo=algo, precision=precision, out_dtype=out_dtype, out=out)
     return out
 
 

@@ -1,0 +1,158 @@
+// The functions of tiled_mm.h as a C++ program sees them, on every kind of device that is here.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <thread>
+
+#include "tiled_mm.h"
+
+namespace {
+
+class Operator : public testing::TestWithParam<at::DeviceType> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == at::kCUDA && !at::hasCUDA()) GTEST_SKIP() << "needs a CUDA GPU";
+    at::manual_seed(1);
+  }
+
+  at::TensorOptions options(at::ScalarType type) const {
+    return at::TensorOptions().device(GetParam()).dtype(type);
+  }
+
+  at::Tensor normal(at::IntArrayRef sizes, at::ScalarType type = at::kFloat) const {
+    return at::randn(sizes, options(at::kFloat)).to(type);
+  }
+};
+
+// The bits, not the values: NaN equals NaN, +0 does not equal -0.
+bool same_bits(const at::Tensor& x, const at::Tensor& y) {
+  return x.sizes() == y.sizes() && x.dtype() == y.dtype() &&
+         at::equal(x.contiguous().view(at::kByte), y.contiguous().view(at::kByte));
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+TEST_P(Operator, MultipliesWithinTheBound) {
+  for (const auto& [m, n, k] : {std::tuple{1, 1, 1}, {65, 33, 129}, {7, 200, 5000}}) {
+    const at::Tensor a = normal({m, k}), b = normal({k, n});
+    const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+    const at::Tensor scale = at::mm(a.abs().to(at::kDouble), b.abs().to(at::kDouble));
+    const double g = std::min<double>(k, 8 * std::sqrt(k)), u = 0x1p-24;
+    const at::Tensor bound = u * exact.abs() + g * u * scale + 0x1p-149;
+    const at::Tensor error = (tiled::mm(a, b).to(at::kDouble) - exact).abs();
+    EXPECT_TRUE(at::all(error <= bound).item<bool>()) << m << " " << n << " " << k;
+  }
+}
+
+TEST_P(Operator, EveryRungHasTheSameBits) {
+  const at::Tensor a = normal({70, 4200}), b = normal({4200, 90});
+  const at::Tensor expected = tiled::mm(a, b);
+  const std::vector<std::string> algos = tiled::algos(a, b);
+  EXPECT_GE(algos.size(), 2u);
+  for (const std::string& algo : algos) {
+    tiled::MmOptions request;
+    request.algo = algo;
+    EXPECT_TRUE(same_bits(tiled::mm(a, b, request), expected)) << algo;
+  }
+}
+
+TEST_P(Operator, RowsAndBatchesHaveTheBitsOfTheWhole) {
+  const at::Tensor a = normal({64, 300}), b = normal({300, 40});
+  const at::Tensor whole = tiled::mm(a, b);
+  EXPECT_TRUE(same_bits(tiled::mm(a.slice(0, 3, 8), b), whole.slice(0, 3, 8)));
+  EXPECT_TRUE(same_bits(tiled::mm(a, b.slice(1, 5, 9)), whole.slice(1, 5, 9)));
+  const at::Tensor batch = tiled::bmm(a.expand({3, 64, 300}), b.expand({3, 300, 40}));
+  for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(batch[i], whole));
+}
+
+TEST_P(Operator, WritesIntoOut) {
+  const at::Tensor a = normal({9, 4}), b = normal({4, 7});
+  at::Tensor wide = at::full({9, 20}, NAN, options(at::kFloat));
+  at::Tensor view = wide.slice(1, 2, 9);
+  EXPECT_EQ(&tiled::mm_out(view, a, b), &view);
+  EXPECT_TRUE(same_bits(view, tiled::mm(a, b)));
+  EXPECT_TRUE(at::all(at::isnan(wide.slice(1, 9, 20))).item<bool>());
+}
+
+TEST_P(Operator, GivesTheUnroundedSum) {
+  const at::Tensor a = normal({5, 64}, at::kHalf), b = normal({64, 6}, at::kHalf);
+  tiled::MmOptions request;
+  request.out_dtype = at::kFloat;
+  const at::Tensor sum = tiled::mm(a, b, request);
+  EXPECT_EQ(sum.scalar_type(), at::kFloat);
+  EXPECT_TRUE(same_bits(sum.to(at::kHalf), tiled::mm(a, b)));
+}
+
+TEST_P(Operator, HasGradientsOfBothOrders) {
+  const auto leaf = [&](at::IntArrayRef sizes) {
+    return normal(sizes).to(at::kDouble).requires_grad_();
+  };
+  const at::Tensor a = leaf({3, 4}), b = leaf({4, 5});
+  const at::Tensor loss = tiled::mm(a, b).pow(2).sum(), peer = at::mm(a, b).pow(2).sum();
+  const auto first = torch::autograd::grad({loss}, {a, b}, {}, true, true);
+  const auto peer_first = torch::autograd::grad({peer}, {a, b}, {}, true, true);
+  const auto second = torch::autograd::grad({first[0].sum()}, {b});
+  const auto peer_second = torch::autograd::grad({peer_first[0].sum()}, {b});
+  for (const auto& [found, expected] :
+       {std::pair{first[0], peer_first[0]}, {first[1], peer_first[1]}, {second[0], peer_second[0]}})
+    EXPECT_LE((found - expected).abs().max().item<double>(),
+              64 * 0x1p-53 * expected.abs().max().item<double>());
+}
+
+TEST_P(Operator, RefusesInTorchsWords) {
+  const at::Tensor a = normal({2, 3}), b = normal({4, 5});
+  EXPECT_NE(error_of([&] {
+              tiled::mm(a, b);
+            }).find("mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"),
+            std::string::npos);
+  tiled::MmOptions request;
+  request.algo = "fastest";
+  const std::string unknown = error_of([&] { tiled::mm(a, a.t(), request); });
+  EXPECT_NE(unknown.find("algo 'fastest' is unknown"), std::string::npos);
+  EXPECT_NE(unknown.find("naive"), std::string::npos);
+}
+
+TEST_P(Operator, ExplainsWithoutComputing) {
+  const at::Tensor a = normal({64, 64});
+  EXPECT_NE(tiled::explain(a, a, {}, "h200").find("NVIDIA H200"), std::string::npos);
+  EXPECT_EQ(tiled::plan(a, a).front(), '{');
+}
+
+TEST(Precision, HoldsForAScope) {
+  EXPECT_EQ(tiled::get_float32_precision(), std::nullopt);
+  {
+    const tiled::Float32Precision scope("tf32");
+    EXPECT_EQ(tiled::get_float32_precision(), "tf32");
+  }
+  EXPECT_EQ(tiled::get_float32_precision(), std::nullopt);
+  EXPECT_NE(error_of([] { tiled::set_float32_precision("fp8"); }).find("unknown precision 'fp8'"),
+            std::string::npos);
+}
+
+TEST(Threads, CallsFromSeveralAtOnceAgree) {
+  const at::Tensor a = at::randn({40, 300}), b = at::randn({300, 50});
+  const at::Tensor expected = tiled::mm(a, b);
+  std::vector<at::Tensor> results(4);
+  std::vector<std::thread> threads;
+  for (at::Tensor& result : results)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) result = tiled::mm(a, b);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const at::Tensor& result : results) EXPECT_TRUE(same_bits(result, expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Operator, testing::Values(at::kCPU, at::kCUDA),
+                         [](const auto& info) {
+                           return c10::DeviceTypeName(info.param, /*lower_case=*/true);
+                         });
+
+}  // namespace
