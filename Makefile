@@ -66,7 +66,8 @@ $(VENV)/.installed: setup.py pyproject.toml $(VENV)/.requirements
 lint: $(VENV)/.requirements
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+	@echo clang-format --dry-run ...
+	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
 format: $(VENV)/.requirements
 	$(BIN)/ruff check --fix .

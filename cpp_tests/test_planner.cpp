@@ -46,14 +46,14 @@ TEST(Plan, SharedBytesFollowTheAccumulator) {
 TEST(Plan, RegisterTileTakesItsTileByName) {
   const Plan plan = make_plan(problem_of(4096, 4096, 4096), device("h200"), Algo::RegisterTile);
   EXPECT_EQ(plan.tile, TileSize::Large);
-  EXPECT_EQ(plan.block_m, Tile128x128::BLOCK_M);
-  EXPECT_EQ(plan.block_n, Tile128x128::BLOCK_N);
-  EXPECT_EQ(plan.threads_x, Tile128x128::THREADS);
+  EXPECT_EQ(plan.block_m, Tile128x256::BLOCK_M);
+  EXPECT_EQ(plan.block_n, Tile128x256::BLOCK_N);
+  EXPECT_EQ(plan.threads_x, Tile128x256::THREADS);
   EXPECT_EQ(plan.threads_y, 1);
-  EXPECT_EQ(plan.shared_bytes, Tile128x128::SHARED_BYTES);
+  EXPECT_EQ(plan.shared_bytes, Tile128x256::SHARED_BYTES);
 }
 
-// 768 x 768 is 36 large tiles for 132 multiprocessors, but 144 small ones.
+// 768 x 768 is 36 tiles of 128 x 128 for 132 multiprocessors, but 144 small ones.
 TEST(Plan, SmallTilesWhereLargeOnesLeaveMultiprocessorsIdle) {
   const Plan plan = make_plan(problem_of(768, 768, 4096), device("h200"), Algo::RegisterTile);
   EXPECT_EQ(plan.tile, TileSize::Small);
@@ -263,9 +263,9 @@ TEST(Supports, ThePlanFitsTheGrid) {
     EXPECT_TRUE(supports(plan.algo, p, d)) << shift;
     EXPECT_LE(plan.grid_x, MAX_GRID_X) << shift;
   }
-  // 2^37 rows are 2^31 small tiles, one too many, and 2^30 large ones.
+  // 2^37 rows are 2^31 small tiles, one too many, and 2^30 of the larger ones.
   const Problem tall = problem_of(int64_t{1} << 37, 1, 3, DType::Int8);
-  EXPECT_EQ(make_plan(tall, d, Algo::RegisterTile).tile, TileSize::Large);
+  EXPECT_EQ(make_plan(tall, d, Algo::RegisterTile).block_m, 128);
 }
 
 // No size overflows: what cannot be launched is refused, by a plan that says so.

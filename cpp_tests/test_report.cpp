@@ -18,7 +18,7 @@ TEST(Report, TrafficByHand) {
   const DeviceInfo d = device("h200");
   const Problem p = problem_of(256, 256, 64);
   Plan plan = make_plan(p, d, Algo::RegisterTile);
-  plan.tile = TileSize::Large;
+  plan.tile = TileSize::Medium;
   plan.block_m = plan.block_n = 128;
   plan.tiles_m = plan.tiles_n = 2;
   const PlanReport r = report(p, d, plan);
@@ -120,7 +120,7 @@ TEST(Registers, KeysAreTheKernelsNames) {
   EXPECT_EQ(key(Algo::Naive, DType::Float16), "naive<__half>");
   EXPECT_EQ(key(Algo::SharedTile8, DType::BFloat16), "shared_tile<__nv_bfloat16, 8>");
   EXPECT_EQ(key(Algo::SharedTile32, DType::Int64), "shared_tile<unsigned long, 32>");
-  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32), "register_tile<float, Tile128x128, 0, 1>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32), "register_tile<float, Tile128x256, 0, 1>");
   EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64),
             "register_tile<Complex<float>, Tile128x64, 2, 2>");
   EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));

@@ -1,10 +1,9 @@
 // Calls the operator by name. Including the header is all that this program does with the library.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <tiled_mm.h>
 
 #include <iostream>
-
-#include <tiled_mm.h>
 
 int main() {
   const c10::OperatorHandle mm = c10::Dispatcher::singleton().findSchemaOrThrow("tiled::mm", "");

@@ -1,9 +1,8 @@
 // Forward and backward through the functions of tiled_mm.h, on every kind of device that is here.
 #include <ATen/ATen.h>
+#include <tiled_mm.h>
 
 #include <iostream>
-
-#include <tiled_mm.h>
 
 static bool equal(const char* what, const at::Tensor& found, const at::Tensor& expected) {
   if (at::equal(found.cpu(), expected)) return true;
