@@ -21,6 +21,7 @@ NEWEST_BIN := $(CURDIR)/$(NEWEST)/bin
 PACKAGE := ops/tiled_mm
 BUILT := $(addprefix $(PACKAGE)/,lib include share _build_info.py)
 
+PYTHON_FILES := setup.py ops bench python_tests
 CXX_FILES = $(shell find ops bench cpp_tests -path ops/tiled_mm -prune -o \
   -name '*.h' -print -o -name '*.cuh' -print -o -name '*.cpp' -print -o -name '*.cu' -print)
 # Configures build folder $(1) for the Python in $(2), with further options $(3).
@@ -64,14 +65,14 @@ $(VENV)/.installed: setup.py pyproject.toml $(VENV)/.requirements
 	touch $@
 
 lint: $(VENV)/.requirements
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(PYTHON_FILES)
+	$(BIN)/ruff format --check $(PYTHON_FILES)
 	@echo clang-format --dry-run ...
 	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
 format: $(VENV)/.requirements
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix $(PYTHON_FILES)
+	$(BIN)/ruff format $(PYTHON_FILES)
 	$(BIN)/clang-format -i $(CXX_FILES)
 
 newest: export TILED_MM_BUILD_DIR := $(CURDIR)/build-newest

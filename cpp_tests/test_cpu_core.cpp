@@ -1,12 +1,17 @@
 // The CPU core by itself, at every instruction level of this machine. No tensor library, so it runs
-// under the tools that find what tests cannot see. From the repository's root:
+// under the tools that find what tests cannot see. From the repository's root, with GoogleTest
+// installed, in an empty folder $D; AddressSanitizer and UndefinedBehaviorSanitizer:
 //
-//   CORE="cpp_tests/test_cpu_core.cpp ops/cpu/blocked.cpp ops/cpu/dispatch.cpp"
-//   LEVELS, compiled first with the flags of CMakeLists.txt: base.o avx2.o avx512.o
-//   AddressSanitizer and UndefinedBehaviorSanitizer, all files:
-//     g++ -std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -Iops ...
-//   valgrind (which knows no AVX-512), without sanitizers:
-//     valgrind --error-exitcode=1 ./test_cpu_core --gtest_filter=-*avx512*
+//   S="-std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -Iops -Icpp_tests"
+//   X="-mavx2 -mfma -mf16c"; Y="$X -mavx512f -mavx512bw -mavx512dq -mavx512vl"
+//   g++ $S $X -c ops/cpu/avx2.cpp -o $D/avx2.o && g++ $S $Y -c ops/cpu/avx512.cpp -o $D/avx512.o
+//   for f in base blocked blocking dispatch region; do g++ $S -c ops/cpu/$f.cpp -o $D/$f.o; done
+//   for t in core values dispatch; do
+//     g++ $S cpp_tests/test_cpu_$t.cpp $D/*.o -lgtest -lgtest_main -o $D/$t && $D/$t || break
+//   done
+//
+// valgrind, which knows no AVX-512: the same with S="-std=c++17 -O2 -g -Iops -Icpp_tests", and
+//     valgrind --error-exitcode=1 $D/$t --gtest_filter=*base*:*avx2_*:*/avx2
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -173,6 +178,12 @@ TEST_P(Core, BlockedEqualsNaiveInLargerProducts) {
        {DType::Float32, DType::Float64, DType::BFloat16, DType::Complex64, DType::UInt8}) {
     expect_same(dtype, 1, 700, 90, 600);
     expect_same(dtype, 1, 90, 1300, 513, Layout::Columns, Layout::Columns);
+  }
+  // Few rows against columns of neighbours, and a B that streams from memory.
+  for (const DType dtype : {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16}) {
+    for (const int64_t m : {2, 3, 5, 8, 9})
+      expect_same(dtype, 1, m, 83, 4130, Layout::Rows, Layout::Columns);
+    expect_same(dtype, 1, 3, 1100, 4200);
   }
   expect_same(DType::Float16, 1, 1100, 1100, 300, Layout::Rows, Layout::Rows, Layout::Columns);
 }

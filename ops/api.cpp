@@ -20,8 +20,9 @@ at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, const MmOptions& option
   return bmm_operator().call(a, b, options.algo, options.precision, options.out_dtype);
 }
 
-std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
-  return algos_of(a, b, options.precision, options.out_dtype);
+std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                               std::optional<std::string_view> device) {
+  return algos_of(a, b, options.precision, options.out_dtype, device);
 }
 
 std::string explain(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,

@@ -1,5 +1,6 @@
 // Autocast: operands are cast to the dtype of the autocast state (fp64 and integers stay as they
-// are, as for torch.mm), then the call goes on below. mm.out is left alone, as torch's out= forms.
+// are, as for torch.mm), then the call goes on below. A float32 product that asks for a
+// precision is left in float32. mm.out is left alone, as torch's out= forms.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
@@ -14,6 +15,9 @@ at::Tensor autocast(const at::Tensor& a, const at::Tensor& b, std::optional<std:
                     std::optional<at::ScalarType> out_dtype) {
   const c10::impl::ExcludeDispatchKeyGuard below(
       at::autocast::get_autocast_dispatch_key_from_device_type(DEVICE));
+  // A precision is asked for float32 products, so such a product stays one.
+  if (precision && a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat)
+    return OPERATOR().call(a, b, algo, precision, out_dtype);
   const at::ScalarType type = at::autocast::get_autocast_dtype(DEVICE);
   return OPERATOR().call(at::autocast::cached_cast(type, a, DEVICE),
                          at::autocast::cached_cast(type, b, DEVICE), algo, precision, out_dtype);

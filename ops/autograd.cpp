@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
 
+#include <mutex>
 #include <type_traits>
 
 #include "precision.h"
@@ -65,14 +66,19 @@ struct MmBackward : public Node {
   at::ScalarType dtype;
   Request request;
 
-  std::string name() const override { return "TiledMmBackward"; }
+  std::string name() const override {
+    return OPERATOR == &bmm_operator ? "TiledBmmBackward0" : "TiledMmBackward0";
+  }
 
+  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
   void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     a.reset_data();
     b.reset_data();
   }
 
   variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     variable_list result(2);
     if (!gradients[0].defined()) return result;
     // An fp32 result of 16-bit inputs has an fp32 gradient, which is rounded to the inputs' dtype.
@@ -92,8 +98,10 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
                           Name algo, Name precision, Type out_dtype) {
   const bool needs_gradient = compute_requires_grad(a, b);
   const bool has_tangent = isFwGradDefined(a) || isFwGradDefined(b);
-  if (needs_gradient || has_tangent)
-    precision = resolve_precision(a.scalar_type(), a.device().type(), precision);
+  // What this call runs, its derivatives run too, whatever the setting will be then.
+  const Name resolved = needs_gradient || has_tangent
+                            ? resolve_precision(a.scalar_type(), a.device().type(), precision)
+                            : precision;
 
   decltype(make_node<MmBackward<OPERATOR>>()) node;
   if (needs_gradient) {
@@ -113,12 +121,12 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
     node->b_column_major = is_column_major(b);
     node->dtype = a.scalar_type();
     if (algo) node->request.algo = std::string(*algo);
-    node->request.precision = precision;
+    node->request.precision = resolved;
     torch::autograd::set_history(c, node);
   }
   if (has_tangent) {
     const auto term = [&](const at::Tensor& x, const at::Tensor& y) {
-      return OPERATOR().call(x, y, algo, precision, out_dtype);
+      return OPERATOR().call(x, y, algo, resolved, out_dtype);
     };
     at::Tensor tangent;
     if (isFwGradDefined(a)) tangent = term(a._fw_grad(0), b._fw_primal(0));
@@ -148,6 +156,11 @@ void mm_out_without_gradient(c10::DispatchKeySet keys, const at::Tensor& a, cons
 // saved tensors by it.
 void mm_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
                           Name algo, Name precision, Type out_dtype, at::Tensor& out) {
+  // What increment_version would say, but before anything is written.
+  TORCH_CHECK(
+      !out.is_inference() || c10::InferenceMode::is_enabled(),
+      "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
+      "a clone to get a normal tensor before doing inplace update.");
   {
     at::AutoDispatchBelowADInplaceOrView below;
     mm_out_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, a, b, algo, precision,

@@ -3,9 +3,11 @@
 // questions of symbolic shapes.
 #pragma once
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/op_registration/adaption.h>
 
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +17,10 @@
 
 namespace tiled {
 
-inline std::optional<DType> find_dtype(at::ScalarType type) {
+constexpr const char* SUPPORTED_DTYPES =
+    "Float, Double, Half, BFloat16, ComplexFloat, ComplexDouble, Char, Short, Int, Long, Byte";
+
+inline DType dtype_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat: return DType::Float32;
     case at::kDouble: return DType::Float64;
@@ -28,17 +33,10 @@ inline std::optional<DType> find_dtype(at::ScalarType type) {
     case at::kInt: return DType::Int32;
     case at::kLong: return DType::Int64;
     case at::kByte: return DType::UInt8;
-    default: return std::nullopt;
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "\"tiled_mm\" not implemented for '", type,
+                                  "'; supported: ", SUPPORTED_DTYPES);
   }
-}
-
-inline DType dtype_of(at::ScalarType type) {
-  const std::optional<DType> dtype = find_dtype(type);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      dtype, "\"tiled_mm\" not implemented for '", type,
-      "'; supported: Float, Double, Half, BFloat16, ComplexFloat, ComplexDouble, Char, Short, Int, "
-      "Long, Byte");
-  return *dtype;
 }
 
 inline void check_same_device(const at::Tensor& a, const at::Tensor& b, const char* name,
@@ -81,6 +79,18 @@ inline at::ScalarType check_out_dtype(at::ScalarType dtype, std::optional<at::Sc
       result == dtype || (result == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16)),
       "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
   return result;
+}
+
+// Every element of out has memory of its own. Elements (i, j) and (i', j') are the same memory
+// where s0 (i - i') = s1 (j' - j): in steps of s1 / g rows and s0 / g columns, g their greatest
+// divisor.
+inline void check_no_self_overlap(const at::Tensor& out) {
+  at::assert_no_internal_overlap(out);
+  if (out.dim() != 2 || out.is_meta() || out.size(0) < 2 || out.size(1) < 2) return;
+  const int64_t divisor = std::gcd(out.stride(0), out.stride(1));
+  TORCH_CHECK(out.stride(1) / divisor >= out.size(0) || out.stride(0) / divisor >= out.size(1),
+              "unsupported operation: more than one element of the written-to tensor refers to a "
+              "single memory location. Please clone() the tensor before performing the operation.");
 }
 
 enum class OutShape { Fits, ToBeResized };

@@ -35,6 +35,9 @@ bool on_cpu(const at::Tensor& a, OptionalName device) { return a.is_cpu() && !de
 
 Problem checked_problem(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
                         std::optional<at::ScalarType> out_dtype, OptionalName device) {
+  for (const at::Tensor& t : {a, b})
+    TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided,
+                                "tiled_mm: expected dense (strided) tensors, got ", t.layout());
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
   const at::DeviceType type = device ? at::kCUDA : a.device().type();
   return problem_of(a, b, check_out_dtype(a.scalar_type(), out_dtype),
@@ -52,11 +55,10 @@ PlanReport report_of(const at::Tensor& a, const at::Tensor& b, OptionalName algo
 }  // namespace
 
 std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
-                                  std::optional<at::ScalarType> out_dtype) {
-  const Problem problem = checked_problem(a, b, precision, out_dtype, std::nullopt);
+                                  std::optional<at::ScalarType> out_dtype, OptionalName device) {
+  const Problem problem = checked_problem(a, b, precision, out_dtype, device);
   std::vector<std::string> names;
-  for (Algo algo :
-       on_cpu(a, std::nullopt) ? cpu_algos() : supported_algos(problem, device_of(a, std::nullopt)))
+  for (Algo algo : on_cpu(a, device) ? cpu_algos() : supported_algos(problem, device_of(a, device)))
     names.emplace_back(name_of(algo));
   return names;
 }
@@ -66,12 +68,13 @@ std::string explain_text(const at::Tensor& a, const at::Tensor& b, OptionalName 
                          OptionalName device) {
   if (!on_cpu(a, device)) return to_text(report_of(a, b, algo, precision, out_dtype, device));
   const Problem p = checked_problem(a, b, precision, out_dtype, device);
+  const std::string batch = a.dim() == 3 ? std::to_string(p.batch) + ", " : "";
   std::ostringstream text;
   text << name_of(cpu_algo(algo)) << " on the CPU (" << cpu::level() << ", "
-       << at::get_num_threads() << " threads)\n  C[" << p.m << ", " << p.n << "] = A[" << p.m
-       << ", " << p.k << "] B[" << p.k << ", " << p.n << "], " << name_of(p.dtype) << " to "
-       << name_of(p.epilogue.out_dtype) << "\n  " << segment_count(p.k)
-       << " segments of K; threads share out C, never K\n";
+       << at::get_num_threads() << " threads)\n  C[" << batch << p.m << ", " << p.n << "] = A["
+       << batch << p.m << ", " << p.k << "] B[" << batch << p.k << ", " << p.n << "], "
+       << name_of(p.dtype) << " to " << name_of(p.epilogue.out_dtype) << "\n  "
+       << segment_count(p.k) << " segments of K; threads share out C, never K\n";
   return text.str();
 }
 
@@ -88,6 +91,13 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, OptionalName alg
 
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,
                            int64_t shared_bytes) {
+  // Above 2^20 nothing is said that 2^20 does not say: no such block fits anywhere.
+  constexpr int64_t MOST = 1 << 20;
+  TORCH_CHECK(threads >= 1 && threads <= MOST, "tiled_mm: threads of a block must be 1 to ", MOST,
+              ", got ", threads);
+  TORCH_CHECK(registers >= 0 && registers <= 255,
+              "tiled_mm: registers of a thread must be 0 (not known) to 255, got ", registers);
+  TORCH_CHECK(shared_bytes >= 0, "tiled_mm: shared_bytes must not be negative, got ", shared_bytes);
   const BlockResources block{static_cast<int>(threads), static_cast<int>(registers), shared_bytes};
   return to_json(occupancy(device_by_name(device), block));
 }
@@ -95,6 +105,8 @@ std::string occupancy_json(std::string_view device, int64_t threads, int64_t reg
 std::string roofline_json(std::string_view name, double bytes, double flops,
                           std::string_view peak) {
   const DeviceInfo device = device_by_name(name);
+  TORCH_CHECK(bytes >= 0 && flops >= 0, "tiled_mm: bytes and flops must not be negative, got ",
+              bytes, " and ", flops);
   TORCH_CHECK(peak == "float32" || peak == "float64", "tiled_mm: unknown peak '", std::string(peak),
               "'; expected 'float32' or 'float64'");
   return to_json(

@@ -16,7 +16,7 @@ namespace tiled {
 using OptionalName = std::optional<std::string_view>;
 
 std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
-                                  std::optional<at::ScalarType> out_dtype);
+                                  std::optional<at::ScalarType> out_dtype, OptionalName device);
 
 std::string explain_text(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
                          OptionalName precision, std::optional<at::ScalarType> out_dtype,

@@ -1,5 +1,4 @@
 // Shapes without data: what torch.compile, export and meta tensors ask. Sizes may be symbolic.
-#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -41,7 +40,7 @@ void mm_out_meta(const at::Tensor& a, const at::Tensor& b, Name algo, Name preci
   check_mm(a, b);
   const at::ScalarType type = check_request(a, algo, precision, out_dtype);
   const OutShape shape = check_out(a, out, type, a.sym_size(0), b.sym_size(1));
-  at::assert_no_internal_overlap(out);
+  check_no_self_overlap(out);
   if (shape == OutShape::ToBeResized) out.resize__symint({a.sym_size(0), b.sym_size(1)});
 }
 

@@ -41,17 +41,22 @@ class Product {
     const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
     const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
     const bool fits = check_out(a, out, type, a.size(0), b.size(1)) == OutShape::Fits;
-    at::assert_no_internal_overlap(out);
+    check_no_self_overlap(out);
+    Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
+    auto plan = Backend::plan(problem, algo, a);
+    if (!fits) {
+      // Nothing can be refused from here on. The storage that grows may be an input's, and the
+      // view's offset is kept, so addresses and alignment are known only now.
+      at::native::resize_output(out, {a.size(0), b.size(1)});
+      problem = problem_of(a, b, type, arithmetic, out);
+      plan = Backend::plan(problem, algo, a);
+    }
+    if (out.numel() == 0) return;
     // An input that shares memory with out would be read after it is overwritten.
     if (may_overlap(out, a) || may_overlap(out, b)) {
       out.copy_(mm(a, b, algo, precision, out_dtype));
       return;
     }
-    Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
-    const auto plan = Backend::plan(problem, algo, a);
-    if (!fits) at::native::resize_output(out, {a.size(0), b.size(1)});
-    if (out.numel() == 0) return;
-    problem.c.data = out.mutable_data_ptr();
     Backend::run(problem, plan, a);
   }
 

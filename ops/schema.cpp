@@ -31,8 +31,10 @@ TORCH_LIBRARY(tiled, m) {
   m.def("get_float32_precision() -> str?", &get_float32_precision_name);
 
   // What would run, and why. They compute nothing and take meta tensors too.
-  m.def("algos(Tensor a, Tensor b, *, str? precision=None, ScalarType? out_dtype=None) -> str[]",
-        &algos_of);
+  m.def(
+      "algos(Tensor a, Tensor b, *, str? precision=None, ScalarType? out_dtype=None,"
+      " str? device=None) -> str[]",
+      &algos_of);
   m.def(
       "explain(Tensor a, Tensor b, *, str? algo=None, str? precision=None,"
       " ScalarType? out_dtype=None, str? device=None) -> str",

@@ -45,7 +45,8 @@ TILED_MM_API at::Tensor bmm(const at::Tensor& a, const at::Tensor& b,
 
 // The rungs that compute these inputs, from the simplest to the fastest.
 TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b,
-                                            const MmOptions& options = {});
+                                            const MmOptions& options = {},
+                                            std::optional<std::string_view> device = std::nullopt);
 
 // What would run on these inputs and what bounds it, as text. Computes nothing. `device` names a
 // GPU to plan for ("h200", "a100", ..., see the README); otherwise the tensors' own device.

@@ -2,20 +2,24 @@
 // list of keys.
 #include <torch/library.h>
 
+#include <sstream>
+
+#include "check.h"
+
 namespace tiled {
 namespace {
 
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  std::ostringstream found;
   for (const c10::IValue& argument : torch::jit::last(*stack, op.schema().arguments().size())) {
-    if (!argument.isTensor()) continue;
+    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
     const at::Tensor& tensor = argument.toTensor();
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        tensor.layout() == at::kStrided && !tensor.is_quantized(),
-        "\"tiled_mm\" not implemented for ", tensor.layout(), " tensors of dtype ",
-        tensor.scalar_type(),
-        "; supported: dense (strided) CPU and CUDA tensors of Float, Double, Half, BFloat16, "
-        "ComplexFloat, ComplexDouble, Char, Short, Int, Long, Byte");
+    found << (found.tellp() > 0 ? " and " : "") << (tensor.is_nested() ? "nested " : "")
+          << tensor.layout() << " " << tensor.scalar_type();
   }
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "\"tiled_mm\" not implemented for ", found.str(),
+                              " tensors; supported: dense (strided) CPU and CUDA tensors of ",
+                              SUPPORTED_DTYPES);
 }
 
 void refuse_all(torch::Library& m) {
@@ -32,5 +36,7 @@ TORCH_LIBRARY_IMPL(tiled, SparseCsrCUDA, m) { refuse_all(m); }
 TORCH_LIBRARY_IMPL(tiled, QuantizedCPU, m) { refuse_all(m); }
 TORCH_LIBRARY_IMPL(tiled, QuantizedCUDA, m) { refuse_all(m); }
 TORCH_LIBRARY_IMPL(tiled, MkldnnCPU, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, NestedTensorCPU, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, NestedTensorCUDA, m) { refuse_all(m); }
 
 }  // namespace tiled

@@ -83,6 +83,12 @@ def poison(dtype: torch.dtype) -> float | int:
     return 0x5A if dtype in INTEGERS else float("nan")
 
 
+def leave_garbage(m: int, n: int, dtype: torch.dtype, device: str) -> set[int]:
+    """Free poisoned memory for a result of this size; the addresses of where it was."""
+    garbage = [hole(m, n, dtype, device) for _ in range(4)]
+    return {x.data_ptr() for x in garbage}
+
+
 def in_a_hole(inner: torch.Tensor, step_rows: int = 1, step_cols: int = 1) -> torch.Tensor:
     """A copy of a matrix as a view of poisoned memory, two to four elements from its edges."""
     rows, cols = inner.shape

@@ -7,15 +7,10 @@
 from __future__ import annotations
 
 import functools
-import os
 import zlib
-from collections.abc import Iterator
 
 import pytest
 import torch
-
-# torch.mm on CUDA refuses to run under torch.use_deterministic_algorithms without this.
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,12 +58,3 @@ def device(request: pytest.FixtureRequest) -> str:
 def seed(request: pytest.FixtureRequest) -> None:
     """Other data for every test, the same data in every run."""
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
-
-
-@pytest.fixture
-def poisoned_memory() -> Iterator[None]:
-    """torch.empty gives NaN (or the largest integer): an element never written is then seen."""
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    yield
-    torch.use_deterministic_algorithms(False)

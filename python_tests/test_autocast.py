@@ -9,8 +9,6 @@ import torch
 from cases import each
 from golden import assert_same_bits
 
-pytestmark = pytest.mark.parametrize("device", cases.DEVICES)
-
 
 @each("dtype", cases.HALVES)
 def test_the_dtype_of_the_state(device: str, dtype: torch.dtype) -> None:

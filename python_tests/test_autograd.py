@@ -61,7 +61,6 @@ def test_second_order(device: str, algo: str | None, dtype: torch.dtype) -> None
 
 
 @each("dtype", DOUBLES)
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_bmm_first_and_second_order(device: str, dtype: torch.dtype) -> None:
     inputs = batched_leaves(2, 3, 2, 4, dtype, device)
     assert gradcheck(
@@ -75,7 +74,6 @@ def test_bmm_first_and_second_order(device: str, dtype: torch.dtype) -> None:
 
 
 @each("shape", ((0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 5, 3)))
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_gradients_of_small_shapes(device: str, shape: tuple) -> None:
     m, n, k = shape
     a, b = integers(m, k, device=device), integers(k, n, device=device)
@@ -97,7 +95,6 @@ def test_gradients_are_the_products_of_torch_mms_formulas(device, algo, dtype) -
 
 
 @each("dtype", DOUBLES)
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_gradients_equal_torch_mms(device: str, dtype: torch.dtype) -> None:
     a, b, g = (
         integers(*size, device=device, dtype=dtype) for size in ((37, 21), (21, 43), (37, 43))
@@ -108,7 +105,6 @@ def test_gradients_equal_torch_mms(device: str, dtype: torch.dtype) -> None:
         assert torch.equal(x, y)
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_gradients_of_lazy_views(device: str) -> None:
     x, y, g = (
         integers(*size, device=device, dtype=torch.complex128) for size in ((5, 7), (7, 6), (5, 6))
@@ -131,7 +127,6 @@ def test_gradients_of_lazy_views(device: str) -> None:
             assert torch.equal(one, other), f"{name_x}, {name_y}"
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_only_the_gradients_that_are_asked_for(device: str) -> None:
     for need_a, need_b in itertools.product((False, True), repeat=2):
         a, b = cases.pair(5, 6, 7, torch.float32, device)
@@ -158,7 +153,6 @@ def test_an_operand_is_saved_only_for_the_others_gradient() -> None:
     assert len(saved) == 1 and saved[0].shape == b.shape
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_a_column_major_input_gets_a_column_major_gradient(device: str) -> None:
     a = cases.fill(7, 5, torch.float32, device).t().requires_grad_()
     b = cases.fill(6, 7, torch.float32, device).t().requires_grad_()
@@ -222,7 +216,6 @@ def library_precision() -> Iterator[None]:
     tiled_mm.set_float32_precision(before)
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_precision_is_resolved_in_the_forward(library_precision: None, device: str) -> None:
     a, b = leaves(3, 4, 5, torch.float32, device)
     tiled_mm.set_float32_precision("ieee")
@@ -233,7 +226,6 @@ def test_precision_is_resolved_in_the_forward(library_precision: None, device: s
     assert [call.get("precision") for call in recorder.calls] == ["ieee", "ieee"]
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_overwriting_a_saved_tensor_by_out_is_caught(device: str) -> None:
     a, b = cases.pair(5, 5, 5, torch.float32, device)
     saved = cases.fill(5, 5, torch.float32, device)
@@ -246,7 +238,6 @@ def test_overwriting_a_saved_tensor_by_out_is_caught(device: str) -> None:
         loss.backward()
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_an_operand_changed_in_place_is_caught(device: str) -> None:
     a, b = leaves(5, 6, 7, torch.float32, device)
     c = tiled_mm.mm(a, b)
@@ -271,7 +262,6 @@ def test_gradient_of_fp32_output(device: str, algo: str | None, dtype: torch.dty
 
 
 @each("dtype", cases.HALVES)
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_second_gradient_of_fp32_output(device: str, dtype: torch.dtype) -> None:
     """Small integers, so that every rounding is exact and torch's own fp64 is the reference."""
     small = [torch.randint(-3, 4, size).to(dtype).to(device) for size in ((6, 5), (5, 7), (6, 7))]
@@ -291,7 +281,6 @@ def test_second_gradient_of_fp32_output(device: str, dtype: torch.dtype) -> None
 
 
 @each("dtype", cases.HALVES)
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_forward_mode_of_fp32_output(device: str, dtype: torch.dtype) -> None:
     a, b = cases.pair(6, 7, 5, dtype, device)
     ta, tb = cases.pair(6, 7, 5, dtype, device)
@@ -303,13 +292,11 @@ def test_forward_mode_of_fp32_output(device: str, dtype: torch.dtype) -> None:
     assert torch.equal(tangent, parts[0] + parts[1])
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_integers_have_no_gradient(device: str) -> None:
     a, b = cases.pair(3, 4, 5, torch.int32, device)
     assert not tiled_mm.mm(a, b).requires_grad
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_modes_without_gradients(device: str) -> None:
     a, b = leaves(3, 4, 5, torch.float32, device)
     with torch.no_grad():

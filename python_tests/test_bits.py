@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import cases
 import golden
@@ -149,7 +150,6 @@ def test_out_has_the_bits_of_a_new_tensor(device: str, algo: str | None, dtype) 
 
 
 @each("dtype", cases.DTYPES)
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_every_rung_is_equal(device: str, dtype: torch.dtype) -> None:
     for m, n, k in ((67, 45, 131), (1, 257, 64), (130, 1, 4100), (64, 128, 32)):
         a, b = cases.pair(m, n, k, dtype, device)
@@ -200,6 +200,16 @@ def test_thread_counts(threads: None, algo: str | None, dtype: torch.dtype) -> N
             results.append(tiled_mm.mm(a, b, algo=algo))
         for count, c in zip((2, 3, 7), results[1:], strict=True):
             assert_same_bits(c, results[0], f"{count} threads")
+
+
+@each("algo", (None, *cases.RUNGS["cpu"]))
+def test_calls_from_several_threads(algo: str | None) -> None:
+    pairs = [cases.pair(130, 131, 300 + i, torch.float32) for i in range(4)]
+    expected = [tiled_mm.mm(a, b, algo=algo) for a, b in pairs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda i: tiled_mm.mm(*pairs[i % 4], algo=algo), range(200)))
+    for i, c in enumerate(found):
+        assert_same_bits(c, expected[i % 4], f"call {i}")
 
 
 @each("dtype", cases.FLOATS)

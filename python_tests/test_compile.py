@@ -15,8 +15,6 @@ import torch
 from cases import each
 from golden import assert_same_bits
 
-pytestmark = pytest.mark.parametrize("device", cases.DEVICES)
-
 ALL_CHECKS = (
     "test_schema",
     "test_autograd_registration",

@@ -34,6 +34,7 @@ def no_synchronisation() -> Iterator[None]:
 def test_graphs(algo: str | None, dtype: torch.dtype) -> None:
     a, b = cases.pair(67, 45, 131, dtype, "cuda")
     out = cases.hole(67, 45, dtype, "cuda")
+    tiled_mm.mm(a, b, algo=algo)  # as torch asks: once before it is captured
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         c = tiled_mm.mm(a, b, algo=algo)
@@ -54,6 +55,7 @@ def test_graphs(algo: str | None, dtype: torch.dtype) -> None:
 def test_graphs_of_a_training_step(algo: str | None) -> None:
     a, b = (x.requires_grad_() for x in cases.pair(67, 45, 131, torch.float32, "cuda"))
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):  # torch asks for a warm-up of autograd on a side stream
         tiled_mm.mm(a, b, algo=algo).sum().backward()
     torch.cuda.current_stream().wait_stream(side)
@@ -81,7 +83,9 @@ with torch.cuda.graph(graph):
 graph.replay()
 assert torch.equal(c, tiled_mm.mm(a, b))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -152,20 +156,6 @@ def test_no_memory_but_the_result(algo: str | None, dtype: torch.dtype) -> None:
         assert allocations(lambda x=x: tiled_mm.mm(x, b, algo=algo, out=out)) == 0
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
-def test_memory_with_garbage(algo: str | None, dtype: torch.dtype) -> None:
-    """The result's memory held NaN before, and the caching allocator gives it again."""
-    for m, n, k in cases.SHAPES:
-        a, b = cases.pair(m, n, k, dtype, "cuda")
-        garbage = cases.hole(m, n, dtype, "cuda")
-        address = garbage.data_ptr()
-        del garbage
-        c = tiled_mm.mm(a, b, algo=algo)
-        assert c.data_ptr() == address, "the garbage was not met"
-        gates.check(c, a, b)
-
-
 def test_several_streams_and_threads_at_once() -> None:
     pairs = [cases.pair(200, 150, 300 + i, torch.float32, "cuda") for i in range(4)]
     expected = [tiled_mm.mm(a, b) for a, b in pairs]
@@ -213,7 +203,7 @@ def test_a_batch_invariant_layer() -> None:
 @each_rung
 def test_more_tiles_than_a_grid_dimension_holds(algo: str | None) -> None:
     """A grid has at most 65,535 blocks along y and z."""
-    for m, n, k in ((2_200_000, 3, 2), (3, 2_200_000, 2), (1_100_000, 40, 1)):
+    for m, n, k in ((8_500_000, 1, 2), (1, 8_500_000, 2)):
         a, b = cases.pair(m, n, k, torch.float32, "cuda")
         gates.check_elements(tiled_mm.mm(a, b, algo=algo), a, b)
 

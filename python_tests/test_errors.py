@@ -116,7 +116,6 @@ def test_the_dtype_of_out_in_torch_mms_words(dtype: torch.dtype) -> None:
     assert message(lambda: tiled_mm.mm(a, b, out=out)) == expected
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 @each("which", ("a", "b", "out"))
 def test_gradients_with_out_in_torch_mms_words(device: str, which: str) -> None:
     def arguments() -> dict[str, torch.Tensor]:
@@ -173,6 +172,7 @@ UNSUPPORTED = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 @each("dtype", UNSUPPORTED)
 @each("device", WHERE)
 def test_unsupported_dtypes_name_the_supported(device: str, dtype: torch.dtype) -> None:
@@ -192,7 +192,6 @@ def test_unsupported_dtypes_name_the_supported(device: str, dtype: torch.dtype) 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @each("layout", ("COO", "CSR", "quantized"))
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_unsupported_layouts_name_what_is_supported(device: str, layout: str) -> None:
     make = {
         "COO": lambda t: t.to_sparse(),
@@ -233,7 +232,6 @@ def test_algos_that_do_not_fit_list_those_that_do(device: str) -> None:
             assert (out == 7).all()
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_a_wrong_algo_is_an_error_for_empty_results_too(device: str) -> None:
     for m, n, k in cases.EMPTY_SHAPES:
         a, b = torch.ones(m, k, device=device), torch.ones(k, n, device=device)

@@ -31,7 +31,8 @@ def outer_product(a: torch.Tensor, b: torch.Tensor, rows: slice) -> torch.Tensor
 @each_rung
 def test_a_leading_dimension_beyond_2_31(device: str, algo: str | None) -> None:
     """Rows 2^31 + 5 elements apart; the memory between them is never touched."""
-    needs(7, device)
+    if device == "cuda":
+        needs(5, device)  # a CPU's memory takes no place before it is touched
     a, b = cases.pair(3, 40, 7, torch.int8, device)
     memory = torch.empty(2 * (BIG + 5) + 40, dtype=torch.int8, device=device)
     far_a = memory.as_strided((3, 7), (BIG + 5, 1)).copy_(a)
@@ -82,7 +83,6 @@ def test_operands_of_more_than_2_31_elements(device, algo, transposed: bool) -> 
     assert torch.equal(tiled_mm.mm(left, big, algo=algo), expected)
 
 
-@pytest.mark.large
 @each("algo", (None, *cases.RUNGS["cpu"]))
 def test_more_than_2_31_terms(algo: str | None) -> None:
     """One element, of 2^31 + 5 terms: on the CPU, since a GPU computes it in one slow block."""

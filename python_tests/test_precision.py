@@ -83,7 +83,6 @@ def test_a_precision_without_a_kernel_raises_if_asked_for_a_call(precision: str)
 
 @each("precision", PRECISIONS)
 @each("dtype", cases.DTYPES)
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_a_setting_never_raises_and_is_never_less_exact(device, dtype, precision) -> None:
     a, b = cases.pair(40, 33, 300, dtype, device)
     with tiled_mm.float32_precision("ieee"):
@@ -93,7 +92,6 @@ def test_a_setting_never_raises_and_is_never_less_exact(device, dtype, precision
 
 
 @each("dtype", cases.HALVES)
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_ieee_of_16_bit_types(device: str, dtype: torch.dtype) -> None:
     a, b = cases.pair(40, 33, 300, dtype, device)
     c = tiled_mm.mm(a, b, precision="ieee")
@@ -134,7 +132,6 @@ with tiled_mm.float32_precision("tf32"):
 """
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_torchs_new_settings_are_read(device: str) -> None:
     setting = "\nshow()\n".join(
         text.format(value) for value in ("tf32", "ieee", "tf32") for text in TORCH_SETTINGS.values()
@@ -143,14 +140,12 @@ def test_torchs_new_settings_are_read(device: str) -> None:
     assert lines == ["True None"] * 7 + ["True tf32"]
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_torchs_legacy_settings_are_read(device: str) -> None:
     setting = "\nshow()\n".join(LEGACY_SETTINGS[value] for value in ("tf32", "ieee", "tf32"))
     lines = run(PRODUCT.format(device=device, setting=setting))
     assert lines == ["True None"] * 4 + ["True tf32"]
 
 
-@pytest.mark.parametrize("device", cases.DEVICES)
 def test_new_settings_after_legacy_ones(device: str) -> None:
     """torch's own legacy getters throw in this state."""
     setting = LEGACY_SETTINGS["ieee"] + "\n" + TORCH_SETTINGS["new"].format("tf32")

@@ -67,6 +67,9 @@ const DeviceInfo& cuda_device(c10::DeviceIndex index) {
   // A device's limits never change: each is read once, at its first product.
   static std::deque<std::once_flag> read(c10::cuda::device_count());
   static std::vector<DeviceInfo> devices(c10::cuda::device_count());
+  TORCH_CHECK(index >= 0 && static_cast<size_t>(index) < devices.size(),
+              "tiled_mm: there is no CUDA device ", static_cast<int>(index),
+              "; to plan for one, name it, as device='h200'");
   std::call_once(read.at(index), [&] { devices.at(index) = read_device(index); });
   return devices[index];
 }

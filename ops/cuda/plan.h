@@ -1,6 +1,7 @@
 // The planner: (Problem, DeviceInfo) -> Plan. Pure: no CUDA call, no allocation, no string; it runs
 // on every call of the operator and takes well under a microsecond. Tested where there is no GPU.
-// Kernels make no choices; they find them all here. What a plan costs and why is report.h's.
+// Rung, tile, grid and access are chosen here alone; a kernel only follows where its own data lies
+// (an edge, a vector inside C). What a plan costs and why is report.h's.
 #pragma once
 
 #include <cstdint>

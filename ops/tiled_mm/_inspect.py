@@ -29,9 +29,11 @@ def algos(
     *,
     precision: str | None = None,
     out_dtype: torch.dtype | None = None,
+    device: str | None = None,
 ) -> list[str]:
-    """The rungs that compute ``a`` [M, K] times ``b`` [K, N], from the simplest to the fastest."""
-    return torch.ops.tiled.algos(a, b, precision=precision, out_dtype=out_dtype)
+    """The rungs that compute ``a`` [M, K] times ``b`` [K, N], from the simplest to the fastest, on
+    the tensors' device or on one of :func:`devices` (meta tensors must name one)."""
+    return torch.ops.tiled.algos(a, b, precision=precision, out_dtype=out_dtype, device=device)
 
 
 def explain(
@@ -46,8 +48,8 @@ def explain(
     """The plan for ``a`` [M, K] times ``b`` [K, N] as text: rung, tile, occupancy and what limits
     it, traffic, and the roofline bound.
 
-    Works without a GPU: on meta tensors, or on any tensors with ``device`` naming one of
-    :func:`devices`.
+    With ``device`` naming one of :func:`devices` it works on any tensors, meta ones too, and needs
+    no GPU; without it, the plan is for the tensors' own device.
 
     Raises:
         RuntimeError: as :func:`mm`, or the device is unknown or missing.

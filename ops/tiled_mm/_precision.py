@@ -15,8 +15,11 @@ def set_float32_precision(precision: str | None) -> None:
     It holds for all threads. Where a device has no kernel for it, ``'ieee'`` runs.
 
     Raises:
-        RuntimeError: the name is unknown.
+        RuntimeError: the name is unknown, or the call stands inside a compiled function, where it
+            would run once, at compile time.
     """
+    if torch.compiler.is_compiling():
+        raise RuntimeError("tiled_mm: set the float32 precision outside of the compiled function")
     torch.ops.tiled.set_float32_precision(precision)
 
 

@@ -13,11 +13,19 @@ import torch
 from torch import Tensor
 
 
+def _check_rank(tensor: Tensor, batched: bool, rank: int, message: str) -> None:
+    """torch.mm's own refusal, which would otherwise speak of the folded tensors."""
+    if tensor.dim() - batched != rank:
+        raise RuntimeError(message)
+
+
 def _mm_rule(
     info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, **options: Any
 ) -> tuple[Tensor, int]:
     """[M, K] x [K, N] with a further dimension in ``a``, in ``b`` or in both."""
     a_dim, b_dim = in_dims[:2]
+    _check_rank(a, a_dim is not None, 2, "self must be a matrix")
+    _check_rank(b, b_dim is not None, 2, "mat2 must be a matrix")
     batch = info.batch_size
     if b_dim is None:
         a = a.movedim(a_dim, 0)  # [batch, M, K]
@@ -34,6 +42,8 @@ def _bmm_rule(
 ) -> tuple[Tensor, int]:
     """[B, M, K] x [B, K, N] with a further dimension in ``a``, in ``b`` or in both."""
     a_dim, b_dim = in_dims[:2]
+    _check_rank(a, a_dim is not None, 3, "batch1 must be a 3D tensor")
+    _check_rank(b, b_dim is not None, 3, "batch2 must be a 3D tensor")
     batch = info.batch_size
     if a_dim is not None and b_dim is not None:
         a, b = a.movedim(a_dim, 0), b.movedim(b_dim, 0)  # [batch, B, M, K], [batch, B, K, N]

@@ -31,6 +31,9 @@ class TileLoader {
   static constexpr int LOADS = ROWS * Tile::BLOCK_K / VECTOR / Tile::THREADS;  // of each thread
   static_assert(LOADS * VECTOR * Tile::THREADS == ROWS * Tile::BLOCK_K,
                 "every thread makes the same number of loads");
+  static_assert(Tile::THREADS % (Tile::BLOCK_K / K_VECTOR) == 0 &&
+                    Tile::THREADS % (ROWS / ROW_VECTOR) == 0,
+                "the threads cover whole rows, or whole columns, of the tile");
   struct alignas(VECTOR * sizeof(T)) Vector {
     T element[VECTOR];
   };
