@@ -72,9 +72,18 @@ def test_keywords(device: str) -> None:
     half_a, half_b = a.bfloat16(), b.bfloat16()
     with torch.autocast(device, dtype=torch.bfloat16):
         for algo in cases.RUNGS[device]:
-            c = tiled_mm.mm(a, b, algo=algo, precision="ieee", out_dtype=torch.float32)
+            c = tiled_mm.mm(a, b, algo=algo, out_dtype=torch.float32)
             assert c.dtype == torch.float32
     assert_same_bits(c, tiled_mm.mm(half_a, half_b, out_dtype=torch.float32))
+
+
+def test_a_float32_product_that_asks_for_a_precision_is_not_cast(device: str) -> None:
+    a, b = cases.pair(5, 6, 7, torch.float32, device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        c = tiled_mm.mm(a, b, precision="ieee")
+        mixed = tiled_mm.mm(a.bfloat16(), b, precision="ieee")
+    assert_same_bits(c, tiled_mm.mm(a, b))
+    assert_same_bits(mixed, tiled_mm.mm(a.bfloat16(), b.bfloat16(), precision="ieee"))
 
 
 def test_out_is_left_alone_as_torch_mms_is(device: str) -> None:
