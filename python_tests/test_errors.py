@@ -15,10 +15,14 @@ WHERE = (*cases.DEVICES, "meta")
 
 
 def message(call: Callable) -> tuple[type, str]:
-    """The type and the first line of the error that a call raises."""
+    """The type and the first line of the error that a call raises.
+
+    Without what versions of torch after 2.11 add to torch.mm's words at either end.
+    """
     with pytest.raises(Exception) as raised:
         call()
-    return raised.type, str(raised.value).splitlines()[0]
+    text = str(raised.value).splitlines()[0]
+    return raised.type, re.sub(r"^b?mm: |, got \d-D tensor$", "", text)
 
 
 def empty(*sizes: int, device: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:

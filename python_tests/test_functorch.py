@@ -209,7 +209,7 @@ def test_errors_inside_vmap_are_torch_mms(device: str) -> None:
             with pytest.raises(RuntimeError) as raised:
                 vmap(mm, in_dims)(*args)
             texts.append(str(raised.value))
-        assert texts[0] == texts[1]
+        assert texts[1].removeprefix("mm: ") == texts[0]  # a prefix of later torch versions
 
 
 def test_gradients_through_vmap(device: str) -> None:
