@@ -23,7 +23,8 @@
 // Traffic: each element of A is loaded N / WIDTH times instead of N, so global traffic is divided
 // by WIDTH: the WIDTH x WIDTH tile does WIDTH flops per loaded element.
 // Bound by: shared memory. Every multiply-add still takes two values from it.
-// Measured: see the ladder table in the README.
+// Measured: 10 %, 17 % and 19 % of cuBLAS for widths 8, 16 and 32 (fp32, 4096, H200; the README has
+// the ladder).
 // Next: rung 3 keeps a patch of C in registers, so that one loaded value feeds many multiply-adds.
 #include "cuda/kernels/element.cuh"
 #include "cuda/kernels/kernels.h"

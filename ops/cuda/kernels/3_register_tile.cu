@@ -16,7 +16,7 @@
 //
 // Preconditions: none. A and B are read by vectors if the plan's Access says so.
 // Bound by: the FMA units and the issue of shared-memory loads, one 16-byte load for 16 FMAs.
-// Measured: see the ladder table in the README.
+// Measured: 94 % of cuBLAS (fp32, 4096, H200; the README has the ladder).
 // Next: tensor cores. One instruction then multiplies whole tiles.
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/patch.cuh"
