@@ -32,10 +32,19 @@
 
 namespace tiled {
 
-// Blocks that a multiprocessor should hold: 2,048 threads of 32 registers, or half as many where an
-// accumulator takes more than one register.
+// Threads that a multiprocessor holds: 2,048 on 8.0, 9.0 and 10.x, and at least half as many
+// anywhere.
+#if defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ == 800 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200))
+constexpr int THREADS_PER_SM = 2048;
+#else
+constexpr int THREADS_PER_SM = 1024;
+#endif
+
+// Blocks that a multiprocessor should hold: all its threads, or half of them where an accumulator
+// takes more than one register.
 template <typename T, int WIDTH>
-constexpr int BLOCKS = (sizeof(Accumulator<T>) == 4 ? 2048 : 1024) / (WIDTH * WIDTH);
+constexpr int BLOCKS = (sizeof(Accumulator<T>) == 4 ? THREADS_PER_SM : 1024) / (WIDTH * WIDTH);
 
 template <typename T, int WIDTH>
 __global__ void __launch_bounds__(WIDTH* WIDTH, BLOCKS<T, WIDTH>)
