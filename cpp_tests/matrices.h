@@ -161,7 +161,7 @@ inline Problem problem_of(const Matrix& a, const Matrix& b, const Matrix& c) {
   p.n = b.cols;
   p.k = a.cols;
   p.dtype = a.dtype;
-  p.arithmetic = Arithmetic::Fma;
+  p.arithmetic = p.dtype == DType::BFloat16 ? Arithmetic::Cpu16 : Arithmetic::Fma;
   p.a = {a.data, a.strides.row, a.strides.col, a.strides.batch, 1};
   p.b = {b.data, b.strides.row, b.strides.col, b.strides.batch, 1};
   p.c = {c.data, c.strides.row, c.strides.col, c.strides.batch, 1};

@@ -1,6 +1,6 @@
-# Fails if an object compiled for one instruction set (ops/cpu/avx*.cpp) defines a weak symbol.
+# Fails if an object compiled for one instruction set (ops/cpu/avx*.cpp, amx.cpp) defines a weak symbol.
 #   cmake -DOBJECTS=<a.o;b.o> -DNM=<nm> -P no_weak_symbols.cmake
-list(FILTER OBJECTS INCLUDE REGEX "/cpu/avx")
+list(FILTER OBJECTS INCLUDE REGEX "/cpu/(avx|amx)")
 if(NOT OBJECTS)
   message(STATUS "no file is compiled for an instruction set of its own on this architecture")
 endif()

@@ -1,17 +1,5 @@
 // The CPU core by itself, at every instruction level of this machine. No tensor library, so it runs
-// under the tools that find what tests cannot see. From the repository's root, with GoogleTest
-// installed, in an empty folder $D; AddressSanitizer and UndefinedBehaviorSanitizer:
-//
-//   S="-std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -Iops -Icpp_tests"
-//   X="-mavx2 -mfma -mf16c"; Y="$X -mavx512f -mavx512bw -mavx512dq -mavx512vl"
-//   g++ $S $X -c ops/cpu/avx2.cpp -o $D/avx2.o && g++ $S $Y -c ops/cpu/avx512.cpp -o $D/avx512.o
-//   for f in base blocked blocking dispatch region; do g++ $S -c ops/cpu/$f.cpp -o $D/$f.o; done
-//   for t in core values dispatch; do
-//     g++ $S cpp_tests/test_cpu_$t.cpp $D/*.o -lgtest -lgtest_main -o $D/$t && $D/$t || break
-//   done
-//
-// valgrind, which knows no AVX-512: the same with S="-std=c++17 -O2 -g -Iops -Icpp_tests", and
-//     valgrind --error-exitcode=1 $D/$t --gtest_filter=*base*:*avx2_*:*/avx2
+// under the tools that find what tests cannot see: cpu_core.sh.
 #include <gtest/gtest.h>
 
 #include <atomic>

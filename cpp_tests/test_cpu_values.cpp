@@ -13,14 +13,10 @@ namespace {
 
 constexpr cpu::ParallelFor INLINE = {
     [](int64_t count, cpu::Body body, void* state) { body(state, 0, count); }, 8};
-
 constexpr double INF = std::numeric_limits<double>::infinity();
-
-using Multiply = void (*)(const Problem&, const cpu::ParallelFor&, const cpu::Level&);
-
 struct Case {
   const cpu::Level* level;
-  Multiply multiply;
+  void (*multiply)(const Problem&, const cpu::ParallelFor&, const cpu::Level&);
   std::string name;
 
   friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -41,6 +37,8 @@ class Values : public testing::TestWithParam<Case> {
     c.poison();
     GetParam().multiply(problem_of(a, b, c), INLINE, *GetParam().level);
   }
+
+  bool flushes(DType dtype) { return dtype == DType::BFloat16 && GetParam().level->dots; }
 
   // a[1][k] times b[k][1], in fp32.
   float dot(const std::vector<float>& a, const std::vector<float>& b) {
@@ -68,7 +66,7 @@ TEST_P(Values, SegmentsAreCutAt4096) {
 // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, whose last term only a fused multiply-add keeps.
 TEST_P(Values, MultiplyAddIsFused) {
   const float x = 1 + 0x1p-12f;
-  EXPECT_EQ(dot({-(1 + 0x1p-11f), x}, {1, x}), GetParam().level->fused ? 0x1p-24f : 0.f);
+  EXPECT_EQ(dot({-(1 + 0x1p-11f), x}, {1, x}), GetParam().level->chains->fused ? 0x1p-24f : 0.f);
 }
 
 // Beside 2^24 neighbours are 2 apart and ties go to multiples of 4: another order, another answer.
@@ -90,7 +88,8 @@ TEST_P(Values, ComplexPartsKeepTheirOrder) {
   EXPECT_EQ(product(1, 3, 1, -1).second, 0x1p24 + 2);
 }
 
-// Every 16-bit number times 1: comes back as it was, except that -0 is +0 and a NaN is some NaN.
+// Every 16-bit number times 1: comes back as it was, except that -0 is +0 and a NaN is some NaN,
+// and that the levels with instructions of their own for bf16 take its subnormals for zero.
 TEST_P(Values, SixteenBitsComeBack) {
   for (const DType dtype : {DType::Float16, DType::BFloat16}) {
     const Format format = dtype == DType::Float16 ? HALF : BRAIN;
@@ -107,7 +106,8 @@ TEST_P(Values, SixteenBitsComeBack) {
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j) {
           const uint16_t bits = static_cast<uint16_t>(i * columns);
-          const double value = from_16(bits, format);
+          double value = from_16(bits, format);
+          if (flushes(dtype) && std::fabs(value) < 0x1p-126) value = 0;
           const double narrow = number(dtype, c.at(0, i, j)),
                        wide = number(DType::Float32, d.at(0, i, j));
           if (std::isnan(value)) {
@@ -149,7 +149,7 @@ TEST_P(Values, SixteenBitsRoundToNearestEven) {
         subnormal += got != 0 && std::fabs(got) < std::ldexp(1, format.lowest + format.fraction);
         infinite += std::isinf(got) && !std::isinf(sum);
       }
-    EXPECT_GT(subnormal, 0) << "the data do not reach subnormals";
+    EXPECT_TRUE(subnormal > 0 || flushes(dtype)) << "the data do not reach subnormals";
     EXPECT_TRUE(infinite > 0 || dtype == DType::BFloat16) << "the data do not overflow";
   }
 }

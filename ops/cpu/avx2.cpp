@@ -4,5 +4,5 @@
 #include "cpu/level.h"
 
 namespace tiled::cpu {
-constexpr Level AVX2 = make_level<6, 2, 4>("avx2");
+constexpr ChainTable AVX2 = make_chains<6, 2, 4>();
 }  // namespace tiled::cpu

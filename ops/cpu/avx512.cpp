@@ -5,5 +5,5 @@
 #include "cpu/level.h"
 
 namespace tiled::cpu {
-constexpr Level AVX512 = make_level<14, 2, 8>("avx512");
+constexpr ChainTable AVX512 = make_chains<14, 2, 8>();
 }  // namespace tiled::cpu

@@ -6,8 +6,8 @@
 
 namespace tiled::cpu {
 #ifdef __aarch64__
-constexpr Level BASE = make_level<8, 3, 4>("base");
+constexpr ChainTable BASE = make_chains<8, 3, 4>();
 #else
-constexpr Level BASE = make_level<4, 2, 4>("base");
+constexpr ChainTable BASE = make_chains<4, 2, 4>();
 #endif
 }  // namespace tiled::cpu

@@ -8,19 +8,34 @@ namespace {
 
 void run_regions(void* state, int64_t begin, int64_t end) {
   const Blocking& x = *static_cast<const Blocking*>(state);
+  if (x.kernels->begin != nullptr) x.kernels->begin();
   for (int64_t index = begin; index < end; ++index) {
     const int64_t parts = x.parts_m * x.parts_n;
     const int64_t part = index % parts;
-    const Range rows = piece(x.m, x.parts_m, part / x.parts_n);
+    const Range rows = piece(x.m, x.parts_m, part / x.parts_n, x.kernels->row_unit);
     const Range cols = piece(x.n, x.parts_n, part % x.parts_n, x.kernels->lanes);
     if (rows.size() > 0 && cols.size() > 0) Region(x, index / parts, rows, cols).run();
   }
+  if (x.kernels->end != nullptr) x.kernels->end();
+}
+
+constexpr ParallelFor ALONE = {[](int64_t count, Body body, void* state) { body(state, 0, count); },
+                               1};
+
+// Whether three loops are done before the choices below would be made, and operands packed.
+bool is_tiny(const Problem& p, const Level& level) {
+  constexpr int64_t TINY = 100, TINY_PACKED = 350;  // multiply-adds
+  if (p.k == 0 || p.batch > TINY || p.m > TINY || p.n > TINY || p.k > TINY || runs_dots(p, level))
+    return false;
+  const int64_t most = size_of(p.dtype) < 4 ? TINY_PACKED : TINY;
+  return p.batch * p.m * p.n * p.k <= most;
 }
 
 }  // namespace
 
 void mm_blocked(const Problem& problem, const ParallelFor& parallel, const Level& level) {
   if (problem.batch == 0 || problem.m == 0 || problem.n == 0) return;
+  if (is_tiny(problem, level)) return mm_naive(problem, ALONE, level);
   Blocking blocking = choose_blocking(problem, level, parallel.threads);
   if (blocking.regions() == 1 || parallel.threads == 1) {
     run_regions(&blocking, 0, blocking.regions());

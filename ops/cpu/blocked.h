@@ -23,9 +23,10 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel);
 // The default: blocked for the caches, a tile of vectors in registers. The same bits as mm_naive.
 void mm_blocked(const Problem& problem, const ParallelFor& parallel);
 
-// The instruction level in use: "base", "avx2" or "avx512". The highest that this CPU has, or the
-// one that the environment variable TILED_MM_CPU_LEVEL names. Throws std::invalid_argument, as the
-// products above do, if that is none or one that this CPU does not have.
+// The instruction level in use: "base", "avx2", "avx512", "avx512_bf16" or "amx". The highest that
+// this CPU has, or the one that the environment variable TILED_MM_CPU_LEVEL names. Throws
+// std::invalid_argument, as the products above do, if that is none or one that this CPU does not
+// have.
 const char* level();
 
 // For tests: every level that this CPU has, lowest first, and the products at a given one.

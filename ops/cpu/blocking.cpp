@@ -1,7 +1,5 @@
 #include "cpu/blocking.h"
 
-#include "segments.h"
-
 namespace tiled::cpu {
 namespace {
 
@@ -17,7 +15,14 @@ constexpr int64_t THREAD_STEPS = 1 << 15;
 constexpr int64_t SET_BYTES = 4096;
 
 // Strips that must read a tile of A before a copy of it pays.
-constexpr int64_t STRIPS_TO_PACK_A = 4;
+constexpr int64_t STRIPS_TO_PACK_A = 8;
+
+// Tiles that must read a strip of B before a copy of it pays.
+constexpr int64_t TILES_TO_PACK_B = 24;
+constexpr int64_t TILES_TO_PACK_SCATTERED_B = 8;
+
+// Tiles that read the same rows of bf16 and pair them each for itself, before packing pays.
+constexpr int64_t RAW_TILES = 2;
 
 // A B that is used once streams from memory: B of more bytes than this is read a few whole rows at
 // a time, so that each page is visited once; packed columns go through in narrow strips.
@@ -27,17 +32,23 @@ constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
+  const ChainTable& chains = *level.chains;
   Blocking x = {};
-  x.codec = &level.codecs[static_cast<int>(p.dtype)];
-  x.out = &level.codecs[static_cast<int>(p.epilogue.out_dtype)];
-  x.kernels = &level.kernels[static_cast<int>(x.codec->accumulator)];
+  x.codec = &chains.codecs[static_cast<int>(p.dtype)];
+  x.out = &chains.codecs[static_cast<int>(p.epilogue.out_dtype)];
+  x.kernels = &chains.kernels[static_cast<int>(x.codec->accumulator)];
+  if (runs_dots(p, level)) {
+    x.codec = &level.dots->codec;
+    x.kernels = &level.dots->kernels;
+  }
   x.bytes = BYTES[static_cast<int>(x.codec->accumulator)];
   x.element = size_of(p.dtype);
   x.out_element = size_of(p.epilogue.out_dtype);
   x.batch = p.batch;
   x.m = p.m;
   x.n = p.n * x.codec->parts;
-  x.k = p.k * x.codec->parts;
+  x.k = ceil_div(p.k * x.codec->parts, x.codec->pair);
+  x.depth = p.k;
   x.a = static_cast<const char*>(p.a.data);
   x.b = static_cast<const char*>(p.b.data);
   x.c = static_cast<char*>(p.c.data);
@@ -53,9 +64,12 @@ Blocking describe(const Problem& p, const Level& level) {
 
   // C' = B' A' where that makes rows of C of neighbours, or one row of a column. The chains of a
   // complex product name their operands in order, so those stay.
-  const bool column = x.n == 1 && x.m > 1;
+  const bool column = x.n == 1 && x.m > 1 && x.kernels->row_unit == 1;
   const bool by_columns = x.c_strides.col != 1 && x.c_strides.row == 1;
-  if (x.codec->parts == 1 && (column || by_columns)) {
+  // AMX can read A as it stands, but not B: let the larger operand be A.
+  const bool large_b = x.kernels->row_unit > 1 && x.m <= x.kernels->row_unit && x.n > x.m &&
+                       x.b_strides.row == 1 && x.b_strides.col != 1;
+  if (x.codec->parts == 1 && (column || by_columns || large_b)) {
     std::swap(x.a, x.b);
     std::swap(x.m, x.n);
     std::swap(x.a_strides, x.b_strides);
@@ -68,7 +82,7 @@ Blocking describe(const Problem& p, const Level& level) {
 // Regions of C for `threads`: as even as possible, and then as square as possible, since a region
 // reads its rows of A and its columns of B.
 void split(Blocking& x, int64_t threads) {
-  const int64_t lanes = x.kernels->lanes;
+  const int64_t lanes = x.kernels->lanes, unit = x.kernels->row_unit;
   x.parts_m = x.parts_n = 1;
   const double vectors = static_cast<double>(ceil_div(x.n, lanes));
   const double steps = static_cast<double>(x.batch) * x.m * vectors * (x.k + 1);
@@ -79,7 +93,7 @@ void split(Blocking& x, int64_t threads) {
   double best = 0;
   for (int64_t m = 1; m <= parts; ++m) {
     const int64_t n = parts / m;
-    const double rows = ceil_div(x.m, m), cols = round_up(ceil_div(x.n, n), lanes);
+    const double rows = round_up(ceil_div(x.m, m), unit), cols = round_up(ceil_div(x.n, n), lanes);
     const double cost = rows * cols + 8 * (rows + cols);
     if (best != 0 && cost >= best) continue;
     best = cost;
@@ -90,34 +104,49 @@ void split(Blocking& x, int64_t threads) {
 
 }  // namespace
 
-int64_t Blocking::segment() const { return SEGMENT_K * codec->parts; }
+bool runs_dots(const Problem& p, const Level& level) {
+  return level.dots != nullptr && p.dtype == DType::BFloat16 && p.arithmetic == Arithmetic::Cpu16;
+}
 
 Blocking choose_blocking(const Problem& problem, const Level& level, int threads) {
   Blocking x = describe(problem, level);
   split(x, threads);
 
+  const int64_t unit = x.kernels->row_unit;
+  const int64_t rows = round_up(ceil_div(x.m, x.parts_m), unit);
+  const int64_t cols = round_up(ceil_div(x.n, x.parts_n), x.kernels->lanes);
+  const bool real = x.codec->parts == 1;
+  // No zeros to make up for at the end of K.
+  const bool even = x.depth % (x.codec->pair * x.codec->unit / x.codec->parts) == 0;
+  x.dot = real && even && x.b_strides.row == 1 && x.b_strides.col != 1 &&
+          x.b_strides.col % x.codec->pair == 0 && rows <= x.codec->dot_rows;
+  if (x.codec->pair > 1 && even && x.b_strides.col == 1) {
+    x.raw = rows <= RAW_TILES * level.dots->raw.rows;
+    if (x.raw) x.kernels = &level.dots->raw;
+  }
   const Kernels& kernels = *x.kernels;
-  const int64_t rows = ceil_div(x.m, x.parts_m);
-  const int64_t cols = round_up(ceil_div(x.n, x.parts_n), kernels.lanes);
   const int64_t tiles = ceil_div(rows, kernels.rows);
-  x.tile_rows = ceil_div(rows, tiles);
+  x.tile_rows = round_up(ceil_div(rows, tiles), unit);
   x.strip = std::min<int64_t>(cols, kernels.wide[x.tile_rows] * kernels.lanes);
   const int64_t strips = ceil_div(cols, x.strip);
 
-  const bool real = x.codec->parts == 1;
-  const bool a_readable = x.codec->direct && (real || x.a_strides.col == 1);
-  const bool b_readable = x.codec->direct && real && x.b_strides.col == 1;
+  // Pairs, as complex numbers, are found in memory only where they are neighbours.
+  const bool single = real && x.codec->pair == 1;
+  const bool a_readable = x.codec->direct && (single || x.a_strides.col == 1) && even &&
+                          x.a_strides.row % x.codec->pair == 0 && x.m % unit == 0;
+  const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
   const bool a_scattered = x.a_strides.col != 1 || x.a_strides.row * x.element % SET_BYTES == 0;
   x.pack_a = !a_readable || (a_scattered && strips >= STRIPS_TO_PACK_A && rows > 1);
-  x.dot = real && x.b_strides.row == 1 && x.b_strides.col != 1 && rows <= x.codec->dot_rows;
-  x.pack_b = !x.dot && (!b_readable || (tiles > 1 && x.k * cols * x.bytes > PANEL_BYTES));
-  x.a_by_k = real && x.a_strides.col != 1 && x.a_strides.row == 1;
+  const bool b_scattered = x.b_strides.row * x.element % SET_BYTES == 0;
+  x.pack_b = !x.dot && !x.raw &&
+             (!b_readable || tiles >= (b_scattered ? TILES_TO_PACK_SCATTERED_B : TILES_TO_PACK_B) ||
+              (tiles > 1 && x.k * cols * x.bytes > PANEL_BYTES));
+  x.a_by_k = real && unit == 1 && x.a_strides.col != 1 && x.a_strides.row == 1;
 
   if (x.dot) {
     x.strip = kernels.lanes;
-    x.block_k = x.segment();
     x.panel = cols;
-    x.block_k = std::min(x.block_k, std::max<int64_t>(x.k, x.codec->parts));
+    x.block_k = std::min(x.segment(), std::max<int64_t>(x.k, x.codec->unit));
     return x;
   }
   if (tiles > 1) {
@@ -134,7 +163,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.block_k = x.segment();
     x.panel = cols * x.block_k * x.bytes;
   }
-  x.block_k = std::min(x.block_k, std::max<int64_t>(x.k, x.codec->parts));
+  x.block_k = std::min(round_up(x.block_k, x.codec->unit),
+                       round_up(std::max<int64_t>(x.k, 1), x.codec->unit));
   x.panel = x.panel / (x.block_k * x.bytes) / x.strip * x.strip;
   x.panel = std::min(std::max(x.panel, x.strip), cols);
   return x;

@@ -7,6 +7,7 @@
 
 #include "cpu/kernels.h"
 #include "problem.h"
+#include "segments.h"
 
 namespace tiled::cpu {
 
@@ -26,7 +27,8 @@ inline Range piece(int64_t size, int64_t parts, int64_t index, int64_t unit = 1)
           std::min(size, units * (index + 1) / parts * unit)};
 }
 
-// Sizes count accumulators, of which a complex number has two (pack.h); strides count elements.
+// Sizes count accumulators, of which a complex number has two (pack.h), and k counts steps, which
+// may be of two elements (pairs.h); strides count elements.
 struct Blocking {
   const Kernels* kernels;
   const Codec* codec;   // of A and B
@@ -35,6 +37,7 @@ struct Blocking {
   int64_t element;      // bytes of an element of A and B
   int64_t out_element;  // bytes of an element of C
   int64_t batch, m, n, k;
+  int64_t depth;  // elements of K
   const char *a, *b;
   char* c;
   Strides a_strides, b_strides, c_strides;
@@ -42,17 +45,23 @@ struct Blocking {
   int64_t parts_m, parts_n;  // regions of each C, one for a thread at a time
   int64_t tile_rows;         // of the largest tile
   int64_t strip;             // columns of the widest tile
-  bool dot;                  // B's columns of neighbours are read by dot_kernel.h, else
-                             // its rows, packed or not, by micro_kernel.h
+  bool dot;                  // B's columns of neighbours are read by dot_kernel.h,
+  bool raw;                  // or its rows of bf16 by avx512_bf16.cpp,
+                             // or its rows, packed or not, by micro_kernel.h or amx.cpp
   bool pack_a, pack_b;
   bool a_by_k;      // a packed tile of A stands as [k][rows], else as [rows][k]
   bool direct_c;    // sums are formed in C itself
   int64_t block_k;  // of K, worked on together
   int64_t panel;    // columns of B, worked on together
 
-  int64_t segment() const;  // accumulators of K between two cuts
+  int64_t segment() const { return SEGMENT_K * codec->parts / codec->pair; }  // steps
+  // Where in K, in elements, a step begins.
+  int64_t element_of(int64_t step) const { return step * codec->pair / codec->parts; }
   int64_t regions() const { return batch * parts_m * parts_n; }
 };
+
+// Whether a product runs on the level's instruction for pairs of bf16, or else on chains.
+bool runs_dots(const Problem& problem, const Level& level);
 
 Blocking choose_blocking(const Problem& problem, const Level& level, int threads);
 

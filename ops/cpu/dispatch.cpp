@@ -1,26 +1,61 @@
 // Which instruction level runs.
+#ifdef __x86_64__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 
 #include "cpu/blocked.h"
+#include "cpu/blocking.h"
 
 namespace tiled::cpu {
 
 static_assert(TYPE_COUNT == DTYPE_COUNT, "kernels.h repeats the number for want of problem.h");
 
+namespace {
+
+constexpr Level LEVELS[] = {
+    {"base", &BASE, nullptr},
+#ifdef __x86_64__
+    {"avx2", &AVX2, nullptr}, {"avx512", &AVX512, nullptr}, {"avx512_bf16", &AVX512, &AVX512_BF16},
+    {"amx", &AVX512, &AMX},
+#endif
+};
+
+#ifdef __x86_64__
+// The kernel saves tiles only for processes that have asked for them, once, for all their threads.
+bool tiles_are_permitted() {
+  constexpr long REQUEST = 0x1023, TILE_DATA = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
+#endif
+
+// How many of the levels above this CPU, and its system, can run.
+size_t count_levels() {
+#ifdef __x86_64__
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("f16c"))
+    return 1;
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+    return 2;
+  if (!__builtin_cpu_supports("avx512bf16")) return 3;
+  if (!__builtin_cpu_supports("amx-tile") || !__builtin_cpu_supports("amx-bf16")) return 4;
+  return tiles_are_permitted() ? 5 : 4;
+#else
+  return 1;
+#endif
+}
+
+}  // namespace
+
 const std::vector<const Level*>& available_levels() {
   static const std::vector<const Level*> levels = [] {
-    std::vector<const Level*> found = {&BASE};
-#ifdef __x86_64__
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("f16c");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vl");
-    if (avx2) found.push_back(&AVX2);
-    if (avx512) found.push_back(&AVX512);
-#endif
+    std::vector<const Level*> found;
+    for (size_t i = 0; i < count_levels(); ++i) found.push_back(&LEVELS[i]);
     return found;
   }();
   return levels;
@@ -71,7 +106,8 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& 
               {problem.b.batch_stride, problem.b.row_stride, problem.b.col_stride},
               {problem.c.batch_stride, problem.c.row_stride, problem.c.col_stride},
               problem.epilogue.out_dtype != problem.dtype},
-             level.naive[static_cast<int>(problem.dtype)]};
+             runs_dots(problem, level) ? level.dots->naive
+                                       : level.chains->naive[static_cast<int>(problem.dtype)]};
   const int64_t rows = problem.batch * problem.m;
   if (rows == 0 || problem.n == 0) return;
   parallel.run(

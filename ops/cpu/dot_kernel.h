@@ -13,19 +13,22 @@
 #pragma once
 
 #include "cpu/kernels.h"
+#include "cpu/micro_kernel.h"
 #include "cpu/pack.h"
 
 namespace tiled::cpu {
 namespace {
 
-// In `tile`, b_k counts elements of memory from one column to the next.
-template <typename Kind, int ROWS>
+// In `tile`, b_k counts elements of memory from one column to the next. Kind widens them to the
+// operands of Math.
+template <typename Kind, typename Math, int ROWS>
 void dot_tile(const Tile& tile) {
-  using Sum = typename Kind::Sum;
+  using Operand = typename Math::Operand;
+  using Sum = typename Math::Sum;
   constexpr int64_t L = LANES<Sum>;
   constexpr int64_t AHEAD = 512;  // bytes
   const Part<Sum> part(tile.last);
-  const Sum* a = static_cast<const Sum*>(tile.a);
+  const Operand* a = static_cast<const Operand*>(tile.a);
   const auto* b = static_cast<const typename Kind::Element*>(tile.b);
 
   Vector<Sum> acc[ROWS];
@@ -37,33 +40,32 @@ void dot_tile(const Tile& tile) {
   int64_t p = 0;
   if (tile.last == L) {
     for (; p + L <= tile.k; p += L) {
-      Vector<Sum> block[L];
+      Vector<Operand> block[L];
 #pragma GCC unroll 32
       for (int64_t c = 0; c < L; ++c) {
         const auto* column = b + c * tile.b_k + p;
         __builtin_prefetch(reinterpret_cast<const char*>(column) + AHEAD);
         block[c] = Kind::widen_vector(column);
       }
-      transpose<Sum>(block);
+      transpose<Operand>(block);
 #pragma GCC unroll 32
       for (int64_t s = 0; s < L; ++s) {
-        const Sum* scalar = a + (p + s) * tile.a_k;
+        const Operand* scalar = a + (p + s) * tile.a_k;
 #pragma GCC unroll 8
         for (int i = 0; i < ROWS; ++i)
-          acc[i] = accumulate<Sum>(scalar[i * tile.a_row], block[s], acc[i]);
+          acc[i] = Math::step(scalar[i * tile.a_row], block[s], acc[i]);
       }
     }
   }
   for (; p < tile.k; p += L) {  // the last steps, or fewer columns
     const int64_t steps = tile.k - p < L ? tile.k - p : L;
-    Vector<Sum> block[L] = {};
+    Vector<Operand> block[L] = {};
     for (int64_t c = 0; c < tile.last; ++c)
       block[c] = widen_some<Kind>(b + c * tile.b_k + p, steps);
-    transpose<Sum>(block);
+    transpose<Operand>(block);
     for (int64_t s = 0; s < steps; ++s) {
-      const Sum* scalar = a + (p + s) * tile.a_k;
-      for (int i = 0; i < ROWS; ++i)
-        acc[i] = accumulate<Sum>(scalar[i * tile.a_row], block[s], acc[i]);
+      const Operand* scalar = a + (p + s) * tile.a_k;
+      for (int i = 0; i < ROWS; ++i) acc[i] = Math::step(scalar[i * tile.a_row], block[s], acc[i]);
     }
   }
 

@@ -16,7 +16,8 @@ namespace tiled::cpu {
 //     out[i][j] = (add ? out[i][j] : +0) + acc[i][j]
 //
 // so that a chain may be carried from call to call through `start` and `out`, and a segment's
-// last call adds it to the total (segments.h). Strides count elements of the accumulator type.
+// last call adds it to the total (segments.h). Strides count elements of the accumulator type; in
+// products by pairs (DotTable), a step of k is two elements of 16 bits, and as long.
 struct Tile {
   const void* a;       // [rows][k], any strides
   int64_t a_row, a_k;  // elements
@@ -28,20 +29,25 @@ struct Tile {
   int64_t out_row;     // elements
   const void* next;    // where the next tile of C begins: a hint, never read
   int64_t k;           // steps
-  int32_t last;        // columns of the last vector: 1 .. lanes; nothing is stored beyond them
-  bool padded;         // b may be read up to a whole vector all the same
+  int32_t rows;
+  int32_t last;  // columns of the last vector: 1 .. lanes; nothing is stored beyond them
+  bool padded;   // b may be read up to a whole vector all the same
   bool add;
 };
 using TileKernel = void (*)(const Tile& tile);
 
 // dst[i][j] = convert(src[i * row + j * col]) for i < rows, j < cols, and zeros for
 // cols <= j < padded. Strides count elements, of the source and of the destination.
+//
+// In products by pairs, elements 2 p and 2 p + 1 of k become one of the destination, and zeros make
+// up what is missing of `steps` pairs.
 struct Pack {
   const void* src;
   int64_t row, col;
   int64_t rows, cols, padded;
   void* dst;
   int64_t dst_row;
+  int64_t steps;  // of k, in the destination
 };
 using PackFunction = void (*)(const Pack& pack);
 
@@ -61,7 +67,7 @@ enum class Accumulator : int8_t { Float32, Float64, UInt16, UInt32, UInt64 };
 constexpr int ACCUMULATOR_COUNT = 5;
 
 constexpr int MAX_DOT_ROWS = 8;
-constexpr int MAX_ROWS = 14;
+constexpr int MAX_ROWS = 32;
 constexpr int MAX_VECTORS = 8;
 
 // The micro-kernels of one accumulator type: tiles of `rows` x `vectors` * `lanes` elements of C,
@@ -71,12 +77,17 @@ struct Kernels {
   int32_t rows;                // of the largest tile
   int32_t wide[MAX_ROWS + 1];  // [rows]: vectors of the widest tile of so many rows
   TileKernel tile[MAX_ROWS + 1][MAX_VECTORS + 1];  // [rows][vectors], 1 <= vectors <= wide[rows]
+  int32_t row_unit;  // tiles begin at multiples of so many rows, and a may be read up to one
+  void (*begin)();   // what a thread calls before and after its tiles, or null
+  void (*end)();
 };
 
 // How elements of one dtype get in and out of the accumulators.
 struct Codec {
   Accumulator accumulator;
   int32_t parts;        // accumulators of one element: 2 for complex numbers, else 1
+  int32_t pair;         // elements of k in one step: 2 in products by pairs, else 1
+  int32_t unit;         // steps of k that may not be parted
   bool direct;          // memory holds accumulators: kernels may read and write it unpacked
   PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
   PackFunction pack_b;  // to [k][cols]; complex numbers to [2 k][2 cols], see pack.h
@@ -104,18 +115,35 @@ using NaiveFunction = void (*)(const NaiveProblem& problem, int64_t begin, int64
 
 constexpr int TYPE_COUNT = 11;  // of DType
 
-struct Level {
-  const char* name;
+// Chains of multiply-adds, one step an element of k: every dtype at one width of vectors.
+struct ChainTable {
   bool fused;                          // multiply and add round once
   Kernels kernels[ACCUMULATOR_COUNT];  // [Accumulator]
   Codec codecs[TYPE_COUNT];            // [DType]
   NaiveFunction naive[TYPE_COUNT];     // [DType]
 };
 
-extern const Level BASE;
+// bf16 by an instruction that multiplies pairs of neighbours in k and adds both to an fp32 sum.
+struct DotTable {
+  Kernels kernels;
+  Kernels raw;  // for few rows: b is [k][cols] of bf16 as it stands, paired in registers; no tiles
+                // where a level has none
+  Codec codec;  // its store function is not used: the sums are floats
+  NaiveFunction naive;
+};
+
+extern const ChainTable BASE;
 #ifdef __x86_64__
-extern const Level AVX2;
-extern const Level AVX512;
+extern const ChainTable AVX2;
+extern const ChainTable AVX512;
+extern const DotTable AVX512_BF16;
+extern const DotTable AMX;
 #endif
+
+struct Level {
+  const char* name;
+  const ChainTable* chains;
+  const DotTable* dots;  // null: bf16 runs chains too
+};
 
 }  // namespace tiled::cpu

@@ -1,4 +1,4 @@
-// The table of one instruction level, built from VECTOR_BYTES and the size of the register tile.
+// The tables of one instruction level, built from VECTOR_BYTES and the size of the register tile.
 // Included by exactly one file a level.
 #pragma once
 
@@ -18,33 +18,34 @@ constexpr int widest(int rows, int full_rows, int full_vectors) {
   return vectors < MAX_VECTORS ? vectors : MAX_VECTORS;
 }
 
-template <typename T, int FULL_ROWS, int FULL_VECTORS, int ROWS, int VECTORS>
+template <typename Math, int FULL_ROWS, int FULL_VECTORS, int ROWS, int VECTORS>
 constexpr void add_tiles(Kernels& kernels) {
   constexpr int WIDE = widest(ROWS, FULL_ROWS, FULL_VECTORS);
-  kernels.tile[ROWS][VECTORS] = &multiply_tile<T, ROWS, VECTORS>;
+  kernels.tile[ROWS][VECTORS] = &multiply_tile<Math, ROWS, VECTORS>;
   kernels.wide[ROWS] = WIDE;
   if constexpr (VECTORS < WIDE) {
-    add_tiles<T, FULL_ROWS, FULL_VECTORS, ROWS, VECTORS + 1>(kernels);
+    add_tiles<Math, FULL_ROWS, FULL_VECTORS, ROWS, VECTORS + 1>(kernels);
   } else if constexpr (ROWS < FULL_ROWS) {
-    add_tiles<T, FULL_ROWS, FULL_VECTORS, ROWS + 1, 1>(kernels);
+    add_tiles<Math, FULL_ROWS, FULL_VECTORS, ROWS + 1, 1>(kernels);
   }
 }
 
-template <typename T, int ROWS, int VECTORS>
+template <typename Math, int ROWS, int VECTORS>
 constexpr Kernels make_kernels() {
   static_assert(ROWS <= MAX_ROWS && VECTORS <= MAX_VECTORS, "the table has a place for every tile");
   Kernels kernels = {};
-  kernels.lanes = LANES<T>;
+  kernels.lanes = LANES<typename Math::Sum>;
   kernels.rows = ROWS;
-  add_tiles<T, ROWS, VECTORS, 1, 1>(kernels);
+  kernels.row_unit = 1;
+  add_tiles<Math, ROWS, VECTORS, 1, 1>(kernels);
   return kernels;
 }
 
-template <typename Kind, int ROWS>
+template <typename Kind, typename Math, int ROWS>
 constexpr void add_dot_tiles(Codec& codec) {
   if constexpr (ROWS > 0) {
-    codec.dot_tile[ROWS] = &dot_tile<Kind, ROWS>;
-    add_dot_tiles<Kind, ROWS - 1>(codec);
+    codec.dot_tile[ROWS] = &dot_tile<Kind, Math, ROWS>;
+    add_dot_tiles<Kind, Math, ROWS - 1>(codec);
   }
 }
 
@@ -52,35 +53,37 @@ template <typename Kind, int DOT_ROWS>
 constexpr Codec real(Accumulator accumulator) {
   static_assert(DOT_ROWS <= MAX_DOT_ROWS, "the table has a place for every tile");
   constexpr bool DIRECT = sizeof(typename Kind::Element) == sizeof(typename Kind::Sum);
-  Codec codec = {accumulator,       1,        DIRECT, &pack_real<Kind>, &pack_real<Kind>,
+  Codec codec = {accumulator,       1,        1, 1, DIRECT, &pack_real<Kind>, &pack_real<Kind>,
                  &store_real<Kind>, DOT_ROWS, {}};
-  add_dot_tiles<Kind, DOT_ROWS>(codec);
+  add_dot_tiles<Kind, Chain<typename Kind::Sum>, DOT_ROWS>(codec);
   return codec;
 }
 
 template <typename T>
 constexpr Codec complex(Accumulator accumulator) {
-  return {accumulator, 2, true, &pack_complex_a<T>, &pack_complex_b<T>, &store_complex<T>, 0, {}};
+  return {accumulator,       2, 1, 2, true, &pack_complex_a<T>, &pack_complex_b<T>,
+          &store_complex<T>, 0, {}};
 }
 
 template <int ROWS, int VECTORS, int DOT_ROWS>
-constexpr Level make_level(const char* name) {
+constexpr ChainTable make_chains() {
   using A = Accumulator;
-  return {name,
-          FUSED,
-          {make_kernels<float, ROWS, VECTORS>(), make_kernels<double, ROWS, VECTORS>(),
-           make_kernels<uint16_t, ROWS, VECTORS>(), make_kernels<uint32_t, ROWS, VECTORS>(),
-           make_kernels<uint64_t, ROWS, VECTORS>()},
-          // in the order of DType
-          {real<Same<float>, DOT_ROWS>(A::Float32), real<Same<double>, DOT_ROWS>(A::Float64),
-           real<Half, DOT_ROWS>(A::Float32), real<BFloat16, DOT_ROWS>(A::Float32),
-           complex<float>(A::Float32), complex<double>(A::Float64), real<Byte, 0>(A::UInt16),
-           real<Same<uint16_t>, 0>(A::UInt16), real<Same<uint32_t>, 0>(A::UInt32),
-           real<Same<uint64_t>, 0>(A::UInt64), real<Byte, 0>(A::UInt16)},
-          {&naive_rows<Same<float>>, &naive_rows<Same<double>>, &naive_rows<Half>,
-           &naive_rows<BFloat16>, &naive_rows<ComplexElement<float>>,
-           &naive_rows<ComplexElement<double>>, &naive_rows<Byte>, &naive_rows<Same<uint16_t>>,
-           &naive_rows<Same<uint32_t>>, &naive_rows<Same<uint64_t>>, &naive_rows<Byte>}};
+  return {
+      FUSED,
+      {make_kernels<Chain<float>, ROWS, VECTORS>(), make_kernels<Chain<double>, ROWS, VECTORS>(),
+       make_kernels<Chain<uint16_t>, ROWS, VECTORS>(),
+       make_kernels<Chain<uint32_t>, ROWS, VECTORS>(),
+       make_kernels<Chain<uint64_t>, ROWS, VECTORS>()},
+      // in the order of DType
+      {real<Same<float>, DOT_ROWS>(A::Float32), real<Same<double>, DOT_ROWS>(A::Float64),
+       real<Half, DOT_ROWS>(A::Float32), real<BFloat16, DOT_ROWS>(A::Float32),
+       complex<float>(A::Float32), complex<double>(A::Float64), real<Byte, 0>(A::UInt16),
+       real<Same<uint16_t>, 0>(A::UInt16), real<Same<uint32_t>, 0>(A::UInt32),
+       real<Same<uint64_t>, 0>(A::UInt64), real<Byte, 0>(A::UInt16)},
+      {&naive_rows<Same<float>>, &naive_rows<Same<double>>, &naive_rows<Half>,
+       &naive_rows<BFloat16>, &naive_rows<ComplexElement<float>>,
+       &naive_rows<ComplexElement<double>>, &naive_rows<Byte>, &naive_rows<Same<uint16_t>>,
+       &naive_rows<Same<uint32_t>>, &naive_rows<Same<uint64_t>>, &naive_rows<Byte>}};
 }
 
 }  // namespace

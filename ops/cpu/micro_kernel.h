@@ -36,9 +36,38 @@ inline __attribute__((always_inline)) void store_row(T* p, const Vector<T>* row,
   last.store(p + (VECTORS - 1) * L, row[VECTORS - 1]);
 }
 
-template <typename T, int ROWS, int VECTORS, typename LastOfB, typename LastOfC>
-inline __attribute__((always_inline)) void multiply(const Tile& tile, const LastOfB& last_of_b,
+// What a step does: sum + a * b, with a an Operand and b a vector of them.
+template <typename T>
+struct Chain {
+  using Operand = T;
+  using Sum = T;
+  static inline __attribute__((always_inline)) Vector<T> step(T a, Vector<T> b, Vector<T> sum) {
+    return accumulate<T>(a, b, sum);
+  }
+};
+
+// Reads row after row of b. Other readers make the same vectors from other layouts (pairs.h).
+template <typename T, int VECTORS, typename Last>
+class RowReader {
+ public:
+  RowReader(const Tile& tile, const Last& last)
+      : b_(static_cast<const T*>(tile.b)), step_(tile.b_k), last_(last) {}
+  inline __attribute__((always_inline)) void read(Vector<T>* row) {
+    load_row<T, VECTORS>(row, b_, last_);
+    b_ += step_;
+  }
+
+ private:
+  const T* b_;
+  int64_t step_;
+  Last last_;
+};
+
+template <typename Math, int ROWS, int VECTORS, typename Reader, typename LastOfC>
+inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
                                                     const LastOfC& last_of_c) {
+  using Operand = typename Math::Operand;
+  using T = typename Math::Sum;
   Vector<T> acc[ROWS][VECTORS];
   const T* start = static_cast<const T*>(tile.start);
   if (start == nullptr) {
@@ -59,20 +88,18 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, const Last
 #pragma GCC unroll 16
     for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(next + j * LANES<T>, 1);
 
-  const T* a = static_cast<const T*>(tile.a);
-  const T* b = static_cast<const T*>(tile.b);
+  const Operand* a = static_cast<const Operand*>(tile.a);
   const int64_t a_row = tile.a_row;
   for (int64_t p = 0; p < tile.k; ++p) {
-    Vector<T> row[VECTORS];
-    load_row<T, VECTORS>(row, b, last_of_b);
+    Vector<Operand> row[VECTORS];
+    b.read(row);
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS; ++i) {
-      const T scalar = a[i * a_row];
+      const Operand scalar = a[i * a_row];
 #pragma GCC unroll 16
-      for (int j = 0; j < VECTORS; ++j) acc[i][j] = accumulate<T>(scalar, row[j], acc[i][j]);
+      for (int j = 0; j < VECTORS; ++j) acc[i][j] = Math::step(scalar, row[j], acc[i][j]);
     }
     a += tile.a_k;
-    b += tile.b_k;
   }
 
   T* out = static_cast<T*>(tile.out);
@@ -95,15 +122,19 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, const Last
   }
 }
 
-template <typename T, int ROWS, int VECTORS>
+template <typename Math, int ROWS, int VECTORS>
 void multiply_tile(const Tile& tile) {
-  const Part<T> part(tile.last);
-  if (tile.last == LANES<T>) {
-    multiply<T, ROWS, VECTORS>(tile, Whole<T>{}, Whole<T>{});
+  using Operand = typename Math::Operand;
+  using Sum = typename Math::Sum;
+  using WholeRows = RowReader<Operand, VECTORS, Whole<Operand>>;
+  using PartRows = RowReader<Operand, VECTORS, Part<Operand>>;
+  const Part<Sum> part(tile.last);
+  if (tile.last == LANES<Sum>) {
+    multiply<Math, ROWS, VECTORS>(tile, WholeRows(tile, {}), Whole<Sum>{});
   } else if (tile.padded) {
-    multiply<T, ROWS, VECTORS>(tile, Whole<T>{}, part);
+    multiply<Math, ROWS, VECTORS>(tile, WholeRows(tile, {}), part);
   } else {
-    multiply<T, ROWS, VECTORS>(tile, part, part);
+    multiply<Math, ROWS, VECTORS>(tile, PartRows(tile, Part<Operand>(tile.last)), part);
   }
 }
 

@@ -151,6 +151,18 @@ void pack_complex_a(const Pack& pack) {
   }
 }
 
+// -im re of each pair re im.
+template <typename T>
+inline __attribute__((always_inline)) Vector<T> times_i(Vector<T> v) {
+  Vector<T> turned;
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < LANES<T>; i += 2) {
+    turned[i] = -v[i + 1];
+    turned[i + 1] = v[i];
+  }
+  return turned;
+}
+
 // Complex B: [2 rows][2 cols] reals, `padded` counting reals.
 template <typename T>
 void pack_complex_b(const Pack& pack) {
@@ -158,14 +170,21 @@ void pack_complex_b(const Pack& pack) {
   for (int64_t i = 0; i < pack.rows; ++i) {
     T* even = static_cast<T*>(pack.dst) + 2 * i * pack.dst_row;
     T* odd = even + pack.dst_row;
-    for (int64_t j = 0; j < pack.cols; ++j) {
+    int64_t j = 0;
+    if (pack.col == 1)
+      for (; 2 * j + LANES<T> <= 2 * pack.cols; j += LANES<T> / 2) {
+        const Vector<T> v = load<T>(src + i * pack.row + j);
+        store<T>(even + 2 * j, v);
+        store<T>(odd + 2 * j, times_i<T>(v));
+      }
+    for (; j < pack.cols; ++j) {
       const Complex<T> x = src[i * pack.row + j * pack.col];
       even[2 * j] = x.re;
       even[2 * j + 1] = x.im;
       odd[2 * j] = -x.im;
       odd[2 * j + 1] = x.re;
     }
-    for (int64_t j = 2 * pack.cols; j < pack.padded; ++j) even[j] = odd[j] = 0;
+    for (j = 2 * pack.cols; j < pack.padded; ++j) even[j] = odd[j] = 0;
   }
 }
 

@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t SUMS_BYTES = 2 << 20;  // of sums that wait outside C
 constexpr int64_t LINE = 64;             // bytes of a cache line
 constexpr int64_t PACK_ROWS = 4;         // rows of B read side by side
+constexpr int64_t LONG_ROW = 2048;       // bytes of a row of B
 
 // Memory for packed operands and waiting sums, kept by each thread from call to call.
 class Scratch {
@@ -34,10 +35,12 @@ thread_local Scratch scratch;
 // Packed rows of A and strips of B begin a line off a multiple of the cache's sets, so that they do
 // not push each other out.
 int64_t packed_a_row(const Blocking& x, int64_t k) {
-  return round_up(k * x.bytes, LINE) / x.bytes + LINE / x.bytes;
+  return round_up(round_up(k, x.codec->unit) * x.bytes, LINE) / x.bytes + LINE / x.bytes;
 }
 int64_t packed_a_column(const Blocking& x) { return round_up(x.tile_rows, x.kernels->lanes); }
-int64_t packed_b_strip(const Blocking& x, int64_t k) { return k * x.strip + LINE / x.bytes; }
+int64_t packed_b_strip(const Blocking& x, int64_t k) {
+  return round_up(k, x.codec->unit) * x.strip + LINE / x.bytes;
+}
 
 }  // namespace
 
@@ -91,7 +94,7 @@ void Region::run_chunk(Range rows, Range cols) {
     const int64_t size = std::min(x_.segment(), x_.k - begin);
     const int64_t blocks = std::max<int64_t>(1, ceil_div(size, x_.block_k));
     for (int64_t block = 0; block < blocks; ++block) {
-      const Range k = piece(size, blocks, block, x_.codec->parts);
+      const Range k = piece(size, blocks, block, x_.codec->unit);
       run_step({rows,
                 cols,
                 {begin + k.begin, begin + k.end},
@@ -107,45 +110,52 @@ void Region::run_step(const Step& step) {
   if (x_.pack_b) pack_b(step);
   const int64_t tiles = ceil_div(step.rows.size(), x_.tile_rows);
   for (int64_t t = 0; t < tiles; ++t) {
-    const Range rows = piece(step.rows.size(), tiles, t);
+    const Range rows = piece(step.rows.size(), tiles, t, x_.kernels->row_unit);
     run_tiles(step, {step.rows.begin + rows.begin, step.rows.begin + rows.end});
   }
 }
 
 void Region::pack_a(Tile& tile, Range rows, Range k) {
   const Strides& s = x_.a_strides;
-  const int64_t elements = k.size() / x_.codec->parts;
-  const char* src = a_ + (rows.begin * s.row + k.begin / x_.codec->parts * s.col) * x_.element;
+  const int64_t first = x_.element_of(k.begin);
+  const int64_t elements = std::min(x_.element_of(k.end), x_.depth) - first;
+  const char* src = a_ + (rows.begin * s.row + first * s.col) * x_.element;
   tile.a = packed_a_;
   if (x_.a_by_k) {
     // Whole vectors where there are so many rows: the next tile's come along unused.
     tile.a_row = 1;
     tile.a_k = packed_a_column(x_);
     const int64_t cols = std::min(tile.a_k, x_.m - rows.begin);
-    x_.codec->pack_a({src, s.col, s.row, elements, cols, cols, packed_a_, tile.a_k});
+    x_.codec->pack_b({src, s.col, s.row, elements, cols, cols, packed_a_, tile.a_k, tile.k});
   } else {
     tile.a_row = packed_a_row(x_, k.size());
     tile.a_k = 1;
-    x_.codec->pack_a({src, s.row, s.col, rows.size(), elements, elements, packed_a_, tile.a_row});
+    x_.codec->pack_a(
+        {src, s.row, s.col, rows.size(), elements, elements, packed_a_, tile.a_row, tile.k});
   }
 }
 
 void Region::pack_b(const Step& step) {
   const Strides& s = x_.b_strides;
   const int64_t parts = x_.codec->parts;
-  const int64_t k = step.k.size() / parts;  // elements
-  // Rows of neighbours are read a few at a time from end to end; columns, all k of them.
-  const int64_t rows = s.col == 1 ? PACK_ROWS : k;
-  for (int64_t p = 0; p < k; p += rows)
+  const int64_t first = x_.element_of(step.k.begin);
+  const int64_t depth = round_up(step.k.size(), x_.codec->unit);  // steps
+  // Long rows of neighbours are read a few at a time from end to end; short ones, and columns, all
+  // k of them.
+  const bool few = s.col == 1 && step.cols.size() * x_.bytes > LONG_ROW;
+  const int64_t steps = few ? PACK_ROWS * parts / x_.codec->pair : depth;
+  for (int64_t p = 0; p < depth; p += steps)
     for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.strip) {
       const int64_t width = std::min(x_.strip, step.cols.end - j);
       const int64_t padded = round_up(width, x_.kernels->lanes);
       const int64_t index = (j - step.cols.begin) / x_.strip;
-      const char* src = b_ + ((step.k.begin / parts + p) * s.row + j / parts * s.col) * x_.element;
-      char* dst =
-          packed_b_ + (index * packed_b_strip(x_, step.k.size()) + p * parts * padded) * x_.bytes;
-      x_.codec->pack_b(
-          {src, s.row, s.col, std::min(rows, k - p), width / parts, padded, dst, padded});
+      const int64_t begin = first + x_.element_of(p);
+      const int64_t end = first + x_.element_of(std::min(p + steps, depth));
+      const int64_t rows = std::max<int64_t>(0, std::min(end, x_.depth) - begin);
+      const char* src = b_ + (begin * s.row + j / parts * s.col) * x_.element;
+      char* dst = packed_b_ + (index * packed_b_strip(x_, depth) + p * padded) * x_.bytes;
+      x_.codec->pack_b({src, s.row, s.col, rows, width / parts, padded, dst, padded,
+                        std::min(steps, depth - p)});
     }
 }
 
@@ -163,15 +173,17 @@ Region::Place Region::total(const Step& step, int64_t i, int64_t j) const {
 void Region::run_tiles(const Step& step, Range rows) {
   const int64_t i = rows.begin;
   Tile tile = {};
-  tile.k = step.k.size();
+  tile.k = round_up(step.k.size(), x_.codec->unit);
+  tile.rows = static_cast<int32_t>(rows.size());
   tile.padded = x_.pack_b;
   tile.add = step.last_block && !step.first_segment;
   if (x_.pack_a) {
     pack_a(tile, rows, step.k);
   } else {
-    tile.a_row = x_.a_strides.row * x_.codec->parts;
-    tile.a_k = x_.a_strides.col;
-    tile.a = a_ + (i * tile.a_row + step.k.begin * tile.a_k) * x_.bytes;
+    const Strides& s = x_.a_strides;
+    tile.a_row = s.row * x_.codec->parts / x_.codec->pair;
+    tile.a_k = s.col;
+    tile.a = a_ + (i * s.row + x_.element_of(step.k.begin) * s.col) * x_.element;
   }
 
   for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.strip) {
@@ -183,8 +195,9 @@ void Region::run_tiles(const Step& step, Range rows) {
       tile.b = packed_b_ + index * packed_b_strip(x_, tile.k) * x_.bytes;
       tile.b_k = vectors * x_.kernels->lanes;
     } else {
-      tile.b = b_ + (step.k.begin * x_.b_strides.row + j * x_.b_strides.col) * x_.element;
-      tile.b_k = x_.dot ? x_.b_strides.col : x_.b_strides.row;
+      const Strides& s = x_.b_strides;
+      tile.b = b_ + (x_.element_of(step.k.begin) * s.row + j * s.col) * x_.element;
+      tile.b_k = x_.dot ? s.col / x_.codec->pair : s.row;
     }
 
     // The first segment's chains grow where its total will stand; later ones in their own place.

@@ -1,0 +1,103 @@
+// bench_tiny: tiled::mm beside at::mm on squares of 1 ... 32 on the CPU, in every dtype, where what
+// surrounds the arithmetic decides.
+//
+//   bench_tiny [rounds]
+//
+// One thread; both allocate their result; both take turns in random order, and the ratio is
+// at::mm's time over tiled::mm's in the same round, above 1 where tiled::mm is faster. Prints the
+// medians, and for each dtype their geometric mean and the least.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <tiled_mm.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+namespace {
+
+constexpr at::ScalarType TYPES[] = {at::kFloat,        at::kDouble,        at::kHalf, at::kBFloat16,
+                                    at::kComplexFloat, at::kComplexDouble, at::kChar, at::kShort,
+                                    at::kInt,          at::kLong,          at::kByte};
+constexpr int64_t SIZES[] = {1, 2, 3, 4, 7, 8, 12, 16, 17, 24, 31, 32};
+constexpr double SAMPLE_SECONDS = 5e-4;
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+template <typename Call>
+double seconds_per_call(const Call& call, int64_t calls) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < calls; ++i) call();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  return elapsed.count() / static_cast<double>(calls);
+}
+
+at::Tensor random_square(int64_t size, at::ScalarType type) {
+  if (at::isIntegralType(type, false)) return at::randint(0, 100, {size, size}).to(type);
+  return at::randn({size, size}, at::isComplexType(type) ? type : at::kFloat).to(type);
+}
+
+struct Times {
+  double ours, theirs, ratio;  // seconds a call; medians
+};
+
+Times measure(int64_t size, at::ScalarType type, int rounds, std::mt19937& random) {
+  const at::Tensor a = random_square(size, type), b = random_square(size, type);
+  const auto run_ours = [&] { return tiled::mm(a, b); };
+  const auto run_theirs = [&] { return at::mm(a, b); };
+  const auto calls_for = [](const auto& call) {
+    seconds_per_call(call, 10);
+    const double estimate = seconds_per_call(call, 20);
+    return std::max<int64_t>(1, static_cast<int64_t>(SAMPLE_SECONDS / estimate));
+  };
+  const int64_t our_calls = calls_for(run_ours), their_calls = calls_for(run_theirs);
+  std::vector<double> ours, theirs, ratios;
+  for (int round = 0; round < rounds; ++round) {
+    const bool ours_first = (random() & 1) != 0;
+    if (ours_first) ours.push_back(seconds_per_call(run_ours, our_calls));
+    theirs.push_back(seconds_per_call(run_theirs, their_calls));
+    if (!ours_first) ours.push_back(seconds_per_call(run_ours, our_calls));
+    ratios.push_back(theirs.back() / ours.back());
+  }
+  return {median(ours), median(theirs), median(ratios)};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 41;
+  if (argc > 2 || rounds < 1) {
+    std::fprintf(stderr, "usage: bench_tiny [rounds]\n");
+    return 2;
+  }
+  const c10::NoGradGuard no_gradients;
+  at::set_num_threads(1);
+  std::mt19937 random(20);
+  std::printf("at::mm's time / tiled::mm's (tiled::mm's ns) at size\n%-14s", "");
+  for (const int64_t size : SIZES) std::printf("%13lld", static_cast<long long>(size));
+  std::printf("\n");
+  double all = 0;
+  for (const at::ScalarType type : TYPES) {
+    std::printf("%-14s", c10::toString(type));
+    double logs = 0, least = INFINITY;
+    for (const int64_t size : SIZES) {
+      const Times t = measure(size, type, rounds, random);
+      std::printf("  %5.2f (%4.0f)", t.ratio, t.ours * 1e9);
+      std::fflush(stdout);
+      logs += std::log(t.ratio);
+      least = std::min(least, t.ratio);
+    }
+    all += logs / std::size(SIZES);
+    std::printf("   geomean %.2f, least %.2f\n", std::exp(logs / std::size(SIZES)), least);
+  }
+  std::printf("geomean of all %.2f\n", std::exp(all / std::size(TYPES)));
+  return 0;
+}

@@ -1,0 +1,236 @@
+"""The CPU's table: torch.ops.tiled.mm beside torch.mm on one thread and on several.
+
+    python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--host]
+
+needs torch and the library alone, so that it also runs where the other tools of the benchmark are
+not installed; --library names a libtiled_mm.so that is not installed either. --peak names the
+program cpu_peak (bench/cpp), whose figures then stand beside the speeds as fractions.
+
+Both sides take turns in random order; a ratio is torch.mm's time over ours in the same round, above
+1 where ours is faster. Results are compared with torch.mm's in float64, rows drawn at random.
+DIR/cpu_<threads>.json holds every case; the summary, printed at the end, is made of the median
+ratios: their geometric mean and the least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import random
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+DTYPES = {
+    "fp32": torch.float32,
+    "fp64": torch.float64,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int32": torch.int32,
+    "int8": torch.int8,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """`layout` has one letter per operand: nn both row-major; nt: B's neighbours are along k."""
+
+    group: str
+    dtype: str
+    m: int
+    n: int
+    k: int
+    layout: str = "nn"
+
+
+@dataclass(frozen=True)
+class Goal:
+    geomean: float
+    least: float
+
+
+_ODD = (64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048)
+_HOST = (256, 512, 1000, 1024, 2048, 4096)
+_SKINNY = ((2048, 16, 2048), (2048, 2048, 64), (16, 2048, 2048), (64, 64, 16384))
+
+
+def _squares(dtype: str, sizes: tuple[int, ...]) -> list[Case]:
+    return [Case(dtype, dtype, s, s, s) for s in sizes]
+
+
+def _groups(host: bool) -> dict[str, tuple[Goal, list[Case]]]:
+    if host:
+        goals = {"fp32": 0.9, "fp64": 0.9, "bf16": 0.85, "fp16": 0.9, "int8": 3}
+        return {d: (Goal(goal, 0), _squares(d, _HOST)) for d, goal in goals.items()}
+    groups = {
+        "fp32": (Goal(1.08, 0.97), _squares("fp32", _ODD)),
+        "fp64": (Goal(1.12, 0.97), _squares("fp64", _ODD)),
+        "bf16": (Goal(1.0, 0.93), _squares("bf16", tuple(s for s in _ODD if s >= 128))),
+        "fp16": (Goal(30, 10), _squares("fp16", (64, 128, 256, 512, 1024))),
+        "int32": (Goal(3, 1), _squares("int32", (64, 128, 256, 512, 1024))),
+        "int8": (Goal(1.5, 1), _squares("int8", (64, 128, 256, 512, 1024))),
+    }
+    for dtype, goal in (("fp32", 1.0), ("bf16", 2.0), ("fp16", 50.0)):
+        rows = f"rows-{dtype}"
+        cases = [
+            Case(rows, dtype, m, 4096, 4096, layout)
+            for layout in ("nt", "nn")
+            for m in (1, 2, 4, 8, 16)
+        ]
+        groups[rows] = (Goal(goal, 0), cases)
+    for dtype in ("fp32", "fp64", "bf16"):
+        skinny = f"skinny-{dtype}"
+        groups[skinny] = (Goal(1.1, 0.95), [Case(skinny, dtype, *s) for s in _SKINNY])
+    return groups
+
+
+def _random(rows: int, cols: int, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.randn(rows, cols).to(dtype)
+    return torch.randint(-100, 100, (rows, cols)).to(dtype)
+
+
+def _check(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    rows = torch.randint(c.shape[0], (2,))
+    if not c.dtype.is_floating_point:
+        exact = (a[rows].double() @ b.double()).long().to(c.dtype)  # the data keep sums exact
+        assert torch.equal(c[rows], exact), "wrong integers"
+        return
+    exact = a[rows].double() @ b.double()
+    scale = a[rows].double().abs() @ b.double().abs()
+    u_sum = 2.0**-53 if c.dtype == torch.float64 else 2.0**-24
+    bound = torch.finfo(c.dtype).eps / 2 * exact.abs() + 16 * u_sum * scale + 1e-40
+    error = (c[rows].double() - exact).abs()
+    assert bool((error <= bound).all()), f"wrong by {(error / bound).max().item()} bounds"
+
+
+def _seconds(call: Callable[[], object], calls: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - begin) / calls
+
+
+def _measure(case: Case, budget_s: float, sample_s: float) -> dict:
+    dtype = DTYPES[case.dtype]
+    a = _random(case.m, case.k, dtype)
+    b = (
+        _random(case.n, case.k, dtype).t()
+        if case.layout == "nt"
+        else _random(case.k, case.n, dtype)
+    )
+    sides = {
+        "tiled": lambda: torch.ops.tiled.mm(a, b),
+        "torch": lambda: torch.mm(a, b),
+    }
+    _check(sides["tiled"](), a, b)
+    calls = {}
+    for name, call in sides.items():
+        once = min(_seconds(call, 1) for _ in range(2))
+        calls[name] = max(1, round(sample_s / once))
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    end = time.perf_counter() + budget_s
+    while len(times["tiled"]) < 3 or (time.perf_counter() < end and len(times["tiled"]) < 200):
+        for name in random.sample(list(sides), len(sides)):
+            times[name].append(_seconds(sides[name], calls[name]))
+    ratios = sorted(y / x for x, y in zip(times["tiled"], times["torch"], strict=True))
+    operations = 2 * case.m * case.n * case.k
+    return {
+        **asdict(case),
+        "rounds": len(ratios),
+        "ratio": statistics.median(ratios),
+        "ratio_q1": ratios[len(ratios) // 4],
+        "ratio_q3": ratios[-1 - len(ratios) // 4],
+        "ratio_of_best": min(times["torch"]) / min(times["tiled"]),
+        "tiled_s": statistics.median(times["tiled"]),
+        "torch_s": statistics.median(times["torch"]),
+        "tiled_gflops": operations / statistics.median(times["tiled"]) * 1e-9,
+        "torch_gflops": operations / statistics.median(times["torch"]) * 1e-9,
+    }
+
+
+def _peak(program: str | None, threads: int) -> dict[str, float]:
+    """Gflop/s by kind: {"fp32": ..., "fp64": ..., "bf16": ...}; bf16 only with its instructions."""
+    if program is None:
+        return {}
+    done = subprocess.run([program, str(threads)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _summary(results: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
+    for group, goal in goals.items():
+        ratios = [r["ratio"] for r in results if r["group"] == group]
+        if ratios:
+            geomean = math.exp(statistics.fmean(map(math.log, ratios)))
+            met = geomean >= goal.geomean and min(ratios) >= goal.least
+            yield {"group": group, "geomean": geomean, "least": min(ratios), "met": met} | {
+                "goal": asdict(goal)
+            }
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--threads", default=f"1,{torch.get_num_threads()}")
+    parser.add_argument("--groups", default="", help="comma-separated; all where not given")
+    parser.add_argument("--host", action="store_true", help="256 ... 4096, for a server's cores")
+    parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
+    parser.add_argument("--peak", help="the program cpu_peak")
+    parser.add_argument("--budget", type=float, default=1.0, help="seconds a case")
+    parser.add_argument("--sample", type=float, default=0.01, help="seconds of calls a sample")
+    options = parser.parse_args()
+    if options.library:
+        torch.ops.load_library(options.library)
+    else:
+        import tiled_mm  # noqa: F401
+    groups = _groups(options.host)
+    wanted = options.groups.split(",") if options.groups else list(groups)
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.set_grad_enabled(False)
+    for threads in dict.fromkeys(int(t) for t in options.threads.split(",")):
+        torch.set_num_threads(threads)
+        peak = _peak(options.peak, threads)
+        results = []
+        for case in (case for group in wanted for case in groups[group][1]):
+            results.append(_measure(case, options.budget, options.sample))
+            r = results[-1]
+            of_peak = f"{r['tiled_gflops'] / peak[case.dtype]:6.2f}" if case.dtype in peak else ""
+            print(
+                f"{threads:2} {case.group:12} {case.m:5} x {case.n:5} x {case.k:5} {case.layout}"
+                f" {r['ratio']:8.3f} ({r['ratio_q1']:.3f}-{r['ratio_q3']:.3f})"
+                f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}",
+                flush=True,
+            )
+        summary = list(_summary(results, {g: groups[g][0] for g in wanted}))
+        for line in summary:
+            print(f"{threads:2} {line['group']:12} geomean {line['geomean']:.3f}, least", end=" ")
+            print(f"{line['least']:.3f}{'' if line['met'] else '   goal: ' + str(line['goal'])}")
+        document = {
+            "cpu": _cpu(),
+            "torch": torch.__version__,
+            "capability": torch.backends.cpu.get_cpu_capability(),
+            "threads": threads,
+            "peak_gflops": peak,
+            "summary": summary,
+            "cases": results,
+        }
+        path = options.out / f"cpu_{threads}.json"
+        path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+// bf16 by the levels' own instructions, vdpbf16ps and TDPBF16PS: pairs of k, from every layout and
+// around every edge of their tiles. Skipped, with a line that says so, on a CPU that lacks them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <thread>
+
+#include "gates.h"
+#include "matrices.h"
+
+namespace tiled::test {
+namespace {
+
+void run_three(int64_t count, cpu::Body body, void* state) {
+  std::vector<std::thread> team;
+  for (int t = 0; t < 3; ++t)
+    if (count * t / 3 < count * (t + 1) / 3)
+      team.emplace_back(body, state, count * t / 3, count * (t + 1) / 3);
+  for (std::thread& thread : team) thread.join();
+}
+constexpr cpu::ParallelFor ONE = {
+    [](int64_t count, cpu::Body body, void* state) { body(state, 0, count); }, 1};
+constexpr cpu::ParallelFor THREE = {run_three, 3};
+
+constexpr DType BF16 = DType::BFloat16;
+
+std::vector<const cpu::Level*> levels_with_pairs() {
+  std::vector<const cpu::Level*> found;
+  for (const cpu::Level* level : cpu::available_levels())
+    if (level->dots != nullptr) found.push_back(level);
+  return found;
+}
+
+class Pairs : public testing::TestWithParam<const cpu::Level*> {
+ protected:
+  void blocked(const Matrix& a, const Matrix& b, Matrix& c, const cpu::ParallelFor& p = ONE) {
+    c.poison();
+    cpu::mm_blocked(problem_of(a, b, c), p, *GetParam());
+  }
+
+  // Against three loops of the same instruction, bit for bit.
+  void expect_same(int64_t m, int64_t n, int64_t k, Layout layout_a, Layout layout_b,
+                   Layout layout_c = Layout::Rows, DType out = BF16) {
+    Matrix a(BF16, 1, m, k, layout_a), b(BF16, 1, k, n, layout_b);
+    Matrix c(out, 1, m, n, layout_c), reference(out, 1, m, n, layout_c);
+    fill(a, 1);
+    fill(b, 2);
+    reference.poison();
+    cpu::mm_naive(problem_of(a, b, reference), ONE, *GetParam());
+    for (const cpu::ParallelFor* p : {&ONE, &THREE}) {
+      blocked(a, b, c, *p);
+      ASSERT_EQ(std::memcmp(c.memory->data(), reference.memory->data(), c.bytes), 0)
+          << m << " x " << n << " x " << k << " layouts " << static_cast<int>(layout_a)
+          << static_cast<int>(layout_b) << static_cast<int>(layout_c) << " threads " << p->threads;
+    }
+  }
+
+  // a[1][k] times b[k][1], unrounded.
+  float dot(const std::vector<float>& a, const std::vector<float>& b) {
+    const int64_t k = static_cast<int64_t>(a.size());
+    Matrix x(BF16, 1, 1, k, Layout::Rows), y(BF16, 1, k, 1, Layout::Rows);
+    Matrix c(DType::Float32, 1, 1, 1, Layout::Rows);
+    for (int64_t i = 0; i < k; ++i) {
+      std::memcpy(x.at(0, 0, i), reinterpret_cast<const char*>(&a[i]) + 2, 2);
+      std::memcpy(y.at(0, i, 0), reinterpret_cast<const char*>(&b[i]) + 2, 2);
+    }
+    blocked(x, y, c);
+    return *reinterpret_cast<float*>(c.data);
+  }
+};
+
+constexpr Layout LAYOUTS[] = {Layout::Rows, Layout::Columns, Layout::PaddedRows,
+                              Layout::PaddedColumns, Layout::EveryOther};
+
+TEST_P(Pairs, EveryLayout) {
+  for (const Layout a : LAYOUTS)
+    for (const Layout b : LAYOUTS)
+      for (const auto& [m, n, k] : {std::array{1, 40, 70},
+                                    {3, 33, 65},
+                                    {16, 48, 64},
+                                    {18, 70, 96},
+                                    {37, 50, 33},
+                                    {50, 1, 64}})
+        expect_same(m, n, k, a, b);
+}
+
+TEST_P(Pairs, EveryEdgeOfTheTile) {
+  for (const int64_t m : {1, 2, 12, 13, 15, 16, 17, 24, 25, 32, 33})
+    for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 63})
+      for (const int64_t k : {1, 2, 3, 31, 32, 33, 34})
+        expect_same(m, n, k, Layout::Rows, Layout::Rows);
+}
+
+TEST_P(Pairs, BlocksAndSegmentsOfK) {
+  for (const int64_t k : {1030, 1031, 4095, 4096, 4097, 4129, 8200})
+    for (const Layout b : {Layout::Rows, Layout::Columns}) {
+      expect_same(1, 17, k, Layout::Rows, b);
+      expect_same(34, 20, k, Layout::Rows, b);
+      expect_same(18, 50, k, Layout::Rows, b);
+      expect_same(19, 18, k, Layout::Columns, b, Layout::Columns, DType::Float32);
+    }
+}
+
+TEST_P(Pairs, SlicesKeepTheirBits) {
+  const int64_t m = 70, n = 90, k = 333;
+  Matrix a(BF16, 1, m, k, Layout::Rows), b(BF16, 1, k, n, Layout::Rows);
+  Matrix whole(BF16, 1, m, n, Layout::Rows), slice(BF16, 1, m, n, Layout::Rows);
+  fill(a, 7);
+  fill(b, 8);
+  blocked(a, b, whole, THREE);
+  for (const auto& [i, j, rows, cols] :
+       {std::array{0, 0, 1, 90}, {59, 3, 1, 1}, {7, 0, 13, 90}, {0, 5, 70, 33}, {3, 1, 40, 17}}) {
+    slice.poison();
+    Problem p = problem_of(a, b, slice);
+    p.a.data = a.at(0, i, 0);
+    p.b.data = b.at(0, 0, j);
+    p.m = rows;
+    p.n = cols;
+    cpu::mm_blocked(p, ONE, *GetParam());
+    for (int64_t r = 0; r < rows; ++r)
+      ASSERT_EQ(std::memcmp(slice.at(0, r, 0), whole.at(0, i + r, j), cols * 2), 0)
+          << "rows " << i << " + " << rows << ", columns " << j;
+  }
+}
+
+// As torch.mm on such a CPU: subnormals in 16 bits are zeros, and so are sums below 2^-126.
+TEST_P(Pairs, SubnormalsAreZeros) {
+  EXPECT_EQ(dot({0x1p-127f}, {1}), 0);
+  EXPECT_EQ(dot({1}, {0x1p-127f}), 0);
+  EXPECT_EQ(dot({0x1p-127f}, {0x1p127f}), 0);
+  EXPECT_EQ(dot({0x1p-126f}, {1}), 0x1p-126f);
+  EXPECT_EQ(dot({0x1p-70f}, {0x1p-70f}), 0);
+  // A sum that passes through the range below 2^-126 loses what is there.
+  EXPECT_EQ(dot({0x1.8p-126f, 0, -0x1p-126f}, {1, 0, 1}), 0);
+}
+
+TEST_P(Pairs, ZerosArePositive) {
+  EXPECT_FALSE(std::signbit(dot({-0x1p-70f}, {0x1p-70f})));
+  EXPECT_FALSE(std::signbit(dot({-0.f}, {1})));
+  EXPECT_FALSE(std::signbit(dot({-0x1.8p-126f, 0, 0x1p-126f}, {1, 0, 1})));
+}
+
+TEST_P(Pairs, SpecialValues) {
+  EXPECT_EQ(dot({INFINITY, 1}, {1, 1}), INFINITY);
+  EXPECT_TRUE(std::isnan(dot({INFINITY, 1}, {0, 1})));
+  EXPECT_TRUE(std::isnan(dot({INFINITY, -INFINITY}, {1, 1})));
+  EXPECT_TRUE(std::isnan(dot({NAN}, {0})));
+  EXPECT_EQ(dot({0x1p100f, 0x1p100f}, {0x1p27f, 0x1p27f}), INFINITY);
+}
+
+// The order that amx.cpp states: 16 even products, then 16 odd ones, then both to the sum before.
+TEST_P(Pairs, TilesSumEvenAndOddApart) {
+  if (std::string(GetParam()->name) != "amx") GTEST_SKIP() << "level amx only";
+  std::vector<float> ones(64, 1.f), a(64, 0.f);
+  a[0] = 0x1p24f;
+  for (int k = 1; k < 64; ++k) a[k] = 1;
+  // Even: 2^24, which swallows 15 ones. Odd: 16. The next 32: 16 and 16.
+  EXPECT_EQ(dot(a, ones), 0x1p24f + 16 + 32);
+}
+
+TEST(PairLevels, AreHere) {
+  const size_t count = levels_with_pairs().size();
+  if (count == 0) GTEST_SKIP() << "this CPU has neither level avx512_bf16 nor amx: not tested";
+  if (count == 1) GTEST_SKIP() << "this CPU does not have level amx: not tested";
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Pairs);
+INSTANTIATE_TEST_SUITE_P(Levels, Pairs, testing::ValuesIn(levels_with_pairs()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace tiled::test

@@ -1,0 +1,166 @@
+// AMX: TDPBF16PS multiplies tiles, 16 x 32 of A by 32 x 16 of B, and adds to 16 x 16 floats.
+// Everything but bf16 runs as at level avx512.
+//
+//                  tile 6    tile 7        b: [k / 2][16 pairs], packed (pairs.h)
+//                +---------+---------+
+//       tile 4   | tile 0  | tile 1  |     a: [16 rows][16 pairs], as it stands or packed
+//       tile 5   | tile 2  | tile 3  |
+//                +---------+---------+
+//
+// For each element, the instruction sums the 16 even products of its 32 and the 16 odd ones by
+// fused multiply-adds, adds the two sums, and adds that to the element; it rounds to nearest even
+// and takes subnormals for zero throughout. So the bits depend on which 32 elements of k meet in
+// one instruction: always those between two multiples of 32, zeros making up what is missing at K's
+// end.
+//
+// Tiles are always whole: what lies beyond the rows of A or the columns of B is computed and not
+// stored. Compiled as avx512.cpp, with -mamx-tile -mamx-bf16.
+#define VECTOR_BYTES 64
+#include "cpu/pairs.h"
+
+namespace tiled::cpu {
+namespace {
+
+constexpr int64_t SIDE = 16;       // rows, and columns of floats, of a tile
+constexpr int64_t STEPS = 16;      // pairs of k in a tile
+constexpr int64_t LINE = 64;       // bytes of a tile's row
+constexpr int64_t ROW = 2 * SIDE;  // floats of a row of `sums` below
+
+struct alignas(64) Configuration {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {LINE, LINE, LINE, LINE, LINE, LINE, LINE, LINE};
+  uint8_t rows[16] = {SIDE, SIDE, SIDE, SIDE, SIDE, SIDE, SIDE, SIDE};
+};
+static_assert(sizeof(Configuration) == 64, "as the processor reads it");
+constexpr Configuration CONFIGURATION;
+
+void begin() { _tile_loadconfig(&CONFIGURATION); }
+
+// Tiles in use would be saved at every switch of threads, and are in the way of other libraries.
+void end() { _tile_release(); }
+
+// The compiler does not know that tiles are read from memory, nor what for.
+inline void memory_is_read() { __asm__ volatile("" ::: "memory"); }
+
+// ROWS x COLS tiles.
+template <int ROWS, int COLS>
+void multiply_tiles(const Tile& tile) {
+  alignas(64) float sums[ROWS * SIDE * ROW];
+  const Part<float> part(tile.last);
+  const bool whole = tile.rows == ROWS * SIDE && tile.last == SIDE;
+
+  if (tile.start == nullptr) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    const float* start = static_cast<const float*>(tile.start);
+    int64_t row = tile.start_row;
+    if (!whole) {
+      for (int64_t i = 0; i < tile.rows; ++i) {
+        float* sum = sums + i * ROW;
+        for (int64_t j = 0; j < COLS - 1; ++j)
+          store<float>(sum + j * SIDE, load<float>(start + i * row + j * SIDE));
+        store<float>(sum + (COLS - 1) * SIDE, part.load(start + i * row + (COLS - 1) * SIDE));
+      }
+      start = sums;
+      row = ROW;
+    }
+    memory_is_read();
+    _tile_loadd(0, start, row * 4);
+    if constexpr (COLS == 2) _tile_loadd(1, start + SIDE, row * 4);
+    if constexpr (ROWS == 2) _tile_loadd(2, start + SIDE * row, row * 4);
+    if constexpr (ROWS == 2 && COLS == 2) _tile_loadd(3, start + SIDE * row + SIDE, row * 4);
+  }
+
+  const uint32_t* a = static_cast<const uint32_t*>(tile.a);
+  const uint32_t* b = static_cast<const uint32_t*>(tile.b);
+  const int64_t a_row = tile.a_row * 4, b_row = tile.b_k * 4;  // bytes
+  memory_is_read();
+  for (int64_t p = 0; p < tile.k; p += STEPS) {
+    _tile_loadd(6, b, b_row);
+    _tile_loadd(4, a, a_row);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (COLS == 2) {
+      _tile_loadd(7, b + SIDE, b_row);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (ROWS == 2) {
+      _tile_loadd(5, a + SIDE * tile.a_row, a_row);
+      _tile_dpbf16ps(2, 5, 6);
+      if constexpr (COLS == 2) _tile_dpbf16ps(3, 5, 7);
+    }
+    a += STEPS;
+    b += STEPS * tile.b_k;
+  }
+
+  _tile_stored(0, sums, ROW * 4);
+  if constexpr (COLS == 2) _tile_stored(1, sums + SIDE, ROW * 4);
+  if constexpr (ROWS == 2) _tile_stored(2, sums + SIDE * ROW, ROW * 4);
+  if constexpr (ROWS == 2 && COLS == 2) _tile_stored(3, sums + SIDE * ROW + SIDE, ROW * 4);
+  memory_is_read();
+  float* out = static_cast<float*>(tile.out);
+  for (int64_t i = 0; i < tile.rows; ++i, out += tile.out_row) {
+    const float* sum = sums + i * ROW;
+    for (int64_t j = 0; j < COLS; ++j) {
+      const bool last = j == COLS - 1;
+      Vector<float> total = {};  // not skipped where nothing is added: -0 becomes +0
+      if (tile.add) total = last ? part.load(out + j * SIDE) : load<float>(out + j * SIDE);
+      total += load<float>(sum + j * SIDE);
+      if (last)
+        part.store(out + j * SIDE, total);
+      else
+        store<float>(out + j * SIDE, total);
+    }
+  }
+}
+
+// One element of C: tiles of one row and one column that count.
+float chain(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int64_t k) {
+  alignas(64) uint32_t row[SIDE][STEPS] = {}, column[STEPS][SIDE] = {};
+  alignas(64) float sums[SIDE][SIDE];
+  begin();
+  _tile_zero(0);
+  for (int64_t first = 0; 2 * first < k; first += STEPS) {
+    for (int64_t p = 0; p < STEPS; ++p) {
+      row[0][p] = pair_at(a, first + p, a_stride, k);
+      column[p][0] = pair_at(b, first + p, b_stride, k);
+    }
+    memory_is_read();
+    _tile_loadd(4, row, LINE);
+    _tile_loadd(6, column, LINE);
+    _tile_dpbf16ps(0, 4, 6);
+  }
+  _tile_stored(0, sums, LINE);
+  memory_is_read();
+  end();
+  return sums[0][0];
+}
+
+constexpr Kernels tile_kernels() {
+  Kernels kernels = {};
+  kernels.lanes = SIDE;
+  kernels.rows = 2 * SIDE;
+  kernels.row_unit = SIDE;
+  kernels.begin = &begin;
+  kernels.end = &end;
+  for (int64_t rows = 1; rows <= 2 * SIDE; ++rows) {
+    kernels.wide[rows] = 2;
+    kernels.tile[rows][1] = rows <= SIDE ? &multiply_tiles<1, 1> : &multiply_tiles<2, 1>;
+    kernels.tile[rows][2] = rows <= SIDE ? &multiply_tiles<1, 2> : &multiply_tiles<2, 2>;
+  }
+  return kernels;
+}
+
+}  // namespace
+
+constexpr DotTable AMX = {
+    tile_kernels(),
+    {},
+    {Accumulator::Float32, 1, 2, STEPS, true, &pack_pairs_a, &pack_pairs_b, nullptr, 0, {}},
+    &naive_dots<chain>};
+
+}  // namespace tiled::cpu
