@@ -144,13 +144,14 @@ def peers(shape: Shape, device_type: str, precision: str | None) -> list[Candida
             return [Candidate("torch._int_mm", torch_int_mm, note="result in int32")]
         return []
     found = [Candidate("torch.mm" if shape.batch == 1 else "torch.bmm", torch_mm)]
+    if device_type == "cuda" and shape.dtype == "float32" and precision == "tf32":
+        # The rival first: ratios are against it.
+        return [Candidate("torch.mm tf32", torch_mm_tf32, tf32=True), *found]
     if device_type != "cuda":
         return found
     unaligned = padded_sizes(shape) != (shape.m, shape.n, shape.k)
     if shape.dtype in ("float16", "bfloat16") and shape.batch == 1 and unaligned:
         found.append(Candidate("torch.mm padded", torch_mm_padded(shape), note="padding timed"))
-    if shape.dtype == "float32" and precision == "tf32":
-        found.append(Candidate("torch.mm tf32", torch_mm_tf32, tf32=True))
     return found
 
 

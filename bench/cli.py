@@ -285,6 +285,7 @@ def run(
 def ladder(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
+    dtype: Annotated[str, typer.Option(help="of the operands")] = "float32",
     budget: BudgetOption = 4.0,
     limit: LimitOption = None,
     json: JsonOption = None,
@@ -296,7 +297,7 @@ def ladder(
     chosen = pick_device(device)
     if threads:
         torch.set_num_threads(threads)
-    problems = expand(["ladder"], ())
+    problems = expand(["ladder"], (dtype,))
     if chosen.type == "cpu":
         problems = [(name, s) for name, s in problems if s.n <= 512]
     rounds = Rounds(least=3, most=30, budget_s=budget)
@@ -357,7 +358,19 @@ def cpu(
 _PARTS: dict[str, tuple[list[str], int]] = {
     "host": (["host"], 60),
     "ladder": (["ladder", "--limit", "45"], 90),
+    "ladder16": (["ladder", "--dtype", "bfloat16", "--budget", "1", "--limit", "30"], 60),
     "squares": (["--set", "squares", "--mode", "both", "--limit", "75"], 110),
+    # Three layouts of many shapes: one candidate and its peers a case, short rounds.
+    "large16": (
+        ["--set", "large16", "--mode", "sustained", "--budget", "0.25", "--limit", "150"],
+        200,
+    ),
+    "middle16": (["--set", "middle16", "--budget", "0.15", "--limit", "70"], 90),
+    "unaligned16": (["--set", "unaligned16", "--budget", "0.2", "--limit", "60"], 80),
+    "tf32": (
+        ["--set", "tf32", "--precision", "tf32", "--budget", "0.25", "--limit", "40"],
+        60,
+    ),
     "shapes": (
         [
             *("--set", "odd", "--set", "deep", "--set", "tall"),

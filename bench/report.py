@@ -7,6 +7,7 @@ document that has its cases, so a new run of one part replaces that part's table
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -139,14 +140,25 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def ladder_table(documents: Sequence[dict]) -> str:
-    found = newest(documents, lambda c: c["set"] == "ladder", gpu=True)
+def ladder_table(dtype: str) -> Callable[[Sequence[dict]], str]:
+    def table(documents: Sequence[dict]) -> str:
+        return _ladder_table(documents, dtype)
+
+    return table
+
+
+def _ladder_table(documents: Sequence[dict], dtype: str) -> str:
+    found = newest(
+        documents,
+        lambda c: c["set"] == "ladder" and c["shape"]["dtype"] == dtype,
+        gpu=True,
+    )
     if found is None:
         return NOT_MEASURED
     document, cases = found
     by_size = {c["shape"]["n"]: c for c in cases if c["shape"]["n"] in LADDER_SIZES}
     names = list(dict.fromkeys(c["name"] for case in cases for c in case["candidates"]))
-    header = ["rung, fp32"]
+    header = [f"rung, {dtype}"]
     for n in by_size:
         header += [f"{n}³ TF/s", "of cuBLAS"]
     rows = []
@@ -261,11 +273,95 @@ def set_table(set_name: str, *, gpu: bool) -> Callable[[Sequence[dict]], str]:
     return table
 
 
+def grid_table(set_name: str, dtype: str, mode: str) -> Callable[[Sequence[dict]], str]:
+    """A set that holds every shape in several layouts: a row a shape, ratios and TF/s by layout,
+    and the geometric mean and the least ratio of each layout above them."""
+
+    def table(documents: Sequence[dict]) -> str:
+        def wanted(case: dict) -> bool:
+            chosen = case["set"] == set_name and case["shape"]["dtype"] == dtype
+            return chosen and case["mode"] == mode
+
+        found = newest(documents, wanted, gpu=True)
+        if found is None:
+            return NOT_MEASURED
+        document, cases = found
+        by_place = {(_sizes(c["shape"]), c["shape"]["layout"]): c for c in cases}
+        layouts = list(dict.fromkeys(layout for _, layout in by_place))
+        header = [f"{dtype}, {mode}"]
+        for layout in layouts:
+            header += [f"{layout}: ratio", "tiled TF/s", "torch TF/s"]
+        rows = []
+        records = {p: _ours_record(c) for p, c in by_place.items()}
+        for name, least in (("**geometric mean**", False), ("**least**", True)):
+            row = [name]
+            for layout in layouts:
+                ratios = [
+                    r["ratio"]["median"]
+                    for (_, at), r in records.items()
+                    if at == layout and r is not None and r["ratio"] and not wrong(r)
+                ]
+                value = min(ratios) if least else statistics.geometric_mean(ratios)
+                row += [f"**{value:.2f}**" if ratios else "-", "", ""]
+            rows.append(row)
+        for sizes in dict.fromkeys(s for s, _ in by_place):
+            row = [sizes]
+            for layout in layouts:
+                case = by_place.get((sizes, layout))
+                record = records.get((sizes, layout))
+                peer = results.find(case, case["peer"]) if case else None
+                ratio = record["ratio"] if record else None
+                row.append(f"{ratio['median']:.2f}" if ratio else "-")
+                row += [rate_text(record, 1e12), rate_text(peer, 1e12)]
+            rows.append(row)
+        return markdown(header, rows) + "\n\n" + caption(document)
+
+    return table
+
+
+def planner_table(documents: Sequence[dict]) -> str:
+    """What bench.planner found; its documents have no cases of the usual kind."""
+    runs = [d for d in documents if d.get("run") == "planner"]
+    if not runs:
+        return NOT_MEASURED
+    document = max(runs, key=lambda d: d["environment"]["date"])
+    header = ["problems", "count", "regret, geomean", "at worst", "noise floor"]
+    names = {"fitted": "used to fit the model", "held_out": "held out"}
+    rows = []
+    for key, name in names.items():
+        if key in document:
+            s = document[key]["summary"]
+            figures = (f"{100 * s[q]:.1f} %" for q in ("geomean", "worst", "noise"))
+            rows.append([name, str(s["problems"]), *figures])
+    return markdown(header, rows) + "\n\n" + caption(document)
+
+
+def _sizes(shape: dict) -> str:
+    m, n, k = shape["m"], shape["n"], shape["k"]
+    return f"{m}³" if m == n == k else f"{m}x{n}x{k}"
+
+
+def _ours_record(case: dict) -> dict | None:
+    return next((c for c in case["candidates"] if c["ours"]), None)
+
+
 TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
-    "ladder": ladder_table,
+    "ladder": ladder_table("float32"),
+    "ladder-bfloat16": ladder_table("bfloat16"),
     **{f"squares-{d}": squares_table(d) for d in SETS["squares"].dtypes},
     "host": host_table,
     "cpu": set_table("cpu", gpu=False),
+    **{
+        f"{name}-{dtype}": grid_table(name, dtype, mode)
+        for name, mode in (
+            ("large16", "sustained"),
+            ("middle16", "burst"),
+            ("unaligned16", "burst"),
+        )
+        for dtype in SETS[name].dtypes
+    },
+    "tf32": grid_table("tf32", "float32", "burst"),
+    "planner": planner_table,
     **{
         f"shapes-{s}": set_table(s, gpu=True)
         for s in ("llm", "odd", "few_rows", "deep", "tall", "small", "integers")

@@ -98,6 +98,23 @@ def _linear(rows: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tupl
     return tuple(Shape(m, n, k, "nt") for n, k in weights for m in rows)
 
 
+# (N, K) of the linear layers of transformers of 8 and 70 billion parameters.
+LAYERS = (
+    (4096, 4096),
+    (6144, 4096),
+    (28672, 4096),
+    (4096, 14336),
+    (8192, 8192),
+    (57344, 8192),
+    (8192, 28672),
+)
+
+
+def _in_layouts(templates: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """Each of them in the layouts that a training step asks for."""
+    return tuple(replace(t, layout=layout) for layout in ("nn", "nt", "tn") for t in templates)
+
+
 SETS: dict[str, ShapeSet] = {
     s.name: s
     for s in (
@@ -141,6 +158,49 @@ SETS: dict[str, ShapeSet] = {
                 Shape(2048, 50257, 768, "nt"),
                 *(Shape(i, 100, 100000, "tn") for i in (3, 4, 7, 8, 15, 16, 17)),
                 *(Shape(s, s, 1024, "nn", batch=128) for s in (255, 256, 257)),
+            ),
+        ),
+        ShapeSet(
+            "large16",
+            "16-bit products that the power limit decides, in three layouts",
+            "squares, and the layers of Llama 3 8B and 70B with 512 to 8192 rows",
+            ("bfloat16", "float16"),
+            _in_layouts(
+                _cubes(2048, 2056, 3072, 4096, 6144, 8192, 12288, 16384)
+                + tuple(Shape(m, n, k) for m in (512, 2048, 8192) for n, k in LAYERS)
+            ),
+        ),
+        ShapeSet(
+            "middle16",
+            "16-bit products of one wave or few, in three layouts",
+            "squares off the powers of two, and the same layers with 128 and 256 rows",
+            ("bfloat16", "float16"),
+            _in_layouts(
+                _cubes(384, 512, 768, 1024, 1280, 1536, 1792)
+                + tuple(Shape(m, n, k) for m in (128, 256) for n, k in LAYERS)
+            ),
+        ),
+        ShapeSet(
+            "unaligned16",
+            "16-bit products whose rows do not begin on 16 bytes, in three layouts",
+            "the sizes of the set `odd` that are large",
+            ("bfloat16", "float16"),
+            _in_layouts(
+                (
+                    *_cubes(1023, 2047, 4095, 4097, 8191),
+                    Shape(3000, 5000, 7001),
+                    Shape(4096, 50257, 768),
+                    Shape(8193, 2501, 5008),
+                )
+            ),
+        ),
+        ShapeSet(
+            "tf32",
+            "fp32 rounded to tf32, for --precision tf32, in three layouts",
+            "squares and two of the layers",
+            ("float32",),
+            _in_layouts(
+                (*_cubes(4096, 8192, 16384), Shape(8192, 4096, 14336), Shape(8192, 28672, 4096))
             ),
         ),
         ShapeSet(

@@ -16,8 +16,12 @@ constexpr DType ALL_DTYPES[] = {DType::Float32,  DType::Float64,   DType::Float1
                                 DType::BFloat16, DType::Complex64, DType::Complex128,
                                 DType::Int8,     DType::Int16,     DType::Int32,
                                 DType::Int64,    DType::UInt8};
+// The rungs of Arithmetic::Fma, and those on tensor cores.
 constexpr Algo CUDA_ALGOS[] = {Algo::Naive, Algo::SharedTile8, Algo::SharedTile16,
                                Algo::SharedTile32, Algo::RegisterTile};
+constexpr Algo TENSOR_ALGOS[] = {Algo::MmaTile, Algo::TmaWgmma, Algo::WarpSpecialized,
+                                 Algo::Hopper};
+constexpr DType TENSOR_DTYPES[] = {DType::Float16, DType::BFloat16, DType::Float32};
 
 inline DeviceInfo device(const char* name) { return named_device(name).value(); }
 
@@ -41,6 +45,14 @@ inline Problem problem_of(const std::string& layout, int64_t m, int64_t n, int64
   Problem p = problem_of(m, n, k, dtype);
   if (layout[0] == 't') p.a = {nullptr, 1, m, m * k, alignment_of(nullptr, dtype, m, 1, m * k)};
   if (layout[1] == 't') p.b = {nullptr, 1, k, k * n, alignment_of(nullptr, dtype, k, 1, k * n)};
+  return p;
+}
+
+// The same on tensor cores; fp32 as tf32.
+inline Problem tensor_problem(const std::string& layout, int64_t m, int64_t n, int64_t k,
+                              DType dtype = DType::BFloat16) {
+  Problem p = problem_of(layout, m, n, k, dtype);
+  p.arithmetic = dtype == DType::Float32 ? Arithmetic::Tf32 : Arithmetic::Tensor;
   return p;
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <functional>
 #include <thread>
 
 #include "tiled_mm.h"
@@ -65,12 +67,32 @@ TEST_P(Operator, EveryRungHasTheSameBits) {
 }
 
 TEST_P(Operator, RowsAndBatchesHaveTheBitsOfTheWhole) {
-  const at::Tensor a = normal({64, 300}), b = normal({300, 40});
-  const at::Tensor whole = tiled::mm(a, b);
-  EXPECT_TRUE(same_bits(tiled::mm(a.slice(0, 3, 8), b), whole.slice(0, 3, 8)));
-  EXPECT_TRUE(same_bits(tiled::mm(a, b.slice(1, 5, 9)), whole.slice(1, 5, 9)));
-  const at::Tensor batch = tiled::bmm(a.expand({3, 64, 300}), b.expand({3, 300, 40}));
-  for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(batch[i], whole));
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    const at::Tensor a = normal({64, 300}, type), b = normal({300, 40}, type);
+    const at::Tensor whole = tiled::mm(a, b);
+    EXPECT_TRUE(same_bits(tiled::mm(a.slice(0, 3, 8), b), whole.slice(0, 3, 8))) << type;
+    EXPECT_TRUE(same_bits(tiled::mm(a, b.slice(1, 5, 9)), whole.slice(1, 5, 9))) << type;
+    const at::Tensor batch = tiled::bmm(a.expand({3, 64, 300}), b.expand({3, 300, 40}));
+    for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(batch[i], whole)) << type;
+  }
+}
+
+// 16-bit inputs have two arithmetics where tensor cores have kernels: within each, one answer.
+TEST_P(Operator, RungsOfOneArithmeticHaveTheSameBits) {
+  const at::Tensor a = normal({64, 4224}, at::kBFloat16), b = normal({4224, 96}, at::kBFloat16);
+  tiled::MmOptions exact;
+  exact.precision = "ieee";
+  for (const tiled::MmOptions& asked : {tiled::MmOptions(), exact}) {
+    const at::Tensor expected = tiled::mm(a, b, asked);
+    const std::vector<std::string> fma = tiled::algos(a, b, exact);
+    for (const std::string& algo : tiled::algos(a, b, asked)) {
+      const bool is_fma = std::find(fma.begin(), fma.end(), algo) != fma.end();
+      tiled::MmOptions request = asked;
+      request.algo = algo;
+      const at::Tensor found = tiled::mm(a, b, request);
+      EXPECT_TRUE(same_bits(found, is_fma ? tiled::mm(a, b, exact) : expected)) << algo;
+    }
+  }
 }
 
 TEST_P(Operator, WritesIntoOut) {

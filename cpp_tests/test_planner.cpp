@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/hopper_layout.h"
+#include "cuda/tensor_plan.h"
 #include "cuda/tiles.h"
 #include "planned.h"
 
@@ -204,6 +206,7 @@ TEST(Access, OnlyRegisterTileChooses) {
 
 // ---- what is supported ----------------------------------------------------------------------
 
+// In the fma arithmetic: 16-bit types too, where that is asked for.
 TEST(Supports, EveryRungTakesEveryDtype) {
   for (const char* name : {"h200", "h100", "a100", "t4"})
     for (DType dtype : ALL_DTYPES) {
@@ -278,6 +281,330 @@ TEST(Supports, SizesBeyondEveryGrid) {
   EXPECT_FALSE(supports(plan.algo, p, d));
   EXPECT_GT(plan.grid_x, MAX_GRID_X);
   EXPECT_EQ(plan.tiles_m, int64_t{1} << 56);  // 2^63 / 128
+}
+
+// ---- tensor cores ---------------------------------------------------------------------------
+
+using Algos = std::vector<Algo>;
+const Algos EVERY_RUNG = {Algo::MmaTile, Algo::TmaWgmma, Algo::WarpSpecialized, Algo::Hopper};
+const Algos ANY_LAYOUT = {Algo::MmaTile, Algo::Hopper};
+
+Algos rungs_of(const Problem& p, const char* name = "h200") {
+  return supported_algos(p, device(name));
+}
+
+// A problem of aligned operands with one of them changed.
+template <typename Change>
+Problem changed(const char* layout, Change change) {
+  Problem p = tensor_problem(layout, 64, 128, 256);
+  change(p);
+  return p;
+}
+
+TEST(TensorSupports, TheArithmeticDecides) {
+  for (DType dtype : TENSOR_DTYPES) {
+    Problem p = tensor_problem("nt", 64, 128, 256, dtype);
+    EXPECT_EQ(rungs_of(p), EVERY_RUNG) << name_of(dtype);
+    p.arithmetic = Arithmetic::Fma;
+    EXPECT_EQ(rungs_of(p), Algos(std::begin(CUDA_ALGOS), std::end(CUDA_ALGOS))) << name_of(dtype);
+  }
+}
+
+TEST(TensorSupports, OnlyComputeCapability90) {
+  const Problem p = tensor_problem("nn", 64, 128, 256);
+  EXPECT_EQ(rungs_of(p, "h100"), EVERY_RUNG);
+  for (const char* name : {"a100", "t4", "k40", "fermi", "g80"})
+    EXPECT_TRUE(rungs_of(p, name).empty()) << name;
+}
+
+TEST(TensorSupports, OnlyTheIdentityEpilogue) {
+  Problem p = tensor_problem("nn", 64, 128, 256);
+  p.epilogue.beta = 1;
+  EXPECT_TRUE(rungs_of(p).empty());
+}
+
+// fp16 and bf16 in every layout; tf32 is read where it lies along K.
+TEST(TensorSupports, Layouts) {
+  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
+    EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256, DType::Float16)), EVERY_RUNG) << layout;
+    EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256)), EVERY_RUNG) << layout;
+    EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256, DType::Float32)),
+              layout == "nt" ? EVERY_RUNG : ANY_LAYOUT)
+        << layout;
+  }
+}
+
+TEST(TensorSupports, WhatTmaCannotRead) {
+  const auto misaligned = [](Problem& p) { p.a.alignment = 2; };
+  const auto half = [](Problem& p) { p.b.alignment = 8; };
+  const auto strided = [](Problem& p) { p.a.row_stride = 1024, p.a.col_stride = 8; };
+  const auto expanded = [](Problem& p) { p.b.row_stride = 0; };
+  const auto all_expanded = [](Problem& p) { p.a.row_stride = p.a.col_stride = 0; };
+  const auto overlapping = [](Problem& p) { p.a.row_stride = p.a.col_stride = 1; };
+  EXPECT_EQ(rungs_of(changed("nn", misaligned)), ANY_LAYOUT);
+  EXPECT_EQ(rungs_of(changed("nn", half)), ANY_LAYOUT);
+  EXPECT_EQ(rungs_of(changed("nn", strided)), ANY_LAYOUT);
+  EXPECT_EQ(rungs_of(changed("nn", expanded)), ANY_LAYOUT);
+  EXPECT_EQ(rungs_of(changed("nn", all_expanded)), ANY_LAYOUT);
+  EXPECT_EQ(rungs_of(changed("nn", overlapping)), ANY_LAYOUT);
+  // 4,100 bytes a row: 4 more than a multiple of 16.
+  EXPECT_EQ(rungs_of(tensor_problem("nn", 64, 128, 2050)), ANY_LAYOUT);
+  EXPECT_EQ(rungs_of(tensor_problem("nn", 64, 128, 2056)), EVERY_RUNG);
+}
+
+// Beyond TMA's and the counters' 31 bits the rung with 64-bit indices is left, as far as its grid.
+TEST(TensorSupports, HugeSizes) {
+  const DeviceInfo d = device("h200");
+  constexpr int64_t TOO_LARGE = int64_t{1} << 31;
+  for (const auto& [m, n, k] : {std::tuple{TOO_LARGE, int64_t{8}, int64_t{8}},
+                                {int64_t{8}, TOO_LARGE, int64_t{8}},
+                                {int64_t{8}, int64_t{8}, TOO_LARGE}}) {
+    const Problem p = tensor_problem("nt", m, n, k);
+    EXPECT_EQ(supported_algos(p, d), Algos{Algo::MmaTile}) << m << ' ' << n << ' ' << k;
+    EXPECT_EQ(make_plan(p, d).algo, Algo::MmaTile);
+    EXPECT_TRUE(hopper_plans(p, d).empty());
+  }
+  EXPECT_EQ(rungs_of(tensor_problem("nt", TOO_LARGE / 2, 8, 8)), EVERY_RUNG);
+  Problem batch = tensor_problem("nt", 8, 8, 8);
+  batch.batch = TOO_LARGE;
+  EXPECT_EQ(rungs_of(batch), Algos{Algo::MmaTile});
+  // 2^37 rows are 2^31 tiles of 64, one more than a grid has.
+  EXPECT_TRUE(rungs_of(tensor_problem("nt", int64_t{1} << 37, 8, 8)).empty());
+  EXPECT_EQ(rungs_of(tensor_problem("nt", (int64_t{1} << 37) - 64, 8, 8)), Algos{Algo::MmaTile});
+  Problem endless = tensor_problem("nt", 8, 8, 8);
+  endless.m = endless.n = std::numeric_limits<int64_t>::max();
+  EXPECT_TRUE(supported_algos(endless, d).empty());
+}
+
+// What stands in every plan that hopper could be given.
+void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan) {
+  const HopperTileInfo& tile = hopper_tile(plan.tile);
+  const int cluster = plan.cluster_p * plan.cluster_q;
+  EXPECT_GE(cluster, 1);
+  EXPECT_LE(cluster, 8);  // the portable limit
+  EXPECT_TRUE(plan.cluster_p == 1 || plan.cluster_q == 1);
+  EXPECT_GT(plan.blocks, 0);
+  EXPECT_EQ(plan.blocks % cluster, 0);
+  EXPECT_LE(plan.blocks, d.multiprocessors * tile.blocks_per_sm);  // all of them at once
+  EXPECT_GE(plan.panel, 1);
+  EXPECT_LE(tile.shared_bytes, d.shared_bytes_per_block);
+  EXPECT_LE((tile.shared_bytes + d.shared_bytes_reserved) * tile.blocks_per_sm,
+            d.shared_bytes_per_sm);
+  EXPECT_LE(tile.threads, d.threads_per_block);
+  EXPECT_GE(occupancy(d, {tile.threads, 0, tile.shared_bytes}).blocks_per_sm, tile.blocks_per_sm);
+  if (plan.share_segments) {
+    EXPECT_GT(segment_count(p.k), 1);
+  }
+  const HopperEstimate e = estimate(p, d, plan);
+  EXPECT_GT(e.cycles, 0);
+  EXPECT_TRUE(e.tensor > 0 && e.shared > 0 && e.feed > 0 && e.waves > 0);
+  const Plan whole = plan_with(p, plan);
+  EXPECT_EQ(whole.algo, Algo::Hopper);
+  EXPECT_EQ(whole.grid_x, plan.blocks);
+  EXPECT_EQ(whole.threads_x, tile.threads);
+  EXPECT_EQ(whole.shared_bytes, tile.shared_bytes);
+  EXPECT_EQ(whole.block_m * whole.block_n, tile.block_p * tile.block_q);
+  EXPECT_EQ(whole.workspace_bytes, hopper_workspace(p, plan));
+  EXPECT_GE(whole.tiles_m * whole.block_m, p.m);
+  EXPECT_GE(whole.tiles_n * whole.block_n, p.n);
+}
+
+TEST(HopperPlans, AreWithinTheHardwaresLimits) {
+  for (const char* name : {"h200", "h100"})
+    for (DType dtype : TENSOR_DTYPES)
+      for (const std::string layout : {"nn", "nt", "tn", "tt"})
+        for (const auto& [m, n, k] : {std::tuple{1, 1, 1},
+                                      {1, 57344, 8192},
+                                      {131072, 64, 64},
+                                      {65, 33, 4097},
+                                      {4096, 4096, 4096}}) {
+          const DeviceInfo d = device(name);
+          const Problem p = tensor_problem(layout, m, n, k, dtype);
+          const std::vector<HopperPlan> plans = hopper_plans(p, d);
+          EXPECT_GE(plans.size(), size_t{HOPPER_TILE_COUNT});
+          for (const HopperPlan& plan : plans) expect_sound(p, d, plan);
+        }
+}
+
+TEST(HopperPlans, TheChoiceIsOneOfThem) {
+  const DeviceInfo d = device("h200");
+  for (DType dtype : TENSOR_DTYPES)
+    for (const auto& [m, n, k] : {std::tuple{512, 512, 512}, {4096, 4096, 4096}, {64, 64, 65536}}) {
+      const Problem p = tensor_problem("nn", m, n, k, dtype);
+      const HopperPlan choice = make_plan(p, d, Algo::Hopper).hopper;
+      bool found = false;
+      for (const HopperPlan& plan : hopper_plans(p, d))
+        found |= plan.tile == choice.tile && plan.exchanged == choice.exchanged &&
+                 plan.cluster_p == choice.cluster_p && plan.cluster_q == choice.cluster_q &&
+                 plan.share_segments == choice.share_segments && plan.blocks == choice.blocks;
+      EXPECT_TRUE(found) << name_of(dtype) << ' ' << m << ' ' << n << ' ' << k;
+    }
+}
+
+// Plans are remembered; what is remembered must be the same problem's.
+TEST(HopperPlans, AreNotMistakenForAnothers) {
+  const DeviceInfo d = device("h200");
+  const Problem aligned = tensor_problem("nn", 512, 512, 512);
+  Problem misaligned = aligned;
+  misaligned.a.alignment = 2;
+  Problem wide = aligned;
+  wide.epilogue.out_dtype = DType::Float32;
+  Problem deep = tensor_problem("nn", 512, 512, 8192);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(make_plan(aligned, d, Algo::Hopper).workspace_bytes, 0);
+    EXPECT_GT(make_plan(misaligned, d, Algo::Hopper).workspace_bytes, 0);
+    EXPECT_EQ(make_plan(wide, d, Algo::Hopper).hopper.store, StorePath::Scatter);
+    EXPECT_EQ(make_plan(aligned, d, Algo::Hopper).hopper.store, StorePath::Tma);
+    EXPECT_GT(make_plan(deep, d, Algo::Hopper).workspace_bytes, 0);
+  }
+}
+
+// The operand that needs it is copied, the other one is not, whichever of them is called P.
+TEST(HopperPlans, OnlyWhatTmaCannotReadIsRepacked) {
+  const DeviceInfo d = device("h200");
+  const auto expect_repacks = [&](const Problem& p, bool a, bool b) {
+    for (const HopperPlan& plan : hopper_plans(p, d)) {
+      EXPECT_EQ(plan.exchanged ? plan.repack_q : plan.repack_p, a);
+      EXPECT_EQ(plan.exchanged ? plan.repack_p : plan.repack_q, b);
+    }
+  };
+  for (const char* layout : {"nn", "nt", "tn", "tt"}) {
+    expect_repacks(changed(layout, [](Problem&) {}), false, false);
+    expect_repacks(changed(layout, [](Problem& p) { p.a.alignment = 2; }), true, false);
+    expect_repacks(changed(layout, [](Problem& p) { p.b.alignment = 8; }), false, true);
+    expect_repacks(changed(layout, [](Problem& p) { p.b.row_stride = p.b.col_stride = 0; }), false,
+                   true);
+  }
+  for (const std::string layout : {"nn", "nt", "tn", "tt"})
+    expect_repacks(tensor_problem(layout, 64, 128, 256, DType::Float32), layout[0] == 't',
+                   layout[1] == 'n');
+}
+
+// Rows of 131 elements come to lie 136 apart, in the direction that they had; what has none, and
+// tf32, along K.
+TEST(HopperPlans, BytesOfRepackedOperands) {
+  const DeviceInfo d = device("h200");
+  const auto workspace = [&](const Problem& p) {
+    return make_plan(p, d, Algo::Hopper).workspace_bytes;
+  };
+  const auto rounded = [](int64_t bytes) { return workspace_aligned(bytes); };
+  EXPECT_EQ(workspace(tensor_problem("nn", 40, 64, 131)), rounded(40 * 136 * 2));
+  EXPECT_EQ(workspace(tensor_problem("tn", 131, 64, 40)), rounded(40 * 136 * 2));
+  EXPECT_EQ(workspace(tensor_problem("nt", 64, 40, 131)),
+            rounded(64 * 136 * 2) + rounded(40 * 136 * 2));
+  EXPECT_EQ(workspace(tensor_problem("nn", 64, 131, 40)), rounded(40 * 136 * 2));
+  EXPECT_EQ(workspace(tensor_problem("nn", 40, 131, 61)),
+            rounded(40 * 64 * 2) + rounded(61 * 136 * 2));
+  EXPECT_EQ(workspace(tensor_problem("tt", 64, 128, 61, DType::Float32)),
+            rounded(64 * 64 * 4) + rounded(128 * 64 * 4));
+  Problem strided = tensor_problem("nn", 40, 64, 131);
+  strided.a.row_stride = 1000, strided.a.col_stride = 3;
+  EXPECT_EQ(workspace(strided), rounded(40 * 136 * 2));
+  // One matrix for a whole batch is copied once, others each.
+  Problem batch = tensor_problem("nn", 40, 64, 131);
+  batch.batch = 5;
+  EXPECT_EQ(workspace(batch), rounded(5 * 40 * 136 * 2));
+  batch.a.batch_stride = 0;
+  EXPECT_EQ(workspace(batch), rounded(40 * 136 * 2));
+}
+
+// Beyond a segment: the totals of the tiles that blocks hold, or every segment's sums.
+TEST(HopperPlans, BytesOfSegments) {
+  const DeviceInfo d = device("h200");
+  const Problem one = tensor_problem("nn", 256, 256, 4096),
+                two = tensor_problem("nn", 256, 256, 4104);
+  for (const HopperPlan& plan : hopper_plans(one, d)) {
+    EXPECT_FALSE(plan.share_segments);
+    EXPECT_EQ(hopper_workspace(one, plan), 0);
+  }
+  int shared = 0;
+  for (const HopperPlan& plan : hopper_plans(two, d)) {
+    const HopperTileInfo& tile = hopper_tile(plan.tile);
+    const int64_t tiles = tile.ping_pong ? tile.consumers : 1;  // of one block, at a time
+    const int64_t totals = tiles * plan.blocks * tile.block_p * tile.block_q * 4;
+    EXPECT_EQ(hopper_workspace(two, plan), plan.share_segments ? 2 * 256 * 256 * 4 : totals);
+    shared += plan.share_segments;
+  }
+  EXPECT_GT(shared, 0);
+}
+
+TEST(HopperPlans, HowTheResultIsStored) {
+  const DeviceInfo d = device("h200");
+  const auto store = [&](const Problem& p) {
+    const StorePath path = make_plan(p, d, Algo::Hopper).hopper.store;
+    for (const HopperPlan& plan : hopper_plans(p, d)) EXPECT_EQ(plan.store, path);
+    return path;
+  };
+  const auto with_c = [](int64_t row_stride, int64_t col_stride, int32_t alignment) {
+    Problem p = tensor_problem("nn", 64, 128, 256);
+    p.c.row_stride = row_stride, p.c.col_stride = col_stride, p.c.alignment = alignment;
+    return p;
+  };
+  EXPECT_EQ(store(with_c(128, 1, 16)), StorePath::Tma);
+  EXPECT_EQ(store(with_c(1, 64, 16)), StorePath::Tma);  // its transpose lies in rows
+  EXPECT_EQ(store(with_c(136, 1, 8)), StorePath::Rows);
+  EXPECT_EQ(store(with_c(131, 1, 2)), StorePath::Rows);
+  EXPECT_EQ(store(with_c(1, 65, 2)), StorePath::Rows);
+  EXPECT_EQ(store(with_c(512, 3, 2)), StorePath::Scatter);
+  Problem fp32 = with_c(128, 1, 16);
+  fp32.epilogue.out_dtype = DType::Float32;
+  EXPECT_EQ(store(fp32), StorePath::Scatter);
+  EXPECT_EQ(store(tensor_problem("nn", 64, 128, 256, DType::Float32)), StorePath::Scatter);
+}
+
+TEST(TensorPlan, TheNamedRungIsTaken) {
+  const DeviceInfo d = device("h200");
+  for (DType dtype : TENSOR_DTYPES)
+    for (Algo algo : TENSOR_ALGOS)
+      for (int64_t size : {8, 64, 264, 5000}) {
+        const Problem p = tensor_problem("nt", size, size, size, dtype);
+        ASSERT_TRUE(supports(algo, p, d)) << name_of(algo);
+        const Plan plan = make_plan(p, d, algo);
+        EXPECT_EQ(plan.algo, algo);
+        EXPECT_GE(plan.tiles_m * plan.block_m, size);
+        EXPECT_GE(plan.tiles_n * plan.block_n, size);
+        EXPECT_GT(plan.grid_x, 0);
+        EXPECT_EQ(plan.block_k * size_of(dtype), algo == Algo::MmaTile ? 64 : 128);  // bytes
+        EXPECT_LE(plan.shared_bytes, d.shared_bytes_per_block);
+        EXPECT_LE(plan.threads_x * plan.threads_y, d.threads_per_block);
+        if (algo != Algo::Hopper) {
+          EXPECT_EQ(plan.grid_x, plan.tiles_m * plan.tiles_n);
+          EXPECT_EQ(plan.workspace_bytes, 0);
+        }
+      }
+}
+
+TEST(TensorPlan, TheDefaultIsHopperBeyondSmallProblems) {
+  const DeviceInfo d = device("h200");
+  for (DType dtype : TENSOR_DTYPES) {
+    EXPECT_EQ(make_plan(tensor_problem("nn", 4096, 4096, 4096, dtype), d).algo, Algo::Hopper);
+    EXPECT_EQ(make_plan(tensor_problem("tn", 4095, 4095, 4095, dtype), d).algo, Algo::Hopper);
+    EXPECT_EQ(make_plan(tensor_problem("nn", 4, 4, 4, dtype), d).algo, Algo::MmaTile);
+  }
+}
+
+// No k has a result, zeros; no elements have none.
+TEST(TensorPlan, EmptyProblems) {
+  const DeviceInfo d = device("h200");
+  for (DType dtype : TENSOR_DTYPES)
+    for (const auto& [m, n, k] :
+         {std::tuple{5, 7, 0}, {500, 700, 0}, {0, 5, 7}, {5, 0, 7}, {0, 0, 0}}) {
+      const Problem p = tensor_problem("nn", m, n, k, dtype);
+      for (Algo algo : supported_algos(p, d)) {
+        const Plan plan = make_plan(p, d, algo);
+        EXPECT_EQ(plan.algo, algo);
+        EXPECT_GE(plan.workspace_bytes, 0);
+        if (k == 0 && m > 0) {
+          EXPECT_GT(plan.grid_x, 0) << name_of(algo);
+        }
+      }
+      EXPECT_TRUE(supports(Algo::MmaTile, p, d) && supports(Algo::Hopper, p, d));
+      EXPECT_TRUE(supports(make_plan(p, d).algo, p, d));
+    }
+  Problem none = tensor_problem("nn", 64, 128, 256);
+  none.batch = 0;
+  EXPECT_EQ(make_plan(none, d, Algo::MmaTile).grid_y, 0);
+  EXPECT_TRUE(supports(make_plan(none, d).algo, none, d));
 }
 
 }  // namespace

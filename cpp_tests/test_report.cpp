@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cuda/kernel_resources.h"
+#include "cuda/tile_info.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -95,6 +96,35 @@ TEST(Report, TrafficFallsWithTheTile) {
   }
 }
 
+TEST(Report, Hopper) {
+  const Problem p = tensor_problem("nn", 4096, 4096, 4096);
+  const PlanReport r = report_of("h200", Algo::Hopper, p);
+  EXPECT_EQ(r.tile, hopper_tile_name(r.plan.hopper.tile));
+  EXPECT_EQ(r.peak_flops, r.device.tensor_flops);
+  EXPECT_EQ(r.flops, 2. * 4096 * 4096 * 4096);
+  EXPECT_EQ(r.steps, 64);
+  EXPECT_EQ(r.blocks, r.plan.hopper.blocks);
+  EXPECT_GE(r.occupancy.blocks_per_sm, 1);
+  ASSERT_FALSE(r.estimates.empty());
+  EXPECT_EQ(r.estimates.front().plan.tile, r.plan.hopper.tile);
+  for (size_t i = 1; i < r.estimates.size(); ++i)
+    EXPECT_LE(r.estimates[i - 1].estimate.cycles, r.estimates[i].estimate.cycles);
+  EXPECT_NE(to_text(r).find("hopper on NVIDIA H200"), std::string::npos);
+}
+
+// A consumer's accumulators are all its thread's: the tile is theirs, without a rest.
+TEST(Report, TensorRungsOwnTheirTile) {
+  for (DType dtype : TENSOR_DTYPES)
+    for (Algo algo : TENSOR_ALGOS) {
+      const PlanReport r = report_of("h200", algo, tensor_problem("nt", 512, 512, 512, dtype));
+      const int64_t tile = int64_t{r.plan.block_m} * r.plan.block_n;
+      const int64_t owned = int64_t{r.thread_m} * r.thread_n;
+      EXPECT_EQ(tile % owned, 0) << name_of(algo);
+      EXPECT_LE(tile / owned, r.threads) << name_of(algo);
+      EXPECT_TRUE(r.estimates.empty() == (algo != Algo::Hopper));
+    }
+}
+
 TEST(Report, TextSaysWhatLimits) {
   const std::string text = to_text(report_of("g80", Algo::SharedTile16, problem_of(512, 512, 512)));
   for (const char* part :
@@ -124,6 +154,26 @@ TEST(Registers, KeysAreTheKernelsNames) {
   EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64),
             "register_tile<Complex<float>, Tile128x64, 2, 2>");
   EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));
+}
+
+TEST(Registers, KeysOfTensorRungs) {
+  const DeviceInfo d = device("h200");
+  const auto key = [&](Algo algo, const char* layout, DType dtype, int64_t k = 4096) {
+    const Problem p = tensor_problem(layout, 4096, 4096, k, dtype);
+    return kernel_key(p, make_plan(p, d, algo));
+  };
+  EXPECT_EQ(key(Algo::MmaTile, "nn", DType::Float32), "mma_tile<float>");
+  EXPECT_EQ(key(Algo::MmaTile, "nn", DType::Float16), "mma_tile<__half>");
+  EXPECT_EQ(key(Algo::TmaWgmma, "nt", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 0, 0>");
+  EXPECT_EQ(key(Algo::TmaWgmma, "tn", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 1, 1>");
+  EXPECT_EQ(key(Algo::WarpSpecialized, "nt", DType::Float32), "warp_specialized<ptx::Tf32, 0, 0>");
+  // Whatever its operands' layout, tf32 is copied to lie along K.
+  for (const char* layout : {"nn", "nt", "tn", "tt"}) {
+    const std::string hopper = key(Algo::Hopper, layout, DType::Float32);
+    EXPECT_NE(hopper.find(", ptx::Tf32, 0, 0>"), std::string::npos) << hopper;
+  }
+  const std::string hopper = key(Algo::Hopper, "tn", DType::Float16);
+  EXPECT_NE(hopper.find(", __half, 1, 1>"), std::string::npos) << hopper;
 }
 
 TEST(Registers, TheNewestCodeThatTheDeviceRuns) {
@@ -157,6 +207,32 @@ TEST(Registers, EveryPlanHasItsRow) {
           EXPECT_GT(r.resources->registers, 0) << r.kernel;
           EXPECT_GE(r.occupancy.blocks_per_sm, 1) << r.kernel;
         }
+}
+
+// Theirs is given at the launch, but for mma_tile's.
+TEST(Registers, EveryTensorPlanHasItsRow) {
+  const DeviceInfo d = device("h200");
+  if (!kernel_resources("mma_tile<float>", d.capability))
+    GTEST_SKIP() << "built without CUDA, or not for 9.0: no kernel has a row";
+  for (DType dtype : TENSOR_DTYPES)
+    for (const std::string layout : {"nn", "nt", "tn", "tt"})
+      for (int64_t size : {64, 65, 4096}) {
+        const Problem p = tensor_problem(layout, size, size, size, dtype);
+        std::vector<Plan> plans;
+        for (Algo algo : supported_algos(p, d)) plans.push_back(make_plan(p, d, algo));
+        for (const HopperPlan& choice : hopper_plans(p, d)) plans.push_back(plan_with(p, choice));
+        for (const Plan& plan : plans) {
+          const PlanReport r = report(p, d, plan);
+          ASSERT_TRUE(r.resources) << r.kernel;
+          EXPECT_GT(r.resources->registers, 0) << r.kernel;
+          if (plan.algo == Algo::MmaTile) {
+            EXPECT_EQ(r.resources->shared_bytes, plan.shared_bytes);
+          }
+          const int64_t wanted =
+              plan.algo == Algo::Hopper ? hopper_tile(plan.hopper.tile).blocks_per_sm : 1;
+          EXPECT_GE(r.occupancy.blocks_per_sm, wanted) << r.kernel;
+        }
+      }
 }
 
 // ---- JSON -----------------------------------------------------------------------------------
@@ -215,11 +291,23 @@ class Json {
     } while (take(','));
     return take('}');
   }
+  bool array() {
+    if (!take('[')) return false;
+    space();
+    if (take(']')) return true;
+    do {
+      if (!value()) return false;
+    } while (take(','));
+    return take(']');
+  }
   bool value() {
     space();
     const bool good = at_ < text_.size() && (text_[at_] == '{'   ? object()
+                                             : text_[at_] == '[' ? array()
                                              : text_[at_] == '"' ? string()
                                              : text_[at_] == 'n' ? word("null")
+                                             : text_[at_] == 't' ? word("true")
+                                             : text_[at_] == 'f' ? word("false")
                                                                  : number());
     space();
     return good;
@@ -233,8 +321,10 @@ bool valid_json(const std::string& text) { return Json(text).valid(); }
 
 TEST(JsonReader, RefusesWhatIsNotJson) {
   EXPECT_TRUE(valid_json("{\"a\": {\"b\": -1.5e+20}, \"c\": null}"));
+  EXPECT_TRUE(valid_json("{\"a\": [{\"b\": true}, [], 1], \"c\": false}"));
   for (const char* text : {"{\"a\": nan}", "{\"a\": inf}", "{\"a\": 1,5}", "{\"a\": 1.}", "{a: 1}",
-                           "{\"a\": 1", "{\"a\": 1} x", "{\"a\" 1}", "{\"a\": \"b}", ""})
+                           "{\"a\": 1", "{\"a\": 1} x", "{\"a\": [1,]}", "{\"a\": [1}",
+                           "{\"a\": True}", "{\"a\" 1}", "{\"a\": \"b}", ""})
     EXPECT_FALSE(valid_json(text)) << text;
 }
 
@@ -250,6 +340,39 @@ TEST(Json, IsWellFormedForEveryDeviceDtypeAndRung) {
           EXPECT_TRUE(valid_json(json)) << json;
         }
       }
+}
+
+TEST(Json, IsWellFormedForTensorRungs) {
+  for (DType dtype : TENSOR_DTYPES)
+    for (int64_t size : {0, 1, 64, 65, 5000}) {
+      const DeviceInfo d = device("h200");
+      const Problem p = tensor_problem("nn", size, size, size, dtype);
+      for (Algo algo : supported_algos(p, d)) {
+        const std::string json = to_json(report(p, d, make_plan(p, d, algo)));
+        EXPECT_TRUE(valid_json(json)) << json;
+      }
+    }
+}
+
+TEST(Json, SaysWhatHopperDoes) {
+  Problem p = tensor_problem("nn", 4096, 4096, 4096);
+  const auto expect = [&](const char* name, Algo algo, std::initializer_list<const char*> parts) {
+    const std::string json = to_json(report_of(name, algo, p));
+    for (const char* part : parts)
+      EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
+  };
+  expect("h200", Algo::Hopper,
+         {"\"algo\": \"hopper\"", "\"arithmetic\": \"tensor\"", "\"workspace_bytes\": 0",
+          "\"repack_a\": false", "\"store\": \"tma\"",
+          "\"estimates\": [{\"tile\": ", "\"access\": null"});
+  expect("h200", Algo::TmaWgmma, {"\"hopper\": null", "\"arithmetic\": \"tensor\""});
+  p.a.alignment = 2;
+  expect("h200", Algo::Hopper,
+         {"\"repack_a\": true", "\"repack_b\": false", "\"workspace_bytes\": 33554432"});
+  p = tensor_problem("nt", 4096, 4096, 4096, DType::Float32);
+  expect("h200", Algo::Hopper, {"\"arithmetic\": \"tf32\"", "\"store\": \"scatter\""});
+  p.arithmetic = Arithmetic::Fma;
+  expect("h200", Algo::RegisterTile, {"\"hopper\": null", "\"arithmetic\": \"fma\""});
 }
 
 TEST(Json, SaysWhatTheReportSays) {

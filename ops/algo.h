@@ -14,10 +14,18 @@ enum class Algo : int8_t {
   SharedTile16,  // CUDA: the same, 16 wide
   SharedTile32,  // CUDA: the same, 32 wide
   RegisterTile,  // CUDA: each thread a patch of C in registers
+  // Tensor cores of compute capability 9.0, 16-bit inputs and tf32:
+  MmaTile,          // CUDA: fragments from shared memory, mma.sync
+  TmaWgmma,         // CUDA: TMA and wgmma, one warpgroup
+  WarpSpecialized,  // CUDA: a producer warp and two consumer warpgroups
+  Hopper,           // CUDA: the same, persistent, in clusters, named tiles
 };
 
-constexpr Algo ALL_ALGOS[] = {Algo::Naive,        Algo::Blocked,      Algo::SharedTile8,
-                              Algo::SharedTile16, Algo::SharedTile32, Algo::RegisterTile};
+constexpr Algo ALL_ALGOS[] = {
+    Algo::Naive,        Algo::Blocked, Algo::SharedTile8, Algo::SharedTile16,    Algo::SharedTile32,
+    Algo::RegisterTile, Algo::MmaTile, Algo::TmaWgmma,    Algo::WarpSpecialized, Algo::Hopper};
+
+constexpr bool on_tensor_cores(Algo algo) { return algo >= Algo::MmaTile; }
 
 constexpr std::string_view name_of(Algo algo) {
   switch (algo) {
@@ -27,6 +35,10 @@ constexpr std::string_view name_of(Algo algo) {
     case Algo::SharedTile16: return "shared_tile_16";
     case Algo::SharedTile32: return "shared_tile_32";
     case Algo::RegisterTile: return "register_tile";
+    case Algo::MmaTile: return "mma_tile";
+    case Algo::TmaWgmma: return "tma_wgmma";
+    case Algo::WarpSpecialized: return "warp_specialized";
+    case Algo::Hopper: return "hopper";
   }
   return "?";
 }

@@ -3,6 +3,7 @@
 // forward mode and refuses to run under torch.func.) Gradients are products through the dispatcher
 // again, so they can be differentiated, compiled and sharded like the forward.
 #include <ATen/ops/add.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -12,6 +13,8 @@
 #include <mutex>
 #include <type_traits>
 
+#include "algo.h"
+#include "cuda/hooks.h"
 #include "precision.h"
 #include "schema.h"
 
@@ -37,13 +40,25 @@ auto make_node() {
     return std::shared_ptr<T>(new T(), [](T* node) { deleteNode(node); });  // looked up by T only
 }
 
+// A copy whose rows begin on multiples of 16 bytes, its elements along the last dimension.
+at::Tensor aligned_copy(const at::Tensor& x) {
+  const int64_t unit = 16 / static_cast<int64_t>(x.element_size()), columns = x.size(-1);
+  return at::constant_pad_nd(x, {0, (unit - columns % unit) % unit}).slice(-1, 0, columns);
+}
+
 // How a call was asked for; its gradients are asked for in the same way.
 struct Request {
   std::optional<std::string> algo;
   Name precision;  // resolved in the forward; names live forever
 
   at::Tensor product(const MmOperator& op, const at::Tensor& a, const at::Tensor& b) const {
-    return op.call(a, b, algo ? Name(*algo) : Name(), precision, std::nullopt);
+    if (!algo) return op.call(a, b, std::nullopt, precision, std::nullopt);
+    // The rungs that read operands as they lie could refuse a gradient's layout (an expanded one,
+    // say), so they are given copies, both along K.
+    const std::optional<Algo> rung = parse_algo(*algo);
+    if (rung == Algo::TmaWgmma || rung == Algo::WarpSpecialized)
+      return op.call(aligned_copy(a), aligned_copy(b.mT()).mT(), *algo, precision, std::nullopt);
+    return op.call(a, b, *algo, precision, std::nullopt);
   }
 };
 
@@ -100,7 +115,7 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
   const bool has_tangent = isFwGradDefined(a) || isFwGradDefined(b);
   // What this call runs, its derivatives run too, whatever the setting will be then.
   const Name resolved = needs_gradient || has_tangent
-                            ? resolve_precision(a.scalar_type(), a.device().type(), precision)
+                            ? resolve_precision(a.scalar_type(), target_of(a), precision, algo)
                             : precision;
 
   decltype(make_node<MmBackward<OPERATOR>>()) node;

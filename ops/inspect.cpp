@@ -33,21 +33,23 @@ DeviceInfo device_of(const at::Tensor& a, OptionalName name) {
 
 bool on_cpu(const at::Tensor& a, OptionalName device) { return a.is_cpu() && !device; }
 
-Problem checked_problem(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
-                        std::optional<at::ScalarType> out_dtype, OptionalName device) {
+Problem checked_problem(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
+                        OptionalName precision, std::optional<at::ScalarType> out_dtype,
+                        OptionalName device) {
   for (const at::Tensor& t : {a, b})
     TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided,
                                 "tiled_mm: expected dense (strided) tensors, got ", t.layout());
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
-  const at::DeviceType type = device ? at::kCUDA : a.device().type();
+  const Target target =
+      device ? Target{at::kCUDA, device_by_name(*device).capability} : target_of(a);
   return problem_of(a, b, check_out_dtype(a.scalar_type(), out_dtype),
-                    resolve_arithmetic(a.scalar_type(), type, precision));
+                    resolve_arithmetic(a.scalar_type(), target, precision, algo));
 }
 
 PlanReport report_of(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
                      OptionalName precision, std::optional<at::ScalarType> out_dtype,
                      OptionalName device_name) {
-  const Problem problem = checked_problem(a, b, precision, out_dtype, device_name);
+  const Problem problem = checked_problem(a, b, algo, precision, out_dtype, device_name);
   const DeviceInfo device = device_of(a, device_name);
   return report(problem, device, choose_plan(problem, device, algo));
 }
@@ -56,10 +58,19 @@ PlanReport report_of(const at::Tensor& a, const at::Tensor& b, OptionalName algo
 
 std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
                                   std::optional<at::ScalarType> out_dtype, OptionalName device) {
-  const Problem problem = checked_problem(a, b, precision, out_dtype, device);
+  const Problem problem = checked_problem(a, b, std::nullopt, precision, out_dtype, device);
   std::vector<std::string> names;
-  for (Algo algo : on_cpu(a, device) ? cpu_algos() : supported_algos(problem, device_of(a, device)))
-    names.emplace_back(name_of(algo));
+  if (on_cpu(a, device)) {
+    for (Algo algo : cpu_algos()) names.emplace_back(name_of(algo));
+    return names;
+  }
+  const DeviceInfo info = device_of(a, device);
+  for (Algo algo : ALL_ALGOS) {
+    Problem asked = problem;  // a rung may decide the arithmetic
+    asked.arithmetic =
+        resolve_arithmetic(a.scalar_type(), {at::kCUDA, info.capability}, precision, name_of(algo));
+    if (supports(algo, asked, info)) names.emplace_back(name_of(algo));
+  }
   return names;
 }
 
@@ -67,7 +78,7 @@ std::string explain_text(const at::Tensor& a, const at::Tensor& b, OptionalName 
                          OptionalName precision, std::optional<at::ScalarType> out_dtype,
                          OptionalName device) {
   if (!on_cpu(a, device)) return to_text(report_of(a, b, algo, precision, out_dtype, device));
-  const Problem p = checked_problem(a, b, precision, out_dtype, device);
+  const Problem p = checked_problem(a, b, algo, precision, out_dtype, device);
   const std::string batch = a.dim() == 3 ? std::to_string(p.batch) + ", " : "";
   std::ostringstream text;
   text << name_of(cpu_algo(algo)) << " on the CPU (" << cpu::level() << ", "
@@ -82,7 +93,7 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, OptionalName alg
                       OptionalName precision, std::optional<at::ScalarType> out_dtype,
                       OptionalName device) {
   if (!on_cpu(a, device)) return to_json(report_of(a, b, algo, precision, out_dtype, device));
-  checked_problem(a, b, precision, out_dtype, device);
+  checked_problem(a, b, algo, precision, out_dtype, device);
   std::ostringstream json;
   json << "{\"device\": \"cpu\", \"algo\": \"" << name_of(cpu_algo(algo)) << "\", \"level\": \""
        << cpu::level() << "\", \"threads\": " << at::get_num_threads() << "}";

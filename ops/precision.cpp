@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 
+#include "algo.h"
+
 namespace tiled {
 namespace {
 
@@ -22,8 +24,15 @@ std::string_view name_of(Precision precision) { return NAMES[static_cast<size_t>
 constexpr int8_t FOLLOW_TORCH = -1;
 std::atomic<int8_t> library_setting{FOLLOW_TORCH};
 
-// Whether kernels for this precision of float32 exist on this device.
-bool has_kernel(Precision precision, at::DeviceType) { return precision == Precision::Ieee; }
+bool has_tensor_core_kernels(Target target) {
+  return target.type == at::kCUDA && target.capability == 90;
+}
+
+// Whether kernels for this precision of float32 exist there.
+bool has_kernel(Precision precision, Target target) {
+  return precision == Precision::Ieee ||
+         (precision == Precision::Tf32 && has_tensor_core_kernels(target));
+}
 
 Precision ambient_precision() {
   const int8_t setting = library_setting.load(std::memory_order_relaxed);
@@ -34,33 +43,52 @@ Precision ambient_precision() {
   return torch_setting == at::Float32Precision::TF32 ? Precision::Tf32 : Precision::Ieee;
 }
 
-Precision resolve_float32(at::DeviceType device, std::optional<std::string_view> asked) {
+Precision resolve_float32(Target target, std::optional<std::string_view> asked) {
   if (asked) {
     const Precision precision = parse(*asked);
-    if (device != at::kCUDA) return Precision::Ieee;  // never less exact than asked
-    TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(precision, device), "tiled_mm: precision='",
-                                std::string(*asked), "' has no kernel for ", device,
-                                " tensors; available: 'ieee'");
+    if (target.type != at::kCUDA) return Precision::Ieee;  // never less exact than asked
+    TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(precision, target), "tiled_mm: precision='",
+                                std::string(*asked), "' has no kernel for ", target.type,
+                                " tensors on compute capability ", target.capability / 10, ".",
+                                target.capability % 10, "; available: 'ieee'",
+                                has_kernel(Precision::Tf32, target) ? ", 'tf32'" : "");
     return precision;
   }
   const Precision precision = ambient_precision();
-  return has_kernel(precision, device) ? precision : Precision::Ieee;
+  return has_kernel(precision, target) ? precision : Precision::Ieee;
 }
+
+// Whether a rung was asked for by name that knows no tensor cores.
+bool runs_chains(std::optional<std::string_view> algo) {
+  const std::optional<Algo> rung = algo ? parse_algo(*algo) : std::nullopt;
+  return rung && !on_tensor_cores(*rung);
+}
+
+bool is_16_bit(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
 }  // namespace
 
-std::optional<std::string_view> resolve_precision(at::ScalarType dtype, at::DeviceType device,
-                                                  std::optional<std::string_view> asked) {
-  if (dtype == at::kFloat) return name_of(resolve_float32(device, asked));
+std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target target,
+                                                  std::optional<std::string_view> asked,
+                                                  std::optional<std::string_view> algo) {
+  if (dtype == at::kFloat && !asked && runs_chains(algo)) return name_of(Precision::Ieee);
+  if (dtype == at::kFloat) return name_of(resolve_float32(target, asked));
   if (!asked) return std::nullopt;
   TORCH_CHECK(parse(*asked) == Precision::Ieee, "tiled_mm: precision='", std::string(*asked),
               "' is for float32 inputs, got ", dtype, "; expected 'ieee' or None");
   return name_of(Precision::Ieee);
 }
 
-Arithmetic resolve_arithmetic(at::ScalarType dtype, at::DeviceType device,
-                              std::optional<std::string_view> asked) {
-  resolve_precision(dtype, device, asked);
+Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target,
+                              std::optional<std::string_view> asked,
+                              std::optional<std::string_view> algo) {
+  const auto precision = resolve_precision(dtype, target, asked, algo);
+  if (is_16_bit(dtype) && target.type == at::kCPU)
+    return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
+  if (!asked && runs_chains(algo)) return Arithmetic::Fma;
+  if (dtype == at::kFloat)
+    return *precision == name_of(Precision::Tf32) ? Arithmetic::Tf32 : Arithmetic::Fma;
+  if (is_16_bit(dtype) && !asked && has_tensor_core_kernels(target)) return Arithmetic::Tensor;
   return Arithmetic::Fma;
 }
 

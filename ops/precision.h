@@ -15,14 +15,23 @@ namespace tiled {
 
 enum class Precision : int8_t { Ieee, Tf32, Fp16x3 };
 
+// Where a product runs, as far as it decides the arithmetic.
+struct Target {
+  at::DeviceType type;
+  int capability;  // of a GPU, 90 for 9.0; 0 where there is none or it is not known
+};
+
 // The checked request of one call, as a name that lives forever: for float32 the precision that
 // will run, for other dtypes what was asked. Autograd saves it for the backward.
-std::optional<std::string_view> resolve_precision(at::ScalarType dtype, at::DeviceType device,
-                                                  std::optional<std::string_view> asked);
+// A rung that knows one arithmetic only decides where the precision is left open.
+std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target target,
+                                                  std::optional<std::string_view> asked,
+                                                  std::optional<std::string_view> algo);
 
-// The arithmetic of a call whose precision has been asked for so.
-Arithmetic resolve_arithmetic(at::ScalarType dtype, at::DeviceType device,
-                              std::optional<std::string_view> asked);
+// The arithmetic of a call whose precision, and rung, have been asked for so.
+Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target,
+                              std::optional<std::string_view> asked,
+                              std::optional<std::string_view> algo);
 
 // The library-wide setting; none means torch's own.
 void set_float32_precision_name(std::optional<std::string_view> name);

@@ -64,10 +64,20 @@ constexpr const char* name_of(DType dtype) {
 
 // The arithmetic decides the bits; kernels of the same arithmetic agree bit for bit.
 enum class Arithmetic : int8_t {
-  Fma,  // one chain of fused multiply-adds a segment, k ascending; fp32 chains for 16-bit inputs
-        // (rounded once, at the end), fp64 for fp64; complex: re += ar*br, re += -ai*bi,
-        // im += ar*bi, im += ai*br, in this order, each fused; integers wrap
+  Fma,     // one chain of fused multiply-adds a segment, k ascending; fp32 chains for 16-bit inputs
+           // (rounded once, at the end), fp64 for fp64; complex: re += ar*br, re += -ai*bi,
+           // im += ar*bi, im += ai*br, in this order, each fused; integers wrap
+  Tensor,  // 16-bit inputs on the tensor cores of compute capability 9.0: one fp32 accumulator a
+           // segment takes steps of 16 values of k, ascending (wgmma and mma.sync m16n8k16 agree)
+  Cpu16,   // 16-bit inputs on the CPU: bf16 in steps of the level's own instruction (pairs of k for
+           // vdpbf16ps, 32 values for AMX) where it has one, else as Fma
+  Tf32,    // fp32 inputs, each rounded to tf32 (to nearest, ties to even), likewise in steps of 8
 };
+
+// Whether kernels of this arithmetic run on tensor cores.
+constexpr bool on_tensor_cores(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::Tensor || arithmetic == Arithmetic::Tf32;
+}
 
 // One matrix operand. Element (i, j) of batch entry b stands at
 // data + (b * batch_stride + i * row_stride + j * col_stride) * size_of(dtype).

@@ -2,6 +2,7 @@
 // call that cannot succeed has touched nothing. A Backend has
 //   using Plan = ...;
 //   static Plan plan(const Problem&, std::optional<std::string_view> algo, const at::Tensor& a);
+//   static Target target(const at::Tensor& a);
 //   static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType, const at::Tensor& a);
 //   static void run(const Problem&, const Plan&, const at::Tensor& a);
 // where plan() refuses an algo that does not fit, and run() is called only for results with
@@ -39,7 +40,8 @@ class Product {
                      Type out_dtype, at::Tensor& out) {
     check_mm(a, b);
     const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
-    const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
+    const Arithmetic arithmetic =
+        resolve_arithmetic(a.scalar_type(), Backend::target(a), precision, algo);
     const bool fits = check_out(a, out, type, a.size(0), b.size(1)) == OutShape::Fits;
     check_no_self_overlap(out);
     Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
@@ -64,7 +66,8 @@ class Product {
   static at::Tensor compute(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
                             Type out_dtype, at::IntArrayRef sizes) {
     const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
-    const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), a.device().type(), precision);
+    const Arithmetic arithmetic =
+        resolve_arithmetic(a.scalar_type(), Backend::target(a), precision, algo);
     Problem problem = problem_of(a, b, type, arithmetic);
     const auto plan = Backend::plan(problem, algo, a);
     at::Tensor c = Backend::empty(sizes, type, a);

@@ -48,6 +48,11 @@ TORCH_LIBRARY(tiled, m) {
         &occupancy_json);
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",
         &roofline_json);
+  // hopper with this tile, and cluster and so on, whatever the planner would choose: for those who
+  // measure and compare. plan() lists the tiles.
+  m.def(
+      "mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p, int cluster_q,"
+      " bool share_segments, *, str? precision=None, ScalarType? out_dtype=None) -> Tensor");
   // [registers a thread, static shared bytes, local bytes a thread, blocks a multiprocessor] of the
   // kernel that would run, as the CUDA runtime reports them.
   m.def("kernel_attributes(Tensor a, Tensor b, *, str? algo=None) -> int[]", &kernel_attributes);

@@ -7,10 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+# The rungs of the fma arithmetic: every dtype, shape and layout.
 RUNGS = {
     "cpu": ("naive", "blocked"),
     "cuda": ("naive", "shared_tile_8", "shared_tile_16", "shared_tile_32", "register_tile"),
 }
+# Those on tensor cores, 16-bit inputs and tf32, on compute capability 9.0. Two of them take every
+# shape and layout; the others want bases and long strides of whole 16 bytes.
+TENSOR_RUNGS = ("mma_tile", "tma_wgmma", "warp_specialized", "hopper")
+ANY_LAYOUT_TENSOR_RUNGS = ("mma_tile", "hopper")
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.cuda))
 
 REALS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -59,8 +64,40 @@ def _rungs() -> Iterator:
             yield pytest.param(device, algo, marks=marks, id=f"{device}-{algo or 'default'}")
 
 
-# Every rung on its device, and the planner's own choice (None).
+# Every rung of the fma arithmetic on its device, and the planner's own choice (None).
 each_rung = pytest.mark.parametrize(("device", "algo"), list(_rungs()))
+
+
+def each_rung_and(dtypes: tuple[torch.dtype, ...]) -> pytest.MarkDecorator:
+    """The same with each dtype, and for 16-bit ones the tensor-core rungs that take any layout."""
+    sets = []
+    for dtype in dtypes:
+        name = str(dtype).removeprefix("torch.")
+        for rung in _rungs():
+            sets.append(pytest.param(*rung.values, dtype, marks=rung.marks, id=f"{rung.id}-{name}"))
+        if dtype in HALVES:
+            marks = (pytest.mark.cuda, pytest.mark.tensor_cores)
+            for algo in ANY_LAYOUT_TENSOR_RUNGS:
+                sets.append(pytest.param("cuda", algo, dtype, marks=marks, id=f"{algo}-{name}"))
+    return pytest.mark.parametrize(("device", "algo", "dtype"), sets)
+
+
+def has_tensor_core_kernels(device: str) -> bool:
+    return device == "cuda" and torch.cuda.get_device_capability() == (9, 0)
+
+
+def arithmetic_of(
+    device: str, dtype: torch.dtype, algo: str | None = None, precision: str | None = None
+) -> str:
+    """What a call runs, by the library's rule (README, "One answer"), where neither the library nor
+    torch is set to tf32: what was asked, else what the rung knows, else tensor cores for 16-bit
+    inputs on GPUs that have kernels for them."""
+    if not has_tensor_core_kernels(device):
+        return "fma"
+    if dtype == torch.float32:
+        return "tf32" if precision == "tf32" else "fma"
+    fma = precision == "ieee" or algo in RUNGS["cuda"]
+    return "tensor" if dtype in HALVES and not fma else "fma"
 
 
 def fill(rows: int, cols: int, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:

@@ -1,6 +1,7 @@
 """Devices, markers and seeds of every test.
 
 `cuda`  needs a GPU; skipped, with one line of the summary, where none can be used.
+`tensor_cores` needs one with tensor-core kernels in the library; skipped likewise.
 `large` needs more than 2^31 elements; run on demand with `pytest --large`.
 """
 
@@ -23,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cuda: needs a CUDA GPU")
+    config.addinivalue_line("markers", "tensor_cores: needs a GPU of compute capability 9.0")
     config.addinivalue_line("markers", "large: more than 2^31 elements; run with --large")
     # Skips are part of the result: `s` adds them, folded by reason, to the summary.
     if "s" not in config.option.reportchars:
@@ -44,6 +46,8 @@ def why_no_cuda() -> str | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("cuda") and (reason := why_no_cuda()):
         pytest.skip(reason)
+    if item.get_closest_marker("tensor_cores") and torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("needs a GPU of compute capability 9.0, whose tensor cores have kernels here")
     if item.get_closest_marker("large") and not item.config.getoption("--large"):
         pytest.skip("more than 2^31 elements: run with --large")
 

@@ -15,6 +15,16 @@ and a chain that is not cut into segments.
 
 A complex product is two real ones of 2K terms, [Ar -Ai] [Br; Bi] and [Ar Ai] [Bi; Br], and each
 must pass by itself. NaN where the reference has none fails, and so does its absence.
+
+Three arithmetics (ops/problem.h):
+
+    fma     every term is rounded to nearest
+    tensor  16-bit inputs on tensor cores, which truncate: u_acc counts twice, and gate 2 allows the
+            errors, and the lean towards zero, that `truncation` works out
+    tf32    fp32 inputs on tensor cores. The reference is the product of the operands rounded to
+            tf32, which makes it `tensor` with other steps. Beside it gate 1 holds against the
+            operands as they are: each is off by at most 2^-11 of itself, so a product is by at most
+            (1 + 2^-11)^2 - 1 = 2 * 2^-11 + 2^-22, and R by that much of |A||B|.
 """
 
 from __future__ import annotations
@@ -35,13 +45,19 @@ UNIT_ROUNDOFF = {
 }
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
+# Terms that one step of the tensor cores adds to the accumulator.
+TENSOR_STEP = {"tensor": 16, "tf32": 8}
+TF32_BITS = 11  # of a number, the leading one counted
+TF32_PRODUCT_ERROR = 2 * 2.0**-TF32_BITS + 2.0 ** (-2 * TF32_BITS)  # relative
+
 
 @dataclass(frozen=True)
 class Precision:
-    """Of one real product: what it is stored in, what it is summed in."""
+    """Of one real product: what it is stored in, what it is summed in, and how."""
 
     out: torch.dtype
     accumulator: torch.dtype
+    arithmetic: str = "fma"
 
     @property
     def u_out(self) -> float:
@@ -49,7 +65,12 @@ class Precision:
 
     @property
     def u_acc(self) -> float:
-        return UNIT_ROUNDOFF[self.accumulator]
+        """Twice the unit roundoff where sums are truncated."""
+        return UNIT_ROUNDOFF[self.accumulator] * (2 if self.truncates else 1)
+
+    @property
+    def truncates(self) -> bool:
+        return self.arithmetic in TENSOR_STEP
 
     @property
     def smallest_subnormal(self) -> float:
@@ -67,6 +88,9 @@ class Product:
     c: np.ndarray  # [M, N]
     reference: np.ndarray  # [M, N], A B
     magnitude: np.ndarray  # [M, N], |A| |B|
+    input_error: float = (
+        0.0  # of a product of two elements, relative: of operands that were rounded
+    )
 
     @property
     def cuts(self) -> int:
@@ -86,7 +110,8 @@ class Product:
         p = self.precision
         with np.errstate(invalid="ignore"):
             rounding = p.u_out * np.abs(self.reference)
-            return rounding + g * p.u_acc * self.magnitude + p.smallest_subnormal
+            sums = (g * p.u_acc + self.input_error) * self.magnitude
+            return rounding + sums + p.smallest_subnormal
 
 
 def to_numpy(x: torch.Tensor) -> np.ndarray:
@@ -103,7 +128,25 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.einsum("ik,kj->ij", a, b, optimize=False)
 
 
-def products(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> list[Product]:
+def to_tf32(x: torch.Tensor) -> torch.Tensor:
+    """fp32 numbers rounded to tf32, to nearest, ties to even; infinities and NaN as they are."""
+    bits = x.detach().cpu().contiguous().view(torch.int32).numpy().view(np.uint32)
+    sign, magnitude = bits & np.uint32(0x80000000), bits & np.uint32(0x7FFFFFFF)
+    dropped = 24 - TF32_BITS
+    half = np.uint32((1 << (dropped - 1)) - 1) + (magnitude >> np.uint32(dropped) & np.uint32(1))
+    rounded = (magnitude + half) & ~np.uint32((1 << dropped) - 1)
+    result = sign | np.where(magnitude < 0x7F800000, rounded, magnitude)
+    return torch.from_numpy(result.view(np.int32)).view(torch.float32).view(x.shape)
+
+
+def products(
+    c: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    arithmetic: str = "fma",
+    *,
+    round_operands: bool = True,
+) -> list[Product]:
     """C = A B as one real product, or two where it is complex."""
     assert c.shape == (a.shape[0], b.shape[1]), f"C is {tuple(c.shape)}"
     double = a.dtype in (torch.float64, torch.complex128)
@@ -111,7 +154,16 @@ def products(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> list[Product]
     work = np.longdouble if double else np.float64
     assert np.finfo(work).nmant >= (63 if double else 52)
     part = c.real.dtype if c.is_complex() else c.dtype
-    precision = Precision(part, torch.float64 if double else torch.float32)
+    precision = Precision(part, torch.float64 if double else torch.float32, arithmetic)
+    if arithmetic in TENSOR_STEP:
+        fits = (torch.float32,) if arithmetic == "tf32" else (torch.float16, torch.bfloat16)
+        assert a.dtype in fits, f"{arithmetic} is not for {a.dtype}"
+    input_error = 0.0
+    if arithmetic == "tf32":
+        if round_operands:
+            a, b = to_tf32(a), to_tf32(b)
+        else:
+            input_error = TF32_PRODUCT_ERROR
 
     def product(name: str, c: np.ndarray, a: np.ndarray, b: np.ndarray, per_k: int) -> Product:
         a, b = a.astype(work), b.astype(work)
@@ -123,6 +175,7 @@ def products(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> list[Product]
             c.astype(work),
             multiply(a, b),
             multiply(np.abs(a), np.abs(b)),
+            input_error,
         )
 
     cc, aa, bb = to_numpy(c), to_numpy(a), to_numpy(b)
@@ -137,17 +190,28 @@ def products(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> list[Product]
 
 
 def check_elements(
-    c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, worst_case: bool = False
+    c: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    arithmetic: str = "fma",
+    *,
+    worst_case: bool = False,
 ) -> None:
     """Gate 1. `worst_case` takes the certain bound, for data built to be the worst."""
-    for p in products(c, a, b):
+    found = [("gate 1", p) for p in products(c, a, b, arithmetic)]
+    if arithmetic == "tf32":
+        unrounded = products(c, a, b, arithmetic, round_operands=False)
+        found += [("gate 1, operands unrounded", p) for p in unrounded]
+    for gate, p in found:
         bound = p.bound_with(p.terms) if worst_case else p.bound
-        _check_within(p.name, p.c, p.reference, bound, p.precision.out, "gate 1")
+        _check_within(p.name, p.c, p.reference, bound, p.precision.out, gate)
 
 
-def check_random(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+def check_random(
+    c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, arithmetic: str = "fma"
+) -> None:
     """Gate 2, for A and B of independent zero-mean normal elements."""
-    for p in products(c, a, b):
+    for p in products(c, a, b, arithmetic):
         count = p.c.size
         assert count >= 1024, "statistics of fewer elements say little"
         u_out, u_acc = p.precision.u_out, p.precision.u_acc
@@ -161,22 +225,73 @@ def check_random(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
 
         # Roundings to nearest have no preferred sign, so the mean of `count` of them is within
         # five standard deviations of zero, in itself and along the sign of the result (which is
-        # where truncation shows).
+        # where truncation shows: there, and only downwards, a lean is allowed where sums are
+        # truncated).
         limit = 5 * math.sqrt((allowed**2 + output_variance(p)) / count)
-        for what, sign in (("mean", 1), ("mean towards R", np.sign(p.reference))):
+        lean = truncation(p)[1]
+        for what, sign, low in (("mean", 1, 0), ("mean towards R", np.sign(p.reference), lean)):
             mean = float(np.mean(p.error * sign))
-            assert abs(mean) <= limit, f"gate 2, {what}: {p.name} has {mean:.3g}, not {limit:.3g}"
+            assert -limit - low <= mean <= limit, (
+                f"gate 2, {what}: {p.name} has {mean:.3g}, not {-limit - low:.3g} to {limit:.3g}"
+            )
 
 
 def allowed_rms(p: Product) -> float:
-    """The RMS error of sums rounded to nearest, term by term, from the variances alone.
+    """The RMS error of the sums, from the variances alone; here where they are rounded to nearest,
+    term by term.
 
     A rounding of x is off by at most u 2^e <= u |x|; spread evenly, its variance is at most
     u^2 x^2 / 3. The m-th partial sum of a chain has the variance m s^2, so a chain of L adds
     u^2 s^2 L^2 / 6, `cuts` chains as many times that, and the sums of the chains, m L s^2 each,
     u^2 s^2 L cuts^2 / 6: all together u^2 (K s^2) (L + cuts) / 6, where K s^2 is the mean of R^2.
     """
+    if p.precision.truncates:
+        return truncation(p)[0]
     return p.precision.u_acc * math.sqrt(np.mean(p.reference**2) * (p.chain + p.cuts) / 6)
+
+
+def truncation(p: Product) -> tuple[float, float]:
+    """(RMS error, mean lean towards zero) of the sums of truncating tensor cores; else zeros.
+
+    A step adds w products (16, of tf32 8) to the accumulator: these w + 1 terms are cut, towards
+    zero, to multiples of 2^-25 of the largest one's power of two, 2^e; added exactly; and the sum
+    is cut to fp32. With u = 2^-24, s^2 the variance of a product and n the terms summed up to and
+    with the step:
+
+    - The sum S, of variance n s^2, loses 2u of its power of two at most, and spread evenly half of
+      that: on average at most u |S|, with a variance of at most (2u S)^2 / 12 = u^2 S^2 / 3. The
+      loss is towards zero and S changes slowly, so losses of a chain add up: by Minkowski's
+      inequality the averages have an RMS of at most u s sum(sqrt(n)).
+    - A term loses at most u/2 2^e, on average u/4 2^e, of mean square u^2/12 4^e; and 4^e is at
+      most the sum of the terms' squares, n s^2 on average. The accumulator's loss adds up like the
+      one above, a quarter of it; the products' signs are random, so theirs only add in variance:
+      w u^2 n s^2 / 12, and as much as one of them for the accumulator.
+
+    So a chain has an RMS error of at most u s (5/4 sum(sqrt(n)) + sqrt(sum(n (1/3 + (w+1)/12)))).
+    Chains are independent, their squares add up; and so do the roundings, to nearest, of the sums
+    of chains (`allowed_rms`), u^2 s^2 L cuts^2 / 6.
+
+    The lean: since the products are alike, the mean of S sign(R) is n/K of the mean of |R|, which
+    is at most r = sqrt(K) s; a product's sign has a mean of at most 1/sqrt(K) along R's, the
+    accumulator's of at most sqrt(n/K) (for normal sums 2/pi arcsin of it). So S loses u r n/K
+    towards zero, the accumulator u/4 r n/K, and the products w u/4 sqrt(n) s / sqrt(K) =
+    w u/4 r sqrt(n)/K: together u r/K sum(5/4 n + w/4 sqrt(n)) over all steps of all chains.
+    """
+    if not p.precision.truncates or p.terms == 0:
+        return 0.0, 0.0
+    width = TENSOR_STEP[p.precision.arithmetic]
+    u = UNIT_ROUNDOFF[p.precision.accumulator]
+    r = math.sqrt(np.mean(p.reference**2))
+    s = r / math.sqrt(p.terms)
+    square, lean = p.chain * p.cuts**2 / 6, 0.0
+    for begin in range(0, p.terms, p.chain):
+        length = min(p.chain, p.terms - begin)
+        n = np.minimum(np.arange(width, length + width, width), length).astype(np.float64)
+        losses = 1.25 * np.sqrt(n).sum()
+        spread = math.sqrt(n.sum() * (1 / 3 + (width + 1) / 12))
+        square += (losses + spread) ** 2
+        lean += (1.25 * n + width / 4 * np.sqrt(n)).sum()
+    return u * s * math.sqrt(square), u * r / p.terms * lean
 
 
 def sum_error(p: Product) -> np.ndarray:
@@ -212,21 +327,29 @@ def check_integers(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
     assert len(wrong) == 0, f"integers: {len(wrong)} elements differ, the first at {wrong[0]}"
 
 
-def check(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+def check(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, arithmetic: str = "fma") -> None:
     """Gate 1, or exactness: what holds for any data of any dtype."""
     if a.dtype in INTEGERS:
         check_integers(c, a, b)
     else:
-        check_elements(c, a, b)
+        check_elements(c, a, b, arithmetic)
 
 
-def check_agreement(c: torch.Tensor, peer: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    """C and a peer's product of the same matrices, each allowed gate 1's error."""
+def check_agreement(
+    c: torch.Tensor,
+    peer: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    arithmetic: str = "fma",
+) -> None:
+    """C and a peer's product of the same matrices, each allowed gate 1's error of its arithmetic:
+    what a peer runs is not known, so it counts as ours."""
     assert c.dtype == peer.dtype and c.shape == peer.shape
     if a.dtype in INTEGERS:
         assert torch.equal(c.cpu(), peer.cpu())
         return
-    for ours, theirs in zip(products(c, a, b), products(peer, a, b), strict=True):
+    pairs = zip(products(c, a, b, arithmetic), products(peer, a, b, arithmetic), strict=True)
+    for ours, theirs in pairs:
         bound = ours.bound + theirs.bound
         _check_within(ours.name, ours.c, theirs.c, bound, ours.precision.out, "agreement")
 

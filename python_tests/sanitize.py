@@ -3,15 +3,18 @@ r"""Every rung on the GPU over awkward shapes and layouts, for compute-sanitizer
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck \
         python python_tests/sanitize.py
 
-and the same with synccheck, initcheck and, with --short since it is slow, racecheck. Without the
-caching allocator every tensor is an allocation of its own, so a read one element past its end is
-seen. The results are compared with the CPU's, bit for bit. A last line says how many products ran.
+and the same with synccheck, initcheck and, with --short since it is slow, racecheck (of the
+tensor-core rungs with --check-warpgroup-mma yes). Without the caching allocator every tensor is an
+allocation of its own, so a read one element past its end is seen. The results are compared bit for
+bit: those of the fma arithmetic with the CPU's, those of tensor cores with one rung's. A last line
+says how many products ran.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 
 import cases
 import tiled_mm
@@ -25,34 +28,102 @@ LAYOUTS = (
 )
 LONG = (130, 260, 4100)  # crosses a segment, and every tile in both directions
 
+TENSOR_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+# Aligned, so that every rung takes them, and odd; fractions of every tile, and some of several.
+TENSOR_SHAPES = ((136, 264, 72), (8, 8, 8), (65, 63, 9), (300, 136, 131), (1, 1, 1))
+SHORT_TENSOR_SHAPES = ((136, 72, 72), (65, 63, 9))
+DEEP = (72, 136, 4168)  # crosses a segment by more than a step
+
 
 def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
     x, y = x.cpu().contiguous(), y.cpu().contiguous()
     return torch.equal(x.view(torch.uint8), y.view(torch.uint8))
 
 
-def main(short: bool) -> None:
-    torch.manual_seed(0)
-    products = 0
-    if short:
-        problems = list(itertools.product(SHAPES[:2], SHORT_DTYPES, LAYOUTS[2::2]))
-    else:
-        problems = list(itertools.product(SHAPES, cases.DTYPES, LAYOUTS))
-        problems += [(LONG, torch.float32, layout) for layout in LAYOUTS[:4]]
-    for (m, n, k), dtype, (layout_a, layout_b) in problems:
+def problems(shapes: tuple, dtypes: tuple, layouts: tuple) -> Iterator[tuple]:
+    """(A, B, what they are)"""
+    for (m, n, k), dtype, (layout_a, layout_b) in itertools.product(shapes, dtypes, layouts):
         a = cases.LAYOUTS[layout_a](m, k, dtype, "cuda")
         b = cases.LAYOUTS[layout_b](k, n, dtype, "cuda")
-        expected = tiled_mm.mm(a.cpu(), b.cpu())
-        out = cases.in_a_hole(cases.hole(m, n, dtype, "cuda"))
-        for algo in (None, *cases.RUNGS["cuda"]):
-            assert same_bits(tiled_mm.mm(a, b, algo=algo), expected), (m, n, k, dtype, algo)
-            tiled_mm.mm(a, b, algo=algo, out=out)
-            assert same_bits(out, expected), (m, n, k, dtype, algo, "out=")
-            batch = tiled_mm.bmm(a.expand(3, m, k), b.expand(3, k, n), algo=algo)
-            assert all(same_bits(entry, expected) for entry in batch), (m, n, k, dtype, algo)
-            products += 3
+        yield a, b, (m, n, k, dtype, layout_a, layout_b)
+
+
+def run(a, b, algos, expected: torch.Tensor, what: tuple, **keywords) -> int:
+    """New results, results inside of other memory, and batches; how many."""
+    m, n = expected.shape
+    out = cases.in_a_hole(cases.hole(m, n, expected.dtype, "cuda"))
+    for algo in algos:
+        c = tiled_mm.mm(a, b, algo=algo, **keywords)
+        assert same_bits(c, expected), (*what, algo)
+        tiled_mm.mm(a, b, algo=algo, out=out, **keywords)
+        assert same_bits(out, expected), (*what, algo, "out=")
+        x, y = a.expand(3, *a.shape), b.expand(3, *b.shape)
+        batch = tiled_mm.bmm(x, y, algo=algo, **keywords)
+        assert all(same_bits(entry, expected) for entry in batch), (*what, algo, "bmm")
+    return 3 * len(algos)
+
+
+def run_fma(short: bool) -> int:
+    """The rungs of the fma arithmetic."""
+    if short:
+        every = problems(SHAPES[:2], SHORT_DTYPES, LAYOUTS[2::2])
+    else:
+        every = itertools.chain(
+            problems(SHAPES, cases.DTYPES, LAYOUTS),
+            problems((LONG,), (torch.float32,), LAYOUTS[:4]),
+        )
+    products = 0
+    for a, b, what in every:
+        expected = tiled_mm.mm(a.cpu(), b.cpu(), precision="ieee")
+        algos = (None, *cases.RUNGS["cuda"])
+        products += run(a, b, algos, expected, what, precision="ieee")
+    return products
+
+
+def run_tensor_cores(short: bool) -> int:
+    """Those on tensor cores."""
+    if short:
+        every = problems(SHORT_TENSOR_SHAPES, TENSOR_DTYPES, LAYOUTS[2:3])
+    else:
+        every = itertools.chain(
+            problems(TENSOR_SHAPES, TENSOR_DTYPES, LAYOUTS),
+            problems((DEEP,), TENSOR_DTYPES, LAYOUTS[:4]),
+        )
+    products = 0
+    for a, b, what in every:
+        asked = {"precision": "tf32"} if a.dtype == torch.float32 else {}
+        algos = [x for x in tiled_mm.algos(a, b, **asked) if x in cases.TENSOR_RUNGS]
+        for out_dtype in {a.dtype, torch.float32}:
+            expected = tiled_mm.mm(a, b, algo="mma_tile", out_dtype=out_dtype, **asked)
+            products += run(a, b, (None, *algos), expected, what, out_dtype=out_dtype, **asked)
+        every_way = not short and what[-2:] == LAYOUTS[0]
+        products += run_tiles(a, b, asked, what, every_way)
+    return products
+
+
+def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
+    """hopper with each tile, in every way or in one of them, the ways in turn."""
+    expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
+    estimates = tiled_mm.plan(a, b, algo="hopper", **asked).hopper.estimates
+    shares = (False,) if a.shape[1] <= 4096 else (False, True)
+    products = 0
+    for i, tile in enumerate(e.tile for e in estimates):
+        ways = list(itertools.product((False, True), ((1, 1), (2, 1), (1, 2)), shares))
+        for exchanged, (p, q), share in ways if every_way else [ways[i % len(ways)]]:
+            c = torch.ops.tiled.mm_with_tile(a, b, tile, exchanged, p, q, share, **asked)
+            assert same_bits(c, expected), (*what, tile, exchanged, p, q, share)
+            products += 1
+    return products
+
+
+def main(short: bool) -> None:
+    torch.manual_seed(0)
+    products = run_fma(short)
+    print(f"{products} products, all with the bits of the CPU", flush=True)
+    if cases.has_tensor_core_kernels("cuda"):
+        products = run_tensor_cores(short)
+        print(f"{products} products on tensor cores, all with the same bits")
     torch.cuda.synchronize()
-    print(f"{products} products, all with the bits of the CPU")
 
 
 if __name__ == "__main__":

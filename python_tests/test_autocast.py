@@ -74,7 +74,7 @@ def test_keywords(device: str) -> None:
         for algo in cases.RUNGS[device]:
             c = tiled_mm.mm(a, b, algo=algo, out_dtype=torch.float32)
             assert c.dtype == torch.float32
-    assert_same_bits(c, tiled_mm.mm(half_a, half_b, out_dtype=torch.float32))
+            assert_same_bits(c, tiled_mm.mm(half_a, half_b, algo=algo, out_dtype=torch.float32))
 
 
 def test_a_float32_product_that_asks_for_a_precision_is_not_cast(device: str) -> None:

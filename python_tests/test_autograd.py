@@ -9,7 +9,7 @@ import cases
 import pytest
 import tiled_mm
 import torch
-from cases import each, each_rung
+from cases import each, each_rung, each_rung_and
 from golden import assert_same_bits
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -82,8 +82,7 @@ def test_gradients_of_small_shapes(device: str, shape: tuple) -> None:
         assert torch.equal(ours, theirs)
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_gradients_are_the_products_of_torch_mms_formulas(device, algo, dtype) -> None:
     """dA = dC B^H and dB = A^H dC, and these exactly: the same kernel on the same operands."""
     a, b = leaves(37, 43, 21, dtype, device)
@@ -170,8 +169,7 @@ def test_a_column_major_input_gets_a_column_major_gradient(device: str) -> None:
         assert tuple(grad.stride() for grad in theirs) == strides
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_the_expanded_gradient_of_sum(device: str, algo: str | None, dtype) -> None:
     a, b = leaves(67, 45, 131, dtype, device)
     c = tiled_mm.mm(a, b, algo=algo)
@@ -247,8 +245,7 @@ def test_an_operand_changed_in_place_is_caught(device: str) -> None:
         c.sum().backward()
 
 
-@each("dtype", cases.HALVES)
-@each_rung
+@each_rung_and(cases.HALVES)
 def test_gradient_of_fp32_output(device: str, algo: str | None, dtype: torch.dtype) -> None:
     """The fp32 gradient is rounded to the inputs' dtype; then the ordinary products."""
     a, b = leaves(37, 43, 21, dtype, device)

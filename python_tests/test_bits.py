@@ -10,7 +10,7 @@ import golden
 import pytest
 import tiled_mm
 import torch
-from cases import each, each_rung
+from cases import each, each_rung, each_rung_and
 from golden import assert_same_bits
 
 # Around the cuts of K at multiples of 4096.
@@ -30,7 +30,8 @@ def threads() -> Iterator[None]:
 def test_the_stated_order_of_sums(device: str, algo: str | None, dtype, k: int) -> None:
     """Against a model that shares nothing with the library but the rule."""
     a, b = cases.pair(3, 5, k, dtype, device)
-    assert_same_bits(tiled_mm.mm(a, b, algo=algo).cpu(), golden.golden_mm(a, b))
+    c = tiled_mm.mm(a, b, algo=algo, precision="ieee")
+    assert_same_bits(c.cpu(), golden.golden_mm(a, b))
 
 
 @each("k", (5, 4097))
@@ -38,7 +39,7 @@ def test_the_stated_order_of_sums(device: str, algo: str | None, dtype, k: int) 
 @each_rung
 def test_the_stated_order_with_fp32_output(device: str, algo: str | None, dtype, k: int) -> None:
     a, b = cases.pair(3, 5, k, dtype, device)
-    c = tiled_mm.mm(a, b, algo=algo, out_dtype=torch.float32)
+    c = tiled_mm.mm(a, b, algo=algo, precision="ieee", out_dtype=torch.float32)
     assert_same_bits(c.cpu(), golden.golden_mm(a, b, torch.float32))
 
 
@@ -55,12 +56,11 @@ def test_subnormals_are_kept(device: str, algo: str | None, dtype: torch.dtype) 
             # of products with a power of two.
             y = torch.eye(9, dtype=dtype) / 2
         expected = x / 2 if dtype == torch.float64 else golden.golden_mm(x, y)
-        c = tiled_mm.mm(x.to(device), y.to(device), algo=algo)
+        c = tiled_mm.mm(x.to(device), y.to(device), algo=algo, precision="ieee")
         assert_same_bits(c.cpu(), expected, f"scales {scale_a:.3g} and {scale_b:.3g}")
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_slices_of_rows(device: str, algo: str | None, dtype: torch.dtype) -> None:
     a, b = cases.pair(150, 67, 131, dtype, device)
     c = tiled_mm.mm(a, b, algo=algo)
@@ -72,8 +72,7 @@ def test_slices_of_rows(device: str, algo: str | None, dtype: torch.dtype) -> No
     assert_same_bits(every_third, c[::3], "every third row")
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_slices_of_columns(device: str, algo: str | None, dtype: torch.dtype) -> None:
     a, b = cases.pair(67, 150, 131, dtype, device)
     c = tiled_mm.mm(a, b, algo=algo)
@@ -85,8 +84,7 @@ def test_slices_of_columns(device: str, algo: str | None, dtype: torch.dtype) ->
     assert_same_bits(every_third, c[:, ::3], "every third column")
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_slices_of_a_deep_product(device: str, algo: str | None, dtype: torch.dtype) -> None:
     a, b = cases.pair(70, 33, 8192 + 3, dtype, device)
     c = tiled_mm.mm(a, b, algo=algo)
@@ -96,8 +94,7 @@ def test_slices_of_a_deep_product(device: str, algo: str | None, dtype: torch.dt
         assert_same_bits(tiled_mm.mm(a, b[:, part], algo=algo), c[:, part], f"columns {part}")
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_layouts_of_the_same_matrix(device: str, algo: str | None, dtype: torch.dtype) -> None:
     m, n, k = 67, 45, 131
 
@@ -125,8 +122,7 @@ def test_layouts_of_the_same_matrix(device: str, algo: str | None, dtype: torch.
             assert_same_bits(tiled_mm.mm(x, y, algo=algo), expected, f"{name_a}, {name_b}")
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_expanded_and_copied_operands(device: str, algo: str | None, dtype: torch.dtype) -> None:
     for name in ("row_expanded", "col_expanded", "all_expanded", "overlapping"):
         make = cases.LAYOUTS[name]
@@ -135,8 +131,7 @@ def test_expanded_and_copied_operands(device: str, algo: str | None, dtype: torc
         assert_same_bits(tiled_mm.mm(a, b, algo=algo), expected, name)
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_out_has_the_bits_of_a_new_tensor(device: str, algo: str | None, dtype) -> None:
     a, b = cases.pair(67, 45, 131, dtype, device)
     expected = tiled_mm.mm(a, b, algo=algo)
@@ -151,15 +146,15 @@ def test_out_has_the_bits_of_a_new_tensor(device: str, algo: str | None, dtype) 
 
 @each("dtype", cases.DTYPES)
 def test_every_rung_is_equal(device: str, dtype: torch.dtype) -> None:
+    """Those of the fma arithmetic; test_tensor_cores.py has the others."""
     for m, n, k in ((67, 45, 131), (1, 257, 64), (130, 1, 4100), (64, 128, 32)):
         a, b = cases.pair(m, n, k, dtype, device)
-        expected = tiled_mm.mm(a, b)
+        expected = tiled_mm.mm(a, b, precision="ieee")
         for algo in cases.RUNGS[device]:
             assert_same_bits(tiled_mm.mm(a, b, algo=algo), expected, algo)
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_entries_of_a_batch(device: str, algo: str | None, dtype: torch.dtype) -> None:
     a = torch.stack([cases.fill(34, 131, dtype, device) for _ in range(5)])
     b = torch.stack([cases.fill(131, 21, dtype, device) for _ in range(5)])
@@ -212,8 +207,7 @@ def test_calls_from_several_threads(algo: str | None) -> None:
         assert_same_bits(c, expected[i % 4], f"call {i}")
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_repeated_runs(device: str, algo: str | None, dtype: torch.dtype) -> None:
     a, b = cases.pair(130, 131, 300, dtype, device)
     expected = tiled_mm.mm(a, b, algo=algo)
@@ -226,13 +220,18 @@ def test_repeated_runs(device: str, algo: str | None, dtype: torch.dtype) -> Non
 def test_cpu_and_gpu_are_equal(dtype: torch.dtype) -> None:
     for m, n, k in ((67, 45, 131), (1, 257, 64), (33, 5, 4097), (9, 11, 3 * 4096 + 1)):
         a, b = cases.pair(m, n, k, dtype)
-        on_gpu = tiled_mm.mm(a.cuda(), b.cuda())
-        assert_same_bits(on_gpu.cpu(), tiled_mm.mm(a, b), f"{m} x {n} x {k}")
+        on_gpu, on_cpu = (
+            tiled_mm.mm(x, y, precision="ieee") for x, y in ((a.cuda(), b.cuda()), (a, b))
+        )
+        assert_same_bits(on_gpu.cpu(), on_cpu, f"{m} x {n} x {k}")
 
 
 @pytest.mark.cuda
 @each("dtype", cases.HALVES)
 def test_cpu_and_gpu_are_equal_with_fp32_output(dtype: torch.dtype) -> None:
     a, b = cases.pair(33, 45, 4097, dtype)
-    on_gpu = tiled_mm.mm(a.cuda(), b.cuda(), out_dtype=torch.float32)
-    assert_same_bits(on_gpu.cpu(), tiled_mm.mm(a, b, out_dtype=torch.float32))
+    on_gpu, on_cpu = (
+        tiled_mm.mm(x, y, precision="ieee", out_dtype=torch.float32)
+        for x, y in ((a.cuda(), b.cuda()), (a, b))
+    )
+    assert_same_bits(on_gpu.cpu(), on_cpu)

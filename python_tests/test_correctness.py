@@ -9,7 +9,7 @@ import gates
 import pytest
 import tiled_mm
 import torch
-from cases import each, each_rung
+from cases import arithmetic_of, each, each_rung, each_rung_and
 
 pytestmark = pytest.mark.usefixtures("exact_peer")
 
@@ -34,19 +34,18 @@ def torch_mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.mm(a, b)
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_shapes(device: str, algo: str | None, dtype: torch.dtype) -> None:
     for m, n, k in cases.SHAPES:
         a, b = cases.pair(m, n, k, dtype, device)
         c = tiled_mm.mm(a, b, algo=algo)
         assert c.is_contiguous() and c.device == a.device
-        gates.check(c, a, b)
-        gates.check_agreement(c, torch_mm(a, b), a, b)
+        arithmetic = arithmetic_of(device, dtype, algo)
+        gates.check(c, a, b, arithmetic)
+        gates.check_agreement(c, torch_mm(a, b), a, b, arithmetic)
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_garbage_in_the_results_memory(device: str, algo: str | None, dtype: torch.dtype) -> None:
     """The allocator hands out memory that held NaN: every element must be written, none read."""
     met = 0
@@ -55,45 +54,43 @@ def test_garbage_in_the_results_memory(device: str, algo: str | None, dtype: tor
         addresses = cases.leave_garbage(m, n, dtype, device)
         c = tiled_mm.mm(a, b, algo=algo)
         met += c.data_ptr() in addresses
-        gates.check(c, a, b)
+        gates.check(c, a, b, arithmetic_of(device, dtype, algo))
     assert met > 0, "no result came to lie where the garbage was"
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_pairs_of_layouts(device: str, algo: str | None, dtype: torch.dtype) -> None:
     layouts = cases.layouts_of(dtype)
     for name_a, make_a in layouts.items():
         for name_b, make_b in layouts.items():
             a, b = make_a(37, 21, dtype, device), make_b(21, 43, dtype, device)
             try:
-                gates.check(tiled_mm.mm(a, b, algo=algo), a, b)
+                gates.check(tiled_mm.mm(a, b, algo=algo), a, b, arithmetic_of(device, dtype, algo))
             except AssertionError as error:
                 raise AssertionError(f"layouts {name_a} and {name_b}: {error}") from error
 
 
 @each("shape", ((1, 40, 30), (40, 1, 30), (40, 30, 1), (1, 1, 5), (1, 1, 1)))
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_layouts_of_rows_and_columns(device, algo, dtype, shape) -> None:
     m, n, k = shape
     for name, make in cases.layouts_of(dtype).items():
         a, b = make(m, k, dtype, device), make(k, n, dtype, device)
         try:
-            gates.check(tiled_mm.mm(a, b, algo=algo), a, b)
+            gates.check(tiled_mm.mm(a, b, algo=algo), a, b, arithmetic_of(device, dtype, algo))
         except AssertionError as error:
             raise AssertionError(f"layout {name}: {error}") from error
 
 
 # 4096 is the library's cut of K. 12289 has a fourth segment of one element.
 @each("k", (16, 300, 4096, 12289))
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_random_data(device: str, algo: str | None, dtype: torch.dtype, k: int) -> None:
     a, b = cases.pair(40, 33, k, dtype, device)
     c = tiled_mm.mm(a, b, algo=algo)
-    gates.check_elements(c, a, b)
-    gates.check_random(c, a, b)
+    arithmetic = arithmetic_of(device, dtype, algo)
+    gates.check_elements(c, a, b, arithmetic)
+    gates.check_random(c, a, b, arithmetic)
 
 
 # (M, N, K) that users of other libraries report as slow or wrong.
@@ -115,9 +112,10 @@ REPORTED = (
 def test_reported_shapes(device: str, dtype: torch.dtype, shape: tuple) -> None:
     a, b = cases.pair(*shape, dtype, device)
     c = tiled_mm.mm(a, b)
-    gates.check_elements(c, a, b)
+    arithmetic = arithmetic_of(device, dtype)
+    gates.check_elements(c, a, b, arithmetic)
     if c.numel() >= 1024:
-        gates.check_random(c, a, b)
+        gates.check_random(c, a, b, arithmetic)
 
 
 @each("rows", (3, 4, 15, 17))
@@ -125,36 +123,35 @@ def test_a_deep_transposed_view(device: str, rows: int) -> None:
     a = cases.fill(100000, rows, torch.bfloat16, device).t()
     b = cases.fill(100000, 100, torch.bfloat16, device)
     c = tiled_mm.mm(a, b)
-    gates.check_elements(c, a, b)
+    gates.check_elements(c, a, b, arithmetic_of(device, torch.bfloat16))
 
 
 @each("k", (300, 4097))
-@each("dtype", cases.HALVES)
-@each_rung
+@each_rung_and(cases.HALVES)
 def test_fp32_output(device: str, algo: str | None, dtype: torch.dtype, k: int) -> None:
     a, b = cases.pair(40, 33, k, dtype, device)
     c = tiled_mm.mm(a, b, algo=algo, out_dtype=torch.float32)
     assert c.dtype == torch.float32
-    gates.check_elements(c, a, b)
-    gates.check_random(c, a, b)
+    arithmetic = arithmetic_of(device, dtype, algo)
+    gates.check_elements(c, a, b, arithmetic)
+    gates.check_random(c, a, b, arithmetic)
     rounded = tiled_mm.mm(a, b, algo=algo, out_dtype=dtype)
     assert torch.equal(rounded, c.to(dtype)), "one sum, rounded once or not at all"
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_ill_conditioned_sums(device: str, algo: str | None, dtype: torch.dtype) -> None:
     """Sums that cancel: R is tiny beside |A||B|. The certain bound, since the data is a trap."""
     a = cases.fill(20, 100, dtype, device)
     b = cases.fill(100, 20, dtype, device)
     a = torch.cat([a, -a], 1)
     b = torch.cat([b, b * (1 + 2.0**-6)])
-    gates.check_elements(tiled_mm.mm(a, b, algo=algo), a, b, worst_case=True)
+    c = tiled_mm.mm(a, b, algo=algo)
+    gates.check_elements(c, a, b, arithmetic_of(device, dtype, algo), worst_case=True)
 
 
 @each("shape", cases.EMPTY_SHAPES)
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_empty(device: str, algo: str | None, dtype: torch.dtype, shape: tuple) -> None:
     m, n, k = shape
     a, b = cases.pair(m, n, k, dtype, device)
@@ -182,8 +179,7 @@ def output_layouts(m: int, n: int, dtype: torch.dtype, device: str):
     yield "misaligned", whole, whole[0, 1:].view(m, n)
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_out(device: str, algo: str | None, dtype: torch.dtype) -> None:
     for m, n, k in ((37, 43, 21), (1, 43, 21), (37, 1, 21), (129, 66, 5)):
         a, b = cases.pair(m, n, k, dtype, device)
@@ -192,7 +188,7 @@ def test_out(device: str, algo: str | None, dtype: torch.dtype) -> None:
             written.as_strided(out.shape, out.stride(), out.storage_offset()).fill_(True)
             assert tiled_mm.mm(a, b, algo=algo, out=out) is out
             try:
-                gates.check(out, a, b)
+                gates.check(out, a, b, arithmetic_of(device, dtype, algo))
             except AssertionError as error:
                 raise AssertionError(f"out laid out as {name}: {error}") from error
             outside = whole[~written]
@@ -200,13 +196,12 @@ def test_out(device: str, algo: str | None, dtype: torch.dtype) -> None:
             assert untouched.all(), f"{name}: written outside of out"
 
 
-@each("dtype", cases.HALVES)
-@each_rung
+@each_rung_and(cases.HALVES)
 def test_fp32_out(device: str, algo: str | None, dtype: torch.dtype) -> None:
     a, b = cases.pair(37, 43, 21, dtype, device)
     out = cases.hole(43, 37, torch.float32, device).t()
     tiled_mm.mm(a, b, algo=algo, out_dtype=torch.float32, out=out)
-    gates.check(out, a, b)
+    gates.check(out, a, b, arithmetic_of(device, dtype, algo))
 
 
 @each_rung
@@ -242,8 +237,7 @@ def test_out_that_is_an_input_is_right_or_refused(device: str, algo: str | None)
             assert torch.equal(out, expected), f"{name}: wrong"
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_nan_and_infinity(device: str, algo: str | None, dtype: torch.dtype) -> None:
     """Specials stay in their row or column, and 0 times Inf is NaN, also beside zero padding."""
     inf, nan = float("inf"), float("nan")
@@ -254,7 +248,7 @@ def test_nan_and_infinity(device: str, algo: str | None, dtype: torch.dtype) -> 
             b[0, n - 1] = special
             b[k - 1, 1] = 0
             c = tiled_mm.mm(a, b, algo=algo)
-            gates.check_elements(c, a, b)
+            gates.check_elements(c, a, b, arithmetic_of(device, dtype, algo))
             if not dtype.is_complex:
                 assert c[:-1, :-1].isfinite().all() and not c[-1].isfinite().any()
                 assert c[m - 1, 1].isnan()
@@ -270,8 +264,7 @@ def test_infinities_of_both_signs_give_nan(device: str, algo: str | None) -> Non
     assert c[0].isnan() and c[1] == inf and c[2] == -inf
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_zero_results_are_positive(device: str, algo: str | None, dtype: torch.dtype) -> None:
     for k in (1, 3, 8, 17):
         a = torch.full((33, k), -0.0, device=device).to(dtype)
@@ -281,8 +274,7 @@ def test_zero_results_are_positive(device: str, algo: str | None, dtype: torch.d
             assert (parts == 0).all() and not parts.signbit().any()
 
 
-@each("dtype", cases.REALS)
-@each_rung
+@each_rung_and(cases.REALS)
 def test_one_hot_rows_pick_exactly(device: str, algo: str | None, dtype: torch.dtype) -> None:
     b = cases.fill(70, 33, dtype, device)
     chosen = torch.randperm(70, device="cpu").to(device)
@@ -290,8 +282,7 @@ def test_one_hot_rows_pick_exactly(device: str, algo: str | None, dtype: torch.d
     assert torch.equal(tiled_mm.mm(a, b, algo=algo), b[chosen])
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
+@each_rung_and(cases.FLOATS)
 def test_small_integers_are_exact(device: str, algo: str | None, dtype: torch.dtype) -> None:
     """Sums below 2^p (16-bit: in fp32) need no rounding in any order."""
     a = torch.randint(-10, 11, (37, 160)).to(dtype).to(device)
@@ -302,8 +293,7 @@ def test_small_integers_are_exact(device: str, algo: str | None, dtype: torch.dt
     assert torch.equal(c.to(wide).cpu(), a.cpu().to(wide) @ b.cpu().to(wide))
 
 
-@each("dtype", (torch.float16, torch.bfloat16))
-@each_rung
+@each_rung_and((torch.float16, torch.bfloat16))
 def test_16_bit_sums_do_not_overflow_on_the_way(device, algo, dtype) -> None:
     """Partial sums live in fp32: 60000 + 60000 - 60000 is a number of fp16."""
     a = torch.full((9, 3), 60000.0, device=device).to(dtype)
@@ -323,8 +313,7 @@ def test_integers_wrap_as_torch_mm_does(device: str, algo: str | None, dtype) ->
         assert torch.equal(c.cpu(), torch.mm(a.cpu(), b.cpu()))
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_bmm(device: str, algo: str | None, dtype: torch.dtype) -> None:
     for batch, m, n, k in ((1, 5, 6, 7), (3, 37, 43, 21), (70, 2, 3, 4), (2, 65, 1, 9)):
         a = torch.stack([cases.fill(m, k, dtype, device) for _ in range(batch)])
@@ -342,7 +331,7 @@ def test_bmm(device: str, algo: str | None, dtype: torch.dtype) -> None:
             c = tiled_mm.bmm(x, y, algo=algo)
             assert c.shape == (batch, m, n) and c.is_contiguous(), name
             for i in range(batch):
-                gates.check(c[i], x[i], y[i])
+                gates.check(c[i], x[i], y[i], arithmetic_of(device, dtype, algo))
 
 
 @each("shape", ((0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0)))

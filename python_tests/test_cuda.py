@@ -18,6 +18,15 @@ from golden import assert_same_bits
 pytestmark = pytest.mark.cuda
 each_rung = each("algo", (None, *cases.RUNGS["cuda"]))
 
+
+def each_rung_and(dtypes: tuple[torch.dtype, ...]) -> pytest.MarkDecorator:
+    """cases.each_rung_and without the CPU's."""
+    marked = cases.each_rung_and(dtypes).mark.args[1]
+    on_gpu = [pytest.param(*p.values[1:], marks=p.marks, id=p.id) for p in marked]
+    kept = [new for new, old in zip(on_gpu, marked, strict=True) if old.values[0] == "cuda"]
+    return pytest.mark.parametrize(("algo", "dtype"), kept)
+
+
 SLEEP = 500_000_000  # clock cycles: a quarter of a second or more
 
 
@@ -29,8 +38,7 @@ def no_synchronisation() -> Iterator[None]:
     torch.cuda.set_sync_debug_mode("default")
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_graphs(algo: str | None, dtype: torch.dtype) -> None:
     a, b = cases.pair(67, 45, 131, dtype, "cuda")
     out = cases.hole(67, 45, dtype, "cuda")
@@ -73,10 +81,11 @@ def test_graphs_of_a_training_step(algo: str | None) -> None:
     assert_same_bits(b.grad, tiled_mm.mm(new_a.t(), ones, algo=algo))
 
 
-def test_the_first_call_of_a_process_may_be_captured() -> None:
-    script = """
+@each("dtype", (torch.float32, torch.bfloat16))
+def test_the_first_call_of_a_process_may_be_captured(dtype: torch.dtype) -> None:
+    script = f"""
 import torch, tiled_mm
-a, b = torch.randn(67, 131).cuda(), torch.randn(131, 45).cuda()
+a, b = (torch.randn(size).cuda().to({dtype}) for size in ((167, 131), (131, 245)))
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     c = tiled_mm.mm(a, b)
@@ -127,8 +136,7 @@ def test_the_host_does_not_wait(algo: str | None) -> None:
     assert not asleep.query(), "the calls returned only after the GPU had caught up"
 
 
-@each("dtype", cases.DTYPES)
-@each_rung
+@each_rung_and(cases.DTYPES)
 def test_no_synchronisation(algo: str | None, dtype: torch.dtype, no_synchronisation: None) -> None:
     a = torch.ones(67, 131, device="cuda").to(dtype)
     b = torch.ones(131, 45, device="cuda").to(dtype)
@@ -137,23 +145,32 @@ def test_no_synchronisation(algo: str | None, dtype: torch.dtype, no_synchronisa
     tiled_mm.bmm(a[None], b[None], algo=algo)
 
 
-@each("dtype", cases.FLOATS)
-@each_rung
-def test_no_memory_but_the_result(algo: str | None, dtype: torch.dtype) -> None:
+@each_rung_and(cases.FLOATS)
+def test_no_memory_but_the_result_and_what_the_plan_declares(algo: str | None, dtype) -> None:
     a, b = cases.pair(67, 45, 131, dtype, "cuda")
-    out = torch.empty(67, 45, dtype=dtype, device="cuda")
+    deep_a, deep_b = cases.pair(67, 45, 4100, dtype, "cuda")
 
-    def allocations(call) -> int:
-        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    def asked_for(call) -> tuple[int, int]:
+        """How often memory was asked for, and bytes of it."""
+        names = ("allocation.all.allocated", "requested_bytes.all.allocated")
+        before = torch.cuda.memory_stats()
         kept = call()
-        after = torch.cuda.memory_stats()["allocation.all.allocated"]
+        after = torch.cuda.memory_stats()
         del kept
-        return after - before
+        return tuple(after[name] - before[name] for name in names)
 
     layouts = {"n": a, "t": a.t().contiguous().t(), "strided": cases.in_a_hole(a, 2, 3)}
-    for x in layouts.values():
-        assert allocations(lambda x=x: tiled_mm.mm(x, b, algo=algo)) == 1
-        assert allocations(lambda x=x: tiled_mm.mm(x, b, algo=algo, out=out)) == 0
+    for x, y in (*((x, b) for x in layouts.values()), (deep_a, deep_b)):
+        plan = tiled_mm.plan(x, y, algo=algo)
+        workspace = plan.workspace_bytes
+        if plan.arithmetic == "fma" or plan.algo == "mma_tile":
+            assert workspace == 0
+        out = torch.empty(67, 45, dtype=dtype, device="cuda")
+        times = 1 if workspace else 0
+        found = asked_for(lambda x=x, y=y: tiled_mm.mm(x, y, algo=algo))
+        assert found == (1 + times, out.nbytes + workspace), plan.algo
+        found = asked_for(lambda x=x, y=y, out=out: tiled_mm.mm(x, y, algo=algo, out=out))
+        assert found == (times, workspace), plan.algo
 
 
 def test_several_streams_and_threads_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import cases
@@ -133,11 +134,58 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         if device in without_fp64 and dtype in (torch.float64, torch.complex128):
             continue
         plan = tiled_mm.plan(a, b, device=device)
-        assert plan.algo in cases.RUNGS["cuda"]
+        # Of the named devices these have tensor-core kernels, for 16-bit inputs.
+        tensor = device in ("h100", "h200") and dtype in cases.HALVES
+        assert plan.algo in (cases.TENSOR_RUNGS if tensor else cases.RUNGS["cuda"])
+        assert plan.arithmetic == ("tensor" if tensor else "fma")
         assert plan.occupancy.blocks_per_sm >= 1
         text = tiled_mm.explain(a, b, device=device)
         assert text.startswith(f"{plan.algo} on {plan.device}")
         assert str(dtype).removeprefix("torch.") in text
+
+
+def test_the_arithmetic_of_a_plan() -> None:
+    """What is asked decides, then the rung, then the device."""
+    half, single = meta(64, 64, 64, torch.bfloat16), meta(64, 64, 64)
+
+    def found(operands: tuple, **asked) -> str:
+        return tiled_mm.plan(*operands, **({"device": "h200"} | asked)).arithmetic
+
+    assert found(half) == "tensor" and found(half, device="a100") == "fma"
+    assert found(half, precision="ieee") == found(half, algo="register_tile") == "fma"
+    assert found(single) == found(single, precision="ieee") == "fma"
+    assert found(single, precision="tf32") == "tf32"
+    for algo in cases.TENSOR_RUNGS:
+        assert tiled_mm.plan(*half, algo=algo, device="h200").algo == algo
+        assert found(half, algo=algo) == "tensor"
+        for operands, asked in ((single, {}), (half, {"precision": "ieee"})):
+            with pytest.raises(RuntimeError, match=rf"'{algo}' is not for these.*register_tile"):
+                found(operands, algo=algo, **asked)
+    assert found(single, algo="hopper", precision="tf32") == "tf32"
+    with pytest.raises(RuntimeError, match=r"'register_tile'.*: mma_tile, .*hopper"):
+        found(single, algo="register_tile", precision="tf32")
+    with pytest.raises(NotImplementedError, match=r"'tf32' has no kernel.*8\.0"):
+        found(single, precision="tf32", device="a100")
+    with pytest.raises(NotImplementedError, match=r"'fp16x3' has no kernel.*'ieee', 'tf32'"):
+        found(single, precision="fp16x3")
+
+
+def test_the_plan_of_hopper() -> None:
+    a, b = meta(4096, 4096, 4096, torch.bfloat16)
+    plan = tiled_mm.plan(a, b, device="h200")
+    assert plan.algo == "hopper" and plan.workspace_bytes == 0
+    assert not plan.hopper.repack_a and not plan.hopper.repack_b and plan.hopper.store == "tma"
+    tiles = [e.tile for e in plan.hopper.estimates]
+    assert len(tiles) > 10 and len(set(tiles)) == len(tiles), "each tile once"
+    cycles = [e.cycles for e in plan.hopper.estimates]
+    assert cycles == sorted(cycles) and min(cycles) > 0
+    assert tiled_mm.plan(a, b, algo="register_tile", device="h200").hopper is None
+    # A row of 4095 elements is no multiple of 16 bytes: it is copied to a pitch of 4096.
+    plan = tiled_mm.plan(a[:, :4095], b[:4095], device="h200")
+    assert not plan.hopper.repack_a and not plan.hopper.repack_b
+    plan = tiled_mm.plan(*meta(4096, 4096, 4095, torch.bfloat16), device="h200")
+    assert plan.hopper.repack_a and not plan.hopper.repack_b
+    assert plan.workspace_bytes == 4096 * 4096 * 2
 
 
 def test_a_rung_that_a_device_cannot_launch_is_refused() -> None:
@@ -194,7 +242,14 @@ def test_on_the_cpu() -> None:
 def test_every_rung_is_offered(device: str, dtype: torch.dtype) -> None:
     for m, n, k in (*cases.SHAPES, *cases.EMPTY_SHAPES):
         a, b = cases.pair(m, n, k, dtype, device)
-        assert tuple(tiled_mm.algos(a, b)) == cases.RUNGS[device]
+        expected = cases.RUNGS[device]
+        if cases.arithmetic_of(device, dtype) == "tensor":
+            # Rows that lie next to each other must begin at multiples of 16 bytes.
+            aligned = k <= 1 or ((m <= 1 or k % 8 == 0) and (n <= 1 or n % 8 == 0))
+            without = () if aligned else ("tma_wgmma", "warp_specialized")
+            expected += tuple(name for name in cases.TENSOR_RUNGS if name not in without)
+        found = tiled_mm.algos(a, b)
+        assert tuple(found) == expected, (m, n, k)
 
 
 def uninitialised(rows: int, cols: int, dtype: torch.dtype) -> Iterator[torch.Tensor]:
@@ -205,13 +260,18 @@ def uninitialised(rows: int, cols: int, dtype: torch.dtype) -> Iterator[torch.Te
 
 
 @pytest.mark.cuda
-@each("algo", cases.RUNGS["cuda"])
+@each("algo", cases.RUNGS["cuda"] + cases.TENSOR_RUNGS)
 @each("dtype", cases.DTYPES)
 def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: str) -> None:
     """Registers, memory and occupancy, beside what the CUDA runtime says of the kernel."""
+    if algo in cases.TENSOR_RUNGS and cases.arithmetic_of("cuda", dtype) != "tensor":
+        pytest.skip(f"{algo} is not for {dtype} on this GPU")
+    compared = 0
     for m, n, k in ((64, 128, 256), (4096, 4096, 256)):  # one for each tile of register_tile
         for a in uninitialised(m, k, dtype):
             for b in uninitialised(k, n, dtype):
+                if algo not in tiled_mm.algos(a, b):
+                    continue
                 plan = tiled_mm.plan(a, b, algo=algo)
                 registers, shared_bytes, local_bytes, blocks = torch.ops.tiled.kernel_attributes(
                     a, b, algo=algo
@@ -219,8 +279,13 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
                 assert plan.registers is not None, plan.registers_unknown
                 assert plan.registers.per_thread == registers, plan.kernel
                 assert plan.registers.stack_bytes == local_bytes, plan.kernel
-                assert plan.shared_bytes == shared_bytes, plan.kernel
+                if algo in ("tma_wgmma", "warp_specialized", "hopper"):
+                    assert shared_bytes < plan.shared_bytes, "theirs is given at the launch"
+                else:
+                    assert plan.shared_bytes == shared_bytes, plan.kernel
                 assert plan.occupancy.blocks_per_sm == blocks, plan.kernel
+                compared += 1
+    assert compared > 0
 
 
 @pytest.mark.cuda
@@ -229,10 +294,10 @@ def test_the_running_device_is_planned_for_as_its_name() -> None:
     keys = {tiled_mm.plan(*meta(1, 1, 1), device=key).device: key for key in tiled_mm.devices()}
     if running not in keys:
         pytest.skip(f"{running} is not a named device")
-    for m, n, k in cases.SHAPES:
-        a, b = cases.pair(m, n, k, torch.float32, "cuda")
+    for (m, n, k), dtype in itertools.product(cases.SHAPES, (torch.float32, torch.bfloat16)):
+        a, b = cases.pair(m, n, k, dtype, "cuda")
         here, named = tiled_mm.plan(a, b), tiled_mm.plan(a, b, device=keys[running])
-        for key in ("algo", "kernel", "tile", "grid", "registers", "occupancy", "waves"):
+        for key in ("algo", "kernel", "tile", "grid", "registers", "occupancy", "waves", "hopper"):
             assert here[key] == named[key]
         # Data sheets round.
         assert here.peak_flops == pytest.approx(named.peak_flops, rel=0.05)

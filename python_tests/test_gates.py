@@ -31,11 +31,6 @@ def narrow(c: torch.Tensor, out: torch.dtype) -> torch.Tensor:
     return c.to(torch.complex64 if out.is_complex else torch.float32).to(out)
 
 
-def tf32(x: torch.Tensor) -> torch.Tensor:
-    """fp32 numbers rounded to TF32's 11 bits."""
-    return (((x.view(torch.int32) + 0x1000) >> 13) << 13).view(torch.float32)
-
-
 def chain32(a: torch.Tensor, b: torch.Tensor, cut: int, truncate: bool = False) -> torch.Tensor:
     """fp32 sums term by term in chains of `cut`; `truncate` drops bits instead of rounding."""
     a, b = a.double().numpy(), b.double().numpy()
@@ -50,6 +45,151 @@ def chain32(a: torch.Tensor, b: torch.Tensor, cut: int, truncate: bool = False) 
                 chain = np.where(too_large, np.nextafter(chain, np.float32(0)), chain)
         total = total + chain
     return torch.from_numpy(total)
+
+
+def cut_to(x: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """x without what lies below a power of two, towards zero."""
+    return np.trunc(x / grid) * grid
+
+
+def tensor_cores(a: torch.Tensor, b: torch.Tensor, step: int, cut: int) -> torch.Tensor:
+    """fp32 sums as the tensor cores of compute capability 9.0 make them: `step` products and the
+    accumulator, cut to 25 bits below the largest one's first, are added exactly, and the sum is cut
+    to fp32. Chains of `cut`."""
+    a, b = a.double().numpy(), b.double().numpy()
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for begin in range(0, a.shape[1], cut):
+        chain = np.zeros((a.shape[0], 1, b.shape[1]))
+        end = min(begin + cut, a.shape[1])
+        for k in range(begin, end, step):
+            part = slice(k, min(k + step, end))
+            terms = np.concatenate([a[:, part, None] * b[None, part], chain], 1)
+            largest = np.frexp(np.abs(terms).max(1, keepdims=True))[1] - 1
+            exact_sum = cut_to(terms, np.ldexp(1.0, largest - 25)).sum(1, keepdims=True)
+            chain = cut_to(exact_sum, np.ldexp(1.0, np.frexp(exact_sum)[1] - 24))
+        total = total + chain[:, 0].astype(np.float32)
+    return torch.from_numpy(total)
+
+
+# The arithmetics of tensor cores, with a dtype of the operands each.
+TENSOR = (("tensor", torch.bfloat16), ("tensor", torch.float16), ("tf32", torch.float32))
+each_tensor = pytest.mark.parametrize(("arithmetic", "dtype"), TENSOR, ids=str)
+
+
+def run_tensor(a: torch.Tensor, b: torch.Tensor, arithmetic: str, cut: int = gates.SEGMENT_K):
+    """The fp32 sums of a right product in this arithmetic."""
+    if arithmetic == "tf32":
+        a, b = gates.to_tf32(a), gates.to_tf32(b)
+    return tensor_cores(a, b, gates.TENSOR_STEP[arithmetic], cut)
+
+
+@pytest.mark.parametrize("k", [1, 2, 17, 300, 4096, 8195])
+@each_tensor
+def test_sums_of_tensor_cores_pass(arithmetic: str, dtype: torch.dtype, k: int) -> None:
+    a, b = normal(32, 32, k, dtype)
+    total = run_tensor(a, b, arithmetic)
+    for c in {torch.float32: total, dtype: total.to(dtype)}.values():
+        gates.check_elements(c, a, b, arithmetic)
+        gates.check_elements(c, a, b, arithmetic, worst_case=True)
+        gates.check_random(c, a, b, arithmetic)
+        gates.check_agreement(c, c.clone(), a, b, arithmetic)
+
+
+@pytest.mark.parametrize("k", [1024, 4096])
+@each_tensor
+def test_sums_of_tensor_cores_fail_as_fma(arithmetic: str, dtype: torch.dtype, k: int) -> None:
+    a, b = normal(32, 32, k, dtype)
+    c = run_tensor(a, b, arithmetic)
+    if arithmetic == "tf32":
+        a, b = gates.to_tf32(a), gates.to_tf32(b)  # so that only the sums are at fault
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(c, a, b)
+
+
+@each_tensor
+def test_a_chain_of_tensor_cores_that_is_not_cut_fails_gate_2(arithmetic: str, dtype) -> None:
+    a, b = normal(32, 32, 6 * 4096, dtype)
+    gates.check_random(run_tensor(a, b, arithmetic), a, b, arithmetic)
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(run_tensor(a, b, arithmetic, cut=6 * 4096), a, b, arithmetic)
+
+
+@each_tensor
+def test_a_lean_beyond_truncation_or_away_from_zero_fails_gate_2(arithmetic: str, dtype) -> None:
+    a, b = normal(64, 64, 4096, dtype)
+    (p,) = gates.products(torch.zeros(64, 64), a, b, arithmetic)
+    rms, lean = gates.truncation(p)
+    assert 0 < lean + 0.1 * rms < rms  # 0.1 is more than five standard deviations of the mean
+    for part in (-(lean + 0.1 * rms), 0.1 * rms):
+        c = p.reference + part * np.sign(p.reference)
+        with pytest.raises(AssertionError, match="gate 2, mean towards R"):
+            gates.check_random(torch.from_numpy(c).float(), a, b, arithmetic)
+
+
+@each_tensor
+def test_tensor_gates_fail_what_is_plainly_wrong(arithmetic: str, dtype: torch.dtype) -> None:
+    a, b = normal(40, 48, 300, dtype)
+    a[7, 299], b[299, 11] = 1, 1
+    right = run_tensor(a, b, arithmetic).to(dtype)
+    one_nan, one_missing = right.clone(), right.clone()
+    one_nan[39, 47] = torch.nan
+    one_missing[7, 11] -= 1
+    for wrong in (torch.zeros_like(right), one_nan, one_missing):
+        for check, gate in ((gates.check_elements, "gate 1"), (gates.check_random, "gate 2")):
+            with pytest.raises(AssertionError, match=gate):
+                check(wrong, a, b, arithmetic)
+        with pytest.raises(AssertionError, match="agreement"):
+            gates.check_agreement(wrong, right, a, b, arithmetic)
+
+
+@pytest.mark.parametrize("k", [256, 4096, 16384])
+@each_tensor
+def test_16_bit_partial_sums_fail_the_tensor_gates(arithmetic: str, dtype, k: int) -> None:
+    a, b = normal(40, 48, k, dtype)
+    for narrow_type in (torch.bfloat16, torch.float16):
+        pieces = zip(a.chunk(8, 1), b.chunk(8, 0), strict=True)
+        c = sum(exact(x, y, torch.float32).to(narrow_type).float() for x, y in pieces)
+        with pytest.raises(AssertionError, match="gate 2"):
+            gates.check_random(c, a, b, arithmetic)
+
+
+@pytest.mark.parametrize("k", [64, 1024, 4096, 16384])
+def test_tf32_operands_must_be_rounded_to_nearest(k: int) -> None:
+    a, b = normal(40, 48, k, torch.float32)
+
+    def truncated(x: torch.Tensor) -> torch.Tensor:
+        return (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+    for wrong in (truncated, torch.Tensor.bfloat16):
+        c = exact(wrong(a).float(), wrong(b).float(), torch.float32)
+        with pytest.raises(AssertionError, match="gate 2"):
+            gates.check_random(c, a, b, "tf32")
+    with pytest.raises(AssertionError, match="gate 2"):  # not rounded at all
+        gates.check_random(exact(a, b, torch.float32), a, b, "tf32")
+
+
+def test_operands_rounded_to_bfloat16_fail_gate_1_of_tf32() -> None:
+    """Of few terms: with many, the errors cancel and gate 2 is the one that sees it."""
+    a, b = normal(40, 48, 1, torch.float32)
+    c = exact(a.bfloat16().float(), b.bfloat16().float(), torch.float32)
+    with pytest.raises(AssertionError, match="gate 1"):
+        gates.check_elements(c, a, b, "tf32")
+
+
+def test_rounding_to_tf32() -> None:
+    """Against rational arithmetic: to nearest, ties to even; what is not finite stays."""
+    rng = np.random.default_rng(9)
+    ties = (1 + (2 * rng.integers(0, 1024, 500) + 1) * 2.0**-11) * 2.0 ** rng.integers(-90, 90, 500)
+    near = np.nextafter(ties.astype(np.float32), np.float32(0))
+    plain = rng.standard_normal(500)
+    values = np.concatenate([ties, -ties, near, plain, [0.0, -0.0]]).astype(np.float32)
+    found = gates.to_tf32(torch.from_numpy(values)).tolist()
+    for x, y in zip(values.tolist(), found, strict=True):
+        unit = Fraction(2) ** (int(np.frexp(x)[1]) - 11)
+        assert y == round(Fraction(x) / unit) * unit
+    assert np.signbit(found[-1]) and not np.signbit(found[-2])
+    special = torch.tensor([torch.inf, -torch.inf, torch.nan])
+    assert golden.same_bits(gates.to_tf32(special), special)
 
 
 @pytest.mark.parametrize("k", [1, 2, 17, 300, 4096])
@@ -138,7 +278,7 @@ def test_the_last_k_missing_fails_gate_1(dtype: torch.dtype) -> None:
 def test_tf32_inputs_fail_gate_2(k: int) -> None:
     a, b = normal(40, 48, k, torch.float32)
     with pytest.raises(AssertionError, match="gate 2"):
-        gates.check_random(exact(tf32(a), tf32(b), torch.float32), a, b)
+        gates.check_random(exact(gates.to_tf32(a), gates.to_tf32(b), torch.float32), a, b)
 
 
 @pytest.mark.parametrize("k", [64, 1024, 4096])

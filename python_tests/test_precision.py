@@ -69,9 +69,16 @@ def test_the_cpu_runs_ieee_whatever_is_asked(precision: str) -> None:
         assert_same_bits(tiled_mm.mm(a, b), expected)
 
 
+def has_kernel(device: str, precision: str) -> bool:
+    """Whether float32 products on this device can run it."""
+    return precision == "ieee" or (precision == "tf32" and cases.has_tensor_core_kernels(device))
+
+
 @pytest.mark.cuda
 @each("precision", ("tf32", "fp16x3"))
 def test_a_precision_without_a_kernel_raises_if_asked_for_a_call(precision: str) -> None:
+    if has_kernel("cuda", precision):
+        pytest.skip(f"{precision} has a kernel for this GPU")
     a, b = cases.pair(40, 33, 300, torch.float32, "cuda")
     with pytest.raises(NotImplementedError, match=f"'{precision}'.*'ieee'"):
         tiled_mm.mm(a, b, precision=precision)
@@ -84,11 +91,16 @@ def test_a_precision_without_a_kernel_raises_if_asked_for_a_call(precision: str)
 @each("precision", PRECISIONS)
 @each("dtype", cases.DTYPES)
 def test_a_setting_never_raises_and_is_never_less_exact(device, dtype, precision) -> None:
+    """It is what float32 products run where a kernel exists, and changes no other dtype's."""
     a, b = cases.pair(40, 33, 300, dtype, device)
+    runs = dtype == torch.float32 and has_kernel(device, precision)
     with tiled_mm.float32_precision("ieee"):
-        expected = tiled_mm.mm(a, b)
+        expected = tiled_mm.mm(a, b, precision=precision if runs else None)
     with tiled_mm.float32_precision(precision):
         assert_same_bits(tiled_mm.mm(a, b), expected)
+        if runs:
+            exact = tiled_mm.mm(a, b, precision="ieee")
+            assert torch.equal(exact, expected) == (precision == "ieee")
 
 
 @each("dtype", cases.HALVES)
@@ -96,6 +108,8 @@ def test_ieee_of_16_bit_types(device: str, dtype: torch.dtype) -> None:
     a, b = cases.pair(40, 33, 300, dtype, device)
     c = tiled_mm.mm(a, b, precision="ieee")
     gates.check_random(c, a, b)
+    if device == "cuda":
+        assert_same_bits(c.cpu(), tiled_mm.mm(a.cpu(), b.cpu(), precision="ieee"))
 
 
 def run(script: str) -> list[str]:
@@ -132,21 +146,30 @@ with tiled_mm.float32_precision("tf32"):
 """
 
 
+def shown(device: str, precisions: tuple[str, ...], library: str | None = None) -> list[str]:
+    """What `show` prints where torch, or the library, is set so."""
+    return [f"{p == 'ieee' or not has_kernel(device, p)} {library}" for p in precisions]
+
+
 def test_torchs_new_settings_are_read(device: str) -> None:
+    values = ("tf32", "ieee", "tf32")
     setting = "\nshow()\n".join(
-        text.format(value) for value in ("tf32", "ieee", "tf32") for text in TORCH_SETTINGS.values()
+        text.format(value) for value in values for text in TORCH_SETTINGS.values()
     )
     lines = run(PRODUCT.format(device=device, setting=setting))
-    assert lines == ["True None"] * 7 + ["True tf32"]
+    torchs = tuple(value for value in values for _ in TORCH_SETTINGS)
+    assert lines == shown(device, ("ieee", *torchs)) + shown(device, ("tf32",), "tf32")
 
 
 def test_torchs_legacy_settings_are_read(device: str) -> None:
-    setting = "\nshow()\n".join(LEGACY_SETTINGS[value] for value in ("tf32", "ieee", "tf32"))
+    values = ("tf32", "ieee", "tf32")
+    setting = "\nshow()\n".join(LEGACY_SETTINGS[value] for value in values)
     lines = run(PRODUCT.format(device=device, setting=setting))
-    assert lines == ["True None"] * 4 + ["True tf32"]
+    assert lines == shown(device, ("ieee", *values)) + shown(device, ("tf32",), "tf32")
 
 
 def test_new_settings_after_legacy_ones(device: str) -> None:
     """torch's own legacy getters throw in this state."""
     setting = LEGACY_SETTINGS["ieee"] + "\n" + TORCH_SETTINGS["new"].format("tf32")
-    assert run(PRODUCT.format(device=device, setting=setting))[:2] == ["True None"] * 2
+    lines = run(PRODUCT.format(device=device, setting=setting))
+    assert lines[:2] == shown(device, ("ieee", "tf32"))

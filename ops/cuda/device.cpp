@@ -22,13 +22,20 @@ struct Architecture {
   int register_partitions;
   int64_t shared_granularity;  // bytes
   int fp32, fp64, int32;       // multiply-adds per clock and multiprocessor
+  int tensor = 0;  // the same of 16-bit tensor-core products, where kernels here use them
 };
 
 constexpr Architecture ARCHITECTURES[] = {
     {10, 0, 1, 512, 8, 0, 2},  // the register file is taught as threads * registers
-    {13, 0, 1, 512, 8, 1, 2},       {20, 64, 2, 128, 32, 16, 16},    {35, 256, 4, 256, 192, 64, 32},
-    {75, 256, 4, 256, 64, 2, 64},   {80, 256, 4, 128, 64, 32, 64},   {86, 256, 4, 128, 128, 2, 64},
-    {90, 256, 4, 128, 128, 64, 64}, {100, 256, 4, 128, 128, 64, 64}, {103, 256, 4, 128, 128, 2, 64},
+    {13, 0, 1, 512, 8, 1, 2},
+    {20, 64, 2, 128, 32, 16, 16},
+    {35, 256, 4, 256, 192, 64, 32},
+    {75, 256, 4, 256, 64, 2, 64},
+    {80, 256, 4, 128, 64, 32, 64},
+    {86, 256, 4, 128, 128, 2, 64},
+    {90, 256, 4, 128, 128, 64, 64, 2048},
+    {100, 256, 4, 128, 128, 64, 64},
+    {103, 256, 4, 128, 128, 2, 64},
 };
 
 // The newest architecture that is not newer than the capability.
@@ -144,6 +151,7 @@ void set_architecture(DeviceInfo& device, double clock_hz) {
   device.fp32_flops = architecture.fp32 * multiprocessor_flops;
   device.fp64_flops = architecture.fp64 * multiprocessor_flops;
   device.int32_ops = architecture.int32 * multiprocessor_flops;
+  device.tensor_flops = architecture.tensor * multiprocessor_flops;
 }
 
 std::optional<DeviceInfo> named_device(std::string_view name) {
@@ -173,6 +181,16 @@ double peak_flops(const DeviceInfo& device, DType dtype) {
     case DType::Int64: return device.int32_ops / 3;  // low * low, and twice low * high
   }
   return 0;
+}
+
+double peak_flops(const DeviceInfo& device, DType dtype, Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::Fma:
+    case Arithmetic::Cpu16: break;
+    case Arithmetic::Tensor: return device.tensor_flops;
+    case Arithmetic::Tf32: return device.tensor_flops / 2;
+  }
+  return peak_flops(device, dtype);
 }
 
 Occupancy occupancy(const DeviceInfo& device, const BlockResources& block) {

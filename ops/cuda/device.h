@@ -34,6 +34,7 @@ struct DeviceInfo {
   double fp32_flops;        // flop/s, a multiply-add counted as two
   double fp64_flops;        // flop/s without tensor cores; 0: the device has no fp64
   double int32_ops;         // 32-bit integer op/s, a multiply-add counted as two
+  double tensor_flops;      // flop/s of 16-bit tensor-core products; 0: no kernel here uses them
   double memory_bandwidth;  // bytes/s
 };
 
@@ -51,6 +52,8 @@ std::vector<std::string> device_names();
 // 16-bit floats are summed in fp32; complex numbers are made of their real parts; a 64-bit integer
 // multiply-add takes three 32-bit ones.
 double peak_flops(const DeviceInfo& device, DType dtype);
+// The same in any arithmetic; tf32 runs at half the rate of 16-bit products.
+double peak_flops(const DeviceInfo& device, DType dtype, Arithmetic arithmetic);
 
 // What one block asks of a multiprocessor. registers_per_thread 0 means "not known".
 struct BlockResources {

@@ -9,11 +9,21 @@
 #include <vector>
 
 #include "cuda/device.h"
+#include "precision.h"
 
 namespace tiled {
 
 // The running device of a CUDA tensor.
 const DeviceInfo& cuda_device(c10::DeviceIndex index);
+
+// Its compute capability, 90 for 9.0; 0 if there is no such device. For targets of calls that may
+// only be traced.
+int cuda_capability(c10::DeviceIndex index);
+
+// Where a product of this tensor runs.
+inline Target target_of(const at::Tensor& a) {
+  return {a.device().type(), a.is_cuda() ? cuda_capability(a.device().index()) : 0};
+}
 
 // See schema.cpp: kernel_attributes.
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tensor& b,

@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "cuda/repack_layout.h"
 #include "cuda/tile_info.h"
 
 namespace tiled {
@@ -32,6 +33,15 @@ const char* element_type(DType dtype) {
   return "?";
 }
 
+// The operands' type of wgmma: fp32 is tf32 there.
+std::string wgmma_type(const Problem& problem) {
+  return problem.dtype == DType::Float32 ? "ptx::Tf32" : element_type(problem.dtype);
+}
+
+std::string major_names(const Side& first, const Side& second) {
+  return std::string(is_mn_major(first) ? "1" : "0") + ", " + (is_mn_major(second) ? "1" : "0");
+}
+
 }  // namespace
 
 std::string kernel_key(const Problem& problem, const Plan& plan) {
@@ -47,6 +57,18 @@ std::string kernel_key(const Problem& problem, const Plan& plan) {
              std::string(tile_info(problem.dtype, plan.tile).name) + ", " +
              std::to_string(static_cast<int>(plan.access_a)) + ", " +
              std::to_string(static_cast<int>(plan.access_b)) + ">";
+    case Algo::MmaTile: return "mma_tile<" + type + ">";
+    case Algo::TmaWgmma:
+    case Algo::WarpSpecialized:
+      return std::string(name_of(plan.algo)) + "<" + wgmma_type(problem) + ", " +
+             major_names(side_a(problem), side_b(problem)) + ">";
+    case Algo::Hopper: {
+      Sides sides = sides_of(problem, plan.hopper.exchanged);
+      if (plan.hopper.repack_p) sides.p = repacked(sides.p, problem, nullptr);
+      if (plan.hopper.repack_q) sides.q = repacked(sides.q, problem, nullptr);
+      return "hopper<" + std::string(hopper_tile_name(plan.hopper.tile)) + ", " +
+             wgmma_type(problem) + ", " + major_names(sides.p, sides.q) + ">";
+    }
     case Algo::Blocked: break;  // a CPU rung
   }
   return "";

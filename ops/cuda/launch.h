@@ -8,8 +8,9 @@
 
 namespace tiled {
 
-// Enqueues the planned kernel on the stream of the current device. Returns the launch's error.
-cudaError_t launch(const Problem& problem, const Plan& plan, cudaStream_t stream);
+// Enqueues the planned kernels on the stream of the current device. `workspace` has the plan's
+// workspace_bytes, at a multiple of 256 bytes. Returns the launch's error.
+cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream);
 
 // What the runtime says of the planned kernel on the current device.
 struct LaunchAttributes {

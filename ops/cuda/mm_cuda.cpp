@@ -1,7 +1,8 @@
 // The CUDA key: Problem -> Plan -> launch on the current stream of the tensors' device. No
-// synchronisation, and no memory but the result.
+// synchronisation, and no memory but the result and the workspace that the plan declares.
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/EmptyTensor.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
@@ -12,6 +13,8 @@
 #include "cuda/choose.h"
 #include "cuda/hooks.h"
 #include "cuda/launch.h"
+#include "cuda/tensor_plan.h"
+#include "cuda/tile_info.h"
 #include "product.h"
 
 namespace tiled {
@@ -51,15 +54,50 @@ struct Cuda {
     return choose_plan(problem, cuda_device(a.device().index()), algo);
   }
 
+  static Target target(const at::Tensor& a) { return target_of(a); }
+
   static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, const at::Tensor& a) {
     return at::detail::empty_cuda(sizes, type, a.device(), /*memory_format_opt=*/std::nullopt);
   }
 
   static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
     const c10::cuda::CUDAGuard guard(a.device());
-    C10_CUDA_CHECK(launch(problem, plan, at::cuda::getCurrentCUDAStream()));
+    const auto stream = at::cuda::getCurrentCUDAStream();
+    // From the caching allocator, which hands it on in the stream's order: it may be given back as
+    // soon as the kernels are enqueued, in a graph's capture too.
+    c10::DataPtr workspace;
+    if (plan.workspace_bytes > 0)
+      workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.workspace_bytes);
+    C10_CUDA_CHECK(launch(problem, plan, workspace.get(), stream));
   }
 };
+
+at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
+                        bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
+                        std::optional<std::string_view> precision,
+                        std::optional<at::ScalarType> out_dtype) {
+  check_mm(a, b);
+  const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
+  Problem problem = problem_of(
+      a, b, type,
+      resolve_arithmetic(a.scalar_type(), target_of(a), precision, name_of(Algo::Hopper)));
+  const DeviceInfo& device = cuda_device(a.device().index());
+  choose_plan(problem, device, name_of(Algo::Hopper));  // refuses what hopper cannot do
+  for (const HopperPlan& way : hopper_plans(problem, device)) {
+    if (hopper_tile_name(way.tile) != tile || way.exchanged != exchanged ||
+        way.cluster_p != cluster_p || way.cluster_q != cluster_q ||
+        way.share_segments != share_segments)
+      continue;
+    at::Tensor c = Cuda::empty({a.size(0), b.size(1)}, type, a);
+    if (c.numel() == 0) return c;
+    problem.c.data = c.mutable_data_ptr();
+    Cuda::run(problem, plan_with(problem, way), a);
+    return c;
+  }
+  TORCH_CHECK(false, "tiled_mm: hopper has no way ", std::string(tile),
+              exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
+              share_segments ? ", segments shared" : "", " for this problem");
+}
 
 }  // namespace
 
@@ -74,10 +112,14 @@ const DeviceInfo& cuda_device(c10::DeviceIndex index) {
   return devices[index];
 }
 
+int cuda_capability(c10::DeviceIndex index) {
+  return index >= 0 && index < c10::cuda::device_count() ? cuda_device(index).capability : 0;
+}
+
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tensor& b,
                                             std::optional<std::string_view> algo) {
   const Arithmetic arithmetic =
-      resolve_arithmetic(a.scalar_type(), a.device().type(), std::nullopt);
+      resolve_arithmetic(a.scalar_type(), target_of(a), std::nullopt, algo);
   const Problem problem = problem_of(a, b, a.scalar_type(), arithmetic);
   const Plan plan = Cuda::plan(problem, algo, a);
   const c10::cuda::CUDAGuard guard(a.device());
@@ -90,6 +132,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("mm", &Product<Cuda>::mm);
   m.impl("bmm", &Product<Cuda>::bmm);
   m.impl("mm.out", &Product<Cuda>::mm_out);
+  m.impl("mm_with_tile", &mm_with_tile);
 }
 
 }  // namespace tiled

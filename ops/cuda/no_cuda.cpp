@@ -18,6 +18,8 @@ void refuse(const c10::OperatorHandle&, torch::jit::Stack*) {
 
 const DeviceInfo& cuda_device(c10::DeviceIndex) { TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE); }
 
+int cuda_capability(c10::DeviceIndex) { return 0; }
+
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,
                                             std::optional<std::string_view>) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);

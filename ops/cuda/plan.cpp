@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "cuda/tensor_plan.h"
 #include "cuda/tiles.h"
 
 namespace tiled {
@@ -163,17 +164,11 @@ int vector_bytes(DType dtype) {
   }
 }
 
-// One operand as register_tile sees it: rows of m or n, by k.
-struct Side {
-  int64_t rows, k;               // elements
-  int64_t row_stride, k_stride;  // elements
-};
-
 // Vectors lie along the dimension of stride 1. The step from one vector to the next must keep the
 // alignment: Operand::alignment answers for every stride but 1, and a second stride of 1
 // (overlapping views) breaks it. The stride of a dimension of size 1 is never used; a "vector"
 // along that dimension is one element, which any address serves.
-Access access_of(const Side& side, const Operand& operand, int64_t batch, int bytes) {
+Access access_of(const Side& side, int64_t batch, int bytes) {
   if (bytes == 0) return Access::Elements;
   const bool along_rows = side.rows > 1 && side.row_stride == 1;
   const bool along_k = side.k > 1 && side.k_stride == 1;
@@ -182,17 +177,14 @@ Access access_of(const Side& side, const Operand& operand, int64_t batch, int by
     return side.rows <= 1 ? Access::AlongMN : Access::Elements;
   }
   if (along_rows && along_k) return Access::Elements;
-  if (operand.alignment < bytes || (batch > 1 && operand.batch_stride == 1))
-    return Access::Elements;
+  if (side.alignment < bytes || (batch > 1 && side.batch_stride == 1)) return Access::Elements;
   return along_k ? Access::AlongK : Access::AlongMN;
 }
 
 void choose_access(const Problem& problem, Plan& plan) {
   const int bytes = vector_bytes(problem.dtype);
-  plan.access_a = access_of({problem.m, problem.k, problem.a.row_stride, problem.a.col_stride},
-                            problem.a, problem.batch, bytes);
-  plan.access_b = access_of({problem.n, problem.k, problem.b.col_stride, problem.b.row_stride},
-                            problem.b, problem.batch, bytes);
+  plan.access_a = access_of(side_a(problem), problem.batch, bytes);
+  plan.access_b = access_of(side_b(problem), problem.batch, bytes);
   if (plan.access_a == Access::Elements || plan.access_b == Access::Elements)
     plan.access_a = plan.access_b = Access::Elements;
 }
@@ -237,6 +229,7 @@ Plan fastest(const Problem& problem, const DeviceInfo& device, Wanted wanted) {
 }  // namespace
 
 bool supports(Algo algo, const Problem& problem, const DeviceInfo& device) {
+  if (on_tensor_cores(problem.arithmetic)) return tensor_supports(algo, problem, device);
   if (!computes(problem, device)) return false;
   const Candidate* candidates = candidates_for(problem.dtype);
   return std::any_of(candidates, candidates + CANDIDATES, [&](const Candidate& candidate) {
@@ -252,10 +245,12 @@ std::vector<Algo> supported_algos(const Problem& problem, const DeviceInfo& devi
 }
 
 Plan make_plan(const Problem& problem, const DeviceInfo& device) {
+  if (on_tensor_cores(problem.arithmetic)) return make_tensor_plan(problem, device);
   return fastest(problem, device, [](Algo algo) { return algo != Algo::Naive; });
 }
 
 Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
+  if (on_tensor_cores(problem.arithmetic)) return make_tensor_plan(problem, device, algo);
   return fastest(problem, device, [algo](Algo candidate) { return candidate == algo; });
 }
 

@@ -9,6 +9,7 @@
 
 #include "algo.h"
 #include "cuda/device.h"
+#include "cuda/hopper_plan.h"
 #include "problem.h"
 
 namespace tiled {
@@ -25,15 +26,17 @@ enum class TileSize : int8_t { Large, Medium, Small };
 
 struct Plan {
   Algo algo;
-  TileSize tile;    // register_tile only
-  Access access_a;  // register_tile only; both operands are read by vectors, or neither
-  Access access_b;  // register_tile only
+  HopperPlan hopper;  // hopper only
+  TileSize tile;      // register_tile only
+  Access access_a;    // register_tile only; both operands are read by vectors, or neither
+  Access access_b;    // register_tile only
   int32_t block_m, block_n, block_k;  // elements of the tile
   int32_t threads_x, threads_y;
   int64_t tiles_m, tiles_n;
-  int64_t grid_x;        // tiles_m * tiles_n, below 2^31
-  int32_t grid_y;        // batch entries in flight; a block goes on to the next by this stride
-  int64_t shared_bytes;  // of one block, static
+  int64_t grid_x;           // tiles_m * tiles_n, below 2^31
+  int32_t grid_y;           // batch entries in flight; a block goes on to the next by this stride
+  int64_t shared_bytes;     // of one block
+  int64_t workspace_bytes;  // of global memory, for the time of the call
 };
 
 // The hardware's limits of a grid.

@@ -1,8 +1,10 @@
 // The figures of a report. How they are written: report_text.cpp and report_json.cpp.
 #include "cuda/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cuda/tile_info.h"
 
@@ -76,6 +78,42 @@ void count_step(PlanReport& r, double flops_per_multiply_add) {
   r.pending_loads = r.occupancy.blocks_per_sm * r.loads_per_step;
 }
 
+// The model's view of the chosen way and of the best of the others, tile by tile.
+std::vector<TileEstimate> hopper_estimates(const PlanReport& r) {
+  std::vector<TileEstimate> estimates;
+  for (const HopperPlan& plan : hopper_plans(r.problem, r.device)) {
+    const TileEstimate next = {plan, estimate(r.problem, r.device, plan)};
+    const auto same = std::find_if(estimates.begin(), estimates.end(),
+                                   [&](const auto& other) { return other.plan.tile == plan.tile; });
+    if (same == estimates.end())
+      estimates.push_back(next);
+    else if (next.estimate.cycles < same->estimate.cycles)
+      *same = next;
+  }
+  std::stable_sort(estimates.begin(), estimates.end(), [](const auto& x, const auto& y) {
+    return x.estimate.cycles < y.estimate.cycles;
+  });
+  return estimates;
+}
+
+// Who owns which elements is the instructions' doing: a lane of mma.sync or wgmma has pairs of
+// columns in two rows of every 8 columns.
+void describe_tensor_tile(PlanReport& r) {
+  switch (r.plan.algo) {
+    case Algo::Hopper: {
+      const HopperTileInfo& tile = hopper_tile(r.plan.hopper.tile);
+      r.tile = hopper_tile_name(r.plan.hopper.tile);
+      r.thread_m = tile.group_p / 64 * 2;
+      r.thread_n = tile.group_q / 4;
+      if (r.plan.hopper.exchanged) std::swap(r.thread_m, r.thread_n);
+      r.estimates = hopper_estimates(r);
+      break;
+    }
+    case Algo::MmaTile: r.thread_m = 4, r.thread_n = 8; break;
+    default: r.thread_m = 2, r.thread_n = r.plan.block_n / 4;
+  }
+}
+
 }  // namespace
 
 PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
@@ -90,6 +128,8 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
     r.tile = tile.name;
     r.thread_m = tile.thread_m;
     r.thread_n = tile.thread_n;
+  } else if (on_tensor_cores(plan.algo)) {
+    describe_tensor_tile(r);
   }
   count_blocks(r);
 
@@ -98,7 +138,7 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   count_traffic(r);
   r.flops = flops_per_multiply_add * as_double(problem.batch) * as_double(problem.m) *
             as_double(problem.n) * as_double(problem.k);
-  r.peak_flops = peak_flops(device, problem.dtype);
+  r.peak_flops = peak_flops(device, problem.dtype, problem.arithmetic);
   r.balance = r.peak_flops / device.memory_bandwidth;
   r.tile_roofline = roofline(device, r.tile_bytes, r.flops, r.peak_flops);
   r.compulsory_roofline = roofline(device, r.compulsory_bytes, r.flops, r.peak_flops);

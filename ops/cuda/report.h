@@ -5,13 +5,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cuda/device.h"
 #include "cuda/kernel_resources.h"
 #include "cuda/plan.h"
+#include "cuda/tensor_plan.h"
 #include "problem.h"
 
 namespace tiled {
+
+// One way to run hopper and what the planner's model says of it.
+struct TileEstimate {
+  HopperPlan plan;
+  HopperEstimate estimate;
+};
 
 struct PlanReport {
   Problem problem;
@@ -22,6 +30,7 @@ struct PlanReport {
   std::string tile;                          // the named tile of register_tile, else ""
   int thread_m, thread_n;                    // elements of C that one thread owns
   int threads;                               // of one block
+  std::vector<TileEstimate> estimates;       // hopper: the best way with each tile, best first
   double blocks;                             // of the grid
   std::optional<KernelResources> resources;  // empty where the compiler's report is not known,
   std::string resources_unknown;             // and then why
@@ -65,6 +74,12 @@ std::string to_text(const PlanReport& report);
 //   threads       {x, y, block}
 //   grid          {x, y, tiles_m, tiles_n, blocks}
 //   shared_bytes  of one block
+//   workspace_bytes  of global memory, for the time of the call
+//   arithmetic    "fma", "tensor" or "tf32"
+//   hopper        {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
+//                 store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q,
+//                 exchanged, cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of
+//                 a step), waves, cycles}], best first}; null but for hopper
 //   registers     {per_thread, stack_bytes, compiled_for (90 for 9.0)}; null if not known
 //   registers_unknown   why, null if they are known
 //   occupancy     as below

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cuda/report.h"
+#include "cuda/tile_info.h"
 #include "segments.h"
 
 namespace tiled {
@@ -79,6 +80,63 @@ std::string registers(const PlanReport& r) {
       .str();
 }
 
+std::string arithmetic_name(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::Fma: return "fma";
+    case Arithmetic::Cpu16: return "cpu16";
+    case Arithmetic::Tensor: return "tensor";
+    case Arithmetic::Tf32: return "tf32";
+  }
+  return "?";
+}
+
+std::string store_name(StorePath path) {
+  switch (path) {
+    case StorePath::Tma: return "tma";
+    case StorePath::Rows: return "rows";
+    case StorePath::Scatter: return "scatter";
+  }
+  return "?";
+}
+
+std::string boolean(bool value) { return value ? "true" : "false"; }
+
+std::string estimate_of(const TileEstimate& e) {
+  const HopperTileInfo& tile = hopper_tile(e.plan.tile);
+  return Object()
+      .text("tile", hopper_tile_name(e.plan.tile))
+      .count("block_p", tile.block_p)
+      .count("block_q", tile.block_q)
+      .json("exchanged", boolean(e.plan.exchanged))
+      .count("cluster_p", e.plan.cluster_p)
+      .count("cluster_q", e.plan.cluster_q)
+      .json("share_segments", boolean(e.plan.share_segments))
+      .real("tensor", e.estimate.tensor)
+      .real("shared", e.estimate.shared)
+      .real("feed", e.estimate.feed)
+      .real("waves", e.estimate.waves)
+      .real("cycles", e.estimate.cycles)
+      .str();
+}
+
+std::string hopper(const PlanReport& r) {
+  const HopperPlan& plan = r.plan.hopper;
+  std::string estimates;
+  for (const TileEstimate& e : r.estimates)
+    estimates += (estimates.empty() ? "" : ", ") + estimate_of(e);
+  return Object()
+      .json("exchanged", boolean(plan.exchanged))
+      .count("cluster_p", plan.cluster_p)
+      .count("cluster_q", plan.cluster_q)
+      .count("panel", plan.panel)
+      .json("share_segments", boolean(plan.share_segments))
+      .json("repack_a", boolean(plan.exchanged ? plan.repack_q : plan.repack_p))
+      .json("repack_b", boolean(plan.exchanged ? plan.repack_p : plan.repack_q))
+      .text("store", store_name(plan.store))
+      .json("estimates", "[" + estimates + "]")
+      .str();
+}
+
 }  // namespace
 
 std::string to_json(const Occupancy& occupancy) {
@@ -116,7 +174,7 @@ std::string to_json(const PlanReport& r) {
       .count("k", p.k)
       .count("segments", segment_count(p.k))
       .json("tile", Object()
-                        .json("name", register_tile ? quoted(r.tile) : "null")
+                        .json("name", r.tile.empty() ? "null" : quoted(r.tile))
                         .count("m", plan.block_m)
                         .count("n", plan.block_n)
                         .count("k", plan.block_k)
@@ -141,6 +199,9 @@ std::string to_json(const PlanReport& r) {
                         .real("blocks", r.blocks)
                         .str())
       .count("shared_bytes", plan.shared_bytes)
+      .count("workspace_bytes", plan.workspace_bytes)
+      .text("arithmetic", arithmetic_name(p.arithmetic))
+      .json("hopper", plan.algo == Algo::Hopper ? hopper(r) : "null")
       .json("registers", registers(r))
       .json("registers_unknown", r.resources ? "null" : quoted(r.resources_unknown))
       .json("occupancy", to_json(r.occupancy))

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cuda/report.h"
+#include "cuda/tile_info.h"
 #include "segments.h"
 
 namespace tiled {
@@ -93,6 +94,34 @@ std::string access_text(Access access, const char* rows) {
   return "?";
 }
 
+// hopper's own choices, and the model's figures for the best tiles.
+std::string hopper_lines(const PlanReport& r) {
+  const HopperPlan& plan = r.plan.hopper;
+  const int blocks = plan.cluster_p * plan.cluster_q;
+  std::string text =
+      line("roles", std::string(hopper_tile(plan.tile).ping_pong ? "consumers take tiles in turn"
+                                                                 : "consumers share a tile") +
+                        (plan.exchanged ? "; A and B exchanged" : ""));
+  if (blocks > 1) text += line("cluster", std::to_string(blocks) + " blocks share an operand");
+  const bool repacks_a = plan.exchanged ? plan.repack_q : plan.repack_p;
+  const bool repacks_b = plan.exchanged ? plan.repack_p : plan.repack_q;
+  if (repacks_a || repacks_b)
+    text += line("repacks", repacks_a && repacks_b ? "A and B" : repacks_a ? "A" : "B");
+  if (plan.share_segments) text += line("segments", "shared out; a second kernel adds the sums");
+  if (r.plan.workspace_bytes > 0)
+    text += line("workspace", with_unit(static_cast<double>(r.plan.workspace_bytes), "B"));
+  constexpr size_t SHOWN = 4;
+  for (size_t i = 0; i < std::min(r.estimates.size(), SHOWN); ++i) {
+    const TileEstimate& e = r.estimates[i];
+    text += line(i == 0 ? "estimate" : "rejected",
+                 std::string(hopper_tile_name(e.plan.tile)) + ": " + grouped(e.estimate.cycles) +
+                     " cycles; a step " + grouped(e.estimate.tensor) + " of tensor cores, " +
+                     grouped(e.estimate.shared) + " of shared memory, " + grouped(e.estimate.feed) +
+                     " of L2; " + three_digits(e.estimate.waves) + " tiles a multiprocessor");
+  }
+  return text;
+}
+
 std::string plan_table(const PlanReport& r) {
   const Plan& plan = r.plan;
   std::string text = line("problem", problem_text(r.problem));
@@ -104,6 +133,7 @@ std::string plan_table(const PlanReport& r) {
   if (plan.algo == Algo::RegisterTile)
     text += line("reads",
                  "A " + access_text(plan.access_a, "m") + ", B " + access_text(plan.access_b, "n"));
+  if (plan.algo == Algo::Hopper) text += hopper_lines(r);
   std::string grid = grouped(r.blocks) + " blocks of " + std::to_string(r.threads) +
                      " threads: " + grouped(static_cast<double>(plan.tiles_m)) + " x " +
                      grouped(static_cast<double>(plan.tiles_n)) + " tiles";

@@ -50,4 +50,15 @@ constexpr TileInfo tile_info(DType dtype, TileSize size) {
   }
 }
 
+template <typename... Tiles>
+constexpr std::string_view hopper_tile_name(TileList<Tiles...>, int index) {
+  constexpr std::string_view NAMES[] = {tile_type_name<Tiles>()...};
+  return NAMES[index];
+}
+
+// The name of one of hopper's tiles.
+constexpr std::string_view hopper_tile_name(int index) {
+  return hopper_tile_name(HopperTiles(), index);
+}
+
 }  // namespace tiled

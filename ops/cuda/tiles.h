@@ -51,6 +51,35 @@ struct Tile64x64Wide : RegisterTile<64, 64, 4, 4, 8, 2> {};
 struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 2> {};
 struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2> {};
 
+// Rung mma_tile: a tile of ROWS x ROWS of C, fed in steps of WORDS 32-bit words of k (32 elements
+// of 16 bits, 16 of tf32).
+struct MmaTile {
+  static constexpr int ROWS = 64;
+  static constexpr int WORDS = 16;
+  static constexpr int PADDING = 4;    // words a row
+  static constexpr int THREADS = 128;  // four warps of 32 x 32 elements
+  static constexpr int SHARED_BYTES = 2 * ROWS * (WORDS + PADDING) * 4;
+};
+
+// Rungs tma_wgmma and warp_specialized: a stage holds 128 bytes of K of both operands.
+struct TmaWgmmaTile {
+  static constexpr int BLOCK_M = 64;
+  static constexpr int BLOCK_N = 128;
+  static constexpr int THREADS = 128;  // one warpgroup
+  static constexpr int STAGES = 2;
+  static constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * 128;
+  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + STAGES * 8;
+};
+struct WarpSpecializedTile {
+  static constexpr int BLOCK_M = 128;
+  static constexpr int BLOCK_N = 128;
+  static constexpr int CONSUMERS = 2;                   // warpgroups of 64 rows each
+  static constexpr int THREADS = CONSUMERS * 128 + 32;  // and the producer's warp
+  static constexpr int STAGES = 4;
+  static constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * 128;
+  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + 2 * STAGES * 8;
+};
+
 // The tiles for accumulators of this many bytes. Wide accumulators have two sizes only.
 template <int ACC_BYTES>
 struct RegisterTilesFor;

@@ -10,5 +10,11 @@ namespace tiled {
 const void* naive_kernel(const Problem& problem, const Plan& plan);
 const void* shared_tile_kernel(const Problem& problem, const Plan& plan);
 const void* register_tile_kernel(const Problem& problem, const Plan& plan);
+const void* mma_tile_kernel(const Problem& problem);
+
+// These take WgmmaArguments (wgmma.h) and HopperArguments (hopper.h) instead. float32 means tf32.
+const void* tma_wgmma_kernel(DType dtype, bool a_mn_major, bool b_mn_major);
+const void* warp_specialized_kernel(DType dtype, bool a_mn_major, bool b_mn_major);
+const void* hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major);
 
 }  // namespace tiled

@@ -1,0 +1,17 @@
+// hopper for tf32, both operands K-major; and the choice among the element types.
+#include "cuda/kernels/hopper_table.cuh"
+#include "cuda/kernels/kernels.h"
+
+namespace tiled {
+
+const void* hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major) {
+  switch (dtype) {
+    case DType::BFloat16:
+      return p_mn_major ? hopper_bf16_mn(tile, q_mn_major) : hopper_bf16_k(tile, q_mn_major);
+    case DType::Float16:
+      return p_mn_major ? hopper_fp16_mn(tile, q_mn_major) : hopper_fp16_k(tile, q_mn_major);
+    default: return hopper_function<ptx::Tf32, false>(tile, false);
+  }
+}
+
+}  // namespace tiled

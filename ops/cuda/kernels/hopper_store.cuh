@@ -1,0 +1,157 @@
+// The epilogue of rung hopper: a warpgroup's accumulators to C, rounded once. It is a room of its
+// own: bias, activation and scaling would enter here.
+//
+// 16-bit elements go through a slice of shared memory, 64 x SLICE_Q elements, from where TMA or
+// the warps write rows of C. Lying along q the slice is [64 p][SLICE_Q q]; where C's rows lie along
+// p (operands exchanged, or a transposed C) stmatrix transposes and it is [SLICE_Q q][64 p].
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuda/hopper.h"
+#include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/stmatrix.cuh"
+#include "cuda/ptx/swizzle.cuh"
+#include "cuda/ptx/tma.cuh"
+
+namespace tiled {
+
+__device__ __forceinline__ uint32_t pack(__nv_bfloat16, float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+__device__ __forceinline__ uint32_t pack(__half, float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+
+// Where a warpgroup's piece of D begins, and the piece's place in the batch and segments.
+struct Place {
+  int p, q, batch, segment;
+};
+
+// 64 x SLICE_Q accumulators, from column `first` of a warpgroup's, into the slice.
+template <typename T, int SLICE_Q, bool ALONG_P, int COUNT>
+__device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUNT], int first,
+                                           int thread) {
+  constexpr int ROW_BYTES = ALONG_P ? 128 : SLICE_Q * 2;
+  const int warp = thread / 32, lane = thread % 32;
+  // Lane l gives the address of row l % 8 of matrix l / 8; the four matrices of 8 x 8 are
+  // (rows 0-7, 8-15 of p) x (columns 0-7, 8-15 of q), p first.
+  const int p = 16 * warp + (ALONG_P ? lane / 8 % 2 * 8 : lane % 16);
+  const int q = ALONG_P ? lane % 8 + lane / 16 * 8 : lane / 16 * 8;
+#pragma unroll
+  for (int column = 0; column < SLICE_Q; column += 16) {
+    const float* v = d + (first + column) / 2;
+    const uint32_t values[4] = {pack(T(), v[0], v[1]), pack(T(), v[2], v[3]), pack(T(), v[4], v[5]),
+                                pack(T(), v[6], v[7])};
+    const uint32_t offset =
+        ALONG_P ? (q + column) * ROW_BYTES + p * 2 : p * ROW_BYTES + (q + column) * 2;
+    const uint32_t address = slice + ptx::swizzled<ROW_BYTES>(offset);
+    if constexpr (ALONG_P)
+      ptx::stmatrix_x4_trans(address, values);
+    else
+      ptx::stmatrix_x4(address, values);
+  }
+}
+
+// The slice's rows to a C of any alignment, whose elements along a row are neighbours: `rows` rows
+// of `columns` elements exist in C from `c` on. A warp takes every fourth row; a lane writes two
+// neighbours at once where they share a 4-byte word.
+template <typename T, int SLICE_ROWS, int ROW_ELEMENTS>
+__device__ __forceinline__ void write_rows(uint32_t slice, T* c, int64_t pitch, int rows,
+                                           int columns, int thread) {
+  constexpr int ROW_BYTES = ROW_ELEMENTS * 2;
+  const int warp = thread / 32, lane = thread % 32;
+  T* to = c + warp * pitch;
+#pragma unroll 4
+  for (int row = warp; row < SLICE_ROWS; row += 4, to += 4 * pitch) {
+    const auto element = [&](int column) {
+      const int inside = column % ROW_ELEMENTS;  // lanes beyond the row write nothing
+      return ptx::load_shared_u16(slice + ptx::swizzled<ROW_BYTES>(row * ROW_BYTES + inside * 2));
+    };
+    const int odd = reinterpret_cast<uintptr_t>(to) / 2 % 2;  // the first pair begins at this one
+    const int column = 2 * lane + odd;
+    const uint32_t low = element(column), high = element(column + 1);
+    const int left = row < rows ? min(columns, ROW_ELEMENTS) - column : 0;
+    if (left > 1)
+      *reinterpret_cast<uint32_t*>(to + column) = high << 16 | low;
+    else if (left == 1)
+      *reinterpret_cast<uint16_t*>(to + column) = static_cast<uint16_t>(low);
+    if (odd && lane == 0 && row < rows && columns > 0)
+      *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(element(0));
+  }
+}
+
+// Every thread its own elements: fp32 sums, and a C without a stride of 1.
+template <typename T, int COUNT>
+__device__ __forceinline__ void scatter(const HopperArguments& args, const float (&d)[COUNT],
+                                        Place place, int thread) {
+  const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
+  const int column = place.q + thread % 4 * 2;
+  const int64_t origin = place.batch * args.c_batch + place.segment * args.c_segment;
+  const bool pairs = args.c_q == 1 && args.c_fp32 && args.c_p % 2 == 0 && args.c_batch % 2 == 0 &&
+                     args.c_segment % 2 == 0 && reinterpret_cast<uintptr_t>(args.c) % 8 == 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int p = row + 8 * half;
+    if (p >= args.p) continue;
+    const int64_t at = origin + p * args.c_p;
+#pragma unroll
+    for (int j = 0; j < COUNT / 4; ++j) {
+      const int q = column + 8 * j;
+      const float low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
+      if (pairs && q + 1 < args.q) {
+        *reinterpret_cast<float2*>(static_cast<float*>(args.c) + at + q) = make_float2(low, high);
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (q + i >= args.q) continue;
+        const int64_t index = at + (q + i) * args.c_q;
+        const float value = i ? high : low;
+        if (args.c_fp32)
+          static_cast<float*>(args.c)[index] = value;
+        else if constexpr (sizeof(T) == 2)
+          static_cast<T*>(args.c)[index] = T(value);
+      }
+    }
+  }
+}
+
+// A warpgroup's 64 x GROUP_Q accumulators through its two slices in turn. `slices` counts those
+// that it has filled; the one that comes next is always free.
+template <typename T, typename Tile, bool ALONG_P, int COUNT>
+__device__ __forceinline__ void store_slices(const HopperArguments& args, const float (&d)[COUNT],
+                                             Place place, uint32_t shared, int barrier, int thread,
+                                             uint32_t& slices) {
+  const bool copies = args.store == StorePath::Tma;
+  const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
+#pragma unroll
+  for (int first = 0; first < Tile::GROUP_Q; first += Tile::SLICE_Q) {
+    const uint32_t address = shared + slices++ % 2 * Tile::SLICE_BYTES;
+    fill_slice<T, Tile::SLICE_Q, ALONG_P>(address, d, first, thread);
+    if (copies) {
+      ptx::fence_proxy_async();
+      // The other slice, which is filled next, has been copied out. (Else the barrier says so.)
+      if (is_first_warp && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
+    }
+    ptx::barrier_sync(barrier, 128);
+    const int p = place.p, q = place.q + first;
+    if (copies) {
+      if (is_first_warp && ptx::elect_sync()) {
+        ptx::tma_store(&args.c_map, address, ALONG_P ? p : q, ALONG_P ? q : p, place.batch);
+        ptx::bulk_commit_group();
+      }
+    } else {
+      T* c = static_cast<T*>(args.c) + place.batch * args.c_batch + p * args.c_p + q * args.c_q;
+      if constexpr (ALONG_P)
+        write_rows<T, Tile::SLICE_Q, 64>(address, c, args.c_q, args.q - q, args.p - p, thread);
+      else
+        write_rows<T, 64, Tile::SLICE_Q>(address, c, args.c_p, args.p - p, args.q - q, thread);
+    }
+  }
+}
+
+}  // namespace tiled

@@ -1,0 +1,225 @@
+// wgmma: a warpgroup (four warps, 128 threads) multiplies matrices in shared memory (PTX ISA,
+// "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions").
+//
+//     D[64][N] = A[64][K] * B[K][N] (+ D),   K = 16 for fp16 and bf16, 8 for tf32; D in fp32
+//
+// Register map of D: thread t of the warpgroup, warp w = t / 32, lane l = t % 32, holds
+//     d[4 j + 0], d[4 j + 1] = D[16 w + l / 4    ][8 j + 2 (l % 4) + 0, 1]
+//     d[4 j + 2], d[4 j + 3] = D[16 w + l / 4 + 8][8 j + 2 (l % 4) + 0, 1]
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace tiled::ptx {
+
+// fp32 numbers of which the tensor core reads the upper 19 bits.
+struct Tf32 {
+  float value;
+};
+
+// Orders this warpgroup's accesses to D's registers before its next wgmma.
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_commit_group() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Until at most PENDING of the newest groups still run.
+template <int PENDING>
+__device__ __forceinline__ void wgmma_wait_group() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// Keeps the compiler from moving reads or writes of D past this point; no instruction.
+template <int COUNT>
+__device__ __forceinline__ void keep(float (&d)[COUNT]) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+// Wgmma<T, N>::run<A_MN_MAJOR, B_MN_MAJOR>(d, a, b, accumulate): a and b are matrix descriptors
+// (swizzle.cuh); tf32 operands must lie along K.
+template <typename T, int N>
+struct Wgmma;
+
+// The operands of the instruction: eight of D's registers at a time.
+#define TILED_REGISTERS_1 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define TILED_REGISTERS_2 \
+  TILED_REGISTERS_1       \
+      ", "                \
+      "%8, %9, %10, %11, %12, %13, %14, %15"
+#define TILED_REGISTERS_3 \
+  TILED_REGISTERS_2       \
+      ", "                \
+      "%16, %17, %18, %19, %20, %21, %22, %23"
+#define TILED_REGISTERS_4 \
+  TILED_REGISTERS_3       \
+      ", "                \
+      "%24, %25, %26, %27, %28, %29, %30, %31"
+#define TILED_REGISTERS_5 \
+  TILED_REGISTERS_4       \
+      ", "                \
+      "%32, %33, %34, %35, %36, %37, %38, %39"
+#define TILED_REGISTERS_6 \
+  TILED_REGISTERS_5       \
+      ", "                \
+      "%40, %41, %42, %43, %44, %45, %46, %47"
+#define TILED_REGISTERS_7 \
+  TILED_REGISTERS_6       \
+      ", "                \
+      "%48, %49, %50, %51, %52, %53, %54, %55"
+#define TILED_REGISTERS_8 \
+  TILED_REGISTERS_7       \
+      ", "                \
+      "%56, %57, %58, %59, %60, %61, %62, %63"
+#define TILED_REGISTERS_9 \
+  TILED_REGISTERS_8       \
+      ", "                \
+      "%64, %65, %66, %67, %68, %69, %70, %71"
+#define TILED_REGISTERS_10 \
+  TILED_REGISTERS_9        \
+      ", "                 \
+      "%72, %73, %74, %75, %76, %77, %78, %79"
+#define TILED_REGISTERS_11 \
+  TILED_REGISTERS_10       \
+      ", "                 \
+      "%80, %81, %82, %83, %84, %85, %86, %87"
+#define TILED_REGISTERS_12 \
+  TILED_REGISTERS_11       \
+      ", "                 \
+      "%88, %89, %90, %91, %92, %93, %94, %95"
+#define TILED_REGISTERS_13 \
+  TILED_REGISTERS_12       \
+      ", "                 \
+      "%96, %97, %98, %99, %100, %101, %102, %103"
+#define TILED_REGISTERS_14 \
+  TILED_REGISTERS_13       \
+      ", "                 \
+      "%104, %105, %106, %107, %108, %109, %110, %111"
+#define TILED_REGISTERS_15 \
+  TILED_REGISTERS_14       \
+      ", "                 \
+      "%112, %113, %114, %115, %116, %117, %118, %119"
+#define TILED_REGISTERS_16 \
+  TILED_REGISTERS_15       \
+      ", "                 \
+      "%120, %121, %122, %123, %124, %125, %126, %127"
+#define TILED_D8(i)                                                                           \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define TILED_OUTPUTS_1 TILED_D8(0)
+#define TILED_OUTPUTS_2 TILED_OUTPUTS_1, TILED_D8(8)
+#define TILED_OUTPUTS_3 TILED_OUTPUTS_2, TILED_D8(16)
+#define TILED_OUTPUTS_4 TILED_OUTPUTS_3, TILED_D8(24)
+#define TILED_OUTPUTS_5 TILED_OUTPUTS_4, TILED_D8(32)
+#define TILED_OUTPUTS_6 TILED_OUTPUTS_5, TILED_D8(40)
+#define TILED_OUTPUTS_7 TILED_OUTPUTS_6, TILED_D8(48)
+#define TILED_OUTPUTS_8 TILED_OUTPUTS_7, TILED_D8(56)
+#define TILED_OUTPUTS_9 TILED_OUTPUTS_8, TILED_D8(64)
+#define TILED_OUTPUTS_10 TILED_OUTPUTS_9, TILED_D8(72)
+#define TILED_OUTPUTS_11 TILED_OUTPUTS_10, TILED_D8(80)
+#define TILED_OUTPUTS_12 TILED_OUTPUTS_11, TILED_D8(88)
+#define TILED_OUTPUTS_13 TILED_OUTPUTS_12, TILED_D8(96)
+#define TILED_OUTPUTS_14 TILED_OUTPUTS_13, TILED_D8(104)
+#define TILED_OUTPUTS_15 TILED_OUTPUTS_14, TILED_D8(112)
+#define TILED_OUTPUTS_16 TILED_OUTPUTS_15, TILED_D8(120)
+
+// GROUPS = N / 16; A, B, D, TA, TB: the numbers of the operands after D's N / 2 registers.
+#define TILED_WGMMA_16BIT(T, NAME, N, GROUPS, A, B, D, TA, TB)                                   \
+  template <>                                                                                    \
+  struct Wgmma<T, N> {                                                                           \
+    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                                  \
+    static __device__ __forceinline__ void run(float (&d)[N / 2], uint64_t a, uint64_t b,        \
+                                               int accumulate) {                                 \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #D                                       \
+                   ", 0;\n"                                                                      \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME               \
+                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1, %" #TA ", %" #TB \
+                                                 ";\n}"                                          \
+                   : TILED_OUTPUTS_##GROUPS                                                      \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(A_MN_MAJOR), "n"(B_MN_MAJOR));         \
+    }                                                                                            \
+  };
+
+#define TILED_WGMMA_TF32(N, GROUPS, A, B, D)                                              \
+  template <>                                                                             \
+  struct Wgmma<Tf32, N> {                                                                 \
+    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                           \
+    static __device__ __forceinline__ void run(float (&d)[N / 2], uint64_t a, uint64_t b, \
+                                               int accumulate) {                          \
+      static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "tf32 operands lie along K");             \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #D                                \
+                   ", 0;\n"                                                               \
+                   "wgmma.mma_async.sync.aligned.m64n" #N                                 \
+                   "k8.f32.tf32.tf32"                                                     \
+                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1;\n}"       \
+                   : TILED_OUTPUTS_##GROUPS                                               \
+                   : "l"(a), "l"(b), "r"(accumulate));                                    \
+    }                                                                                     \
+  };
+
+#define TILED_WGMMA(N, GROUPS, A, B, D, TA, TB)                        \
+  TILED_WGMMA_16BIT(__nv_bfloat16, "bf16", N, GROUPS, A, B, D, TA, TB) \
+  TILED_WGMMA_16BIT(__half, "f16", N, GROUPS, A, B, D, TA, TB)         \
+  TILED_WGMMA_TF32(N, GROUPS, A, B, D)
+
+TILED_WGMMA(16, 1, 8, 9, 10, 11, 12)
+TILED_WGMMA(32, 2, 16, 17, 18, 19, 20)
+TILED_WGMMA(48, 3, 24, 25, 26, 27, 28)
+TILED_WGMMA(64, 4, 32, 33, 34, 35, 36)
+TILED_WGMMA(80, 5, 40, 41, 42, 43, 44)
+TILED_WGMMA(96, 6, 48, 49, 50, 51, 52)
+TILED_WGMMA(112, 7, 56, 57, 58, 59, 60)
+TILED_WGMMA(128, 8, 64, 65, 66, 67, 68)
+TILED_WGMMA(144, 9, 72, 73, 74, 75, 76)
+TILED_WGMMA(160, 10, 80, 81, 82, 83, 84)
+TILED_WGMMA(176, 11, 88, 89, 90, 91, 92)
+TILED_WGMMA(192, 12, 96, 97, 98, 99, 100)
+TILED_WGMMA(208, 13, 104, 105, 106, 107, 108)
+TILED_WGMMA(224, 14, 112, 113, 114, 115, 116)
+TILED_WGMMA(240, 15, 120, 121, 122, 123, 124)
+TILED_WGMMA(256, 16, 128, 129, 130, 131, 132)
+
+#undef TILED_WGMMA
+#undef TILED_WGMMA_16BIT
+#undef TILED_WGMMA_TF32
+#undef TILED_D8
+#undef TILED_REGISTERS_1
+#undef TILED_OUTPUTS_1
+#undef TILED_REGISTERS_2
+#undef TILED_OUTPUTS_2
+#undef TILED_REGISTERS_3
+#undef TILED_OUTPUTS_3
+#undef TILED_REGISTERS_4
+#undef TILED_OUTPUTS_4
+#undef TILED_REGISTERS_5
+#undef TILED_OUTPUTS_5
+#undef TILED_REGISTERS_6
+#undef TILED_OUTPUTS_6
+#undef TILED_REGISTERS_7
+#undef TILED_OUTPUTS_7
+#undef TILED_REGISTERS_8
+#undef TILED_OUTPUTS_8
+#undef TILED_REGISTERS_9
+#undef TILED_OUTPUTS_9
+#undef TILED_REGISTERS_10
+#undef TILED_OUTPUTS_10
+#undef TILED_REGISTERS_11
+#undef TILED_OUTPUTS_11
+#undef TILED_REGISTERS_12
+#undef TILED_OUTPUTS_12
+#undef TILED_REGISTERS_13
+#undef TILED_OUTPUTS_13
+#undef TILED_REGISTERS_14
+#undef TILED_OUTPUTS_14
+#undef TILED_REGISTERS_15
+#undef TILED_OUTPUTS_15
+#undef TILED_REGISTERS_16
+#undef TILED_OUTPUTS_16
+
+}  // namespace tiled::ptx

@@ -1,0 +1,20 @@
+// The two helpers of rung hopper: an operand that TMA cannot read is copied to where it can, and
+// the sums of segments that were shared out are added.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/hopper_plan.h"
+
+namespace tiled {
+
+// `to` is repacked(from) (repack_layout.h).
+cudaError_t launch_repack(const Side& from, const Side& to, const Problem& problem,
+                          cudaStream_t stream);
+
+// C = round(((0 + sums[0]) + sums[1]) + ...), `sums` as [segments][batch][rows][pitch], whose rows
+// lie along n, or along m.
+cudaError_t launch_sum_segments(const Problem& problem, const float* sums, int64_t segments,
+                                bool along_m, int64_t pitch, int64_t entry, cudaStream_t stream);
+
+}  // namespace tiled

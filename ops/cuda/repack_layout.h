@@ -1,0 +1,43 @@
+// Where a copied operand lies: with a pitch of whole cache lines. It keeps the direction that its
+// elements lie along; tf32 is laid along K, and so is what has no stride of 1. Pure, for the
+// planner and the launch.
+#pragma once
+
+#include "cuda/hopper_plan.h"
+
+namespace tiled {
+
+// Whether rows are copied as they lie; else the matrix is gathered along K.
+inline bool keeps_direction(const Side& side, DType dtype) {
+  return (side.k_stride == 1 && side.k > 1) ||
+         (dtype != DType::Float32 && side.row_stride == 1 && side.rows > 1);
+}
+
+inline int64_t entries_of(const Side& side, int64_t batch) {
+  return side.batch_stride == 0 ? 1 : batch;
+}
+
+// The copy at `data`, a multiple of 16 bytes.
+inline Side repacked(const Side& side, const Problem& problem, void* data) {
+  const int64_t line = 128 / size_of(problem.dtype);  // elements
+  const bool along_rows = keeps_direction(side, problem.dtype) && is_mn_major(side);
+  const int64_t along = along_rows ? side.rows : side.k;
+  const int64_t pitch = (along + line - 1) / line * line;
+  Side copy = side;
+  copy.data = data;
+  copy.row_stride = along_rows ? 1 : pitch;
+  copy.k_stride = along_rows ? pitch : 1;
+  copy.batch_stride = side.batch_stride == 0 ? 0 : (along_rows ? side.k : side.rows) * pitch;
+  copy.alignment = 16;
+  return copy;
+}
+
+inline int64_t repacked_bytes(const Side& side, const Problem& problem) {
+  const Side copy = repacked(side, problem, nullptr);
+  const bool along_rows = copy.row_stride == 1 && copy.k_stride != 1;
+  return entries_of(side, problem.batch) *
+         (along_rows ? side.k * copy.k_stride : side.rows * copy.row_stride) *
+         size_of(problem.dtype);
+}
+
+}  // namespace tiled

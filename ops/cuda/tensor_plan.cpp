@@ -1,0 +1,338 @@
+#include "cuda/tensor_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "cuda/hopper_layout.h"
+#include "cuda/tiles.h"
+
+namespace tiled {
+namespace {
+
+// TMA's coordinates and the kernels' counters have 31 bits; a tile may reach beyond the end.
+constexpr int64_t MAX_SIZE = (int64_t{1} << 31) - 512;
+
+int64_t blocks_over(int64_t size, int64_t block) { return size / block + (size % block != 0); }
+
+bool computes(const Problem& problem, const DeviceInfo& device) {
+  return on_tensor_cores(problem.arithmetic) && device.capability == 90 &&
+         problem.epilogue.identity();
+}
+
+bool sizes_fit(const Problem& problem) {
+  return problem.m <= MAX_SIZE && problem.n <= MAX_SIZE && problem.k <= MAX_SIZE &&
+         problem.batch <= MAX_SIZE;
+}
+
+// Whether wgmma can read the operand by TMA where it lies.
+bool is_ready(const Side& side, const Problem& problem) {
+  return is_mappable(side) && !(problem.arithmetic == Arithmetic::Tf32 && is_mn_major(side));
+}
+
+bool grid_fits(const Problem& problem, int64_t block_m, int64_t block_n) {
+  int64_t tiles;
+  return !__builtin_mul_overflow(blocks_over(problem.m, block_m), blocks_over(problem.n, block_n),
+                                 &tiles) &&
+         tiles <= MAX_GRID_X;
+}
+
+StorePath store_path(const Problem& problem, const Sides& sides) {
+  if (size_of(problem.epilogue.out_dtype) != 2 || (sides.c_p != 1 && sides.c_q != 1))
+    return StorePath::Scatter;
+  const bool along_p = sides.c_q != 1;
+  const int64_t rows = along_p ? sides.q.rows : sides.p.rows;
+  const int64_t pitch = along_p ? sides.c_q : sides.c_p;
+  return problem.c.alignment == 16 && (rows <= 1 || pitch > 1) ? StorePath::Tma : StorePath::Rows;
+}
+
+// The grid of units that a plan's clusters walk through.
+struct Units {
+  int64_t clusters_p, clusters_q, count;
+};
+Units units_of(const Problem& problem, const HopperPlan& plan) {
+  const HopperTileInfo& tile = hopper_tile(plan.tile);
+  const int64_t p = plan.exchanged ? problem.n : problem.m;
+  const int64_t q = plan.exchanged ? problem.m : problem.n;
+  Units units;
+  units.clusters_p = blocks_over(p, int64_t{tile.block_p} * plan.cluster_p);
+  units.clusters_q = blocks_over(q, int64_t{tile.block_q} * plan.cluster_q);
+  const int64_t segments = plan.share_segments ? segment_count(problem.k) : 1;
+  int64_t tiles;
+  if (__builtin_mul_overflow(units.clusters_p, units.clusters_q, &tiles) ||
+      __builtin_mul_overflow(tiles, problem.batch * segments, &units.count))
+    units.count = std::numeric_limits<int64_t>::max();
+  return units;
+}
+
+// A Q that lies along K is cut into parts of whole groups of eight rows where a cluster shares it.
+bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
+  const HopperTileInfo& tile = hopper_tile(plan.tile);
+  return (p_mn_major || tile.block_p % (8 * plan.cluster_q) == 0) &&
+         (q_mn_major || tile.block_q % (8 * plan.cluster_p) == 0);
+}
+
+constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
+
+template <typename Visit>
+void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  const Side a = side_a(problem), b = side_b(problem);
+  const bool repack_a = !is_ready(a, problem), repack_b = !is_ready(b, problem);
+  const bool a_mn = is_mn_major(repack_a ? repacked(a, problem, nullptr) : a);
+  const bool b_mn = is_mn_major(repack_b ? repacked(b, problem, nullptr) : b);
+  const int64_t segments = segment_count(problem.k);
+  for (int t = 0; t < HOPPER_TILE_COUNT; ++t)
+    for (const bool exchanged : {false, true})
+      for (const auto& [cluster_p, cluster_q] : CLUSTERS)
+        for (const bool share : {false, true}) {
+          if (share && (segments == 1 || problem.batch > MAX_GRID_Y)) continue;
+          HopperPlan plan{};
+          plan.tile = static_cast<int8_t>(t);
+          plan.exchanged = exchanged;
+          plan.repack_p = exchanged ? repack_b : repack_a;
+          plan.repack_q = exchanged ? repack_a : repack_b;
+          plan.share_segments = share;
+          plan.cluster_p = static_cast<int8_t>(cluster_p);
+          plan.cluster_q = static_cast<int8_t>(cluster_q);
+          if (!parts_fit(plan, exchanged ? b_mn : a_mn, exchanged ? a_mn : b_mn)) continue;
+          const Units units = units_of(problem, plan);
+          if (units.count > MAX_SIZE) continue;
+          const int blocks = cluster_p * cluster_q;
+          const int64_t places =
+              int64_t{device.multiprocessors} * hopper_tile(t).blocks_per_sm / blocks;
+          plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
+          plan.panel = std::max(1, 16 / cluster_p);
+          plan.store = store_path(problem, sides_of(problem, exchanged));
+          visit(plan);
+        }
+}
+
+Plan base_plan(const Problem& problem, Algo algo, int64_t block_m, int64_t block_n, int64_t block_k,
+               int threads, int64_t shared_bytes) {
+  Plan plan{};
+  plan.algo = algo;
+  plan.access_a = plan.access_b = Access::Elements;
+  plan.block_m = static_cast<int32_t>(block_m);
+  plan.block_n = static_cast<int32_t>(block_n);
+  plan.block_k = static_cast<int32_t>(block_k);
+  plan.threads_x = threads;
+  plan.threads_y = 1;
+  plan.tiles_m = blocks_over(problem.m, block_m);
+  plan.tiles_n = blocks_over(problem.n, block_n);
+  plan.grid_x = plan.tiles_m * plan.tiles_n;
+  plan.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
+  plan.shared_bytes = shared_bytes;
+  return plan;
+}
+
+// The model's constants: cycles, and factors on what the units do at best (2048 multiply-adds of 16
+// bits, 128 bytes of shared memory and 64 bytes from L2 a cycle). Fitted to every tile's measured
+// times on an H200 over 150 problems, so as to lose least by the choice; bench.planner measures
+// what is lost.
+struct Model {
+  static constexpr double TENSOR = 0.866, SHARED = 1.159, FEED = 0.793;
+  static constexpr double TWO_LINES = 1.49;  // rows that begin off the cache's lines
+  static constexpr double L2_BYTES = 62.8;   // a cycle and multiprocessor, when all read
+  static constexpr double POWER = 0.0455;    // of the time that a step's bytes take from L2
+  static constexpr double NARROW = 1.21, NARROWEST = 2.85;  // boxes of TMA 64 and 32 bytes wide
+  static constexpr double START = 8990, CLUSTER = 184;
+  static constexpr double LATENCY = 5840;  // of a step of a block that shares a multiprocessor
+  static constexpr double STORE = 16.1;    // for each element of a thread
+  static constexpr double HIDDEN_STORE = 0.142;  // of a store behind another's products
+  static constexpr double FLUSH = 4.38, HIDDEN_FLUSH = 4.14;  // totals to and from L2
+  static constexpr double SUM_KERNEL = 3410, SUM_CYCLES_A_BYTE = 0.31e-3;
+};
+
+Plan fastest_hopper_plan(const Problem& problem, const DeviceInfo& device) {
+  HopperPlan best{};
+  double best_cycles = std::numeric_limits<double>::infinity();
+  for_hopper_plans(problem, device, [&](const HopperPlan& plan) {
+    const double cycles = estimate(problem, device, plan).cycles;
+    if (cycles < best_cycles) best = plan, best_cycles = cycles;
+  });
+  return plan_with(problem, best);
+}
+
+// Everything that the choice depends on.
+using Key = std::array<int64_t, 20>;
+Key key_of(const Problem& p, const DeviceInfo& device) {
+  return {p.batch,
+          p.m,
+          p.n,
+          p.k,
+          static_cast<int64_t>(p.dtype),
+          static_cast<int64_t>(p.arithmetic),
+          static_cast<int64_t>(p.epilogue.out_dtype),
+          p.a.row_stride,
+          p.a.col_stride,
+          p.a.batch_stride,
+          p.a.alignment,
+          p.b.row_stride,
+          p.b.col_stride,
+          p.b.batch_stride,
+          p.b.alignment,
+          p.c.row_stride,
+          p.c.col_stride,
+          p.c.batch_stride,
+          p.c.alignment,
+          device.multiprocessors};
+}
+
+// The model looks at over a hundred ways, some microseconds' work; a program asks for the same few
+// shapes again and again.
+Plan remembered_hopper_plan(const Problem& problem, const DeviceInfo& device) {
+  struct Entry {
+    Key key{};
+    Plan plan{};
+  };
+  constexpr size_t ENTRIES = 64;  // of each thread
+  static thread_local std::array<Entry, ENTRIES> entries;
+  const Key key = key_of(problem, device);
+  uint64_t hash = 0;
+  for (const int64_t value : key)
+    hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15u;
+  Entry& entry = entries[hash >> 58];
+  if (entry.key != key) entry = {key, fastest_hopper_plan(problem, device)};
+  return entry.plan;
+}
+
+// Whether copying an operand first would cost more than mma_tile's slow loads.
+bool is_small_and_unaligned(const Problem& problem) {
+  const bool ready = is_ready(side_a(problem), problem) && is_ready(side_b(problem), problem);
+  return !ready && problem.m <= 128 && problem.n <= 128 && problem.k <= 256;
+}
+
+}  // namespace
+
+bool tensor_supports(Algo algo, const Problem& problem, const DeviceInfo& device) {
+  if (!computes(problem, device)) return false;
+  const bool reads_by_tma = sizes_fit(problem) && is_ready(side_a(problem), problem) &&
+                            is_ready(side_b(problem), problem);
+  switch (algo) {
+    case Algo::MmaTile: return grid_fits(problem, MmaTile::ROWS, MmaTile::ROWS);
+    case Algo::TmaWgmma:
+      return reads_by_tma && grid_fits(problem, TmaWgmmaTile::BLOCK_M, TmaWgmmaTile::BLOCK_N);
+    case Algo::WarpSpecialized:
+      return reads_by_tma &&
+             grid_fits(problem, WarpSpecializedTile::BLOCK_M, WarpSpecializedTile::BLOCK_N);
+    case Algo::Hopper: {
+      // With 64 x 16 for a tile: every other has fewer units.
+      int64_t units;
+      return sizes_fit(problem) &&
+             !__builtin_mul_overflow(blocks_over(problem.m, 64), blocks_over(problem.n, 16),
+                                     &units) &&
+             !__builtin_mul_overflow(units, problem.batch, &units) && units <= MAX_SIZE;
+    }
+    default: return false;
+  }
+}
+
+std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device) {
+  std::vector<HopperPlan> plans;
+  if (sizes_fit(problem))
+    for_hopper_plans(problem, device, [&](const HopperPlan& plan) { plans.push_back(plan); });
+  return plans;
+}
+
+HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan) {
+  const HopperTileInfo& tile = hopper_tile(plan.tile);
+  const int64_t p = plan.exchanged ? problem.n : problem.m;
+  const int64_t q = plan.exchanged ? problem.m : problem.n;
+  const int64_t segments = segment_count(problem.k);
+  const double area = tile.block_p * tile.block_q;  // elements of C
+  constexpr double SEGMENT_BYTES = 128;             // of K, a stage's depth
+  const double row_bytes = static_cast<double>(problem.k * size_of(problem.dtype));
+  double steps = std::ceil(row_bytes / SEGMENT_BYTES);
+  if (plan.share_segments)
+    steps = std::min(steps, SEGMENT_K * size_of(problem.dtype) / SEGMENT_BYTES);
+
+  HopperEstimate e;
+  e.tensor = Model::TENSOR * area / 32;
+  const double strips = area / 64 / tile.group_q;  // wgmmas of 64 rows for one k
+  e.shared = Model::SHARED * strips * (64 + tile.group_q);
+  const Sides sides = sides_of(problem, plan.exchanged);
+  const bool q_mn_major = is_mn_major(sides.q);
+  // What a row of a box costs: one that begins off the cache's lines touches two of them.
+  const auto lines = [&](const Side& side, bool repacked) {
+    const int64_t pitch = is_mn_major(side) ? side.k_stride : side.row_stride;
+    return repacked || pitch * size_of(problem.dtype) % 128 == 0 ? 1 : Model::TWO_LINES;
+  };
+  const double p_rows = tile.block_p * lines(sides.p, plan.repack_p);
+  const double q_rows = tile.block_q * lines(sides.q, plan.repack_q);
+  const int atom = operand_atom(tile.group_q);
+  const double narrow = !q_mn_major || atom == 64 ? 1
+                        : atom == 32              ? Model::NARROW
+                                                  : Model::NARROWEST;
+  const double arriving = Model::FEED * (p_rows + q_rows) * 2;
+  const double read = (p_rows / plan.cluster_q + q_rows / plan.cluster_p) * 128 / Model::L2_BYTES;
+
+  const int blocks = plan.cluster_p * plan.cluster_q;
+  const Units units = units_of(problem, plan);
+  const double tiles =
+      std::ceil(static_cast<double>(units.count) / std::max(1, device.multiprocessors / blocks));
+  e.waves = tiles;
+  // One wave of tiles ends before L2 has become the limit.
+  e.feed = tiles > 1 ? std::max(arriving, read) : arriving;
+  // In steady state the chip is at its power limit, and bytes cost cycles of everything else.
+  const double step =
+      std::max({e.tensor, e.shared, e.feed}) * narrow + (tiles > 1 ? Model::POWER * read : 0);
+  e.cycles = Model::START + (blocks > 1 ? Model::CLUSTER : 0);
+  // Two blocks on a multiprocessor hide each other's latency.
+  e.cycles += tile.blocks_per_sm == 1
+                  ? tiles * steps * step
+                  : std::max(tiles * steps * step,
+                             std::ceil(tiles / 2) * steps * std::max(step, Model::LATENCY));
+  const double stores = Model::STORE * area / 128 / (tile.ping_pong ? 1 : tile.consumers);
+  e.cycles += stores * (tile.ping_pong ? 1 + Model::HIDDEN_STORE * (tiles - 1) : tiles);
+  if (plan.share_segments)
+    e.cycles += Model::SUM_KERNEL + Model::SUM_CYCLES_A_BYTE * static_cast<double>(p) *
+                                        static_cast<double>(q) * 4 * static_cast<double>(segments);
+  else
+    e.cycles += tiles * static_cast<double>(segments - 1) * area * 8 / 64 *
+                (tile.ping_pong && area <= 128 * 128 ? Model::HIDDEN_FLUSH : Model::FLUSH);
+  return e;
+}
+
+Plan plan_with(const Problem& problem, const HopperPlan& choice) {
+  const HopperTileInfo& tile = hopper_tile(choice.tile);
+  const int block_m = choice.exchanged ? tile.block_q : tile.block_p;
+  const int block_n = choice.exchanged ? tile.block_p : tile.block_q;
+  Plan plan = base_plan(problem, Algo::Hopper, block_m, block_n, 128 / size_of(problem.dtype),
+                        tile.threads, tile.shared_bytes);
+  plan.hopper = choice;
+  plan.grid_x = choice.blocks;
+  plan.grid_y = 1;
+  plan.workspace_bytes = hopper_workspace(problem, choice);
+  return plan;
+}
+
+Plan make_tensor_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
+  if (algo == Algo::Hopper) return remembered_hopper_plan(problem, device);
+  const int64_t block_k = 128 / size_of(problem.dtype);
+  switch (algo) {
+    case Algo::TmaWgmma: {
+      using Tile = TmaWgmmaTile;
+      return base_plan(problem, algo, Tile::BLOCK_M, Tile::BLOCK_N, block_k, Tile::THREADS,
+                       Tile::SHARED_BYTES);
+    }
+    case Algo::WarpSpecialized: {
+      using Tile = WarpSpecializedTile;
+      return base_plan(problem, algo, Tile::BLOCK_M, Tile::BLOCK_N, block_k, Tile::THREADS,
+                       Tile::SHARED_BYTES);
+    }
+    default:
+      return base_plan(problem, Algo::MmaTile, MmaTile::ROWS, MmaTile::ROWS,
+                       MmaTile::WORDS * 4 / size_of(problem.dtype), MmaTile::THREADS,
+                       MmaTile::SHARED_BYTES);
+  }
+}
+
+Plan make_tensor_plan(const Problem& problem, const DeviceInfo& device) {
+  const bool hopper =
+      !is_small_and_unaligned(problem) && tensor_supports(Algo::Hopper, problem, device);
+  return make_tensor_plan(problem, device, hopper ? Algo::Hopper : Algo::MmaTile);
+}
+
+}  // namespace tiled
