@@ -111,8 +111,9 @@ LAYERS = (
 
 
 def _in_layouts(templates: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """Each of them in the layouts that a training step asks for."""
-    return tuple(replace(t, layout=layout) for layout in ("nn", "nt", "tn") for t in templates)
+    """Each of them, once, in the layouts that a training step asks for."""
+    once = dict.fromkeys(templates)
+    return tuple(replace(t, layout=layout) for layout in ("nn", "nt", "tn") for t in once)
 
 
 SETS: dict[str, ShapeSet] = {

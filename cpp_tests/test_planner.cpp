@@ -488,24 +488,24 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
     return make_plan(p, d, Algo::Hopper).workspace_bytes;
   };
   const auto rounded = [](int64_t bytes) { return workspace_aligned(bytes); };
-  EXPECT_EQ(workspace(tensor_problem("nn", 40, 64, 131)), rounded(40 * 136 * 2));
-  EXPECT_EQ(workspace(tensor_problem("tn", 131, 64, 40)), rounded(40 * 136 * 2));
+  EXPECT_EQ(workspace(tensor_problem("nn", 40, 64, 131)), rounded(40 * 192 * 2));
+  EXPECT_EQ(workspace(tensor_problem("tn", 131, 64, 40)), rounded(40 * 192 * 2));
   EXPECT_EQ(workspace(tensor_problem("nt", 64, 40, 131)),
-            rounded(64 * 136 * 2) + rounded(40 * 136 * 2));
-  EXPECT_EQ(workspace(tensor_problem("nn", 64, 131, 40)), rounded(40 * 136 * 2));
+            rounded(64 * 192 * 2) + rounded(40 * 192 * 2));
+  EXPECT_EQ(workspace(tensor_problem("nn", 64, 131, 40)), rounded(40 * 192 * 2));
   EXPECT_EQ(workspace(tensor_problem("nn", 40, 131, 61)),
-            rounded(40 * 64 * 2) + rounded(61 * 136 * 2));
+            rounded(40 * 64 * 2) + rounded(61 * 192 * 2));
   EXPECT_EQ(workspace(tensor_problem("tt", 64, 128, 61, DType::Float32)),
             rounded(64 * 64 * 4) + rounded(128 * 64 * 4));
   Problem strided = tensor_problem("nn", 40, 64, 131);
   strided.a.row_stride = 1000, strided.a.col_stride = 3;
-  EXPECT_EQ(workspace(strided), rounded(40 * 136 * 2));
+  EXPECT_EQ(workspace(strided), rounded(40 * 192 * 2));
   // One matrix for a whole batch is copied once, others each.
   Problem batch = tensor_problem("nn", 40, 64, 131);
   batch.batch = 5;
-  EXPECT_EQ(workspace(batch), rounded(5 * 40 * 136 * 2));
+  EXPECT_EQ(workspace(batch), rounded(5 * 40 * 192 * 2));
   batch.a.batch_stride = 0;
-  EXPECT_EQ(workspace(batch), rounded(40 * 136 * 2));
+  EXPECT_EQ(workspace(batch), rounded(40 * 192 * 2));
 }
 
 // Beyond a segment: the totals of the tiles that blocks hold, or every segment's sums.

@@ -508,7 +508,7 @@ def test_peers_are_the_real_rivals():
         return [c.name for c in candidates.peers(shape, device, precision)]
 
     assert names(Shape(64, 64, 64), "cuda") == ["torch.mm"]
-    assert names(Shape(64, 64, 64), "cuda", "tf32") == ["torch.mm", "torch.mm tf32"]
+    assert names(Shape(64, 64, 64), "cuda", "tf32") == ["torch.mm tf32", "torch.mm"]
     assert names(Shape(63, 63, 63, dtype="bfloat16"), "cuda") == ["torch.mm", "torch.mm padded"]
     assert names(Shape(63, 63, 63, dtype="bfloat16"), "cpu") == ["torch.mm"]
     assert names(Shape(64, 64, 64, dtype="int8"), "cuda") == ["torch._int_mm"]
@@ -689,7 +689,7 @@ def ladder_document(date: str = "2026-01-02", seconds: float = 1.0) -> dict:
 def test_the_ladder_table_has_rates_and_shares():
     table = report.TABLES["ladder"]([ladder_document(seconds=1e-3)])
     lines = table.splitlines()
-    assert lines[0].startswith("| rung, fp32 | 2048³ TF/s | of cuBLAS | 4096³ TF/s")
+    assert lines[0].startswith("| rung, float32 | 2048³ TF/s | of cuBLAS | 4096³ TF/s")
     assert lines[2] == "| `naive` | 1.7 | 10.0 % | 13.7 | 10.0 % | 110 | 10.0 % |"
     assert lines[3] == "| `torch.mm` | 17.2 | 100.0 % | 137 | 100.0 % | 1100 | 100.0 % |"
     assert lines[5].startswith("<sub>A GPU, driver 1.2.3, torch ")
