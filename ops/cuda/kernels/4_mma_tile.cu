@@ -11,8 +11,8 @@
 //                                                     +----+----+
 //
 // Preconditions: none beyond the dtypes fp16, bf16, and fp32 as tf32, whose values are rounded.
-// Bound by the loads: a thread moves 2 or 4 bytes at a time.
-// Next: rung 5 loads by boxes and multiplies straight from shared memory.
+// Bound by the loads: a thread moves 2 or 4 bytes at a time. 5 % of cuBLAS at 4096, bf16, on an
+// H200. Next: rung 5 loads by boxes and multiplies straight from shared memory.
 #include "cuda/kernels/element.cuh"
 #include "cuda/kernels/kernels.h"
 #include "cuda/ptx/cvt.cuh"
