@@ -28,6 +28,13 @@ ANY_LAYOUT = (None, *cases.ANY_LAYOUT_TENSOR_RUNGS)
 SLEEP = 500_000_000  # clock cycles: a quarter of a second or more
 
 
+@pytest.fixture(autouse=True)
+def free_memory() -> Iterator[None]:
+    """Some of these matrices are large, and several processes may run tests side by side."""
+    yield
+    torch.cuda.empty_cache()
+
+
 def asked(dtype: torch.dtype) -> dict:
     """The keywords with which inputs of this dtype run on tensor cores."""
     return {"precision": "tf32"} if dtype == torch.float32 else {}
