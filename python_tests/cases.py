@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -188,3 +189,17 @@ def layouts_of(dtype: torch.dtype) -> dict[str, Callable]:
 def pair(m: int, n: int, k: int, dtype: torch.dtype, device: str = "cpu"):
     """Row-major A [M, K] and B [K, N]."""
     return fill(m, k, dtype, device), fill(k, n, dtype, device)
+
+
+def in_threads_and_streams(product: Callable[[int], torch.Tensor], expected: list) -> None:
+    """product(i) 50 times in a thread and a stream of its own for every i, all side by side."""
+
+    def work(i: int) -> int:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            results = [product(i) for _ in range(50)]
+            torch.cuda.current_stream().synchronize()
+        return sum(not torch.equal(c, expected[i]) for c in results)
+
+    with ThreadPoolExecutor(len(expected)) as pool:  # map() raises what a thread raised
+        wrong = list(pool.map(work, range(len(expected))))
+    assert not any(wrong), f"{wrong} wrong results of 50 each"

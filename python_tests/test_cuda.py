@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import cases
@@ -177,20 +176,7 @@ def test_several_streams_and_threads_at_once() -> None:
     pairs = [cases.pair(200, 150, 300 + i, torch.float32, "cuda") for i in range(4)]
     expected = [tiled_mm.mm(a, b) for a, b in pairs]
     torch.cuda.synchronize()
-    wrong = []
-
-    def work(i: int) -> None:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            results = [tiled_mm.mm(*pairs[i]) for _ in range(50)]
-            torch.cuda.current_stream().synchronize()
-        wrong.extend(1 for c in results if not torch.equal(c, expected[i]))
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    cases.in_threads_and_streams(lambda i: tiled_mm.mm(*pairs[i]), expected)
 
 
 def test_the_bits_under_load_from_another_stream() -> None:

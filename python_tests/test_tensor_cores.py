@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import cases
@@ -601,23 +600,7 @@ def test_several_streams_and_threads_at_once(dtype: torch.dtype) -> None:
     pairs = [cases.pair(*size, dtype, "cuda") for size in sizes]
     expected = [mm(a, b) for a, b in pairs]
     torch.cuda.synchronize()
-    wrong = []
-
-    def work(i: int) -> None:
-        try:
-            with torch.cuda.stream(torch.cuda.Stream()):
-                results = [mm(*pairs[i]) for _ in range(50)]
-                torch.cuda.current_stream().synchronize()
-            wrong.extend(i for c in results if not torch.equal(c, expected[i]))
-        except Exception as error:  # a thread's own is seen by no one
-            wrong.append(error)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    cases.in_threads_and_streams(lambda i: mm(*pairs[i]), expected)
 
 
 def test_the_host_does_not_wait() -> None:

@@ -20,6 +20,8 @@
 #include <random>
 #include <vector>
 
+#include "interleave.h"
+
 namespace {
 
 struct Shape {
@@ -107,16 +109,10 @@ bool measure(const Shape& shape, at::Device device, int rounds, std::mt19937& ra
   const int64_t our_calls = calls_for(run_ours), their_calls = calls_for(run_theirs);
   const double error = componentwise_error(ours, a, b);
 
-  std::vector<double> our_times, their_times, ratios;
-  for (int round = 0; round < rounds; ++round) {
-    const bool ours_first = (random() & 1) != 0;
-    if (ours_first) our_times.push_back(seconds_per_call(run_ours, our_calls));
-    their_times.push_back(seconds_per_call(run_theirs, their_calls));
-    if (!ours_first) our_times.push_back(seconds_per_call(run_ours, our_calls));
-    ratios.push_back(their_times.back() / our_times.back());
-  }
-  const Quartiles ratio = quartiles(ratios);
-  const double mine = quartiles(our_times).median, peer = quartiles(their_times).median;
+  const Interleaved times =
+      interleave(seconds_per_call, run_ours, our_calls, run_theirs, their_calls, rounds, random);
+  const Quartiles ratio = quartiles(times.ratios);
+  const double mine = quartiles(times.ours).median, peer = quartiles(times.theirs).median;
   const double flops = 2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k);
   const bool right = error <= 16;  // false for NaN
   std::printf("%6lld x %5lld x %5lld %s  %6.3f (%.3f-%.3f)  %10.2f  %10.2f  %10.3g  %10.3g  %s\n",

@@ -19,6 +19,8 @@
 #include <random>
 #include <vector>
 
+#include "interleave.h"
+
 namespace {
 
 constexpr at::ScalarType TYPES[] = {at::kFloat,        at::kDouble,        at::kHalf, at::kBFloat16,
@@ -59,15 +61,12 @@ Times measure(int64_t size, at::ScalarType type, int rounds, std::mt19937& rando
     return std::max<int64_t>(1, static_cast<int64_t>(SAMPLE_SECONDS / estimate));
   };
   const int64_t our_calls = calls_for(run_ours), their_calls = calls_for(run_theirs);
-  std::vector<double> ours, theirs, ratios;
-  for (int round = 0; round < rounds; ++round) {
-    const bool ours_first = (random() & 1) != 0;
-    if (ours_first) ours.push_back(seconds_per_call(run_ours, our_calls));
-    theirs.push_back(seconds_per_call(run_theirs, their_calls));
-    if (!ours_first) ours.push_back(seconds_per_call(run_ours, our_calls));
-    ratios.push_back(theirs.back() / ours.back());
-  }
-  return {median(ours), median(theirs), median(ratios)};
+  const auto seconds = [](const auto& call, int64_t calls) {
+    return seconds_per_call(call, calls);
+  };
+  const Interleaved times =
+      interleave(seconds, run_ours, our_calls, run_theirs, their_calls, rounds, random);
+  return {median(times.ours), median(times.theirs), median(times.ratios)};
 }
 
 }  // namespace

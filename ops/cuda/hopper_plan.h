@@ -27,6 +27,11 @@ struct HopperPlan {
   int32_t blocks;  // of the grid
 };
 
+// Blocks of a size that cover another; no size overflows, unlike (size + block - 1) / block.
+constexpr int64_t blocks_over(int64_t size, int64_t block) {
+  return size / block + (size % block != 0);
+}
+
 // One operand: rows of m or n, by k.
 struct Side {
   const void* data;

@@ -23,11 +23,10 @@ enum class Roles : int8_t {
 
 // P x Q elements of C for a tile; CONSUMERS_P x CONSUMERS_Q warpgroups share it (Cooperative) or
 // take whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands.
-template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES_, int STAGES_, int BLOCKS = 1>
+template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES, int STAGES_, int BLOCKS = 1>
 struct HopperTile {
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
-  static constexpr Roles ROLES = ROLES_;
   static constexpr bool PING_PONG = ROLES == Roles::PingPong;
   static constexpr int CONSUMERS = CONSUMERS_P * CONSUMERS_Q;  // warpgroups
   static constexpr int SPLIT_Q = PING_PONG ? 1 : CONSUMERS_Q;  // of the tile among warpgroups
@@ -106,7 +105,6 @@ struct HopperTileInfo {
   int32_t slice_q;           // elements
   int32_t consumers;
   bool ping_pong;
-  int32_t stages;
   int32_t threads;
   int32_t shared_bytes;
   int32_t blocks_per_sm;
@@ -114,9 +112,8 @@ struct HopperTileInfo {
 
 template <typename Tile>
 constexpr HopperTileInfo hopper_tile_info() {
-  return {Tile::BLOCK_P, Tile::BLOCK_Q,      Tile::GROUP_P,      Tile::GROUP_Q,
-          Tile::SLICE_Q, Tile::CONSUMERS,    Tile::PING_PONG,    Tile::STAGES,
-          Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+  return {Tile::BLOCK_P,   Tile::BLOCK_Q,   Tile::GROUP_P, Tile::GROUP_Q,      Tile::SLICE_Q,
+          Tile::CONSUMERS, Tile::PING_PONG, Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
 }
 
 template <typename List>

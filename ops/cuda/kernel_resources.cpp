@@ -63,9 +63,7 @@ std::string kernel_key(const Problem& problem, const Plan& plan) {
       return std::string(name_of(plan.algo)) + "<" + wgmma_type(problem) + ", " +
              major_names(side_a(problem), side_b(problem)) + ">";
     case Algo::Hopper: {
-      Sides sides = sides_of(problem, plan.hopper.exchanged);
-      if (plan.hopper.repack_p) sides.p = repacked(sides.p, problem, nullptr);
-      if (plan.hopper.repack_q) sides.q = repacked(sides.q, problem, nullptr);
+      const Sides sides = sides_read(problem, plan.hopper);
       return "hopper<" + std::string(hopper_tile_name(plan.hopper.tile)) + ", " +
              wgmma_type(problem) + ", " + major_names(sides.p, sides.q) + ">";
     }

@@ -35,8 +35,9 @@ int dynamic_shared(const Plan& plan) {
 }
 
 cudaError_t launch_mma_tile(const Problem& problem, cudaStream_t stream) {
-  const auto tiles = [](int64_t size) { return (size + MmaTile::ROWS - 1) / MmaTile::ROWS; };
-  const dim3 grid(static_cast<unsigned>(tiles(problem.m) * tiles(problem.n)),
+  const int64_t tiles =
+      blocks_over(problem.m, MmaTile::ROWS) * blocks_over(problem.n, MmaTile::ROWS);
+  const dim3 grid(static_cast<unsigned>(tiles),
                   static_cast<unsigned>(std::min(problem.batch, MAX_GRID_Y)));
   void* arguments[] = {const_cast<Problem*>(&problem)};
   return cudaLaunchKernel(mma_tile_kernel(problem), grid, dim3(MmaTile::THREADS), arguments,

@@ -3,9 +3,9 @@
 #include "cuda/hopper.h"
 #include "cuda/hopper_layout.h"
 #include "cuda/kernels/kernels.h"
+#include "cuda/launch_early.h"
 #include "cuda/repack.h"
 #include "cuda/tensor_map.h"
-#include "cuda/tiles.h"
 #include "cuda/wgmma.h"
 
 namespace tiled {
@@ -24,7 +24,7 @@ CUtensorMapDataType map_type(DType dtype) {
 cudaError_t encode_operand(CUtensorMap* map, const Side& side, int64_t batch, DType dtype,
                            int block_rows, int share_rows, int sharers) {
   const int bytes = static_cast<int>(size_of(dtype)), block_k = 128 / bytes;
-  const int64_t entries = side.batch_stride == 0 ? 1 : batch;
+  const int64_t entries = entries_of(side, batch);
   if (is_mn_major(side))
     return encode_tensor_map(
         map, map_type(dtype), bytes,
@@ -46,9 +46,7 @@ const void* tma_kernel(const Problem& problem, const Plan& plan) {
       return warp_specialized_kernel(problem.dtype, is_mn_major(a), is_mn_major(b));
     default: break;
   }
-  Sides sides = sides_of(problem, plan.hopper.exchanged);
-  if (plan.hopper.repack_p) sides.p = repacked(sides.p, problem, nullptr);
-  if (plan.hopper.repack_q) sides.q = repacked(sides.q, problem, nullptr);
+  const Sides sides = sides_read(problem, plan.hopper);
   return hopper_kernel(problem.dtype, plan.hopper.tile, is_mn_major(sides.p), is_mn_major(sides.q));
 }
 
@@ -92,11 +90,10 @@ cudaError_t launch_hopper(const Problem& problem, const HopperPlan& plan, void* 
   args.k = static_cast<int32_t>(problem.k), args.batch = static_cast<int32_t>(problem.batch);
   args.p_batch = p.batch_stride != 0, args.q_batch = q.batch_stride != 0;
   args.cluster_p = plan.cluster_p, args.cluster_q = plan.cluster_q;
-  const auto clusters = [](int64_t size, int64_t block) {
-    return static_cast<int32_t>((size + block - 1) / block);
-  };
-  args.clusters_p = clusters(p.rows, int64_t{tile.block_p} * plan.cluster_p);
-  args.clusters_q = clusters(q.rows, int64_t{tile.block_q} * plan.cluster_q);
+  args.clusters_p =
+      static_cast<int32_t>(blocks_over(p.rows, int64_t{tile.block_p} * plan.cluster_p));
+  args.clusters_q =
+      static_cast<int32_t>(blocks_over(q.rows, int64_t{tile.block_q} * plan.cluster_q));
   args.segments = static_cast<int32_t>(l.segments);
   args.by_tiles = Divisor::of(args.clusters_p * args.clusters_q);
   args.by_segments = Divisor::of(args.segments);
@@ -134,20 +131,8 @@ cudaError_t launch_hopper(const Problem& problem, const HopperPlan& plan, void* 
   error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile.shared_bytes);
   if (error != cudaSuccess) return error;
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(plan.cluster_p * plan.cluster_q), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(plan.blocks);
-  config.blockDim = dim3(tile.threads);
-  config.dynamicSmemBytes = tile.shared_bytes;
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  void* arguments[] = {&args};
-  error = cudaLaunchKernelExC(&config, kernel, arguments);
+  error = launch_early(kernel, dim3(plan.blocks), tile.threads, tile.shared_bytes,
+                       plan.cluster_p * plan.cluster_q, stream, &args);
   if (error != cudaSuccess || !plan.share_segments) return error;
   return launch_sum_segments(problem, reinterpret_cast<const float*>(free), l.segments,
                              l.sums_along_p != plan.exchanged, l.sums_pitch, l.sums_entry, stream);

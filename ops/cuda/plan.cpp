@@ -119,12 +119,6 @@ int64_t tiles_over(int64_t size, int32_t block) {
   return (size >> __builtin_ctz(block)) + ((size & (block - 1)) != 0);
 }
 
-// The product of two counts, or the largest int64 if that is less.
-int64_t saturating_product(int64_t a, int64_t b) {
-  int64_t product;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
-}
-
 int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
   return saturating_product(tiles_over(problem.m, candidate.block_m),
                             tiles_over(problem.n, candidate.block_n));

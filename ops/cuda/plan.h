@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "algo.h"
@@ -38,6 +39,12 @@ struct Plan {
   int64_t shared_bytes;     // of one block
   int64_t workspace_bytes;  // of global memory, for the time of the call
 };
+
+// The product of two counts, or the largest int64 if that is less.
+inline int64_t saturating_product(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
 
 // The hardware's limits of a grid.
 constexpr int64_t MAX_GRID_X = (int64_t{1} << 31) - 1;

@@ -32,6 +32,14 @@ inline Side repacked(const Side& side, const Problem& problem, void* data) {
   return copy;
 }
 
+// P and Q as the kernel reads them; what is copied has no address yet.
+inline Sides sides_read(const Problem& problem, const HopperPlan& plan) {
+  Sides sides = sides_of(problem, plan.exchanged);
+  if (plan.repack_p) sides.p = repacked(sides.p, problem, nullptr);
+  if (plan.repack_q) sides.q = repacked(sides.q, problem, nullptr);
+  return sides;
+}
+
 inline int64_t repacked_bytes(const Side& side, const Problem& problem) {
   const Side copy = repacked(side, problem, nullptr);
   const bool along_rows = copy.row_stride == 1 && copy.k_stride != 1;

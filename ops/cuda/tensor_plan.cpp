@@ -15,8 +15,6 @@ namespace {
 // TMA's coordinates and the kernels' counters have 31 bits; a tile may reach beyond the end.
 constexpr int64_t MAX_SIZE = (int64_t{1} << 31) - 512;
 
-int64_t blocks_over(int64_t size, int64_t block) { return size / block + (size % block != 0); }
-
 bool computes(const Problem& problem, const DeviceInfo& device) {
   return on_tensor_cores(problem.arithmetic) && device.capability == 90 &&
          problem.epilogue.identity();
@@ -33,10 +31,8 @@ bool is_ready(const Side& side, const Problem& problem) {
 }
 
 bool grid_fits(const Problem& problem, int64_t block_m, int64_t block_n) {
-  int64_t tiles;
-  return !__builtin_mul_overflow(blocks_over(problem.m, block_m), blocks_over(problem.n, block_n),
-                                 &tiles) &&
-         tiles <= MAX_GRID_X;
+  return saturating_product(blocks_over(problem.m, block_m), blocks_over(problem.n, block_n)) <=
+         MAX_GRID_X;
 }
 
 StorePath store_path(const Problem& problem, const Sides& sides) {
@@ -60,10 +56,8 @@ Units units_of(const Problem& problem, const HopperPlan& plan) {
   units.clusters_p = blocks_over(p, int64_t{tile.block_p} * plan.cluster_p);
   units.clusters_q = blocks_over(q, int64_t{tile.block_q} * plan.cluster_q);
   const int64_t segments = plan.share_segments ? segment_count(problem.k) : 1;
-  int64_t tiles;
-  if (__builtin_mul_overflow(units.clusters_p, units.clusters_q, &tiles) ||
-      __builtin_mul_overflow(tiles, problem.batch * segments, &units.count))
-    units.count = std::numeric_limits<int64_t>::max();
+  units.count = saturating_product(saturating_product(units.clusters_p, units.clusters_q),
+                                   problem.batch * segments);
   return units;
 }
 
@@ -103,7 +97,9 @@ void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit vi
           const int64_t places =
               int64_t{device.multiprocessors} * hopper_tile(t).blocks_per_sm / blocks;
           plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
-          plan.panel = std::max(1, 16 / cluster_p);
+          // No taller than the problem, so that the panel's count of units fits too.
+          plan.panel =
+              static_cast<int32_t>(std::clamp<int64_t>(units.clusters_p, 1, 16 / cluster_p));
           plan.store = store_path(problem, sides_of(problem, exchanged));
           visit(plan);
         }
@@ -217,14 +213,11 @@ bool tensor_supports(Algo algo, const Problem& problem, const DeviceInfo& device
     case Algo::WarpSpecialized:
       return reads_by_tma &&
              grid_fits(problem, WarpSpecializedTile::BLOCK_M, WarpSpecializedTile::BLOCK_N);
-    case Algo::Hopper: {
-      // With 64 x 16 for a tile: every other has fewer units.
-      int64_t units;
+    case Algo::Hopper:  // with 64 x 16 for a tile: every other has fewer units
       return sizes_fit(problem) &&
-             !__builtin_mul_overflow(blocks_over(problem.m, 64), blocks_over(problem.n, 16),
-                                     &units) &&
-             !__builtin_mul_overflow(units, problem.batch, &units) && units <= MAX_SIZE;
-    }
+             saturating_product(
+                 saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 16)),
+                 problem.batch) <= MAX_SIZE;
     default: return false;
   }
 }
@@ -242,11 +235,11 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const int64_t q = plan.exchanged ? problem.m : problem.n;
   const int64_t segments = segment_count(problem.k);
   const double area = tile.block_p * tile.block_q;  // elements of C
-  constexpr double SEGMENT_BYTES = 128;             // of K, a stage's depth
+  constexpr double STAGE_BYTES = 128;               // of K, a stage's depth
   const double row_bytes = static_cast<double>(problem.k * size_of(problem.dtype));
-  double steps = std::ceil(row_bytes / SEGMENT_BYTES);
+  double steps = std::ceil(row_bytes / STAGE_BYTES);
   if (plan.share_segments)
-    steps = std::min(steps, SEGMENT_K * size_of(problem.dtype) / SEGMENT_BYTES);
+    steps = std::min(steps, SEGMENT_K * size_of(problem.dtype) / STAGE_BYTES);
 
   HopperEstimate e;
   e.tensor = Model::TENSOR * area / 32;

@@ -14,6 +14,7 @@
 // of cuBLAS's speed at 4096, bf16, on an H200. Next: rung 6 lets one warp copy and others multiply.
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/operand_tile.cuh"
+#include "cuda/kernels/wgmma_operands.cuh"
 #include "cuda/kernels/wgmma_store.cuh"
 #include "cuda/tiles.h"
 #include "cuda/wgmma.h"
@@ -84,22 +85,11 @@ __global__ void __launch_bounds__(TmaWgmmaTile::THREADS)
   }
 }
 
-template <typename T>
-static const void* tma_wgmma_function(bool a_mn_major, bool b_mn_major) {
-  if constexpr (sizeof(T) == 2) {
-    if (a_mn_major && b_mn_major) return reinterpret_cast<const void*>(&tma_wgmma<T, true, true>);
-    if (a_mn_major) return reinterpret_cast<const void*>(&tma_wgmma<T, true, false>);
-    if (b_mn_major) return reinterpret_cast<const void*>(&tma_wgmma<T, false, true>);
-  }
-  return reinterpret_cast<const void*>(&tma_wgmma<T, false, false>);
-}
-
 const void* tma_wgmma_kernel(DType dtype, bool a_mn_major, bool b_mn_major) {
-  switch (dtype) {
-    case DType::Float16: return tma_wgmma_function<__half>(a_mn_major, b_mn_major);
-    case DType::BFloat16: return tma_wgmma_function<__nv_bfloat16>(a_mn_major, b_mn_major);
-    default: return tma_wgmma_function<ptx::Tf32>(false, false);
-  }
+  return with_wgmma_operands(dtype, a_mn_major, b_mn_major, [](auto type, auto a, auto b) {
+    using T = typename decltype(type)::Type;
+    return reinterpret_cast<const void*>(&tma_wgmma<T, decltype(a)::value, decltype(b)::value>);
+  });
 }
 
 }  // namespace tiled

@@ -19,6 +19,7 @@
 #include "cuda/kernels/hopper_schedule.cuh"
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/operand_tile.cuh"
+#include "cuda/kernels/wgmma_operands.cuh"
 #include "cuda/kernels/wgmma_store.cuh"
 #include "cuda/tiles.h"
 #include "cuda/wgmma.h"
@@ -107,23 +108,12 @@ __global__ void __launch_bounds__(WarpSpecializedTile::THREADS, 1)
   }
 }
 
-template <typename T>
-static const void* warp_specialized_function(bool a_mn_major, bool b_mn_major) {
-  if constexpr (sizeof(T) == 2) {
-    if (a_mn_major && b_mn_major)
-      return reinterpret_cast<const void*>(&warp_specialized<T, true, true>);
-    if (a_mn_major) return reinterpret_cast<const void*>(&warp_specialized<T, true, false>);
-    if (b_mn_major) return reinterpret_cast<const void*>(&warp_specialized<T, false, true>);
-  }
-  return reinterpret_cast<const void*>(&warp_specialized<T, false, false>);
-}
-
 const void* warp_specialized_kernel(DType dtype, bool a_mn_major, bool b_mn_major) {
-  switch (dtype) {
-    case DType::Float16: return warp_specialized_function<__half>(a_mn_major, b_mn_major);
-    case DType::BFloat16: return warp_specialized_function<__nv_bfloat16>(a_mn_major, b_mn_major);
-    default: return warp_specialized_function<ptx::Tf32>(false, false);
-  }
+  return with_wgmma_operands(dtype, a_mn_major, b_mn_major, [](auto type, auto a, auto b) {
+    using T = typename decltype(type)::Type;
+    return reinterpret_cast<const void*>(
+        &warp_specialized<T, decltype(a)::value, decltype(b)::value>);
+  });
 }
 
 }  // namespace tiled

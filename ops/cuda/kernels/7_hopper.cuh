@@ -8,10 +8,10 @@
 //                                               arrive empty[s - 1]
 //                                               ... end of K: round, shared memory, TMA store
 //
-//     shared memory: P[STAGES] | Q[STAGES] | slices of C, two a consumer | full[], empty[]
+//     shared memory: P[STAGES] | Q[STAGES] | slices of C, two a consumer | full[], empty[], turn[]
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
-// others repacked); sizes below 2^31; tf32 operands lie along K.
+// others repacked); sizes below 2^31; K is not 0; tf32 operands lie along K.
 // Between segments a consumer keeps its total in a workspace of its own, in register order.
 // Bound by the power limit at large sizes, by the bytes from L2 where rows begin off its lines. The
 // best tile is at 0.96 to 1.04 of cuBLAS from 2048 to 8192, bf16, on an H200.

@@ -5,6 +5,8 @@
 // shared memory in squares, read along the smaller stride and written along K. Bound by memory.
 #include <algorithm>
 
+#include "cuda/launch_early.h"
+#include "cuda/plan.h"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/repack.h"
 #include "cuda/repack_layout.h"
@@ -16,7 +18,6 @@ constexpr int THREADS = 256;
 constexpr int ROWS_A_THREAD = 4;
 constexpr int SQUARE = 32;
 constexpr int SQUARES = 4;  // side by side in a block
-constexpr int64_t MAX_GRID_YZ = 65535;
 
 struct RepackArguments {
   const void* from;
@@ -147,32 +148,21 @@ cudaError_t launch_repack(const Side& from, const Side& to, const Problem& probl
   args.from_batch = from.batch_stride, args.to_batch = to.batch_stride;
   args.batch = entries_of(from, problem.batch);
   const int64_t vector = 16 / size_of(problem.dtype);
-  const int64_t vectors = (args.columns + vector - 1) / vector;
+  const int64_t vectors = blocks_over(args.columns, vector);
   args.across = 1;
   while (args.across < THREADS && args.across < vectors) args.across *= 2;
   const int64_t wide = copies ? args.across : SQUARE * SQUARES;
   const int64_t tall = copies ? THREADS / args.across * ROWS_A_THREAD : SQUARE;
-  const auto grid = [](int64_t size, int64_t block) { return (size + block - 1) / block; };
-  const dim3 blocks(static_cast<unsigned>(grid(copies ? vectors : args.columns, wide)),
-                    static_cast<unsigned>(std::min(grid(args.rows, tall), MAX_GRID_YZ)),
-                    static_cast<unsigned>(std::min(args.batch, MAX_GRID_YZ)));
+  const dim3 blocks(static_cast<unsigned>(blocks_over(copies ? vectors : args.columns, wide)),
+                    static_cast<unsigned>(std::min(blocks_over(args.rows, tall), MAX_GRID_Y)),
+                    static_cast<unsigned>(std::min(args.batch, MAX_GRID_Y)));
   const bool wide_elements = problem.dtype == DType::Float32;
   const void* kernel =
       copies ? (wide_elements ? reinterpret_cast<const void*>(&repack_rows<uint32_t>)
                               : reinterpret_cast<const void*>(&repack_rows<uint16_t>))
              : (wide_elements ? reinterpret_cast<const void*>(&repack_squares<uint32_t>)
                               : reinterpret_cast<const void*>(&repack_squares<uint16_t>));
-  void* arguments[] = {&args};
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = dim3(THREADS);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return cudaLaunchKernelExC(&config, kernel, arguments);
+  return launch_early(kernel, blocks, THREADS, /*shared=*/0, /*cluster=*/0, stream, &args);
 }
 
 }  // namespace tiled

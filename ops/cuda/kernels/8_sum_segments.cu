@@ -1,6 +1,9 @@
 // Where segments of K were shared out among blocks, their sums wait in a workspace: here each
 // element's are added, in ascending order from +0, and rounded once.
+#include <algorithm>
+
 #include "cuda/kernels/element.cuh"
+#include "cuda/launch_early.h"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/repack.h"
 
@@ -8,7 +11,8 @@ namespace tiled {
 namespace {
 
 constexpr int THREADS = 256;
-constexpr int VECTOR = 4;  // elements of a thread, neighbours in a row
+constexpr int VECTOR = 4;               // elements of a thread, neighbours in a row
+constexpr int64_t MOST_BLOCKS = 65536;  // of an entry; they go on by this stride
 
 struct SumArguments {
   const float* sums;  // [segments][batch][rows][pitch]
@@ -73,19 +77,10 @@ cudaError_t launch_sum_segments(const Problem& problem, const float* sums, int64
       break;
     default: kernel = reinterpret_cast<const void*>(&sum_segments<float>);
   }
-  const int64_t blocks = (args.rows * (pitch / VECTOR) + THREADS - 1) / THREADS;
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks < 65536 ? blocks : 65536),
-                        static_cast<unsigned>(problem.batch));
-  config.blockDim = dim3(THREADS);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  void* arguments[] = {&args};
-  return cudaLaunchKernelExC(&config, kernel, arguments);
+  const int64_t blocks = blocks_over(args.rows * (pitch / VECTOR), THREADS);
+  const dim3 grid(static_cast<unsigned>(std::min(blocks, MOST_BLOCKS)),
+                  static_cast<unsigned>(problem.batch));
+  return launch_early(kernel, grid, THREADS, /*shared=*/0, /*cluster=*/0, stream, &args);
 }
 
 }  // namespace tiled
