@@ -546,6 +546,9 @@ TEST(HopperPlans, HowTheResultIsStored) {
   EXPECT_EQ(store(with_c(131, 1, 2)), StorePath::Rows);
   EXPECT_EQ(store(with_c(1, 65, 2)), StorePath::Rows);
   EXPECT_EQ(store(with_c(512, 3, 2)), StorePath::Scatter);
+  Problem short_rows = with_c(136, 1, 16);  // TMA would write to the end of their last 16 bytes
+  short_rows.n = 125;
+  EXPECT_EQ(store(short_rows), StorePath::Rows);
   Problem fp32 = with_c(128, 1, 16);
   fp32.epilogue.out_dtype = DType::Float32;
   EXPECT_EQ(store(fp32), StorePath::Scatter);

@@ -123,15 +123,19 @@ def test_the_current_stream_is_used(algo: str | None) -> None:
 def test_the_host_does_not_wait(algo: str | None) -> None:
     a, b = (x.requires_grad_() for x in cases.pair(67, 45, 131, torch.float32, "cuda"))
     out = torch.empty(67, 45, device="cuda")
-    tiled_mm.mm(a, b, algo=algo).sum().backward()  # modules are loaded at their first use
+
+    def calls() -> None:
+        tiled_mm.mm(a, b, algo=algo).sum().backward()
+        with torch.no_grad():
+            tiled_mm.mm(a, b, algo=algo, out=out)
+            tiled_mm.bmm(a[None], b[None], algo=algo)
+
+    calls()  # modules are loaded at their first use
     torch.cuda.synchronize()
     asleep = torch.cuda.Event()
     torch.cuda._sleep(SLEEP)
     asleep.record()
-    tiled_mm.mm(a, b, algo=algo).sum().backward()
-    with torch.no_grad():
-        tiled_mm.mm(a, b, algo=algo, out=out)
-        tiled_mm.bmm(a[None], b[None], algo=algo)
+    calls()
     assert not asleep.query(), "the calls returned only after the GPU had caught up"
 
 

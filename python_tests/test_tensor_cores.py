@@ -7,6 +7,7 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import cases
 import gates
@@ -601,6 +602,21 @@ def test_several_streams_and_threads_at_once(dtype: torch.dtype) -> None:
     expected = [mm(a, b) for a, b in pairs]
     torch.cuda.synchronize()
     cases.in_threads_and_streams(lambda i: mm(*pairs[i]), expected)
+
+
+@each_dtype
+def test_threads_that_have_not_used_the_gpu_before(dtype: torch.dtype) -> None:
+    """They have no CUDA context yet, which the encoding of a tensor map asks for."""
+    a, b = cases.pair(136, 264, 64, dtype, "cuda")
+    b = column_major(b)
+    expected = mm(a, b)
+    for algo in (None, *rungs_for(a, b)):
+        out = torch.empty_like(expected)
+        torch.cuda.synchronize()
+        with ThreadPoolExecutor(1) as fresh:
+            fresh.submit(lambda algo=algo, out=out: mm(a, b, algo, out=out)).result()
+        torch.cuda.synchronize()
+        assert_equal(out, expected, algo)
 
 
 def test_the_host_does_not_wait() -> None:

@@ -50,10 +50,22 @@ cudaError_t encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int el
   const cuuint32_t boxes[3] = {static_cast<cuuint32_t>(box.columns),
                                static_cast<cuuint32_t>(box.rows), 1};
   const cuuint32_t steps[3] = {1, 1, 1};
-  const CUresult result =
-      encoder.function(map, type, 3, const_cast<void*>(matrix.data), sizes, strides, boxes, steps,
-                       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box.columns * element_bytes),
-                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto encode = [&] {
+    return encoder.function(map, type, 3, const_cast<void*>(matrix.data), sizes, strides, boxes,
+                            steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                            swizzle_of(box.columns * element_bytes),
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult result = encode();
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {
+    // The driver wants a context, which a thread has none of before its first use of the runtime
+    // (autograd's threads come here so). To set the device that is set gives it one.
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaSetDevice(device);
+    if (error != cudaSuccess) return error;
+    result = encode();
+  }
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

@@ -40,8 +40,11 @@ StorePath store_path(const Problem& problem, const Sides& sides) {
     return StorePath::Scatter;
   const bool along_p = sides.c_q != 1;
   const int64_t rows = along_p ? sides.q.rows : sides.p.rows;
+  const int64_t length = along_p ? sides.p.rows : sides.q.rows;
   const int64_t pitch = along_p ? sides.c_q : sides.c_p;
-  return problem.c.alignment == 16 && (rows <= 1 || pitch > 1) ? StorePath::Tma : StorePath::Rows;
+  // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
+  const bool by_tma = problem.c.alignment == 16 && length % 8 == 0 && (rows <= 1 || pitch > 1);
+  return by_tma ? StorePath::Tma : StorePath::Rows;
 }
 
 // The grid of units that a plan's clusters walk through.
