@@ -71,7 +71,8 @@ constexpr int64_t SIZES[][3] = {// m, n, k
 
 TEST_P(Core, NaiveIsRight) {
   for (const DType dtype : FLOATS)
-    for (const auto [m, n, k] : {std::array{40, 30, 100}, {1, 50, 1}, {20, 30, 5000}}) {
+    for (const auto [m, n, k] :
+         {std::array{40, 30, 100}, {1, 50, 1}, {20, 30, 5000}, {5, 8, 36870}}) {
       Matrix a(dtype, 1, m, k, Layout::Rows), b(dtype, 1, k, n, Layout::Columns);
       Matrix c(dtype, 1, m, n, Layout::Rows);
       fill(a, 3);
@@ -153,11 +154,17 @@ TEST_P(Core, BlockedEqualsNaiveInEveryLayout) {
   }
 }
 
-TEST_P(Core, BlockedEqualsNaiveOverSegments) {
+// Blocks of K within one chain, and within each segment of a K that is cut.
+TEST_P(Core, BlockedEqualsNaiveOverBlocksAndSegments) {
   for (int d = 0; d < DTYPE_COUNT; ++d)
-    for (const int64_t k : {4095, 4096, 4097, 9000})
-      for (const Layout c : {Layout::Rows, Layout::Columns, Layout::EveryOther})
-        expect_same(static_cast<DType>(d), 1, 18, 40, k, Layout::Rows, Layout::Rows, c);
+    for (const Layout c : {Layout::Rows, Layout::Columns, Layout::EveryOther}) {
+      const DType dtype = static_cast<DType>(d);
+      for (const int64_t k : {4095, 4096, 4097, 9000})
+        expect_same(dtype, 1, 18, 40, k, Layout::Rows, Layout::Rows, c);
+      for (const int64_t k : {32767, 32768})
+        expect_same(dtype, 1, 2, 17, k, Layout::Rows, Layout::Rows, c);
+      expect_same(dtype, 1, 13, 18, 36870, Layout::Rows, Layout::Rows, c);
+    }
 }
 
 // Several cache blocks in every direction.
@@ -170,8 +177,10 @@ TEST_P(Core, BlockedEqualsNaiveInLargerProducts) {
   // Few rows against columns of neighbours, and a B that streams from memory.
   for (const DType dtype : {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16}) {
     for (const int64_t m : {2, 3, 5, 8, 9})
-      expect_same(dtype, 1, m, 83, 4130, Layout::Rows, Layout::Columns);
+      for (const int64_t k : {4130, 9001, 36870})
+        expect_same(dtype, 1, m, 43, k, Layout::Rows, Layout::Columns);
     expect_same(dtype, 1, 3, 1100, 4200);
+    expect_same(dtype, 1, 3, 130, 36870);
   }
   expect_same(DType::Float16, 1, 1100, 1100, 300, Layout::Rows, Layout::Rows, Layout::Columns);
 }

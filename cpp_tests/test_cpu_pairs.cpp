@@ -93,7 +93,7 @@ TEST_P(Pairs, EveryEdgeOfTheTile) {
 }
 
 TEST_P(Pairs, BlocksAndSegmentsOfK) {
-  for (const int64_t k : {1030, 1031, 4095, 4096, 4097, 4129, 8200})
+  for (const int64_t k : {1030, 1031, 4095, 4096, 4097, 4129, 8200, 32767, 32768, 36870})
     for (const Layout b : {Layout::Rows, Layout::Columns}) {
       expect_same(1, 17, k, Layout::Rows, b);
       expect_same(34, 20, k, Layout::Rows, b);

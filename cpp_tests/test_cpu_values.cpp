@@ -52,14 +52,24 @@ class Values : public testing::TestWithParam<Case> {
   }
 };
 
-// 2^24 swallows each 1 that is added to it, so the ones of the first segment are lost, and those of
-// the second add up before they meet it.
-TEST_P(Values, SegmentsAreCutAt4096) {
-  for (const int64_t ones_begin : {4000, 4090, 4095, 4096}) {
-    std::vector<float> a(4200, 0.f), b(4200, 1.f);
-    for (int64_t k = ones_begin; k < 4200; ++k) a[k] = 1;
+// 2^24 swallows each 1 that is added to it, so the ones of its own segment are lost, and those of
+// the next add up before they meet it.
+TEST_P(Values, DeepKIsCutAtMultiplesOf4096) {
+  for (const int64_t size : {32768, 32769, 40000})
+    for (const int64_t cut : {4096, 8192, 28672})
+      for (const int64_t ones_begin : {cut - 96, cut - 1, cut}) {
+        std::vector<float> a(size, 0.f), b(size, 1.f);
+        for (int64_t k = ones_begin; k < cut + 104; ++k) a[k] = 1;
+        a[cut - 4096] = 0x1p24f;
+        EXPECT_EQ(dot(a, b), 0x1p24f + 104) << size << " " << cut << " " << ones_begin;
+      }
+}
+
+TEST_P(Values, OtherKIsOneChain) {
+  for (const int64_t size : {4095, 4097, 9000, 32767}) {
+    std::vector<float> a(size, 1.f), b(size, 1.f);
     a[0] = 0x1p24f;
-    EXPECT_EQ(dot(a, b), 0x1p24f + (4200 - 4096)) << ones_begin;
+    EXPECT_EQ(dot(a, b), 0x1p24f) << size;
   }
 }
 

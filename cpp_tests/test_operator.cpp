@@ -55,14 +55,16 @@ TEST_P(Operator, MultipliesWithinTheBound) {
 }
 
 TEST_P(Operator, EveryRungHasTheSameBits) {
-  const at::Tensor a = normal({70, 4200}), b = normal({4200, 90});
-  const at::Tensor expected = tiled::mm(a, b);
-  const std::vector<std::string> algos = tiled::algos(a, b);
-  EXPECT_GE(algos.size(), 2u);
-  for (const std::string& algo : algos) {
-    tiled::MmOptions request;
-    request.algo = algo;
-    EXPECT_TRUE(same_bits(tiled::mm(a, b, request), expected)) << algo;
+  for (const int64_t k : {4200, 36868}) {  // one chain, and several
+    const at::Tensor a = normal({30, k}), b = normal({k, 40});
+    const at::Tensor expected = tiled::mm(a, b);
+    const std::vector<std::string> algos = tiled::algos(a, b);
+    EXPECT_GE(algos.size(), 2u);
+    for (const std::string& algo : algos) {
+      tiled::MmOptions request;
+      request.algo = algo;
+      EXPECT_TRUE(same_bits(tiled::mm(a, b, request), expected)) << algo << " " << k;
+    }
   }
 }
 
@@ -79,7 +81,7 @@ TEST_P(Operator, RowsAndBatchesHaveTheBitsOfTheWhole) {
 
 // 16-bit inputs have two arithmetics where tensor cores have kernels: within each, one answer.
 TEST_P(Operator, RungsOfOneArithmeticHaveTheSameBits) {
-  const at::Tensor a = normal({64, 4224}, at::kBFloat16), b = normal({4224, 96}, at::kBFloat16);
+  const at::Tensor a = normal({64, 36872}, at::kBFloat16), b = normal({36872, 96}, at::kBFloat16);
   tiled::MmOptions exact;
   exact.precision = "ieee";
   for (const tiled::MmOptions& asked : {tiled::MmOptions(), exact}) {

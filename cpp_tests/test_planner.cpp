@@ -417,6 +417,7 @@ TEST(HopperPlans, AreWithinTheHardwaresLimits) {
                                       {1, 57344, 8192},
                                       {131072, 64, 64},
                                       {65, 33, 4097},
+                                      {65, 33, 36865},
                                       {4096, 4096, 4096}}) {
           const DeviceInfo d = device(name);
           const Problem p = tensor_problem(layout, m, n, k, dtype);
@@ -449,7 +450,7 @@ TEST(HopperPlans, AreNotMistakenForAnothers) {
   misaligned.a.alignment = 2;
   Problem wide = aligned;
   wide.epilogue.out_dtype = DType::Float32;
-  Problem deep = tensor_problem("nn", 512, 512, 8192);
+  Problem deep = tensor_problem("nn", 512, 512, 32768);
   for (int round = 0; round < 3; ++round) {
     EXPECT_EQ(make_plan(aligned, d, Algo::Hopper).workspace_bytes, 0);
     EXPECT_GT(make_plan(misaligned, d, Algo::Hopper).workspace_bytes, 0);
@@ -508,21 +509,40 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   EXPECT_EQ(workspace(batch), rounded(40 * 192 * 2));
 }
 
-// Beyond a segment: the totals of the tiles that blocks hold, or every segment's sums.
+TEST(Segments, AreOneBelow32768AndEndAtMultiplesOf4096FromThereOn) {
+  EXPECT_EQ(segment_count(0), 0);
+  for (const int64_t k : {1, 4095, 4096, 4097, 28672, 32767}) {
+    EXPECT_EQ(segment_count(k), 1);
+    EXPECT_EQ(segment_begin(0), 0);
+    EXPECT_EQ(segment_end(0, k), k);
+    EXPECT_EQ(segment_steps(k, 64), (k + 63) / 64);
+  }
+  for (const int64_t k : {int64_t{32768}, int64_t{32769}, int64_t{36864}, int64_t{1} << 40}) {
+    EXPECT_EQ(segment_count(k), (k + 4095) / 4096);
+    for (const int64_t s : {int64_t{0}, int64_t{1}, segment_count(k) - 2}) {
+      EXPECT_EQ(segment_begin(s), s * 4096);
+      EXPECT_EQ(segment_end(s, k), s * 4096 + 4096);
+    }
+    EXPECT_EQ(segment_end(segment_count(k) - 1, k), k);
+    EXPECT_EQ(segment_steps(k, 64), 64);
+  }
+}
+
+// Of a K that is cut: the totals of the tiles that blocks hold, or every segment's sums.
 TEST(HopperPlans, BytesOfSegments) {
   const DeviceInfo d = device("h200");
-  const Problem one = tensor_problem("nn", 256, 256, 4096),
-                two = tensor_problem("nn", 256, 256, 4104);
+  const Problem one = tensor_problem("nn", 256, 256, 32760),
+                eight = tensor_problem("nn", 256, 256, 32768);
   for (const HopperPlan& plan : hopper_plans(one, d)) {
     EXPECT_FALSE(plan.share_segments);
     EXPECT_EQ(hopper_workspace(one, plan), 0);
   }
   int shared = 0;
-  for (const HopperPlan& plan : hopper_plans(two, d)) {
+  for (const HopperPlan& plan : hopper_plans(eight, d)) {
     const HopperTileInfo& tile = hopper_tile(plan.tile);
     const int64_t tiles = tile.ping_pong ? tile.consumers : 1;  // of one block, at a time
     const int64_t totals = tiles * plan.blocks * tile.block_p * tile.block_q * 4;
-    EXPECT_EQ(hopper_workspace(two, plan), plan.share_segments ? 2 * 256 * 256 * 4 : totals);
+    EXPECT_EQ(hopper_workspace(eight, plan), plan.share_segments ? 8 * 256 * 256 * 4 : totals);
     shared += plan.share_segments;
   }
   EXPECT_GT(shared, 0);

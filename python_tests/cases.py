@@ -112,6 +112,22 @@ def fill(rows: int, cols: int, dtype: torch.dtype, device: str = "cpu") -> torch
     return torch.randn(rows, cols, dtype=wide).to(dtype).to(device)
 
 
+def swallowed_ones(
+    m: int, n: int, k: int, dtype: torch.dtype, device: str
+) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """(A, B, what each sum of products must be, in fp32 at least.)
+
+    The first product is so large that each 1 added to it is lost, and a step of tensor cores cuts
+    it off: so a chain of ones that begins with that product ends with it. The sums of other chains
+    are not lost. The K where they begin are multiples of 4096, if K is at least 32768.
+    """
+    root = 2**30 if dtype in (torch.float64, torch.complex128) else 2**15
+    a, b = (torch.ones(*size, dtype=dtype, device=device) for size in ((m, k), (k, n)))
+    a[:, 0], b[0] = root, root
+    first_chain = 4096 if k >= 32768 else k
+    return a, b, root**2 + k - first_chain
+
+
 def hole(rows: int, cols: int, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
     """Memory that no kernel may let into a result: NaN, or for integers a pattern."""
     return torch.full((rows, cols), poison(dtype), dtype=dtype, device=device)

@@ -1,9 +1,9 @@
 """An independent model of the library's arithmetic, and equality of bits.
 
-The rule (ops/segments.h, README "One answer"): K is cut at every multiple of 4096; a segment is
-one chain of fused multiply-adds from +0, k ascending; the segments' sums are added, ascending, to a
-total that starts from +0. Nothing here shares a line with the library: the fused multiply-adds are
-made of ordinary IEEE operations.
+The rule (ops/segments.h, README "One answer"): K below 32768 is one segment, from there on K is cut
+at every multiple of 4096; a segment is one chain of fused multiply-adds from +0, k ascending; the
+segments' sums are added, ascending, to a total that starts from +0. Nothing here shares a line with
+the library: the fused multiply-adds are made of ordinary IEEE operations.
 
     fp32, fp16, bf16   chains in fp32, the total rounded once to the output's dtype
     fp64               chains in fp64
@@ -12,10 +12,12 @@ made of ordinary IEEE operations.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import torch
 
-SEGMENT_K = 4096
+SEGMENT_K, DEEP_K = 4096, 32768
 
 
 def round_to_odd_sum(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -67,17 +69,19 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def chains(pairs: list[tuple[np.ndarray, np.ndarray]], k: int, real: type) -> np.ndarray:
-    """The total over all segments; `pairs` holds the operands of each fused step of one k."""
+    """The total over all segments; `pairs` holds the operands of each fused step of one k, matrices
+    or as many of them."""
     fma = fma32 if real is np.float32 else fma64
-    m, n = pairs[0][0].shape[0], pairs[0][1].shape[1]
-    total = np.zeros((m, n), real)
-    for begin in range(0, k, SEGMENT_K):
-        chain = np.zeros((m, n), real)
-        for i in range(begin, min(begin + SEGMENT_K, k)):
+    shape = (*pairs[0][0].shape[:-1], pairs[0][1].shape[-1])
+    total = np.zeros(shape, real)
+    cuts = range(SEGMENT_K, k, SEGMENT_K) if k >= DEEP_K else ()
+    for begin, end in itertools.pairwise((0, *cuts, k)):
+        chain = np.zeros(shape, real)
+        for i in range(begin, end):
             for a, b in pairs:
                 chain = fma(
-                    np.broadcast_to(a[:, i, None], (m, n)),
-                    np.broadcast_to(b[None, i, :], (m, n)),
+                    np.broadcast_to(a[..., i, None], shape),
+                    np.broadcast_to(b[..., i, None, :], shape),
                     chain,
                 )
         total = total + chain
@@ -91,9 +95,10 @@ def golden_mm(a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None = 
     if a.is_complex():
         real = np.float64 if a.dtype == torch.complex128 else np.float32
         ar, ai, br, bi = (x.contiguous().numpy() for x in (a.real, a.imag, b.real, b.imag))
-        re = chains([(ar, br), (-ai, bi)], k, real)
-        im = chains([(ar, bi), (ai, br)], k, real)
-        return torch.complex(torch.from_numpy(re), torch.from_numpy(im))
+        first = np.stack([ar, ar]), np.stack([br, bi])
+        second = np.stack([-ai, ai]), np.stack([bi, br])
+        re, im = torch.from_numpy(chains([first, second], k, real))
+        return torch.complex(re, im)
     if a.dtype == torch.float64:
         return torch.from_numpy(chains([(a.numpy(), b.numpy())], k, np.float64))
     total = chains([(a.float().numpy(), b.float().numpy())], k, np.float32)

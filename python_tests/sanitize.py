@@ -26,13 +26,14 @@ LAYOUTS = (
     *(("n", "n"), ("t", "t"), ("n", "t"), ("t", "n")),
     *(("misaligned", "slice"), ("strided", "n")),
 )
-LONG = (130, 260, 4100)  # crosses a segment, and every tile in both directions
+# One crosses every tile in both directions, the other a segment.
+LONG = ((130, 260, 4100), (9, 70, 32772))
 
 TENSOR_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 # Aligned, so that every rung takes them, and odd; fractions of every tile, and some of several.
 TENSOR_SHAPES = ((136, 264, 72), (8, 8, 8), (65, 63, 9), (300, 136, 131), (1, 1, 1))
 SHORT_TENSOR_SHAPES = ((136, 72, 72), (65, 63, 9))
-DEEP = (72, 136, 4168)  # crosses a segment by more than a step
+DEEP = (72, 136, 32840)  # crosses segments, the last by more than a step
 
 
 def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
@@ -70,7 +71,7 @@ def run_fma(short: bool) -> int:
     else:
         every = itertools.chain(
             problems(SHAPES, cases.DTYPES, LAYOUTS),
-            problems((LONG,), (torch.float32,), LAYOUTS[:4]),
+            problems(LONG, (torch.float32,), LAYOUTS[:4]),
         )
     products = 0
     for a, b, what in every:
@@ -104,8 +105,9 @@ def run_tensor_cores(short: bool) -> int:
 def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     """hopper with each tile, in every way or in one of them, the ways in turn."""
     expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
-    estimates = tiled_mm.plan(a, b, algo="hopper", **asked).hopper.estimates
-    shares = (False,) if a.shape[1] <= 4096 else (False, True)
+    plan = tiled_mm.plan(a, b, algo="hopper", **asked)
+    estimates = plan.hopper.estimates
+    shares = (False, True) if plan.segments > 1 else (False,)
     products = 0
     for i, tile in enumerate(e.tile for e in estimates):
         ways = list(itertools.product((False, True), ((1, 1), (2, 1), (1, 2)), shares))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,8 +14,10 @@ import torch
 from cases import each, each_rung, each_rung_and
 from golden import assert_same_bits
 
-# Around the cuts of K at multiples of 4096.
-SEGMENTED_K = (1, 7, 4095, 4096, 4097, 8192 + 3)
+# K of one chain, among them where the CPU's blocks of K end; and K that is cut, from 32768 on, at
+# multiples of 4096.
+SHALLOW_K = (1, 7, 4095, 4096, 4097, 8192 + 3, 32767)
+DEEP_K = (32768 + 3,)
 
 
 @pytest.fixture
@@ -24,14 +27,32 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@each("k", SEGMENTED_K)
+@functools.cache
+def modelled(dtype: torch.dtype, k: int) -> tuple[torch.Tensor, ...]:
+    """A, B, and their product by a model that shares nothing with the library but the rule. The
+    model is slow, and every rung asks for the same."""
+    a, b = cases.pair(3, 5, k, dtype)
+    return a, b, golden.golden_mm(a, b)
+
+
+@each("k", SHALLOW_K + DEEP_K)
 @each("dtype", cases.FLOATS)
 @each_rung
 def test_the_stated_order_of_sums(device: str, algo: str | None, dtype, k: int) -> None:
-    """Against a model that shares nothing with the library but the rule."""
-    a, b = cases.pair(3, 5, k, dtype, device)
-    c = tiled_mm.mm(a, b, algo=algo, precision="ieee")
-    assert_same_bits(c.cpu(), golden.golden_mm(a, b))
+    a, b, expected = modelled(dtype, k)
+    c = tiled_mm.mm(a.to(device), b.to(device), algo=algo, precision="ieee")
+    assert_same_bits(c.cpu(), expected)
+
+
+@each("k", (4096, 4097, 32767, 32768, 9 * 4096 + 256))
+@each("dtype", cases.FLOATS)
+@each_rung
+def test_where_k_is_cut(device: str, algo: str | None, dtype: torch.dtype, k: int) -> None:
+    """Below 32768 nowhere, from there on at multiples of 4096."""
+    a, b, expected = cases.swallowed_ones(3, 5, k, dtype, device)
+    out_dtype = torch.float32 if dtype in cases.HALVES else None
+    c = tiled_mm.mm(a, b, algo=algo, precision="ieee", out_dtype=out_dtype)
+    assert (c == expected).all()
 
 
 @each("k", (5, 4097))
@@ -84,9 +105,10 @@ def test_slices_of_columns(device: str, algo: str | None, dtype: torch.dtype) ->
     assert_same_bits(every_third, c[:, ::3], "every third column")
 
 
+@each("k", (8192 + 3, 32768 + 3))
 @each_rung_and(cases.FLOATS)
-def test_slices_of_a_deep_product(device: str, algo: str | None, dtype: torch.dtype) -> None:
-    a, b = cases.pair(70, 33, 8192 + 3, dtype, device)
+def test_slices_of_a_deep_product(device: str, algo: str | None, dtype, k: int) -> None:
+    a, b = cases.pair(70, 33, k, dtype, device)
     c = tiled_mm.mm(a, b, algo=algo)
     for part in (slice(0, 1), slice(5, 12), slice(3, 67)):
         assert_same_bits(tiled_mm.mm(a[part], b, algo=algo), c[part], f"rows {part}")
@@ -147,7 +169,7 @@ def test_out_has_the_bits_of_a_new_tensor(device: str, algo: str | None, dtype) 
 @each("dtype", cases.DTYPES)
 def test_every_rung_is_equal(device: str, dtype: torch.dtype) -> None:
     """Those of the fma arithmetic; test_tensor_cores.py has the others."""
-    for m, n, k in ((67, 45, 131), (1, 257, 64), (130, 1, 4100), (64, 128, 32)):
+    for m, n, k in ((67, 45, 131), (1, 257, 64), (130, 1, 4100), (64, 128, 32), (13, 9, 36868)):
         a, b = cases.pair(m, n, k, dtype, device)
         expected = tiled_mm.mm(a, b, precision="ieee")
         for algo in cases.RUNGS[device]:
@@ -187,7 +209,7 @@ def test_vmap(device: str, algo: str | None, in_dims: tuple) -> None:
 @each("dtype", cases.DTYPES)
 @each("algo", (None, *cases.RUNGS["cpu"]))
 def test_thread_counts(threads: None, algo: str | None, dtype: torch.dtype) -> None:
-    for m, n, k in ((257, 130, 65), (1, 1000, 300), (1000, 1, 300), (4, 4, 9000)):
+    for m, n, k in ((257, 130, 65), (1, 1000, 300), (1000, 1, 300), (4, 4, 9000), (4, 4, 36868)):
         a, b = cases.pair(m, n, k, dtype)
         results = []
         for count in (1, 2, 3, 7):
@@ -218,7 +240,7 @@ def test_repeated_runs(device: str, algo: str | None, dtype: torch.dtype) -> Non
 @pytest.mark.cuda
 @each("dtype", cases.DTYPES)
 def test_cpu_and_gpu_are_equal(dtype: torch.dtype) -> None:
-    for m, n, k in ((67, 45, 131), (1, 257, 64), (33, 5, 4097), (9, 11, 3 * 4096 + 1)):
+    for m, n, k in ((67, 45, 131), (1, 257, 64), (33, 5, 4097), (9, 11, 9 * 4096 + 1)):
         a, b = cases.pair(m, n, k, dtype)
         on_gpu, on_cpu = (
             tiled_mm.mm(x, y, precision="ieee") for x, y in ((a.cuda(), b.cuda()), (a, b))
@@ -229,9 +251,10 @@ def test_cpu_and_gpu_are_equal(dtype: torch.dtype) -> None:
 @pytest.mark.cuda
 @each("dtype", cases.HALVES)
 def test_cpu_and_gpu_are_equal_with_fp32_output(dtype: torch.dtype) -> None:
-    a, b = cases.pair(33, 45, 4097, dtype)
-    on_gpu, on_cpu = (
-        tiled_mm.mm(x, y, precision="ieee", out_dtype=torch.float32)
-        for x, y in ((a.cuda(), b.cuda()), (a, b))
-    )
-    assert_same_bits(on_gpu.cpu(), on_cpu)
+    for k in (4097, 9 * 4096 + 1):
+        a, b = cases.pair(33, 45, k, dtype)
+        on_gpu, on_cpu = (
+            tiled_mm.mm(x, y, precision="ieee", out_dtype=torch.float32)
+            for x, y in ((a.cuda(), b.cuda()), (a, b))
+        )
+        assert_same_bits(on_gpu.cpu(), on_cpu, f"K = {k}")

@@ -123,7 +123,13 @@ def test_the_grid_covers_the_result() -> None:
             assert 0 <= plan.grid.tiles_n * tile.n - n < tile.n
             assert plan.grid.x == plan.grid.tiles_m * plan.grid.tiles_n
             assert 0 <= plan.step["count"] * tile.k - k < tile.k
-            assert plan.segments == -(-k // 4096)
+            assert plan.segments == 1
+
+
+def test_how_often_k_is_cut() -> None:
+    for k, segments in ((0, 0), (1, 1), (4097, 1), (32767, 1), (32768, 8), (32769, 9), (36864, 9)):
+        for algo in cases.RUNGS["cuda"]:
+            assert tiled_mm.plan(*meta(5, 6, k), algo=algo, device="h200").segments == segments
 
 
 @each("dtype", cases.DTYPES)

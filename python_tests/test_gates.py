@@ -76,14 +76,15 @@ TENSOR = (("tensor", torch.bfloat16), ("tensor", torch.float16), ("tf32", torch.
 each_tensor = pytest.mark.parametrize(("arithmetic", "dtype"), TENSOR, ids=str)
 
 
-def run_tensor(a: torch.Tensor, b: torch.Tensor, arithmetic: str, cut: int = gates.SEGMENT_K):
-    """The fp32 sums of a right product in this arithmetic."""
+def run_tensor(a: torch.Tensor, b: torch.Tensor, arithmetic: str, cut: int | None = None):
+    """The fp32 sums of a right product in this arithmetic, or of one cut elsewhere."""
     if arithmetic == "tf32":
         a, b = gates.to_tf32(a), gates.to_tf32(b)
+    cut = cut or gates.segment_size(a.shape[1])
     return tensor_cores(a, b, gates.TENSOR_STEP[arithmetic], cut)
 
 
-@pytest.mark.parametrize("k", [1, 2, 17, 300, 4096, 8195])
+@pytest.mark.parametrize("k", [1, 2, 17, 300, 4096, 8195, 32767])
 @each_tensor
 def test_sums_of_tensor_cores_pass(arithmetic: str, dtype: torch.dtype, k: int) -> None:
     a, b = normal(32, 32, k, dtype)
@@ -108,10 +109,10 @@ def test_sums_of_tensor_cores_fail_as_fma(arithmetic: str, dtype: torch.dtype, k
 
 @each_tensor
 def test_a_chain_of_tensor_cores_that_is_not_cut_fails_gate_2(arithmetic: str, dtype) -> None:
-    a, b = normal(32, 32, 6 * 4096, dtype)
+    a, b = normal(32, 32, 8 * 4096, dtype)
     gates.check_random(run_tensor(a, b, arithmetic), a, b, arithmetic)
     with pytest.raises(AssertionError, match="gate 2"):
-        gates.check_random(run_tensor(a, b, arithmetic, cut=6 * 4096), a, b, arithmetic)
+        gates.check_random(run_tensor(a, b, arithmetic, cut=8 * 4096), a, b, arithmetic)
 
 
 @each_tensor
@@ -203,10 +204,11 @@ def test_right_products_pass(dtype: torch.dtype, k: int) -> None:
     gates.check_agreement(c, c.clone(), a, b)
 
 
+@pytest.mark.parametrize("k", [8 * 4096 - 1, 8 * 4096 + 1])
 @pytest.mark.parametrize("out", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_chains_in_segments_pass(out: torch.dtype) -> None:
-    a, b = normal(32, 32, 6 * 4096 + 1, torch.float32 if out == torch.float32 else out)
-    c = chain32(a, b, gates.SEGMENT_K).to(out)
+def test_chains_in_segments_pass(out: torch.dtype, k: int) -> None:
+    a, b = normal(32, 32, k, torch.float32 if out == torch.float32 else out)
+    c = chain32(a, b, gates.segment_size(k)).to(out)
     gates.check_elements(c, a, b)
     gates.check_random(c, a, b)
 
@@ -315,13 +317,13 @@ def test_an_output_truncated_to_16_bits_fails_gate_2(dtype: torch.dtype) -> None
 def test_sums_truncated_in_fp32_fail_gate_2(k: int) -> None:
     a, b = normal(40, 48, k, torch.float32)
     with pytest.raises(AssertionError, match="gate 2"):
-        gates.check_random(chain32(a, b, gates.SEGMENT_K, truncate=True), a, b)
+        gates.check_random(chain32(a, b, gates.segment_size(k), truncate=True), a, b)
 
 
 def test_one_long_chain_fails_gate_2() -> None:
-    a, b = normal(32, 32, 6 * 4096, torch.float32)
+    a, b = normal(32, 32, 8 * 4096, torch.float32)
     with pytest.raises(AssertionError, match="gate 2, RMS"):
-        gates.check_random(chain32(a, b, 6 * 4096), a, b)
+        gates.check_random(chain32(a, b, 8 * 4096), a, b)
 
 
 @pytest.mark.parametrize("towards_zero", [False, True])

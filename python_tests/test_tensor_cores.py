@@ -3,10 +3,11 @@ however the operands and the result lie."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import cases
@@ -26,6 +27,10 @@ EVERY_RUNG = (None, *cases.TENSOR_RUNGS)
 ANY_LAYOUT = (None, *cases.ANY_LAYOUT_TENSOR_RUNGS)
 
 SLEEP = 500_000_000  # clock cycles: a quarter of a second or more
+
+# K that is cut, into nine segments and a short one: from 32768 on, at multiples of 4096. All less
+# is one chain, as which 4104, 4608 and 9000 are here.
+DEEP = 9 * 4096 + 8
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +57,20 @@ def rungs_for(a: torch.Tensor, b: torch.Tensor) -> list[str]:
     """The tensor-core rungs that take these operands."""
     found = tiled_mm.algos(a, b, **asked(a.dtype))
     return [name for name in found if name in cases.TENSOR_RUNGS]
+
+
+def hopper_with_totals(a: torch.Tensor, b: torch.Tensor) -> Callable:
+    """hopper, its blocks going through all of K: the totals of a deep one in the workspace."""
+    tile = tiled_mm.plan(a, b, algo="hopper", **asked(a.dtype)).hopper.estimates[0].tile
+    return lambda x, y: torch.ops.tiled.mm_with_tile(
+        x, y, tile, False, 1, 1, False, **asked(x.dtype)
+    )
+
+
+def ways(a: torch.Tensor, b: torch.Tensor) -> list[Callable]:
+    """The planner's choice, every rung that takes these operands, and the one above."""
+    algos = (None, *rungs_for(a, b))
+    return [*(functools.partial(mm, algo=algo) for algo in algos), hopper_with_totals(a, b)]
 
 
 def normal(*size: int, dtype: torch.dtype) -> torch.Tensor:
@@ -170,7 +189,7 @@ def test_operands_are_rounded_to_tf32_to_nearest_even(algo: str | None) -> None:
 # ---- the gates ----------------------------------------------------------------------------------
 
 
-@each("k", (1, 16, 300, 4096, 12289))
+@each("k", (1, 16, 300, 4096, 12289, DEEP + 1))
 @each_dtype
 def test_random_data(dtype: torch.dtype, k: int) -> None:
     a, b = cases.pair(40, 48, k, dtype, "cuda")
@@ -180,9 +199,10 @@ def test_random_data(dtype: torch.dtype, k: int) -> None:
         gates.check_random(c, a, b, arithmetic(dtype))
 
 
+@each("k", (4608, DEEP))
 @each_dtype
-def test_error_of_every_rung_at_an_aligned_size(dtype: torch.dtype) -> None:
-    a, b = cases.pair(136, 264, 4608, dtype, "cuda")
+def test_error_of_every_rung_at_an_aligned_size(dtype: torch.dtype, k: int) -> None:
+    a, b = cases.pair(136, 264, k, dtype, "cuda")
     b = b.t().contiguous().t()
     for algo in rungs_for(a, b):
         c = mm(a, b, algo, out_dtype=torch.float32)
@@ -190,9 +210,10 @@ def test_error_of_every_rung_at_an_aligned_size(dtype: torch.dtype) -> None:
         gates.check_random(c, a, b, arithmetic(dtype))
 
 
+@each("k", (4608, DEEP))
 @each_dtype
-def test_fp32_output_is_the_sum_before_it_is_rounded(dtype: torch.dtype) -> None:
-    a, b = cases.pair(136, 200, 4608, dtype, "cuda")
+def test_fp32_output_is_the_sum_before_it_is_rounded(dtype: torch.dtype, k: int) -> None:
+    a, b = cases.pair(136, 200, k, dtype, "cuda")
     for algo in (None, *rungs_for(a, b)):
         total = mm(a, b, algo, out_dtype=torch.float32)
         assert total.dtype == torch.float32
@@ -201,8 +222,8 @@ def test_fp32_output_is_the_sum_before_it_is_rounded(dtype: torch.dtype) -> None
 
 # ---- one answer ---------------------------------------------------------------------------------
 
-# (N, K): K on both sides of the cuts at multiples of 4096, and not a multiple of 8.
-SIZES = ((4096, 4096), (1000, 4096 + 8), (520, 9000), (264, 14336), (77, 515))
+# (N, K): one chain and several, and K that is not a multiple of 8.
+SIZES = ((4096, 4096), (1000, 4096 + 8), (520, 9000), (264, DEEP), (72, 32768), (77, 515))
 ROWS = (1, 2, 3, 7, 16, 64, 100, 128, 129, 1000)
 
 
@@ -232,7 +253,7 @@ def test_columns_of_a_large_matrix(dtype: torch.dtype, size: tuple[int, int]) ->
     assert_equal(mm(a, b[:, 5::41]), c[:, 5::41], "every 41st column")
 
 
-@each("size", ((128, 515), (96, 9000)))
+@each("size", ((128, 515), (96, 9000), (40, DEEP)))
 @each_dtype
 def test_batches(dtype: torch.dtype, size: tuple[int, int]) -> None:
     """bmm and vmap, an operand shared or not, in every layout that vmap may meet."""
@@ -279,7 +300,13 @@ def laid_out(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
             yield f"misaligned{name} by {offset}", lay(memory.view(view.shape).copy_(view))
 
 
-@each("size", ((67, 45, 131), (64, 128, 256), (200, 136, 4104), (1, 96, 515), (96, 1, 4100)))
+LAID_OUT_SIZES = (
+    *((67, 45, 131), (64, 128, 256), (200, 136, 4104), (1, 96, 515)),
+    *((72, 40, DEEP), (96, 1, DEEP - 4)),
+)
+
+
+@each("size", LAID_OUT_SIZES)
 @each_dtype
 def test_all_layouts_and_rungs_are_equal(dtype: torch.dtype, size: tuple) -> None:
     m, n, k = size
@@ -298,7 +325,7 @@ def test_all_layouts_and_rungs_are_equal(dtype: torch.dtype, size: tuple) -> Non
 @each("name", ("row_expanded", "col_expanded", "all_expanded", "overlapping"))
 @each_dtype
 def test_operands_whose_elements_share_memory(dtype: torch.dtype, name: str) -> None:
-    for m, n, k in ((67, 45, 131), (64, 128, 256), (40, 72, 4104)):
+    for m, n, k in ((67, 45, 131), (64, 128, 256), (40, 72, DEEP)):
         make = cases.LAYOUTS[name]
         a, b = make(m, k, dtype, "cuda"), make(k, n, dtype, "cuda")
         plain_a, plain_b = a.contiguous().clone(), b.contiguous().clone()
@@ -362,7 +389,7 @@ def test_empty(dtype: torch.dtype, shape: tuple) -> None:
 @each("algo", EVERY_RUNG)
 @each_dtype
 def test_zero_results_are_positive(dtype: torch.dtype, algo: str | None) -> None:
-    for k in (8, 24, 4104):
+    for k in (8, 24, 4104, DEEP):
         a = torch.full((136, k), -0.0, device="cuda").to(dtype)
         b = torch.ones(136, k, device="cuda").to(dtype).t()
         for y in (b, -b):
@@ -376,7 +403,7 @@ def test_nan_and_infinity(dtype: torch.dtype, algo: str | None) -> None:
     """Specials stay in their row or column, 0 Inf is NaN, and no padding meets one: the sizes end
     inside of every tile, box and step."""
     for special in (torch.nan, torch.inf, -torch.inf):
-        for m, n, k in ((136, 72, 40), (72, 264, 24), (24, 16, 4104), (9, 8, 8)):
+        for m, n, k in ((136, 72, 40), (72, 264, 24), (24, 16, DEEP), (9, 8, 8)):
             a = cases.fill(m, k, dtype, "cuda")
             b = cases.fill(n, k, dtype, "cuda").t()
             a[m - 1, k - 1] = special
@@ -409,21 +436,38 @@ def test_sums_beyond_the_largest_number(dtype: torch.dtype) -> None:
             assert (c[:, 1::2] == torch.inf).all()
 
 
+@each("k", (4104, 32760, 32768, 9 * 4096 + 256))
+@each_dtype
+def test_where_k_is_cut(dtype: torch.dtype, k: int) -> None:
+    """Below 32768 nowhere, from there on at multiples of 4096."""
+    a, b, expected = cases.swallowed_ones(72, 40, k, dtype, "cuda")
+    b = column_major(b)
+    for algo in (None, *rungs_for(a, b)):
+        assert (mm(a, b, algo, out_dtype=torch.float32) == expected).all(), algo
+    assert_equal(hopper_with_totals(a, b)(a, b), mm(a, b, "mma_tile"))
+
+
 # ---- every way to run hopper --------------------------------------------------------------------
 
+# One chain and several; a C of less than a tile, and of several.
+TILED_SIZES = (
+    *((264, 520, 200), (333, 259, 515), (1024, 776, 4104), (100, 72, 9000)),
+    *((1024, 776, DEEP), (100, 72, DEEP - 3)),
+)
 
-@each("size", ((264, 520, 200), (333, 259, 515), (1024, 776, 4104), (100, 72, 9000)))
+
+@each("size", TILED_SIZES)
 @each_dtype
 def test_every_tile_and_cluster_is_equal(dtype: torch.dtype, size: tuple) -> None:
     m, n, k = size
-    a, b = cases.pair(m, n, k, dtype, "cuda")
+    a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
     expected = mm(a, b, "mma_tile", out_dtype=torch.float32)
     for x, y in ((a, b), (column_major(a), column_major(b))):
         tiles = {
             e.tile for e in tiled_mm.plan(x, y, algo="hopper", **asked(dtype)).hopper.estimates
         }
         assert len(tiles) > 1
-        ways = itertools.product(sorted(tiles), (False, True), CLUSTERS, SHARES[k > 4096])
+        ways = itertools.product(sorted(tiles), (False, True), CLUSTERS, SHARES[k >= 32768])
         for tile, exchanged, (p, q), share in ways:
             for out_dtype in {dtype, torch.float32}:
                 c = torch.ops.tiled.mm_with_tile(
@@ -474,7 +518,7 @@ def outputs(m: int, n: int, dtype: torch.dtype) -> Iterator[tuple[str, torch.Ten
         yield "strided" + name, whole, lay(whole[1::2, 2::3])
 
 
-@each("size", ((67, 45, 131), (136, 264, 64), (129, 200, 4104), (1, 264, 64), (264, 1, 64)))
+@each("size", ((67, 45, 131), (136, 264, 64), (129, 200, DEEP), (1, 264, 64), (264, 1, 64)))
 @each_dtype
 def test_out(dtype: torch.dtype, size: tuple) -> None:
     m, n, k = size
@@ -508,20 +552,20 @@ def test_nothing_around_a_new_result_is_written(dtype: torch.dtype) -> None:
 # ---- streams, graphs, threads -------------------------------------------------------------------
 
 
-@each("size", ((1000, 776, 4608), (333, 515, 1029), (64, 264, 9000)))
+@each("size", ((1000, 776, 4608), (333, 515, 1029), (64, 264, DEEP), (1000, 776, DEEP)))
 @each_dtype
 def test_100_repeats_under_load_from_another_stream(dtype: torch.dtype, size: tuple) -> None:
     m, n, k = size
-    a, b = cases.pair(m, n, k, dtype, "cuda")
+    a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
     expected = mm(a, b)
-    rungs = rungs_for(a, b)
+    calls = ways(a, b)
     load = normal(4096, 4096, dtype=torch.bfloat16)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(60):
             torch.mm(load, load)
-    results = [mm(a, b, (None, *rungs)[i % (1 + len(rungs))]) for i in range(100)]
+    results = [calls[i % len(calls)](a, b) for i in range(100)]
     for c in results:
         assert_equal(c, expected)
 
@@ -529,17 +573,17 @@ def test_100_repeats_under_load_from_another_stream(dtype: torch.dtype, size: tu
 @each_dtype
 def test_graphs(dtype: torch.dtype) -> None:
     """Aligned, repacked, and with segments shared out or totals in the workspace."""
-    sizes = ((136, 264, 64), (67, 45, 131), (64, 72, 9000), (600, 1100, 4608))
+    sizes = ((136, 264, 64), (67, 45, 131), (64, 72, DEEP), (600, 1100, 4608))
     pairs = [cases.pair(*size, dtype, "cuda") for size in sizes]
-    algos = [(None, *rungs_for(a, b)) for a, b in pairs]
-    for (a, b), names in zip(pairs, algos, strict=True):
-        for algo in names:  # as torch asks: once before it is captured
-            mm(a, b, algo)
+    calls = [ways(a, b) for a, b in pairs]
+    for (a, b), called in zip(pairs, calls, strict=True):
+        for call in called:  # as torch asks: once before it is captured
+            call(a, b)
     graph = torch.cuda.CUDAGraph()
     results = []
     with torch.cuda.graph(graph):
-        for (a, b), names in zip(pairs, algos, strict=True):
-            results.append([mm(a, b, algo) for algo in names])
+        for (a, b), called in zip(pairs, calls, strict=True):
+            results.append([call(a, b) for call in called])
     for _ in range(3):
         for a, b in pairs:
             a.copy_(torch.randn_like(a))
@@ -557,7 +601,7 @@ def test_graphs(dtype: torch.dtype) -> None:
 def test_the_current_stream_is_used(dtype: torch.dtype, algo: str | None) -> None:
     """Operands that are written late on a side stream: kernels that start early, in the shadow of
     the one before, must wait for it before they read or write."""
-    a, b = cases.pair(136, 264, 4608, dtype, "cuda")
+    a, b = cases.pair(136, 264, DEEP, dtype, "cuda")
     b = column_major(b)
     expected = mm(a, b, algo)
     late_a, late_b = a.clone(), b.clone()
@@ -577,27 +621,29 @@ def test_the_current_stream_is_used(dtype: torch.dtype, algo: str | None) -> Non
     assert_equal(out, expected)
 
 
-@each("k", (136, 131, 4608))
+@each("size", ((136, 136), (131, 131), (4608, 4608), (DEEP, 72)))
 @each_dtype
-def test_a_chain_of_products(dtype: torch.dtype, k: int) -> None:
+def test_a_chain_of_products(dtype: torch.dtype, size: tuple[int, int]) -> None:
     """Each reads what the one before wrote, and writes what the one before read."""
-    x = normal(k, k, dtype=dtype) / k**0.5
-    weight = normal(k, k, dtype=dtype) / k**0.5
-    expected = [x]
-    for _ in range(6):
-        expected.append(mm(expected[-1], weight))
-        torch.cuda.synchronize()
+    k, n = size
+    x = normal(n, k, dtype=dtype) / k**0.5
+    there, back = normal(k, n, dtype=dtype) / k**0.5, normal(n, k, dtype=dtype) / n**0.5
+    expected = x
+    for _ in range(3):
+        for weight in (there, back):
+            expected = mm(expected, weight)
+            torch.cuda.synchronize()
     for _ in range(5):
-        y, z = x.clone(), torch.empty_like(x)
+        y, z = x.clone(), torch.empty(n, n, dtype=dtype, device="cuda")
         for _ in range(3):
-            mm(y, weight, out=z)
-            mm(z, weight, out=y)
-        assert_equal(y, expected[-1])
+            mm(y, there, out=z)
+            mm(z, back, out=y)
+        assert_equal(y, expected)
 
 
 @each_dtype
 def test_several_streams_and_threads_at_once(dtype: torch.dtype) -> None:
-    sizes = ((200, 152, 300), (67, 45, 131), (64, 72, 9000), (600, 1100, 4608))
+    sizes = ((200, 152, 300), (67, 45, 131), (64, 72, DEEP), (600, 1100, 4608))
     pairs = [cases.pair(*size, dtype, "cuda") for size in sizes]
     expected = [mm(a, b) for a, b in pairs]
     torch.cuda.synchronize()
@@ -620,7 +666,7 @@ def test_threads_that_have_not_used_the_gpu_before(dtype: torch.dtype) -> None:
 
 
 def test_the_host_does_not_wait() -> None:
-    a, b = (x.requires_grad_() for x in cases.pair(67, 45, 5000, torch.bfloat16, "cuda"))
+    a, b = (x.requires_grad_() for x in cases.pair(67, 45, DEEP - 4, torch.bfloat16, "cuda"))
     out = torch.empty(67, 45, device="cuda", dtype=torch.bfloat16)
 
     def calls() -> None:

@@ -6,7 +6,8 @@ namespace {
 // Cache budgets, packed or not. The best sizes are flat around these.
 constexpr int64_t TILE_BYTES = 24 << 10;    // of A, [tile_rows][block_k], in L1
 constexpr int64_t PANEL_BYTES = 768 << 10;  // of B, [block_k][panel], in L2
-constexpr int64_t BLOCK_K = 512;            // the longest block
+constexpr int64_t BLOCK_K = 512;            // the longest block of several tiles
+constexpr int64_t LONG_BLOCK_K = 4096;  // of one tile, elements: what is packed of A stays in L2
 
 // Multiply-adds of a vector that take about as long as waking a thread.
 constexpr int64_t THREAD_STEPS = 1 << 15;
@@ -128,6 +129,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const int64_t tiles = ceil_div(rows, kernels.rows);
   x.tile_rows = round_up(ceil_div(rows, tiles), unit);
   x.strip = std::min<int64_t>(cols, kernels.wide[x.tile_rows] * kernels.lanes);
+  x.unit_k = x.codec->unit;
   const int64_t strips = ceil_div(cols, x.strip);
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.
@@ -146,7 +148,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   if (x.dot) {
     x.strip = kernels.lanes;
     x.panel = cols;
-    x.block_k = std::min(x.segment(), std::max<int64_t>(x.k, x.codec->unit));
+    x.block_k = std::min(x.steps_of(LONG_BLOCK_K), std::max<int64_t>(x.k, x.codec->unit));
+    x.unit_k = kernels.lanes;  // it turns blocks of so many steps
     return x;
   }
   if (tiles > 1) {
@@ -160,7 +163,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.block_k = STREAM_K;
     x.panel = PANEL_BYTES;
   } else {
-    x.block_k = x.segment();
+    x.block_k = x.steps_of(LONG_BLOCK_K);
     x.panel = cols * x.block_k * x.bytes;
   }
   x.block_k = std::min(round_up(x.block_k, x.codec->unit),

@@ -51,10 +51,14 @@ struct Blocking {
   bool pack_a, pack_b;
   bool a_by_k;      // a packed tile of A stands as [k][rows], else as [rows][k]
   bool direct_c;    // sums are formed in C itself
-  int64_t block_k;  // of K, worked on together
+  int64_t block_k;  // of K, worked on together: the longest block
+  int64_t unit_k;   // blocks begin at multiples of it, counted from their segment's begin
   int64_t panel;    // columns of B, worked on together
 
-  int64_t segment() const { return SEGMENT_K * codec->parts / codec->pair; }  // steps
+  // Steps that so many elements of K take, from 0 on.
+  int64_t steps_of(int64_t elements) const {
+    return ceil_div(elements * codec->parts, codec->pair);
+  }
   // Where in K, in elements, a step begins.
   int64_t element_of(int64_t step) const { return step * codec->pair / codec->parts; }
   int64_t regions() const { return batch * parts_m * parts_n; }

@@ -53,7 +53,7 @@ Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
       c_(x.c + entry * x.c_strides.batch * x.out_element),
       one_block_(x.k <= x.block_k),
       chunk_(rows.size()) {
-  const bool many_segments = x.k > x.segment();
+  const bool many_segments = segment_count(x.depth) > 1;
   if (many_segments || (!x.direct_c && !one_block_))
     chunk_ = std::min(chunk_, round_up(SUMS_BYTES / (x.panel * x.bytes), x.tile_rows));
 
@@ -88,13 +88,13 @@ void Region::run() {
 
 void Region::run_chunk(Range rows, Range cols) {
   // K = 0 has no segment, and one empty step to write its zeros.
-  const int64_t segments = std::max<int64_t>(1, ceil_div(x_.k, x_.segment()));
+  const int64_t segments = std::max<int64_t>(1, segment_count(x_.depth));
   for (int64_t s = 0; s < segments; ++s) {
-    const int64_t begin = s * x_.segment();
-    const int64_t size = std::min(x_.segment(), x_.k - begin);
+    const int64_t begin = x_.steps_of(segment_begin(s));
+    const int64_t size = x_.steps_of(segment_end(s, x_.depth)) - begin;
     const int64_t blocks = std::max<int64_t>(1, ceil_div(size, x_.block_k));
     for (int64_t block = 0; block < blocks; ++block) {
-      const Range k = piece(size, blocks, block, x_.codec->unit);
+      const Range k = piece(size, blocks, block, x_.unit_k);
       run_step({rows,
                 cols,
                 {begin + k.begin, begin + k.end},

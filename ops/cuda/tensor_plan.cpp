@@ -239,10 +239,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const int64_t segments = segment_count(problem.k);
   const double area = tile.block_p * tile.block_q;  // elements of C
   constexpr double STAGE_BYTES = 128;               // of K, a stage's depth
-  const double row_bytes = static_cast<double>(problem.k * size_of(problem.dtype));
-  double steps = std::ceil(row_bytes / STAGE_BYTES);
-  if (plan.share_segments)
-    steps = std::min(steps, SEGMENT_K * size_of(problem.dtype) / STAGE_BYTES);
+  const int64_t depth = plan.share_segments ? segment_size(problem.k) : problem.k;
+  const double steps = std::ceil(static_cast<double>(depth * size_of(problem.dtype)) / STAGE_BYTES);
 
   HopperEstimate e;
   e.tensor = Model::TENSOR * area / 32;

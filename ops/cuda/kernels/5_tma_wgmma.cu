@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(TmaWgmmaTile::THREADS)
   const int row = blockIdx.x / tiles_n * Tile::BLOCK_M;
   const int column = blockIdx.x % tiles_n * Tile::BLOCK_N;
   const int steps = static_cast<int>((problem.k + A::BLOCK_K - 1) / A::BLOCK_K);
-  constexpr int SEGMENT_STEPS = SEGMENT_K / A::BLOCK_K;
+  const int segment = static_cast<int>(segment_steps(problem.k, A::BLOCK_K));  // steps
   const auto a_part = A::part(1, 0);
   const auto b_part = B::part(1, 0);
   uint32_t filled = 0, used = 0;  // stages, counted on and on
@@ -61,25 +61,25 @@ __global__ void __launch_bounds__(TmaWgmmaTile::THREADS)
     };
     float total[REGISTERS] = {}, chain[REGISTERS];
     if (steps > 0) fill(0);
-    for (int step = 0; step < steps; ++step) {
-      if (step + 1 < steps) fill(step + 1);
-      const int stage = used % Tile::STAGES;
-      ptx::mbarrier_wait(full(stage), used++ / Tile::STAGES % 2);
-      const uint32_t at = base + stage * Tile::STAGE_BYTES;
-      ptx::wgmma_fence();
+    for (int first = 0; first < steps; first += segment) {
+      const int last = min(first + segment, steps);
+      for (int step = first; step < last; ++step) {
+        if (step + 1 < steps) fill(step + 1);
+        const int stage = used % Tile::STAGES;
+        ptx::mbarrier_wait(full(stage), used++ / Tile::STAGES % 2);
+        const uint32_t at = base + stage * Tile::STAGE_BYTES;
+        ptx::wgmma_fence();
 #pragma unroll
-      for (int k = 0; k < A::STEPS; ++k)
-        ptx::Wgmma<T, Tile::BLOCK_N>::template run<A_MN_MAJOR, B_MN_MAJOR>(
-            chain, ptx::descriptor(A::LAYOUT, at + A::offset(0, k)),
-            ptx::descriptor(B::LAYOUT, at + A::BYTES + B::offset(0, k)),
-            step % SEGMENT_STEPS != 0 || k != 0);
-      ptx::wgmma_commit_group();
-      ptx::wgmma_wait_group<0>();
-      __syncthreads();  // all have read the stage: it may be filled again
-      if (step + 1 == steps || (step + 1) % SEGMENT_STEPS == 0) {
-#pragma unroll
-        for (int i = 0; i < REGISTERS; ++i) total[i] += chain[i];
+        for (int k = 0; k < A::STEPS; ++k)
+          ptx::Wgmma<T, Tile::BLOCK_N>::template run<A_MN_MAJOR, B_MN_MAJOR>(
+              chain, ptx::descriptor(A::LAYOUT, at + A::offset(0, k)),
+              ptx::descriptor(B::LAYOUT, at + A::BYTES + B::offset(0, k)), step != first || k != 0);
+        ptx::wgmma_commit_group();
+        ptx::wgmma_wait_group<0>();
+        __syncthreads();  // all have read the stage: it may be filled again
       }
+#pragma unroll
+      for (int i = 0; i < REGISTERS; ++i) total[i] += chain[i];
     }
     store_accumulators<T>(problem, total, entry, row, column);
   }

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(WarpSpecializedTile::THREADS, 1)
   const int row = blockIdx.x / tiles_n * Tile::BLOCK_M;
   const int column = blockIdx.x % tiles_n * Tile::BLOCK_N;
   const int steps = static_cast<int>((problem.k + A::BLOCK_K - 1) / A::BLOCK_K);
-  constexpr int SEGMENT_STEPS = SEGMENT_K / A::BLOCK_K;
+  const int segment = static_cast<int>(segment_steps(problem.k, A::BLOCK_K));  // steps
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   Ring<Tile::STAGES> ring;
 
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(WarpSpecializedTile::THREADS, 1)
   };
   for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
     float total[REGISTERS] = {}, chain[REGISTERS];
-    for (int first = 0; first < steps; first += SEGMENT_STEPS) {
-      const int last = min(first + SEGMENT_STEPS, steps);
+    for (int first = 0; first < steps; first += segment) {
+      const int last = min(first + segment, steps);
       uint32_t previous = 0;
       for (int step = first; step < last; ++step, ring.advance()) {
         ptx::mbarrier_wait(full(ring.stage), ring.parity);

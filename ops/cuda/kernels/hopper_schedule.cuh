@@ -58,11 +58,11 @@ struct Schedule {
     result.batch = args.by_segments.quotient(entry);
     result.segment = entry - result.batch * args.segments;
     const int steps = (args.k + BLOCK_K - 1) / BLOCK_K;  // of all K
-    constexpr int SEGMENT_STEPS = SEGMENT_K / BLOCK_K;
-    result.first = args.segments == 1 ? 0 : result.segment * SEGMENT_STEPS;
-    result.last = args.segments == 1 ? steps : min(steps, result.first + SEGMENT_STEPS);
-    result.pieces = (result.last - result.first + SEGMENT_STEPS - 1) / SEGMENT_STEPS;
-    result.piece_steps = SEGMENT_STEPS;
+    result.piece_steps = static_cast<int>(segment_steps(args.k, BLOCK_K));
+    const bool shared_out = args.segments != 1;
+    result.first = shared_out ? result.segment * result.piece_steps : 0;
+    result.last = shared_out ? min(steps, result.first + result.piece_steps) : steps;
+    result.pieces = shared_out ? 1 : static_cast<int>(segment_count(args.k));
     return result;
   }
 };
