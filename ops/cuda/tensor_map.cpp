@@ -54,7 +54,7 @@ cudaError_t encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int el
     return encoder.function(map, type, 3, const_cast<void*>(matrix.data), sizes, strides, boxes,
                             steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                             swizzle_of(box.columns * element_bytes),
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   };
   CUresult result = encode();
   if (result == CUDA_ERROR_INVALID_CONTEXT) {
