@@ -147,6 +147,9 @@ def peers(shape: Shape, device_type: str, precision: str | None) -> list[Candida
     if device_type == "cuda" and shape.dtype == "float32" and precision == "tf32":
         # The rival first: ratios are against it.
         return [Candidate("torch.mm tf32", torch_mm_tf32, tf32=True), *found]
+    if device_type == "cuda" and shape.dtype == "float32" and precision == "fp16x3":
+        # What it replaces first, and beside it what gives up accuracy for speed.
+        return [*found, Candidate("torch.mm tf32", torch_mm_tf32, tf32=True)]
     if device_type != "cuda":
         return found
     unaligned = padded_sizes(shape) != (shape.m, shape.n, shape.k)

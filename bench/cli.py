@@ -371,6 +371,14 @@ _PARTS: dict[str, tuple[list[str], int]] = {
         ["--set", "tf32", "--precision", "tf32", "--budget", "0.25", "--limit", "40"],
         60,
     ),
+    "fp16x3": (
+        ["--set", "fp16x3", "--precision", "fp16x3", "--budget", "0.25", "--limit", "80"],
+        110,
+    ),
+    "ieee": (
+        ["--set", "ieee", "--precision", "ieee", "--budget", "0.25", "--limit", "40"],
+        60,
+    ),
     "shapes": (
         [
             *("--set", "odd", "--set", "deep", "--set", "tall"),

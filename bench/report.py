@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bench import results
@@ -273,9 +273,12 @@ def set_table(set_name: str, *, gpu: bool) -> Callable[[Sequence[dict]], str]:
     return table
 
 
-def grid_table(set_name: str, dtype: str, mode: str) -> Callable[[Sequence[dict]], str]:
+def grid_table(
+    set_name: str, dtype: str, mode: str, *, beside: str | None = None, errors: bool = False
+) -> Callable[[Sequence[dict]], str]:
     """A set that holds every shape in several layouts: a row a shape, ratios and TF/s by layout,
-    and the geometric mean and the least ratio of each layout above them."""
+    and the geometric mean and the least ratio of each layout above them. `beside` is another
+    candidate whose TF/s are shown; `errors` appends the largest Frobenius errors of a row."""
 
     def table(documents: Sequence[dict]) -> str:
         def wanted(case: dict) -> bool:
@@ -291,6 +294,9 @@ def grid_table(set_name: str, dtype: str, mode: str) -> Callable[[Sequence[dict]
         header = [f"{dtype}, {mode}"]
         for layout in layouts:
             header += [f"{layout}: ratio", "tiled TF/s", "torch TF/s"]
+            header += [f"{beside} TF/s"] if beside else []
+        if errors:
+            header += ["error, tiled", "torch", *([beside] if beside else [])]
         rows = []
         records = {p: _ours_record(c) for p, c in by_place.items()}
         for name, least in (("**geometric mean**", False), ("**least**", True)):
@@ -301,9 +307,10 @@ def grid_table(set_name: str, dtype: str, mode: str) -> Callable[[Sequence[dict]
                     for (_, at), r in records.items()
                     if at == layout and r is not None and r["ratio"] and not wrong(r)
                 ]
-                value = min(ratios) if least else statistics.geometric_mean(ratios)
-                row += [f"**{value:.2f}**" if ratios else "-", "", ""]
-            rows.append(row)
+                summary = min if least else statistics.geometric_mean
+                row += [f"**{summary(ratios):.2f}**" if ratios else "-", "", ""]
+                row += [""] if beside else []
+            rows.append(row + [""] * (len(header) - len(row)))
         for sizes in dict.fromkeys(s for s, _ in by_place):
             row = [sizes]
             for layout in layouts:
@@ -313,10 +320,24 @@ def grid_table(set_name: str, dtype: str, mode: str) -> Callable[[Sequence[dict]
                 ratio = record["ratio"] if record else None
                 row.append(f"{ratio['median']:.2f}" if ratio else "-")
                 row += [rate_text(record, 1e12), rate_text(peer, 1e12)]
+                if beside:
+                    row.append(rate_text(results.find(case, beside) if case else None, 1e12))
+            if errors:
+                of_row = [case for (at, _), case in by_place.items() if at == sizes]
+                row.append(_largest_error(_ours_record(c) for c in of_row))
+                row.append(_largest_error(results.find(c, c["peer"]) for c in of_row))
+                if beside:
+                    row.append(_largest_error(results.find(c, beside) for c in of_row))
             rows.append(row)
         return markdown(header, rows) + "\n\n" + caption(document)
 
     return table
+
+
+def _largest_error(records: Iterable[dict | None]) -> str:
+    """Of those whose error is known, as error_text."""
+    found = [r for r in records if error_text(r) != "-"]
+    return error_text(max(found, key=lambda r: r["check"]["frobenius"], default=None))
 
 
 def planner_table(documents: Sequence[dict]) -> str:
@@ -361,6 +382,8 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
         for dtype in SETS[name].dtypes
     },
     "tf32": grid_table("tf32", "float32", "burst"),
+    "fp16x3": grid_table("fp16x3", "float32", "burst", beside="torch.mm tf32", errors=True),
+    "ieee": grid_table("ieee", "float32", "burst", errors=True),
     "planner": planner_table,
     **{
         f"shapes-{s}": set_table(s, gpu=True)

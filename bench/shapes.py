@@ -205,6 +205,29 @@ SETS: dict[str, ShapeSet] = {
             ),
         ),
         ShapeSet(
+            "fp16x3",
+            "fp32 in two fp16 parts, for --precision fp16x3, in three layouts",
+            "squares, aligned and not, the layers of Llama 3 8B with many rows and few, and scores "
+            "times values of attention",
+            ("float32",),
+            _in_layouts(
+                (
+                    *_cubes(1024, 2048, 4096, 8192, 16384, 2047, 4095),
+                    Shape(8192, 4096, 14336),
+                    Shape(4096, 28672, 4096),
+                    Shape(4096, 128, 4096),
+                    *(Shape(m, n, 4096) for n in (4096, 28672) for m in (1, 16, 64)),
+                )
+            ),
+        ),
+        ShapeSet(
+            "ieee",
+            "fp32 chains, for --precision ieee, in three layouts",
+            "squares",
+            ("float32",),
+            _in_layouts(_cubes(512, 1024, 2048, 4096, 8192, 16384)),
+        ),
+        ShapeSet(
             "few_rows",
             "decoding and routing: one to sixteen rows against a weight",
             "vllm issues 44343, 44217, 35121 and 42562, TensorRT-LLM issue 13646, onnxruntime "

@@ -56,6 +56,13 @@ inline Problem tensor_problem(const std::string& layout, int64_t m, int64_t n, i
   return p;
 }
 
+// fp32 in two fp16 parts.
+inline Problem parts_problem(const std::string& layout, int64_t m, int64_t n, int64_t k) {
+  Problem p = problem_of(layout, m, n, k, DType::Float32);
+  p.arithmetic = Arithmetic::Fp16x3;
+  return p;
+}
+
 inline PlanReport report_of(const char* name, Algo algo, const Problem& p) {
   const DeviceInfo d = device(name);
   return report(p, d, make_plan(p, d, algo));

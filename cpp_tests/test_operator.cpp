@@ -54,16 +54,43 @@ TEST_P(Operator, MultipliesWithinTheBound) {
   }
 }
 
+// Those of the fma arithmetic.
 TEST_P(Operator, EveryRungHasTheSameBits) {
+  tiled::MmOptions exact;
+  exact.precision = "ieee";
   for (const int64_t k : {4200, 36868}) {  // one chain, and several
     const at::Tensor a = normal({30, k}), b = normal({k, 40});
     const at::Tensor expected = tiled::mm(a, b);
-    const std::vector<std::string> algos = tiled::algos(a, b);
+    const std::vector<std::string> algos = tiled::algos(a, b, exact);
     EXPECT_GE(algos.size(), 2u);
     for (const std::string& algo : algos) {
       tiled::MmOptions request;
       request.algo = algo;
       EXPECT_TRUE(same_bits(tiled::mm(a, b, request), expected)) << algo << " " << k;
+    }
+  }
+}
+
+TEST_P(Operator, EveryPrecisionOfFloat32IsWithinItsBound) {
+  const at::Tensor a = normal({70, 300}), b = normal({300, 90});
+  const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+  const at::Tensor scale = at::mm(a.abs().to(at::kDouble), b.abs().to(at::kDouble));
+  const double g = 8 * std::sqrt(300.);
+  for (const char* precision : {"ieee", "tf32", "fp16x3"}) {
+    tiled::MmOptions request;
+    request.precision = precision;
+    try {
+      // Rounded to 11 bits, two factors are off by 2^-11 each.
+      const double u = precision == std::string("tf32") ? 0x1p-10 : g * 0x1p-24;
+      const at::Tensor c = tiled::mm(a, b, request);
+      const at::Tensor error = (c.to(at::kDouble) - exact).abs();
+      EXPECT_TRUE(at::all(error <= 0x1p-24 * exact.abs() + (u + 0x1p-22) * scale).item<bool>())
+          << precision;
+      EXPECT_TRUE(same_bits(tiled::mm(a.slice(0, 3, 8), b, request), c.slice(0, 3, 8)))
+          << precision;
+    } catch (const c10::NotImplementedError& error) {
+      EXPECT_TRUE(GetParam() == at::kCUDA && precision != std::string("ieee"))
+          << error.what_without_backtrace();
     }
   }
 }

@@ -46,8 +46,9 @@ TEST(Plan, SharedBytesFollowTheAccumulator) {
 }
 
 TEST(Plan, RegisterTileTakesItsTileByName) {
-  const Plan plan = make_plan(problem_of(4096, 4096, 4096), device("h200"), Algo::RegisterTile);
+  const Plan plan = make_plan(problem_of(4096, 4096, 4096), device("t4"), Algo::RegisterTile);
   EXPECT_EQ(plan.tile, TileSize::Large);
+  EXPECT_FALSE(plan.async);
   EXPECT_EQ(plan.block_m, Tile128x256::BLOCK_M);
   EXPECT_EQ(plan.block_n, Tile128x256::BLOCK_N);
   EXPECT_EQ(plan.threads_x, Tile128x256::THREADS);
@@ -57,9 +58,36 @@ TEST(Plan, RegisterTileTakesItsTileByName) {
 
 // 768 x 768 is 36 tiles of 128 x 128 for 132 multiprocessors, but 144 small ones.
 TEST(Plan, SmallTilesWhereLargeOnesLeaveMultiprocessorsIdle) {
-  const Plan plan = make_plan(problem_of(768, 768, 4096), device("h200"), Algo::RegisterTile);
+  const Problem p = problem_of(768, 768, 4096, DType::Int32);
+  const Plan plan = make_plan(p, device("h200"), Algo::RegisterTile);
   EXPECT_EQ(plan.tile, TileSize::Small);
   EXPECT_EQ(plan.block_m, Tile64x64::BLOCK_M);
+}
+
+// fp32 has a kernel of its own where cp.async exists, with its own tiles.
+TEST(Plan, Fp32IsCopiedAsynchronouslyFrom80On) {
+  for (const char* name : {"h200", "h100", "a100"}) {
+    const Plan plan = make_plan(problem_of(4096, 4096, 4096), device(name), Algo::RegisterTile);
+    EXPECT_TRUE(plan.async) << name;
+    EXPECT_EQ(plan.tile, TileSize::Large);
+    EXPECT_EQ(plan.block_m, AsyncTile128x128::BLOCK_M);
+    EXPECT_EQ(plan.threads_x, AsyncTile128x128::THREADS);
+    EXPECT_EQ(plan.shared_bytes, AsyncTile128x128::SHARED_BYTES);
+  }
+  for (DType dtype : ALL_DTYPES)
+    for (Algo algo : CUDA_ALGOS)
+      EXPECT_EQ(make_plan(problem_of(300, 300, 300, dtype), device("a100"), algo).async,
+                dtype == DType::Float32 && algo == Algo::RegisterTile)
+          << name_of(dtype) << ' ' << name_of(algo);
+}
+
+TEST(Plan, AsyncTilesFollowTheSize) {
+  const auto tile = [](int64_t size) {
+    return make_plan(problem_of(size, size, size), device("h200"), Algo::RegisterTile).tile;
+  };
+  for (int64_t size : {64, 512, 768}) EXPECT_EQ(tile(size), TileSize::Small) << size;
+  for (int64_t size : {1024, 1536}) EXPECT_EQ(tile(size), TileSize::Medium) << size;
+  for (int64_t size : {2048, 3000, 4096, 16384}) EXPECT_EQ(tile(size), TileSize::Large) << size;
 }
 
 TEST(Plan, DefaultIsRegisterTileForLargeAndSharedTileForSmall) {
@@ -76,9 +104,8 @@ TEST(Plan, DefaultIsRegisterTileForLargeAndSharedTileForSmall) {
 // The same problem many times over fills the device as one large problem does.
 TEST(Plan, ABatchCountsAsBlocks) {
   const DeviceInfo d = device("h200");
-  EXPECT_NE(make_plan(problem_of(128, 128, 512), d).algo, Algo::RegisterTile);
-  EXPECT_EQ(make_plan(problem_of(128, 128, 512, DType::Float32, 10000), d).algo,
-            Algo::RegisterTile);
+  EXPECT_NE(make_plan(problem_of(128, 128, 64), d).algo, Algo::RegisterTile);
+  EXPECT_EQ(make_plan(problem_of(128, 128, 64, DType::Float32, 10000), d).algo, Algo::RegisterTile);
 }
 
 TEST(Plan, TheNamedRungIsTaken) {
@@ -112,10 +139,10 @@ TEST(Plan, BatchesBeyondTheGridAreWalked) {
 // ---- vectors --------------------------------------------------------------------------------
 
 Access access_a(const Problem& p) {
-  return make_plan(p, device("h200"), Algo::RegisterTile).access_a;
+  return make_plan(p, device("t4"), Algo::RegisterTile).access_a;
 }
 Access access_b(const Problem& p) {
-  return make_plan(p, device("h200"), Algo::RegisterTile).access_b;
+  return make_plan(p, device("t4"), Algo::RegisterTile).access_b;
 }
 
 TEST(Access, VectorsFollowTheLayout) {
@@ -202,6 +229,128 @@ TEST(Access, DimensionsOfSizeOne) {
 TEST(Access, OnlyRegisterTileChooses) {
   for (Algo algo : {Algo::Naive, Algo::SharedTile8, Algo::SharedTile16, Algo::SharedTile32})
     EXPECT_EQ(make_plan(problem_of(64, 64, 64), device("h200"), algo).access_a, Access::Elements);
+}
+
+// ---- fp32 by cp.async -----------------------------------------------------------------------
+
+// Small enough that nothing is transposed first.
+Plan async_plan(const Problem& p, const char* name = "h200") {
+  const Plan plan = make_plan(p, device(name), Algo::RegisterTile);
+  EXPECT_TRUE(plan.async);
+  return plan;
+}
+
+// There are no vectors along k, and each operand is read as it can be.
+TEST(AsyncAccess, VectorsOnlyAlongRowsThatAreAligned) {
+  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
+    Problem p = problem_of(layout, 64, 96, 128, DType::Float32);
+    const Access a = layout[0] == 't' ? Access::AlongMN : Access::Elements;
+    const Access b = layout[1] == 'n' ? Access::AlongMN : Access::Elements;
+    EXPECT_EQ(async_plan(p).access_a, a) << layout;
+    EXPECT_EQ(async_plan(p).access_b, b) << layout;
+    p.a.alignment = 8;
+    EXPECT_EQ(async_plan(p).access_a, Access::Elements) << layout;
+    EXPECT_EQ(async_plan(p).access_b, b) << layout;
+  }
+  // A row of 130 fp32 is 520 bytes, 8 short of a multiple of 16.
+  EXPECT_EQ(async_plan(problem_of("tn", 64, 130, 128, DType::Float32)).access_b, Access::Elements);
+}
+
+TEST(AsyncAccess, StridesThatHaveNoVectors) {
+  Problem p = problem_of("tn", 64, 64, 64, DType::Float32);
+  p.a.col_stride = 1;  // a column starts one element after the column before
+  EXPECT_EQ(async_plan(p).access_a, Access::Elements);
+  p.a.col_stride = 0;  // one column, expanded
+  EXPECT_EQ(async_plan(p).access_a, Access::AlongMN);
+  p.a.row_stride = 0;  // one number, expanded
+  EXPECT_EQ(async_plan(p).access_a, Access::Elements);
+  p = problem_of(64, 64, 64, DType::Float32, 2);
+  EXPECT_EQ(async_plan(p).access_b, Access::AlongMN);
+  p.b.batch_stride = 1;
+  EXPECT_EQ(async_plan(p).access_b, Access::Elements);
+}
+
+// A single row is no vector: its address needs no alignment.
+TEST(AsyncAccess, DimensionsOfSizeOne) {
+  Problem row = problem_of("tn", 1, 64, 64, DType::Float32);
+  for (int64_t stride : {1, 77}) {
+    row.a.row_stride = stride, row.a.col_stride = 77;
+    EXPECT_EQ(async_plan(row).access_a, Access::Elements);
+  }
+  Problem outer = problem_of("tn", 64, 64, 1, DType::Float32);
+  outer.a.col_stride = 77;
+  EXPECT_EQ(async_plan(outer).access_a, Access::AlongMN);
+  outer.a.row_stride = 77;
+  EXPECT_EQ(async_plan(outer).access_a, Access::Elements);
+}
+
+// What does not come by vectors is transposed first if the product is long enough for that.
+TEST(AsyncTranspose, OperandsAlongKOfLargeProducts) {
+  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
+    const bool a = layout[0] == 'n', b = layout[1] == 't';
+    for (int64_t size : {2048, 4096, 8192}) {
+      const Plan plan = async_plan(problem_of(layout, size, size, size, DType::Float32));
+      EXPECT_EQ(plan.transpose_a, a) << layout << size;
+      EXPECT_EQ(plan.transpose_b, b) << layout << size;
+      EXPECT_EQ(plan.access_a, Access::AlongMN);
+      EXPECT_EQ(plan.access_b, Access::AlongMN);
+      EXPECT_EQ(plan.workspace_bytes, (a + b) * size * size * 4) << layout << size;
+    }
+    const Plan small = async_plan(problem_of(layout, 512, 512, 512, DType::Float32));
+    EXPECT_FALSE(small.transpose_a || small.transpose_b) << layout;
+    EXPECT_EQ(small.workspace_bytes, 0);
+  }
+}
+
+// A large operand that meets few rows or columns of the other is read once or twice anyway.
+TEST(AsyncTranspose, NotWhereThePassWouldTakeLonger) {
+  const Plan plan = async_plan(problem_of("nt", 64, 16384, 16384, DType::Float32));
+  EXPECT_FALSE(plan.transpose_b);
+  EXPECT_FALSE(async_plan(problem_of("nt", 4096, 4096, 0, DType::Float32)).transpose_a);
+}
+
+TEST(AsyncTranspose, OnlyOn90) {
+  const Plan plan = async_plan(problem_of(4096, 4096, 4096), "a100");
+  EXPECT_FALSE(plan.transpose_a);
+  EXPECT_EQ(plan.access_a, Access::Elements);
+  EXPECT_EQ(plan.workspace_bytes, 0);
+}
+
+// Rows of 4097 come to lie 4128 apart, whole lines of 128 bytes.
+TEST(AsyncTranspose, MisalignedOperandsAreCopiedToo) {
+  const Plan plan = async_plan(problem_of("nn", 4096, 4097, 4096, DType::Float32));
+  EXPECT_TRUE(plan.transpose_a && plan.transpose_b);
+  EXPECT_EQ(plan.workspace_bytes, 4096 * 4096 * 4 + 4096 * 4128 * 4);
+}
+
+// One matrix for a whole batch is copied once, others each.
+TEST(AsyncTranspose, Batches) {
+  Problem p = problem_of(1024, 1024, 1024, DType::Float32, 5);
+  EXPECT_TRUE(async_plan(p).transpose_a);
+  EXPECT_EQ(async_plan(p).workspace_bytes, 5 * 1024 * 1024 * 4);
+  p.a.batch_stride = 0;
+  EXPECT_TRUE(async_plan(p).transpose_a);
+  EXPECT_EQ(async_plan(p).workspace_bytes, 1024 * 1024 * 4);
+}
+
+// A copy of an expanded or overlapping view could be larger than the memory.
+TEST(AsyncTranspose, ViewsThatOverlapAreReadWhereTheyLie) {
+  Problem p = problem_of(4096, 4096, 4096);
+  const auto transposes = [&](int64_t row_stride, int64_t col_stride) {
+    p.a.row_stride = row_stride, p.a.col_stride = col_stride, p.a.alignment = 4;
+    return async_plan(p).transpose_a;
+  };
+  EXPECT_TRUE(transposes(4096, 1));
+  EXPECT_TRUE(transposes(8192, 2));
+  EXPECT_TRUE(transposes(1, 4097));
+  EXPECT_FALSE(transposes(0, 1));
+  EXPECT_FALSE(transposes(4096, 0));
+  EXPECT_FALSE(transposes(1, 1));     // windows
+  EXPECT_FALSE(transposes(4095, 1));  // rows that share an element
+  p.batch = 3, p.a.batch_stride = 4096;
+  EXPECT_TRUE(transposes(3 * 4096, 1));  // batch entries row by row
+  p.a.batch_stride = 1;
+  EXPECT_FALSE(transposes(4096, 1));
 }
 
 // ---- what is supported ----------------------------------------------------------------------

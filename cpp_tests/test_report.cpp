@@ -6,6 +6,7 @@
 #include <locale>
 #include <string>
 
+#include "cuda/fp16x3_plan.h"
 #include "cuda/kernel_resources.h"
 #include "cuda/tile_info.h"
 #include "planned.h"
@@ -17,7 +18,7 @@ namespace {
 // of them, C (256 KiB) is written once.
 TEST(Report, TrafficByHand) {
   const DeviceInfo d = device("h200");
-  const Problem p = problem_of(256, 256, 64);
+  const Problem p = problem_of(256, 256, 64, DType::Int32);
   Plan plan = make_plan(p, d, Algo::RegisterTile);
   plan.tile = TileSize::Medium;
   plan.block_m = plan.block_n = 128;
@@ -26,8 +27,8 @@ TEST(Report, TrafficByHand) {
   EXPECT_EQ(r.tile_bytes, 2 * 65536 + 2 * 65536 + 262144);
   EXPECT_EQ(r.compulsory_bytes, 65536 + 65536 + 262144);
   EXPECT_EQ(r.flops, 2. * 256 * 256 * 64);
-  EXPECT_DOUBLE_EQ(r.tile_roofline.intensity, 8388608. / 524288);  // 16 flop/byte
-  EXPECT_EQ(r.tile_roofline.bound, "compute");                     // above 13.9
+  EXPECT_DOUBLE_EQ(r.tile_roofline.intensity, 8388608. / 524288);  // 16 op/byte
+  EXPECT_EQ(r.tile_roofline.bound, "compute");                     // above 7
   EXPECT_EQ(r.loads_per_step, 2048);                               // (128 + 128) * 8
   EXPECT_EQ(r.flops_per_step, 262144);                             // 2 * 128 * 128 * 8
   EXPECT_EQ(r.flops_per_load, 128);
@@ -125,6 +126,47 @@ TEST(Report, TensorRungsOwnTheirTile) {
     }
 }
 
+TEST(Report, Fp16x3) {
+  const Problem p = parts_problem("nn", 4096, 4096, 4096);
+  const PlanReport r = report_of("h200", Algo::Fp16x3, p);
+  EXPECT_EQ(r.tile, "X3Tile128x128");
+  EXPECT_DOUBLE_EQ(r.peak_flops, r.device.tensor_flops / 3);
+  EXPECT_EQ(r.flops, 2. * 4096 * 4096 * 4096);
+  EXPECT_EQ(r.steps, 64);
+  EXPECT_TRUE(r.estimates.empty());
+  // A thread of a consumer has two rows and a quarter of the columns.
+  const int consumers = r.threads / 128 - 1;
+  EXPECT_EQ(r.thread_m * r.thread_n * 128 * consumers, r.plan.block_m * r.plan.block_n);
+  const std::string text = to_text(r);
+  for (const char* part :
+       {"fp16x3 on NVIDIA H200", "fp16x3<X3Tile128x128, ",
+        "split       A and B into two planes of fp16, with", "for every 64 of K",
+        "guard       elements whose parts lost more than 7.6e-06 of them", "workspace   1"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
+}
+
+TEST(Report, Fp16x3OfFewRows) {
+  const auto expect = [](int64_t m, int64_t n, std::initializer_list<const char*> parts) {
+    const PlanReport r = report_of("h200", Algo::Fp16x3, parts_problem("nt", m, n, 4096));
+    EXPECT_EQ(r.tile, "FewRows");
+    const std::string text = to_text(r);
+    for (const char* part : parts)
+      EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
+  };
+  expect(16, 4096, {"split       A into two planes of fp16, B on its way", "fp16x3_few_rows<0>"});
+  expect(4096, 16, {"split       B into two planes of fp16, A on its way", "fp16x3_few_rows<1>"});
+}
+
+TEST(Report, Fp16x3OfAShortK) {
+  const std::string text =
+      to_text(report_of("h200", Algo::Fp16x3, parts_problem("nn", 500, 400, 63)));
+  EXPECT_NE(text.find("guard       computes all elements by fma chains, since K is below 64"),
+            std::string::npos)
+      << text;
+  for (const char* part : {"split", "product", "workspace"})
+    EXPECT_EQ(text.find(part), std::string::npos) << part << "\nis in\n" << text;
+}
+
 TEST(Report, TextSaysWhatLimits) {
   const std::string text = to_text(report_of("g80", Algo::SharedTile16, problem_of(512, 512, 512)));
   for (const char* part :
@@ -150,7 +192,8 @@ TEST(Registers, KeysAreTheKernelsNames) {
   EXPECT_EQ(key(Algo::Naive, DType::Float16), "naive<__half>");
   EXPECT_EQ(key(Algo::SharedTile8, DType::BFloat16), "shared_tile<__nv_bfloat16, 8>");
   EXPECT_EQ(key(Algo::SharedTile32, DType::Int64), "shared_tile<unsigned long, 32>");
-  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32), "register_tile<float, Tile128x256, 0, 1>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Float16), "register_tile<__half, Tile128x256, 0, 1>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32), "register_tile_async<AsyncTile128x128, 1, 1>");
   EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64),
             "register_tile<Complex<float>, Tile128x64, 2, 2>");
   EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));
@@ -174,6 +217,21 @@ TEST(Registers, KeysOfTensorRungs) {
   }
   const std::string hopper = key(Algo::Hopper, "tn", DType::Float16);
   EXPECT_NE(hopper.find(", __half, 1, 1>"), std::string::npos) << hopper;
+}
+
+TEST(Registers, KeysOfFp16x3) {
+  const DeviceInfo d = device("h200");
+  const auto key = [&](const char* layout, bool exchanged) {
+    const Problem p = parts_problem(layout, 4096, 4096, 4096);
+    Plan plan = make_plan(p, d);
+    plan.hopper.exchanged = exchanged;
+    return kernel_key(p, plan);
+  };
+  // The planes lie as the operands do; the second is B's transpose.
+  EXPECT_EQ(key("nn", false), "fp16x3<X3Tile128x128, 0, 1>");
+  EXPECT_EQ(key("nt", false), "fp16x3<X3Tile128x128, 0, 0>");
+  EXPECT_EQ(key("tn", false), "fp16x3<X3Tile128x128, 1, 1>");
+  EXPECT_EQ(key("nn", true), "fp16x3<X3Tile128x128, 1, 0>");
 }
 
 TEST(Registers, TheNewestCodeThatTheDeviceRuns) {
@@ -233,6 +291,28 @@ TEST(Registers, EveryTensorPlanHasItsRow) {
           EXPECT_GE(r.occupancy.blocks_per_sm, wanted) << r.kernel;
         }
       }
+}
+
+TEST(Registers, EveryPlanOfFp16x3HasItsRow) {
+  const DeviceInfo d = device("h200");
+  if (!kernel_resources("mma_tile<float>", d.capability))
+    GTEST_SKIP() << "built without CUDA, or not for 9.0: no kernel has a row";
+  for (const std::string layout : {"nn", "nt", "tn", "tt"})
+    for (int64_t size : {65, 300, 4096}) {
+      const Problem p = parts_problem(layout, size, size, size);
+      std::vector<std::pair<Problem, HopperPlan>> ways;
+      for (const HopperPlan& way : fp16x3_plans(p, d)) ways.emplace_back(p, way);
+      for (const Problem& few :
+           {parts_problem(layout, 3, size, size), parts_problem(layout, size, 3, size)})
+        ways.emplace_back(few, make_plan(few, d).hopper);
+      for (const auto& [problem, way] : ways) {
+        const PlanReport r = report(problem, d, fp16x3_plan_with(problem, d, way));
+        ASSERT_TRUE(r.resources) << r.kernel;
+        EXPECT_GT(r.resources->registers, 0) << r.kernel;
+        EXPECT_EQ(r.resources->stack_bytes, 0) << r.kernel;
+        EXPECT_GE(r.occupancy.blocks_per_sm, fp16x3_tile(way.tile).blocks_per_sm) << r.kernel;
+      }
+    }
 }
 
 // ---- JSON -----------------------------------------------------------------------------------
@@ -354,6 +434,18 @@ TEST(Json, IsWellFormedForTensorRungs) {
     }
 }
 
+TEST(Json, Fp16x3) {
+  for (int64_t size : {0, 1, 64, 65, 5000}) {
+    const PlanReport r = report_of("h200", Algo::Fp16x3, parts_problem("tn", size, size, size));
+    const std::string json = to_json(r);
+    EXPECT_TRUE(valid_json(json)) << json;
+    const char* tile = size < 17 ? "\"name\": \"FewRows\"" : "\"name\": \"X3Tile";
+    for (const char* part : {"\"algo\": \"fp16x3\"", "\"arithmetic\": \"fp16x3\"",
+                             "\"hopper\": null", "\"access\": null", tile})
+      EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
+  }
+}
+
 TEST(Json, SaysWhatHopperDoes) {
   Problem p = tensor_problem("nn", 4096, 4096, 4096);
   const auto expect = [&](const char* name, Algo algo, std::initializer_list<const char*> parts) {
@@ -373,6 +465,16 @@ TEST(Json, SaysWhatHopperDoes) {
   expect("h200", Algo::Hopper, {"\"arithmetic\": \"tf32\"", "\"store\": \"scatter\""});
   p.arithmetic = Arithmetic::Fma;
   expect("h200", Algo::RegisterTile, {"\"hopper\": null", "\"arithmetic\": \"fma\""});
+}
+
+TEST(Json, SaysWhatIsTransposed) {
+  const PlanReport r = report_of("h200", Algo::RegisterTile, problem_of(4096, 4096, 4096));
+  const std::string json = to_json(r);
+  for (const char* part :
+       {"\"access\": {\"a\": \"along_mn\", \"b\": \"along_mn\"}",
+        "\"transposes\": {\"a\": true, \"b\": false}", "\"workspace_bytes\": 67108864"})
+    EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
+  EXPECT_NE(to_text(r).find("transposes  A first, to lie along m"), std::string::npos);
 }
 
 TEST(Json, SaysWhatTheReportSays) {

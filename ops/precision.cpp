@@ -30,8 +30,7 @@ bool has_tensor_core_kernels(Target target) {
 
 // Whether kernels for this precision of float32 exist there.
 bool has_kernel(Precision precision, Target target) {
-  return precision == Precision::Ieee ||
-         (precision == Precision::Tf32 && has_tensor_core_kernels(target));
+  return precision == Precision::Ieee || has_tensor_core_kernels(target);
 }
 
 Precision ambient_precision() {
@@ -51,7 +50,7 @@ Precision resolve_float32(Target target, std::optional<std::string_view> asked) 
                                 std::string(*asked), "' has no kernel for ", target.type,
                                 " tensors on compute capability ", target.capability / 10, ".",
                                 target.capability % 10, "; available: 'ieee'",
-                                has_kernel(Precision::Tf32, target) ? ", 'tf32'" : "");
+                                has_tensor_core_kernels(target) ? ", 'tf32', 'fp16x3'" : "");
     return precision;
   }
   const Precision precision = ambient_precision();
@@ -64,6 +63,10 @@ bool runs_chains(std::optional<std::string_view> algo) {
   return rung && !on_tensor_cores(*rung);
 }
 
+bool is_fp16x3(std::optional<std::string_view> algo) {
+  return algo && parse_algo(*algo) == Algo::Fp16x3;
+}
+
 bool is_16_bit(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
 }  // namespace
@@ -72,6 +75,9 @@ std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target t
                                                   std::optional<std::string_view> asked,
                                                   std::optional<std::string_view> algo) {
   if (dtype == at::kFloat && !asked && runs_chains(algo)) return name_of(Precision::Ieee);
+  // Where it has no kernel, the rung is refused as every other that does not fit.
+  if (dtype == at::kFloat && !asked && is_fp16x3(algo) && has_kernel(Precision::Fp16x3, target))
+    asked = name_of(Precision::Fp16x3);
   if (dtype == at::kFloat) return name_of(resolve_float32(target, asked));
   if (!asked) return std::nullopt;
   TORCH_CHECK(parse(*asked) == Precision::Ieee, "tiled_mm: precision='", std::string(*asked),
@@ -86,8 +92,10 @@ Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target,
   if (is_16_bit(dtype) && target.type == at::kCPU)
     return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
   if (!asked && runs_chains(algo)) return Arithmetic::Fma;
-  if (dtype == at::kFloat)
+  if (dtype == at::kFloat) {
+    if (*precision == name_of(Precision::Fp16x3)) return Arithmetic::Fp16x3;
     return *precision == name_of(Precision::Tf32) ? Arithmetic::Tf32 : Arithmetic::Fma;
+  }
   if (is_16_bit(dtype) && !asked && has_tensor_core_kernels(target)) return Arithmetic::Tensor;
   return Arithmetic::Fma;
 }

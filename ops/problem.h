@@ -72,11 +72,14 @@ enum class Arithmetic : int8_t {
   Cpu16,   // 16-bit inputs on the CPU: bf16 in steps of the level's own instruction (pairs of k for
            // vdpbf16ps, 32 values for AMX) where it has one, else as Fma
   Tf32,    // fp32 inputs, each rounded to tf32 (to nearest, ties to even), likewise in steps of 8
+  Fp16x3,  // fp32 inputs, each as two fp16 parts, three products of parts; main and cross products
+           // of every 64 of K in fresh accumulators, added up in fp32 (kernels/9_fp16x3.cu)
 };
 
 // Whether kernels of this arithmetic run on tensor cores.
 constexpr bool on_tensor_cores(Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::Tensor || arithmetic == Arithmetic::Tf32;
+  return arithmetic == Arithmetic::Tensor || arithmetic == Arithmetic::Tf32 ||
+         arithmetic == Arithmetic::Fp16x3;
 }
 
 // One matrix operand. Element (i, j) of batch entry b stands at

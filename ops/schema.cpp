@@ -48,11 +48,14 @@ TORCH_LIBRARY(tiled, m) {
         &occupancy_json);
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",
         &roofline_json);
-  // hopper with this tile, and cluster and so on, whatever the planner would choose: for those who
-  // measure and compare. plan() lists the tiles.
+  // hopper with this tile, and cluster and so on, whatever the planner would choose, or fp16x3 if
+  // that is the precision: for those who measure and compare. plan() lists hopper's tiles.
   m.def(
       "mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p, int cluster_q,"
       " bool share_segments, *, str? precision=None, ScalarType? out_dtype=None) -> Tensor");
+  // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again by fma
+  // chains: an int64 scalar on the operands' device. It runs the product.
+  m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
   // [registers a thread, static shared bytes, local bytes a thread, blocks a multiprocessor] of the
   // kernel that would run, as the CUDA runtime reports them.
   m.def("kernel_attributes(Tensor a, Tensor b, *, str? algo=None) -> int[]", &kernel_attributes);

@@ -23,7 +23,8 @@ namespace tiled {
 struct MmOptions {
   // A rung by name (see algos()); the planner's choice if empty. The backward uses the same.
   std::optional<std::string_view> algo;
-  // For float32 inputs: "ieee", "tf32" or "fp16x3"; if empty the library's setting, else torch's.
+  // For float32 inputs: "ieee" (fp32 chains), "tf32" (operands rounded to 11 bits) or "fp16x3"
+  // (fp32's error bound from tensor cores); if empty the library's setting, else torch's.
   std::optional<std::string_view> precision;
   // The inputs' dtype if empty; at::kFloat for fp16 and bf16 inputs gives the unrounded sum.
   std::optional<at::ScalarType> out_dtype;

@@ -17,6 +17,9 @@ RUNGS = {
 # shape and layout; the others want bases and long strides of whole 16 bytes.
 TENSOR_RUNGS = ("mma_tile", "tma_wgmma", "warp_specialized", "hopper")
 ANY_LAYOUT_TENSOR_RUNGS = ("mma_tile", "hopper")
+# The rung of fp32 inputs in two fp16 parts, there too: every shape and layout. It decides the
+# precision, where none is asked for.
+PARTS_RUNG = "fp16x3"
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.cuda))
 
 REALS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -69,17 +72,20 @@ def _rungs() -> Iterator:
 each_rung = pytest.mark.parametrize(("device", "algo"), list(_rungs()))
 
 
-def each_rung_and(dtypes: tuple[torch.dtype, ...]) -> pytest.MarkDecorator:
-    """The same with each dtype, and for 16-bit ones the tensor-core rungs that take any layout."""
+def each_rung_and(dtypes: tuple[torch.dtype, ...], *, parts: bool = True) -> pytest.MarkDecorator:
+    """The same with each dtype, for 16-bit ones the tensor-core rungs that take any layout, and for
+    float32, unless `parts` is false, the rung of two parts."""
     sets = []
     for dtype in dtypes:
         name = str(dtype).removeprefix("torch.")
         for rung in _rungs():
             sets.append(pytest.param(*rung.values, dtype, marks=rung.marks, id=f"{rung.id}-{name}"))
-        if dtype in HALVES:
-            marks = (pytest.mark.cuda, pytest.mark.tensor_cores)
-            for algo in ANY_LAYOUT_TENSOR_RUNGS:
-                sets.append(pytest.param("cuda", algo, dtype, marks=marks, id=f"{algo}-{name}"))
+        on_tensor_cores = ANY_LAYOUT_TENSOR_RUNGS if dtype in HALVES else ()
+        if dtype == torch.float32 and parts:
+            on_tensor_cores = (PARTS_RUNG,)
+        marks = (pytest.mark.cuda, pytest.mark.tensor_cores)
+        for algo in on_tensor_cores:
+            sets.append(pytest.param("cuda", algo, dtype, marks=marks, id=f"{algo}-{name}"))
     return pytest.mark.parametrize(("device", "algo", "dtype"), sets)
 
 
@@ -96,7 +102,8 @@ def arithmetic_of(
     if not has_tensor_core_kernels(device):
         return "fma"
     if dtype == torch.float32:
-        return "tf32" if precision == "tf32" else "fma"
+        asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
+        return "fma" if asked == "ieee" else asked
     fma = precision == "ieee" or algo in RUNGS["cuda"]
     return "tensor" if dtype in HALVES and not fma else "fma"
 
@@ -150,6 +157,58 @@ def in_a_hole(inner: torch.Tensor, step_rows: int = 1, step_cols: int = 1) -> to
     view = outer[2 : 2 + rows * step_rows : step_rows, 3 : 3 + cols * step_cols : step_cols]
     assert view.shape == inner.shape
     return view.copy_(inner)
+
+
+def column_major(x: torch.Tensor) -> torch.Tensor:
+    return x.t().contiguous().t()
+
+
+def laid_out(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """The same matrix in many places."""
+    rows, cols = x.shape
+    yield "n", x.contiguous()
+    yield "t", column_major(x)
+    for name, view in (("", x), ("_t", x.t())):
+        lay = (lambda t: t.t()) if name else (lambda t: t)
+        yield "slice" + name, lay(in_a_hole(view))
+        yield "strided" + name, lay(in_a_hole(view, 2, 3))
+        # A pitch of whole 16 bytes, as the rows of a padded matrix have.
+        pitch = (view.shape[1] + 15) // 8 * 8
+        padded = hole(view.shape[0], pitch, x.dtype, x.device)[:, : view.shape[1]]
+        yield "padded" + name, lay(padded.copy_(view))
+        for offset in (1, 2, 3):
+            memory = hole(1, rows * cols + offset, x.dtype, x.device)[0, offset:]
+            yield f"misaligned{name} by {offset}", lay(memory.view(view.shape).copy_(view))
+
+
+def outputs(m: int, n: int, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """(name, all the memory, the view of it to write) on the GPU, everything poisoned."""
+
+    def memory(rows: int, cols: int) -> torch.Tensor:
+        return hole(rows, cols, dtype, "cuda")
+
+    for name, rows, cols in (("", m, n), ("_t", n, m)):
+        lay = (lambda t: t.t()) if name else (lambda t: t)
+        whole = memory(rows, cols)
+        yield "n" + name, whole, lay(whole)
+        pitch = (cols + 15) // 8 * 8
+        whole = memory(rows + 2, pitch)
+        yield "padded" + name, whole, lay(whole[1 : rows + 1, :cols])
+        whole = memory(rows + 2, pitch + 8)
+        yield "aligned slice" + name, whole, lay(whole[1 : rows + 1, 8 : cols + 8])
+        for offset in (1, 2, 3):
+            whole = memory(rows + 2, cols + 6)
+            inner = whole[1 : rows + 1, offset : cols + offset]
+            yield f"slice{name} at {offset}", whole, lay(inner)
+        whole = memory(2 * rows + 1, 3 * cols + 2)
+        yield "strided" + name, whole, lay(whole[1::2, 2::3])
+
+
+def is_untouched_outside(whole: torch.Tensor, out: torch.Tensor) -> bool:
+    """Whether poisoned memory is as it was but for the view `out` of it."""
+    written = torch.zeros_like(whole, dtype=torch.bool)
+    written.as_strided(out.shape, out.stride(), out.storage_offset()).fill_(True)
+    return bool(whole[~written].isnan().all())
 
 
 def _misaligned(rows: int, cols: int, dtype: torch.dtype, device: str) -> torch.Tensor:

@@ -17,7 +17,7 @@ by five of those variances' roots where that is more: in long chains that trunca
 A complex product is two real ones of 2K terms, [Ar -Ai] [Br; Bi] and [Ar Ai] [Bi; Br], and each
 must pass by itself. NaN where the reference has none fails, and so does its absence.
 
-Three arithmetics (ops/problem.h):
+Four arithmetics (ops/problem.h):
 
     fma     every term is rounded to nearest
     tensor  16-bit inputs on tensor cores, which truncate: u_acc counts twice, and gate 2 allows the
@@ -26,6 +26,10 @@ Three arithmetics (ops/problem.h):
             tf32, which makes it `tensor` with other steps. Beside it gate 1 holds against the
             operands as they are: each is off by at most 2^-11 of itself, so a product is by at most
             (1 + 2^-11)^2 - 1 = 2 * 2^-11 + 2^-22, and R by that much of |A||B|.
+    fp16x3  fp32 inputs in two fp16 parts each, on tensor cores, in chains of 64 that are added up
+            in fp32. Gate 1 takes fma's u, and four times as much where K is below 16: with few
+            terms what the parts leave out is all there is. Gate 2 allows what `in_parts` works
+            out, which is less than fma's from K = 2048 or so on. Where K is below 64 it is fma.
 """
 
 from __future__ import annotations
@@ -49,6 +53,9 @@ INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
 # Terms that one step of the tensor cores adds to the accumulator.
 TENSOR_STEP = {"tensor": 16, "tf32": 8}
+# fp16x3: terms of a chain, below which K is summed as fma; and below which gate 1 is wider.
+PARTS_CHAIN = 64
+FEW_TERMS = 16
 TF32_BITS = 11  # of a number, the leading one counted
 TF32_PRODUCT_ERROR = 2 * 2.0**-TF32_BITS + 2.0 ** (-2 * TF32_BITS)  # relative
 
@@ -115,9 +122,11 @@ class Product:
 
     def bound_with(self, g: float) -> np.ndarray:
         p = self.precision
+        few = p.arithmetic == "fp16x3" and self.terms < FEW_TERMS
+        u_acc = p.u_acc * (4 if few else 1)
         with np.errstate(invalid="ignore"):
             rounding = p.u_out * np.abs(self.reference)
-            sums = (g * p.u_acc + self.input_error) * self.magnitude
+            sums = (g * u_acc + self.input_error) * self.magnitude
             return rounding + sums + p.smallest_subnormal
 
 
@@ -162,8 +171,9 @@ def products(
     assert np.finfo(work).nmant >= (63 if double else 52)
     part = c.real.dtype if c.is_complex() else c.dtype
     precision = Precision(part, torch.float64 if double else torch.float32, arithmetic)
-    if arithmetic in TENSOR_STEP:
-        fits = (torch.float32,) if arithmetic == "tf32" else (torch.float16, torch.bfloat16)
+    if arithmetic != "fma":
+        halves = (torch.float16, torch.bfloat16)
+        fits = halves if arithmetic == "tensor" else (torch.float32,)
         assert a.dtype in fits, f"{arithmetic} is not for {a.dtype}"
     input_error = 0.0
     if arithmetic == "tf32":
@@ -237,7 +247,7 @@ def check_random(
         # where truncation shows: there, and only downwards, a lean is allowed where sums are
         # truncated).
         limit = 5 * math.sqrt((allowed**2 + output_variance(p)) / count)
-        lean = truncation(p)[1]
+        lean = allowed_lean(p)
         for what, sign, low in (("mean", 1, 0), ("mean towards R", np.sign(p.reference), lean)):
             mean = float(np.mean(p.error * sign))
             assert -limit - low <= mean <= limit, (
@@ -246,8 +256,8 @@ def check_random(
 
 
 def allowed_rms(p: Product) -> float:
-    """The RMS error of the sums, from the variances alone; here where they are rounded to nearest,
-    term by term.
+    """The RMS error of the sums, from the variances alone: `truncation`'s on tensor cores, for
+    fp16x3 that of `in_parts`, and here where they are rounded to nearest, term by term.
 
     A rounding of x is off by at most u 2^e <= u |x|; spread evenly, its variance is at most
     u^2 x^2 / 3. The m-th partial sum of a chain has the variance m s^2, so a chain of L adds
@@ -256,7 +266,14 @@ def allowed_rms(p: Product) -> float:
     """
     if p.precision.truncates:
         return truncation(p)[0]
+    if is_in_parts(p):
+        return in_parts(p)[0]
     return p.precision.u_acc * math.sqrt(np.mean(p.reference**2) * (p.chain + p.cuts) / 6)
+
+
+def allowed_lean(p: Product) -> float:
+    """How far the mean error may lie towards zero."""
+    return in_parts(p)[1] if is_in_parts(p) else truncation(p)[1]
 
 
 def truncation(p: Product) -> tuple[float, float]:
@@ -294,13 +311,61 @@ def truncation(p: Product) -> tuple[float, float]:
     s = r / math.sqrt(p.terms)
     square, lean = p.chain * p.cuts**2 / 6, 0.0
     for begin in range(0, p.terms, p.chain):
-        length = min(p.chain, p.terms - begin)
-        n = np.minimum(np.arange(width, length + width, width), length).astype(np.float64)
-        losses = 1.25 * np.sqrt(n).sum()
-        spread = math.sqrt(n.sum() * (1 / 3 + (width + 1) / 12))
-        square += (losses + spread) ** 2
-        lean += (1.25 * n + width / 4 * np.sqrt(n)).sum()
+        chain_square, chain_lean = truncated_chain(min(p.chain, p.terms - begin), width)
+        square += chain_square
+        lean += chain_lean
     return u * s * math.sqrt(square), u * r / p.terms * lean
+
+
+def truncated_chain(length: int, width: int) -> tuple[float, float]:
+    """What `truncation` says of one chain: (mean square in units of u^2 s^2, lean in u r / K)."""
+    n = np.minimum(np.arange(width, length + width, width), length).astype(np.float64)
+    losses = 1.25 * np.sqrt(n).sum()
+    spread = math.sqrt(n.sum() * (1 / 3 + (width + 1) / 12))
+    return (losses + spread) ** 2, (1.25 * n + width / 4 * np.sqrt(n)).sum()
+
+
+def is_in_parts(p: Product) -> bool:
+    return p.precision.arithmetic == "fp16x3" and p.terms >= PARTS_CHAIN
+
+
+def in_parts(p: Product) -> tuple[float, float]:
+    """(RMS error, mean lean towards zero) of fp16x3's sums.
+
+    An element x of [2^e, 2^(e+1)) is hi + lo + what is left: hi has 11 bits, so it is at most
+    2^(e-11) off, by up to 12 bits and a sign; lo has 11 of these. So there is something left only
+    where |x - hi| has a 12th bit, and that is 1: of a quarter of the elements at most, and then it
+    is 2^(e-23). With u = 2^-24, s^2 the variance of a product and K terms:
+
+    - What is left of A and of B, of either sign: the mean square of each is at most
+      (2u x)^2 / 4 = u^2 x^2, so together they add 2 K u^2 s^2.
+    - The product that is not computed, of A's x - hi and B's: each spread evenly up to
+      2^(e-11) <= 2^-11 |x|, so of mean square 2^-22 x^2 / 3: together 2^-44 K s^2 / 9 =
+      16/9 K u^2 s^2.
+    - A chain of 64 main products truncates as `truncation` says. The chain of cross products has
+      128 terms of a third of the variance or less, so it loses less than twice as much, and it
+      counts 2^-11 of that: 1 + 2^-10 times the main chain's covers both.
+    - Both are added to one number, of variance 64 s^2, which is rounded to nearest: u^2 64 s^2 / 3
+      each, K u^2 s^2 / 3 in all. (The last may be shorter, and then is less.)
+    - These are added up, c of them in an uncut sum of L terms, to sums of variance 64 m s^2 that
+      are rounded to nearest: 64 u^2 s^2 (c^2 + c) / 6. The sums of cuts, L cuts^2 u^2 s^2 / 6.
+
+    The chains' losses are independent, so their squares add up. They lean towards zero as
+    `truncation` says of chains of 64; roundings to nearest do not.
+    """
+    u, k = UNIT_ROUNDOFF[p.precision.accumulator], p.terms
+    r = math.sqrt(np.mean(p.reference**2))
+    s = r / math.sqrt(k)
+    square, lean = (2 + 16 / 9 + 1 / 3) * k + p.chain * p.cuts**2 / 6, 0.0
+    for begin in range(0, k, p.chain):
+        length = min(p.chain, k - begin)
+        count = -(-length // PARTS_CHAIN)
+        square += PARTS_CHAIN * (count**2 + count) / 6
+        for first in range(0, length, PARTS_CHAIN):
+            losses, chain_lean = truncated_chain(min(PARTS_CHAIN, length - first), 16)
+            square += (1 + 2**-10) ** 2 * losses
+            lean += (1 + 2**-10) * chain_lean
+    return u * s * math.sqrt(square), u * r / k * lean
 
 
 def sum_error(p: Product) -> np.ndarray:

@@ -135,3 +135,9 @@ def assert_same_bits(x: torch.Tensor, y: torch.Tensor, what: str = "") -> None:
             f"{what}: {len(different)} of {x.numel()} differ, first at {at}: "
             f"{x[at].item()!r} and {y[at].item()!r}"
         )
+
+
+def assert_equal(x: torch.Tensor, y: torch.Tensor, what: object = "") -> None:
+    """Equality of bits, seen on the GPU where they are equal, for results that hold no -0."""
+    if x.dtype != y.dtype or not torch.equal(x, y):
+        assert_same_bits(x, y, str(what))

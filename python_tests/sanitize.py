@@ -6,8 +6,8 @@ r"""Every rung on the GPU over awkward shapes and layouts, for compute-sanitizer
 and the same with synccheck, initcheck and, with --short since it is slow, racecheck (of the
 tensor-core rungs with --check-warpgroup-mma yes). Without the caching allocator every tensor is an
 allocation of its own, so a read one element past its end is seen. The results are compared bit for
-bit: those of the fma arithmetic with the CPU's, those of tensor cores with one rung's. A last line
-says how many products ran.
+bit: those of the fma arithmetic with the CPU's, those of tensor cores with one rung's, those of
+fp16x3 with one tile's. The last lines say how many products ran.
 """
 
 from __future__ import annotations
@@ -34,6 +34,14 @@ TENSOR_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 TENSOR_SHAPES = ((136, 264, 72), (8, 8, 8), (65, 63, 9), (300, 136, 131), (1, 1, 1))
 SHORT_TENSOR_SHAPES = ((136, 72, 72), (65, 63, 9))
 DEEP = (72, 136, 32840)  # crosses segments, the last by more than a step
+# Of fp16x3: fractions of every tile and square, some of several; and a K of fma chains alone.
+PARTS_SHAPES = (
+    *((136, 264, 72), (65, 63, 9), (300, 136, 131), (1, 1, 64), (5, 300, 200)),
+    *((300, 9, 4200), (16, 65, 300)),  # few rows, and columns
+)
+SHORT_PARTS_SHAPES = ((136, 72, 72), (65, 63, 131), (3, 72, 131), (9, 5, 9))
+PARTS_TILES = ("X3Tile128x128", "X3Tile64x64")
+CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
 
 def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
@@ -110,11 +118,40 @@ def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     shares = (False, True) if plan.segments > 1 else (False,)
     products = 0
     for i, tile in enumerate(e.tile for e in estimates):
-        ways = list(itertools.product((False, True), ((1, 1), (2, 1), (1, 2)), shares))
+        ways = list(itertools.product((False, True), CLUSTERS, shares))
         for exchanged, (p, q), share in ways if every_way else [ways[i % len(ways)]]:
             c = torch.ops.tiled.mm_with_tile(a, b, tile, exchanged, p, q, share, **asked)
             assert same_bits(c, expected), (*what, tile, exchanged, p, q, share)
             products += 1
+    return products
+
+
+def run_parts(short: bool) -> int:
+    """fp16x3, of data of which the guard computes some elements again: a row with an Inf, a column
+    with a NaN, a row that is lost beside one element."""
+    if short:
+        every = problems(SHORT_PARTS_SHAPES, (torch.float32,), LAYOUTS[:3])
+    else:
+        every = itertools.chain(
+            problems(PARTS_SHAPES, (torch.float32,), LAYOUTS),
+            problems((DEEP,), (torch.float32,), LAYOUTS[:4]),
+        )
+    asked = {"precision": "fp16x3"}
+    products = 0
+    for a, b, what in every:
+        a[-1, -1], b[-1, ::2] = 1e30, 0
+        a[0, 0], b[-1, -1] = torch.inf, torch.nan
+        ways = list(itertools.product(PARTS_TILES, (False, True), CLUSTERS))
+        expected = torch.ops.tiled.mm_with_tile(a, b, *ways[0][:2], 1, 1, False, **asked)
+        products += 1 + run(a, b, (None,), expected, what, **asked)
+        for tile, exchanged, (p, q) in ways[1::4] if short else ways:
+            c = torch.ops.tiled.mm_with_tile(a, b, tile, exchanged, p, q, False, **asked)
+            assert same_bits(c, expected), (*what, tile, exchanged, p, q)
+            products += 1
+        again = int(tiled_mm.fp16x3_recomputed(a, b))
+        m, n, k = what[:3]
+        assert again >= (m + n - 1 if k >= 64 else m * n), (*what, again)
+        products += 1
     return products
 
 
@@ -124,7 +161,9 @@ def main(short: bool) -> None:
     print(f"{products} products, all with the bits of the CPU", flush=True)
     if cases.has_tensor_core_kernels("cuda"):
         products = run_tensor_cores(short)
-        print(f"{products} products on tensor cores, all with the same bits")
+        print(f"{products} products on tensor cores, all with the same bits", flush=True)
+        products = run_parts(short)
+        print(f"{products} products of fp16x3, all with the same bits")
     torch.cuda.synchronize()
 
 

@@ -509,6 +509,9 @@ def test_peers_are_the_real_rivals():
 
     assert names(Shape(64, 64, 64), "cuda") == ["torch.mm"]
     assert names(Shape(64, 64, 64), "cuda", "tf32") == ["torch.mm tf32", "torch.mm"]
+    assert names(Shape(64, 64, 64), "cuda", "fp16x3") == ["torch.mm", "torch.mm tf32"]
+    assert names(Shape(64, 64, 64), "cuda", "ieee") == ["torch.mm"]
+    assert names(Shape(64, 64, 64, dtype="float64"), "cuda", "fp16x3") == ["torch.mm"]
     assert names(Shape(63, 63, 63, dtype="bfloat16"), "cuda") == ["torch.mm", "torch.mm padded"]
     assert names(Shape(63, 63, 63, dtype="bfloat16"), "cpu") == ["torch.mm"]
     assert names(Shape(64, 64, 64, dtype="int8"), "cuda") == ["torch._int_mm"]
@@ -525,6 +528,8 @@ def test_rungs_are_asked_for_by_name_and_once():
     assert all(c.ours and c.tf32 for c in found)
     found = candidates.ours(StandIn(), ["auto"], "tf32", a.double(), a.double())
     assert [c.name for c in found] == ["tiled.mm"] and not found[0].tf32
+    found = candidates.ours(StandIn(), ["auto"], "fp16x3", a, a)
+    assert [c.name for c in found] == ["tiled.mm fp16x3"] and not found[0].tf32
 
 
 # ---- cases and documents -----------------------------------------------------------------------
@@ -719,6 +724,43 @@ def test_squares_set_burst_beside_sustained():
     row = "| 512 | 2.00 (2.00-2.00) | 0.27 | 0.13 | 0.50 (0.50-0.50) | 0.07 | 0.13 |"
     assert table.splitlines()[2] == f"{row} 1.0e-07 | 1.0e-07 |"
     assert len(table.splitlines()) == 5
+
+
+def test_a_grid_sets_layouts_beside_each_other_and_errors_at_the_end():
+    cases = []
+    for layout, seconds, error in (("nn", 1e-3, 2e-7), ("nt", 4e-3, 3e-7)):
+        times = {"tiled.mm fp16x3": seconds, "torch.mm tf32": 5e-4, "torch.mm": 2e-3}
+        case = make_case("fp16x3", Shape(2048, 2048, 2048, layout), times)
+        mine, tf32, _ = case["candidates"]
+        tf32["ours"] = False
+        mine["check"]["frobenius"], tf32["check"]["frobenius"] = error, 3e-4
+        cases.append(case)
+    wide = make_case("fp16x3", Shape(4096, 128, 4096), {"tiled.mm fp16x3": 1e-3, "torch.mm": 4e-3})
+    table = report.TABLES["fp16x3"]([make_document([*cases, wide], gpu="A GPU")])
+    header, _, mean, least, square, other = table.splitlines()[:6]
+    rates = "tiled TF/s | torch TF/s | torch.mm tf32 TF/s"
+    assert header == (
+        f"| float32, burst | nn: ratio | {rates} | nt: ratio | {rates} "
+        "| error, tiled | torch | torch.mm tf32 |"
+    )
+    assert mean.startswith("| **geometric mean** | **2.83** |  |  |  | **0.50** |")
+    assert least.startswith("| **least** | **2.00** |  |  |  | **0.50** |")
+    assert square == (
+        "| 2048³ | 2.00 | 17.2 | 8.6 | 34.4 | 0.50 | 4.3 | 8.6 | 34.4 "
+        "| 3.0e-07 | 1.0e-07 | 3.0e-04 |"
+    )
+    assert other == (
+        "| 4096x128x4096 | 4.00 | 4.3 | 1.1 | - | - | - | - | - | 1.0e-07 | 1.0e-07 | - |"
+    )
+    columns = {line.count("|") for line in table.splitlines()[:6]}
+    assert len(columns) == 1, "every row has every column"
+
+
+def test_a_grid_of_wrong_results_has_no_ratio():
+    case = make_case("ieee", Shape(512, 512, 512), {"tiled.mm ieee": 1e-3, "torch.mm": 2e-3})
+    case["candidates"][0]["check"]["ok"] = False
+    table = report.TABLES["ieee"]([make_document([case], gpu="A GPU")])
+    assert "| **least** | - |" in table and "**wrong**" in table
 
 
 def test_the_host_table_shows_what_is_above_the_floor():

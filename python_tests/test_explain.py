@@ -150,6 +150,9 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         assert str(dtype).removeprefix("torch.") in text
 
 
+A100 = {"device": "a100"}
+
+
 def test_the_arithmetic_of_a_plan() -> None:
     """What is asked decides, then the rung, then the device."""
     half, single = meta(64, 64, 64, torch.bfloat16), meta(64, 64, 64)
@@ -172,8 +175,51 @@ def test_the_arithmetic_of_a_plan() -> None:
         found(single, algo="register_tile", precision="tf32")
     with pytest.raises(NotImplementedError, match=r"'tf32' has no kernel.*8\.0"):
         found(single, precision="tf32", device="a100")
-    with pytest.raises(NotImplementedError, match=r"'fp16x3' has no kernel.*'ieee', 'tf32'"):
-        found(single, precision="fp16x3")
+    assert found(single, precision="fp16x3") == found(single, algo="fp16x3") == "fp16x3"
+    assert found(single, algo="fp16x3", precision="fp16x3") == "fp16x3"
+    for operands, asked in ((half, {}), (single, {"precision": "tf32"}), (single, A100)):
+        with pytest.raises(RuntimeError, match=r"'fp16x3' is not for these inputs"):
+            found(operands, algo="fp16x3", **asked)
+    with pytest.raises(NotImplementedError, match=r"'fp16x3' has no kernel.*8\.0.*'ieee'$"):
+        found(single, precision="fp16x3", **A100)
+    with pytest.raises(RuntimeError, match=r"'fp16x3' is for float32 inputs"):
+        found(half, precision="fp16x3")
+
+
+@each("device", ("h200", "h100", "a100", "t4"))
+def test_the_rungs_of_float32(device: str) -> None:
+    parts = (cases.PARTS_RUNG,) if device in ("h100", "h200") else ()
+    operands = meta(64, 64, 64)
+    assert tuple(tiled_mm.algos(*operands, device=device)) == cases.RUNGS["cuda"] + parts
+    exact = tiled_mm.algos(*operands, device=device, precision="ieee")
+    assert tuple(exact) == cases.RUNGS["cuda"]
+    if parts:
+        assert tuple(tiled_mm.algos(*operands, device=device, precision="fp16x3")) == parts
+
+
+def test_the_plan_of_fp16x3() -> None:
+    for size, tile in ((4096, "X3Tile128x128"), (256, "X3Tile64x64")):
+        plan = tiled_mm.plan(*meta(size, size, size), precision="fp16x3", device="h200")
+        assert plan.algo == plan.arithmetic == "fp16x3" and plan.tile.name == tile
+        assert plan.kernel.startswith(f"fp16x3<{tile}, ") and plan.hopper is None
+        assert plan.step["count"] == size // 64 and plan.grid.blocks >= 1
+        # Two planes of fp16 of each operand, and more.
+        assert plan.workspace_bytes > 2 * size * size * 4
+        assert plan.peak_flops == pytest.approx(
+            tiled_mm.plan(*meta(8, 8, 8, torch.bfloat16), device="h200").peak_flops / 3
+        )
+    text = tiled_mm.explain(*meta(4096, 4096, 4096), precision="fp16x3", device="h200")
+    for part in ("fp16x3 on NVIDIA H200", "two planes of fp16", "for every 64 of K", "7.6e-06 of"):
+        assert part in text, part
+    for few in (meta(16, 4096, 4096), meta(4096, 1, 4096)):
+        plan = tiled_mm.plan(*few, precision="fp16x3", device="h200")
+        assert plan.tile.name == "FewRows" and plan.workspace_bytes < 2**20
+        assert plan.kernel.startswith("fp16x3_few_rows<")
+    # All of a short K is the guard's work, which needs no planes.
+    short = meta(100, 200, 63)
+    assert tiled_mm.plan(*short, precision="fp16x3", device="h200").workspace_bytes == 0
+    text = tiled_mm.explain(*short, precision="fp16x3", device="h200")
+    assert "computes all elements by fma chains" in text and "planes" not in text
 
 
 def test_the_plan_of_hopper() -> None:
@@ -192,6 +238,27 @@ def test_the_plan_of_hopper() -> None:
     plan = tiled_mm.plan(*meta(4096, 4096, 4095, torch.bfloat16), device="h200")
     assert plan.hopper.repack_a and not plan.hopper.repack_b
     assert plan.workspace_bytes == 4096 * 4096 * 2
+
+
+def test_the_plan_of_register_tile() -> None:
+    """fp32 has its own tiles where cp.async exists, and reads best along m and n."""
+    a, b = meta(4096, 4096, 4096)
+
+    def found(a: torch.Tensor, b: torch.Tensor, device: str = "h200"):
+        return tiled_mm.plan(a, b, algo="register_tile", device=device)
+
+    plan = found(a, b)
+    assert plan.tile.name == "AsyncTile128x128"
+    assert plan.transposes.a and not plan.transposes.b and plan.workspace_bytes == a.nbytes
+    assert plan.access.a == plan.access.b == "along_mn"
+    text = tiled_mm.explain(a, b, algo="register_tile", device="h200")
+    assert "transposes  A first, to lie along m" in text
+    plan = found(a.t(), b)
+    assert not plan.transposes.a and plan.workspace_bytes == 0
+    plan = found(a, b, "a100")
+    assert not plan.transposes.a and (plan.access.a, plan.access.b) == ("elements", "along_mn")
+    plan = found(a, b, "t4")
+    assert plan.tile.name == "Tile128x256" and plan.access.a == "along_k"
 
 
 def test_a_rung_that_a_device_cannot_launch_is_refused() -> None:
@@ -254,6 +321,8 @@ def test_every_rung_is_offered(device: str, dtype: torch.dtype) -> None:
             aligned = k <= 1 or ((m <= 1 or k % 8 == 0) and (n <= 1 or n % 8 == 0))
             without = () if aligned else ("tma_wgmma", "warp_specialized")
             expected += tuple(name for name in cases.TENSOR_RUNGS if name not in without)
+        if dtype == torch.float32 and cases.has_tensor_core_kernels(device):
+            expected += (cases.PARTS_RUNG,)
         found = tiled_mm.algos(a, b)
         assert tuple(found) == expected, (m, n, k)
 
@@ -266,14 +335,19 @@ def uninitialised(rows: int, cols: int, dtype: torch.dtype) -> Iterator[torch.Te
 
 
 @pytest.mark.cuda
-@each("algo", cases.RUNGS["cuda"] + cases.TENSOR_RUNGS)
+@each("algo", (*cases.RUNGS["cuda"], *cases.TENSOR_RUNGS, cases.PARTS_RUNG))
 @each("dtype", cases.DTYPES)
 def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: str) -> None:
     """Registers, memory and occupancy, beside what the CUDA runtime says of the kernel."""
-    if algo in cases.TENSOR_RUNGS and cases.arithmetic_of("cuda", dtype) != "tensor":
+    fits = {
+        **dict.fromkeys(cases.TENSOR_RUNGS, cases.arithmetic_of("cuda", dtype) == "tensor"),
+        cases.PARTS_RUNG: cases.arithmetic_of("cuda", dtype, cases.PARTS_RUNG) == "fp16x3",
+    }
+    if not fits.get(algo, True):
         pytest.skip(f"{algo} is not for {dtype} on this GPU")
     compared = 0
-    for m, n, k in ((64, 128, 256), (4096, 4096, 256)):  # one for each tile of register_tile
+    # One for each tile of register_tile, and few rows.
+    for m, n, k in ((64, 128, 256), (4096, 4096, 256), (8, 128, 256)):
         for a in uninitialised(m, k, dtype):
             for b in uninitialised(k, n, dtype):
                 if algo not in tiled_mm.algos(a, b):
@@ -285,7 +359,7 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
                 assert plan.registers is not None, plan.registers_unknown
                 assert plan.registers.per_thread == registers, plan.kernel
                 assert plan.registers.stack_bytes == local_bytes, plan.kernel
-                if algo in ("tma_wgmma", "warp_specialized", "hopper"):
+                if algo in ("tma_wgmma", "warp_specialized", "hopper", cases.PARTS_RUNG):
                     assert shared_bytes < plan.shared_bytes, "theirs is given at the launch"
                 else:
                     assert plan.shared_bytes == shared_bytes, plan.kernel

@@ -78,6 +78,8 @@ each_tensor = pytest.mark.parametrize(("arithmetic", "dtype"), TENSOR, ids=str)
 
 def run_tensor(a: torch.Tensor, b: torch.Tensor, arithmetic: str, cut: int | None = None):
     """The fp32 sums of a right product in this arithmetic, or of one cut elsewhere."""
+    if arithmetic == "fp16x3":
+        return in_parts(a, b)
     if arithmetic == "tf32":
         a, b = gates.to_tf32(a), gates.to_tf32(b)
     cut = cut or gates.segment_size(a.shape[1])
@@ -127,7 +129,7 @@ def test_a_lean_beyond_truncation_or_away_from_zero_fails_gate_2(arithmetic: str
             gates.check_random(torch.from_numpy(c).float(), a, b, arithmetic)
 
 
-@each_tensor
+@pytest.mark.parametrize(("arithmetic", "dtype"), (*TENSOR, ("fp16x3", torch.float32)), ids=str)
 def test_tensor_gates_fail_what_is_plainly_wrong(arithmetic: str, dtype: torch.dtype) -> None:
     a, b = normal(40, 48, 300, dtype)
     a[7, 299], b[299, 11] = 1, 1
@@ -191,6 +193,121 @@ def test_rounding_to_tf32() -> None:
     assert np.signbit(found[-1]) and not np.signbit(found[-2])
     special = torch.tensor([torch.inf, -torch.inf, torch.nan])
     assert golden.same_bits(gates.to_tf32(special), special)
+
+
+def two_parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """hi, lo and exponent of each row of an fp32 matrix: x 2^exponent ~ hi + lo 2^-11, the largest
+    of a row in [2^14, 2^15)."""
+    exponent = 15 - np.frexp(np.abs(x).max(1, keepdims=True))[1]
+    scaled = np.ldexp(x.astype(np.float64), exponent)
+    hi = scaled.astype(np.float16).astype(np.float64)
+    lo = ((scaled - hi) * 2**11).astype(np.float16).astype(np.float64)
+    return hi, lo, exponent
+
+
+def in_parts(a: torch.Tensor, b: torch.Tensor, chain: int = 64, without: tuple[str, ...] = ()):
+    """A product of fp16x3, without the guard: `chain` terms in one pair of accumulators, added up
+    in fp32, without some of the three products of parts."""
+    a_hi, a_lo, a_exponent = two_parts(a.numpy())
+    b_hi, b_lo, b_exponent = (x.T for x in two_parts(b.numpy().T))
+    k = a.shape[1]
+
+    def accumulate(pairs: list, begin: int, end: int) -> np.ndarray:
+        """One chain of the products of these parts, in steps of 16 of each in turn."""
+        steps = [slice(i, min(i + 16, end)) for i in range(begin, end, 16)]
+        x = np.concatenate([x[:, step] for step in steps for x, _ in pairs], 1)
+        y = np.concatenate([y[step] for step in steps for _, y in pairs])
+        return tensor_cores(torch.from_numpy(x), torch.from_numpy(y), 16, x.shape[1]).numpy()
+
+    crosses = {"hi lo": (a_hi, b_lo), "lo hi": (a_lo, b_hi)}
+    crosses = [pair for name, pair in crosses.items() if name not in without]
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    segment = gates.segment_size(k)
+    for first in range(0, k, segment):
+        part = np.zeros_like(total)
+        last = min(first + segment, k)
+        for begin in range(first, last, chain):
+            end = min(begin + chain, last)
+            main = accumulate([(a_hi, b_hi)], begin, end)
+            cross = accumulate(crosses, begin, end) if crosses else np.zeros_like(main)
+            both = main.astype(np.float64) + cross.astype(np.float64) * 2.0**-11
+            part = part + both.astype(np.float32)
+        total = total + part
+    return torch.from_numpy(np.ldexp(total, -(a_exponent + b_exponent)))
+
+
+@pytest.mark.parametrize("k", [64, 100, 300, 1024, 4096, 8195, 32800])
+def test_products_of_parts_pass(k: int) -> None:
+    a, b = normal(32, 32, k, torch.float32)
+    c = in_parts(a, b)
+    gates.check_elements(c, a, b, "fp16x3")
+    gates.check_elements(c, a, b, "fp16x3", worst_case=True)
+    gates.check_random(c, a, b, "fp16x3")
+    gates.check_agreement(c, exact(a, b, torch.float32), a, b, "fp16x3")
+
+
+def test_products_of_parts_have_room_where_k_is_small() -> None:
+    """A product of two numbers of 22 bits may be 2^-21 off, which fma's bound refuses."""
+    for k, room in ((1, 4), (15, 4), (16, 1), (64, 1)):
+        a, b = normal(40, 48, k, torch.float32)
+        c = exact(a, b, torch.float32)
+        (fma,), (parts,) = (gates.products(c, a, b, name) for name in ("fma", "fp16x3"))
+        g = min(k, 8 * k**0.5)
+        beyond = parts.bound - fma.bound
+        expected = (room - 1) * g * 2.0**-24 * fma.magnitude
+        assert np.allclose(beyond, expected, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("k", [1, 2, 17, 63])
+def test_short_sums_of_fp16x3_are_held_to_fmas_gate(k: int) -> None:
+    a, b = normal(40, 48, k, torch.float32)
+    gates.check_random(chain32(a, b, k), a, b, "fp16x3")
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(in_parts(a, b), a, b, "fp16x3")
+
+
+@pytest.mark.parametrize("k", [1024, 4096, 8192])
+def test_a_lost_promotion_fails_gate_2(k: int) -> None:
+    """One chain of tensor cores, as long as K: it truncates."""
+    a, b = normal(32, 32, k, torch.float32)
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(in_parts(a, b, chain=k), a, b, "fp16x3")
+
+
+@pytest.mark.parametrize("without", [("hi lo",), ("lo hi",), ("hi lo", "lo hi")], ids=str)
+@pytest.mark.parametrize("k", [64, 300, 4096])
+def test_a_missing_cross_product_fails_gate_2(k: int, without: tuple[str, ...]) -> None:
+    a, b = normal(32, 32, k, torch.float32)
+    with pytest.raises(AssertionError, match="gate 2"):
+        gates.check_random(in_parts(a, b, without=without), a, b, "fp16x3")
+
+
+@pytest.mark.parametrize("k", [16, 64, 1024, 16384])
+def test_tf32_and_16_bit_operands_fail_gate_2_of_fp16x3(k: int) -> None:
+    a, b = normal(40, 48, k, torch.float32)
+    for rounded in (gates.to_tf32, lambda x: x.half().float(), lambda x: x.bfloat16().float()):
+        with pytest.raises(AssertionError, match="gate 2"):
+            gates.check_random(exact(rounded(a), rounded(b), torch.float32), a, b, "fp16x3")
+
+
+def test_one_fp32_chain_fails_gate_2_of_fp16x3() -> None:
+    """It is less exact than sums of 64 that are added up."""
+    a, b = normal(32, 32, 4096, torch.float32)
+    c = chain32(a, b, 4096)
+    gates.check_random(c, a, b)
+    with pytest.raises(AssertionError, match="gate 2, RMS"):
+        gates.check_random(c, a, b, "fp16x3")
+
+
+def test_a_lean_beyond_that_of_parts_fails_gate_2() -> None:
+    a, b = normal(64, 64, 4096, torch.float32)
+    (p,) = gates.products(torch.zeros(64, 64), a, b, "fp16x3")
+    rms, lean = gates.in_parts(p)
+    assert 0 < lean + 0.1 * rms < rms  # 0.1 is more than five standard deviations of the mean
+    for part in (-(lean + 0.1 * rms), 0.1 * rms):
+        c = p.reference + part * np.sign(p.reference)
+        with pytest.raises(AssertionError, match="gate 2, mean towards R"):
+            gates.check_random(torch.from_numpy(c).float(), a, b, "fp16x3")
 
 
 @pytest.mark.parametrize("k", [1, 2, 17, 300, 4096])

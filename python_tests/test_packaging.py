@@ -330,6 +330,7 @@ needs_nvcc = pytest.mark.skipif(
     reason="needs nvcc and a CUDA build of torch, and this tiled_mm was built without",
 )
 PORTABLE = "1_naive.cu"
+ASYNC = "3_register_tile_async.cu"  # planned for compute capability 8.0 on
 
 
 @needs_nvcc
@@ -346,6 +347,7 @@ PORTABLE = "1_naive.cu"
             },
         ),
         ("8.6", {"compute_86,code=sm_86"}),
+        ("7.5", {"compute_75,code=sm_75"}),
         ("8.0 9.0a", {"compute_80,code=sm_80", "compute_90,code=sm_90"}),
         ("9.0a;9.0+PTX", {"compute_90,code=sm_90", "compute_90,code=compute_90"}),
     ],
@@ -358,6 +360,8 @@ def test_architectures_are_set_per_source(
     assert configured.good, configured.error
     assert ": CUDA on: " in configured.status[0]
     assert configured.flags(PORTABLE) == portable
+    newer = {flag for flag in portable if not flag.startswith("compute_75")}
+    assert configured.flags(ASYNC) == (newer or portable)
 
 
 @needs_nvcc

@@ -71,7 +71,7 @@ def test_the_cpu_runs_ieee_whatever_is_asked(precision: str) -> None:
 
 def has_kernel(device: str, precision: str) -> bool:
     """Whether float32 products on this device can run it."""
-    return precision == "ieee" or (precision == "tf32" and cases.has_tensor_core_kernels(device))
+    return precision == "ieee" or cases.has_tensor_core_kernels(device)
 
 
 @pytest.mark.cuda
@@ -148,7 +148,7 @@ with tiled_mm.float32_precision("tf32"):
 
 def shown(device: str, precisions: tuple[str, ...], library: str | None = None) -> list[str]:
     """What `show` prints where torch, or the library, is set so."""
-    return [f"{p == 'ieee' or not has_kernel(device, p)} {library}" for p in precisions]
+    return [f"{p != 'tf32' or not has_kernel(device, p)} {library}" for p in precisions]
 
 
 def test_torchs_new_settings_are_read(device: str) -> None:

@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "cuda/fp16x3_layout.h"
 #include "cuda/repack_layout.h"
 #include "cuda/tile_info.h"
 
@@ -53,8 +54,8 @@ std::string kernel_key(const Problem& problem, const Plan& plan) {
     case Algo::SharedTile32:
       return "shared_tile<" + type + ", " + std::to_string(plan.block_n) + ">";
     case Algo::RegisterTile:
-      return "register_tile<" + type + ", " +
-             std::string(tile_info(problem.dtype, plan.tile).name) + ", " +
+      return (plan.async ? "register_tile_async<" : "register_tile<" + type + ", ") +
+             std::string(tile_info(problem.dtype, plan).name) + ", " +
              std::to_string(static_cast<int>(plan.access_a)) + ", " +
              std::to_string(static_cast<int>(plan.access_b)) + ">";
     case Algo::MmaTile: return "mma_tile<" + type + ">";
@@ -66,6 +67,13 @@ std::string kernel_key(const Problem& problem, const Plan& plan) {
       const Sides sides = sides_read(problem, plan.hopper);
       return "hopper<" + std::string(hopper_tile_name(plan.hopper.tile)) + ", " +
              wgmma_type(problem) + ", " + major_names(sides.p, sides.q) + ">";
+    }
+    case Algo::Fp16x3: {
+      if (plan.hopper.tile == FEW_ROWS_INDEX)
+        return std::string("fp16x3_few_rows<") + (plan.hopper.exchanged ? "0>" : "1>");
+      const Sides sides = sides_of(problem, plan.hopper.exchanged);
+      return "fp16x3<" + std::string(fp16x3_tile_name(plan.hopper.tile)) + ", " +
+             major_names(split_planes(sides.p, nullptr), split_planes(sides.q, nullptr)) + ">";
     }
     case Algo::Blocked: break;  // a CPU rung
   }

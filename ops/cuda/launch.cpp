@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "cuda/hopper_layout.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/launch_tma.h"
+#include "cuda/repack.h"
 #include "cuda/tiles.h"
 
 namespace tiled {
@@ -15,18 +17,21 @@ const void* kernel_of(const Problem& problem, const Plan& plan) {
     case Algo::SharedTile8:
     case Algo::SharedTile16:
     case Algo::SharedTile32: return shared_tile_kernel(problem, plan);
-    case Algo::RegisterTile: return register_tile_kernel(problem, plan);
+    case Algo::RegisterTile:
+      return plan.async ? register_tile_async_kernel(plan) : register_tile_kernel(problem, plan);
     case Algo::MmaTile: return mma_tile_kernel(problem);
     case Algo::TmaWgmma:
     case Algo::WarpSpecialized:
-    case Algo::Hopper: return tma_kernel(problem, plan);
+    case Algo::Hopper:
+    case Algo::Fp16x3: return tma_kernel(problem, plan);
     case Algo::Blocked: break;  // a CPU rung: the planner never chooses it
   }
   return nullptr;
 }
 
 bool uses_tma(Algo algo) {
-  return algo == Algo::TmaWgmma || algo == Algo::WarpSpecialized || algo == Algo::Hopper;
+  return algo == Algo::TmaWgmma || algo == Algo::WarpSpecialized || algo == Algo::Hopper ||
+         algo == Algo::Fp16x3;
 }
 
 // Bytes of shared memory beyond what the kernel declares itself.
@@ -44,14 +49,41 @@ cudaError_t launch_mma_tile(const Problem& problem, cudaStream_t stream) {
                           /*sharedMem=*/0, stream);
 }
 
+// Transposes the operands that the plan says into the workspace, where `problem` then has them.
+cudaError_t launch_transposes(Problem& problem, const Plan& plan, void* workspace,
+                              cudaStream_t stream) {
+  char* free = static_cast<char*>(workspace);
+  cudaError_t error = cudaSuccess;
+  const auto to_workspace = [&](const Side& from) {
+    const Side to = transposed(from, problem, free);
+    free += workspace_aligned(transposed_bytes(from, problem));
+    error = launch_repack(from, to, problem, stream);
+    return to;
+  };
+  if (plan.transpose_a) {
+    const Side a = to_workspace(side_a(problem));
+    problem.a = {a.data, a.row_stride, a.k_stride, a.batch_stride, a.alignment};
+  }
+  if (plan.transpose_b && error == cudaSuccess) {
+    const Side b = to_workspace(side_b(problem));
+    problem.b = {b.data, b.k_stride, b.row_stride, b.batch_stride, b.alignment};
+  }
+  return error;
+}
+
 }  // namespace
 
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
+  if (plan.algo == Algo::Fp16x3) return launch_fp16x3(problem, plan, workspace, stream);
   // Nothing to load: tensor maps of nothing do not exist, and any rung's zeros are the same.
   if (problem.k == 0 && uses_tma(plan.algo)) return launch_mma_tile(problem, stream);
   if (plan.algo == Algo::Hopper) return launch_hopper(problem, plan.hopper, workspace, stream);
   if (uses_tma(plan.algo)) return launch_wgmma(problem, plan, stream);
-  void* arguments[] = {const_cast<Problem*>(&problem)};
+  Problem read = problem;  // as the kernel reads it
+  if (const cudaError_t error = launch_transposes(read, plan, workspace, stream);
+      error != cudaSuccess)
+    return error;
+  void* arguments[] = {&read};
   return cudaLaunchKernel(kernel_of(problem, plan), dim3(plan.grid_x, plan.grid_y),
                           dim3(plan.threads_x, plan.threads_y), arguments, /*sharedMem=*/0, stream);
 }

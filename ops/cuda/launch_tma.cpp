@@ -1,11 +1,13 @@
 #include "cuda/launch_tma.h"
 
+#include "cuda/fp16x3.h"
+#include "cuda/fp16x3_layout.h"
 #include "cuda/hopper.h"
 #include "cuda/hopper_layout.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/launch_early.h"
+#include "cuda/launch_grid.h"
 #include "cuda/repack.h"
-#include "cuda/tensor_map.h"
 #include "cuda/wgmma.h"
 
 namespace tiled {
@@ -19,21 +21,10 @@ CUtensorMapDataType map_type(DType dtype) {
   }
 }
 
-// One operand's map: boxes of 128 bytes of k by its rows, or of an atom of rows by k, cut into as
-// many parts as blocks share it.
-cudaError_t encode_operand(CUtensorMap* map, const Side& side, int64_t batch, DType dtype,
-                           int block_rows, int share_rows, int sharers) {
-  const int bytes = static_cast<int>(size_of(dtype)), block_k = 128 / bytes;
-  const int64_t entries = entries_of(side, batch);
-  if (is_mn_major(side))
-    return encode_tensor_map(
-        map, map_type(dtype), bytes,
-        {side.data, side.rows, side.k, entries, side.k_stride, side.batch_stride},
-        {operand_atom(share_rows), block_k / sharers});
-  return encode_tensor_map(
-      map, map_type(dtype), bytes,
-      {side.data, side.k, side.rows, entries, side.row_stride, side.batch_stride},
-      {block_k, block_rows / sharers});
+cudaError_t encode(CUtensorMap* map, const Side& side, const Problem& problem, int block_rows,
+                   int share_rows, int sharers = 1) {
+  return encode_operand(map, side, entries_of(side, problem.batch), map_type(problem.dtype),
+                        static_cast<int>(size_of(problem.dtype)), block_rows, share_rows, sharers);
 }
 
 }  // namespace
@@ -44,6 +35,12 @@ const void* tma_kernel(const Problem& problem, const Plan& plan) {
     case Algo::TmaWgmma: return tma_wgmma_kernel(problem.dtype, is_mn_major(a), is_mn_major(b));
     case Algo::WarpSpecialized:
       return warp_specialized_kernel(problem.dtype, is_mn_major(a), is_mn_major(b));
+    case Algo::Fp16x3: {
+      if (plan.hopper.tile == FEW_ROWS_INDEX) return fp16x3_few_rows_kernel(!plan.hopper.exchanged);
+      const Sides sides = sides_of(problem, plan.hopper.exchanged);
+      return fp16x3_kernel(plan.hopper.tile, is_mn_major(split_planes(sides.p, nullptr)),
+                           is_mn_major(split_planes(sides.q, nullptr)));
+    }
     default: break;
   }
   const Sides sides = sides_read(problem, plan.hopper);
@@ -54,11 +51,10 @@ cudaError_t launch_wgmma(const Problem& problem, const Plan& plan, cudaStream_t 
   const bool specialized = plan.algo == Algo::WarpSpecialized;
   WgmmaArguments args;
   args.problem = problem;
-  cudaError_t error = encode_operand(&args.a_map, side_a(problem), problem.batch, problem.dtype,
-                                     plan.block_m, specialized ? 64 : plan.block_m, /*sharers=*/1);
+  cudaError_t error =
+      encode(&args.a_map, side_a(problem), problem, plan.block_m, specialized ? 64 : plan.block_m);
   if (error != cudaSuccess) return error;
-  error = encode_operand(&args.b_map, side_b(problem), problem.batch, problem.dtype, plan.block_n,
-                         plan.block_n, /*sharers=*/1);
+  error = encode(&args.b_map, side_b(problem), problem, plan.block_n, plan.block_n);
   if (error != cudaSuccess) return error;
   const void* kernel = tma_kernel(problem, plan);
   const int shared = static_cast<int>(plan.shared_bytes);
@@ -85,21 +81,8 @@ cudaError_t launch_hopper(const Problem& problem, const HopperPlan& plan, void* 
   if (plan.repack_p && (error = repack(p, l.repacked_p)) != cudaSuccess) return error;
   if (plan.repack_q && (error = repack(q, l.repacked_q)) != cudaSuccess) return error;
 
-  HopperArguments args{};
-  args.p = static_cast<int32_t>(p.rows), args.q = static_cast<int32_t>(q.rows);
-  args.k = static_cast<int32_t>(problem.k), args.batch = static_cast<int32_t>(problem.batch);
-  args.p_batch = p.batch_stride != 0, args.q_batch = q.batch_stride != 0;
-  args.cluster_p = plan.cluster_p, args.cluster_q = plan.cluster_q;
-  args.clusters_p =
-      static_cast<int32_t>(blocks_over(p.rows, int64_t{tile.block_p} * plan.cluster_p));
-  args.clusters_q =
-      static_cast<int32_t>(blocks_over(q.rows, int64_t{tile.block_q} * plan.cluster_q));
-  args.segments = static_cast<int32_t>(l.segments);
-  args.by_tiles = Divisor::of(args.clusters_p * args.clusters_q);
-  args.by_segments = Divisor::of(args.segments);
-  args.by_panel = Divisor::of(plan.panel * args.clusters_q);
-  args.by_height = Divisor::of(plan.panel);
-  args.by_last = Divisor::of((args.clusters_p - 1) % plan.panel + 1);
+  HopperArguments args =
+      grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.segments);
   args.totals = reinterpret_cast<float*>(free);
   if (plan.share_segments) {
     args.c = free, args.c_fp32 = true, args.store = StorePath::Scatter;
@@ -112,11 +95,9 @@ cudaError_t launch_hopper(const Problem& problem, const HopperPlan& plan, void* 
     args.c_p = l.sides.c_p, args.c_q = l.sides.c_q, args.c_batch = problem.c.batch_stride;
   }
   // Blocks along Q share P, and the other way round.
-  error = encode_operand(&args.p_map, p, problem.batch, problem.dtype, tile.block_p, tile.group_p,
-                         plan.cluster_q);
+  error = encode(&args.p_map, p, problem, tile.block_p, tile.group_p, plan.cluster_q);
   if (error != cudaSuccess) return error;
-  error = encode_operand(&args.q_map, q, problem.batch, problem.dtype, tile.block_q, tile.group_q,
-                         plan.cluster_p);
+  error = encode(&args.q_map, q, problem, tile.block_q, tile.group_q, plan.cluster_p);
   if (error != cudaSuccess) return error;
   if (args.store == StorePath::Tma) {
     const bool along_p = args.c_q != 1;

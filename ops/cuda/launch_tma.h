@@ -17,4 +17,8 @@ cudaError_t launch_wgmma(const Problem& problem, const Plan& plan, cudaStream_t 
 cudaError_t launch_hopper(const Problem& problem, const HopperPlan& plan, void* workspace,
                           cudaStream_t stream);
 
+// fp16x3. `workspace`: fp16x3_layout bytes.
+cudaError_t launch_fp16x3(const Problem& problem, const Plan& plan, void* workspace,
+                          cudaStream_t stream);
+
 }  // namespace tiled

@@ -2,6 +2,7 @@
 // synchronisation, and no memory but the result and the workspace that the plan declares.
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/EmptyTensor.h>
+#include <ATen/ops/full.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -11,6 +12,8 @@
 #include <mutex>
 
 #include "cuda/choose.h"
+#include "cuda/fp16x3_layout.h"
+#include "cuda/fp16x3_plan.h"
 #include "cuda/hooks.h"
 #include "cuda/launch.h"
 #include "cuda/tensor_plan.h"
@@ -78,25 +81,49 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
                         std::optional<at::ScalarType> out_dtype) {
   check_mm(a, b);
   const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
-  Problem problem = problem_of(
-      a, b, type,
-      resolve_arithmetic(a.scalar_type(), target_of(a), precision, name_of(Algo::Hopper)));
+  const bool in_parts = precision == "fp16x3";
+  const std::string_view rung = name_of(in_parts ? Algo::Fp16x3 : Algo::Hopper);
+  Problem problem =
+      problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), precision, rung));
   const DeviceInfo& device = cuda_device(a.device().index());
-  choose_plan(problem, device, name_of(Algo::Hopper));  // refuses what hopper cannot do
-  for (const HopperPlan& way : hopper_plans(problem, device)) {
-    if (hopper_tile_name(way.tile) != tile || way.exchanged != exchanged ||
-        way.cluster_p != cluster_p || way.cluster_q != cluster_q ||
+  choose_plan(problem, device, rung);  // refuses what the rung cannot do
+  const auto ways = in_parts ? fp16x3_plans(problem, device) : hopper_plans(problem, device);
+  for (const HopperPlan& way : ways) {
+    if ((in_parts ? fp16x3_tile_name(way.tile) : hopper_tile_name(way.tile)) != tile ||
+        way.exchanged != exchanged || way.cluster_p != cluster_p || way.cluster_q != cluster_q ||
         way.share_segments != share_segments)
       continue;
     at::Tensor c = Cuda::empty({a.size(0), b.size(1)}, type, a);
     if (c.numel() == 0) return c;
     problem.c.data = c.mutable_data_ptr();
-    Cuda::run(problem, plan_with(problem, way), a);
+    Cuda::run(problem, in_parts ? fp16x3_plan_with(problem, device, way) : plan_with(problem, way),
+              a);
     return c;
   }
-  TORCH_CHECK(false, "tiled_mm: hopper has no way ", std::string(tile),
+  TORCH_CHECK(false, "tiled_mm: ", rung, " has no way ", std::string(tile),
               exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
               share_segments ? ", segments shared" : "", " for this problem");
+}
+
+// The guard counts in the workspace, in 32 bits; the count is copied from there on the device.
+at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
+  a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
+  const std::string_view rung = name_of(Algo::Fp16x3);
+  const at::ScalarType type = a.scalar_type();
+  Problem problem =
+      problem_of(a, b, type, resolve_arithmetic(type, target_of(a), /*asked=*/"fp16x3", rung));
+  const Plan plan = Cuda::plan(problem, rung, a);
+  const c10::cuda::CUDAGuard guard(a.device());
+  at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
+  if (problem.k < FP16X3_LEAST_K || c.numel() == 0)
+    return at::full({}, c.numel(), a.options().dtype(at::kLong));
+  problem.c.data = c.mutable_data_ptr();
+  const at::Tensor workspace = Cuda::empty({plan.workspace_bytes}, at::kByte, a);
+  C10_CUDA_CHECK(
+      launch(problem, plan, workspace.mutable_data_ptr(), at::cuda::getCurrentCUDAStream()));
+  const int64_t begin = fp16x3_layout(problem, plan.hopper).guard_at + RECOMPUTED_AT;
+  const at::Tensor count = workspace.slice(0, begin, begin + 4).view(at::kInt)[0];
+  return count.to(at::kLong).bitwise_and(0xffffffff);  // it has no sign
 }
 
 }  // namespace
@@ -133,6 +160,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("bmm", &Product<Cuda>::bmm);
   m.impl("mm.out", &Product<Cuda>::mm_out);
   m.impl("mm_with_tile", &mm_with_tile);
+  m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
 
 }  // namespace tiled

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 
+#include "cuda/fp16x3_plan.h"
+#include "cuda/hopper_layout.h"
 #include "cuda/tensor_plan.h"
 #include "cuda/tiles.h"
 
@@ -28,6 +31,8 @@ struct Candidate {
   int32_t resident;  // blocks that one multiprocessor holds
   double busy;       // cycles of a step
   double latency;    // cycles of a step
+  double start = 0;  // cycles before the first step
+  bool async = false;
 };
 
 constexpr double LOAD_LATENCY = 600;     // cycles from global memory
@@ -81,6 +86,22 @@ constexpr Candidate register_tile(TileSize tile) {
           std::max(LOAD_LATENCY, BUSY) + BARRIER_LATENCY};
 }
 
+// With cp.async the loads of STAGES - 1 steps are under way together, but a thread whose patch is
+// small waits for its values from shared memory. The first step begins when the first loads have
+// arrived and the long program has found its way into the instruction cache.
+template <typename Tile>
+constexpr Candidate register_tile_async(TileSize tile) {
+  constexpr double SHARED_LATENCY = 35, START = 2000;  // cycles
+  constexpr double WORK = Tile::THREAD_M * Tile::THREAD_N + Tile::THREAD_M + Tile::THREAD_N;
+  Candidate candidate = register_tile<Tile>(tile);
+  candidate.latency =
+      std::max(LOAD_LATENCY / (Tile::STAGES - 1), Tile::BLOCK_K * std::max(WORK, SHARED_LATENCY)) +
+      BARRIER_LATENCY;
+  candidate.start = START;
+  candidate.async = true;
+  return candidate;
+}
+
 constexpr int CANDIDATES = 7;
 
 template <int ACC_BYTES>
@@ -94,19 +115,30 @@ constexpr Candidate TABLE[CANDIDATES] = {
     register_tile<typename RegisterTilesFor<ACC_BYTES>::Large>(TileSize::Large),
 };
 
-template <int ACC_BYTES>
-constexpr bool blocks_are_powers_of_two() {
-  for (const Candidate& c : TABLE<ACC_BYTES>)
+// fp32 where cp.async exists.
+constexpr Candidate ASYNC_TABLE[CANDIDATES] = {
+    TABLE<4>[0],
+    TABLE<4>[1],
+    TABLE<4>[2],
+    TABLE<4>[3],
+    register_tile_async<AsyncTiles::Small>(TileSize::Small),
+    register_tile_async<AsyncTiles::Medium>(TileSize::Medium),
+    register_tile_async<AsyncTiles::Large>(TileSize::Large),
+};
+
+constexpr bool blocks_are_powers_of_two(const Candidate (&candidates)[CANDIDATES]) {
+  for (const Candidate& c : candidates)
     for (int32_t block : {c.block_m, c.block_n, c.block_k})
       if ((block & (block - 1)) != 0) return false;
   return true;
 }
-static_assert(blocks_are_powers_of_two<4>() && blocks_are_powers_of_two<8>() &&
-                  blocks_are_powers_of_two<16>(),
+static_assert(blocks_are_powers_of_two(TABLE<4>) && blocks_are_powers_of_two(TABLE<8>) &&
+                  blocks_are_powers_of_two(TABLE<16>) && blocks_are_powers_of_two(ASYNC_TABLE),
               "tiles_over() counts by shifts");
 
-const Candidate* candidates_for(DType dtype) {
-  switch (accumulator_bytes(dtype)) {
+const Candidate* candidates_for(const Problem& problem, const DeviceInfo& device) {
+  if (problem.dtype == DType::Float32 && device.capability >= 80) return ASYNC_TABLE;
+  switch (accumulator_bytes(problem.dtype)) {
     case 4: return TABLE<4>;
     case 8: return TABLE<8>;
     default: return TABLE<16>;
@@ -137,14 +169,27 @@ bool can_launch(const Candidate& candidate, const Problem& problem, const Device
          tiles_of(candidate, problem) <= MAX_GRID_X;
 }
 
+// Which operands register_tile copies one element at a time where it has a choice (async).
+struct Singly {
+  bool a, b;
+};
+
 // Cycles until the busiest multiprocessor has done its share of the blocks.
-double cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
+double cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+              Singly singly) {
+  constexpr double SINGLE = 0.1;  // for each element that a step copies singly
+  const double singles = candidate.async
+                             ? SINGLE * candidate.block_k *
+                                   (singly.a * candidate.block_m + singly.b * candidate.block_n)
+                             : 0;
   const double blocks =
       static_cast<double>(tiles_of(candidate, problem)) * static_cast<double>(problem.batch);
   const double share = std::ceil(blocks / device.multiprocessors);
   const double waves = std::ceil(share / candidate.resident);
   const double steps = static_cast<double>(tiles_over(problem.k, candidate.block_k));
-  return steps * std::max(share * candidate.busy, waves * candidate.latency);
+  return steps *
+             std::max(share * (candidate.busy + singles), waves * (candidate.latency + singles)) +
+         waves * candidate.start;
 }
 
 // The bytes of register_tile's vector loads; 0 where it has none for the dtype.
@@ -175,6 +220,72 @@ Access access_of(const Side& side, int64_t batch, int bytes) {
   return along_k ? Access::AlongK : Access::AlongMN;
 }
 
+// cp.async has no vectors along k, and its address must be aligned whatever the number of elements
+// that lie there.
+Access async_access_of(const Side& side, int64_t batch) {
+  const bool vectors = side.rows > 1 && access_of(side, batch, 16) == Access::AlongMN;
+  return vectors ? Access::AlongMN : Access::Elements;
+}
+
+Singly singly_copied(const Problem& problem) {
+  return {async_access_of(side_a(problem), problem.batch) == Access::Elements,
+          async_access_of(side_b(problem), problem.batch) == Access::Elements};
+}
+
+// Whether elements share memory: a copy could then be larger than all the memory there is.
+bool overlaps_itself(const Side& side, int64_t batch) {
+  struct Dimension {
+    int64_t stride, size;
+  };
+  Dimension dimensions[] = {{side.row_stride, side.rows},
+                            {side.k_stride, side.k},
+                            {side.batch_stride, entries_of(side, batch)}};
+  std::sort(std::begin(dimensions), std::end(dimensions),
+            [](const Dimension& x, const Dimension& y) { return x.stride < y.stride; });
+  int64_t extent = 1;
+  for (const Dimension& d : dimensions) {
+    if (d.size <= 1) continue;
+    if (d.stride < extent) return true;
+    extent = saturating_product(d.stride, d.size);
+  }
+  return false;
+}
+
+// Cycles of copying an operand to where register_tile reads vectors: every element is read and
+// written, at 0.72 of the memory's rate on an H200, and another kernel is launched.
+double transposing_cycles(const Side& side, const Problem& problem, const DeviceInfo& device) {
+  constexpr double START = 4000, RATE = 0.72;  // cycles; of memory_bandwidth
+  const double clock = device.fp32_flops / (256.0 * device.multiprocessors);
+  const double bytes = 2.0 * size_of(problem.dtype) * static_cast<double>(side.rows) *
+                       static_cast<double>(side.k) *
+                       static_cast<double>(entries_of(side, problem.batch));
+  return START + bytes / (RATE * device.memory_bandwidth) * clock;
+}
+
+// Access of an async plan, and which operands are transposed first: those whose single copies would
+// take longer than the pass. Its kernel is built for 9.0 only.
+void choose_async_access(const Candidate& candidate, const Problem& problem,
+                         const DeviceInfo& device, Plan& plan) {
+  const auto takes_longer = [&](const Side& side, Singly singly, Singly by_vectors) {
+    const double gain =
+        cycles(candidate, problem, device, singly) - cycles(candidate, problem, device, by_vectors);
+    return gain > transposing_cycles(side, problem, device) &&
+           !overlaps_itself(side, problem.batch);
+  };
+  const Side a = side_a(problem), b = side_b(problem);
+  Singly singly = singly_copied(problem);
+  if (device.capability == 90) {
+    plan.transpose_a = singly.a && takes_longer(a, singly, {false, singly.b});
+    singly.a &= !plan.transpose_a;
+    plan.transpose_b = singly.b && takes_longer(b, singly, {singly.a, false});
+    singly.b &= !plan.transpose_b;
+  }
+  plan.access_a = singly.a ? Access::Elements : Access::AlongMN;
+  plan.access_b = singly.b ? Access::Elements : Access::AlongMN;
+  if (plan.transpose_a) plan.workspace_bytes += workspace_aligned(transposed_bytes(a, problem));
+  if (plan.transpose_b) plan.workspace_bytes += workspace_aligned(transposed_bytes(b, problem));
+}
+
 void choose_access(const Problem& problem, Plan& plan) {
   const int bytes = vector_bytes(problem.dtype);
   plan.access_a = access_of(side_a(problem), problem.batch, bytes);
@@ -183,12 +294,16 @@ void choose_access(const Problem& problem, Plan& plan) {
     plan.access_a = plan.access_b = Access::Elements;
 }
 
-Plan plan_of(const Candidate& candidate, const Problem& problem) {
+Plan plan_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
   Plan plan{};
   plan.algo = candidate.algo;
   plan.tile = candidate.tile;
+  plan.async = candidate.async;
   plan.access_a = plan.access_b = Access::Elements;
-  if (candidate.algo == Algo::RegisterTile) choose_access(problem, plan);
+  if (candidate.async)
+    choose_async_access(candidate, problem, device, plan);
+  else if (candidate.algo == Algo::RegisterTile)
+    choose_access(problem, plan);
   plan.block_m = candidate.block_m;
   plan.block_n = candidate.block_n;
   plan.block_k = candidate.block_k;
@@ -206,26 +321,29 @@ Plan plan_of(const Candidate& candidate, const Problem& problem) {
 // if there is none.
 template <typename Wanted>
 Plan fastest(const Problem& problem, const DeviceInfo& device, Wanted wanted) {
-  const Candidate* candidates = candidates_for(problem.dtype);
+  const Candidate* candidates = candidates_for(problem, device);
+  const Singly singly = singly_copied(problem);
   const Candidate* best = &candidates[CANDIDATES - 1];
   double best_cycles = std::numeric_limits<double>::infinity();
   for (int i = 0; i < CANDIDATES; ++i) {
     const Candidate& candidate = candidates[i];
     if (!wanted(candidate.algo) || !can_launch(candidate, problem, device)) continue;
-    const double candidate_cycles = cycles(candidate, problem, device);
+    const double candidate_cycles = cycles(candidate, problem, device, singly);
     if (candidate_cycles > best_cycles) continue;  // a tie goes to the higher rung
     best = &candidate;
     best_cycles = candidate_cycles;
   }
-  return plan_of(*best, problem);
+  return plan_of(*best, problem, device);
 }
 
 }  // namespace
 
 bool supports(Algo algo, const Problem& problem, const DeviceInfo& device) {
+  if (problem.arithmetic == Arithmetic::Fp16x3)
+    return algo == Algo::Fp16x3 && fp16x3_supports(problem, device);
   if (on_tensor_cores(problem.arithmetic)) return tensor_supports(algo, problem, device);
   if (!computes(problem, device)) return false;
-  const Candidate* candidates = candidates_for(problem.dtype);
+  const Candidate* candidates = candidates_for(problem, device);
   return std::any_of(candidates, candidates + CANDIDATES, [&](const Candidate& candidate) {
     return candidate.algo == algo && can_launch(candidate, problem, device);
   });
@@ -239,11 +357,13 @@ std::vector<Algo> supported_algos(const Problem& problem, const DeviceInfo& devi
 }
 
 Plan make_plan(const Problem& problem, const DeviceInfo& device) {
+  if (problem.arithmetic == Arithmetic::Fp16x3) return make_fp16x3_plan(problem, device);
   if (on_tensor_cores(problem.arithmetic)) return make_tensor_plan(problem, device);
   return fastest(problem, device, [](Algo algo) { return algo != Algo::Naive; });
 }
 
 Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
+  if (problem.arithmetic == Arithmetic::Fp16x3) return make_fp16x3_plan(problem, device);
   if (on_tensor_cores(problem.arithmetic)) return make_tensor_plan(problem, device, algo);
   return fastest(problem, device, [algo](Algo candidate) { return candidate == algo; });
 }

@@ -19,7 +19,7 @@ namespace tiled {
 enum class Access : int8_t {
   AlongK,    // vectors of elements that are neighbours in k
   AlongMN,   // vectors of elements that are neighbours in m (A) or n (B)
-  Elements,  // one at a time, any strides, lanes along the smaller stride
+  Elements,  // one at a time, any strides, lanes along the smaller stride (async: along k)
 };
 
 // Which of register_tile's tiles for its accumulator (tiles.h).
@@ -27,10 +27,13 @@ enum class TileSize : int8_t { Large, Medium, Small };
 
 struct Plan {
   Algo algo;
-  HopperPlan hopper;  // hopper only
+  HopperPlan hopper;  // hopper and fp16x3 (whose tiles are others)
   TileSize tile;      // register_tile only
-  Access access_a;    // register_tile only; both operands are read by vectors, or neither
+  bool async;         // register_tile only: fp32 by cp.async (AsyncTiles), each operand as it can
+  Access access_a;    // register_tile only; unless async both are read by vectors, or neither
   Access access_b;    // register_tile only
+  bool transpose_a;   // async only: the operand is copied first, to lie along m or n
+  bool transpose_b;   // async only
   int32_t block_m, block_n, block_k;  // elements of the tile
   int32_t threads_x, threads_y;
   int64_t tiles_m, tiles_n;
@@ -38,6 +41,7 @@ struct Plan {
   int32_t grid_y;           // batch entries in flight; a block goes on to the next by this stride
   int64_t shared_bytes;     // of one block
   int64_t workspace_bytes;  // of global memory, for the time of the call
+  int32_t guard_blocks;     // fp16x3 only: of the kernel that computes elements again
 };
 
 // The product of two counts, or the largest int64 if that is less.

@@ -1,5 +1,5 @@
 // The two helpers of rung hopper: an operand that TMA cannot read is copied to where it can, and
-// the sums of segments that were shared out are added.
+// the sums of segments that were shared out are added. register_tile uses the first.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace tiled {
 
-// `to` is repacked(from) (repack_layout.h).
+// `to` is copied(from) (repack_layout.h).
 cudaError_t launch_repack(const Side& from, const Side& to, const Problem& problem,
                           cudaStream_t stream);
 

@@ -1,6 +1,6 @@
-// Where a copied operand lies: with a pitch of whole cache lines. It keeps the direction that its
-// elements lie along; tf32 is laid along K, and so is what has no stride of 1. Pure, for the
-// planner and the launch.
+// Where a copied operand lies: with a pitch of whole cache lines. For hopper it keeps the direction
+// that its elements lie along; tf32 is laid along K, and so is what has no stride of 1. For
+// register_tile it is laid along m or n. Pure, for the planner and the launch.
 #pragma once
 
 #include "cuda/hopper_plan.h"
@@ -17,10 +17,9 @@ inline int64_t entries_of(const Side& side, int64_t batch) {
   return side.batch_stride == 0 ? 1 : batch;
 }
 
-// The copy at `data`, a multiple of 16 bytes.
-inline Side repacked(const Side& side, const Problem& problem, void* data) {
+// A copy at `data`, a multiple of 16 bytes, with its rows side by side or each along k.
+inline Side copied(const Side& side, const Problem& problem, bool along_rows, void* data) {
   const int64_t line = 128 / size_of(problem.dtype);  // elements
-  const bool along_rows = keeps_direction(side, problem.dtype) && is_mn_major(side);
   const int64_t along = along_rows ? side.rows : side.k;
   const int64_t pitch = (along + line - 1) / line * line;
   Side copy = side;
@@ -32,6 +31,13 @@ inline Side repacked(const Side& side, const Problem& problem, void* data) {
   return copy;
 }
 
+inline Side repacked(const Side& side, const Problem& problem, void* data) {
+  return copied(side, problem, keeps_direction(side, problem.dtype) && is_mn_major(side), data);
+}
+inline Side transposed(const Side& side, const Problem& problem, void* data) {
+  return copied(side, problem, /*along_rows=*/true, data);
+}
+
 // P and Q as the kernel reads them; what is copied has no address yet.
 inline Sides sides_read(const Problem& problem, const HopperPlan& plan) {
   Sides sides = sides_of(problem, plan.exchanged);
@@ -40,12 +46,17 @@ inline Sides sides_read(const Problem& problem, const HopperPlan& plan) {
   return sides;
 }
 
-inline int64_t repacked_bytes(const Side& side, const Problem& problem) {
-  const Side copy = repacked(side, problem, nullptr);
+inline int64_t copy_bytes(const Side& copy, const Problem& problem) {
   const bool along_rows = copy.row_stride == 1 && copy.k_stride != 1;
-  return entries_of(side, problem.batch) *
-         (along_rows ? side.k * copy.k_stride : side.rows * copy.row_stride) *
+  return entries_of(copy, problem.batch) *
+         (along_rows ? copy.k * copy.k_stride : copy.rows * copy.row_stride) *
          size_of(problem.dtype);
+}
+inline int64_t repacked_bytes(const Side& side, const Problem& problem) {
+  return copy_bytes(repacked(side, problem, nullptr), problem);
+}
+inline int64_t transposed_bytes(const Side& side, const Problem& problem) {
+  return copy_bytes(transposed(side, problem, nullptr), problem);
 }
 
 }  // namespace tiled

@@ -110,6 +110,17 @@ void describe_tensor_tile(PlanReport& r) {
       break;
     }
     case Algo::MmaTile: r.thread_m = 4, r.thread_n = 8; break;
+    case Algo::Fp16x3: {
+      if (r.plan.hopper.tile == FEW_ROWS_INDEX) {
+        r.tile = fp16x3_tile_name(r.plan.hopper.tile);
+        break;
+      }
+      r.tile = fp16x3_tile_name(r.plan.hopper.tile);
+      r.thread_m = 2;
+      r.thread_n = fp16x3_tile(r.plan.hopper.tile).block_q / 4;
+      if (r.plan.hopper.exchanged) std::swap(r.thread_m, r.thread_n);
+      break;
+    }
     default: r.thread_m = 2, r.thread_n = r.plan.block_n / 4;
   }
 }
@@ -124,7 +135,7 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   r.threads = plan.threads_x * plan.threads_y;
   r.thread_m = r.thread_n = 1;
   if (plan.algo == Algo::RegisterTile) {
-    const TileInfo tile = tile_info(problem.dtype, plan.tile);
+    const TileInfo tile = tile_info(problem.dtype, plan);
     r.tile = tile.name;
     r.thread_m = tile.thread_m;
     r.thread_n = tile.thread_n;

@@ -71,11 +71,13 @@ std::string to_text(const PlanReport& report);
 //   batch, m, n, k, segments                        the problem; segments of K
 //   tile          {name (null but for register_tile), m, n, k, thread_m, thread_n}
 //   access        {a, b}: "along_k", "along_mn" or "elements"; null but for register_tile
+//   transposes    {a, b}: whether the operand is copied first, to lie along m or n, and then read
+//                 so; null but for register_tile
 //   threads       {x, y, block}
 //   grid          {x, y, tiles_m, tiles_n, blocks}
 //   shared_bytes  of one block
 //   workspace_bytes  of global memory, for the time of the call
-//   arithmetic    "fma", "tensor" or "tf32"
+//   arithmetic    "fma", "tensor", "tf32" or "fp16x3"
 //   hopper        {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
 //                 store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q,
 //                 exchanged, cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of

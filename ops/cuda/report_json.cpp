@@ -86,6 +86,7 @@ std::string arithmetic_name(Arithmetic arithmetic) {
     case Arithmetic::Cpu16: return "cpu16";
     case Arithmetic::Tensor: return "tensor";
     case Arithmetic::Tf32: return "tf32";
+    case Arithmetic::Fp16x3: return "fp16x3";
   }
   return "?";
 }
@@ -186,6 +187,11 @@ std::string to_json(const PlanReport& r) {
                                           .text("b", access_name(plan.access_b))
                                           .str()
                                     : "null")
+      .json("transposes", register_tile ? Object()
+                                              .json("a", boolean(plan.transpose_a))
+                                              .json("b", boolean(plan.transpose_b))
+                                              .str()
+                                        : "null")
       .json("threads", Object()
                            .count("x", plan.threads_x)
                            .count("y", plan.threads_y)

@@ -6,6 +6,7 @@
 #include <locale>
 #include <sstream>
 
+#include "cuda/fp16x3_plan.h"
 #include "cuda/report.h"
 #include "cuda/tile_info.h"
 #include "segments.h"
@@ -34,6 +35,14 @@ std::string three_digits(double value) {
   if (value >= 99.95) return fixed(value, 0);
   if (value >= 9.995) return fixed(value, 1);
   return fixed(value, value >= 0.1 || value == 0 ? 2 : 3);
+}
+
+// Two digits and an exponent: 7.6e-06.
+std::string scientific(double value) {
+  std::ostringstream text;
+  text.imbue(std::locale::classic());
+  text << std::scientific << std::setprecision(1) << value;
+  return text.str();
 }
 
 // With a decimal prefix from nano to peta: 66.9 Tflop/s, 2.05 ms.
@@ -94,6 +103,17 @@ std::string access_text(Access access, const char* rows) {
   return "?";
 }
 
+// How register_tile's operands are read, and what is done before.
+std::string register_tile_lines(const Plan& plan) {
+  std::string text;
+  if (plan.transpose_a) text += line("transposes", "A first, to lie along m");
+  if (plan.transpose_b) text += line("transposes", "B first, to lie along n");
+  if (plan.workspace_bytes > 0)
+    text += line("workspace", with_unit(static_cast<double>(plan.workspace_bytes), "B"));
+  return text + line("reads", "A " + access_text(plan.access_a, "m") + ", B " +
+                                  access_text(plan.access_b, "n"));
+}
+
 // hopper's own choices, and the model's figures for the best tiles.
 std::string hopper_lines(const PlanReport& r) {
   const HopperPlan& plan = r.plan.hopper;
@@ -122,6 +142,26 @@ std::string hopper_lines(const PlanReport& r) {
   return text;
 }
 
+// fp16x3's kernels, in the order of their launch.
+std::string fp16x3_lines(const PlanReport& r) {
+  const Problem& p = r.problem;
+  if (p.k < FP16X3_LEAST_K)
+    return line("guard", "computes all elements by fma chains, since K is below " +
+                             std::to_string(FP16X3_LEAST_K));
+  const bool few_rows = r.plan.hopper.tile == FEW_ROWS_INDEX, few_of_a = r.plan.hopper.exchanged;
+  const std::string split = few_rows ? (few_of_a ? "A" : "B") : "A and B";
+  const std::string on_the_way = std::string(few_of_a ? "B" : "A") + " on its way, ";
+  std::string text =
+      line("split", split + " into two planes of fp16, " + (few_rows ? on_the_way : std::string()) +
+                        "with a scale for every row of A and column of B");
+  const bool exchanged = r.plan.hopper.exchanged && !few_rows;
+  text += line("product", "hi hi + (hi lo + lo hi) / 2048, added up in fp32 for every 64 of K" +
+                              std::string(exchanged ? "; A and B exchanged" : ""));
+  text += line("guard", "elements whose parts lost more than " + scientific(fp16x3_tolerance(p.k)) +
+                            " of them, NaN and Inf: again, by fma chains");
+  return text + line("workspace", with_unit(static_cast<double>(r.plan.workspace_bytes), "B"));
+}
+
 std::string plan_table(const PlanReport& r) {
   const Plan& plan = r.plan;
   std::string text = line("problem", problem_text(r.problem));
@@ -130,10 +170,9 @@ std::string plan_table(const PlanReport& r) {
       line("tile", std::to_string(plan.block_m) + " x " + std::to_string(plan.block_n) + " of C, " +
                        std::to_string(plan.block_k) + " of K in a step; a thread " + "owns " +
                        std::to_string(r.thread_m) + " x " + std::to_string(r.thread_n));
-  if (plan.algo == Algo::RegisterTile)
-    text += line("reads",
-                 "A " + access_text(plan.access_a, "m") + ", B " + access_text(plan.access_b, "n"));
+  if (plan.algo == Algo::RegisterTile) text += register_tile_lines(plan);
   if (plan.algo == Algo::Hopper) text += hopper_lines(r);
+  if (plan.algo == Algo::Fp16x3) text += fp16x3_lines(r);
   std::string grid = grouped(r.blocks) + " blocks of " + std::to_string(r.threads) +
                      " threads: " + grouped(static_cast<double>(plan.tiles_m)) + " x " +
                      grouped(static_cast<double>(plan.tiles_n)) + " tiles";

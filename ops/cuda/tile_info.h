@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "cuda/fp16x3_tiles.h"
 #include "cuda/plan.h"
 #include "cuda/tiles.h"
 
@@ -30,9 +31,8 @@ constexpr TileInfo tile_info_of() {
   return {tile_type_name<Tile>(), Tile::THREAD_M, Tile::THREAD_N};
 }
 
-template <int ACC_BYTES>
+template <typename Tiles>
 constexpr TileInfo tile_info_of(TileSize size) {
-  using Tiles = RegisterTilesFor<ACC_BYTES>;
   switch (size) {
     case TileSize::Large: return tile_info_of<typename Tiles::Large>();
     case TileSize::Medium: return tile_info_of<typename Tiles::Medium>();
@@ -41,24 +41,30 @@ constexpr TileInfo tile_info_of(TileSize size) {
   return {};
 }
 
-// The tile that register_tile uses for this dtype.
-constexpr TileInfo tile_info(DType dtype, TileSize size) {
+// The tile of a plan with register_tile for this dtype.
+constexpr TileInfo tile_info(DType dtype, const Plan& plan) {
+  if (plan.async) return tile_info_of<AsyncTiles>(plan.tile);
   switch (accumulator_bytes(dtype)) {
-    case 4: return tile_info_of<4>(size);
-    case 8: return tile_info_of<8>(size);
-    default: return tile_info_of<16>(size);
+    case 4: return tile_info_of<RegisterTilesFor<4>>(plan.tile);
+    case 8: return tile_info_of<RegisterTilesFor<8>>(plan.tile);
+    default: return tile_info_of<RegisterTilesFor<16>>(plan.tile);
   }
 }
 
 template <typename... Tiles>
-constexpr std::string_view hopper_tile_name(TileList<Tiles...>, int index) {
+constexpr std::string_view tile_name_of(TileList<Tiles...>, int index) {
   constexpr std::string_view NAMES[] = {tile_type_name<Tiles>()...};
   return NAMES[index];
 }
 
 // The name of one of hopper's tiles.
 constexpr std::string_view hopper_tile_name(int index) {
-  return hopper_tile_name(HopperTiles(), index);
+  return tile_name_of(HopperTiles(), index);
+}
+// And of fp16x3's.
+constexpr std::string_view fp16x3_tile_name(int index) {
+  if (index == FEW_ROWS_INDEX) return "FewRows";
+  return tile_name_of(Fp16x3Tiles(), index);
 }
 
 }  // namespace tiled

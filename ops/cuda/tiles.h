@@ -51,6 +51,51 @@ struct Tile64x64Wide : RegisterTile<64, 64, 4, 4, 8, 2> {};
 struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 2> {};
 struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2> {};
 
+// register_tile for fp32 from compute capability 8.0 on (3_register_tile_async.cu). K elements of k
+// are a step; STAGE_COUNT steps lie in shared memory, all but one of them on their way.
+template <int M, int N, int K, int PATCH_M, int PATCH_N, int STAGE_COUNT, int BLOCKS>
+struct AsyncTile {
+  static constexpr int BLOCK_M = M;
+  static constexpr int BLOCK_N = N;
+  static constexpr int BLOCK_K = K;
+  static constexpr int THREAD_M = PATCH_M;
+  static constexpr int THREAD_N = PATCH_N;
+  static constexpr int ACC_BYTES = 4;  // of fp32
+  static constexpr int THREADS = (M / PATCH_M) * (N / PATCH_N);
+  static constexpr int STAGES = STAGE_COUNT;
+  static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
+  static constexpr int VECTOR = 4;              // elements in a 16-byte access
+  // One vector of padding a row of k, as above: lanes that copy single elements take 8 of k of 4
+  // rows, and these 32 fall into different banks.
+  static constexpr int LEADING_A = M + VECTOR;  // elements
+  static constexpr int LEADING_B = N + VECTOR;
+  static constexpr int STAGE_ELEMENTS = K * (LEADING_A + LEADING_B);
+  static constexpr int SHARED_BYTES = STAGES * STAGE_ELEMENTS * 4;
+
+  static_assert(SEGMENT_K % K == 0, "a segment is a whole number of steps");
+  static_assert(K % 8 == 0 && LEADING_A % 32 == 4 && LEADING_B % 32 == 4,
+                "8 of k of 4 rows fall into 32 different banks");
+  static_assert(PATCH_M % VECTOR == 0 && PATCH_N % VECTOR == 0,
+                "a thread's patch is made of 16-byte vectors");
+  static_assert((M / PATCH_M) % 4 == 0 && (N / PATCH_N) % 8 == 0,
+                "a warp is 4 x 8 threads of the grid of patches");
+  static_assert(THREADS == 128, "one warp a scheduler, as the planner's model has it");
+  static_assert(THREADS * BLOCKS * PATCH_M * PATCH_N <= 32768,
+                "the accumulators leave half of the 65,536 registers to everything else");
+  static_assert(STAGES >= 2 && SHARED_BYTES <= 48 * 1024, "static shared memory ends at 48 KiB");
+};
+
+struct AsyncTile128x128 : AsyncTile<128, 128, 8, 16, 8, 3, 2> {};  // 128 FMAs for 24 loaded values
+struct AsyncTile64x64 : AsyncTile<64, 64, 8, 8, 4, 4, 4> {};       // four times the blocks
+// Eight times the blocks. Asked for four of them the compiler would run out of registers.
+struct AsyncTile64x32 : AsyncTile<64, 32, 16, 4, 4, 4, 3> {};
+
+struct AsyncTiles {
+  using Large = AsyncTile128x128;
+  using Medium = AsyncTile64x64;
+  using Small = AsyncTile64x32;
+};
+
 // Rung mma_tile: a tile of ROWS x ROWS of C, fed in steps of WORDS 32-bit words of k (32 elements
 // of 16 bits, 16 of tf32).
 struct MmaTile {

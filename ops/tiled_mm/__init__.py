@@ -13,7 +13,7 @@ from ._load import build_info, load
 load()
 
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
-from ._ops import bmm, mm  # noqa: E402
+from ._ops import bmm, fp16x3_recomputed, mm  # noqa: E402
 from ._precision import (  # noqa: E402
     float32_precision,
     get_float32_precision,
@@ -37,6 +37,7 @@ __all__ = [
     "devices",
     "explain",
     "float32_precision",
+    "fp16x3_recomputed",
     "get_float32_precision",
     "mm",
     "occupancy",

@@ -26,7 +26,8 @@ def mm(
         b: [K, N], dtype and device of ``a``.
         algo: a rung by name (see :func:`algos`), used in the backward too; ``None`` lets the
             planner choose.
-        precision: for float32 inputs ``'ieee'``, ``'tf32'`` or ``'fp16x3'``; ``None`` follows
+        precision: for float32 inputs ``'ieee'`` (fp32 chains), ``'tf32'`` (operands rounded to 11
+            bits) or ``'fp16x3'`` (fp32's error bound from tensor cores); ``None`` follows
             :func:`set_float32_precision`, else torch's own setting. Other dtypes know ``'ieee'``.
         out_dtype: ``torch.float32`` for float16 and bfloat16 inputs gives the unrounded sum.
         out: [M, N] of the result's dtype, or a tensor of no elements, which is resized. It may
@@ -61,3 +62,22 @@ def bmm(
         [B, M, N], contiguous.
     """
     return torch.ops.tiled.bmm(a, b, algo=algo, precision=precision, out_dtype=out_dtype)
+
+
+def fp16x3_recomputed(a: Tensor, b: Tensor) -> Tensor:
+    """How many elements of the product of ``a`` and ``b`` ``precision='fp16x3'`` computes again by
+    the chains of ``'ieee'``: those of rows and columns with NaN or Inf, those of which two fp16
+    parts have lost too much, and all of them where K is below 64. It runs the product.
+
+    Args:
+        a: [M, K] or [B, M, K], float32, on a CUDA device of compute capability 9.0.
+        b: [K, N] or [B, K, N], dtype and device of ``a``.
+
+    Returns:
+        The count, modulo 2^32: an int64 scalar on the device of ``a``. The host does not wait.
+
+    Raises:
+        RuntimeError: shapes, dtypes or devices do not fit.
+        NotImplementedError: no kernel for this device.
+    """
+    return torch.ops.tiled.fp16x3_recomputed(a, b)

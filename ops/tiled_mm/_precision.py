@@ -10,7 +10,7 @@ import torch
 
 def set_float32_precision(precision: str | None) -> None:
     """Set the precision of float32 products that do not ask for one: ``'ieee'``, ``'tf32'``,
-    ``'fp16x3'``, or ``None`` to follow torch's own setting (the state at start).
+    ``'fp16x3'`` (see :func:`mm`), or ``None`` to follow torch's own setting (the state at start).
 
     It holds for all threads. Where a device has no kernel for it, ``'ieee'`` runs.
 

@@ -14,30 +14,21 @@
 // through registers (tile_loader.cuh) and goes to the other stage; one barrier a step. Both tiles
 // stand k-major in shared memory, so every layout of A and B computes at the same speed.
 //
-// Preconditions: none. A and B are read by vectors if the plan's Access says so.
+// Preconditions: none. A and B are read by vectors if the plan's Access says so. fp32 runs here
+// where there is no cp.async, below compute capability 8.0.
 // Bound by: the FMA units and the issue of shared-memory loads, one 16-byte load for 16 FMAs.
-// Measured: 94 % of cuBLAS (fp32, 4096, H200; the README has the ladder).
-// Next: tensor cores. One instruction then multiplies whole tiles.
+// Measured: 94 % of cuBLAS (fp32, 4096, H200).
+// Next: 3_register_tile_async.cu, the same for fp32 without the way through registers.
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/patch.cuh"
+#include "cuda/kernels/raster.cuh"
 #include "cuda/kernels/tile_loader.cuh"
 #include "cuda/tiles.h"
 #include "segments.h"
 
 namespace tiled {
 
-// Tiles run down groups of RASTER_GROUP rows of tiles, so that the blocks in flight together cover
-// a nearly square part of C and share what they read through L2.
-constexpr int64_t RASTER_GROUP = 16;
-
-__device__ __forceinline__ void tile_of_block(int64_t block, int64_t tiles_m, int64_t tiles_n,
-                                              int64_t& tile_m, int64_t& tile_n) {
-  const int64_t first = block / (RASTER_GROUP * tiles_n) * RASTER_GROUP;
-  const int64_t rows = tiles_m - first < RASTER_GROUP ? tiles_m - first : RASTER_GROUP;
-  const int64_t inside = block % (RASTER_GROUP * tiles_n);
-  tile_m = first + inside % rows;
-  tile_n = inside / rows;
-}
+constexpr int64_t RASTER_GROUP = 16;  // rows of tiles
 
 template <typename T, typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
@@ -55,8 +46,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   __shared__ alignas(16) Acc tiles[2 * STAGE];
 
   int64_t tile_m, tile_n;
-  tile_of_block(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,
-                (problem.n + BLOCK_N - 1) / BLOCK_N, tile_m, tile_n);
+  tile_of_block<RASTER_GROUP>(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,
+                              (problem.n + BLOCK_N - 1) / BLOCK_N, tile_m, tile_n);
   const int64_t row0 = tile_m * BLOCK_M, column0 = tile_n * BLOCK_N;
 
   // A warp is 4 x 8 threads; warps are laid side by side along n first. Lanes are numbered so that

@@ -1,8 +1,10 @@
 // An operand that TMA cannot read (its base or pitch is no multiple of 16 bytes, neither stride is
-// 1, or tf32 that does not lie along K) is copied to where it can.
+// 1, or tf32 that does not lie along K) is copied to where it can; and fp32 to where register_tile
+// is fastest, along m or n.
 //
 // Two ways: rows are copied as they lie, 16 bytes of the copy a thread; or the matrix goes through
-// shared memory in squares, read along the smaller stride and written along K. Bound by memory.
+// shared memory in squares, read along the smaller stride and written along the other. Bound by
+// memory.
 #include <algorithm>
 
 #include "cuda/launch_early.h"
@@ -138,7 +140,8 @@ __global__ void __launch_bounds__(THREADS) repack_squares(const RepackArguments 
 cudaError_t launch_repack(const Side& from, const Side& to, const Problem& problem,
                           cudaStream_t stream) {
   const bool along_rows = to.row_stride == 1 && to.k_stride != 1;
-  const bool copies = keeps_direction(from, problem.dtype);
+  const bool copies = along_rows ? from.row_stride == 1 && from.rows > 1  // as they lie
+                                 : from.k_stride == 1 && from.k > 1;
   RepackArguments args;
   args.from = from.data, args.to = const_cast<void*>(to.data);
   args.rows = along_rows ? from.k : from.rows, args.columns = along_rows ? from.rows : from.k;

@@ -10,6 +10,7 @@ namespace tiled {
 const void* naive_kernel(const Problem& problem, const Plan& plan);
 const void* shared_tile_kernel(const Problem& problem, const Plan& plan);
 const void* register_tile_kernel(const Problem& problem, const Plan& plan);
+const void* register_tile_async_kernel(const Plan& plan);  // of plans that are async
 const void* mma_tile_kernel(const Problem& problem);
 
 // These take WgmmaArguments (wgmma.h) and HopperArguments (hopper.h) instead. float32 means tf32.

@@ -68,4 +68,30 @@ __device__ __forceinline__ void store_vector(const Problem& problem, int64_t c_r
                as_accumulator);
 }
 
+// Add a segment's VECTOR sums to one row of C from `column` on. C itself holds the running total
+// between segments, which then needs no registers: an accumulator stored and read again is the
+// same. Only for C of accumulators.
+template <typename Acc, int VECTOR>
+__device__ __forceinline__ void add_segment(const Problem& problem, int64_t c_row, int64_t column,
+                                            const Acc* sums, bool first_segment) {
+  struct alignas(VECTOR * sizeof(Acc)) Vector {
+    Acc element[VECTOR];
+  };
+  Acc* const c = static_cast<Acc*>(problem.c.data) + c_row;
+  if (problem.c.col_stride == 1 && problem.c.alignment == 16 && column + VECTOR <= problem.n) {
+    Vector* const at = reinterpret_cast<Vector*>(c + column);
+    Vector total = first_segment ? Vector{} : *at;
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) total.element[i] = add(total.element[i], sums[i]);
+    *at = total;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < VECTOR; ++i)
+    if (column + i < problem.n) {
+      Acc* const at = c + (column + i) * problem.c.col_stride;
+      *at = add(first_segment ? Acc{} : *at, sums[i]);
+    }
+}
+
 }  // namespace tiled

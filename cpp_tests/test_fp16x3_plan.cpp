@@ -1,0 +1,242 @@
+// What the planner chooses for fp16x3, and where its workspace lies.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/fp16x3_layout.h"
+#include "cuda/fp16x3_plan.h"
+#include "cuda/tile_info.h"
+#include "planned.h"
+
+namespace tiled::test {
+namespace {
+
+using Algos = std::vector<Algo>;
+
+Algos rungs_of(const Problem& p, const char* name = "h200") {
+  return supported_algos(p, device(name));
+}
+
+TEST(Fp16x3Plan, TheArithmeticAndTheDeviceDecide) {
+  const Problem p = parts_problem("nn", 300, 200, 100);
+  for (const char* name : {"h200", "h100"})
+    EXPECT_EQ(rungs_of(p, name), Algos{Algo::Fp16x3}) << name;
+  for (const char* name : {"a100", "t4", "k40", "fermi", "g80"})
+    EXPECT_TRUE(rungs_of(p, name).empty()) << name;
+  for (const Arithmetic other : {Arithmetic::Fma, Arithmetic::Tf32}) {
+    Problem changed = p;
+    changed.arithmetic = other;
+    EXPECT_FALSE(supports(Algo::Fp16x3, changed, device("h200")));
+  }
+  Problem scaled = p;
+  scaled.epilogue.alpha = 2;
+  EXPECT_TRUE(rungs_of(scaled).empty());
+}
+
+TEST(Fp16x3Plan, EveryLayout) {
+  Problem p = parts_problem("nn", 300, 200, 100);
+  p.a.row_stride = p.a.col_stride = 0;
+  p.b.alignment = 4;
+  p.b.row_stride = p.b.col_stride = 1;
+  EXPECT_EQ(rungs_of(p), Algos{Algo::Fp16x3});
+}
+
+TEST(Fp16x3Plan, SmallTilesForSmallProblemsAndLargeForLarge) {
+  const DeviceInfo d = device("h200");
+  for (const std::string layout : {"nn", "nt", "tn", "tt"})
+    for (const auto& [size, tile] : {std::pair{64, "X3Tile64x64"},
+                                     {256, "X3Tile64x64"},
+                                     {512, "X3Tile64x64"},
+                                     {2048, "X3Tile128x128"},
+                                     {4096, "X3Tile128x128"},
+                                     {16384, "X3Tile128x128"}}) {
+      const Plan plan = make_plan(parts_problem(layout, size, size, size), d);
+      EXPECT_EQ(plan.algo, Algo::Fp16x3);
+      EXPECT_EQ(fp16x3_tile_name(plan.hopper.tile), tile) << layout << ' ' << size;
+    }
+}
+
+// What stands in every plan that it could be given.
+TEST(Fp16x3Plan, AreWithinTheHardwaresLimits) {
+  const DeviceInfo d = device("h200");
+  for (const auto& [m, n, k, batch] : {std::tuple{1, 1, 64, 1},
+                                       {129, 65, 100, 1},
+                                       {4096, 4096, 4096, 1},
+                                       {1, 50000, 4096, 1},
+                                       {70, 90, 36872, 5},
+                                       {3000, 2000, 40000, 1}}) {
+    Problem p = parts_problem("nn", m, n, k);
+    p.batch = batch;
+    const std::vector<HopperPlan> ways = fp16x3_plans(p, d);
+    EXPECT_GT(ways.size(), 1u);
+    for (const HopperPlan& way : ways) {
+      const Fp16x3TileInfo tile = fp16x3_tile(way.tile);
+      const int cluster = way.cluster_p * way.cluster_q;
+      EXPECT_TRUE(cluster == 1 || cluster == 2);
+      EXPECT_GT(way.blocks, 0);
+      EXPECT_EQ(way.blocks % cluster, 0);
+      EXPECT_LE(way.blocks, d.multiprocessors * tile.blocks_per_sm);  // all of them at once
+      EXPECT_GE(way.panel, 1);
+      EXPECT_LE(tile.shared_bytes, d.shared_bytes_per_block);
+      EXPECT_LE((tile.shared_bytes + d.shared_bytes_reserved) * tile.blocks_per_sm,
+                d.shared_bytes_per_sm);
+      const Plan plan = fp16x3_plan_with(p, d, way);
+      EXPECT_EQ(plan.algo, Algo::Fp16x3);
+      EXPECT_EQ(plan.grid_x, way.blocks);
+      EXPECT_EQ(plan.threads_x, tile.threads);
+      EXPECT_EQ(plan.shared_bytes, tile.shared_bytes);
+      EXPECT_EQ(plan.workspace_bytes, fp16x3_layout(p, way).bytes);
+      EXPECT_GT(plan.guard_blocks, 0);
+      EXPECT_GE(plan.tiles_m * plan.block_m, p.m);
+      EXPECT_GE(plan.tiles_n * plan.block_n, p.n);
+    }
+  }
+}
+
+// Every part of the workspace begins on a cache line, after the end of the one before.
+TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
+  const DeviceInfo d = device("h200");
+  for (const std::string layout : {"nn", "nt", "tn", "tt"})
+    for (const auto& [m, n, k, batch, shared] : {std::tuple{70, 90, 100, 1, false},
+                                                 {70, 90, 36872, 3, false},
+                                                 {1, 1, 64, 1, false},
+                                                 {300, 1, 515, 7, true},
+                                                 {4096, 4095, 4097, 1, false}}) {
+      Problem p = parts_problem(layout, m, n, k);
+      p.batch = batch;
+      if (shared) p.b.batch_stride = 0;
+      for (const HopperPlan& way : fp16x3_plans(p, d)) {
+        const Fp16x3Layout l = fp16x3_layout(p, way);
+        EXPECT_EQ(l.p_entries, shared && way.exchanged ? 1 : batch);
+        EXPECT_EQ(l.q_entries, shared && !way.exchanged ? 1 : batch);
+        const int64_t rows_p = way.exchanged ? n : m, rows_q = way.exchanged ? m : n;
+        const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
+        const bool is_cut = segment_count(k) > 1;
+        const std::pair<int64_t, int64_t> parts[] = {
+            {l.p_planes_at, l.p_entries * 2 * rows_p * k * 2},
+            {l.q_planes_at, l.q_entries * 2 * rows_q * k * 2},
+            {l.p_scales_at, l.p_entries * rows_p * 8},
+            {l.q_scales_at, l.q_entries * rows_q * 8},
+            {l.guard_at, (2 + 2 * squares) * 4},
+            {l.totals_at, is_cut ? int64_t{way.blocks} * fp16x3_tile(way.tile).block_p *
+                                       fp16x3_tile(way.tile).block_q * 4
+                                 : 0}};
+        int64_t end = 0;
+        for (const auto& [begin, bytes] : parts) {
+          EXPECT_GE(begin, end);
+          EXPECT_EQ(begin % WORKSPACE_ALIGNMENT, 0);
+          end = begin + bytes;
+        }
+        EXPECT_LE(end, l.bytes);
+      }
+    }
+}
+
+// Up to 16 rows of A or columns of B: the other operand is read as it lies, so that the workspace
+// holds the planes of the few rows, scales and lists.
+TEST(Fp16x3Plan, FewRowsHaveAKernelOfTheirOwn) {
+  const DeviceInfo d = device("h200");
+  for (const std::string layout : {"nn", "nt", "tn", "tt"})
+    for (const int64_t few : {1, 2, 7, 8, 16, 17}) {
+      const Plan rows = make_plan(parts_problem(layout, few, 4096, 4096), d);
+      const Plan columns = make_plan(parts_problem(layout, 4096, few, 4096), d);
+      for (const Plan& plan : {rows, columns}) {
+        const bool is_few = fp16x3_tile_name(plan.hopper.tile) == "FewRows";
+        EXPECT_EQ(is_few, few <= 16) << layout << ' ' << few;
+        if (is_few) {
+          EXPECT_LT(plan.workspace_bytes, 16 * 4096 * 4 + 4200 * 8 + 64 * 8 + 1024);
+        }
+      }
+      if (few > 16) continue;
+      EXPECT_TRUE(rows.hopper.exchanged && !columns.hopper.exchanged);
+      EXPECT_GE(rows.tiles_n * rows.block_n, 4096);
+      EXPECT_GE(columns.tiles_m * columns.block_m, 4096);
+      EXPECT_EQ(rows.grid_x, rows.tiles_n);
+      EXPECT_EQ(columns.grid_x, columns.tiles_m);
+    }
+}
+
+// An operand's planes lie as it does, with a pitch of whole cache lines.
+TEST(Fp16x3Plan, PlanesLieAsTheOperandDoes) {
+  const Problem p = parts_problem("nn", 70, 90, 100);
+  const Side a = split_planes(side_a(p), nullptr), b = split_planes(side_b(p), nullptr);
+  EXPECT_EQ(a.k_stride, 1);
+  EXPECT_EQ(a.row_stride, 128);
+  EXPECT_EQ(a.batch_stride, 70 * 128);
+  EXPECT_EQ(b.row_stride, 1);
+  EXPECT_EQ(b.k_stride, 128);
+  EXPECT_EQ(b.batch_stride, 100 * 128);
+  EXPECT_TRUE(is_mappable(a) && is_mappable(b));
+  Problem strided = p;
+  strided.a.row_stride = 2, strided.a.col_stride = 300;
+  EXPECT_EQ(split_planes(side_a(strided), nullptr).k_stride, 1);
+}
+
+// Below 64 of K the guard computes everything, from the operands as they are.
+TEST(Fp16x3Plan, AShortKHasNoWorkspace) {
+  const DeviceInfo d = device("h200");
+  for (const int64_t k : {0, 1, 63}) {
+    const Plan plan = make_plan(parts_problem("nn", 300, 200, k), d);
+    EXPECT_EQ(plan.algo, Algo::Fp16x3);
+    EXPECT_EQ(plan.workspace_bytes, 0) << k;
+    EXPECT_GT(plan.guard_blocks, 0) << k;
+  }
+  EXPECT_GT(make_plan(parts_problem("nn", 300, 200, 64), d).workspace_bytes, 0);
+}
+
+TEST(Fp16x3Plan, EmptyProblems) {
+  const DeviceInfo d = device("h200");
+  for (const auto& [m, n, k, batch] :
+       {std::tuple{0, 5, 70, 1}, {5, 0, 70, 1}, {5, 7, 0, 1}, {5, 7, 70, 0}}) {
+    Problem p = parts_problem("nn", m, n, k);
+    p.batch = batch;
+    const Plan plan = make_plan(p, d);
+    EXPECT_TRUE(supports(plan.algo, p, d));
+    EXPECT_GE(plan.workspace_bytes, 0);
+  }
+}
+
+// Sizes whose bytes do not fit 64 bits are refused, as are those beyond the 31 bits of coordinates
+// and counters; all else has at least the bytes of its planes.
+TEST(Fp16x3Plan, HugeSizes) {
+  const DeviceInfo d = device("h200");
+  constexpr int64_t LARGE = int64_t{1} << 30, TOO_LARGE = int64_t{1} << 31;
+  for (const auto& [m, n, k] : {std::tuple{TOO_LARGE, int64_t{8}, int64_t{80}},
+                                {int64_t{8}, TOO_LARGE, int64_t{80}},
+                                {int64_t{8}, int64_t{8}, TOO_LARGE}})
+    EXPECT_TRUE(rungs_of(parts_problem("nn", m, n, k)).empty()) << m << ' ' << n << ' ' << k;
+  Problem batch = parts_problem("nn", 8, 8, 80);
+  batch.batch = TOO_LARGE;
+  EXPECT_TRUE(rungs_of(batch).empty());
+  EXPECT_TRUE(rungs_of(parts_problem("nn", LARGE, LARGE, 64)).empty());  // 2^48 squares
+
+  for (const int64_t m : {int64_t{1}, int64_t{1} << 20, LARGE})
+    for (const int64_t n : {int64_t{1}, int64_t{17}, int64_t{1} << 16})
+      for (const int64_t k : {int64_t{64}, int64_t{1} << 20, LARGE, 2 * LARGE - 512})
+        for (const int64_t entries : {int64_t{1}, int64_t{1} << 10, LARGE}) {
+          Problem p = parts_problem("nn", m, n, k);
+          p.batch = entries;
+          if (!supports(Algo::Fp16x3, p, d)) continue;
+          // With few rows the larger operand has no planes.
+          const int64_t few = std::min(m, n);
+          const double rows = static_cast<double>(few <= FEW_ROWS ? few : m + n);
+          const double planes = 4. * static_cast<double>(entries) * static_cast<double>(k) * rows;
+          const double bytes = static_cast<double>(make_plan(p, d).workspace_bytes);
+          EXPECT_LT(planes, 0x1p63) << m << ' ' << n << ' ' << k << ' ' << entries;
+          EXPECT_GE(bytes, planes * (1 - 0x1p-50)) << m << ' ' << n << ' ' << k << ' ' << entries;
+        }
+  EXPECT_TRUE(supports(Algo::Fp16x3, parts_problem("nn", LARGE, 8, 64), d));
+  EXPECT_TRUE(supports(Algo::Fp16x3, parts_problem("nt", 8, 8, LARGE), d));
+}
+
+TEST(Fp16x3Plan, HowMuchAnElementMayLose) {
+  // A quarter of min(K, 8 sqrt(K)) 2^-24.
+  EXPECT_DOUBLE_EQ(fp16x3_tolerance(64), 16 * 0x1p-24);
+  EXPECT_DOUBLE_EQ(fp16x3_tolerance(4096), 128 * 0x1p-24);
+}
+
+}  // namespace
+}  // namespace tiled::test

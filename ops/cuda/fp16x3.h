@@ -1,0 +1,100 @@
+// What the three kernels of rung fp16x3 share: fp32 operands as two planes of fp16 each, their
+// scales, and the list of what is computed again. Host and device; see kernels/9_fp16x3.cu.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/fp16x3_plan.h"
+#include "cuda/fp16x3_tiles.h"
+#include "cuda/hopper.h"
+
+namespace tiled {
+
+// One row of A, or column of B, times 2^exponent lies in [2^14, 2^15) at its largest element. What
+// its two fp16 parts leave out of the elements too small for them adds up to at most `lost` (after
+// scaling); infinite where an element is not finite.
+struct RowScale {
+  int32_t exponent;
+  float lost;
+};
+
+// The squares of C that hold an element to be computed again.
+struct GuardList {
+  uint32_t* count;       // of squares listed
+  uint32_t* recomputed;  // elements
+  uint32_t* listed;      // [batch][squares along m][squares along n], 0 or 1
+  uint32_t* squares;     // indices into `listed`, in any order
+  uint32_t squares_m, squares_n;
+};
+
+struct Fp16x3Arguments {
+  HopperArguments grid;                 // maps of the planes, [batch][2][rows][k] each, grid and C
+  const RowScale *p_scales, *q_scales;  // [batch][rows]
+  int64_t p_scales_batch, q_scales_batch;
+  GuardList guard;
+  float tolerance;  // of lost_is_seen
+  bool exchanged;   // P is B and Q is A
+};
+
+#ifdef __CUDACC__
+__device__ __forceinline__ void list_square(const GuardList& guard, uint32_t batch, uint32_t m,
+                                            uint32_t n) {
+  const uint32_t square = (batch * guard.squares_m + m) * guard.squares_n + n;
+  if (atomicExch(guard.listed + square, 1) == 0) guard.squares[atomicAdd(guard.count, 1)] = square;
+}
+#endif
+
+// Whether an element needs to be computed again: whether what the parts of its row and column have
+// lost could be seen beside the error that its size allows. `c` is the element as stored, `scale`
+// the sum of the two exponents. Elements of both are below 2^15 after scaling, so what is lost of
+// the product is below (row.lost + column.lost) 2^15, scaled; half of the smallest number is not
+// seen. (The chain, which rounds every product, would be the worse there.)
+#ifdef __CUDACC__
+__device__ __forceinline__ bool lost_is_seen(float lost, int scale, float c, float tolerance) {
+  return lost != 0 && ldexpf(lost, 16 - scale) >= 0x1p-149f &&
+         !(ldexpf(lost, 15) < tolerance * ldexpf(fabsf(c), scale));
+}
+#endif
+
+// Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h). `beside`: the
+// launch before is the other operand's, and both run at once.
+cudaError_t launch_split(const Side& from, const Side& to, int64_t batch, RowScale* scales,
+                         uint32_t* zeros, int64_t zero_count, bool beside, cudaStream_t stream);
+
+// The product of W, fp32, with the planes of X, of at most 16 rows; W's scales on the way.
+struct FewRowsArguments {
+  const float* w;
+  int64_t w_rows, k, batch;
+  int64_t w_row, w_k, w_batch;                // strides, elements
+  bool vectors;                               // W lies along k, aligned to 16 bytes
+  bool w_is_a;                                // else W is B
+  const void* x;                              // hi planes; lo is x_plane elements on
+  int64_t x_rows, x_pitch, x_plane, x_batch;  // elements
+  RowScale* w_scales;                         // [batch][w_rows]
+  const RowScale* x_scales;                   // [batch][x_rows]
+  int64_t w_scales_batch, x_scales_batch;
+  float* c;
+  int64_t c_w, c_x, c_batch;  // strides, elements
+  GuardList guard;
+  float tolerance;
+};
+const void* fp16x3_few_rows_kernel(bool w_is_a);
+cudaError_t launch_few_rows(const FewRowsArguments& args, cudaStream_t stream);
+
+// Computes again by the fma chain: the elements of the listed squares that lost_is_seen, or, where
+// `scales` are null, all elements.
+struct GuardArguments {
+  Problem problem;
+  const RowScale *a_scales, *b_scales;  // [batch][m], [batch][n]; or null
+  int64_t a_scales_batch, b_scales_batch;
+  GuardList list;
+  float tolerance;
+};
+cudaError_t launch_guard(const GuardArguments& args, int blocks, cudaStream_t stream);
+
+// The product of the planes. Takes Fp16x3Arguments.
+const void* fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major);
+
+}  // namespace tiled

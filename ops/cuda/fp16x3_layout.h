@@ -1,0 +1,64 @@
+// Where rung fp16x3 keeps its planes, scales and lists; pure, for planner and launch.
+#pragma once
+
+#include "cuda/fp16x3_tiles.h"
+#include "cuda/hopper_layout.h"
+
+namespace tiled {
+
+// The fp16 planes of an operand as an operand: entry 2 i is hi of batch entry i and entry 2 i + 1
+// lo. They lie as the operand does: along k, or rows beside each other.
+inline Side split_planes(const Side& side, void* data, bool along_k = false) {
+  const bool side_by_side = !along_k && side.row_stride == 1 && side.rows > 1 && side.k_stride != 1;
+  const int64_t along = side_by_side ? side.rows : side.k;
+  const int64_t pitch = (along + 63) / 64 * 64;  // whole cache lines
+  Side planes = side;
+  planes.data = data;
+  planes.row_stride = side_by_side ? 1 : pitch;
+  planes.k_stride = side_by_side ? pitch : 1;
+  planes.batch_stride = (side_by_side ? side.k : side.rows) * pitch;
+  planes.alignment = 16;
+  return planes;
+}
+
+// Bytes from the begin of the workspace, for batch entries that differ (one where all are alike).
+struct Fp16x3Layout {
+  Sides sides;  // of fp32
+  int64_t p_entries, q_entries;
+  Side p_planes, q_planes;  // their data null
+  int64_t p_planes_at, q_planes_at, p_scales_at, q_scales_at;
+  int64_t squares_m, squares_n, squares;  // of the guard
+  int64_t guard_at;                       // count, recomputed, listed[squares], squares[squares]
+  int64_t totals_at, bytes;
+};
+
+constexpr int64_t RECOMPUTED_AT = 4;  // bytes from guard_at
+
+inline Fp16x3Layout fp16x3_layout(const Problem& problem, const HopperPlan& plan) {
+  Fp16x3Layout l{};
+  const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
+  l.sides = sides_of(problem, plan.exchanged);
+  const auto planes = [&](const Side& side, Side& result, int64_t& entries, int64_t& at) {
+    entries = entries_of(side, problem.batch);
+    result = split_planes(side, nullptr, plan.tile == FEW_ROWS_INDEX);
+    at = l.bytes;
+    l.bytes += workspace_aligned(entries * 2 * result.batch_stride * 2);
+  };
+  planes(l.sides.p, l.p_planes, l.p_entries, l.p_planes_at);
+  if (plan.tile == FEW_ROWS_INDEX) l.bytes = 0;  // P is read as it lies
+  planes(l.sides.q, l.q_planes, l.q_entries, l.q_planes_at);
+  l.p_scales_at = l.bytes;
+  l.bytes += workspace_aligned(l.p_entries * l.sides.p.rows * 8);
+  l.q_scales_at = l.bytes;
+  l.bytes += workspace_aligned(l.q_entries * l.sides.q.rows * 8);
+  l.squares_m = blocks_over(problem.m, 64), l.squares_n = blocks_over(problem.n, 64);
+  l.squares = l.squares_m * l.squares_n * problem.batch;
+  l.guard_at = l.bytes;
+  l.bytes += workspace_aligned((2 + 2 * l.squares) * 4);
+  l.totals_at = l.bytes;
+  if (segment_count(problem.k) > 1 && plan.tile != FEW_ROWS_INDEX)
+    l.bytes += int64_t{plan.blocks} * tile.block_p * tile.block_q * 4;
+  return l;
+}
+
+}  // namespace tiled

@@ -1,0 +1,60 @@
+// The named tiles of rung fp16x3. Plain constants, for the planner and the kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/hopper_tiles.h"
+
+namespace tiled {
+
+// P x Q elements of C for a tile; a consumer warpgroup takes 64 rows of it, in three sets of
+// accumulators: main products, cross products, and the sum of both. A stage holds 64 of K of two
+// planes of both operands.
+template <int P, int Q, int STAGES_, int BLOCKS>
+struct Fp16x3Tile {
+  static constexpr int BLOCK_P = P;
+  static constexpr int BLOCK_Q = Q;
+  static constexpr int BLOCK_K = 64;
+  static constexpr int CONSUMERS = P / 64;  // warpgroups
+  static constexpr int THREADS = 128 * (CONSUMERS + 1);
+  static constexpr int BLOCKS_PER_SM = BLOCKS;
+  static constexpr int STAGES = STAGES_;
+  static constexpr int STAGE_BYTES = 2 * (P + Q) * 128;
+  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + (2 * STAGES + 2) * 8;
+  static constexpr int PRODUCER_REGISTERS = BLOCKS == 2 ? 24 : 40;
+  static constexpr int CONSUMER_REGISTERS = BLOCKS == 2 ? 224 : 232;
+
+  static_assert(P % 64 == 0 && CONSUMERS <= 2, "a wgmma has 64 rows; registers for two consumers");
+  static_assert(3 * Q / 2 <= 192, "three sets of accumulators that leave registers to spare");
+  static_assert(SHARED_BYTES * BLOCKS <= 227 * 1024, "shared memory of a multiprocessor");
+};
+
+// The fewest bytes for a product, two consumers in turn; and for small problems more tiles, two
+// blocks a multiprocessor.
+struct X3Tile128x128 : Fp16x3Tile<128, 128, 3, 1> {};
+struct X3Tile64x64 : Fp16x3Tile<64, 64, 3, 2> {};
+
+using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64>;
+constexpr int FP16X3_TILE_COUNT = Fp16x3Tiles::COUNT;
+
+struct Fp16x3TileInfo {
+  int32_t block_p, block_q;  // elements
+  int32_t threads, shared_bytes, blocks_per_sm;
+};
+
+template <typename... Tiles>
+constexpr Fp16x3TileInfo fp16x3_tile_of(TileList<Tiles...>, int index) {
+  const Fp16x3TileInfo tiles[] = {{Tiles::BLOCK_P, Tiles::BLOCK_Q, Tiles::THREADS,
+                                   Tiles::SHARED_BYTES, Tiles::BLOCKS_PER_SM}...};
+  return tiles[index];
+}
+// After these comes the one of 9_few_rows.cu, whose Q has FEW_ROWS rows at most.
+constexpr int FEW_ROWS = 16;
+constexpr int FEW_ROWS_INDEX = FP16X3_TILE_COUNT;
+constexpr Fp16x3TileInfo FEW_ROWS_TILE = {8, FEW_ROWS, 512, 17024, 1};
+
+constexpr Fp16x3TileInfo fp16x3_tile(int index) {
+  return index == FEW_ROWS_INDEX ? FEW_ROWS_TILE : fp16x3_tile_of(Fp16x3Tiles(), index);
+}
+
+}  // namespace tiled

@@ -1,0 +1,122 @@
+// What fp16x3 cannot vouch for is computed again, by the chain of fused multiply-adds of
+// precision 'ieee': elements of which the fp16 parts have lost too much to be sure of the error
+// bound, products of rows or columns with NaN or Inf, and everything where K is short.
+//
+// A block takes one listed square of 64 x 64 elements after the other and stores those elements
+// only that lost_is_seen; so the others keep their bits, and whether an element is computed again
+// depends on its own row and column alone. Usually the list is empty.
+#include "cuda/fp16x3.h"
+#include "cuda/launch_early.h"
+#include "cuda/ptx/cluster.cuh"
+#include "segments.h"
+
+namespace tiled {
+namespace {
+
+constexpr int SQUARE = GUARD_SQUARE;
+constexpr int BLOCK_K = 16;
+constexpr int THREADS = 256;
+constexpr int PATCH = 4;           // x PATCH elements a thread
+constexpr int PITCH = SQUARE + 4;  // of shared memory, elements
+constexpr int LOADS = SQUARE * BLOCK_K / THREADS;
+
+struct Tiles {
+  float a[BLOCK_K][PITCH];  // [k][m]
+  float b[BLOCK_K][PITCH];  // [k][n]
+};
+
+// LOADS elements of an operand's tile a thread, lanes along the direction in which it lies.
+__device__ __forceinline__ void load(float (&tile)[BLOCK_K][PITCH], const float* data, int64_t row0,
+                                     int64_t k0, int64_t rows, int64_t k_end, int64_t row_stride,
+                                     int64_t k_stride) {
+  const bool along_k = k_stride == 1;
+#pragma unroll
+  for (int i = 0; i < LOADS; ++i) {
+    const int at = i * THREADS + threadIdx.x;
+    const int r = along_k ? at / BLOCK_K : at % SQUARE, k = along_k ? at % BLOCK_K : at / SQUARE;
+    tile[k][r] =
+        row0 + r < rows && k0 + k < k_end ? data[(row0 + r) * row_stride + (k0 + k) * k_stride] : 0;
+  }
+}
+
+__global__ void __launch_bounds__(THREADS) guard(const __grid_constant__ GuardArguments args) {
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+  const GuardList& list = args.list;
+  const bool all = args.a_scales == nullptr;
+  const Problem& p = args.problem;
+  const uint32_t count =
+      all ? list.squares_m * list.squares_n * static_cast<uint32_t>(p.batch) : *list.count;
+  __shared__ Tiles tiles;
+  const int row = threadIdx.x / 16 * PATCH, column = threadIdx.x % 16 * PATCH;
+  for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
+    const uint32_t square = all ? i : list.squares[i];
+    const uint32_t line = square / list.squares_n;
+    const int64_t batch = line / list.squares_m;
+    const int64_t m0 = int64_t{line % list.squares_m} * SQUARE;
+    const int64_t n0 = int64_t{square % list.squares_n} * SQUARE;
+    const float* a = static_cast<const float*>(p.a.data) + batch * p.a.batch_stride;
+    const float* b = static_cast<const float*>(p.b.data) + batch * p.b.batch_stride;
+    float* c = static_cast<float*>(p.c.data) + batch * p.c.batch_stride;
+    uint32_t mask = 0;  // of this thread's elements
+#pragma unroll
+    for (int y = 0; y < PATCH; ++y)
+#pragma unroll
+      for (int x = 0; x < PATCH; ++x) {
+        const int64_t m = m0 + row + y, n = n0 + column + x;
+        if (m >= p.m || n >= p.n) continue;
+        bool again = all;
+        if (!all) {
+          const RowScale of_a = args.a_scales[batch * args.a_scales_batch + m];
+          const RowScale of_b = args.b_scales[batch * args.b_scales_batch + n];
+          again = lost_is_seen(of_a.lost + of_b.lost, of_a.exponent + of_b.exponent,
+                               c[m * p.c.row_stride + n * p.c.col_stride], args.tolerance);
+        }
+        mask |= again ? 1u << (y * PATCH + x) : 0;
+      }
+    float total[PATCH][PATCH] = {};
+    for (int64_t segment = 0; segment < segment_count(p.k); ++segment) {
+      const int64_t end = segment_end(segment, p.k);
+      float chain[PATCH][PATCH] = {};
+      for (int64_t k0 = segment_begin(segment); k0 < end; k0 += BLOCK_K) {
+        __syncthreads();
+        load(tiles.a, a, m0, k0, p.m, end, p.a.row_stride, p.a.col_stride);
+        load(tiles.b, b, n0, k0, p.n, end, p.b.col_stride, p.b.row_stride);
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; ++k) {
+          const float4 u = *reinterpret_cast<const float4*>(&tiles.a[k][row]);
+          const float4 v = *reinterpret_cast<const float4*>(&tiles.b[k][column]);
+          const float left[PATCH] = {u.x, u.y, u.z, u.w}, right[PATCH] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+          for (int y = 0; y < PATCH; ++y)
+#pragma unroll
+            for (int x = 0; x < PATCH; ++x) chain[y][x] = __fmaf_rn(left[y], right[x], chain[y][x]);
+        }
+      }
+#pragma unroll
+      for (int y = 0; y < PATCH; ++y)
+#pragma unroll
+        for (int x = 0; x < PATCH; ++x) total[y][x] = __fadd_rn(total[y][x], chain[y][x]);
+    }
+#pragma unroll
+    for (int y = 0; y < PATCH; ++y)
+#pragma unroll
+      for (int x = 0; x < PATCH; ++x)
+        if (mask & 1u << (y * PATCH + x))
+          c[(m0 + row + y) * p.c.row_stride + (n0 + column + x) * p.c.col_stride] = total[y][x];
+    if (!all) {
+      const uint32_t again = __reduce_add_sync(~0u, __popc(mask));
+      if (threadIdx.x % 32 == 0 && again != 0) atomicAdd(list.recomputed, again);
+    }
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_guard(const GuardArguments& args, int blocks, cudaStream_t stream) {
+  return launch_early(reinterpret_cast<const void*>(&guard), dim3(blocks), THREADS,
+                      /*shared=*/0, /*cluster=*/0, stream, const_cast<GuardArguments*>(&args));
+}
+
+}  // namespace tiled

@@ -1,0 +1,96 @@
+// One fp32 element in two fp16 parts, as rung fp16x3 has them (9_split.cu says which and why), and
+// what the parts lose.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "cuda/fp16x3.h"
+
+namespace tiled {
+
+constexpr float LOST_UNIT = 0x1p-44f;
+
+// What the parts of one element are, and how many units they lose. Elements whose upper part is a
+// normal number lose what 22 bits lose, which the error bound has room for.
+struct Parts {
+  __half hi, lo;
+  uint32_t lost;
+};
+__device__ __forceinline__ Parts split(float x, float scale1, float scale2) {
+  const float scaled = x * scale1 * scale2;
+  Parts parts;
+  parts.hi = __float2half_rn(scaled);
+  const float rest = scaled - __half2float(parts.hi);
+  parts.lo = __float2half_rn(rest * 0x1p11f);
+  parts.lost = 0;
+  if (fabsf(scaled) < 0x1p-14f && x != 0) {
+    const float left = fabsf(rest - __half2float(parts.lo) * 0x1p-11f);
+    parts.lost = max(__float2uint_ru(left * (1 / LOST_UNIT)), scaled == 0 ? 1u : 0u);
+  }
+  return parts;
+}
+
+// Bits of |x|, which are ordered as the numbers are, NaN above all.
+__device__ __forceinline__ uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffff; }
+
+// The largest magnitude of some elements, and the smallest of those that are not zero, less one, so
+// that none is the largest.
+struct Range {
+  uint32_t most = 0, least = ~0u;
+  __device__ __forceinline__ void include(float x) {
+    most = max(most, magnitude(x));
+    least = min(least, magnitude(x) - 1);
+  }
+};
+
+// Two elements in parts, neighbours in memory.
+struct PairParts {
+  __half2 hi, lo;
+};
+
+// A row's scale as two factors, either of them a normal number: exponents reach from -113 to 163.
+struct Scale {
+  int exponent;
+  float factor1, factor2;
+  bool finite;
+  __device__ __forceinline__ explicit Scale(uint32_t max_bits) {
+    finite = max_bits < 0x7f800000;
+    const int of_max = max_bits == 0 || !finite ? 14 : ilogbf(__uint_as_float(max_bits));
+    exponent = 14 - of_max;
+    const int half = exponent / 2;
+    factor1 = finite ? __int_as_float((127 + half) << 23) : 0;
+    factor2 = finite ? __int_as_float((127 + exponent - half) << 23) : 0;
+  }
+  // Whether elements of this range lose nothing that counts and one factor scales them: nearly
+  // always, and worth a path with half the instructions.
+  __device__ __forceinline__ bool is_plain(uint32_t least) const {
+    const int of_least = static_cast<int>((least + 1) >> 23) - 127;
+    return finite && exponent <= 127 && (least == ~0u || of_least + exponent >= -14);
+  }
+  __device__ __forceinline__ Parts split(float x) const {
+    return tiled::split(finite ? x : 0, factor1, factor2);
+  }
+  __device__ __forceinline__ RowScale result(unsigned long long lost) const {
+    return {exponent, finite ? __ull2float_ru(lost) * LOST_UNIT : INFINITY};
+  }
+};
+
+// x of one row and y of the same or another. PLAIN: is_plain() of both; else `lost_x` and `lost_y`
+// grow by what is lost.
+template <bool PLAIN>
+__device__ __forceinline__ PairParts split_pair(float x, float y, const Scale& of_x,
+                                                const Scale& of_y, uint32_t& lost_x,
+                                                uint32_t& lost_y) {
+  if constexpr (PLAIN) {
+    const float u = x * (of_x.factor1 * of_x.factor2), v = y * (of_y.factor1 * of_y.factor2);
+    const __half2 hi = __floats2half2_rn(u, v);
+    const float2 back = __half22float2(hi);
+    return {hi, __floats2half2_rn((u - back.x) * 0x1p11f, (v - back.y) * 0x1p11f)};
+  } else {
+    const Parts a = of_x.split(x), b = of_y.split(y);
+    lost_x += a.lost, lost_y += b.lost;
+    return {__halves2half2(a.hi, b.hi), __halves2half2(a.lo, b.lo)};
+  }
+}
+
+}  // namespace tiled
