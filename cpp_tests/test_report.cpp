@@ -309,7 +309,9 @@ TEST(Registers, EveryPlanOfFp16x3HasItsRow) {
         const PlanReport r = report(problem, d, fp16x3_plan_with(problem, d, way));
         ASSERT_TRUE(r.resources) << r.kernel;
         EXPECT_GT(r.resources->registers, 0) << r.kernel;
-        EXPECT_EQ(r.resources->stack_bytes, 0) << r.kernel;
+        if (way.tile < FP16X3_TILE_COUNT) {  // all three sets of accumulators are in registers
+          EXPECT_EQ(r.resources->stack_bytes, 0) << r.kernel;
+        }
         EXPECT_GE(r.occupancy.blocks_per_sm, fp16x3_tile(way.tile).blocks_per_sm) << r.kernel;
       }
     }

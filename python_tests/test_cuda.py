@@ -131,7 +131,8 @@ def test_the_host_does_not_wait(algo: str | None) -> None:
             tiled_mm.mm(a, b, algo=algo, out=out)
             tiled_mm.bmm(a[None], b[None], algo=algo)
 
-    calls()  # modules are loaded at their first use
+    calls()  # modules are loaded at their first use,
+    calls()  # the sum of two gradients among them
     torch.cuda.synchronize()
     asleep = torch.cuda.Event()
     torch.cuda._sleep(SLEEP)

@@ -138,6 +138,7 @@ struct Model {
   static constexpr double POWER = 0.305;  // more, when all multiprocessors work at once
   static constexpr double LONE = 223;     // the shortest step of a tile with one consumer
   static constexpr double ARRIVE = 1.43;  // 128 bytes reach their multiprocessor
+  static constexpr double ROUNDING = 2;   // of a row, where it is rounded to tf32 on its way
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line; more if in two; more if
   // it begins off L2's sectors of 32 bytes. Reads by multicast cost nothing here. The first read of
   // a round costs FIRST_READ more of these; the row's readers share that.
@@ -295,11 +296,12 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const auto reads = [](double rows, int sharers, double of_readers) {
     return rows / sharers * ((sharers == 1 ? 1 : 0) + Model::FIRST_READ / of_readers);
   };
-  const double arriving = Model::ARRIVE * (p_rows + q_rows * narrow);
-  const double reading =
-      reads(p_rows, plan.cluster_q, p_readers) * row_cost(sides.p, plan.repack_p, element_bytes) +
-      reads(q_rows, plan.cluster_p, q_readers) * narrow *
-          row_cost(sides.q, plan.repack_q, element_bytes);
+  const double rounding = problem.arithmetic == Arithmetic::Tf32 ? Model::ROUNDING : 1;
+  const double arriving = Model::ARRIVE * rounding * (p_rows + q_rows * narrow);
+  const double reading = rounding * (reads(p_rows, plan.cluster_q, p_readers) *
+                                         row_cost(sides.p, plan.repack_p, element_bytes) +
+                                     reads(q_rows, plan.cluster_p, q_readers) * narrow *
+                                         row_cost(sides.q, plan.repack_q, element_bytes));
 
   HopperEstimate e;
   const double strips = area / 64 / tile.group_q;  // wgmmas of 64 rows for one k
