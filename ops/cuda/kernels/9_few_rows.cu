@@ -10,7 +10,8 @@
 //
 // Lane l holds 4 neighbours in k of row l / 4 for each 16 of K, and X likewise: inside of one 16
 // the order is free, so that both are loaded by 16 and 8 bytes. K above 2048 is read twice. Bound
-// by the memory that W takes.
+// by the memory that W takes; at 0.25 to 0.9 of cuBLAS's fp32 so far, the first pass not yet beside
+// the second of another block.
 #include <cuda_fp16.h>
 
 #include <algorithm>
