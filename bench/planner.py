@@ -12,6 +12,7 @@ others, and took no part in that.
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import statistics
@@ -122,7 +123,11 @@ def main(
     for name, shapes in (("fitted", FITTED), ("held_out", HELD_OUT)):
         if only not in (name, "both"):
             continue
-        cases = [measure(stopwatch, s, rng, budget) for s in track(shapes, name, console=console)]
+        cases = []
+        for shape in track(shapes, name, console=console):
+            cases.append(measure(stopwatch, shape, rng, budget))
+            gc.collect()  # graphs hold memory of the GPU, and cycles hold graphs
+            torch.cuda.empty_cache()
         document[name] = {"summary": summary(cases), "cases": cases}
         found = document[name]["summary"]
         console.print(
