@@ -51,7 +51,7 @@ PlanReport report_of(const at::Tensor& a, const at::Tensor& b, OptionalName algo
                      OptionalName device_name) {
   const Problem problem = checked_problem(a, b, algo, precision, out_dtype, device_name);
   const DeviceInfo device = device_of(a, device_name);
-  return report(problem, device, choose_plan(problem, device, algo));
+  return report(problem, device, choose_plan(problem, device, algo, a.scalar_type(), precision));
 }
 
 }  // namespace
@@ -65,12 +65,8 @@ std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, Opti
     return names;
   }
   const DeviceInfo info = device_of(a, device);
-  for (Algo algo : ALL_ALGOS) {
-    Problem asked = problem;  // a rung may decide the arithmetic
-    asked.arithmetic =
-        resolve_arithmetic(a.scalar_type(), {at::kCUDA, info.capability}, precision, name_of(algo));
-    if (supports(algo, asked, info)) names.emplace_back(name_of(algo));
-  }
+  for (Algo algo : fitting_algos(problem, info, a.scalar_type(), precision))
+    names.emplace_back(name_of(algo));
   return names;
 }
 

@@ -45,13 +45,13 @@ class Product {
     const bool fits = check_out(a, out, type, a.size(0), b.size(1)) == OutShape::Fits;
     check_no_self_overlap(out);
     Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
-    auto plan = Backend::plan(problem, algo, a);
+    auto plan = Backend::plan(problem, algo, precision, a);
     if (!fits) {
       // Nothing can be refused from here on. The storage that grows may be an input's, and the
       // view's offset is kept, so addresses and alignment are known only now.
       at::native::resize_output(out, {a.size(0), b.size(1)});
       problem = problem_of(a, b, type, arithmetic, out);
-      plan = Backend::plan(problem, algo, a);
+      plan = Backend::plan(problem, algo, precision, a);
     }
     if (out.numel() == 0) return;
     // An input that shares memory with out would be read after it is overwritten.
@@ -69,7 +69,7 @@ class Product {
     const Arithmetic arithmetic =
         resolve_arithmetic(a.scalar_type(), Backend::target(a), precision, algo);
     Problem problem = problem_of(a, b, type, arithmetic);
-    const auto plan = Backend::plan(problem, algo, a);
+    const auto plan = Backend::plan(problem, algo, precision, a);
     at::Tensor c = Backend::empty(sizes, type, a);
     if (c.numel() == 0) return c;
     problem.c.data = c.mutable_data_ptr();

@@ -266,6 +266,21 @@ def pair(m: int, n: int, k: int, dtype: torch.dtype, device: str = "cpu"):
     return fill(m, k, dtype, device), fill(k, n, dtype, device)
 
 
+SLEEP = 500_000_000  # clock cycles of the GPU: a quarter of a second or more
+
+
+def assert_the_host_does_not_wait(calls: Callable[[], None]) -> None:
+    """That calls() returns while the GPU still sleeps."""
+    calls()  # modules are loaded at their first use,
+    calls()  # the sum of two gradients' among them
+    torch.cuda.synchronize()
+    asleep = torch.cuda.Event()
+    torch.cuda._sleep(SLEEP)
+    asleep.record()
+    calls()
+    assert not asleep.query(), "the calls returned only after the GPU had caught up"
+
+
 def in_threads_and_streams(product: Callable[[int], torch.Tensor], expected: list) -> None:
     """product(i) 50 times in a thread and a stream of its own for every i, all side by side."""
 

@@ -27,9 +27,6 @@ def each_rung_and(dtypes: tuple[torch.dtype, ...]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("algo", "dtype"), kept)
 
 
-SLEEP = 2_000_000_000  # clock cycles: a second or more
-
-
 @pytest.fixture
 def no_synchronisation() -> Iterator[None]:
     torch.cuda.synchronize()
@@ -109,7 +106,7 @@ def test_the_current_stream_is_used(algo: str | None) -> None:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        torch.cuda._sleep(SLEEP)
+        torch.cuda._sleep(cases.SLEEP)
         a.copy_(late_a)
         b.copy_(late_b)
         c = tiled_mm.mm(a, b, algo=algo)
@@ -131,14 +128,7 @@ def test_the_host_does_not_wait(algo: str | None) -> None:
             tiled_mm.mm(a, b, algo=algo, out=out)
             tiled_mm.bmm(a[None], b[None], algo=algo)
 
-    calls()  # modules are loaded at their first use,
-    calls()  # the sum of two gradients among them
-    torch.cuda.synchronize()
-    asleep = torch.cuda.Event()
-    torch.cuda._sleep(SLEEP)
-    asleep.record()
-    calls()
-    assert not asleep.query(), "the calls returned only after the GPU had caught up"
+    cases.assert_the_host_does_not_wait(calls)
 
 
 @each_rung_and(cases.DTYPES)

@@ -220,8 +220,7 @@ def test_algos_that_do_not_fit_list_those_that_do(device: str) -> None:
     a, b = torch.ones(2, 3, device=device), torch.ones(3, 5, device=device)
     # Whose rungs a meta tensor will meet is not known, so all are named.
     every = cases.RUNGS["cpu"] + cases.RUNGS["cuda"] + cases.TENSOR_RUNGS + (cases.PARTS_RUNG,)
-    # fp16x3 asks for another arithmetic, which only its own name brings.
-    fitting = every if device == "meta" else set(tiled_mm.algos(a, b)) - {cases.PARTS_RUNG}
+    fitting = every if device == "meta" else tiled_mm.algos(a, b)
     unfit = "blocked" if device == "cuda" else "register_tile" if device == "cpu" else "nonsense"
     for algo in ("nonsense", "", "Naive", unfit):
         out = torch.full((2, 5), 7.0, device=device)

@@ -16,7 +16,6 @@ from golden import assert_equal, assert_same_bits
 
 pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 
-SLEEP = 2_000_000_000  # clock cycles: a second or more
 LEAST_K = 64  # below it everything is computed by fma chains
 DEEP = 9 * 4096 + 8  # K that is cut, into nine segments and a short one
 INF, NAN = float("inf"), float("nan")
@@ -653,7 +652,7 @@ def test_the_current_stream_is_used(size: tuple) -> None:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        torch.cuda._sleep(SLEEP // 10)
+        torch.cuda._sleep(cases.SLEEP // 10)
         a.copy_(late_a)
         b.copy_(late_b)
         c = mm(a, b)
@@ -716,14 +715,7 @@ def test_the_host_does_not_wait() -> None:
             tiled_mm.bmm(a[None], b[None], precision="fp16x3")
             tiled_mm.fp16x3_recomputed(a, b)
 
-    calls()  # modules are loaded at their first use,
-    calls()  # the sum of two gradients among them
-    torch.cuda.synchronize()
-    asleep = torch.cuda.Event()
-    torch.cuda._sleep(SLEEP)
-    asleep.record()
-    calls()
-    assert not asleep.query(), "the calls returned only after the GPU had caught up"
+    cases.assert_the_host_does_not_wait(calls)
 
 
 def test_no_memory_but_the_result_and_the_workspace() -> None:

@@ -26,7 +26,6 @@ each_dtype = each("dtype", DTYPES)
 EVERY_RUNG = (None, *cases.TENSOR_RUNGS)
 ANY_LAYOUT = (None, *cases.ANY_LAYOUT_TENSOR_RUNGS)
 
-SLEEP = 2_000_000_000  # clock cycles: a second or more
 
 # K that is cut, into nine segments and a short one: from 32768 on, at multiples of 4096. All less
 # is one chain, as which 4104, 4608 and 9000 are here.
@@ -558,7 +557,7 @@ def test_the_current_stream_is_used(dtype: torch.dtype, algo: str | None) -> Non
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        torch.cuda._sleep(SLEEP // 10)
+        torch.cuda._sleep(cases.SLEEP // 10)
         a.copy_(late_a)
         b.copy_(late_b)
         c = mm(a, b, algo)
@@ -623,13 +622,7 @@ def test_the_host_does_not_wait() -> None:
                 tiled_mm.mm(a, b, algo=algo, out=out)
                 tiled_mm.bmm(a[None], b[None], algo=algo)
 
-    calls()  # modules are loaded at their first use
-    torch.cuda.synchronize()
-    asleep = torch.cuda.Event()
-    torch.cuda._sleep(SLEEP)
-    asleep.record()
-    calls()
-    assert not asleep.query(), "the calls returned only after the GPU had caught up"
+    cases.assert_the_host_does_not_wait(calls)
 
 
 # ---- gradients ----------------------------------------------------------------------------------

@@ -33,7 +33,8 @@ void run_tasks(int64_t count, cpu::Body body, void* state) {
 struct Cpu {
   using Plan = Algo;
 
-  static Plan plan(const Problem&, std::optional<std::string_view> algo, const at::Tensor&) {
+  static Plan plan(const Problem&, std::optional<std::string_view> algo,
+                   std::optional<std::string_view>, const at::Tensor&) {
     return cpu_algo(algo);
   }
 

@@ -45,6 +45,31 @@ double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan
   return START + rounds * (steps * step + STORE / (pairs ? 2 : 1));
 }
 
+template <typename Visit>
+void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
+  for (int t = 0; t < FP16X3_TILE_COUNT; ++t)
+    for (const bool exchanged : {false, true})
+      for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
+        const Fp16x3TileInfo tile = fp16x3_tile(t);
+        const int sharers = cluster_p * cluster_q;
+        const int64_t p = exchanged ? problem.n : problem.m, q = exchanged ? problem.m : problem.n;
+        const int64_t clusters_p = blocks_over(p, int64_t{tile.block_p} * cluster_p);
+        const int64_t units =
+            clusters_p * blocks_over(q, int64_t{tile.block_q} * cluster_q) * problem.batch;
+        HopperPlan plan{};
+        plan.tile = static_cast<int8_t>(t);
+        plan.exchanged = exchanged;
+        plan.cluster_p = static_cast<int8_t>(cluster_p);
+        plan.cluster_q = static_cast<int8_t>(cluster_q);
+        plan.store = StorePath::Scatter;
+        plan.panel = static_cast<int32_t>(std::clamp<int64_t>(clusters_p, 1, 16 / cluster_p));
+        const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers;
+        plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
+        visit(plan);
+      }
+}
+
 }  // namespace
 
 double fp16x3_tolerance(int64_t k) {
@@ -66,28 +91,8 @@ bool fp16x3_supports(const Problem& problem, const DeviceInfo& device) {
 }
 
 std::vector<HopperPlan> fp16x3_plans(const Problem& problem, const DeviceInfo& device) {
-  constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
   std::vector<HopperPlan> plans;
-  for (int t = 0; t < FP16X3_TILE_COUNT; ++t)
-    for (const bool exchanged : {false, true})
-      for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
-        const Fp16x3TileInfo tile = fp16x3_tile(t);
-        const int sharers = cluster_p * cluster_q;
-        const int64_t p = exchanged ? problem.n : problem.m, q = exchanged ? problem.m : problem.n;
-        const int64_t clusters_p = blocks_over(p, int64_t{tile.block_p} * cluster_p);
-        const int64_t units =
-            clusters_p * blocks_over(q, int64_t{tile.block_q} * cluster_q) * problem.batch;
-        HopperPlan plan{};
-        plan.tile = static_cast<int8_t>(t);
-        plan.exchanged = exchanged;
-        plan.cluster_p = static_cast<int8_t>(cluster_p);
-        plan.cluster_q = static_cast<int8_t>(cluster_q);
-        plan.store = StorePath::Scatter;
-        plan.panel = static_cast<int32_t>(std::clamp<int64_t>(clusters_p, 1, 16 / cluster_p));
-        const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers;
-        plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
-        plans.push_back(plan);
-      }
+  for_fp16x3_plans(problem, device, [&](const HopperPlan& plan) { plans.push_back(plan); });
   return plans;
 }
 
@@ -127,10 +132,10 @@ Plan make_fp16x3_plan(const Problem& problem, const DeviceInfo& device) {
   }
   HopperPlan best{};
   double best_cycles = std::numeric_limits<double>::infinity();
-  for (const HopperPlan& plan : fp16x3_plans(problem, device)) {
+  for_fp16x3_plans(problem, device, [&](const HopperPlan& plan) {
     const double estimate = cycles(problem, device, plan);
     if (estimate < best_cycles) best = plan, best_cycles = estimate;
-  }
+  });
   return fp16x3_plan_with(problem, device, best);
 }
 

@@ -1,5 +1,7 @@
 // Rung fp16x3: both operands are split, their planes multiplied, and the guard computes again what
 // the parts could not hold. Four kernels, each launched in the shadow of the one before.
+#include <utility>
+
 #include "cuda/fp16x3.h"
 #include "cuda/fp16x3_layout.h"
 #include "cuda/launch_early.h"
@@ -7,19 +9,22 @@
 #include "cuda/launch_tma.h"
 
 namespace tiled {
-
 namespace {
+
+// Of P and Q in the workspace, with the elements from one batch entry to the next.
+struct Scales {
+  RowScale *p, *q;
+  int64_t p_batch, q_batch;
+};
 
 // Q has few rows: it alone is split, and P as it lies goes through 9_few_rows.cu.
 cudaError_t launch_with_few_rows(const Problem& problem, const Fp16x3Layout& l,
-                                 GuardArguments& guard, char* memory, const Plan& plan,
-                                 cudaStream_t stream) {
+                                 const Scales& scales, const GuardArguments& guard, char* memory,
+                                 const Plan& plan, cudaStream_t stream) {
   const Side& w = l.sides.p;
   Side x = l.q_planes;
   x.data = memory + l.q_planes_at;
-  auto* w_scales = reinterpret_cast<RowScale*>(memory + l.p_scales_at);
-  auto* x_scales = reinterpret_cast<RowScale*>(memory + l.q_scales_at);
-  cudaError_t error = launch_split(l.sides.q, x, l.q_entries, x_scales, guard.list.count,
+  cudaError_t error = launch_split(l.sides.q, x, l.q_entries, scales.q, guard.list.count,
                                    2 + l.squares, /*beside=*/false, stream);
   if (error != cudaSuccess) return error;
   FewRowsArguments args{};
@@ -31,18 +36,13 @@ cudaError_t launch_with_few_rows(const Problem& problem, const Fp16x3Layout& l,
   args.x = x.data;
   args.x_rows = x.rows, args.x_pitch = x.row_stride, args.x_plane = x.batch_stride;
   args.x_batch = l.q_entries > 1 ? 2 * x.batch_stride : 0;
-  args.w_scales = w_scales, args.x_scales = x_scales;
-  args.w_scales_batch = l.p_entries > 1 ? w.rows : 0;
-  args.x_scales_batch = l.q_entries > 1 ? x.rows : 0;
+  args.w_scales = scales.p, args.x_scales = scales.q;
+  args.w_scales_batch = scales.p_batch, args.x_scales_batch = scales.q_batch;
   args.c = static_cast<float*>(problem.c.data);
   args.c_w = l.sides.c_p, args.c_x = l.sides.c_q, args.c_batch = problem.c.batch_stride;
   args.guard = guard.list, args.tolerance = guard.tolerance;
   error = launch_few_rows(args, stream);
   if (error != cudaSuccess) return error;
-  guard.a_scales = args.w_is_a ? w_scales : x_scales;
-  guard.b_scales = args.w_is_a ? x_scales : w_scales;
-  guard.a_scales_batch = args.w_is_a ? args.w_scales_batch : args.x_scales_batch;
-  guard.b_scales_batch = args.w_is_a ? args.x_scales_batch : args.w_scales_batch;
   return launch_guard(guard, plan.guard_blocks, stream);
 }
 
@@ -66,16 +66,24 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   guard.list.squares = words + 2 + l.squares;
   guard.tolerance = static_cast<float>(fp16x3_tolerance(problem.k));
 
+  const Scales scales = {reinterpret_cast<RowScale*>(memory + l.p_scales_at),
+                         reinterpret_cast<RowScale*>(memory + l.q_scales_at),
+                         l.p_entries > 1 ? l.sides.p.rows : 0,
+                         l.q_entries > 1 ? l.sides.q.rows : 0};
+  guard.a_scales = scales.p, guard.a_scales_batch = scales.p_batch;
+  guard.b_scales = scales.q, guard.b_scales_batch = scales.q_batch;
+  if (plan.exchanged) {
+    std::swap(guard.a_scales, guard.b_scales);
+    std::swap(guard.a_scales_batch, guard.b_scales_batch);
+  }
   if (plan.tile == FEW_ROWS_INDEX)
-    return launch_with_few_rows(problem, l, guard, memory, whole_plan, stream);
+    return launch_with_few_rows(problem, l, scales, guard, memory, whole_plan, stream);
   Side p = l.p_planes, q = l.q_planes;
   p.data = memory + l.p_planes_at, q.data = memory + l.q_planes_at;
-  auto* p_scales = reinterpret_cast<RowScale*>(memory + l.p_scales_at);
-  auto* q_scales = reinterpret_cast<RowScale*>(memory + l.q_scales_at);
-  cudaError_t error = launch_split(l.sides.p, p, l.p_entries, p_scales, words, 2 + l.squares,
+  cudaError_t error = launch_split(l.sides.p, p, l.p_entries, scales.p, words, 2 + l.squares,
                                    /*beside=*/false, stream);
   if (error != cudaSuccess) return error;
-  error = launch_split(l.sides.q, q, l.q_entries, q_scales, nullptr, 0, /*beside=*/true, stream);
+  error = launch_split(l.sides.q, q, l.q_entries, scales.q, nullptr, 0, /*beside=*/true, stream);
   if (error != cudaSuccess) return error;
 
   const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
@@ -85,9 +93,8 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   args.grid.c_p = l.sides.c_p, args.grid.c_q = l.sides.c_q;
   args.grid.c_batch = problem.c.batch_stride;
   args.grid.totals = reinterpret_cast<float*>(memory + l.totals_at);
-  args.p_scales = p_scales, args.q_scales = q_scales;
-  args.p_scales_batch = l.p_entries > 1 ? l.sides.p.rows : 0;
-  args.q_scales_batch = l.q_entries > 1 ? l.sides.q.rows : 0;
+  args.p_scales = scales.p, args.q_scales = scales.q;
+  args.p_scales_batch = scales.p_batch, args.q_scales_batch = scales.q_batch;
   args.guard = guard.list, args.tolerance = guard.tolerance, args.exchanged = plan.exchanged;
   constexpr CUtensorMapDataType HALF = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   error = encode_operand(&args.grid.p_map, p, 2 * l.p_entries, HALF, 2, tile.block_p, 64,
@@ -103,11 +110,6 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   error = launch_early(kernel, dim3(plan.blocks), tile.threads, tile.shared_bytes,
                        plan.cluster_p * plan.cluster_q, stream, &args);
   if (error != cudaSuccess) return error;
-
-  guard.a_scales = plan.exchanged ? q_scales : p_scales;
-  guard.b_scales = plan.exchanged ? p_scales : q_scales;
-  guard.a_scales_batch = plan.exchanged ? args.q_scales_batch : args.p_scales_batch;
-  guard.b_scales_batch = plan.exchanged ? args.p_scales_batch : args.q_scales_batch;
   return launch_guard(guard, whole_plan.guard_blocks, stream);
 }
 

@@ -53,8 +53,8 @@ struct Cuda {
   using Plan = tiled::Plan;
 
   static Plan plan(const Problem& problem, std::optional<std::string_view> algo,
-                   const at::Tensor& a) {
-    return choose_plan(problem, cuda_device(a.device().index()), algo);
+                   std::optional<std::string_view> precision, const at::Tensor& a) {
+    return choose_plan(problem, cuda_device(a.device().index()), algo, a.scalar_type(), precision);
   }
 
   static Target target(const at::Tensor& a) { return target_of(a); }
@@ -86,7 +86,8 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
   Problem problem =
       problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), precision, rung));
   const DeviceInfo& device = cuda_device(a.device().index());
-  choose_plan(problem, device, rung);  // refuses what the rung cannot do
+  choose_plan(problem, device, rung, a.scalar_type(),
+              precision);  // refuses what the rung cannot do
   const auto ways = in_parts ? fp16x3_plans(problem, device) : hopper_plans(problem, device);
   for (const HopperPlan& way : ways) {
     if ((in_parts ? fp16x3_tile_name(way.tile) : hopper_tile_name(way.tile)) != tile ||
@@ -112,7 +113,7 @@ at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   const at::ScalarType type = a.scalar_type();
   Problem problem =
       problem_of(a, b, type, resolve_arithmetic(type, target_of(a), /*asked=*/"fp16x3", rung));
-  const Plan plan = Cuda::plan(problem, rung, a);
+  const Plan plan = Cuda::plan(problem, rung, "fp16x3", a);
   const c10::cuda::CUDAGuard guard(a.device());
   at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
   if (problem.k < FP16X3_LEAST_K || c.numel() == 0)
@@ -148,7 +149,7 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tenso
   const Arithmetic arithmetic =
       resolve_arithmetic(a.scalar_type(), target_of(a), std::nullopt, algo);
   const Problem problem = problem_of(a, b, a.scalar_type(), arithmetic);
-  const Plan plan = Cuda::plan(problem, algo, a);
+  const Plan plan = Cuda::plan(problem, algo, std::nullopt, a);
   const c10::cuda::CUDAGuard guard(a.device());
   LaunchAttributes found;
   C10_CUDA_CHECK(attributes(problem, plan, &found));

@@ -111,11 +111,8 @@ void describe_tensor_tile(PlanReport& r) {
     }
     case Algo::MmaTile: r.thread_m = 4, r.thread_n = 8; break;
     case Algo::Fp16x3: {
-      if (r.plan.hopper.tile == FEW_ROWS_INDEX) {
-        r.tile = fp16x3_tile_name(r.plan.hopper.tile);
-        break;
-      }
       r.tile = fp16x3_tile_name(r.plan.hopper.tile);
+      if (r.plan.hopper.tile == FEW_ROWS_INDEX) break;
       r.thread_m = 2;
       r.thread_n = fp16x3_tile(r.plan.hopper.tile).block_q / 4;
       if (r.plan.hopper.exchanged) std::swap(r.thread_m, r.thread_n);

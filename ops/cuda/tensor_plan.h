@@ -15,7 +15,13 @@ Plan make_tensor_plan(const Problem& problem, const DeviceInfo& device, Algo alg
 // Every way in which hopper can run the problem, for those who measure or print them all.
 std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device);
 
-// The model's estimate of one of them.
+// The grid of units that a plan's clusters walk through.
+struct Units {
+  int64_t clusters_p, clusters_q, count;
+};
+Units units_of(const Problem& problem, const HopperPlan& plan);
+
+// The model's estimate of one of them (hopper_model.cpp).
 struct HopperEstimate {
   double tensor, shared, feed;  // cycles of a step: tensor cores, shared memory, bytes from L2
   double waves;                 // rounds of tiles on the busiest multiprocessor
