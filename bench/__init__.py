@@ -11,7 +11,13 @@ runner.py      one case after another, into a document
 machine.py     what the measurements ran on: versions, clocks, power, ceilings
 results.py     the document: its schema, reading and writing
 host.py        host time of one call (with native/, an operator that does nothing)
+networks.py    a training step, and the products in it that must be right
+training.py    training steps beside torch's: python -m bench.training
+curves.py      the losses of a training run in several precisions
+planner.py     what the planner's choice costs: python -m bench.planner
 plot.py        PNG plots, from documents only
+cells.py       numbers as text, and which document a table is made from
 report.py      the README's tables, from bench/results/ only
+training_tables.py  those of training.py's documents
 cli.py         the commands
 """

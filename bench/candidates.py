@@ -44,6 +44,9 @@ class Operator(Protocol):
     def intensity(self, a: Tensor, b: Tensor, algo: str) -> float | None:
         """Planned operations per byte of global-memory traffic, None where not known."""
 
+    def recomputed(self, a: Tensor, b: Tensor) -> float | None:
+        """The share of C's elements that fp16x3 computes again, None where it has no kernel."""
+
 
 class TiledOperator:
     """`torch.ops.tiled.mm`."""
@@ -74,6 +77,13 @@ class TiledOperator:
             return self._library.plan(a, b, algo=algo).traffic.tiles.intensity
         except (AttributeError, RuntimeError):
             return None
+
+    def recomputed(self, a: Tensor, b: Tensor) -> float | None:
+        try:
+            count = int(self._library.fp16x3_recomputed(a, b))
+        except NotImplementedError:
+            return None
+        return count / (a.shape[:-1].numel() * b.shape[-1])
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench import host, machine, report, results
+from bench import cells, host, machine, report, results
 from bench.candidates import TiledOperator
 from bench.runner import MODES, Bench, Settings, run_cases
 from bench.shapes import DTYPES, SETS, Shape, named_set
@@ -137,11 +137,11 @@ def print_cases(cases: Sequence[dict], title: str, *, gpu: bool) -> None:
             table.add_row(
                 label if i == 0 and not remark else "",
                 record["name"],
-                report.ratio_text(record),
-                report.seconds_text(seconds["median"]) if seconds else "-",
+                cells.ratio_text(record),
+                cells.seconds_text(seconds["median"]) if seconds else "-",
                 f"{flops * scale:.3g}" if flops else "-",
                 f"{bandwidth * 1e-9:.4g}" if bandwidth else "-",
-                report.error_text(record),
+                cells.error_text(record),
                 "; ".join(filter(None, (ok, record["error"], record["note"]))),
                 style="bold" if record["ours"] else None,
             )
@@ -183,7 +183,7 @@ def run_problems(
             progress.update(task, advance=1, description=f"{case['set']} {shape.label}")
 
         run_cases(bench, problems, take)
-    title = f"{report.device_name(document)}, {settings.mode}, {settings.cache} caches"
+    title = f"{cells.device_name(document)}, {settings.mode}, {settings.cache} caches"
     print_cases(cases, f"{title}; ratio: peer's time / ours", gpu=device.type == "cuda")
 
 
@@ -324,7 +324,7 @@ def host_command(
     rounds = Rounds(least=20, most=400, budget_s=budget)
     document = new_document("host", chosen, {"calls": host.CALLS, "budget_s": budget})
     document["cases"] = host.run_host(chosen, rounds, *host.products(chosen))
-    title = f"{report.device_name(document)}, host time of one call"
+    title = f"{cells.device_name(document)}, host time of one call"
     print_cases(document["cases"], title, gpu=chosen.type == "cuda")
     for case in document["cases"]:
         for record in case["candidates"]:
@@ -374,6 +374,10 @@ _PARTS: dict[str, tuple[list[str], int]] = {
     "fp16x3": (
         ["--set", "fp16x3", "--precision", "fp16x3", "--budget", "0.25", "--limit", "80"],
         110,
+    ),
+    "activations": (
+        ["--set", "activations", "--precision", "fp16x3", "--limit", "20"],
+        50,
     ),
     "ieee": (
         ["--set", "ieee", "--precision", "ieee", "--budget", "0.25", "--limit", "40"],

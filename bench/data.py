@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from bench.shapes import Shape
 
@@ -35,6 +36,16 @@ def random_matrix(
     )
 
 
+def activations(x: Tensor, data: str, dim: int) -> Tensor:
+    """Normal x as the data kind has it, along `dim`. Four times normal, so that the rows of a
+    softmax have few large elements, and a GELU its whole tail of tiny negative ones."""
+    if data == "softmax":
+        return torch.softmax(4 * x, dim)
+    if data == "gelu":
+        return functional.gelu(4 * x)
+    return x
+
+
 def _operand(
     shape: Shape,
     rows: int,
@@ -42,11 +53,13 @@ def _operand(
     letter: str,
     device: torch.device,
     generator: torch.Generator,
+    data: str = "normal",
 ) -> Tensor:
     sizes = (rows, cols) if letter == "n" else (cols, rows)
     if shape.batch > 1:
         sizes = (shape.batch, *sizes)
     x = random_matrix(sizes, getattr(torch, shape.dtype), device, generator)
+    x = activations(x, data, -1 if letter == "n" else -2)  # in memory, a row of A lies along it
     return x if letter == "n" else x.mT
 
 
@@ -55,7 +68,7 @@ def make_sets(shape: Shape, device: torch.device, count: int, seed: int) -> list
     generator = torch.Generator(device).manual_seed(seed)
     sets = []
     for _ in range(count):
-        a = _operand(shape, shape.m, shape.k, shape.layout[0], device, generator)
+        a = _operand(shape, shape.m, shape.k, shape.layout[0], device, generator, shape.data)
         b = _operand(shape, shape.k, shape.n, shape.layout[1], device, generator)
         out = torch.empty(*a.shape[:-1], shape.n, dtype=a.dtype, device=device)
         poison(out)

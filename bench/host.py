@@ -121,18 +121,8 @@ def run_host(
     """Two cases: without and with gradients recorded. Never raises."""
     cases = []
     for grad in (False, True):
-        case = {
-            "set": "host",
-            "shape": SHAPE.to_json(),
-            "mode": "burst",
-            "cache": "warm",
-            "grad": grad,
-            "peer": PEER,
-            "note": note,
-            "error": None,
-            "power": None,
-            "candidates": [],
-        }
+        case = results.case("host", SHAPE.to_json(), "burst", "warm", grad=grad)
+        case.update(peer=PEER, note=note)
         try:
             _measure(case, calls, device, rounds, grad)
         except Exception as error:

@@ -24,7 +24,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from bench import machine, results
+from bench import cli
 from bench.data import make_sets
 from bench.shapes import Shape
 from bench.timing import CudaStopwatch, Rounds, interleave
@@ -114,12 +114,8 @@ def main(
     device = torch.device("cuda", 0)
     stopwatch = CudaStopwatch(device)
     rng = random.Random(7)
-    document = {
-        "schema": results.SCHEMA,
-        "run": "planner",
-        "environment": machine.environment(device),
-        "cases": [],
-    }
+    document = cli.new_document("planner", device, {"budget": budget, "only": only})
+    document["regret"] = {}
     for name, shapes in (("fitted", FITTED), ("held_out", HELD_OUT)):
         if only not in (name, "both"):
             continue
@@ -128,8 +124,8 @@ def main(
             cases.append(measure(stopwatch, shape, rng, budget))
             gc.collect()  # graphs hold memory of the GPU, and cycles hold graphs
             torch.cuda.empty_cache()
-        document[name] = {"summary": summary(cases), "cases": cases}
-        found = document[name]["summary"]
+        found = summary(cases)
+        document["regret"][name] = {"summary": found, "cases": cases}
         console.print(
             f"{name}: {found['problems']} problems, regret {found['geomean']:.1%} geomean, "
             f"{found['worst']:.1%} at worst; noise {found['noise']:.1%}"
@@ -139,8 +135,7 @@ def main(
             console.print(
                 f"  {label}: {case['choice']}, {case['regret']:.1%} behind {case['oracle']}"
             )
-        if json_path is not None:
-            json_path.write_text(json.dumps(document, indent=1))
+        cli.keep(document, json_path)
 
 
 if __name__ == "__main__":

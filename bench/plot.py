@@ -13,7 +13,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench.report import cubes, device_name
+from bench.cells import cubes, device_name
+from bench.training_tables import distances
 
 # The order of the ladder; what is not named here comes after.
 _ORDER = ("naive", "shared_tile_8", "shared_tile_16", "shared_tile_32", "register_tile", "blocked")
@@ -127,6 +128,28 @@ def roofline(case: dict, ceilings: dict, title: str) -> Figure | None:
     return figure
 
 
+def loss_curves(curves: list[dict], title: str) -> Figure:
+    """Losses over the steps of a training run, and below them how far each is from the first."""
+    figure, (above, below) = plt.subplots(2, 1, figsize=(7.5, 7), sharex=True)
+    apart = distances(curves)
+    for i, curve in enumerate(curves):
+        style = {"color": f"C{i}", "ls": ("-", "--", "-.", ":")[i % 4], "label": curve["name"]}
+        above.plot(range(1, len(curve["losses"]) + 1), curve["losses"], **style)
+        if i:
+            below.plot(range(1, len(apart[curve["name"]]) + 1), apart[curve["name"]], **style)
+    above.set_title(title, fontsize=10)
+    above.set_ylabel("loss")
+    below.set_ylabel(f"relative distance from {curves[0]['name']}")
+    below.set_xlabel("step")
+    above.set_yscale("log")
+    if any(x > 0 for values in apart.values() for x in values):
+        below.set_yscale("log")
+    for axes in (above, below):
+        axes.grid(True, which="both", alpha=0.25)
+        axes.legend(fontsize=8)
+    return figure
+
+
 def plot_document(document: dict, folder: Path) -> list[Path]:
     """Writes what the document has data for and returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,4 +175,6 @@ def plot_document(document: dict, folder: Path) -> list[Path]:
             figure = roofline(largest, document["ceilings"], f"{n} x {n} x {n}, {title}")
             if figure is not None:
                 save(figure, f"roofline-{suffix}")
+    if document.get("curves"):
+        save(loss_curves(document["curves"], f"float32, {device}"), "loss-curves")
     return written

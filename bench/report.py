@@ -12,129 +12,46 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bench import results
+from bench.cells import (
+    NOT_MEASURED,
+    caption,
+    error_text,
+    markdown,
+    newest,
+    rate_text,
+    ratio_text,
+    time_text,
+    wrong,
+)
 from bench.machine import ROOT
 from bench.shapes import SETS, Shape
+from bench.training_tables import curves_table, step_table
 
 RESULTS = ROOT / "bench" / "results"
 README = ROOT / "README.md"
 
 LADDER_SIZES = (2048, 4096, 8192)
+# What Nsight Compute calls the waits of a warp.
+WAITS = {
+    "long_scoreboard": "waits for memory",
+    "short_scoreboard": "waits for shared memory",
+    "mio_throttle": "waits to issue to shared memory",
+    "lg_throttle": "waits to issue to memory",
+    "barrier": "waits at barriers",
+    "math_pipe_throttle": "waits for arithmetic units",
+    "gmma": "waits for wgmma",
+    "wait": "waits fixed latencies",
+    "not_selected": "waits its turn",
+    "sleeping": "sleeps at barriers",
+    "no_inst": "waits for instructions",
+    "no_instruction": "waits for instructions",
+    "dispatch_stall": "waits for dispatch",
+    "selected": "issues",
+}
 AUTO = "tiled.mm"
-NOT_MEASURED = "*Not measured yet.*"
 
 _MARKED = re.compile(r"<!-- bench:([\w-]+) -->\n(.*?)<!-- /bench:\1 -->", re.DOTALL)
 _MARKER = re.compile(r"<!-- /?bench:")
-
-
-# ---- reading documents -------------------------------------------------------------------------
-
-
-def device_name(document: dict) -> str:
-    gpu = document["environment"]["gpu"]
-    return gpu["name"] if gpu else document["environment"]["cpu"]["model"]
-
-
-def caption(document: dict) -> str:
-    """Where the numbers come from, on one line."""
-    e = document["environment"]
-    parts = [device_name(document)]
-    if e["gpu"]:
-        parts.append(f"driver {e['gpu']['driver']}")
-    else:
-        parts.append(f"{e['cpu']['threads']} threads, {e['cpu']['capability']}")
-    parts.append(f"torch {e['torch']}")
-    if e["cublas"]:
-        parts.append(f"cuBLAS {e['cublas']}")
-    parts.append(e["date"][:10])
-    if e["commit"]:
-        changed = " with changes" if e["dirty"] else ""
-        parts.append(f"commit {e['commit'][:12]}{changed}")
-    return f"<sub>{', '.join(parts)}</sub>"
-
-
-def measured(case: dict) -> bool:
-    return any(c["seconds"] for c in case["candidates"])
-
-
-def cubes(document: dict) -> list[tuple[str, str, str, list[dict]]]:
-    """(set, dtype, mode, cases) of square row-major problems of at least two sizes: what can be
-    drawn over N."""
-    groups: dict[tuple[str, str, str], list[dict]] = {}
-    for case in document["cases"]:
-        s = case["shape"]
-        square = s["m"] == s["n"] == s["k"] and s["batch"] == 1 and s["layout"] == "nn"
-        # On a GPU "warm" is a study of its own; on a CPU there is nothing else.
-        cache = "warm" if document["environment"]["gpu"] is None else "cold"
-        if square and case["set"] != "host" and case["cache"] == cache and measured(case):
-            groups.setdefault((case["set"], s["dtype"], case["mode"]), []).append(case)
-    return [(*key, cases) for key, cases in groups.items() if len(cases) > 1]
-
-
-def newest(
-    documents: Sequence[dict], wanted: Callable[[dict], bool], *, gpu: bool
-) -> tuple[dict, list[dict]] | None:
-    """The newest document of a device kind that has wanted, measured cases, and those cases."""
-    for document in sorted(documents, key=lambda d: d["environment"]["date"], reverse=True):
-        if (document["environment"]["gpu"] is not None) != gpu:
-            continue
-        cases = [c for c in document["cases"] if wanted(c) and measured(c)]
-        if cases:
-            return document, cases
-    return None
-
-
-# ---- numbers as text ---------------------------------------------------------------------------
-
-
-def ratio_text(record: dict | None) -> str:
-    """Median and quartiles of the ratios by round."""
-    if record is None or record["ratio"] is None:
-        return "-"
-    r = record["ratio"]
-    return f"{r['median']:.2f} ({r['q1']:.2f}-{r['q3']:.2f})"
-
-
-def wrong(record: dict | None) -> bool:
-    return record is not None and (record["check"] is None or not record["check"]["ok"])
-
-
-def rate_text(record: dict | None, unit: float) -> str:
-    """Operations per second in `unit`; a wrong result has no speed."""
-    if record is None or record["flops"] is None:
-        return "-"
-    if record["ours"] and wrong(record):
-        return "**wrong**"
-    rate = record["flops"] / unit
-    return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 1 else f"{rate:.2f}"
-
-
-def seconds_text(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
-def time_text(record: dict | None) -> str:
-    if record is None or record["seconds"] is None:
-        return "-"
-    if record["ours"] and wrong(record):
-        return "**wrong**"
-    return seconds_text(record["seconds"]["median"])
-
-
-def error_text(record: dict | None) -> str:
-    """Relative Frobenius error."""
-    if record is None or record["check"] is None or record["check"]["frobenius"] is None:
-        return "-"
-    error = record["check"]["frobenius"]
-    return "exact" if error == 0 else f"{error:.1e}"
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
-    """A table whose first `texts` columns are text and the others numbers."""
-    rule = ["---"] * texts + ["---:"] * (len(header) - texts)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -161,6 +78,9 @@ def _ladder_table(documents: Sequence[dict], dtype: str) -> str:
     header = [f"rung, {dtype}"]
     for n in by_size:
         header += [f"{n}³ TF/s", "of cuBLAS"]
+    bounds = bounds_of(documents, dtype)
+    if bounds:
+        header.append("what keeps it there, 4096³")
     rows = []
     for name in names:
         row = [f"`{name}`"]
@@ -169,8 +89,24 @@ def _ladder_table(documents: Sequence[dict], dtype: str) -> str:
             row.append(rate_text(record, 1e12))
             share = record["ratio"]["median"] if record and record["ratio"] else None
             row.append("-" if share is None else f"{100 * share:.1f} %")
-        rows.append(row)
+        rows.append(row + [bounds.get(name, "-")] * bool(bounds))
     return markdown(header, rows) + "\n\n" + caption(document)
+
+
+def bounds_of(documents: Sequence[dict], dtype: str) -> dict[str, str]:
+    """For each rung the busiest unit and the commonest wait, by the newest counters."""
+    found: dict[str, str] = {}
+    for document in sorted(documents, key=lambda d: d["environment"]["date"]):
+        for c in document.get("counters", ()):
+            if c["dtype"] != dtype:
+                continue
+            unit = max(c["units"], key=c["units"].get)
+            text = f"{unit} {c['units'][unit]:.0f} %"
+            if c["stalls"]:
+                stall = max(c["stalls"], key=c["stalls"].get)
+                text += f"; {WAITS.get(stall, stall)} {100 * c['stalls'][stall]:.0f} %"
+            found[c["algo"]] = text
+    return found
 
 
 def squares_table(dtype: str) -> Callable[[Sequence[dict]], str]:
@@ -274,11 +210,18 @@ def set_table(set_name: str, *, gpu: bool) -> Callable[[Sequence[dict]], str]:
 
 
 def grid_table(
-    set_name: str, dtype: str, mode: str, *, beside: str | None = None, errors: bool = False
+    set_name: str,
+    dtype: str,
+    mode: str,
+    *,
+    beside: str | None = None,
+    errors: bool = False,
+    recomputed: bool = False,
 ) -> Callable[[Sequence[dict]], str]:
     """A set that holds every shape in several layouts: a row a shape, ratios and TF/s by layout,
     and the geometric mean and the least ratio of each layout above them. `beside` is another
-    candidate whose TF/s are shown; `errors` appends the largest Frobenius errors of a row."""
+    candidate whose TF/s are shown; `errors` appends the largest Frobenius errors of a row, and
+    `recomputed` the largest share of C that fp16x3 computed again."""
 
     def table(documents: Sequence[dict]) -> str:
         def wanted(case: dict) -> bool:
@@ -297,6 +240,7 @@ def grid_table(
             header += [f"{beside} TF/s"] if beside else []
         if errors:
             header += ["error, tiled", "torch", *([beside] if beside else [])]
+        header += ["computed again"] if recomputed else []
         rows = []
         records = {p: _ours_record(c) for p, c in by_place.items()}
         for name, least in (("**geometric mean**", False), ("**least**", True)):
@@ -322,12 +266,14 @@ def grid_table(
                 row += [rate_text(record, 1e12), rate_text(peer, 1e12)]
                 if beside:
                     row.append(rate_text(results.find(case, beside) if case else None, 1e12))
+            of_row = [case for (at, _), case in by_place.items() if at == sizes]
             if errors:
-                of_row = [case for (at, _), case in by_place.items() if at == sizes]
                 row.append(_largest_error(_ours_record(c) for c in of_row))
                 row.append(_largest_error(results.find(c, c["peer"]) for c in of_row))
                 if beside:
                     row.append(_largest_error(results.find(c, beside) for c in of_row))
+            if recomputed:
+                row.append(_largest_share(_ours_record(c) for c in of_row))
             rows.append(row)
         return markdown(header, rows) + "\n\n" + caption(document)
 
@@ -340,9 +286,15 @@ def _largest_error(records: Iterable[dict | None]) -> str:
     return error_text(max(found, key=lambda r: r["check"]["frobenius"], default=None))
 
 
+def _largest_share(records: Iterable[dict | None]) -> str:
+    """Of C, as a percentage."""
+    shares = [r["recomputed"] for r in records if r and r.get("recomputed") is not None]
+    return f"{100 * max(shares):.2g} %" if shares else "-"
+
+
 def planner_table(documents: Sequence[dict]) -> str:
-    """What bench.planner found; its documents have no cases of the usual kind."""
-    runs = [d for d in documents if d.get("run") == "planner"]
+    """What bench.planner found."""
+    runs = [d for d in documents if d.get("regret")]
     if not runs:
         return NOT_MEASURED
     document = max(runs, key=lambda d: d["environment"]["date"])
@@ -350,16 +302,17 @@ def planner_table(documents: Sequence[dict]) -> str:
     names = {"fitted": "used to fit the model", "held_out": "held out"}
     rows = []
     for key, name in names.items():
-        if key in document:
-            s = document[key]["summary"]
+        if key in document["regret"]:
+            s = document["regret"][key]["summary"]
             figures = (f"{100 * s[q]:.1f} %" for q in ("geomean", "worst", "noise"))
             rows.append([name, str(s["problems"]), *figures])
     return markdown(header, rows) + "\n\n" + caption(document)
 
 
 def _sizes(shape: dict) -> str:
-    m, n, k = shape["m"], shape["n"], shape["k"]
-    return f"{m}³" if m == n == k else f"{m}x{n}x{k}"
+    m, n, k, data = shape["m"], shape["n"], shape["k"], shape.get("data", "normal")
+    sizes = f"{m}³" if m == n == k else f"{m}x{n}x{k}"
+    return sizes if data == "normal" else f"{sizes} {data}"
 
 
 def _ours_record(case: dict) -> dict | None:
@@ -371,6 +324,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "ladder-bfloat16": ladder_table("bfloat16"),
     **{f"squares-{d}": squares_table(d) for d in SETS["squares"].dtypes},
     "host": host_table,
+    "planner": planner_table,
     "cpu": set_table("cpu", gpu=False),
     **{
         f"{name}-{dtype}": grid_table(name, dtype, mode)
@@ -383,8 +337,17 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     },
     "tf32": grid_table("tf32", "float32", "burst"),
     "fp16x3": grid_table("fp16x3", "float32", "burst", beside="torch.mm tf32", errors=True),
+    "activations": grid_table(
+        "activations",
+        "float32",
+        "burst",
+        beside="torch.mm tf32",
+        errors=True,
+        recomputed=True,
+    ),
     "ieee": grid_table("ieee", "float32", "burst", errors=True),
-    "planner": planner_table,
+    **{name: step_table(name) for name in ("linear-stack", "mlp-step")},
+    "loss-curves": curves_table,
     **{
         f"shapes-{s}": set_table(s, gpu=True)
         for s in ("llm", "odd", "few_rows", "deep", "tall", "small", "integers")

@@ -1,6 +1,7 @@
 """The document that a run leaves: its schema, reading and writing.
 
-    {schema, run, environment, settings, ceilings, cases: [case]}
+    {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
+     counters?: [counters], regret?: {set: {summary, cases}}}
 
 A case is one problem in one mode, with all its candidates:
 
@@ -9,11 +10,22 @@ A case is one problem in one mode, with all its candidates:
 and a candidate is
 
     {name, ours, note, error, method, calls, rounds, seconds, ratio, above_floor, flops, bandwidth,
-     intensity, check}
+     intensity, check, recomputed?}
 
 `seconds`, `ratio` and `above_floor` hold the median and quartiles over the rounds. `ratio` is the
 first peer's time over this candidate's, above 1 where the candidate is the faster; `above_floor`
-is in seconds and only there for host times. What was not measured is null, and `error` says why.
+is in seconds and only there for host times; `recomputed` is the share of C that fp16x3 computed
+again. What was not measured is null, and `error` says why. A curve is the loss of every step of a
+training run:
+
+    {name, ours, error, losses: [float]}
+
+`counters` are a kernel's under Nsight Compute: how busy units were, in percent of their peak, and
+the shares of a warp's time that it waited, by reason:
+
+    {algo, dtype, n, kernel, units: {name: percent}, stalls: {reason: share}}
+
+`regret` is bench.planner's. What has a ? may be missing: most documents do not have it.
 """
 
 from __future__ import annotations
@@ -48,8 +60,17 @@ _CANDIDATE = {
     "bandwidth": (float, None),
     "intensity": (float, None),
     "check": (_CHECK, None),
+    "recomputed?": (float, None),
 }
-_SHAPE = {"m": int, "n": int, "k": int, "layout": str, "dtype": str, "batch": int}
+_SHAPE = {
+    "m": int,
+    "n": int,
+    "k": int,
+    "layout": str,
+    "dtype": str,
+    "batch": int,
+    "data?": str,
+}
 _CASE = {
     "set": str,
     "shape": _SHAPE,
@@ -62,6 +83,7 @@ _CASE = {
     "power": (dict, None),
     "candidates": [_CANDIDATE],
 }
+_CURVE = {"name": str, "ours": bool, "error": (str, None), "losses": [float]}
 _ENVIRONMENT = {
     "date": str,
     "commit": (str, None),
@@ -74,6 +96,14 @@ _ENVIRONMENT = {
     "cpu": dict,
     "gpu": (dict, None),
 }
+_COUNTERS = {
+    "algo": str,
+    "dtype": str,
+    "n": int,
+    "kernel": str,
+    "units": dict,
+    "stalls": dict,
+}
 _DOCUMENT = {
     "schema": int,
     "run": str,
@@ -81,6 +111,9 @@ _DOCUMENT = {
     "settings": dict,
     "ceilings": (dict, None),
     "cases": [_CASE],
+    "curves?": [_CURVE],
+    "counters?": [_COUNTERS],
+    "regret?": dict,
 }
 
 
@@ -99,8 +132,11 @@ def _problems(value: Any, wanted: Any, where: str) -> Iterable[str]:
         if not isinstance(value, dict):
             yield f"{where}: an object is wanted, not {value!r}"
             return
+        optional = {key for key in wanted if key.endswith("?")}
+        wanted = {key.removesuffix("?"): kind for key, kind in wanted.items()}
         for key in wanted.keys() - value.keys():
-            yield f"{where}.{key} is missing"
+            if f"{key}?" not in optional:
+                yield f"{where}.{key} is missing"
         for key in value.keys() - wanted.keys():
             yield f"{where}.{key} is unknown"
         for key in wanted.keys() & value.keys():
@@ -145,9 +181,17 @@ def read_all(folder: Path) -> list[dict]:
     return sorted(documents, key=lambda d: d["environment"]["date"])
 
 
+def case(set_name: str, shape: dict, mode: str, cache: str, *, grad: bool = False) -> dict:
+    """A case's record with nothing measured yet."""
+    record: dict[str, Any] = dict.fromkeys(_CASE)
+    record.update(set=set_name, shape=shape, mode=mode, cache=cache, grad=grad)
+    record.update(note="", candidates=[])
+    return record
+
+
 def candidate(name: str, *, ours: bool, note: str = "", error: str | None = None) -> dict:
     """A candidate's record with nothing measured yet."""
-    record: dict[str, Any] = dict.fromkeys(_CANDIDATE)
+    record: dict[str, Any] = {key.removesuffix("?"): None for key in _CANDIDATE}
     record.update(name=name, ours=ours, note=note, error=error)
     return record
 
@@ -175,4 +219,7 @@ def failures(document: dict) -> list[str]:
                 found.append(f"{what}: {record['name']}: {record['error']}")
             if record["check"] is not None and not record["check"]["ok"]:
                 found.append(f"{what}: {record['name']}: wrong result: {record['check']}")
+    for curve in document.get("curves", []):
+        if curve["ours"] and curve["error"]:
+            found.append(f"curve of {curve['name']}: {curve['error']}")
     return found

@@ -22,7 +22,7 @@ from bench.candidates import (
     peers,
     uses_tensor_cores,
 )
-from bench.check import check_result
+from bench.check import GATE, any_data_gate, check_result
 from bench.data import OperandSet, make_sets
 from bench.machine import PowerLog
 from bench.shapes import Shape
@@ -68,21 +68,6 @@ def describe(error: BaseException) -> str:
     """One line of an error."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"[:300]
-
-
-def _new_case(set_name: str, shape: Shape, settings: Settings) -> dict:
-    return {
-        "set": set_name,
-        "shape": shape.to_json(),
-        "mode": settings.mode,
-        "cache": settings.cache,
-        "grad": False,
-        "peer": None,
-        "note": "",
-        "error": None,
-        "power": None,
-        "candidates": [],
-    }
 
 
 def _check_memory(bench: Bench, shape: Shape, count: int) -> None:
@@ -164,6 +149,7 @@ def _verify(
                 operands.b,
                 tensor_cores=uses_tensor_cores(shape, bench.device.type),
                 tf32=c.tf32,
+                gate=GATE if shape.data == "normal" else any_data_gate(shape.k),
             ).to_json()
         except Exception as error:
             found[c.name] = describe(error)
@@ -217,11 +203,13 @@ def _measure(bench: Bench, case: dict, shape: Shape) -> None:
             record["check"] = checks[c.name]
         if c.algo is not None:
             record["intensity"] = bench.operator.intensity(sets[0].a, sets[0].b, c.algo)
+        if c.ours and settings.precision == "fp16x3" and shape.dtype == "float32":
+            record["recomputed"] = bench.operator.recomputed(sets[0].a, sets[0].b)
 
 
 def run_case(bench: Bench, set_name: str, shape: Shape) -> dict:
     """One case's record; never raises."""
-    case = _new_case(set_name, shape, bench.settings)
+    case = results.case(set_name, shape.to_json(), bench.settings.mode, bench.settings.cache)
     if bench.overdue():
         case["note"] = "not run: out of time"
         return case

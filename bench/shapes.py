@@ -2,6 +2,7 @@
 
 C[m, n] = A[m, k] . B[k, n], `batch` times. Layout has one letter per operand: n is row-major,
 t is a transposed view; so "nt" is what a linear layer asks for, its weight being [n, k].
+Data names what A holds: normal numbers, or what comes out of a softmax or a GELU.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ COMPLEX = ("complex64", "complex128")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
 DTYPES = FLOATS + COMPLEX + INTEGERS
 LAYOUTS = ("nn", "nt", "tn", "tt")
+DATA = ("normal", "softmax", "gelu")
 
 BYTES = {
     "float32": 4,
@@ -39,6 +41,7 @@ class Shape:
     layout: str = "nn"
     dtype: str = "float32"
     batch: int = 1
+    data: str = "normal"  # of A; B is normal
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, self.batch) < 1:
@@ -47,6 +50,8 @@ class Shape:
             raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}: {self}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}: {self}")
+        if self.data not in DATA or (self.data != "normal" and self.dtype not in FLOATS):
+            raise ValueError(f"data must be one of {', '.join(DATA)}, of floats: {self}")
 
     @property
     def flops(self) -> int:
@@ -65,7 +70,8 @@ class Shape:
         cube = self.m == self.n == self.k
         sizes = f"{self.m}³" if cube else f"{self.m}x{self.n}x{self.k}"
         batch = f"{self.batch} x " if self.batch > 1 else ""
-        return f"{batch}{sizes} {self.layout} {self.dtype}"
+        data = f" {self.data}" if self.data != "normal" else ""
+        return f"{batch}{sizes} {self.layout}{data} {self.dtype}"
 
     def to_json(self) -> dict:
         return asdict(self)
@@ -218,6 +224,18 @@ SETS: dict[str, ShapeSet] = {
                     Shape(4096, 128, 4096),
                     *(Shape(m, n, 4096) for n in (4096, 28672) for m in (1, 16, 64)),
                 )
+            ),
+        ),
+        ShapeSet(
+            "activations",
+            "fp32 whose A comes out of a softmax or a GELU, for --precision fp16x3",
+            "attention's weights times its values, and the second layer of a transformer's MLP; "
+            "what is small beside its row's largest element is where two fp16 parts lose bits",
+            ("float32",),
+            tuple(
+                Shape(m, n, k, layout, data=kind)
+                for m, n, k, kind in ((4096, 128, 4096, "softmax"), (4096, 4096, 16384, "gelu"))
+                for layout in ("nn", "nt")
             ),
         ),
         ShapeSet(

@@ -121,9 +121,8 @@ class CudaStopwatch:
     region_s: how long a sample should be.
     cold: rotate operands and evict the L2 cache before each sample; else one set, kept warm.
     idle_s: pause before each sample, so that bursts do not heat the chip; 0 keeps the load up.
+    graph_below_s: longer calls do not need a graph.
     """
-
-    GRAPH_BELOW_S = 500e-6  # longer calls do not need a graph
 
     def __init__(
         self,
@@ -132,11 +131,13 @@ class CudaStopwatch:
         region_s: float = 400e-6,
         cold: bool = True,
         idle_s: float = 0.0,
+        graph_below_s: float = 500e-6,
     ) -> None:
         self.device = device
         self.region_s = region_s
         self.cold = cold
         self.idle_s = idle_s
+        self.graph_below_s = graph_below_s
         # Captures need a stream of their own, and cuBLAS keeps one workspace per stream: on this
         # one it exists before any capture, outside every graph's memory.
         self.stream = torch.cuda.Stream(device)
@@ -159,7 +160,7 @@ class CudaStopwatch:
         # Twice over the sets: the first pass loads kernels and fills the allocator's cache.
         _calls_runner(call, sets, len(sets), results)()
         estimate = self._events_seconds(_calls_runner(call, sets, len(sets), results)) / len(sets)
-        if estimate >= self.GRAPH_BELOW_S:
+        if estimate >= self.graph_below_s:
             calls = max(1, math.ceil(self.region_s / estimate))
             run = _calls_runner(call, sets, calls, results)
             return Prepared(sets, calls, "events", estimate, run, results)

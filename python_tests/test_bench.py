@@ -24,7 +24,7 @@ for _module in ("matplotlib", "rich", "typer"):
 
 from typer.testing import CliRunner  # noqa: E402
 
-from bench import candidates, check, cli, data, host, machine, plot, report, results  # noqa: E402
+from bench import bounds, candidates, check, cli, data, host, machine, plot, report, results  # noqa: E402
 from bench.runner import Bench, Settings, run_case  # noqa: E402
 from bench.shapes import BYTES, DTYPES, LAYOUTS, SETS, Shape, named_set  # noqa: E402
 from bench.timing import (  # noqa: E402
@@ -66,6 +66,9 @@ class StandIn:
 
     def intensity(self, a: Tensor, b: Tensor, algo: str) -> float | None:
         return 0.25 if algo == "naive" else 32.0
+
+    def recomputed(self, a: Tensor, b: Tensor) -> float | None:
+        raise NotImplementedError
 
 
 class FakeStopwatch:
@@ -409,6 +412,15 @@ def test_gpu_samples_are_net_of_the_launch(monkeypatch, seconds, method, cold):
     assert [stopwatch.read(s) for s in samples] == pytest.approx([seconds] * 2)
     operands, result = prepared.last()
     assert operands is sets[(prepared.calls - 1) % 3] and result is operands.out
+
+
+def test_long_calls_are_replayed_where_that_is_asked_for(monkeypatch):
+    fake = FakeCuda(monkeypatch)
+    stopwatch = CudaStopwatch(CPU, graph_below_s=math.inf)
+    sets = data.make_sets(Shape(8, 8, 8), CPU, 1, seed=1)
+    prepared = stopwatch.prepare(fake.product(2e-3), sets)
+    assert (prepared.method, prepared.calls) == ("graph", 1)
+    assert stopwatch.read(stopwatch.start(prepared)) == pytest.approx(2e-3)
 
 
 def test_gpu_operands_rotate_through_more_than_twice_the_cache(monkeypatch):
@@ -890,3 +902,22 @@ def test_the_command_fails_when_ours_is_wrong_but_leaves_its_results(monkeypatch
 )
 def test_unknown_names_are_refused(monkeypatch, arguments):
     assert invoke(monkeypatch, *arguments).exit_code == 2
+
+
+# ---- counters and regret -------------------------------------------------------------------------
+
+
+def test_counters_are_read_from_a_raw_report() -> None:
+    columns = {"ID": ("", "0"), "Kernel Name": ("", "naive<float>(Problem)")}
+    columns |= {metric: ("%", str(10 * i)) for i, metric in enumerate(bounds.UNITS.values())}
+    stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+    columns |= {stall.format("long_scoreboard"): ("inst", "6"), stall.format("wait"): ("inst", "2")}
+    lines = [
+        ",".join(f'"{x}"' for x in row) for row in (columns, *zip(*columns.values(), strict=True))
+    ]
+    found = bounds.parse("==PROF== Connected\n" + "\n".join(lines) + "\n")
+    assert found["kernel"] == "naive<float>"
+    assert found["units"]["DRAM"] == 50
+    assert found["stalls"] == {"long_scoreboard": 0.75, "wait": 0.25}
+    with pytest.raises(ValueError, match="no kernel"):
+        bounds.parse("==PROF== Connected\n==ERROR== nothing\n")

@@ -1,0 +1,118 @@
+"""What the tables are made of: which document speaks, and its numbers as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+NOT_MEASURED = "*Not measured yet.*"
+
+
+# ---- reading documents -------------------------------------------------------------------------
+
+
+def device_name(document: dict) -> str:
+    gpu = document["environment"]["gpu"]
+    return gpu["name"] if gpu else document["environment"]["cpu"]["model"]
+
+
+def caption(document: dict) -> str:
+    """Where the numbers come from, on one line."""
+    e = document["environment"]
+    parts = [device_name(document)]
+    if e["gpu"]:
+        parts.append(f"driver {e['gpu']['driver']}")
+    else:
+        parts.append(f"{e['cpu']['threads']} threads, {e['cpu']['capability']}")
+    parts.append(f"torch {e['torch']}")
+    if e["cublas"]:
+        parts.append(f"cuBLAS {e['cublas']}")
+    parts.append(e["date"][:10])
+    if e["commit"]:
+        changed = " with changes" if e["dirty"] else ""
+        parts.append(f"commit {e['commit'][:12]}{changed}")
+    return f"<sub>{', '.join(parts)}</sub>"
+
+
+def measured(case: dict) -> bool:
+    return any(c["seconds"] for c in case["candidates"])
+
+
+def cubes(document: dict) -> list[tuple[str, str, str, list[dict]]]:
+    """(set, dtype, mode, cases) of square row-major problems of at least two sizes: what can be
+    drawn over N."""
+    groups: dict[tuple[str, str, str], list[dict]] = {}
+    for case in document["cases"]:
+        s = case["shape"]
+        square = s["m"] == s["n"] == s["k"] and s["batch"] == 1 and s["layout"] == "nn"
+        # On a GPU "warm" is a study of its own; on a CPU there is nothing else.
+        cache = "warm" if document["environment"]["gpu"] is None else "cold"
+        if square and case["set"] != "host" and case["cache"] == cache and measured(case):
+            groups.setdefault((case["set"], s["dtype"], case["mode"]), []).append(case)
+    return [(*key, cases) for key, cases in groups.items() if len(cases) > 1]
+
+
+def newest(
+    documents: Sequence[dict], wanted: Callable[[dict], bool], *, gpu: bool
+) -> tuple[dict, list[dict]] | None:
+    """The newest document of a device kind that has wanted, measured cases, and those cases."""
+    for document in sorted(documents, key=lambda d: d["environment"]["date"], reverse=True):
+        if (document["environment"]["gpu"] is not None) != gpu:
+            continue
+        cases = [c for c in document["cases"] if wanted(c) and measured(c)]
+        if cases:
+            return document, cases
+    return None
+
+
+# ---- numbers as text ---------------------------------------------------------------------------
+
+
+def ratio_text(record: dict | None) -> str:
+    """Median and quartiles of the ratios by round."""
+    if record is None or record["ratio"] is None:
+        return "-"
+    r = record["ratio"]
+    return f"{r['median']:.2f} ({r['q1']:.2f}-{r['q3']:.2f})"
+
+
+def wrong(record: dict | None) -> bool:
+    return record is not None and (record["check"] is None or not record["check"]["ok"])
+
+
+def rate_text(record: dict | None, unit: float) -> str:
+    """Operations per second in `unit`; a wrong result has no speed."""
+    if record is None or record["flops"] is None:
+        return "-"
+    if record["ours"] and wrong(record):
+        return "**wrong**"
+    rate = record["flops"] / unit
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 1 else f"{rate:.2f}"
+
+
+def seconds_text(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def time_text(record: dict | None) -> str:
+    if record is None or record["seconds"] is None:
+        return "-"
+    if record["ours"] and wrong(record):
+        return "**wrong**"
+    return seconds_text(record["seconds"]["median"])
+
+
+def error_text(record: dict | None) -> str:
+    """Relative Frobenius error."""
+    if record is None or record["check"] is None or record["check"]["frobenius"] is None:
+        return "-"
+    error = record["check"]["frobenius"]
+    return "exact" if error == 0 else f"{error:.1e}"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """A table whose first `texts` columns are text and the others numbers."""
+    rule = ["---"] * texts + ["---:"] * (len(header) - texts)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
