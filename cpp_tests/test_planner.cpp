@@ -625,17 +625,30 @@ TEST(HopperPlans, OnlyWhatTmaCannotReadIsRepacked) {
     expect_repacks(changed(layout, [](Problem& p) { p.b.row_stride = p.b.col_stride = 0; }), false,
                    true);
   }
+}
+
+// tf32 along m or n, which wgmma takes as P from registers, where a tile has those.
+TEST(HopperPlans, Tf32ThatDoesNotLieAlongKIsReadByRegistersOrRepacked) {
+  const DeviceInfo d = device("h200");
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
-    expect_repacks(tensor_problem(layout, 64, 128, 256, DType::Float32), layout[0] == 't',
-                   layout[1] == 'n');
+    for (const HopperPlan& plan :
+         hopper_plans(tensor_problem(layout, 64, 128, 256, DType::Float32), d)) {
+      const bool a_mn = layout[0] == 't', b_mn = layout[1] == 'n';
+      const HopperTileInfo& tile = hopper_tile(plan.tile);
+      const bool by_registers = reads_by_registers(tile.group_p, tile.group_q, tile.consumers);
+      EXPECT_EQ(plan.repack_p, (plan.exchanged ? b_mn : a_mn) && !by_registers);
+      EXPECT_EQ(plan.repack_q, plan.exchanged ? a_mn : b_mn);
+    }
 }
 
 // Rows of 131 elements come to lie 136 apart, in the direction that they had; what has none, and
 // tf32, along K.
 TEST(HopperPlans, BytesOfRepackedOperands) {
   const DeviceInfo d = device("h200");
-  const auto workspace = [&](const Problem& p) {
-    return make_plan(p, d, Algo::Hopper).workspace_bytes;
+  const auto workspace = [&](const Problem& p, bool exchanged = false) {
+    for (const HopperPlan& plan : hopper_plans(p, d))
+      if (plan.exchanged == exchanged) return hopper_workspace(p, plan);
+    return int64_t{-1};
   };
   const auto rounded = [](int64_t bytes) { return workspace_aligned(bytes); };
   EXPECT_EQ(workspace(tensor_problem("nn", 40, 64, 131)), rounded(40 * 192 * 2));
@@ -645,8 +658,9 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   EXPECT_EQ(workspace(tensor_problem("nn", 64, 131, 40)), rounded(40 * 192 * 2));
   EXPECT_EQ(workspace(tensor_problem("nn", 40, 131, 61)),
             rounded(40 * 64 * 2) + rounded(61 * 192 * 2));
-  EXPECT_EQ(workspace(tensor_problem("tt", 64, 128, 61, DType::Float32)),
+  EXPECT_EQ(workspace(tensor_problem("tt", 64, 128, 61, DType::Float32), /*exchanged=*/true),
             rounded(64 * 64 * 4) + rounded(128 * 64 * 4));
+  EXPECT_EQ(workspace(tensor_problem("tt", 64, 128, 61, DType::Float32)), rounded(128 * 64 * 4));
   Problem strided = tensor_problem("nn", 40, 64, 131);
   strided.a.row_stride = 1000, strided.a.col_stride = 3;
   EXPECT_EQ(workspace(strided), rounded(40 * 192 * 2));

@@ -31,10 +31,15 @@ struct Model {
   static constexpr double DRAM_BYTES = 3800, CROSSING = 0.723;
   static constexpr double STORE = 13;              // for each element of a thread
   static constexpr double STORE_TWO_LINES = 1.45;  // more, for rows of C that lie in two lines
-  static constexpr double HIDDEN_STORE = 0.383;    // of a store behind another's products
+  static constexpr double SLICE = 0.25, ROWS_SLICE = 0.5;  // more, for slices of half the width
+  static constexpr double HIDDEN_STORE = 0.383;            // of a store behind another's products
   static constexpr double GAPS = 0.0571;  // of all but the first round, with no other tile to fill
   static constexpr double FLUSH = 4.38, HIDDEN_FLUSH = 4.14;  // totals to and from L2
   static constexpr double SUM_KERNEL = 3410, SUM_CYCLES_A_BYTE = 0.31e-3;
+  static constexpr double REPACK_KERNEL = 2000, REPACK_CYCLES_A_BYTE = 0.9e-3;  // of the copy
+  // More, for blocks without a cluster where operands beyond the size of L2 were copied just
+  // before: the copies are on their way to DRAM still, and are read from there again.
+  static constexpr double ALONE_AFTER_REPACK = 0.08, L2_BYTES = 4e7;
 };
 
 // The share of rows so far apart that lie in two of L2's lines of 128 bytes, of rows as long.
@@ -137,13 +142,17 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
   if (rest != 0) all_steps += step(rest);
   const double gaps = tile.ping_pong ? 0 : Model::GAPS * (1 - 1 / std::max(rounds, 1.0));
-  const double on_chip = all_steps * steps * (blocks > 1 ? 1 + Model::COUPLED : 1) * (1 + gaps);
+  const double k_bytes = static_cast<double>(problem.k * element_bytes);
+  const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > Model::L2_BYTES;
+  const double together = blocks > 1    ? 1 + Model::COUPLED
+                          : from_copies ? 1 + Model::ALONE_AFTER_REPACK
+                                        : 1;
+  const double on_chip = all_steps * steps * together * (1 + gaps);
 
   // What DRAM takes for the operands and C, hidden in part; it decides where rows are few.
   const auto crossing = [](int sharers, int64_t clusters) {
     return sharers == 1 && clusters > 1 ? 1 + Model::CROSSING : 1;
   };
-  const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const double bytes = static_cast<double>(problem.batch) *
                        (p * k_bytes * crossing(plan.cluster_q, units.clusters_q) +
                         q * k_bytes * crossing(plan.cluster_p, units.clusters_p) +
@@ -152,9 +161,17 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   e.cycles = Model::START + (blocks > 1 ? Model::CLUSTER : 0) +
              std::sqrt(on_chip * on_chip + from_dram * from_dram);
 
+  for (const bool of_p : {true, false})
+    if (of_p ? plan.repack_p : plan.repack_q)
+      e.cycles += Model::REPACK_KERNEL +
+                  Model::REPACK_CYCLES_A_BYTE *
+                      static_cast<double>(repacked_bytes(of_p ? sides.p : sides.q, problem));
   const double across =
       across_lines(sides.c_q == 1 ? sides.c_p : sides.c_q, size_of(problem.epilogue.out_dtype));
-  const double stores = Model::STORE * (1 + Model::STORE_TWO_LINES * across) * area / 128 /
+  const double narrower = plan.store == StorePath::Scatter ? 0 : 64. / tile.slice_q - 1;
+  const double slices =
+      1 + narrower * (plan.store == StorePath::Rows ? Model::ROWS_SLICE : Model::SLICE);
+  const double stores = Model::STORE * (1 + Model::STORE_TWO_LINES * across) * slices * area / 128 /
                         (tile.ping_pong ? 1 : tile.consumers);
   e.cycles += stores * (tile.ping_pong ? 1 + Model::HIDDEN_STORE * (rounds - 1) : rounds);
   if (plan.share_segments)

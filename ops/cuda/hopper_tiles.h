@@ -12,9 +12,12 @@
 
 namespace tiled {
 
-// The widest row of elements along m or n, of those that the swizzles know (64, 32, 16), that
-// divides a consumer's share of an operand.
-constexpr int operand_atom(int share) { return share % 64 == 0 ? 64 : share % 32 == 0 ? 32 : 16; }
+// The widest row of elements along m or n, of those that the swizzles know (128, 64, 32 bytes),
+// that divides a consumer's share of an operand.
+constexpr int operand_atom(int share, int element_bytes = 2) {
+  if (element_bytes == 4) return 32;  // shares of whole wgmma tiles alone lie so
+  return share % 64 == 0 ? 64 : share % 32 == 0 ? 32 : 16;
+}
 
 enum class Roles : int8_t {
   Cooperative,  // the consumer warpgroups share a tile
@@ -61,9 +64,8 @@ constexpr Roles COOP = Roles::Cooperative, PING = Roles::PingPong;
 
 // Large: the fewest bytes from L2 and shared memory for a multiply-add.
 struct Coop128x256 : HopperTile<128, 256, 2, 1, COOP, 4> {};
-struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4> {};
 struct Coop192x192 : HopperTile<192, 192, 1, 2, COOP, 4> {};
-struct Coop128x192 : HopperTile<128, 192, 2, 1, COOP, 4> {};
+struct Coop192x176 : HopperTile<192, 176, 3, 1, COOP, 4> {};
 struct Coop128x160 : HopperTile<128, 160, 2, 1, COOP, 5> {};
 struct Coop192x128 : HopperTile<192, 128, 3, 1, COOP, 4> {};
 struct Coop128x224 : HopperTile<128, 224, 2, 1, COOP, 4> {};
@@ -73,17 +75,14 @@ struct Ping128x192 : HopperTile<128, 192, 2, 1, PING, 4> {};
 struct Ping64x128 : HopperTile<64, 128, 2, 1, PING, 7> {};
 // Middle sizes, where the number of tiles decides.
 struct Coop128x128 : HopperTile<128, 128, 2, 1, COOP, 6> {};
-struct Coop128x112 : HopperTile<128, 112, 2, 1, COOP, 6> {};
+struct Coop128x112 : HopperTile<128, 112, 2, 1, COOP, 7> {};
 struct Coop128x96 : HopperTile<128, 96, 2, 1, COOP, 6> {};
 struct Coop192x96 : HopperTile<192, 96, 3, 1, COOP, 5> {};
-struct Coop128x64 : HopperTile<128, 64, 2, 1, COOP, 8> {};
 // Small: one consumer, many stages in flight.
-struct Solo64x128 : HopperTile<64, 128, 1, 1, COOP, 4, 2> {};
 struct Deep64x128 : HopperTile<64, 128, 1, 1, COOP, 8> {};
+struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x96 : HopperTile<64, 96, 1, 1, COOP, 5, 2> {};
-struct Solo64x64 : HopperTile<64, 64, 1, 1, COOP, 6, 2> {};
-struct Solo64x48 : HopperTile<64, 48, 1, 1, COOP, 7, 2> {};
 struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
@@ -93,10 +92,15 @@ struct TileList {
 };
 
 using HopperTiles =
-    TileList<Coop128x256, Coop256x128, Coop192x192, Coop128x192, Coop128x160, Coop192x128,
-             Coop128x224, Ping128x128, Ping128x192, Ping64x128, Coop128x128, Coop128x112,
-             Coop128x96, Coop192x96, Coop128x64, Deep64x128, Deep64x64, Solo64x128, Solo64x96,
-             Solo64x64, Solo64x48, Solo64x32, Solo64x16>;
+    TileList<Coop128x256, Coop192x192, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
+             Ping128x128, Ping128x192, Ping64x128, Coop128x128, Coop128x112, Coop128x96, Coop192x96,
+             Deep64x128, Deep64x96, Deep64x64, Solo64x96, Solo64x32, Solo64x16>;
+
+// Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
+// a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
+constexpr bool reads_by_registers(int group_p, int group_q, int consumers) {
+  return group_p == 64 && group_q / 2 + 32 + 48 <= (consumers == 3 ? 160 : 232);
+}
 
 // A tile as values, for the planner and the launch.
 struct HopperTileInfo {

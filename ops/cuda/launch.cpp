@@ -53,22 +53,23 @@ cudaError_t launch_mma_tile(const Problem& problem, cudaStream_t stream) {
 cudaError_t launch_transposes(Problem& problem, const Plan& plan, void* workspace,
                               cudaStream_t stream) {
   char* free = static_cast<char*>(workspace);
-  cudaError_t error = cudaSuccess;
+  Copy copies[2];
+  int count = 0;
   const auto to_workspace = [&](const Side& from) {
     const Side to = transposed(from, problem, free);
     free += workspace_aligned(transposed_bytes(from, problem));
-    error = launch_repack(from, to, problem, stream);
+    copies[count++] = {from, to};
     return to;
   };
   if (plan.transpose_a) {
     const Side a = to_workspace(side_a(problem));
     problem.a = {a.data, a.row_stride, a.k_stride, a.batch_stride, a.alignment};
   }
-  if (plan.transpose_b && error == cudaSuccess) {
+  if (plan.transpose_b) {
     const Side b = to_workspace(side_b(problem));
     problem.b = {b.data, b.k_stride, b.row_stride, b.batch_stride, b.alignment};
   }
-  return error;
+  return launch_copies(copies, count, problem, stream);
 }
 
 }  // namespace

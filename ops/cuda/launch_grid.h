@@ -16,7 +16,7 @@ inline cudaError_t encode_operand(CUtensorMap* map, const Side& side, int64_t en
   if (is_mn_major(side))
     return encode_tensor_map(
         map, type, bytes, {side.data, side.rows, side.k, entries, side.k_stride, side.batch_stride},
-        {operand_atom(share_rows), block_k / sharers});
+        {operand_atom(share_rows, bytes), block_k / sharers});
   return encode_tensor_map(
       map, type, bytes, {side.data, side.k, side.rows, entries, side.row_stride, side.batch_stride},
       {block_k, block_rows / sharers});

@@ -71,15 +71,17 @@ cudaError_t launch_hopper(const Problem& problem, const HopperPlan& plan, void* 
   Side &p = l.sides.p, &q = l.sides.q;
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   char* free = static_cast<char*>(workspace);
+  Copy copies[2];
+  int count = 0;
   const auto repack = [&](Side& side, int64_t bytes) {
-    const Side from = side;
-    side = repacked(from, problem, free);
+    copies[count++] = {side, repacked(side, problem, free)};
+    side = copies[count - 1].to;
     free += bytes;
-    return launch_repack(from, side, problem, stream);
   };
-  cudaError_t error = cudaSuccess;
-  if (plan.repack_p && (error = repack(p, l.repacked_p)) != cudaSuccess) return error;
-  if (plan.repack_q && (error = repack(q, l.repacked_q)) != cudaSuccess) return error;
+  if (plan.repack_p) repack(p, l.repacked_p);
+  if (plan.repack_q) repack(q, l.repacked_q);
+  cudaError_t error = launch_copies(copies, count, problem, stream);
+  if (error != cudaSuccess) return error;
 
   HopperArguments args =
       grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.segments);

@@ -8,8 +8,12 @@
 
 namespace tiled {
 
-// `to` is copied(from) (repack_layout.h).
-cudaError_t launch_repack(const Side& from, const Side& to, const Problem& problem,
+struct Copy {
+  Side from, to;  // to: copied(from) (repack_layout.h)
+};
+
+// None, one or two.
+cudaError_t launch_copies(const Copy* copies, int count, const Problem& problem,
                           cudaStream_t stream);
 
 // C = round(((0 + sums[0]) + sums[1]) + ...), `sums` as [segments][batch][rows][pitch], whose rows

@@ -28,6 +28,11 @@ bool sizes_fit(const Problem& problem) {
 bool is_ready(const Side& side, const Problem& problem) {
   return is_mappable(side) && !(problem.arithmetic == Arithmetic::Tf32 && is_mn_major(side));
 }
+// The same of hopper's P, which some tiles take from registers.
+bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& tile) {
+  return is_ready(side, problem) ||
+         (is_mappable(side) && reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
+}
 
 bool grid_fits(const Problem& problem, int64_t block_m, int64_t block_n) {
   return saturating_product(blocks_over(problem.m, block_m), blocks_over(problem.n, block_n)) <=
@@ -57,37 +62,40 @@ constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
 
 template <typename Visit>
 void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const Side a = side_a(problem), b = side_b(problem);
-  const bool repack_a = !is_ready(a, problem), repack_b = !is_ready(b, problem);
-  const bool a_mn = is_mn_major(repack_a ? repacked(a, problem, nullptr) : a);
-  const bool b_mn = is_mn_major(repack_b ? repacked(b, problem, nullptr) : b);
   const int64_t segments = segment_count(problem.k);
-  for (int t = 0; t < HOPPER_TILE_COUNT; ++t)
-    for (const bool exchanged : {false, true})
+  const bool may_share = segments > 1 && problem.batch <= MAX_GRID_Y;
+  for (const bool exchanged : {false, true}) {
+    const Sides sides = sides_of(problem, exchanged);
+    const bool q_is_ready = is_ready(sides.q, problem);
+    const StorePath store = store_path(problem, sides);
+    for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
+      const HopperTileInfo& tile = hopper_tile(t);
+      HopperPlan plan{};
+      plan.tile = static_cast<int8_t>(t);
+      plan.exchanged = exchanged;
+      plan.repack_p = !is_ready_p(sides.p, problem, tile);
+      plan.repack_q = !q_is_ready;
+      plan.store = store;
+      const Sides read = sides_read(problem, plan);
+      const bool p_mn_major = is_mn_major(read.p), q_mn_major = is_mn_major(read.q);
       for (const auto& [cluster_p, cluster_q] : CLUSTERS)
-        for (const bool share : {false, true}) {
-          if (share && (segments == 1 || problem.batch > MAX_GRID_Y)) continue;
-          HopperPlan plan{};
-          plan.tile = static_cast<int8_t>(t);
-          plan.exchanged = exchanged;
-          plan.repack_p = exchanged ? repack_b : repack_a;
-          plan.repack_q = exchanged ? repack_a : repack_b;
+        for (int share = 0; share <= may_share; ++share) {
           plan.share_segments = share;
           plan.cluster_p = static_cast<int8_t>(cluster_p);
           plan.cluster_q = static_cast<int8_t>(cluster_q);
-          if (!parts_fit(plan, exchanged ? b_mn : a_mn, exchanged ? a_mn : b_mn)) continue;
+          if (!parts_fit(plan, p_mn_major, q_mn_major)) continue;
           const Units units = units_of(problem, plan);
           if (units.count > MAX_SIZE) continue;
           const int blocks = cluster_p * cluster_q;
-          const int64_t places =
-              int64_t{device.multiprocessors} * hopper_tile(t).blocks_per_sm / blocks;
+          const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / blocks;
           plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
           // No taller than the problem, so that the panel's count of units fits too.
           plan.panel =
               static_cast<int32_t>(std::clamp<int64_t>(units.clusters_p, 1, 16 / cluster_p));
-          plan.store = store_path(problem, sides_of(problem, exchanged));
           visit(plan);
         }
+    }
+  }
 }
 
 Plan base_plan(const Problem& problem, Algo algo, int64_t block_m, int64_t block_n, int64_t block_k,

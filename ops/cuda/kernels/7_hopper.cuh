@@ -11,7 +11,7 @@
 //     shared memory: P[STAGES] | Q[STAGES] | slices of C, two a consumer | full[], empty[], turn[]
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
-// others repacked); sizes below 2^31; K is not 0; tf32 operands lie along K.
+// others repacked); sizes below 2^31; K is not 0; Q of tf32 lies along K.
 // Between segments a consumer keeps its total in a workspace of its own, in register order.
 // Bound by the power limit at large sizes, by the bytes from L2 where rows begin off its lines. The
 // best tile is at 0.96 to 1.04 of cuBLAS from 2048 to 8192, bf16, on an H200.
@@ -19,11 +19,20 @@
 
 #include "cuda/hopper.h"
 #include "cuda/hopper_tiles.h"
+#include "cuda/kernels/fault.cuh"
 #include "cuda/kernels/hopper_schedule.cuh"
 #include "cuda/kernels/hopper_store.cuh"
 #include "cuda/kernels/operand_tile.cuh"
 
 namespace tiled {
+
+// wgmma reads tf32 in shared memory along K only: P along m or n goes through registers, and
+// hopper_registers.cuh has this for those who ask for such a P.
+template <typename Kernel>
+__device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
+                                                        typename Kernel::Accumulators& d, int first,
+                                                        int last, uint32_t p_at, uint32_t q_at,
+                                                        Ring<Kernel::STAGES>& ring);
 
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
 struct Hopper {
@@ -97,7 +106,8 @@ struct Hopper {
       const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
       for (int step = unit.begin(piece); step < unit.end(piece); ++step, ring.advance()) {
         const uint32_t s = ring.stage;
-        ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
+        maybe_delay();
+        if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
         if (!issues) continue;
         ptx::mbarrier_arrive_expect_tx(full(s), Tile::STAGE_BYTES);
         P::load(p_part, base + P_AT + s * P::BYTES, &args.p_map, unit.p, step * BLOCK_K, p_batch,
@@ -129,9 +139,19 @@ struct Hopper {
   // Steps [first, last) of one segment into d, a chain from zero.
   __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
                                            uint32_t q_at, Ring<STAGES>& ring) {
+    if constexpr (P_MN_MAJOR && sizeof(T) == 4)
+      multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
+    else
+      multiply_from_memory(d, first, last, p_at, q_at, ring);
+  }
+
+  __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
+                                                       uint32_t p_at, uint32_t q_at,
+                                                       Ring<STAGES>& ring) {
     uint32_t previous = 0;
     for (int step = first; step < last; ++step, ring.advance()) {
-      ptx::mbarrier_wait(full(ring.stage), ring.parity);
+      maybe_delay();
+      if constexpr (FAULT != Fault::NoFullWait) ptx::mbarrier_wait(full(ring.stage), ring.parity);
       const uint64_t p = ptx::descriptor(P::LAYOUT, p_at + ring.stage * P::BYTES);
       const uint64_t q = ptx::descriptor(Q::LAYOUT, q_at + ring.stage * Q::BYTES);
       ptx::wgmma_fence();
@@ -206,7 +226,8 @@ struct Hopper {
           // between the pieces of a tile without a partner.
           if (consumer == 1) ring.skip(other.end(piece) - other.begin(piece));
           if (consumer == 1 || (piece == 0 ? i != schedule.first : paired))
-            ptx::mbarrier_wait(turn(consumer), waits++ % 2);
+            if constexpr (FAULT != Fault::NoTurnWait)
+              ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
         multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring);
         if constexpr (TURNS == 2) {
@@ -254,7 +275,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   // So far beside the end of the kernel before; from here on its results are read and memory that
   // it reads is written. The kernel after this one may begin likewise.
   ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
+  if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   // The same value in all lanes, known to the compiler as such.
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {

@@ -1,4 +1,5 @@
-// hopper for tf32, both operands K-major; and the choice among the element types.
+// hopper for tf32, Q K-major, P either way; and the choice among the element types.
+#include "cuda/kernels/hopper_registers.cuh"
 #include "cuda/kernels/hopper_table.cuh"
 #include "cuda/kernels/kernels.h"
 
@@ -10,7 +11,9 @@ const void* hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_majo
       return p_mn_major ? hopper_bf16_mn(tile, q_mn_major) : hopper_bf16_k(tile, q_mn_major);
     case DType::Float16:
       return p_mn_major ? hopper_fp16_mn(tile, q_mn_major) : hopper_fp16_k(tile, q_mn_major);
-    default: return hopper_function<ptx::Tf32, false>(tile, false);
+    default:
+      return p_mn_major ? hopper_function<ptx::Tf32, true>(tile, false)
+                        : hopper_function<ptx::Tf32, false>(tile, false);
   }
 }
 

@@ -3,10 +3,11 @@
 // is fastest, along m or n.
 //
 // Two ways: rows are copied as they lie, 16 bytes of the copy a thread; or the matrix goes through
-// shared memory in squares, read along the smaller stride and written along the other. Bound by
-// memory.
+// shared memory in squares, read along the smaller stride and written along the other. Two operands
+// that go the same way go in one grid. Bound by memory.
 #include <algorithm>
 
+#include "cuda/kernels/shifted.cuh"
 #include "cuda/launch_early.h"
 #include "cuda/plan.h"
 #include "cuda/ptx/cluster.cuh"
@@ -20,89 +21,104 @@ constexpr int THREADS = 256;
 constexpr int ROWS_A_THREAD = 4;
 constexpr int SQUARE = 32;
 constexpr int SQUARES = 4;  // side by side in a block
+constexpr int64_t MAX_BLOCKS = 1 << 30;
 
-struct RepackArguments {
+struct Matrix {
   const void* from;
   void* to;
   int64_t rows, columns;                      // of the copy; elements lie along a row
   int64_t from_row, from_column, from_batch;  // strides, elements
   int64_t to_row, to_batch;                   // strides, elements
   int64_t batch;
-  int across;  // threads side by side along a row, a power of two
+  int across;                  // threads side by side along a row, a power of two
+  int32_t blocks_x, blocks_y;  // along a row; down the rows, each block striding by all of these
+  int32_t blocks_z;            // through the batch, likewise
 };
 
-// Eight or four elements, 16 bytes, from `from` on; all of them lie in the row, and for 16-bit
-// elements so does one more on each side. Words are loaded whatever the alignment is, so that the
-// loads of several rows can be under way together.
-__device__ __forceinline__ uint4 gather(const uint16_t* from) {
-  const uint32_t shift = reinterpret_cast<uintptr_t>(from) % 4 * 8;  // bits: 0 or 16
-  const uint32_t* words = reinterpret_cast<const uint32_t*>(from - shift / 16);
-  uint32_t w[5];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) w[i] = words[i];
-  w[4] = shift ? words[4] : 0;
-  return make_uint4(__funnelshift_r(w[0], w[1], shift), __funnelshift_r(w[1], w[2], shift),
-                    __funnelshift_r(w[2], w[3], shift), __funnelshift_r(w[3], w[4], shift));
-}
-__device__ __forceinline__ uint4 gather(const uint32_t* from) {
-  return make_uint4(from[0], from[1], from[2], from[3]);
+struct RepackArguments {
+  Matrix first, second;
+  uint32_t first_blocks;  // of the grid; the others are the second's
+};
+
+// A block's matrix and its place there.
+struct Task {
+  const Matrix& m;
+  int64_t x, y, z;
+};
+__device__ __forceinline__ Task task_of(const RepackArguments& args) {
+  const bool is_second = blockIdx.x >= args.first_blocks;
+  const Matrix& m = is_second ? args.second : args.first;
+  const uint32_t block = blockIdx.x - (is_second ? args.first_blocks : 0);
+  const uint32_t row = block / m.blocks_x;
+  return {m, block % m.blocks_x, row % m.blocks_y, row / m.blocks_y};
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS) repack_rows(const RepackArguments args) {
+__global__ void __launch_bounds__(THREADS)
+    repack_rows(const __grid_constant__ RepackArguments args) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   constexpr int VECTOR = 16 / sizeof(T);
-  const int down = THREADS / args.across;
-  const int x = threadIdx.x % args.across, y = threadIdx.x / args.across;
-  const int64_t column = (int64_t{blockIdx.x} * args.across + x) * VECTOR;
-  if (column < args.columns) {
-    const bool inside = column > 0 && column + VECTOR < args.columns;
-    for (int64_t entry = blockIdx.z; entry < args.batch; entry += gridDim.z) {
-      const T* from = static_cast<const T*>(args.from) + entry * args.from_batch;
-      T* to = static_cast<T*>(args.to) + entry * args.to_batch;
-      for (int64_t first = int64_t{blockIdx.y} * down * ROWS_A_THREAD + y; first < args.rows;
-           first += int64_t{gridDim.y} * down * ROWS_A_THREAD) {
-        uint4 values[ROWS_A_THREAD];
+  const Task task = task_of(args);
+  const Matrix& m = task.m;
+  const int down = THREADS / m.across;
+  const int x = threadIdx.x % m.across, y = threadIdx.x / m.across;
+  const int64_t column = (task.x * m.across + x) * VECTOR;
+  if (column >= m.columns) return;
+  for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
+    const T* from = static_cast<const T*>(m.from) + entry * m.from_batch + column;
+    T* to = static_cast<T*>(m.to) + entry * m.to_batch + column;
+    for (int64_t first = task.y * down * ROWS_A_THREAD + y; first < m.rows;
+         first += int64_t{m.blocks_y} * down * ROWS_A_THREAD) {
+      // Aligned loads of 16 bytes, those of all rows under way together; two hold what is wanted.
+      uint4 low[ROWS_A_THREAD], high[ROWS_A_THREAD];
+      int skew[ROWS_A_THREAD];  // elements of `low` before it
 #pragma unroll
-        for (int i = 0; i < ROWS_A_THREAD; ++i) {
-          const int64_t row = first + i * down;
-          if (row >= args.rows) continue;
-          const T* at = from + row * args.from_row + column;
-          if (inside) {
-            values[i] = gather(at);
-          } else {
-            T elements[VECTOR];
+      for (int i = 0; i < ROWS_A_THREAD; ++i) {
+        const int64_t row = first + i * down;
+        if (row >= m.rows) continue;
+        const T* at = from + row * m.from_row;
+        skew[i] = static_cast<int>(reinterpret_cast<uintptr_t>(at) % 16 / sizeof(T));
+        const int end = skew[i] == 0 ? VECTOR : 2 * VECTOR - skew[i];
+        if (column >= skew[i] && column + end <= m.columns) {
+          const uint4* pieces = reinterpret_cast<const uint4*>(at - skew[i]);
+          low[i] = pieces[0];
+          high[i] = pieces[skew[i] == 0 ? 0 : 1];
+        } else {  // at a row's ends: nothing outside of it is read
+          T elements[VECTOR];
 #pragma unroll
-            for (int j = 0; j < VECTOR; ++j) elements[j] = column + j < args.columns ? at[j] : T(0);
-            values[i] = reinterpret_cast<const uint4&>(elements);
-          }
+          for (int j = 0; j < VECTOR; ++j) elements[j] = column + j < m.columns ? at[j] : T(0);
+          low[i] = reinterpret_cast<const uint4&>(elements);
+          high[i] = low[i], skew[i] = 0;
         }
+      }
 #pragma unroll
-        for (int i = 0; i < ROWS_A_THREAD; ++i) {
-          const int64_t row = first + i * down;
-          if (row < args.rows)
-            *reinterpret_cast<uint4*>(to + row * args.to_row + column) = values[i];
-        }
+      for (int i = 0; i < ROWS_A_THREAD; ++i) {
+        const int64_t row = first + i * down;
+        if (row < m.rows)
+          *reinterpret_cast<uint4*>(to + row * m.to_row) =
+              shifted(low[i], high[i], skew[i] * static_cast<int>(sizeof(T) / 2));
       }
     }
   }
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS) repack_squares(const RepackArguments args) {
+__global__ void __launch_bounds__(THREADS)
+    repack_squares(const __grid_constant__ RepackArguments args) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   __shared__ T squares[SQUARES][SQUARE][SQUARE + 1];
+  const Task task = task_of(args);
+  const Matrix& m = task.m;
   const int x = threadIdx.x % SQUARE, y = threadIdx.x / SQUARE;
   constexpr int STEP = THREADS / SQUARE, LOADS = SQUARE / STEP;
-  const bool along_row = args.from_column <= args.from_row;  // the direction to read in
-  const int64_t column0 = int64_t{blockIdx.x} * SQUARE * SQUARES;
-  for (int64_t entry = blockIdx.z; entry < args.batch; entry += gridDim.z) {
-    const T* from = static_cast<const T*>(args.from) + entry * args.from_batch;
-    T* to = static_cast<T*>(args.to) + entry * args.to_batch;
-    for (int64_t row = int64_t{blockIdx.y} * SQUARE; row < args.rows;
-         row += int64_t{gridDim.y} * SQUARE) {
+  const bool along_row = m.from_column <= m.from_row;  // the direction to read in
+  const int64_t column0 = task.x * SQUARE * SQUARES;
+  for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
+    const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
+    T* to = static_cast<T*>(m.to) + entry * m.to_batch;
+    for (int64_t row = task.y * SQUARE; row < m.rows; row += int64_t{m.blocks_y} * SQUARE) {
       T elements[SQUARES][LOADS];  // all under way before the first is stored
 #pragma unroll
       for (int square = 0; square < SQUARES; ++square)
@@ -110,8 +126,8 @@ __global__ void __launch_bounds__(THREADS) repack_squares(const RepackArguments 
         for (int i = 0; i < LOADS; ++i) {
           const int r = along_row ? y + i * STEP : x, c = along_row ? x : y + i * STEP;
           const int64_t column = column0 + square * SQUARE + c;
-          elements[square][i] = row + r < args.rows && column < args.columns
-                                    ? from[(row + r) * args.from_row + column * args.from_column]
+          elements[square][i] = row + r < m.rows && column < m.columns
+                                    ? from[(row + r) * m.from_row + column * m.from_column]
                                     : T(0);
         }
 #pragma unroll
@@ -127,45 +143,79 @@ __global__ void __launch_bounds__(THREADS) repack_squares(const RepackArguments 
 #pragma unroll
         for (int i = 0; i < SQUARE; i += STEP) {
           const int64_t column = column0 + square * SQUARE + x;
-          if (row + y + i < args.rows && column < args.columns)
-            to[(row + y + i) * args.to_row + column] = squares[square][y + i][x];
+          if (row + y + i < m.rows && column < m.columns)
+            to[(row + y + i) * m.to_row + column] = squares[square][y + i][x];
         }
       __syncthreads();
     }
   }
 }
 
+// How one operand goes.
+struct Way {
+  bool copies;  // rows as they lie; else through squares
+  Matrix matrix;
+};
+
+Way way_of(const Copy& copy, const Problem& problem) {
+  const Side &from = copy.from, &to = copy.to;
+  const bool along_rows = to.row_stride == 1 && to.k_stride != 1;
+  Way way{};
+  way.copies = along_rows ? from.row_stride == 1 && from.rows > 1  // as they lie
+                          : from.k_stride == 1 && from.k > 1;
+  Matrix& m = way.matrix;
+  m.from = from.data, m.to = const_cast<void*>(to.data);
+  m.rows = along_rows ? from.k : from.rows, m.columns = along_rows ? from.rows : from.k;
+  m.from_row = along_rows ? from.k_stride : from.row_stride;
+  m.from_column = along_rows ? from.row_stride : from.k_stride;
+  m.to_row = along_rows ? to.k_stride : to.row_stride;
+  m.from_batch = from.batch_stride, m.to_batch = to.batch_stride;
+  m.batch = entries_of(from, problem.batch);
+  const int64_t vectors = blocks_over(m.columns, 16 / size_of(problem.dtype));
+  m.across = 1;
+  while (m.across < THREADS && m.across < vectors) m.across *= 2;
+  const int64_t wide = way.copies ? m.across : SQUARE * SQUARES;
+  const int64_t tall = way.copies ? THREADS / m.across * ROWS_A_THREAD : SQUARE;
+  m.blocks_x = static_cast<int32_t>(blocks_over(way.copies ? vectors : m.columns, wide));
+  // As many as there is work for, and all of them together within a grid.
+  const auto at_most = [](int64_t work, int64_t blocks) {
+    return static_cast<int32_t>(std::clamp<int64_t>(MAX_BLOCKS / blocks, 1, work));
+  };
+  m.blocks_y = at_most(blocks_over(m.rows, tall), m.blocks_x);
+  m.blocks_z = at_most(m.batch, int64_t{m.blocks_x} * m.blocks_y);
+  return way;
+}
+
+uint32_t blocks_of(const Matrix& m) {
+  return static_cast<uint32_t>(m.blocks_x) * m.blocks_y * m.blocks_z;
+}
+
 }  // namespace
 
-cudaError_t launch_repack(const Side& from, const Side& to, const Problem& problem,
+cudaError_t launch_copies(const Copy* copies, int count, const Problem& problem,
                           cudaStream_t stream) {
-  const bool along_rows = to.row_stride == 1 && to.k_stride != 1;
-  const bool copies = along_rows ? from.row_stride == 1 && from.rows > 1  // as they lie
-                                 : from.k_stride == 1 && from.k > 1;
-  RepackArguments args;
-  args.from = from.data, args.to = const_cast<void*>(to.data);
-  args.rows = along_rows ? from.k : from.rows, args.columns = along_rows ? from.rows : from.k;
-  args.from_row = along_rows ? from.k_stride : from.row_stride;
-  args.from_column = along_rows ? from.row_stride : from.k_stride;
-  args.to_row = along_rows ? to.k_stride : to.row_stride;
-  args.from_batch = from.batch_stride, args.to_batch = to.batch_stride;
-  args.batch = entries_of(from, problem.batch);
-  const int64_t vector = 16 / size_of(problem.dtype);
-  const int64_t vectors = blocks_over(args.columns, vector);
-  args.across = 1;
-  while (args.across < THREADS && args.across < vectors) args.across *= 2;
-  const int64_t wide = copies ? args.across : SQUARE * SQUARES;
-  const int64_t tall = copies ? THREADS / args.across * ROWS_A_THREAD : SQUARE;
-  const dim3 blocks(static_cast<unsigned>(blocks_over(copies ? vectors : args.columns, wide)),
-                    static_cast<unsigned>(std::min(blocks_over(args.rows, tall), MAX_GRID_Y)),
-                    static_cast<unsigned>(std::min(args.batch, MAX_GRID_Y)));
   const bool wide_elements = problem.dtype == DType::Float32;
-  const void* kernel =
-      copies ? (wide_elements ? reinterpret_cast<const void*>(&repack_rows<uint32_t>)
+  const auto launch = [&](bool rows, RepackArguments args, uint32_t blocks) {
+    const void* kernel =
+        rows ? (wide_elements ? reinterpret_cast<const void*>(&repack_rows<uint32_t>)
                               : reinterpret_cast<const void*>(&repack_rows<uint16_t>))
              : (wide_elements ? reinterpret_cast<const void*>(&repack_squares<uint32_t>)
                               : reinterpret_cast<const void*>(&repack_squares<uint16_t>));
-  return launch_early(kernel, blocks, THREADS, /*shared=*/0, /*cluster=*/0, stream, &args);
+    return launch_early(kernel, dim3(blocks), THREADS, /*shared=*/0, /*cluster=*/0, stream, &args);
+  };
+  Way ways[2];
+  for (int i = 0; i < count; ++i) ways[i] = way_of(copies[i], problem);
+  if (count == 2 && ways[0].copies == ways[1].copies) {
+    const uint32_t first = blocks_of(ways[0].matrix);
+    return launch(ways[0].copies, {ways[0].matrix, ways[1].matrix, first},
+                  first + blocks_of(ways[1].matrix));
+  }
+  for (int i = 0; i < count; ++i) {
+    const uint32_t blocks = blocks_of(ways[i].matrix);
+    const cudaError_t error = launch(ways[i].copies, {ways[i].matrix, {}, blocks}, blocks);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace tiled

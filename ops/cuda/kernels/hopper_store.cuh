@@ -10,7 +10,10 @@
 #include <cuda_fp16.h>
 
 #include "cuda/hopper.h"
+#include "cuda/kernels/fault.cuh"
+#include "cuda/kernels/shifted.cuh"
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
@@ -56,31 +59,63 @@ __device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUN
   }
 }
 
+// The first `count` (below 8) of eight elements, to a multiple of 16 bytes.
+__device__ __forceinline__ void write_first(uint16_t* to, uint4 v, int count) {
+  if (count & 4) *reinterpret_cast<uint2*>(to) = make_uint2(v.x, v.y);
+  const uint32_t two = count & 4 ? v.z : v.x, last = count & 4 ? v.w : v.y;
+  if (count & 2) *reinterpret_cast<uint32_t*>(to + (count & 4)) = two;
+  if (count & 1) to[count & 6] = static_cast<uint16_t>(count & 2 ? last : two);
+}
+
+// The first `count` (below 8) of eight elements, to end at a multiple of 16 bytes.
+__device__ __forceinline__ void write_last(uint16_t* to, uint4 v, int count) {
+  if (count & 1) *to = static_cast<uint16_t>(v.x);
+  const uint4 from_two = shifted(v, v, count & 1), from_four = shifted(v, v, count & 3);
+  if (count & 2) *reinterpret_cast<uint32_t*>(to + (count & 1)) = from_two.x;
+  if (count & 4) *reinterpret_cast<uint2*>(to + (count & 3)) = make_uint2(from_four.x, from_four.y);
+}
+
 // The slice's rows to a C of any alignment, whose elements along a row are neighbours: `rows` rows
-// of `columns` elements exist in C from `c` on. A warp takes every fourth row; a lane writes two
-// neighbours at once where they share a 4-byte word.
-template <typename T, int SLICE_ROWS, int ROW_ELEMENTS>
-__device__ __forceinline__ void write_rows(uint32_t slice, T* c, int64_t pitch, int rows,
+// of `columns` elements exist in C from `c` on. First what fills multiples of 16 bytes, each
+// shifted together from two pieces of the slice; then the ends of rows, two threads for each.
+template <int SLICE_ROWS, int ROW_ELEMENTS>
+__device__ __forceinline__ void write_rows(uint32_t slice, uint16_t* c, int64_t pitch, int rows,
                                            int columns, int thread) {
-  constexpr int ROW_BYTES = ROW_ELEMENTS * 2;
-  const int warp = thread / 32, lane = thread % 32;
-  T* to = c + warp * pitch;
-#pragma unroll 4
-  for (int row = warp; row < SLICE_ROWS; row += 4, to += 4 * pitch) {
-    const auto element = [&](int column) {
-      const int inside = column % ROW_ELEMENTS;  // lanes beyond the row write nothing
-      return ptx::load_shared_u16(slice + ptx::swizzled<ROW_BYTES>(row * ROW_BYTES + inside * 2));
+  constexpr int PIECES = ROW_ELEMENTS / 8;
+  const int length = min(columns, ROW_ELEMENTS);
+  // Elements of a row before its first multiple of 16 bytes.
+  const auto lead_of = [](const uint16_t* to) {
+    return static_cast<int>((0 - reinterpret_cast<uintptr_t>(to)) / 2 % 8);
+  };
+  const auto load = [&](int row, int piece, int shift) {  // 8 elements from 8 piece + shift on
+    const auto at = [&](int p) {
+      return ptx::load_shared_v4(slice +
+                                 ptx::swizzled<2 * ROW_ELEMENTS>(row * 2 * ROW_ELEMENTS + p * 16));
     };
-    const int odd = reinterpret_cast<uintptr_t>(to) / 2 % 2;  // the first pair begins at this one
-    const int column = 2 * lane + odd;
-    const uint32_t low = element(column), high = element(column + 1);
-    const int left = row < rows ? min(columns, ROW_ELEMENTS) - column : 0;
-    if (left > 1)
-      *reinterpret_cast<uint32_t*>(to + column) = high << 16 | low;
-    else if (left == 1)
-      *reinterpret_cast<uint16_t*>(to + column) = static_cast<uint16_t>(low);
-    if (odd && lane == 0 && row < rows && columns > 0)
-      *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(element(0));
+    return shifted(at(piece), at(min(piece + 1, PIECES - 1)), shift);
+  };
+#pragma unroll 2
+  for (int i = thread; i < SLICE_ROWS * PIECES; i += 128) {
+    const int row = i / PIECES, piece = i % PIECES;
+    uint16_t* to = c + row * pitch;
+    const int lead = lead_of(to), first = 8 * piece + lead;
+    if (row < rows && first + 8 <= length)
+      *reinterpret_cast<uint4*>(to + first) = load(row, piece, lead);
+  }
+  const int row = thread / 2;
+  if (row >= SLICE_ROWS || row >= rows || length <= 0) return;
+  uint16_t* to = c + row * pitch;
+  const int lead = lead_of(to);
+  if (thread % 2 == 0) {
+    const uint4 v = load(row, 0, 0);
+    if (lead <= length)
+      write_last(to, v, lead);
+    else
+      for (int i = 0; i < length; ++i) to[i] = static_cast<uint16_t>(shifted(v, v, i).x);
+  } else if (length > lead) {
+    const int piece = (length - lead) / 8;
+    write_first(to + lead + 8 * piece, load(row, min(piece, PIECES - 1), lead),
+                (length - lead) % 8);
   }
 }
 
@@ -135,22 +170,25 @@ __device__ __forceinline__ void store_slices(const HopperArguments& args, const 
     if (copies) {
       ptx::fence_proxy_async();
       // The other slice, which is filled next, has been copied out. (Else the barrier says so.)
-      if (is_first_warp && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
+      if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync())
+        ptx::bulk_wait_group_read<0>();
     }
-    ptx::barrier_sync(barrier, 128);
+    maybe_delay();
+    if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);
     const int p = place.p, q = place.q + first;
     if (copies) {
       if (is_first_warp && ptx::elect_sync()) {
         ptx::tma_store(&args.c_map, address, ALONG_P ? p : q, ALONG_P ? q : p, place.batch);
         ptx::bulk_commit_group();
       }
-    } else {
-      T* c = static_cast<T*>(args.c) + place.batch * args.c_batch + p * args.c_p + q * args.c_q;
-      if constexpr (ALONG_P)
-        write_rows<T, Tile::SLICE_Q, 64>(address, c, args.c_q, args.q - q, args.p - p, thread);
-      else
-        write_rows<T, 64, Tile::SLICE_Q>(address, c, args.c_p, args.p - p, args.q - q, thread);
+      continue;
     }
+    uint16_t* c =
+        static_cast<uint16_t*>(args.c) + place.batch * args.c_batch + p * args.c_p + q * args.c_q;
+    if constexpr (ALONG_P)
+      write_rows<Tile::SLICE_Q, 64>(address, c, args.c_q, args.q - q, args.p - p, thread);
+    else
+      write_rows<64, Tile::SLICE_Q>(address, c, args.c_p, args.p - p, args.q - q, thread);
   }
 }
 

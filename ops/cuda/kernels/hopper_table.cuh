@@ -6,10 +6,18 @@
 
 namespace tiled {
 
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+const void* hopper_instance() {
+  constexpr bool BY_REGISTERS = sizeof(T) == 4 && P_MN_MAJOR;
+  if constexpr (BY_REGISTERS && !reads_by_registers(Tile::GROUP_P, Tile::GROUP_Q, Tile::CONSUMERS))
+    return nullptr;  // not planned for
+  else
+    return reinterpret_cast<const void*>(&hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>);
+}
+
 template <typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, typename... Tiles>
 const void* hopper_function_of(TileList<Tiles...>, int tile) {
-  static const void* const functions[] = {
-      reinterpret_cast<const void*>(&hopper<Tiles, T, P_MN_MAJOR, Q_MN_MAJOR>)...};
+  static const void* const functions[] = {hopper_instance<Tiles, T, P_MN_MAJOR, Q_MN_MAJOR>()...};
   return functions[tile];
 }
 

@@ -16,17 +16,17 @@ namespace tiled {
 // SHARE: the rows that one consumer reads; a share begins with an atom.
 template <typename T, int ROWS, int SHARE, bool MN_MAJOR>
 struct OperandTile {
+  using Element = T;
   static constexpr int BYTES = ROWS * 128;
   static constexpr int BLOCK_K = 128 / sizeof(T);  // elements
   static constexpr int STEP_K = 32 / sizeof(T);    // elements: the K of one wgmma
   static constexpr int STEPS = BLOCK_K / STEP_K;
-  static constexpr int ATOM = operand_atom(SHARE);  // elements of mn
+  static constexpr int ATOM = operand_atom(SHARE, sizeof(T));  // elements of mn
   static constexpr int ROW_BYTES = MN_MAJOR ? ATOM * sizeof(T) : 128;
   static constexpr int ATOM_BYTES = BLOCK_K * ROW_BYTES;  // MN-major
   static constexpr uint64_t LAYOUT =
       MN_MAJOR ? ptx::descriptor_layout<ROW_BYTES>(ATOM_BYTES, 8 * ROW_BYTES)
                : ptx::descriptor_layout<ROW_BYTES>(0, 8 * ROW_BYTES);
-  static_assert(!MN_MAJOR || sizeof(T) == 2, "only 16-bit wgmma reads MN-major operands");
 
   // Bytes from the tile's begin to row `row` (a multiple of 8, MN-major of ATOM), step `step`.
   static constexpr uint32_t offset(int row, int step) {

@@ -22,11 +22,4 @@ __device__ __forceinline__ void stmatrix_x4_trans(uint32_t address, const uint32
       : "memory");
 }
 
-// One 16-bit element of shared memory.
-__device__ __forceinline__ uint32_t load_shared_u16(uint32_t address) {
-  uint16_t value;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
-  return value;
-}
-
 }  // namespace tiled::ptx

@@ -36,7 +36,9 @@ __device__ __forceinline__ void wgmma_wait_group() {
 }
 
 // Wgmma<T, N>::run<A_MN_MAJOR, B_MN_MAJOR>(d, a, b, accumulate): a and b are matrix descriptors
-// (swizzle.cuh); tf32 operands must lie along K.
+// (swizzle.cuh); tf32 operands must lie along K. Wgmma<Tf32, N>::run_from_registers(...) has A in
+// registers, which must stay as they are until the group has been waited for: with d's w and l,
+//     a[0], a[1] = A[16 w + l / 4 + 0, 8][l % 4],   a[2], a[3] = A[16 w + l / 4 + 0, 8][l % 4 + 4]
 template <typename T, int N>
 struct Wgmma;
 
@@ -122,61 +124,73 @@ struct Wgmma;
 #define TILED_OUTPUTS_15 TILED_OUTPUTS_14, TILED_D8(112)
 #define TILED_OUTPUTS_16 TILED_OUTPUTS_15, TILED_D8(120)
 
-// GROUPS = N / 16; A, B, D, TA, TB: the numbers of the operands after D's N / 2 registers.
-#define TILED_WGMMA_16BIT(T, NAME, N, GROUPS, A, B, D, TA, TB)                                   \
-  template <>                                                                                    \
-  struct Wgmma<T, N> {                                                                           \
-    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                                  \
-    static __device__ __forceinline__ void run(float (&d)[N / 2], uint64_t a, uint64_t b,        \
-                                               int accumulate) {                                 \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #D                                       \
-                   ", 0;\n"                                                                      \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME               \
-                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1, %" #TA ", %" #TB \
-                                                 ";\n}"                                          \
-                   : TILED_OUTPUTS_##GROUPS                                                      \
-                   : "l"(a), "l"(b), "r"(accumulate), "n"(A_MN_MAJOR), "n"(B_MN_MAJOR));         \
-    }                                                                                            \
+// GROUPS = N / 16; A to F: the numbers of the operands after D's N / 2 registers.
+#define TILED_WGMMA_16BIT(T, NAME, N, GROUPS, A, B, C, D, E)                                   \
+  template <>                                                                                  \
+  struct Wgmma<T, N> {                                                                         \
+    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                                \
+    static __device__ __forceinline__ void run(float (&d)[N / 2], uint64_t a, uint64_t b,      \
+                                               int accumulate) {                               \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #C                                     \
+                   ", 0;\n"                                                                    \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME             \
+                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1, %" #D ", %" #E \
+                                                 ";\n}"                                        \
+                   : TILED_OUTPUTS_##GROUPS                                                    \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(A_MN_MAJOR), "n"(B_MN_MAJOR));       \
+    }                                                                                          \
   };
 
-#define TILED_WGMMA_TF32(N, GROUPS, A, B, D)                                              \
-  template <>                                                                             \
-  struct Wgmma<Tf32, N> {                                                                 \
-    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                           \
-    static __device__ __forceinline__ void run(float (&d)[N / 2], uint64_t a, uint64_t b, \
-                                               int accumulate) {                          \
-      static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "tf32 operands lie along K");             \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #D                                \
-                   ", 0;\n"                                                               \
-                   "wgmma.mma_async.sync.aligned.m64n" #N                                 \
-                   "k8.f32.tf32.tf32"                                                     \
-                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1;\n}"       \
-                   : TILED_OUTPUTS_##GROUPS                                               \
-                   : "l"(a), "l"(b), "r"(accumulate));                                    \
-    }                                                                                     \
+#define TILED_WGMMA_TF32(N, GROUPS, A, B, C, D, E, F)                                             \
+  template <>                                                                                     \
+  struct Wgmma<Tf32, N> {                                                                         \
+    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                                   \
+    static __device__ __forceinline__ void run(float (&d)[N / 2], uint64_t a, uint64_t b,         \
+                                               int accumulate) {                                  \
+      static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "tf32 operands lie along K");                     \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #C                                        \
+                   ", 0;\n"                                                                       \
+                   "wgmma.mma_async.sync.aligned.m64n" #N                                         \
+                   "k8.f32.tf32.tf32"                                                             \
+                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1;\n}"               \
+                   : TILED_OUTPUTS_##GROUPS                                                       \
+                   : "l"(a), "l"(b), "r"(accumulate));                                            \
+    }                                                                                             \
+    static __device__ __forceinline__ void run_from_registers(float (&d)[N / 2],                  \
+                                                              const uint32_t (&a)[4], uint64_t b, \
+                                                              int accumulate) {                   \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #F                                        \
+                   ", 0;\n"                                                                       \
+                   "wgmma.mma_async.sync.aligned.m64n" #N                                         \
+                   "k8.f32.tf32.tf32"                                                             \
+                   " {" TILED_REGISTERS_##GROUPS "}, {%" #A ", %" #B ", %" #C ", %" #D "}, %" #E  \
+                                                 ", p, 1, 1;\n}"                                  \
+                   : TILED_OUTPUTS_##GROUPS                                                       \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));        \
+    }                                                                                             \
   };
 
-#define TILED_WGMMA(N, GROUPS, A, B, D, TA, TB)                        \
-  TILED_WGMMA_16BIT(__nv_bfloat16, "bf16", N, GROUPS, A, B, D, TA, TB) \
-  TILED_WGMMA_16BIT(__half, "f16", N, GROUPS, A, B, D, TA, TB)         \
-  TILED_WGMMA_TF32(N, GROUPS, A, B, D)
+#define TILED_WGMMA(N, GROUPS, A, B, C, D, E, F)                     \
+  TILED_WGMMA_16BIT(__nv_bfloat16, "bf16", N, GROUPS, A, B, C, D, E) \
+  TILED_WGMMA_16BIT(__half, "f16", N, GROUPS, A, B, C, D, E)         \
+  TILED_WGMMA_TF32(N, GROUPS, A, B, C, D, E, F)
 
-TILED_WGMMA(16, 1, 8, 9, 10, 11, 12)
-TILED_WGMMA(32, 2, 16, 17, 18, 19, 20)
-TILED_WGMMA(48, 3, 24, 25, 26, 27, 28)
-TILED_WGMMA(64, 4, 32, 33, 34, 35, 36)
-TILED_WGMMA(80, 5, 40, 41, 42, 43, 44)
-TILED_WGMMA(96, 6, 48, 49, 50, 51, 52)
-TILED_WGMMA(112, 7, 56, 57, 58, 59, 60)
-TILED_WGMMA(128, 8, 64, 65, 66, 67, 68)
-TILED_WGMMA(144, 9, 72, 73, 74, 75, 76)
-TILED_WGMMA(160, 10, 80, 81, 82, 83, 84)
-TILED_WGMMA(176, 11, 88, 89, 90, 91, 92)
-TILED_WGMMA(192, 12, 96, 97, 98, 99, 100)
-TILED_WGMMA(208, 13, 104, 105, 106, 107, 108)
-TILED_WGMMA(224, 14, 112, 113, 114, 115, 116)
-TILED_WGMMA(240, 15, 120, 121, 122, 123, 124)
-TILED_WGMMA(256, 16, 128, 129, 130, 131, 132)
+TILED_WGMMA(16, 1, 8, 9, 10, 11, 12, 13)
+TILED_WGMMA(32, 2, 16, 17, 18, 19, 20, 21)
+TILED_WGMMA(48, 3, 24, 25, 26, 27, 28, 29)
+TILED_WGMMA(64, 4, 32, 33, 34, 35, 36, 37)
+TILED_WGMMA(80, 5, 40, 41, 42, 43, 44, 45)
+TILED_WGMMA(96, 6, 48, 49, 50, 51, 52, 53)
+TILED_WGMMA(112, 7, 56, 57, 58, 59, 60, 61)
+TILED_WGMMA(128, 8, 64, 65, 66, 67, 68, 69)
+TILED_WGMMA(144, 9, 72, 73, 74, 75, 76, 77)
+TILED_WGMMA(160, 10, 80, 81, 82, 83, 84, 85)
+TILED_WGMMA(176, 11, 88, 89, 90, 91, 92, 93)
+TILED_WGMMA(192, 12, 96, 97, 98, 99, 100, 101)
+TILED_WGMMA(208, 13, 104, 105, 106, 107, 108, 109)
+TILED_WGMMA(224, 14, 112, 113, 114, 115, 116, 117)
+TILED_WGMMA(240, 15, 120, 121, 122, 123, 124, 125)
+TILED_WGMMA(256, 16, 128, 129, 130, 131, 132, 133)
 
 #undef TILED_WGMMA
 #undef TILED_WGMMA_16BIT
