@@ -46,7 +46,6 @@ WAITS = {
     "no_inst": "waits for instructions",
     "no_instruction": "waits for instructions",
     "dispatch_stall": "waits for dispatch",
-    "selected": "issues",
 }
 AUTO = "tiled.mm"
 
@@ -94,7 +93,7 @@ def _ladder_table(documents: Sequence[dict], dtype: str) -> str:
 
 
 def bounds_of(documents: Sequence[dict], dtype: str) -> dict[str, str]:
-    """For each rung the busiest unit and the commonest wait, by the newest counters."""
+    """For each rung the busiest unit, and what its warps wait for most, by the newest counters."""
     found: dict[str, str] = {}
     for document in sorted(documents, key=lambda d: d["environment"]["date"]):
         for c in document.get("counters", ()):
@@ -102,9 +101,10 @@ def bounds_of(documents: Sequence[dict], dtype: str) -> dict[str, str]:
                 continue
             unit = max(c["units"], key=c["units"].get)
             text = f"{unit} {c['units'][unit]:.0f} %"
-            if c["stalls"]:
-                stall = max(c["stalls"], key=c["stalls"].get)
-                text += f"; {WAITS.get(stall, stall)} {100 * c['stalls'][stall]:.0f} %"
+            waits = {reason: share for reason, share in c["stalls"].items() if reason != "selected"}
+            if waits:
+                wait = max(waits, key=waits.get)
+                text += f"; {WAITS.get(wait, wait)} {100 * waits[wait]:.0f} %"
             found[c["algo"]] = text
     return found
 
