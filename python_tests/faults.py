@@ -39,6 +39,12 @@ CHOICE = "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of
 app = typer.Typer(add_completion=False, help=__doc__)
 
 
+def tool(name: str) -> str:
+    """Of this Python's environment, as the Makefile has it, or else of the PATH."""
+    own = Path(sys.executable).parent / name
+    return str(own) if own.exists() else name
+
+
 def library(fault: str) -> Path:
     return BUILT / f"libtiled_mm_{fault}.so"
 
@@ -48,12 +54,14 @@ def build(only: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Builds the library once for each fault (of those named, or all)."""
     folder = BUILT / "build"
     for fault in only or (*SOUND, *FAULTS):
-        subprocess.run(
-            ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", f"-DTILED_MM_FAULT={fault}",
-             f"-DPython3_EXECUTABLE={sys.executable}"],
-            check=True,
-        )  # fmt: skip
-        subprocess.run(["cmake", "--build", folder, "--target", "tiled_mm"], check=True)
+        options = {
+            "TILED_MM_FAULT": fault,
+            "CMAKE_MAKE_PROGRAM": tool("ninja"),
+            "Python3_EXECUTABLE": sys.executable,
+        }
+        configure = [tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja"]
+        subprocess.run([*configure, *(f"-D{k}={v}" for k, v in options.items())], check=True)
+        subprocess.run([tool("cmake"), "--build", folder, "--target", "tiled_mm"], check=True)
         shutil.copy(folder / "libtiled_mm.so", library(fault))
         print(f"{fault}: {library(fault)}", flush=True)
 
