@@ -21,7 +21,7 @@ from bench import native, results
 from bench.check import check_result
 from bench.runner import describe
 from bench.shapes import Shape
-from bench.timing import Prepared, Rounds, interleave, ratios, spread
+from bench.timing import Prepared, Rounds, interleave, record_times, spread
 
 FLOOR = "an operator that does nothing"
 PEER = "torch.mm"
@@ -105,11 +105,7 @@ def _measure(
     finally:
         gc.enable()
     for name, seconds in samples.items():
-        records[name].update(
-            method="host clock", calls=CALLS, rounds=len(seconds), seconds=spread(seconds)
-        )
-        if PEER in samples:
-            records[name]["ratio"] = spread(ratios(samples[PEER], seconds))
+        record_times(records[name], prepared[name], seconds, samples.get(PEER))
         if FLOOR in samples:
             above = [t - f for t, f in zip(seconds, samples[FLOOR], strict=True)]
             records[name]["above_floor"] = spread(above)

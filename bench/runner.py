@@ -3,6 +3,7 @@ run: it is recorded and the next case follows."""
 
 from __future__ import annotations
 
+import gc
 import math
 import random
 import time
@@ -26,7 +27,7 @@ from bench.check import GATE, any_data_gate, check_result
 from bench.data import OperandSet, make_sets
 from bench.machine import PowerLog
 from bench.shapes import Shape
-from bench.timing import Prepared, Rounds, Stopwatch, interleave, ratios, spread
+from bench.timing import Prepared, Rounds, Stopwatch, interleave, record_times
 
 MODES = ("burst", "sustained")
 
@@ -190,11 +191,9 @@ def _measure(bench: Bench, case: dict, shape: Shape) -> None:
     for c in candidates:
         if c.name not in timed:
             continue
-        record, p, seconds = records[c.name], timed[c.name], samples[c.name]
-        median = spread(seconds)["median"]
-        record.update(method=p.method, calls=p.calls, rounds=len(seconds), seconds=spread(seconds))
-        if peer in samples and min(seconds) > 0:
-            record["ratio"] = spread(ratios(samples[peer], seconds))
+        record = records[c.name]
+        record_times(record, timed[c.name], samples[c.name], samples.get(peer))
+        median = record["seconds"]["median"]
         if median > 0:
             record.update(flops=shape.flops / median, bandwidth=shape.bytes / median)
         if isinstance(checks[c.name], str):
@@ -205,6 +204,16 @@ def _measure(bench: Bench, case: dict, shape: Shape) -> None:
             record["intensity"] = bench.operator.intensity(sets[0].a, sets[0].b, c.algo)
         if c.ours and settings.precision == "fp16x3" and shape.dtype == "float32":
             record["recomputed"] = bench.operator.recomputed(sets[0].a, sets[0].b)
+
+
+def release_memory(case: dict, device: torch.device) -> None:
+    """Gives back what a case held; never raises."""
+    gc.collect()  # graphs hold memory of the GPU, and cycles hold graphs
+    if device.type == "cuda":
+        try:
+            torch.cuda.empty_cache()
+        except RuntimeError as error:  # after an illegal access every later call raises
+            case["error"] = case["error"] or describe(error)
 
 
 def run_case(bench: Bench, set_name: str, shape: Shape) -> dict:
@@ -218,13 +227,7 @@ def run_case(bench: Bench, set_name: str, shape: Shape) -> dict:
             _measure(bench, case, shape)
     except Exception as error:
         case["error"] = describe(error)
-    finally:
-        if bench.device.type == "cuda":
-            # Nothing may raise here: after an illegal access every later call does.
-            try:
-                torch.cuda.empty_cache()
-            except RuntimeError as error:
-                case["error"] = case["error"] or describe(error)
+    release_memory(case, bench.device)
     return case
 
 

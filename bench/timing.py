@@ -288,3 +288,13 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def ratios(peer: Sequence[float], mine: Sequence[float]) -> list[float]:
     """The peer's time over mine, round by round: above 1, mine is the faster."""
     return [p / t if t > 0 else math.nan for p, t in zip(peer, mine, strict=True)]
+
+
+def record_times(
+    record: dict, prepared: Prepared, seconds: Sequence[float], peer: Sequence[float] | None
+) -> None:
+    """A candidate's times over the rounds, and their ratio to the peer's of the same rounds."""
+    record.update(method=prepared.method, calls=prepared.calls)
+    record.update(rounds=len(seconds), seconds=spread(seconds))
+    if peer is not None and min(seconds) > 0:
+        record["ratio"] = spread(ratios(peer, seconds))

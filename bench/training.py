@@ -13,7 +13,6 @@ alone; their times hold everything. Every product of what was timed is checked.
 
 from __future__ import annotations
 
-import gc
 import math
 import random
 import time
@@ -39,7 +38,7 @@ from bench.networks import (
     tiled_arithmetic,
     torch_arithmetic,
 )
-from bench.runner import describe, warm_up
+from bench.runner import describe, release_memory, warm_up
 from bench.shapes import Shape
 from bench.timing import (
     CpuStopwatch,
@@ -48,8 +47,7 @@ from bench.timing import (
     Rounds,
     Stopwatch,
     interleave,
-    ratios,
-    spread,
+    record_times,
 )
 from bench.training_tables import curves_rows
 
@@ -154,11 +152,9 @@ def _measure(
     for a in chosen:
         if a.name not in prepared:
             continue
-        record, p, seconds = records[a.name], prepared[a.name], samples[a.name]
-        record.update(method=p.method, calls=p.calls, rounds=len(seconds), seconds=spread(seconds))
+        record, p = records[a.name], prepared[a.name]
+        record_times(record, p, samples[a.name], samples.get(peer))
         record["flops"] = work.flops / record["seconds"]["median"]
-        if peer in samples:
-            record["ratio"] = spread(ratios(samples[peer], seconds))
         # What was timed: poisoned, and one more sample.
         p.last()[1].poison()
         stopwatch.read(stopwatch.start(p))
@@ -184,12 +180,7 @@ def run_step(
         _measure(case, work, chosen, device, power, rounds)
     except Exception as error:
         case["error"] = describe(error)
-    gc.collect()  # graphs hold memory of the GPU, and cycles hold graphs
-    if device.type == "cuda":
-        try:
-            torch.cuda.empty_cache()
-        except RuntimeError as error:  # after an illegal access every later call raises
-            case["error"] = case["error"] or describe(error)
+    release_memory(case, device)
     return case
 
 

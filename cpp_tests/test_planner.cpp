@@ -645,10 +645,8 @@ TEST(HopperPlans, Tf32ThatDoesNotLieAlongKIsReadByRegistersOrRepacked) {
 // tf32, along K.
 TEST(HopperPlans, BytesOfRepackedOperands) {
   const DeviceInfo d = device("h200");
-  const auto workspace = [&](const Problem& p, bool exchanged = false) {
-    for (const HopperPlan& plan : hopper_plans(p, d))
-      if (plan.exchanged == exchanged) return hopper_workspace(p, plan);
-    return int64_t{-1};
+  const auto workspace = [&](const Problem& p) {
+    return make_plan(p, d, Algo::Hopper).workspace_bytes;
   };
   const auto rounded = [](int64_t bytes) { return workspace_aligned(bytes); };
   EXPECT_EQ(workspace(tensor_problem("nn", 40, 64, 131)), rounded(40 * 192 * 2));
@@ -658,9 +656,15 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   EXPECT_EQ(workspace(tensor_problem("nn", 64, 131, 40)), rounded(40 * 192 * 2));
   EXPECT_EQ(workspace(tensor_problem("nn", 40, 131, 61)),
             rounded(40 * 64 * 2) + rounded(61 * 192 * 2));
-  EXPECT_EQ(workspace(tensor_problem("tt", 64, 128, 61, DType::Float32), /*exchanged=*/true),
-            rounded(64 * 64 * 4) + rounded(128 * 64 * 4));
-  EXPECT_EQ(workspace(tensor_problem("tt", 64, 128, 61, DType::Float32)), rounded(128 * 64 * 4));
+  // A lies along m: as Q it is copied, as P only for tiles that do not take it from registers.
+  const Problem tf32 = tensor_problem("tt", 64, 128, 61, DType::Float32);
+  for (const HopperPlan& plan : hopper_plans(tf32, d)) {
+    const HopperTileInfo& tile = hopper_tile(plan.tile);
+    const bool copies_a =
+        plan.exchanged || !reads_by_registers(tile.group_p, tile.group_q, tile.consumers);
+    EXPECT_EQ(hopper_workspace(tf32, plan),
+              (copies_a ? rounded(64 * 64 * 4) : 0) + rounded(128 * 64 * 4));
+  }
   Problem strided = tensor_problem("nn", 40, 64, 131);
   strided.a.row_stride = 1000, strided.a.col_stride = 3;
   EXPECT_EQ(workspace(strided), rounded(40 * 192 * 2));

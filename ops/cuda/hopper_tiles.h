@@ -19,6 +19,9 @@ constexpr int operand_atom(int share, int element_bytes = 2) {
   return share % 64 == 0 ? 64 : share % 32 == 0 ? 32 : 16;
 }
 
+// Of a thread of a tile's so many consumer warpgroups, after the producer has given up its own.
+constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
+
 enum class Roles : int8_t {
   Cooperative,  // the consumer warpgroups share a tile
   PingPong,     // each has a tile of its own; one stores while the other multiplies
@@ -49,7 +52,7 @@ struct HopperTile {
   // Registers of a thread: the producer gives up what the consumers take. All of them together
   // must fit 65,536, and so must THREADS times the number that the launch starts with.
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
-  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 232;
+  static constexpr int CONSUMER_REGISTERS = consumer_registers(CONSUMERS);
   static constexpr bool MOVES_REGISTERS = CONSUMERS > 1;
 
   static_assert(GROUP_P % 64 == 0, "a wgmma has 64 rows");
@@ -99,7 +102,7 @@ using HopperTiles =
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
 constexpr bool reads_by_registers(int group_p, int group_q, int consumers) {
-  return group_p == 64 && group_q / 2 + 32 + 48 <= (consumers == 3 ? 160 : 232);
+  return group_p == 64 && group_q / 2 + 32 + 48 <= consumer_registers(consumers);
 }
 
 // A tile as values, for the planner and the launch.
