@@ -115,8 +115,9 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
         const int64_t rows_p = way.exchanged ? n : m, rows_q = way.exchanged ? m : n;
         const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
         const bool is_cut = segment_count(k) > 1;
+        const int64_t copied_p = is_direct(way.tile) ? 0 : l.p_entries * 2 * rows_p * k * 2;
         const std::pair<int64_t, int64_t> parts[] = {
-            {l.p_planes_at, l.p_entries * 2 * rows_p * k * 2},
+            {l.p_planes_at, copied_p},
             {l.q_planes_at, l.q_entries * 2 * rows_q * k * 2},
             {l.p_scales_at, l.p_entries * rows_p * 8},
             {l.q_scales_at, l.q_entries * rows_q * 8},
@@ -135,27 +136,75 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
     }
 }
 
-// Up to 16 rows of A or columns of B: the other operand is read as it lies, so that the workspace
-// holds the planes of the few rows, scales and lists.
+// A few rows of A or columns of B: the other operand is read as it lies, so that the workspace
+// holds the few rows in parts, scales and lists.
 TEST(Fp16x3Plan, FewRowsHaveAKernelOfTheirOwn) {
   const DeviceInfo d = device("h200");
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
-    for (const int64_t few : {1, 2, 7, 8, 16, 17}) {
-      const Plan rows = make_plan(parts_problem(layout, few, 4096, 4096), d);
-      const Plan columns = make_plan(parts_problem(layout, 4096, few, 4096), d);
+    for (const auto& [few, k] : {std::pair{1, 4096},
+                                 {2, 4096},
+                                 {7, 4096},
+                                 {16, 14336},
+                                 {17, 4096},
+                                 {17, 14336},
+                                 {32, 4096},
+                                 {33, 4096}}) {
+      const Plan rows = make_plan(parts_problem(layout, few, 4096, k), d);
+      const Plan columns = make_plan(parts_problem(layout, 4096, few, k), d);
+      const bool expected = few <= 16 || (few <= 32 && k == 4096);
       for (const Plan& plan : {rows, columns}) {
         const bool is_few = fp16x3_tile_name(plan.hopper.tile) == "FewRows";
-        EXPECT_EQ(is_few, few <= 16) << layout << ' ' << few;
+        EXPECT_EQ(is_few, expected) << layout << ' ' << few << ' ' << k;
         if (is_few) {
-          EXPECT_LT(plan.workspace_bytes, 16 * 4096 * 4 + 4200 * 8 + 64 * 8 + 1024);
+          EXPECT_LT(plan.workspace_bytes, 32 * k * 4 + 4200 * 8 + 64 * 8 + 1024);
         }
       }
-      if (few > 16) continue;
+      if (!expected) continue;
       EXPECT_TRUE(rows.hopper.exchanged && !columns.hopper.exchanged);
       EXPECT_GE(rows.tiles_n * rows.block_n, 4096);
       EXPECT_GE(columns.tiles_m * columns.block_m, 4096);
       EXPECT_EQ(rows.grid_x, rows.tiles_n);
       EXPECT_EQ(columns.grid_x, columns.tiles_m);
+    }
+}
+
+// A block's slots and what is around them are within its shared memory, and two blocks within a
+// multiprocessor's.
+TEST(Fp16x3Plan, FewRowsFitSharedMemory) {
+  const DeviceInfo d = device("h200");
+  for (int rows = 1; rows <= FEW_ROWS; ++rows)
+    for (const int64_t k : {64, 100, 4096, 8192, 40000, 1 << 30})
+      for (const bool one_each : {false, true}) {
+        const FewRowsBlock block = few_rows_block(rows, k, one_each);
+        const int64_t chunks = (k + 63) / 64;
+        EXPECT_GT(block.slots, 0);
+        EXPECT_LE(block.slots, chunks);
+        EXPECT_TRUE(block.slots == chunks || block.slots % (block.threads / 32) == 0);
+        EXPECT_TRUE(block.threads == 512 || (block.threads == 256 && !one_each));
+        const int64_t used = FEW_ROWS_HEAD + rows * FEW_ROWS_TILE.block_p * 8 +
+                             int64_t{block.slots} * (rows * FEW_ROWS_PITCH * 4 + 32 * 4);
+        EXPECT_EQ(block.shared_bytes, used);
+        EXPECT_LE((block.shared_bytes + d.shared_bytes_reserved) * (512 / block.threads),
+                  d.shared_bytes_per_sm);
+        EXPECT_LE(block.shared_bytes, d.shared_bytes_per_block);
+      }
+}
+
+// A narrow C reads its large operand as it lies where TMA can, in one block a multiprocessor or
+// two; where it cannot, planes of it are written first.
+TEST(Fp16x3Plan, ANarrowCHasNoPlanesOfTheLargeOperand) {
+  const DeviceInfo d = device("h200");
+  for (const std::string layout : {"nn", "nt", "tn", "tt"})
+    for (const auto& [m, n, tile] : {std::tuple{64, 4096, "X3Direct64x64"},
+                                     {4096, 128, "X3Direct64x64"},
+                                     {64, 28672, "X3DirectPair64x64"}}) {
+      Problem p = parts_problem(layout, m, n, 4096);
+      const Plan plan = make_plan(p, d);
+      EXPECT_EQ(fp16x3_tile_name(plan.hopper.tile), tile) << layout << ' ' << m << ' ' << n;
+      EXPECT_EQ(plan.hopper.exchanged, m < n);
+      EXPECT_LT(plan.workspace_bytes, 128 * 4096 * 4 + 40000 * 8 + 8192);
+      (m < n ? p.b : p.a).alignment = 4;
+      EXPECT_FALSE(is_direct(make_plan(p, d).hopper.tile)) << layout << ' ' << m << ' ' << n;
     }
 }
 
@@ -220,9 +269,8 @@ TEST(Fp16x3Plan, HugeSizes) {
           Problem p = parts_problem("nn", m, n, k);
           p.batch = entries;
           if (!supports(Algo::Fp16x3, p, d)) continue;
-          // With few rows the larger operand has no planes.
-          const int64_t few = std::min(m, n);
-          const double rows = static_cast<double>(few <= FEW_ROWS ? few : m + n);
+          // The larger operand may have no planes.
+          const double rows = static_cast<double>(std::min(m, n));
           const double planes = 4. * static_cast<double>(entries) * static_cast<double>(k) * rows;
           const double bytes = static_cast<double>(make_plan(p, d).workspace_bytes);
           EXPECT_LT(planes, 0x1p63) << m << ' ' << n << ' ' << k << ' ' << entries;

@@ -58,30 +58,44 @@ __device__ __forceinline__ bool lost_is_seen(float lost, int scale, float c, flo
 }
 #endif
 
-// Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h). `beside`: the
-// launch before is the other operand's, and both run at once.
+// Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h).
+struct SplitOptions {
+  bool beside;    // the launch before is the other operand's, and both run at once
+  bool permuted;  // along k, in the order in which 9_fp16x3_direct.cu has k
+};
 cudaError_t launch_split(const Side& from, const Side& to, int64_t batch, RowScale* scales,
-                         uint32_t* zeros, int64_t zero_count, bool beside, cudaStream_t stream);
+                         uint32_t* zeros, int64_t zero_count, SplitOptions options,
+                         cudaStream_t stream);
 
-// The product of W, fp32, with the planes of X, of at most 16 rows; W's scales on the way.
+// The scales alone.
+cudaError_t launch_measure(const Side& from, int64_t batch, RowScale* scales, uint32_t* zeros,
+                           int64_t zero_count, cudaStream_t stream);
+
+// The same for few rows, into fragments as 9_few_rows.cu loads them, few_rows_bytes an entry.
+cudaError_t launch_split_fragments(const Side& from, void* to, int64_t batch, RowScale* scales,
+                                   uint32_t* zeros, int64_t zero_count, cudaStream_t stream);
+
+// The product of W, fp32, with the fragments of X, of at most FEW_ROWS rows; W's scales on the way.
 struct FewRowsArguments {
   const float* w;
   int64_t w_rows, k, batch;
-  int64_t w_row, w_k, w_batch;                // strides, elements
-  bool vectors;                               // W lies along k, aligned to 16 bytes
-  bool w_is_a;                                // else W is B
-  const void* x;                              // hi planes; lo is x_plane elements on
-  int64_t x_rows, x_pitch, x_plane, x_batch;  // elements
-  RowScale* w_scales;                         // [batch][w_rows]
-  const RowScale* x_scales;                   // [batch][x_rows]
+  int64_t w_row, w_k, w_batch;  // strides, elements
+  bool beside;                  // rows of W lie beside each other, else along k or anyhow
+  bool vectors;                 // so aligned to 16 bytes
+  bool w_is_a;                  // else W is B
+  const void* x;
+  int64_t x_rows, x_batch;   // rows; 16 bytes from one entry to the next
+  int32_t slots;             // of FewRowsBlock
+  RowScale* w_scales;        // [batch][w_rows]
+  const RowScale* x_scales;  // [batch][x_rows]
   int64_t w_scales_batch, x_scales_batch;
   float* c;
   int64_t c_w, c_x, c_batch;  // strides, elements
   GuardList guard;
   float tolerance;
 };
-const void* fp16x3_few_rows_kernel(bool w_is_a);
-cudaError_t launch_few_rows(const FewRowsArguments& args, cudaStream_t stream);
+const void* fp16x3_few_rows_kernel(bool w_is_a, bool beside);
+cudaError_t launch_few_rows(const FewRowsArguments& args, const Plan& plan, cudaStream_t stream);
 
 // Computes again by the fma chain: the elements of the listed squares that lost_is_seen, or, where
 // `scales` are null, all elements.
@@ -96,5 +110,6 @@ cudaError_t launch_guard(const GuardArguments& args, int blocks, cudaStream_t st
 
 // The product of the planes. Takes Fp16x3Arguments.
 const void* fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major);
+const void* fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);
 
 }  // namespace tiled

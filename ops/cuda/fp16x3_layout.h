@@ -7,7 +7,7 @@
 namespace tiled {
 
 // The fp16 planes of an operand as an operand: entry 2 i is hi of batch entry i and entry 2 i + 1
-// lo. They lie as the operand does: along k, or rows beside each other.
+// lo. They lie as the operand does, along k or rows beside each other, unless `along_k`.
 inline Side split_planes(const Side& side, void* data, bool along_k = false) {
   const bool side_by_side = !along_k && side.row_stride == 1 && side.rows > 1 && side.k_stride != 1;
   const int64_t along = side_by_side ? side.rows : side.k;
@@ -38,15 +38,20 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const HopperPlan& plan
   Fp16x3Layout l{};
   const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
   l.sides = sides_of(problem, plan.exchanged);
-  const auto planes = [&](const Side& side, Side& result, int64_t& entries, int64_t& at) {
+  // P is read as it lies by these, and Q comes along k, or in fragments.
+  const bool few_rows = plan.tile == FEW_ROWS_INDEX, direct = is_direct(plan.tile);
+  const auto planes = [&](const Side& side, bool along_k, Side& result, int64_t& entries,
+                          int64_t& at) {
     entries = entries_of(side, problem.batch);
-    result = split_planes(side, nullptr, plan.tile == FEW_ROWS_INDEX);
+    result = split_planes(side, nullptr, along_k);
     at = l.bytes;
     l.bytes += workspace_aligned(entries * 2 * result.batch_stride * 2);
   };
-  planes(l.sides.p, l.p_planes, l.p_entries, l.p_planes_at);
-  if (plan.tile == FEW_ROWS_INDEX) l.bytes = 0;  // P is read as it lies
-  planes(l.sides.q, l.q_planes, l.q_entries, l.q_planes_at);
+  planes(l.sides.p, false, l.p_planes, l.p_entries, l.p_planes_at);
+  if (few_rows || direct) l.bytes = 0;
+  planes(l.sides.q, direct, l.q_planes, l.q_entries, l.q_planes_at);
+  if (few_rows)
+    l.bytes = workspace_aligned(l.q_entries * few_rows_bytes(l.sides.q.rows, problem.k));
   l.p_scales_at = l.bytes;
   l.bytes += workspace_aligned(l.p_entries * l.sides.p.rows * 8);
   l.q_scales_at = l.bytes;
@@ -56,7 +61,7 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const HopperPlan& plan
   l.guard_at = l.bytes;
   l.bytes += workspace_aligned((2 + 2 * l.squares) * 4);
   l.totals_at = l.bytes;
-  if (segment_count(problem.k) > 1 && plan.tile != FEW_ROWS_INDEX)
+  if (segment_count(problem.k) > 1 && !few_rows)
     l.bytes += int64_t{plan.blocks} * tile.block_p * tile.block_q * 4;
   return l;
 }

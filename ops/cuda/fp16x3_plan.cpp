@@ -25,6 +25,10 @@ constexpr double PAIRS = 1.45;     // two blocks, each waiting for its own opera
 constexpr double PROMOTION = 350;  // of a consumer alone
 constexpr double START = 4000, STORE = 3000;
 constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
+// A step of 9_fp16x3_direct.cu: a block alone on its multiprocessor, with many stages or with few,
+// and two.
+constexpr double DIRECT = 1050, DIRECT_FEW_STAGES = 1370, DIRECT_PAIRS = 1900;
+constexpr double MEMORY = 1700;  // bytes that all multiprocessors together read or write
 
 double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan) {
   const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
@@ -41,8 +45,21 @@ double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan
   double step = tensor + PROMOTION;
   if (tile.block_p > 64) step = TURNS * tensor;
   if (pairs) step = std::max(PAIRS * tensor, step / 2);
+  if (is_direct(plan.tile))
+    step = pairs ? DIRECT_PAIRS / 2 : tile.blocks_per_sm == 1 ? DIRECT : DIRECT_FEW_STAGES;
   if (sharers == 2 && rounds > 1) step *= SHARED_OPERAND;
-  return START + rounds * (steps * step + STORE / (pairs ? 2 : 1));
+  // What is split is read and written, what is measured is read.
+  const double of_p = static_cast<double>(p) * (is_direct(plan.tile) ? 4 : 8);
+  const double of_q = static_cast<double>(q) * 8;
+  const double split =
+      (of_p + of_q) * static_cast<double>(problem.k) * static_cast<double>(problem.batch) / MEMORY;
+  return START + split + rounds * (steps * step + STORE / (pairs ? 2 : 1));
+}
+
+// With more rows the terms of a deep K have no room, and to read W twice is the better way.
+bool has_few_rows(const Problem& problem) {
+  const int64_t few = std::min(problem.m, problem.n);
+  return few <= FEW_ROWS / 2 || (few <= FEW_ROWS && problem.k <= 8192);
 }
 
 template <typename Visit>
@@ -51,6 +68,7 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
   for (int t = 0; t < FP16X3_TILE_COUNT; ++t)
     for (const bool exchanged : {false, true})
       for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
+        if (is_direct(t) && !is_mappable(exchanged ? side_b(problem) : side_a(problem))) continue;
         const Fp16x3TileInfo tile = fp16x3_tile(t);
         const int sharers = cluster_p * cluster_q;
         const int64_t p = exchanged ? problem.n : problem.m, q = exchanged ? problem.m : problem.n;
@@ -79,7 +97,7 @@ double fp16x3_tolerance(int64_t k) {
 
 bool fp16x3_supports(const Problem& problem, const DeviceInfo& device) {
   const int64_t few = std::min(problem.m, problem.n), many = std::max(problem.m, problem.n);
-  const int64_t rows = few <= FEW_ROWS ? few : saturating_product(2, many);
+  const int64_t rows = has_few_rows(problem) ? few : saturating_product(2, many);
   const int64_t elements = saturating_product(saturating_product(rows, problem.k), problem.batch);
   if (elements > MAX_ELEMENTS) return false;
   return problem.arithmetic == Arithmetic::Fp16x3 && device.capability == 90 &&
@@ -110,6 +128,12 @@ Plan fp16x3_plan_with(const Problem& problem, const DeviceInfo& device, const Ho
   plan.tiles_n = blocks_over(problem.n, plan.block_n);
   plan.grid_x = std::max(choice.blocks, 1), plan.grid_y = 1;
   plan.shared_bytes = tile.shared_bytes;
+  if (choice.tile == FEW_ROWS_INDEX) {
+    const bool one_each = plan.tiles_m * plan.tiles_n * problem.batch <= device.multiprocessors;
+    const FewRowsBlock block = few_rows_block(std::min(problem.m, problem.n), problem.k, one_each);
+    plan.threads_x = block.threads, plan.shared_bytes = block.shared_bytes;
+    plan.slots = block.slots;
+  }
   const int64_t squares =
       blocks_over(problem.m, GUARD_SQUARE) * blocks_over(problem.n, GUARD_SQUARE) * problem.batch;
   plan.guard_blocks =
@@ -119,7 +143,7 @@ Plan fp16x3_plan_with(const Problem& problem, const DeviceInfo& device, const Ho
 }
 
 Plan make_fp16x3_plan(const Problem& problem, const DeviceInfo& device) {
-  if (std::min(problem.m, problem.n) <= FEW_ROWS) {
+  if (has_few_rows(problem)) {
     HopperPlan plan{};
     plan.tile = FEW_ROWS_INDEX;
     plan.exchanged = problem.m < problem.n;

@@ -34,8 +34,18 @@ struct Fp16x3Tile {
 struct X3Tile128x128 : Fp16x3Tile<128, 128, 3, 1> {};
 struct X3Tile64x64 : Fp16x3Tile<64, 64, 3, 2> {};
 
-using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64>;
+// For a narrow C, whose P is cut in registers on its way (9_fp16x3_direct.cu): many stages where
+// each multiprocessor has one tile at most, else two blocks.
+struct X3Direct64x64 : Fp16x3Tile<64, 64, 7, 1> {};
+struct X3DirectPair64x64 : Fp16x3Tile<64, 64, 3, 2> {};
+
+using Fp16x3PlaneTiles = TileList<X3Tile128x128, X3Tile64x64>;
+using Fp16x3DirectTiles = TileList<X3Direct64x64, X3DirectPair64x64>;
+using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64, X3Direct64x64, X3DirectPair64x64>;
 constexpr int FP16X3_TILE_COUNT = Fp16x3Tiles::COUNT;
+constexpr bool is_direct(int tile) {
+  return tile >= Fp16x3PlaneTiles::COUNT && tile < FP16X3_TILE_COUNT;
+}
 
 struct Fp16x3TileInfo {
   int32_t block_p, block_q;  // elements
@@ -48,10 +58,41 @@ constexpr Fp16x3TileInfo fp16x3_tile_of(TileList<Tiles...>, int index) {
                                    Tiles::SHARED_BYTES, Tiles::BLOCKS_PER_SM}...};
   return tiles[index];
 }
-// After these comes the one of 9_few_rows.cu, whose Q has FEW_ROWS rows at most.
-constexpr int FEW_ROWS = 16;
+// After these comes the one of 9_few_rows.cu, whose Q has FEW_ROWS rows at most. Its threads and
+// shared memory depend on the problem: these are the most.
+constexpr int FEW_ROWS = 32;
 constexpr int FEW_ROWS_INDEX = FP16X3_TILE_COUNT;
-constexpr Fp16x3TileInfo FEW_ROWS_TILE = {8, FEW_ROWS, 512, 17024, 1};
+constexpr Fp16x3TileInfo FEW_ROWS_TILE = {32, FEW_ROWS, 512, 227 * 1024, 1};
+constexpr int FEW_ROWS_CHUNK = 64;  // of K, one term of an element
+constexpr int FEW_ROWS_PITCH = 36;  // floats, of terms from one row of X to the next
+constexpr int FEW_ROWS_HEAD = FEW_ROWS_TILE.block_p * 12 + FEW_ROWS * 8;  // bytes
+
+// Its Q in fp16 parts: tiles of eight rows, and bytes in all.
+constexpr int64_t few_rows_tiles(int64_t x_rows) { return (x_rows + 7) / 8; }
+constexpr int64_t few_rows_bytes(int64_t x_rows, int64_t k) {
+  const int64_t chunks = (k + FEW_ROWS_CHUNK - 1) / FEW_ROWS_CHUNK;
+  return few_rows_tiles(x_rows) * 8 * chunks * FEW_ROWS_CHUNK * 4;
+}
+
+// A block of it, with room for the terms of so many chunks.
+struct FewRowsBlock {
+  int threads, slots, shared_bytes;
+};
+
+// Two blocks a multiprocessor; or one with twice the warps if only that has room for all chunks, or
+// if there is `one_each` at most. Slots for all chunks, or for some, used several times.
+constexpr FewRowsBlock few_rows_block(int64_t x_rows, int64_t k, bool one_each) {
+  constexpr int HALF = 113 * 1024;  // of a multiprocessor's shared memory, less what is reserved
+  const int rows = static_cast<int>(x_rows);
+  const int fixed = FEW_ROWS_HEAD + rows * FEW_ROWS_TILE.block_p * 8;
+  const int slot = rows * FEW_ROWS_PITCH * 4 + 32 * 4;
+  const int64_t chunks = (k + FEW_ROWS_CHUNK - 1) / FEW_ROWS_CHUNK;
+  const int half = (HALF - fixed) / slot, whole = (FEW_ROWS_TILE.shared_bytes - fixed) / slot;
+  const bool one = one_each || (half < chunks && chunks <= whole);
+  const int room = one ? whole : half;
+  const int slots = static_cast<int>(chunks <= room ? chunks : room / 16 * 16);
+  return {one ? 512 : 256, slots, fixed + slots * slot};
+}
 
 constexpr Fp16x3TileInfo fp16x3_tile(int index) {
   return index == FEW_ROWS_INDEX ? FEW_ROWS_TILE : fp16x3_tile_of(Fp16x3Tiles(), index);

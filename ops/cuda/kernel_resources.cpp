@@ -69,9 +69,13 @@ std::string kernel_key(const Problem& problem, const Plan& plan) {
              wgmma_type(problem) + ", " + major_names(sides.p, sides.q) + ">";
     }
     case Algo::Fp16x3: {
-      if (plan.hopper.tile == FEW_ROWS_INDEX)
-        return std::string("fp16x3_few_rows<") + (plan.hopper.exchanged ? "0>" : "1>");
       const Sides sides = sides_of(problem, plan.hopper.exchanged);
+      if (plan.hopper.tile == FEW_ROWS_INDEX)
+        return std::string("fp16x3_few_rows<") + (plan.hopper.exchanged ? "0, " : "1, ") +
+               (is_mn_major(sides.p) ? "1>" : "0>");
+      if (is_direct(plan.hopper.tile))
+        return "fp16x3_direct<" + std::string(fp16x3_tile_name(plan.hopper.tile)) +
+               (is_mn_major(sides.p) ? ", 1, " : ", 0, ") + (plan.hopper.exchanged ? "1>" : "0>");
       return "fp16x3<" + std::string(fp16x3_tile_name(plan.hopper.tile)) + ", " +
              major_names(split_planes(sides.p, nullptr), split_planes(sides.q, nullptr)) + ">";
     }

@@ -1,5 +1,5 @@
 // Rung fp16x3: both operands are split, their planes multiplied, and the guard computes again what
-// the parts could not hold. Four kernels, each launched in the shadow of the one before.
+// the parts could not hold. Three or four kernels, each launched in the shadow of the one before.
 #include <utility>
 
 #include "cuda/fp16x3.h"
@@ -17,33 +17,46 @@ struct Scales {
   int64_t p_batch, q_batch;
 };
 
-// Q has few rows: it alone is split, and P as it lies goes through 9_few_rows.cu.
+// Q has few rows: it alone is split, and P goes through 9_few_rows.cu as it lies.
 cudaError_t launch_with_few_rows(const Problem& problem, const Fp16x3Layout& l,
                                  const Scales& scales, const GuardArguments& guard, char* memory,
                                  const Plan& plan, cudaStream_t stream) {
-  const Side& w = l.sides.p;
-  Side x = l.q_planes;
-  x.data = memory + l.q_planes_at;
-  cudaError_t error = launch_split(l.sides.q, x, l.q_entries, scales.q, guard.list.count,
-                                   2 + l.squares, /*beside=*/false, stream);
+  const Side &w = l.sides.p, &x = l.sides.q;
+  void* fragments = memory + l.q_planes_at;
+  cudaError_t error = launch_split_fragments(x, fragments, l.q_entries, scales.q, guard.list.count,
+                                             2 + l.squares, stream);
   if (error != cudaSuccess) return error;
   FewRowsArguments args{};
   args.w = static_cast<const float*>(w.data);
   args.w_rows = w.rows, args.k = problem.k, args.batch = problem.batch;
   args.w_row = w.row_stride, args.w_k = w.k_stride, args.w_batch = w.batch_stride;
-  args.vectors = w.k_stride == 1 && w.alignment == 16;
+  args.beside = is_mn_major(w);
+  args.vectors = (args.beside || w.k_stride == 1) && w.alignment == 16;
   args.w_is_a = !plan.hopper.exchanged;
-  args.x = x.data;
-  args.x_rows = x.rows, args.x_pitch = x.row_stride, args.x_plane = x.batch_stride;
-  args.x_batch = l.q_entries > 1 ? 2 * x.batch_stride : 0;
+  args.x = fragments;
+  args.x_rows = x.rows;
+  args.x_batch = l.q_entries > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
+  args.slots = plan.slots;
   args.w_scales = scales.p, args.x_scales = scales.q;
   args.w_scales_batch = scales.p_batch, args.x_scales_batch = scales.q_batch;
   args.c = static_cast<float*>(problem.c.data);
   args.c_w = l.sides.c_p, args.c_x = l.sides.c_q, args.c_batch = problem.c.batch_stride;
   args.guard = guard.list, args.tolerance = guard.tolerance;
-  error = launch_few_rows(args, stream);
+  error = launch_few_rows(args, plan, stream);
   if (error != cudaSuccess) return error;
   return launch_guard(guard, plan.guard_blocks, stream);
+}
+
+// P as it lies, for Fp32Rows.
+cudaError_t encode_rows(CUtensorMap* map, const Side& p, int64_t entries, int sharers) {
+  constexpr CUtensorMapDataType FLOAT = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  if (is_mn_major(p))
+    return encode_tensor_map(map, FLOAT, 4,
+                             {p.data, p.rows, p.k, entries, p.k_stride, p.batch_stride},
+                             {32, 64 / sharers});
+  return encode_tensor_map(map, FLOAT, 4,
+                           {p.data, p.k, p.rows, entries, p.row_stride, p.batch_stride},
+                           {16, 64 / sharers});
 }
 
 }  // namespace
@@ -78,12 +91,17 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   }
   if (plan.tile == FEW_ROWS_INDEX)
     return launch_with_few_rows(problem, l, scales, guard, memory, whole_plan, stream);
-  Side p = l.p_planes, q = l.q_planes;
-  p.data = memory + l.p_planes_at, q.data = memory + l.q_planes_at;
-  cudaError_t error = launch_split(l.sides.p, p, l.p_entries, scales.p, words, 2 + l.squares,
-                                   /*beside=*/false, stream);
+  const bool direct = is_direct(plan.tile);
+  Side p = direct ? l.sides.p : l.p_planes, q = l.q_planes;
+  if (!direct) p.data = memory + l.p_planes_at;
+  q.data = memory + l.q_planes_at;
+  cudaError_t error =
+      direct ? launch_measure(p, l.p_entries, scales.p, words, 2 + l.squares, stream)
+             : launch_split(l.sides.p, p, l.p_entries, scales.p, words, 2 + l.squares, {}, stream);
   if (error != cudaSuccess) return error;
-  error = launch_split(l.sides.q, q, l.q_entries, scales.q, nullptr, 0, /*beside=*/true, stream);
+  const SplitOptions options = {/*beside=*/true, /*permuted=*/direct && !is_mn_major(p)};
+  if (options.permuted) q.k = blocks_over(q.k, 16) * 16;  // its last 16 are whole
+  error = launch_split(l.sides.q, q, l.q_entries, scales.q, nullptr, 0, options, stream);
   if (error != cudaSuccess) return error;
 
   const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
@@ -97,13 +115,15 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   args.p_scales_batch = scales.p_batch, args.q_scales_batch = scales.q_batch;
   args.guard = guard.list, args.tolerance = guard.tolerance, args.exchanged = plan.exchanged;
   constexpr CUtensorMapDataType HALF = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  error = encode_operand(&args.grid.p_map, p, 2 * l.p_entries, HALF, 2, tile.block_p, 64,
-                         plan.cluster_q);
+  error = direct ? encode_rows(&args.grid.p_map, p, l.p_entries, plan.cluster_q)
+                 : encode_operand(&args.grid.p_map, p, 2 * l.p_entries, HALF, 2, tile.block_p, 64,
+                                  plan.cluster_q);
   if (error != cudaSuccess) return error;
   error = encode_operand(&args.grid.q_map, q, 2 * l.q_entries, HALF, 2, tile.block_q, tile.block_q,
                          plan.cluster_p);
   if (error != cudaSuccess) return error;
-  const void* kernel = fp16x3_kernel(plan.tile, is_mn_major(p), is_mn_major(q));
+  const void* kernel = direct ? fp16x3_direct_kernel(plan.tile, is_mn_major(p), plan.exchanged)
+                              : fp16x3_kernel(plan.tile, is_mn_major(p), is_mn_major(q));
   error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile.shared_bytes);
   if (error != cudaSuccess) return error;

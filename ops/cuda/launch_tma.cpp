@@ -36,8 +36,11 @@ const void* tma_kernel(const Problem& problem, const Plan& plan) {
     case Algo::WarpSpecialized:
       return warp_specialized_kernel(problem.dtype, is_mn_major(a), is_mn_major(b));
     case Algo::Fp16x3: {
-      if (plan.hopper.tile == FEW_ROWS_INDEX) return fp16x3_few_rows_kernel(!plan.hopper.exchanged);
       const Sides sides = sides_of(problem, plan.hopper.exchanged);
+      if (plan.hopper.tile == FEW_ROWS_INDEX)
+        return fp16x3_few_rows_kernel(!plan.hopper.exchanged, is_mn_major(sides.p));
+      if (is_direct(plan.hopper.tile))
+        return fp16x3_direct_kernel(plan.hopper.tile, is_mn_major(sides.p), plan.hopper.exchanged);
       return fp16x3_kernel(plan.hopper.tile, is_mn_major(split_planes(sides.p, nullptr)),
                            is_mn_major(split_planes(sides.q, nullptr)));
     }

@@ -28,6 +28,7 @@ enum class TileSize : int8_t { Large, Medium, Small };
 struct Plan {
   Algo algo;
   HopperPlan hopper;  // hopper and fp16x3 (whose tiles are others)
+  int32_t slots;      // fp16x3 of few rows only: FewRowsBlock's
   TileSize tile;      // register_tile only
   bool async;         // register_tile only: fp32 by cp.async (AsyncTiles), each operand as it can
   Access access_a;    // register_tile only; unless async both are read by vectors, or neither

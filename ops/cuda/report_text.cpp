@@ -148,15 +148,15 @@ std::string fp16x3_lines(const PlanReport& r) {
   if (p.k < FP16X3_LEAST_K)
     return line("guard", "computes all elements by fma chains, since K is below " +
                              std::to_string(FP16X3_LEAST_K));
-  const bool few_rows = r.plan.hopper.tile == FEW_ROWS_INDEX, few_of_a = r.plan.hopper.exchanged;
-  const std::string split = few_rows ? (few_of_a ? "A" : "B") : "A and B";
-  const std::string on_the_way = std::string(few_of_a ? "B" : "A") + " on its way, ";
+  const bool few_rows = r.plan.hopper.tile == FEW_ROWS_INDEX;
+  const bool one = few_rows || is_direct(r.plan.hopper.tile), exchanged = r.plan.hopper.exchanged;
+  const std::string first = one ? (exchanged ? "A" : "B") : "A and B";
+  const std::string on_the_way = std::string(exchanged ? "B" : "A") + " on its way, ";
   std::string text =
-      line("split", split + " into two planes of fp16, " + (few_rows ? on_the_way : std::string()) +
+      line("split", first + " into two planes of fp16, " + (one ? on_the_way : std::string()) +
                         "with a scale for every row of A and column of B");
-  const bool exchanged = r.plan.hopper.exchanged && !few_rows;
   text += line("product", "hi hi + (hi lo + lo hi) / 2048, added up in fp32 for every 64 of K" +
-                              std::string(exchanged ? "; A and B exchanged" : ""));
+                              std::string(exchanged && !few_rows ? "; A and B exchanged" : ""));
   text += line("guard", "elements whose parts lost more than " + scientific(fp16x3_tolerance(p.k)) +
                             " of them, NaN and Inf: again, by fma chains");
   return text + line("workspace", with_unit(static_cast<double>(r.plan.workspace_bytes), "B"));
@@ -263,7 +263,8 @@ std::string roofline_table(const PlanReport& r, const std::string& operation) {
                      three_digits(r.balance) + " " + operation + "/byte\n";
   std::ostringstream head;
   head << std::setw(27) << "bytes" << std::setw(12) << (operation + "/byte") << std::setw(16)
-       << "at most" << std::setw(11) << "at least" << "   bound by\n";
+       << "at most" << std::setw(11) << "at least"
+       << "   bound by\n";
   return text + head.str() +
          roofline_row("loads of tiles", r.tile_bytes, r.tile_roofline, operation) +
          roofline_row("each byte once", r.compulsory_bytes, r.compulsory_roofline, operation);

@@ -1,20 +1,25 @@
-// fp16x3 with at most 16 rows of A, or columns of B, on mma.sync: the same bits as 9_fp16x3.cu in
-// one pass over the large operand W, whose planes never reach memory.
+// fp16x3 where A has few rows, or B few columns (X): the same bits as 9_fp16x3.cu, but the large
+// operand W is read once, as it lies, and its planes never reach memory.
 //
-//     block: 8 rows of W (columns of B, or rows of A), all of K; warp w: chunks of 64 of K
-//     w, w + 16, ..., the first two of which stay in registers
+//     block: 32 rows of W (columns of B, or rows of A), all of K; warp w: chunks of 64 of K
+//     w, w + warps, ..., of which a lane holds 64 elements of W
 //
-//     1. the largest |W| of each row: the scales
-//     2. of each chunk: W in fp16 parts, main and cross products with the planes of X (9_split.cu)
-//     3. through shared memory: sum += main + 2^-11 cross, chunk by chunk, k ascending
+//     1. of each chunk: W in fp16 parts, main and cross products with X (write_four in 9_split.cu),
+//        and their sum main + 2^-11 cross, one term of an element, into the chunk's slot
+//     2. the terms, chunk by chunk, k ascending
 //
-// Lane l holds 4 neighbours in k of row l / 4 for each 16 of K, and X likewise: inside of one 16
-// the order is free, so that both are loaded by 16 and 8 bytes. K above 2048 is read twice. Bound
-// by the memory that W takes; at 0.25 to 0.9 of cuBLAS's fp32 so far, the first pass not yet beside
-// the second of another block.
+// A row's scale is known only at its end, so a chunk is scaled by its own largest element instead
+// and its terms are scaled back. Scales are powers of two: where neither parts nor sums are
+// subnormal, each scale gives the same bits. Only chunks with an element for which they could be
+// are taken once more, by the scales of whole rows; where K is too deep for a block's slots, all
+// are.
+//
+// Inside of 16 of K the order is free, so that lanes load four neighbours. Bound by the memory that
+// W takes.
 #include <cuda_fp16.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cuda/fp16x3.h"
 #include "cuda/kernels/fp16_parts.cuh"
@@ -27,179 +32,301 @@
 namespace tiled {
 namespace {
 
-constexpr int WARPS = 16;
-constexpr int ROWS = 8;        // of W, a block
-constexpr int FEW = FEW_ROWS;  // of X
-constexpr int CHUNK = 64;      // of K
-constexpr int HELD = 2;        // chunks of a warp in registers
+constexpr int ROWS = FEW_ROWS_TILE.block_p;  // of W, a block; a lane has four of them
+constexpr int CHUNK = FEW_ROWS_CHUNK;        // of K
 constexpr int STEPS = CHUNK / 16;
-using Chunk = float[STEPS][4];
-static_assert(WARPS * 32 == FEW_ROWS_TILE.threads && ROWS == FEW_ROWS_TILE.block_p);
+static_assert(ROWS == 32 && CHUNK == 64 && SEGMENT_K % CHUNK == 0);
 
-struct Shared {
-  float terms[2][WARPS][FEW][ROWS];  // main + 2^-11 cross of a round's chunks
-  uint32_t maxima[WARPS][ROWS];
+// In front of the terms.
+struct Head {
+  uint32_t most[ROWS];  // of the magnitudes of a row
   unsigned long long lost[ROWS];
-  RowScale scales[ROWS];
+  RowScale x_scales[FEW_ROWS];
 };
-static_assert(sizeof(Shared) == FEW_ROWS_TILE.shared_bytes);
+static_assert(sizeof(Head) == FEW_ROWS_HEAD);
 
-// A lane's part of chunk `chunk` of its row.
-__device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, const float* row,
-                                     int64_t chunk, bool exists) {
-  const int t = threadIdx.x % 4;
-#pragma unroll
-  for (int s = 0; s < STEPS; ++s) {
-    const int64_t k = chunk * CHUNK + 16 * s + 4 * t;
-    if (args.vectors && exists && k + 4 <= args.k) {
-      const float4 x = __ldcs(reinterpret_cast<const float4*>(row + k));
-      v[s][0] = x.x, v[s][1] = x.y, v[s][2] = x.z, v[s][3] = x.w;
-    } else {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) v[s][j] = exists && k + j < args.k ? row[(k + j) * args.w_k] : 0;
-    }
-  }
+// A lane's elements, four rows by STEPS times four neighbours in k: row r is 8 r + g of the block,
+// or, where W's rows lie beside each other, 4 g + r, which are one load.
+using Chunk = float[4][STEPS][4];
+// The same in fp16 parts as mma has them, [hi, lo][rows 0 and 1, or 2 and 3][step].
+using Fragments = uint32_t[2][2][STEPS][4];
+
+template <bool BESIDE>
+__device__ __forceinline__ int row_of(int r) {
+  const int g = threadIdx.x % 32 / 4;
+  return BESIDE ? 4 * g + r : 8 * r + g;
 }
 
-__device__ __forceinline__ void include(Range& range, const Chunk& v) {
+// What a block reads of W: from its first row, of which `rows` exist, in one batch entry.
+struct Rows {
+  const float* w;
+  int64_t rows;
+};
+
+template <bool BESIDE>
+__device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, const Rows& of,
+                                     int64_t chunk) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int64_t k = chunk * CHUNK + 4 * t;
+  if (args.vectors && of.rows >= ROWS && (chunk + 1) * CHUNK <= args.k) {
+#pragma unroll
+    for (int i = 0; i < 4 * STEPS; ++i) {
+      const float* at = BESIDE ? of.w + (k + i / 4 * 16 + i % 4) * args.w_k + 4 * g
+                               : of.w + row_of<BESIDE>(i / STEPS) * args.w_row + k + i % STEPS * 16;
+      const float4 x = __ldcs(reinterpret_cast<const float4*>(at));
+      if constexpr (BESIDE) {
+        v[0][i / 4][i % 4] = x.x, v[1][i / 4][i % 4] = x.y;
+        v[2][i / 4][i % 4] = x.z, v[3][i / 4][i % 4] = x.w;
+      } else {
+        float(&to)[4] = v[i / STEPS][i % STEPS];
+        to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+      }
+    }
+    return;
+  }
 #pragma unroll
   for (int s = 0; s < STEPS; ++s)
 #pragma unroll
-    for (int j = 0; j < 4; ++j) range.include(v[s][j]);
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int64_t at = k + 16 * s + j, row = row_of<BESIDE>(r);
+        v[r][s][j] = row < of.rows && at < args.k ? of.w[row * args.w_row + at * args.w_k] : 0;
+      }
 }
 
-// The products of one chunk, into terms.
-template <bool W_IS_A, bool PLAIN>
-__device__ __forceinline__ uint32_t multiply(float (&terms)[FEW][ROWS], const Chunk& v,
-                                             const Scale& scale, const FewRowsArguments& args,
-                                             const __half* x, int64_t chunk) {
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  float main[4] = {}, cross[4] = {};
-  uint32_t lost = 0;
+// The scale of one chunk of a row, 2^e with the largest element in [2^14, 2^15), and 2^-e. Without
+// meaning where may_differ() says so.
+struct OwnScale {
+  float factor, back;
+  __device__ __forceinline__ explicit OwnScale(uint32_t most) {
+    const uint32_t exponent = min(max(most >> 23, 14u), 254u);
+    factor = __uint_as_float((268 - exponent) << 23);
+    back = __uint_as_float((exponent - 14) << 23);
+  }
+};
+
+// Whether sums of a row's products can do without the row's scale: they stay within fp32's normal
+// numbers.
+__device__ __forceinline__ bool is_moderate(const Scale& scale) {
+  return scale.finite && scale.exponent >= -60 && scale.exponent <= 90;
+}
+
+// The biased exponents of the smallest elements, which Range has, of a lane's four rows; 255 where
+// all are zero.
+__device__ __forceinline__ uint32_t least_exponents(const Range (&ranges)[4]) {
+  uint32_t packed = 0;
 #pragma unroll
-  for (int s = 0; s < STEPS; ++s) {
-    const int64_t k = chunk * CHUNK + 16 * s + 4 * t;
-    uint32_t w_hi[2], w_lo[2];
+  for (int r = 0; r < 4; ++r)
+    packed |= (ranges[r].least == ~0u ? 255 : (ranges[r].least + 1) >> 23) << 8 * r;
+  return packed;
+}
+
+// Below which exponents of elements a row's scale may give other bits than that of a chunk: an
+// element's lower part is subnormal where the element, scaled, is below 2^-12, 26 binades down.
+template <bool BESIDE>
+__device__ __forceinline__ uint32_t sure_exponents(const Head& head) {
+  uint32_t packed = 0;
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const uint32_t most = head.most[row_of<BESIDE>(r)];
+    const uint32_t sure = is_moderate(Scale(most)) ? max(most >> 23, 26u) - 26 : 255;
+    packed |= sure << 8 * r;
+  }
+  return packed;
+}
+
+// Terms of a chunk, [x][ROWS and some more, so that lanes meet different banks].
+constexpr int PITCH = FEW_ROWS_PITCH;
+
+template <bool W_IS_A, bool BESIDE>
+__device__ __forceinline__ void multiply(float* terms, const Fragments& w, const float (&back)[4],
+                                         const FewRowsArguments& args, const uint4* x,
+                                         int64_t chunk) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int tiles = static_cast<int>(args.x_rows + 7) / 8;
+  x += chunk * STEPS * tiles * 32 + lane;
+#pragma unroll 1
+  for (int tile = 0; tile < tiles; ++tile, x += 32) {
+    uint4 parts[STEPS];
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+      parts[s] = 8 * tile + g < args.x_rows ? __ldg(x + s * tiles * 32) : make_uint4(0, 0, 0, 0);
+    float main[2][4] = {}, cross[2][4] = {};
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t hi[2] = {parts[s].x, parts[s].y}, lo[2] = {parts[s].z, parts[s].w};
+        ptx::mma(__half(), main[i], w[0][i][s], hi);
+        // A's upper part first, as everywhere.
+        if constexpr (W_IS_A) {
+          ptx::mma(__half(), cross[i], w[0][i][s], lo);
+          ptx::mma(__half(), cross[i], w[1][i][s], hi);
+        } else {
+          ptx::mma(__half(), cross[i], w[1][i][s], hi);
+          ptx::mma(__half(), cross[i], w[0][i][s], lo);
+        }
+      }
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const PairParts parts =
-          split_pair<PLAIN>(v[s][2 * j], v[s][2 * j + 1], scale, scale, lost, lost);
-      w_hi[j] = reinterpret_cast<const uint32_t&>(parts.hi);
-      w_lo[j] = reinterpret_cast<const uint32_t&>(parts.lo);
-    }
-    uint32_t x_parts[2][4];  // hi and lo; rows g and g + 8
+      const int column = 8 * tile + 2 * t + j;
+      if (column >= args.x_rows) continue;
+      float term[4];
 #pragma unroll
-    for (int plane = 0; plane < 2; ++plane)
+      for (int r = 0; r < 4; ++r)
+        term[r] =
+            __fmaf_rn(cross[r / 2][r % 2 * 2 + j], 0x1p-11f, main[r / 2][r % 2 * 2 + j]) * back[r];
+      if constexpr (BESIDE) {
+        *reinterpret_cast<float4*>(terms + column * PITCH + 4 * g) =
+            make_float4(term[0], term[1], term[2], term[3]);
+      } else {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        uint2 words = make_uint2(0, 0);
-        if (g + 8 * half < args.x_rows && k < args.k)
-          words = __ldg(reinterpret_cast<const uint2*>(x + plane * args.x_plane +
-                                                       (g + 8 * half) * args.x_pitch + k));
-        x_parts[plane][half] = words.x, x_parts[plane][2 + half] = words.y;
+        for (int r = 0; r < 4; ++r) terms[column * PITCH + 8 * r + g] = term[r];
       }
-    ptx::mma(__half(), main, x_parts[0], w_hi);
-    // A's upper part first, as everywhere.
-    if constexpr (W_IS_A) {
-      ptx::mma(__half(), cross, x_parts[1], w_hi);
-      ptx::mma(__half(), cross, x_parts[0], w_lo);
-    } else {
-      ptx::mma(__half(), cross, x_parts[0], w_lo);
-      ptx::mma(__half(), cross, x_parts[1], w_hi);
     }
   }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    terms[g + i / 2 * 8][2 * t + i % 2] = __fmaf_rn(cross[i], 0x1p-11f, main[i]);
-  return lost;
 }
 
 }  // namespace
 
-template <bool W_IS_A>
-__global__ void __launch_bounds__(WARPS * 32)
+template <bool W_IS_A, bool BESIDE>
+__global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
     fp16x3_few_rows(const __grid_constant__ FewRowsArguments args) {
   extern __shared__ __align__(16) uint8_t memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  Head& head = *reinterpret_cast<Head*>(memory);
+  uint32_t* const leasts = reinterpret_cast<uint32_t*>(memory + sizeof(Head));  // [slot][lane]
+  float* const terms = reinterpret_cast<float*>(leasts + args.slots * 32);      // [slot][x][PITCH]
+  float* const sums = terms + args.slots * args.x_rows * PITCH;  // [x][sum, total][ROWS]
   ptx::griddepcontrol_launch_dependents();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
   const int64_t w0 = int64_t{blockIdx.x} * ROWS;
-  const bool exists = w0 + g < args.w_rows;
-  const int64_t chunks = (args.k + CHUNK - 1) / CHUNK, rounds = (chunks + WARPS - 1) / WARPS;
+  const int chunks = static_cast<int>((args.k + CHUNK - 1) / CHUNK);
+  const bool all_fit = args.slots >= chunks;
   bool is_first = true;
+
   for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
-    const float* row = args.w + entry * args.w_batch + (w0 + g) * args.w_row;
-    const __half* x = static_cast<const __half*>(args.x) + entry * args.x_batch;
-    if (threadIdx.x < ROWS) shared.lost[threadIdx.x] = 0;
-    // The last chunks first: those read last are in the L2 cache when the products begin.
-    Range range;
-    for (int64_t i = rounds - 1; i >= HELD; --i) {
-      Chunk v;
-      load(v, args, row, warp + WARPS * i, exists);
-      include(range, v);
-    }
-    Chunk held[HELD];
-#pragma unroll
-    for (int i = 0; i < HELD; ++i) load(held[i], args, row, warp + WARPS * i, exists);
-#pragma unroll
-    for (int i = 0; i < HELD; ++i) include(range, held[i]);
-    uint32_t most = range.most;
-    most = max(most, __shfl_xor_sync(~0u, most, 1));
-    most = max(most, __shfl_xor_sync(~0u, most, 2));
-    if (lane % 4 == 0) shared.maxima[warp][g] = most;
+    const Rows of = {args.w + entry * args.w_batch + w0 * args.w_row, args.w_rows - w0};
+    const uint4* x = static_cast<const uint4*>(args.x) + entry * args.x_batch;
+    if (threadIdx.x < ROWS) head.most[threadIdx.x] = 0, head.lost[threadIdx.x] = 0;
     __syncthreads();
+
+    // The terms of chunks from `begin` to `end`, which are in the slots, onto those of element e
+    // from `begin` on.
+    const auto add_up = [&](int e, int begin, int end, float& sum, float& total) {
+      constexpr int OF_SEGMENT = SEGMENT_K / CHUNK;
+      const float* term = terms + e / ROWS * PITCH + e % ROWS;
+      for (int chunk = begin; chunk < end;) {
+        if (chunk > 0 && chunk % OF_SEGMENT == 0 && args.k >= DEEP_K)
+          total = __fadd_rn(total, sum), sum = 0;
+        const int until = min(end, (chunk / OF_SEGMENT + 1) * OF_SEGMENT);
+#pragma unroll 16
+        for (; chunk < until; ++chunk, term += args.x_rows * PITCH) sum = __fadd_rn(sum, *term);
+      }
+    };
+
+    uint32_t most[4] = {}, lost[4] = {};  // of this lane's share of its rows
+    const auto pass = [&](auto by_own_scales) {
+      constexpr bool OWN = decltype(by_own_scales)::value;
+      const uint32_t sure = OWN ? 0 : sure_exponents<BESIDE>(head);
+      for (int begin = 0; begin < chunks; begin += args.slots) {
+        const int end = min(chunks, begin + args.slots);
+        for (int chunk = begin + warp; chunk < end; chunk += warps) {
+          const int slot = chunk - begin;
+          uint32_t& least = leasts[slot * 32 + lane];
+          if (!OWN && all_fit && !__any_sync(~0u, __vcmpltu4(least, sure))) continue;
+          Chunk v;
+          load<BESIDE>(v, args, of, chunk);
+          Fragments parts;
+          Range ranges[4];
+          float back[4];
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) most = max(most, shared.maxima[w][g]);
-    const Scale scale(most);
-    const bool plain = __all_sync(~0u, scale.is_plain(range.least));
-    // W is the caller's; X's planes, and memory to write, are the kernel's before.
+          for (int r = 0; r < 4; ++r) {
+            float factor = 0;
+            Scale scale(0);
+            if constexpr (OWN) {
+#pragma unroll
+              for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) ranges[r].include(v[r][s][j]);
+              uint32_t of_chunk = ranges[r].most;
+              of_chunk = max(of_chunk, __shfl_xor_sync(~0u, of_chunk, 1));
+              of_chunk = max(of_chunk, __shfl_xor_sync(~0u, of_chunk, 2));
+              most[r] = max(most[r], of_chunk);
+              const OwnScale own(of_chunk);
+              factor = own.factor, back[r] = own.back;
+            } else {
+              scale = Scale(head.most[row_of<BESIDE>(r)]);
+              back[r] = is_moderate(scale) ? __int_as_float((127 - scale.exponent) << 23) : 1;
+            }
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+              for (int j = 0; j < 2; ++j) {
+                const float a = v[r][s][2 * j], b = v[r][s][2 * j + 1];
+                const PairParts pair =
+                    OWN ? split_plain(a * factor, b * factor)
+                        : split_pair<false>(a, b, scale, scale, lost[r], lost[r]);
+                parts[0][r / 2][s][r % 2 + 2 * j] = reinterpret_cast<const uint32_t&>(pair.hi);
+                parts[1][r / 2][s][r % 2 + 2 * j] = reinterpret_cast<const uint32_t&>(pair.lo);
+              }
+          }
+          // W is the caller's; X, and all memory to write, are the kernel's before.
+          if (is_first) ptx::griddepcontrol_wait();
+          is_first = false;
+          // Where slots are used again, of all that a lane had in this one.
+          if (OWN) least = __vminu4(begin == 0 ? ~0u : least, least_exponents(ranges));
+          multiply<W_IS_A, BESIDE>(terms + slot * args.x_rows * PITCH, parts, back, args, x, chunk);
+        }
+        if (all_fit) break;
+        __syncthreads();
+        for (int e = threadIdx.x; e / ROWS < args.x_rows; e += blockDim.x) {
+          float* of_element = sums + e / ROWS * 2 * ROWS + e % ROWS;
+          float sum = begin == 0 ? 0 : of_element[0], total = begin == 0 ? 0 : of_element[ROWS];
+          add_up(e, begin, end, sum, total);
+          of_element[0] = sum, of_element[ROWS] = total;
+        }
+        __syncthreads();
+      }
+    };
+    pass(std::true_type());
     if (is_first) ptx::griddepcontrol_wait();
     is_first = false;
 
-    uint32_t lost = 0;
-    float sum = 0, total = 0;  // of this thread's element
-    const int of_x = threadIdx.x / ROWS, of_w = threadIdx.x % ROWS;
-    const auto round = [&](int64_t i, const Chunk& v) {
-      auto& terms = shared.terms[i % 2];
-      const int64_t chunk = warp + WARPS * i;
-      if (chunk < chunks)
-        lost += plain ? multiply<W_IS_A, true>(terms[warp], v, scale, args, x, chunk)
-                      : multiply<W_IS_A, false>(terms[warp], v, scale, args, x, chunk);
+    if (lane % 4 == 0)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) atomicMax(&head.most[row_of<BESIDE>(r)], most[r]);
+    if (threadIdx.x < args.x_rows)
+      head.x_scales[threadIdx.x] = args.x_scales[entry * args.x_scales_batch + threadIdx.x];
+    __syncthreads();
+    uint32_t unsure = 0;
+    const uint32_t sure = sure_exponents<BESIDE>(head);
+    for (int slot = warp; slot < min(args.slots, chunks); slot += warps)
+      unsure |= __vcmpltu4(leasts[slot * 32 + lane], sure);
+    if (__syncthreads_or(unsure != 0)) {
+      pass(std::false_type());
+#pragma unroll
+      for (int r = 0; r < 4; ++r)
+        if (lost[r] != 0)
+          atomicAdd(&head.lost[row_of<BESIDE>(r)], static_cast<unsigned long long>(lost[r]));
       __syncthreads();
-      if (of_x >= FEW) return;
-      if (i > 0 && i * WARPS * CHUNK % SEGMENT_K == 0 && args.k >= DEEP_K)
-        total = __fadd_rn(total, sum), sum = 0;
-      const int64_t there = min(chunks - i * WARPS, int64_t{WARPS});
-#pragma unroll
-      for (int w = 0; w < WARPS; ++w)
-        if (w < there) sum = __fadd_rn(sum, terms[w][of_x][of_w]);
-    };
-#pragma unroll
-    for (int i = 0; i < HELD; ++i)
-      if (i < rounds) round(i, held[i]);
-    for (int64_t i = HELD; i < rounds; ++i) {
-      Chunk v;
-      load(v, args, row, warp + WARPS * i, exists);
-      round(i, v);
     }
-    total = __fadd_rn(total, sum);
 
-    lost += __shfl_xor_sync(~0u, lost, 1);
-    lost += __shfl_xor_sync(~0u, lost, 2);
-    if (lane % 4 == 0 && lost != 0)
-      atomicAdd(&shared.lost[g], static_cast<unsigned long long>(lost));
-    __syncthreads();
-    if (warp == 0 && lane % 4 == 0) shared.scales[g] = scale.result(shared.lost[g]);
-    __syncthreads();
-    if (threadIdx.x < ROWS && w0 + threadIdx.x < args.w_rows)
-      args.w_scales[entry * args.w_scales_batch + w0 + threadIdx.x] = shared.scales[threadIdx.x];
-    if (of_x < args.x_rows && w0 + of_w < args.w_rows) {
-      const RowScale of_row = args.x_scales[entry * args.x_scales_batch + of_x];
-      const RowScale of_column = shared.scales[of_w];
-      const int exponent = of_row.exponent + of_column.exponent;
-      const float c = __fadd_rn(ldexpf(total, -exponent), 0);  // zeros are positive
+    for (int e = threadIdx.x; e / ROWS < args.x_rows; e += blockDim.x) {
+      const int of_x = e / ROWS, of_w = e % ROWS;
+      if (of_w >= of.rows) continue;
+      const Scale scale(head.most[of_w]);
+      const RowScale x_scale = head.x_scales[of_x], w_scale = scale.result(head.lost[of_w]);
+      if (of_x == 0) args.w_scales[entry * args.w_scales_batch + w0 + of_w] = w_scale;
+      const float* of_element = sums + of_x * 2 * ROWS + of_w;
+      float sum = all_fit ? 0 : of_element[0], total = all_fit ? 0 : of_element[ROWS];
+      if (all_fit) add_up(e, 0, chunks, sum, total);
+      total = __fadd_rn(total, sum);
+      const int by = is_moderate(scale) ? 0 : w_scale.exponent;
+      const float c = __fadd_rn(ldexpf(total, -x_scale.exponent - by), 0);  // zeros are positive
       args.c[entry * args.c_batch + (w0 + of_w) * args.c_w + of_x * args.c_x] = c;
-      if (lost_is_seen(of_row.lost + of_column.lost, exponent, c, args.tolerance)) {
+      if (lost_is_seen(x_scale.lost + w_scale.lost, x_scale.exponent + w_scale.exponent, c,
+                       args.tolerance)) {
         const uint32_t y = static_cast<uint32_t>(w0 / GUARD_SQUARE);
         list_square(args.guard, static_cast<uint32_t>(entry), W_IS_A ? y : 0, W_IS_A ? 0 : y);
       }
@@ -208,16 +335,24 @@ __global__ void __launch_bounds__(WARPS * 32)
   }
 }
 
-const void* fp16x3_few_rows_kernel(bool w_is_a) {
-  return w_is_a ? reinterpret_cast<const void*>(&fp16x3_few_rows<true>)
-                : reinterpret_cast<const void*>(&fp16x3_few_rows<false>);
+const void* fp16x3_few_rows_kernel(bool w_is_a, bool beside) {
+  if (w_is_a)
+    return beside ? reinterpret_cast<const void*>(&fp16x3_few_rows<true, true>)
+                  : reinterpret_cast<const void*>(&fp16x3_few_rows<true, false>);
+  return beside ? reinterpret_cast<const void*>(&fp16x3_few_rows<false, true>)
+                : reinterpret_cast<const void*>(&fp16x3_few_rows<false, false>);
 }
 
-cudaError_t launch_few_rows(const FewRowsArguments& args, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(blocks_over(args.w_rows, ROWS)),
+cudaError_t launch_few_rows(const FewRowsArguments& args, const Plan& plan, cudaStream_t stream) {
+  const void* kernel = fp16x3_few_rows_kernel(args.w_is_a, args.beside);
+  const int shared = static_cast<int>(plan.shared_bytes);
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  if (error != cudaSuccess) return error;
+  const dim3 grid(static_cast<unsigned>(plan.grid_x),
                   static_cast<unsigned>(std::min(args.batch, MAX_GRID_Y)));
-  return launch_early(fp16x3_few_rows_kernel(args.w_is_a), grid, WARPS * 32, sizeof(Shared),
-                      /*cluster=*/0, stream, const_cast<FewRowsArguments*>(&args));
+  return launch_early(kernel, grid, plan.threads_x, shared, /*cluster=*/0, stream,
+                      const_cast<FewRowsArguments*>(&args));
 }
 
 }  // namespace tiled

@@ -7,6 +7,11 @@
 // lose is added up, in whole units of 2^-44 so that the order does not matter; the guard looks at
 // it. A row with NaN or Inf has no scale: its planes are zero and its loss is infinite.
 //
+// Four forms: planes; planes in the order of k that 9_fp16x3_direct.cu takes its other operand in;
+// for 9_few_rows.cu fragments as its lanes load them, 16 bytes each,
+// [k / 16][row / 8][row % 8][k % 16 / 4] [hi, lo][4 of k], with zeros up to the end of a chunk; and
+// nothing, which leaves the scales.
+//
 // Two ways to read: a block for each row that lies along k; or, where rows lie beside each other, a
 // cluster of blocks for 64 of them, which share out k. Both find the maximum first and read again
 // what does not fit in registers, mostly from the L2 cache. Bound by memory.
@@ -27,11 +32,12 @@ namespace {
 
 struct SplitArguments {
   const float* from;
-  __half* to;  // hi; lo is `plane` elements on
+  __half* to;  // hi, lo is `plane` elements on; or fragments; or null
   RowScale* scales;
   int64_t rows, k, batch;
   int64_t from_row, from_k, from_batch;  // strides, elements
   int64_t to_pitch, plane;               // elements: from row to row of the copy, hi to lo
+  int64_t tiles, fragments;              // of eight rows; elements of an entry
   uint32_t* zeros;                       // cleared on the way
   int64_t zero_count;
   bool vectors;  // aligned to 16 bytes (along k) or 8 (beside each other)
@@ -81,6 +87,31 @@ __device__ __forceinline__ void load_chunk(float (&x)[ROW_VECTORS][4], const flo
   }
 }
 
+enum class Form { Planes, Permuted, Fragments, Nothing };
+
+// Four neighbours in k, from `k` on. Permuted: 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15 of each 16, so
+// that what one lane of wgmma holds are neighbours in the other operand.
+template <Form FORM>
+__device__ __forceinline__ void write_four(const SplitArguments& args, int64_t entry, int64_t row,
+                                           int64_t k, const PairParts (&parts)[2]) {
+  __half* const of_row = args.to + 2 * entry * args.plane + row * args.to_pitch;
+  if constexpr (FORM == Form::Planes) {
+    write_two(of_row + k, parts[0].hi, parts[1].hi);
+    write_two(of_row + args.plane + k, parts[0].lo, parts[1].lo);
+  } else if constexpr (FORM == Form::Permuted) {
+    __half2* to = reinterpret_cast<__half2*>(of_row + k / 16 * 16 + k % 16 / 2);
+    to[0] = parts[0].hi, to[4] = parts[1].hi;
+    to += args.plane / 2;
+    to[0] = parts[0].lo, to[4] = parts[1].lo;
+  } else if constexpr (FORM == Form::Fragments) {
+    const int64_t tile = k / 16 * args.tiles + row / 8, lane = row % 8 * 4 + k % 16 / 4;
+    __half* to = args.to + entry * args.fragments + (tile * 32 + lane) * 8;
+    write_two(to, parts[0].hi, parts[1].hi);
+    write_two(to + 4, parts[0].lo, parts[1].lo);
+  }
+}
+
+template <Form FORM>
 __global__ void __launch_bounds__(ROW_THREADS) split_along_k(const SplitArguments args) {
   begin(args);
   __shared__ uint32_t maxima[ROW_THREADS / 32];
@@ -90,7 +121,11 @@ __global__ void __launch_bounds__(ROW_THREADS) split_along_k(const SplitArgument
   for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
     const int64_t row = blockIdx.x;
     const float* from = args.from + entry * args.from_batch + row * args.from_row;
-    __half* to = args.to + 2 * entry * args.plane + row * args.to_pitch;
+    // With zeros beyond K: planes are read by whole 16, fragments by whole chunks.
+    constexpr int WHOLE = FORM == Form::Permuted    ? 16
+                          : FORM == Form::Fragments ? FEW_ROWS_CHUNK
+                                                    : 1;
+    const int64_t end_k = (args.k + WHOLE - 1) / WHOLE * WHOLE;
     float x[ROW_VECTORS][4];
     Range range;
     for (int64_t first = 0; first < args.k; first += ROW_CHUNK) {
@@ -113,7 +148,7 @@ __global__ void __launch_bounds__(ROW_THREADS) split_along_k(const SplitArgument
 #pragma unroll
         for (int i = 0; i < ROW_VECTORS; ++i) {
           const int64_t k = first + (i * ROW_THREADS + threadIdx.x) * 4;
-          if (k >= args.k) continue;
+          if (k >= end_k) continue;
           uint32_t units = 0;
           PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
 #pragma unroll
@@ -121,15 +156,14 @@ __global__ void __launch_bounds__(ROW_THREADS) split_along_k(const SplitArgument
             parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
                                                           scale, units, units);
           lost += units;
-          write_two(to + k, parts[0].hi, parts[1].hi);
-          write_two(to + args.plane + k, parts[0].lo, parts[1].lo);
+          write_four<FORM>(args, entry, row, k, parts);
         }
       }
     };
-    if (__all_sync(~0u, scale.is_plain(range.least)))
-      write(std::true_type());
-    else
+    if (!__all_sync(~0u, scale.is_plain(range.least)))
       write(std::false_type());
+    else if (FORM != Form::Nothing)
+      write(std::true_type());
     if (__any_sync(~0u, lost != 0))
       for (int step = 16; step > 0; step /= 2) lost += __shfl_xor_sync(~0u, lost, step);
     if (lane == 0) losses[warp] = lost;
@@ -211,15 +245,17 @@ __global__ void __launch_bounds__(SIDE_WARPS * 32, 2)
           if (first + i * SIDE_STEP >= args.k || row >= args.rows) continue;
           const PairParts parts = split_pair<decltype(plain)::value>(x[i].x, x[i].y, scales[0],
                                                                      scales[1], lost[0], lost[1]);
+          if (args.to == nullptr) continue;
           *reinterpret_cast<__half2*>(at) = parts.hi;
           *reinterpret_cast<__half2*>(at + args.plane) = parts.lo;
         }
       }
     };
-    if (__all_sync(~0u, scales[0].is_plain(ranges[0].least) && scales[1].is_plain(ranges[1].least)))
-      write(std::true_type());
-    else
+    if (!__all_sync(~0u,
+                    scales[0].is_plain(ranges[0].least) && scales[1].is_plain(ranges[1].least)))
       write(std::false_type());
+    else if (args.to != nullptr)
+      write(std::true_type());
     for (int i = 0; i < 2; ++i)
       if (lost[i] != 0) atomicAdd(&losses[2 * lane + i], static_cast<unsigned long long>(lost[i]));
     cluster.sync();
@@ -236,28 +272,68 @@ __global__ void __launch_bounds__(SIDE_WARPS * 32, 2)
   end(args);
 }
 
-}  // namespace
-
-cudaError_t launch_split(const Side& from, const Side& to, int64_t batch, RowScale* scales,
-                         uint32_t* zeros, int64_t zero_count, bool beside, cudaStream_t stream) {
-  const bool along_k = to.k_stride == 1;
-  SplitArguments args;
+SplitArguments arguments(const Side& from, void* to, int64_t batch, RowScale* scales,
+                         uint32_t* zeros, int64_t zero_count) {
+  SplitArguments args{};
   args.from = static_cast<const float*>(from.data);
-  args.to = static_cast<__half*>(const_cast<void*>(to.data));
+  args.to = static_cast<__half*>(to);
   args.scales = scales;
   args.rows = from.rows, args.k = from.k, args.batch = batch;
   args.from_row = from.row_stride, args.from_k = from.k_stride, args.from_batch = from.batch_stride;
+  args.zeros = zeros, args.zero_count = zero_count;
+  return args;
+}
+
+dim3 grid_over(int64_t blocks, int64_t batch) {
+  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(std::min(batch, MAX_GRID_Y)));
+}
+
+template <Form FORM>
+cudaError_t launch_along_k(const SplitArguments& args, cudaStream_t stream) {
+  return launch_early(reinterpret_cast<const void*>(&split_along_k<FORM>),
+                      grid_over(args.rows, args.batch), ROW_THREADS, /*shared=*/0, /*cluster=*/0,
+                      stream, const_cast<SplitArguments*>(&args));
+}
+
+cudaError_t launch_side_by_side(const SplitArguments& args, cudaStream_t stream) {
+  return launch_early(reinterpret_cast<const void*>(&split_side_by_side),
+                      grid_over(blocks_over(args.rows, SIDE_ROWS) * SIDE_CLUSTER, args.batch),
+                      SIDE_WARPS * 32, /*shared=*/0, SIDE_CLUSTER, stream,
+                      const_cast<SplitArguments*>(&args));
+}
+
+}  // namespace
+
+cudaError_t launch_split(const Side& from, const Side& to, int64_t batch, RowScale* scales,
+                         uint32_t* zeros, int64_t zero_count, SplitOptions options,
+                         cudaStream_t stream) {
+  const bool along_k = to.k_stride == 1;
+  SplitArguments args =
+      arguments(from, const_cast<void*>(to.data), batch, scales, zeros, zero_count);
   args.to_pitch = along_k ? to.row_stride : to.k_stride;
   args.plane = to.batch_stride;
-  args.zeros = zeros, args.zero_count = zero_count, args.beside = beside;
+  args.beside = options.beside;
   args.vectors = along_k ? from.k_stride == 1 && from.alignment == 16 : from.alignment >= 8;
-  const int64_t groups = along_k ? from.rows : blocks_over(from.rows, SIDE_ROWS) * SIDE_CLUSTER;
-  const dim3 grid(static_cast<unsigned>(groups),
-                  static_cast<unsigned>(std::min(batch, MAX_GRID_Y)));
-  return along_k ? launch_early(reinterpret_cast<const void*>(&split_along_k), grid, ROW_THREADS,
-                                /*shared=*/0, /*cluster=*/0, stream, &args)
-                 : launch_early(reinterpret_cast<const void*>(&split_side_by_side), grid,
-                                SIDE_WARPS * 32, /*shared=*/0, SIDE_CLUSTER, stream, &args);
+  if (!along_k) return launch_side_by_side(args, stream);
+  return options.permuted ? launch_along_k<Form::Permuted>(args, stream)
+                          : launch_along_k<Form::Planes>(args, stream);
+}
+
+cudaError_t launch_split_fragments(const Side& from, void* to, int64_t batch, RowScale* scales,
+                                   uint32_t* zeros, int64_t zero_count, cudaStream_t stream) {
+  SplitArguments args = arguments(from, to, batch, scales, zeros, zero_count);
+  args.tiles = few_rows_tiles(from.rows);
+  args.fragments = few_rows_bytes(from.rows, from.k) / 2;
+  args.vectors = from.k_stride == 1 && from.alignment == 16;
+  return launch_along_k<Form::Fragments>(args, stream);
+}
+
+cudaError_t launch_measure(const Side& from, int64_t batch, RowScale* scales, uint32_t* zeros,
+                           int64_t zero_count, cudaStream_t stream) {
+  SplitArguments args = arguments(from, nullptr, batch, scales, zeros, zero_count);
+  const bool beside = is_mn_major(from);
+  args.vectors = from.alignment >= (beside ? 8 : 16) && (beside || from.k_stride == 1);
+  return beside ? launch_side_by_side(args, stream) : launch_along_k<Form::Nothing>(args, stream);
 }
 
 }  // namespace tiled

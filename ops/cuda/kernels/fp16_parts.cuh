@@ -75,6 +75,13 @@ struct Scale {
   }
 };
 
+// Two elements already scaled, none of which loses anything.
+__device__ __forceinline__ PairParts split_plain(float u, float v) {
+  const __half2 hi = __floats2half2_rn(u, v);
+  const float2 back = __half22float2(hi);
+  return {hi, __floats2half2_rn((u - back.x) * 0x1p11f, (v - back.y) * 0x1p11f)};
+}
+
 // x of one row and y of the same or another. PLAIN: is_plain() of both; else `lost_x` and `lost_y`
 // grow by what is lost.
 template <bool PLAIN>
@@ -82,10 +89,7 @@ __device__ __forceinline__ PairParts split_pair(float x, float y, const Scale& o
                                                 const Scale& of_y, uint32_t& lost_x,
                                                 uint32_t& lost_y) {
   if constexpr (PLAIN) {
-    const float u = x * (of_x.factor1 * of_x.factor2), v = y * (of_y.factor1 * of_y.factor2);
-    const __half2 hi = __floats2half2_rn(u, v);
-    const float2 back = __half22float2(hi);
-    return {hi, __floats2half2_rn((u - back.x) * 0x1p11f, (v - back.y) * 0x1p11f)};
+    return split_plain(x * (of_x.factor1 * of_x.factor2), y * (of_y.factor1 * of_y.factor2));
   } else {
     const Parts a = of_x.split(x), b = of_y.split(y);
     lost_x += a.lost, lost_y += b.lost;

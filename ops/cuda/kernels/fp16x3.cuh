@@ -1,0 +1,242 @@
+// What the kernels of rung fp16x3 that go through shared memory share: stages, roles and the way of
+// a finished tile to C. Those of rung 7; 9_fp16x3.cu and 9_fp16x3_direct.cu add their consumers.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "cuda/fp16x3.h"
+#include "cuda/kernels/hopper_schedule.cuh"
+#include "cuda/kernels/operand_tile.cuh"
+#include "cuda/ptx/cluster.cuh"
+
+namespace tiled {
+
+// Two planes of an operand in a stage: [hi, lo][rows][64 of k].
+template <int ROWS, int SHARE, bool MN_MAJOR>
+struct Planes {
+  using Plane = OperandTile<__half, ROWS, SHARE, MN_MAJOR>;
+  static constexpr int BYTES = 2 * Plane::BYTES;
+
+  static __device__ __forceinline__ auto part(int blocks, int rank) {
+    return Plane::part(blocks, rank);
+  }
+  static __device__ __forceinline__ void load(const typename Plane::Part& part, uint32_t shared,
+                                              const CUtensorMap* map, int row, int k, int batch,
+                                              uint32_t barrier) {
+#pragma unroll
+    for (int plane = 0; plane < 2; ++plane)
+      Plane::load(part, shared + plane * Plane::BYTES, map, row, k, 2 * batch + plane, barrier);
+  }
+};
+
+// P and Q: an operand's share of a stage and how it is loaded, as Planes.
+template <typename Tile_, typename P_, typename Q_>
+struct Fp16x3 {
+  using Tile = Tile_;
+  using P = P_;
+  using Q = Q_;
+  static_assert(P::BYTES + Q::BYTES == Tile::STAGE_BYTES);
+  static constexpr int STAGES = Tile::STAGES;
+  static constexpr int REGISTERS = Tile::BLOCK_Q / 2;  // of one set of accumulators
+  using Set = float[REGISTERS];
+
+  // Shared memory, bytes from its begin: [STAGES][P | Q], then the barriers.
+  static constexpr uint32_t Q_AT = P::BYTES;
+  static constexpr uint32_t FULL_AT = STAGES * Tile::STAGE_BYTES;  // [STAGES]
+  static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;       // [STAGES]
+  static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;       // [2], consumer i may issue
+
+  const Fp16x3Arguments& args;
+  uint32_t base;  // of memory, in the shared window
+  Schedule<Tile, Tile::BLOCK_K> schedule;
+  uint32_t blocks;  // of the cluster
+
+  __device__ __forceinline__ Fp16x3(const Fp16x3Arguments& a, uint8_t* memory)
+      : args(a),
+        base(ptx::shared_address(memory)),
+        schedule(a.grid),
+        blocks(a.grid.cluster_p * a.grid.cluster_q) {}
+
+  __device__ __forceinline__ uint32_t full(uint32_t stage) const {
+    return base + FULL_AT + stage * 8;
+  }
+  __device__ __forceinline__ uint32_t empty(uint32_t stage) const {
+    return base + EMPTY_AT + stage * 8;
+  }
+  __device__ __forceinline__ uint32_t turn(uint32_t consumer) const {
+    return base + TURN_AT + consumer * 8;
+  }
+
+  __device__ __forceinline__ void synchronise() const {
+    if (blocks == 1)
+      __syncthreads();
+    else
+      ptx::cluster_sync_relaxed();
+  }
+
+  __device__ __forceinline__ void initialise_barriers() {
+    if (threadIdx.x == 0) {
+      for (int s = 0; s < STAGES; ++s) {
+        ptx::mbarrier_init(full(s), 1);
+        ptx::mbarrier_init(empty(s), 4 * Tile::CONSUMERS * blocks);  // each warp that reads it
+      }
+      for (int consumer = 0; consumer < 2; ++consumer) ptx::mbarrier_init(turn(consumer), 4);
+      ptx::fence_mbarrier_init();
+    }
+    synchronise();
+  }
+
+  __device__ __forceinline__ void produce() {
+    const HopperArguments& grid = args.grid;
+    const bool issues = ptx::elect_sync();
+    const auto p_part = P::part(grid.cluster_q, schedule.rank);
+    const auto q_part = Q::part(grid.cluster_p, schedule.rank);
+    Ring<STAGES> ring;
+    for (uint32_t i = schedule.first; i < schedule.count; i += schedule.stride) {
+      const Unit unit = schedule.at(i);
+      for (int step = unit.first; step < unit.last; ++step, ring.advance()) {
+        const uint32_t stage = base + ring.stage * Tile::STAGE_BYTES, f = full(ring.stage);
+        ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
+        if (!issues) continue;
+        ptx::mbarrier_arrive_expect_tx(f, Tile::STAGE_BYTES);
+        const int k = step * Tile::BLOCK_K;
+        P::load(p_part, stage, &grid.p_map, unit.p, k, unit.batch * grid.p_batch, f);
+        Q::load(q_part, stage + Q_AT, &grid.q_map, unit.q, k, unit.batch * grid.q_batch, f);
+      }
+    }
+  }
+
+  // A warp's word that it has read a stage, to every block that fills it.
+  __device__ __forceinline__ void release(uint32_t stage) {
+    const uint32_t lane = threadIdx.x % 32;
+    if (blocks == 1) {
+      if (lane == 0) ptx::mbarrier_arrive(empty(stage));
+    } else if (lane < blocks) {
+      ptx::mbarrier_arrive_cluster(empty(stage), lane);
+    }
+  }
+
+  // Of this thread, in the workspace.
+  __device__ __forceinline__ float4* total_of(int consumer) const {
+    return reinterpret_cast<float4*>(args.grid.totals) +
+           (int64_t{blockIdx.x} * Tile::CONSUMERS + consumer) * (REGISTERS / 4 * 128) +
+           threadIdx.x % 128;
+  }
+
+  // total = total + sum, in this thread's place in the workspace; both are left with it.
+  __device__ __forceinline__ void add_to_total(Set& sum, float4* total, bool is_first) {
+#pragma unroll
+    for (int j = 0; j < REGISTERS / 4; ++j) {
+      const float4 t = is_first ? make_float4(0, 0, 0, 0) : __ldcg(total + j * 128);
+      float* v = &sum[4 * j];
+      v[0] = t.x + v[0], v[1] = t.y + v[1], v[2] = t.z + v[2], v[3] = t.w + v[3];
+      __stcg(total + j * 128, make_float4(v[0], v[1], v[2], v[3]));
+    }
+  }
+
+  // C = sum / 2^scale, a zero being positive; squares with an element that lost too much are listed
+  // for the guard.
+  __device__ __forceinline__ void store(const Set& sum, int p0, int q0, int batch, int thread) {
+    const HopperArguments& grid = args.grid;
+    const int row = p0 + thread / 32 * 16 + thread % 32 / 4, column = q0 + thread % 4 * 2;
+    const RowScale* p_scales = args.p_scales + batch * args.p_scales_batch;
+    const RowScale* q_scales = args.q_scales + batch * args.q_scales_batch;
+    float* c = static_cast<float*>(grid.c) + batch * grid.c_batch;
+    const bool pairs = grid.c_q == 1 && grid.c_p % 2 == 0 && grid.c_batch % 2 == 0 &&
+                       reinterpret_cast<uintptr_t>(grid.c) % 8 == 0;
+    RowScale rows[2], columns[REGISTERS / 2];  // all under way together; beyond the end any will do
+#pragma unroll
+    for (int half = 0; half < 2; ++half) rows[half] = p_scales[min(row + 8 * half, grid.p - 1)];
+#pragma unroll
+    for (int j = 0; j < REGISTERS / 2; ++j)
+      columns[j] = q_scales[min(column + 8 * (j / 2) + j % 2, grid.q - 1)];
+    // Nothing lost, and scales whose sum is that of a normal number: nearly always.
+    bool is_plain = true;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      is_plain &= abs(rows[half].exponent) <= 60 && rows[half].lost == 0;
+#pragma unroll
+    for (int j = 0; j < REGISTERS / 2; ++j)
+      is_plain &= abs(columns[j].exponent) <= 60 && columns[j].lost == 0;
+    if (__all_sync(~0u, is_plain)) {
+#pragma unroll
+      for (int j = 0; j < REGISTERS / 4; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float values[2];
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int scale = rows[half].exponent + columns[2 * j + i].exponent;
+            const float factor = __int_as_float((127 - scale) << 23);
+            values[i] = __fadd_rn(__fmul_rn(sum[4 * j + 2 * half + i], factor), 0);
+          }
+          put(c, row + 8 * half, column + 8 * j, values, pairs);
+        }
+      return;
+    }
+    uint32_t seen = 0;  // bit for each 64 columns
+#pragma unroll
+    for (int j = 0; j < REGISTERS / 4; ++j)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float values[2];
+        const int p = row + 8 * half, q = column + 8 * j;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const RowScale& of_q = columns[2 * j + i];
+          const int scale = rows[half].exponent + of_q.exponent;
+          values[i] = __fadd_rn(ldexpf(sum[4 * j + 2 * half + i], -scale), 0);
+          if (p < grid.p && q + i < grid.q &&
+              lost_is_seen(rows[half].lost + of_q.lost, scale, values[i], args.tolerance))
+            seen |= 1u << (j / 8);
+        }
+        put(c, p, q, values, pairs);
+      }
+#pragma unroll
+    for (int part = 0; part < Tile::BLOCK_Q / 64; ++part)
+      if (__any_sync(~0u, seen & 1u << part) && thread % 32 == 0) {
+        const uint32_t p = p0 / GUARD_SQUARE, q = q0 / GUARD_SQUARE + part;
+        list_square(args.guard, batch, args.exchanged ? q : p, args.exchanged ? p : q);
+      }
+  }
+
+  // Two neighbours along q.
+  __device__ __forceinline__ void put(float* c, int p, int q, const float (&values)[2],
+                                      bool pairs) {
+    const HopperArguments& grid = args.grid;
+    if (p >= grid.p) return;
+    float* to = c + p * grid.c_p + q * grid.c_q;
+    if (pairs && q + 1 < grid.q) {
+      *reinterpret_cast<float2*>(to) = make_float2(values[0], values[1]);
+    } else {
+      if (q < grid.q) to[0] = values[0];
+      if (q + 1 < grid.q) to[grid.c_q] = values[1];
+    }
+  }
+};
+
+// Kernel: a Fp16x3 with consume(number of the consumer).
+template <typename Kernel>
+__device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t* memory) {
+  using Tile = typename Kernel::Tile;
+  Kernel kernel(args, memory);
+  if (threadIdx.x == 0) {
+    ptx::prefetch_tensormap(&args.grid.p_map);
+    ptx::prefetch_tensormap(&args.grid.q_map);
+  }
+  kernel.initialise_barriers();
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (warpgroup == 0) {
+    ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
+    if (__shfl_sync(~0u, threadIdx.x / 32, 0) == 0) kernel.produce();
+  } else {
+    ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
+    kernel.consume(warpgroup - 1);
+  }
+  // No block leaves while others may still write to its shared memory or arrive at its barriers.
+  kernel.synchronise();
+}
+
+}  // namespace tiled
