@@ -6,10 +6,10 @@
 namespace tiled::cpu {
 namespace {
 
-constexpr int64_t SUMS_BYTES = 2 << 20;  // of sums that wait outside C
+constexpr int64_t SUMS_BYTES = 4 << 20;  // of sums that wait outside C
 constexpr int64_t LINE = 64;             // bytes of a cache line
-constexpr int64_t PACK_ROWS = 4;         // rows of B read side by side
-constexpr int64_t LONG_ROW = 2048;       // bytes of a row of B
+constexpr int64_t PACK_ROWS = 8;         // rows of B read side by side
+constexpr int64_t LONG_ROW = 1024;       // bytes of a row of B
 
 // Memory for packed operands and waiting sums, kept by each thread from call to call.
 class Scratch {
@@ -169,6 +169,13 @@ Region::Place Region::total(const Step& step, int64_t i, int64_t j) const {
   return {sums_ + at * x_.bytes, x_.panel};
 }
 
+// A strip's rows are far apart, and no hardware looks ahead along so many of them.
+void Region::fetch_ahead(const Tile& tile) const {
+  const char* row = static_cast<const char*>(tile.b) + x_.ahead;
+  for (int64_t p = 0; p < tile.k; ++p, row += tile.b_k * x_.element)
+    for (int64_t at = 0; at < x_.strip * x_.element; at += LINE) __builtin_prefetch(row + at);
+}
+
 // One row of tiles, along the panel.
 void Region::run_tiles(const Step& step, Range rows) {
   const int64_t i = rows.begin;
@@ -198,6 +205,7 @@ void Region::run_tiles(const Step& step, Range rows) {
       const Strides& s = x_.b_strides;
       tile.b = b_ + (x_.element_of(step.k.begin) * s.row + j * s.col) * x_.element;
       tile.b_k = x_.dot ? s.col / x_.codec->pair : s.row;
+      if (x_.ahead > 0) fetch_ahead(tile);
     }
 
     // The first segment's chains grow where its total will stand; later ones in their own place.

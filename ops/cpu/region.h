@@ -39,6 +39,7 @@ class Region {
   void run_chunk(Range rows, Range cols);
   void run_step(const Step& step);
   void run_tiles(const Step& step, Range rows);
+  void fetch_ahead(const Tile& tile) const;
   void pack_a(Tile& tile, Range rows, Range k);
   void pack_b(const Step& step);
   Place total(const Step& step, int64_t i, int64_t j) const;
