@@ -38,9 +38,9 @@ constexpr int64_t WIDE_VECTORS = 4;
 constexpr int64_t STREAM_AHEAD = 256;  // bytes along a row, fetched before they are needed
 constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 
-// So few tiles read a B of more than a panel as it stands, row after row: each reads from L2 what
-// the first one brought there, and a copy would cost more than it saves.
-constexpr int64_t FEW_TILES = 4;
+// So few tiles read a B of more than a panel as it stands, strip by strip in turn: each strip comes
+// from memory once, and a copy would cost more than it saves.
+constexpr int64_t FEW_TILES = MAX_GROUP;
 constexpr int64_t FEW_K = 64;  // rows
 
 Blocking describe(const Problem& p, const Level& level) {
@@ -141,6 +141,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const int64_t tiles = ceil_div(rows, kernels.rows);
   x.tile_rows = round_up(ceil_div(rows, tiles), unit);
   x.strip = std::min<int64_t>(cols, kernels.wide[x.tile_rows] * kernels.lanes);
+  x.group = 1;
   x.unit_k = x.codec->unit;
   const int64_t strips = ceil_div(cols, x.strip);
 
@@ -166,6 +167,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     return x;
   }
   if (tiles > 1 && few && large && !x.pack_b) {
+    x.group = tiles;
     x.block_k = FEW_K;
     x.panel = FEW_PANEL_BYTES;
   } else if (tiles > 1) {
