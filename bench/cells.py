@@ -15,14 +15,15 @@ def device_name(document: dict) -> str:
     return gpu["name"] if gpu else document["environment"]["cpu"]["model"]
 
 
-def caption(document: dict) -> str:
-    """Where the numbers come from, on one line."""
+def caption(document: dict, *, threads: bool = True) -> str:
+    """Where the numbers come from, on one line; on a CPU with its threads, unless the table has
+    them."""
     e = document["environment"]
     parts = [device_name(document)]
     if e["gpu"]:
         parts.append(f"driver {e['gpu']['driver']}")
     else:
-        parts.append(f"{e['cpu']['threads']} threads, {e['cpu']['capability']}")
+        parts += [f"{e['cpu']['threads']} threads"] * threads + [e["cpu"]["capability"]]
     parts.append(f"torch {e['torch']}")
     if e["cublas"]:
         parts.append(f"cuBLAS {e['cublas']}")

@@ -1,6 +1,6 @@
 """The CPU's table: torch.ops.tiled.mm beside torch.mm on one thread and on several.
 
-    python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--host]
+    python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--budget S] [--host]
 
 needs torch and the library alone, so that it also runs where the other tools of the benchmark are
 not installed; --library names a libtiled_mm.so that is not installed either. --peak names the
@@ -8,8 +8,14 @@ program cpu_peak (bench/cpp), whose figures then stand beside the speeds as frac
 
 Both sides take turns in random order; a ratio is torch.mm's time over ours in the same round, above
 1 where ours is faster. Results are compared with torch.mm's in float64, rows drawn at random.
-DIR/cpu_<threads>.json holds every case; the summary, printed at the end, is made of the median
-ratios: their geometric mean and the least.
+DIR/cpu_<threads>.json, or cpu_<threads>_<groups>.json where groups are named, holds every case; the
+summary, printed at the end, is made of the median ratios: their geometric mean and the least. So
+groups may run side by side, each process on cores of its own:
+
+    taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
+    taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
+
+From such documents in bench/results/ the README's table `cpu-groups` is made.
 """
 
 from __future__ import annotations
@@ -17,16 +23,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
 import random
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+
+from bench import machine, results
 
 DTYPES = {
     "fp32": torch.float32,
@@ -164,22 +172,40 @@ def _peak(program: str | None, threads: int) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-def _summary(results: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
+def _place(r: dict) -> str:
+    sizes = f"{r['m']}³" if r["m"] == r["n"] == r["k"] else f"{r['m']}x{r['n']}x{r['k']}"
+    return sizes if r["layout"] == "nn" else f"{sizes} {r['layout']}"
+
+
+def _summary(cases: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
     for group, goal in goals.items():
-        ratios = [r["ratio"] for r in results if r["group"] == group]
-        if ratios:
-            geomean = math.exp(statistics.fmean(map(math.log, ratios)))
-            met = geomean >= goal.geomean and min(ratios) >= goal.least
-            yield {"group": group, "geomean": geomean, "least": min(ratios), "met": met} | {
-                "goal": asdict(goal)
+        of_group = [r for r in cases if r["group"] == group]
+        if of_group:
+            geomean = math.exp(statistics.fmean(math.log(r["ratio"]) for r in of_group))
+            worst = min(of_group, key=lambda r: r["ratio"])
+            yield {
+                "group": group,
+                "geomean": geomean,
+                "least": worst["ratio"],
+                "where": _place(worst),
+                "met": geomean >= goal.geomean and worst["ratio"] >= goal.least,
+                "goal": asdict(goal),
             }
 
 
-def _cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
+def document_of(
+    cases: list[dict], summary: list[dict], threads: int, peak: dict[str, float], settings: dict
+) -> dict:
+    """As results.py wants it; its own cases are no cases of bench.runner's."""
+    return {
+        "schema": results.SCHEMA,
+        "run": "cpu_table",
+        "environment": machine.environment(torch.device("cpu")),
+        "settings": settings,
+        "ceilings": None,
+        "cases": [],
+        "cpu": {"threads": threads, "peak_gflops": peak, "summary": summary, "cases": cases},
+    }
 
 
 def main() -> None:
@@ -195,6 +221,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.library:
         torch.ops.load_library(options.library)
+        sys.modules["tiled_mm"] = None  # an installed one would register the operators again
     else:
         import tiled_mm  # noqa: F401
     groups = _groups(options.host)
@@ -204,10 +231,10 @@ def main() -> None:
     for threads in dict.fromkeys(int(t) for t in options.threads.split(",")):
         torch.set_num_threads(threads)
         peak = _peak(options.peak, threads)
-        results = []
+        measured = []
         for case in (case for group in wanted for case in groups[group][1]):
-            results.append(_measure(case, options.budget, options.sample))
-            r = results[-1]
+            measured.append(_measure(case, options.budget, options.sample))
+            r = measured[-1]
             of_peak = f"{r['tiled_gflops'] / peak[case.dtype]:6.2f}" if case.dtype in peak else ""
             print(
                 f"{threads:2} {case.group:12} {case.m:5} x {case.n:5} x {case.k:5} {case.layout}"
@@ -215,21 +242,19 @@ def main() -> None:
                 f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}",
                 flush=True,
             )
-        summary = list(_summary(results, {g: groups[g][0] for g in wanted}))
+        summary = list(_summary(measured, {g: groups[g][0] for g in wanted}))
         for line in summary:
             print(f"{threads:2} {line['group']:12} geomean {line['geomean']:.3f}, least", end=" ")
-            print(f"{line['least']:.3f}{'' if line['met'] else '   goal: ' + str(line['goal'])}")
-        document = {
-            "cpu": _cpu(),
-            "torch": torch.__version__,
-            "capability": torch.backends.cpu.get_cpu_capability(),
-            "threads": threads,
-            "peak_gflops": peak,
-            "summary": summary,
-            "cases": results,
+            goal = "" if line["met"] else f"   goal: {line['goal']}"
+            print(f"{line['least']:.3f} at {line['where']}{goal}")
+        settings = {
+            "budget_s": options.budget,
+            "sample_s": options.sample,
+            "host": options.host,
         }
-        path = options.out / f"cpu_{threads}.json"
-        path.write_text(json.dumps(document, indent=1) + "\n")
+        document = document_of(measured, summary, threads, peak, settings)
+        name = "_".join(["cpu", str(threads), *(wanted if options.groups else [])])
+        results.write(document, options.out / f"{name}.json")
 
 
 if __name__ == "__main__":

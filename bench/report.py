@@ -23,6 +23,7 @@ from bench.cells import (
     time_text,
     wrong,
 )
+from bench.groups_table import groups_table
 from bench.machine import ROOT
 from bench.shapes import SETS, Shape
 from bench.training_tables import curves_table, step_table
@@ -326,6 +327,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "host": host_table,
     "planner": planner_table,
     "cpu": set_table("cpu", gpu=False),
+    "cpu-groups": groups_table,
     **{
         f"{name}-{dtype}": grid_table(name, dtype, mode)
         for name, mode in (

@@ -1,7 +1,8 @@
 """The document that a run leaves: its schema, reading and writing.
 
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
-     counters?: [counters], regret?: {set: {summary, cases}}}
+     counters?: [counters], regret?: {set: {summary, cases}},
+     cpu?: {threads, peak_gflops, summary: [group], cases}}
 
 A case is one problem in one mode, with all its candidates:
 
@@ -25,7 +26,11 @@ the shares of a warp's time that it waited, by reason:
 
     {algo, dtype, n, kernel, units: {name: percent}, stalls: {reason: share}}
 
-`regret` is bench.planner's. What has a ? may be missing: most documents do not have it.
+`regret` is bench.planner's, `cpu` bench.cpu_table's: a group of its summary is
+
+    {group, geomean, least, where, met, goal: {geomean, least}}
+
+What has a ? may be missing: most documents do not have it.
 """
 
 from __future__ import annotations
@@ -104,6 +109,14 @@ _COUNTERS = {
     "units": dict,
     "stalls": dict,
 }
+_CPU_GROUP = {
+    "group": str,
+    "geomean": float,
+    "least": float,
+    "where": str,
+    "met": bool,
+    "goal": {"geomean": float, "least": float},
+}
 _DOCUMENT = {
     "schema": int,
     "run": str,
@@ -114,6 +127,7 @@ _DOCUMENT = {
     "curves?": [_CURVE],
     "counters?": [_COUNTERS],
     "regret?": dict,
+    "cpu?": {"threads": int, "peak_gflops": dict, "summary": [_CPU_GROUP], "cases": [dict]},
 }
 
 

@@ -1,4 +1,4 @@
-// bench_tiny: tiled::mm beside at::mm on squares of 1 ... 32 on the CPU, in every dtype, where what
+// bench_tiny: tiled::mm beside at::mm on squares of 1 ... 64 on the CPU, in every dtype, where what
 // surrounds the arithmetic decides.
 //
 //   bench_tiny [rounds]
@@ -26,7 +26,7 @@ namespace {
 constexpr at::ScalarType TYPES[] = {at::kFloat,        at::kDouble,        at::kHalf, at::kBFloat16,
                                     at::kComplexFloat, at::kComplexDouble, at::kChar, at::kShort,
                                     at::kInt,          at::kLong,          at::kByte};
-constexpr int64_t SIZES[] = {1, 2, 3, 4, 7, 8, 12, 16, 17, 24, 31, 32};
+constexpr int64_t SIZES[] = {1, 2, 3, 4, 7, 8, 12, 16, 17, 24, 31, 32, 64};
 constexpr double SAMPLE_SECONDS = 5e-4;
 
 double median(std::vector<double> values) {

@@ -4,5 +4,5 @@
 #include "cpu/level.h"
 
 namespace tiled::cpu {
-constexpr ChainTable AVX2 = make_chains<6, 2, 4>();
+constexpr ChainTable AVX2 = make_chains<6, 2, 8>();
 }  // namespace tiled::cpu

@@ -4,9 +4,12 @@ namespace tiled::cpu {
 namespace {
 
 // Cache budgets, packed or not. The best sizes are flat around these.
-constexpr int64_t TILE_BYTES = 24 << 10;    // of A, [tile_rows][block_k], in L1
-constexpr int64_t PANEL_BYTES = 768 << 10;  // of B, [block_k][panel], in L2
-constexpr int64_t BLOCK_K = 512;            // the longest block of several tiles
+constexpr int64_t TILE_BYTES = 24 << 10;  // of A, [tile_rows][block_k], in L1
+constexpr int64_t BLOCK_K = 512;          // the longest block of several tiles
+// Of B, [block_k][panel]. Beyond L2 it is read from L3 as fast, a strip while the one before is in
+// use, and each tile of A is packed once a panel. Few tiles have their panel stay in L2.
+constexpr int64_t PANEL_BYTES = 1536 << 10;
+constexpr int64_t FEW_PANEL_BYTES = 256 << 10;
 constexpr int64_t LONG_BLOCK_K = 4096;  // of one tile, elements: what is packed of A stays in L2
 
 // Multiply-adds of a vector that take about as long as waking a thread.
@@ -26,10 +29,19 @@ constexpr int64_t TILES_TO_PACK_SCATTERED_B = 8;
 constexpr int64_t RAW_TILES = 2;
 
 // A B that is used once streams from memory: B of more bytes than this is read a few whole rows at
-// a time, so that each page is visited once; packed columns go through in narrow strips.
+// a time, so that each page is visited once; packed columns go through in narrow strips. The wider
+// a strip, the fewer rows it takes to keep memory busy.
 constexpr int64_t STREAM_BYTES = 16 << 20;
-constexpr int64_t STREAM_K = 16;       // rows
+constexpr int64_t STREAM_K = 16;      // rows
+constexpr int64_t STREAM_WIDE_K = 8;  // rows of strips of WIDE_VECTORS or more
+constexpr int64_t WIDE_VECTORS = 4;
+constexpr int64_t STREAM_AHEAD = 256;  // bytes along a row, fetched before they are needed
 constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
+
+// So few tiles read a B of more than a panel as it stands, strip by strip in turn: each strip comes
+// from memory once, and a copy would cost more than it saves.
+constexpr int64_t FEW_TILES = MAX_GROUP;
+constexpr int64_t FEW_K = 64;  // rows
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -129,6 +141,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const int64_t tiles = ceil_div(rows, kernels.rows);
   x.tile_rows = round_up(ceil_div(rows, tiles), unit);
   x.strip = std::min<int64_t>(cols, kernels.wide[x.tile_rows] * kernels.lanes);
+  x.group = 1;
   x.unit_k = x.codec->unit;
   const int64_t strips = ceil_div(cols, x.strip);
 
@@ -139,10 +152,11 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
   const bool a_scattered = x.a_strides.col != 1 || x.a_strides.row * x.element % SET_BYTES == 0;
   x.pack_a = !a_readable || (a_scattered && strips >= STRIPS_TO_PACK_A && rows > 1);
+  const bool few = tiles <= FEW_TILES, large = x.k * cols * x.bytes > PANEL_BYTES;
   const bool b_scattered = x.b_strides.row * x.element % SET_BYTES == 0;
   x.pack_b = !x.dot && !x.raw &&
              (!b_readable || tiles >= (b_scattered ? TILES_TO_PACK_SCATTERED_B : TILES_TO_PACK_B) ||
-              (tiles > 1 && x.k * cols * x.bytes > PANEL_BYTES));
+              (!few && large));
   x.a_by_k = real && unit == 1 && x.a_strides.col != 1 && x.a_strides.row == 1;
 
   if (x.dot) {
@@ -152,16 +166,25 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.unit_k = kernels.lanes;  // it turns blocks of so many steps
     return x;
   }
-  if (tiles > 1) {
-    x.block_k = std::min(TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16, BLOCK_K);
+  if (tiles > 1 && few && large && !x.pack_b) {
+    x.group = tiles;
+    x.block_k = FEW_K;
+    x.panel = FEW_PANEL_BYTES;
+  } else if (tiles > 1) {
+    x.block_k = TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16;
     x.panel = PANEL_BYTES;
+    if (few && x.b_strides.col != 1)
+      x.panel = FEW_PANEL_BYTES;  // of columns, the longer the better
+    else
+      x.block_k = std::min(x.block_k, BLOCK_K);
   } else if (x.pack_b && x.b_strides.col != 1) {
     x.strip = std::min<int64_t>(x.strip, STREAM_VECTORS * kernels.lanes);
     x.block_k = TILE_BYTES / (x.strip * x.bytes);
     x.panel = 0;
   } else if (x.pack_b || x.k * cols * x.bytes > STREAM_BYTES) {
-    x.block_k = STREAM_K;
+    x.block_k = x.strip >= WIDE_VECTORS * kernels.lanes ? STREAM_WIDE_K : STREAM_K;
     x.panel = PANEL_BYTES;
+    if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else {
     x.block_k = x.steps_of(LONG_BLOCK_K);
     x.panel = cols * x.block_k * x.bytes;

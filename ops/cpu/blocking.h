@@ -27,6 +27,8 @@ inline Range piece(int64_t size, int64_t parts, int64_t index, int64_t unit = 1)
           std::min(size, units * (index + 1) / parts * unit)};
 }
 
+constexpr int64_t MAX_GROUP = 4;  // tiles
+
 // Sizes count accumulators, of which a complex number has two (pack.h), and k counts steps, which
 // may be of two elements (pairs.h); strides count elements.
 struct Blocking {
@@ -44,6 +46,7 @@ struct Blocking {
 
   int64_t parts_m, parts_n;  // regions of each C, one for a thread at a time
   int64_t tile_rows;         // of the largest tile
+  int64_t group;             // tiles below each other that use a strip of B in turn
   int64_t strip;             // columns of the widest tile
   bool dot;                  // B's columns of neighbours are read by dot_kernel.h,
   bool raw;                  // or its rows of bf16 by avx512_bf16.cpp,
@@ -54,6 +57,7 @@ struct Blocking {
   int64_t block_k;  // of K, worked on together: the longest block
   int64_t unit_k;   // blocks begin at multiples of it, counted from their segment's begin
   int64_t panel;    // columns of B, worked on together
+  int64_t ahead;    // bytes along a row of B from a strip to the one to be fetched, or 0
 
   // Steps that so many elements of K take, from 0 on.
   int64_t steps_of(int64_t elements) const {

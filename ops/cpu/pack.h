@@ -12,54 +12,10 @@
 
 #include "cpu/convert.h"
 #include "cpu/kernels.h"
+#include "cpu/transpose.h"
 
 namespace tiled::cpu {
 namespace {
-
-// a0 b0 a1 b1 ... of the lower or the upper halves.
-template <typename T, bool UPPER>
-inline __attribute__((always_inline)) Vector<T> interleave(Vector<T> a, Vector<T> b) {
-  constexpr int64_t L = LANES<T>;
-  constexpr int64_t FROM = UPPER ? L / 2 : 0;
-#ifdef __clang__
-  Vector<T> result;
-  for (int64_t i = 0; i < L; ++i) result[i] = i % 2 == 0 ? a[FROM + i / 2] : b[FROM + i / 2];
-  return result;
-#else
-  if constexpr (sizeof(T) == 2) {
-    Vector<uint16_t> pick;
-    for (int64_t i = 0; i < L; ++i) pick[i] = FROM + i / 2 + (i % 2) * L;
-    return __builtin_shuffle(a, b, pick);
-  } else if constexpr (sizeof(T) == 4) {
-    Vector<uint32_t> pick;
-    for (int64_t i = 0; i < L; ++i) pick[i] = FROM + i / 2 + (i % 2) * L;
-    return __builtin_shuffle(a, b, pick);
-  } else {
-    Vector<uint64_t> pick;
-    for (int64_t i = 0; i < L; ++i) pick[i] = FROM + i / 2 + (i % 2) * L;
-    return __builtin_shuffle(a, b, pick);
-  }
-#endif
-}
-
-// rows[i][j] <-> rows[j][i]. One round sends row i to the lower and row i + L/2 to the upper of
-// two neighbours, element by element: the index bits of (row, lane) turn by one place. After
-// log2(L) rounds row and lane have changed places.
-template <typename T>
-inline __attribute__((always_inline)) void transpose(Vector<T>* rows) {
-  constexpr int64_t L = LANES<T>;
-#pragma GCC unroll 8
-  for (int64_t round = 1; round < L; round *= 2) {
-    Vector<T> next[L];
-#pragma GCC unroll 32
-    for (int64_t i = 0; i < L / 2; ++i) {
-      next[2 * i] = interleave<T, false>(rows[i], rows[i + L / 2]);
-      next[2 * i + 1] = interleave<T, true>(rows[i], rows[i + L / 2]);
-    }
-#pragma GCC unroll 32
-    for (int64_t i = 0; i < L; ++i) rows[i] = next[i];
-  }
-}
 
 // A vector of the first `count` elements at p, then zeros.
 template <typename Kind>

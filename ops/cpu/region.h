@@ -4,7 +4,7 @@
 //       for rows, a chunk at a time
 //         for k, a block at a time, never across a segment's end
 //           pack b[k block][panel]                    stays in L2
-//           for rows of the chunk, a tile at a time
+//           for rows of the chunk, a tile (a few of them, where there are no more) at a time
 //             pack a[tile][k block]                   stays in L1
 //             for cols of the panel, a tile (a strip of the panel) at a time
 //               micro-kernel                          C stays in registers
@@ -38,8 +38,10 @@ class Region {
 
   void run_chunk(Range rows, Range cols);
   void run_step(const Step& step);
-  void run_tiles(const Step& step, Range rows);
-  void pack_a(Tile& tile, Range rows, Range k);
+  void run_group(const Step& step, const Range* group, int64_t count);
+  void run_tile(const Step& step, Tile& tile, Range rows, Range cols, int64_t vectors, Place total);
+  void fetch_ahead(const Tile& tile) const;
+  void pack_a(Tile& tile, Range rows, Range k, char* packed);
   void pack_b(const Step& step);
   Place total(const Step& step, int64_t i, int64_t j) const;
 
@@ -49,6 +51,7 @@ class Region {
   char* c_;
   bool one_block_;  // all of K in one step
   int64_t chunk_;   // rows
+  int64_t tile_a_;  // bytes of a packed tile of A
   char* packed_a_ = nullptr;
   char* packed_b_ = nullptr;
   char* chains_ = nullptr;  // [chunk][panel]: chains of the second and later segments
