@@ -293,3 +293,24 @@ def in_threads_and_streams(product: Callable[[int], torch.Tensor], expected: lis
     with ThreadPoolExecutor(len(expected)) as pool:  # map() raises what a thread raised
         wrong = list(pool.map(work, range(len(expected))))
     assert not any(wrong), f"{wrong} wrong results of 50 each"
+
+
+# fp16x3's tiles: of planes of both operands, and with the larger one as it lies.
+PLANE_TILES = ("X3Tile128x128", "X3Tile64x64")
+DIRECT_TILES = ("X3Direct64x64", "X3DirectPair64x64")
+
+
+def tma_reads(x: torch.Tensor) -> bool:
+    """Whether TMA can read a matrix, of more than one row and column, where it lies."""
+    along, across = sorted(x.stride())
+    return along == 1 and across * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
+
+
+def parts_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple[str, bool, int, int]]:
+    """fp16x3's ways to multiply: tile, whether A and B are exchanged, the cluster's two sides."""
+    ways = []
+    for exchanged, p in ((False, a), (True, b)):
+        direct = DIRECT_TILES if min(p.shape) > 1 and tma_reads(p) else ()
+        for tile in (*PLANE_TILES, *direct):
+            ways += [(tile, exchanged, *cluster) for cluster in ((1, 1), (2, 1), (1, 2))]
+    return ways

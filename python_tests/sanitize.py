@@ -37,10 +37,9 @@ DEEP = (72, 136, 32840)  # crosses segments, the last by more than a step
 # Of fp16x3: fractions of every tile and square, some of several; and a K of fma chains alone.
 PARTS_SHAPES = (
     *((136, 264, 72), (65, 63, 9), (300, 136, 131), (1, 1, 64), (5, 300, 200)),
-    *((300, 9, 4200), (16, 65, 300)),  # few rows, and columns
+    *((300, 9, 4200), (16, 65, 300), (30, 72, 300)),  # few rows, and columns
 )
-SHORT_PARTS_SHAPES = ((136, 72, 72), (65, 63, 131), (3, 72, 131), (9, 5, 9))
-PARTS_TILES = ("X3Tile128x128", "X3Tile64x64")
+SHORT_PARTS_SHAPES = ((136, 72, 72), (65, 63, 131), (3, 72, 131), (30, 72, 132), (9, 5, 9))
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
 
@@ -141,12 +140,12 @@ def run_parts(short: bool) -> int:
     for a, b, what in every:
         a[-1, -1], b[-1, ::2] = 1e30, 0
         a[0, 0], b[-1, -1] = torch.inf, torch.nan
-        ways = list(itertools.product(PARTS_TILES, (False, True), CLUSTERS))
-        expected = torch.ops.tiled.mm_with_tile(a, b, *ways[0][:2], 1, 1, False, **asked)
+        ways = cases.parts_ways(a, b)
+        expected = torch.ops.tiled.mm_with_tile(a, b, *ways[0], False, **asked)
         products += 1 + run(a, b, (None,), expected, what, **asked)
-        for tile, exchanged, (p, q) in ways[1::4] if short else ways:
-            c = torch.ops.tiled.mm_with_tile(a, b, tile, exchanged, p, q, False, **asked)
-            assert same_bits(c, expected), (*what, tile, exchanged, p, q)
+        for way in ways[1::4] if short else ways:
+            c = torch.ops.tiled.mm_with_tile(a, b, *way, False, **asked)
+            assert same_bits(c, expected), (*what, *way)
             products += 1
         again = int(tiled_mm.fp16x3_recomputed(a, b))
         m, n, k = what[:3]

@@ -387,7 +387,7 @@ def test_the_count_of_a_batch_and_of_nothing() -> None:
 
 # (N, K): one chain and several, and K that is not a multiple of 8.
 SIZES = ((4096, 4096), (1000, 4096 + 8), (264, DEEP), (72, 32768), (77, 515))
-ROWS = (1, 2, 3, 7, 16, 17, 64, 100, 128, 129, 1000)  # up to 16 have a kernel of their own
+ROWS = (1, 2, 3, 7, 8, 9, 16, 17, 25, 32, 33, 64, 100, 128, 129, 1000)  # up to 32 by FewRows
 # Of the second some elements are computed again.
 DATA = {"normal": normal, "hard": lambda *size: normal(*size) * torch.exp(6 * normal(*size))}
 
@@ -521,8 +521,6 @@ def test_rows_more_than_4_gib_apart(step: int) -> None:
 
 # ---- every way to run it ------------------------------------------------------------------------
 
-TILES = ("X3Tile128x128", "X3Tile64x64")
-CLUSTERS = ((1, 1), (2, 1), (1, 2))
 TILED_SIZES = (
     *((264, 520, 200), (333, 259, 515), (1024, 776, 4104), (100, 72, 9000), (1, 300, 64)),
     *((1024, 776, DEEP), (100, 72, DEEP - 3), (16, 300, 4104), (200, 9, DEEP)),
@@ -541,18 +539,26 @@ def test_every_tile_exchange_and_cluster_is_equal(size: tuple) -> None:
     a[0, 3] = NAN
     expected = mm(a, b)
     for x, y in ((a, b), (column_major(a), column_major(b)), (a, column_major(b))):
-        for tile, exchanged, cluster in itertools.product(TILES, (False, True), CLUSTERS):
-            c = with_tile(x, y, tile, exchanged, *cluster)
-            assert_equal(c, expected, (tile, exchanged, cluster))
+        ways = cases.parts_ways(x, y)
+        if not m % 4 and not n % 4 and not k % 4:
+            assert {way[0] for way in ways} == {*cases.PLANE_TILES, *cases.DIRECT_TILES}
+        for way in ways:
+            assert_equal(with_tile(x, y, *way), expected, way)
 
 
 def test_a_way_that_does_not_exist_is_refused() -> None:
     a, b = pair(64, 64, 64)
-    for tile, p, q in (("NoSuchTile", 1, 1), (TILES[0], 3, 1), ("Tile128x128", 1, 1)):
+    plane, direct = cases.PLANE_TILES[0], cases.DIRECT_TILES[0]
+    for tile, p, q in (("NoSuchTile", 1, 1), (plane, 3, 1), ("Tile128x128", 1, 1)):
         with pytest.raises(RuntimeError, match=f"fp16x3 has no way {tile}"):
             with_tile(a, b, tile, False, p, q)
     with pytest.raises(RuntimeError, match="no way"):
-        torch.ops.tiled.mm_with_tile(a, b, TILES[0], False, 1, 1, True, precision="fp16x3")
+        torch.ops.tiled.mm_with_tile(a, b, plane, False, 1, 1, True, precision="fp16x3")
+    # TMA cannot read rows that are 65 elements apart.
+    odd = normal(64, 65)[:, :64]
+    with pytest.raises(RuntimeError, match=f"fp16x3 has no way {direct}"):
+        with_tile(odd, b, direct, False, 1, 1)
+    assert_equal(with_tile(odd, b, direct, True, 1, 1), mm(odd, b), "B lies well")
 
 
 # ---- where the result goes ----------------------------------------------------------------------
