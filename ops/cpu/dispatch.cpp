@@ -33,14 +33,6 @@ bool tiles_are_permitted() {
 }
 #endif
 
-// The levels for bf16 have been tested under emulation only. Until they have run on a CPU that has
-// them they are there for those who name one.
-bool asks_for_pairs() {
-  const char* wanted = std::getenv("TILED_MM_CPU_LEVEL");
-  return wanted != nullptr &&
-         (std::string(wanted) == "avx512_bf16" || std::string(wanted) == "amx");
-}
-
 // How many of the levels above this CPU, and its system, can run.
 size_t count_levels() {
 #ifdef __x86_64__
@@ -50,7 +42,7 @@ size_t count_levels() {
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
     return 2;
-  if (!asks_for_pairs() || !__builtin_cpu_supports("avx512bf16")) return 3;
+  if (!__builtin_cpu_supports("avx512bf16")) return 3;
   if (!__builtin_cpu_supports("amx-tile") || !__builtin_cpu_supports("amx-bf16")) return 4;
   return tiles_are_permitted() ? 5 : 4;
 #else

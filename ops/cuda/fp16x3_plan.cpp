@@ -27,8 +27,8 @@ constexpr double START = 4000, STORE = 3000;
 constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
 // A step of 9_fp16x3_direct.cu: a block alone on its multiprocessor, with many stages or with few,
 // and two.
-constexpr double DIRECT = 1050, DIRECT_FEW_STAGES = 1370, DIRECT_PAIRS = 1900;
-constexpr double MEMORY = 1700;  // bytes that all multiprocessors together read or write
+constexpr double DIRECT = 1050, DIRECT_FEW_STAGES = 1370, DIRECT_PAIRS = 1750;
+constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
 
 double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan) {
   const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
