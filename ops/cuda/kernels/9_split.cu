@@ -150,6 +150,11 @@ __global__ void __launch_bounds__(ROW_THREADS) split_along_k(const SplitArgument
           const int64_t k = first + (i * ROW_THREADS + threadIdx.x) * 4;
           if (k >= end_k) continue;
           uint32_t units = 0;
+          if constexpr (FORM == Form::Nothing) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) lost += scale.lost_of(x[i][j]);
+            continue;
+          }
           PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
 #pragma unroll
           for (int j = 0; j < 2; ++j)
@@ -243,9 +248,12 @@ __global__ void __launch_bounds__(SIDE_WARPS * 32, 2)
 #pragma unroll
         for (int i = 0; i < SIDE_CHUNK; ++i, at += SIDE_STEP * args.to_pitch) {
           if (first + i * SIDE_STEP >= args.k || row >= args.rows) continue;
+          if (args.to == nullptr) {
+            lost[0] += scales[0].lost_of(x[i].x), lost[1] += scales[1].lost_of(x[i].y);
+            continue;
+          }
           const PairParts parts = split_pair<decltype(plain)::value>(x[i].x, x[i].y, scales[0],
                                                                      scales[1], lost[0], lost[1]);
-          if (args.to == nullptr) continue;
           *reinterpret_cast<__half2*>(at) = parts.hi;
           *reinterpret_cast<__half2*>(at + args.plane) = parts.lo;
         }
