@@ -149,19 +149,19 @@ __global__ void __launch_bounds__(ROW_THREADS) split_along_k(const SplitArgument
         for (int i = 0; i < ROW_VECTORS; ++i) {
           const int64_t k = first + (i * ROW_THREADS + threadIdx.x) * 4;
           if (k >= end_k) continue;
-          uint32_t units = 0;
           if constexpr (FORM == Form::Nothing) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) lost += scale.lost_of(x[i][j]);
-            continue;
-          }
-          PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
+          } else {
+            uint32_t units = 0;
+            PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
 #pragma unroll
-          for (int j = 0; j < 2; ++j)
-            parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
-                                                          scale, units, units);
-          lost += units;
-          write_four<FORM>(args, entry, row, k, parts);
+            for (int j = 0; j < 2; ++j)
+              parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
+                                                            scale, units, units);
+            lost += units;
+            write_four<FORM>(args, entry, row, k, parts);
+          }
         }
       }
     };
