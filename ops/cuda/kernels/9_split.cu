@@ -149,19 +149,14 @@ __global__ void __launch_bounds__(ROW_THREADS) split_along_k(const SplitArgument
         for (int i = 0; i < ROW_VECTORS; ++i) {
           const int64_t k = first + (i * ROW_THREADS + threadIdx.x) * 4;
           if (k >= end_k) continue;
-          if constexpr (FORM == Form::Nothing) {
+          uint32_t units = 0;
+          PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
 #pragma unroll
-            for (int j = 0; j < 4; ++j) lost += scale.lost_of(x[i][j]);
-          } else {
-            uint32_t units = 0;
-            PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
-#pragma unroll
-            for (int j = 0; j < 2; ++j)
-              parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
-                                                            scale, units, units);
-            lost += units;
-            write_four<FORM>(args, entry, row, k, parts);
-          }
+          for (int j = 0; j < 2; ++j)
+            parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
+                                                          scale, units, units);
+          lost += units;
+          write_four<FORM>(args, entry, row, k, parts);
         }
       }
     };
@@ -248,12 +243,9 @@ __global__ void __launch_bounds__(SIDE_WARPS * 32, 2)
 #pragma unroll
         for (int i = 0; i < SIDE_CHUNK; ++i, at += SIDE_STEP * args.to_pitch) {
           if (first + i * SIDE_STEP >= args.k || row >= args.rows) continue;
-          if (args.to == nullptr) {
-            lost[0] += scales[0].lost_of(x[i].x), lost[1] += scales[1].lost_of(x[i].y);
-            continue;
-          }
           const PairParts parts = split_pair<decltype(plain)::value>(x[i].x, x[i].y, scales[0],
                                                                      scales[1], lost[0], lost[1]);
+          if (args.to == nullptr) continue;
           *reinterpret_cast<__half2*>(at) = parts.hi;
           *reinterpret_cast<__half2*>(at + args.plane) = parts.lo;
         }

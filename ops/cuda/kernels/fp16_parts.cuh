@@ -16,9 +16,6 @@ struct Parts {
   __half hi, lo;
   uint32_t lost;
 };
-__device__ __forceinline__ bool may_lose(float x, float scaled) {
-  return fabsf(scaled) < 0x1p-14f && x != 0;
-}
 __device__ __forceinline__ Parts split(float x, float scale1, float scale2) {
   const float scaled = x * scale1 * scale2;
   Parts parts;
@@ -26,7 +23,7 @@ __device__ __forceinline__ Parts split(float x, float scale1, float scale2) {
   const float rest = scaled - __half2float(parts.hi);
   parts.lo = __float2half_rn(rest * 0x1p11f);
   parts.lost = 0;
-  if (may_lose(x, scaled)) {
+  if (fabsf(scaled) < 0x1p-14f && x != 0) {
     const float left = fabsf(rest - __half2float(parts.lo) * 0x1p-11f);
     parts.lost = max(__float2uint_ru(left * (1 / LOST_UNIT)), scaled == 0 ? 1u : 0u);
   }
@@ -72,11 +69,6 @@ struct Scale {
   }
   __device__ __forceinline__ Parts split(float x) const {
     return tiled::split(finite ? x : 0, factor1, factor2);
-  }
-  // Of split(), the loss alone; few elements have any.
-  __device__ __forceinline__ uint32_t lost_of(float x) const {
-    return finite && may_lose(x, x * factor1 * factor2) ? tiled::split(x, factor1, factor2).lost
-                                                        : 0;
   }
   __device__ __forceinline__ RowScale result(unsigned long long lost) const {
     return {exponent, finite ? __ull2float_ru(lost) * LOST_UNIT : INFINITY};
