@@ -76,7 +76,10 @@ def _squares(dtype: str, sizes: tuple[int, ...]) -> list[Case]:
 def _groups(host: bool) -> dict[str, tuple[Goal, list[Case]]]:
     if host:
         goals = {"fp32": 0.9, "fp64": 0.9, "bf16": 0.85, "fp16": 0.9, "int8": 3}
-        return {d: (Goal(goal, 0), _squares(d, _HOST)) for d, goal in goals.items()}
+        return {
+            f"host-{d}": (Goal(goal, 0), [Case(f"host-{d}", d, s, s, s) for s in _HOST])
+            for d, goal in goals.items()
+        }
     groups = {
         "fp32": (Goal(1.08, 0.97), _squares("fp32", _ODD)),
         "fp64": (Goal(1.12, 0.97), _squares("fp64", _ODD)),
