@@ -78,7 +78,7 @@ __device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, con
         v[0][i / 4][i % 4] = x.x, v[1][i / 4][i % 4] = x.y;
         v[2][i / 4][i % 4] = x.z, v[3][i / 4][i % 4] = x.w;
       } else {
-        float(&to)[4] = v[i / STEPS][i % STEPS];
+        float (&to)[4] = v[i / STEPS][i % STEPS];
         to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
       }
     }
