@@ -69,15 +69,15 @@ _HOST = (256, 512, 1000, 1024, 2048, 4096)
 _SKINNY = ((2048, 16, 2048), (2048, 2048, 64), (16, 2048, 2048), (64, 64, 16384))
 
 
-def _squares(dtype: str, sizes: tuple[int, ...]) -> list[Case]:
-    return [Case(dtype, dtype, s, s, s) for s in sizes]
+def _squares(dtype: str, sizes: tuple[int, ...], group: str = "") -> list[Case]:
+    return [Case(group or dtype, dtype, s, s, s) for s in sizes]
 
 
 def _groups(host: bool) -> dict[str, tuple[Goal, list[Case]]]:
     if host:
         goals = {"fp32": 0.9, "fp64": 0.9, "bf16": 0.85, "fp16": 0.9, "int8": 3}
         return {
-            f"host-{d}": (Goal(goal, 0), [Case(f"host-{d}", d, s, s, s) for s in _HOST])
+            f"host-{d}": (Goal(goal, 0), _squares(d, _HOST, f"host-{d}"))
             for d, goal in goals.items()
         }
     groups = {

@@ -95,7 +95,6 @@ struct FewRowsArguments {
   float tolerance;
 };
 const void* fp16x3_few_rows_kernel(bool w_is_a, bool beside);
-cudaError_t launch_few_rows(const FewRowsArguments& args, const Plan& plan, cudaStream_t stream);
 
 // Computes again by the fma chain: the elements of the listed squares that lost_is_seen, or, where
 // `scales` are null, all elements.
@@ -111,5 +110,8 @@ cudaError_t launch_guard(const GuardArguments& args, int blocks, cudaStream_t st
 // The product of the planes. Takes Fp16x3Arguments.
 const void* fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major);
 const void* fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);
+
+// That of a plan, for the operands in fp32.
+const void* fp16x3_kernel_of(const Sides& sides, const HopperPlan& plan);
 
 }  // namespace tiled

@@ -7,9 +7,15 @@
 
 namespace tiled {
 
-// `cluster`: blocks of a cluster, 0 for a kernel that knows none. `shared`: dynamic, bytes.
+// `cluster`: blocks of a cluster, 0 for a kernel that knows none. `shared`: dynamic, bytes, which
+// beyond 48 KiB a kernel has only where it has been asked for.
 inline cudaError_t launch_early(const void* kernel, dim3 grid, int threads, int shared, int cluster,
                                 cudaStream_t stream, void* argument) {
+  if (shared > 0) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    if (error != cudaSuccess) return error;
+  }
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;

@@ -1,5 +1,6 @@
 // Rung fp16x3: both operands are split, their planes multiplied, and the guard computes again what
 // the parts could not hold. Three or four kernels, each launched in the shadow of the one before.
+#include <algorithm>
 #include <utility>
 
 #include "cuda/fp16x3.h"
@@ -42,24 +43,23 @@ cudaError_t launch_with_few_rows(const Problem& problem, const Fp16x3Layout& l,
   args.c = static_cast<float*>(problem.c.data);
   args.c_w = l.sides.c_p, args.c_x = l.sides.c_q, args.c_batch = problem.c.batch_stride;
   args.guard = guard.list, args.tolerance = guard.tolerance;
-  error = launch_few_rows(args, plan, stream);
+  const dim3 grid(static_cast<unsigned>(plan.grid_x),
+                  static_cast<unsigned>(std::min(problem.batch, MAX_GRID_Y)));
+  error = launch_early(fp16x3_kernel_of(l.sides, plan.hopper), grid, plan.threads_x,
+                       static_cast<int>(plan.shared_bytes), /*cluster=*/0, stream, &args);
   if (error != cudaSuccess) return error;
   return launch_guard(guard, plan.guard_blocks, stream);
 }
 
-// P as it lies, for Fp32Rows.
-cudaError_t encode_rows(CUtensorMap* map, const Side& p, int64_t entries, int sharers) {
-  constexpr CUtensorMapDataType FLOAT = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-  if (is_mn_major(p))
-    return encode_tensor_map(map, FLOAT, 4,
-                             {p.data, p.rows, p.k, entries, p.k_stride, p.batch_stride},
-                             {32, 64 / sharers});
-  return encode_tensor_map(map, FLOAT, 4,
-                           {p.data, p.k, p.rows, entries, p.row_stride, p.batch_stride},
-                           {16, 64 / sharers});
-}
-
 }  // namespace
+
+const void* fp16x3_kernel_of(const Sides& sides, const HopperPlan& plan) {
+  const bool p_mn_major = is_mn_major(sides.p);
+  if (plan.tile == FEW_ROWS_INDEX) return fp16x3_few_rows_kernel(!plan.exchanged, p_mn_major);
+  if (is_direct(plan.tile)) return fp16x3_direct_kernel(plan.tile, p_mn_major, plan.exchanged);
+  return fp16x3_kernel(plan.tile, is_mn_major(split_planes(sides.p, nullptr)),
+                       is_mn_major(split_planes(sides.q, nullptr)));
+}
 
 cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* workspace,
                           cudaStream_t stream) {
@@ -115,20 +115,17 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   args.p_scales_batch = scales.p_batch, args.q_scales_batch = scales.q_batch;
   args.guard = guard.list, args.tolerance = guard.tolerance, args.exchanged = plan.exchanged;
   constexpr CUtensorMapDataType HALF = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  error = direct ? encode_rows(&args.grid.p_map, p, l.p_entries, plan.cluster_q)
+  const int share = 64 / plan.cluster_q;  // of Fp32Rows, rows or k
+  error = direct ? encode_side(&args.grid.p_map, p, l.p_entries, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4,
+                               {32, share}, {16, share})
                  : encode_operand(&args.grid.p_map, p, 2 * l.p_entries, HALF, 2, tile.block_p, 64,
                                   plan.cluster_q);
   if (error != cudaSuccess) return error;
   error = encode_operand(&args.grid.q_map, q, 2 * l.q_entries, HALF, 2, tile.block_q, tile.block_q,
                          plan.cluster_p);
   if (error != cudaSuccess) return error;
-  const void* kernel = direct ? fp16x3_direct_kernel(plan.tile, is_mn_major(p), plan.exchanged)
-                              : fp16x3_kernel(plan.tile, is_mn_major(p), is_mn_major(q));
-  error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile.shared_bytes);
-  if (error != cudaSuccess) return error;
-  error = launch_early(kernel, dim3(plan.blocks), tile.threads, tile.shared_bytes,
-                       plan.cluster_p * plan.cluster_q, stream, &args);
+  error = launch_early(fp16x3_kernel_of(l.sides, plan), dim3(plan.blocks), tile.threads,
+                       tile.shared_bytes, plan.cluster_p * plan.cluster_q, stream, &args);
   if (error != cudaSuccess) return error;
   return launch_guard(guard, whole_plan.guard_blocks, stream);
 }

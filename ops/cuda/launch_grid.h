@@ -7,19 +7,28 @@
 
 namespace tiled {
 
-// One operand's map: boxes of 128 bytes of k by its rows, or of an atom of rows by k, cut into as
+// One operand's map, of boxes that lie as it does.
+inline cudaError_t encode_side(CUtensorMap* map, const Side& side, int64_t entries,
+                               CUtensorMapDataType type, int bytes, MapBox along_mn,
+                               MapBox along_k) {
+  if (is_mn_major(side))
+    return encode_tensor_map(
+        map, type, bytes, {side.data, side.rows, side.k, entries, side.k_stride, side.batch_stride},
+        along_mn);
+  return encode_tensor_map(
+      map, type, bytes, {side.data, side.k, side.rows, entries, side.row_stride, side.batch_stride},
+      along_k);
+}
+
+// For OperandTile: boxes of 128 bytes of k by its rows, or of an atom of rows by k, cut into as
 // many parts as blocks share it.
 inline cudaError_t encode_operand(CUtensorMap* map, const Side& side, int64_t entries,
                                   CUtensorMapDataType type, int bytes, int block_rows,
                                   int share_rows, int sharers) {
   const int block_k = 128 / bytes;
-  if (is_mn_major(side))
-    return encode_tensor_map(
-        map, type, bytes, {side.data, side.rows, side.k, entries, side.k_stride, side.batch_stride},
-        {operand_atom(share_rows, bytes), block_k / sharers});
-  return encode_tensor_map(
-      map, type, bytes, {side.data, side.k, side.rows, entries, side.row_stride, side.batch_stride},
-      {block_k, block_rows / sharers});
+  return encode_side(map, side, entries, type, bytes,
+                     {operand_atom(share_rows, bytes), block_k / sharers},
+                     {block_k, block_rows / sharers});
 }
 
 // Everything of the arguments but the maps, C and the workspace.

@@ -35,15 +35,8 @@ const void* tma_kernel(const Problem& problem, const Plan& plan) {
     case Algo::TmaWgmma: return tma_wgmma_kernel(problem.dtype, is_mn_major(a), is_mn_major(b));
     case Algo::WarpSpecialized:
       return warp_specialized_kernel(problem.dtype, is_mn_major(a), is_mn_major(b));
-    case Algo::Fp16x3: {
-      const Sides sides = sides_of(problem, plan.hopper.exchanged);
-      if (plan.hopper.tile == FEW_ROWS_INDEX)
-        return fp16x3_few_rows_kernel(!plan.hopper.exchanged, is_mn_major(sides.p));
-      if (is_direct(plan.hopper.tile))
-        return fp16x3_direct_kernel(plan.hopper.tile, is_mn_major(sides.p), plan.hopper.exchanged);
-      return fp16x3_kernel(plan.hopper.tile, is_mn_major(split_planes(sides.p, nullptr)),
-                           is_mn_major(split_planes(sides.q, nullptr)));
-    }
+    case Algo::Fp16x3:
+      return fp16x3_kernel_of(sides_of(problem, plan.hopper.exchanged), plan.hopper);
     default: break;
   }
   const Sides sides = sides_read(problem, plan.hopper);
@@ -114,9 +107,6 @@ cudaError_t launch_hopper(const Problem& problem, const HopperPlan& plan, void* 
   }
 
   const void* kernel = hopper_kernel(problem.dtype, plan.tile, is_mn_major(p), is_mn_major(q));
-  error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile.shared_bytes);
-  if (error != cudaSuccess) return error;
   error = launch_early(kernel, dim3(plan.blocks), tile.threads, tile.shared_bytes,
                        plan.cluster_p * plan.cluster_q, stream, &args);
   if (error != cudaSuccess || !plan.share_segments) return error;

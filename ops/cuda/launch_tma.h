@@ -7,7 +7,7 @@
 
 namespace tiled {
 
-// The kernel of a plan with tma_wgmma, warp_specialized or hopper.
+// The kernel of a plan with tma_wgmma, warp_specialized, hopper or fp16x3.
 const void* tma_kernel(const Problem& problem, const Plan& plan);
 
 // tma_wgmma and warp_specialized.

@@ -263,8 +263,7 @@ std::string roofline_table(const PlanReport& r, const std::string& operation) {
                      three_digits(r.balance) + " " + operation + "/byte\n";
   std::ostringstream head;
   head << std::setw(27) << "bytes" << std::setw(12) << (operation + "/byte") << std::setw(16)
-       << "at most" << std::setw(11) << "at least"
-       << "   bound by\n";
+       << "at most" << std::setw(11) << "at least" << "   bound by\n";
   return text + head.str() +
          roofline_row("loads of tiles", r.tile_bytes, r.tile_roofline, operation) +
          roofline_row("each byte once", r.compulsory_bytes, r.compulsory_roofline, operation);

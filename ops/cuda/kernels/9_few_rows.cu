@@ -18,13 +18,10 @@
 // W takes.
 #include <cuda_fp16.h>
 
-#include <algorithm>
 #include <type_traits>
 
 #include "cuda/fp16x3.h"
 #include "cuda/kernels/fp16_parts.cuh"
-#include "cuda/launch_early.h"
-#include "cuda/plan.h"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "segments.h"
@@ -96,7 +93,7 @@ __device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, con
 }
 
 // The scale of one chunk of a row, 2^e with the largest element in [2^14, 2^15), and 2^-e. Without
-// meaning where may_differ() says so.
+// meaning where is_moderate() or sure_exponents() turn it down.
 struct OwnScale {
   float factor, back;
   __device__ __forceinline__ explicit OwnScale(uint32_t most) {
@@ -341,18 +338,6 @@ const void* fp16x3_few_rows_kernel(bool w_is_a, bool beside) {
                   : reinterpret_cast<const void*>(&fp16x3_few_rows<true, false>);
   return beside ? reinterpret_cast<const void*>(&fp16x3_few_rows<false, true>)
                 : reinterpret_cast<const void*>(&fp16x3_few_rows<false, false>);
-}
-
-cudaError_t launch_few_rows(const FewRowsArguments& args, const Plan& plan, cudaStream_t stream) {
-  const void* kernel = fp16x3_few_rows_kernel(args.w_is_a, args.beside);
-  const int shared = static_cast<int>(plan.shared_bytes);
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  if (error != cudaSuccess) return error;
-  const dim3 grid(static_cast<unsigned>(plan.grid_x),
-                  static_cast<unsigned>(std::min(args.batch, MAX_GRID_Y)));
-  return launch_early(kernel, grid, plan.threads_x, shared, /*cluster=*/0, stream,
-                      const_cast<FewRowsArguments*>(&args));
 }
 
 }  // namespace tiled
