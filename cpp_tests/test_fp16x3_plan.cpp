@@ -190,17 +190,15 @@ TEST(Fp16x3Plan, FewRowsFitSharedMemory) {
       }
 }
 
-// A narrow C reads its large operand as it lies where TMA can, in one block a multiprocessor or
-// two; where it cannot, planes of it are written first.
+// A narrow C reads its large operand as it lies where TMA can; where it cannot, planes of it are
+// written first.
 TEST(Fp16x3Plan, ANarrowCHasNoPlanesOfTheLargeOperand) {
   const DeviceInfo d = device("h200");
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
-    for (const auto& [m, n, tile] : {std::tuple{64, 4096, "X3Direct64x64"},
-                                     {4096, 128, "X3Direct64x64"},
-                                     {64, 28672, "X3DirectPair64x64"}}) {
+    for (const auto& [m, n] : {std::pair{64, 4096}, {4096, 128}, {64, 28672}}) {
       Problem p = parts_problem(layout, m, n, 4096);
       const Plan plan = make_plan(p, d);
-      EXPECT_EQ(fp16x3_tile_name(plan.hopper.tile), tile) << layout << ' ' << m << ' ' << n;
+      EXPECT_TRUE(is_direct(plan.hopper.tile)) << layout << ' ' << m << ' ' << n;
       EXPECT_EQ(plan.hopper.exchanged, m < n);
       EXPECT_LT(plan.workspace_bytes, 128 * 4096 * 4 + 40000 * 8 + 8192);
       (m < n ? p.b : p.a).alignment = 4;

@@ -25,9 +25,8 @@ constexpr double PAIRS = 1.45;     // two blocks, each waiting for its own opera
 constexpr double PROMOTION = 350;  // of a consumer alone
 constexpr double START = 4000, STORE = 3000;
 constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
-// A step of 9_fp16x3_direct.cu: a block alone on its multiprocessor, with many stages or with few,
-// and two.
-constexpr double DIRECT = 1050, DIRECT_FEW_STAGES = 1370, DIRECT_PAIRS = 1750;
+// A step of 9_fp16x3_direct.cu.
+constexpr double DIRECT = 550;
 constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
 
 double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan) {
@@ -45,8 +44,7 @@ double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan
   double step = tensor + PROMOTION;
   if (tile.block_p > 64) step = TURNS * tensor;
   if (pairs) step = std::max(PAIRS * tensor, step / 2);
-  if (is_direct(plan.tile))
-    step = pairs ? DIRECT_PAIRS / 2 : tile.blocks_per_sm == 1 ? DIRECT : DIRECT_FEW_STAGES;
+  if (is_direct(plan.tile)) step = DIRECT;
   if (sharers == 2 && rounds > 1) step *= SHARED_OPERAND;
   // What is split is read and written, what is measured is read.
   const double of_p = static_cast<double>(p) * (is_direct(plan.tile) ? 4 : 8);

@@ -15,7 +15,9 @@ struct Fp16x3Tile {
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
   static constexpr int BLOCK_K = 64;
-  static constexpr int CONSUMERS = P / 64;  // warpgroups
+  static constexpr int READERS = P / 64;  // warpgroups that read a stage, 64 rows each
+  static constexpr int CONSUMERS = READERS;
+  static constexpr int EXCHANGE_BYTES = 0;  // of shared memory, from consumer to consumer
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
   static constexpr int BLOCKS_PER_SM = BLOCKS;
   static constexpr int STAGES = STAGES_;
@@ -24,7 +26,7 @@ struct Fp16x3Tile {
   static constexpr int PRODUCER_REGISTERS = BLOCKS == 2 ? 24 : 40;
   static constexpr int CONSUMER_REGISTERS = BLOCKS == 2 ? 224 : 232;
 
-  static_assert(P % 64 == 0 && CONSUMERS <= 2, "a wgmma has 64 rows; registers for two consumers");
+  static_assert(P % 64 == 0 && READERS <= 2, "a wgmma has 64 rows; registers for two consumers");
   static_assert(3 * Q / 2 <= 192, "three sets of accumulators that leave registers to spare");
   static_assert(SHARED_BYTES * BLOCKS <= 227 * 1024, "shared memory of a multiprocessor");
 };
@@ -34,14 +36,19 @@ struct Fp16x3Tile {
 struct X3Tile128x128 : Fp16x3Tile<128, 128, 3, 1> {};
 struct X3Tile64x64 : Fp16x3Tile<64, 64, 3, 2> {};
 
-// For a narrow C, whose P is cut in registers on its way (9_fp16x3_direct.cu): many stages where
-// each multiprocessor has one tile at most, else two blocks.
-struct X3Direct64x64 : Fp16x3Tile<64, 64, 7, 1> {};
-struct X3DirectPair64x64 : Fp16x3Tile<64, 64, 3, 2> {};
+// For a narrow C, whose P is cut in registers on its way (9_fp16x3_direct.cu): two consumers take
+// the stages of a tile in turn, and exchange halves of their terms.
+struct X3Direct64x64 : Fp16x3Tile<64, 64, 6, 1> {
+  static constexpr int CONSUMERS = 2;
+  static constexpr int THREADS = 128 * (CONSUMERS + 1);
+  static constexpr int EXCHANGE_BYTES = CONSUMERS * 64 * 64 / 2 * 4;
+  static constexpr int SHARED_BYTES = Fp16x3Tile::SHARED_BYTES + EXCHANGE_BYTES + 4 * CONSUMERS * 8;
+  static_assert(SHARED_BYTES <= 227 * 1024);
+};
 
 using Fp16x3PlaneTiles = TileList<X3Tile128x128, X3Tile64x64>;
-using Fp16x3DirectTiles = TileList<X3Direct64x64, X3DirectPair64x64>;
-using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64, X3Direct64x64, X3DirectPair64x64>;
+using Fp16x3DirectTiles = TileList<X3Direct64x64>;
+using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64, X3Direct64x64>;
 constexpr int FP16X3_TILE_COUNT = Fp16x3Tiles::COUNT;
 constexpr bool is_direct(int tile) {
   return tile >= Fp16x3PlaneTiles::COUNT && tile < FP16X3_TILE_COUNT;

@@ -2,12 +2,16 @@
 // from the stage, cut it in its fp16 parts in registers, and wgmma reads them there: no planes of P
 // are written and read again, but each tile cuts P anew. The same bits as 9_fp16x3.cu.
 //
-// While the tensor cores multiply one stage, the consumer prepares the registers of the next.
+// Two consumers take the steps in turn: one prepares registers while the tensor cores multiply the
+// other's. They exchange halves of their terms, so that each adds up half of the columns, k
+// ascending.
+//
 // Preconditions: P's scales (launch_measure), Q's planes along k, in the order of k that Fp32Rows
 // names; TMA can read P. Bound by the bytes of P and Q that a multiprocessor takes in.
 #include "cuda/kernels/fp16_parts.cuh"
 #include "cuda/kernels/fp16x3.cuh"
 #include "cuda/kernels/fp32_rows.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
 namespace tiled {
@@ -21,8 +25,14 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
   using Base = DirectKernel<Tile, P_MN_MAJOR>;
   using Q = typename Base::Q::Plane;
   using Set = typename Base::Set;
+  using Sums = typename Base::Sums;
   using Base::args, Base::base, Base::full, Base::schedule;
   static constexpr int STAGES = Base::STAGES, REGISTERS = Base::REGISTERS, STEPS = Q::STEPS;
+  static constexpr int SUMS = Base::SUMS;
+  static_assert(2 * SUMS == REGISTERS && Tile::CONSUMERS == 2);
+  // What is exchanged: [consumer that gives][SUMS / 4][128 threads][4].
+  static constexpr uint32_t HALF_BYTES = SUMS * 128 * 4;
+  static_assert(2 * HALF_BYTES == Tile::EXCHANGE_BYTES);
   using Fragments = uint32_t[STEPS][4];
   struct Parts {
     Fragments hi, lo;
@@ -84,55 +94,90 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
     }
   }
 
-  __device__ __forceinline__ void consume(int) {
+  // Consumer c adds up columns 32 c to 32 c + 31, k ascending, of terms that both have in turn. So of
+  // each term it gives the other half to the same thread of the other consumer.
+  __device__ __forceinline__ uint32_t exchanged(int giver) const {
+    return base + Base::EXCHANGE_AT + giver * HALF_BYTES + threadIdx.x % 128 * 16;
+  }
+
+  // The giver's word says that its half is there; and that it has taken what it was given before, so
+  // that this may be overwritten.
+  __device__ __forceinline__ void take(Sums& sum, int giver, uint32_t& parity) const {
+    ptx::mbarrier_wait(this->given(giver), parity);
+    parity ^= 1;
+    const uint32_t from = exchanged(giver);
+#pragma unroll
+    for (int j = 0; j < SUMS; j += 4) {
+      const uint4 x = ptx::load_shared_v4(from + j * 512);
+      sum[j] = __fadd_rn(sum[j], __uint_as_float(x.x));
+      sum[j + 1] = __fadd_rn(sum[j + 1], __uint_as_float(x.y));
+      sum[j + 2] = __fadd_rn(sum[j + 2], __uint_as_float(x.z));
+      sum[j + 3] = __fadd_rn(sum[j + 3], __uint_as_float(x.w));
+    }
+  }
+
+  // Every thread gives its word for itself: what it has read is read, what it has written is seen.
+  template <int KEPT>
+  __device__ __forceinline__ void keep_and_give(Sums& sum, const Set& term, int giver) const {
+    constexpr int GIVEN = SUMS - KEPT;
+#pragma unroll
+    for (int j = 0; j < SUMS; j += 4) {
+      const float* x = &term[GIVEN + j];
+      ptx::store_shared_v4(exchanged(giver) + j * 512,
+                           make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]),
+                                      __float_as_uint(x[2]), __float_as_uint(x[3])));
+    }
+    ptx::mbarrier_arrive(this->given(giver));
+#pragma unroll
+    for (int j = 0; j < SUMS; ++j) sum[j] = __fadd_rn(sum[j], term[KEPT + j]);
+  }
+
+  __device__ __forceinline__ void consume(int consumer) {
+    const int other = 1 - consumer;
     const Fp32Rows<P_MN_MAJOR> rows;
-    float4* const total = this->total_of(0);
+    float4* const total = this->total_of(consumer);
     Ring<STAGES> ring;
+    ring.skip(consumer);
+    uint32_t parity = 0;   // of what it is given
+    int ahead = consumer;  // steps until its next one
     for (uint32_t i = schedule.first; i < schedule.count; i += schedule.stride) {
       const Unit unit = schedule.at(i);
       const Factors factors = factors_of(unit);
-      Set main, cross, sum;
-      Parts even, odd;
-      ptx::mbarrier_wait(full(ring.stage), ring.parity);
-#pragma unroll
-      for (int k = 0; k < STEPS; ++k) prepare(even, k, rows, factors, ring.stage);
+      Set main, cross;
+      Sums sum;
+      int step = unit.first + ahead;
       for (int piece = 0; piece < unit.pieces; ++piece) {
 #pragma unroll
-        for (int j = 0; j < REGISTERS; ++j) sum[j] = 0;
-        const int end = unit.end(piece);
-        // One step: its products run while the registers of the next one, `after`, are prepared.
-        const auto advance = [&](const Parts& parts, Parts& after, int step) {
-          const uint32_t stage = ring.stage;
+        for (int j = 0; j < SUMS; ++j) sum[j] = 0;
+        const int begin = unit.begin(piece), end = unit.end(piece);
+        for (; step < end; step += 2, ring.skip(2)) {
+          Parts parts;
+          ptx::mbarrier_wait(full(ring.stage), ring.parity);
+#pragma unroll
+          for (int k = 0; k < STEPS; ++k) prepare(parts, k, rows, factors, ring.stage);
           ptx::wgmma_fence();
 #pragma unroll
-          for (int k = 0; k < STEPS; ++k) issue(main, cross, parts, k, stage);
+          for (int k = 0; k < STEPS; ++k) issue(main, cross, parts, k, ring.stage);
           ptx::wgmma_commit_group();
-          ring.advance();
-          if (step + 1 < unit.last) {
-            ptx::mbarrier_wait(full(ring.stage), ring.parity);
-#pragma unroll
-            for (int k = 0; k < STEPS; ++k) prepare(after, k, rows, factors, ring.stage);
-          }
+          if (step > begin) take(sum, other, parity);
           ptx::wgmma_wait_group<0>();
-          this->release(stage);
+          this->release(ring.stage);
+          Set term;
 #pragma unroll
-          for (int j = 0; j < REGISTERS; ++j)
-            sum[j] = __fadd_rn(sum[j], __fmaf_rn(cross[j], 0x1p-11f, main[j]));
-        };
-        int step = unit.begin(piece);
-        // A piece that is not the last has an even number of steps, so that each begins with even.
-        for (; step + 1 < end; step += 2) {
-          advance(even, odd, step);
-          advance(odd, even, step + 1);
+          for (int j = 0; j < REGISTERS; ++j) term[j] = __fmaf_rn(cross[j], 0x1p-11f, main[j]);
+          if (consumer == 0)
+            keep_and_give<0>(sum, term, consumer);
+          else
+            keep_and_give<SUMS>(sum, term, consumer);
         }
-        if (step < end) advance(even, odd, step);
+        if (step == end) take(sum, other, parity);  // the last term is the other's
         if (unit.pieces > 1) this->add_to_total(sum, total, piece == 0);
       }
-      this->store(sum, unit.p, unit.q, unit.batch, threadIdx.x % 128);
+      ahead = step - unit.last;
+      this->store(sum, unit.p, unit.q + 32 * consumer, unit.batch, threadIdx.x % 128);
     }
   }
 };
-static_assert(SEGMENT_K / 64 % 2 == 0, "pieces begin with even registers");
 
 }  // namespace
 

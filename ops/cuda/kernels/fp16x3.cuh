@@ -40,11 +40,17 @@ struct Fp16x3 {
   static constexpr int REGISTERS = Tile::BLOCK_Q / 2;  // of one set of accumulators
   using Set = float[REGISTERS];
 
-  // Shared memory, bytes from its begin: [STAGES][P | Q], then the barriers.
+  // Elements of C of one thread.
+  static constexpr int SUMS = Tile::BLOCK_P * Tile::BLOCK_Q / (128 * Tile::CONSUMERS);
+  using Sums = float[SUMS];
+
+  // Shared memory, bytes from its begin: [STAGES][P | Q], what consumers exchange, the barriers.
   static constexpr uint32_t Q_AT = P::BYTES;
-  static constexpr uint32_t FULL_AT = STAGES * Tile::STAGE_BYTES;  // [STAGES]
+  static constexpr uint32_t EXCHANGE_AT = STAGES * Tile::STAGE_BYTES;
+  static constexpr uint32_t FULL_AT = EXCHANGE_AT + Tile::EXCHANGE_BYTES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;       // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;       // [2], consumer i may issue
+  static constexpr uint32_t GIVEN_AT = TURN_AT + 2 * 8;            // [2][4], warp i of a consumer has
 
   const Fp16x3Arguments& args;
   uint32_t base;  // of memory, in the shared window
@@ -67,6 +73,10 @@ struct Fp16x3 {
     return base + TURN_AT + consumer * 8;
   }
 
+  __device__ __forceinline__ uint32_t given(uint32_t consumer) const {
+    return base + GIVEN_AT + (4 * consumer + threadIdx.x % 128 / 32) * 8;
+  }
+
   __device__ __forceinline__ void synchronise() const {
     if (blocks == 1)
       __syncthreads();
@@ -78,9 +88,11 @@ struct Fp16x3 {
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
         ptx::mbarrier_init(full(s), 1);
-        ptx::mbarrier_init(empty(s), 4 * Tile::CONSUMERS * blocks);  // each warp that reads it
+        ptx::mbarrier_init(empty(s), 4 * Tile::READERS * blocks);  // each warp that reads it
       }
       for (int consumer = 0; consumer < 2; ++consumer) ptx::mbarrier_init(turn(consumer), 4);
+      if constexpr (Tile::EXCHANGE_BYTES > 0)
+        for (int i = 0; i < 8; ++i) ptx::mbarrier_init(base + GIVEN_AT + i * 8, 32);
       ptx::fence_mbarrier_init();
     }
     synchronise();
@@ -119,14 +131,14 @@ struct Fp16x3 {
   // Of this thread, in the workspace.
   __device__ __forceinline__ float4* total_of(int consumer) const {
     return reinterpret_cast<float4*>(args.grid.totals) +
-           (int64_t{blockIdx.x} * Tile::CONSUMERS + consumer) * (REGISTERS / 4 * 128) +
+           (int64_t{blockIdx.x} * Tile::CONSUMERS + consumer) * (SUMS / 4 * 128) +
            threadIdx.x % 128;
   }
 
   // total = total + sum, in this thread's place in the workspace; both are left with it.
-  __device__ __forceinline__ void add_to_total(Set& sum, float4* total, bool is_first) {
+  __device__ __forceinline__ void add_to_total(Sums& sum, float4* total, bool is_first) {
 #pragma unroll
-    for (int j = 0; j < REGISTERS / 4; ++j) {
+    for (int j = 0; j < SUMS / 4; ++j) {
       const float4 t = is_first ? make_float4(0, 0, 0, 0) : __ldcg(total + j * 128);
       float* v = &sum[4 * j];
       v[0] = t.x + v[0], v[1] = t.y + v[1], v[2] = t.z + v[2], v[3] = t.w + v[3];
@@ -136,7 +148,7 @@ struct Fp16x3 {
 
   // C = sum / 2^scale, a zero being positive; squares with an element that lost too much are listed
   // for the guard.
-  __device__ __forceinline__ void store(const Set& sum, int p0, int q0, int batch, int thread) {
+  __device__ __forceinline__ void store(const Sums& sum, int p0, int q0, int batch, int thread) {
     const HopperArguments& grid = args.grid;
     const int row = p0 + thread / 32 * 16 + thread % 32 / 4, column = q0 + thread % 4 * 2;
     const RowScale* p_scales = args.p_scales + batch * args.p_scales_batch;
@@ -144,11 +156,11 @@ struct Fp16x3 {
     float* c = static_cast<float*>(grid.c) + batch * grid.c_batch;
     const bool pairs = grid.c_q == 1 && grid.c_p % 2 == 0 && grid.c_batch % 2 == 0 &&
                        reinterpret_cast<uintptr_t>(grid.c) % 8 == 0;
-    RowScale rows[2], columns[REGISTERS / 2];  // all under way together; beyond the end any will do
+    RowScale rows[2], columns[SUMS / 2];  // all under way together; beyond the end any will do
 #pragma unroll
     for (int half = 0; half < 2; ++half) rows[half] = p_scales[min(row + 8 * half, grid.p - 1)];
 #pragma unroll
-    for (int j = 0; j < REGISTERS / 2; ++j)
+    for (int j = 0; j < SUMS / 2; ++j)
       columns[j] = q_scales[min(column + 8 * (j / 2) + j % 2, grid.q - 1)];
     // Nothing lost, and scales whose sum is that of a normal number: nearly always.
     bool is_plain = true;
@@ -156,11 +168,11 @@ struct Fp16x3 {
     for (int half = 0; half < 2; ++half)
       is_plain &= abs(rows[half].exponent) <= 60 && rows[half].lost == 0;
 #pragma unroll
-    for (int j = 0; j < REGISTERS / 2; ++j)
+    for (int j = 0; j < SUMS / 2; ++j)
       is_plain &= abs(columns[j].exponent) <= 60 && columns[j].lost == 0;
     if (__all_sync(~0u, is_plain)) {
 #pragma unroll
-      for (int j = 0; j < REGISTERS / 4; ++j)
+      for (int j = 0; j < SUMS / 4; ++j)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           float values[2];
@@ -176,7 +188,7 @@ struct Fp16x3 {
     }
     uint32_t seen = 0;  // bit for each 64 columns
 #pragma unroll
-    for (int j = 0; j < REGISTERS / 4; ++j)
+    for (int j = 0; j < SUMS / 4; ++j)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float values[2];
@@ -193,7 +205,7 @@ struct Fp16x3 {
         put(c, p, q, values, pairs);
       }
 #pragma unroll
-    for (int part = 0; part < Tile::BLOCK_Q / 64; ++part)
+    for (int part = 0; part < (SUMS + 31) / 32; ++part)
       if (__any_sync(~0u, seen & 1u << part) && thread % 32 == 0) {
         const uint32_t p = p0 / GUARD_SQUARE, q = q0 / GUARD_SQUARE + part;
         list_square(args.guard, batch, args.exchanged ? q : p, args.exchanged ? p : q);
