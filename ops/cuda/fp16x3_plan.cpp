@@ -26,7 +26,7 @@ constexpr double PROMOTION = 350;  // of a consumer alone
 constexpr double START = 4000, STORE = 3000;
 constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
 // A step of 9_fp16x3_direct.cu.
-constexpr double DIRECT = 550;
+constexpr double DIRECT = 850;
 constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
 
 double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan) {
