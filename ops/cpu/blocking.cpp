@@ -18,6 +18,9 @@ constexpr int64_t THREAD_STEPS = 1 << 15;
 // Rows that are a multiple of this apart fall into the same few sets of the first-level cache.
 constexpr int64_t SET_BYTES = 4096;
 
+// So many of A's leave lines for B in a set of eight: tiles of no more rows read A as it stands.
+constexpr int64_t SET_ROWS = 6;
+
 // Strips that must read a tile of A before a copy of it pays.
 constexpr int64_t STRIPS_TO_PACK_A = 8;
 
@@ -41,7 +44,7 @@ constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 // So few tiles read a B of more than a panel as it stands, strip by strip in turn: each strip comes
 // from memory once, and a copy would cost more than it saves.
 constexpr int64_t FEW_TILES = MAX_GROUP;
-constexpr int64_t FEW_K = 64;  // rows
+constexpr int64_t FEW_K = 32;  // rows
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -98,10 +101,10 @@ Blocking describe(const Problem& p, const Level& level) {
 struct Shape {
   int64_t rows, vectors;
 };
-Shape choose_tile(const Kernels& kernels, int64_t rows, int64_t vectors) {
-  if (rows <= kernels.rows && vectors <= kernels.wide[rows]) return {rows, vectors};
+Shape choose_tile(const Kernels& kernels, int64_t most_rows, int64_t rows, int64_t vectors) {
+  if (rows <= most_rows && vectors <= kernels.wide[rows]) return {rows, vectors};
   Shape best = {};
-  int64_t least = INT64_MAX, tallest = kernels.rows;
+  int64_t least = INT64_MAX, tallest = most_rows;
   for (int64_t wide = 1; wide <= MAX_VECTORS; ++wide) {
     while (tallest > 0 && kernels.wide[tallest] < wide) --tallest;
     if (tallest == 0) break;
@@ -160,7 +163,18 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     if (x.raw) x.kernels = &level.dots->raw;
   }
   const Kernels& kernels = *x.kernels;
-  const Shape tile = choose_tile(kernels, rows, cols / kernels.lanes);
+
+  // Pairs, as complex numbers, are found in memory only where they are neighbours.
+  const bool single = real && x.codec->pair == 1;
+  const bool a_readable = x.codec->direct && (single || x.a_strides.col == 1) && even &&
+                          x.a_strides.row % x.codec->pair == 0 && x.m % unit == 0;
+  const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
+  const bool a_in_rows = a_readable && x.a_strides.col == 1;
+  const bool a_shares_sets = x.a_strides.row * x.element % SET_BYTES == 0;
+  const bool few_rows = a_in_rows && a_shares_sets && single;
+
+  const int64_t most_rows = few_rows ? std::min<int64_t>(SET_ROWS, kernels.rows) : kernels.rows;
+  const Shape tile = choose_tile(kernels, most_rows, rows, divide(cols, kernels.lanes));
   x.tile_rows = round_up(tile.rows, unit);
   x.strip = tile.vectors * kernels.lanes;
   const int64_t tiles = ceil_div(rows, x.tile_rows);
@@ -168,12 +182,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   x.unit_k = x.codec->unit;
   const int64_t strips = ceil_div(cols, x.strip);
 
-  // Pairs, as complex numbers, are found in memory only where they are neighbours.
-  const bool single = real && x.codec->pair == 1;
-  const bool a_readable = x.codec->direct && (single || x.a_strides.col == 1) && even &&
-                          x.a_strides.row % x.codec->pair == 0 && x.m % unit == 0;
-  const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
-  const bool a_scattered = x.a_strides.col != 1 || x.a_strides.row * x.element % SET_BYTES == 0;
+  const bool a_scattered = !a_in_rows || (a_shares_sets && !few_rows);
   x.pack_a = !a_readable || (a_scattered && strips >= STRIPS_TO_PACK_A && rows > 1);
   const bool few = tiles <= FEW_TILES, large = x.k * cols * x.bytes > PANEL_BYTES;
   const bool b_scattered = x.b_strides.row * x.element % SET_BYTES == 0;
