@@ -260,6 +260,8 @@ def main() -> None:
                 f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}",
                 flush=True,
             )
+        for kind, rate in _output(options.peak, threads).items():  # a neighbour may have slowed one
+            peak[kind] = max(peak[kind], rate)
         summary = list(_summary(measured, {g: groups[g][0] for g in wanted}))
         for line in summary:
             print(f"{threads:2} {line['group']:12} geomean {line['geomean']:.3f}, least", end=" ")
