@@ -3,8 +3,9 @@
     python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--budget S] [--host]
 
 needs torch and the library alone, so that it also runs where the other tools of the benchmark are
-not installed; --library names a libtiled_mm.so that is not installed either. --peak names the
-program cpu_peak (bench/cpp), whose figures then stand beside the speeds as fractions.
+not installed; --library names a libtiled_mm.so that is not installed either. --peak and --tiny name
+the programs cpu_peak and bench_tiny (bench/cpp): the first's figures stand beside the speeds as
+fractions, the second's ratios of 1 ... 64, called from C++, in the document of one thread.
 
 Both sides take turns in random order; a ratio is torch.mm's time over ours in the same round, above
 1 where ours is faster. Results are compared with torch.mm's in float64, rows drawn at random.
@@ -15,7 +16,8 @@ groups may run side by side, each process on cores of its own:
     taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
 
-From such documents in bench/results/ the README's table `cpu-groups` is made.
+From such documents in bench/results/ the README's tables `cpu-groups`, `cpu-peak` and `cpu-tiny`
+are made.
 """
 
 from __future__ import annotations
@@ -167,12 +169,12 @@ def _measure(case: Case, budget_s: float, sample_s: float) -> dict:
     }
 
 
-def _peak(program: str | None, threads: int) -> dict[str, float]:
-    """Gflop/s by kind: {"fp32": ..., "fp64": ..., "bf16": ...}; bf16 only with its instructions."""
+def _output(program: str | None, *arguments: object) -> dict:
+    """What a program prints as JSON; nothing where none is named."""
     if program is None:
         return {}
-    done = subprocess.run([program, str(threads)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    command = [program, *map(str, arguments)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def _place(r: dict) -> str:
@@ -197,9 +199,15 @@ def _summary(cases: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
 
 
 def document_of(
-    cases: list[dict], summary: list[dict], threads: int, peak: dict[str, float], settings: dict
+    cases: list[dict],
+    summary: list[dict],
+    threads: int,
+    peak: dict[str, float],
+    settings: dict,
+    tiny: dict[str, dict[str, float]] | None = None,
 ) -> dict:
-    """As results.py wants it; its own cases are no cases of bench.runner's."""
+    """As results.py wants it; its own cases are no cases of bench.runner's. Peaks by kind, in
+    Gflop/s, bf16's only where there are instructions for it; tiny: ratios by dtype and size."""
     return {
         "schema": results.SCHEMA,
         "run": "cpu_table",
@@ -207,7 +215,13 @@ def document_of(
         "settings": settings,
         "ceilings": None,
         "cases": [],
-        "cpu": {"threads": threads, "peak_gflops": peak, "summary": summary, "cases": cases},
+        "cpu": {
+            "threads": threads,
+            "peak_gflops": peak,
+            "summary": summary,
+            "cases": cases,
+            "tiny": tiny or {},
+        },
     }
 
 
@@ -219,6 +233,7 @@ def main() -> None:
     parser.add_argument("--host", action="store_true", help="256 ... 4096, for a server's cores")
     parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
     parser.add_argument("--peak", help="the program cpu_peak")
+    parser.add_argument("--tiny", help="the program bench_tiny")
     parser.add_argument("--budget", type=float, default=1.0, help="seconds a case")
     parser.add_argument("--sample", type=float, default=0.01, help="seconds of calls a sample")
     options = parser.parse_args()
@@ -233,7 +248,7 @@ def main() -> None:
     torch.set_grad_enabled(False)
     for threads in dict.fromkeys(int(t) for t in options.threads.split(",")):
         torch.set_num_threads(threads)
-        peak = _peak(options.peak, threads)
+        peak = _output(options.peak, threads)
         measured = []
         for case in (case for group in wanted for case in groups[group][1]):
             measured.append(_measure(case, options.budget, options.sample))
@@ -245,6 +260,8 @@ def main() -> None:
                 f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}",
                 flush=True,
             )
+        for kind, rate in _output(options.peak, threads).items():  # a neighbour may have slowed one
+            peak[kind] = max(peak[kind], rate)
         summary = list(_summary(measured, {g: groups[g][0] for g in wanted}))
         for line in summary:
             print(f"{threads:2} {line['group']:12} geomean {line['geomean']:.3f}, least", end=" ")
@@ -255,7 +272,8 @@ def main() -> None:
             "sample_s": options.sample,
             "host": options.host,
         }
-        document = document_of(measured, summary, threads, peak, settings)
+        tiny = _output(options.tiny, 41, "json") if threads == 1 else {}
+        document = document_of(measured, summary, threads, peak, settings, tiny)
         name = "_".join(["cpu", str(threads), *(wanted if options.groups else [])])
         results.write(document, options.out / f"{name}.json")
 

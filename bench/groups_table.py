@@ -1,7 +1,9 @@
-"""The table of bench.cpu_table's documents: one row a group of cases."""
+"""The tables of bench.cpu_table's documents: groups of cases; fractions of the peak; tiny sizes."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 
 from bench.cells import NOT_MEASURED, caption, device_name, markdown
@@ -36,3 +38,54 @@ def groups_table(documents: Sequence[dict]) -> str:
                 row += [f"{line['geomean']:.2f}", f"{line['least']:.2f}", line["where"]]
         rows.append(row)
     return markdown(header, rows) + "\n\n" + caption(last, threads=False)
+
+
+def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
+    """The documents, oldest first, with this entry, of the CPU that the newest of them is of."""
+    found = [d for d in documents if d.get("cpu") and d["cpu"].get(what)]
+    found.sort(key=lambda d: d["environment"]["date"])
+    return [d for d in found if device_name(d) == device_name(found[-1])]
+
+
+LEAST_SIZE = 256  # of the squares whose fraction of the peak counts
+
+
+def peak_table(documents: Sequence[dict]) -> str:
+    """Squares' speeds as fractions of the FMA peak that was measured beside them."""
+    found = _of_last_cpu(documents, "peak_gflops")
+    rows = {}
+    for document in found:
+        cpu = document["cpu"]
+        for kind, peak in cpu["peak_gflops"].items():
+            cases = [c for c in cpu["cases"] if c["group"] == kind and c["m"] >= LEAST_SIZE]
+            if cases:
+                row = [f"`{kind}`", str(cpu["threads"]), f"{peak:.0f}"]
+                for side in ("tiled", "torch"):
+                    of_peak = [c[f"{side}_gflops"] / peak for c in cases]
+                    row += [f"{statistics.geometric_mean(of_peak):.2f}", f"{min(of_peak):.2f}"]
+                rows[kind, cpu["threads"]] = row
+    if not rows:
+        return NOT_MEASURED
+    header = [f"squares of {LEAST_SIZE} and more", "threads", "peak, GF/s"]
+    header += ["tiled: geomean", "least", "torch: geomean", "least"]
+    return markdown(header, list(rows.values())) + "\n\n" + caption(found[-1], threads=False)
+
+
+TINY = 32  # the largest size that counts
+
+
+def tiny_table(documents: Sequence[dict]) -> str:
+    """Tiny squares, called from C++."""
+    found = _of_last_cpu(documents, "tiny")
+    if not found:
+        return NOT_MEASURED
+    rows, logs = [], []
+    for dtype, ratios in found[-1]["cpu"]["tiny"].items():
+        counted = {int(size): ratio for size, ratio in ratios.items() if int(size) <= TINY}
+        logs += [math.log(ratio) for ratio in counted.values()]
+        where = min(counted, key=counted.__getitem__)
+        geomean = statistics.geometric_mean(counted.values())
+        rows.append([f"`{dtype}`", f"{geomean:.2f}", f"{counted[where]:.2f}", f"{where}³"])
+    rows.append(["**all**", f"**{math.exp(statistics.fmean(logs)):.2f}**", "", ""])
+    header = [f"at::mm's time / tiled::mm's, 1 … {TINY}", "geomean", "least", "at"]
+    return markdown(header, rows) + "\n\n" + caption(found[-1], threads=False)

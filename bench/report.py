@@ -23,7 +23,7 @@ from bench.cells import (
     time_text,
     wrong,
 )
-from bench.groups_table import groups_table
+from bench.groups_table import groups_table, peak_table, tiny_table
 from bench.machine import ROOT
 from bench.shapes import SETS, Shape
 from bench.training_tables import curves_table, step_table
@@ -328,6 +328,8 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "planner": planner_table,
     "cpu": set_table("cpu", gpu=False),
     "cpu-groups": groups_table,
+    "cpu-peak": peak_table,
+    "cpu-tiny": tiny_table,
     **{
         f"{name}-{dtype}": grid_table(name, dtype, mode)
         for name, mode in (

@@ -2,7 +2,7 @@
 
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
      counters?: [counters], regret?: {set: {summary, cases}},
-     cpu?: {threads, peak_gflops, summary: [group], cases}}
+     cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}}
 
 A case is one problem in one mode, with all its candidates:
 
@@ -127,7 +127,13 @@ _DOCUMENT = {
     "curves?": [_CURVE],
     "counters?": [_COUNTERS],
     "regret?": dict,
-    "cpu?": {"threads": int, "peak_gflops": dict, "summary": [_CPU_GROUP], "cases": [dict]},
+    "cpu?": {
+        "threads": int,
+        "peak_gflops": dict,
+        "summary": [_CPU_GROUP],
+        "cases": [dict],
+        "tiny?": dict,
+    },
 }
 
 

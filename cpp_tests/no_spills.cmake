@@ -7,7 +7,7 @@
 # object. Prints "no_spills: skipped" where there is nothing to look with.
 cmake_minimum_required(VERSION 3.24)
 set(FULL_avx2 "Chain<float>, 6, 2;Chain<double>, 6, 2")
-set(FULL_avx512 "Chain<float>, 14, 2;Chain<double>, 14, 2")
+set(FULL_avx512 "Chain<float>, 14, 2;Chain<double>, 14, 2;Chain<float>, 9, 3;Chain<double>, 9, 3")
 set(FULL_avx512_bf16 "DotPairs, 14, 2")
 
 if(NOT OBJDUMP)

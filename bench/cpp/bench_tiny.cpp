@@ -1,11 +1,12 @@
 // bench_tiny: tiled::mm beside at::mm on squares of 1 ... 64 on the CPU, in every dtype, where what
 // surrounds the arithmetic decides.
 //
-//   bench_tiny [rounds]
+//   bench_tiny [rounds [json]]
 //
 // One thread; both allocate their result; both take turns in random order, and the ratio is
 // at::mm's time over tiled::mm's in the same round, above 1 where tiled::mm is faster. Prints the
-// medians, and for each dtype their geometric mean and the least.
+// medians, and for each dtype their geometric mean and the least; with `json` the ratios alone, as
+// {"Float": {"1": 1.5, ...}, ...}.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
@@ -16,6 +17,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -69,17 +71,33 @@ Times measure(int64_t size, at::ScalarType type, int rounds, std::mt19937& rando
   return {median(times.ours), median(times.theirs), median(times.ratios)};
 }
 
+void print_json(int rounds, std::mt19937& random) {
+  for (const at::ScalarType type : TYPES) {
+    std::printf("%s\"%s\": {", type == TYPES[0] ? "{" : ", ", c10::toString(type));
+    for (const int64_t size : SIZES)
+      std::printf("%s\"%lld\": %.3f", size == SIZES[0] ? "" : ", ", static_cast<long long>(size),
+                  measure(size, type, rounds, random).ratio);
+    std::printf("}");
+  }
+  std::printf("}\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 41;
-  if (argc > 2 || rounds < 1) {
-    std::fprintf(stderr, "usage: bench_tiny [rounds]\n");
+  const bool json = argc == 3 && std::strcmp(argv[2], "json") == 0;
+  if (argc > (json ? 3 : 2) || rounds < 1) {
+    std::fprintf(stderr, "usage: bench_tiny [rounds [json]]\n");
     return 2;
   }
   const c10::NoGradGuard no_gradients;
   at::set_num_threads(1);
   std::mt19937 random(20);
+  if (json) {
+    print_json(rounds, random);
+    return 0;
+  }
   std::printf("at::mm's time / tiled::mm's (tiled::mm's ns) at size\n%-14s", "");
   for (const int64_t size : SIZES) std::printf("%13lld", static_cast<long long>(size));
   std::printf("\n");

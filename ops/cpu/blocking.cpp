@@ -6,9 +6,9 @@ namespace {
 // Cache budgets, packed or not. The best sizes are flat around these.
 constexpr int64_t TILE_BYTES = 24 << 10;  // of A, [tile_rows][block_k], in L1
 constexpr int64_t BLOCK_K = 512;          // the longest block of several tiles
-// Of B, [block_k][panel]. Beyond L2 it is read from L3 as fast, a strip while the one before is in
-// use, and each tile of A is packed once a panel. Few tiles have their panel stay in L2.
-constexpr int64_t PANEL_BYTES = 1536 << 10;
+// Of B, [block_k][panel], in L2: half of a megabyte, since A and C pass through it too. From L3 the
+// kernel runs at three quarters of its speed on an Intel server.
+constexpr int64_t PANEL_BYTES = 512 << 10;
 constexpr int64_t FEW_PANEL_BYTES = 256 << 10;
 constexpr int64_t LONG_BLOCK_K = 4096;  // of one tile, elements: what is packed of A stays in L2
 
@@ -17,6 +17,9 @@ constexpr int64_t THREAD_STEPS = 1 << 15;
 
 // Rows that are a multiple of this apart fall into the same few sets of the first-level cache.
 constexpr int64_t SET_BYTES = 4096;
+
+// So many of A's leave lines for B in a set of eight: tiles of no more rows read A as it stands.
+constexpr int64_t SET_ROWS = 6;
 
 // Strips that must read a tile of A before a copy of it pays.
 constexpr int64_t STRIPS_TO_PACK_A = 8;
@@ -41,7 +44,7 @@ constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 // So few tiles read a B of more than a panel as it stands, strip by strip in turn: each strip comes
 // from memory once, and a copy would cost more than it saves.
 constexpr int64_t FEW_TILES = MAX_GROUP;
-constexpr int64_t FEW_K = 64;  // rows
+constexpr int64_t FEW_K = 32;  // rows
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -92,6 +95,28 @@ Blocking describe(const Problem& p, const Level& level) {
   return x;
 }
 
+// The tile of so many rows and vectors that takes the fewest loads for the product: each element of
+// A is read once a strip, each vector of B once a row of tiles, and, from beyond L1, costs about
+// twice as much. Tiles and strips are of even size, so none is left over.
+struct Shape {
+  int64_t rows, vectors;
+};
+Shape choose_tile(const Kernels& kernels, int64_t most_rows, int64_t rows, int64_t vectors) {
+  if (rows <= most_rows && vectors <= kernels.wide[rows]) return {rows, vectors};
+  Shape best = {};
+  int64_t least = INT64_MAX, tallest = most_rows;
+  for (int64_t wide = 1; wide <= MAX_VECTORS; ++wide) {
+    while (tallest > 0 && kernels.wide[tallest] < wide) --tallest;
+    if (tallest == 0) break;
+    const int64_t tiles = ceil_div(rows, tallest), strips = ceil_div(vectors, wide);
+    const int64_t loads = strips * rows + tiles * vectors * 2;
+    if (loads > least) continue;
+    least = loads;
+    best = {ceil_div(rows, tiles), ceil_div(vectors, strips)};
+  }
+  return best;
+}
+
 // Regions of C for `threads`: as even as possible, and then as square as possible, since a region
 // reads its rows of A and its columns of B.
 void split(Blocking& x, int64_t threads) {
@@ -138,19 +163,26 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     if (x.raw) x.kernels = &level.dots->raw;
   }
   const Kernels& kernels = *x.kernels;
-  const int64_t tiles = ceil_div(rows, kernels.rows);
-  x.tile_rows = round_up(ceil_div(rows, tiles), unit);
-  x.strip = std::min<int64_t>(cols, kernels.wide[x.tile_rows] * kernels.lanes);
-  x.group = 1;
-  x.unit_k = x.codec->unit;
-  const int64_t strips = ceil_div(cols, x.strip);
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.
   const bool single = real && x.codec->pair == 1;
   const bool a_readable = x.codec->direct && (single || x.a_strides.col == 1) && even &&
                           x.a_strides.row % x.codec->pair == 0 && x.m % unit == 0;
   const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
-  const bool a_scattered = x.a_strides.col != 1 || x.a_strides.row * x.element % SET_BYTES == 0;
+  const bool a_in_rows = a_readable && x.a_strides.col == 1;
+  const bool a_shares_sets = x.a_strides.row * x.element % SET_BYTES == 0;
+  const bool few_rows = a_in_rows && a_shares_sets && single;
+
+  const int64_t most_rows = few_rows ? std::min<int64_t>(SET_ROWS, kernels.rows) : kernels.rows;
+  const Shape tile = choose_tile(kernels, most_rows, rows, divide(cols, kernels.lanes));
+  x.tile_rows = round_up(tile.rows, unit);
+  x.strip = tile.vectors * kernels.lanes;
+  const int64_t tiles = ceil_div(rows, x.tile_rows);
+  x.group = 1;
+  x.unit_k = x.codec->unit;
+  const int64_t strips = ceil_div(cols, x.strip);
+
+  const bool a_scattered = !a_in_rows || (a_shares_sets && !few_rows);
   x.pack_a = !a_readable || (a_scattered && strips >= STRIPS_TO_PACK_A && rows > 1);
   const bool few = tiles <= FEW_TILES, large = x.k * cols * x.bytes > PANEL_BYTES;
   const bool b_scattered = x.b_strides.row * x.element % SET_BYTES == 0;
@@ -192,7 +224,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   x.block_k = std::min(round_up(x.block_k, x.codec->unit),
                        round_up(std::max<int64_t>(x.k, 1), x.codec->unit));
   x.panel = x.panel / (x.block_k * x.bytes) / x.strip * x.strip;
-  x.panel = std::min(std::max(x.panel, x.strip), cols);
+  const int64_t panels = ceil_div(cols, std::max(x.panel, x.strip));
+  x.panel = std::min(round_up(ceil_div(cols, panels), x.strip), cols);
   return x;
 }
 

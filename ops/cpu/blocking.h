@@ -11,7 +11,13 @@
 
 namespace tiled::cpu {
 
-constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+// Of numbers >= 0. A division of 64 bits takes 40 to 90 cycles on many CPUs, one of 32 bits a half
+// or a third of that.
+constexpr int64_t divide(int64_t x, int64_t y) {
+  if ((x | y) >> 32 == 0) return static_cast<uint32_t>(x) / static_cast<uint32_t>(y);
+  return x / y;
+}
+constexpr int64_t ceil_div(int64_t x, int64_t y) { return divide(x + y - 1, y); }
 constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
 
 struct Range {
@@ -23,8 +29,8 @@ struct Range {
 // no short piece at the end.
 inline Range piece(int64_t size, int64_t parts, int64_t index, int64_t unit = 1) {
   const int64_t units = ceil_div(size, unit);
-  return {std::min(size, units * index / parts * unit),
-          std::min(size, units * (index + 1) / parts * unit)};
+  return {std::min(size, divide(units * index, parts) * unit),
+          std::min(size, divide(units * (index + 1), parts) * unit)};
 }
 
 constexpr int64_t MAX_GROUP = 4;  // tiles
@@ -59,12 +65,12 @@ struct Blocking {
   int64_t panel;    // columns of B, worked on together
   int64_t ahead;    // bytes along a row of B from a strip to the one to be fetched, or 0
 
-  // Steps that so many elements of K take, from 0 on.
+  // Steps that so many elements of K take, from 0 on. Parts and pairs are 1 or 2.
   int64_t steps_of(int64_t elements) const {
-    return ceil_div(elements * codec->parts, codec->pair);
+    return (elements * codec->parts + codec->pair - 1) >> (codec->pair - 1);
   }
   // Where in K, in elements, a step begins.
-  int64_t element_of(int64_t step) const { return step * codec->pair / codec->parts; }
+  int64_t element_of(int64_t step) const { return step * codec->pair >> (codec->parts - 1); }
   int64_t regions() const { return batch * parts_m * parts_n; }
 };
 

@@ -1,26 +1,16 @@
 #include "cpu/region.h"
 
+#include "cpu/packed.h"
 #include "cpu/scratch.h"
 
 namespace tiled::cpu {
 namespace {
 
-constexpr int64_t SUMS_BYTES = 4 << 20;  // of sums that wait outside C
-constexpr int64_t LINE = 64;             // bytes of a cache line
-constexpr int64_t PACK_ROWS = 8;         // rows of B read side by side
-constexpr int64_t LONG_ROW = 1024;       // bytes of a row of B
+constexpr int64_t SUMS_BYTES = 4 << 20;      // of sums that wait outside C,
+constexpr int64_t SUMS_ROWS = 256;           // and of so many rows at least
+constexpr int64_t PACKED_A_BYTES = 4 << 20;  // of A, kept for several panels
 
 thread_local Scratch scratch;
-
-// Packed rows of A and strips of B begin a line off a multiple of the cache's sets, so that they do
-// not push each other out.
-int64_t packed_a_row(const Blocking& x, int64_t k) {
-  return round_up(round_up(k, x.codec->unit) * x.bytes, LINE) / x.bytes + LINE / x.bytes;
-}
-int64_t packed_a_column(const Blocking& x) { return round_up(x.tile_rows, x.kernels->lanes); }
-int64_t packed_b_strip(const Blocking& x, int64_t k) {
-  return round_up(k, x.codec->unit) * x.strip + LINE / x.bytes;
-}
 
 }  // namespace
 
@@ -32,23 +22,31 @@ Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
       b_(x.b + entry * x.b_strides.batch * x.element),
       c_(x.c + entry * x.c_strides.batch * x.out_element),
       one_block_(x.k <= x.block_k),
-      chunk_(rows.size()) {
+      chunk_(rows.size()),
+      span_(cols.size()) {
   const bool many_segments = segment_count(x.depth) > 1;
-  if (many_segments || (!x.direct_c && !one_block_))
-    chunk_ = std::min(chunk_, round_up(SUMS_BYTES / (x.panel * x.bytes), x.tile_rows));
-
+  if (many_segments || (!x.direct_c && !one_block_)) {
+    const int64_t area = SUMS_BYTES / x.bytes;
+    chunk_ = std::min(chunk_, round_up(std::max(SUMS_ROWS, area / span_), x.tile_rows));
+    span_ = std::min(span_, std::max(x.panel, area / chunk_ / x.panel * x.panel));
+  }
   const int64_t tile_a =
       x.a_by_k ? x.block_k * packed_a_column(x) : x.tile_rows * packed_a_row(x, x.block_k);
   tile_a_ = tile_a * x.bytes;
+  keep_a_ = x.pack_a && span_ > x.panel;
+  if (keep_a_)
+    chunk_ = std::min(chunk_, std::max<int64_t>(x.group, PACKED_A_BYTES / tile_a_) * x.tile_rows);
+  const int64_t tiles_a = keep_a_ ? round_up(ceil_div(chunk_, x.tile_rows), x.group) : x.group;
+
   const int64_t strips = ceil_div(x.panel, x.strip);
-  const int64_t sums = one_block_ ? x.tile_rows * x.strip : chunk_ * x.panel;
+  const int64_t sums = one_block_ ? x.tile_rows * x.strip : chunk_ * span_;
   struct {
     char** place;
     int64_t bytes;
   } const wanted[] = {
-      {&packed_a_, x.pack_a ? x.group * tile_a_ : 0},
+      {&packed_a_, x.pack_a ? tiles_a * tile_a_ : 0},
       {&packed_b_, x.pack_b ? strips * packed_b_strip(x, x.block_k) * x.bytes : 0},
-      {&chains_, many_segments ? chunk_ * x.panel * x.bytes : 0},
+      {&chains_, many_segments ? chunk_ * span_ * x.bytes : 0},
       {&sums_, x.direct_c ? 0 : sums * x.bytes},
   };
   int64_t bytes = 0;
@@ -62,9 +60,14 @@ Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
 }
 
 void Region::run() {
-  for (int64_t j = cols_.begin; j < cols_.end; j += x_.panel)
-    for (int64_t i = rows_.begin; i < rows_.end; i += chunk_)
-      run_chunk({i, std::min(rows_.end, i + chunk_)}, {j, std::min(cols_.end, j + x_.panel)});
+  const int64_t spans = ceil_div(cols_.size(), span_), chunks = ceil_div(rows_.size(), chunk_);
+  for (int64_t j = 0; j < spans; ++j)
+    for (int64_t i = 0; i < chunks; ++i) {
+      const Range rows = piece(rows_.size(), chunks, i, x_.kernels->row_unit);
+      const Range cols = {cols_.begin + j * span_,
+                          std::min(cols_.end, cols_.begin + (j + 1) * span_)};
+      run_chunk({rows_.begin + rows.begin, rows_.begin + rows.end}, cols);
+    }
 }
 
 void Region::run_chunk(Range rows, Range cols) {
@@ -88,60 +91,20 @@ void Region::run_chunk(Range rows, Range cols) {
 }
 
 void Region::run_step(const Step& step) {
-  if (x_.pack_b) pack_b(step);
   const int64_t tiles = ceil_div(step.rows.size(), x_.tile_rows);
-  for (int64_t first = 0; first < tiles; first += x_.group) {
-    Range group[MAX_GROUP];
-    const int64_t count = std::min(x_.group, tiles - first);
-    for (int64_t t = 0; t < count; ++t) {
-      const Range rows = piece(step.rows.size(), tiles, first + t, x_.kernels->row_unit);
-      group[t] = {step.rows.begin + rows.begin, step.rows.begin + rows.end};
+  for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.panel) {
+    const Range panel = {j, std::min(step.cols.end, j + x_.panel)};
+    if (x_.pack_b) pack_b(step, panel);
+    for (int64_t first = 0; first < tiles; first += x_.group) {
+      Range group[MAX_GROUP];
+      const int64_t count = std::min(x_.group, tiles - first);
+      for (int64_t t = 0; t < count; ++t) {
+        const Range rows = piece(step.rows.size(), tiles, first + t, x_.kernels->row_unit);
+        group[t] = {step.rows.begin + rows.begin, step.rows.begin + rows.end};
+      }
+      run_group(step, panel, group, count, packed_a_ + (keep_a_ ? first * tile_a_ : 0));
     }
-    run_group(step, group, count);
   }
-}
-
-void Region::pack_a(Tile& tile, Range rows, Range k, char* packed) {
-  const Strides& s = x_.a_strides;
-  const int64_t first = x_.element_of(k.begin);
-  const int64_t elements = std::min(x_.element_of(k.end), x_.depth) - first;
-  const char* src = a_ + (rows.begin * s.row + first * s.col) * x_.element;
-  if (x_.a_by_k) {
-    // Whole vectors where there are so many rows: the next tile's come along unused.
-    tile.a_row = 1;
-    tile.a_k = packed_a_column(x_);
-    const int64_t cols = std::min(tile.a_k, x_.m - rows.begin);
-    x_.codec->pack_b({src, s.col, s.row, elements, cols, cols, packed, tile.a_k, tile.k});
-  } else {
-    tile.a_row = packed_a_row(x_, k.size());
-    tile.a_k = 1;
-    x_.codec->pack_a(
-        {src, s.row, s.col, rows.size(), elements, elements, packed, tile.a_row, tile.k});
-  }
-}
-
-void Region::pack_b(const Step& step) {
-  const Strides& s = x_.b_strides;
-  const int64_t parts = x_.codec->parts;
-  const int64_t first = x_.element_of(step.k.begin);
-  const int64_t depth = round_up(step.k.size(), x_.codec->unit);  // steps
-  // Long rows of neighbours are read a few at a time from end to end; short ones, and columns, all
-  // k of them.
-  const bool few = s.col == 1 && step.cols.size() * x_.bytes > LONG_ROW;
-  const int64_t steps = few ? PACK_ROWS * parts / x_.codec->pair : depth;
-  for (int64_t p = 0; p < depth; p += steps)
-    for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.strip) {
-      const int64_t width = std::min(x_.strip, step.cols.end - j);
-      const int64_t padded = round_up(width, x_.kernels->lanes);
-      const int64_t index = (j - step.cols.begin) / x_.strip;
-      const int64_t begin = first + x_.element_of(p);
-      const int64_t end = first + x_.element_of(std::min(p + steps, depth));
-      const int64_t rows = std::max<int64_t>(0, std::min(end, x_.depth) - begin);
-      const char* src = b_ + (begin * s.row + j / parts * s.col) * x_.element;
-      char* dst = packed_b_ + (index * packed_b_strip(x_, depth) + p * padded) * x_.bytes;
-      x_.codec->pack_b({src, s.row, s.col, rows, width / parts, padded, dst, padded,
-                        std::min(steps, depth - p)});
-    }
 }
 
 Region::Place Region::total(const Step& step, int64_t i, int64_t j) const {
@@ -150,8 +113,8 @@ Region::Place Region::total(const Step& step, int64_t i, int64_t j) const {
     return {c_ + (i * row + j) * x_.bytes, row};
   }
   if (one_block_) return {sums_, x_.strip};
-  const int64_t at = (i - step.rows.begin) * x_.panel + j - step.cols.begin;
-  return {sums_ + at * x_.bytes, x_.panel};
+  const int64_t at = (i - step.rows.begin) * span_ + j - step.cols.begin;
+  return {sums_ + at * x_.bytes, span_};
 }
 
 // A strip's rows are far apart, and no hardware looks ahead along so many of them.
@@ -168,8 +131,8 @@ inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Ti
                                                             Place total) {
   Place place = total;
   if (!step.first_segment) {
-    const int64_t at = (rows.begin - step.rows.begin) * x_.panel + cols.begin - step.cols.begin;
-    place = {chains_ + at * x_.bytes, x_.panel};
+    const int64_t at = (rows.begin - step.rows.begin) * span_ + cols.begin - step.cols.begin;
+    place = {chains_ + at * x_.bytes, span_};
   }
   tile.rows = static_cast<int32_t>(rows.size());
   tile.start = step.first_block ? nullptr : place.data;
@@ -190,31 +153,41 @@ inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Ti
 }
 
 // Tiles below each other, strip after strip of the panel.
-void Region::run_group(const Step& step, const Range* group, int64_t count) {
+void Region::run_group(const Step& step, Range panel, const Range* group, int64_t count,
+                       char* packed_a) {
   Tile tile = {};
   tile.k = round_up(step.k.size(), x_.codec->unit);
   tile.padded = x_.pack_b;
   tile.add = step.last_block && !step.first_segment;
+  if (x_.pack_a) {
+    tile.a_row = x_.a_by_k ? 1 : packed_a_row(x_, step.k.size());
+    tile.a_k = x_.a_by_k ? packed_a_column(x_) : 1;
+  } else {
+    tile.a_row = x_.a_strides.row * x_.codec->parts / x_.codec->pair;
+    tile.a_k = x_.a_strides.col;
+  }
   const char* a[MAX_GROUP];
   for (int64_t t = 0; t < count; ++t) {
     const Strides& s = x_.a_strides;
-    if (x_.pack_a) {
-      a[t] = packed_a_ + t * tile_a_;
-      pack_a(tile, group[t], step.k, packed_a_ + t * tile_a_);
-    } else {
-      tile.a_row = s.row * x_.codec->parts / x_.codec->pair;
-      tile.a_k = s.col;
-      a[t] = a_ + (group[t].begin * s.row + x_.element_of(step.k.begin) * s.col) * x_.element;
-    }
+    char* packed = packed_a + t * tile_a_;
+    a[t] = x_.pack_a
+               ? packed
+               : a_ + (group[t].begin * s.row + x_.element_of(step.k.begin) * s.col) * x_.element;
+    // Kept from the first panel for the others.
+    if (x_.pack_a && (!keep_a_ || panel.begin == step.cols.begin))
+      pack_a(group[t], step.k, tile.k, packed);
   }
 
-  for (int64_t j = step.cols.begin; j < step.cols.end; j += x_.strip) {
-    const Range cols = {j, std::min(step.cols.end, j + x_.strip)};
-    const int64_t vectors = ceil_div(cols.size(), x_.kernels->lanes);
+  const int64_t whole = ceil_div(x_.strip, x_.kernels->lanes);  // vectors of a strip
+  const char* packed_b = packed_b_;
+  for (int64_t j = panel.begin; j < panel.end; j += x_.strip) {
+    const Range cols = {j, std::min(panel.end, j + x_.strip)};
+    const int64_t vectors =
+        cols.size() == x_.strip ? whole : ceil_div(cols.size(), x_.kernels->lanes);
     tile.last = static_cast<int32_t>(cols.size() - (vectors - 1) * x_.kernels->lanes);
     if (x_.pack_b) {
-      const int64_t index = (j - step.cols.begin) / x_.strip;
-      tile.b = packed_b_ + index * packed_b_strip(x_, tile.k) * x_.bytes;
+      tile.b = packed_b;
+      packed_b += packed_b_strip(x_, tile.k) * x_.bytes;
       tile.b_k = vectors * x_.kernels->lanes;
     } else {
       const Strides& s = x_.b_strides;

@@ -1,11 +1,11 @@
 // The loops around the micro-kernel, over one region of C.
 //
-//     for cols of the region, a panel at a time
-//       for rows, a chunk at a time
-//         for k, a block at a time, never across a segment's end
+//     for cols of the region, a span of panels, and rows, a chunk of tiles, at a time: all, mostly
+//       for k, a block at a time, never across a segment's end
+//         for cols of the span, a panel at a time
 //           pack b[k block][panel]                    stays in L2
 //           for rows of the chunk, a tile (a few of them, where there are no more) at a time
-//             pack a[tile][k block]                   stays in L1
+//             pack a[tile][k block]                   stays in L1, is kept for the next panel
 //             for cols of the panel, a tile (a strip of the panel) at a time
 //               micro-kernel                          C stays in registers
 //
@@ -38,11 +38,11 @@ class Region {
 
   void run_chunk(Range rows, Range cols);
   void run_step(const Step& step);
-  void run_group(const Step& step, const Range* group, int64_t count);
+  void run_group(const Step& step, Range panel, const Range* group, int64_t count, char* packed_a);
   void run_tile(const Step& step, Tile& tile, Range rows, Range cols, int64_t vectors, Place total);
   void fetch_ahead(const Tile& tile) const;
-  void pack_a(Tile& tile, Range rows, Range k, char* packed);
-  void pack_b(const Step& step);
+  void pack_a(Range rows, Range k, int64_t steps, char* packed);
+  void pack_b(const Step& step, Range panel);
   Place total(const Step& step, int64_t i, int64_t j) const;
 
   const Blocking& x_;
@@ -51,11 +51,13 @@ class Region {
   char* c_;
   bool one_block_;  // all of K in one step
   int64_t chunk_;   // rows
+  int64_t span_;    // columns
+  bool keep_a_;     // a chunk's packed tiles, for several panels
   int64_t tile_a_;  // bytes of a packed tile of A
   char* packed_a_ = nullptr;
   char* packed_b_ = nullptr;
-  char* chains_ = nullptr;  // [chunk][panel]: chains of the second and later segments
-  char* sums_ = nullptr;    // [chunk][panel]: totals on their way to C, or of one tile
+  char* chains_ = nullptr;  // [chunk][span]: chains of the second and later segments
+  char* sums_ = nullptr;    // [chunk][span]: totals on their way to C, or of one tile
 };
 
 }  // namespace tiled::cpu

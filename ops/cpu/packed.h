@@ -1,0 +1,22 @@
+// Where packed operands stand.
+#pragma once
+
+#include "cpu/blocking.h"
+
+namespace tiled::cpu {
+
+constexpr int64_t LINE = 64;  // bytes of a cache line
+
+// Packed rows of A and strips of B begin a line off a multiple of the cache's sets, so that they do
+// not push each other out.
+inline int64_t packed_a_row(const Blocking& x, int64_t k) {
+  return round_up(round_up(k, x.codec->unit) * x.bytes, LINE) / x.bytes + LINE / x.bytes;
+}
+inline int64_t packed_a_column(const Blocking& x) {
+  return round_up(x.tile_rows, x.kernels->lanes);
+}
+inline int64_t packed_b_strip(const Blocking& x, int64_t k) {
+  return round_up(k, x.codec->unit) * x.strip + LINE / x.bytes;
+}
+
+}  // namespace tiled::cpu
