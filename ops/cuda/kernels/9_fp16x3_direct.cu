@@ -94,14 +94,14 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
     }
   }
 
-  // Consumer c adds up columns 32 c to 32 c + 31, k ascending, of terms that both have in turn. So of
-  // each term it gives the other half to the same thread of the other consumer.
+  // Consumer c adds up columns 32 c to 32 c + 31, k ascending, of terms that both have in turn. So
+  // of each term it gives the other half to the same thread of the other consumer.
   __device__ __forceinline__ uint32_t exchanged(int giver) const {
     return base + Base::EXCHANGE_AT + giver * HALF_BYTES + threadIdx.x % 128 * 16;
   }
 
-  // The giver's word says that its half is there; and that it has taken what it was given before, so
-  // that this may be overwritten.
+  // The giver's word says that its half is there; and that it has taken what it was given before,
+  // so that this may be overwritten.
   __device__ __forceinline__ void take(Sums& sum, int giver, uint32_t& parity) const {
     ptx::mbarrier_wait(this->given(giver), parity);
     parity ^= 1;

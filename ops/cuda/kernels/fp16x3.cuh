@@ -48,9 +48,9 @@ struct Fp16x3 {
   static constexpr uint32_t Q_AT = P::BYTES;
   static constexpr uint32_t EXCHANGE_AT = STAGES * Tile::STAGE_BYTES;
   static constexpr uint32_t FULL_AT = EXCHANGE_AT + Tile::EXCHANGE_BYTES;  // [STAGES]
-  static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;       // [STAGES]
-  static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;       // [2], consumer i may issue
-  static constexpr uint32_t GIVEN_AT = TURN_AT + 2 * 8;            // [2][4], warp i of a consumer has
+  static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;               // [STAGES]
+  static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may issue
+  static constexpr uint32_t GIVEN_AT = TURN_AT + 2 * 8;       // [2][4], warp i of a consumer has
 
   const Fp16x3Arguments& args;
   uint32_t base;  // of memory, in the shared window
