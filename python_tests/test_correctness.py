@@ -262,7 +262,8 @@ def test_nan_and_infinity(device: str, algo: str | None, dtype: torch.dtype) -> 
             if not dtype.is_complex:
                 assert c[:-1, :-1].isfinite().all() and not c[-1].isfinite().any()
                 assert c[m - 1, 1].isnan()
-                assert torch.equal(c.isnan(), torch.mm(a, b).isnan())
+                # In fp64: torch.mm of bf16 has other NaN on CPUs with AVX-512 but no bf16.
+                assert torch.equal(c.isnan(), torch.mm(a.double(), b.double()).isnan())
 
 
 @each_rung
