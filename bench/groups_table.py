@@ -9,18 +9,23 @@ from collections.abc import Sequence
 from bench.cells import NOT_MEASURED, caption, device_name, markdown
 
 
+def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
+    """The documents, oldest first, with this entry, of the CPU that the newest of them is of."""
+    found = [d for d in documents if d.get("cpu") and d["cpu"].get(what)]
+    found.sort(key=lambda d: d["environment"]["date"])
+    return [d for d in found if device_name(d) == device_name(found[-1])]
+
+
 def groups_table(documents: Sequence[dict]) -> str:
     """Of every group, for each number of threads, the newest document of the CPU that the newest of
     all is of: groups may have been measured by processes of their own."""
-    found = sorted((d for d in documents if d.get("cpu")), key=lambda d: d["environment"]["date"])
+    found = _of_last_cpu(documents, "summary")
     if not found:
         return NOT_MEASURED
-    last = found[-1]
     by_place: dict[tuple[str, int], dict] = {}
     for document in found:
-        if device_name(document) == device_name(last):
-            for line in document["cpu"]["summary"]:
-                by_place[line["group"], document["cpu"]["threads"]] = line
+        for line in document["cpu"]["summary"]:
+            by_place[line["group"], document["cpu"]["threads"]] = line
     threads = sorted({count for _, count in by_place})
     header = ["torch.mm's time / ours", "goal: geomean", "least"]
     for count in threads:
@@ -37,14 +42,7 @@ def groups_table(documents: Sequence[dict]) -> str:
             else:
                 row += [f"{line['geomean']:.2f}", f"{line['least']:.2f}", line["where"]]
         rows.append(row)
-    return markdown(header, rows) + "\n\n" + caption(last, threads=False)
-
-
-def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
-    """The documents, oldest first, with this entry, of the CPU that the newest of them is of."""
-    found = [d for d in documents if d.get("cpu") and d["cpu"].get(what)]
-    found.sort(key=lambda d: d["environment"]["date"])
-    return [d for d in found if device_name(d) == device_name(found[-1])]
+    return markdown(header, rows) + "\n\n" + caption(found[-1], threads=False)
 
 
 LEAST_SIZE = 256  # of the squares whose fraction of the peak counts

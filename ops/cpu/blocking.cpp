@@ -105,7 +105,7 @@ Shape choose_tile(const Kernels& kernels, int64_t most_rows, int64_t rows, int64
   if (rows <= most_rows && vectors <= kernels.wide[rows]) return {rows, vectors};
   Shape best = {};
   int64_t least = INT64_MAX, tallest = most_rows;
-  for (int64_t wide = 1; wide <= MAX_VECTORS; ++wide) {
+  for (int64_t wide = 1; wide <= std::min<int64_t>(MAX_VECTORS, vectors); ++wide) {
     while (tallest > 0 && kernels.wide[tallest] < wide) --tallest;
     if (tallest == 0) break;
     const int64_t tiles = ceil_div(rows, tallest), strips = ceil_div(vectors, wide);

@@ -50,7 +50,7 @@ struct Fp16x3 {
   static constexpr uint32_t FULL_AT = EXCHANGE_AT + Tile::EXCHANGE_BYTES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;               // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may issue
-  static constexpr uint32_t GIVEN_AT = TURN_AT + 2 * 8;       // [2][4], warp i of a consumer has
+  static constexpr uint32_t GIVEN_AT = TURN_AT + 2 * 8;       // [2][4], warp i's terms lie there
 
   const Fp16x3Arguments& args;
   uint32_t base;  // of memory, in the shared window
@@ -204,8 +204,10 @@ struct Fp16x3 {
         }
         put(c, p, q, values, pairs);
       }
+    // A thread has 32 sums in a square, or fewer where consumers share one.
+    constexpr int SQUARES = (SUMS + 31) / 32;
 #pragma unroll
-    for (int part = 0; part < (SUMS + 31) / 32; ++part)
+    for (int part = 0; part < SQUARES; ++part)
       if (__any_sync(~0u, seen & 1u << part) && thread % 32 == 0) {
         const uint32_t p = p0 / GUARD_SQUARE, q = q0 / GUARD_SQUARE + part;
         list_square(args.guard, batch, args.exchanged ? q : p, args.exchanged ? p : q);
