@@ -383,6 +383,7 @@ _PARTS: dict[str, tuple[list[str], int]] = {
         ["--set", "ieee", "--precision", "ieee", "--budget", "0.25", "--limit", "40"],
         60,
     ),
+    "fp64": (["--set", "fp64", "--mode", "both", "--budget", "0.25", "--limit", "40"], 60),
     "shapes": (
         [
             *("--set", "odd", "--set", "deep", "--set", "tall"),

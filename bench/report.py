@@ -350,6 +350,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
         recomputed=True,
     ),
     "ieee": grid_table("ieee", "float32", "burst", errors=True),
+    "fp64": grid_table("fp64", "float64", "burst", errors=True),
     **{name: step_table(name) for name in ("linear-stack", "mlp-step")},
     "loss-curves": curves_table,
     **{

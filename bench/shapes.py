@@ -136,7 +136,7 @@ SETS: dict[str, ShapeSet] = {
             "squares",
             "squares from launch-bound to power-bound",
             "what most matrix-product benchmarks show",
-            ("float32", "float64", "bfloat16"),
+            ("float32", "bfloat16"),
             _cubes(512, 1024, 2048, 4096, 8192),
         ),
         ShapeSet(
@@ -244,6 +244,13 @@ SETS: dict[str, ShapeSet] = {
             "squares",
             ("float32",),
             _in_layouts(_cubes(512, 1024, 2048, 4096, 8192, 16384)),
+        ),
+        ShapeSet(
+            "fp64",
+            "fp64 chains, in three layouts",
+            "squares, aligned and not, and a narrow C",
+            ("float64",),
+            _in_layouts((*_cubes(512, 1024, 2048, 4096, 8192, 2047, 4095), Shape(4096, 128, 4096))),
         ),
         ShapeSet(
             "few_rows",

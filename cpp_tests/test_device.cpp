@@ -168,7 +168,9 @@ TEST(Devices, PeakOfEachDtype) {
   const DeviceInfo d = device("h200");
   EXPECT_EQ(peak_flops(d, DType::Float16), d.fp32_flops);  // chains are fp32
   EXPECT_EQ(peak_flops(d, DType::Complex64), d.fp32_flops);
+  EXPECT_EQ(peak_flops(d, DType::Float64), 2 * d.fp64_flops);  // chains on tensor cores
   EXPECT_EQ(peak_flops(d, DType::Complex128), d.fp64_flops);
+  EXPECT_EQ(peak_flops(device("a100"), DType::Float64), device("a100").fp64_flops);
   EXPECT_EQ(peak_flops(d, DType::UInt8), d.fp32_flops / 2);  // 64 lanes of 128
   EXPECT_EQ(peak_flops(d, DType::Int64), d.int32_ops / 3);
 }
@@ -189,6 +191,7 @@ TEST(Devices, PeakOfEachArithmetic) {
       EXPECT_EQ(peak_flops(d, dtype, Arithmetic::Fma), peak_flops(d, dtype)) << name;
     if (d.capability != 90) {
       EXPECT_EQ(d.tensor_flops, 0) << name << ": no kernel uses them";
+      EXPECT_EQ(d.fp64_tensor_flops, 0) << name;
     }
   }
 }

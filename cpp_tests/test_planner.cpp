@@ -93,12 +93,64 @@ TEST(Plan, AsyncTilesFollowTheSize) {
 TEST(Plan, DefaultIsRegisterTileForLargeAndSharedTileForSmall) {
   const DeviceInfo d = device("h200");
   for (DType dtype : ALL_DTYPES)
-    EXPECT_EQ(make_plan(problem_of(4096, 4096, 4096, dtype), d).algo, Algo::RegisterTile)
+    EXPECT_EQ(make_plan(problem_of(4096, 4096, 4096, dtype), d).algo,
+              dtype == DType::Float64 ? Algo::MmaTile : Algo::RegisterTile)
         << name_of(dtype);
   const Plan small = make_plan(problem_of(16, 16, 64), d);
   EXPECT_TRUE(small.algo == Algo::SharedTile8 || small.algo == Algo::SharedTile16 ||
               small.algo == Algo::SharedTile32)
       << name_of(small.algo);
+}
+
+// The same chains on tensor cores, where kernels for them exist.
+TEST(Plan, Fp64RunsOnTensorCoresOf90) {
+  for (int64_t size : {64, 1000, 4096}) {
+    const Problem p = problem_of(size, size, size, DType::Float64);
+    for (const char* name : {"h200", "h100"}) {
+      EXPECT_EQ(make_plan(p, device(name)).algo, Algo::MmaTile) << name << ' ' << size;
+      EXPECT_FALSE(supports(Algo::Hopper, p, device(name)));
+    }
+    for (const char* name : {"a100", "t4", "k40"}) {
+      EXPECT_NE(make_plan(p, device(name)).algo, Algo::MmaTile) << name << ' ' << size;
+      EXPECT_FALSE(supports(Algo::MmaTile, p, device(name))) << name;
+    }
+  }
+  const Plan plan = make_plan(problem_of(4000, 4097, 4096, DType::Float64, 3), device("h200"));
+  EXPECT_EQ(plan.tile, TileSize::Large);
+  EXPECT_EQ(plan.block_m, Fp64Tile128x128::BLOCK_M);
+  EXPECT_EQ(plan.threads_x, Fp64Tile128x128::THREADS);
+  EXPECT_EQ(plan.shared_bytes, Fp64Tile128x128::SHARED_BYTES);
+  EXPECT_EQ(plan.workspace_bytes, 0);
+  EXPECT_EQ(plan.grid_x, 32 * 33);
+  EXPECT_EQ(plan.grid_y, 3);
+}
+
+TEST(Plan, Fp64TilesFollowTheSize) {
+  const auto tile = [](int64_t size) {
+    return make_plan(problem_of(size, size, size, DType::Float64), device("h200")).tile;
+  };
+  for (int64_t size : {64, 512}) EXPECT_EQ(tile(size), TileSize::Small) << size;
+  EXPECT_EQ(tile(1024), TileSize::Medium);
+  for (int64_t size : {2048, 4096, 16384}) EXPECT_EQ(tile(size), TileSize::Large) << size;
+}
+
+// Each operand for itself: by 16 bytes along either direction, or by elements.
+TEST(Plan, Fp64IsCopiedAsItLies) {
+  const auto plan = [](const char* layout, int64_t m, int64_t n, int64_t k) {
+    return make_plan(problem_of(layout, m, n, k, DType::Float64), device("h200"));
+  };
+  EXPECT_EQ(plan("nn", 64, 66, 128).access_a, Access::AlongK);
+  EXPECT_EQ(plan("nn", 64, 66, 128).access_b, Access::AlongMN);
+  EXPECT_EQ(plan("tt", 64, 66, 128).access_a, Access::AlongMN);
+  EXPECT_EQ(plan("tt", 64, 66, 128).access_b, Access::AlongK);
+  EXPECT_EQ(plan("nn", 64, 65, 128).access_a, Access::AlongK);
+  EXPECT_EQ(plan("nn", 64, 65, 128).access_b, Access::Elements);  // rows of odd length
+  EXPECT_EQ(plan("nt", 64, 65, 127).access_b, Access::Elements);
+  // A copy of 16 bytes wants its address aligned, even of one element.
+  Problem one = problem_of("nn", 64, 64, 1, DType::Float64);
+  EXPECT_EQ(make_plan(one, device("h200")).access_a, Access::Elements);
+  one = problem_of("tn", 1, 64, 64, DType::Float64);
+  EXPECT_EQ(make_plan(one, device("h200")).access_a, Access::Elements);
 }
 
 // The same problem many times over fills the device as one large problem does.
@@ -360,9 +412,10 @@ TEST(Supports, EveryRungTakesEveryDtype) {
   for (const char* name : {"h200", "h100", "a100", "t4"})
     for (DType dtype : ALL_DTYPES) {
       const Problem p = problem_of("tn", 33, 65, 17, dtype);
-      EXPECT_EQ(supported_algos(p, device(name)),
-                std::vector<Algo>(std::begin(CUDA_ALGOS), std::end(CUDA_ALGOS)))
-          << name << ' ' << name_of(dtype);
+      std::vector<Algo> expected(std::begin(CUDA_ALGOS), std::end(CUDA_ALGOS));
+      if (dtype == DType::Float64 && device(name).capability == 90)
+        expected.push_back(Algo::MmaTile);
+      EXPECT_EQ(supported_algos(p, device(name)), expected) << name << ' ' << name_of(dtype);
     }
 }
 

@@ -222,6 +222,18 @@ TEST(Registers, KeysOfTensorRungs) {
   EXPECT_NE(hopper.find(", __half, 1, 1>"), std::string::npos) << hopper;
 }
 
+TEST(Registers, KeysOfFp64) {
+  const DeviceInfo d = device("h200");
+  const auto key = [&](const char* layout, int64_t size) {
+    const Problem p = problem_of(layout, size, size, size, DType::Float64);
+    return kernel_key(p, make_plan(p, d));
+  };
+  EXPECT_EQ(key("nn", 4096), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
+  EXPECT_EQ(key("tt", 4095), "mma_tile_fp64<Fp64Tile128x128, 1, 0>");
+  EXPECT_EQ(key("nt", 1024), "mma_tile_fp64<Fp64Tile64x64, 0, 0>");
+  EXPECT_EQ(key("tn", 64), "mma_tile_fp64<Fp64Tile32x64, 1, 1>");
+}
+
 TEST(Registers, KeysOfFp16x3) {
   const DeviceInfo d = device("h200");
   const auto key = [&](const char* layout, bool exchanged) {
@@ -268,6 +280,25 @@ TEST(Registers, EveryPlanHasItsRow) {
           EXPECT_GT(r.resources->registers, 0) << r.kernel;
           EXPECT_GE(r.occupancy.blocks_per_sm, 1) << r.kernel;
         }
+}
+
+TEST(Registers, EveryPlanOfFp64HasItsRow) {
+  const DeviceInfo d = device("h200");
+  if (!kernel_resources("mma_tile<float>", d.capability))
+    GTEST_SKIP() << "built without CUDA, or not for 9.0: no kernel has a row";
+  for (const std::string layout : {"nn", "nt", "tn", "tt"})
+    for (int64_t size : {64, 1024, 4096}) {
+      const Problem p = problem_of(layout, size, size, size, DType::Float64);
+      const Plan plan = make_plan(p, d, Algo::MmaTile);
+      const PlanReport r = report(p, d, plan);
+      ASSERT_TRUE(r.resources) << r.kernel;
+      const int wanted = plan.tile == TileSize::Large    ? Fp64Tiles::Large::BLOCKS_PER_SM
+                         : plan.tile == TileSize::Medium ? Fp64Tiles::Medium::BLOCKS_PER_SM
+                                                         : Fp64Tiles::Small::BLOCKS_PER_SM;
+      EXPECT_GE(r.occupancy.blocks_per_sm, wanted) << r.kernel;
+      EXPECT_EQ(r.thread_m * r.thread_n * r.threads, plan.block_m * plan.block_n) << r.kernel;
+      EXPECT_EQ(r.peak_flops, d.fp64_tensor_flops);
+    }
 }
 
 // Theirs is given at the launch, but for mma_tile's.

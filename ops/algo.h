@@ -15,7 +15,7 @@ enum class Algo : int8_t {
   SharedTile32,  // CUDA: the same, 32 wide
   RegisterTile,  // CUDA: each thread a patch of C in registers
   // Tensor cores of compute capability 9.0, 16-bit inputs and tf32:
-  MmaTile,          // CUDA: fragments from shared memory, mma.sync
+  MmaTile,          // CUDA: fragments from shared memory, mma.sync; fp64 too
   TmaWgmma,         // CUDA: TMA and wgmma, one warpgroup
   WarpSpecialized,  // CUDA: a producer warp and two consumer warpgroups
   Hopper,           // CUDA: the same, persistent, in clusters, named tiles

@@ -17,6 +17,8 @@ RUNGS = {
 # shape and layout; the others want bases and long strides of whole 16 bytes.
 TENSOR_RUNGS = ("mma_tile", "tma_wgmma", "warp_specialized", "hopper")
 ANY_LAYOUT_TENSOR_RUNGS = ("mma_tile", "hopper")
+# fp64 runs the chains of the fma arithmetic on tensor cores, there too: every shape and layout.
+FP64_RUNG = "mma_tile"
 # The rung of fp32 inputs in two fp16 parts, there too: every shape and layout. It decides the
 # precision, where none is asked for.
 PARTS_RUNG = "fp16x3"
@@ -73,8 +75,8 @@ each_rung = pytest.mark.parametrize(("device", "algo"), list(_rungs()))
 
 
 def each_rung_and(dtypes: tuple[torch.dtype, ...], *, parts: bool = True) -> pytest.MarkDecorator:
-    """The same with each dtype, for 16-bit ones the tensor-core rungs that take any layout, and for
-    float32, unless `parts` is false, the rung of two parts."""
+    """The same with each dtype, for 16-bit ones the tensor-core rungs that take any layout, for
+    float64 its own, and for float32, unless `parts` is false, the rung of two parts."""
     sets = []
     for dtype in dtypes:
         name = str(dtype).removeprefix("torch.")
@@ -83,6 +85,8 @@ def each_rung_and(dtypes: tuple[torch.dtype, ...], *, parts: bool = True) -> pyt
         on_tensor_cores = ANY_LAYOUT_TENSOR_RUNGS if dtype in HALVES else ()
         if dtype == torch.float32 and parts:
             on_tensor_cores = (PARTS_RUNG,)
+        if dtype == torch.float64:
+            on_tensor_cores = (FP64_RUNG,)
         marks = (pytest.mark.cuda, pytest.mark.tensor_cores)
         for algo in on_tensor_cores:
             sets.append(pytest.param("cuda", algo, dtype, marks=marks, id=f"{algo}-{name}"))
@@ -91,6 +95,12 @@ def each_rung_and(dtypes: tuple[torch.dtype, ...], *, parts: bool = True) -> pyt
 
 def has_tensor_core_kernels(device: str) -> bool:
     return device == "cuda" and torch.cuda.get_device_capability() == (9, 0)
+
+
+def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
+    """Those that compute this dtype on this machine by the fma arithmetic."""
+    fp64 = dtype == torch.float64 and has_tensor_core_kernels(device)
+    return RUNGS[device] + ((FP64_RUNG,) if fp64 else ())
 
 
 def arithmetic_of(

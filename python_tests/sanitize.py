@@ -83,7 +83,7 @@ def run_fma(short: bool) -> int:
     products = 0
     for a, b, what in every:
         expected = tiled_mm.mm(a.cpu(), b.cpu(), precision="ieee")
-        algos = (None, *cases.RUNGS["cuda"])
+        algos = (None, *cases.fma_rungs("cuda", a.dtype))
         products += run(a, b, algos, expected, what, precision="ieee")
     return products
 

@@ -140,9 +140,11 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         if device in without_fp64 and dtype in (torch.float64, torch.complex128):
             continue
         plan = tiled_mm.plan(a, b, device=device)
-        # Of the named devices these have tensor-core kernels, for 16-bit inputs.
-        tensor = device in ("h100", "h200") and dtype in cases.HALVES
-        assert plan.algo in (cases.TENSOR_RUNGS if tensor else cases.RUNGS["cuda"])
+        # Of the named devices these have tensor-core kernels, for 16-bit inputs and float64.
+        hopper = device in ("h100", "h200")
+        tensor = hopper and dtype in cases.HALVES
+        double = (cases.FP64_RUNG,) if hopper and dtype == torch.float64 else ()
+        assert plan.algo in (cases.TENSOR_RUNGS if tensor else double or cases.RUNGS["cuda"])
         assert plan.arithmetic == ("tensor" if tensor else "fma")
         assert plan.occupancy.blocks_per_sm >= 1
         text = tiled_mm.explain(a, b, device=device)
@@ -315,7 +317,7 @@ def test_on_the_cpu() -> None:
 def test_every_rung_is_offered(device: str, dtype: torch.dtype) -> None:
     for m, n, k in (*cases.SHAPES, *cases.EMPTY_SHAPES):
         a, b = cases.pair(m, n, k, dtype, device)
-        expected = cases.RUNGS[device]
+        expected = cases.fma_rungs(device, dtype)
         if cases.arithmetic_of(device, dtype) == "tensor":
             # Rows that lie next to each other must begin at multiples of 16 bytes.
             aligned = k <= 1 or ((m <= 1 or k % 8 == 0) and (n <= 1 or n % 8 == 0))
@@ -343,11 +345,12 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
         **dict.fromkeys(cases.TENSOR_RUNGS, cases.arithmetic_of("cuda", dtype) == "tensor"),
         cases.PARTS_RUNG: cases.arithmetic_of("cuda", dtype, cases.PARTS_RUNG) == "fp16x3",
     }
+    fits |= dict.fromkeys(cases.fma_rungs("cuda", dtype), True)
     if not fits.get(algo, True):
         pytest.skip(f"{algo} is not for {dtype} on this GPU")
     compared = 0
-    # One for each tile of register_tile, and few rows.
-    for m, n, k in ((64, 128, 256), (4096, 4096, 256), (8, 128, 256)):
+    # One for each tile of register_tile and of fp64, and few rows.
+    for m, n, k in ((64, 128, 256), (1024, 1024, 256), (4096, 4096, 256), (8, 128, 256)):
         for a in uninitialised(m, k, dtype):
             for b in uninitialised(k, n, dtype):
                 if algo not in tiled_mm.algos(a, b):
@@ -359,7 +362,8 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
                 assert plan.registers is not None, plan.registers_unknown
                 assert plan.registers.per_thread == registers, plan.kernel
                 assert plan.registers.stack_bytes == local_bytes, plan.kernel
-                if algo in ("tma_wgmma", "warp_specialized", "hopper", cases.PARTS_RUNG):
+                by_launch = ("tma_wgmma", "warp_specialized", "hopper", cases.PARTS_RUNG)
+                if algo in by_launch or (algo == cases.FP64_RUNG and dtype == torch.float64):
                     assert shared_bytes < plan.shared_bytes, "theirs is given at the launch"
                 else:
                     assert plan.shared_bytes == shared_bytes, plan.kernel

@@ -38,9 +38,15 @@ Access access_of(const Side& side, int64_t batch, int bytes) {
 
 }  // namespace
 
+Access copied_access_of(const Side& side, int64_t batch) {
+  const Access access = access_of(side, batch, 16);
+  const bool single = access == Access::AlongK ? side.k <= 1 : side.rows <= 1;
+  return single ? Access::Elements : access;
+}
+
 Access async_access_of(const Side& side, int64_t batch) {
-  const bool vectors = side.rows > 1 && access_of(side, batch, 16) == Access::AlongMN;
-  return vectors ? Access::AlongMN : Access::Elements;
+  const Access access = copied_access_of(side, batch);
+  return access == Access::AlongMN ? access : Access::Elements;
 }
 
 bool overlaps_itself(const Side& side, int64_t batch) {

@@ -1,4 +1,4 @@
-// How register_tile reads its operands. Pure, as plan.h.
+// How operands are read where a plan has the choice. Pure, as plan.h.
 #pragma once
 
 #include "cuda/plan.h"
@@ -8,8 +8,12 @@ namespace tiled {
 // By vectors in both operands, or by single elements in both.
 void choose_access(const Problem& problem, Plan& plan);
 
-// cp.async has no vectors along k, and its address must be aligned whatever the number of elements
+// What cp.async can copy by 16 bytes: its address must be aligned whatever the number of elements
 // that lie there.
+Access copied_access_of(const Side& side, int64_t batch);
+
+// The same where the tile lies along m or n: register_tile's, whose operands along k are transposed
+// on their way, one element at a time.
 Access async_access_of(const Side& side, int64_t batch);
 
 // Whether elements share memory: a copy could then be larger than all the memory there is.

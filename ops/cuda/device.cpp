@@ -22,7 +22,8 @@ struct Architecture {
   int register_partitions;
   int64_t shared_granularity;  // bytes
   int fp32, fp64, int32;       // multiply-adds per clock and multiprocessor
-  int tensor = 0;  // the same of 16-bit tensor-core products, where kernels here use them
+  int tensor = 0;       // the same of 16-bit tensor-core products, where kernels here use them,
+  int fp64_tensor = 0;  // and of fp64 ones
 };
 
 constexpr Architecture ARCHITECTURES[] = {
@@ -33,7 +34,7 @@ constexpr Architecture ARCHITECTURES[] = {
     {75, 256, 4, 256, 64, 2, 64},
     {80, 256, 4, 128, 64, 32, 64},
     {86, 256, 4, 128, 128, 2, 64},
-    {90, 256, 4, 128, 128, 64, 64, 2048},
+    {90, 256, 4, 128, 128, 64, 64, 2048, 128},
     {100, 256, 4, 128, 128, 64, 64},
     {103, 256, 4, 128, 128, 2, 64},
 };
@@ -150,6 +151,7 @@ void set_architecture(DeviceInfo& device, double clock_hz) {
   const double multiprocessor_flops = 2.0 * device.multiprocessors * clock_hz;
   device.fp32_flops = architecture.fp32 * multiprocessor_flops;
   device.fp64_flops = architecture.fp64 * multiprocessor_flops;
+  device.fp64_tensor_flops = architecture.fp64_tensor * multiprocessor_flops;
   device.int32_ops = architecture.int32 * multiprocessor_flops;
   device.tensor_flops = architecture.tensor * multiprocessor_flops;
 }
@@ -172,7 +174,7 @@ double peak_flops(const DeviceInfo& device, DType dtype) {
     case DType::Float16:
     case DType::BFloat16:
     case DType::Complex64: return device.fp32_flops;
-    case DType::Float64:
+    case DType::Float64: return std::max(device.fp64_flops, device.fp64_tensor_flops);
     case DType::Complex128: return device.fp64_flops;
     case DType::Int8:
     case DType::Int16:

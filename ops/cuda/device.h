@@ -31,11 +31,12 @@ struct DeviceInfo {
   int64_t shared_bytes_reserved;   // taken by the system per block
   int64_t shared_granularity;      // bytes; a block's shared memory is rounded up to this
   int64_t l2_bytes;
-  double fp32_flops;        // flop/s, a multiply-add counted as two
-  double fp64_flops;        // flop/s without tensor cores; 0: the device has no fp64
-  double int32_ops;         // 32-bit integer op/s, a multiply-add counted as two
-  double tensor_flops;      // flop/s of 16-bit tensor-core products; 0: no kernel here uses them
-  double memory_bandwidth;  // bytes/s
+  double fp32_flops;         // flop/s, a multiply-add counted as two
+  double fp64_flops;         // flop/s without tensor cores; 0: the device has no fp64
+  double fp64_tensor_flops;  // flop/s of fp64 on tensor cores; 0: no kernel here uses them
+  double int32_ops;          // 32-bit integer op/s, a multiply-add counted as two
+  double tensor_flops;       // flop/s of 16-bit tensor-core products; 0: no kernel here uses them
+  double memory_bandwidth;   // bytes/s
 };
 
 // Fills in what a device's properties do not tell but its compute capability decides: the units in
@@ -49,8 +50,8 @@ std::optional<DeviceInfo> named_device(std::string_view name);
 std::vector<std::string> device_names();
 
 // The peak, in op/s, of chains of multiply-adds in this dtype's accumulator (Arithmetic::Fma):
-// 16-bit floats are summed in fp32; complex numbers are made of their real parts; a 64-bit integer
-// multiply-add takes three 32-bit ones.
+// fp64 has them on tensor cores too; 16-bit floats are summed in fp32; complex numbers are made of
+// their real parts; a 64-bit integer multiply-add takes three 32-bit ones.
 double peak_flops(const DeviceInfo& device, DType dtype);
 // The same in any arithmetic; tf32 runs at half the rate of 16-bit products.
 double peak_flops(const DeviceInfo& device, DType dtype, Arithmetic arithmetic);

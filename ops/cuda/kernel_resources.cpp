@@ -58,7 +58,11 @@ std::string kernel_key(const Problem& problem, const Plan& plan) {
              std::string(tile_info(problem.dtype, plan).name) + ", " +
              std::to_string(static_cast<int>(plan.access_a)) + ", " +
              std::to_string(static_cast<int>(plan.access_b)) + ">";
-    case Algo::MmaTile: return "mma_tile<" + type + ">";
+    case Algo::MmaTile:
+      if (is_fp64_mma(problem, plan))
+        return "mma_tile_fp64<" + std::string(tile_info(problem.dtype, plan).name) + ", " +
+               major_names(side_a(problem), side_b(problem)) + ">";
+      return "mma_tile<" + type + ">";
     case Algo::TmaWgmma:
     case Algo::WarpSpecialized:
       return std::string(name_of(plan.algo)) + "<" + wgmma_type(problem) + ", " +

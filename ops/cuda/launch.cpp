@@ -4,6 +4,7 @@
 
 #include "cuda/hopper_layout.h"
 #include "cuda/kernels/kernels.h"
+#include "cuda/launch_early.h"
 #include "cuda/launch_tma.h"
 #include "cuda/repack.h"
 #include "cuda/tiles.h"
@@ -19,7 +20,9 @@ const void* kernel_of(const Problem& problem, const Plan& plan) {
     case Algo::SharedTile32: return shared_tile_kernel(problem, plan);
     case Algo::RegisterTile:
       return plan.async ? register_tile_async_kernel(plan) : register_tile_kernel(problem, plan);
-    case Algo::MmaTile: return mma_tile_kernel(problem);
+    case Algo::MmaTile:
+      return is_fp64_mma(problem, plan) ? mma_tile_fp64_kernel(problem, plan)
+                                        : mma_tile_kernel(problem);
     case Algo::TmaWgmma:
     case Algo::WarpSpecialized:
     case Algo::Hopper:
@@ -35,8 +38,17 @@ bool uses_tma(Algo algo) {
 }
 
 // Bytes of shared memory beyond what the kernel declares itself.
-int dynamic_shared(const Plan& plan) {
-  return uses_tma(plan.algo) ? static_cast<int>(plan.shared_bytes) : 0;
+int dynamic_shared(const Problem& problem, const Plan& plan) {
+  const bool dynamic = uses_tma(plan.algo) || is_fp64_mma(problem, plan);
+  return dynamic ? static_cast<int>(plan.shared_bytes) : 0;
+}
+
+cudaError_t launch_fp64_mma(const Problem& problem, const Plan& plan, cudaStream_t stream) {
+  Problem read = problem;  // its alignment says to the kernel what the plan's access is
+  read.a.alignment = plan.access_a == Access::Elements ? 8 : 16;
+  read.b.alignment = plan.access_b == Access::Elements ? 8 : 16;
+  return launch_early(mma_tile_fp64_kernel(problem, plan), dim3(plan.grid_x, plan.grid_y),
+                      plan.threads_x, dynamic_shared(problem, plan), /*cluster=*/0, stream, &read);
 }
 
 cudaError_t launch_mma_tile(const Problem& problem, cudaStream_t stream) {
@@ -80,6 +92,7 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   if (problem.k == 0 && uses_tma(plan.algo)) return launch_mma_tile(problem, stream);
   if (plan.algo == Algo::Hopper) return launch_hopper(problem, plan.hopper, workspace, stream);
   if (uses_tma(plan.algo)) return launch_wgmma(problem, plan, stream);
+  if (is_fp64_mma(problem, plan)) return launch_fp64_mma(problem, plan, stream);
   Problem read = problem;  // as the kernel reads it
   if (const cudaError_t error = launch_transposes(read, plan, workspace, stream);
       error != cudaSuccess)
@@ -97,7 +110,7 @@ cudaError_t attributes(const Problem& problem, const Plan& plan, LaunchAttribute
   result->registers = found.numRegs;
   result->shared_bytes = static_cast<int64_t>(found.sharedSizeBytes);
   result->local_bytes = static_cast<int64_t>(found.localSizeBytes);
-  const int shared = dynamic_shared(plan);
+  const int shared = dynamic_shared(problem, plan);
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
   if (error != cudaSuccess) return error;

@@ -11,7 +11,8 @@ namespace tiled {
 // beyond 48 KiB a kernel has only where it has been asked for.
 inline cudaError_t launch_early(const void* kernel, dim3 grid, int threads, int shared, int cluster,
                                 cudaStream_t stream, void* argument) {
-  if (shared > 0) {
+  constexpr int GRANTED = 48 * 1024;  // bytes
+  if (shared > GRANTED) {
     const cudaError_t error =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     if (error != cudaSuccess) return error;

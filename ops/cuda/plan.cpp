@@ -103,10 +103,36 @@ constexpr Candidate register_tile_async(TileSize tile) {
   return candidate;
 }
 
-constexpr int CANDIDATES = 7;
+// fp64 on tensor cores. The cycles of a step are what was measured on an H200: of a block whose
+// multiprocessor is full (128 multiply-adds a cycle at best), and alone there. Before and after the
+// steps it fills its stages and writes its part of C, at its share of the memory's speed.
+template <typename Tile>
+constexpr Candidate mma_tile_fp64(TileSize tile, double busy, double alone) {
+  constexpr double START = 2000, STORE = 18;  // cycles; bytes a cycle and multiprocessor
+  return {Algo::MmaTile,
+          tile,
+          Tile::BLOCK_M,
+          Tile::BLOCK_N,
+          Tile::BLOCK_K,
+          Tile::THREADS,
+          1,
+          Tile::SHARED_BYTES,
+          Tile::BLOCKS_PER_SM,
+          busy,
+          alone,
+          START + Tile::BLOCK_M * Tile::BLOCK_N * 8 / STORE};
+}
+
+// What there is to choose from, in the order of the ladder.
+struct Candidates {
+  const Candidate* first;
+  int count;
+  const Candidate* begin() const { return first; }
+  const Candidate* end() const { return first + count; }
+};
 
 template <int ACC_BYTES>
-constexpr Candidate TABLE[CANDIDATES] = {
+constexpr Candidate TABLE[] = {
     naive(),
     shared_tile<8, ACC_BYTES>(Algo::SharedTile8, 3.3),
     shared_tile<16, ACC_BYTES>(Algo::SharedTile16, 2.1),
@@ -117,7 +143,7 @@ constexpr Candidate TABLE[CANDIDATES] = {
 };
 
 // fp32 where cp.async exists.
-constexpr Candidate ASYNC_TABLE[CANDIDATES] = {
+constexpr Candidate ASYNC_TABLE[] = {
     TABLE<4>[0],
     TABLE<4>[1],
     TABLE<4>[2],
@@ -127,22 +153,42 @@ constexpr Candidate ASYNC_TABLE[CANDIDATES] = {
     register_tile_async<AsyncTiles::Large>(TileSize::Large),
 };
 
-constexpr bool blocks_are_powers_of_two(const Candidate (&candidates)[CANDIDATES]) {
+// fp64 on compute capability 9.0.
+constexpr Candidate FP64_TABLE[] = {
+    TABLE<8>[0],
+    TABLE<8>[1],
+    TABLE<8>[2],
+    TABLE<8>[3],
+    TABLE<8>[4],
+    TABLE<8>[5],
+    TABLE<8>[6],
+    mma_tile_fp64<Fp64Tiles::Small>(TileSize::Small, 460, 460),
+    mma_tile_fp64<Fp64Tiles::Medium>(TileSize::Medium, 600, 1090),
+    mma_tile_fp64<Fp64Tiles::Large>(TileSize::Large, 2210, 2210),
+};
+
+template <size_t COUNT>
+constexpr bool blocks_are_powers_of_two(const Candidate (&candidates)[COUNT]) {
   for (const Candidate& c : candidates)
     for (int32_t block : {c.block_m, c.block_n, c.block_k})
       if ((block & (block - 1)) != 0) return false;
   return true;
 }
 static_assert(blocks_are_powers_of_two(TABLE<4>) && blocks_are_powers_of_two(TABLE<8>) &&
-                  blocks_are_powers_of_two(TABLE<16>) && blocks_are_powers_of_two(ASYNC_TABLE),
+                  blocks_are_powers_of_two(TABLE<16>) && blocks_are_powers_of_two(ASYNC_TABLE) &&
+                  blocks_are_powers_of_two(FP64_TABLE),
               "tiles_over() counts by shifts");
 
-const Candidate* candidates_for(const Problem& problem, const DeviceInfo& device) {
-  if (problem.dtype == DType::Float32 && device.capability >= 80) return ASYNC_TABLE;
+Candidates candidates_for(const Problem& problem, const DeviceInfo& device) {
+  const auto all = [](const auto& table) {
+    return Candidates{table, static_cast<int>(std::size(table))};
+  };
+  if (problem.dtype == DType::Float32 && device.capability >= 80) return all(ASYNC_TABLE);
+  if (problem.dtype == DType::Float64 && device.capability == 90) return all(FP64_TABLE);
   switch (accumulator_bytes(problem.dtype)) {
-    case 4: return TABLE<4>;
-    case 8: return TABLE<8>;
-    default: return TABLE<16>;
+    case 4: return all(TABLE<4>);
+    case 8: return all(TABLE<8>);
+    default: return all(TABLE<16>);
   }
 }
 
@@ -243,6 +289,10 @@ Plan plan_of(const Candidate& candidate, const Problem& problem, const DeviceInf
     choose_async_access(candidate, problem, device, plan);
   else if (candidate.algo == Algo::RegisterTile)
     choose_access(problem, plan);
+  else if (candidate.algo == Algo::MmaTile) {
+    plan.access_a = copied_access_of(side_a(problem), problem.batch);
+    plan.access_b = copied_access_of(side_b(problem), problem.batch);
+  }
   plan.block_m = candidate.block_m;
   plan.block_n = candidate.block_n;
   plan.block_k = candidate.block_k;
@@ -260,12 +310,11 @@ Plan plan_of(const Candidate& candidate, const Problem& problem, const DeviceInf
 // if there is none.
 template <typename Wanted>
 Plan fastest(const Problem& problem, const DeviceInfo& device, Wanted wanted) {
-  const Candidate* candidates = candidates_for(problem, device);
+  const Candidates candidates = candidates_for(problem, device);
   const Singly singly = singly_copied(problem);
-  const Candidate* best = &candidates[CANDIDATES - 1];
+  const Candidate* best = candidates.end() - 1;
   double best_cycles = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < CANDIDATES; ++i) {
-    const Candidate& candidate = candidates[i];
+  for (const Candidate& candidate : candidates) {
     if (!wanted(candidate.algo) || !can_launch(candidate, problem, device)) continue;
     const double candidate_cycles = cycles(candidate, problem, device, singly);
     if (candidate_cycles > best_cycles) continue;  // a tie goes to the higher rung
@@ -282,8 +331,8 @@ bool supports(Algo algo, const Problem& problem, const DeviceInfo& device) {
     return algo == Algo::Fp16x3 && fp16x3_supports(problem, device);
   if (on_tensor_cores(problem.arithmetic)) return tensor_supports(algo, problem, device);
   if (!computes(problem, device)) return false;
-  const Candidate* candidates = candidates_for(problem, device);
-  return std::any_of(candidates, candidates + CANDIDATES, [&](const Candidate& candidate) {
+  const Candidates candidates = candidates_for(problem, device);
+  return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
     return candidate.algo == algo && can_launch(candidate, problem, device);
   });
 }

@@ -15,24 +15,25 @@
 
 namespace tiled {
 
-// How register_tile reads an operand from global memory.
+// How register_tile, or mma_tile in fp64, reads an operand from global memory.
 enum class Access : int8_t {
   AlongK,    // vectors of elements that are neighbours in k
   AlongMN,   // vectors of elements that are neighbours in m (A) or n (B)
-  Elements,  // one at a time, any strides, lanes along the smaller stride (async: along k)
+  Elements,  // one at a time, any strides, lanes along the smaller stride (by cp.async: along k,
+             // or if mma_tile's operand lies so, along m or n)
 };
 
-// Which of register_tile's tiles for its accumulator (tiles.h).
+// Which of register_tile's tiles for its accumulator, or of mma_tile's for fp64 (tiles.h).
 enum class TileSize : int8_t { Large, Medium, Small };
 
 struct Plan {
   Algo algo;
   HopperPlan hopper;  // hopper and fp16x3 (whose tiles are others)
   int32_t slots;      // fp16x3 of few rows only: FewRowsBlock's
-  TileSize tile;      // register_tile only
+  TileSize tile;      // register_tile, and mma_tile in fp64
   bool async;         // register_tile only: fp32 by cp.async (AsyncTiles), each operand as it can
-  Access access_a;    // register_tile only; unless async both are read by vectors, or neither
-  Access access_b;    // register_tile only
+  Access access_a;    // register_tile, where unless async both are read by vectors, or neither;
+  Access access_b;    // and mma_tile in fp64
   bool transpose_a;   // async only: the operand is copied first, to lie along m or n
   bool transpose_b;   // async only
   int32_t block_m, block_n, block_k;  // elements of the tile
@@ -44,6 +45,11 @@ struct Plan {
   int64_t workspace_bytes;  // of global memory, for the time of the call
   int32_t guard_blocks;     // fp16x3 only: of the kernel that computes elements again
 };
+
+// mma_tile in fp64 is a kernel of its own, of Arithmetic::Fma, with named tiles and access.
+inline bool is_fp64_mma(const Problem& problem, const Plan& plan) {
+  return plan.algo == Algo::MmaTile && problem.dtype == DType::Float64;
+}
 
 // The product of two counts, or the largest int64 if that is less.
 inline int64_t saturating_product(int64_t a, int64_t b) {

@@ -131,7 +131,7 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   r.plan = plan;
   r.threads = plan.threads_x * plan.threads_y;
   r.thread_m = r.thread_n = 1;
-  if (plan.algo == Algo::RegisterTile) {
+  if (plan.algo == Algo::RegisterTile || is_fp64_mma(problem, plan)) {
     const TileInfo tile = tile_info(problem.dtype, plan);
     r.tile = tile.name;
     r.thread_m = tile.thread_m;

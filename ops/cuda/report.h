@@ -27,7 +27,7 @@ struct PlanReport {
   Plan plan;
 
   std::string kernel;                        // kernel_key
-  std::string tile;                          // the named tile of register_tile, else ""
+  std::string tile;                          // its name; "" for the rungs of one tile
   int thread_m, thread_n;                    // elements of C that one thread owns
   int threads;                               // of one block
   std::vector<TileEstimate> estimates;       // hopper: the best way with each tile, best first
@@ -69,8 +69,10 @@ std::string to_text(const PlanReport& report);
 //
 //   device, dtype, out_dtype, algo, kernel          strings
 //   batch, m, n, k, segments                        the problem; segments of K
-//   tile          {name (null but for register_tile), m, n, k, thread_m, thread_n}
-//   access        {a, b}: "along_k", "along_mn" or "elements"; null but for register_tile
+//   tile          {name (null for the rungs of one tile), m, n, k, thread_m, thread_n}
+//   access        {a, b}: "along_k", "along_mn" or "elements"; null but for register_tile and, in
+//   fp64,
+//                 mma_tile
 //   transposes    {a, b}: whether the operand is copied first, to lie along m or n, and then read
 //                 so; null but for register_tile
 //   threads       {x, y, block}

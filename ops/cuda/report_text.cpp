@@ -103,8 +103,8 @@ std::string access_text(Access access, const char* rows) {
   return "?";
 }
 
-// How register_tile's operands are read, and what is done before.
-std::string register_tile_lines(const Plan& plan) {
+// How operands are read where a plan chose, and what is done before.
+std::string access_lines(const Plan& plan) {
   std::string text;
   if (plan.transpose_a) text += line("transposes", "A first, to lie along m");
   if (plan.transpose_b) text += line("transposes", "B first, to lie along n");
@@ -170,7 +170,7 @@ std::string plan_table(const PlanReport& r) {
       line("tile", std::to_string(plan.block_m) + " x " + std::to_string(plan.block_n) + " of C, " +
                        std::to_string(plan.block_k) + " of K in a step; a thread " + "owns " +
                        std::to_string(r.thread_m) + " x " + std::to_string(r.thread_n));
-  if (plan.algo == Algo::RegisterTile) text += register_tile_lines(plan);
+  if (plan.algo == Algo::RegisterTile || is_fp64_mma(r.problem, plan)) text += access_lines(plan);
   if (plan.algo == Algo::Hopper) text += hopper_lines(r);
   if (plan.algo == Algo::Fp16x3) text += fp16x3_lines(r);
   std::string grid = grouped(r.blocks) + " blocks of " + std::to_string(r.threads) +

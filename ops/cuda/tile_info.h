@@ -41,8 +41,9 @@ constexpr TileInfo tile_info_of(TileSize size) {
   return {};
 }
 
-// The tile of a plan with register_tile for this dtype.
+// The tile of a plan with register_tile, or with mma_tile in fp64.
 constexpr TileInfo tile_info(DType dtype, const Plan& plan) {
+  if (plan.algo == Algo::MmaTile) return tile_info_of<Fp64Tiles>(plan.tile);
   if (plan.async) return tile_info_of<AsyncTiles>(plan.tile);
   switch (accumulator_bytes(dtype)) {
     case 4: return tile_info_of<RegisterTilesFor<4>>(plan.tile);

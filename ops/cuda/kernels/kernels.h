@@ -11,7 +11,9 @@ const void* naive_kernel(const Problem& problem, const Plan& plan);
 const void* shared_tile_kernel(const Problem& problem, const Plan& plan);
 const void* register_tile_kernel(const Problem& problem, const Plan& plan);
 const void* register_tile_async_kernel(const Plan& plan);  // of plans that are async
-const void* mma_tile_kernel(const Problem& problem);
+const void* mma_tile_kernel(const Problem& problem);       // of tensor arithmetic
+// Its shared memory is given at the launch; operands whose alignment is 16 are read by vectors.
+const void* mma_tile_fp64_kernel(const Problem& problem, const Plan& plan);
 
 // These take WgmmaArguments (wgmma.h) and HopperArguments (hopper.h) instead. float32 means tf32.
 const void* tma_wgmma_kernel(DType dtype, bool a_mn_major, bool b_mn_major);

@@ -24,6 +24,9 @@ __device__ __forceinline__ void copy_words(uint32_t shared, const void* global, 
 __device__ __forceinline__ void cp_async_4(uint32_t shared, const void* global, int bytes = 4) {
   copy_words<uint32_t>(shared, global, bytes);
 }
+__device__ __forceinline__ void cp_async_8(uint32_t shared, const void* global, int bytes = 8) {
+  copy_words<uint2>(shared, global, bytes);
+}
 __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global, int bytes = 16) {
   copy_words<uint4>(shared, global, bytes);
 }
@@ -39,6 +42,15 @@ __device__ __forceinline__ void cp_async_4(uint32_t shared, const void* global) 
 }
 __device__ __forceinline__ void cp_async_4(uint32_t shared, const void* global, int bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(bytes)
+               : "memory");
+}
+
+// 8 bytes, through L1.
+__device__ __forceinline__ void cp_async_8(uint32_t shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(global) : "memory");
+}
+__device__ __forceinline__ void cp_async_8(uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(global), "r"(bytes)
                : "memory");
 }
 

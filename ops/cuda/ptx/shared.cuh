@@ -14,6 +14,12 @@ __device__ __forceinline__ uint32_t load_shared_u32(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ double load_shared_f64(uint32_t address) {
+  double v;
+  asm volatile("ld.shared.f64 %0, [%1];" : "=d"(v) : "r"(address) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ uint4 load_shared_v4(uint32_t address) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
