@@ -6,6 +6,9 @@ namespace {
 // Cache budgets, packed or not. The best sizes are flat around these.
 constexpr int64_t TILE_BYTES = 24 << 10;  // of A, [tile_rows][block_k], in L1
 constexpr int64_t BLOCK_K = 512;          // the longest block of several tiles
+// The same where sums would wait outside C for the next block: their way to memory and back takes
+// longer than reading the tiles of A from L2.
+constexpr int64_t WAITING_BLOCK_K = 2048;
 // Of B, [block_k][panel], in L2: half of a megabyte, since A and C pass through it too. From L3 the
 // kernel runs at three quarters of its speed on an Intel server.
 constexpr int64_t PANEL_BYTES = 512 << 10;
@@ -96,8 +99,9 @@ Blocking describe(const Problem& p, const Level& level) {
 }
 
 // The tile of so many rows and vectors that takes the fewest loads for the product: each element of
-// A is read once a strip, each vector of B once a row of tiles, and, from beyond L1, costs about
-// twice as much. Tiles and strips are of even size, so none is left over.
+// A is read once a strip, each vector of B once a row of tiles, and, from beyond L1, costs about as
+// much as B_LOADS of A. Tiles and strips are of even size, so none is left over.
+constexpr int64_t B_LOADS = 4;
 struct Shape {
   int64_t rows, vectors;
 };
@@ -109,7 +113,7 @@ Shape choose_tile(const Kernels& kernels, int64_t most_rows, int64_t rows, int64
     while (tallest > 0 && kernels.wide[tallest] < wide) --tallest;
     if (tallest == 0) break;
     const int64_t tiles = ceil_div(rows, tallest), strips = ceil_div(vectors, wide);
-    const int64_t loads = strips * rows + tiles * vectors * 2;
+    const int64_t loads = strips * rows + tiles * vectors * B_LOADS;
     if (loads > least) continue;
     least = loads;
     best = {ceil_div(rows, tiles), ceil_div(vectors, strips)};
@@ -163,6 +167,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     if (x.raw) x.kernels = &level.dots->raw;
   }
   const Kernels& kernels = *x.kernels;
+  x.round_c = kernels.rounds && !x.dot && !x.direct_c && x.c_strides.col == 1 &&
+              segment_count(x.depth) <= 1;
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.
   const bool single = real && x.codec->pair == 1;
@@ -205,7 +211,9 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   } else if (tiles > 1) {
     x.block_k = TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16;
     x.panel = PANEL_BYTES;
-    if (few && x.b_strides.col != 1)
+    if (!x.direct_c && !few)
+      x.block_k = WAITING_BLOCK_K;
+    else if (few && x.b_strides.col != 1)
       x.panel = FEW_PANEL_BYTES;  // of columns, the longer the better
     else
       x.block_k = std::min(x.block_k, BLOCK_K);

@@ -59,7 +59,8 @@ struct Blocking {
                              // or its rows, packed or not, by micro_kernel.h or amx.cpp
   bool pack_a, pack_b;
   bool a_by_k;      // a packed tile of A stands as [k][rows], else as [rows][k]
-  bool direct_c;    // sums are formed in C itself
+  bool direct_c;    // sums are formed in C itself,
+  bool round_c;     // or rounded to it by the last block's tiles
   int64_t block_k;  // of K, worked on together: the longest block
   int64_t unit_k;   // blocks begin at multiples of it, counted from their segment's begin
   int64_t panel;    // columns of B, worked on together

@@ -33,6 +33,7 @@ struct Tile {
   int32_t last;  // columns of the last vector: 1 .. lanes; nothing is stored beyond them
   bool padded;   // b may be read up to a whole vector all the same
   bool add;
+  bool round;  // not with add: out holds elements of 16 bits, see Kernels::rounds
 };
 using TileKernel = void (*)(const Tile& tile);
 
@@ -77,6 +78,7 @@ struct Kernels {
   int32_t rows;                // of the largest tile
   int32_t wide[MAX_ROWS + 1];  // [rows]: vectors of the widest tile of so many rows
   TileKernel tile[MAX_ROWS + 1][MAX_VECTORS + 1];  // [rows][vectors], 1 <= vectors <= wide[rows]
+  bool rounds;       // a tile can round its sums to the dtype of A and B on their way out
   int32_t row_unit;  // tiles begin at multiples of so many rows, and a may be read up to one
   void (*begin)();   // what a thread calls before and after its tiles, or null
   void (*end)();

@@ -36,6 +36,7 @@ constexpr Kernels make_kernels() {
   Kernels kernels = {};
   kernels.lanes = LANES<typename Math::Sum>;
   kernels.rows = ROWS;
+  kernels.rounds = Math::ROUNDS;
   kernels.row_unit = 1;
   add_tiles<Math, ROWS, VECTORS, 1, 1>(kernels);
   return kernels;
