@@ -31,23 +31,26 @@ constexpr int64_t STRIPS_TO_PACK_A = 8;
 constexpr int64_t TILES_TO_PACK_B = 24;
 constexpr int64_t TILES_TO_PACK_SCATTERED_B = 8;
 
-// Tiles that read the same rows of bf16 and pair them each for itself, before packing pays.
-constexpr int64_t RAW_TILES = 2;
+// Tiles that read the same elements of B and make operands of them, each for itself, before packing
+// pays: two where that is little beside the rest, pairs or many rows a tile, or reading B is more.
+constexpr int64_t SHARING_TILES = 2;
+constexpr int64_t SHARING_ROWS = 8;
 
 // A B that is used once streams from memory: B of more bytes than this is read a few whole rows at
 // a time, so that each page is visited once; packed columns go through in narrow strips. The wider
 // a strip, the fewer rows it takes to keep memory busy.
 constexpr int64_t STREAM_BYTES = 16 << 20;
-constexpr int64_t STREAM_K = 16;      // rows
-constexpr int64_t STREAM_WIDE_K = 8;  // rows of strips of WIDE_VECTORS or more
-constexpr int64_t WIDE_VECTORS = 4;
-constexpr int64_t STREAM_AHEAD = 256;  // bytes along a row, fetched before they are needed
+constexpr int64_t STREAM_K = 16;       // rows
+constexpr int64_t STREAM_WIDE_K = 8;   // rows of strips of WIDE_BYTES or more
+constexpr int64_t WIDE_BYTES = 256;    // of a row
+constexpr int64_t STREAM_AHEAD = 512;  // bytes along a row, fetched before they are needed
 constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 
 // So few tiles read a B of more than a panel as it stands, strip by strip in turn: each strip comes
 // from memory once, and a copy would cost more than it saves.
 constexpr int64_t FEW_TILES = MAX_GROUP;
-constexpr int64_t FEW_K = 32;  // rows
+constexpr int64_t FEW_K = 16;         // rows
+constexpr int64_t FEW_PACKED_K = 32;  // rows
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -160,11 +163,14 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool real = x.codec->parts == 1;
   // No zeros to make up for at the end of K.
   const bool even = x.depth % (x.codec->pair * x.codec->unit / x.codec->parts) == 0;
+  const bool streams = x.k * x.n * x.bytes > STREAM_BYTES;
   x.dot = real && even && x.b_strides.row == 1 && x.b_strides.col != 1 &&
-          x.b_strides.col % x.codec->pair == 0 && rows <= x.codec->dot_rows;
-  if (x.codec->pair > 1 && even && x.b_strides.col == 1) {
-    x.raw = rows <= RAW_TILES * level.dots->raw.rows;
-    if (x.raw) x.kernels = &level.dots->raw;
+          x.b_strides.col % x.codec->pair == 0 &&
+          rows <= (streams ? SHARING_TILES : 1) * x.codec->dot_rows;
+  if (const Kernels* raw = x.codec->raw; raw != nullptr && even && x.b_strides.col == 1) {
+    const bool share = x.codec->pair > 1 || (streams && raw->rows >= SHARING_ROWS);
+    x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows;
+    if (x.raw) x.kernels = raw;
   }
   const Kernels& kernels = *x.kernels;
   x.round_c = kernels.rounds && !x.dot && !x.direct_c && x.c_strides.col == 1 &&
@@ -177,7 +183,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
   const bool a_in_rows = a_readable && x.a_strides.col == 1;
   const bool a_shares_sets = x.a_strides.row * x.element % SET_BYTES == 0;
-  const bool few_rows = a_in_rows && a_shares_sets && single;
+  const bool few_rows = a_in_rows && a_shares_sets && single && !x.dot;
 
   const int64_t most_rows = few_rows ? std::min<int64_t>(SET_ROWS, kernels.rows) : kernels.rows;
   const Shape tile = choose_tile(kernels, most_rows, rows, divide(cols, kernels.lanes));
@@ -198,20 +204,23 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   x.a_by_k = real && unit == 1 && x.a_strides.col != 1 && x.a_strides.row == 1;
 
   if (x.dot) {
+    x.tile_rows = ceil_div(rows, ceil_div(rows, x.codec->dot_rows));
+    x.group = ceil_div(rows, x.tile_rows);
     x.strip = kernels.lanes;
     x.panel = cols;
     x.block_k = std::min(x.steps_of(LONG_BLOCK_K), std::max<int64_t>(x.k, x.codec->unit));
     x.unit_k = kernels.lanes;  // it turns blocks of so many steps
     return x;
   }
-  if (tiles > 1 && few && large && !x.pack_b) {
+  if (tiles > 1 && few && large && x.b_strides.col == 1) {
     x.group = tiles;
-    x.block_k = FEW_K;
+    x.block_k = x.steps_of(x.pack_b ? FEW_PACKED_K : FEW_K);
     x.panel = FEW_PANEL_BYTES;
+    if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else if (tiles > 1) {
     x.block_k = TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16;
     x.panel = PANEL_BYTES;
-    if (!x.direct_c && !few)
+    if (!x.direct_c && !few && unit == 1)
       x.block_k = WAITING_BLOCK_K;
     else if (few && x.b_strides.col != 1)
       x.panel = FEW_PANEL_BYTES;  // of columns, the longer the better
@@ -221,8 +230,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.strip = std::min<int64_t>(x.strip, STREAM_VECTORS * kernels.lanes);
     x.block_k = TILE_BYTES / (x.strip * x.bytes);
     x.panel = 0;
-  } else if (x.pack_b || x.k * cols * x.bytes > STREAM_BYTES) {
-    x.block_k = x.strip >= WIDE_VECTORS * kernels.lanes ? STREAM_WIDE_K : STREAM_K;
+  } else if (x.pack_b || streams) {
+    x.block_k = x.steps_of(x.strip * x.element >= WIDE_BYTES ? STREAM_WIDE_K : STREAM_K);
     x.panel = PANEL_BYTES;
     if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else {

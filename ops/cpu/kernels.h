@@ -94,7 +94,8 @@ struct Codec {
   PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
   PackFunction pack_b;  // to [k][cols]; complex numbers to [2 k][2 cols], see pack.h
   StoreFunction store;
-  int32_t dot_rows;  // of the largest tile below, 0 where there is none
+  const Kernels* raw;  // for few rows: b as it stands, made into operands in registers; or null
+  int32_t dot_rows;    // of the largest tile below, 0 where there is none
   TileKernel
       dot_tile[MAX_DOT_ROWS + 1];  // [rows]: b unpacked, columns of neighbours (dot_kernel.h)
 };
@@ -128,8 +129,6 @@ struct ChainTable {
 // bf16 by an instruction that multiplies pairs of neighbours in k and adds both to an fp32 sum.
 struct DotTable {
   Kernels kernels;
-  Kernels raw;  // for few rows: b is [k][cols] of bf16 as it stands, paired in registers; no tiles
-                // where a level has none
   Codec codec;  // its store function is not used: the sums are floats
   NaiveFunction naive;
 };

@@ -124,7 +124,7 @@ Region::Place Region::waiting(const Step& step, int64_t i, int64_t j) const {
 // A strip's rows are far apart, and no hardware looks ahead along so many of them.
 void Region::fetch_ahead(const Tile& tile) const {
   const char* row = static_cast<const char*>(tile.b) + x_.ahead;
-  for (int64_t p = 0; p < tile.k; ++p, row += tile.b_k * x_.element)
+  for (int64_t p = 0; p < tile.k * x_.codec->pair; ++p, row += tile.b_k * x_.element)
     for (int64_t at = 0; at < x_.strip * x_.element; at += LINE) __builtin_prefetch(row + at);
 }
 
