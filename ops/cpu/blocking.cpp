@@ -1,5 +1,7 @@
 #include "cpu/blocking.h"
 
+#include "cpu/tile_shape.h"
+
 namespace tiled::cpu {
 namespace {
 
@@ -9,6 +11,7 @@ constexpr int64_t BLOCK_K = 512;          // the longest block of several tiles
 // The same where sums would wait outside C for the next block: their way to memory and back takes
 // longer than reading the tiles of A from L2.
 constexpr int64_t WAITING_BLOCK_K = 2048;
+constexpr int64_t LONG_COLS = 256;  // else A is not packed, and its rows share sets
 // Of B, [block_k][panel], in L2: half of a megabyte, since A and C pass through it too. From L3 the
 // kernel runs at three quarters of its speed on an Intel server.
 constexpr int64_t PANEL_BYTES = 512 << 10;
@@ -101,29 +104,6 @@ Blocking describe(const Problem& p, const Level& level) {
   return x;
 }
 
-// The tile of so many rows and vectors that takes the fewest loads for the product: each element of
-// A is read once a strip, each vector of B once a row of tiles, and, from beyond L1, costs about as
-// much as B_LOADS of A. Tiles and strips are of even size, so none is left over.
-constexpr int64_t B_LOADS = 4;
-struct Shape {
-  int64_t rows, vectors;
-};
-Shape choose_tile(const Kernels& kernels, int64_t most_rows, int64_t rows, int64_t vectors) {
-  if (rows <= most_rows && vectors <= kernels.wide[rows]) return {rows, vectors};
-  Shape best = {};
-  int64_t least = INT64_MAX, tallest = most_rows;
-  for (int64_t wide = 1; wide <= std::min<int64_t>(MAX_VECTORS, vectors); ++wide) {
-    while (tallest > 0 && kernels.wide[tallest] < wide) --tallest;
-    if (tallest == 0) break;
-    const int64_t tiles = ceil_div(rows, tallest), strips = ceil_div(vectors, wide);
-    const int64_t loads = strips * rows + tiles * vectors * B_LOADS;
-    if (loads > least) continue;
-    least = loads;
-    best = {ceil_div(rows, tiles), ceil_div(vectors, strips)};
-  }
-  return best;
-}
-
 // Regions of C for `threads`: as even as possible, and then as square as possible, since a region
 // reads its rows of A and its columns of B.
 void split(Blocking& x, int64_t threads) {
@@ -184,9 +164,11 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool a_in_rows = a_readable && x.a_strides.col == 1;
   const bool a_shares_sets = x.a_strides.row * x.element % SET_BYTES == 0;
   const bool few_rows = a_in_rows && a_shares_sets && single && !x.dot;
+  const bool long_blocks = !x.direct_c && unit == 1 && cols >= LONG_COLS;
 
   const int64_t most_rows = few_rows ? std::min<int64_t>(SET_ROWS, kernels.rows) : kernels.rows;
-  const Shape tile = choose_tile(kernels, most_rows, rows, divide(cols, kernels.lanes));
+  const Shape tile = choose_tile(kernels, most_rows, rows, divide(cols, kernels.lanes),
+                                 long_blocks ? LONG_B_LOADS : B_LOADS);
   x.tile_rows = round_up(tile.rows, unit);
   x.strip = tile.vectors * kernels.lanes;
   const int64_t tiles = ceil_div(rows, x.tile_rows);
@@ -220,7 +202,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   } else if (tiles > 1) {
     x.block_k = TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16;
     x.panel = PANEL_BYTES;
-    if (!x.direct_c && !few && unit == 1)
+    if (long_blocks && !few)
       x.block_k = WAITING_BLOCK_K;
     else if (few && x.b_strides.col != 1)
       x.panel = FEW_PANEL_BYTES;  // of columns, the longer the better
