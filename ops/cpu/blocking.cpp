@@ -49,8 +49,9 @@ constexpr int64_t WIDE_BYTES = 256;    // of a row
 constexpr int64_t STREAM_AHEAD = 512;  // bytes along a row, fetched before they are needed
 constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 
-// So few tiles read a B of more than a panel as it stands, strip by strip in turn: each strip comes
-// from memory once, and a copy would cost more than it saves.
+// So few tiles read a B of more than a panel strip by strip in turn, a few rows at a time: each
+// strip comes from memory once. As it stands, where it can be read so: a copy costs more than it
+// saves.
 constexpr int64_t FEW_TILES = MAX_GROUP;
 constexpr int64_t FEW_K = 16;         // rows
 constexpr int64_t FEW_PACKED_K = 32;  // rows
@@ -194,7 +195,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.unit_k = kernels.lanes;  // it turns blocks of so many steps
     return x;
   }
-  if (tiles > 1 && few && large && x.b_strides.col == 1) {
+  const bool in_turn = !x.pack_b || (x.b_strides.col == 1 && unit == 1);
+  if (tiles > 1 && few && large && in_turn) {
     x.group = tiles;
     x.block_k = x.steps_of(x.pack_b ? FEW_PACKED_K : FEW_K);
     x.panel = FEW_PANEL_BYTES;

@@ -41,7 +41,7 @@ template <typename T>
 struct Chain {
   using Operand = T;
   using Sum = T;
-  static constexpr bool ROUNDS = false;  // else store_row writes rounded elements, too
+  static constexpr bool ROUNDS = false;  // else round() stores a vector of sums as elements
   static inline __attribute__((always_inline)) Vector<T> step(T a, Vector<T> b, Vector<T> sum) {
     return accumulate<T>(a, b, sum);
   }
