@@ -45,9 +45,13 @@ METER(fp32_avx2, "avx2,fma", __m256, 8, 12, _mm256_set1_ps, _mm256_fmadd_ps)
 METER(fp64_avx2, "avx2,fma", __m256d, 4, 12, _mm256_set1_pd, _mm256_fmadd_pd)
 
 __attribute__((target("avx512f,avx512bf16"))) double bf16_avx512(int64_t rounds) {
-  __m512 sums[16] = {};
+  __m512 sums[16];
   __m512i a = _mm512_set1_epi32(0x3f003f00);
   __asm__ volatile("" : "+v"(a));
+  for (__m512& sum : sums) {
+    sum = _mm512_setzero_ps();
+    __asm__ volatile("" : "+v"(sum));  // equal chains that are known to be would become one
+  }
   for (int64_t r = 0; r < rounds; ++r)
 #pragma GCC unroll 16
     for (__m512& sum : sums) sum = _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)a);

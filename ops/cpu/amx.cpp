@@ -157,10 +157,18 @@ constexpr Kernels tile_kernels() {
 
 }  // namespace
 
-constexpr DotTable AMX = {
-    tile_kernels(),
-    {},
-    {Accumulator::Float32, 1, 2, STEPS, true, &pack_pairs_a, &pack_pairs_b, nullptr, 0, {}},
-    &naive_dots<chain>};
+constexpr DotTable AMX = {tile_kernels(),
+                          {Accumulator::Float32,
+                           1,
+                           2,
+                           STEPS,
+                           true,
+                           &pack_pairs_a,
+                           &pack_pairs_b,
+                           nullptr,
+                           nullptr,
+                           0,
+                           {}},
+                          &naive_dots<chain>};
 
 }  // namespace tiled::cpu

@@ -9,6 +9,7 @@
 #include "cpu/dot_kernel.h"
 #include "cpu/level.h"
 #include "cpu/pairs.h"
+#include "cpu/raw_kernel.h"
 
 namespace tiled::cpu {
 namespace {
@@ -16,6 +17,20 @@ namespace {
 struct DotPairs {
   using Operand = uint32_t;
   using Sum = float;
+  using Rounded = uint16_t;
+  static constexpr bool ROUNDS = true;
+
+  // To nearest even, as BFloat16::narrow: the instruction takes subnormals for zero, but step
+  // leaves none.
+  static inline __attribute__((always_inline)) void round(uint16_t* p, Vector<float> sum,
+                                                          int64_t count) {
+    const __m256i rounded = (__m256i)_mm512_cvtneps_pbh((__m512)sum);
+    if (count == PAIRS)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
+    else
+      _mm256_mask_storeu_epi16(p, (1u << count) - 1, rounded);
+  }
+
   static inline __attribute__((always_inline)) Vector<float> step(uint32_t a, Vector<uint32_t> b,
                                                                   Vector<float> sum) {
     return (Vector<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(a),
@@ -24,47 +39,44 @@ struct DotPairs {
 };
 
 float chain(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int64_t k) {
-  Vector<float> sum = {};
+  __m128 sum = {};
   for (int64_t p = 0; 2 * p < k; ++p)
-    sum = DotPairs::step(pair_at(a, p, a_stride, k),
-                         Vector<uint32_t>{} + pair_at(b, p, b_stride, k), sum);
+    sum = _mm_dpbf16_ps(sum, (__m128bh)_mm_cvtsi32_si128(pair_at(a, p, a_stride, k)),
+                        (__m128bh)_mm_cvtsi32_si128(pair_at(b, p, b_stride, k)));
   return sum[0];
 }
 
-// Few rows: two rows of b as they stand, paired in registers. Packing would cost as much as the
-// product.
-template <int VECTORS>
-class RawReader {
- public:
-  explicit RawReader(const Tile& tile)
-      : b_(static_cast<const uint16_t*>(tile.b)),
-        row_(tile.b_k),
-        last_((VECTORS % 2 == 0 ? PAIRS : 0) + tile.last) {}
+// Two rows of b as they stand, paired in registers.
+struct Paired {
+  template <int VECTORS>
+  class Reader {
+   public:
+    explicit Reader(const Tile& tile)
+        : b_(static_cast<const uint16_t*>(tile.b)),
+          row_(tile.b_k),
+          last_((VECTORS % 2 == 0 ? PAIRS : 0) + tile.last) {}
 
-  inline __attribute__((always_inline)) void read(Vector<uint32_t>* row) {
-    constexpr int LAST = (VECTORS - 1) / 2;
+    inline __attribute__((always_inline)) void read(Vector<uint32_t>* row) {
+      constexpr int LAST = (VECTORS - 1) / 2;
 #pragma GCC unroll 8
-    for (int j = 0; j <= LAST; ++j) {
-      const uint16_t* even = b_ + j * HALVES;
-      const Halves first = j < LAST ? load<uint16_t>(even) : last_.load(even);
-      const Halves second = j < LAST ? load<uint16_t>(even + row_) : last_.load(even + row_);
-      row[2 * j] = (Vector<uint32_t>)interleave<uint16_t, false>(first, second);
-      if (2 * j + 1 < VECTORS)
-        row[2 * j + 1] = (Vector<uint32_t>)interleave<uint16_t, true>(first, second);
+      for (int j = 0; j <= LAST; ++j) {
+        const uint16_t* even = b_ + j * HALVES;
+        const Halves first = j < LAST ? load<uint16_t>(even) : last_.load(even);
+        const Halves second = j < LAST ? load<uint16_t>(even + row_) : last_.load(even + row_);
+        row[2 * j] = (Vector<uint32_t>)interleave<uint16_t, false>(first, second);
+        if (2 * j + 1 < VECTORS)
+          row[2 * j + 1] = (Vector<uint32_t>)interleave<uint16_t, true>(first, second);
+      }
+      b_ += 2 * row_;
     }
-    b_ += 2 * row_;
-  }
 
- private:
-  const uint16_t* b_;
-  int64_t row_;
-  Part<uint16_t> last_;
+   private:
+    const uint16_t* b_;
+    int64_t row_;
+    Part<uint16_t> last_;
+  };
+  using Math = DotPairs;
 };
-
-template <int ROWS, int VECTORS>
-void multiply_raw(const Tile& tile) {
-  multiply<DotPairs, ROWS, VECTORS>(tile, RawReader<VECTORS>(tile), Part<float>(tile.last));
-}
 
 // Accumulators, one row of b, and four registers to make it from. An even number: half a vector
 // read is half a line read.
@@ -73,37 +85,18 @@ constexpr int raw_width(int rows) {
   return vectors < MAX_VECTORS ? vectors : MAX_VECTORS;
 }
 
-constexpr int RAW_ROWS = 12;
-
-template <int ROWS, int VECTORS>
-constexpr void add_raw_tiles(Kernels& kernels) {
-  kernels.wide[ROWS] = raw_width(ROWS);
-  kernels.tile[ROWS][VECTORS] = &multiply_raw<ROWS, VECTORS>;
-  if constexpr (VECTORS < raw_width(ROWS)) {
-    add_raw_tiles<ROWS, VECTORS + 1>(kernels);
-  } else if constexpr (ROWS < RAW_ROWS) {
-    add_raw_tiles<ROWS + 1, 1>(kernels);
-  }
-}
-
-constexpr Kernels raw_kernels() {
-  Kernels kernels = {};
-  kernels.lanes = LANES<float>;
-  kernels.rows = RAW_ROWS;
-  kernels.row_unit = 1;
-  add_raw_tiles<1, 1>(kernels);
-  return kernels;
-}
+constexpr Kernels RAW_PAIRS = raw_kernels<Paired, raw_width, 12>();
 
 constexpr Codec pairs_codec() {
-  Codec codec = {Accumulator::Float32, 1, 2, 1, true, &pack_pairs_a, &pack_pairs_b, nullptr, 8, {}};
+  Codec codec = {Accumulator::Float32, 1,       2,          1, true, &pack_pairs_a,
+                 &pack_pairs_b,        nullptr, &RAW_PAIRS, 8, {}};
   add_dot_tiles<Same<uint32_t>, DotPairs, 8>(codec);
   return codec;
 }
 
 }  // namespace
 
-constexpr DotTable AVX512_BF16 = {make_kernels<DotPairs, 14, 2>(), raw_kernels(), pairs_codec(),
+constexpr DotTable AVX512_BF16 = {make_kernels<DotPairs, 14, 2>(), pairs_codec(),
                                   &naive_dots<chain>};
 
 }  // namespace tiled::cpu

@@ -1,11 +1,17 @@
 #include "cpu/blocking.h"
 
+#include "cpu/tile_shape.h"
+
 namespace tiled::cpu {
 namespace {
 
 // Cache budgets, packed or not. The best sizes are flat around these.
 constexpr int64_t TILE_BYTES = 24 << 10;  // of A, [tile_rows][block_k], in L1
 constexpr int64_t BLOCK_K = 512;          // the longest block of several tiles
+// The same where sums would wait outside C for the next block: their way to memory and back takes
+// longer than reading the tiles of A from L2.
+constexpr int64_t WAITING_BLOCK_K = 2048;
+constexpr int64_t LONG_COLS = 256;  // else A is not packed, and its rows share sets
 // Of B, [block_k][panel], in L2: half of a megabyte, since A and C pass through it too. From L3 the
 // kernel runs at three quarters of its speed on an Intel server.
 constexpr int64_t PANEL_BYTES = 512 << 10;
@@ -28,23 +34,27 @@ constexpr int64_t STRIPS_TO_PACK_A = 8;
 constexpr int64_t TILES_TO_PACK_B = 24;
 constexpr int64_t TILES_TO_PACK_SCATTERED_B = 8;
 
-// Tiles that read the same rows of bf16 and pair them each for itself, before packing pays.
-constexpr int64_t RAW_TILES = 2;
+// Tiles that read the same elements of B and make operands of them, each for itself, before packing
+// pays: two where that is little beside the rest, pairs or many rows a tile, or reading B is more.
+constexpr int64_t SHARING_TILES = 2;
+constexpr int64_t SHARING_ROWS = 8;
 
 // A B that is used once streams from memory: B of more bytes than this is read a few whole rows at
 // a time, so that each page is visited once; packed columns go through in narrow strips. The wider
 // a strip, the fewer rows it takes to keep memory busy.
 constexpr int64_t STREAM_BYTES = 16 << 20;
-constexpr int64_t STREAM_K = 16;      // rows
-constexpr int64_t STREAM_WIDE_K = 8;  // rows of strips of WIDE_VECTORS or more
-constexpr int64_t WIDE_VECTORS = 4;
-constexpr int64_t STREAM_AHEAD = 256;  // bytes along a row, fetched before they are needed
+constexpr int64_t STREAM_K = 16;       // rows
+constexpr int64_t STREAM_WIDE_K = 8;   // rows of strips of WIDE_BYTES or more
+constexpr int64_t WIDE_BYTES = 256;    // of a row
+constexpr int64_t STREAM_AHEAD = 512;  // bytes along a row, fetched before they are needed
 constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 
-// So few tiles read a B of more than a panel as it stands, strip by strip in turn: each strip comes
-// from memory once, and a copy would cost more than it saves.
+// So few tiles read a B of more than a panel strip by strip in turn, a few rows at a time: each
+// strip comes from memory once. As it stands, where it can be read so: a copy costs more than it
+// saves.
 constexpr int64_t FEW_TILES = MAX_GROUP;
-constexpr int64_t FEW_K = 32;  // rows
+constexpr int64_t FEW_K = 16;         // rows
+constexpr int64_t FEW_PACKED_K = 32;  // rows
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -95,28 +105,6 @@ Blocking describe(const Problem& p, const Level& level) {
   return x;
 }
 
-// The tile of so many rows and vectors that takes the fewest loads for the product: each element of
-// A is read once a strip, each vector of B once a row of tiles, and, from beyond L1, costs about
-// twice as much. Tiles and strips are of even size, so none is left over.
-struct Shape {
-  int64_t rows, vectors;
-};
-Shape choose_tile(const Kernels& kernels, int64_t most_rows, int64_t rows, int64_t vectors) {
-  if (rows <= most_rows && vectors <= kernels.wide[rows]) return {rows, vectors};
-  Shape best = {};
-  int64_t least = INT64_MAX, tallest = most_rows;
-  for (int64_t wide = 1; wide <= std::min<int64_t>(MAX_VECTORS, vectors); ++wide) {
-    while (tallest > 0 && kernels.wide[tallest] < wide) --tallest;
-    if (tallest == 0) break;
-    const int64_t tiles = ceil_div(rows, tallest), strips = ceil_div(vectors, wide);
-    const int64_t loads = strips * rows + tiles * vectors * 2;
-    if (loads > least) continue;
-    least = loads;
-    best = {ceil_div(rows, tiles), ceil_div(vectors, strips)};
-  }
-  return best;
-}
-
 // Regions of C for `threads`: as even as possible, and then as square as possible, since a region
 // reads its rows of A and its columns of B.
 void split(Blocking& x, int64_t threads) {
@@ -156,13 +144,18 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool real = x.codec->parts == 1;
   // No zeros to make up for at the end of K.
   const bool even = x.depth % (x.codec->pair * x.codec->unit / x.codec->parts) == 0;
+  const bool streams = x.k * x.n * x.bytes > STREAM_BYTES;
   x.dot = real && even && x.b_strides.row == 1 && x.b_strides.col != 1 &&
-          x.b_strides.col % x.codec->pair == 0 && rows <= x.codec->dot_rows;
-  if (x.codec->pair > 1 && even && x.b_strides.col == 1) {
-    x.raw = rows <= RAW_TILES * level.dots->raw.rows;
-    if (x.raw) x.kernels = &level.dots->raw;
+          x.b_strides.col % x.codec->pair == 0 &&
+          rows <= (streams ? SHARING_TILES : 1) * x.codec->dot_rows;
+  if (const Kernels* raw = x.codec->raw; raw != nullptr && even && x.b_strides.col == 1) {
+    const bool share = x.codec->pair > 1 || (streams && raw->rows >= SHARING_ROWS);
+    x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows;
+    if (x.raw) x.kernels = raw;
   }
   const Kernels& kernels = *x.kernels;
+  x.round_c = kernels.rounds && !x.dot && !x.direct_c && x.c_strides.col == 1 &&
+              segment_count(x.depth) <= 1;
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.
   const bool single = real && x.codec->pair == 1;
@@ -171,10 +164,12 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
   const bool a_in_rows = a_readable && x.a_strides.col == 1;
   const bool a_shares_sets = x.a_strides.row * x.element % SET_BYTES == 0;
-  const bool few_rows = a_in_rows && a_shares_sets && single;
+  const bool few_rows = a_in_rows && a_shares_sets && single && !x.dot;
+  const bool long_blocks = !x.direct_c && unit == 1 && cols >= LONG_COLS;
 
   const int64_t most_rows = few_rows ? std::min<int64_t>(SET_ROWS, kernels.rows) : kernels.rows;
-  const Shape tile = choose_tile(kernels, most_rows, rows, divide(cols, kernels.lanes));
+  const Shape tile = choose_tile(kernels, most_rows, rows, divide(cols, kernels.lanes),
+                                 long_blocks ? LONG_B_LOADS : B_LOADS);
   x.tile_rows = round_up(tile.rows, unit);
   x.strip = tile.vectors * kernels.lanes;
   const int64_t tiles = ceil_div(rows, x.tile_rows);
@@ -192,20 +187,26 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   x.a_by_k = real && unit == 1 && x.a_strides.col != 1 && x.a_strides.row == 1;
 
   if (x.dot) {
+    x.tile_rows = ceil_div(rows, ceil_div(rows, x.codec->dot_rows));
+    x.group = ceil_div(rows, x.tile_rows);
     x.strip = kernels.lanes;
     x.panel = cols;
     x.block_k = std::min(x.steps_of(LONG_BLOCK_K), std::max<int64_t>(x.k, x.codec->unit));
     x.unit_k = kernels.lanes;  // it turns blocks of so many steps
     return x;
   }
-  if (tiles > 1 && few && large && !x.pack_b) {
+  const bool in_turn = !x.pack_b || (x.b_strides.col == 1 && unit == 1);
+  if (tiles > 1 && few && large && in_turn) {
     x.group = tiles;
-    x.block_k = FEW_K;
+    x.block_k = x.steps_of(x.pack_b ? FEW_PACKED_K : FEW_K);
     x.panel = FEW_PANEL_BYTES;
+    if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else if (tiles > 1) {
     x.block_k = TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16;
     x.panel = PANEL_BYTES;
-    if (few && x.b_strides.col != 1)
+    if (long_blocks && !few)
+      x.block_k = WAITING_BLOCK_K;
+    else if (few && x.b_strides.col != 1)
       x.panel = FEW_PANEL_BYTES;  // of columns, the longer the better
     else
       x.block_k = std::min(x.block_k, BLOCK_K);
@@ -213,8 +214,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.strip = std::min<int64_t>(x.strip, STREAM_VECTORS * kernels.lanes);
     x.block_k = TILE_BYTES / (x.strip * x.bytes);
     x.panel = 0;
-  } else if (x.pack_b || x.k * cols * x.bytes > STREAM_BYTES) {
-    x.block_k = x.strip >= WIDE_VECTORS * kernels.lanes ? STREAM_WIDE_K : STREAM_K;
+  } else if (x.pack_b || streams) {
+    x.block_k = x.steps_of(x.strip * x.element >= WIDE_BYTES ? STREAM_WIDE_K : STREAM_K);
     x.panel = PANEL_BYTES;
     if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else {

@@ -55,11 +55,12 @@ struct Blocking {
   int64_t group;             // tiles below each other that use a strip of B in turn
   int64_t strip;             // columns of the widest tile
   bool dot;                  // B's columns of neighbours are read by dot_kernel.h,
-  bool raw;                  // or its rows of bf16 by avx512_bf16.cpp,
+  bool raw;                  // or its rows of 16-bit elements by raw_kernel.h,
                              // or its rows, packed or not, by micro_kernel.h or amx.cpp
   bool pack_a, pack_b;
   bool a_by_k;      // a packed tile of A stands as [k][rows], else as [rows][k]
-  bool direct_c;    // sums are formed in C itself
+  bool direct_c;    // sums are formed in C itself,
+  bool round_c;     // or rounded to it by the last block's tiles
   int64_t block_k;  // of K, worked on together: the longest block
   int64_t unit_k;   // blocks begin at multiples of it, counted from their segment's begin
   int64_t panel;    // columns of B, worked on together

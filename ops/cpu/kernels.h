@@ -33,6 +33,7 @@ struct Tile {
   int32_t last;  // columns of the last vector: 1 .. lanes; nothing is stored beyond them
   bool padded;   // b may be read up to a whole vector all the same
   bool add;
+  bool round;  // not with add: out holds elements of 16 bits, see Kernels::rounds
 };
 using TileKernel = void (*)(const Tile& tile);
 
@@ -77,6 +78,7 @@ struct Kernels {
   int32_t rows;                // of the largest tile
   int32_t wide[MAX_ROWS + 1];  // [rows]: vectors of the widest tile of so many rows
   TileKernel tile[MAX_ROWS + 1][MAX_VECTORS + 1];  // [rows][vectors], 1 <= vectors <= wide[rows]
+  bool rounds;       // a tile can round its sums to the dtype of A and B on their way out
   int32_t row_unit;  // tiles begin at multiples of so many rows, and a may be read up to one
   void (*begin)();   // what a thread calls before and after its tiles, or null
   void (*end)();
@@ -92,7 +94,8 @@ struct Codec {
   PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
   PackFunction pack_b;  // to [k][cols]; complex numbers to [2 k][2 cols], see pack.h
   StoreFunction store;
-  int32_t dot_rows;  // of the largest tile below, 0 where there is none
+  const Kernels* raw;  // for few rows: b as it stands, made into operands in registers; or null
+  int32_t dot_rows;    // of the largest tile below, 0 where there is none
   TileKernel
       dot_tile[MAX_DOT_ROWS + 1];  // [rows]: b unpacked, columns of neighbours (dot_kernel.h)
 };
@@ -126,8 +129,6 @@ struct ChainTable {
 // bf16 by an instruction that multiplies pairs of neighbours in k and adds both to an fp32 sum.
 struct DotTable {
   Kernels kernels;
-  Kernels raw;  // for few rows: b is [k][cols] of bf16 as it stands, paired in registers; no tiles
-                // where a level has none
   Codec codec;  // its store function is not used: the sums are floats
   NaiveFunction naive;
 };

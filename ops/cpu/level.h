@@ -7,20 +7,22 @@
 #include "cpu/micro_kernel.h"
 #include "cpu/naive.h"
 #include "cpu/pack.h"
+#include "cpu/raw_kernel.h"
 
 namespace tiled::cpu {
 namespace {
 
 // A tile of `rows` rows may be this wide without needing more registers than the full tile:
 // accumulators, one row of b, and a scalar.
-constexpr int widest(int rows, int full_rows, int full_vectors) {
-  const int vectors = full_vectors * (full_rows + 1) / (rows + 1);
+template <int FULL_ROWS, int FULL_VECTORS>
+constexpr int widest(int rows) {
+  const int vectors = FULL_VECTORS * (FULL_ROWS + 1) / (rows + 1);
   return vectors < MAX_VECTORS ? vectors : MAX_VECTORS;
 }
 
 template <typename Math, int FULL_ROWS, int FULL_VECTORS, int ROWS, int VECTORS>
 constexpr void add_tiles(Kernels& kernels) {
-  constexpr int WIDE = widest(ROWS, FULL_ROWS, FULL_VECTORS);
+  constexpr int WIDE = widest<FULL_ROWS, FULL_VECTORS>(ROWS);
   kernels.tile[ROWS][VECTORS] = &multiply_tile<Math, ROWS, VECTORS>;
   kernels.wide[ROWS] = WIDE;
   if constexpr (VECTORS < WIDE) {
@@ -36,6 +38,7 @@ constexpr Kernels make_kernels() {
   Kernels kernels = {};
   kernels.lanes = LANES<typename Math::Sum>;
   kernels.rows = ROWS;
+  kernels.rounds = Math::ROUNDS;
   kernels.row_unit = 1;
   add_tiles<Math, ROWS, VECTORS, 1, 1>(kernels);
   return kernels;
@@ -49,20 +52,23 @@ constexpr void add_dot_tiles(Codec& codec) {
   }
 }
 
+template <typename Kind, int ROWS, int VECTORS>
+constexpr Kernels RAW = raw_kernels<Widened<Kind>, widest<ROWS, VECTORS>, ROWS / 2 + 1>();
+
 template <typename Kind, int DOT_ROWS>
-constexpr Codec real(Accumulator accumulator) {
+constexpr Codec real(Accumulator accumulator, const Kernels* raw = nullptr) {
   static_assert(DOT_ROWS <= MAX_DOT_ROWS, "the table has a place for every tile");
   constexpr bool DIRECT = sizeof(typename Kind::Element) == sizeof(typename Kind::Sum);
-  Codec codec = {accumulator,       1,        1, 1, DIRECT, &pack_real<Kind>, &pack_real<Kind>,
-                 &store_real<Kind>, DOT_ROWS, {}};
+  Codec codec = {accumulator,       1,   1,        1, DIRECT, &pack_real<Kind>, &pack_real<Kind>,
+                 &store_real<Kind>, raw, DOT_ROWS, {}};
   add_dot_tiles<Kind, Chain<typename Kind::Sum>, DOT_ROWS>(codec);
   return codec;
 }
 
 template <typename T>
 constexpr Codec complex(Accumulator accumulator) {
-  return {accumulator,       2, 1, 2, true, &pack_complex_a<T>, &pack_complex_b<T>,
-          &store_complex<T>, 0, {}};
+  return {accumulator,       2,       1, 2, true, &pack_complex_a<T>, &pack_complex_b<T>,
+          &store_complex<T>, nullptr, 0, {}};
 }
 
 template <int ROWS, int VECTORS, int DOT_ROWS>
@@ -76,7 +82,8 @@ constexpr ChainTable make_chains() {
        make_kernels<Chain<uint64_t>, ROWS, VECTORS>()},
       // in the order of DType
       {real<Same<float>, DOT_ROWS>(A::Float32), real<Same<double>, DOT_ROWS>(A::Float64),
-       real<Half, DOT_ROWS>(A::Float32), real<BFloat16, DOT_ROWS>(A::Float32),
+       real<Half, DOT_ROWS>(A::Float32, &RAW<Half, ROWS, VECTORS>),
+       real<BFloat16, DOT_ROWS>(A::Float32, &RAW<BFloat16, ROWS, VECTORS>),
        complex<float>(A::Float32), complex<double>(A::Float64), real<Byte, 0>(A::UInt16),
        real<Same<uint16_t>, 0>(A::UInt16), real<Same<uint32_t>, 0>(A::UInt32),
        real<Same<uint64_t>, 0>(A::UInt64), real<Byte, 0>(A::UInt16)},

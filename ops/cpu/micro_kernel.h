@@ -41,6 +41,7 @@ template <typename T>
 struct Chain {
   using Operand = T;
   using Sum = T;
+  static constexpr bool ROUNDS = false;  // else round() stores a vector of sums as elements
   static inline __attribute__((always_inline)) Vector<T> step(T a, Vector<T> b, Vector<T> sum) {
     return accumulate<T>(a, b, sum);
   }
@@ -63,6 +64,15 @@ class RowReader {
   Last last_;
 };
 
+template <int ROWS, int64_t BYTES>
+inline __attribute__((always_inline)) void fetch_rows(const void* rows, int64_t row) {
+  const char* p = static_cast<const char*>(rows);
+#pragma GCC unroll 16
+  for (int i = 0; i < ROWS; ++i, p += row)
+#pragma GCC unroll 16
+    for (int64_t at = 0; at < BYTES; at += VECTOR) __builtin_prefetch(p + at, 1);
+}
+
 template <typename Math, int ROWS, int VECTORS, typename Reader, typename LastOfC>
 inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
                                                     const LastOfC& last_of_c) {
@@ -82,11 +92,11 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
   }
 
   // The next tile's C comes from memory while this one's products are summed.
-  const T* next = static_cast<const T*>(tile.next);
-#pragma GCC unroll 16
-  for (int i = 0; i < ROWS; ++i, next += tile.out_row)
-#pragma GCC unroll 16
-    for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(next + j * LANES<T>, 1);
+  if (Math::ROUNDS && tile.round) {
+    fetch_rows<ROWS, VECTORS * VECTOR / 2>(tile.next, tile.out_row * sizeof(T) / 2);
+  } else {
+    fetch_rows<ROWS, VECTORS * VECTOR>(tile.next, tile.out_row * sizeof(T));
+  }
 
   const Operand* a = static_cast<const Operand*>(tile.a);
   const int64_t a_row = tile.a_row;
@@ -102,6 +112,18 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
     a += tile.a_k;
   }
 
+  if constexpr (Math::ROUNDS) {
+    if (tile.round) {
+      auto* out = static_cast<typename Math::Rounded*>(tile.out);
+#pragma GCC unroll 16
+      for (int i = 0; i < ROWS; ++i, out += tile.out_row)
+#pragma GCC unroll 16
+        for (int j = 0; j < VECTORS; ++j)
+          Math::round(out + j * LANES<T>, acc[i][j] + T{0},
+                      j < VECTORS - 1 ? LANES<T> : static_cast<int64_t>(tile.last));
+      return;
+    }
+  }
   T* out = static_cast<T*>(tile.out);
   if (tile.add) {
 #pragma GCC unroll 16

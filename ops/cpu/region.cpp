@@ -6,9 +6,9 @@
 namespace tiled::cpu {
 namespace {
 
-constexpr int64_t SUMS_BYTES = 4 << 20;      // of sums that wait outside C,
-constexpr int64_t SUMS_ROWS = 256;           // and of so many rows at least
-constexpr int64_t PACKED_A_BYTES = 4 << 20;  // of A, kept for several panels
+constexpr int64_t SUMS_BYTES = 4 << 20;       // of sums that wait outside C,
+constexpr int64_t SUMS_ROWS = 256;            // and of so many rows at least
+constexpr int64_t PACKED_A_BYTES = 16 << 20;  // of A, kept for several panels
 
 thread_local Scratch scratch;
 
@@ -47,7 +47,7 @@ Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
       {&packed_a_, x.pack_a ? tiles_a * tile_a_ : 0},
       {&packed_b_, x.pack_b ? strips * packed_b_strip(x, x.block_k) * x.bytes : 0},
       {&chains_, many_segments ? chunk_ * span_ * x.bytes : 0},
-      {&sums_, x.direct_c ? 0 : sums * x.bytes},
+      {&sums_, x.direct_c || (x.round_c && one_block_) ? 0 : sums * x.bytes},
   };
   int64_t bytes = 0;
   for (const auto& part : wanted) bytes += round_up(part.bytes, LINE);
@@ -107,20 +107,25 @@ void Region::run_step(const Step& step) {
   }
 }
 
+// Where sums end: in C, or
 Region::Place Region::total(const Step& step, int64_t i, int64_t j) const {
-  if (x_.direct_c) {
-    const int64_t row = x_.c_strides.row * x_.out->parts;
-    return {c_ + (i * row + j) * x_.bytes, row};
-  }
+  if (!x_.direct_c && !(x_.round_c && step.last_block)) return waiting(step, i, j);
+  const int64_t parts = x_.out->parts, row = x_.c_strides.row * parts;
+  return {c_ + (i * row + j) * (x_.out_element / parts), row};
+}
+
+// where they wait for the next block of K, or for being stored.
+Region::Place Region::waiting(const Step& step, int64_t i, int64_t j) const {
   if (one_block_) return {sums_, x_.strip};
   const int64_t at = (i - step.rows.begin) * span_ + j - step.cols.begin;
   return {sums_ + at * x_.bytes, span_};
 }
 
-// A strip's rows are far apart, and no hardware looks ahead along so many of them.
-void Region::fetch_ahead(const Tile& tile) const {
+// A strip's rows are far apart, and no hardware looks ahead along so many of them. Always inlined:
+// a function that does nothing but fetch counts as one without effect, and GCC drops calls of it.
+inline __attribute__((always_inline)) void Region::fetch_ahead(const Tile& tile) const {
   const char* row = static_cast<const char*>(tile.b) + x_.ahead;
-  for (int64_t p = 0; p < tile.k; ++p, row += tile.b_k * x_.element)
+  for (int64_t p = 0; p < tile.k * x_.codec->pair; ++p, row += tile.b_k * x_.element)
     for (int64_t at = 0; at < x_.strip * x_.element; at += LINE) __builtin_prefetch(row + at);
 }
 
@@ -130,6 +135,7 @@ inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Ti
                                                             Range rows, Range cols, int64_t vectors,
                                                             Place total) {
   Place place = total;
+  if (x_.round_c && !step.first_block) place = waiting(step, rows.begin, cols.begin);
   if (!step.first_segment) {
     const int64_t at = (rows.begin - step.rows.begin) * span_ + cols.begin - step.cols.begin;
     place = {chains_ + at * x_.bytes, span_};
@@ -144,7 +150,7 @@ inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Ti
       x_.dot ? x_.codec->dot_tile[rows.size()] : x_.kernels->tile[rows.size()][vectors];
   kernel(tile);
 
-  if (!x_.direct_c && step.last_block && step.last_segment) {
+  if (!x_.direct_c && !x_.round_c && step.last_block && step.last_segment) {
     const Strides& s = x_.c_strides;
     const int64_t parts = x_.out->parts;
     char* c = c_ + (rows.begin * s.row + cols.begin / parts * s.col) * x_.out_element;
@@ -159,6 +165,7 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
   tile.k = round_up(step.k.size(), x_.codec->unit);
   tile.padded = x_.pack_b;
   tile.add = step.last_block && !step.first_segment;
+  tile.round = x_.round_c && step.last_block;
   if (x_.pack_a) {
     tile.a_row = x_.a_by_k ? 1 : packed_a_row(x_, step.k.size());
     tile.a_k = x_.a_by_k ? packed_a_column(x_) : 1;

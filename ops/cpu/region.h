@@ -43,6 +43,7 @@ class Region {
   void fetch_ahead(const Tile& tile) const;
   void pack_a(Range rows, Range k, int64_t steps, char* packed);
   void pack_b(const Step& step, Range panel);
+  Place waiting(const Step& step, int64_t i, int64_t j) const;
   Place total(const Step& step, int64_t i, int64_t j) const;
 
   const Blocking& x_;
