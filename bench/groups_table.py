@@ -16,10 +16,12 @@ def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
     return [d for d in found if device_name(d) == device_name(found[-1])]
 
 
-def groups_table(documents: Sequence[dict]) -> str:
+def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
     """Of every group, for each number of threads, the newest document of the CPU that the newest of
-    all is of: groups may have been measured by processes of their own."""
-    found = _of_last_cpu(documents, "summary")
+    all is of: groups may have been measured by processes of their own. `host`: of the groups for a
+    server's cores, else of the others."""
+    of_kind = [d for d in documents if d["settings"].get("host", False) == host]
+    found = _of_last_cpu(of_kind, "summary")
     if not found:
         return NOT_MEASURED
     by_place: dict[tuple[str, int], dict] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench import results
@@ -328,6 +329,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "planner": planner_table,
     "cpu": set_table("cpu", gpu=False),
     "cpu-groups": groups_table,
+    "cpu-host": partial(groups_table, host=True),
     "cpu-peak": peak_table,
     "cpu-tiny": tiny_table,
     **{
