@@ -70,9 +70,8 @@ std::string to_text(const PlanReport& report);
 //   device, dtype, out_dtype, algo, kernel          strings
 //   batch, m, n, k, segments                        the problem; segments of K
 //   tile          {name (null for the rungs of one tile), m, n, k, thread_m, thread_n}
-//   access        {a, b}: "along_k", "along_mn" or "elements"; null but for register_tile and, in
-//   fp64,
-//                 mma_tile
+//   access        {a, b}: "along_k", "along_mn" or "elements"; null but for register_tile
+//                 and, in fp64, mma_tile
 //   transposes    {a, b}: whether the operand is copied first, to lie along m or n, and then read
 //                 so; null but for register_tile
 //   threads       {x, y, block}
