@@ -53,8 +53,9 @@ constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 // strip comes from memory once. As it stands, where it can be read so: a copy costs more than it
 // saves.
 constexpr int64_t FEW_TILES = MAX_GROUP;
-constexpr int64_t FEW_K = 16;         // rows
-constexpr int64_t FEW_PACKED_K = 32;  // rows
+constexpr int64_t FEW_K = 16;          // rows
+constexpr int64_t FEW_PACKED_K = 32;   // rows
+constexpr int64_t FEW_CACHED_K = 128;  // rows of a B that does not stream
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -198,7 +199,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool in_turn = !x.pack_b || (x.b_strides.col == 1 && unit == 1);
   if (tiles > 1 && few && large && in_turn) {
     x.group = tiles;
-    x.block_k = x.steps_of(x.pack_b ? FEW_PACKED_K : FEW_K);
+    x.block_k = x.steps_of(x.pack_b ? FEW_PACKED_K : streams ? FEW_K : FEW_CACHED_K);
     x.panel = FEW_PANEL_BYTES;
     if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else if (tiles > 1) {
