@@ -30,8 +30,9 @@ struct GuardList {
 };
 
 struct Fp16x3Arguments {
-  HopperArguments grid;                 // maps of the planes, [batch][2][rows][k] each, grid and C
-  const RowScale *p_scales, *q_scales;  // [batch][rows]
+  HopperArguments grid;  // maps of the planes, [batch][2][rows][k] each, grid and C
+  RowScale* p_scales;    // [batch][rows]; 9_fp16x3_direct.cu writes them itself
+  const RowScale* q_scales;
   int64_t p_scales_batch, q_scales_batch;
   GuardList guard;
   float tolerance;  // of lost_is_seen

@@ -95,13 +95,14 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   Side p = direct ? l.sides.p : l.p_planes, q = l.q_planes;
   if (!direct) p.data = memory + l.p_planes_at;
   q.data = memory + l.q_planes_at;
-  cudaError_t error =
-      direct ? launch_measure(p, l.p_entries, scales.p, words, 2 + l.squares, stream)
-             : launch_split(l.sides.p, p, l.p_entries, scales.p, words, 2 + l.squares, {}, stream);
+  cudaError_t error = cudaSuccess;
+  if (!direct)
+    error = launch_split(l.sides.p, p, l.p_entries, scales.p, words, 2 + l.squares, {}, stream);
   if (error != cudaSuccess) return error;
-  const SplitOptions options = {/*beside=*/true, /*permuted=*/direct && !is_mn_major(p)};
+  const SplitOptions options = {/*beside=*/!direct, /*permuted=*/direct && !is_mn_major(p)};
   if (options.permuted) q.k = blocks_over(q.k, 16) * 16;  // its last 16 are whole
-  error = launch_split(l.sides.q, q, l.q_entries, scales.q, nullptr, 0, options, stream);
+  error = launch_split(l.sides.q, q, l.q_entries, scales.q, direct ? words : nullptr,
+                       direct ? 2 + l.squares : 0, options, stream);
   if (error != cudaSuccess) return error;
 
   const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
