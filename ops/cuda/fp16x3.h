@@ -29,6 +29,8 @@ struct GuardList {
   uint32_t squares_m, squares_n;
 };
 
+struct RowExtent;  // fp16x3_layout.h
+
 struct Fp16x3Arguments {
   HopperArguments grid;  // maps of the planes, [batch][2][rows][k] each, grid and C
   RowScale* p_scales;    // [batch][rows]; 9_fp16x3_direct.cu writes them itself
@@ -60,17 +62,17 @@ __device__ __forceinline__ bool lost_is_seen(float lost, int scale, float c, flo
 #endif
 
 // Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h).
-struct SplitOptions {
-  bool beside;    // the launch before is the other operand's, and both run at once
+struct SplitJob {
+  Side from, to;
+  int64_t batch;
+  RowScale* scales;
+  RowExtent* extents;  // where rows lie beside each other; and panels: see fp16x3_layout.h
+  uint32_t* panels;
   bool permuted;  // along k, in the order in which 9_fp16x3_direct.cu has k
 };
-cudaError_t launch_split(const Side& from, const Side& to, int64_t batch, RowScale* scales,
-                         uint32_t* zeros, int64_t zero_count, SplitOptions options,
-                         cudaStream_t stream);
-
-// The scales alone.
-cudaError_t launch_measure(const Side& from, int64_t batch, RowScale* scales, uint32_t* zeros,
-                           int64_t zero_count, cudaStream_t stream);
+// One operand or both. `zeros` are cleared before anything else, extents and panels among them.
+cudaError_t launch_splits(const SplitJob* jobs, int count, uint32_t* zeros, int64_t zero_count,
+                          cudaStream_t stream);
 
 // The same for few rows, into fragments as 9_few_rows.cu loads them, few_rows_bytes an entry.
 cudaError_t launch_split_fragments(const Side& from, void* to, int64_t batch, RowScale* scales,

@@ -6,10 +6,15 @@
 
 namespace tiled {
 
+// Whether rows lie beside each other, so that neighbours in memory are those of one k.
+inline bool lies_beside(const Side& side) {
+  return side.row_stride == 1 && side.rows > 1 && side.k_stride != 1;
+}
+
 // The fp16 planes of an operand as an operand: entry 2 i is hi of batch entry i and entry 2 i + 1
 // lo. They lie as the operand does, along k or rows beside each other, unless `along_k`.
 inline Side split_planes(const Side& side, void* data, bool along_k = false) {
-  const bool side_by_side = !along_k && side.row_stride == 1 && side.rows > 1 && side.k_stride != 1;
+  const bool side_by_side = !along_k && lies_beside(side);
   const int64_t along = side_by_side ? side.rows : side.k;
   const int64_t pitch = (along + 63) / 64 * 64;  // whole cache lines
   Side planes = side;
@@ -21,6 +26,18 @@ inline Side split_planes(const Side& side, void* data, bool along_k = false) {
   return planes;
 }
 
+// What 9_split_beside.cu gathers of a row; all zero before.
+struct RowExtent {
+  uint32_t most, least;     // of Range's, the second's complement
+  unsigned long long lost;  // units
+};
+// And of the panels of that many rows: first the tasks taken, then of each panel those of either
+// pass that have ended.
+constexpr int SPLIT_PANEL = 128;
+inline int64_t panel_words(int64_t rows, int64_t entries) {
+  return 1 + 2 * entries * blocks_over(rows, SPLIT_PANEL);
+}
+
 // Bytes from the begin of the workspace, for batch entries that differ (one where all are alike).
 struct Fp16x3Layout {
   Sides sides;  // of fp32
@@ -28,7 +45,10 @@ struct Fp16x3Layout {
   Side p_planes, q_planes;  // their data null
   int64_t p_planes_at, q_planes_at, p_scales_at, q_scales_at;
   int64_t squares_m, squares_n, squares;  // of the guard
-  int64_t guard_at;                       // count, recomputed, listed[squares], squares[squares]
+  // What is zero before anything else: the guard's count, recomputed and listed[squares]; extents
+  // and panels of rows that lie beside each other.
+  int64_t guard_at, p_extents_at, p_panels_at, q_extents_at, q_panels_at, zero_bytes;
+  int64_t squares_at;  // squares[squares]
   int64_t totals_at, bytes;
 };
 
@@ -59,7 +79,19 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const HopperPlan& plan
   l.squares_m = blocks_over(problem.m, 64), l.squares_n = blocks_over(problem.n, 64);
   l.squares = l.squares_m * l.squares_n * problem.batch;
   l.guard_at = l.bytes;
-  l.bytes += workspace_aligned((2 + 2 * l.squares) * 4);
+  l.bytes += workspace_aligned((2 + l.squares) * 4);
+  const auto beside = [&](const Side& side, int64_t entries, int64_t& extents_at, int64_t& at) {
+    extents_at = at = l.bytes;
+    if (!lies_beside(side)) return;
+    l.bytes += workspace_aligned(entries * side.rows * int64_t{sizeof(RowExtent)});
+    at = l.bytes;
+    l.bytes += workspace_aligned(panel_words(side.rows, entries) * 4);
+  };
+  if (!few_rows && !direct) beside(l.sides.p, l.p_entries, l.p_extents_at, l.p_panels_at);
+  if (!few_rows) beside(l.sides.q, l.q_entries, l.q_extents_at, l.q_panels_at);
+  l.zero_bytes = l.bytes - l.guard_at;
+  l.squares_at = l.bytes;
+  l.bytes += workspace_aligned(l.squares * 4);
   l.totals_at = l.bytes;
   if (segment_count(problem.k) > 1 && !few_rows)
     l.bytes += int64_t{plan.blocks} * tile.block_p * tile.block_q * 4;

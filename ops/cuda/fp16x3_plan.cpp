@@ -159,7 +159,10 @@ Plan make_fp16x3_plan(const Problem& problem, const DeviceInfo& device) {
   }
   HopperPlan best{};
   double best_cycles = std::numeric_limits<double>::infinity();
+  const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
   for_fp16x3_plans(problem, device, [&](const HopperPlan& plan) {
+    // Tiles of planes are square: Q is the side along which C lies.
+    if (!is_direct(plan.tile) && plan.exchanged != by_columns) return;
     const double estimate = cycles(problem, device, plan);
     if (estimate < best_cycles) best = plan, best_cycles = estimate;
   });

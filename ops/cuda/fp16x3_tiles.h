@@ -7,6 +7,9 @@
 
 namespace tiled {
 
+// A warp's place for 16 x 32 elements of a finished tile.
+constexpr int FP16X3_STORE_BYTES = 16 * 32 * 4;
+
 // P x Q elements of C for a tile; a consumer warpgroup takes 64 rows of it, in three sets of
 // accumulators: main products, cross products, and the sum of both. A stage holds 64 of K of two
 // planes of both operands.
@@ -22,7 +25,9 @@ struct Fp16x3Tile {
   static constexpr int BLOCKS_PER_SM = BLOCKS;
   static constexpr int STAGES = STAGES_;
   static constexpr int STAGE_BYTES = 2 * (P + Q) * 128;
-  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + (2 * STAGES + 2) * 8;
+  static constexpr int STAGING_BYTES = 4 * CONSUMERS * FP16X3_STORE_BYTES;
+  static constexpr int BARRIER_BYTES = (2 * STAGES + 2) * 8;
+  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + STAGING_BYTES + BARRIER_BYTES;
   static constexpr int PRODUCER_REGISTERS = BLOCKS == 2 ? 24 : 40;
   static constexpr int CONSUMER_REGISTERS = BLOCKS == 2 ? 224 : 232;
 
@@ -42,8 +47,9 @@ struct X3Direct64x64 : Fp16x3Tile<64, 64, 6, 1> {
   static constexpr int CONSUMERS = 2;
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
   static constexpr int EXCHANGE_BYTES = CONSUMERS * (64 * 64 / 2 * 4 + 64 * 16);
-  static constexpr int SHARED_BYTES =
-      Fp16x3Tile::SHARED_BYTES + EXCHANGE_BYTES + 4 * CONSUMERS * 8 + 4 * 4;
+  static constexpr int STAGING_BYTES = 4 * CONSUMERS * FP16X3_STORE_BYTES;
+  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + EXCHANGE_BYTES + STAGING_BYTES +
+                                      BARRIER_BYTES + 4 * CONSUMERS * 8 + 4 * 4;
   static_assert(SHARED_BYTES <= 227 * 1024);
 };
 

@@ -25,7 +25,7 @@ cudaError_t launch_with_few_rows(const Problem& problem, const Fp16x3Layout& l,
   const Side &w = l.sides.p, &x = l.sides.q;
   void* fragments = memory + l.q_planes_at;
   cudaError_t error = launch_split_fragments(x, fragments, l.q_entries, scales.q, guard.list.count,
-                                             2 + l.squares, stream);
+                                             l.zero_bytes / 4, stream);
   if (error != cudaSuccess) return error;
   FewRowsArguments args{};
   args.w = static_cast<const float*>(w.data);
@@ -76,7 +76,7 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   guard.list.count = words;
   guard.list.recomputed = words + RECOMPUTED_AT / 4;
   guard.list.listed = words + 2;
-  guard.list.squares = words + 2 + l.squares;
+  guard.list.squares = reinterpret_cast<uint32_t*>(memory + l.squares_at);
   guard.tolerance = static_cast<float>(fp16x3_tolerance(problem.k));
 
   const Scales scales = {reinterpret_cast<RowScale*>(memory + l.p_scales_at),
@@ -95,15 +95,17 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   Side p = direct ? l.sides.p : l.p_planes, q = l.q_planes;
   if (!direct) p.data = memory + l.p_planes_at;
   q.data = memory + l.q_planes_at;
-  cudaError_t error = cudaSuccess;
-  if (!direct)
-    error = launch_split(l.sides.p, p, l.p_entries, scales.p, words, 2 + l.squares, {}, stream);
+  const bool permuted = direct && !is_mn_major(p);
+  const auto extents = [&](int64_t at) { return reinterpret_cast<RowExtent*>(memory + at); };
+  const auto panels = [&](int64_t at) { return reinterpret_cast<uint32_t*>(memory + at); };
+  const SplitJob jobs[] = {{l.sides.p, p, l.p_entries, scales.p, extents(l.p_extents_at),
+                            panels(l.p_panels_at), /*permuted=*/false},
+                           {l.sides.q, q, l.q_entries, scales.q, extents(l.q_extents_at),
+                            panels(l.q_panels_at), permuted}};
+  const int first = direct ? 1 : 0;
+  cudaError_t error = launch_splits(jobs + first, 2 - first, words, l.zero_bytes / 4, stream);
   if (error != cudaSuccess) return error;
-  const SplitOptions options = {/*beside=*/!direct, /*permuted=*/direct && !is_mn_major(p)};
-  if (options.permuted) q.k = blocks_over(q.k, 16) * 16;  // its last 16 are whole
-  error = launch_split(l.sides.q, q, l.q_entries, scales.q, direct ? words : nullptr,
-                       direct ? 2 + l.squares : 0, options, stream);
-  if (error != cudaSuccess) return error;
+  if (permuted) q.k = blocks_over(q.k, 16) * 16;  // its last 16 are whole
 
   const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
   Fp16x3Arguments args{};

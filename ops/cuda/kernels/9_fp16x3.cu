@@ -90,7 +90,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
         }
         if (unit.pieces > 1) this->add_to_total(sum, total, piece == 0);
       }
-      this->store(sum, unit.p + row, unit.q, unit.batch, thread);
+      this->store(sum, unit.p + row, unit.q, unit.batch);
     }
   }
 };

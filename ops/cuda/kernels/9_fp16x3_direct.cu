@@ -334,7 +334,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
 #pragma unroll
           for (int j = 0; j < SUMS; ++j) sum[j] *= power_of_two(scales.exponent[j / 2 % 2]);
         if (unit.p + threadIdx.x % 128 / 32 * 16 < args.grid.p)
-          this->store(sum, unit.p, unit.q + 32 * consumer, unit.batch, threadIdx.x % 128);
+          this->store(sum, unit.p, unit.q + 32 * consumer, unit.batch);
       }
       if (again) break;
       if (consumer == 0 && threadIdx.x % 32 == 0)

@@ -39,7 +39,7 @@ struct Range {
   uint32_t most = 0, least = ~0u;
   __device__ __forceinline__ void include(float x) {
     most = max(most, magnitude(x));
-    least = min(least, magnitude(x) - 1);
+    least = __viaddmin_u32(magnitude(x), ~0u, least);
   }
 };
 

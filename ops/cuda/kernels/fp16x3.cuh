@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 
 #include "cuda/fp16x3.h"
+#include "cuda/kernels/fp16x3_store.cuh"
 #include "cuda/kernels/hopper_schedule.cuh"
 #include "cuda/kernels/operand_tile.cuh"
 #include "cuda/ptx/cluster.cuh"
@@ -45,11 +46,13 @@ struct Fp16x3 {
   static constexpr int SUMS = Tile::BLOCK_P * Tile::BLOCK_Q / (128 * Tile::CONSUMERS);
   using Sums = float[SUMS];
 
-  // Shared memory, bytes from its begin: [STAGES][P | Q], what consumers exchange, the barriers.
+  // Shared memory, bytes from its begin: [STAGES][P | Q], what consumers exchange, a place for each
+  // of their warps to store from, the barriers.
   static constexpr uint32_t Q_AT = P::BYTES;
   static constexpr uint32_t EXCHANGE_AT = STAGES * Tile::STAGE_BYTES;
-  static constexpr uint32_t FULL_AT = EXCHANGE_AT + Tile::EXCHANGE_BYTES;  // [STAGES]
-  static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;               // [STAGES]
+  static constexpr uint32_t STAGING_AT = EXCHANGE_AT + Tile::EXCHANGE_BYTES;
+  static constexpr uint32_t FULL_AT = STAGING_AT + Tile::STAGING_BYTES;  // [STAGES]
+  static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;             // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may issue
   static constexpr uint32_t GIVEN_AT = TURN_AT + 2 * 8;       // [2][4], warp i's terms lie there
 
@@ -177,86 +180,11 @@ struct Fp16x3 {
     }
   }
 
-  // C = sum / 2^scale, a zero being positive; squares with an element that lost too much are listed
-  // for the guard.
-  __device__ __forceinline__ void store(const Sums& sum, int p0, int q0, int batch, int thread) {
-    const HopperArguments& grid = args.grid;
-    const int row = p0 + thread / 32 * 16 + thread % 32 / 4, column = q0 + thread % 4 * 2;
-    const RowScale* p_scales = args.p_scales + batch * args.p_scales_batch;
-    const RowScale* q_scales = args.q_scales + batch * args.q_scales_batch;
-    float* c = static_cast<float*>(grid.c) + batch * grid.c_batch;
-    const bool pairs = grid.c_q == 1 && grid.c_p % 2 == 0 && grid.c_batch % 2 == 0 &&
-                       reinterpret_cast<uintptr_t>(grid.c) % 8 == 0;
-    RowScale rows[2], columns[SUMS / 2];  // all under way together; beyond the end any will do
-#pragma unroll
-    for (int half = 0; half < 2; ++half) rows[half] = p_scales[min(row + 8 * half, grid.p - 1)];
-#pragma unroll
-    for (int j = 0; j < SUMS / 2; ++j)
-      columns[j] = q_scales[min(column + 8 * (j / 2) + j % 2, grid.q - 1)];
-    // Nothing lost, and scales whose sum is that of a normal number: nearly always.
-    bool is_plain = true;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      is_plain &= abs(rows[half].exponent) <= 60 && rows[half].lost == 0;
-#pragma unroll
-    for (int j = 0; j < SUMS / 2; ++j)
-      is_plain &= abs(columns[j].exponent) <= 60 && columns[j].lost == 0;
-    if (__all_sync(~0u, is_plain)) {
-#pragma unroll
-      for (int j = 0; j < SUMS / 4; ++j)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float values[2];
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int scale = rows[half].exponent + columns[2 * j + i].exponent;
-            const float factor = __int_as_float((127 - scale) << 23);
-            values[i] = __fadd_rn(__fmul_rn(sum[4 * j + 2 * half + i], factor), 0);
-          }
-          put(c, row + 8 * half, column + 8 * j, values, pairs);
-        }
-      return;
-    }
-    uint32_t seen = 0;  // bit for each 64 columns
-#pragma unroll
-    for (int j = 0; j < SUMS / 4; ++j)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float values[2];
-        const int p = row + 8 * half, q = column + 8 * j;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const RowScale& of_q = columns[2 * j + i];
-          const int scale = rows[half].exponent + of_q.exponent;
-          values[i] = __fadd_rn(ldexpf(sum[4 * j + 2 * half + i], -scale), 0);
-          if (p < grid.p && q + i < grid.q &&
-              lost_is_seen(rows[half].lost + of_q.lost, scale, values[i], args.tolerance))
-            seen |= 1u << (j / 8);
-        }
-        put(c, p, q, values, pairs);
-      }
-    // A thread has 32 sums in a square, or fewer where consumers share one.
-    constexpr int SQUARES = (SUMS + 31) / 32;
-#pragma unroll
-    for (int part = 0; part < SQUARES; ++part)
-      if (__any_sync(~0u, seen & 1u << part) && thread % 32 == 0) {
-        const uint32_t p = p0 / GUARD_SQUARE, q = q0 / GUARD_SQUARE + part;
-        list_square(args.guard, batch, args.exchanged ? q : p, args.exchanged ? p : q);
-      }
-  }
-
-  // Two neighbours along q.
-  __device__ __forceinline__ void put(float* c, int p, int q, const float (&values)[2],
-                                      bool pairs) {
-    const HopperArguments& grid = args.grid;
-    if (p >= grid.p) return;
-    float* to = c + p * grid.c_p + q * grid.c_q;
-    if (pairs && q + 1 < grid.q) {
-      *reinterpret_cast<float2*>(to) = make_float2(values[0], values[1]);
-    } else {
-      if (q < grid.q) to[0] = values[0];
-      if (q + 1 < grid.q) to[grid.c_q] = values[1];
-    }
+  // C from the sums of 64 rows and 2 N columns from (p, q) on.
+  template <int N>
+  __device__ __forceinline__ void store(const float (&sum)[N], int p, int q, int batch) const {
+    const uint32_t warp = threadIdx.x / 32 - 4;  // of the consumers'
+    store_sums(args, base + STAGING_AT + warp * FP16X3_STORE_BYTES, sum, p, q, batch);
   }
 };
 

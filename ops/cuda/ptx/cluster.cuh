@@ -60,4 +60,15 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// A word that another block writes: what that block wrote before is seen after (PTX ISA, "Memory
+// Consistency Model").
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t* address) {
+  uint32_t word;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+               : "=r"(word)
+               : "l"(__cvta_generic_to_global(address))
+               : "memory");
+  return word;
+}
+
 }  // namespace tiled::ptx

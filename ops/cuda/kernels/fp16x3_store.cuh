@@ -1,0 +1,128 @@
+// A finished tile's way to C, for the kernels of rung fp16x3: through a few kilobytes of shared
+// memory of each warp, so that neighbours in memory leave together whatever C's pitch is.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/fp16x3.h"
+#include "cuda/ptx/shared.cuh"
+
+namespace tiled {
+
+// A warp's 16 rows of the tile, 32 columns at a time.
+constexpr int STORE_ROWS = 16, STORE_COLUMNS = 32;
+static_assert(STORE_ROWS * STORE_COLUMNS * 4 == FP16X3_STORE_BYTES);
+
+// Where an element of these lies: 16 bytes swap places so that lanes that write two neighbours of
+// different rows meet different banks.
+__device__ __forceinline__ uint32_t staged(uint32_t staging, int row, int column) {
+  return staging + row * (STORE_COLUMNS * 4) + ((column / 4) ^ (row % 4 * 2)) * 16 + column % 4 * 4;
+}
+
+// An element from its scaled sum, a zero being positive. PLAIN: nothing lost, and a factor is a
+// normal number; else `seen` tells whether what is lost could be seen.
+template <bool PLAIN>
+__device__ __forceinline__ float unscaled(float sum, const RowScale& row, const RowScale& column,
+                                          float tolerance, bool& seen) {
+  const int scale = row.exponent + column.exponent;
+  if constexpr (PLAIN) {
+    return __fadd_rn(__fmul_rn(sum, __int_as_float((127 - scale) << 23)), 0);
+  } else {
+    const float c = __fadd_rn(ldexpf(sum, -scale), 0);
+    seen |= lost_is_seen(row.lost + column.lost, scale, c, tolerance);
+    return c;
+  }
+}
+
+__device__ __forceinline__ bool is_plain(const RowScale& scale) {
+  return abs(scale.exponent) <= 60 && scale.lost == 0;
+}
+
+__device__ __forceinline__ RowScale from_lane(const RowScale& scale, int lane) {
+  return {__shfl_sync(~0u, scale.exponent, lane), __shfl_sync(~0u, scale.lost, lane)};
+}
+
+// C = sum / 2^scale; squares with an element that lost too much are listed for the guard. `sums`
+// are those of a warpgroup's thread, as wgmma.cuh has D; (p0, q0) is where its 64 rows begin;
+// `staging` is this warp's FP16X3_STORE_BYTES in the shared window.
+template <int SUMS>
+__device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t staging,
+                                           const float (&sums)[SUMS], int p0, int q0, int batch) {
+  constexpr int CHUNKS = 2 * SUMS / STORE_COLUMNS;
+  const HopperArguments& grid = args.grid;
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int row0 = p0 + threadIdx.x % 128 / 32 * STORE_ROWS;
+  // Of row lane % 16, and of column `lane` of each chunk; beyond the end any will do.
+  const RowScale row =
+      args.p_scales[batch * args.p_scales_batch + min(row0 + lane % STORE_ROWS, grid.p - 1)];
+  RowScale columns[CHUNKS];
+#pragma unroll
+  for (int i = 0; i < CHUNKS; ++i)
+    columns[i] =
+        args.q_scales[batch * args.q_scales_batch + min(q0 + i * STORE_COLUMNS + lane, grid.q - 1)];
+  float* c = static_cast<float*>(grid.c) + batch * grid.c_batch + row0 * grid.c_p;
+  const bool along_q = grid.c_q == 1;
+  const bool vectors = along_q && grid.c_p % 4 == 0 && grid.c_batch % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(grid.c) % 16 == 0;
+
+#pragma unroll
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    const int column0 = q0 + chunk * STORE_COLUMNS;
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        ptx::store_shared_v2(staged(staging, g + 8 * half, 8 * j + 2 * t),
+                             sums[16 * chunk + 4 * j + 2 * half],
+                             sums[16 * chunk + 4 * j + 2 * half + 1]);
+    __syncwarp();
+    const RowScale column = columns[chunk];
+    bool seen = false;
+    const auto put = [&](auto plain) {
+      constexpr bool PLAIN = decltype(plain)::value;
+      const bool whole = vectors && column0 + STORE_COLUMNS <= grid.q;
+      if (whole) {  // four rows at a time, four columns a lane
+        const int q = lane % 8 * 4;
+        RowScale of_q[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) of_q[i] = from_lane(column, q + i);
+#pragma unroll
+        for (int i = 0; i < STORE_ROWS; i += 4) {
+          const int p = i + lane / 8;
+          const RowScale of_p = from_lane(row, p);
+          const uint4 x = ptx::load_shared_v4(staged(staging, p, q));
+          if (row0 + p >= grid.p) continue;
+          const float tolerance = args.tolerance;
+          const float4 y =
+              make_float4(unscaled<PLAIN>(__uint_as_float(x.x), of_p, of_q[0], tolerance, seen),
+                          unscaled<PLAIN>(__uint_as_float(x.y), of_p, of_q[1], tolerance, seen),
+                          unscaled<PLAIN>(__uint_as_float(x.z), of_p, of_q[2], tolerance, seen),
+                          unscaled<PLAIN>(__uint_as_float(x.w), of_p, of_q[3], tolerance, seen));
+          *reinterpret_cast<float4*>(c + p * grid.c_p + column0 + q) = y;
+        }
+        return;
+      }
+      // A row of 32 at a time, or, where C lies along p, two columns of 16.
+#pragma unroll 4
+      for (int i = 0; i < STORE_ROWS; ++i) {
+        const int p = along_q ? i : lane % STORE_ROWS, q = along_q ? lane : 2 * i + lane / 16;
+        const RowScale of_p = from_lane(row, p), of_q = from_lane(column, q);
+        const uint32_t x = ptx::load_shared_u32(staged(staging, p, q));
+        if (row0 + p >= grid.p || column0 + q >= grid.q) continue;
+        c[p * grid.c_p + (column0 + q) * grid.c_q] =
+            unscaled<PLAIN>(__uint_as_float(x), of_p, of_q, args.tolerance, seen);
+      }
+    };
+    if (__all_sync(~0u, is_plain(row) && is_plain(column)))
+      put(std::true_type());
+    else
+      put(std::false_type());
+    if (__any_sync(~0u, seen) && lane == 0) {
+      const uint32_t p = p0 / GUARD_SQUARE, q = column0 / GUARD_SQUARE;
+      list_square(args.guard, batch, args.exchanged ? q : p, args.exchanged ? p : q);
+    }
+  }
+}
+
+}  // namespace tiled
