@@ -64,9 +64,10 @@ Blocking describe(const Problem& p, const Level& level) {
   x.codec = &chains.codecs[static_cast<int>(p.dtype)];
   x.out = &chains.codecs[static_cast<int>(p.epilogue.out_dtype)];
   x.kernels = &chains.kernels[static_cast<int>(x.codec->accumulator)];
-  if (runs_dots(p, level)) {
-    x.codec = &level.dots->codec;
-    x.kernels = &level.dots->kernels;
+  if (const DotTable* dots = dots_of(p, level); dots != nullptr) {
+    x.codec = &dots->codec;
+    x.kernels = &dots->kernels;
+    if (dots->codec.store != nullptr) x.out = x.codec;
   }
   x.bytes = BYTES[static_cast<int>(x.codec->accumulator)];
   x.element = size_of(p.dtype);
@@ -74,7 +75,7 @@ Blocking describe(const Problem& p, const Level& level) {
   x.batch = p.batch;
   x.m = p.m;
   x.n = p.n * x.codec->parts;
-  x.k = ceil_div(p.k * x.codec->parts, x.codec->pair);
+  x.k = ceil_div(p.k * x.codec->parts, x.codec->fold);
   x.depth = p.k;
   x.a = static_cast<const char*>(p.a.data);
   x.b = static_cast<const char*>(p.b.data);
@@ -102,7 +103,7 @@ Blocking describe(const Problem& p, const Level& level) {
     std::swap(x.a_strides, x.b_strides);
     for (Strides* s : {&x.a_strides, &x.b_strides, &x.c_strides}) std::swap(s->row, s->col);
   }
-  x.direct_c = x.out->direct && x.c_strides.col == 1;
+  x.direct_c = x.out_element == x.bytes * x.out->parts && x.c_strides.col == 1;
   return x;
 }
 
@@ -131,8 +132,13 @@ void split(Blocking& x, int64_t threads) {
 
 }  // namespace
 
-bool runs_dots(const Problem& p, const Level& level) {
-  return level.dots != nullptr && p.dtype == DType::BFloat16 && p.arithmetic == Arithmetic::Cpu16;
+const DotTable* dots_of(const Problem& p, const Level& level) {
+  switch (p.dtype) {
+    case DType::BFloat16: return p.arithmetic == Arithmetic::Cpu16 ? level.pairs : nullptr;
+    case DType::Int8:
+    case DType::UInt8: return level.quads;
+    default: return nullptr;
+  }
 }
 
 Blocking choose_blocking(const Problem& problem, const Level& level, int threads) {
@@ -144,13 +150,13 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const int64_t cols = round_up(ceil_div(x.n, x.parts_n), x.kernels->lanes);
   const bool real = x.codec->parts == 1;
   // No zeros to make up for at the end of K.
-  const bool even = x.depth % (x.codec->pair * x.codec->unit / x.codec->parts) == 0;
+  const bool even = x.depth % (x.codec->fold * x.codec->unit / x.codec->parts) == 0;
   const bool streams = x.k * x.n * x.bytes > STREAM_BYTES;
   x.dot = real && even && x.b_strides.row == 1 && x.b_strides.col != 1 &&
-          x.b_strides.col % x.codec->pair == 0 &&
+          x.b_strides.col % x.codec->fold == 0 &&
           rows <= (streams ? SHARING_TILES : 1) * x.codec->dot_rows;
   if (const Kernels* raw = x.codec->raw; raw != nullptr && even && x.b_strides.col == 1) {
-    const bool share = x.codec->pair > 1 || (streams && raw->rows >= SHARING_ROWS);
+    const bool share = x.codec->fold > 1 || (streams && raw->rows >= SHARING_ROWS);
     x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows;
     if (x.raw) x.kernels = raw;
   }
@@ -159,9 +165,9 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
               segment_count(x.depth) <= 1;
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.
-  const bool single = real && x.codec->pair == 1;
+  const bool single = real && x.codec->fold == 1;
   const bool a_readable = x.codec->direct && (single || x.a_strides.col == 1) && even &&
-                          x.a_strides.row % x.codec->pair == 0 && x.m % unit == 0;
+                          x.a_strides.row % x.codec->fold == 0 && x.m % unit == 0;
   const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
   const bool a_in_rows = a_readable && x.a_strides.col == 1;
   const bool a_shares_sets = x.a_strides.row * x.element % SET_BYTES == 0;
