@@ -55,7 +55,7 @@ for source in "$root"/ops/cpu/*.cpp; do
     avx512) level=$avx512 ;;
     avx512_bf16) level="$avx512 -mavx512bf16" ;;
     avx512_vnni) level="$avx512 -mavx512vnni" ;;
-    amx) level="$avx512 -mamx-tile -mamx-bf16 -mamx-int8" ;;
+    amx) level="$avx512 -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8" ;;
   esac
   [ "$mode" = aarch64 ] && [ -n "$level" ] && continue
   if [ "$mode" = emulate ] && [[ "$name" = amx || "$name" = dispatch ]]; then

@@ -15,7 +15,7 @@
 // end.
 //
 // Tiles are always whole: what lies beyond the rows of A or the columns of B is computed and not
-// stored. Compiled as avx512.cpp, with -mamx-tile -mamx-bf16 -mamx-int8.
+// stored. Compiled as avx512.cpp, with -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8.
 #define VECTOR_BYTES 64
 #include "cpu/naive_pairs.h"
 #include "cpu/words.h"
@@ -50,6 +50,14 @@ inline void memory_is_read() { __asm__ volatile("" ::: "memory"); }
 // instructions.
 struct DotPairs {
   using Sum = float;
+  using Rounded = uint16_t;
+
+  // As in avx512_bf16.cpp: every CPU with AMX has that level's instructions.
+  static inline __attribute__((always_inline)) void round(uint16_t* p, uint32_t mask,
+                                                          Vector<float> sum) {
+    _mm256_mask_storeu_epi16(p, mask, (__m256i)_mm512_cvtneps_pbh((__m512)sum));
+  }
+
   template <int SUM>
   static inline __attribute__((always_inline)) void step() {
     if constexpr (SUM == 0) _tile_dpbf16ps(0, 4, 6);
@@ -60,6 +68,12 @@ struct DotPairs {
 };
 struct DotQuads {
   using Sum = uint32_t;
+  using Rounded = uint8_t;
+
+  static inline __attribute__((always_inline)) void round(uint8_t* p, uint32_t mask, Words sum) {
+    _mm_mask_storeu_epi8(p, mask, (__m128i) __builtin_convertvector(sum, Vector<uint8_t, SIDE>));
+  }
+
   template <int SUM>
   static inline __attribute__((always_inline)) void step() {
     if constexpr (SUM == 0) _tile_dpbuud(0, 4, 6);
@@ -123,11 +137,24 @@ void multiply_tiles(const Tile& tile) {
     b += STEPS * tile.b_k;
   }
 
-  _tile_stored(0, sums, ROW * 4);
-  if constexpr (COLS == 2) _tile_stored(1, sums + SIDE, ROW * 4);
-  if constexpr (ROWS == 2) _tile_stored(2, sums + SIDE * ROW, ROW * 4);
-  if constexpr (ROWS == 2 && COLS == 2) _tile_stored(3, sums + SIDE * ROW + SIDE, ROW * 4);
+  const bool direct = tile.more && whole;
+  Sum* to = direct ? static_cast<Sum*>(tile.out) : sums;
+  const int64_t to_row = direct ? tile.out_row : ROW;
+  _tile_stored(0, to, to_row * 4);
+  if constexpr (COLS == 2) _tile_stored(1, to + SIDE, to_row * 4);
+  if constexpr (ROWS == 2) _tile_stored(2, to + SIDE * to_row, to_row * 4);
+  if constexpr (ROWS == 2 && COLS == 2) _tile_stored(3, to + SIDE * to_row + SIDE, to_row * 4);
   memory_is_read();
+  if (direct) return;
+  if (tile.round) {
+    auto* out = static_cast<typename Math::Rounded*>(tile.out);
+    const uint32_t all = (1u << SIDE) - 1, some = (1u << tile.last) - 1;
+    for (int64_t i = 0; i < tile.rows; ++i, out += tile.out_row)
+      for (int64_t j = 0; j < COLS; ++j)
+        Math::round(out + j * SIDE, j < COLS - 1 ? all : some,
+                    load<Sum>(sums + i * ROW + j * SIDE) + Sum{0});
+    return;
+  }
   Sum* out = static_cast<Sum*>(tile.out);
   for (int64_t i = 0; i < tile.rows; ++i, out += tile.out_row) {
     const Sum* sum = sums + i * ROW;
@@ -171,6 +198,7 @@ constexpr Kernels tile_kernels() {
   Kernels kernels = {};
   kernels.lanes = SIDE;
   kernels.rows = 2 * SIDE;
+  kernels.rounds = true;
   kernels.row_unit = SIDE;
   kernels.begin = &begin;
   kernels.end = &end;

@@ -16,6 +16,11 @@ constexpr int64_t LONG_COLS = 256;  // else A is not packed, and its rows share 
 // kernel runs at three quarters of its speed on an Intel server.
 constexpr int64_t PANEL_BYTES = 512 << 10;
 constexpr int64_t FEW_PANEL_BYTES = 256 << 10;
+// AMX multiplies so fast that sums which wait outside C take longer than reading A and B from L2,
+// of which every CPU with AMX has two megabytes: all of K in one block, up to so many steps.
+constexpr int64_t AMX_BLOCK_K = 2048;
+constexpr int64_t AMX_PART_K = 512;
+constexpr int64_t AMX_PANEL_BYTES = 1 << 20;
 constexpr int64_t LONG_BLOCK_K = 4096;  // of one tile, elements: what is packed of A stays in L2
 
 // Multiply-adds of a vector that take about as long as waking a thread.
@@ -211,7 +216,10 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   } else if (tiles > 1) {
     x.block_k = TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16;
     x.panel = PANEL_BYTES;
-    if (long_blocks && !few)
+    if (unit > 1) {
+      x.block_k = x.k <= AMX_BLOCK_K ? std::max<int64_t>(x.k, 1) : AMX_PART_K;
+      x.panel = AMX_PANEL_BYTES;
+    } else if (long_blocks && !few)
       x.block_k = WAITING_BLOCK_K;
     else if (few && x.b_strides.col != 1)
       x.panel = FEW_PANEL_BYTES;  // of columns, the longer the better

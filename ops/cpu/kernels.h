@@ -34,6 +34,7 @@ struct Tile {
   bool padded;   // b may be read up to a whole vector all the same
   bool add;
   bool round;  // not with add: out holds elements of A's dtype, see Kernels::rounds
+  bool more;   // the chain goes on from `out`: its zeros may have any sign
 };
 using TileKernel = void (*)(const Tile& tile);
 

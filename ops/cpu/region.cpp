@@ -166,6 +166,7 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
   tile.padded = x_.pack_b;
   tile.add = step.last_block && !step.first_segment;
   tile.round = x_.round_c && step.last_block;
+  tile.more = !step.last_block;
   if (x_.pack_a) {
     tile.a_row = x_.a_by_k ? 1 : packed_a_row(x_, step.k.size());
     tile.a_k = x_.a_by_k ? packed_a_column(x_) : 1;
