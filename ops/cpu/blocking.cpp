@@ -43,6 +43,7 @@ constexpr int64_t TILES_TO_PACK_SCATTERED_B = 8;
 // pays: two where that is little beside the rest, pairs or many rows a tile, or reading B is more.
 constexpr int64_t SHARING_TILES = 2;
 constexpr int64_t SHARING_ROWS = 8;
+constexpr int64_t SHARING_STREAM_ROWS = 16;  // more pack a B that streams
 
 // A B that is used once streams from memory: B of more bytes than this is read a few whole rows at
 // a time, so that each page is visited once; packed columns go through in narrow strips. The wider
@@ -59,7 +60,7 @@ constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
 // saves.
 constexpr int64_t FEW_TILES = MAX_GROUP;
 constexpr int64_t FEW_K = 16;          // rows
-constexpr int64_t FEW_PACKED_K = 32;   // rows
+constexpr int64_t FEW_PACKED_K = 128;  // steps
 constexpr int64_t FEW_CACHED_K = 128;  // rows of a B that does not stream
 
 Blocking describe(const Problem& p, const Level& level) {
@@ -162,7 +163,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
           rows <= (streams ? SHARING_TILES : 1) * x.codec->dot_rows;
   if (const Kernels* raw = x.codec->raw; raw != nullptr && even && x.b_strides.col == 1) {
     const bool share = x.codec->fold > 1 || (streams && raw->rows >= SHARING_ROWS);
-    x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows;
+    x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows &&
+            (rows <= SHARING_STREAM_ROWS || !streams);
     if (x.raw) x.kernels = raw;
   }
   const Kernels& kernels = *x.kernels;
@@ -210,7 +212,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool in_turn = !x.pack_b || (x.b_strides.col == 1 && unit == 1);
   if (tiles > 1 && few && large && in_turn) {
     x.group = tiles;
-    x.block_k = x.steps_of(x.pack_b ? FEW_PACKED_K : streams ? FEW_K : FEW_CACHED_K);
+    x.block_k = x.pack_b ? FEW_PACKED_K : x.steps_of(streams ? FEW_K : FEW_CACHED_K);
     x.panel = FEW_PANEL_BYTES;
     if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else if (tiles > 1) {
