@@ -179,7 +179,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.panel = PANEL_BYTES;
     if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else {
-    x.block_k = x.steps_of(LONG_BLOCK_K);
+    const bool narrow = b_scattered && x.strip * x.element <= NARROW_BYTES;
+    x.block_k = narrow ? NARROW_K : x.steps_of(LONG_BLOCK_K);
     x.panel = cols * x.block_k * x.bytes;
   }
   x.block_k = std::min(round_up(x.block_k, x.codec->unit),

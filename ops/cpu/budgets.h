@@ -43,6 +43,11 @@ constexpr int64_t STRIPS_TO_PACK_A = 8;
 constexpr int64_t TILES_TO_PACK_B = 24;
 constexpr int64_t TILES_TO_PACK_SCATTERED_B = 8;
 
+// Narrow strips of a B whose rows share sets: lines fetched beside them would be gone, with longer
+// blocks, when the next strip needs them.
+constexpr int64_t NARROW_BYTES = 64;  // of a row
+constexpr int64_t NARROW_K = 128;     // steps
+
 // Tiles that read the same elements of B and make operands of them, each for itself, before packing
 // pays: two where that is little beside the rest, pairs or many rows a tile, or reading B is more.
 constexpr int64_t SHARING_TILES = 2;
