@@ -5,6 +5,7 @@
 #   cpp_tests/cpu_core.sh sanitize [folder]   AddressSanitizer and UndefinedBehaviorSanitizer, run
 #   cpp_tests/cpu_core.sh valgrind [folder]   valgrind, which knows no AVX-512: the lower levels
 #   cpp_tests/cpu_core.sh aarch64 [folder]    cross-compiled for aarch64, run under qemu
+#   cpp_tests/cpu_core.sh emulate [folder]    level amx in software (amx_in_software.h), run
 #   cpp_tests/cpu_core.sh bundle folder       static programs, to be carried to another machine
 #
 # What is built stays in `folder`, by default /tmp/tiled-mm-<mode>. GoogleTest comes from its sources
@@ -22,9 +23,10 @@ case $mode in
   sanitize) flags=(-O1 -fsanitize=address,undefined -fno-sanitize-recover=all) ;;
   valgrind) flags=(-O2) filter='*base*:*avx2_*:*/avx2:Level*:Blocked*' ;;
   aarch64) flags=(-O3) cxx=aarch64-linux-gnu-g++ link=(-static) ;;
+  emulate) flags=(-O2) filter='*amx*:*/amx' ;;
   bundle) flags=(-O3) link=(-static) ;;
   *)
-    sed -n '2,14s/^# \{0,1\}//p' "$0"
+    sed -n '2,15s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac
@@ -52,9 +54,13 @@ for source in "$root"/ops/cpu/*.cpp; do
     avx2) level=$avx2 ;;
     avx512) level=$avx512 ;;
     avx512_bf16) level="$avx512 -mavx512bf16" ;;
-    amx) level="$avx512 -mamx-tile -mamx-bf16" ;;
+    avx512_vnni) level="$avx512 -mavx512vnni" ;;
+    amx) level="$avx512 -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8" ;;
   esac
   [ "$mode" = aarch64 ] && [ -n "$level" ] && continue
+  if [ "$mode" = emulate ] && [[ "$name" = amx || "$name" = dispatch ]]; then
+    level="$level -include $root/cpp_tests/amx_in_software.h"
+  fi
   # shellcheck disable=SC2086
   compile "$out/$name.o" "$source" -ffp-contract=fast $level
   objects+=("$out/$name.o")
@@ -98,6 +104,7 @@ for test in "${tests[@]}"; do
   echo "== $mode: $test"
   case $mode in
     sanitize) "$out/$test" --gtest_brief=1 ;;
+    emulate) "$out/$test" --gtest_brief=1 --gtest_filter="$filter" ;;
     valgrind) valgrind -q --error-exitcode=1 "$out/$test" --gtest_brief=1 --gtest_filter="$filter" ;;
     aarch64) qemu-aarch64 "$out/$test" --gtest_brief=1 ;;
   esac

@@ -1,5 +1,6 @@
-// bf16 by the levels' own instructions, vdpbf16ps and TDPBF16PS: pairs of k, from every layout and
-// around every edge of their tiles. Skipped, with a line that says so, on a CPU that lacks them.
+// bf16 and 8-bit integers by the levels' own instructions, vdpbf16ps, vpdpbusd and those of AMX:
+// words of 2 or 4 elements of k, from every layout and around every edge of their tiles. Skipped,
+// with a line that says so, on a CPU that lacks them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +29,7 @@ constexpr DType BF16 = DType::BFloat16;
 std::vector<const cpu::Level*> levels_with_pairs() {
   std::vector<const cpu::Level*> found;
   for (const cpu::Level* level : cpu::available_levels())
-    if (level->dots != nullptr) found.push_back(level);
+    if (level->pairs != nullptr) found.push_back(level);
   return found;
 }
 
@@ -39,10 +40,11 @@ class Pairs : public testing::TestWithParam<const cpu::Level*> {
     cpu::mm_blocked(problem_of(a, b, c), p, *GetParam());
   }
 
-  // Against three loops of the same instruction, bit for bit.
-  void expect_same(int64_t m, int64_t n, int64_t k, Layout layout_a, Layout layout_b,
-                   Layout layout_c = Layout::Rows, DType out = BF16) {
-    Matrix a(BF16, 1, m, k, layout_a), b(BF16, 1, k, n, layout_b);
+  // Against three loops, for bf16 of the same instruction, bit for bit.
+  void expect_same(DType dtype, int64_t m, int64_t n, int64_t k, Layout layout_a, Layout layout_b,
+                   Layout layout_c = Layout::Rows, bool unrounded = false) {
+    const DType out = unrounded ? DType::Float32 : dtype;
+    Matrix a(dtype, 1, m, k, layout_a), b(dtype, 1, k, n, layout_b);
     Matrix c(out, 1, m, n, layout_c), reference(out, 1, m, n, layout_c);
     fill(a, 1);
     fill(b, 2);
@@ -51,8 +53,9 @@ class Pairs : public testing::TestWithParam<const cpu::Level*> {
     for (const cpu::ParallelFor* p : {&ONE, &THREE}) {
       blocked(a, b, c, *p);
       ASSERT_EQ(std::memcmp(c.memory->data(), reference.memory->data(), c.bytes), 0)
-          << m << " x " << n << " x " << k << " layouts " << static_cast<int>(layout_a)
-          << static_cast<int>(layout_b) << static_cast<int>(layout_c) << " threads " << p->threads;
+          << name_of(dtype) << " " << m << " x " << n << " x " << k << " layouts "
+          << static_cast<int>(layout_a) << static_cast<int>(layout_b) << static_cast<int>(layout_c)
+          << " threads " << p->threads;
     }
   }
 
@@ -70,36 +73,40 @@ class Pairs : public testing::TestWithParam<const cpu::Level*> {
   }
 };
 
+constexpr DType BYWORDS[] = {BF16, DType::Int8, DType::UInt8};
 constexpr Layout LAYOUTS[] = {Layout::Rows, Layout::Columns, Layout::PaddedRows,
                               Layout::PaddedColumns, Layout::EveryOther};
 
 TEST_P(Pairs, EveryLayout) {
-  for (const Layout a : LAYOUTS)
-    for (const Layout b : LAYOUTS)
-      for (const auto& [m, n, k] : {std::array{1, 40, 70},
-                                    {3, 33, 65},
-                                    {16, 48, 64},
-                                    {18, 70, 96},
-                                    {37, 50, 33},
-                                    {50, 1, 64}})
-        expect_same(m, n, k, a, b);
+  for (const DType dtype : BYWORDS)
+    for (const Layout a : LAYOUTS)
+      for (const Layout b : LAYOUTS)
+        for (const auto& [m, n, k] : {std::array{1, 40, 70},
+                                      {3, 33, 65},
+                                      {16, 48, 64},
+                                      {18, 70, 96},
+                                      {37, 50, 35},
+                                      {50, 1, 64}})
+          expect_same(dtype, m, n, k, a, b);
 }
 
 TEST_P(Pairs, EveryEdgeOfTheTile) {
-  for (const int64_t m : {1, 2, 12, 13, 15, 16, 17, 24, 25, 32, 33})
-    for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 63})
-      for (const int64_t k : {1, 2, 3, 31, 32, 33, 34})
-        expect_same(m, n, k, Layout::Rows, Layout::Rows);
+  for (const DType dtype : BYWORDS)
+    for (const int64_t m : {1, 2, 12, 13, 15, 16, 17, 24, 25, 32, 33})
+      for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 63})
+        for (const int64_t k : {1, 2, 3, 4, 5, 31, 32, 33, 34, 63, 64, 65, 66, 67})
+          expect_same(dtype, m, n, k, Layout::Rows, Layout::Rows);
 }
 
 TEST_P(Pairs, BlocksAndSegmentsOfK) {
-  for (const int64_t k : {1030, 1031, 4095, 4096, 4097, 4129, 8200, 32767, 32768, 36870})
-    for (const Layout b : {Layout::Rows, Layout::Columns}) {
-      expect_same(1, 17, k, Layout::Rows, b);
-      expect_same(34, 20, k, Layout::Rows, b);
-      expect_same(18, 50, k, Layout::Rows, b);
-      expect_same(19, 18, k, Layout::Columns, b, Layout::Columns, DType::Float32);
-    }
+  for (const DType dtype : BYWORDS)
+    for (const int64_t k : {1030, 1031, 4095, 4096, 4097, 4129, 8200, 32767, 32768, 36870})
+      for (const Layout b : {Layout::Rows, Layout::Columns}) {
+        expect_same(dtype, 1, 17, k, Layout::Rows, b);
+        expect_same(dtype, 34, 20, k, Layout::Rows, b);
+        expect_same(dtype, 18, 50, k, Layout::Rows, b);
+        expect_same(dtype, 19, 18, k, Layout::Columns, b, Layout::Columns, dtype == BF16);
+      }
 }
 
 TEST_P(Pairs, SlicesKeepTheirBits) {

@@ -38,7 +38,7 @@ class Values : public testing::TestWithParam<Case> {
     GetParam().multiply(problem_of(a, b, c), INLINE, *GetParam().level);
   }
 
-  bool flushes(DType dtype) { return dtype == DType::BFloat16 && GetParam().level->dots; }
+  bool flushes(DType dtype) { return dtype == DType::BFloat16 && GetParam().level->pairs; }
 
   // a[1][k] times b[k][1], in fp32.
   float dot(const std::vector<float>& a, const std::vector<float>& b) {

@@ -43,9 +43,13 @@ Precision ambient_precision() {
 }
 
 Precision resolve_float32(Target target, std::optional<std::string_view> asked) {
+  // Never less exact than asked; and torch's setting, which takes a while to read, changes nothing.
+  if (target.type != at::kCUDA) {
+    if (asked) parse(*asked);  // refuses what is no name
+    return Precision::Ieee;
+  }
   if (asked) {
     const Precision precision = parse(*asked);
-    if (target.type != at::kCUDA) return Precision::Ieee;  // never less exact than asked
     TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(precision, target), "tiled_mm: precision='",
                                 std::string(*asked), "' has no kernel for ", target.type,
                                 " tensors on compute capability ", target.capability / 10, ".",

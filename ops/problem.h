@@ -126,9 +126,8 @@ struct Problem {
 
 // The largest power of two up to 16 that divides `value` (16 for zero).
 constexpr int32_t power_of_two_divisor(int64_t value) {
-  int32_t divisor = 16;
-  while (value % divisor != 0) divisor /= 2;
-  return divisor;
+  const uint64_t bits = static_cast<uint64_t>(value) | 16;
+  return static_cast<int32_t>(bits & (~bits + 1));
 }
 
 // Alignment, in bytes, of a strided matrix (see Operand::alignment). One stride of 1 is the

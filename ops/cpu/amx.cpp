@@ -1,30 +1,32 @@
-// AMX: TDPBF16PS multiplies tiles, 16 x 32 of A by 32 x 16 of B, and adds to 16 x 16 floats.
-// Everything but bf16 runs as at level avx512.
+// AMX: an instruction multiplies tiles, 16 rows of A of 64 bytes by 64 bytes of 16 columns of B,
+// and adds to 16 x 16 sums of 32 bits: TDPBF16PS for bf16, TDPBUUD for integers of 8 bits, of whose
+// sums the low 8 bits are right for signed and for unsigned ones. The rest runs as at level avx512.
 //
-//                  tile 6    tile 7        b: [k / 2][16 pairs], packed (pairs.h)
+//                  tile 6    tile 7        b: [16][16 words], packed (words.h)
 //                +---------+---------+
-//       tile 4   | tile 0  | tile 1  |     a: [16 rows][16 pairs], as it stands or packed
+//       tile 4   | tile 0  | tile 1  |     a: [16 rows][16 words], as it stands or packed
 //       tile 5   | tile 2  | tile 3  |
 //                +---------+---------+
 //
-// For each element, the instruction sums the 16 even products of its 32 and the 16 odd ones by
+// For each element, TDPBF16PS sums the 16 even products of its 32 and the 16 odd ones by
 // fused multiply-adds, adds the two sums, and adds that to the element; it rounds to nearest even
 // and takes subnormals for zero throughout. So the bits depend on which 32 elements of k meet in
 // one instruction: always those between two multiples of 32, zeros making up what is missing at K's
 // end.
 //
 // Tiles are always whole: what lies beyond the rows of A or the columns of B is computed and not
-// stored. Compiled as avx512.cpp, with -mamx-tile -mamx-bf16.
+// stored. Compiled as avx512.cpp, with -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8.
 #define VECTOR_BYTES 64
-#include "cpu/pairs.h"
+#include "cpu/naive_pairs.h"
+#include "cpu/words.h"
 
 namespace tiled::cpu {
 namespace {
 
-constexpr int64_t SIDE = 16;       // rows, and columns of floats, of a tile
-constexpr int64_t STEPS = 16;      // pairs of k in a tile
+constexpr int64_t SIDE = 16;       // rows, and columns of sums, of a tile
+constexpr int64_t STEPS = 16;      // words of k in a tile
 constexpr int64_t LINE = 64;       // bytes of a tile's row
-constexpr int64_t ROW = 2 * SIDE;  // floats of a row of `sums` below
+constexpr int64_t ROW = 2 * SIDE;  // sums of a row of `sums` below
 
 struct alignas(64) Configuration {
   uint8_t palette = 1;
@@ -44,11 +46,49 @@ void end() { _tile_release(); }
 // The compiler does not know that tiles are read from memory, nor what for.
 inline void memory_is_read() { __asm__ volatile("" ::: "memory"); }
 
+// Tile SUM += its tile of A * its tile of B, see above. The numbers of tiles are part of the
+// instructions.
+struct DotPairs {
+  using Sum = float;
+  using Rounded = uint16_t;
+
+  // As in avx512_bf16.cpp: every CPU with AMX has that level's instructions.
+  static inline __attribute__((always_inline)) void round(uint16_t* p, uint32_t mask,
+                                                          Vector<float> sum) {
+    _mm256_mask_storeu_epi16(p, mask, (__m256i)_mm512_cvtneps_pbh((__m512)sum));
+  }
+
+  template <int SUM>
+  static inline __attribute__((always_inline)) void step() {
+    if constexpr (SUM == 0) _tile_dpbf16ps(0, 4, 6);
+    if constexpr (SUM == 1) _tile_dpbf16ps(1, 4, 7);
+    if constexpr (SUM == 2) _tile_dpbf16ps(2, 5, 6);
+    if constexpr (SUM == 3) _tile_dpbf16ps(3, 5, 7);
+  }
+};
+struct DotQuads {
+  using Sum = uint32_t;
+  using Rounded = uint8_t;
+
+  static inline __attribute__((always_inline)) void round(uint8_t* p, uint32_t mask, Words sum) {
+    _mm_mask_storeu_epi8(p, mask, (__m128i) __builtin_convertvector(sum, Vector<uint8_t, SIDE>));
+  }
+
+  template <int SUM>
+  static inline __attribute__((always_inline)) void step() {
+    if constexpr (SUM == 0) _tile_dpbuud(0, 4, 6);
+    if constexpr (SUM == 1) _tile_dpbuud(1, 4, 7);
+    if constexpr (SUM == 2) _tile_dpbuud(2, 5, 6);
+    if constexpr (SUM == 3) _tile_dpbuud(3, 5, 7);
+  }
+};
+
 // ROWS x COLS tiles.
-template <int ROWS, int COLS>
+template <typename Math, int ROWS, int COLS>
 void multiply_tiles(const Tile& tile) {
-  alignas(64) float sums[ROWS * SIDE * ROW];
-  const Part<float> part(tile.last);
+  using Sum = typename Math::Sum;
+  alignas(64) Sum sums[ROWS * SIDE * ROW];
+  const Part<Sum> part(tile.last);
   const bool whole = tile.rows == ROWS * SIDE && tile.last == SIDE;
 
   if (tile.start == nullptr) {
@@ -57,14 +97,14 @@ void multiply_tiles(const Tile& tile) {
     _tile_zero(2);
     _tile_zero(3);
   } else {
-    const float* start = static_cast<const float*>(tile.start);
+    const Sum* start = static_cast<const Sum*>(tile.start);
     int64_t row = tile.start_row;
     if (!whole) {
       for (int64_t i = 0; i < tile.rows; ++i) {
-        float* sum = sums + i * ROW;
+        Sum* sum = sums + i * ROW;
         for (int64_t j = 0; j < COLS - 1; ++j)
-          store<float>(sum + j * SIDE, load<float>(start + i * row + j * SIDE));
-        store<float>(sum + (COLS - 1) * SIDE, part.load(start + i * row + (COLS - 1) * SIDE));
+          store<Sum>(sum + j * SIDE, load<Sum>(start + i * row + j * SIDE));
+        store<Sum>(sum + (COLS - 1) * SIDE, part.load(start + i * row + (COLS - 1) * SIDE));
       }
       start = sums;
       row = ROW;
@@ -83,37 +123,50 @@ void multiply_tiles(const Tile& tile) {
   for (int64_t p = 0; p < tile.k; p += STEPS) {
     _tile_loadd(6, b, b_row);
     _tile_loadd(4, a, a_row);
-    _tile_dpbf16ps(0, 4, 6);
+    Math::template step<0>();
     if constexpr (COLS == 2) {
       _tile_loadd(7, b + SIDE, b_row);
-      _tile_dpbf16ps(1, 4, 7);
+      Math::template step<1>();
     }
     if constexpr (ROWS == 2) {
       _tile_loadd(5, a + SIDE * tile.a_row, a_row);
-      _tile_dpbf16ps(2, 5, 6);
-      if constexpr (COLS == 2) _tile_dpbf16ps(3, 5, 7);
+      Math::template step<2>();
+      if constexpr (COLS == 2) Math::template step<3>();
     }
     a += STEPS;
     b += STEPS * tile.b_k;
   }
 
-  _tile_stored(0, sums, ROW * 4);
-  if constexpr (COLS == 2) _tile_stored(1, sums + SIDE, ROW * 4);
-  if constexpr (ROWS == 2) _tile_stored(2, sums + SIDE * ROW, ROW * 4);
-  if constexpr (ROWS == 2 && COLS == 2) _tile_stored(3, sums + SIDE * ROW + SIDE, ROW * 4);
+  const bool direct = tile.more && whole;
+  Sum* to = direct ? static_cast<Sum*>(tile.out) : sums;
+  const int64_t to_row = direct ? tile.out_row : ROW;
+  _tile_stored(0, to, to_row * 4);
+  if constexpr (COLS == 2) _tile_stored(1, to + SIDE, to_row * 4);
+  if constexpr (ROWS == 2) _tile_stored(2, to + SIDE * to_row, to_row * 4);
+  if constexpr (ROWS == 2 && COLS == 2) _tile_stored(3, to + SIDE * to_row + SIDE, to_row * 4);
   memory_is_read();
-  float* out = static_cast<float*>(tile.out);
+  if (direct) return;
+  if (tile.round) {
+    auto* out = static_cast<typename Math::Rounded*>(tile.out);
+    const uint32_t all = (1u << SIDE) - 1, some = (1u << tile.last) - 1;
+    for (int64_t i = 0; i < tile.rows; ++i, out += tile.out_row)
+      for (int64_t j = 0; j < COLS; ++j)
+        Math::round(out + j * SIDE, j < COLS - 1 ? all : some,
+                    load<Sum>(sums + i * ROW + j * SIDE) + Sum{0});
+    return;
+  }
+  Sum* out = static_cast<Sum*>(tile.out);
   for (int64_t i = 0; i < tile.rows; ++i, out += tile.out_row) {
-    const float* sum = sums + i * ROW;
+    const Sum* sum = sums + i * ROW;
     for (int64_t j = 0; j < COLS; ++j) {
       const bool last = j == COLS - 1;
-      Vector<float> total = {};  // not skipped where nothing is added: -0 becomes +0
-      if (tile.add) total = last ? part.load(out + j * SIDE) : load<float>(out + j * SIDE);
-      total += load<float>(sum + j * SIDE);
+      Vector<Sum> total = {};  // not skipped where nothing is added: -0 becomes +0
+      if (tile.add) total = last ? part.load(out + j * SIDE) : load<Sum>(out + j * SIDE);
+      total += load<Sum>(sum + j * SIDE);
       if (last)
         part.store(out + j * SIDE, total);
       else
-        store<float>(out + j * SIDE, total);
+        store<Sum>(out + j * SIDE, total);
     }
   }
 }
@@ -126,13 +179,13 @@ float chain(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_st
   _tile_zero(0);
   for (int64_t first = 0; 2 * first < k; first += STEPS) {
     for (int64_t p = 0; p < STEPS; ++p) {
-      row[0][p] = pair_at(a, first + p, a_stride, k);
-      column[p][0] = pair_at(b, first + p, b_stride, k);
+      row[0][p] = word_at(a, first + p, a_stride, k);
+      column[p][0] = word_at(b, first + p, b_stride, k);
     }
     memory_is_read();
     _tile_loadd(4, row, LINE);
     _tile_loadd(6, column, LINE);
-    _tile_dpbf16ps(0, 4, 6);
+    DotPairs::step<0>();
   }
   _tile_stored(0, sums, LINE);
   memory_is_read();
@@ -140,35 +193,29 @@ float chain(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_st
   return sums[0][0];
 }
 
+template <typename Math>
 constexpr Kernels tile_kernels() {
   Kernels kernels = {};
   kernels.lanes = SIDE;
   kernels.rows = 2 * SIDE;
+  kernels.rounds = true;
   kernels.row_unit = SIDE;
   kernels.begin = &begin;
   kernels.end = &end;
   for (int64_t rows = 1; rows <= 2 * SIDE; ++rows) {
     kernels.wide[rows] = 2;
-    kernels.tile[rows][1] = rows <= SIDE ? &multiply_tiles<1, 1> : &multiply_tiles<2, 1>;
-    kernels.tile[rows][2] = rows <= SIDE ? &multiply_tiles<1, 2> : &multiply_tiles<2, 2>;
+    kernels.tile[rows][1] =
+        rows <= SIDE ? &multiply_tiles<Math, 1, 1> : &multiply_tiles<Math, 2, 1>;
+    kernels.tile[rows][2] =
+        rows <= SIDE ? &multiply_tiles<Math, 1, 2> : &multiply_tiles<Math, 2, 2>;
   }
   return kernels;
 }
 
 }  // namespace
 
-constexpr DotTable AMX = {tile_kernels(),
-                          {Accumulator::Float32,
-                           1,
-                           2,
-                           STEPS,
-                           true,
-                           &pack_pairs_a,
-                           &pack_pairs_b,
-                           nullptr,
-                           nullptr,
-                           0,
-                           {}},
-                          &naive_dots<chain>};
+constexpr DotTable AMX_BF16 = {tile_kernels<DotPairs>(), words_codec<uint16_t>(STEPS),
+                               &naive_dots<chain>};
+constexpr DotTable AMX_INT8 = {tile_kernels<DotQuads>(), words_codec<uint8_t>(STEPS), nullptr};
 
 }  // namespace tiled::cpu

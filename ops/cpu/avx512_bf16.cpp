@@ -1,5 +1,4 @@
-// AVX-512 with BF16: vdpbf16ps multiplies 32 pairs of bf16 and adds them to 16 floats. Everything
-// but bf16 runs as at level avx512.
+// AVX-512 with BF16: vdpbf16ps multiplies 32 pairs of bf16 and adds them to 16 floats.
 //
 // The instruction rounds to nearest even after each of its two additions and takes subnormals, in
 // and out, for zero; so a sum differs from the chains of the other levels in the last places, and
@@ -8,8 +7,9 @@
 #define VECTOR_BYTES 64
 #include "cpu/dot_kernel.h"
 #include "cpu/level.h"
-#include "cpu/pairs.h"
+#include "cpu/naive_pairs.h"
 #include "cpu/raw_kernel.h"
+#include "cpu/words.h"
 
 namespace tiled::cpu {
 namespace {
@@ -25,7 +25,7 @@ struct DotPairs {
   static inline __attribute__((always_inline)) void round(uint16_t* p, Vector<float> sum,
                                                           int64_t count) {
     const __m256i rounded = (__m256i)_mm512_cvtneps_pbh((__m512)sum);
-    if (count == PAIRS)
+    if (count == WORDS)
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
     else
       _mm256_mask_storeu_epi16(p, (1u << count) - 1, rounded);
@@ -41,20 +41,23 @@ struct DotPairs {
 float chain(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t b_stride, int64_t k) {
   __m128 sum = {};
   for (int64_t p = 0; 2 * p < k; ++p)
-    sum = _mm_dpbf16_ps(sum, (__m128bh)_mm_cvtsi32_si128(pair_at(a, p, a_stride, k)),
-                        (__m128bh)_mm_cvtsi32_si128(pair_at(b, p, b_stride, k)));
+    sum = _mm_dpbf16_ps(sum, (__m128bh)_mm_cvtsi32_si128(word_at(a, p, a_stride, k)),
+                        (__m128bh)_mm_cvtsi32_si128(word_at(b, p, b_stride, k)));
   return sum[0];
 }
 
 // Two rows of b as they stand, paired in registers.
 struct Paired {
+  using Halves = Vector<uint16_t>;
+  static constexpr int64_t HALVES = LANES<uint16_t>;
+
   template <int VECTORS>
   class Reader {
    public:
     explicit Reader(const Tile& tile)
         : b_(static_cast<const uint16_t*>(tile.b)),
           row_(tile.b_k),
-          last_((VECTORS % 2 == 0 ? PAIRS : 0) + tile.last) {}
+          last_((VECTORS % 2 == 0 ? WORDS : 0) + tile.last) {}
 
     inline __attribute__((always_inline)) void read(Vector<uint32_t>* row) {
       constexpr int LAST = (VECTORS - 1) / 2;
@@ -88,8 +91,9 @@ constexpr int raw_width(int rows) {
 constexpr Kernels RAW_PAIRS = raw_kernels<Paired, raw_width, 12>();
 
 constexpr Codec pairs_codec() {
-  Codec codec = {Accumulator::Float32, 1,       2,          1, true, &pack_pairs_a,
-                 &pack_pairs_b,        nullptr, &RAW_PAIRS, 8, {}};
+  Codec codec = words_codec<uint16_t>(1);
+  codec.raw = &RAW_PAIRS;
+  codec.dot_rows = 8;
   add_dot_tiles<Same<uint32_t>, DotPairs, 8>(codec);
   return codec;
 }

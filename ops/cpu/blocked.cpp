@@ -27,7 +27,8 @@ bool is_tiny(const Problem& p, const Level& level) {
   constexpr int64_t TINY = 100, TINY_PACKED[] = {512, 350};  // multiply-adds; of 1 and 2 bytes
   if (p.k == 0 || p.batch > TINY || p.m > TINY || p.n > TINY || p.k > TINY) return false;
   // Tiles of a level that has to be set up do not come one element at a time.
-  if (runs_dots(p, level) && level.dots->kernels.begin != nullptr) return false;
+  const DotTable* dots = dots_of(p, level);
+  if (dots != nullptr && dots->naive != nullptr && dots->kernels.begin != nullptr) return false;
   const int64_t size = size_of(p.dtype), most = size < 4 ? TINY_PACKED[size - 1] : TINY;
   return p.batch * p.m * p.n * p.k <= most;
 }

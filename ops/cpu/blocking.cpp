@@ -1,61 +1,10 @@
 #include "cpu/blocking.h"
 
+#include "cpu/budgets.h"
 #include "cpu/tile_shape.h"
 
 namespace tiled::cpu {
 namespace {
-
-// Cache budgets, packed or not. The best sizes are flat around these.
-constexpr int64_t TILE_BYTES = 24 << 10;  // of A, [tile_rows][block_k], in L1
-constexpr int64_t BLOCK_K = 512;          // the longest block of several tiles
-// The same where sums would wait outside C for the next block: their way to memory and back takes
-// longer than reading the tiles of A from L2.
-constexpr int64_t WAITING_BLOCK_K = 2048;
-constexpr int64_t LONG_COLS = 256;  // else A is not packed, and its rows share sets
-// Of B, [block_k][panel], in L2: half of a megabyte, since A and C pass through it too. From L3 the
-// kernel runs at three quarters of its speed on an Intel server.
-constexpr int64_t PANEL_BYTES = 512 << 10;
-constexpr int64_t FEW_PANEL_BYTES = 256 << 10;
-constexpr int64_t LONG_BLOCK_K = 4096;  // of one tile, elements: what is packed of A stays in L2
-
-// Multiply-adds of a vector that take about as long as waking a thread.
-constexpr int64_t THREAD_STEPS = 1 << 15;
-
-// Rows that are a multiple of this apart fall into the same few sets of the first-level cache.
-constexpr int64_t SET_BYTES = 4096;
-
-// So many of A's leave lines for B in a set of eight: tiles of no more rows read A as it stands.
-constexpr int64_t SET_ROWS = 6;
-
-// Strips that must read a tile of A before a copy of it pays.
-constexpr int64_t STRIPS_TO_PACK_A = 8;
-
-// Tiles that must read a strip of B before a copy of it pays.
-constexpr int64_t TILES_TO_PACK_B = 24;
-constexpr int64_t TILES_TO_PACK_SCATTERED_B = 8;
-
-// Tiles that read the same elements of B and make operands of them, each for itself, before packing
-// pays: two where that is little beside the rest, pairs or many rows a tile, or reading B is more.
-constexpr int64_t SHARING_TILES = 2;
-constexpr int64_t SHARING_ROWS = 8;
-
-// A B that is used once streams from memory: B of more bytes than this is read a few whole rows at
-// a time, so that each page is visited once; packed columns go through in narrow strips. The wider
-// a strip, the fewer rows it takes to keep memory busy.
-constexpr int64_t STREAM_BYTES = 16 << 20;
-constexpr int64_t STREAM_K = 16;       // rows
-constexpr int64_t STREAM_WIDE_K = 8;   // rows of strips of WIDE_BYTES or more
-constexpr int64_t WIDE_BYTES = 256;    // of a row
-constexpr int64_t STREAM_AHEAD = 512;  // bytes along a row, fetched before they are needed
-constexpr int64_t STREAM_VECTORS = 2;  // columns, in vectors
-
-// So few tiles read a B of more than a panel strip by strip in turn, a few rows at a time: each
-// strip comes from memory once. As it stands, where it can be read so: a copy costs more than it
-// saves.
-constexpr int64_t FEW_TILES = MAX_GROUP;
-constexpr int64_t FEW_K = 16;          // rows
-constexpr int64_t FEW_PACKED_K = 32;   // rows
-constexpr int64_t FEW_CACHED_K = 128;  // rows of a B that does not stream
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -64,9 +13,10 @@ Blocking describe(const Problem& p, const Level& level) {
   x.codec = &chains.codecs[static_cast<int>(p.dtype)];
   x.out = &chains.codecs[static_cast<int>(p.epilogue.out_dtype)];
   x.kernels = &chains.kernels[static_cast<int>(x.codec->accumulator)];
-  if (runs_dots(p, level)) {
-    x.codec = &level.dots->codec;
-    x.kernels = &level.dots->kernels;
+  if (const DotTable* dots = dots_of(p, level); dots != nullptr) {
+    x.codec = &dots->codec;
+    x.kernels = &dots->kernels;
+    if (dots->codec.store != nullptr) x.out = x.codec;
   }
   x.bytes = BYTES[static_cast<int>(x.codec->accumulator)];
   x.element = size_of(p.dtype);
@@ -74,7 +24,7 @@ Blocking describe(const Problem& p, const Level& level) {
   x.batch = p.batch;
   x.m = p.m;
   x.n = p.n * x.codec->parts;
-  x.k = ceil_div(p.k * x.codec->parts, x.codec->pair);
+  x.k = ceil_div(p.k * x.codec->parts, x.codec->fold);
   x.depth = p.k;
   x.a = static_cast<const char*>(p.a.data);
   x.b = static_cast<const char*>(p.b.data);
@@ -102,7 +52,7 @@ Blocking describe(const Problem& p, const Level& level) {
     std::swap(x.a_strides, x.b_strides);
     for (Strides* s : {&x.a_strides, &x.b_strides, &x.c_strides}) std::swap(s->row, s->col);
   }
-  x.direct_c = x.out->direct && x.c_strides.col == 1;
+  x.direct_c = x.out_element == x.bytes * x.out->parts && x.c_strides.col == 1;
   return x;
 }
 
@@ -131,8 +81,13 @@ void split(Blocking& x, int64_t threads) {
 
 }  // namespace
 
-bool runs_dots(const Problem& p, const Level& level) {
-  return level.dots != nullptr && p.dtype == DType::BFloat16 && p.arithmetic == Arithmetic::Cpu16;
+const DotTable* dots_of(const Problem& p, const Level& level) {
+  switch (p.dtype) {
+    case DType::BFloat16: return p.arithmetic == Arithmetic::Cpu16 ? level.pairs : nullptr;
+    case DType::Int8:
+    case DType::UInt8: return level.quads;
+    default: return nullptr;
+  }
 }
 
 Blocking choose_blocking(const Problem& problem, const Level& level, int threads) {
@@ -144,14 +99,15 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const int64_t cols = round_up(ceil_div(x.n, x.parts_n), x.kernels->lanes);
   const bool real = x.codec->parts == 1;
   // No zeros to make up for at the end of K.
-  const bool even = x.depth % (x.codec->pair * x.codec->unit / x.codec->parts) == 0;
+  const bool even = x.depth % (x.codec->fold * x.codec->unit / x.codec->parts) == 0;
   const bool streams = x.k * x.n * x.bytes > STREAM_BYTES;
   x.dot = real && even && x.b_strides.row == 1 && x.b_strides.col != 1 &&
-          x.b_strides.col % x.codec->pair == 0 &&
-          rows <= (streams ? SHARING_TILES : 1) * x.codec->dot_rows;
+          x.b_strides.col % x.codec->fold == 0 &&
+          rows <= (streams && x.codec->fold == 1 ? SHARING_TILES : 1) * x.codec->dot_rows;
   if (const Kernels* raw = x.codec->raw; raw != nullptr && even && x.b_strides.col == 1) {
-    const bool share = x.codec->pair > 1 || (streams && raw->rows >= SHARING_ROWS);
-    x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows;
+    const bool share = x.codec->fold > 1 || (streams && raw->rows >= SHARING_ROWS);
+    x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows &&
+            (rows <= SHARING_STREAM_ROWS || !streams);
     if (x.raw) x.kernels = raw;
   }
   const Kernels& kernels = *x.kernels;
@@ -159,9 +115,9 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
               segment_count(x.depth) <= 1;
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.
-  const bool single = real && x.codec->pair == 1;
+  const bool single = real && x.codec->fold == 1;
   const bool a_readable = x.codec->direct && (single || x.a_strides.col == 1) && even &&
-                          x.a_strides.row % x.codec->pair == 0 && x.m % unit == 0;
+                          x.a_strides.row % x.codec->fold == 0 && x.m % unit == 0;
   const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
   const bool a_in_rows = a_readable && x.a_strides.col == 1;
   const bool a_shares_sets = x.a_strides.row * x.element % SET_BYTES == 0;
@@ -199,28 +155,32 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool in_turn = !x.pack_b || (x.b_strides.col == 1 && unit == 1);
   if (tiles > 1 && few && large && in_turn) {
     x.group = tiles;
-    x.block_k = x.steps_of(x.pack_b ? FEW_PACKED_K : streams ? FEW_K : FEW_CACHED_K);
+    x.block_k = x.pack_b ? FEW_PACKED_K : x.steps_of(streams ? FEW_K : FEW_CACHED_K);
     x.panel = FEW_PANEL_BYTES;
     if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else if (tiles > 1) {
     x.block_k = TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16;
     x.panel = PANEL_BYTES;
-    if (long_blocks && !few)
-      x.block_k = WAITING_BLOCK_K;
-    else if (few && x.b_strides.col != 1)
-      x.panel = FEW_PANEL_BYTES;  // of columns, the longer the better
-    else
-      x.block_k = std::min(x.block_k, BLOCK_K);
+    if (unit > 1) {
+      x.block_k = x.k <= AMX_BLOCK_K ? std::max<int64_t>(x.k, 1) : AMX_PART_K;
+      x.panel = AMX_PANEL_BYTES;
+    } else if (few && x.b_strides.col != 1) {
+      x.block_k = COLUMN_BLOCK_K;
+      x.panel = FEW_PANEL_BYTES;
+    } else {
+      x.block_k = long_blocks && !few ? WAITING_BLOCK_K : std::min(x.block_k, BLOCK_K);
+    }
   } else if (x.pack_b && x.b_strides.col != 1) {
     x.strip = std::min<int64_t>(x.strip, STREAM_VECTORS * kernels.lanes);
-    x.block_k = TILE_BYTES / (x.strip * x.bytes);
+    x.block_k = COLUMN_BLOCK_K;
     x.panel = 0;
   } else if (x.pack_b || streams) {
     x.block_k = x.steps_of(x.strip * x.element >= WIDE_BYTES ? STREAM_WIDE_K : STREAM_K);
     x.panel = PANEL_BYTES;
     if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
   } else {
-    x.block_k = x.steps_of(LONG_BLOCK_K);
+    const bool narrow = b_scattered && x.strip * x.element <= NARROW_BYTES;
+    x.block_k = narrow ? NARROW_K : x.steps_of(LONG_BLOCK_K);
     x.panel = cols * x.block_k * x.bytes;
   }
   x.block_k = std::min(round_up(x.block_k, x.codec->unit),

@@ -36,7 +36,7 @@ inline Range piece(int64_t size, int64_t parts, int64_t index, int64_t unit = 1)
 constexpr int64_t MAX_GROUP = 4;  // tiles
 
 // Sizes count accumulators, of which a complex number has two (pack.h), and k counts steps, which
-// may be of two elements (pairs.h); strides count elements.
+// may be of several elements (words.h); strides count elements.
 struct Blocking {
   const Kernels* kernels;
   const Codec* codec;   // of A and B
@@ -66,17 +66,17 @@ struct Blocking {
   int64_t panel;    // columns of B, worked on together
   int64_t ahead;    // bytes along a row of B from a strip to the one to be fetched, or 0
 
-  // Steps that so many elements of K take, from 0 on. Parts and pairs are 1 or 2.
+  // Steps that so many elements of K take, from 0 on. Parts are 1 or 2, and fold is 1, 2 or 4.
   int64_t steps_of(int64_t elements) const {
-    return (elements * codec->parts + codec->pair - 1) >> (codec->pair - 1);
+    return (elements * codec->parts + codec->fold - 1) >> (codec->fold >> 1);
   }
   // Where in K, in elements, a step begins.
-  int64_t element_of(int64_t step) const { return step * codec->pair >> (codec->parts - 1); }
+  int64_t element_of(int64_t step) const { return step * codec->fold >> (codec->parts - 1); }
   int64_t regions() const { return batch * parts_m * parts_n; }
 };
 
-// Whether a product runs on the level's instruction for pairs of bf16, or else on chains.
-bool runs_dots(const Problem& problem, const Level& level);
+// The level's instructions for words of such elements, or null where the product runs on chains.
+const DotTable* dots_of(const Problem& problem, const Level& level);
 
 Blocking choose_blocking(const Problem& problem, const Level& level, int threads);
 

@@ -18,10 +18,12 @@ static_assert(TYPE_COUNT == DTYPE_COUNT, "kernels.h repeats the number for want 
 namespace {
 
 constexpr Level LEVELS[] = {
-    {"base", &BASE, nullptr},
+    {"base", &BASE, nullptr, nullptr},
 #ifdef __x86_64__
-    {"avx2", &AVX2, nullptr}, {"avx512", &AVX512, nullptr}, {"avx512_bf16", &AVX512, &AVX512_BF16},
-    {"amx", &AVX512, &AMX},
+    {"avx2", &AVX2, nullptr, nullptr},
+    {"avx512", &AVX512, nullptr, nullptr},
+    {"avx512_bf16", &AVX512, &AVX512_BF16, &AVX512_VNNI},
+    {"amx", &AVX512, &AMX_BF16, &AMX_INT8},
 #endif
 };
 
@@ -42,8 +44,10 @@ size_t count_levels() {
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
     return 2;
-  if (!__builtin_cpu_supports("avx512bf16")) return 3;
-  if (!__builtin_cpu_supports("amx-tile") || !__builtin_cpu_supports("amx-bf16")) return 4;
+  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vnni")) return 3;
+  if (!__builtin_cpu_supports("amx-tile") || !__builtin_cpu_supports("amx-bf16") ||
+      !__builtin_cpu_supports("amx-int8"))
+    return 4;
   return tiles_are_permitted() ? 5 : 4;
 #else
   return 1;
@@ -93,6 +97,7 @@ void mm_blocked(const Problem& problem, const ParallelFor& parallel) {
 }
 
 void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& level) {
+  const DotTable* dots = dots_of(problem, level);
   struct State {
     NaiveProblem problem;
     NaiveFunction rows;
@@ -106,8 +111,9 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& 
               {problem.b.batch_stride, problem.b.row_stride, problem.b.col_stride},
               {problem.c.batch_stride, problem.c.row_stride, problem.c.col_stride},
               problem.epilogue.out_dtype != problem.dtype},
-             runs_dots(problem, level) ? level.dots->naive
-                                       : level.chains->naive[static_cast<int>(problem.dtype)]};
+             dots != nullptr && dots->naive != nullptr
+                 ? dots->naive
+                 : level.chains->naive[static_cast<int>(problem.dtype)]};
   const int64_t rows = problem.batch * problem.m;
   if (rows == 0 || problem.n == 0) return;
   parallel.run(

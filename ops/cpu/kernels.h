@@ -17,7 +17,7 @@ namespace tiled::cpu {
 //
 // so that a chain may be carried from call to call through `start` and `out`, and a segment's
 // last call adds it to the total (segments.h). Strides count elements of the accumulator type; in
-// products by pairs (DotTable), a step of k is two elements of 16 bits, and as long.
+// products by words (DotTable), a step of k is 32 bits of elements, and as long.
 struct Tile {
   const void* a;       // [rows][k], any strides
   int64_t a_row, a_k;  // elements
@@ -33,15 +33,16 @@ struct Tile {
   int32_t last;  // columns of the last vector: 1 .. lanes; nothing is stored beyond them
   bool padded;   // b may be read up to a whole vector all the same
   bool add;
-  bool round;  // not with add: out holds elements of 16 bits, see Kernels::rounds
+  bool round;  // not with add: out holds elements of A's dtype, see Kernels::rounds
+  bool more;   // the chain goes on from `out`: its zeros may have any sign
 };
 using TileKernel = void (*)(const Tile& tile);
 
 // dst[i][j] = convert(src[i * row + j * col]) for i < rows, j < cols, and zeros for
 // cols <= j < padded. Strides count elements, of the source and of the destination.
 //
-// In products by pairs, elements 2 p and 2 p + 1 of k become one of the destination, and zeros make
-// up what is missing of `steps` pairs.
+// In products by words, the elements of a step become one of the destination, and zeros make up
+// what is missing of `steps` words.
 struct Pack {
   const void* src;
   int64_t row, col;
@@ -88,7 +89,7 @@ struct Kernels {
 struct Codec {
   Accumulator accumulator;
   int32_t parts;        // accumulators of one element: 2 for complex numbers, else 1
-  int32_t pair;         // elements of k in one step: 2 in products by pairs, else 1
+  int32_t fold;         // elements of k in one step: 2 or 4 in products by words, else 1
   int32_t unit;         // steps of k that may not be parted
   bool direct;          // memory holds accumulators: kernels may read and write it unpacked
   PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
@@ -126,11 +127,12 @@ struct ChainTable {
   NaiveFunction naive[TYPE_COUNT];     // [DType]
 };
 
-// bf16 by an instruction that multiplies pairs of neighbours in k and adds both to an fp32 sum.
+// Products by words of 32 bits: one instruction multiplies the neighbours in k that a word holds
+// and adds all of them to a sum of 32 bits.
 struct DotTable {
   Kernels kernels;
-  Codec codec;  // its store function is not used: the sums are floats
-  NaiveFunction naive;
+  Codec codec;          // its store function is null where the sums are of the chains' type
+  NaiveFunction naive;  // null where the chains give the same bits
 };
 
 extern const ChainTable BASE;
@@ -138,13 +140,16 @@ extern const ChainTable BASE;
 extern const ChainTable AVX2;
 extern const ChainTable AVX512;
 extern const DotTable AVX512_BF16;
-extern const DotTable AMX;
+extern const DotTable AVX512_VNNI;
+extern const DotTable AMX_BF16;
+extern const DotTable AMX_INT8;
 #endif
 
 struct Level {
   const char* name;
   const ChainTable* chains;
-  const DotTable* dots;  // null: bf16 runs chains too
+  const DotTable* pairs;  // of bf16; null: bf16 runs chains too
+  const DotTable* quads;  // of 8-bit integers, likewise
 };
 
 }  // namespace tiled::cpu

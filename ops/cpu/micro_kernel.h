@@ -41,13 +41,14 @@ template <typename T>
 struct Chain {
   using Operand = T;
   using Sum = T;
-  static constexpr bool ROUNDS = false;  // else round() stores a vector of sums as elements
+  using Rounded = T;
+  static constexpr bool ROUNDS = false;  // else round() stores a vector of sums as Rounded
   static inline __attribute__((always_inline)) Vector<T> step(T a, Vector<T> b, Vector<T> sum) {
     return accumulate<T>(a, b, sum);
   }
 };
 
-// Reads row after row of b. Other readers make the same vectors from other layouts (pairs.h).
+// Reads row after row of b. Other readers make the same vectors from other layouts (words.h).
 template <typename T, int VECTORS, typename Last>
 class RowReader {
  public:
@@ -93,7 +94,8 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
 
   // The next tile's C comes from memory while this one's products are summed.
   if (Math::ROUNDS && tile.round) {
-    fetch_rows<ROWS, VECTORS * VECTOR / 2>(tile.next, tile.out_row * sizeof(T) / 2);
+    constexpr int64_t SIZE = sizeof(typename Math::Rounded);
+    fetch_rows<ROWS, VECTORS * LANES<T> * SIZE>(tile.next, tile.out_row * SIZE);
   } else {
     fetch_rows<ROWS, VECTORS * VECTOR>(tile.next, tile.out_row * sizeof(T));
   }

@@ -125,7 +125,7 @@ Region::Place Region::waiting(const Step& step, int64_t i, int64_t j) const {
 // a function that does nothing but fetch counts as one without effect, and GCC drops calls of it.
 inline __attribute__((always_inline)) void Region::fetch_ahead(const Tile& tile) const {
   const char* row = static_cast<const char*>(tile.b) + x_.ahead;
-  for (int64_t p = 0; p < tile.k * x_.codec->pair; ++p, row += tile.b_k * x_.element)
+  for (int64_t p = 0; p < tile.k * x_.codec->fold; ++p, row += tile.b_k * x_.element)
     for (int64_t at = 0; at < x_.strip * x_.element; at += LINE) __builtin_prefetch(row + at);
 }
 
@@ -166,11 +166,12 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
   tile.padded = x_.pack_b;
   tile.add = step.last_block && !step.first_segment;
   tile.round = x_.round_c && step.last_block;
+  tile.more = !step.last_block;
   if (x_.pack_a) {
     tile.a_row = x_.a_by_k ? 1 : packed_a_row(x_, step.k.size());
     tile.a_k = x_.a_by_k ? packed_a_column(x_) : 1;
   } else {
-    tile.a_row = x_.a_strides.row * x_.codec->parts / x_.codec->pair;
+    tile.a_row = x_.a_strides.row * x_.codec->parts / x_.codec->fold;
     tile.a_k = x_.a_strides.col;
   }
   const char* a[MAX_GROUP];
@@ -199,7 +200,7 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
     } else {
       const Strides& s = x_.b_strides;
       tile.b = b_ + (x_.element_of(step.k.begin) * s.row + j * s.col) * x_.element;
-      tile.b_k = x_.dot ? s.col / x_.codec->pair : s.row;
+      tile.b_k = x_.dot ? s.col / x_.codec->fold : s.row;
       if (x_.ahead > 0) fetch_ahead(tile);
     }
     Place place = total(step, group[0].begin, j);

@@ -21,6 +21,10 @@ constexpr int64_t PIECE = 16 / sizeof(T);  // elements
 template <int64_t BYTES>
 struct IndexOf;
 template <>
+struct IndexOf<1> {
+  typedef uint8_t Type;
+};
+template <>
 struct IndexOf<2> {
   typedef uint16_t Type;
 };

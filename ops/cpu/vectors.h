@@ -87,7 +87,7 @@ class Part {
 
  private:
 #if VECTOR_BYTES == 64
-  uint32_t mask_;
+  uint64_t mask_;
 #elif VECTOR_BYTES == 32
   __m256i mask_;
 #endif
@@ -97,10 +97,11 @@ class Part {
 #if VECTOR_BYTES == 64  // AVX-512: one bit a lane, free of charge
 
 template <typename T>
-Part<T>::Part(int64_t count) : mask_(~0u >> (32 - count)), count_(count) {}
+Part<T>::Part(int64_t count) : mask_(~uint64_t{0} >> (64 - count)), count_(count) {}
 
 template <typename T>
 inline __attribute__((always_inline)) Vector<T> Part<T>::load(const void* p) const {
+  if constexpr (sizeof(T) == 1) return (Vector<T>)_mm512_maskz_loadu_epi8(mask_, p);
   if constexpr (sizeof(T) == 2) return (Vector<T>)_mm512_maskz_loadu_epi16(mask_, p);
   if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_maskz_loadu_epi32(mask_, p);
   if constexpr (sizeof(T) == 8) return (Vector<T>)_mm512_maskz_loadu_epi64(mask_, p);
