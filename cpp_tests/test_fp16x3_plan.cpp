@@ -204,20 +204,6 @@ TEST(Fp16x3Plan, ANarrowCHasNoPlanesOfTheLargeOperand) {
       (m < n ? p.b : p.a).alignment = 4;
       EXPECT_FALSE(is_direct(make_plan(p, d).hopper.tile)) << layout << ' ' << m << ' ' << n;
     }
-  // And where 32 bits can count what a row may lose.
-  for (const int64_t k : {FP16X3_DIRECT_K - 64, FP16X3_DIRECT_K}) {
-    const std::vector<HopperPlan> ways = fp16x3_plans(parts_problem("nt", 64, 128, k), d);
-    EXPECT_EQ(std::any_of(ways.begin(), ways.end(),
-                          [](const HopperPlan& way) { return is_direct(way.tile); }),
-              k < FP16X3_DIRECT_K);
-  }
-}
-
-// Two blocks share the large operand where C is two tiles wide, and none where it is one.
-TEST(Fp16x3Plan, ANarrowCReadsTheLargeOperandOnce) {
-  const DeviceInfo d = device("h200");
-  EXPECT_EQ(make_plan(parts_problem("nn", 4096, 128, 4096), d).hopper.cluster_q, 2);
-  EXPECT_EQ(make_plan(parts_problem("nn", 4096, 64, 4096), d).hopper.cluster_q, 1);
 }
 
 // An operand's planes lie as it does, with a pitch of whole cache lines.

@@ -32,9 +32,8 @@ struct GuardList {
 struct RowExtent;  // fp16x3_layout.h
 
 struct Fp16x3Arguments {
-  HopperArguments grid;  // maps of the planes, [batch][2][rows][k] each, grid and C
-  RowScale* p_scales;    // [batch][rows]; 9_fp16x3_direct.cu writes them itself
-  const RowScale* q_scales;
+  HopperArguments grid;                 // maps of the planes, [batch][2][rows][k] each, grid and C
+  const RowScale *p_scales, *q_scales;  // [batch][rows]
   int64_t p_scales_batch, q_scales_batch;
   GuardList guard;
   float tolerance;  // of lost_is_seen
@@ -61,7 +60,8 @@ __device__ __forceinline__ bool lost_is_seen(float lost, int scale, float c, flo
 }
 #endif
 
-// Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h).
+// Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h), or has no data:
+// then the scales alone.
 struct SplitJob {
   Side from, to;
   int64_t batch;

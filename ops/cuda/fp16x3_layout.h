@@ -87,8 +87,10 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const HopperPlan& plan
     at = l.bytes;
     l.bytes += workspace_aligned(panel_words(side.rows, entries) * 4);
   };
-  if (!few_rows && !direct) beside(l.sides.p, l.p_entries, l.p_extents_at, l.p_panels_at);
-  if (!few_rows) beside(l.sides.q, l.q_entries, l.q_extents_at, l.q_panels_at);
+  if (!few_rows) {
+    beside(l.sides.p, l.p_entries, l.p_extents_at, l.p_panels_at);
+    beside(l.sides.q, l.q_entries, l.q_extents_at, l.q_panels_at);
+  }
   l.zero_bytes = l.bytes - l.guard_at;
   l.squares_at = l.bytes;
   l.bytes += workspace_aligned(l.squares * 4);

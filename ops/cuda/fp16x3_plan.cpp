@@ -25,8 +25,8 @@ constexpr double PAIRS = 1.45;     // two blocks, each waiting for its own opera
 constexpr double PROMOTION = 350;  // of a consumer alone
 constexpr double START = 4000, STORE = 3000;
 constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
-// A step of 9_fp16x3_direct.cu, and how much of it is left where two blocks share P.
-constexpr double DIRECT = 1300, SHARED_P = 0.97;
+// A step of 9_fp16x3_direct.cu.
+constexpr double DIRECT = 850;
 constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
 
 double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan) {
@@ -44,13 +44,10 @@ double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan
   double step = tensor + PROMOTION;
   if (tile.block_p > 64) step = TURNS * tensor;
   if (pairs) step = std::max(PAIRS * tensor, step / 2);
-  if (is_direct(plan.tile)) {
-    step = DIRECT;
-    if (plan.cluster_q == 2 && q > tile.block_q) step *= SHARED_P;
-  }
+  if (is_direct(plan.tile)) step = DIRECT;
   if (sharers == 2 && rounds > 1) step *= SHARED_OPERAND;
-  // What is split is read and written.
-  const double of_p = static_cast<double>(p) * (is_direct(plan.tile) ? 0 : 8);
+  // What is split is read and written, what is measured is read.
+  const double of_p = static_cast<double>(p) * (is_direct(plan.tile) ? 4 : 8);
   const double of_q = static_cast<double>(q) * 8;
   const double split =
       (of_p + of_q) * static_cast<double>(problem.k) * static_cast<double>(problem.batch) / MEMORY;
@@ -69,9 +66,7 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
   for (int t = 0; t < FP16X3_TILE_COUNT; ++t)
     for (const bool exchanged : {false, true})
       for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
-        if (is_direct(t) && !(problem.k < FP16X3_DIRECT_K &&
-                              is_mappable(exchanged ? side_b(problem) : side_a(problem))))
-          continue;
+        if (is_direct(t) && !is_mappable(exchanged ? side_b(problem) : side_a(problem))) continue;
         const Fp16x3TileInfo tile = fp16x3_tile(t);
         const int sharers = cluster_p * cluster_q;
         const int64_t p = exchanged ? problem.n : problem.m, q = exchanged ? problem.m : problem.n;

@@ -46,15 +46,12 @@ struct X3Tile64x64 : Fp16x3Tile<64, 64, 3, 2> {};
 struct X3Direct64x64 : Fp16x3Tile<64, 64, 6, 1> {
   static constexpr int CONSUMERS = 2;
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
-  static constexpr int EXCHANGE_BYTES = CONSUMERS * (64 * 64 / 2 * 4 + 64 * 16);
+  static constexpr int EXCHANGE_BYTES = CONSUMERS * 64 * 64 / 2 * 4;
   static constexpr int STAGING_BYTES = 4 * CONSUMERS * FP16X3_STORE_BYTES;
-  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + EXCHANGE_BYTES + STAGING_BYTES +
-                                      BARRIER_BYTES + 4 * CONSUMERS * 8 + 4 * 4;
+  static constexpr int SHARED_BYTES =
+      STAGES * STAGE_BYTES + EXCHANGE_BYTES + STAGING_BYTES + BARRIER_BYTES + 4 * CONSUMERS * 8;
   static_assert(SHARED_BYTES <= 227 * 1024);
 };
-
-// It counts what a row loses in 32 bits, up to 256 units an element.
-constexpr int64_t FP16X3_DIRECT_K = int64_t{1} << 24;
 
 using Fp16x3PlaneTiles = TileList<X3Tile128x128, X3Tile64x64>;
 using Fp16x3DirectTiles = TileList<X3Direct64x64>;

@@ -98,12 +98,14 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   const bool permuted = direct && !is_mn_major(p);
   const auto extents = [&](int64_t at) { return reinterpret_cast<RowExtent*>(memory + at); };
   const auto panels = [&](int64_t at) { return reinterpret_cast<uint32_t*>(memory + at); };
-  const SplitJob jobs[] = {{l.sides.p, p, l.p_entries, scales.p, extents(l.p_extents_at),
-                            panels(l.p_panels_at), /*permuted=*/false},
-                           {l.sides.q, q, l.q_entries, scales.q, extents(l.q_extents_at),
-                            panels(l.q_panels_at), permuted}};
-  const int first = direct ? 1 : 0;
-  cudaError_t error = launch_splits(jobs + first, 2 - first, words, l.zero_bytes / 4, stream);
+  Side p_parts = p;
+  if (direct) p_parts.data = nullptr;  // the scales alone
+  SplitJob jobs[] = {{l.sides.p, p_parts, l.p_entries, scales.p, extents(l.p_extents_at),
+                      panels(l.p_panels_at), /*permuted=*/false},
+                     {l.sides.q, q, l.q_entries, scales.q, extents(l.q_extents_at),
+                      panels(l.q_panels_at), permuted}};
+  if (direct) std::swap(jobs[0], jobs[1]);  // the small one runs beside the large, not after it
+  cudaError_t error = launch_splits(jobs, 2, words, l.zero_bytes / 4, stream);
   if (error != cudaSuccess) return error;
   if (permuted) q.k = blocks_over(q.k, 16) * 16;  // its last 16 are whole
 

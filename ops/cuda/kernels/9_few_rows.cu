@@ -92,6 +92,23 @@ __device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, con
       }
 }
 
+// The scale of one chunk of a row, 2^e with the largest element in [2^14, 2^15), and 2^-e. Without
+// meaning where is_moderate() or sure_exponents() turn it down.
+struct OwnScale {
+  float factor, back;
+  __device__ __forceinline__ explicit OwnScale(uint32_t most) {
+    const uint32_t exponent = min(max(most >> 23, 14u), 254u);
+    factor = __uint_as_float((268 - exponent) << 23);
+    back = __uint_as_float((exponent - 14) << 23);
+  }
+};
+
+// Whether sums of a row's products can do without the row's scale: they stay within fp32's normal
+// numbers.
+__device__ __forceinline__ bool is_moderate(const Scale& scale) {
+  return scale.finite && scale.exponent >= -60 && scale.exponent <= 90;
+}
+
 // The biased exponents of the smallest elements, which Range has, of a lane's four rows; 255 where
 // all are zero.
 __device__ __forceinline__ uint32_t least_exponents(const Range (&ranges)[4]) {
@@ -102,15 +119,15 @@ __device__ __forceinline__ uint32_t least_exponents(const Range (&ranges)[4]) {
   return packed;
 }
 
-// Below which exponents of elements a row's scale may give other bits than that of a chunk.
+// Below which exponents of elements a row's scale may give other bits than that of a chunk: an
+// element's lower part is subnormal where the element, scaled, is below 2^-12, 26 binades down.
 template <bool BESIDE>
 __device__ __forceinline__ uint32_t sure_exponents(const Head& head) {
   uint32_t packed = 0;
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     const uint32_t most = head.most[row_of<BESIDE>(r)];
-    const uint32_t sure =
-        is_moderate(Scale(most)) ? max(most >> 23, SURE_BINADES) - SURE_BINADES : 255;
+    const uint32_t sure = is_moderate(Scale(most)) ? max(most >> 23, 26u) - 26 : 255;
     packed |= sure << 8 * r;
   }
   return packed;

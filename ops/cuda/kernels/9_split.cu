@@ -118,10 +118,10 @@ __global__ void __launch_bounds__(MOST_THREADS, 3) split_along_k(const SplitArgu
         }
       }
     };
-    if (__all_sync(~0u, scale.is_plain(range.least)))
-      write_all(std::true_type());
-    else
+    if (!__all_sync(~0u, scale.is_plain(range.least)))
       write_all(std::false_type());
+    else if (FORM != Form::Nothing)
+      write_all(std::true_type());
     if (__any_sync(~0u, lost != 0))
       for (int step = 16; step > 0; step /= 2) lost += __shfl_xor_sync(~0u, lost, step);
     if (lane == 0) losses[warp] = lost;
@@ -169,26 +169,33 @@ cudaError_t launch_along_k(const SplitArguments& args, cudaStream_t stream) {
 
 }  // namespace
 
-// The first kernel clears, one of its own where it could not wait for itself.
+// Blocks of rows beside each other wait for each other, and so need a kernel before theirs that
+// clears. Else the first clears on its way.
 cudaError_t launch_splits(const SplitJob* jobs, int count, uint32_t* zeros, int64_t zero_count,
                           cudaStream_t stream) {
+  bool clears =
+      std::any_of(jobs, jobs + count, [](const SplitJob& job) { return lies_beside(job.from); });
+  if (clears) {
+    SplitArguments args{};
+    args.zeros = zeros, args.zero_count = zero_count;
+    const cudaError_t error = launch_clear(args, stream);
+    if (error != cudaSuccess) return error;
+  }
   for (int i = 0; i < count; ++i) {
     const SplitJob& job = jobs[i];
-    const bool is_beside = lies_beside(job.from);
-    const Form form = job.permuted           ? Form::Permuted
+    const Form form = job.to.data == nullptr ? Form::Nothing
+                      : job.permuted         ? Form::Permuted
                       : job.to.k_stride == 1 ? Form::AlongK
                                              : Form::AsTheyLie;
     SplitArguments args = arguments(job);
-    if (i == 0) args.zeros = zeros, args.zero_count = zero_count;
-    if (i == 0 && is_beside) {
-      const cudaError_t error = launch_clear(args, stream);
-      if (error != cudaSuccess) return error;
-    }
-    // Rows that lie beside each other need what the first kernel clears.
-    args.beside = i > 0 && (!is_beside || lies_beside(jobs[0].from));
-    const cudaError_t error = is_beside              ? launch_split_beside(args, form, stream)
-                              : form == Form::AlongK ? launch_along_k<Form::AlongK>(args, stream)
-                                                     : launch_along_k<Form::Permuted>(args, stream);
+    args.beside = i > 0;
+    if (!clears) args.zeros = zeros, args.zero_count = zero_count;
+    clears = true;
+    const cudaError_t error = lies_beside(job.from)   ? launch_split_beside(args, form, stream)
+                              : form == Form::Nothing ? launch_along_k<Form::Nothing>(args, stream)
+                              : form == Form::Permuted
+                                  ? launch_along_k<Form::Permuted>(args, stream)
+                                  : launch_along_k<Form::AlongK>(args, stream);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

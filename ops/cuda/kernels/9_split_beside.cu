@@ -51,7 +51,8 @@ struct Place {
 };
 
 using Loaded = float[BATCH][4];
-constexpr int k_step(Form form) { return form == Form::AsTheyLie ? WARPS : 1; }
+constexpr bool goes_along_k(Form form) { return form == Form::AlongK || form == Form::Permuted; }
+constexpr int k_step(Form form) { return goes_along_k(form) ? 1 : WARPS; }
 
 template <Form FORM>
 __device__ __forceinline__ void load(Loaded& x, const SplitArguments& args, const Place& at) {
@@ -94,8 +95,8 @@ __device__ __forceinline__ void add_extents(Shared& shared, const Range (&ranges
   if (threadIdx.x == 0) atomicAdd(measured, 1);
 }
 
-// A tile's hi and lo, as the operand lies.
-template <bool PLAIN>
+// A tile's hi and lo, as the operand lies; or only what they lose.
+template <bool WRITES, bool PLAIN>
 __device__ __forceinline__ void write_as_they_lie(const SplitArguments& args, const Loaded& x,
                                                   const Place& at, const Scale (&scales)[4],
                                                   uint32_t (&lost)[4]) {
@@ -108,6 +109,7 @@ __device__ __forceinline__ void write_as_they_lie(const SplitArguments& args, co
     for (int j = 0; j < 4; j += 2)
       pairs[j / 2] =
           split_pair<PLAIN>(x[i][j], x[i][j + 1], scales[j], scales[j + 1], lost[j], lost[j + 1]);
+    if (!WRITES) continue;
     write_four(to, pairs[0].hi, pairs[1].hi);
     write_four(to + args.plane, pairs[0].lo, pairs[1].lo);
   }
@@ -146,10 +148,10 @@ __device__ __forceinline__ void write(Shared& shared, const SplitArguments& args
   const uint4 most = *reinterpret_cast<const uint4*>(&shared.most[at.row]);
   const Scale scales[4] = {Scale(most.x), Scale(most.y), Scale(most.z), Scale(most.w)};
   uint32_t lost[4] = {};
-  if constexpr (FORM == Form::AsTheyLie)
-    write_as_they_lie<PLAIN>(args, x, at, scales, lost);
-  else
+  if constexpr (goes_along_k(FORM))
     write_along_k<PLAIN>(args, x, at, scales, lost, FORM == Form::Permuted);
+  else
+    write_as_they_lie<FORM != Form::Nothing, PLAIN>(args, x, at, scales, lost);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     if (lost[i] != 0) atomicAdd(&shared.lost[at.row + i], static_cast<unsigned long long>(lost[i]));
@@ -170,7 +172,7 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
   at.row0 = int64_t{panel % of_entry} * PANEL;
   at.left = args.rows - at.row0;
   const int warp = threadIdx.x / 32;
-  at.k = part * tiles * TILE_K + (FORM == Form::AsTheyLie ? warp : warp * BATCH);
+  at.k = part * tiles * TILE_K + (goes_along_k(FORM) ? warp * BATCH : warp);
   at.row = threadIdx.x % 32 * 4;
   RowExtent* const extents = args.extents + at.entry * args.rows + at.row0;
   uint32_t* const measured = args.panels + 1 + 2 * int64_t{panel};
@@ -200,7 +202,8 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
   const Scale scale(range.most);
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = range.most, shared.lost[threadIdx.x] = 0;
   const bool is_plain = __syncthreads_and(scale.is_plain(range.least));
-  for (int64_t tile = tiles - 1; tile >= 0; --tile) {
+  const bool has_all = FORM == Form::Nothing && is_plain;
+  for (int64_t tile = tiles - 1; tile >= 0 && !has_all; --tile) {
     if (tile < tiles - 1) {
       at.k -= TILE_K;
       load<FORM>(x, args, at);
@@ -238,6 +241,7 @@ __global__ void __launch_bounds__(THREADS) clear_only(const SplitArguments args)
 cudaError_t launch_split_beside(const SplitArguments& args, Form form, cudaStream_t stream) {
   const void* kernel =
       form == Form::AlongK     ? reinterpret_cast<const void*>(&split_beside<Form::AlongK>)
+      : form == Form::Nothing  ? reinterpret_cast<const void*>(&split_beside<Form::Nothing>)
       : form == Form::Permuted ? reinterpret_cast<const void*>(&split_beside<Form::Permuted>)
                                : reinterpret_cast<const void*>(&split_beside<Form::AsTheyLie>);
   const int64_t blocks = blocks_over(args.rows, PANEL) * args.batch * team_of(args.k);

@@ -75,37 +75,6 @@ struct Scale {
   }
 };
 
-// Whether sums of a row's products can do without the row's scale: they stay within fp32's normal
-// numbers.
-__device__ __forceinline__ bool is_moderate(int exponent) {
-  return exponent >= -60 && exponent <= 90;
-}
-__device__ __forceinline__ bool is_moderate(const Scale& scale) {
-  return scale.finite && is_moderate(scale.exponent);
-}
-
-// The scale of some of a row's elements by themselves, 2^e with the largest in [2^14, 2^15), and
-// 2^-e. Without meaning where the row's own is not moderate.
-struct OwnScale {
-  int exponent;
-  float factor, back;
-  __device__ __forceinline__ explicit OwnScale(uint32_t most) {
-    const uint32_t of_most = min(max(most >> 23, 14u), 254u);
-    exponent = 141 - static_cast<int>(of_most);
-    factor = __uint_as_float((268 - of_most) << 23);
-    back = __uint_as_float((of_most - 14) << 23);
-  }
-};
-
-// 2^exponent, from -126 to 127.
-__device__ __forceinline__ float power_of_two(int exponent) {
-  return __int_as_float((127 + exponent) << 23);
-}
-
-// An element's lower part is subnormal where the element, scaled, is below 2^-12: so many binades
-// below the largest. Above, each scale gives the same bits.
-constexpr uint32_t SURE_BINADES = 26;
-
 // Two elements already scaled, none of which loses anything.
 __device__ __forceinline__ PairParts split_plain(float u, float v) {
   const __half2 hi = __floats2half2_rn(u, v);

@@ -39,7 +39,6 @@ struct Fp16x3 {
   static_assert(P::BYTES + Q::BYTES == Tile::STAGE_BYTES);
   static constexpr int STAGES = Tile::STAGES;
   static constexpr int REGISTERS = Tile::BLOCK_Q / 2;  // of one set of accumulators
-  static constexpr bool BEGINS_EARLY = false;  // the producer waits for the launch before by itself
   using Set = float[REGISTERS];
 
   // Elements of C of one thread.
@@ -102,63 +101,33 @@ struct Fp16x3 {
     synchronise();
   }
 
-  // Whether a block takes the `ordinal`-th of its units.
-  static __device__ __forceinline__ bool is_chosen(uint32_t chosen, uint32_t ordinal) {
-    return chosen >> ordinal % 32 & 1;
-  }
-
-  // Fills stages with the chosen units, but for the first `begun` steps. ALONE: with nothing for or
-  // from others of the cluster.
-  template <bool ALONE = false>
-  __device__ __forceinline__ void produce(Ring<STAGES>& ring, uint32_t chosen, int begun = 0) {
+  __device__ __forceinline__ void produce() {
     const HopperArguments& grid = args.grid;
     const bool issues = ptx::elect_sync();
-    uint32_t ordinal = 0;
-    for (uint32_t i = schedule.first; i < schedule.count; i += schedule.stride, ++ordinal) {
-      if (!is_chosen(chosen, ordinal)) continue;
+    const auto p_part = P::part(grid.cluster_q, schedule.rank);
+    const auto q_part = Q::part(grid.cluster_p, schedule.rank);
+    Ring<STAGES> ring;
+    for (uint32_t i = schedule.first; i < schedule.count; i += schedule.stride) {
       const Unit unit = schedule.at(i);
-      const int first = unit.first + begun;
-      begun = 0;
-      for (int step = first; step < unit.last; ++step, ring.advance()) {
+      for (int step = unit.first; step < unit.last; ++step, ring.advance()) {
         const uint32_t stage = base + ring.stage * Tile::STAGE_BYTES, f = full(ring.stage);
         ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
         if (!issues) continue;
         ptx::mbarrier_arrive_expect_tx(f, Tile::STAGE_BYTES);
         const int k = step * Tile::BLOCK_K;
-        load<P, ALONE>(stage, grid.p_map, unit.p, k, unit.batch * grid.p_batch, f, grid.cluster_q);
-        load<Q, ALONE>(stage + Q_AT, grid.q_map, unit.q, k, unit.batch * grid.q_batch, f,
-                       grid.cluster_p);
+        P::load(p_part, stage, &grid.p_map, unit.p, k, unit.batch * grid.p_batch, f);
+        Q::load(q_part, stage + Q_AT, &grid.q_map, unit.q, k, unit.batch * grid.q_batch, f);
       }
     }
   }
-  __device__ __forceinline__ void produce() {
-    Ring<STAGES> ring;
-    produce(ring, ~0u);
-  }
 
-  // This block's part of an operand that `sharers` share, or ALONE every part for itself.
-  template <typename Operand, bool ALONE>
-  __device__ __forceinline__ void load(uint32_t to, const CUtensorMap& map, int row, int k,
-                                       int batch, uint32_t barrier, int sharers) const {
-    if constexpr (ALONE) {
-      for (int rank = 0; rank < sharers; ++rank) {
-        auto part = Operand::part(sharers, rank);
-        part.mask = 0;
-        Operand::load(part, to, &map, row, k, batch, barrier);
-      }
-    } else {
-      Operand::load(Operand::part(sharers, schedule.rank), to, &map, row, k, batch, barrier);
-    }
-  }
-
-  // A warp's word that it has read a stage, to every block that fills it; or, to one that fills it
-  // alone, as many words.
-  __device__ __forceinline__ void release(uint32_t stage, bool alone = false) {
+  // A warp's word that it has read a stage, to every block that fills it.
+  __device__ __forceinline__ void release(uint32_t stage) {
     const uint32_t lane = threadIdx.x % 32;
     if (blocks == 1) {
       if (lane == 0) ptx::mbarrier_arrive(empty(stage));
     } else if (lane < blocks) {
-      ptx::mbarrier_arrive_cluster(empty(stage), alone ? schedule.rank : lane);
+      ptx::mbarrier_arrive_cluster(empty(stage), lane);
     }
   }
 
@@ -199,8 +168,8 @@ __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t*
   }
   kernel.initialise_barriers();
   ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
-  if (!Kernel::BEGINS_EARLY || warpgroup != 0) ptx::griddepcontrol_wait();
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
     if (__shfl_sync(~0u, threadIdx.x / 32, 0) == 0) kernel.produce();

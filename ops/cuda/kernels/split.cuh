@@ -49,8 +49,8 @@ __device__ __forceinline__ void write_four(__half* to, __half2 first, __half2 se
 }
 
 // How hi and lo lie: as the operand does; along k; along k in the order in which
-// 9_fp16x3_direct.cu has k; as lanes of 9_few_rows.cu load them.
-enum class Form { AsTheyLie, AlongK, Permuted, Fragments };
+// 9_fp16x3_direct.cu has k; as lanes of 9_few_rows.cu load them. Or only the scales are wanted.
+enum class Form { AsTheyLie, AlongK, Permuted, Fragments, Nothing };
 
 // 9_split_beside.cu; launch_clear only clears.
 cudaError_t launch_split_beside(const SplitArguments& args, Form form, cudaStream_t stream);
