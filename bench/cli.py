@@ -317,8 +317,8 @@ def host_command(
     budget: BudgetOption = 3.0,
     json: JsonOption = None,
 ) -> None:
-    """Host time of one 16 x 16 call, without and with gradients, beside torch.mm and an operator
-    that only allocates and launches an empty kernel."""
+    """Host time of one small call, without and with gradients, beside torch.mm and an operator that
+    only allocates its result and, on a GPU, launches an empty kernel."""
     chosen = pick_device(device)
     load_operator()
     rounds = Rounds(least=20, most=400, budget_s=budget)

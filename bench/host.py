@@ -1,8 +1,9 @@
-"""Host time of one call: 16 x 16, where nothing else is left.
+"""Host time of one call, of sizes at which nothing else is left: 16 x 16 on a GPU, and 2 x 2 on the
+CPU, where the product is part of the call.
 
-Beside torch.mm stands an operator that only allocates its result and launches an empty kernel
-(native/host_floor.cpp): the floor of any operator registered in C++. Calls are timed until they
-return; the device is awaited before and after each sample, outside its time.
+Beside torch.mm stands an operator that only allocates its result and, on a GPU, launches an empty
+kernel (native/host_floor.cpp): the floor of any operator registered in C++. Calls are timed until
+they return; the device is awaited before and after each sample, outside its time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from bench.timing import Prepared, Rounds, interleave, record_times, spread
 
 FLOOR = "an operator that does nothing"
 PEER = "torch.mm"
-SHAPE = Shape(16, 16, 16)
+SHAPE, CPU_SHAPE = Shape(16, 16, 16), Shape(2, 2, 2)
 CALLS = 200  # per sample: few enough that the queue of launches never fills
 
 Product = Callable[[Tensor, Tensor], Tensor]
@@ -76,13 +77,17 @@ def products(device: torch.device) -> tuple[dict[str, Product], str]:
     return found, missing or ""
 
 
+def shape_on(device: torch.device) -> Shape:
+    return CPU_SHAPE if device.type == "cpu" else SHAPE
+
+
 def _measure(
     case: dict, calls: dict[str, Product], device: torch.device, rounds: Rounds, grad: bool
 ) -> None:
     generator = torch.Generator(device).manual_seed(20)
+    n = shape_on(device).n
     a, b = (
-        torch.randn(16, 16, device=device, generator=generator, requires_grad=grad)
-        for _ in range(2)
+        torch.randn(n, n, device=device, generator=generator, requires_grad=grad) for _ in range(2)
     )
     records = {n: results.candidate(n, ours=n not in (PEER, FLOOR)) for n in calls}
     case["candidates"] = list(records.values())
@@ -117,7 +122,7 @@ def run_host(
     """Two cases: without and with gradients recorded. Never raises."""
     cases = []
     for grad in (False, True):
-        case = results.case("host", SHAPE.to_json(), "burst", "warm", grad=grad)
+        case = results.case("host", shape_on(device).to_json(), "burst", "warm", grad=grad)
         case.update(peer=PEER, note=note)
         try:
             _measure(case, calls, device, rounds, grad)

@@ -139,12 +139,13 @@ def squares_table(dtype: str) -> Callable[[Sequence[dict]], str]:
     return table
 
 
-def host_table(documents: Sequence[dict]) -> str:
-    found = newest(documents, lambda c: c["set"] == "host", gpu=True)
+def host_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
+    found = newest(documents, lambda c: c["set"] == "host", gpu=gpu)
     if found is None:
         return NOT_MEASURED
     document, cases = found
-    header = ["host time of a 16 x 16 call"]
+    size = cases[0]["shape"]["n"]
+    header = [f"host time of a {size} x {size} call" if gpu else f"a {size} x {size} call"]
     for grad in ("without gradient", "with gradient"):
         header += [f"{grad}, µs", "above the floor, µs", "of torch.mm's"]
     names = list(dict.fromkeys(c["name"] for case in cases for c in case["candidates"]))
@@ -326,6 +327,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "ladder-bfloat16": ladder_table("bfloat16"),
     **{f"squares-{d}": squares_table(d) for d in SETS["squares"].dtypes},
     "host": host_table,
+    "host-cpu": partial(host_table, gpu=False),
     "planner": planner_table,
     "cpu": set_table("cpu", gpu=False),
     "cpu-groups": groups_table,

@@ -685,7 +685,7 @@ def test_host_times_have_ratios_and_a_floor():
     assert results.validate(make_document(cases)) == []
     assert [c["grad"] for c in cases] == [False, True]
     for case in cases:
-        assert case["error"] is None
+        assert case["error"] is None and case["shape"]["n"] == 2
         mine = results.find(case, "torch.ops.tiled.mm")
         assert mine["ours"] and mine["check"]["ok"] and mine["above_floor"] is not None
         assert results.find(case, host.FLOOR)["above_floor"]["median"] == 0.0
@@ -785,6 +785,9 @@ def test_the_host_table_shows_what_is_above_the_floor():
     table = report.TABLES["host"]([make_document(cases, gpu="A GPU")])
     half = "6.00 | 0.50 | 0.75"
     assert table.splitlines()[2] == f"| `torch.ops.tiled.mm` | {half} | {half} |"
+    assert report.TABLES["host-cpu"]([make_document(cases, gpu="A GPU")]) == report.NOT_MEASURED
+    of_cpu = report.TABLES["host-cpu"]([make_document(cases)])
+    assert of_cpu.splitlines()[2] == table.splitlines()[2] and "| a 16 x 16 call |" in of_cpu
 
 
 README = """# A title

@@ -597,7 +597,7 @@ def assert_all_ways_are_equal(a: torch.Tensor, b: torch.Tensor, what: object) ->
 
 @each("size", LATE_SIZES)
 def test_scales_that_are_known_late(size: tuple) -> None:
-    """The direct tiles read the larger operand once, and cut it by scales that they guess."""
+    """A row's scale is that of its largest element, however late it comes."""
     rows, columns, k = size
     b = DATA["hard"](k, columns)
     b[:, ::3] = normal(k, columns)[:, ::3]
@@ -629,7 +629,7 @@ def test_small_elements_before_the_largest(k: int) -> None:
         assert_all_ways_are_equal(torch.cat(rows).cuda(), b, growth)
 
 
-def test_more_tiles_a_block_than_a_word_has_bits() -> None:
+def test_many_tiles_a_block() -> None:
     m, n, k = 64 * 132 * 40 + 4, 64, 192
     a, b = normal(m, k), normal(k, n)
     for at in (5, 64 * 132 * 34 + 70, m - 1):

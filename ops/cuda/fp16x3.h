@@ -29,8 +29,6 @@ struct GuardList {
   uint32_t squares_m, squares_n;
 };
 
-struct RowExtent;  // fp16x3_layout.h
-
 struct Fp16x3Arguments {
   HopperArguments grid;                 // maps of the planes, [batch][2][rows][k] each, grid and C
   const RowScale *p_scales, *q_scales;  // [batch][rows]
@@ -59,6 +57,8 @@ __device__ __forceinline__ bool lost_is_seen(float lost, int scale, float c, flo
          !(ldexpf(lost, 15) < tolerance * ldexpf(fabsf(c), scale));
 }
 #endif
+
+struct RowExtent;  // fp16x3_layout.h
 
 // Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h), or has no data:
 // then the scales alone.

@@ -31,8 +31,8 @@ struct RowExtent {
   uint32_t most, least;     // of Range's, the second's complement
   unsigned long long lost;  // units
 };
-// And of the panels of that many rows: first the tasks taken, then of each panel those of either
-// pass that have ended.
+// And of its panels of so many rows: first the blocks that have a place, then of each panel those
+// that have measured their part and those that have ended.
 constexpr int SPLIT_PANEL = 128;
 inline int64_t panel_words(int64_t rows, int64_t entries) {
   return 1 + 2 * entries * blocks_over(rows, SPLIT_PANEL);

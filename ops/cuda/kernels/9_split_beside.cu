@@ -7,9 +7,10 @@
 //     2. waits for its team, and then knows the rows' scales
 //     3. writes hi and lo of its part, from registers or, where k is long, most of it read again
 //
-// Blocks take their places by number, so that a team is on its way together; it is small enough to
-// be there together even on a small part of a GPU. Where some row of a panel loses something, the
-// blocks add up what, and the last one of them to end has the sum. Bound by memory.
+// Blocks take their places by number, so that a team is on its way together; eight multiprocessors
+// hold a whole one, so on a GPU, or a part of one, with no fewer all of it gets there. Where some
+// row of a panel loses something, the blocks add up what, and the last one of them to end has the
+// sum. Bound by memory.
 #include <algorithm>
 #include <type_traits>
 
