@@ -1,5 +1,5 @@
 // Rung fp16x3: both operands are split, their planes multiplied, and the guard computes again what
-// the parts could not hold. Three or four kernels, each launched in the shadow of the one before.
+// the parts could not hold. Three to five kernels, each launched in the shadow of the one before.
 #include <algorithm>
 #include <utility>
 

@@ -173,9 +173,9 @@ cudaError_t launch_along_k(const SplitArguments& args, cudaStream_t stream) {
 // clears. Else the first clears on its way.
 cudaError_t launch_splits(const SplitJob* jobs, int count, uint32_t* zeros, int64_t zero_count,
                           cudaStream_t stream) {
-  bool clears =
+  bool cleared =
       std::any_of(jobs, jobs + count, [](const SplitJob& job) { return lies_beside(job.from); });
-  if (clears) {
+  if (cleared) {
     SplitArguments args{};
     args.zeros = zeros, args.zero_count = zero_count;
     const cudaError_t error = launch_clear(args, stream);
@@ -189,8 +189,8 @@ cudaError_t launch_splits(const SplitJob* jobs, int count, uint32_t* zeros, int6
                                              : Form::AsTheyLie;
     SplitArguments args = arguments(job);
     args.beside = i > 0;
-    if (!clears) args.zeros = zeros, args.zero_count = zero_count;
-    clears = true;
+    if (!cleared) args.zeros = zeros, args.zero_count = zero_count;
+    cleared = true;
     const cudaError_t error = lies_beside(job.from)   ? launch_split_beside(args, form, stream)
                               : form == Form::Nothing ? launch_along_k<Form::Nothing>(args, stream)
                               : form == Form::Permuted
