@@ -104,7 +104,9 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
                       panels(l.p_panels_at), /*permuted=*/false},
                      {l.sides.q, q, l.q_entries, scales.q, extents(l.q_extents_at),
                       panels(l.q_panels_at), permuted}};
-  if (direct) std::swap(jobs[0], jobs[1]);  // the small one runs beside the large, not after it
+  // The second runs beside the first. So the small one goes first, or the one whose blocks wait for
+  // each other meanwhile.
+  if (direct || (!lies_beside(l.sides.p) && lies_beside(l.sides.q))) std::swap(jobs[0], jobs[1]);
   cudaError_t error = launch_splits(jobs, 2, words, l.zero_bytes / 4, stream);
   if (error != cudaSuccess) return error;
   if (permuted) q.k = blocks_over(q.k, 16) * 16;  // its last 16 are whole

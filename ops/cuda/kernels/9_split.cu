@@ -72,7 +72,8 @@ __device__ __forceinline__ void write(const SplitArguments& args, int64_t entry,
 }
 
 template <Form FORM>
-__global__ void __launch_bounds__(MOST_THREADS, 3) split_along_k(const SplitArguments args) {
+__global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
+    split_along_k(const SplitArguments args) {
   begin(args);
   __shared__ uint32_t maxima[MOST_THREADS / 32];
   __shared__ unsigned long long losses[MOST_THREADS / 32];
@@ -87,6 +88,7 @@ __global__ void __launch_bounds__(MOST_THREADS, 3) split_along_k(const SplitArgu
     const float* from = args.from + entry * args.from_batch + row * args.from_row;
     Chunk x;
     Range range;
+#pragma unroll 1
     for (int64_t first = 0; first < args.k; first += chunk) {
       load_chunk(x, from, first, args);
 #pragma unroll
@@ -99,31 +101,30 @@ __global__ void __launch_bounds__(MOST_THREADS, 3) split_along_k(const SplitArgu
     __syncthreads();
     range.most = __reduce_max_sync(~0u, lane < warps ? maxima[lane] : 0);
     const Scale scale(range.most);
-    unsigned long long lost = 0;
+    unsigned long long lost = 0;  // by this warp's elements
     const auto write_all = [&](auto plain) {
+#pragma unroll 1
       for (int64_t first = 0; first < args.k; first += chunk) {
         if (args.k > chunk) load_chunk(x, from, first, args);
+        uint32_t units = 0;
 #pragma unroll
         for (int i = 0; i < VECTORS; ++i) {
           const int64_t k = first + (i * blockDim.x + threadIdx.x) * 4;
           if (k >= end_k) continue;
-          uint32_t units = 0;
           PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
 #pragma unroll
           for (int j = 0; j < 2; ++j)
             parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
                                                           scale, units, units);
-          lost += units;
           write<FORM>(args, entry, row, k, parts);
         }
+        if (!decltype(plain)::value) lost += __reduce_add_sync(~0u, units);
       }
     };
     if (!__all_sync(~0u, scale.is_plain(range.least)))
       write_all(std::false_type());
     else if (FORM != Form::Nothing)
       write_all(std::true_type());
-    if (__any_sync(~0u, lost != 0))
-      for (int step = 16; step > 0; step /= 2) lost += __shfl_xor_sync(~0u, lost, step);
     if (lane == 0) losses[warp] = lost;
     __syncthreads();
     if (threadIdx.x == 0) {

@@ -5,12 +5,16 @@
 //
 //     1. finds the extents of its part of the rows and adds them to those of whole rows
 //     2. waits for its team, and then knows the rows' scales
-//     3. writes hi and lo of its part, from registers or, where k is long, most of it read again
+//     3. writes hi and lo of its part: two tiles that it has kept, in registers and in shared
+//        memory, and, where k is long, others that it reads again
 //
-// Blocks take their places by number, so that a team is on its way together; eight multiprocessors
-// hold a whole one, so on a GPU, or a part of one, with no fewer all of it gets there. Where some
-// row of a panel loses something, the blocks add up what, and the last one of them to end has the
-// sum. Bound by memory.
+// Where only the scales are wanted no block waits for its team: a few more, behind all others, wait
+// for it and finish its panel.
+//
+// Blocks take their places by number, so that those that another waits for are on their way;
+// sixteen multiprocessors hold a whole team, so on a GPU, or a part of one, with no fewer all of it
+// gets there. Where some row of a panel loses something, the blocks add up what, and the last one
+// of them to end has the sum. Bound by memory.
 #include <algorithm>
 #include <type_traits>
 
@@ -26,15 +30,10 @@ constexpr int WARPS = 8;
 constexpr int THREADS = WARPS * 32;
 constexpr int BATCH = 8;               // loads of a lane
 constexpr int TILE_K = WARPS * BATCH;  // that a block has in registers
-constexpr int TEAM = 32;               // blocks at most
-
-// Tiles of a block, and blocks of a team.
-__host__ __device__ constexpr int64_t tiles_each(int64_t k) {
-  return blocks_over(k, int64_t{TILE_K} * TEAM);
-}
-__host__ __device__ constexpr uint32_t team_of(int64_t k) {
-  return static_cast<uint32_t>(blocks_over(k, TILE_K * tiles_each(k)));
-}
+constexpr int TEAM = 64;               // blocks at most
+constexpr int FINISHERS = 8;           // of a panel
+// Up to so many tiles each has a block of its own; beyond, the wait for the team is better shared.
+constexpr int64_t ONE_EACH = 264;
 
 // Four rows from `row` on, of which `rows` are left, at one k.
 __device__ __forceinline__ float4 load_four(const float* at, int64_t rows, bool vectors) {
@@ -69,11 +68,25 @@ __device__ __forceinline__ void load(Loaded& x, const SplitArguments& args, cons
 }
 
 struct Shared {
+  float4 kept[BATCH][THREADS];  // the last tile but one
   uint32_t most[PANEL], least[PANEL];
   unsigned long long lost[PANEL];
   uint32_t number;
   bool is_last;
 };
+
+__device__ __forceinline__ void keep(Shared& shared, const Loaded& x) {
+#pragma unroll
+  for (int i = 0; i < BATCH; ++i)
+    shared.kept[i][threadIdx.x] = make_float4(x[i][0], x[i][1], x[i][2], x[i][3]);
+}
+__device__ __forceinline__ void take_kept(Loaded& x, const Shared& shared) {
+#pragma unroll
+  for (int i = 0; i < BATCH; ++i) {
+    const float4 v = shared.kept[i][threadIdx.x];
+    x[i][0] = v.x, x[i][1] = v.y, x[i][2] = v.z, x[i][3] = v.w;
+  }
+}
 
 // The panel's extents grow by those of this block's part.
 __device__ __forceinline__ void add_extents(Shared& shared, const Range (&ranges)[4],
@@ -164,34 +177,44 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
   __shared__ __align__(16) Shared shared;
   if (threadIdx.x == 0) shared.number = atomicAdd(args.panels, 1);
   __syncthreads();
-  const uint32_t team = team_of(args.k);
   const uint32_t of_entry = static_cast<uint32_t>(blocks_over(args.rows, PANEL));
-  const uint32_t panel = shared.number / team, part = shared.number % team;
-  const int64_t tiles = tiles_each(args.k);
+  const uint32_t members = of_entry * static_cast<uint32_t>(args.batch * args.team);
+  const bool measures = FORM != Form::Nothing || shared.number < members;
+  const uint32_t number = measures ? shared.number : shared.number - members;
+  const uint32_t team = measures ? args.team : FINISHERS;
+  const int tiles =
+      measures ? args.own_tiles : static_cast<int>(blocks_over(args.k, FINISHERS * TILE_K));
+  const uint32_t panel = number / team, part = number % team;
   Place at;
   at.entry = panel / of_entry;
   at.row0 = int64_t{panel % of_entry} * PANEL;
   at.left = args.rows - at.row0;
   const int warp = threadIdx.x / 32;
-  at.k = part * tiles * TILE_K + (goes_along_k(FORM) ? warp * BATCH : warp);
+  at.k = int64_t{part} * tiles * TILE_K + (goes_along_k(FORM) ? warp * BATCH : warp);
   at.row = threadIdx.x % 32 * 4;
   RowExtent* const extents = args.extents + at.entry * args.rows + at.row0;
   uint32_t* const measured = args.panels + 1 + 2 * int64_t{panel};
   uint32_t* const ended = measured + 1;
 
   Loaded x;
-  Range ranges[4];
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    if (tile > 0) at.k += TILE_K;
-    load<FORM>(x, args, at);
+  if (measures) {
+    Range ranges[4];
+    for (int tile = 0; tile < tiles; ++tile) {
+      if (tile > 0) at.k += TILE_K;
+      load<FORM>(x, args, at);
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i)
+      for (int i = 0; i < BATCH; ++i)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) ranges[j].include(x[i][j]);
+        for (int j = 0; j < 4; ++j) ranges[j].include(x[i][j]);
+      if (FORM != Form::Nothing && tile == tiles - 2) keep(shared, x);
+    }
+    add_extents(shared, ranges, at, extents, measured);
+  } else {
+    at.k += int64_t{tiles} * TILE_K;
   }
-  add_extents(shared, ranges, at, extents, measured);
+  if (FORM == Form::Nothing && measures) return end(args);
   if (threadIdx.x == 0)
-    while (ptx::load_acquire(measured) != team) __nanosleep(32);
+    while (ptx::load_acquire(measured) != args.team) __nanosleep(32);
   __syncthreads();
 
   const bool has_row = threadIdx.x < PANEL && threadIdx.x < at.left;
@@ -204,10 +227,13 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = range.most, shared.lost[threadIdx.x] = 0;
   const bool is_plain = __syncthreads_and(scale.is_plain(range.least));
   const bool has_all = FORM == Form::Nothing && is_plain;
-  for (int64_t tile = tiles - 1; tile >= 0 && !has_all; --tile) {
-    if (tile < tiles - 1) {
+  for (int tile = tiles - 1; tile >= 0 && !has_all; --tile) {
+    if (tile < tiles - 1 || !measures) {
       at.k -= TILE_K;
-      load<FORM>(x, args, at);
+      if (FORM != Form::Nothing && tile == tiles - 2)
+        take_kept(x, shared);
+      else
+        load<FORM>(x, args, at);
     }
     if (is_plain)
       write<FORM, true>(shared, args, x, at);
@@ -239,15 +265,20 @@ __global__ void __launch_bounds__(THREADS) clear_only(const SplitArguments args)
 
 }  // namespace
 
-cudaError_t launch_split_beside(const SplitArguments& args, Form form, cudaStream_t stream) {
+cudaError_t launch_split_beside(SplitArguments args, Form form, cudaStream_t stream) {
   const void* kernel =
       form == Form::AlongK     ? reinterpret_cast<const void*>(&split_beside<Form::AlongK>)
       : form == Form::Nothing  ? reinterpret_cast<const void*>(&split_beside<Form::Nothing>)
       : form == Form::Permuted ? reinterpret_cast<const void*>(&split_beside<Form::Permuted>)
                                : reinterpret_cast<const void*>(&split_beside<Form::AsTheyLie>);
-  const int64_t blocks = blocks_over(args.rows, PANEL) * args.batch * team_of(args.k);
+  const int64_t panels = blocks_over(args.rows, PANEL) * args.batch;
+  const int64_t tiles = blocks_over(args.k, TILE_K);  // of a panel
+  args.own_tiles = static_cast<int32_t>(
+      std::max<int64_t>(blocks_over(tiles, TEAM), panels * tiles > ONE_EACH ? 2 : 1));
+  args.team = static_cast<int32_t>(blocks_over(tiles, args.own_tiles));
+  const int64_t blocks = panels * (args.team + (form == Form::Nothing ? FINISHERS : 0));
   return launch_early(kernel, dim3(static_cast<unsigned>(blocks)), THREADS, /*shared=*/0,
-                      /*cluster=*/0, stream, const_cast<SplitArguments*>(&args));
+                      /*cluster=*/0, stream, &args);
 }
 
 cudaError_t launch_clear(const SplitArguments& args, cudaStream_t stream) {

@@ -10,24 +10,30 @@ namespace tiled {
 
 constexpr float LOST_UNIT = 0x1p-44f;
 
-// What the parts of one element are, and how many units they lose. Elements whose upper part is a
-// normal number lose what 22 bits lose, which the error bound has room for.
+// Units that the parts of x lose, `scaled` being x times its scale. Where the upper part is a
+// normal number they lose what 22 bits lose, which the error bound has room for; below, the lower
+// part ends at 2^-35. Adding and taking away a number whose last place that is rounds to it; adding
+// one whose last place is a unit, upwards, counts the rest.
+__device__ __forceinline__ uint32_t lost_units(float x, float scaled) {
+  constexpr float TO_PARTS = 0x1.8p32f, TO_UNITS = 0x1p23f;
+  const float y = scaled * (1 / LOST_UNIT);
+  const float rest = y - __fadd_rn(__fadd_rn(y, TO_PARTS), -TO_PARTS);
+  const uint32_t units =
+      __float_as_uint(__fadd_ru(fabsf(rest), TO_UNITS)) - __float_as_uint(TO_UNITS);
+  if (fabsf(scaled) >= 0x1p-14f) return 0;
+  return scaled == 0 && x != 0 ? 1 : units;
+}
+
+// What the parts of one element are, and the units that they lose.
 struct Parts {
   __half hi, lo;
   uint32_t lost;
 };
 __device__ __forceinline__ Parts split(float x, float scale1, float scale2) {
   const float scaled = x * scale1 * scale2;
-  Parts parts;
-  parts.hi = __float2half_rn(scaled);
-  const float rest = scaled - __half2float(parts.hi);
-  parts.lo = __float2half_rn(rest * 0x1p11f);
-  parts.lost = 0;
-  if (fabsf(scaled) < 0x1p-14f && x != 0) {
-    const float left = fabsf(rest - __half2float(parts.lo) * 0x1p-11f);
-    parts.lost = max(__float2uint_ru(left * (1 / LOST_UNIT)), scaled == 0 ? 1u : 0u);
-  }
-  return parts;
+  const __half hi = __float2half_rn(scaled);
+  const __half lo = __float2half_rn((scaled - __half2float(hi)) * 0x1p11f);
+  return {hi, lo, lost_units(x, scaled)};
 }
 
 // Bits of |x|, which are ordered as the numbers are, NaN above all.

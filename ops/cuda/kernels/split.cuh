@@ -18,6 +18,7 @@ struct SplitArguments {
   int64_t from_row, from_k, from_batch;  // strides, elements
   int64_t to_pitch, plane;               // elements: from row to row of the copy, hi to lo
   int64_t tiles, fragments;              // of eight rows; elements of an entry
+  int32_t team, own_tiles;               // of 9_split_beside.cu: blocks of a panel, their tiles
   uint32_t* zeros;                       // cleared on the way
   int64_t zero_count;
   bool vectors;  // aligned to 16 bytes in the direction in which rows lie
@@ -36,10 +37,11 @@ __device__ __forceinline__ void end(const SplitArguments& args) {
 
 __device__ __forceinline__ void clear(const SplitArguments& args) {
   const int64_t threads = int64_t{gridDim.x} * blockDim.x;
-  if (blockIdx.y == 0)
-    for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.zero_count;
-         i += threads)
-      args.zeros[i] = 0;
+  if (blockIdx.y != 0) return;
+#pragma unroll 1
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.zero_count;
+       i += threads)
+    args.zeros[i] = 0;
 }
 
 // Four neighbours in memory, 8 bytes.
@@ -53,7 +55,7 @@ __device__ __forceinline__ void write_four(__half* to, __half2 first, __half2 se
 enum class Form { AsTheyLie, AlongK, Permuted, Fragments, Nothing };
 
 // 9_split_beside.cu; launch_clear only clears.
-cudaError_t launch_split_beside(const SplitArguments& args, Form form, cudaStream_t stream);
+cudaError_t launch_split_beside(SplitArguments args, Form form, cudaStream_t stream);
 cudaError_t launch_clear(const SplitArguments& args, cudaStream_t stream);
 
 }  // namespace tiled
