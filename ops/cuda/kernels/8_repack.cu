@@ -2,11 +2,13 @@
 // 1, or tf32 that does not lie along K) is copied to where it can; and fp32 to where register_tile
 // is fastest, along m or n.
 //
-// Two ways: rows are copied as they lie, 16 bytes of the copy a thread; or the matrix goes through
-// shared memory in squares, read along the smaller stride and written along the other. Two operands
-// that go the same way go in one grid. Bound by memory.
+// Three ways: rows are copied as they lie, 16 bytes of the copy a thread; or the matrix goes
+// through shared memory in squares, read along the smaller stride and written along the other, an
+// element a lane or, for fp32 that is aligned, four (8_transpose.cu). Two operands that go the same
+// way go in one grid. Bound by memory.
 #include <algorithm>
 
+#include "cuda/kernels/repack.cuh"
 #include "cuda/kernels/shifted.cuh"
 #include "cuda/launch_early.h"
 #include "cuda/plan.h"
@@ -17,41 +19,11 @@
 namespace tiled {
 namespace {
 
-constexpr int THREADS = 256;
+constexpr int THREADS = REPACK_THREADS;
 constexpr int ROWS_A_THREAD = 4;
 constexpr int SQUARE = 32;
 constexpr int SQUARES = 4;  // side by side in a block
 constexpr int64_t MAX_BLOCKS = 1 << 30;
-
-struct Matrix {
-  const void* from;
-  void* to;
-  int64_t rows, columns;                      // of the copy; elements lie along a row
-  int64_t from_row, from_column, from_batch;  // strides, elements
-  int64_t to_row, to_batch;                   // strides, elements
-  int64_t batch;
-  int across;                  // threads side by side along a row, a power of two
-  int32_t blocks_x, blocks_y;  // along a row; down the rows, each block striding by all of these
-  int32_t blocks_z;            // through the batch, likewise
-};
-
-struct RepackArguments {
-  Matrix first, second;
-  uint32_t first_blocks;  // of the grid; the others are the second's
-};
-
-// A block's matrix and its place there.
-struct Task {
-  const Matrix& m;
-  int64_t x, y, z;
-};
-__device__ __forceinline__ Task task_of(const RepackArguments& args) {
-  const bool is_second = blockIdx.x >= args.first_blocks;
-  const Matrix& m = is_second ? args.second : args.first;
-  const uint32_t block = blockIdx.x - (is_second ? args.first_blocks : 0);
-  const uint32_t row = block / m.blocks_x;
-  return {m, block % m.blocks_x, row % m.blocks_y, row / m.blocks_y};
-}
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
@@ -151,9 +123,11 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
+enum class By { Rows, Squares, Vectors };
+
 // How one operand goes.
 struct Way {
-  bool copies;  // rows as they lie; else through squares
+  By by;
   Matrix matrix;
 };
 
@@ -161,8 +135,6 @@ Way way_of(const Copy& copy, const Problem& problem) {
   const Side &from = copy.from, &to = copy.to;
   const bool along_rows = to.row_stride == 1 && to.k_stride != 1;
   Way way{};
-  way.copies = along_rows ? from.row_stride == 1 && from.rows > 1  // as they lie
-                          : from.k_stride == 1 && from.k > 1;
   Matrix& m = way.matrix;
   m.from = from.data, m.to = const_cast<void*>(to.data);
   m.rows = along_rows ? from.k : from.rows, m.columns = along_rows ? from.rows : from.k;
@@ -171,12 +143,20 @@ Way way_of(const Copy& copy, const Problem& problem) {
   m.to_row = along_rows ? to.k_stride : to.row_stride;
   m.from_batch = from.batch_stride, m.to_batch = to.batch_stride;
   m.batch = entries_of(from, problem.batch);
+  const bool aligned = problem.dtype == DType::Float32 && from.alignment == 16;
+  way.by = m.from_column == 1 && m.columns > 1 ? By::Rows
+           : aligned && m.from_row == 1        ? By::Vectors
+                                               : By::Squares;
   const int64_t vectors = blocks_over(m.columns, 16 / size_of(problem.dtype));
   m.across = 1;
   while (m.across < THREADS && m.across < vectors) m.across *= 2;
-  const int64_t wide = way.copies ? m.across : SQUARE * SQUARES;
-  const int64_t tall = way.copies ? THREADS / m.across * ROWS_A_THREAD : SQUARE;
-  m.blocks_x = static_cast<int32_t>(blocks_over(way.copies ? vectors : m.columns, wide));
+  const int64_t wide = way.by == By::Rows      ? m.across
+                       : way.by == By::Squares ? SQUARE * SQUARES
+                                               : TRANSPOSE_SIDE;
+  const int64_t tall = way.by == By::Rows      ? THREADS / m.across * ROWS_A_THREAD
+                       : way.by == By::Squares ? SQUARE
+                                               : TRANSPOSE_SIDE;
+  m.blocks_x = static_cast<int32_t>(blocks_over(way.by == By::Rows ? vectors : m.columns, wide));
   // As many as there is work for, and all of them together within a grid.
   const auto at_most = [](int64_t work, int64_t blocks) {
     return static_cast<int32_t>(std::clamp<int64_t>(MAX_BLOCKS / blocks, 1, work));
@@ -194,25 +174,26 @@ uint32_t blocks_of(const Matrix& m) {
 
 cudaError_t launch_copies(const Copy* copies, int count, const Problem& problem,
                           cudaStream_t stream) {
-  const bool wide_elements = problem.dtype == DType::Float32;
-  const auto launch = [&](bool rows, RepackArguments args, uint32_t blocks) {
-    const void* kernel =
-        rows ? (wide_elements ? reinterpret_cast<const void*>(&repack_rows<uint32_t>)
-                              : reinterpret_cast<const void*>(&repack_rows<uint16_t>))
-             : (wide_elements ? reinterpret_cast<const void*>(&repack_squares<uint32_t>)
-                              : reinterpret_cast<const void*>(&repack_squares<uint16_t>));
+  const auto launch = [&](By by, RepackArguments args, uint32_t blocks) {
+    const bool words = problem.dtype == DType::Float32;
+    const void* kernel = by == By::Vectors ? transpose_kernel()
+                         : by == By::Rows
+                             ? (words ? reinterpret_cast<const void*>(&repack_rows<uint32_t>)
+                                      : reinterpret_cast<const void*>(&repack_rows<uint16_t>))
+                             : (words ? reinterpret_cast<const void*>(&repack_squares<uint32_t>)
+                                      : reinterpret_cast<const void*>(&repack_squares<uint16_t>));
     return launch_early(kernel, dim3(blocks), THREADS, /*shared=*/0, /*cluster=*/0, stream, &args);
   };
   Way ways[2];
   for (int i = 0; i < count; ++i) ways[i] = way_of(copies[i], problem);
-  if (count == 2 && ways[0].copies == ways[1].copies) {
+  if (count == 2 && ways[0].by == ways[1].by) {
     const uint32_t first = blocks_of(ways[0].matrix);
-    return launch(ways[0].copies, {ways[0].matrix, ways[1].matrix, first},
+    return launch(ways[0].by, {ways[0].matrix, ways[1].matrix, first},
                   first + blocks_of(ways[1].matrix));
   }
   for (int i = 0; i < count; ++i) {
     const uint32_t blocks = blocks_of(ways[i].matrix);
-    const cudaError_t error = launch(ways[i].copies, {ways[i].matrix, {}, blocks}, blocks);
+    const cudaError_t error = launch(ways[i].by, {ways[i].matrix, {}, blocks}, blocks);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
