@@ -307,7 +307,7 @@ def in_threads_and_streams(product: Callable[[int], torch.Tensor], expected: lis
 
 # fp16x3's tiles: of planes of both operands, and with the larger one as it lies.
 PLANE_TILES = ("X3Tile128x128", "X3Tile64x64")
-DIRECT_TILES = ("X3Direct64x64",)
+DIRECT_TILES = ("X3Direct64x64", "X3Direct64x32")
 
 
 def tma_reads(x: torch.Tensor) -> bool:

@@ -26,7 +26,7 @@ constexpr double PROMOTION = 350;  // of a consumer alone
 constexpr double START = 4000, STORE = 3000;
 constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
 // A step of 9_fp16x3_direct.cu.
-constexpr double DIRECT = 850;
+constexpr double DIRECT = 850, DIRECT_NARROW = 680;
 constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
 
 double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan) {
@@ -44,7 +44,7 @@ double cycles(const Problem& problem, const DeviceInfo& device, const HopperPlan
   double step = tensor + PROMOTION;
   if (tile.block_p > 64) step = TURNS * tensor;
   if (pairs) step = std::max(PAIRS * tensor, step / 2);
-  if (is_direct(plan.tile)) step = DIRECT;
+  if (is_direct(plan.tile)) step = tile.block_q == 64 ? DIRECT : DIRECT_NARROW;
   if (sharers == 2 && rounds > 1) step *= SHARED_OPERAND;
   // What is split is read and written, what is measured is read.
   const double of_p = static_cast<double>(p) * (is_direct(plan.tile) ? 4 : 8);

@@ -42,20 +42,25 @@ struct X3Tile128x128 : Fp16x3Tile<128, 128, 3, 1> {};
 struct X3Tile64x64 : Fp16x3Tile<64, 64, 3, 2> {};
 
 // For a narrow C, whose P is cut in registers on its way (9_fp16x3_direct.cu): two consumers take
-// the stages of a tile in turn, and exchange halves of their terms.
-struct X3Direct64x64 : Fp16x3Tile<64, 64, 6, 1> {
+// the stages of a tile in turn, and exchange halves of their terms. The narrower tile fills twice
+// as many multiprocessors.
+template <int Q, int STAGES_>
+struct Fp16x3DirectTile : Fp16x3Tile<64, Q, STAGES_, 1> {
+  using Base = Fp16x3Tile<64, Q, STAGES_, 1>;
   static constexpr int CONSUMERS = 2;
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
-  static constexpr int EXCHANGE_BYTES = CONSUMERS * 64 * 64 / 2 * 4;
+  static constexpr int EXCHANGE_BYTES = CONSUMERS * 64 * Q / 2 * 4;
   static constexpr int STAGING_BYTES = 4 * CONSUMERS * FP16X3_STORE_BYTES;
-  static constexpr int SHARED_BYTES =
-      STAGES * STAGE_BYTES + EXCHANGE_BYTES + STAGING_BYTES + BARRIER_BYTES + 4 * CONSUMERS * 8;
+  static constexpr int SHARED_BYTES = STAGES_ * Base::STAGE_BYTES + EXCHANGE_BYTES + STAGING_BYTES +
+                                      Base::BARRIER_BYTES + 4 * CONSUMERS * 8;
   static_assert(SHARED_BYTES <= 227 * 1024);
 };
+struct X3Direct64x64 : Fp16x3DirectTile<64, 6> {};
+struct X3Direct64x32 : Fp16x3DirectTile<32, 8> {};
 
 using Fp16x3PlaneTiles = TileList<X3Tile128x128, X3Tile64x64>;
-using Fp16x3DirectTiles = TileList<X3Direct64x64>;
-using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64, X3Direct64x64>;
+using Fp16x3DirectTiles = TileList<X3Direct64x64, X3Direct64x32>;
+using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64, X3Direct64x64, X3Direct64x32>;
 constexpr int FP16X3_TILE_COUNT = Fp16x3Tiles::COUNT;
 constexpr bool is_direct(int tile) {
   return tile >= Fp16x3PlaneTiles::COUNT && tile < FP16X3_TILE_COUNT;

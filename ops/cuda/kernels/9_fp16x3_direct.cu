@@ -18,7 +18,8 @@ namespace tiled {
 namespace {
 
 template <typename Tile, bool P_MN_MAJOR>
-using DirectKernel = Fp16x3<Tile, Fp32Rows<P_MN_MAJOR>, Planes<64, 64, /*MN_MAJOR=*/false>>;
+using DirectKernel =
+    Fp16x3<Tile, Fp32Rows<P_MN_MAJOR>, Planes<Tile::BLOCK_Q, Tile::BLOCK_Q, /*MN_MAJOR=*/false>>;
 
 template <typename Tile, bool P_MN_MAJOR, bool EXCHANGED>
 struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
@@ -83,19 +84,19 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
     const uint32_t q_at = base + stage * Tile::STAGE_BYTES + Base::Q_AT + Q::offset(0, k);
     const uint64_t hi = ptx::descriptor(Q::LAYOUT, q_at);
     const uint64_t lo = ptx::descriptor(Q::LAYOUT, q_at + Q::BYTES);
-    ptx::wgmma_64x64x16_from_registers(main, parts.hi[k], hi, k != 0);
+    ptx::wgmma_from_registers(main, parts.hi[k], hi, k != 0);
     // In A's and B's order also where P is B: the same bits either way.
     if constexpr (EXCHANGED) {
-      ptx::wgmma_64x64x16_from_registers(cross, parts.lo[k], hi, k != 0);
-      ptx::wgmma_64x64x16_from_registers(cross, parts.hi[k], lo, true);
+      ptx::wgmma_from_registers(cross, parts.lo[k], hi, k != 0);
+      ptx::wgmma_from_registers(cross, parts.hi[k], lo, true);
     } else {
-      ptx::wgmma_64x64x16_from_registers(cross, parts.hi[k], lo, k != 0);
-      ptx::wgmma_64x64x16_from_registers(cross, parts.lo[k], hi, true);
+      ptx::wgmma_from_registers(cross, parts.hi[k], lo, k != 0);
+      ptx::wgmma_from_registers(cross, parts.lo[k], hi, true);
     }
   }
 
-  // Consumer c adds up columns 32 c to 32 c + 31, k ascending, of terms that both have in turn. So
-  // of each term it gives the other half to the same thread of the other consumer.
+  // Consumer c adds up half c of the columns, k ascending, of terms that both have in turn. So of
+  // each term it gives the other half to the same thread of the other consumer.
   __device__ __forceinline__ uint32_t exchanged(int giver) const {
     return base + Base::EXCHANGE_AT + giver * HALF_BYTES + threadIdx.x % 128 * 16;
   }
@@ -174,7 +175,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
         if (unit.pieces > 1) this->add_to_total(sum, total, piece == 0);
       }
       ahead = step - unit.last;
-      this->store(sum, unit.p, unit.q + 32 * consumer, unit.batch);
+      this->store(sum, unit.p, unit.q + Tile::BLOCK_Q / 2 * consumer, unit.batch);
     }
   }
 };

@@ -107,16 +107,21 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
       for (int64_t first = 0; first < args.k; first += chunk) {
         if (args.k > chunk) load_chunk(x, from, first, args);
         uint32_t units = 0;
+        if constexpr (FORM == Form::Nothing) {
 #pragma unroll
-        for (int i = 0; i < VECTORS; ++i) {
-          const int64_t k = first + (i * blockDim.x + threadIdx.x) * 4;
-          if (k >= end_k) continue;
-          PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
+          for (int i = 0; i < VECTORS; ++i) units += scale.lost(x[i]);
+        } else {
 #pragma unroll
-          for (int j = 0; j < 2; ++j)
-            parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
-                                                          scale, units, units);
-          write<FORM>(args, entry, row, k, parts);
+          for (int i = 0; i < VECTORS; ++i) {
+            const int64_t k = first + (i * blockDim.x + threadIdx.x) * 4;
+            if (k >= end_k) continue;
+            PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
+#pragma unroll
+            for (int j = 0; j < 2; ++j)
+              parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
+                                                            scale, units, units);
+            write<FORM>(args, entry, row, k, parts);
+          }
         }
         if (!decltype(plain)::value) lost += __reduce_add_sync(~0u, units);
       }

@@ -10,18 +10,16 @@ namespace tiled {
 
 constexpr float LOST_UNIT = 0x1p-44f;
 
-// Units that the parts of x lose, `scaled` being x times its scale. Where the upper part is a
-// normal number they lose what 22 bits lose, which the error bound has room for; below, the lower
-// part ends at 2^-35. Adding and taking away a number whose last place that is rounds to it; adding
-// one whose last place is a unit, upwards, counts the rest.
-__device__ __forceinline__ uint32_t lost_units(float x, float scaled) {
-  constexpr float TO_PARTS = 0x1.8p32f, TO_UNITS = 0x1p23f;
-  const float y = scaled * (1 / LOST_UNIT);
+// Units that the parts of an element lose, `y` being it times its scale, in units. Where the upper
+// part is a normal number they lose what 22 bits lose, which the error bound has room for; below,
+// the lower part ends at 2^-35. Adding and taking away a number whose last place that is rounds to
+// it; adding one whose last place is a unit, upwards, counts the rest.
+__device__ __forceinline__ uint32_t lost_units(float y) {
+  constexpr float TO_PARTS = 0x1.8p32f, TO_UNITS = 0x1p23f, NORMAL = 0x1p-14f / LOST_UNIT;
   const float rest = y - __fadd_rn(__fadd_rn(y, TO_PARTS), -TO_PARTS);
   const uint32_t units =
       __float_as_uint(__fadd_ru(fabsf(rest), TO_UNITS)) - __float_as_uint(TO_UNITS);
-  if (fabsf(scaled) >= 0x1p-14f) return 0;
-  return scaled == 0 && x != 0 ? 1 : units;
+  return fabsf(y) < NORMAL ? units : 0;
 }
 
 // What the parts of one element are, and the units that they lose.
@@ -33,7 +31,7 @@ __device__ __forceinline__ Parts split(float x, float scale1, float scale2) {
   const float scaled = x * scale1 * scale2;
   const __half hi = __float2half_rn(scaled);
   const __half lo = __float2half_rn((scaled - __half2float(hi)) * 0x1p11f);
-  return {hi, lo, lost_units(x, scaled)};
+  return {hi, lo, scaled == 0 && x != 0 ? 1 : lost_units(scaled * (1 / LOST_UNIT))};
 }
 
 // Bits of |x|, which are ordered as the numbers are, NaN above all.
@@ -75,6 +73,22 @@ struct Scale {
   }
   __device__ __forceinline__ Parts split(float x) const {
     return tiled::split(finite ? x : 0, factor1, factor2);
+  }
+  // What split() of some elements loses; with one factor where that takes them to units and none
+  // vanishes.
+  template <int COUNT>
+  __device__ __forceinline__ uint32_t lost(const float (&x)[COUNT]) const {
+    static_assert(LOST_UNIT == 0x1p-44f);
+    uint32_t units = 0;
+    if (finite && exponent >= 0 && exponent <= 83) {
+      const float factor = __int_as_float((127 + 44 + exponent) << 23);
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) units += lost_units(x[i] * factor);
+    } else {
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) units += split(x[i]).lost;
+    }
+    return units;
   }
   __device__ __forceinline__ RowScale result(unsigned long long lost) const {
     return {exponent, finite ? __ull2float_ru(lost) * LOST_UNIT : INFINITY};

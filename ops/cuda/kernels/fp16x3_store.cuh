@@ -9,7 +9,7 @@
 
 namespace tiled {
 
-// A warp's 16 rows of the tile, 32 columns at a time.
+// A warp's 16 rows of the tile, 32 columns at a time, or as many as there are.
 constexpr int STORE_ROWS = 16, STORE_COLUMNS = 32;
 static_assert(STORE_ROWS * STORE_COLUMNS * 4 == FP16X3_STORE_BYTES);
 
@@ -48,18 +48,19 @@ __device__ __forceinline__ RowScale from_lane(const RowScale& scale, int lane) {
 template <int SUMS>
 __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t staging,
                                            const float (&sums)[SUMS], int p0, int q0, int batch) {
-  constexpr int CHUNKS = 2 * SUMS / STORE_COLUMNS;
+  constexpr int COLUMNS = 2 * SUMS < STORE_COLUMNS ? 2 * SUMS : STORE_COLUMNS;
+  constexpr int CHUNKS = 2 * SUMS / COLUMNS;
   const HopperArguments& grid = args.grid;
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int row0 = p0 + threadIdx.x % 128 / 32 * STORE_ROWS;
-  // Of row lane % 16, and of column `lane` of each chunk; beyond the end any will do.
+  // Of row lane % 16, and of column lane % COLUMNS of each chunk; beyond the end any will do.
   const RowScale row =
       args.p_scales[batch * args.p_scales_batch + min(row0 + lane % STORE_ROWS, grid.p - 1)];
   RowScale columns[CHUNKS];
 #pragma unroll
   for (int i = 0; i < CHUNKS; ++i)
-    columns[i] =
-        args.q_scales[batch * args.q_scales_batch + min(q0 + i * STORE_COLUMNS + lane, grid.q - 1)];
+    columns[i] = args.q_scales[batch * args.q_scales_batch +
+                               min(q0 + i * COLUMNS + lane % COLUMNS, grid.q - 1)];
   float* c = static_cast<float*>(grid.c) + batch * grid.c_batch + row0 * grid.c_p;
   const bool along_q = grid.c_q == 1;
   const bool vectors = along_q && grid.c_p % 4 == 0 && grid.c_batch % 4 == 0 &&
@@ -67,29 +68,30 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
 
 #pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-    const int column0 = q0 + chunk * STORE_COLUMNS;
+    const int column0 = q0 + chunk * COLUMNS;
     __syncwarp();
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
+    for (int j = 0; j < COLUMNS / 8; ++j)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         ptx::store_shared_v2(staged(staging, g + 8 * half, 8 * j + 2 * t),
-                             sums[16 * chunk + 4 * j + 2 * half],
-                             sums[16 * chunk + 4 * j + 2 * half + 1]);
+                             sums[COLUMNS / 2 * chunk + 4 * j + 2 * half],
+                             sums[COLUMNS / 2 * chunk + 4 * j + 2 * half + 1]);
     __syncwarp();
     const RowScale column = columns[chunk];
     bool seen = false;
     const auto put = [&](auto plain) {
       constexpr bool PLAIN = decltype(plain)::value;
-      const bool whole = vectors && column0 + STORE_COLUMNS <= grid.q;
-      if (whole) {  // four rows at a time, four columns a lane
-        const int q = lane % 8 * 4;
+      const bool whole = vectors && column0 + COLUMNS <= grid.q;
+      if (whole) {  // four columns a lane
+        constexpr int LANES = COLUMNS / 4;
+        const int q = lane % LANES * 4;
         RowScale of_q[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) of_q[i] = from_lane(column, q + i);
 #pragma unroll
-        for (int i = 0; i < STORE_ROWS; i += 4) {
-          const int p = i + lane / 8;
+        for (int i = 0; i < STORE_ROWS; i += 32 / LANES) {
+          const int p = i + lane / LANES;
           const RowScale of_p = from_lane(row, p);
           const uint4 x = ptx::load_shared_v4(staged(staging, p, q));
           if (row0 + p >= grid.p) continue;
@@ -103,10 +105,11 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
         }
         return;
       }
-      // A row of 32 at a time, or, where C lies along p, two columns of 16.
+      // Rows, or, where C lies along p, two columns of 16.
 #pragma unroll 4
-      for (int i = 0; i < STORE_ROWS; ++i) {
-        const int p = along_q ? i : lane % STORE_ROWS, q = along_q ? lane : 2 * i + lane / 16;
+      for (int i = 0; i < STORE_ROWS * COLUMNS / 32; ++i) {
+        const int p = along_q ? 32 / COLUMNS * i + lane / COLUMNS : lane % STORE_ROWS;
+        const int q = along_q ? lane % COLUMNS : 2 * i + lane / 16;
         const RowScale of_p = from_lane(row, p), of_q = from_lane(column, q);
         const uint32_t x = ptx::load_shared_u32(staged(staging, p, q));
         if (row0 + p >= grid.p || column0 + q >= grid.q) continue;
