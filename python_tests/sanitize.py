@@ -91,7 +91,7 @@ def run_fma(short: bool) -> int:
 def run_tensor_cores(short: bool) -> int:
     """Those on tensor cores."""
     if short:
-        every = problems(SHORT_TENSOR_SHAPES, TENSOR_DTYPES, LAYOUTS[2:3])
+        every = problems(SHORT_TENSOR_SHAPES, TENSOR_DTYPES, LAYOUTS[1:3])
     else:
         every = itertools.chain(
             problems(TENSOR_SHAPES, TENSOR_DTYPES, LAYOUTS),

@@ -169,6 +169,25 @@ def test_no_memory_but_the_result_and_what_the_plan_declares(algo: str | None, d
         assert found == (times, workspace), plan.algo
 
 
+@each("size", ((2044, 2052, 132), (2043, 2051, 131)))
+def test_operands_that_are_transposed_first(size: tuple) -> None:
+    """In squares and what is left of them, by vectors where they are aligned."""
+    m, n, k = size
+    for a, b in (
+        cases.pair(m, n, k, torch.float32, "cuda"),
+        [cases.column_major(x) for x in cases.pair(m, n, k, torch.float32, "cuda")],
+    ):
+        transposes = tiled_mm.plan(a, b).transposes
+        if cases.has_tensor_core_kernels("cuda"):
+            assert transposes.a or transposes.b
+        assert_same_bits(tiled_mm.mm(a, b), tiled_mm.mm(a, b, algo="naive"))
+        batch = [
+            torch.stack((x.t(), -x.t())).mT if x.stride(0) == 1 else torch.stack((x, -x))
+            for x in (a, b)
+        ]
+        assert_same_bits(tiled_mm.bmm(*batch), tiled_mm.bmm(*batch, algo="naive"))
+
+
 def test_several_streams_and_threads_at_once() -> None:
     pairs = [cases.pair(200, 150, 300 + i, torch.float32, "cuda") for i in range(4)]
     expected = [tiled_mm.mm(a, b) for a, b in pairs]
