@@ -41,9 +41,9 @@ struct Fp16x3Tile {
 struct X3Tile128x128 : Fp16x3Tile<128, 128, 3, 1> {};
 struct X3Tile64x64 : Fp16x3Tile<64, 64, 3, 2> {};
 
-// For a narrow C, whose P is cut in registers on its way (9_fp16x3_direct.cu): two consumers take
-// the stages of a tile in turn, and exchange halves of their terms. The narrower tile fills twice
-// as many multiprocessors.
+// For a narrow or small C, whose P is cut in registers on its way (9_fp16x3_direct.cu): two
+// consumers take the stages of a tile in turn, and exchange halves of their terms. The narrower
+// tile fills twice as many multiprocessors.
 template <int Q, int STAGES_>
 struct Fp16x3DirectTile : Fp16x3Tile<64, Q, STAGES_, 1> {
   using Base = Fp16x3Tile<64, Q, STAGES_, 1>;

@@ -150,12 +150,9 @@ Way way_of(const Copy& copy, const Problem& problem) {
   const int64_t vectors = blocks_over(m.columns, 16 / size_of(problem.dtype));
   m.across = 1;
   while (m.across < THREADS && m.across < vectors) m.across *= 2;
-  const int64_t wide = way.by == By::Rows      ? m.across
-                       : way.by == By::Squares ? SQUARE * SQUARES
-                                               : TRANSPOSE_SIDE;
-  const int64_t tall = way.by == By::Rows      ? THREADS / m.across * ROWS_A_THREAD
-                       : way.by == By::Squares ? SQUARE
-                                               : TRANSPOSE_SIDE;
+  int64_t wide = TRANSPOSE_SIDE, tall = TRANSPOSE_SIDE;
+  if (way.by == By::Rows) wide = m.across, tall = THREADS / m.across * ROWS_A_THREAD;
+  if (way.by == By::Squares) wide = SQUARE * SQUARES, tall = SQUARE;
   m.blocks_x = static_cast<int32_t>(blocks_over(way.by == By::Rows ? vectors : m.columns, wide));
   // As many as there is work for, and all of them together within a grid.
   const auto at_most = [](int64_t work, int64_t blocks) {
@@ -170,18 +167,21 @@ uint32_t blocks_of(const Matrix& m) {
   return static_cast<uint32_t>(m.blocks_x) * m.blocks_y * m.blocks_z;
 }
 
+const void* kernel_of(By by, bool words) {
+  if (by == By::Vectors) return transpose_kernel();
+  if (by == By::Rows)
+    return words ? reinterpret_cast<const void*>(&repack_rows<uint32_t>)
+                 : reinterpret_cast<const void*>(&repack_rows<uint16_t>);
+  return words ? reinterpret_cast<const void*>(&repack_squares<uint32_t>)
+               : reinterpret_cast<const void*>(&repack_squares<uint16_t>);
+}
+
 }  // namespace
 
 cudaError_t launch_copies(const Copy* copies, int count, const Problem& problem,
                           cudaStream_t stream) {
   const auto launch = [&](By by, RepackArguments args, uint32_t blocks) {
-    const bool words = problem.dtype == DType::Float32;
-    const void* kernel = by == By::Vectors ? transpose_kernel()
-                         : by == By::Rows
-                             ? (words ? reinterpret_cast<const void*>(&repack_rows<uint32_t>)
-                                      : reinterpret_cast<const void*>(&repack_rows<uint16_t>))
-                             : (words ? reinterpret_cast<const void*>(&repack_squares<uint32_t>)
-                                      : reinterpret_cast<const void*>(&repack_squares<uint16_t>));
+    const void* kernel = kernel_of(by, problem.dtype == DType::Float32);
     return launch_early(kernel, dim3(blocks), THREADS, /*shared=*/0, /*cluster=*/0, stream, &args);
   };
   Way ways[2];

@@ -1,4 +1,4 @@
-// fp16x3 where C is narrow: P, the large operand, comes as it lies, in fp32. The consumers take it
+// fp16x3 where C is narrow or small: P, one operand, comes as it lies, in fp32. The consumers take it
 // from the stage, cut it in its fp16 parts in registers, and wgmma reads them there: no planes of P
 // are written and read again, but each tile cuts P anew. The same bits as 9_fp16x3.cu.
 //
