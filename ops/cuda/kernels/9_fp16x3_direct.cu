@@ -1,6 +1,6 @@
-// fp16x3 where C is narrow or small: P, one operand, comes as it lies, in fp32. The consumers take it
-// from the stage, cut it in its fp16 parts in registers, and wgmma reads them there: no planes of P
-// are written and read again, but each tile cuts P anew. The same bits as 9_fp16x3.cu.
+// fp16x3 where C is narrow or small: P, one operand, comes as it lies, in fp32. The consumers take
+// it from the stage, cut it in its fp16 parts in registers, and wgmma reads them there: no planes
+// of P are written and read again, but each tile cuts P anew. The same bits as 9_fp16x3.cu.
 //
 // Two consumers take the steps in turn: one prepares registers while the tensor cores multiply the
 // other's. They exchange halves of their terms, so that each adds up half of the columns, k
