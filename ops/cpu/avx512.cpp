@@ -6,5 +6,5 @@
 #include "cpu/level.h"
 
 namespace tiled::cpu {
-constexpr ChainTable AVX512 = make_chains<14, 2, 8>();
+constexpr ChainTable AVX512 = make_chains<14, 2, 16>();
 }  // namespace tiled::cpu

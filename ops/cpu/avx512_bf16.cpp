@@ -90,11 +90,12 @@ constexpr int raw_width(int rows) {
 
 constexpr Kernels RAW_PAIRS = raw_kernels<Paired, raw_width, 12>();
 
+constexpr Kernels DOT_PAIRS = dot_kernels<Same<uint32_t>, DotPairs, 16>();
+
 constexpr Codec pairs_codec() {
   Codec codec = words_codec<uint16_t>(1);
   codec.raw = &RAW_PAIRS;
-  codec.dot_rows = 8;
-  add_dot_tiles<Same<uint32_t>, DotPairs, 8>(codec);
+  codec.dot = &DOT_PAIRS;
   return codec;
 }
 

@@ -66,11 +66,12 @@ constexpr int raw_width(int rows) {
 
 constexpr Kernels RAW_QUADS = raw_kernels<Quartered, raw_width, 12>();
 
+constexpr Kernels DOT_QUADS = dot_kernels<Same<uint32_t>, DotQuads, 8>();
+
 constexpr Codec quads_codec() {
   Codec codec = words_codec<uint8_t>(1);
   codec.raw = &RAW_QUADS;
-  codec.dot_rows = 8;
-  add_dot_tiles<Same<uint32_t>, DotQuads, 8>(codec);
+  codec.dot = &DOT_QUADS;
   return codec;
 }
 

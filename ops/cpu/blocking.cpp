@@ -101,9 +101,12 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   // No zeros to make up for at the end of K.
   const bool even = x.depth % (x.codec->fold * x.codec->unit / x.codec->parts) == 0;
   const bool streams = x.k * x.n * x.bytes > STREAM_BYTES;
-  x.dot = real && even && x.b_strides.row == 1 && x.b_strides.col != 1 &&
-          x.b_strides.col % x.codec->fold == 0 &&
-          rows <= (streams && x.codec->fold == 1 ? SHARING_TILES : 1) * x.codec->dot_rows;
+  if (const Kernels* dot = x.codec->dot; dot != nullptr && even && x.b_strides.row == 1 &&
+                                         x.b_strides.col != 1 &&
+                                         x.b_strides.col % x.codec->fold == 0) {
+    x.dot = rows <= (streams && x.codec->fold == 1 ? SHARING_TILES : 1) * dot->rows;
+    if (x.dot) x.kernels = dot;
+  }
   if (const Kernels* raw = x.codec->raw; raw != nullptr && even && x.b_strides.col == 1) {
     const bool share = x.codec->fold > 1 || (streams && raw->rows >= SHARING_ROWS);
     x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows &&
@@ -111,8 +114,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     if (x.raw) x.kernels = raw;
   }
   const Kernels& kernels = *x.kernels;
-  x.round_c = kernels.rounds && !x.dot && !x.direct_c && x.c_strides.col == 1 &&
-              segment_count(x.depth) <= 1;
+  x.round_c = kernels.rounds && !x.direct_c && x.c_strides.col == 1 && segment_count(x.depth) <= 1;
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.
   const bool single = real && x.codec->fold == 1;
@@ -135,21 +137,22 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const int64_t strips = ceil_div(cols, x.strip);
 
   const bool a_scattered = !a_in_rows || (a_shares_sets && !few_rows);
-  x.pack_a = !a_readable || (a_scattered && strips >= STRIPS_TO_PACK_A && rows > 1);
+  x.pack_a =
+      !(x.dot ? a_in_rows : a_readable) || (a_scattered && strips >= STRIPS_TO_PACK_A && rows > 1);
   const bool few = tiles <= FEW_TILES, large = x.k * cols * x.bytes > PANEL_BYTES;
   const bool b_scattered = x.b_strides.row * x.element % SET_BYTES == 0;
   x.pack_b = !x.dot && !x.raw &&
              (!b_readable || tiles >= (b_scattered ? TILES_TO_PACK_SCATTERED_B : TILES_TO_PACK_B) ||
               (!few && large));
-  x.a_by_k = real && unit == 1 && x.a_strides.col != 1 && x.a_strides.row == 1;
+  x.a_by_k = real && unit == 1 && !x.dot && x.a_strides.col != 1 && x.a_strides.row == 1;
 
   if (x.dot) {
-    x.tile_rows = ceil_div(rows, ceil_div(rows, x.codec->dot_rows));
+    x.tile_rows = ceil_div(rows, ceil_div(rows, kernels.rows));
     x.group = ceil_div(rows, x.tile_rows);
     x.strip = kernels.lanes;
     x.panel = cols;
     x.block_k = std::min(x.steps_of(LONG_BLOCK_K), std::max<int64_t>(x.k, x.codec->unit));
-    x.unit_k = kernels.lanes;  // it turns blocks of so many steps
+    x.unit_k = kernels.lanes * x.bytes / (x.element * x.codec->fold);  // it turns so many at once
     return x;
   }
   const bool in_turn = !x.pack_b || (x.b_strides.col == 1 && unit == 1);

@@ -68,7 +68,6 @@ using StoreFunction = void (*)(const Store& store);
 enum class Accumulator : int8_t { Float32, Float64, UInt16, UInt32, UInt64 };
 constexpr int ACCUMULATOR_COUNT = 5;
 
-constexpr int MAX_DOT_ROWS = 8;
 constexpr int MAX_ROWS = 32;
 constexpr int MAX_VECTORS = 8;
 
@@ -95,10 +94,9 @@ struct Codec {
   PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
   PackFunction pack_b;  // to [k][cols]; complex numbers to [2 k][2 cols], see pack.h
   StoreFunction store;
-  const Kernels* raw;  // for few rows: b as it stands, made into operands in registers; or null
-  int32_t dot_rows;    // of the largest tile below, 0 where there is none
-  TileKernel
-      dot_tile[MAX_DOT_ROWS + 1];  // [rows]: b unpacked, columns of neighbours (dot_kernel.h)
+  // For few rows, b as it stands, made into operands in registers; or null:
+  const Kernels* raw;  // rows of neighbours (raw_kernel.h)
+  const Kernels* dot;  // columns of neighbours (dot_kernel.h), and rows of them in a
 };
 
 struct Strides {

@@ -44,31 +44,23 @@ constexpr Kernels make_kernels() {
   return kernels;
 }
 
-template <typename Kind, typename Math, int ROWS>
-constexpr void add_dot_tiles(Codec& codec) {
-  if constexpr (ROWS > 0) {
-    codec.dot_tile[ROWS] = &dot_tile<Kind, Math, ROWS>;
-    add_dot_tiles<Kind, Math, ROWS - 1>(codec);
-  }
-}
-
 template <typename Kind, int ROWS, int VECTORS>
 constexpr Kernels RAW = raw_kernels<Widened<Kind>, widest<ROWS, VECTORS>, ROWS / 2 + 1>();
 
-template <typename Kind, int DOT_ROWS>
-constexpr Codec real(Accumulator accumulator, const Kernels* raw = nullptr) {
-  static_assert(DOT_ROWS <= MAX_DOT_ROWS, "the table has a place for every tile");
+template <typename Kind, int ROWS>
+constexpr Kernels DOT = dot_kernels<Kind, Chain<typename Kind::Sum>, ROWS>();
+
+template <typename Kind>
+constexpr Codec real(Accumulator accumulator, const Kernels* raw, const Kernels* dot) {
   constexpr bool DIRECT = sizeof(typename Kind::Element) == sizeof(typename Kind::Sum);
-  Codec codec = {accumulator,       1,   1,        1, DIRECT, &pack_real<Kind>, &pack_real<Kind>,
-                 &store_real<Kind>, raw, DOT_ROWS, {}};
-  add_dot_tiles<Kind, Chain<typename Kind::Sum>, DOT_ROWS>(codec);
-  return codec;
+  return {accumulator,       1,   1,  1, DIRECT, &pack_real<Kind>, &pack_real<Kind>,
+          &store_real<Kind>, raw, dot};
 }
 
 template <typename T>
 constexpr Codec complex(Accumulator accumulator) {
-  return {accumulator,       2,       1, 2, true, &pack_complex_a<T>, &pack_complex_b<T>,
-          &store_complex<T>, nullptr, 0, {}};
+  return {accumulator,       2,       1,      2, true, &pack_complex_a<T>, &pack_complex_b<T>,
+          &store_complex<T>, nullptr, nullptr};
 }
 
 template <int ROWS, int VECTORS, int DOT_ROWS>
@@ -81,12 +73,14 @@ constexpr ChainTable make_chains() {
        make_kernels<Chain<uint32_t>, ROWS, VECTORS>(),
        make_kernels<Chain<uint64_t>, ROWS, VECTORS>()},
       // in the order of DType
-      {real<Same<float>, DOT_ROWS>(A::Float32), real<Same<double>, DOT_ROWS>(A::Float64),
-       real<Half, DOT_ROWS>(A::Float32, &RAW<Half, ROWS, VECTORS>),
-       real<BFloat16, DOT_ROWS>(A::Float32, &RAW<BFloat16, ROWS, VECTORS>),
-       complex<float>(A::Float32), complex<double>(A::Float64), real<Byte, 0>(A::UInt16),
-       real<Same<uint16_t>, 0>(A::UInt16), real<Same<uint32_t>, 0>(A::UInt32),
-       real<Same<uint64_t>, 0>(A::UInt64), real<Byte, 0>(A::UInt16)},
+      {real<Same<float>>(A::Float32, nullptr, &DOT<Same<float>, DOT_ROWS>),
+       real<Same<double>>(A::Float64, nullptr, &DOT<Same<double>, DOT_ROWS>),
+       real<Half>(A::Float32, &RAW<Half, ROWS, VECTORS>, &DOT<Half, DOT_ROWS>),
+       real<BFloat16>(A::Float32, &RAW<BFloat16, ROWS, VECTORS>, &DOT<BFloat16, DOT_ROWS>),
+       complex<float>(A::Float32), complex<double>(A::Float64),
+       real<Byte>(A::UInt16, nullptr, nullptr), real<Same<uint16_t>>(A::UInt16, nullptr, nullptr),
+       real<Same<uint32_t>>(A::UInt32, nullptr, nullptr),
+       real<Same<uint64_t>>(A::UInt64, nullptr, nullptr), real<Byte>(A::UInt16, nullptr, nullptr)},
       {&naive_rows<Same<float>>, &naive_rows<Same<double>>, &naive_rows<Half>,
        &naive_rows<BFloat16>, &naive_rows<ComplexElement<float>>,
        &naive_rows<ComplexElement<double>>, &naive_rows<Byte>, &naive_rows<Same<uint16_t>>,

@@ -146,9 +146,7 @@ inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Ti
   if (step.last_block) place = total;
   tile.out = place.data;
   tile.out_row = place.row;
-  const TileKernel kernel =
-      x_.dot ? x_.codec->dot_tile[rows.size()] : x_.kernels->tile[rows.size()][vectors];
-  kernel(tile);
+  x_.kernels->tile[rows.size()][vectors](tile);
 
   if (!x_.direct_c && !x_.round_c && step.last_block && step.last_segment) {
     const Strides& s = x_.c_strides;

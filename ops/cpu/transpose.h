@@ -78,40 +78,45 @@ struct SameHalves {
   }
 };
 
-// rows[i][j] <-> rows[j][i] for blocks of STEP x STEP, then of twice that, up to the whole.
-template <typename T, int64_t STEP>
+// rows[i][j] <-> rows[j][i] for blocks of STEP x STEP, then of twice that, up to ROWS x ROWS.
+template <typename T, int64_t ROWS, int64_t STEP>
 inline __attribute__((always_inline)) void transpose_blocks(Vector<T>* rows) {
-  if constexpr (STEP < LANES<T>) {
+  if constexpr (STEP < ROWS) {
 #pragma GCC unroll 32
-    for (int64_t i = 0; i < LANES<T>; ++i) {
+    for (int64_t i = 0; i < ROWS; ++i) {
       if (i / STEP % 2 == 1) continue;
       const Vector<T> a = rows[i], b = rows[i + STEP];
       rows[i] = shuffle<T, SameHalves<T, STEP, false>>(a, b);
       rows[i + STEP] = shuffle<T, SameHalves<T, STEP, true>>(a, b);
     }
-    transpose_blocks<T, 2 * STEP>(rows);
+    transpose_blocks<T, ROWS, 2 * STEP>(rows);
   }
 }
 
-// rows[i][j] <-> rows[j][i]. Within pieces, one round sends row i to the lower and row i + P/2 to
-// the upper of two neighbours, element by element: the index bits of (row, lane) turn by one place.
-// After log2(P) rounds row and lane have changed places.
-template <typename T>
+// rows[i][j] <-> rows[j][i] in each block of ROWS x ROWS: a square, or several side by side. Within
+// pieces, one round sends row i to the lower and row i + P/2 to the upper of two neighbours,
+// element by element: the index bits of (row, lane) turn by one place. After log2(P) rounds row and
+// lane have changed places.
+template <typename T, int64_t ROWS = LANES<T>>
 inline __attribute__((always_inline)) void transpose(Vector<T>* rows) {
-  constexpr int64_t L = LANES<T>, P = PIECE<T>;
+  constexpr int64_t P = PIECE<T>;
+  if constexpr (ROWS < P) {
+    transpose_blocks<T, ROWS, 1>(rows);
+  } else {
 #pragma GCC unroll 8
-  for (int64_t round = 1; round < P; round *= 2) {
-    Vector<T> next[L];
+    for (int64_t round = 1; round < P; round *= 2) {
+      Vector<T> next[ROWS];
 #pragma GCC unroll 32
-    for (int64_t i = 0; i < L / 2; ++i) {
-      const int64_t to = i / (P / 2) * P + i % (P / 2) * 2, from = i / (P / 2) * P + i % (P / 2);
-      next[to] = shuffle<T, Interleaved<T, P, false>>(rows[from], rows[from + P / 2]);
-      next[to + 1] = shuffle<T, Interleaved<T, P, true>>(rows[from], rows[from + P / 2]);
+      for (int64_t i = 0; i < ROWS / 2; ++i) {
+        const int64_t to = i / (P / 2) * P + i % (P / 2) * 2, from = i / (P / 2) * P + i % (P / 2);
+        next[to] = shuffle<T, Interleaved<T, P, false>>(rows[from], rows[from + P / 2]);
+        next[to + 1] = shuffle<T, Interleaved<T, P, true>>(rows[from], rows[from + P / 2]);
+      }
+#pragma GCC unroll 32
+      for (int64_t i = 0; i < ROWS; ++i) rows[i] = next[i];
     }
-#pragma GCC unroll 32
-    for (int64_t i = 0; i < L; ++i) rows[i] = next[i];
+    transpose_blocks<T, ROWS, P>(rows);
   }
-  transpose_blocks<T, P>(rows);
 }
 
 }  // namespace
