@@ -200,7 +200,7 @@ def test_the_rungs_of_float32(device: str) -> None:
 
 
 def test_the_plan_of_fp16x3() -> None:
-    for size, tile in ((4096, "X3Tile128x128"), (256, "X3Tile64x64")):
+    for size, tile in ((4096, "X3Tile128x128"), (1024, "X3Tile64x64")):
         plan = tiled_mm.plan(*meta(size, size, size), precision="fp16x3", device="h200")
         assert plan.algo == plan.arithmetic == "fp16x3" and plan.tile.name == tile
         assert plan.kernel.startswith(f"fp16x3<{tile}, ") and plan.hopper is None
@@ -210,6 +210,11 @@ def test_the_plan_of_fp16x3() -> None:
         assert plan.peak_flops == pytest.approx(
             tiled_mm.plan(*meta(8, 8, 8, torch.bfloat16), device="h200").peak_flops / 3
         )
+    # Planes of the other operand alone.
+    for size, tile in ((4096, "X3Direct64x64"), (256, "X3Direct64x32")):
+        plan = tiled_mm.plan(*meta(size, 128, 4096), precision="fp16x3", device="h200")
+        assert plan.kernel.startswith(f"fp16x3_direct<{tile}, ")
+        assert 128 * 4096 * 4 < plan.workspace_bytes < 2 * 128 * 4096 * 4
     text = tiled_mm.explain(*meta(4096, 4096, 4096), precision="fp16x3", device="h200")
     for part in ("fp16x3 on NVIDIA H200", "two planes of fp16", "for every 64 of K", "7.6e-06 of"):
         assert part in text, part
