@@ -12,9 +12,9 @@
 // for it and finish its panel.
 //
 // Blocks take their places by number, so that those that another waits for are on their way. Eight
-// multiprocessors hold a whole team, and no part of a GPU has fewer; so all of it gets there. Where
-// some row of a panel loses something, the blocks add up what, and the last one of them to end has
-// the sum. Bound by memory.
+// multiprocessors hold a whole team, so on a GPU, or a part of one, with no fewer all of it gets
+// there. Where some row of a panel loses something, the blocks add up what, and the last one of
+// them to end has the sum. Bound by memory.
 #include <algorithm>
 #include <type_traits>
 
