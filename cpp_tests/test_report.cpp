@@ -5,6 +5,7 @@
 #include <limits>
 #include <locale>
 #include <string>
+#include <utility>
 
 #include "cuda/fp16x3_plan.h"
 #include "cuda/kernel_resources.h"
@@ -471,13 +472,16 @@ TEST(Json, IsWellFormedForTensorRungs) {
 }
 
 TEST(Json, Fp16x3) {
-  for (int64_t size : {0, 1, 64, 65, 5000}) {
+  for (const auto& [size, name] : {std::pair{0, "FewRows"},
+                                   {1, "FewRows"},
+                                   {64, "X3Direct64x32"},
+                                   {65, "X3Tile64x64"},  // no operand that TMA can read
+                                   {5000, "X3Tile128x128"}}) {
     const PlanReport r = report_of("h200", Algo::Fp16x3, parts_problem("tn", size, size, size));
-    const std::string json = to_json(r);
+    const std::string json = to_json(r), tile = "\"name\": \"" + std::string(name) + '"';
     EXPECT_TRUE(valid_json(json)) << json;
-    const char* tile = size < 17 ? "\"name\": \"FewRows\"" : "\"name\": \"X3Tile";
     for (const char* part : {"\"algo\": \"fp16x3\"", "\"arithmetic\": \"fp16x3\"",
-                             "\"hopper\": null", "\"access\": null", tile})
+                             "\"hopper\": null", "\"access\": null", tile.c_str()})
       EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
   }
 }
