@@ -6,6 +6,7 @@
 // In shared memory a row is [16 vectors] of 4 columns, vector v of row r at place v ^ (r / 4) % 8:
 // so the lanes that write it, of different r / 4, meet two to a bank, and those that read it none.
 // Bound by memory.
+#include "cuda/kernels/load_four.cuh"
 #include "cuda/kernels/repack.cuh"
 #include "cuda/ptx/cluster.cuh"
 
@@ -38,11 +39,8 @@ __global__ void __launch_bounds__(REPACK_THREADS)
 #pragma unroll
       for (int i = 0; i < STEPS; ++i) {
         const int64_t row = row0 + 4 * x, column = column0 + y + i * DOWN;
-        const float* at = from + column * m.from_column + row;
         const int64_t rows = column < m.columns ? m.rows - row : 0;  // that exist
-        read[i] = rows >= 4 ? *reinterpret_cast<const float4*>(at)
-                            : make_float4(rows > 0 ? at[0] : 0, rows > 1 ? at[1] : 0,
-                                          rows > 2 ? at[2] : 0, 0);
+        read[i] = load_four(from + column * m.from_column + row, rows, /*vectors=*/true);
       }
 #pragma unroll
       for (int i = 0; i < STEPS; ++i) {

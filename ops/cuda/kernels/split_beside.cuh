@@ -2,6 +2,7 @@
 // its way into registers, its extents, and its parts' way to the planes.
 #pragma once
 
+#include "cuda/kernels/load_four.cuh"
 #include "cuda/kernels/split.cuh"
 
 namespace tiled::beside {
@@ -10,13 +11,6 @@ constexpr int PANEL = SPLIT_PANEL;  // rows of a team, four a lane
 constexpr int WARPS = 8, THREADS = WARPS * 32;
 constexpr int BATCH = 8;               // loads of a lane
 constexpr int TILE_K = WARPS * BATCH;  // that a block has in registers
-
-// Four rows from `row` on, of which `rows` are left, at one k.
-__device__ __forceinline__ float4 load_four(const float* at, int64_t rows, bool vectors) {
-  if (vectors && rows >= 4) return *reinterpret_cast<const float4*>(at);
-  return make_float4(rows > 0 ? at[0] : 0, rows > 1 ? at[1] : 0, rows > 2 ? at[2] : 0,
-                     rows > 3 ? at[3] : 0);
-}
 
 // What a thread has: four rows from `row` of the panel on, and BATCH of k from `k` on: every
 // WARPS-th, or, for planes along k, neighbours.
