@@ -27,9 +27,9 @@ Four arithmetics (ops/problem.h):
             operands as they are: each is off by at most 2^-11 of itself, so a product is by at most
             (1 + 2^-11)^2 - 1 = 2 * 2^-11 + 2^-22, and R by that much of |A||B|.
     fp16x3  fp32 inputs in two fp16 parts each, on tensor cores, in chains of 64 that are added up
-            in fp32. Gate 1 takes fma's u, and four times as much where K is below 16: with few
-            terms what the parts leave out is all there is. Gate 2 allows what `in_parts` works
-            out, which is less than fma's from K = 2048 or so on. Where K is below 64 it is fma.
+            in fp32. Gate 1 takes fma's u. Gate 2 allows what `in_parts` works out, which is less
+            than fma's from K = 2048 or so on. Where K is below 64 it is computed in fp64, and
+            held to fma's gates.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
 # Terms that one step of the tensor cores adds to the accumulator.
 TENSOR_STEP = {"tensor": 16, "tf32": 8}
-# fp16x3: terms of a chain, below which K is summed as fma; and below which gate 1 is wider.
-PARTS_CHAIN = 64
-FEW_TERMS = 16
+PARTS_CHAIN = 64  # fp16x3: terms of a chain
 TF32_BITS = 11  # of a number, the leading one counted
 TF32_PRODUCT_ERROR = 2 * 2.0**-TF32_BITS + 2.0 ** (-2 * TF32_BITS)  # relative
 
@@ -122,11 +120,9 @@ class Product:
 
     def bound_with(self, g: float) -> np.ndarray:
         p = self.precision
-        few = p.arithmetic == "fp16x3" and self.terms < FEW_TERMS
-        u_acc = p.u_acc * (4 if few else 1)
         with np.errstate(invalid="ignore"):
             rounding = p.u_out * np.abs(self.reference)
-            sums = (g * u_acc + self.input_error) * self.magnitude
+            sums = (g * p.u_acc + self.input_error) * self.magnitude
             return rounding + sums + p.smallest_subnormal
 
 

@@ -90,7 +90,7 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
 
 double fp16x3_tolerance(int64_t k) {
   const double terms = static_cast<double>(k);
-  return 0.25 * std::min(terms, 8 * std::sqrt(terms)) * 0x1p-24;
+  return 0.125 * std::min(terms, 8 * std::sqrt(terms)) * 0x1p-24;
 }
 
 bool fp16x3_supports(const Problem& problem, const DeviceInfo& device) {

@@ -5,14 +5,14 @@
 
 namespace tiled {
 
-// Below this K every element is computed by the fma chain: there is nothing to gain, and the bound
-// of a few terms leaves no room for two parts.
+// Below this K every element is computed in fp64: there is nothing to gain, and the bound of a few
+// terms leaves no room for two parts.
 constexpr int64_t FP16X3_LEAST_K = 64;
 
 // What a block of the guard takes at a time: so many rows and columns of C.
 constexpr int GUARD_SQUARE = 64;
 
-// How much of |C| lost parts may be before an element is computed again: a quarter of g u, of the
+// How much of |C| lost parts may be before an element is computed again: an eighth of g u, of the
 // bound g u (|A||B|) with g = min(K, 8 sqrt(K)) and u = 2^-24, since |C| <= |A||B|.
 double fp16x3_tolerance(int64_t k);
 
