@@ -24,6 +24,7 @@ from bench.cells import (
     time_text,
     wrong,
 )
+from bench.errors_table import TABLES as ERRORS_TABLES
 from bench.groups_table import groups_table, peak_table, tiny_table
 from bench.machine import ROOT
 from bench.shapes import SETS, Shape
@@ -356,6 +357,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "fp64": grid_table("fp64", "float64", "burst", errors=True),
     **{name: step_table(name) for name in ("linear-stack", "mlp-step")},
     "loss-curves": curves_table,
+    **ERRORS_TABLES,
     **{
         f"shapes-{s}": set_table(s, gpu=True)
         for s in ("llm", "odd", "few_rows", "deep", "tall", "small", "integers")
