@@ -1,6 +1,6 @@
 // Which arithmetic a product runs. Asked per call, else by the library's setting, else by torch's;
 // an explicit request that no kernel here can meet is an error, an ambient one falls back to ieee,
-// so nothing is ever less exact than the caller asked for.
+// so the arithmetic is never coarser than what the caller asked for.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -98,6 +98,40 @@ def test_sums_of_tensor_cores_pass(arithmetic: str, dtype: torch.dtype, k: int) 
         gates.check_agreement(c, c.clone(), a, b, arithmetic)
 
 
+# One chain, and the longest; and two K that are cut, whose chains are short.
+POSITIVE_K = (300, 24576, 32767, 32768, 40000)
+
+
+@pytest.mark.parametrize("k", POSITIVE_K)
+@each_tensor
+def test_positive_sums_lean_and_keep_the_certain_bound(arithmetic: str, dtype, k: int) -> None:
+    """What docs/contract.md says of them: in a long chain of fp16 or tf32, unlike bf16's, whose
+    shorter products lose less, all of them are beyond 8 sqrt(K)."""
+    a, b = (torch.rand(*size).to(dtype) for size in ((32, k), (k, 32)))
+    c = run_tensor(a, b, arithmetic)
+    gates.check_positive(c, a, b, arithmetic)
+    (p,) = gates.products(c, a, b, arithmetic)
+    beyond = np.abs(p.error) > p.bound
+    long_chain = 24576 <= k < gates.DEEP_K and dtype != torch.bfloat16
+    assert beyond.all() if long_chain else not beyond.any()
+
+
+@pytest.mark.parametrize("k", POSITIVE_K)
+@each_tensor
+def test_positive_sums_that_lean_too_far_or_not_at_all_fail(arithmetic: str, dtype, k: int) -> None:
+    a, b = (torch.rand(*size).to(dtype) for size in ((32, k), (k, 32)))
+    (p,) = gates.products(torch.zeros(32, 32), a, b, arithmetic)
+    limit = gates.positive_lean(p)
+    one_nan = p.reference.copy()
+    one_nan[31, 0] = np.nan
+    wrongs = [p.reference * (1 - 1.1 * limit), p.reference * (1 + 2.0**-20), one_nan]
+    if k >= gates.DEEP_K:
+        wrongs.append(run_tensor(a, b, arithmetic, cut=k).double().numpy())  # not cut
+    for wrong in wrongs:
+        with pytest.raises(AssertionError, match=r"lean|gate 1"):
+            gates.check_positive(torch.from_numpy(wrong).float(), a, b, arithmetic)
+
+
 @pytest.mark.parametrize("k", [1024, 4096])
 @each_tensor
 def test_sums_of_tensor_cores_fail_as_fma(arithmetic: str, dtype: torch.dtype, k: int) -> None:
