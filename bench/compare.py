@@ -30,13 +30,12 @@ from bench.shapes import Shape, named_set
 ROOT = Path(__file__).resolve().parents[1]
 INSTALLED = ROOT / "ops" / "tiled_mm" / "lib" / "libtiled_mm.so"
 
-app = typer.Typer(add_completion=False, help=__doc__)
+WORK = "--work"  # the argument of a library's process
 
 
 # ---- a library's process ------------------------------------------------------------------------
 
 
-@app.command(hidden=True)
 def work() -> None:
     """Reads problems and turns from standard input, a JSON line each, and answers with seconds."""
     from bench.candidates import TiledOperator
@@ -70,7 +69,7 @@ class Worker:
         (package / "lib").mkdir()
         shutil.copy(library, package / "lib" / "libtiled_mm.so")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.compare", "work"],
+            [sys.executable, "-m", "bench.compare", WORK],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(folder)},
             stdin=subprocess.PIPE,
@@ -100,7 +99,6 @@ def problems(names: list[str]) -> Iterator[tuple[str, Shape, str | None]]:
             yield name, shape, asked
 
 
-@app.command()
 def compare(
     old: Path,
     new: Path = INSTALLED,
@@ -151,4 +149,4 @@ def compare(
 
 
 if __name__ == "__main__":
-    app()
+    work() if WORK in sys.argv else typer.run(compare)
