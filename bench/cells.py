@@ -68,12 +68,17 @@ def newest(
 # ---- numbers as text ---------------------------------------------------------------------------
 
 
+def ratio_number(ratio: float) -> str:
+    """Two places after the point; below a tenth, two digits."""
+    return f"{ratio:.2f}" if ratio >= 0.0995 else f"{ratio:.2g}"
+
+
 def ratio_text(record: dict | None) -> str:
     """Median and quartiles of the ratios by round."""
     if record is None or record["ratio"] is None:
         return "-"
     r = record["ratio"]
-    return f"{r['median']:.2f} ({r['q1']:.2f}-{r['q3']:.2f})"
+    return "{} ({}-{})".format(*(ratio_number(r[q]) for q in ("median", "q1", "q3")))
 
 
 def wrong(record: dict | None) -> bool:

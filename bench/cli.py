@@ -15,13 +15,15 @@ import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from bench import cells, host, machine, report, results
+from bench import cells, host, machine, report, results, terminal
 from bench.candidates import TiledOperator
 from bench.runner import MODES, Bench, Settings, run_cases
 from bench.shapes import DTYPES, SETS, Shape, named_set
 from bench.timing import CpuStopwatch, CudaStopwatch, Rounds, Stopwatch
+
+# Where a run leaves its results and plots if it is not told where.
+OUT = machine.ROOT / "bench" / "out"
 
 app = typer.Typer(add_completion=False, help=__doc__, rich_markup_mode=None)
 console = Console()
@@ -29,7 +31,10 @@ console = Console()
 Problem = tuple[str, Shape]  # with the name of the set it comes from
 
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N")]
-JsonOption = Annotated[Path | None, typer.Option("--json", help="write the results here")]
+JsonOption = Annotated[
+    Path | None,
+    typer.Option("--json", help="write the results here; with no --plots either: bench/out/"),
+]
 PlotsOption = Annotated[Path | None, typer.Option("--plots", help="write PNG plots here")]
 LimitOption = Annotated[
     float | None, typer.Option("--limit", help="begin no case after so many seconds")
@@ -77,6 +82,13 @@ def new_document(run: str, device: torch.device, settings: dict) -> dict:
     }
 
 
+def destinations(
+    run: str, json: Path | None, plots: Path | None
+) -> tuple[Path | None, Path | None]:
+    """Where results and plots go: both to OUT if the command names neither."""
+    return (json, plots) if json or plots else (OUT / f"{run}.json", OUT)
+
+
 def keep(document: dict, path: Path | None) -> None:
     """After every case, so that a run that is ended early leaves what it has."""
     if path is not None:
@@ -92,61 +104,94 @@ def load_operator() -> TiledOperator:
 
 
 def finish(document: dict, device: torch.device, path: Path | None, plots: Path | None) -> None:
-    """The closing state of the device, the plots, and an exit status that tells failures."""
+    """The closing state of the device, the plots, an exit status that tells failures, and at the
+    very end where everything lies."""
     gpu = document["environment"]["gpu"]
     if gpu is not None:
         gpu["after"] = machine.gpu_state(device)
     keep(document, path)
+    written: list[Path] = []
     if plots is not None:
         from bench import plot
 
-        for written in plot.plot_document(document, plots):
-            console.print(f"wrote {written}")
-    if path is not None:
-        console.print(f"wrote {path}")
+        written = plot.plot_document(document, plots)
     failures = results.failures(document)
     for failure in failures:
-        console.print(f"failed: {failure}", style="red", markup=False, highlight=False)
+        terminal.say(console, f"failed: {failure}", style="red", unbroken=True)
+    if path is not None:
+        terminal.say(console, f"results: {_short(path)}", unbroken=True)
+    for figure in written:
+        terminal.say(console, f"plot: {_short(figure)}", unbroken=True)
     if failures:
         raise typer.Exit(1)
 
 
+def _short(path: Path) -> Path:
+    """As one would type it from here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 def print_cases(cases: Sequence[dict], title: str, *, gpu: bool) -> None:
-    """One row a candidate, the ratio first."""
+    """One row a candidate, the ratio first; what there is to remark, under the table."""
     unit, scale = ("TF/s", 1e-12) if gpu else ("GF/s", 1e-9)
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for column, justify in (
-        ("problem", "left"),
-        ("candidate", "left"),
-        ("ratio (quartiles)", "right"),
-        ("time", "right"),
-        (unit, "right"),
-        ("GB/s", "right"),
-        ("error", "right"),
-        ("", "left"),
-    ):
-        table.add_column(column, justify=justify, no_wrap=column != "")
+    rows = [
+        terminal.Row(
+            {
+                "problem": "" if i else _problem(case),
+                "candidate": record["name"],
+                **_numbers(record, scale),
+            },
+            ours=record["ours"],
+            begins_case=i == 0,
+        )
+        for case in cases
+        for i, record in enumerate(case["candidates"])
+    ]
+    titles = dict.fromkeys(("problem", "candidate", "ratio", "quartiles", "time"))
+    titles |= {"rate": unit, "GB/s": None, "error": None}
+    terminal.say(console, f"\n{title}", style="bold")
+    terminal.show(console, rows, {column: name or column for column, name in titles.items()})
+    for remark in _remarks(cases):
+        terminal.say(console, remark)
+
+
+def _problem(case: dict) -> str:
+    return Shape.from_json(case["shape"]).label + (" grad" if case["grad"] else "")
+
+
+def _remarks(cases: Sequence[dict]) -> list[str]:
+    """Each remark once, with the problems that it is about unless it is about all."""
+    found: dict[tuple[str, str], list[str]] = {}  # (remark, candidate) -> problems
+    count: dict[str, int] = {}  # of the cases of a candidate
     for case in cases:
-        label = Shape.from_json(case["shape"]).label + (" grad" if case["grad"] else "")
-        remark = case["error"] or case["note"]
-        if remark:
-            table.add_row(label, "", "", "", "", "", "", remark)
-        for i, record in enumerate(case["candidates"]):
-            ok = "" if record["check"] is None or record["check"]["ok"] else "beyond the error gate"
-            seconds, flops, bandwidth = (record[q] for q in ("seconds", "flops", "bandwidth"))
-            table.add_row(
-                label if i == 0 and not remark else "",
-                record["name"],
-                cells.ratio_text(record),
-                cells.seconds_text(seconds["median"]) if seconds else "-",
-                f"{flops * scale:.3g}" if flops else "-",
-                f"{bandwidth * 1e-9:.4g}" if bandwidth else "-",
-                cells.error_text(record),
-                "; ".join(filter(None, (ok, record["error"], record["note"]))),
-                style="bold" if record["ours"] else None,
-            )
-        table.add_section()
-    console.print(table)
+        of_case = [("", remark) for remark in (case["error"], case["note"])]
+        for record in case["candidates"]:
+            name, check = record["name"], record["check"]
+            count[name] = count.get(name, 0) + 1
+            of_case += [(name, remark) for remark in (record["error"], record["note"])]
+            of_case += [(name, "beyond the error gate")] * (check is not None and not check["ok"])
+        for name, remark in of_case:
+            if remark:
+                found.setdefault((remark, name), []).append(_problem(case))
+    lines = []
+    for (remark, name), problems in found.items():
+        where = "" if len(problems) == count.get(name) else ", ".join(problems)
+        lines.append(" at ".join(filter(None, (name, where))) + f": {remark}")
+    return lines
+
+
+def _numbers(record: dict, scale: float) -> dict[str, str]:
+    seconds, flops, bandwidth = (record[q] for q in ("seconds", "flops", "bandwidth"))
+    ratio = record["ratio"]
+    return {
+        "ratio": cells.ratio_number(ratio["median"]) if ratio else "-",
+        "quartiles": "-".join(cells.ratio_number(ratio[q]) for q in ("q1", "q3")) if ratio else "-",
+        "time": cells.seconds_text(seconds["median"]) if seconds else "-",
+        "rate": f"{flops * scale:.3g}" if flops else "-",
+        "GB/s": f"{bandwidth * 1e-9:.4g}" if bandwidth else "-",
+        "error": cells.error_text(record),
+    }
 
 
 def run_problems(
@@ -166,7 +211,7 @@ def run_problems(
         console.print(busy, style="yellow", highlight=False)
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
@@ -179,8 +224,7 @@ def run_problems(
             cases.append(case)
             document["cases"].append(case)
             keep(document, path)
-            shape = Shape.from_json(case["shape"])
-            progress.update(task, advance=1, description=f"{case['set']} {shape.label}")
+            progress.update(task, advance=1, description=case["set"])
 
         run_cases(bench, problems, take)
     title = f"{cells.device_name(document)}, {settings.mode}, {settings.cache} caches"
@@ -270,6 +314,7 @@ def run(
         limit_s=limit,
     )
     document = new_document("run", chosen, settings.to_json())
+    json, plots = destinations("run", json, plots)
     for one in MODES if mode == "both" else (mode,):
         settings = replace(settings, mode=one)
         run_problems(document, chosen, settings, problems, json, begin)
@@ -303,6 +348,7 @@ def ladder(
     rounds = Rounds(least=3, most=30, budget_s=budget)
     settings = Settings(algos=("all",), cache=cache_state(chosen), rounds=rounds, limit_s=limit)
     document = new_document("ladder", chosen, settings.to_json())
+    json, plots = destinations("ladder", json, plots)
     try:
         document["ceilings"] = machine.ceilings(chosen)
     except Exception as error:  # the ladder is worth having without its roofline
@@ -323,6 +369,7 @@ def host_command(
     load_operator()
     rounds = Rounds(least=20, most=400, budget_s=budget)
     document = new_document("host", chosen, {"calls": host.CALLS, "budget_s": budget})
+    json, _ = destinations("host", json, None)
     document["cases"] = host.run_host(chosen, rounds, *host.products(chosen))
     title = f"{cells.device_name(document)}, host time of one call"
     print_cases(document["cases"], title, gpu=chosen.type == "cuda")
@@ -341,6 +388,7 @@ def cpu(
     budget: BudgetOption = 1.0,
     limit: LimitOption = 90.0,
     json: JsonOption = None,
+    plots: PlotsOption = None,
 ) -> None:
     """The CPU's table, on any machine."""
     begin = time.monotonic()
@@ -349,8 +397,9 @@ def cpu(
     device = torch.device("cpu")
     settings = Settings(cache=cache_state(device), rounds=Rounds(budget_s=budget), limit_s=limit)
     document = new_document("cpu", device, settings.to_json())
+    json, plots = destinations("cpu", json, plots)
     run_problems(document, device, settings, expand(["cpu"], ()), json, begin)
-    finish(document, device, json, None)
+    finish(document, device, json, plots)
 
 
 # The parts of `all`, each a process of its own: an illegal access in one kernel ends every later
@@ -402,8 +451,8 @@ def all_parts(
         list[str] | None, typer.Option(help=f"parts to run: {', '.join(_PARTS)}")
     ] = None,
 ) -> None:
-    """Everything the README's tables need, one JSON file for each part. Without a GPU: the parts
-    that a CPU gets through."""
+    """What most tables of docs/performance.md need, one JSON file for each part. Without a GPU: the
+    parts that a CPU gets through."""
     parts = only or (list(_PARTS) if torch.cuda.is_available() else ["host", "ladder", "cpu"])
     unknown = set(parts) - set(_PARTS)
     if unknown:
@@ -448,7 +497,7 @@ def plot_command(
 
     for file in files:
         for written in plot.plot_document(results.read(file), out):
-            console.print(f"wrote {written}")
+            terminal.say(console, f"plot: {_short(written)}", unbroken=True)
 
 
 @app.command(name="report")
