@@ -19,7 +19,10 @@ errors.py      errors of sums beside torch.mm's, by K: python -m bench.errors
 cpu_table.py   the CPU's groups of cases beside torch.mm: python -m bench.cpu_table
 plot.py        PNG plots, from documents only
 cells.py       numbers as text, and which document a table is made from
+terminal.py    the table that a run prints
 report.py      the tables of README.md and docs/, from bench/results/ only
+headline.py         the README's figures
+ladder_tables.py    the ladder's
 training_tables.py  those of training.py's documents
 groups_table.py     that of cpu_table.py's
 errors_table.py     those of errors.py's

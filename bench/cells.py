@@ -18,20 +18,46 @@ def device_name(document: dict) -> str:
 def caption(document: dict, *, threads: bool = True) -> str:
     """Where the numbers come from, on one line; on a CPU with its threads, unless the table has
     them."""
+    return f"<sub>{_machine(document, threads)}, {_run(document)}</sub>"
+
+
+def captions(documents: Sequence[tuple[str, dict]], *, threads: bool = True) -> str:
+    """That of a table whose parts, here by name, come from several documents of one machine."""
+    by_source: dict[str, dict[str, list[str]]] = {}
+    for part, document in documents:
+        runs = by_source.setdefault(_machine(document, threads), {})
+        runs.setdefault(_run(document), []).append(part)
+    sources = []
+    for source, runs in by_source.items():
+        if len(runs) == 1:
+            sources.append(f"{source}, {next(iter(runs))}")
+        else:
+            sources.append(
+                f"{source}; " + "; ".join(f"{', '.join(p)}: {r}" for r, p in runs.items())
+            )
+    return f"<sub>{'; '.join(sources)}</sub>"
+
+
+def _machine(document: dict, threads: bool) -> str:
     e = document["environment"]
     parts = [device_name(document)]
     if e["gpu"]:
         parts.append(f"driver {e['gpu']['driver']}")
     else:
-        parts += [f"{e['cpu']['threads']} threads"] * threads + [e["cpu"]["capability"]]
+        count = e["cpu"]["threads"]
+        parts += [f"{count} thread" + "s" * (count != 1)] * threads + [e["cpu"]["capability"]]
     parts.append(f"torch {e['torch']}")
     if e["cublas"]:
         parts.append(f"cuBLAS {e['cublas']}")
-    parts.append(e["date"][:10])
-    if e["commit"]:
-        changed = " with changes" if e["dirty"] else ""
-        parts.append(f"commit {e['commit'][:12]}{changed}")
-    return f"<sub>{', '.join(parts)}</sub>"
+    return ", ".join(parts)
+
+
+def _run(document: dict) -> str:
+    e = document["environment"]
+    if not e["commit"]:
+        return e["date"][:10]
+    changed = " with changes" if e["dirty"] else ""
+    return f"{e['date'][:10]}, commit {e['commit'][:12]}{changed}"
 
 
 def measured(case: dict) -> bool:

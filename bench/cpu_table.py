@@ -16,8 +16,8 @@ groups may run side by side, each process on cores of its own:
     taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
 
-From such documents in bench/results/ the README's tables `cpu-groups`, `cpu-peak` and `cpu-tiny`
-are made.
+From such documents in bench/results/ the tables `cpu-groups`, `cpu-host`, `cpu-peak` and `cpu-tiny`
+of docs/performance.md are made.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from bench.cells import NOT_MEASURED, caption, device_name, markdown
+from bench.cells import NOT_MEASURED, caption, captions, device_name, markdown
 
 
 def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
@@ -19,15 +19,17 @@ def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
 def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
     """Of every group, for each number of threads, the newest document of the CPU that the newest of
     all is of: groups may have been measured by processes of their own. `host`: of the groups for a
-    server's cores, else of the others."""
+    server's cores, else of the others. In bold what misses its goal."""
     of_kind = [d for d in documents if d["settings"].get("host", False) == host]
     found = _of_last_cpu(of_kind, "summary")
     if not found:
         return NOT_MEASURED
     by_place: dict[tuple[str, int], dict] = {}
+    sources: dict[tuple[str, int], dict] = {}
     for document in found:
         for line in document["cpu"]["summary"]:
-            by_place[line["group"], document["cpu"]["threads"]] = line
+            place = line["group"], document["cpu"]["threads"]
+            by_place[place], sources[place] = line, document
     threads = sorted({count for _, count in by_place})
     header = ["torch.mm's time / ours", "goal: geomean", "least"]
     for count in threads:
@@ -42,9 +44,16 @@ def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
             if line is None:
                 row += ["-", "-", "-"]
             else:
-                row += [f"{line['geomean']:.2f}", f"{line['least']:.2f}", line["where"]]
+                row += [_beside_goal(line, q) for q in ("geomean", "least")] + [line["where"]]
         rows.append(row)
-    return markdown(header, rows) + "\n\n" + caption(found[-1], threads=False)
+    parts = [(f"`{group}` ({count})", sources[group, count]) for group, count in sorted(sources)]
+    return markdown(header, rows) + "\n\n" + captions(parts, threads=False)
+
+
+def _beside_goal(line: dict, quantity: str) -> str:
+    """A ratio, in bold where it misses its goal."""
+    text = f"{line[quantity]:.2f}"
+    return text if line[quantity] >= line["goal"][quantity] else f"**{text}**"
 
 
 LEAST_SIZE = 256  # of the squares whose fraction of the peak counts

@@ -17,7 +17,10 @@ from bench.cells import cubes, device_name
 from bench.training_tables import distances
 
 # The order of the ladder; what is not named here comes after.
-_ORDER = ("naive", "shared_tile_8", "shared_tile_16", "shared_tile_32", "register_tile", "blocked")
+_ORDER = (
+    *("naive", "blocked", "shared_tile_8", "shared_tile_16", "shared_tile_32", "register_tile"),
+    *("mma_tile", "tma_wgmma", "warp_specialized", "hopper", "fp16x3"),
+)
 _DPI = 150
 
 

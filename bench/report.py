@@ -26,29 +26,14 @@ from bench.cells import (
 )
 from bench.errors_table import TABLES as ERRORS_TABLES
 from bench.groups_table import groups_table, peak_table, tiny_table
+from bench.headline import TABLES as HEADLINE_TABLES
+from bench.ladder_tables import TABLES as LADDER_TABLES
 from bench.machine import ROOT
 from bench.shapes import SETS, Shape
 from bench.training_tables import curves_table, step_table
 
 RESULTS = ROOT / "bench" / "results"
 
-LADDER_SIZES = (2048, 4096, 8192)
-# What Nsight Compute calls the waits of a warp.
-WAITS = {
-    "long_scoreboard": "waits for memory",
-    "short_scoreboard": "waits for shared memory",
-    "mio_throttle": "waits to issue to shared memory",
-    "lg_throttle": "waits to issue to memory",
-    "barrier": "waits at barriers",
-    "math_pipe_throttle": "waits for arithmetic units",
-    "gmma": "waits for wgmma",
-    "wait": "waits fixed latencies",
-    "not_selected": "waits its turn",
-    "sleeping": "sleeps at barriers",
-    "no_inst": "waits for instructions",
-    "no_instruction": "waits for instructions",
-    "dispatch_stall": "waits for dispatch",
-}
 AUTO = "tiled.mm"
 
 _MARKED = re.compile(r"<!-- bench:([\w-]+) -->\n(.*?)<!-- /bench:\1 -->", re.DOTALL)
@@ -56,59 +41,6 @@ _MARKER = re.compile(r"<!-- /?bench:")
 
 
 # ---- tables ------------------------------------------------------------------------------------
-
-
-def ladder_table(dtype: str) -> Callable[[Sequence[dict]], str]:
-    def table(documents: Sequence[dict]) -> str:
-        return _ladder_table(documents, dtype)
-
-    return table
-
-
-def _ladder_table(documents: Sequence[dict], dtype: str) -> str:
-    found = newest(
-        documents,
-        lambda c: c["set"] == "ladder" and c["shape"]["dtype"] == dtype,
-        gpu=True,
-    )
-    if found is None:
-        return NOT_MEASURED
-    document, cases = found
-    by_size = {c["shape"]["n"]: c for c in cases if c["shape"]["n"] in LADDER_SIZES}
-    names = list(dict.fromkeys(c["name"] for case in cases for c in case["candidates"]))
-    header = [f"rung, {dtype}"]
-    for n in by_size:
-        header += [f"{n}³ TF/s", "of cuBLAS"]
-    bounds = bounds_of(documents, dtype)
-    if bounds:
-        header.append("what keeps it there, 4096³")
-    rows = []
-    for name in names:
-        row = [f"`{name}`"]
-        for case in by_size.values():
-            record = results.find(case, name)
-            row.append(rate_text(record, 1e12))
-            share = record["ratio"]["median"] if record and record["ratio"] else None
-            row.append("-" if share is None else f"{100 * share:.1f} %")
-        rows.append(row + [bounds.get(name, "-")] * bool(bounds))
-    return markdown(header, rows) + "\n\n" + caption(document)
-
-
-def bounds_of(documents: Sequence[dict], dtype: str) -> dict[str, str]:
-    """For each rung the busiest unit, and what its warps wait for most, by the newest counters."""
-    found: dict[str, str] = {}
-    for document in sorted(documents, key=lambda d: d["environment"]["date"]):
-        for c in document.get("counters", ()):
-            if c["dtype"] != dtype:
-                continue
-            unit = max(c["units"], key=c["units"].get)
-            text = f"{unit} {c['units'][unit]:.0f} %"
-            waits = {reason: share for reason, share in c["stalls"].items() if reason != "selected"}
-            if waits:
-                wait = max(waits, key=waits.get)
-                text += f"; {WAITS.get(wait, wait)} {100 * waits[wait]:.0f} %"
-            found[c["algo"]] = text
-    return found
 
 
 def squares_table(dtype: str) -> Callable[[Sequence[dict]], str]:
@@ -323,8 +255,8 @@ def _ours_record(case: dict) -> dict | None:
 
 
 TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
-    "ladder": ladder_table("float32"),
-    "ladder-bfloat16": ladder_table("bfloat16"),
+    **HEADLINE_TABLES,
+    **LADDER_TABLES,
     **{f"squares-{d}": squares_table(d) for d in SETS["squares"].dtypes},
     "host": host_table,
     "host-cpu": partial(host_table, gpu=False),
@@ -344,17 +276,16 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
         for dtype in SETS[name].dtypes
     },
     "tf32": grid_table("tf32", "float32", "burst"),
-    "fp16x3": grid_table("fp16x3", "float32", "burst", beside="torch.mm tf32", errors=True),
-    "activations": grid_table(
-        "activations",
-        "float32",
-        "burst",
-        beside="torch.mm tf32",
-        errors=True,
-        recomputed=True,
-    ),
-    "ieee": grid_table("ieee", "float32", "burst", errors=True),
-    "fp64": grid_table("fp64", "float64", "burst", errors=True),
+    **{
+        f"{name}{suffix}": grid_table(name, dtype, mode, errors=True, **columns)
+        for suffix, mode in (("", "burst"), ("-sustained", "sustained"))
+        for name, dtype, columns in (
+            ("fp16x3", "float32", {"beside": "torch.mm tf32"}),
+            ("activations", "float32", {"beside": "torch.mm tf32", "recomputed": True}),
+            ("ieee", "float32", {}),
+            ("fp64", "float64", {}),
+        )
+    },
     **{name: step_table(name) for name in ("linear-stack", "mlp-step")},
     "loss-curves": curves_table,
     **ERRORS_TABLES,

@@ -53,7 +53,7 @@ def test_the_groups_table_gathers_documents_of_one_cpu():
     assert lines[2] == (
         "| `fp32` | 1.5 | 0.5 | 2.00 | 1.00 | 16x16x32 nt | 2.00 | 2.00 | 8x8x16 nt |"
     )
-    assert lines[3] == "| `rows-bf16` | 1.5 | 0.5 | - | - | - | 0.50 | 0.50 | 8x8x16 nt |"
+    assert lines[3] == "| `rows-bf16` | 1.5 | 0.5 | - | - | - | **0.50** | 0.50 | 8x8x16 nt |"
     assert len(lines) == 6
     assert lines[5].startswith("<sub>A CPU, AVX2, torch ") and "2026-01-03" in lines[5]
 

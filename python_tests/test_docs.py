@@ -1,0 +1,87 @@
+"""README.md and docs/: every link leads somewhere, what is measured is shown, and the first page
+stays short enough to be read."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+if not PAGES[0].exists():
+    pytest.skip("there are no README.md and docs/ beside these tests", allow_module_level=True)
+
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+(?:\([^()\s]*\))?)\)")
+_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    found: dict[str, int] = {}
+    for title in re.findall(r"^#+ (.*)$", _CODE.sub("", page.read_text()), re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        found[anchor] = found.get(anchor, -1) + 1
+    return {a if not i else f"{a}-{i}" for a, count in found.items() for i in range(count + 1)}
+
+
+def broken(page: Path) -> list[str]:
+    """The relative links of a page that lead nowhere."""
+    wrong = []
+    for link in _LINK.findall(_CODE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = unquote(link).partition("#")
+        target = page.parent / name if name else page
+        anchors = headings(target) if target.suffix == ".md" and target.exists() else set()
+        if not target.exists() or (anchor and anchor not in anchors):
+            wrong.append(link)
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_link_leads_somewhere(page):
+    assert broken(page) == []
+
+
+def test_broken_links_are_found(tmp_path):
+    (tmp_path / "there.md").write_text("# A `code` title, twice\n## Two\n```\n# no title\n```\n")
+    page = tmp_path / "page.md"
+    good = ["there.md", "there.md#a-code-title-twice", "#here", "https://a.b/c"]
+    bad = ["gone.md", "gone.png", "there.md#no-title", "there.md#three", "#nowhere", "gone.md#two"]
+    page.write_text(
+        "## Here\n" + "\n".join(f"text [x]({link}) ![y]({link})" for link in good + bad)
+    )
+    assert broken(page) == [link for link in bad for _ in range(2)]
+
+
+def test_the_readme_is_short():
+    assert len(PAGES[0].read_text().splitlines()) <= 250
+
+
+def test_every_page_is_reached_from_the_readme():
+    linked = {link.partition("#")[0] for link in _LINK.findall(PAGES[0].read_text())}
+    assert [p.name for p in PAGES[1:] if f"docs/{p.name}" not in linked] == []
+
+
+def test_what_is_measured_is_shown():
+    sys.path.insert(0, str(ROOT))  # the benchmark is run from the checkout and is not installed
+    for module in ("matplotlib", "rich", "typer"):
+        pytest.importorskip(module, reason=f"the benchmark needs {module}")
+    from bench import report, results
+
+    documents = results.read_all(report.RESULTS)
+    text = "\n".join(page.read_text() for page in PAGES)
+    hidden = [
+        name
+        for name, table in report.TABLES.items()
+        if table(documents) != report.NOT_MEASURED and f"<!-- bench:{name} -->" not in text
+    ]
+    assert hidden == []
+    plots = sorted(path.name for path in (report.RESULTS / "plots").glob("*.png"))
+    assert [name for name in plots if f"/{name})" not in text] == []
