@@ -244,13 +244,12 @@ TEST(Access, StridesThatHaveNoVectors) {
   p.a.row_stride = 0, p.a.col_stride = 1;  // one row, expanded
   EXPECT_EQ(access_a(p), Access::AlongK);
   // Overlapping views: a row starts one element after the row before, at any address.
-  p.a.row_stride = 1, p.a.col_stride = 1;
+  p.a.row_stride = 1, p.a.col_stride = 1, p.a.alignment = alignment_of(nullptr, p.dtype, 1, 1, 0);
   EXPECT_EQ(access_a(p), Access::Elements);
   p = problem_of(64, 64, 64, DType::Float32, 2);
-  p.b.batch_stride = 1;
-  EXPECT_EQ(access_b(p), Access::Elements);
-  p.batch = 1;
   EXPECT_EQ(access_b(p), Access::AlongMN);
+  p.b.batch_stride = 1, p.b.alignment = alignment_of(nullptr, p.dtype, 64, 1, 1);
+  EXPECT_EQ(access_b(p), Access::Elements);
 }
 
 // The stride of a dimension of size 1 is never used, so any will do.
@@ -311,14 +310,15 @@ TEST(AsyncAccess, VectorsOnlyAlongRowsThatAreAligned) {
 TEST(AsyncAccess, StridesThatHaveNoVectors) {
   Problem p = problem_of("tn", 64, 64, 64, DType::Float32);
   p.a.col_stride = 1;  // a column starts one element after the column before
+  p.a.alignment = alignment_of(nullptr, p.dtype, 1, 1, 0);
   EXPECT_EQ(async_plan(p).access_a, Access::Elements);
-  p.a.col_stride = 0;  // one column, expanded
+  p.a.col_stride = 0, p.a.alignment = 16;  // one column, expanded
   EXPECT_EQ(async_plan(p).access_a, Access::AlongMN);
   p.a.row_stride = 0;  // one number, expanded
   EXPECT_EQ(async_plan(p).access_a, Access::Elements);
   p = problem_of(64, 64, 64, DType::Float32, 2);
   EXPECT_EQ(async_plan(p).access_b, Access::AlongMN);
-  p.b.batch_stride = 1;
+  p.b.batch_stride = 1, p.b.alignment = alignment_of(nullptr, p.dtype, 64, 1, 1);
   EXPECT_EQ(async_plan(p).access_b, Access::Elements);
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 
 namespace tiled {
 
@@ -89,8 +88,8 @@ struct Operand {
   int64_t row_stride;    // elements
   int64_t col_stride;    // elements
   int64_t batch_stride;  // elements
-  int32_t alignment;     // bytes, a power of two up to 16: divides the base address and every
-                         // stride but one of 1
+  int32_t alignment;     // bytes, a power of two up to 16: divides the base address, the batch
+                         // stride, and of the matrix's own strides every one but one of 1
 };
 
 struct Result {
@@ -130,21 +129,21 @@ constexpr int32_t power_of_two_divisor(int64_t value) {
   return static_cast<int32_t>(bits & (~bits + 1));
 }
 
-// Alignment, in bytes, of a strided matrix (see Operand::alignment). One stride of 1 is the
-// direction that vectors lie along and does not count; a second one (overlapping views) does.
+// Alignment, in bytes, of a strided matrix (see Operand::alignment). A row or column stride of 1 is
+// the direction that vectors lie along and does not count; a second one (overlapping views) does.
+// Vectors never lie along the batch, so that its stride counts whatever it is: matrices of one
+// element stand side by side.
 inline int32_t alignment_of(const void* data, DType dtype, int64_t row_stride, int64_t col_stride,
                             int64_t batch_stride) {
   const int64_t size = size_of(dtype);
   int32_t alignment = power_of_two_divisor(reinterpret_cast<intptr_t>(data));
-  bool along = false;  // a stride of 1 was seen
-  for (int64_t stride : {row_stride, col_stride, batch_stride}) {
-    if (stride == 1 && !along) {
-      along = true;
-      continue;
-    }
+  const auto include = [&](int64_t stride) {
     const int32_t divisor = power_of_two_divisor(stride * size);
     if (divisor < alignment) alignment = divisor;
-  }
+  };
+  if (row_stride != 1) include(row_stride);
+  if (col_stride != 1 || row_stride == 1) include(col_stride);
+  include(batch_stride);
   return alignment;
 }
 

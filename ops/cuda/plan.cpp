@@ -66,8 +66,8 @@ double cycles(const Candidate& candidate, const Problem& problem, const DeviceIn
 }
 
 Singly singly_copied(const Problem& problem) {
-  return {async_access_of(side_a(problem), problem.batch) == Access::Elements,
-          async_access_of(side_b(problem), problem.batch) == Access::Elements};
+  return {async_access_of(side_a(problem)) == Access::Elements,
+          async_access_of(side_b(problem)) == Access::Elements};
 }
 
 // Cycles of copying an operand to where register_tile reads vectors: every element is read and
@@ -116,8 +116,8 @@ Plan plan_of(const Candidate& candidate, const Problem& problem, const DeviceInf
   else if (candidate.algo == Algo::RegisterTile)
     choose_access(problem, plan);
   else if (candidate.algo == Algo::MmaTile) {
-    plan.access_a = copied_access_of(side_a(problem), problem.batch);
-    plan.access_b = copied_access_of(side_b(problem), problem.batch);
+    plan.access_a = copied_access_of(side_a(problem));
+    plan.access_b = copied_access_of(side_b(problem));
   }
   plan.block_m = candidate.block_m;
   plan.block_n = candidate.block_n;
