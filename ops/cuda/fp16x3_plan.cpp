@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/fp16x3.h"
 #include "cuda/fp16x3_layout.h"
 
 namespace tiled {
