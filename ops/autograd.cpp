@@ -40,10 +40,12 @@ auto make_node() {
     return std::shared_ptr<T>(new T(), [](T* node) { deleteNode(node); });  // looked up by T only
 }
 
-// A copy whose rows begin on multiples of 16 bytes, its elements along the last dimension.
+// A copy whose elements lie along the last dimension, its rows on multiples of 16 bytes. One
+// element of padding is the least: without any, constant_pad_nd is a clone, which keeps the strides
+// of what it copies.
 at::Tensor aligned_copy(const at::Tensor& x) {
-  const int64_t unit = 16 / static_cast<int64_t>(x.element_size()), columns = x.size(-1);
-  return at::constant_pad_nd(x, {0, (unit - columns % unit) % unit}).slice(-1, 0, columns);
+  const c10::SymInt unit = 16 / static_cast<int64_t>(x.element_size()), columns = x.sym_size(-1);
+  return at::constant_pad_nd_symint(x, {0, unit - columns % unit}).slice_symint(-1, 0, columns);
 }
 
 // How a call was asked for; its gradients are asked for in the same way.
