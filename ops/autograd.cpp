@@ -115,10 +115,10 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
                           Name algo, Name precision, Type out_dtype) {
   const bool needs_gradient = compute_requires_grad(a, b);
   const bool has_tangent = isFwGradDefined(a) || isFwGradDefined(b);
-  // What this call runs, its derivatives run too, whatever the setting will be then.
-  const Name resolved = needs_gradient || has_tangent
-                            ? resolve_precision(a.scalar_type(), target_of(a), precision, algo)
-                            : precision;
+  // What this call runs, its derivatives run too, whatever the setting will be then. It is read
+  // once and handed down: another thread may change it at any time.
+  if (needs_gradient || has_tangent)
+    precision = resolve_precision(a.scalar_type(), target_of(a), precision, algo);
 
   decltype(make_node<MmBackward<OPERATOR>>()) node;
   if (needs_gradient) {
@@ -138,12 +138,12 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
     node->b_column_major = is_column_major(b);
     node->dtype = a.scalar_type();
     if (algo) node->request.algo = std::string(*algo);
-    node->request.precision = resolved;
+    node->request.precision = precision;
     torch::autograd::set_history(c, node);
   }
   if (has_tangent) {
     const auto term = [&](const at::Tensor& x, const at::Tensor& y) {
-      return OPERATOR().call(x, y, algo, resolved, out_dtype);
+      return OPERATOR().call(x, y, algo, precision, out_dtype);
     };
     at::Tensor tangent;
     if (isFwGradDefined(a)) tangent = term(a._fw_grad(0), b._fw_primal(0));

@@ -224,6 +224,33 @@ def test_precision_is_resolved_in_the_forward(library_precision: None, device: s
     assert [call.get("precision") for call in recorder.calls] == ["ieee", "ieee"]
 
 
+def test_precision_is_read_once(library_precision: None, device: str) -> None:
+    """Another thread may change the setting at any time: here, while the forward is on its way from
+    autograd to its kernel. Every product of the call is asked for what it was when the call began.
+    """
+
+    class Changed(Recorder):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            tiled_mm.set_float32_precision("tf32")
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    a, b = leaves(37, 43, 131, torch.float32, device)
+    g = cases.fill(37, 43, torch.float32, device)
+    tiled_mm.set_float32_precision("ieee")
+    with Changed() as recorder:
+        c = tiled_mm.mm(a, b)
+        grad_a, grad_b = torch.autograd.grad(c, (a, b), g)
+    assert [call.get("precision") for call in recorder.calls] == ["ieee"] * 3
+    with torch.no_grad():
+        assert_same_bits(c, tiled_mm.mm(a, b, precision="ieee"))
+        assert_same_bits(grad_a, tiled_mm.mm(g, b.t(), precision="ieee"))
+        assert_same_bits(grad_b, tiled_mm.mm(a.t(), g, precision="ieee"))
+    tiled_mm.set_float32_precision("ieee")
+    with torch.autograd.forward_ad.dual_level(), Changed() as recorder:
+        tiled_mm.mm(torch.autograd.forward_ad.make_dual(a.detach(), g @ b.detach().t()), b.detach())
+    assert [call.get("precision") for call in recorder.calls] == ["ieee"] * 2
+
+
 def lies_for_tma(x: torch.Tensor) -> bool:
     """Along the last dimension, and every row begins on a multiple of 16 bytes."""
     *long, short = x.stride()
