@@ -423,14 +423,6 @@ TEST(Supports, NoCpuRungOnAGpu) {
   EXPECT_FALSE(supports(Algo::Blocked, problem_of(8, 8, 8), device("h200")));
 }
 
-TEST(Supports, OnlyTheIdentityEpilogue) {
-  Problem p = problem_of(64, 64, 64);
-  EXPECT_TRUE(supports(Algo::RegisterTile, p, device("h200")));
-  p.epilogue.alpha = 2;
-  EXPECT_FALSE(supports(Algo::RegisterTile, p, device("h200")));
-  EXPECT_TRUE(supported_algos(p, device("h200")).empty());
-}
-
 // 512 threads a block and 16 KiB of shared memory: no 32 x 32 threads, no 128 x 128 tile.
 TEST(Supports, TheDevicesLimits) {
   const DeviceInfo g80 = device("g80");
@@ -517,12 +509,6 @@ TEST(TensorSupports, OnlyComputeCapability90) {
   EXPECT_EQ(rungs_of(p, "h100"), EVERY_RUNG);
   for (const char* name : {"a100", "t4", "k40", "fermi", "g80"})
     EXPECT_TRUE(rungs_of(p, name).empty()) << name;
-}
-
-TEST(TensorSupports, OnlyTheIdentityEpilogue) {
-  Problem p = tensor_problem("nn", 64, 128, 256);
-  p.epilogue.beta = 1;
-  EXPECT_TRUE(rungs_of(p).empty());
 }
 
 // fp16 and bf16 in every layout; tf32 is read where it lies along K.

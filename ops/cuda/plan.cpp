@@ -32,8 +32,7 @@ int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
 // What every rung so far asks of a problem.
 bool computes(const Problem& problem, const DeviceInfo& device) {
   const bool wants_fp64 = problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
-  return problem.arithmetic == Arithmetic::Fma && problem.epilogue.identity() &&
-         !(wants_fp64 && device.fp64_flops == 0);
+  return problem.arithmetic == Arithmetic::Fma && !(wants_fp64 && device.fp64_flops == 0);
 }
 
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
