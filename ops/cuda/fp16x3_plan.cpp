@@ -97,7 +97,7 @@ bool fp16x3_supports(const Problem& problem, const DeviceInfo& device) {
   const int64_t rows = has_few_rows(problem) ? few : saturating_product(2, many);
   const int64_t elements = saturating_product(saturating_product(rows, problem.k), problem.batch);
   if (elements > MAX_ELEMENTS) return false;
-  return problem.arithmetic == Arithmetic::Fp16x3 && device.capability == 90 &&
+  return problem.arithmetic == Arithmetic::Fp16x3 && device.hopper_kernels &&
          problem.m <= MAX_SIZE && problem.n <= MAX_SIZE && problem.k <= MAX_SIZE &&
          problem.batch <= MAX_SIZE / 2 &&
          saturating_product(
