@@ -1,6 +1,6 @@
 // Tensors end here, kernels begin here: a matrix product as plain data.
 //
-//     C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j]        (Epilogue: identity)
+//     C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j]
 //
 // Nothing in this file knows ATen or CUDA. A Problem is passed to kernels by value.
 #pragma once
@@ -100,16 +100,9 @@ struct Result {
   int32_t alignment;     // bytes, as Operand's
 };
 
-// What happens between the sum and the store: C = out_dtype(alpha * sum + beta * input + bias).
-// The kernels so far support the identity (alpha 1, beta 0, no bias) and the choice of out_dtype.
+// What happens between the sum and the store: the sum is rounded to this dtype.
 struct Epilogue {
   DType out_dtype;
-  double alpha = 1;
-  double beta = 0;
-  const void* input = nullptr;  // [M][N] in out_dtype, strides as C's; read only if beta != 0
-  const void* bias = nullptr;   // [N] in out_dtype
-
-  constexpr bool identity() const { return alpha == 1 && beta == 0 && bias == nullptr; }
 };
 
 struct Problem {

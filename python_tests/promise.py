@@ -60,9 +60,9 @@ class Found:
     wrong: dict[str, Tensor]
     ratio: Tensor
 
-    def settle(self, a: Tensor, b: Tensor) -> None:
+    def settle(self, c: Tensor, a: Tensor, b: Tensor) -> None:
         """Of matrices, or batches of them."""
-        self.wrong["overflow"] = settled(self.wrong["overflow"], a, b)
+        self.wrong["overflow"] = settled(self.wrong["overflow"], c, a, b)
 
     def counts(self) -> dict[str, int]:
         return {kind: int(mask.sum()) for kind, mask in self.wrong.items()}
@@ -92,13 +92,15 @@ def check(c: Tensor, to: Reference) -> Found:
     return Found(wrong, torch.where(both, off / to.bound, 0.0))
 
 
-def settled(doubtful: Tensor, a: Tensor, b: Tensor, most: int = 200) -> Tensor:
-    """Those of the doubtful elements of A B whose value fp32 has a number for, `most` looked at."""
+def settled(doubtful: Tensor, c: Tensor, a: Tensor, b: Tensor, most: int = 200) -> Tensor:
+    """Those of the doubtful elements of C = A B, all infinite, whose value does not round to that;
+    `most` are looked at."""
     wrong = torch.zeros_like(doubtful)
     for index in doubtful.nonzero()[:most].tolist():
         *entry, i, j = index
         row, column = a[(*entry, i)].tolist(), b[tuple(entry)][:, j].tolist()
-        wrong[tuple(index)] = abs(exact_units(row, column)) < int(BEYOND) << 2 * 149
+        towards_c = exact_units(row, column) * (1 if c[tuple(index)] > 0 else -1)
+        wrong[tuple(index)] = towards_c < int(BEYOND) << 2 * 149
     return wrong
 
 
