@@ -75,7 +75,7 @@ def split(x: Tensor, hole: str | None = None) -> Rows:
     hi, lo = parts(scaled)
     units = ((scaled - hi - lo * 2.0**-11).abs() / UNIT).ceil()
     if hole != "alignment":
-        units = units + 1024
+        units = units + 512
     counts = (scaled.abs() < 2.0**-14) & (scaled != 0)
     if hole == "subnormal rows":
         of_all = torch.where(wide == 0, 5000, floor_log2(wide).clamp(min=-127))
@@ -198,6 +198,13 @@ class Result:
     first: Tensor  # [E], before that
 
 
+def tolerated(k: int) -> float:
+    """What may be lost of |C| (docs/fp16x3.md)."""
+    g = promise.growth(k)
+    sums = -(-k // CHAIN) - 1 if k < DEEP_K else SEGMENT_K // CHAIN - 1 + -(-k // SEGMENT_K)
+    return min(g / 4, g - (53.2 + sums)) * promise.U
+
+
 def dot(a: Tensor, b: Tensor, hole: str | None = None, large: str | None = None) -> Result:
     """[E]: rows a [E, K] by columns b [E, K], all of them elements of their own. `large`: by the
     kernel of few rows, "a" or "b" being its large operand."""
@@ -223,7 +230,7 @@ def dot(a: Tensor, b: Tensor, hole: str | None = None, large: str | None = None)
     first = (add_up(found, k) * power_of_two(-exponent)).float() + 0
     lost = of_a.lost + of_b.lost
     size = lost * 2.0**15
-    tolerance = promise.growth(k) * promise.U / 8
+    tolerance = tolerated(k)
     small = size < tolerance * first.double().abs() * power_of_two(exponent)
     again = (lost > 0) & (size * power_of_two(-exponent) >= 2.0**-150) & ~small
     again = again | (first.isnan() if hole == "overflow" else ~first.isfinite())
