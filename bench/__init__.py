@@ -15,11 +15,13 @@ networks.py    a training step, and the products in it that must be right
 training.py    training steps beside torch's: python -m bench.training
 curves.py      the losses of a training run in several precisions
 planner.py     what the planner's choice costs: python -m bench.planner
+errors.py      errors of sums beside torch.mm's, by K: python -m bench.errors
 cpu_table.py   the CPU's groups of cases beside torch.mm: python -m bench.cpu_table
 plot.py        PNG plots, from documents only
 cells.py       numbers as text, and which document a table is made from
-report.py      the README's tables, from bench/results/ only
+report.py      the tables of README.md and docs/, from bench/results/ only
 training_tables.py  those of training.py's documents
 groups_table.py     that of cpu_table.py's
+errors_table.py     those of errors.py's
 cli.py         the commands
 """

@@ -454,18 +454,23 @@ def plot_command(
 @app.command(name="report")
 def report_command(
     check: Annotated[bool, typer.Option("--check", help="only fail if a table is stale")] = False,
-    readme: Annotated[Path, typer.Option()] = report.README,
+    chosen: Annotated[
+        list[Path] | None, typer.Option("--page", help="else README.md and all of docs/")
+    ] = None,
     folder: Annotated[Path, typer.Option("--results")] = report.RESULTS,
 ) -> None:
-    """Rewrites the README's tables from bench/results/."""
-    current = report.update(readme, folder, check=check)
-    if current:
-        console.print(f"the tables of {readme} are current")
-    elif check:
-        console.print(f"the tables of {readme} are stale: run `python -m bench report`")
+    """Rewrites the tables of README.md and docs/ from bench/results/."""
+    stale = 0
+    for page in chosen or report.pages():
+        if report.update(page, folder, check=check):
+            console.print(f"the tables of {page} are current")
+        elif check:
+            stale += 1
+            console.print(f"the tables of {page} are stale: run `python -m bench report`")
+        else:
+            console.print(f"rewrote the tables of {page}")
+    if stale:
         raise typer.Exit(1)
-    else:
-        console.print(f"rewrote the tables of {readme}")
 
 
 @app.command(name="shapes")

@@ -1,4 +1,4 @@
-"""The README's tables, from the documents in bench/results/ alone.
+"""The tables of README.md and of the pages in docs/, from the documents in bench/results/ alone.
 
 A table stands between <!-- bench:NAME --> and <!-- /bench:NAME -->. Each is made from the newest
 document that has its cases, so a new run of one part replaces that part's tables only.
@@ -24,13 +24,13 @@ from bench.cells import (
     time_text,
     wrong,
 )
+from bench.errors_table import TABLES as ERRORS_TABLES
 from bench.groups_table import groups_table, peak_table, tiny_table
 from bench.machine import ROOT
 from bench.shapes import SETS, Shape
 from bench.training_tables import curves_table, step_table
 
 RESULTS = ROOT / "bench" / "results"
-README = ROOT / "README.md"
 
 LADDER_SIZES = (2048, 4096, 8192)
 # What Nsight Compute calls the waits of a warp.
@@ -357,6 +357,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "fp64": grid_table("fp64", "float64", "burst", errors=True),
     **{name: step_table(name) for name in ("linear-stack", "mlp-step")},
     "loss-curves": curves_table,
+    **ERRORS_TABLES,
     **{
         f"shapes-{s}": set_table(s, gpu=True)
         for s in ("llm", "odd", "few_rows", "deep", "tall", "small", "integers")
@@ -367,7 +368,12 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
 SUMMARY = ("host", "ladder", *(f"squares-{d}" for d in SETS["squares"].dtypes), "cpu")
 
 
-# ---- the README --------------------------------------------------------------------------------
+# ---- the pages ---------------------------------------------------------------------------------
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """Every page that may hold tables."""
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
 
 
 def rewrite(text: str, documents: Sequence[dict]) -> str:
@@ -386,12 +392,12 @@ def rewrite(text: str, documents: Sequence[dict]) -> str:
     return _MARKED.sub(table, text)
 
 
-def update(readme: Path = README, folder: Path = RESULTS, *, check: bool = False) -> bool:
-    """Rewrites the tables of a README (or with `check` only looks); whether they were current."""
-    text = readme.read_text()
+def update(page: Path, folder: Path = RESULTS, *, check: bool = False) -> bool:
+    """Rewrites the tables of a page (or with `check` only looks); whether they were current."""
+    text = page.read_text()
     wanted = rewrite(text, results.read_all(folder))
     if wanted == text:
         return True
     if not check:
-        readme.write_text(wanted)
+        page.write_text(wanted)
     return False

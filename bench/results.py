@@ -2,7 +2,7 @@
 
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
      counters?: [counters], regret?: {set: {summary, cases}},
-     cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}}
+     cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors]}
 
 A case is one problem in one mode, with all its candidates:
 
@@ -29,6 +29,11 @@ the shares of a warp's time that it waited, by reason:
 `regret` is bench.planner's, `cpu` bench.cpu_table's: a group of its summary is
 
     {group, geomean, least, where, met, goal: {geomean, least}}
+
+`errors` are bench.errors's of one problem, ours and torch.mm's on the same operands, either as
+{frobenius, largest, bias, error}:
+
+    {arithmetic, data, m, n, k, tiled, torch}
 
 What has a ? may be missing: most documents do not have it.
 """
@@ -117,6 +122,21 @@ _CPU_GROUP = {
     "met": bool,
     "goal": {"geomean": float, "least": float},
 }
+_ERRORS_OF = {
+    "frobenius": (float, None),
+    "largest": (float, None),
+    "bias": (float, None),
+    "error": (str, None),
+}
+_ERRORS = {
+    "arithmetic": str,
+    "data": str,
+    "m": int,
+    "n": int,
+    "k": int,
+    "tiled": _ERRORS_OF,
+    "torch": _ERRORS_OF,
+}
 _DOCUMENT = {
     "schema": int,
     "run": str,
@@ -134,6 +154,7 @@ _DOCUMENT = {
         "cases": [dict],
         "tiny?": dict,
     },
+    "errors?": [_ERRORS],
 }
 
 
@@ -242,4 +263,8 @@ def failures(document: dict) -> list[str]:
     for curve in document.get("curves", []):
         if curve["ours"] and curve["error"]:
             found.append(f"curve of {curve['name']}: {curve['error']}")
+    for record in document.get("errors", []):
+        if record["tiled"]["error"]:
+            what = " ".join(str(record[key]) for key in ("arithmetic", "data", "m", "n", "k"))
+            found.append(f"errors of {what}: {record['tiled']['error']}")
     return found

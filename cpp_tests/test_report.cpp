@@ -85,6 +85,20 @@ TEST(Report, AFullWaveIsFull) {
   EXPECT_DOUBLE_EQ(report(p, d, make_plan(p, d, Algo::SharedTile16)).last_wave, 1);
 }
 
+// A default 16-bit product runs the fma arithmetic there, and both reports say why.
+TEST(Report, SaysWhatTheBuildLeavesOut) {
+  DeviceInfo d = device("h200");
+  const Problem p = problem_of(64, 64, 64, DType::BFloat16);
+  const PlanReport all = report(p, d, make_plan(p, d));
+  EXPECT_EQ(to_text(all).find(HOPPER_LEFT_OUT), std::string::npos);
+  EXPECT_NE(to_json(all).find("\"left_out\": null"), std::string::npos);
+  leave_out_hopper_kernels(d);
+  const PlanReport some = report(p, d, make_plan(p, d));
+  EXPECT_NE(to_text(some).find(HOPPER_LEFT_OUT), std::string::npos);
+  EXPECT_NE(to_json(some).find(std::string("\"left_out\": \"") + HOPPER_LEFT_OUT),
+            std::string::npos);
+}
+
 // Each wider tile reads less, and none less than every byte once.
 TEST(Report, TrafficFallsWithTheTile) {
   const Problem p = problem_of(4096, 4096, 4096);
@@ -163,7 +177,7 @@ TEST(Report, Fp16x3OfFewRows) {
 TEST(Report, Fp16x3OfAShortK) {
   const std::string text =
       to_text(report_of("h200", Algo::Fp16x3, parts_problem("nn", 500, 400, 63)));
-  EXPECT_NE(text.find("guard       computes all elements by fma chains, since K is below 64"),
+  EXPECT_NE(text.find("guard       computes all elements in fp64, since K is below 64"),
             std::string::npos)
       << text;
   for (const char* part : {"split", "product", "workspace"})

@@ -1,6 +1,6 @@
 // Which arithmetic a product runs. Asked per call, else by the library's setting, else by torch's;
 // an explicit request that no kernel here can meet is an error, an ambient one falls back to ieee,
-// so nothing is ever less exact than the caller asked for.
+// so the arithmetic is never coarser than what the caller asked for.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "cuda/device.h"
 #include "problem.h"
 
 namespace tiled {
@@ -18,7 +19,7 @@ enum class Precision : int8_t { Ieee, Tf32, Fp16x3 };
 // Where a product runs, as far as it decides the arithmetic.
 struct Target {
   at::DeviceType type;
-  int capability;  // of a GPU, 90 for 9.0; 0 where there is none or it is not known
+  const DeviceInfo* gpu = nullptr;  // null where there is none or it is not known
 };
 
 // The checked request of one call, as a name that lives forever: for float32 the precision that

@@ -53,8 +53,8 @@ TORCH_LIBRARY(tiled, m) {
   m.def(
       "mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p, int cluster_q,"
       " bool share_segments, *, str? precision=None, ScalarType? out_dtype=None) -> Tensor");
-  // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again by fma
-  // chains: an int64 scalar on the operands' device. It runs the product.
+  // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
+  // fp64: an int64 scalar on the operands' device. It runs the product.
   m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
   // [registers a thread, static shared bytes, local bytes a thread, blocks a multiprocessor] of the
   // kernel that would run, as the CUDA runtime reports them.

@@ -3,10 +3,10 @@
     python python_tests/faults.py build    # needs nvcc: build/faults/libtiled_mm_<fault>.so
     python python_tests/faults.py check    # needs a Hopper GPU
 
-The faults are in ops/cuda/kernels/fault.cuh: rung hopper, for bf16 with P along K, without one of
-its waits. `check` runs the tests of bits with each. Every fault must fail them, by wrong bits, an
-error, or a time that runs out where a lost wait leaves the kernel hanging. `Delays` and `None` must
-pass.
+The faults are in ops/cuda/kernels/fault.cuh: rung hopper, for bf16 with P along K, or fp16x3's
+split of rows beside each other, without one of their waits. `check` runs the tests of bits with
+each. Every fault must fail them, by wrong bits, an error, or a time that runs out where a lost wait
+leaves the kernel hanging. `Delays`, `NoPatience` and `None` must pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import typer
 ROOT = Path(__file__).resolve().parents[1]
 BUILT = ROOT / "build" / "faults"
 PACKAGE = ROOT / "ops" / "tiled_mm"
-SOUND = ("None", "Delays")
+SOUND = ("None", "Delays", "NoPatience")
 FAULTS = (
     "NoEmptyWait",
     "NoFullWait",
@@ -32,9 +32,15 @@ FAULTS = (
     "NoSliceWait",
     "NoSliceBarrier",
     "NoDependencyWait",
+    "NoTeamWait",
 )
-TESTS = ("test_tensor_cores.py",)
-CHOICE = "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)"
+# fault -> the file with the tests that look for it, and which of them.
+SPLIT = ("test_fp16x3.py", "all_layouts or scales_that_are_known or every_tile")
+HOPPER = (
+    "test_tensor_cores.py",
+    "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
+)
+TESTS = {"NoTeamWait": SPLIT, "NoPatience": SPLIT}
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -73,6 +79,7 @@ def passes(fault: str, seconds: float) -> bool:
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("lib", "__pycache__"))
         (copy / "lib").mkdir()
         shutil.copy(library(fault), copy / "lib" / "libtiled_mm.so")
+        tests, choice = TESTS.get(fault, HOPPER)
         command = [
             sys.executable,
             "-m",
@@ -82,11 +89,12 @@ def passes(fault: str, seconds: float) -> bool:
             "-p",
             "no:cacheprovider",
             "-k",
-            CHOICE,
+            choice,
+            tests,
         ]
         try:
             done = subprocess.run(
-                [*command, *TESTS],
+                command,
                 cwd=ROOT / "python_tests",
                 env={**os.environ, "PYTHONPATH": folder},
                 capture_output=True,

@@ -14,6 +14,10 @@ products has the variance k s^2, so the roundings add up to a variance that can 
 and a chain that is not cut into segments. No single element may be off by more than 16 u |A||B|, or
 by five of those variances' roots where that is more: in long chains that truncate.
 
+Sums of positive products on tensor cores are neither: every cut is towards zero, so their errors do
+not cancel, and a long chain goes beyond 8 sqrt(K). `check_positive` holds them to g = K, and to how
+far truncation lets them lean.
+
 A complex product is two real ones of 2K terms, [Ar -Ai] [Br; Bi] and [Ar Ai] [Bi; Br], and each
 must pass by itself. NaN where the reference has none fails, and so does its absence.
 
@@ -27,9 +31,9 @@ Four arithmetics (ops/problem.h):
             operands as they are: each is off by at most 2^-11 of itself, so a product is by at most
             (1 + 2^-11)^2 - 1 = 2 * 2^-11 + 2^-22, and R by that much of |A||B|.
     fp16x3  fp32 inputs in two fp16 parts each, on tensor cores, in chains of 64 that are added up
-            in fp32. Gate 1 takes fma's u, and four times as much where K is below 16: with few
-            terms what the parts leave out is all there is. Gate 2 allows what `in_parts` works
-            out, which is less than fma's from K = 2048 or so on. Where K is below 64 it is fma.
+            in fp32. Gate 1 takes fma's u. Gate 2 allows what `in_parts` works out, which is less
+            than fma's from K = 2048 or so on. Where K is below 64 it is computed in fp64, and
+            held to fma's gates.
 """
 
 from __future__ import annotations
@@ -53,9 +57,7 @@ INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
 # Terms that one step of the tensor cores adds to the accumulator.
 TENSOR_STEP = {"tensor": 16, "tf32": 8}
-# fp16x3: terms of a chain, below which K is summed as fma; and below which gate 1 is wider.
-PARTS_CHAIN = 64
-FEW_TERMS = 16
+PARTS_CHAIN = 64  # fp16x3: terms of a chain
 TF32_BITS = 11  # of a number, the leading one counted
 TF32_PRODUCT_ERROR = 2 * 2.0**-TF32_BITS + 2.0 ** (-2 * TF32_BITS)  # relative
 
@@ -122,11 +124,9 @@ class Product:
 
     def bound_with(self, g: float) -> np.ndarray:
         p = self.precision
-        few = p.arithmetic == "fp16x3" and self.terms < FEW_TERMS
-        u_acc = p.u_acc * (4 if few else 1)
         with np.errstate(invalid="ignore"):
             rounding = p.u_out * np.abs(self.reference)
-            sums = (g * u_acc + self.input_error) * self.magnitude
+            sums = (g * p.u_acc + self.input_error) * self.magnitude
             return rounding + sums + p.smallest_subnormal
 
 
@@ -253,6 +253,33 @@ def check_random(
             assert -limit - low <= mean <= limit, (
                 f"gate 2, {what}: {p.name} has {mean:.3g}, not {-limit - low:.3g} to {limit:.3g}"
             )
+
+
+def check_positive(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, arithmetic: str) -> None:
+    """For A and B of random elements, none below zero, on truncating tensor cores, and the sums in
+    fp32: gate 1 with the certain g; and the mean error lies below zero, by `positive_lean` R at
+    most."""
+    check_elements(c, a, b, arithmetic, worst_case=True)
+    for p in products(c, a, b, arithmetic):
+        assert p.c.size >= 1024, "statistics of fewer elements say little"
+        lean, limit = -float(np.mean(p.error / p.reference)), positive_lean(p)
+        assert 0 <= lean <= limit, f"lean: {p.name} has {lean:.3g} of R, not 0 to {limit:.3g}"
+
+
+def positive_lean(p: Product) -> float:
+    """How far below R the mean of truncated sums of positive products may be, in units of R.
+
+    As `truncation` has it, a step that ends with the sum S loses u S of it on average, and each of
+    the w + 1 terms u/4 2^e, 2^e being the largest one's power of two. Where all are positive none
+    is larger than S, and all losses have one sign: together u S (5 + w) / 4 at most. S is n/K of R
+    after n terms of a chain of K. The sums of chains are rounded to nearest, to either side.
+    """
+    width = TENSOR_STEP[p.precision.arithmetic]
+    steps = 0.0
+    for begin in range(0, p.terms, p.chain):
+        length = min(p.chain, p.terms - begin)
+        steps += np.minimum(np.arange(width, length + width, width), length).sum()
+    return UNIT_ROUNDOFF[p.precision.accumulator] * (5 + width) / 4 * float(steps) / p.terms
 
 
 def allowed_rms(p: Product) -> float:

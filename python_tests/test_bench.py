@@ -825,25 +825,47 @@ def test_markers_that_do_not_fit_are_refused(text):
 
 
 def test_report_command_finds_and_mends_stale_tables(tmp_path):
-    readme, folder = tmp_path / "README.md", tmp_path / "results"
-    readme.write_text(README)
+    folder, (readme, other) = tmp_path / "results", make_pages(tmp_path)
     results.write(ladder_document(), folder / "ladder.json")
-    arguments = ["report", "--readme", str(readme), "--results", str(folder)]
+    arguments = ["report", "--results", str(folder)]
+    for page in (readme, other):
+        arguments += ["--page", str(page)]
 
     def status(*more: str) -> int:
         return CliRunner().invoke(cli.app, [*arguments, *more]).exit_code
 
-    assert status("--check") == 1 and readme.read_text() == README
+    assert status("--check") == 1 and readme.read_text() == other.read_text() == README
     assert status() == 0 and status("--check") == 0
+    assert readme.read_text() == other.read_text() != README
     results.write(ladder_document("2026-05-05", seconds=3.0), folder / "later.json")
     assert status("--check") == 1
+    report.update(readme, folder)
+    assert status("--check") == 1, "one stale page is enough"
 
 
-def test_the_readme_is_current():
-    readme = report.README
-    if not readme.exists():
-        pytest.skip("there is no README.md beside these tests")
-    assert report.update(readme, check=True), "stale tables: run `python -m bench report`"
+def make_pages(root: Path) -> list[Path]:
+    (root / "docs").mkdir()
+    made = [root / "README.md", root / "docs" / "other.md"]
+    for page in made:
+        page.write_text(README)
+    return made
+
+
+def test_the_readme_and_all_of_docs_are_pages(tmp_path, monkeypatch):
+    made = make_pages(tmp_path)
+    (tmp_path / "docs" / "no_page.txt").touch()
+    assert report.pages(tmp_path) == made
+    monkeypatch.setattr(report, "pages", lambda: made)
+    done = CliRunner().invoke(cli.app, ["report", "--results", str(tmp_path)])
+    assert done.exit_code == 0 and all("old" not in page.read_text() for page in made)
+
+
+def test_the_pages_are_current():
+    found = [page for page in report.pages() if page.exists()]
+    if not found:
+        pytest.skip("there are no README.md and docs/ beside these tests")
+    for page in found:
+        assert report.update(page, check=True), f"{page} is stale: run `python -m bench report`"
 
 
 def test_committed_results_are_valid():

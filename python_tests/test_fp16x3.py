@@ -36,6 +36,11 @@ def ieee(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return tiled_mm.mm(a, b, precision="ieee")
 
 
+def again(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The bits of elements that the guard computes again."""
+    return tiled_mm.mm(a.double(), b.double()).float() + 0.0  # zeros are positive
+
+
 def recomputed(a: torch.Tensor, b: torch.Tensor) -> int:
     return int(tiled_mm.fp16x3_recomputed(a, b))
 
@@ -126,16 +131,16 @@ def test_how_it_is_asked_for() -> None:
             mm(x, y)
 
 
-def test_a_short_k_has_the_bits_of_ieee() -> None:
+def test_a_short_k_is_computed_in_fp64() -> None:
     for k in (0, 1, 2, 15, 16, 17, 63):
         for m, n in ((1, 1), (67, 45), (130, 200)):
             for name in ("normal", "exp 8", "subnormal"):
                 a, b = hard(name, m, k) if k else normal(m, 0), hard("normal", n, k).t()
-                assert_same_bits(mm(a, b), ieee(a, b), f"{m} x {n} x {k}, {name}")
+                assert_same_bits(mm(a, b), again(a, b), f"{m} x {n} x {k}, {name}")
                 assert recomputed(a, b) == m * n
     assert recomputed(normal(3, 5, 63), normal(3, 63, 7)) == 3 * 5 * 7
     a, b = pair(67, 45, 64)
-    assert not torch.equal(mm(a, b), ieee(a, b)) and recomputed(a, b) == 0
+    assert not torch.equal(mm(a, b), again(a, b)) and recomputed(a, b) == 0
 
 
 # ---- the gates ----------------------------------------------------------------------------------
@@ -190,17 +195,39 @@ def test_the_ends_of_the_range(names: tuple[str, str]) -> None:
         check_hard(*reversed(names), m, n, k)
 
 
-def test_sums_up_to_the_largest_number_do_not_overflow_on_the_way() -> None:
-    """Only what is beyond the largest number, 3.4e38, in the end is infinite."""
-    a = torch.full((70, 64), 1e38, device="cuda")
-    b = torch.full((64, 90), 2.0, device="cuda")
-    assert (mm(a, b) == INF).all() and (mm(-a, b) == -INF).all()
-    b[32:] = -2
-    assert (mm(a, b) == 0).all()
-    b[0], b[1:32], b[32:] = 2, 1 / 32, 0
-    c = mm(a, b)  # 2.97e38
-    gates.check_elements(c, a, b, "fp16x3")
-    assert c.isfinite().all()
+@each("k", (2, 40, 63, 64, 300, DEEP + 1))
+def test_sums_up_to_the_largest_number_do_not_overflow_on_the_way(k: int) -> None:
+    """Only what is beyond the largest number, 3.4e38, in the end is infinite; however short K."""
+    half = k // 2
+    for m, n in ((70, 90), (5, 90), (90, 5)):
+        a = torch.full((m, k), 1e38, device="cuda")
+        b = torch.full((k, n), 2.0, device="cuda")
+        if k > 2:
+            assert (mm(a, b) == INF).all() and (mm(-a, b) == -INF).all()
+        b[half : 2 * half], b[2 * half :] = -2, 0
+        c = mm(a, b)  # 0, from 1e38 k
+        gates.check_elements(c, a, b, "fp16x3")
+        b[0], b[1:half], b[half:] = 2, 1 / k, 0
+        c = mm(a, b)  # 2e38 and, at most, half as much
+        gates.check_elements(c, a, b, "fp16x3")
+        assert c.isfinite().all()
+
+
+def test_results_at_the_largest_number() -> None:
+    """An element is infinite only where the product's value rounds to that."""
+    largest = torch.finfo(torch.float32).max
+    a, b = torch.zeros(70, 64, device="cuda"), torch.zeros(64, 90, device="cuda")
+    a[:, :2], b[:2] = 2.0**127, 1
+    b[2] = 1
+    # The largest number; what rounds to it; and what does not, but for the error that is allowed.
+    for size, found in ((104, {largest}), (103.1, {largest}), (102, {largest, INF})):
+        a[:, 2] = -(2.0**size)
+        for x, y in ((a, b), (a[:5], b), (b.t(), a.t())):
+            assert set(mm(x, y).unique().tolist()) <= found, size
+            assert set(mm(-x, y).unique().tolist()) <= {-value for value in found}, size
+    a[:, 2] = 2.0**109  # beyond any doubt
+    for x, y in ((a, b), (a[:5], b), (b.t(), a.t())):
+        assert (mm(x, y) == INF).all() and (mm(-x, y) == -INF).all()
 
 
 def test_one_huge_element_that_meets_a_zero() -> None:
@@ -215,7 +242,7 @@ def test_one_huge_element_that_meets_a_zero() -> None:
         gates.check_elements(mm(b.t(), a.t()), b.t(), a.t(), "fp16x3")
         if huge >= 1e20:
             assert recomputed(a, b) == c.numel()
-            assert_same_bits(c, ieee(a, b), f"{huge}")
+            assert_same_bits(c, again(a, b), f"{huge}")
 
 
 def test_huge_against_tiny_so_that_every_product_is_lost() -> None:
@@ -281,7 +308,7 @@ def test_nan_and_infinity(size: tuple) -> None:
         c = mm(x, y)
         gates.check_elements(c, x, y, "fp16x3")
         assert c[m - 1, 1].isnan(), "0 Inf"
-        exact = ieee(x, y)
+        exact = again(x, y)
         assert_equal(c[:-1, :-1], clean[:-1, :-1])
         assert_same_bits(c[-1], exact[-1])
         assert_same_bits(c[:, -1], exact[:, -1])
@@ -291,12 +318,12 @@ def test_nan_and_infinity(size: tuple) -> None:
         x[row, k // 2] = special
         c = mm(x, b)
         assert_equal(drop(c, row), drop(clean, row))
-        assert_same_bits(c[row], ieee(x, b)[row])
+        assert_same_bits(c[row], again(x, b)[row])
         assert recomputed(x, b) == n
     x = a.clone()
     x[:, 0] = INF
     x[:, 1] = -INF
-    assert_same_bits(mm(x, b), ieee(x, b))
+    assert_same_bits(mm(x, b), again(x, b))
     assert recomputed(x, b) == m * n
 
 
@@ -309,13 +336,13 @@ def test_infinite_and_nan_everywhere() -> None:
         a, b = pair(70, 90, 100)
         a[:, 17] = special
         c = mm(a, b)
-        assert_same_bits(c, ieee(a, b))
+        assert_same_bits(c, again(a, b))
     a, b = torch.full((70, 64), INF, device="cuda"), torch.ones(64, 90, device="cuda")
     assert (mm(a, b) == INF).all() and (mm(-a, b) == -INF).all()
     assert mm(a, 0 * b).isnan().all()
 
 
-def test_elements_computed_again_have_the_bits_of_ieee_and_their_neighbours_keep_theirs() -> None:
+def test_elements_computed_again_have_the_bits_of_fp64_and_their_neighbours_keep_theirs() -> None:
     """Rows and columns of every tile and square that lose all beside one huge element."""
     for m, n, k in ((136, 72, 300), (300, 333, 515), (257, 130, DEEP), (300, 9, 515)):
         a, b = pair(m, n, k)
@@ -324,13 +351,13 @@ def test_elements_computed_again_have_the_bits_of_ieee_and_their_neighbours_keep
         without = mm(a, b)
         x = torch.where(rows[:, None] & (torch.arange(k, device="cuda") == 5), 1e30, a)
         c = mm(x, b)
-        assert_same_bits(c[rows], ieee(x, b)[rows])
+        assert_same_bits(c[rows], again(x, b)[rows])
         assert_same_bits(c[~rows], without[~rows])
         assert recomputed(x, b) == int(rows.sum()) * n
         # The other way round: columns, computed again for all rows.
-        y, again = x.t(), mm(b.t(), x.t())
-        assert_same_bits(again[:, rows], ieee(b.t(), y)[:, rows])
-        assert_same_bits(again[:, ~rows], mm(b.t(), a.t())[:, ~rows])
+        c = mm(b.t(), x.t())
+        assert_same_bits(c[:, rows], again(b.t(), x.t())[:, rows])
+        assert_same_bits(c[:, ~rows], mm(b.t(), a.t())[:, ~rows])
 
 
 def test_an_element_that_cancels_is_computed_again_alone() -> None:
@@ -345,7 +372,7 @@ def test_an_element_that_cancels_is_computed_again_alone() -> None:
     b[0, 8] = 0
     found = mm(a, b)
     assert recomputed(a, b) == 1
-    assert_same_bits(found[3, 8], ieee(a, b)[3, 8])
+    assert_same_bits(found[3, 8], again(a, b)[3, 8])
     assert_same_bits(drop(found.t(), 8), drop(c.t(), 8))
     gates.check_elements(found, a, b, "fp16x3")
 
@@ -685,7 +712,7 @@ def test_out(size: tuple) -> None:
         assert cases.is_untouched_outside(whole, out), f"{name}: written outside of out"
         if m == 67:
             mm(a[:, :21], b[:21], out=out)
-            assert_equal(out, ieee(a[:, :21], b[:21]), name)
+            assert_equal(out, again(a[:, :21], b[:21]), name)
             assert cases.is_untouched_outside(whole, out), f"{name}: written outside of out"
 
 
@@ -805,6 +832,46 @@ def test_several_streams_and_threads_at_once() -> None:
     expected = [mm(a, b) for a, b in pairs]
     torch.cuda.synchronize()
     cases.in_threads_and_streams(lambda i: mm(*pairs[i]), expected)
+
+
+HOLD = r"""
+extern "C" __global__ void hold(int milliseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - begin < 1000000ull * milliseconds);
+}"""
+
+
+def test_blocks_that_share_rows_do_not_wait_for_ever_where_a_third_kernel_holds_the_gpu() -> None:
+    """Rows beside each other are split by teams of up to 32 blocks. Two streams do so at once while
+    a third one's kernel has the shared memory of all multiprocessors but four, which hold 16
+    blocks; and both end long before that kernel."""
+    a, b = normal(2048, 1000).t(), normal(2048, 776)  # both by teams
+    a[3, 5] = 1e20
+    expected = mm(a, b)
+    hold = torch.cuda._compile_kernel(HOLD, "hold")
+    shared = 200 * 1024
+    hold.set_shared_memory_config(shared)
+    held_by = torch.cuda.get_device_properties(0).multi_processor_count - 4
+    torch.cuda.synchronize()
+    holder, *streams = (torch.cuda.Stream() for _ in range(3))
+    with torch.cuda.stream(holder):
+        hold(grid=(held_by, 1, 1), block=(32, 1, 1), args=[1000], shared_mem=shared)
+        held = torch.cuda.Event()
+        held.record()
+    results, ends = [], []
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            results.append([mm(a, b) for _ in range(3)])
+            ends.append(torch.cuda.Event())
+            ends[-1].record()
+    for end in ends:
+        end.synchronize()
+    assert not held.query(), "they waited for the kernel that held the GPU"
+    torch.cuda.synchronize()
+    for c in itertools.chain(*results):
+        assert_equal(c, expected)
 
 
 def test_threads_that_have_not_used_the_gpu_before() -> None:

@@ -179,6 +179,29 @@ def test_operands_are_rounded_to_tf32_to_nearest_even(algo: str | None) -> None:
     assert c[0, 0] == torch.inf and c[0, 1:].isnan().all()
 
 
+@each("algo", EVERY_RUNG)
+def test_what_is_above_the_largest_tf32_is_infinite(algo: str | None) -> None:
+    """docs/contract.md: from half a unit above the largest tf32 on, an operand is rounded to an
+    infinity, and times 0 it is NaN; ieee has the number itself."""
+    largest = (2 - 2.0**-10) * 2.0**127
+    tie = torch.tensor((2 - 2.0**-11) * 2.0**127)
+    below = torch.nextafter(tie, torch.tensor(0.0))
+    values = torch.tensor([largest, below, tie, torch.finfo(torch.float32).max])
+    values = torch.cat([values, -values])
+    factors = torch.tensor([0.0, 0.5, 1.0, 2.0**-100, -0.25, 0.75, 0.0, 1.0])
+    x, y = torch.zeros(2, 8, 64, device="cuda")  # one product each, and 63 of zeros
+    x[:, 0], y[:, 0] = values.cuda(), factors.cuda()
+
+    def products(rounded: torch.Tensor) -> torch.Tensor:
+        return rounded[:, None] * factors + 0.0  # no -0
+
+    rounded = gates.to_tf32(values)
+    assert rounded.isinf().tolist() == 2 * [False, False, True, True]
+    assert_same_bits(mm(x, y.t(), algo), products(rounded))
+    assert_same_bits(mm(y, x.t(), algo), products(rounded).t())
+    assert_same_bits(tiled_mm.mm(x, y.t(), precision="ieee"), products(values))
+
+
 # ---- the gates ----------------------------------------------------------------------------------
 
 
@@ -190,6 +213,21 @@ def test_random_data(dtype: torch.dtype, k: int) -> None:
         c = mm(a, b, out_dtype=out_dtype)
         gates.check_elements(c, a, b, arithmetic(dtype))
         gates.check_random(c, a, b, arithmetic(dtype))
+
+
+@each("k", (300, 24576, 32767, 32768, DEEP + 1))
+@each_dtype
+def test_positive_data(dtype: torch.dtype, k: int) -> None:
+    """Every cut of a positive sum is towards zero. docs/contract.md: the certain bound holds; the
+    probable one does not, for all of fp16's and tf32's long chains, as in test_gates.py."""
+    a, b = torch.rand(64, k, device="cuda").to(dtype), torch.rand(k, 48, device="cuda").to(dtype)
+    c = mm(a, b, out_dtype=torch.float32)
+    gates.check_positive(c, a, b, arithmetic(dtype))
+    if 24576 <= k < 32768 and dtype != torch.bfloat16:
+        with pytest.raises(AssertionError, match="gate 1"):
+            gates.check_elements(c, a, b, arithmetic(dtype))
+    else:
+        gates.check_elements(c, a, b, arithmetic(dtype))
 
 
 @each("k", (4608, DEEP))
@@ -669,6 +707,37 @@ def test_gradients_run_the_same_arithmetic(dtype: torch.dtype, algo: str | None)
     ones = torch.ones_like(g)
     assert_equal(grad_a, mm(ones, b.t(), "mma_tile"))
     assert_equal(grad_b, mm(a.t(), ones, "mma_tile"))
+
+
+def gradient_layouts(m: int, n: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    return {
+        "row-major": cases.fill(m, n, dtype, "cuda"),
+        "column-major": cases.fill(n, m, dtype, "cuda").t(),
+        "expanded": cases.fill(m, 1, dtype, "cuda").expand(m, n),
+        "one number": cases.fill(1, 1, dtype, "cuda").expand(m, n),
+        "off by one": cases.fill(m, n + 1, dtype, "cuda")[:, 1:],
+    }
+
+
+@each("algo", ("tma_wgmma", "warp_specialized"))
+@each("size", ((64, 128, 256), (72, 40, 136), (64, 132, 264), (72, 45, 136)))
+@each_dtype
+def test_gradients_of_any_layout(dtype: torch.dtype, size: tuple, algo: str) -> None:
+    """A gradient lies as its consumer left it, and the rungs that read by TMA must not care: nor in
+    the second order, where the gradient of the gradient is such an operand again."""
+    m, n, k = size
+    a, b = cases.fill(m, k, dtype, "cuda"), cases.fill(n, k, dtype, "cuda").t()
+    for name, g in gradient_layouts(m, n, dtype).items():
+        x, y, seed = (t.detach().requires_grad_() for t in (a, b, g))
+        c = mm(x, y, algo)
+        grad_x, grad_y = torch.autograd.grad(c, (x, y), seed, create_graph=True)
+        assert_equal(grad_x, mm(g, b.t(), "mma_tile"), name)
+        assert_equal(grad_y, mm(a.t(), g, "mma_tile"), name)
+        for h in gradient_layouts(m, k, dtype).values():
+            of_y, of_seed = torch.autograd.grad(grad_x, (y, seed), h, retain_graph=True)
+            # of grad_x = g b^T
+            assert_equal(of_y, mm(h.t(), g, "mma_tile"), name)
+            assert_equal(of_seed, mm(h, b, "mma_tile"), name)
 
 
 def test_gradients_keep_the_tf32_of_the_forward() -> None:

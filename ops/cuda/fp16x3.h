@@ -34,7 +34,7 @@ struct Fp16x3Arguments {
   const RowScale *p_scales, *q_scales;  // [batch][rows]
   int64_t p_scales_batch, q_scales_batch;
   GuardList guard;
-  float tolerance;  // of lost_is_seen
+  float tolerance;  // of is_unsure
   bool exchanged;   // P is B and Q is A
 };
 
@@ -46,19 +46,22 @@ __device__ __forceinline__ void list_square(const GuardList& guard, uint32_t bat
 }
 #endif
 
-// Whether an element needs to be computed again: whether what the parts of its row and column have
-// lost could be seen beside the error that its size allows. `c` is the element as stored, `scale`
-// the sum of the two exponents. Elements of both are below 2^15 after scaling, so what is lost of
-// the product is below (row.lost + column.lost) 2^15, scaled; half of the smallest number is not
-// seen. (The chain, which rounds every product, would be the worse there.)
+// Whether an element is computed again: whether what the parts of its row and column have lost
+// could be seen beside the error that its size allows, or whether it is not finite, as one with a
+// row of NaN or Inf is, and one too close to the largest number to be sure on which side it lies.
+// `c` is the element as stored, `scale` the sum of the two exponents. Elements of both are below
+// 2^15 after scaling, so what is lost of the product is below (row.lost + column.lost) 2^15,
+// scaled; half of the smallest number is not seen.
 #ifdef __CUDACC__
-__device__ __forceinline__ bool lost_is_seen(float lost, int scale, float c, float tolerance) {
-  return lost != 0 && ldexpf(lost, 16 - scale) >= 0x1p-149f &&
-         !(ldexpf(lost, 15) < tolerance * ldexpf(fabsf(c), scale));
+__device__ __forceinline__ bool is_unsure(float lost, int scale, float c, float tolerance) {
+  const bool seen = lost != 0 && ldexpf(lost, 16 - scale) >= 0x1p-149f &&
+                    !(ldexpf(lost, 15) < tolerance * ldexpf(fabsf(c), scale));
+  return seen || !(fabsf(c) <= 0x1.fffffep127f);
 }
 #endif
 
 struct RowExtent;  // fp16x3_layout.h
+struct SplitPanel;
 
 // Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h), or has no data:
 // then the scales alone.
@@ -66,8 +69,8 @@ struct SplitJob {
   Side from, to;
   int64_t batch;
   RowScale* scales;
-  RowExtent* extents;  // where rows lie beside each other; and panels: see fp16x3_layout.h
-  uint32_t* panels;
+  RowExtent* extents;  // where rows lie beside each other
+  SplitPanel* panels;
   bool permuted;  // along k, in the order in which 9_fp16x3_direct.cu has k
 };
 // One operand or both. `zeros` are cleared before anything else, extents and panels among them.
@@ -99,8 +102,8 @@ struct FewRowsArguments {
 };
 const void* fp16x3_few_rows_kernel(bool w_is_a, bool beside);
 
-// Computes again by the fma chain: the elements of the listed squares that lost_is_seen, or, where
-// `scales` are null, all elements.
+// Computes again in fp64: the elements of the listed squares that are unsure, or, where `scales`
+// are null, all elements.
 struct GuardArguments {
   Problem problem;
   const RowScale *a_scales, *b_scales;  // [batch][m], [batch][n]; or null

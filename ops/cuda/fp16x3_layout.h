@@ -31,11 +31,17 @@ struct RowExtent {
   uint32_t most, least;     // of Range's, the second's complement
   unsigned long long lost;  // units
 };
-// And of its panels of so many rows: first the blocks that have a place, then of each panel those
-// that have measured their part and those that have ended.
+// And of each panel of so many rows, which a team of blocks shares; all zero before, too.
 constexpr int SPLIT_PANEL = 128;
-inline int64_t panel_words(int64_t rows, int64_t entries) {
-  return 1 + 2 * entries * blocks_over(rows, SPLIT_PANEL);
+struct SplitPanel {
+  // Of the team's blocks: how many have measured their part, in the low half; in the high half a
+  // bit for each that has left its tiles to the last of them. One word, so that it changes at once.
+  unsigned long long team;
+  uint32_t ended;   // blocks that have written their part
+  uint32_t number;  // of the first panel: places that blocks have taken so far
+};
+inline int64_t panels_of(int64_t rows, int64_t entries) {
+  return entries * blocks_over(rows, SPLIT_PANEL);
 }
 
 // Bytes from the begin of the workspace, for batch entries that differ (one where all are alike).
@@ -85,7 +91,7 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const HopperPlan& plan
     if (!lies_beside(side)) return;
     l.bytes += workspace_aligned(entries * side.rows * int64_t{sizeof(RowExtent)});
     at = l.bytes;
-    l.bytes += workspace_aligned(panel_words(side.rows, entries) * 4);
+    l.bytes += workspace_aligned(panels_of(side.rows, entries) * int64_t{sizeof(SplitPanel)});
   };
   if (!few_rows) {
     beside(l.sides.p, l.p_entries, l.p_extents_at, l.p_panels_at);

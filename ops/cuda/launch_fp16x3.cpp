@@ -97,7 +97,7 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   q.data = memory + l.q_planes_at;
   const bool permuted = direct && !is_mn_major(p);
   const auto extents = [&](int64_t at) { return reinterpret_cast<RowExtent*>(memory + at); };
-  const auto panels = [&](int64_t at) { return reinterpret_cast<uint32_t*>(memory + at); };
+  const auto panels = [&](int64_t at) { return reinterpret_cast<SplitPanel*>(memory + at); };
   Side p_parts = p;
   if (direct) p_parts.data = nullptr;  // the scales alone
   SplitJob jobs[] = {{l.sides.p, p_parts, l.p_entries, scales.p, extents(l.p_extents_at),

@@ -146,7 +146,7 @@ std::string hopper_lines(const PlanReport& r) {
 std::string fp16x3_lines(const PlanReport& r) {
   const Problem& p = r.problem;
   if (p.k < FP16X3_LEAST_K)
-    return line("guard", "computes all elements by fma chains, since K is below " +
+    return line("guard", "computes all elements in fp64, since K is below " +
                              std::to_string(FP16X3_LEAST_K));
   const bool few_rows = r.plan.hopper.tile == FEW_ROWS_INDEX;
   const bool one = few_rows || is_direct(r.plan.hopper.tile), exchanged = r.plan.hopper.exchanged;
@@ -158,7 +158,7 @@ std::string fp16x3_lines(const PlanReport& r) {
   text += line("product", "hi hi + (hi lo + lo hi) / 2048, added up in fp32 for every 64 of K" +
                               std::string(exchanged && !few_rows ? "; A and B exchanged" : ""));
   text += line("guard", "elements whose parts lost more than " + scientific(fp16x3_tolerance(p.k)) +
-                            " of them, NaN and Inf: again, by fma chains");
+                            " of them, and those not finite: again, in fp64");
   return text + line("workspace", with_unit(static_cast<double>(r.plan.workspace_bytes), "B"));
 }
 
@@ -178,6 +178,7 @@ std::string plan_table(const PlanReport& r) {
                      grouped(static_cast<double>(plan.tiles_n)) + " tiles";
   if (plan.grid_y > 1) grid += ", " + std::to_string(plan.grid_y) + " batch entries at a time";
   text += line("grid", grid);
+  if (leaves_out_hopper_kernels(r.device)) text += line("left out", HOPPER_LEFT_OUT);
   if (segment_count(r.problem.k) > 1)
     text += line("K", "summed in " + std::to_string(segment_count(r.problem.k)) +
                           " segments of up to " + std::to_string(SEGMENT_K));

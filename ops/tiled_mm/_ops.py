@@ -65,9 +65,9 @@ def bmm(
 
 
 def fp16x3_recomputed(a: Tensor, b: Tensor) -> Tensor:
-    """How many elements of the product of ``a`` and ``b`` ``precision='fp16x3'`` computes again by
-    the chains of ``'ieee'``: those of rows and columns with NaN or Inf, those of which two fp16
-    parts have lost too much, and all of them where K is below 64. It runs the product.
+    """How many elements of the product of ``a`` and ``b`` ``precision='fp16x3'`` computes again in
+    fp64: those of rows and columns with NaN or Inf, those of which two fp16 parts have lost too
+    much, those too large for a number, and all of them where K is below 64. It runs the product.
 
     Args:
         a: [M, K] or [B, M, K], float32, on a CUDA device of compute capability 9.0.

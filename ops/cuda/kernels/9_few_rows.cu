@@ -10,9 +10,9 @@
 //
 // A row's scale is known only at its end, so a chunk is scaled by its own largest element instead
 // and its terms are scaled back. Scales are powers of two: where neither parts nor sums are
-// subnormal, each scale gives the same bits. Only chunks with an element for which they could be
-// are taken once more, by the scales of whole rows; where K is too deep for a block's slots, all
-// are.
+// subnormal under the row's, each scale gives the same bits. Only chunks with a part that is, even
+// the lower part of an element whose upper part takes nearly all of it, are taken once more, by the
+// scales of whole rows; where K is too deep for a block's slots, all are.
 //
 // Inside of 16 of K the order is free, so that lanes load four neighbours. Bound by the memory that
 // W takes.
@@ -95,11 +95,27 @@ __device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, con
 // The scale of one chunk of a row, 2^e with the largest element in [2^14, 2^15), and 2^-e. Without
 // meaning where is_moderate() or sure_exponents() turn it down.
 struct OwnScale {
+  uint32_t exponent;  // biased, of the largest element
   float factor, back;
   __device__ __forceinline__ explicit OwnScale(uint32_t most) {
-    const uint32_t exponent = min(max(most >> 23, 14u), 254u);
+    exponent = min(max(most >> 23, 14u), 254u);
     factor = __uint_as_float((268 - exponent) << 23);
     back = __uint_as_float((exponent - 14) << 23);
+  }
+};
+
+// The smallest of some lower parts that are not zero, two at a time; less one, as Range has it.
+struct LeastLower {
+  uint32_t pair = ~0u;
+  __device__ __forceinline__ void include(uint32_t lo) {
+    pair = __viaddmin_u16x2(lo & 0x7fff7fff, ~0u, pair);
+  }
+  // Its biased exponent before the chunk's scale; 0 where it is subnormal under it, 255 of none.
+  __device__ __forceinline__ uint32_t exponent(uint32_t of_scale) const {
+    const uint32_t least = min(pair & 0xffff, pair >> 16);
+    const uint32_t of_half = (least + 1) >> 10;
+    const uint32_t unscaled = max(of_half + of_scale, 29u) - 29;
+    return least == 0xffff ? 255 : of_half == 0 ? 0 : min(unscaled, 254u);
   }
 };
 
@@ -109,28 +125,53 @@ __device__ __forceinline__ bool is_moderate(const Scale& scale) {
   return scale.finite && scale.exponent >= -60 && scale.exponent <= 90;
 }
 
-// The biased exponents of the smallest elements, which Range has, of a lane's four rows; 255 where
-// all are zero.
-__device__ __forceinline__ uint32_t least_exponents(const Range (&ranges)[4]) {
-  uint32_t packed = 0;
-#pragma unroll
-  for (int r = 0; r < 4; ++r)
-    packed |= (ranges[r].least == ~0u ? 255 : (ranges[r].least + 1) >> 23) << 8 * r;
-  return packed;
+// The biased exponent of the smallest element; 255 of none.
+__device__ __forceinline__ uint32_t least_exponent(const Range& range) {
+  return range.least == ~0u ? 255 : (range.least + 1) >> 23;
 }
 
-// Below which exponents of elements a row's scale may give other bits than that of a chunk: an
-// element's lower part is subnormal where the element, scaled, is below 2^-12, 26 binades down.
+// The same number in each byte, of a lane's four rows.
+constexpr uint32_t in_each(uint32_t x) { return x * 0x01010101; }
+
+// Of a lane's four rows, in bytes: below which exponents of elements, and of their lower parts, a
+// row's scale may give other bits than that of a chunk. It makes what is 28 binades below the row's
+// largest element smaller than 2^-14, and fp16's numbers there subnormal.
+constexpr uint32_t SURE_BINADES = 28;
 template <bool BESIDE>
 __device__ __forceinline__ uint32_t sure_exponents(const Head& head) {
   uint32_t packed = 0;
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     const uint32_t most = head.most[row_of<BESIDE>(r)];
-    const uint32_t sure = is_moderate(Scale(most)) ? max(most >> 23, 26u) - 26 : 255;
+    const uint32_t sure =
+        is_moderate(Scale(most)) ? max(most >> 23, SURE_BINADES) - SURE_BINADES : 255;
     packed |= sure << 8 * r;
   }
   return packed;
+}
+
+// Likewise what the lower parts of a chunk ask for, 255 where all is zero. A lower part is zero or
+// at least 2^-12 of its element's power of two. So those of elements from 2^0 on, under the chunk's
+// scale, are sure under that of a row whose largest element is up to four times the chunk's, as it
+// nearly always is; only beside smaller elements are the parts themselves looked at.
+// `leasts` are the exponents of the smallest elements, `scales` those of the chunk's scales.
+__device__ __forceinline__ uint32_t lower_exponents(const uint32_t (&lo)[2][STEPS][4],
+                                                    uint32_t leasts, uint32_t scales) {
+  const uint32_t none = __vcmpeq4(leasts, ~0u);
+  if (!__any_sync(~0u, __vcmpltu4(leasts, __vsubus4(scales, in_each(14)))))
+    return none | __vsubus4(scales, in_each(SURE_BINADES - 2));
+  uint32_t packed = 0;
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    LeastLower lower;
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) lower.include(lo[r / 2][s][r % 2 + 2 * j]);
+    packed |= lower.exponent(scales >> 8 * r & 0xff) << 8 * r;
+  }
+  // Where the row's scale is the chunk's, any is sure.
+  return __vmaxu4(packed, __vsubus4(scales, in_each(SURE_BINADES)));
 }
 
 // Terms of a chunk, [x][ROWS and some more, so that lanes meet different banks].
@@ -222,7 +263,7 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
       }
     };
 
-    uint32_t most[4] = {}, lost[4] = {};  // of this lane's share of its rows
+    uint32_t most[4] = {};  // of this lane's share of its rows
     const auto pass = [&](auto by_own_scales) {
       constexpr bool OWN = decltype(by_own_scales)::value;
       const uint32_t sure = OWN ? 0 : sure_exponents<BESIDE>(head);
@@ -235,44 +276,55 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           Chunk v;
           load<BESIDE>(v, args, of, chunk);
           Fragments parts;
-          Range ranges[4];
           float back[4];
+          uint32_t leasts_of_rows = 0, scales_of_rows = 0;  // biased exponents
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
-            float factor = 0;
-            Scale scale(0);
-            if constexpr (OWN) {
+            const auto split_row = [&](auto split_two) {
 #pragma unroll
               for (int s = 0; s < STEPS; ++s)
 #pragma unroll
-                for (int j = 0; j < 4; ++j) ranges[r].include(v[r][s][j]);
-              uint32_t of_chunk = ranges[r].most;
+                for (int j = 0; j < 2; ++j) {
+                  const PairParts pair = split_two(v[r][s][2 * j], v[r][s][2 * j + 1]);
+                  parts[0][r / 2][s][r % 2 + 2 * j] = reinterpret_cast<const uint32_t&>(pair.hi);
+                  parts[1][r / 2][s][r % 2 + 2 * j] = reinterpret_cast<const uint32_t&>(pair.lo);
+                }
+            };
+            if constexpr (OWN) {
+              Range range;
+#pragma unroll
+              for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) range.include(v[r][s][j]);
+              uint32_t of_chunk = range.most;
               of_chunk = max(of_chunk, __shfl_xor_sync(~0u, of_chunk, 1));
               of_chunk = max(of_chunk, __shfl_xor_sync(~0u, of_chunk, 2));
               most[r] = max(most[r], of_chunk);
               const OwnScale own(of_chunk);
-              factor = own.factor, back[r] = own.back;
+              back[r] = own.back;
+              split_row(
+                  [&](float x, float y) { return split_plain(x * own.factor, y * own.factor); });
+              leasts_of_rows |= least_exponent(range) << 8 * r;
+              scales_of_rows |= own.exponent << 8 * r;
             } else {
-              scale = Scale(head.most[row_of<BESIDE>(r)]);
+              const int row = row_of<BESIDE>(r);
+              const Scale scale(head.most[row]);
               back[r] = is_moderate(scale) ? __int_as_float((127 - scale.exponent) << 23) : 1;
+              uint32_t lost = 0;  // by sixteen elements
+              split_row([&](float x, float y) {
+                return split_pair<false>(x, y, scale, scale, lost, lost);
+              });
+              if (lost != 0) atomicAdd(&head.lost[row], static_cast<unsigned long long>(lost));
             }
-#pragma unroll
-            for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-              for (int j = 0; j < 2; ++j) {
-                const float a = v[r][s][2 * j], b = v[r][s][2 * j + 1];
-                const PairParts pair =
-                    OWN ? split_plain(a * factor, b * factor)
-                        : split_pair<false>(a, b, scale, scale, lost[r], lost[r]);
-                parts[0][r / 2][s][r % 2 + 2 * j] = reinterpret_cast<const uint32_t&>(pair.hi);
-                parts[1][r / 2][s][r % 2 + 2 * j] = reinterpret_cast<const uint32_t&>(pair.lo);
-              }
           }
           // W is the caller's; X, and all memory to write, are the kernel's before.
           if (is_first) ptx::griddepcontrol_wait();
           is_first = false;
           // Where slots are used again, of all that a lane had in this one.
-          if (OWN) least = __vminu4(begin == 0 ? ~0u : least, least_exponents(ranges));
+          if (OWN) {
+            const uint32_t lower = lower_exponents(parts[1], leasts_of_rows, scales_of_rows);
+            least = __vminu4(begin == 0 ? ~0u : least, __vminu4(leasts_of_rows, lower));
+          }
           multiply<W_IS_A, BESIDE>(terms + slot * args.x_rows * PITCH, parts, back, args, x, chunk);
         }
         if (all_fit) break;
@@ -302,10 +354,6 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
       unsure |= __vcmpltu4(leasts[slot * 32 + lane], sure);
     if (__syncthreads_or(unsure != 0)) {
       pass(std::false_type());
-#pragma unroll
-      for (int r = 0; r < 4; ++r)
-        if (lost[r] != 0)
-          atomicAdd(&head.lost[row_of<BESIDE>(r)], static_cast<unsigned long long>(lost[r]));
       __syncthreads();
     }
 
@@ -322,8 +370,8 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
       const int by = is_moderate(scale) ? 0 : w_scale.exponent;
       const float c = __fadd_rn(ldexpf(total, -x_scale.exponent - by), 0);  // zeros are positive
       args.c[entry * args.c_batch + (w0 + of_w) * args.c_w + of_x * args.c_x] = c;
-      if (lost_is_seen(x_scale.lost + w_scale.lost, x_scale.exponent + w_scale.exponent, c,
-                       args.tolerance)) {
+      if (is_unsure(x_scale.lost + w_scale.lost, x_scale.exponent + w_scale.exponent, c,
+                    args.tolerance)) {
         const uint32_t y = static_cast<uint32_t>(w0 / GUARD_SQUARE);
         list_square(args.guard, static_cast<uint32_t>(entry), W_IS_A ? y : 0, W_IS_A ? 0 : y);
       }

@@ -11,10 +11,11 @@
 // Where only the scales are wanted no block waits for its team: a few more, behind all others, wait
 // for it and finish its panel.
 //
-// Blocks take their places by number, so that those that another waits for are on their way. Eight
-// multiprocessors hold a whole team, so on a GPU, or a part of one, with no fewer all of it gets
-// there. Where some row of a panel loses something, the blocks add up what, and the last one of
-// them to end has the sum. Bound by memory.
+// Blocks take their places by number, so that those that another waits for are on their way; if
+// they do not come, since other kernels hold the GPU or it has too few multiprocessors for a team,
+// who has waited long enough leaves, and the last of the team writes for all who have
+// (wait_for_team). Where some row of a panel loses something, the blocks add up what, and the last
+// one of them to end has the sum. Bound by memory.
 #include <algorithm>
 #include <type_traits>
 
@@ -36,7 +37,7 @@ template <Form FORM>
 __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments args) {
   begin(args);
   __shared__ __align__(16) Shared shared;
-  if (threadIdx.x == 0) shared.number = atomicAdd(args.panels, 1);
+  if (threadIdx.x == 0) shared.number = atomicAdd(&args.panels->number, 1);
   __syncthreads();
   const uint32_t of_entry = static_cast<uint32_t>(blocks_over(args.rows, PANEL));
   const uint32_t members = of_entry * static_cast<uint32_t>(args.batch * args.team);
@@ -54,8 +55,7 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
   at.k = int64_t{part} * tiles * TILE_K + (goes_along_k(FORM) ? warp * BATCH : warp);
   at.row = threadIdx.x % 32 * 4;
   RowExtent* const extents = args.extents + at.entry * args.rows + at.row0;
-  uint32_t* const measured = args.panels + 1 + 2 * int64_t{panel};
-  uint32_t* const ended = measured + 1;
+  SplitPanel* const of_panel = args.panels + panel;
 
   Loaded x;
   if (measures) {
@@ -69,14 +69,21 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
         for (int j = 0; j < 4; ++j) ranges[j].include(x[i][j]);
       if (FORM == Form::AsTheyLie && tile == tiles - 2) keep(shared, x);
     }
-    add_extents(shared, ranges, at, extents, measured);
+    add_extents(shared, ranges, at, extents);
   } else {
     at.k += int64_t{tiles} * TILE_K;
   }
-  if (FORM == Form::Nothing && measures) return end(args);
-  if (threadIdx.x == 0)
-    while (ptx::load_acquire(measured) != args.team) __nanosleep(32);
+  if (threadIdx.x == 0) {
+    shared.inherited = 0;
+    if (FORM != Form::Nothing)
+      shared.inherited = wait_for_team(of_panel, part, team);
+    else if (measures)
+      atomicAdd(&of_panel->team, 1);
+    else
+      while (ptx::load_acquire(&of_panel->team) != args.team) __nanosleep(32);
+  }
   __syncthreads();
+  if ((FORM == Form::Nothing && measures) || shared.inherited == LEFT) return end(args);
 
   const bool has_row = threadIdx.x < PANEL && threadIdx.x < at.left;
   Range range;  // of row threadIdx.x
@@ -88,10 +95,18 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = range.most, shared.lost[threadIdx.x] = 0;
   const bool is_plain = __syncthreads_and(scale.is_plain(range.least));
   const bool has_all = FORM == Form::Nothing && is_plain;
-  for (int tile = tiles - 1; tile >= 0 && !has_all; --tile) {
-    if (tile < tiles - 1 || !measures) {
+  uint32_t rest = shared.inherited, of = part;  // its own tiles first, then those of who has left
+#pragma unroll 1
+  for (int tile = tiles - 1; !has_all; --tile) {
+    if (tile < 0) {
+      if (rest == 0) break;
+      const uint32_t next = __ffs(rest) - 1;
+      at.k += (static_cast<int>(next - of) + 1) * int64_t{tiles} * TILE_K;
+      of = next, rest &= rest - 1, tile = tiles - 1;
+    }
+    if (tile < tiles - 1 || of != part || !measures) {
       at.k -= TILE_K;
-      if (FORM == Form::AsTheyLie && tile == tiles - 2)
+      if (FORM == Form::AsTheyLie && of == part && tile == tiles - 2)
         take_kept(x, shared);
       else
         load<FORM>(x, args, at);
@@ -101,14 +116,17 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
     else
       write<FORM, false>(shared, args, x, at);
   }
-  bool has_sums = part == 0;
+  bool has_sums = part == 0 || shared.inherited & 1;
   if (!is_plain) {
     __syncthreads();
     if (has_row && shared.lost[threadIdx.x] != 0)
       atomicAdd(&extents[threadIdx.x].lost, shared.lost[threadIdx.x]);
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) shared.is_last = atomicAdd(ended, 1) + 1 == team;
+    if (threadIdx.x == 0) {
+      const uint32_t parts = 1 + __popc(shared.inherited);
+      shared.is_last = atomicAdd(&of_panel->ended, parts) + parts == team;
+    }
     __syncthreads();
     has_sums = shared.is_last;
     __threadfence();

@@ -1,5 +1,5 @@
 // One fault on purpose, for python_tests/faults.py: do the tests notice when a wait is missing, and
-// do they pass however late a warp is? Chosen by TILED_MM_FAULT when building; none in a library
+// do they pass however late a warp is, or how impatient a block? Chosen by TILED_MM_FAULT when building; none in a library
 // that is for use.
 #pragma once
 
@@ -19,7 +19,9 @@ enum class Fault {
   NoSliceWait,       // a slice of C is filled before it has been copied out
   NoSliceBarrier,    // and copied out before all warps have filled it
   NoDependencyWait,  // a kernel reads before the one before has written
+  NoTeamWait,        // a block of the split writes before its team has measured
   Delays,            // no fault: every warp stands still now and then, for a while of its own
+  NoPatience,        // nor this: who would wait for its team leaves its tiles to the last
 };
 constexpr Fault FAULT = Fault::TILED_MM_FAULT;
 

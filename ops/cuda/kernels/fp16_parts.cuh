@@ -9,17 +9,21 @@
 namespace tiled {
 
 constexpr float LOST_UNIT = 0x1p-44f;
+// More than can be lost because the upper part of an element is subnormal, or zero: the product of
+// two lower parts, which is left out, and the tensor core's alignment of the step's other products,
+// since it takes a subnormal factor for one of exponent -14 (docs/fp16x3.md).
+constexpr uint32_t SUBNORMAL_UNITS = 512;
 
-// Units that the parts of an element lose, `y` being it times its scale, in units. Where the upper
-// part is a normal number they lose what 22 bits lose, which the error bound has room for; below,
-// the lower part ends at 2^-35. Adding and taking away a number whose last place that is rounds to
-// it; adding one whose last place is a unit, upwards, counts the rest.
-__device__ __forceinline__ uint32_t lost_units(float y) {
+// Units that the parts of `x` lose, `y` being it times its scale, in units. Where the upper part is
+// a normal number they lose what 22 bits lose, which the error bound has room for; below, the lower
+// part ends at 2^-35. Adding and taking away a number whose last place that is rounds to it; adding
+// one whose last place is a unit, upwards, counts the rest.
+__device__ __forceinline__ uint32_t lost_units(float x, float y) {
   constexpr float TO_PARTS = 0x1.8p32f, TO_UNITS = 0x1p23f, NORMAL = 0x1p-14f / LOST_UNIT;
   const float rest = y - __fadd_rn(__fadd_rn(y, TO_PARTS), -TO_PARTS);
-  const uint32_t units =
-      __float_as_uint(__fadd_ru(fabsf(rest), TO_UNITS)) - __float_as_uint(TO_UNITS);
-  return fabsf(y) < NORMAL ? units : 0;
+  const uint32_t units = __float_as_uint(__fadd_ru(fabsf(rest), TO_UNITS)) -
+                         (__float_as_uint(TO_UNITS) - SUBNORMAL_UNITS);
+  return fabsf(y) < NORMAL && x != 0 ? units : 0;
 }
 
 // What the parts of one element are, and the units that they lose.
@@ -31,7 +35,7 @@ __device__ __forceinline__ Parts split(float x, float scale1, float scale2) {
   const float scaled = x * scale1 * scale2;
   const __half hi = __float2half_rn(scaled);
   const __half lo = __float2half_rn((scaled - __half2float(hi)) * 0x1p11f);
-  return {hi, lo, scaled == 0 && x != 0 ? 1 : lost_units(scaled * (1 / LOST_UNIT))};
+  return {hi, lo, lost_units(x, scaled * (1 / LOST_UNIT))};
 }
 
 // Bits of |x|, which are ordered as the numbers are, NaN above all.
@@ -66,10 +70,12 @@ struct Scale {
     factor2 = finite ? __int_as_float((127 + exponent - half) << 23) : 0;
   }
   // Whether elements of this range lose nothing that counts and one factor scales them: nearly
-  // always, and worth a path with half the instructions.
+  // always, and worth a path with half the instructions. (A subnormal number's exponent is not in
+  // its bits: the path that counts has those.)
   __device__ __forceinline__ bool is_plain(uint32_t least) const {
-    const int of_least = static_cast<int>((least + 1) >> 23) - 127;
-    return finite && exponent <= 127 && (least == ~0u || of_least + exponent >= -14);
+    const int biased = static_cast<int>((least + 1) >> 23);
+    const bool counts = least != ~0u && (biased == 0 || biased - 127 + exponent < -14);
+    return finite && exponent <= 127 && !counts;
   }
   __device__ __forceinline__ Parts split(float x) const {
     return tiled::split(finite ? x : 0, factor1, factor2);
@@ -83,7 +89,7 @@ struct Scale {
     if (finite && exponent >= 0 && exponent <= 83) {
       const float factor = __int_as_float((127 + 44 + exponent) << 23);
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i) units += lost_units(x[i] * factor);
+      for (int i = 0; i < COUNT; ++i) units += lost_units(x[i], x[i] * factor);
     } else {
 #pragma unroll
       for (int i = 0; i < COUNT; ++i) units += split(x[i]).lost;

@@ -19,23 +19,25 @@ __device__ __forceinline__ uint32_t staged(uint32_t staging, int row, int column
   return staging + row * (STORE_COLUMNS * 4) + ((column / 4) ^ (row % 4 * 2)) * 16 + column % 4 * 4;
 }
 
-// An element from its scaled sum, a zero being positive. PLAIN: nothing lost, and a factor is a
-// normal number; else `seen` tells whether what is lost could be seen.
+// An element from its scaled sum, a zero being positive. PLAIN: is_plain() of both; else `unsure`
+// tells whether the guard computes it again.
 template <bool PLAIN>
 __device__ __forceinline__ float unscaled(float sum, const RowScale& row, const RowScale& column,
-                                          float tolerance, bool& seen) {
+                                          float tolerance, bool& unsure) {
   const int scale = row.exponent + column.exponent;
   if constexpr (PLAIN) {
     return __fadd_rn(__fmul_rn(sum, __int_as_float((127 - scale) << 23)), 0);
   } else {
     const float c = __fadd_rn(ldexpf(sum, -scale), 0);
-    seen |= lost_is_seen(row.lost + column.lost, scale, c, tolerance);
+    unsure |= is_unsure(row.lost + column.lost, scale, c, tolerance);
     return c;
   }
 }
 
+// Whether nothing is lost, and with another such row or column one factor is a normal number that
+// leads to finite elements: their scaled sums are below 2^30 K, K below 2^31.
 __device__ __forceinline__ bool is_plain(const RowScale& scale) {
-  return abs(scale.exponent) <= 60 && scale.lost == 0;
+  return scale.exponent >= -33 && scale.exponent <= 60 && scale.lost == 0;
 }
 
 __device__ __forceinline__ RowScale from_lane(const RowScale& scale, int lane) {
@@ -79,7 +81,7 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
                              sums[COLUMNS / 2 * chunk + 4 * j + 2 * half + 1]);
     __syncwarp();
     const RowScale column = columns[chunk];
-    bool seen = false;
+    bool unsure = false;
     const auto put = [&](auto plain) {
       constexpr bool PLAIN = decltype(plain)::value;
       const bool whole = vectors && column0 + COLUMNS <= grid.q;
@@ -97,10 +99,10 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
           if (row0 + p >= grid.p) continue;
           const float tolerance = args.tolerance;
           const float4 y =
-              make_float4(unscaled<PLAIN>(__uint_as_float(x.x), of_p, of_q[0], tolerance, seen),
-                          unscaled<PLAIN>(__uint_as_float(x.y), of_p, of_q[1], tolerance, seen),
-                          unscaled<PLAIN>(__uint_as_float(x.z), of_p, of_q[2], tolerance, seen),
-                          unscaled<PLAIN>(__uint_as_float(x.w), of_p, of_q[3], tolerance, seen));
+              make_float4(unscaled<PLAIN>(__uint_as_float(x.x), of_p, of_q[0], tolerance, unsure),
+                          unscaled<PLAIN>(__uint_as_float(x.y), of_p, of_q[1], tolerance, unsure),
+                          unscaled<PLAIN>(__uint_as_float(x.z), of_p, of_q[2], tolerance, unsure),
+                          unscaled<PLAIN>(__uint_as_float(x.w), of_p, of_q[3], tolerance, unsure));
           *reinterpret_cast<float4*>(c + p * grid.c_p + column0 + q) = y;
         }
         return;
@@ -114,14 +116,14 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
         const uint32_t x = ptx::load_shared_u32(staged(staging, p, q));
         if (row0 + p >= grid.p || column0 + q >= grid.q) continue;
         c[p * grid.c_p + (column0 + q) * grid.c_q] =
-            unscaled<PLAIN>(__uint_as_float(x), of_p, of_q, args.tolerance, seen);
+            unscaled<PLAIN>(__uint_as_float(x), of_p, of_q, args.tolerance, unsure);
       }
     };
     if (__all_sync(~0u, is_plain(row) && is_plain(column)))
       put(std::true_type());
     else
       put(std::false_type());
-    if (__any_sync(~0u, seen) && lane == 0) {
+    if (__any_sync(~0u, unsure) && lane == 0) {
       const uint32_t p = p0 / GUARD_SQUARE, q = column0 / GUARD_SQUARE;
       list_square(args.guard, batch, args.exchanged ? q : p, args.exchanged ? p : q);
     }

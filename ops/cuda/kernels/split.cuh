@@ -13,7 +13,7 @@ struct SplitArguments {
   __half* to;  // hi, lo is `plane` elements on; or fragments
   RowScale* scales;
   RowExtent* extents;  // of rows beside each other, [batch][rows]
-  uint32_t* panels;    // panel_words() of them
+  SplitPanel* panels;  // panels_of() them
   int64_t rows, k, batch;
   int64_t from_row, from_k, from_batch;  // strides, elements
   int64_t to_pitch, plane;               // elements: from row to row of the copy, hi to lo

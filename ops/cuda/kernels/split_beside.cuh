@@ -2,6 +2,7 @@
 // its way into registers, its extents, and its parts' way to the planes.
 #pragma once
 
+#include "cuda/kernels/fault.cuh"
 #include "cuda/kernels/load_four.cuh"
 #include "cuda/kernels/split.cuh"
 
@@ -46,6 +47,7 @@ struct Shared {
   uint32_t most[PANEL], least[PANEL];
   unsigned long long lost[PANEL];
   uint32_t number;
+  uint32_t inherited;  // wait_for_team's answer
   bool is_last;
 };
 
@@ -64,8 +66,7 @@ __device__ __forceinline__ void take_kept(Loaded& x, const Shared& shared) {
 
 // The panel's extents grow by those of this block's part.
 __device__ __forceinline__ void add_extents(Shared& shared, const Range (&ranges)[4],
-                                            const Place& at, RowExtent* extents,
-                                            uint32_t* measured) {
+                                            const Place& at, RowExtent* extents) {
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = 0, shared.least[threadIdx.x] = ~0u;
   __syncthreads();
 #pragma unroll
@@ -80,7 +81,34 @@ __device__ __forceinline__ void add_extents(Shared& shared, const Range (&ranges
   }
   __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) atomicAdd(measured, 1);
+}
+
+// How often a block looks, 32 nanoseconds apart, before it no longer waits for its team: a quarter
+// of a millisecond, while a team that runs is complete within some ten microseconds.
+constexpr int PATIENCE = FAULT == Fault::NoPatience ? 0 : 8192;
+constexpr uint32_t LEFT = ~0u;
+
+// Says that block `part` of `team` has measured, and waits for the others. Returns the blocks, a
+// bit each, whose tiles this one writes beside its own; or LEFT where others will write its tiles.
+//
+// Whether all of a team get a place at the same time is not for a kernel to know: other kernels may
+// hold the GPU, or there may be little of it. So no block waits for ever. Who loses patience leaves
+// and gives its place back; who measures last waits for nobody, and takes over what was left.
+__device__ __forceinline__ uint32_t wait_for_team(SplitPanel* panel, uint32_t part, uint32_t team) {
+  unsigned long long seen = atomicAdd(&panel->team, 1);
+  if (static_cast<uint32_t>(seen) + 1 == team) {
+    __threadfence();
+    return static_cast<uint32_t>(seen >> 32);
+  }
+  for (int looks = 0; FAULT != Fault::NoTeamWait; ++looks) {
+    seen = ptx::load_acquire(&panel->team);
+    if (static_cast<uint32_t>(seen) == team) return 0;
+    if (looks < PATIENCE)
+      __nanosleep(32);
+    else if (atomicCAS(&panel->team, seen, seen | 1ull << (32 + part)) == seen)
+      return LEFT;
+  }
+  return 0;
 }
 
 // A tile's hi and lo, as the operand lies; or only what they lose.

@@ -62,10 +62,10 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents() {
 
 // A word that another block writes: what that block wrote before is seen after (PTX ISA, "Memory
 // Consistency Model").
-__device__ __forceinline__ uint32_t load_acquire(const uint32_t* address) {
-  uint32_t word;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-               : "=r"(word)
+__device__ __forceinline__ unsigned long long load_acquire(const unsigned long long* address) {
+  unsigned long long word;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+               : "=l"(word)
                : "l"(__cvta_generic_to_global(address))
                : "memory");
   return word;

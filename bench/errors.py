@@ -1,0 +1,165 @@
+"""Errors of sums beside torch.mm's, by K: `python -m bench.errors --json FILE`.
+
+Ours have one chain below K = 32768 and chains of 4096 from there on, whatever M and N are;
+torch.mm's libraries choose by M, N and K. So both are measured over K, at three sizes of C, on
+normal data and on positive.
+
+What is compared is the sums: 16-bit operands come with out_dtype=float32, since the rounding to 16
+bits would hide them, and the operands for tf32 are tf32 numbers already, since rounding them costs
+both the same. The reference is fp64, a chunk of K after the other. With u = 2^-24:
+
+    frobenius   ||C - R|| / ||R||
+    largest     the largest |C - R| / (u |A||B|) of an element
+    bias        the mean of sign(R) (C - R) / (K u |A||B|): below 0 towards zero
+
+A result of ours fails that is further off than the certain bound of its arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.progress import track
+from torch import Tensor
+
+from bench import cli
+from bench.candidates import fp32_precision
+from bench.check import any_data_gate
+from bench.errors_table import TABLES, U
+from bench.runner import describe
+
+CHUNK = 8192  # of K, for the reference: fp64 copies of all of the largest operands take 4 GiB
+SEED = 20
+
+SIZES = (64, 256, 2048)  # M = N
+DEPTHS = (1024, 4096, 8192, 16384, 24576, 32767, 32768, 65536, 131072)  # K
+DATA: dict[str, Callable[..., Tensor]] = {"normal": torch.randn, "uniform": torch.rand}
+
+
+@dataclass(frozen=True)
+class Sums:
+    """An arithmetic of ours, and what it stands beside."""
+
+    dtype: torch.dtype
+    precision: str | None = None  # ours, of float32
+    peer: str = "ieee"  # torch's setting, of float32
+
+    def certain(self, k: int) -> float:
+        """What `largest` may be on any data: a rounding each term, of twice u where sums are
+        truncated, and one of the result. Of fp16x3 it is what it promises."""
+        if self.precision == "fp16x3":
+            return 1 + any_data_gate(k)
+        return 1 + (k if self.precision == "ieee" else 2 * k)
+
+
+SUMS = {
+    "bfloat16": Sums(torch.bfloat16),
+    "float16": Sums(torch.float16),
+    "tf32": Sums(torch.float32, "tf32", "tf32"),
+    "ieee": Sums(torch.float32, "ieee"),
+    "fp16x3": Sums(torch.float32, "fp16x3"),
+}
+
+
+def to_tf32(x: Tensor) -> Tensor:
+    """fp32 numbers, far below the largest, rounded to 11 bits: to nearest, ties to even."""
+    bits = x.view(torch.int32)
+    return ((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFF).view(torch.float32)
+
+
+def operands(sums: Sums, data: str, size: int, k: int, device: torch.device) -> tuple[Tensor, ...]:
+    """A [size, k] and B [k, size]."""
+    generator = torch.Generator(device).manual_seed(SEED)
+    made = [DATA[data](*s, device=device, generator=generator) for s in ((size, k), (k, size))]
+    return tuple(to_tf32(x) if sums.precision == "tf32" else x.to(sums.dtype) for x in made)
+
+
+def tiled(sums: Sums, a: Tensor, b: Tensor) -> Tensor:
+    import tiled_mm
+
+    return tiled_mm.mm(a, b, precision=sums.precision, out_dtype=torch.float32)
+
+
+def peer(sums: Sums, a: Tensor, b: Tensor) -> Tensor:
+    if sums.dtype == torch.float32:
+        with fp32_precision(sums.peer):
+            return torch.mm(a, b)
+    if a.device.type == "cuda":
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return torch.mm(a.float(), b.float())  # torch.mm has no out_dtype on the CPU
+
+
+def reference(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """A B and |A| |B| in fp64."""
+    product = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device=a.device)
+    magnitude = torch.zeros_like(product)
+    for x, y in zip(a.split(CHUNK, 1), b.split(CHUNK, 0), strict=True):
+        x, y = x.double(), y.double()
+        product.addmm_(x, y)
+        magnitude.addmm_(x.abs_(), y.abs_())
+    return product, magnitude
+
+
+def compare(c: Tensor, product: Tensor, magnitude: Tensor, k: int) -> dict:
+    """The three errors. Raises where they are no numbers."""
+    error = c.double() - product
+    found = {
+        "frobenius": float(error.norm() / product.norm()),
+        "largest": float((error.abs() / magnitude).max() / U),  # max() keeps NaN
+        "bias": float((product.sign() * error / magnitude).mean() / (k * U)),
+    }
+    if not all(math.isfinite(x) for x in found.values()):
+        raise ArithmeticError("the result is not finite")
+    return found
+
+
+def measure(name: str, data: str, size: int, k: int, device: torch.device) -> dict:
+    """One record of the document: ours and torch.mm's on the same operands. Never raises."""
+    sums = SUMS[name]
+    record: dict = {"arithmetic": name, "data": data, "m": size, "n": size, "k": k}
+    nothing = {"frobenius": None, "largest": None, "bias": None}
+    try:
+        a, b = operands(sums, data, size, k, device)
+        exact = reference(a, b)
+    except Exception as error:
+        failed = {**nothing, "error": describe(error)}
+        return {**record, "tiled": failed, "torch": failed}
+    for side, product in (("tiled", tiled), ("torch", peer)):
+        try:
+            found = {**compare(product(sums, a, b), *exact, k), "error": None}
+        except Exception as error:
+            found = {**nothing, "error": describe(error)}
+        if side == "tiled" and found["error"] is None and found["largest"] > sums.certain(k):
+            found["error"] = f"beyond the certain bound, {sums.certain(k):g} u |A||B|"
+        record[side] = found
+    return record
+
+
+def main(
+    json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
+    device_name: Annotated[str, typer.Option("--device", help="cuda, cuda:N or cpu")] = "cuda",
+    divide: Annotated[int, typer.Option(help="sizes and K by this, to try the program")] = 1,
+) -> None:
+    """Measures the errors of sums, ours and torch.mm's, over K."""
+    device = cli.pick_device(device_name)
+    cli.load_operator()
+    sizes, depths = ([x // divide for x in values] for values in (SIZES, DEPTHS))
+    settings = {"sizes": sizes, "depths": depths, "seed": SEED}
+    document = cli.new_document("errors", device, settings)
+    document["errors"] = []
+    problems = [(s, d, n, k) for s in SUMS for d in DATA for n in sizes for k in depths]
+    for problem in track(problems, "errors", console=cli.console):
+        document["errors"].append(measure(*problem, device))
+    for table in TABLES.values():
+        print(table([document], gpu=device.type == "cuda"))
+    cli.finish(document, device, json_path, None)
+
+
+if __name__ == "__main__":
+    typer.run(main)
