@@ -126,11 +126,16 @@ class Batch:
     pattern: Tensor  # [B]
     notes: dict[str, Tensor]  # what else was done, [B]
 
-    def describe(self, entry: int, row: int, column: int) -> str:
-        notes = ", ".join(f"{name} {int(x[entry])}" for name, x in self.notes.items() if x[entry])
+    def describe(self, of_a: int, row: int, of_b: int, column: int) -> str:
+        """A row of A's entry and a column of B's."""
+
+        def notes(entry: int) -> str:
+            found = [f"{name} {int(x[entry])}" for name, x in self.notes.items() if x[entry]]
+            return f"slots {PATTERNS[int(self.pattern[entry])]}; {', '.join(found) or 'plain'}"
+
         return (
-            f"slots {PATTERNS[int(self.pattern[entry])]}; {notes or 'nothing else'}\n"
-            f"  A: {self.of_a.describe(entry, row)}\n  B: {self.of_b.describe(entry, column)}"
+            f"A: {notes(of_a)}; {self.of_a.describe(of_a, row)}\n"
+            f"  B: {notes(of_b)}; {self.of_b.describe(of_b, column)}"
         )
 
 

@@ -264,13 +264,12 @@ def test_an_attack_finds_each_hole(hole: str, capsys: pytest.CaptureFixture) -> 
 def test_a_report_tells_how_to_make_the_data_again(capsys: pytest.CaptureFixture) -> None:
     tally = attack.attack(Modelled("alignment"), rounds=ROUNDS)
     report = tally.reports[0]
-    call = report[report.index("structured.make(") :].split(", entry ")[0]
+    call, at = report[report.index("structured.make(") :].split(", .a[")
     batch = eval(call, {"structured": structured, "Size": Size})
-    entry, row, column = (
-        int(report.split(f"{word} ")[1].split(";")[0].split(",")[0])
-        for word in (", entry", ", row", ", column")
-    )
-    assert attack.terms_of(batch.a[entry, row], batch.b[entry, :, column]) in report
+    row, column = at.split(";")[0].split(" and .b")
+    of_a, i = (int(x) for x in row.strip("[]").split(","))
+    of_b, _, j = column.strip("[]").split(",")
+    assert attack.terms_of(batch.a[of_a, i], batch.b[int(of_b), :, int(j)]) in report
 
 
 def right_and_wrong() -> Iterator[tuple[str, float, float]]:
