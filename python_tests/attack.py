@@ -116,7 +116,6 @@ class Outcome:
     wrong: Tensor  # bool
     where: Where
     ratio: Tensor | None = None
-    settle: Callable[[Tensor], Tensor] | None = None  # of what fp64 leaves in doubt
 
 
 @dataclass
@@ -138,8 +137,7 @@ class Round:
         found = promise.check(c, promise.reference(a, b))
         for kind, wrong in found.wrong.items():
             ratio = found.ratio if kind == "bound" else None
-            settle = (lambda mask: promise.settled(mask, c, a, b)) if kind == "overflow" else None
-            self.outcomes.append(Outcome(kind, path, wrong, where, ratio, settle))
+            self.outcomes.append(Outcome(kind, path, wrong, where, ratio))
 
     def compare(self, path: str, c: Tensor, expected: Tensor, where: Where) -> None:
         self.outcomes.append(Outcome("bits", path, promise.different(c, expected), where))
@@ -274,9 +272,6 @@ class Tally:
             if outcome.ratio is not None:
                 self.elements += outcome.wrong.numel()
                 self.worst[outcome.path] = max(self.worst[outcome.path], ratio)
-            if wrong and outcome.settle:
-                outcome.wrong = outcome.settle(outcome.wrong)
-                wrong = int(outcome.wrong.sum())
             if wrong:
                 self.wrong[outcome.kind, outcome.path] += wrong
                 if len(self.reports) < 20:

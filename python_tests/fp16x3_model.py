@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import promise
 import torch
-from structured import LARGEST, power_of_two
+from structured import power_of_two
 from torch import Tensor
 
 LEAST_K, CHAIN, STEP = 64, 64, 16
@@ -32,7 +32,6 @@ HOLES = (
     "subnormal rows",  # rows up to 2^-98 count nothing: fp32's subnormals are taken for normal
     "overflow",  # an infinite C is never small beside what was lost
     "fp32 chain",  # what is computed again is so by a chain of fp32
-    "fp64 overflow",  # fp64's own error may take what is computed again beyond fp32
     "few rows",  # which keep a chunk's own scale where lower parts may be subnormal
 )
 
@@ -131,17 +130,9 @@ def add_up(found: Tensor, k: int) -> Tensor:
     return total
 
 
-def by_fp64(a: Tensor, b: Tensor, may_overflow: bool = False) -> Tensor:
-    """In fp64, rounded once. Where that is infinite, and what fp64 may be off is to blame, the
-    largest number will do: it is as near as the bound asks."""
-    products = a.double() * b.double()
-    total = products.sum(1)
-    c = total.float() + 0
-    if may_overflow:
-        return c
-    off = (a.shape[1] + 2) * 2.0**-53 * products.abs().sum(1)
-    doubtful = c.isinf() & total.isfinite() & (total.abs() - off < promise.BEYOND)
-    return torch.where(doubtful, torch.copysign(torch.full_like(c, LARGEST), c), c)
+def by_fp64(a: Tensor, b: Tensor) -> Tensor:
+    """In fp64, rounded once."""
+    return (a.double() * b.double()).sum(1).float() + 0
 
 
 def by_fp32_chain(a: Tensor, b: Tensor) -> Tensor:
@@ -212,9 +203,7 @@ def dot(a: Tensor, b: Tensor, hole: str | None = None, large: str | None = None)
     k = a.shape[1]
 
     def again_by(a: Tensor, b: Tensor) -> Tensor:
-        return (
-            by_fp32_chain(a, b) if hole == "fp32 chain" else by_fp64(a, b, hole == "fp64 overflow")
-        )
+        return by_fp32_chain(a, b) if hole == "fp32 chain" else by_fp64(a, b)
 
     if k < LEAST_K:
         c = again_by(a, b)
