@@ -8,7 +8,7 @@
 # Without TORCH_CUDA_ARCH_LIST the portable kernels are built for 7.5, 8.0 and 9.0, with PTX of the
 # last for what comes later, and the Hopper kernels for 9.0a. A list replaces the portable
 # architectures ("9.0a" counts as "9.0" there), and the Hopper kernels are built only if it names
-# 9.0 or 9.0a.
+# 9.0 or 9.0a. Without them the library treats a device of 9.0 that its PTX serves as any other.
 #
 # nvcc is CMAKE_CUDA_COMPILER, else $CUDACXX, else the first in $CUDA_HOME, $CUDA_PATH, $PATH and
 # /usr/local/cuda.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <thread>
 
 #include "gates.h"
@@ -218,6 +219,25 @@ TEST_P(Core, SlicesKeepTheirBits) {
 
 INSTANTIATE_TEST_SUITE_P(Levels, Core, testing::ValuesIn(cpu::available_levels()),
                          [](const auto& info) { return std::string(info.param->name); });
+
+// A level whose threads set themselves up before their tiles and whose first tile throws, as memory
+// for packing that is not to be had would.
+int set_up = 0;
+
+TEST(SetUp, IsTakenDownWhereARegionThrows) {
+  cpu::ChainTable chains = *cpu::available_levels().front()->chains;
+  cpu::Kernels& kernels = chains.kernels[static_cast<int>(cpu::Accumulator::Float32)];
+  kernels.begin = [] { ++set_up; };
+  kernels.end = [] { --set_up; };
+  for (auto& row : kernels.tile)
+    for (cpu::TileKernel& tile : row) tile = [](const cpu::Tile&) { throw std::bad_alloc(); };
+  cpu::Codec& codec = chains.codecs[static_cast<int>(DType::Float32)];
+  codec.raw = codec.dot = nullptr;
+  const cpu::Level level = {"throwing", &chains, nullptr, nullptr};
+  Matrix a(DType::Float32, 1, 64, 64, Layout::Rows), b = a, c = a;
+  EXPECT_THROW(cpu::mm_blocked(problem_of(a, b, c), ONE, level), std::bad_alloc);
+  EXPECT_EQ(set_up, 0);
+}
 
 }  // namespace
 }  // namespace tiled::test

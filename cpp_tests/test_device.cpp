@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/architectures.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -194,6 +195,20 @@ TEST(Devices, PeakOfEachArithmetic) {
       EXPECT_EQ(d.fp64_tensor_flops, 0) << name;
     }
   }
+}
+
+TEST(Architectures, SayWhichDevicesTheyServe) {
+  static_assert(runs_on("7.5 8.0 9.0+PTX", 75) && runs_on("7.5 8.0 9.0+PTX", 90));
+  EXPECT_TRUE(runs_on("7.5 8.0", 86));  // machine code of the same major version
+  EXPECT_FALSE(runs_on("8.6", 80));
+  EXPECT_FALSE(runs_on("7.5 8.0", 90));  // and of no other
+  EXPECT_FALSE(runs_on("7.5 8.0", 100));
+  EXPECT_TRUE(runs_on("7.5+PTX", 90));  // what is newer than PTX compiles it
+  EXPECT_TRUE(runs_on("8.0+PTX 12.0", 103));
+  EXPECT_FALSE(runs_on("9.0+PTX", 89));
+  EXPECT_TRUE(runs_on("10.0 12.0", 121));
+  EXPECT_FALSE(runs_on("12.0", 103));
+  EXPECT_FALSE(runs_on("", 90));
 }
 
 }  // namespace

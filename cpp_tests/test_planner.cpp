@@ -244,13 +244,12 @@ TEST(Access, StridesThatHaveNoVectors) {
   p.a.row_stride = 0, p.a.col_stride = 1;  // one row, expanded
   EXPECT_EQ(access_a(p), Access::AlongK);
   // Overlapping views: a row starts one element after the row before, at any address.
-  p.a.row_stride = 1, p.a.col_stride = 1;
+  p.a.row_stride = 1, p.a.col_stride = 1, p.a.alignment = alignment_of(nullptr, p.dtype, 1, 1, 0);
   EXPECT_EQ(access_a(p), Access::Elements);
   p = problem_of(64, 64, 64, DType::Float32, 2);
-  p.b.batch_stride = 1;
-  EXPECT_EQ(access_b(p), Access::Elements);
-  p.batch = 1;
   EXPECT_EQ(access_b(p), Access::AlongMN);
+  p.b.batch_stride = 1, p.b.alignment = alignment_of(nullptr, p.dtype, 64, 1, 1);
+  EXPECT_EQ(access_b(p), Access::Elements);
 }
 
 // The stride of a dimension of size 1 is never used, so any will do.
@@ -311,14 +310,15 @@ TEST(AsyncAccess, VectorsOnlyAlongRowsThatAreAligned) {
 TEST(AsyncAccess, StridesThatHaveNoVectors) {
   Problem p = problem_of("tn", 64, 64, 64, DType::Float32);
   p.a.col_stride = 1;  // a column starts one element after the column before
+  p.a.alignment = alignment_of(nullptr, p.dtype, 1, 1, 0);
   EXPECT_EQ(async_plan(p).access_a, Access::Elements);
-  p.a.col_stride = 0;  // one column, expanded
+  p.a.col_stride = 0, p.a.alignment = 16;  // one column, expanded
   EXPECT_EQ(async_plan(p).access_a, Access::AlongMN);
   p.a.row_stride = 0;  // one number, expanded
   EXPECT_EQ(async_plan(p).access_a, Access::Elements);
   p = problem_of(64, 64, 64, DType::Float32, 2);
   EXPECT_EQ(async_plan(p).access_b, Access::AlongMN);
-  p.b.batch_stride = 1;
+  p.b.batch_stride = 1, p.b.alignment = alignment_of(nullptr, p.dtype, 64, 1, 1);
   EXPECT_EQ(async_plan(p).access_b, Access::Elements);
 }
 
@@ -423,14 +423,6 @@ TEST(Supports, NoCpuRungOnAGpu) {
   EXPECT_FALSE(supports(Algo::Blocked, problem_of(8, 8, 8), device("h200")));
 }
 
-TEST(Supports, OnlyTheIdentityEpilogue) {
-  Problem p = problem_of(64, 64, 64);
-  EXPECT_TRUE(supports(Algo::RegisterTile, p, device("h200")));
-  p.epilogue.alpha = 2;
-  EXPECT_FALSE(supports(Algo::RegisterTile, p, device("h200")));
-  EXPECT_TRUE(supported_algos(p, device("h200")).empty());
-}
-
 // 512 threads a block and 16 KiB of shared memory: no 32 x 32 threads, no 128 x 128 tile.
 TEST(Supports, TheDevicesLimits) {
   const DeviceInfo g80 = device("g80");
@@ -519,10 +511,25 @@ TEST(TensorSupports, OnlyComputeCapability90) {
     EXPECT_TRUE(rungs_of(p, name).empty()) << name;
 }
 
-TEST(TensorSupports, OnlyTheIdentityEpilogue) {
-  Problem p = tensor_problem("nn", 64, 128, 256);
-  p.epilogue.beta = 1;
-  EXPECT_TRUE(rungs_of(p).empty());
+// A build for other architectures leaves Hopper's kernels out: no plan may need one, the rungs of
+// the fma arithmetic remain, fp64's included, and no operand is transposed first.
+TEST(TensorSupports, NothingWhereTheBuildLeavesThemOut) {
+  DeviceInfo d = device("h200");
+  leave_out_hopper_kernels(d);
+  EXPECT_TRUE(leaves_out_hopper_kernels(d));
+  EXPECT_FALSE(leaves_out_hopper_kernels(device("h200")));
+  EXPECT_FALSE(leaves_out_hopper_kernels(device("a100")));
+  for (const DType dtype : TENSOR_DTYPES)
+    EXPECT_TRUE(supported_algos(tensor_problem("nn", 64, 128, 256, dtype), d).empty());
+  EXPECT_TRUE(supported_algos(parts_problem("nn", 300, 200, 100), d).empty());
+  for (const DType dtype : ALL_DTYPES) {
+    const Problem p = problem_of("tn", 4096, 4096, 4096, dtype);
+    EXPECT_EQ(supported_algos(p, d), Algos(std::begin(CUDA_ALGOS), std::end(CUDA_ALGOS)));
+    EXPECT_EQ(make_plan(p, d).algo, Algo::RegisterTile) << name_of(dtype);
+  }
+  const Problem transposed = problem_of("nt", 8192, 8192, 8192, DType::Float32);
+  EXPECT_GT(make_plan(transposed, device("h200")).workspace_bytes, 0);
+  EXPECT_EQ(make_plan(transposed, d).workspace_bytes, 0);
 }
 
 // fp16 and bf16 in every layout; tf32 is read where it lies along K.

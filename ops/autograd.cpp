@@ -40,10 +40,12 @@ auto make_node() {
     return std::shared_ptr<T>(new T(), [](T* node) { deleteNode(node); });  // looked up by T only
 }
 
-// A copy whose rows begin on multiples of 16 bytes, its elements along the last dimension.
+// A copy whose elements lie along the last dimension, its rows on multiples of 16 bytes. One
+// element of padding is the least: without any, constant_pad_nd is a clone, which keeps the strides
+// of what it copies.
 at::Tensor aligned_copy(const at::Tensor& x) {
-  const int64_t unit = 16 / static_cast<int64_t>(x.element_size()), columns = x.size(-1);
-  return at::constant_pad_nd(x, {0, (unit - columns % unit) % unit}).slice(-1, 0, columns);
+  const c10::SymInt unit = 16 / static_cast<int64_t>(x.element_size()), columns = x.sym_size(-1);
+  return at::constant_pad_nd_symint(x, {0, unit - columns % unit}).slice_symint(-1, 0, columns);
 }
 
 // How a call was asked for; its gradients are asked for in the same way.
@@ -113,10 +115,10 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
                           Name algo, Name precision, Type out_dtype) {
   const bool needs_gradient = compute_requires_grad(a, b);
   const bool has_tangent = isFwGradDefined(a) || isFwGradDefined(b);
-  // What this call runs, its derivatives run too, whatever the setting will be then.
-  const Name resolved = needs_gradient || has_tangent
-                            ? resolve_precision(a.scalar_type(), target_of(a), precision, algo)
-                            : precision;
+  // What this call runs, its derivatives run too, whatever the setting will be then. It is read
+  // once and handed down: another thread may change it at any time.
+  if (needs_gradient || has_tangent)
+    precision = resolve_precision(a.scalar_type(), target_of(a), precision, algo);
 
   decltype(make_node<MmBackward<OPERATOR>>()) node;
   if (needs_gradient) {
@@ -136,12 +138,12 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
     node->b_column_major = is_column_major(b);
     node->dtype = a.scalar_type();
     if (algo) node->request.algo = std::string(*algo);
-    node->request.precision = resolved;
+    node->request.precision = precision;
     torch::autograd::set_history(c, node);
   }
   if (has_tangent) {
     const auto term = [&](const at::Tensor& x, const at::Tensor& y) {
-      return OPERATOR().call(x, y, algo, resolved, out_dtype);
+      return OPERATOR().call(x, y, algo, precision, out_dtype);
     };
     at::Tensor tangent;
     if (isFwGradDefined(a)) tangent = term(a._fw_grad(0), b._fw_primal(0));

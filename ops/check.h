@@ -109,12 +109,14 @@ inline OutShape check_out(const at::Tensor& a, const at::Tensor& out, at::Scalar
   return OutShape::ToBeResized;
 }
 
-[[noreturn]] inline void throw_unfit_algo(std::string_view asked,
-                                          const std::vector<Algo>& fitting) {
+// `why` adds a reason that does not lie in the inputs.
+[[noreturn]] inline void throw_unfit_algo(std::string_view asked, const std::vector<Algo>& fitting,
+                                          const char* why = nullptr) {
   std::string list;
   for (Algo algo : fitting) list.append(list.empty() ? "" : ", ").append(name_of(algo));
   TORCH_CHECK(false, "tiled_mm: algo '", std::string(asked), "' is ",
-              parse_algo(asked) ? "not for these inputs" : "unknown", "; expected one of: ", list);
+              parse_algo(asked) ? "not for these inputs" : "unknown", "; expected one of: ", list,
+              why ? "; " : "", why ? why : "");
 }
 
 }  // namespace tiled

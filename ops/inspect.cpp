@@ -40,8 +40,9 @@ Problem checked_problem(const at::Tensor& a, const at::Tensor& b, OptionalName a
     TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided,
                                 "tiled_mm: expected dense (strided) tensors, got ", t.layout());
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
-  const Target target =
-      device ? Target{at::kCUDA, device_by_name(*device).capability} : target_of(a);
+  std::optional<DeviceInfo> named;
+  if (device) named = device_by_name(*device);
+  const Target target = named ? Target{at::kCUDA, &*named} : target_of(a);
   return problem_of(a, b, check_out_dtype(a.scalar_type(), out_dtype),
                     resolve_arithmetic(a.scalar_type(), target, precision, algo));
 }

@@ -17,7 +17,7 @@ at::ScalarType check_request(const at::Tensor& a, Name algo, Name precision, Typ
   if (algo && !parse_algo(*algo))
     throw_unfit_algo(*algo, {std::begin(ALL_ALGOS), std::end(ALL_ALGOS)});
   // A CPU accepts every precision that some device may have for this dtype.
-  resolve_precision(a.scalar_type(), {at::kCPU, 0}, precision, algo);
+  resolve_precision(a.scalar_type(), {at::kCPU}, precision, algo);
   return check_out_dtype(a.scalar_type(), out_dtype);
 }
 

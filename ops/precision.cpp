@@ -25,7 +25,7 @@ constexpr int8_t FOLLOW_TORCH = -1;
 std::atomic<int8_t> library_setting{FOLLOW_TORCH};
 
 bool has_tensor_core_kernels(Target target) {
-  return target.type == at::kCUDA && target.capability == 90;
+  return target.gpu != nullptr && target.gpu->hopper_kernels;
 }
 
 // Whether kernels for this precision of float32 exist there.
@@ -42,6 +42,17 @@ Precision ambient_precision() {
   return torch_setting == at::Float32Precision::TF32 ? Precision::Tf32 : Precision::Ieee;
 }
 
+// The refusal of a precision that no kernel has.
+std::string no_kernel(std::string_view asked, Target target) {
+  const int capability = target.gpu ? target.gpu->capability : 0;
+  return "tiled_mm: precision='" + std::string(asked) +
+         "' has no kernel for cuda tensors on compute capability " +
+         std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
+         "; available: 'ieee'" +
+         (target.gpu && leaves_out_hopper_kernels(*target.gpu) ? std::string("; ") + HOPPER_LEFT_OUT
+                                                               : "");
+}
+
 Precision resolve_float32(Target target, std::optional<std::string_view> asked) {
   // Never less exact than asked; and torch's setting, which takes a while to read, changes nothing.
   if (target.type != at::kCUDA) {
@@ -50,11 +61,7 @@ Precision resolve_float32(Target target, std::optional<std::string_view> asked) 
   }
   if (asked) {
     const Precision precision = parse(*asked);
-    TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(precision, target), "tiled_mm: precision='",
-                                std::string(*asked), "' has no kernel for ", target.type,
-                                " tensors on compute capability ", target.capability / 10, ".",
-                                target.capability % 10, "; available: 'ieee'",
-                                has_tensor_core_kernels(target) ? ", 'tf32', 'fp16x3'" : "");
+    TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(precision, target), no_kernel(*asked, target));
     return precision;
   }
   const Precision precision = ambient_precision();

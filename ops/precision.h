@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "cuda/device.h"
 #include "problem.h"
 
 namespace tiled {
@@ -18,7 +19,7 @@ enum class Precision : int8_t { Ieee, Tf32, Fp16x3 };
 // Where a product runs, as far as it decides the arithmetic.
 struct Target {
   at::DeviceType type;
-  int capability;  // of a GPU, 90 for 9.0; 0 where there is none or it is not known
+  const DeviceInfo* gpu = nullptr;  // null where there is none or it is not known
 };
 
 // The checked request of one call, as a name that lives forever: for float32 the precision that

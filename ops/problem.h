@@ -1,12 +1,11 @@
 // Tensors end here, kernels begin here: a matrix product as plain data.
 //
-//     C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j]        (Epilogue: identity)
+//     C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j]
 //
 // Nothing in this file knows ATen or CUDA. A Problem is passed to kernels by value.
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 
 namespace tiled {
 
@@ -89,8 +88,8 @@ struct Operand {
   int64_t row_stride;    // elements
   int64_t col_stride;    // elements
   int64_t batch_stride;  // elements
-  int32_t alignment;     // bytes, a power of two up to 16: divides the base address and every
-                         // stride but one of 1
+  int32_t alignment;     // bytes, a power of two up to 16: divides the base address, the batch
+                         // stride, and of the matrix's own strides every one but one of 1
 };
 
 struct Result {
@@ -101,16 +100,9 @@ struct Result {
   int32_t alignment;     // bytes, as Operand's
 };
 
-// What happens between the sum and the store: C = out_dtype(alpha * sum + beta * input + bias).
-// The kernels so far support the identity (alpha 1, beta 0, no bias) and the choice of out_dtype.
+// What happens between the sum and the store: the sum is rounded to this dtype.
 struct Epilogue {
   DType out_dtype;
-  double alpha = 1;
-  double beta = 0;
-  const void* input = nullptr;  // [M][N] in out_dtype, strides as C's; read only if beta != 0
-  const void* bias = nullptr;   // [N] in out_dtype
-
-  constexpr bool identity() const { return alpha == 1 && beta == 0 && bias == nullptr; }
 };
 
 struct Problem {
@@ -130,21 +122,21 @@ constexpr int32_t power_of_two_divisor(int64_t value) {
   return static_cast<int32_t>(bits & (~bits + 1));
 }
 
-// Alignment, in bytes, of a strided matrix (see Operand::alignment). One stride of 1 is the
-// direction that vectors lie along and does not count; a second one (overlapping views) does.
+// Alignment, in bytes, of a strided matrix (see Operand::alignment). A row or column stride of 1 is
+// the direction that vectors lie along and does not count; a second one (overlapping views) does.
+// Vectors never lie along the batch, so that its stride counts whatever it is: matrices of one
+// element stand side by side.
 inline int32_t alignment_of(const void* data, DType dtype, int64_t row_stride, int64_t col_stride,
                             int64_t batch_stride) {
   const int64_t size = size_of(dtype);
   int32_t alignment = power_of_two_divisor(reinterpret_cast<intptr_t>(data));
-  bool along = false;  // a stride of 1 was seen
-  for (int64_t stride : {row_stride, col_stride, batch_stride}) {
-    if (stride == 1 && !along) {
-      along = true;
-      continue;
-    }
+  const auto include = [&](int64_t stride) {
     const int32_t divisor = power_of_two_divisor(stride * size);
     if (divisor < alignment) alignment = divisor;
-  }
+  };
+  if (row_stride != 1) include(row_stride);
+  if (col_stride != 1 || row_stride == 1) include(col_stride);
+  include(batch_stride);
   return alignment;
 }
 

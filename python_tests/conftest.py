@@ -36,18 +36,27 @@ def why_no_cuda() -> str | None:
     """Why tests marked cuda cannot run here; None where they can."""
     if not torch.cuda.is_available():
         return "needs a CUDA GPU, and torch sees none"
-    import tiled_mm  # noqa: F401, registers the operators
+    import tiled_mm
 
-    if not torch._C._dispatch_has_kernel_for_dispatch_key("tiled::mm", "CUDA"):
+    if tiled_mm.build_info()["cuda"] is None:
         return "needs the CUDA kernels, and this build of tiled_mm has none"
+    return None
+
+
+def why_no_tensor_cores() -> str | None:
+    """The same of tests marked tensor_cores, on a GPU."""
+    import cases
+
+    if not cases.has_tensor_core_kernels("cuda"):
+        return "needs a GPU of compute capability 9.0, and a build with its tensor-core kernels"
     return None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("cuda") and (reason := why_no_cuda()):
         pytest.skip(reason)
-    if item.get_closest_marker("tensor_cores") and torch.cuda.get_device_capability() != (9, 0):
-        pytest.skip("needs a GPU of compute capability 9.0, whose tensor cores have kernels here")
+    if item.get_closest_marker("tensor_cores") and (reason := why_no_tensor_cores()):
+        pytest.skip(reason)
     if item.get_closest_marker("large") and not item.config.getoption("--large"):
         pytest.skip("more than 2^31 elements: run with --large")
 

@@ -13,8 +13,9 @@ row of A and a column of B have a class of their own:
 
 A product has one pattern of slots (single positions, steps of 16, chains of 64, ...) and one table
 of classes, which some of its rows leave. On top of that, by product: pairs of terms that cancel, to
-the last bit or nearly, main products alone among them; sums whose terms round all alike; results
-near the largest number of fp32, and NaN and Inf; and the rows' scales, over all of fp32's range.
+the last bit or nearly, main products alone among them; sums whose terms round all alike; fp32's
+subnormal numbers; results near the largest number of fp32, and NaN and Inf; and the rows' scales,
+over all of fp32's range.
 
 Everything is drawn from one generator, so (seed, size, device) say it all. Torch's generators
 differ from device to device.
@@ -60,7 +61,26 @@ SCALES = (
     *(-97, -98, -99, -105, -112, -113, -114, -125, -126, -127, -135, -148, -149),
 )
 # Exponents of the largest product of two rows. From 128 on only sums that cancel are numbers.
-PRODUCTS = (0, 20, 100, 118, 122, 125, 127, 128, 150, 200, -20, -100, -120, -126, -140, -148, -155)
+PRODUCTS = (
+    0,
+    20,
+    100,
+    118,
+    122,
+    125,
+    127,
+    128,
+    150,
+    200,
+    240,
+    -20,
+    -100,
+    -120,
+    -126,
+    -140,
+    -148,
+    -155,
+)
 
 
 @dataclass(frozen=True)
@@ -106,11 +126,16 @@ class Batch:
     pattern: Tensor  # [B]
     notes: dict[str, Tensor]  # what else was done, [B]
 
-    def describe(self, entry: int, row: int, column: int) -> str:
-        notes = ", ".join(f"{name} {int(x[entry])}" for name, x in self.notes.items() if x[entry])
+    def describe(self, of_a: int, row: int, of_b: int, column: int) -> str:
+        """A row of A's entry and a column of B's."""
+
+        def notes(entry: int) -> str:
+            found = [f"{name} {int(x[entry])}" for name, x in self.notes.items() if x[entry]]
+            return f"slots {PATTERNS[int(self.pattern[entry])]}; {', '.join(found) or 'plain'}"
+
         return (
-            f"slots {PATTERNS[int(self.pattern[entry])]}; {notes or 'nothing else'}\n"
-            f"  A: {self.of_a.describe(entry, row)}\n  B: {self.of_b.describe(entry, column)}"
+            f"A: {notes(of_a)}; {self.of_a.describe(of_a, row)}\n"
+            f"  B: {notes(of_b)}; {self.of_b.describe(of_b, column)}"
         )
 
 
@@ -226,22 +251,54 @@ def round_alike(draw: Draw, of_a: Side, of_b: Side, which: Tensor) -> None:
         of_a.mantissas[which, :, slot] = mantissa[which][:, None]
 
 
-def leave_cross_products(draw: Draw, of_a: Side, of_b: Side, which: Tensor) -> None:
+def leave_cross_products(draw: Draw, of_a: Side, of_b: Side, which: Tensor) -> Tensor:
     """With cancel(): chains without the row's largest elements, whose main products cancel, so that
-    cross products of small lower parts are all that is left. Nothing counts as lost."""
+    cross products of small lower parts are all that is left. Nothing counts as lost. Of which
+    products it is A whose elements are the smaller ones, and off by units of the last place."""
     exchanged = draw.chance(0.5, len(which))
     for of_small, of_plain, chosen in (
         (of_a, of_b, which & ~exchanged),
         (of_b, of_a, which & exchanged),
     ):
-        size = draw.integers(-13, 0, len(which))
+        size = draw.integers(-13, -1, len(which))
         of_small.sizes[chosen] = size[chosen][:, None, None]
         of_plain.sizes[chosen] = PLAIN
         of_small.sizes[chosen, :, 0] = 14
         of_plain.sizes[chosen, :, 0] = ZERO
-        for one in (of_small, of_plain):  # whose lower parts are few bits or none
-            short = draw.one_of((0, 1, 2, MANTISSAS.index("one low bit")), len(which))
+        for one in (of_small, of_plain):  # numbers without a lower part
+            short = draw.one_of((0, 1, MANTISSAS.index("11 bits")), len(which))
             one.mantissas[chosen] = short[chosen][:, None, None]
+            one.alike[chosen] = False
+    return ~exchanged
+
+
+def subnormal_elements(draw: Draw, of_a: Side, of_b: Side, which: Tensor) -> None:
+    """Rows of small numbers, fp32's subnormal ones among them, whose largest meet zeros; the other
+    rows are large enough to show it."""
+    exchanged = draw.chance(0.5, len(which))
+    for of_small, of_large, chosen in (
+        (of_a, of_b, which & ~exchanged),
+        (of_b, of_a, which & exchanged),
+    ):
+        scale = draw.integers(-110, -96, len(which))[chosen]
+        sizes = draw.one_of((SUBNORMAL, LEAST, LEAST), len(which), 1, SLOTS)
+        of_small.scale[chosen] = scale[:, None]
+        of_large.scale[chosen] = draw.integers(90, 127, len(which))[chosen][:, None]
+        of_small.sizes[chosen] = sizes[chosen].expand(-1, of_small.sizes.shape[1], SLOTS)
+        of_large.sizes[chosen] = PLAIN
+        of_small.sizes[chosen, :, 0] = 14
+        of_large.sizes[chosen, :, 0] = ZERO
+
+
+def beyond_fp64(draw: Draw, of_a: Side, of_b: Side, which: Tensor) -> None:
+    """With cancel(): terms so large that what fp64 rounds off them is beyond fp32; and some so
+    small that they are lost."""
+    all_bits = MANTISSAS.index("24 bits")
+    for one in (of_a, of_b):
+        one.scale[which] = draw.integers(100, 127, len(which))[which][:, None]
+        one.mantissas[which] = all_bits
+        one.sizes[which] = draw.integers(-16, 14, len(which), 1, SLOTS)[which]
+        one.sizes[which, :, 0] = 14
 
 
 def values(draw: Draw, of: Side, slots: Tensor) -> Tensor:
@@ -295,13 +352,16 @@ def values(draw: Draw, of: Side, slots: Tensor) -> Tensor:
     return torch.where(negative, -x, x).float()
 
 
-def cancel(draw: Draw, a: Tensor, b: Tensor, nearly: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def cancel(
+    draw: Draw, a: Tensor, b: Tensor, exactly: Tensor, nearly: Tensor, in_a: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Of some products each second term is the other's negative: one place on, in the next step,
     the next chain, the other half of K; of some it is off by some units of A's last place or B's.
-    `nearly`: certainly of these, [B]."""
+    Certainly of those that are said to, [B], and nearly in the operand that is said."""
     count, _, k = a.shape
-    chosen = draw.chance(0.4, count) | nearly
-    distance = draw.one_of((1, 2, 16, 64, max(k // 2, 1)), count)[:, None]
+    chosen = draw.chance(0.4, count) | exactly | nearly
+    distance = draw.one_of((1, 2, 16, 64, max(k // 2, 1)), count)
+    distance = torch.where(nearly, draw.one_of((1, 2, 4, 8), count), distance)[:, None]
     at = torch.arange(k, device=draw.device)
     second = chosen[:, None] & (at // distance % 2 == 1)
     source = torch.where(second, at - distance, at)
@@ -310,9 +370,10 @@ def cancel(draw: Draw, a: Tensor, b: Tensor, nearly: Tensor) -> tuple[Tensor, Te
     b = torch.where(second[:, :, None], -b, b)
 
     units = draw.one_of((0, 0, 1, -1, 2**11, 2**12, 2**12 + 1, -3), count)
+    units = torch.where(exactly, 0, units)
     units = torch.where(nearly, draw.one_of((1, -1, 2, 3, 16, 257, 2**11 - 1), count), units)
     where = second & draw.chance(0.5, count, k) & (units != 0)[:, None]
-    in_a = draw.chance(0.5, count)
+    in_a = torch.where(nearly, in_a, draw.chance(0.5, count))
 
     def off(x: Tensor, which: Tensor) -> Tensor:
         bits = x.view(torch.int32)
@@ -366,13 +427,16 @@ def make(count: int, size: Size, seed: int, device: torch.device | str = "cpu") 
     alike = draw.chance(0.15, count)
     round_alike(draw, of_a, of_b, alike)
     pattern = torch.where(alike & draw.chance(0.8, count), 0, pattern)
-    cross = draw.chance(0.1, count)
-    leave_cross_products(draw, of_a, of_b, cross)
+    special = draw.integers(0, 19, count)
+    cross, small, beyond = special <= 1, special == 2, special == 3
+    in_a = leave_cross_products(draw, of_a, of_b, cross)
     pattern = torch.where(cross, PATTERNS.index("chains"), pattern)
+    subnormal_elements(draw, of_a, of_b, small)
+    beyond_fp64(draw, of_a, of_b, beyond)
     slots = slots_of(draw, pattern, size.k)
     a = values(draw, of_a, slots)
     b = values(draw, of_b, slots).mT.contiguous()
-    a, b, distance = cancel(draw, a, b, cross)
+    a, b, distance = cancel(draw, a, b, exactly=beyond, nearly=cross, in_a=in_a)
     b, at_the_end = near_the_largest(draw, a, b)
     a = a.contiguous()
     specials = 10 * add_specials(draw, a) + add_specials(draw, b)
@@ -380,6 +444,8 @@ def make(count: int, size: Size, seed: int, device: torch.device | str = "cpu") 
         "meet zeros": zeros,
         "round alike": alike,
         "cross products left": cross,
+        "subnormal elements": small,
+        "beyond fp64": beyond,
         "cancel at distance": distance,
         "near the largest number": at_the_end,
         "NaN or Inf in A and B": specials,

@@ -224,6 +224,73 @@ def test_precision_is_resolved_in_the_forward(library_precision: None, device: s
     assert [call.get("precision") for call in recorder.calls] == ["ieee", "ieee"]
 
 
+def test_precision_is_read_once(library_precision: None, device: str) -> None:
+    """Another thread may change the setting at any time: here, while the forward is on its way from
+    autograd to its kernel. Every product of the call is asked for what it was when the call began.
+    """
+
+    class Changed(Recorder):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            tiled_mm.set_float32_precision("tf32")
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    a, b = leaves(37, 43, 131, torch.float32, device)
+    g = cases.fill(37, 43, torch.float32, device)
+    tiled_mm.set_float32_precision("ieee")
+    with Changed() as recorder:
+        c = tiled_mm.mm(a, b)
+        grad_a, grad_b = torch.autograd.grad(c, (a, b), g)
+    assert [call.get("precision") for call in recorder.calls] == ["ieee"] * 3
+    with torch.no_grad():
+        assert_same_bits(c, tiled_mm.mm(a, b, precision="ieee"))
+        assert_same_bits(grad_a, tiled_mm.mm(g, b.t(), precision="ieee"))
+        assert_same_bits(grad_b, tiled_mm.mm(a.t(), g, precision="ieee"))
+    tiled_mm.set_float32_precision("ieee")
+    with torch.autograd.forward_ad.dual_level(), Changed() as recorder:
+        tiled_mm.mm(torch.autograd.forward_ad.make_dual(a.detach(), g @ b.detach().t()), b.detach())
+    assert [call.get("precision") for call in recorder.calls] == ["ieee"] * 2
+
+
+def lies_for_tma(x: torch.Tensor) -> bool:
+    """Along the last dimension, and every row begins on a multiple of 16 bytes."""
+    *long, short = x.stride()
+    return short == 1 and all(stride * x.element_size() % 16 == 0 for stride in long)
+
+
+@each("algo", ("tma_wgmma", "warp_specialized"))
+@each("dtype", (*cases.HALVES, torch.float32))
+@each("size", ((64, 128, 256), (67, 45, 131), (64, 45, 8), (1, 8, 16)))
+def test_gradients_are_laid_out_for_rungs_that_read_them_as_they_lie(algo, dtype, size) -> None:
+    """Both operands along K, tf32's included: on meta tensors, since only the strides matter."""
+    m, n, k = size
+    a, b = (torch.empty(*s, dtype=dtype, device="meta") for s in ((m, k), (k, n)))
+    rows = torch.empty(m, n, dtype=dtype, device="meta")
+    laid_out = {
+        "row-major": rows,
+        "column-major": torch.empty(n, m, dtype=dtype, device="meta").t(),
+        "expanded": rows[:1, :1].expand(m, n),
+        "every second": torch.empty(m, 2 * n, dtype=dtype, device="meta")[:, ::2],
+    }
+    for name, g in laid_out.items():
+        for x, y in itertools.product((a, a.t().contiguous().t()), (b, b.t().contiguous().t())):
+            x, y = (t.detach().requires_grad_() for t in (x, y))
+            operands: list[torch.Tensor] = []
+
+            class Operands(TorchDispatchMode):
+                def __torch_dispatch__(self, func, types, args=(), kwargs=None, seen=operands):
+                    if func.namespace == "tiled":
+                        seen.extend((args[0], args[1].mT))
+                    return func(*args, **(kwargs or {}))
+
+            c = tiled_mm.mm(x, y, algo=algo)
+            seed = g.detach().requires_grad_()
+            with Operands():
+                grads = torch.autograd.grad(c, (x, y), seed, create_graph=True)
+                torch.autograd.grad(grads, (x, y, seed), [torch.ones_like(t) for t in grads])
+            assert len(operands) == 2 * (2 + 4)
+            assert [t.stride() for t in operands if not lies_for_tma(t)] == [], name
+
+
 def test_overwriting_a_saved_tensor_by_out_is_caught(device: str) -> None:
     a, b = cases.pair(5, 5, 5, torch.float32, device)
     saved = cases.fill(5, 5, torch.float32, device)

@@ -195,6 +195,28 @@ def test_several_streams_and_threads_at_once() -> None:
     cases.in_threads_and_streams(lambda i: tiled_mm.mm(*pairs[i]), expected)
 
 
+@pytest.mark.tensor_cores
+def test_threads_whose_blocks_differ_in_size() -> None:
+    """Few rows take shared memory by K, of one kernel: what one thread launches it with, or asks
+    for its attributes, may not lower what another is about to launch it with."""
+    pairs = [cases.pair(16, 512, 1280 + 256 * i, torch.float32, "cuda") for i in range(16)]
+    asked = {"algo": cases.PARTS_RUNG}
+    plans = [tiled_mm.plan(a, b, **asked) for a, b in pairs]
+    assert len({plan.kernel for plan in plans}) == 1
+    assert len({plan.shared_bytes for plan in plans}) == len(pairs)
+    assert min(plan.shared_bytes for plan in plans) > 48 * 1024  # what every kernel may have
+    expected = [tiled_mm.mm(a, b, **asked) for a, b in pairs]
+    torch.cuda.synchronize()
+
+    def product(i: int) -> torch.Tensor:
+        torch.ops.tiled.kernel_attributes(*pairs[i], **asked)
+        for _ in range(10):
+            c = tiled_mm.mm(*pairs[i], **asked)
+        return c
+
+    cases.in_threads_and_streams(product, expected)
+
+
 def test_the_bits_under_load_from_another_stream() -> None:
     a, b = cases.pair(500, 300, 5000, torch.float32, "cuda")
     expected = tiled_mm.mm(a, b)

@@ -288,3 +288,19 @@ def test_out_must_have_the_asked_dtype() -> None:
     with pytest.raises(RuntimeError, match="dtype float, but got c10::BFloat16"):
         tiled_mm.mm(a, b, out_dtype=torch.float32, out=out)
     assert (out == 7).all()
+
+
+def test_every_operator_on_tensors_has_a_kernel_or_an_answer_for_cuda() -> None:
+    """A library without CUDA refuses CUDA tensors in its own words, whatever the operator."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = [
+        schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        for schema in torch._C._jit_get_all_schemas()
+        if schema.name.startswith("tiled::")
+    ]
+    assert {"tiled::mm", "tiled::mm.out", "tiled::mm_with_tile"} <= set(names)
+    assert [
+        name
+        for name in names
+        if not has_kernel(name, "CompositeImplicitAutograd") and not has_kernel(name, "CUDA")
+    ] == []

@@ -849,7 +849,9 @@ def test_blocks_that_share_rows_do_not_wait_for_ever_where_a_third_kernel_holds_
     blocks; and both end long before that kernel."""
     a, b = normal(2048, 1000).t(), normal(2048, 776)  # both by teams
     a[3, 5] = 1e20
-    expected = mm(a, b)
+    # Clusters would wait for multiprocessors beside each other.
+    way = (cases.PLANE_TILES[0], False, 1, 1)
+    expected = with_tile(a, b, *way)
     hold = torch.cuda._compile_kernel(HOLD, "hold")
     shared = 200 * 1024
     hold.set_shared_memory_config(shared)
@@ -863,7 +865,7 @@ def test_blocks_that_share_rows_do_not_wait_for_ever_where_a_third_kernel_holds_
     results, ends = [], []
     for stream in streams:
         with torch.cuda.stream(stream):
-            results.append([mm(a, b) for _ in range(3)])
+            results.append([with_tile(a, b, *way) for _ in range(3)])
             ends.append(torch.cuda.Event())
             ends[-1].record()
     for end in ends:

@@ -262,16 +262,28 @@ class Configured:
         # CMake wraps and indents the text of errors.
         self.error = " ".join(result.stderr.split())
         self.status = [line for line in result.stdout.splitlines() if "tiled-mm" in line]
-        self.commands = folder / "compile_commands.json"
+        self.folder = folder
 
-    def flags(self, source: str) -> set[str]:
-        """-gencode of a source file."""
-        (command,) = (
-            entry["command"]
-            for entry in json.loads(self.commands.read_text())
-            if entry["file"].endswith(source)
-        )
-        return set(re.findall(r"-gencode=arch=(\S+)", command))
+    def commands(self) -> dict[str, str]:
+        """How each source file of the library is compiled, by its path below ops/."""
+        entries = json.loads((self.folder / "compile_commands.json").read_text())
+        ops = ROOT / "ops"
+        return {
+            str(Path(entry["file"]).relative_to(ops)): entry["command"]
+            for entry in entries
+            if Path(entry["file"]).is_relative_to(ops)
+        }
+
+    def flags(self) -> dict[str, set[str]]:
+        """-gencode of each CUDA source, by its name."""
+        return {
+            Path(source).name: set(re.findall(r"-gencode=arch=(\S+)", command))
+            for source, command in self.commands().items()
+            if source.endswith(".cu")
+        }
+
+    def build_info(self) -> dict[str, str | None]:
+        return runpy.run_path(str(self.folder / "package" / "_build_info.py"))["BUILD_INFO"]
 
 
 CUDA_SETTINGS = {"FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDACXX", "CUDA_HOME", "CUDA_PATH"}
@@ -359,9 +371,57 @@ def test_architectures_are_set_per_source(
     configured = Configured(tmp_path, None, settings)
     assert configured.good, configured.error
     assert ": CUDA on: " in configured.status[0]
-    assert configured.flags(PORTABLE) == portable
+    flags = configured.flags()
+    assert flags[PORTABLE] == portable
     newer = {flag for flag in portable if not flag.startswith("compute_75")}
-    assert configured.flags(ASYNC) == (newer or portable)
+    assert flags[ASYNC] == (newer or portable)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("wanted", ["7.5", "8.0;8.6", "9.0", "9.0a", "9.0a;10.0", "12.0"])
+def test_every_list_of_architectures_builds_and_says_what_it_leaves_out(
+    wanted: str, tmp_path: Path
+) -> None:
+    """nvcc without an architecture takes its own, for which Hopper's sources do not compile."""
+    configured = Configured(tmp_path, None, {"TORCH_CUDA_ARCH_LIST": wanted})
+    assert configured.good, configured.error
+    flags = configured.flags()
+    assert {PORTABLE, ASYNC} <= set(flags)
+    assert [name for name, architectures in flags.items() if not architectures] == []
+    hopper = "9.0" in wanted
+    assert (flags.get("5_tma_wgmma.cu") == {"compute_90a,code=sm_90a"}) == hopper
+    assert ("cuda/no_hopper.cpp" in configured.commands()) == (not hopper)
+    (status,) = configured.status
+    assert ("Hopper's for 9.0a" in status) == hopper
+    info = configured.build_info()
+    assert info["portable_architectures"] == " ".join(re.findall(r"[\d.]+", wanted))
+    if hopper:
+        assert info["left_out"] is None
+    else:
+        assert f"left out: {info['left_out']}" in status
+        assert "compute capability 9.0" in info["left_out"]
+
+
+@needs_nvcc
+def test_nothing_is_missing_where_hoppers_kernels_are_left_out(tmp_path: Path) -> None:
+    """Of what launch.cpp calls, that build has every function: else its link would fail."""
+    configured = Configured(tmp_path, None, {"TORCH_CUDA_ARCH_LIST": "7.5"})
+    assert configured.good, configured.error
+    commands = configured.commands()
+    launch = tmp_path / "launch.o"
+    # Its command alone: its target would have the kernels compiled first.
+    output_of("sh", "-c", re.sub(r" -o \S+", f" -o {launch}", commands["cuda/launch.cpp"]))
+    undefined = re.findall(r" U tiled::(\w+)\(", output_of("nm", "-C", "-u", launch))
+    assert {"naive_kernel", "launch_hopper"} <= set(undefined)
+    sources = {name: (ROOT / "ops" / name).read_text() for name in commands}
+    sources.pop("cuda/launch.cpp")
+    missing = [
+        name
+        for name in undefined
+        # a definition begins a line with the type of its result
+        if not any(re.search(rf"^\w.* \*?{name}\(", text, re.M) for text in sources.values())
+    ]
+    assert missing == []
 
 
 @needs_nvcc

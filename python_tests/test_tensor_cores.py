@@ -709,6 +709,37 @@ def test_gradients_run_the_same_arithmetic(dtype: torch.dtype, algo: str | None)
     assert_equal(grad_b, mm(a.t(), ones, "mma_tile"))
 
 
+def gradient_layouts(m: int, n: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    return {
+        "row-major": cases.fill(m, n, dtype, "cuda"),
+        "column-major": cases.fill(n, m, dtype, "cuda").t(),
+        "expanded": cases.fill(m, 1, dtype, "cuda").expand(m, n),
+        "one number": cases.fill(1, 1, dtype, "cuda").expand(m, n),
+        "off by one": cases.fill(m, n + 1, dtype, "cuda")[:, 1:],
+    }
+
+
+@each("algo", ("tma_wgmma", "warp_specialized"))
+@each("size", ((64, 128, 256), (72, 40, 136), (64, 132, 264), (72, 45, 136)))
+@each_dtype
+def test_gradients_of_any_layout(dtype: torch.dtype, size: tuple, algo: str) -> None:
+    """A gradient lies as its consumer left it, and the rungs that read by TMA must not care: nor in
+    the second order, where the gradient of the gradient is such an operand again."""
+    m, n, k = size
+    a, b = cases.fill(m, k, dtype, "cuda"), cases.fill(n, k, dtype, "cuda").t()
+    for name, g in gradient_layouts(m, n, dtype).items():
+        x, y, seed = (t.detach().requires_grad_() for t in (a, b, g))
+        c = mm(x, y, algo)
+        grad_x, grad_y = torch.autograd.grad(c, (x, y), seed, create_graph=True)
+        assert_equal(grad_x, mm(g, b.t(), "mma_tile"), name)
+        assert_equal(grad_y, mm(a.t(), g, "mma_tile"), name)
+        for h in gradient_layouts(m, k, dtype).values():
+            of_y, of_seed = torch.autograd.grad(grad_x, (y, seed), h, retain_graph=True)
+            # of grad_x = g b^T
+            assert_equal(of_y, mm(h.t(), g, "mma_tile"), name)
+            assert_equal(of_seed, mm(h, b, "mma_tile"), name)
+
+
 def test_gradients_keep_the_tf32_of_the_forward() -> None:
     a, b = (x.requires_grad_() for x in cases.pair(67, 45, 131, torch.float32, "cuda"))
     g = cases.fill(67, 45, torch.float32, "cuda")

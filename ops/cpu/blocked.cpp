@@ -6,9 +6,25 @@
 namespace tiled::cpu {
 namespace {
 
+// What a thread sets up for its tiles, as long as this lives: where a region throws (there may be
+// no memory to pack into) it is taken down as well.
+class SetUp {
+ public:
+  explicit SetUp(const Kernels& kernels) : kernels_(kernels) {
+    if (kernels_.begin != nullptr) kernels_.begin();
+  }
+  ~SetUp() {
+    if (kernels_.end != nullptr) kernels_.end();
+  }
+  SetUp(const SetUp&) = delete;
+
+ private:
+  const Kernels& kernels_;
+};
+
 void run_regions(void* state, int64_t begin, int64_t end) {
   const Blocking& x = *static_cast<const Blocking*>(state);
-  if (x.kernels->begin != nullptr) x.kernels->begin();
+  const SetUp set_up(*x.kernels);
   for (int64_t index = begin; index < end; ++index) {
     const int64_t parts = x.parts_m * x.parts_n;
     const int64_t part = index % parts;
@@ -16,7 +32,6 @@ void run_regions(void* state, int64_t begin, int64_t end) {
     const Range cols = piece(x.n, x.parts_n, part % x.parts_n, x.kernels->lanes);
     if (rows.size() > 0 && cols.size() > 0) Region(x, index / parts, rows, cols).run();
   }
-  if (x.kernels->end != nullptr) x.kernels->end();
 }
 
 constexpr ParallelFor ALONE = {[](int64_t count, Body body, void* state) { body(state, 0, count); },

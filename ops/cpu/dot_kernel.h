@@ -1,13 +1,16 @@
 // The other micro-kernel: few rows of A, and a B whose neighbours in memory are neighbours in k. It
 // reads B once, as it comes, and turns it in registers, L x L operands at a time:
 //
+// clang-format off
 //      b: [k][cols], columns of neighbours
-//      cols                           k
-//      +----------------+            +----------------+
-//      | | | | | | | |  |  transpose | ------------   |  then acc[i] += a[i][k] * row k of the
-//      block, | v v v v v v v  |    --->    | ------------   |  k ascending: the same chains as
-//      ever, L
-//      +----------------+            +----------------+  columns side by side
+//           cols                         cols
+//      +---------------+            +---------------+
+//      | | | | | | | | |            | ------------> |    then acc[i] += a[i][k] * row k of the
+//    k | | | | | | | | |  transpose | ------------> | k  block, k ascending: the same chains as
+//      | | | | | | | | |    --->    | ------------> |    ever, L columns side by side
+//      | v v v v v v v |            | ------------> |
+//      +---------------+            +---------------+
+// clang-format on
 //
 // Elements smaller than operands are turned as they stand and widened when they are used: the fewer
 // vectors to turn, and each cache line is read once.

@@ -38,7 +38,7 @@ struct Cpu {
     return cpu_algo(algo);
   }
 
-  static Target target(const at::Tensor&) { return {at::kCPU, 0}; }
+  static Target target(const at::Tensor&) { return {at::kCPU}; }
 
   static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, const at::Tensor&) {
     return at::detail::empty_cpu(sizes, type);

@@ -20,10 +20,10 @@ int vector_bytes(DType dtype) {
 }
 
 // Vectors lie along the dimension of stride 1. The step from one vector to the next must keep the
-// alignment: Operand::alignment answers for every stride but 1, and a second stride of 1
-// (overlapping views) breaks it. The stride of a dimension of size 1 is never used; a "vector"
-// along that dimension is one element, which any address serves.
-Access access_of(const Side& side, int64_t batch, int bytes) {
+// alignment, for which Operand::alignment answers: a second stride of 1 (overlapping views), or one
+// of the batch, makes it that of an element. The stride of a dimension of size 1 is never used; a
+// "vector" along that dimension is one element, which any address serves.
+Access access_of(const Side& side, int bytes) {
   if (bytes == 0) return Access::Elements;
   const bool along_rows = side.rows > 1 && side.row_stride == 1;
   const bool along_k = side.k > 1 && side.k_stride == 1;
@@ -31,21 +31,20 @@ Access access_of(const Side& side, int64_t batch, int bytes) {
     if (side.k <= 1) return Access::AlongK;
     return side.rows <= 1 ? Access::AlongMN : Access::Elements;
   }
-  if (along_rows && along_k) return Access::Elements;
-  if (side.alignment < bytes || (batch > 1 && side.batch_stride == 1)) return Access::Elements;
+  if (side.alignment < bytes) return Access::Elements;
   return along_k ? Access::AlongK : Access::AlongMN;
 }
 
 }  // namespace
 
-Access copied_access_of(const Side& side, int64_t batch) {
-  const Access access = access_of(side, batch, 16);
+Access copied_access_of(const Side& side) {
+  const Access access = access_of(side, 16);
   const bool single = access == Access::AlongK ? side.k <= 1 : side.rows <= 1;
   return single ? Access::Elements : access;
 }
 
-Access async_access_of(const Side& side, int64_t batch) {
-  const Access access = copied_access_of(side, batch);
+Access async_access_of(const Side& side) {
+  const Access access = copied_access_of(side);
   return access == Access::AlongMN ? access : Access::Elements;
 }
 
@@ -69,8 +68,8 @@ bool overlaps_itself(const Side& side, int64_t batch) {
 
 void choose_access(const Problem& problem, Plan& plan) {
   const int bytes = vector_bytes(problem.dtype);
-  plan.access_a = access_of(side_a(problem), problem.batch, bytes);
-  plan.access_b = access_of(side_b(problem), problem.batch, bytes);
+  plan.access_a = access_of(side_a(problem), bytes);
+  plan.access_b = access_of(side_b(problem), bytes);
   if (plan.access_a == Access::Elements || plan.access_b == Access::Elements)
     plan.access_a = plan.access_b = Access::Elements;
 }

@@ -10,11 +10,11 @@ void choose_access(const Problem& problem, Plan& plan);
 
 // What cp.async can copy by 16 bytes: its address must be aligned whatever the number of elements
 // that lie there.
-Access copied_access_of(const Side& side, int64_t batch);
+Access copied_access_of(const Side& side);
 
 // The same where the tile lies along m or n: register_tile's, whose operands along k are transposed
 // on their way, one element at a time.
-Access async_access_of(const Side& side, int64_t batch);
+Access async_access_of(const Side& side);
 
 // Whether elements share memory: a copy could then be larger than all the memory there is.
 bool overlaps_itself(const Side& side, int64_t batch);

@@ -166,7 +166,7 @@ inline Candidates candidates_for(const Problem& problem, const DeviceInfo& devic
     return Candidates{table, static_cast<int>(std::size(table))};
   };
   if (problem.dtype == DType::Float32 && device.capability >= 80) return all(ASYNC_TABLE);
-  if (problem.dtype == DType::Float64 && device.capability == 90) return all(FP64_TABLE);
+  if (problem.dtype == DType::Float64 && device.hopper_kernels) return all(FP64_TABLE);
   switch (accumulator_bytes(problem.dtype)) {
     case 4: return all(TABLE<4>);
     case 8: return all(TABLE<8>);

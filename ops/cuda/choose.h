@@ -18,8 +18,7 @@ inline std::vector<Algo> fitting_algos(Problem problem, const DeviceInfo& device
                                        std::optional<std::string_view> precision) {
   std::vector<Algo> fitting;
   for (Algo algo : ALL_ALGOS) {
-    problem.arithmetic =
-        resolve_arithmetic(dtype, {at::kCUDA, device.capability}, precision, name_of(algo));
+    problem.arithmetic = resolve_arithmetic(dtype, {at::kCUDA, &device}, precision, name_of(algo));
     if (supports(algo, problem, device)) fitting.push_back(algo);
   }
   return fitting;
@@ -37,8 +36,11 @@ inline Plan choose_plan(const Problem& problem, const DeviceInfo& device,
     return plan;
   }
   const std::optional<Algo> algo = parse_algo(*asked);
-  if (!algo || !supports(*algo, problem, device))
-    throw_unfit_algo(*asked, fitting_algos(problem, device, dtype, precision));
+  if (!algo || !supports(*algo, problem, device)) {
+    const bool left_out = algo && on_tensor_cores(*algo) && leaves_out_hopper_kernels(device);
+    throw_unfit_algo(*asked, fitting_algos(problem, device, dtype, precision),
+                     left_out ? HOPPER_LEFT_OUT : nullptr);
+  }
   return make_plan(problem, device, *algo);
 }
 

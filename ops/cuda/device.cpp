@@ -154,6 +154,7 @@ void set_architecture(DeviceInfo& device, double clock_hz) {
   device.fp64_tensor_flops = architecture.fp64_tensor * multiprocessor_flops;
   device.int32_ops = architecture.int32 * multiprocessor_flops;
   device.tensor_flops = architecture.tensor * multiprocessor_flops;
+  device.hopper_kernels = device.capability == 90;  // their code runs on no other
 }
 
 std::optional<DeviceInfo> named_device(std::string_view name) {

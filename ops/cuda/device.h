@@ -37,15 +37,30 @@ struct DeviceInfo {
   double int32_ops;          // 32-bit integer op/s, a multiply-add counted as two
   double tensor_flops;       // flop/s of 16-bit tensor-core products; 0: no kernel here uses them
   double memory_bandwidth;   // bytes/s
+  // Whether there are the kernels that CMakeLists.txt lists as Hopper's: those on tensor cores, and
+  // what else is built for compute capability 9.0 alone. Every choice that needs one asks here.
+  bool hopper_kernels;
 };
 
 // Fills in what a device's properties do not tell but its compute capability decides: the units in
-// which registers and shared memory are given out, and the peak rates. Needs `capability` and
-// `multiprocessors`; a capability newer than the table counts as the table's last.
+// which registers and shared memory are given out, the peak rates, and which kernels there are.
+// Needs `capability` and `multiprocessors`; a capability newer than the table counts as the table's
+// last.
 void set_architecture(DeviceInfo& device, double clock_hz);
 
-// The named devices: h200, h100, a100, t4, and the textbook's g80, gt200, fermi and k40.
-// Empty if there is none of this name.
+// What a build that leaves out Hopper's kernels makes of a device it runs on; and whether it did.
+inline void leave_out_hopper_kernels(DeviceInfo& device) {
+  device.hopper_kernels = false;
+  device.tensor_flops = device.fp64_tensor_flops = 0;
+}
+inline bool leaves_out_hopper_kernels(const DeviceInfo& device) {
+  return device.capability == 90 && !device.hopper_kernels;
+}
+constexpr const char* HOPPER_LEFT_OUT =
+    "this build leaves out the kernels of compute capability 9.0 (TORCH_CUDA_ARCH_LIST)";
+
+// The named devices, as a library with all kernels runs on them: h200, h100, a100, t4, and the
+// textbook's g80, gt200, fermi and k40. Empty if there is none of this name.
 std::optional<DeviceInfo> named_device(std::string_view name);
 std::vector<std::string> device_names();
 

@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/fp16x3.h"
 #include "cuda/fp16x3_layout.h"
 
 namespace tiled {
@@ -90,7 +89,10 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
 
 double fp16x3_tolerance(int64_t k) {
   const double terms = static_cast<double>(k);
-  return 0.125 * std::min(terms, 8 * std::sqrt(terms)) * 0x1p-24;
+  const double g = std::min(terms, 8 * std::sqrt(terms));
+  const double sums =
+      k < DEEP_K ? std::ceil(terms / 64) - 1 : SEGMENT_K / 64 - 1 + segment_count(k);
+  return std::min(g / 4, g - (53.2 + sums)) * 0x1p-24;
 }
 
 bool fp16x3_supports(const Problem& problem, const DeviceInfo& device) {
@@ -98,9 +100,9 @@ bool fp16x3_supports(const Problem& problem, const DeviceInfo& device) {
   const int64_t rows = has_few_rows(problem) ? few : saturating_product(2, many);
   const int64_t elements = saturating_product(saturating_product(rows, problem.k), problem.batch);
   if (elements > MAX_ELEMENTS) return false;
-  return problem.arithmetic == Arithmetic::Fp16x3 && device.capability == 90 &&
-         problem.epilogue.identity() && problem.m <= MAX_SIZE && problem.n <= MAX_SIZE &&
-         problem.k <= MAX_SIZE && problem.batch <= MAX_SIZE / 2 &&
+  return problem.arithmetic == Arithmetic::Fp16x3 && device.hopper_kernels &&
+         problem.m <= MAX_SIZE && problem.n <= MAX_SIZE && problem.k <= MAX_SIZE &&
+         problem.batch <= MAX_SIZE / 2 &&
          saturating_product(
              saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 64)),
              problem.batch) <= MAX_SIZE;

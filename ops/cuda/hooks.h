@@ -13,16 +13,15 @@
 
 namespace tiled {
 
-// The running device of a CUDA tensor.
+// The running device of a CUDA tensor; refuses one that this build has no kernels for.
 const DeviceInfo& cuda_device(c10::DeviceIndex index);
 
-// Its compute capability, 90 for 9.0; 0 if there is no such device. For targets of calls that may
-// only be traced.
-int cuda_capability(c10::DeviceIndex index);
+// The same, or null if there is no such device. For targets of calls that may only be traced.
+const DeviceInfo* cuda_device_if_any(c10::DeviceIndex index);
 
 // Where a product of this tensor runs.
 inline Target target_of(const at::Tensor& a) {
-  return {a.device().type(), a.is_cuda() ? cuda_capability(a.device().index()) : 0};
+  return {a.device().type(), a.is_cuda() ? cuda_device_if_any(a.device().index()) : nullptr};
 }
 
 // See schema.cpp: kernel_attributes.

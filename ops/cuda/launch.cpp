@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/dynamic_shared.h"
 #include "cuda/hopper_layout.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/launch_early.h"
@@ -111,9 +112,7 @@ cudaError_t attributes(const Problem& problem, const Plan& plan, LaunchAttribute
   result->shared_bytes = static_cast<int64_t>(found.sharedSizeBytes);
   result->local_bytes = static_cast<int64_t>(found.localSizeBytes);
   const int shared = dynamic_shared(problem, plan);
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  if (error != cudaSuccess) return error;
+  if (const cudaError_t error = allow_shared(kernel, shared); error != cudaSuccess) return error;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&result->blocks_per_sm, kernel,
                                                        plan.threads_x * plan.threads_y, shared);
 }

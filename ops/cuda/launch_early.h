@@ -5,18 +5,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/dynamic_shared.h"
+
 namespace tiled {
 
-// `cluster`: blocks of a cluster, 0 for a kernel that knows none. `shared`: dynamic, bytes, which
-// beyond 48 KiB a kernel has only where it has been asked for.
+// `cluster`: blocks of a cluster, 0 for a kernel that knows none. `shared`: dynamic, bytes.
 inline cudaError_t launch_early(const void* kernel, dim3 grid, int threads, int shared, int cluster,
                                 cudaStream_t stream, void* argument) {
-  constexpr int GRANTED = 48 * 1024;  // bytes
-  if (shared > GRANTED) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    if (error != cudaSuccess) return error;
-  }
+  if (const cudaError_t error = allow_shared(kernel, shared); error != cudaSuccess) return error;
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;

@@ -11,13 +11,8 @@ namespace tiled {
 inline cudaError_t encode_side(CUtensorMap* map, const Side& side, int64_t entries,
                                CUtensorMapDataType type, int bytes, MapBox along_mn,
                                MapBox along_k) {
-  if (is_mn_major(side))
-    return encode_tensor_map(
-        map, type, bytes, {side.data, side.rows, side.k, entries, side.k_stride, side.batch_stride},
-        along_mn);
-  return encode_tensor_map(
-      map, type, bytes, {side.data, side.k, side.rows, entries, side.row_stride, side.batch_stride},
-      along_k);
+  return encode_tensor_map(map, type, bytes, mapped(side, entries),
+                           is_mn_major(side) ? along_mn : along_k);
 }
 
 // For OperandTile: boxes of 128 bytes of k by its rows, or of an atom of rows by k, cut into as

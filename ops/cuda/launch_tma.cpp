@@ -1,5 +1,6 @@
 #include "cuda/launch_tma.h"
 
+#include "cuda/dynamic_shared.h"
 #include "cuda/fp16x3.h"
 #include "cuda/fp16x3_layout.h"
 #include "cuda/hopper.h"
@@ -54,7 +55,7 @@ cudaError_t launch_wgmma(const Problem& problem, const Plan& plan, cudaStream_t 
   if (error != cudaSuccess) return error;
   const void* kernel = tma_kernel(problem, plan);
   const int shared = static_cast<int>(plan.shared_bytes);
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  error = allow_shared(kernel, shared);
   if (error != cudaSuccess) return error;
   void* arguments[] = {&args};
   return cudaLaunchKernel(kernel, dim3(plan.grid_x, plan.grid_y), dim3(plan.threads_x), arguments,

@@ -11,6 +11,7 @@
 #include <deque>
 #include <mutex>
 
+#include "cuda/architectures.h"
 #include "cuda/choose.h"
 #include "cuda/fp16x3_layout.h"
 #include "cuda/fp16x3_plan.h"
@@ -46,7 +47,27 @@ DeviceInfo read_device(c10::DeviceIndex index) {
   device.memory_bandwidth =
       2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   set_architecture(device, 1e3 * attribute(cudaDevAttrClockRate));
+#ifndef TILED_MM_HOPPER
+  leave_out_hopper_kernels(device);
+#endif
   return device;
+}
+
+struct KnownDevice {
+  DeviceInfo info;
+  bool has_kernels;  // that run there, in this build
+};
+
+// A device's limits never change: each is read once, at its first product. Null if there is none.
+const KnownDevice* known_device(c10::DeviceIndex index) {
+  static std::deque<std::once_flag> read(c10::cuda::device_count());
+  static std::vector<KnownDevice> devices(c10::cuda::device_count());
+  if (index < 0 || static_cast<size_t>(index) >= devices.size()) return nullptr;
+  std::call_once(read[index], [&] {
+    const DeviceInfo info = read_device(index);
+    devices[index] = {info, runs_on(TILED_MM_ARCHITECTURES, info.capability)};
+  });
+  return &devices[index];
 }
 
 struct Cuda {
@@ -130,18 +151,20 @@ at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 const DeviceInfo& cuda_device(c10::DeviceIndex index) {
-  // A device's limits never change: each is read once, at its first product.
-  static std::deque<std::once_flag> read(c10::cuda::device_count());
-  static std::vector<DeviceInfo> devices(c10::cuda::device_count());
-  TORCH_CHECK(index >= 0 && static_cast<size_t>(index) < devices.size(),
-              "tiled_mm: there is no CUDA device ", static_cast<int>(index),
+  const KnownDevice* device = known_device(index);
+  TORCH_CHECK(device != nullptr, "tiled_mm: there is no CUDA device ", static_cast<int>(index),
               "; to plan for one, name it, as device='h200'");
-  std::call_once(read.at(index), [&] { devices.at(index) = read_device(index); });
-  return devices[index];
+  const DeviceInfo& info = device->info;
+  TORCH_CHECK_NOT_IMPLEMENTED(device->has_kernels, "tiled_mm: this build has no kernels for ",
+                              info.name, " of compute capability ", info.capability / 10, ".",
+                              info.capability % 10,
+                              ", only for " TILED_MM_ARCHITECTURES " (TORCH_CUDA_ARCH_LIST)");
+  return info;
 }
 
-int cuda_capability(c10::DeviceIndex index) {
-  return index >= 0 && index < c10::cuda::device_count() ? cuda_device(index).capability : 0;
+const DeviceInfo* cuda_device_if_any(c10::DeviceIndex index) {
+  const KnownDevice* device = known_device(index);
+  return device != nullptr ? &device->info : nullptr;
 }
 
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tensor& b,

@@ -18,7 +18,7 @@ void refuse(const c10::OperatorHandle&, torch::jit::Stack*) {
 
 const DeviceInfo& cuda_device(c10::DeviceIndex) { TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE); }
 
-int cuda_capability(c10::DeviceIndex) { return 0; }
+const DeviceInfo* cuda_device_if_any(c10::DeviceIndex) { return nullptr; }
 
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,
                                             std::optional<std::string_view>) {
@@ -26,7 +26,7 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&
 }
 
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
-  for (const char* name : {"mm", "bmm", "mm.out", "fp16x3_recomputed"})
+  for (const char* name : {"mm", "bmm", "mm.out", "mm_with_tile", "fp16x3_recomputed"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 

@@ -32,8 +32,7 @@ int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
 // What every rung so far asks of a problem.
 bool computes(const Problem& problem, const DeviceInfo& device) {
   const bool wants_fp64 = problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
-  return problem.arithmetic == Arithmetic::Fma && problem.epilogue.identity() &&
-         !(wants_fp64 && device.fp64_flops == 0);
+  return problem.arithmetic == Arithmetic::Fma && !(wants_fp64 && device.fp64_flops == 0);
 }
 
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
@@ -66,8 +65,8 @@ double cycles(const Candidate& candidate, const Problem& problem, const DeviceIn
 }
 
 Singly singly_copied(const Problem& problem) {
-  return {async_access_of(side_a(problem), problem.batch) == Access::Elements,
-          async_access_of(side_b(problem), problem.batch) == Access::Elements};
+  return {async_access_of(side_a(problem)) == Access::Elements,
+          async_access_of(side_b(problem)) == Access::Elements};
 }
 
 // Cycles of copying an operand to where register_tile reads vectors: every element is read and
@@ -82,7 +81,7 @@ double transposing_cycles(const Side& side, const Problem& problem, const Device
 }
 
 // Access of an async plan, and which operands are transposed first: those whose single copies would
-// take longer than the pass. Its kernel is built for 9.0 only.
+// take longer than the pass. Its kernel is one of Hopper's.
 void choose_async_access(const Candidate& candidate, const Problem& problem,
                          const DeviceInfo& device, Plan& plan) {
   const auto takes_longer = [&](const Side& side, Singly singly, Singly by_vectors) {
@@ -93,7 +92,7 @@ void choose_async_access(const Candidate& candidate, const Problem& problem,
   };
   const Side a = side_a(problem), b = side_b(problem);
   Singly singly = singly_copied(problem);
-  if (device.capability == 90) {
+  if (device.hopper_kernels) {
     plan.transpose_a = singly.a && takes_longer(a, singly, {false, singly.b});
     singly.a &= !plan.transpose_a;
     plan.transpose_b = singly.b && takes_longer(b, singly, {singly.a, false});
@@ -116,8 +115,8 @@ Plan plan_of(const Candidate& candidate, const Problem& problem, const DeviceInf
   else if (candidate.algo == Algo::RegisterTile)
     choose_access(problem, plan);
   else if (candidate.algo == Algo::MmaTile) {
-    plan.access_a = copied_access_of(side_a(problem), problem.batch);
-    plan.access_b = copied_access_of(side_b(problem), problem.batch);
+    plan.access_a = copied_access_of(side_a(problem));
+    plan.access_b = copied_access_of(side_b(problem));
   }
   plan.block_m = candidate.block_m;
   plan.block_n = candidate.block_n;

@@ -79,6 +79,7 @@ std::string to_text(const PlanReport& report);
 //   shared_bytes  of one block
 //   workspace_bytes  of global memory, for the time of the call
 //   arithmetic    "fma", "tensor", "tf32" or "fp16x3"
+//   left_out      what this build leaves out for the device; null if nothing
 //   hopper        {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
 //                 store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q,
 //                 exchanged, cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of

@@ -208,6 +208,7 @@ std::string to_json(const PlanReport& r) {
       .count("shared_bytes", plan.shared_bytes)
       .count("workspace_bytes", plan.workspace_bytes)
       .text("arithmetic", arithmetic_name(p.arithmetic))
+      .json("left_out", leaves_out_hopper_kernels(r.device) ? quoted(HOPPER_LEFT_OUT) : "null")
       .json("hopper", plan.algo == Algo::Hopper ? hopper(r) : "null")
       .json("registers", registers(r))
       .json("registers_unknown", r.resources ? "null" : quoted(r.resources_unknown))

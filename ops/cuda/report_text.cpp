@@ -178,6 +178,7 @@ std::string plan_table(const PlanReport& r) {
                      grouped(static_cast<double>(plan.tiles_n)) + " tiles";
   if (plan.grid_y > 1) grid += ", " + std::to_string(plan.grid_y) + " batch entries at a time";
   text += line("grid", grid);
+  if (leaves_out_hopper_kernels(r.device)) text += line("left out", HOPPER_LEFT_OUT);
   if (segment_count(r.problem.k) > 1)
     text += line("K", "summed in " + std::to_string(segment_count(r.problem.k)) +
                           " segments of up to " + std::to_string(SEGMENT_K));

@@ -6,17 +6,9 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
+#include "cuda/mapped_matrix.h"
 
 namespace tiled {
-
-// [batch][rows][columns], neighbours in a row next to each other.
-struct MappedMatrix {
-  const void* data;  // a multiple of 16 bytes
-  int64_t columns, rows, batch;
-  int64_t row_stride;    // elements; a multiple of 16 bytes
-  int64_t batch_stride;  // elements; a multiple of 16 bytes
-};
 
 struct MapBox {
   int columns, rows;  // elements; rows of 32, 64 or 128 bytes are swizzled by as many bytes

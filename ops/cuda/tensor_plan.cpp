@@ -15,8 +15,7 @@ namespace {
 constexpr int64_t MAX_SIZE = (int64_t{1} << 31) - 512;
 
 bool computes(const Problem& problem, const DeviceInfo& device) {
-  return on_tensor_cores(problem.arithmetic) && device.capability == 90 &&
-         problem.epilogue.identity();
+  return on_tensor_cores(problem.arithmetic) && device.hopper_kernels;
 }
 
 bool sizes_fit(const Problem& problem) {

@@ -14,7 +14,8 @@ def build_info() -> dict[str, str | None]:
     """What the library was built for.
 
     The keys: ``version`` of tiled-mm; ``torch``; ``cuda``, None without CUDA kernels;
-    ``cuda_reason``; ``portable_architectures`` and ``hopper_architectures`` of the CUDA kernels.
+    ``cuda_reason``; ``portable_architectures`` and ``hopper_architectures`` of the CUDA kernels;
+    ``left_out``, the CUDA kernels that TORCH_CUDA_ARCH_LIST left out, None if it did not.
     """
     try:
         module = importlib.import_module("tiled_mm._build_info")

@@ -12,7 +12,9 @@ def set_float32_precision(precision: str | None) -> None:
     """Set the precision of float32 products that do not ask for one: ``'ieee'``, ``'tf32'``,
     ``'fp16x3'`` (see :func:`mm`), or ``None`` to follow torch's own setting (the state at start).
 
-    It holds for all threads. Where a device has no kernel for it, ``'ieee'`` runs.
+    It holds for all threads. Where a device has no kernel for it, ``'ieee'`` runs. A product whose
+    gradients are wanted reads it once, and they are computed by the same; so a function compiled
+    with gradients keeps what was set when it was compiled.
 
     Raises:
         RuntimeError: the name is unknown, or the call stands inside a compiled function, where it

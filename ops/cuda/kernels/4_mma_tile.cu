@@ -126,7 +126,8 @@ __global__ void __launch_bounds__(MmaTile::THREADS) mma_tile(const Problem probl
         __syncthreads();
       }
 #pragma unroll
-      for (int i = 0; i < 32; ++i) (&total[0][0][0])[i] += (&chain[0][0][0])[i];
+      for (int i = 0; i < 32; ++i)
+        total[i / 16][i / 4 % 4][i % 4] += chain[i / 16][i / 4 % 4][i % 4];
     }
     const bool as_accumulator = stores_accumulator(problem);
 #pragma unroll
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(MmaTile::THREADS) mma_tile(const Problem probl
         store<T>(problem.c.data,
                  entry * problem.c.batch_stride + row * problem.c.row_stride +
                      column * problem.c.col_stride,
-                 (&total[0][0][0])[i], as_accumulator);
+                 total[i / 16][i / 4 % 4][i % 4], as_accumulator);
     }
   }
 }

@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(TmaWgmmaTile::THREADS)
       B::load(b_part, at + A::BYTES, &args.b_map, column, step * A::BLOCK_K, b_entry, full(stage));
     };
     float total[REGISTERS] = {}, chain[REGISTERS];
+    ptx::declare_accumulators(chain);
     if (steps > 0) fill(0);
     for (int first = 0; first < steps; first += segment) {
       const int last = min(first + segment, steps);
@@ -78,6 +79,7 @@ __global__ void __launch_bounds__(TmaWgmmaTile::THREADS)
         ptx::wgmma_wait_group<0>();
         __syncthreads();  // all have read the stage: it may be filled again
       }
+      ptx::finish_accumulators(chain);
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i) total[i] += chain[i];
     }

@@ -82,6 +82,7 @@ __global__ void __launch_bounds__(WarpSpecializedTile::THREADS, 1)
   };
   for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
     float total[REGISTERS] = {}, chain[REGISTERS];
+    ptx::declare_accumulators(chain);
     for (int first = 0; first < steps; first += segment) {
       const int last = min(first + segment, steps);
       uint32_t previous = 0;
@@ -100,6 +101,7 @@ __global__ void __launch_bounds__(WarpSpecializedTile::THREADS, 1)
         previous = ring.stage;
       }
       ptx::wgmma_wait_group<0>();
+      ptx::finish_accumulators(chain);
       release(previous);
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i) total[i] += chain[i];

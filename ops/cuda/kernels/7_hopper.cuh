@@ -143,6 +143,7 @@ struct Hopper {
       multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
     else
       multiply_from_memory(d, first, last, p_at, q_at, ring);
+    ptx::finish_accumulators(d);
   }
 
   __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
@@ -177,7 +178,7 @@ struct Hopper {
   __device__ __forceinline__ void add_to_total(Accumulators& d, float4* total, bool is_first,
                                                bool is_last) {
     constexpr int BATCH = STRIPS * REGISTERS >= 192 ? 4 : 8;
-    float* v = &d[0][0];
+    const auto at = [&](int i) -> float& { return d[i / REGISTERS][i % REGISTERS]; };
 #pragma unroll
     for (int first = 0; first < STRIPS * REGISTERS / 4; first += BATCH) {
       float4 sum[BATCH];
@@ -189,10 +190,11 @@ struct Hopper {
 #pragma unroll
       for (int i = 0; i < BATCH; ++i) {
         if (first + i >= STRIPS * REGISTERS / 4) continue;
-        float* w = v + 4 * (first + i);
-        w[0] = sum[i].x + w[0], w[1] = sum[i].y + w[1];
-        w[2] = sum[i].z + w[2], w[3] = sum[i].w + w[3];
-        if (!is_last) __stcg(total + (first + i) * 128, make_float4(w[0], w[1], w[2], w[3]));
+        const int j = 4 * (first + i);
+        at(j) = sum[i].x + at(j), at(j + 1) = sum[i].y + at(j + 1);
+        at(j + 2) = sum[i].z + at(j + 2), at(j + 3) = sum[i].w + at(j + 3);
+        if (!is_last)
+          __stcg(total + (first + i) * 128, make_float4(at(j), at(j + 1), at(j + 2), at(j + 3)));
       }
     }
   }
@@ -219,6 +221,7 @@ struct Hopper {
       const Unit unit = schedule.at(i + odd * schedule.stride);
       const Unit other = paired ? schedule.at(i + (1 - odd) * schedule.stride) : unit;
       Accumulators d;
+      ptx::declare_accumulators(d);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this

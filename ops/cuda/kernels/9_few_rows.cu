@@ -107,14 +107,14 @@ struct OwnScale {
 // The smallest of some lower parts that are not zero, two at a time; less one, as Range has it.
 struct LeastLower {
   uint32_t pair = ~0u;
-  __device__ __forceinline__ void include(__half2 lo) {
-    pair = __viaddmin_u16x2(reinterpret_cast<const uint32_t&>(lo) & 0x7fff7fff, ~0u, pair);
+  __device__ __forceinline__ void include(uint32_t lo) {
+    pair = __viaddmin_u16x2(lo & 0x7fff7fff, ~0u, pair);
   }
-  // Its biased exponent before the scale, 0 where it is subnormal under its own; 255 of none.
-  __device__ __forceinline__ uint32_t exponent(const OwnScale& scale) const {
+  // Its biased exponent before the chunk's scale; 0 where it is subnormal under it, 255 of none.
+  __device__ __forceinline__ uint32_t exponent(uint32_t of_scale) const {
     const uint32_t least = min(pair & 0xffff, pair >> 16);
     const uint32_t of_half = (least + 1) >> 10;
-    const uint32_t unscaled = max(of_half + scale.exponent, 29u) - 29;
+    const uint32_t unscaled = max(of_half + of_scale, 29u) - 29;
     return least == 0xffff ? 255 : of_half == 0 ? 0 : min(unscaled, 254u);
   }
 };
@@ -130,19 +130,48 @@ __device__ __forceinline__ uint32_t least_exponent(const Range& range) {
   return range.least == ~0u ? 255 : (range.least + 1) >> 23;
 }
 
+// The same number in each byte, of a lane's four rows.
+constexpr uint32_t in_each(uint32_t x) { return x * 0x01010101; }
+
 // Of a lane's four rows, in bytes: below which exponents of elements, and of their lower parts, a
 // row's scale may give other bits than that of a chunk. It makes what is 28 binades below the row's
 // largest element smaller than 2^-14, and fp16's numbers there subnormal.
+constexpr uint32_t SURE_BINADES = 28;
 template <bool BESIDE>
 __device__ __forceinline__ uint32_t sure_exponents(const Head& head) {
   uint32_t packed = 0;
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     const uint32_t most = head.most[row_of<BESIDE>(r)];
-    const uint32_t sure = is_moderate(Scale(most)) ? max(most >> 23, 28u) - 28 : 255;
+    const uint32_t sure =
+        is_moderate(Scale(most)) ? max(most >> 23, SURE_BINADES) - SURE_BINADES : 255;
     packed |= sure << 8 * r;
   }
   return packed;
+}
+
+// Likewise what the lower parts of a chunk ask for, 255 where all is zero. A lower part is zero or
+// at least 2^-12 of its element's power of two. So those of elements from 2^0 on, under the chunk's
+// scale, are sure under that of a row whose largest element is up to four times the chunk's, as it
+// nearly always is; only beside smaller elements are the parts themselves looked at.
+// `leasts` are the exponents of the smallest elements, `scales` those of the chunk's scales.
+__device__ __forceinline__ uint32_t lower_exponents(const uint32_t (&lo)[2][STEPS][4],
+                                                    uint32_t leasts, uint32_t scales) {
+  const uint32_t none = __vcmpeq4(leasts, ~0u);
+  if (!__any_sync(~0u, __vcmpltu4(leasts, __vsubus4(scales, in_each(14)))))
+    return none | __vsubus4(scales, in_each(SURE_BINADES - 2));
+  uint32_t packed = 0;
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    LeastLower lower;
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) lower.include(lo[r / 2][s][r % 2 + 2 * j]);
+    packed |= lower.exponent(scales >> 8 * r & 0xff) << 8 * r;
+  }
+  // Where the row's scale is the chunk's, any is sure.
+  return __vmaxu4(packed, __vsubus4(scales, in_each(SURE_BINADES)));
 }
 
 // Terms of a chunk, [x][ROWS and some more, so that lanes meet different banks].
@@ -248,7 +277,7 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           load<BESIDE>(v, args, of, chunk);
           Fragments parts;
           float back[4];
-          uint32_t leasts_of_rows = 0;
+          uint32_t leasts_of_rows = 0, scales_of_rows = 0;  // biased exponents
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
             const auto split_row = [&](auto split_two) {
@@ -273,13 +302,10 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
               most[r] = max(most[r], of_chunk);
               const OwnScale own(of_chunk);
               back[r] = own.back;
-              LeastLower lower;
-              split_row([&](float x, float y) {
-                const PairParts pair = split_plain(x * own.factor, y * own.factor);
-                lower.include(pair.lo);
-                return pair;
-              });
-              leasts_of_rows |= min(least_exponent(range), lower.exponent(own)) << 8 * r;
+              split_row(
+                  [&](float x, float y) { return split_plain(x * own.factor, y * own.factor); });
+              leasts_of_rows |= least_exponent(range) << 8 * r;
+              scales_of_rows |= own.exponent << 8 * r;
             } else {
               const int row = row_of<BESIDE>(r);
               const Scale scale(head.most[row]);
@@ -295,7 +321,10 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           if (is_first) ptx::griddepcontrol_wait();
           is_first = false;
           // Where slots are used again, of all that a lane had in this one.
-          if (OWN) least = __vminu4(begin == 0 ? ~0u : least, leasts_of_rows);
+          if (OWN) {
+            const uint32_t lower = lower_exponents(parts[1], leasts_of_rows, scales_of_rows);
+            least = __vminu4(begin == 0 ? ~0u : least, __vminu4(leasts_of_rows, lower));
+          }
           multiply<W_IS_A, BESIDE>(terms + slot * args.x_rows * PITCH, parts, back, args, x, chunk);
         }
         if (all_fit) break;

@@ -53,6 +53,8 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
     for (uint32_t i = schedule.first; i < schedule.count; i += schedule.stride) {
       const Unit unit = schedule.at(i);
       Set main, cross, sum;
+      ptx::declare_accumulators(main);
+      ptx::declare_accumulators(cross);
       for (int piece = 0; piece < unit.pieces; ++piece) {
 #pragma unroll
         for (int j = 0; j < REGISTERS; ++j) sum[j] = 0;
@@ -83,6 +85,8 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
             if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           }
           ptx::wgmma_wait_group<0>();
+          ptx::finish_accumulators(main);
+          ptx::finish_accumulators(cross);
           this->release(ring.stage);
 #pragma unroll
           for (int j = 0; j < REGISTERS; ++j)

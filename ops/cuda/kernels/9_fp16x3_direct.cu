@@ -145,6 +145,8 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
       const Unit unit = schedule.at(i);
       const Factors factors = factors_of(unit);
       Set main, cross;
+      ptx::declare_accumulators(main);
+      ptx::declare_accumulators(cross);
       Sums sum;
       int step = unit.first + ahead;
       for (int piece = 0; piece < unit.pieces; ++piece) {
@@ -162,6 +164,8 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
           ptx::wgmma_commit_group();
           if (step > begin) take(sum, other, parity);
           ptx::wgmma_wait_group<0>();
+          ptx::finish_accumulators(main);
+          ptx::finish_accumulators(cross);
           this->release(ring.stage);
           Set term;
 #pragma unroll

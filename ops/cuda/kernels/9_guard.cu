@@ -8,8 +8,9 @@
 //
 // A block takes one listed square of 64 x 64 elements after the other and stores those elements
 // only that are unsure; so the others keep their bits, and whether an element is computed again
-// depends on its own row and column alone. Usually the list is empty. Where it is not, bound by the
-// rate of fp64.
+// depends on its own row and column alone. Usually the list is empty, or has a square with an
+// element or two: up to FEW of them are computed by a warp each, bound by the latency of one chain;
+// more by the whole square, bound by the rate of fp64.
 #include "cuda/fp16x3.h"
 #include "cuda/launch_early.h"
 #include "cuda/ptx/cluster.cuh"
@@ -24,6 +25,8 @@ constexpr int THREADS = 256;
 constexpr int PATCH = 4;           // x PATCH elements a thread
 constexpr int PITCH = SQUARE + 2;  // of shared memory, elements
 constexpr int LOADS = SQUARE * BLOCK_K / THREADS;
+constexpr int WARPS = THREADS / 32;
+constexpr uint32_t FEW = 4 * WARPS;  // elements of a square
 
 struct Tiles {
   double a[BLOCK_K][PITCH];  // [k][m]
@@ -55,7 +58,41 @@ __device__ __forceinline__ void load(double (&tile)[BLOCK_K][PITCH], const float
   }
 }
 
-__global__ void __launch_bounds__(THREADS) guard(const __grid_constant__ GuardArguments args) {
+// The elements of a square that are computed again, as long as they are few.
+struct List {
+  uint32_t count;
+  uint16_t elements[FEW];  // row * SQUARE + column
+};
+
+// One element by a whole warp, of which all lanes load and each adds up the chain; `pairs` is its
+// own. Steps to the next of k are those of A's row and B's column.
+__device__ __forceinline__ float chain_of(const float* a, const float* b, int64_t k_stride_a,
+                                          int64_t k_stride_b, int64_t k, double2 (&pairs)[32]) {
+  const int lane = threadIdx.x % 32;
+  double total = 0;
+  for (int64_t segment = 0; segment < segment_count(k); ++segment) {
+    const int64_t end = segment_end(segment, k);
+    double chain = 0;
+    float x = 0, y = 0;
+    const auto load = [&](int64_t at) {
+      x = at < end ? a[at * k_stride_a] : 0;
+      y = at < end ? b[at * k_stride_b] : 0;
+    };
+    load(segment_begin(segment) + lane);
+    for (int64_t k0 = segment_begin(segment); k0 < end; k0 += 32) {
+      pairs[lane] = make_double2(x, y);
+      load(k0 + 32 + lane);
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < 32; ++i) chain = __fma_rn(pairs[i].x, pairs[i].y, chain);
+      __syncwarp();
+    }
+    total = __dadd_rn(total, chain);
+  }
+  return __fadd_rn(__double2float_rn(total), 0);  // zeros are positive
+}
+
+__global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ GuardArguments args) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   const GuardList& list = args.list;
@@ -63,7 +100,12 @@ __global__ void __launch_bounds__(THREADS) guard(const __grid_constant__ GuardAr
   const Problem& p = args.problem;
   const uint32_t count =
       all ? list.squares_m * list.squares_n * static_cast<uint32_t>(p.batch) : *list.count;
-  __shared__ __align__(16) Tiles tiles;
+  __shared__ __align__(16) union {
+    Tiles tiles;
+    double2 pairs[WARPS][32];
+  } memory;
+  Tiles& tiles = memory.tiles;
+  __shared__ List few;
   const int row = threadIdx.x / 16, column = threadIdx.x % 16;  // lanes of place()
   for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
     const uint32_t square = all ? i : list.squares[i];
@@ -90,6 +132,30 @@ __global__ void __launch_bounds__(THREADS) guard(const __grid_constant__ GuardAr
         }
         mask |= again ? 1u << (y * PATCH + x) : 0;
       }
+    if (!all) {
+      if (threadIdx.x == 0) few.count = 0;
+      __syncthreads();
+#pragma unroll
+      for (int e = 0; e < PATCH * PATCH; ++e)
+        if (mask & 1u << e) {
+          const uint32_t at = atomicAdd(&few.count, 1);
+          if (at < FEW)
+            few.elements[at] = place(row, e / PATCH) * SQUARE + place(column, e % PATCH);
+        }
+      __syncthreads();
+      if (threadIdx.x == 0) atomicAdd(list.recomputed, few.count);
+      if (few.count <= FEW) {
+        for (uint32_t at = threadIdx.x / 32; at < few.count; at += WARPS) {
+          const int64_t m = m0 + few.elements[at] / SQUARE, n = n0 + few.elements[at] % SQUARE;
+          const float result =
+              chain_of(a + m * p.a.row_stride, b + n * p.b.col_stride, p.a.col_stride,
+                       p.b.row_stride, p.k, memory.pairs[threadIdx.x / 32]);
+          if (threadIdx.x % 32 == 0) c[m * p.c.row_stride + n * p.c.col_stride] = result;
+        }
+        __syncthreads();
+        continue;
+      }
+    }
     double total[PATCH][PATCH] = {};
     for (int64_t segment = 0; segment < segment_count(p.k); ++segment) {
       const int64_t end = segment_end(segment, p.k);
@@ -122,10 +188,7 @@ __global__ void __launch_bounds__(THREADS) guard(const __grid_constant__ GuardAr
         if (mask & 1u << (y * PATCH + x))
           c[(m0 + place(row, y)) * p.c.row_stride + (n0 + place(column, x)) * p.c.col_stride] =
               __fadd_rn(__double2float_rn(total[y][x]), 0);  // zeros are positive
-    if (!all) {
-      const uint32_t again = __reduce_add_sync(~0u, __popc(mask));
-      if (threadIdx.x % 32 == 0 && again != 0) atomicAdd(list.recomputed, again);
-    }
+    __syncthreads();
   }
 }
 

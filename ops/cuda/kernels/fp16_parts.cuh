@@ -12,7 +12,7 @@ constexpr float LOST_UNIT = 0x1p-44f;
 // More than can be lost because the upper part of an element is subnormal, or zero: the product of
 // two lower parts, which is left out, and the tensor core's alignment of the step's other products,
 // since it takes a subnormal factor for one of exponent -14 (docs/fp16x3.md).
-constexpr uint32_t SUBNORMAL_UNITS = 1024;
+constexpr uint32_t SUBNORMAL_UNITS = 512;
 
 // Units that the parts of `x` lose, `y` being it times its scale, in units. Where the upper part is
 // a normal number they lose what 22 bits lose, which the error bound has room for; below, the lower

@@ -1,9 +1,10 @@
 // 64 rows of an fp32 operand by 64 of k in a stage, as TMA writes them and as the lanes of a
 // consumer take them, for 9_fp16x3_direct.cu.
 //
-//     K-major:  four boxes, [64 rows][16 of k], rows of 64 bytes; lane l has k 4 (l % 4) + 0..3
-//     MN-major: two boxes, [64 of k][32 rows], rows of 128 bytes; lane l has k 2 (l % 4) + 0, 1, 8,
-//     9
+// clang-format off
+//     K-major:  four boxes, [64 rows][16 of k], rows of  64 bytes; lane l: k 4 (l % 4) + 0, 1, 2, 3
+//     MN-major: two boxes,  [64 of k][32 rows], rows of 128 bytes; lane l: k 2 (l % 4) + 0, 1, 8, 9
+// clang-format on
 //
 // of each 16 of k, and rows 16 w + l / 4 + 0, 8 of warp w. Both meet no bank twice. As wgmma counts
 // k, the first is another order of the 16, in which Q's planes are written as well.

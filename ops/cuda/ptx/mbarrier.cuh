@@ -32,9 +32,14 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint
                : "memory");
 }
 
-// Arrives at the barrier that stands at the same place in block `rank` of the cluster. Without
-// .release.cluster, which would first wait for all of the thread's memory accesses (a whole
-// microsecond on an H200): the arriving thread has written nothing that the waiting one reads.
+// Arrives at the barrier that stands at the same place in block `rank` of the cluster, and orders
+// no memory accesses for that block: .release.cluster would first wait for all of the thread's (an
+// instruction MEMBAR.ALL.GPU, a whole microsecond on an H200). None need be. The word is that reads
+// have ended, so that the waiting thread may have the stage overwritten, and they have before it is
+// given: a wait_group returns when wgmma has read its operands, and what a thread loaded itself was
+// an operand of a wgmma that it has waited for. Nor has it written what the waiting one reads.
+// That is .relaxed.cluster, and the machine code is the same, but PTX before ISA 8.6 (CUDA 12.8)
+// does not know it; without qualifiers it is .release.cta.
 __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n"

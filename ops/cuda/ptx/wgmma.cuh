@@ -35,6 +35,31 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
+// D's registers in the compiler's eyes. It takes what a wgmma writes as there from the moment that
+// the wgmma is issued, and the wait names no register: nothing else would keep it from using an
+// accumulator before the wait, while the tensor cores still write it, which is undefined (PTX ISA,
+// "wgmma.mma_async" and "wgmma.wait_group"). Neither of these makes an instruction.
+
+// Where D is declared, since the first wgmma of a chain does not read it but has it for an operand
+// that is read and written: its registers hold some value now, and are not uninitialised variables.
+__device__ __forceinline__ void declare_accumulators(float& d) { asm volatile("" : "=f"(d)); }
+template <typename D, int N>
+__device__ __forceinline__ void declare_accumulators(D (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) declare_accumulators(d[i]);
+}
+
+// After the wait for the last wgmma that writes D: what comes later reads what is there now. Not
+// while another is under way, which would be to use the registers.
+__device__ __forceinline__ void finish_accumulators(float& d) {
+  asm volatile("" : "+f"(d)::"memory");
+}
+template <typename D, int N>
+__device__ __forceinline__ void finish_accumulators(D (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) finish_accumulators(d[i]);
+}
+
 // Wgmma<T, N>::run<A_MN_MAJOR, B_MN_MAJOR>(d, a, b, accumulate): a and b are matrix descriptors
 // (swizzle.cuh); tf32 operands must lie along K. Wgmma<Tf32, N>::run_from_registers(...) has A in
 // registers, which must stay as they are until the group has been waited for: with d's w and l,
