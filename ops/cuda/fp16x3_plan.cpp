@@ -136,8 +136,9 @@ Plan fp16x3_plan_with(const Problem& problem, const DeviceInfo& device, const Ho
   }
   const int64_t squares =
       blocks_over(problem.m, GUARD_SQUARE) * blocks_over(problem.n, GUARD_SQUARE) * problem.batch;
-  plan.guard_blocks =
-      static_cast<int32_t>(std::min<int64_t>(squares, int64_t{4} * device.multiprocessors));
+  // Most often they find nothing to do: then the fewer, the sooner they have.
+  const int64_t places = int64_t{problem.k < FP16X3_LEAST_K ? 2 : 1} * device.multiprocessors;
+  plan.guard_blocks = static_cast<int32_t>(std::min(squares, places));
   if (problem.k >= FP16X3_LEAST_K) plan.workspace_bytes = fp16x3_layout(problem, choice).bytes;
   return plan;
 }

@@ -150,16 +150,20 @@ __device__ __forceinline__ uint32_t sure_exponents(const Head& head) {
   return packed;
 }
 
-// Likewise what the lower parts of a chunk ask for, 255 where all is zero. A lower part is zero or
-// at least 2^-12 of its element's power of two. So those of elements from 2^0 on, under the chunk's
-// scale, are sure under that of a row whose largest element is up to four times the chunk's, as it
-// nearly always is; only beside smaller elements are the parts themselves looked at.
-// `leasts` are the exponents of the smallest elements, `scales` those of the chunk's scales.
-__device__ __forceinline__ uint32_t lower_exponents(const uint32_t (&lo)[2][STEPS][4],
-                                                    uint32_t leasts, uint32_t scales) {
-  const uint32_t none = __vcmpeq4(leasts, ~0u);
-  if (!__any_sync(~0u, __vcmpltu4(leasts, __vsubus4(scales, in_each(14)))))
-    return none | __vsubus4(scales, in_each(SURE_BINADES - 2));
+// Whether the lower parts of a row's elements are to be looked at. A lower part is zero or at least
+// 2^-12 of its element's power of two. So those of elements from 2^0 on, under the chunk's scale,
+// are sure under that of a row whose largest element is up to four times the chunk's, as it nearly
+// always is; only beside smaller elements may there be others. (And where all is zero.)
+__device__ __forceinline__ bool may_be_small(const Range& range, const OwnScale& scale) {
+  return range.least < (scale.exponent - 14) << 23 || scale.exponent == 14;
+}
+
+// What sure_exponents() is compared with, of a chunk: the least exponents of elements and of lower
+// parts. Of the four rows, in bytes: `leasts` of elements, `scales` of the chunk's largest.
+__device__ __forceinline__ uint32_t least_exponents(const uint32_t (&lo)[2][STEPS][4],
+                                                    uint32_t leasts, uint32_t scales,
+                                                    bool may_be_small) {
+  if (!__any_sync(~0u, may_be_small)) return __vsubus4(scales, in_each(SURE_BINADES - 2));
   uint32_t packed = 0;
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
@@ -170,8 +174,8 @@ __device__ __forceinline__ uint32_t lower_exponents(const uint32_t (&lo)[2][STEP
       for (int j = 0; j < 2; ++j) lower.include(lo[r / 2][s][r % 2 + 2 * j]);
     packed |= lower.exponent(scales >> 8 * r & 0xff) << 8 * r;
   }
-  // Where the row's scale is the chunk's, any is sure.
-  return __vmaxu4(packed, __vsubus4(scales, in_each(SURE_BINADES)));
+  // Where the row's scale is the chunk's, any lower part is sure.
+  return __vminu4(leasts, __vmaxu4(packed, __vsubus4(scales, in_each(SURE_BINADES))));
 }
 
 // Terms of a chunk, [x][ROWS and some more, so that lanes meet different banks].
@@ -278,6 +282,7 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           Fragments parts;
           float back[4];
           uint32_t leasts_of_rows = 0, scales_of_rows = 0;  // biased exponents
+          bool looks = false;
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
             const auto split_row = [&](auto split_two) {
@@ -306,6 +311,7 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
                   [&](float x, float y) { return split_plain(x * own.factor, y * own.factor); });
               leasts_of_rows |= least_exponent(range) << 8 * r;
               scales_of_rows |= own.exponent << 8 * r;
+              looks |= may_be_small(range, own);
             } else {
               const int row = row_of<BESIDE>(r);
               const Scale scale(head.most[row]);
@@ -322,8 +328,8 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           is_first = false;
           // Where slots are used again, of all that a lane had in this one.
           if (OWN) {
-            const uint32_t lower = lower_exponents(parts[1], leasts_of_rows, scales_of_rows);
-            least = __vminu4(begin == 0 ? ~0u : least, __vminu4(leasts_of_rows, lower));
+            const uint32_t found = least_exponents(parts[1], leasts_of_rows, scales_of_rows, looks);
+            least = begin == 0 ? found : __vminu4(least, found);
           }
           multiply<W_IS_A, BESIDE>(terms + slot * args.x_rows * PITCH, parts, back, args, x, chunk);
         }

@@ -20,7 +20,7 @@ namespace tiled {
 namespace {
 
 constexpr int SQUARE = GUARD_SQUARE;
-constexpr int BLOCK_K = 16;
+constexpr int BLOCK_K = 8;
 constexpr int THREADS = 256;
 constexpr int PATCH = 4;           // x PATCH elements a thread
 constexpr int PITCH = SQUARE + 2;  // of shared memory, elements

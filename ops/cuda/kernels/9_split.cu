@@ -8,7 +8,7 @@
 // it. A row with NaN or Inf has no scale: its planes are zero and its loss is infinite.
 //
 // A scale for each 64 of k would be known as soon as those are read, and reach further; but scaling
-// every term anew costs the product more than the split could gain (README, "How it works").
+// every term anew costs the product more than the split could gain (docs/fp16x3.md).
 //
 // Planes may have another order of k (Form), and 9_few_rows.cu has fragments of 16 bytes,
 // [k / 16][row / 8][row % 8][k % 16 / 4] [hi, lo][4 of k], with zeros up to the end of a chunk.

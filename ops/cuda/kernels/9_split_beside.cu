@@ -33,8 +33,25 @@ constexpr int FINISHERS = 8;  // of a panel
 // Up to so many tiles each has a block of its own; beyond, two better share the wait for the team.
 constexpr int64_t ONE_EACH = 264;
 
+// The tiles of blocks that have left. A function of its own, since it is hardly ever called, and
+// would cost registers where it is not.
 template <Form FORM>
-__global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments args) {
+__device__ __noinline__ void write_inherited(Shared& shared, const SplitArguments& args, Place at,
+                                             int tiles) {
+  const int warp = threadIdx.x / 32;
+  for (uint32_t rest = shared.inherited; rest != 0; rest &= rest - 1)
+    for (int tile = 0; tile < tiles; ++tile) {
+      at.k = ((int64_t{__ffs(rest)} - 1) * tiles + tile) * TILE_K +
+             (goes_along_k(FORM) ? warp * BATCH : warp);
+      Loaded x;
+      load<FORM>(x, args, at);
+      write<FORM, false>(shared, args, x, at);
+    }
+}
+
+template <Form FORM>
+__global__ void __launch_bounds__(THREADS, 4)
+    split_beside(const __grid_constant__ SplitArguments args) {
   begin(args);
   __shared__ __align__(16) Shared shared;
   if (threadIdx.x == 0) shared.number = atomicAdd(&args.panels->number, 1);
@@ -95,18 +112,10 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = range.most, shared.lost[threadIdx.x] = 0;
   const bool is_plain = __syncthreads_and(scale.is_plain(range.least));
   const bool has_all = FORM == Form::Nothing && is_plain;
-  uint32_t rest = shared.inherited, of = part;  // its own tiles first, then those of who has left
-#pragma unroll 1
-  for (int tile = tiles - 1; !has_all; --tile) {
-    if (tile < 0) {
-      if (rest == 0) break;
-      const uint32_t next = __ffs(rest) - 1;
-      at.k += (static_cast<int>(next - of) + 1) * int64_t{tiles} * TILE_K;
-      of = next, rest &= rest - 1, tile = tiles - 1;
-    }
-    if (tile < tiles - 1 || of != part || !measures) {
+  for (int tile = tiles - 1; tile >= 0 && !has_all; --tile) {
+    if (tile < tiles - 1 || !measures) {
       at.k -= TILE_K;
-      if (FORM == Form::AsTheyLie && of == part && tile == tiles - 2)
+      if (FORM == Form::AsTheyLie && tile == tiles - 2)
         take_kept(x, shared);
       else
         load<FORM>(x, args, at);
@@ -116,6 +125,7 @@ __global__ void __launch_bounds__(THREADS, 4) split_beside(const SplitArguments 
     else
       write<FORM, false>(shared, args, x, at);
   }
+  if (shared.inherited != 0) write_inherited<FORM>(shared, args, at, tiles);
   bool has_sums = part == 0 || shared.inherited & 1;
   if (!is_plain) {
     __syncthreads();

@@ -21,9 +21,9 @@ constexpr uint32_t SUBNORMAL_UNITS = 512;
 __device__ __forceinline__ uint32_t lost_units(float x, float y) {
   constexpr float TO_PARTS = 0x1.8p32f, TO_UNITS = 0x1p23f, NORMAL = 0x1p-14f / LOST_UNIT;
   const float rest = y - __fadd_rn(__fadd_rn(y, TO_PARTS), -TO_PARTS);
-  const uint32_t units = __float_as_uint(__fadd_ru(fabsf(rest), TO_UNITS)) -
-                         (__float_as_uint(TO_UNITS) - SUBNORMAL_UNITS);
-  return fabsf(y) < NORMAL && x != 0 ? units : 0;
+  const uint32_t units = __float_as_uint(__fadd_ru(fabsf(rest), TO_UNITS));
+  const uint32_t none = __float_as_uint(TO_UNITS) - SUBNORMAL_UNITS;
+  return (fabsf(y) < NORMAL && x != 0 ? units : none) - none;
 }
 
 // What the parts of one element are, and the units that they lose.

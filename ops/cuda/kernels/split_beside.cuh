@@ -95,11 +95,8 @@ constexpr uint32_t LEFT = ~0u;
 // hold the GPU, or there may be little of it. So no block waits for ever. Who loses patience leaves
 // and gives its place back; who measures last waits for nobody, and takes over what was left.
 __device__ __forceinline__ uint32_t wait_for_team(SplitPanel* panel, uint32_t part, uint32_t team) {
-  unsigned long long seen = atomicAdd(&panel->team, 1);
-  if (static_cast<uint32_t>(seen) + 1 == team) {
-    __threadfence();
-    return static_cast<uint32_t>(seen >> 32);
-  }
+  unsigned long long seen = ptx::add_acquire(&panel->team, 1);
+  if (static_cast<uint32_t>(seen) + 1 == team) return static_cast<uint32_t>(seen >> 32);
   for (int looks = 0; FAULT != Fault::NoTeamWait; ++looks) {
     seen = ptx::load_acquire(&panel->team);
     if (static_cast<uint32_t>(seen) == team) return 0;
