@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -53,7 +54,7 @@ def work() -> None:
             shape = Shape.from_json(request["shape"])
             call = operator.call(None, request["precision"])
             bytes_per_set = 4 * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
-            count = stopwatch.set_count(bytes_per_set)
+            count = max(request["copies"], stopwatch.set_count(bytes_per_set))
             prepared = stopwatch.prepare(call, make_sets(shape, stopwatch.device, count, 0))
             answer: object = prepared.method
         else:
@@ -105,6 +106,8 @@ def compare(
     sets: Annotated[list[str] | None, typer.Option("--set", help="as 'fp16x3:fp16x3'")] = None,
     turns: int = 7,
     samples: int = 3,
+    only: Annotated[str, typer.Option(help="problems whose label has this pattern")] = "",
+    copies: Annotated[int, typer.Option(help="of the operands, at least: different data")] = 1,
     output: Annotated[Path | None, typer.Option("--json")] = None,
 ) -> None:
     """Prints, for every problem and set, the old library's time over the new one's."""
@@ -116,8 +119,10 @@ def compare(
             (Path(folder) / str(i)).mkdir()
             workers.append(Worker(library, Path(folder) / str(i)))
         for name, shape, precision in problems(sets or ["fp16x3:fp16x3"]):
+            if not re.search(only, shape.label):
+                continue
             for worker in workers:
-                worker.ask(shape=shape.to_json(), precision=precision)
+                worker.ask(shape=shape.to_json(), precision=precision, copies=copies)
             times: list[list[float]] = [[], []]
             for turn in range(turns + 1):
                 for i in (0, 1) if turn % 2 else (1, 0):
