@@ -326,12 +326,13 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           // W is the caller's; X, and all memory to write, are the kernel's before.
           if (is_first) ptx::griddepcontrol_wait();
           is_first = false;
-          // Where slots are used again, of all that a lane had in this one.
+          multiply<W_IS_A, BESIDE>(terms + slot * args.x_rows * PITCH, parts, back, args, x, chunk);
+          // After the products, whose loads then need not wait for it. Where slots are used again,
+          // of all that a lane had in this one.
           if (OWN) {
             const uint32_t found = least_exponents(parts[1], leasts_of_rows, scales_of_rows, looks);
             least = begin == 0 ? found : __vminu4(least, found);
           }
-          multiply<W_IS_A, BESIDE>(terms + slot * args.x_rows * PITCH, parts, back, args, x, chunk);
         }
         if (all_fit) break;
         __syncthreads();

@@ -78,7 +78,7 @@ __device__ __forceinline__ double sum_of(const Line& a, const Line& b, int64_t k
   for (int64_t first = 0; first < k; first += THREADS * CHAIN) {
     const int64_t begin = first + threadIdx.x * CHAIN, end = min(begin + CHAIN, k);
     double chain = 0;
-#pragma unroll 8
+#pragma unroll 16
     for (int64_t i = begin; i < end; ++i)
       chain = __fma_rn(a.data[i * a.stride], b.data[i * b.stride], chain);
     chains[threadIdx.x] = chain;
