@@ -105,6 +105,7 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
   const Problem& p = args.problem;
   const uint32_t count =
       all ? list.squares_m * list.squares_n * static_cast<uint32_t>(p.batch) : *list.count;
+  if (blockIdx.x >= count) return;  // nearly always, and soon
   __shared__ __align__(16) union {
     Tiles tiles;
     double chains[THREADS];
