@@ -90,16 +90,18 @@ __global__ void __launch_bounds__(THREADS, 4)
   } else {
     at.k += int64_t{tiles} * TILE_K;
   }
+  uint32_t inherited = 0;
   if (threadIdx.x == 0) {
-    shared.inherited = 0;
     if (FORM != Form::Nothing)
-      shared.inherited = wait_for_team(of_panel, part, team);
+      inherited = wait_for_team(of_panel, part, team);
     else if (measures)
       atomicAdd(&of_panel->team, 1);
     else
-      while (ptx::load_acquire(&of_panel->team) != args.team) __nanosleep(32);
+      while (static_cast<uint32_t>(ptx::load_acquire(&of_panel->team)) != args.team)
+        __nanosleep(32);
+    shared.inherited = inherited;
   }
-  const bool leaves = __syncthreads_or(threadIdx.x == 0 && shared.inherited == LEFT);
+  const bool leaves = __syncthreads_or(inherited == LEFT);
   if ((FORM == Form::Nothing && measures) || leaves) return end(args);
 
   const bool has_row = threadIdx.x < PANEL && threadIdx.x < at.left;
