@@ -4,7 +4,7 @@
 #   make test       set up, build, lint, pytest, ctest
 #   make build      set up and build the library in place (ops/tiled_mm), incrementally
 #   make bench-cpp  a short benchmark through C++ alone
-#   make lint       the formatters and ruff, without changing a file
+#   make lint       the formatters, ruff and which way includes point, without changing a file
 #   make format     let the formatters change files
 #   make newest     the newest torch in an environment of its own (.venv-newest, build-newest):
 #                   build, then the CPU tests
@@ -67,6 +67,7 @@ $(VENV)/.installed: setup.py pyproject.toml $(VENV)/.requirements
 lint: $(VENV)/.requirements
 	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/ruff format --check $(PYTHON_FILES)
+	$(BIN)/python python_tests/includes.py
 	@echo clang-format --dry-run ...
 	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 

@@ -6,11 +6,11 @@
 # OBJECTS   object files with the kernels; none of them, or no CUOBJDUMP, gives a table without rows
 # CUOBJDUMP cuobjdump of the CUDA toolkit
 # CUFILT    cu++filt of the CUDA toolkit, or c++filt of the binutils
-# OUT       the file to write, included by ops/cuda/kernel_resources.cpp
+# OUT       the file to write, included by ops/explain/kernel_resources.cpp
 #
 # A row is {key, {capability, registers per thread, static shared bytes, stack bytes}}, a KernelRow
-# of ops/cuda/kernel_resources.h. The key is the kernel's name with its template arguments, without
-# namespace, result and parameters:
+# of ops/explain/kernel_resources.h. The key is the kernel's name with its template arguments,
+# without namespace, result and parameters:
 #
 #   void tiled::register_tile<float, tiled::Tile64x64, (tiled::Access)0, (tiled::Access)1>(...)
 #   register_tile<float, Tile64x64, 0, 1>

@@ -50,7 +50,6 @@ for source in "$root"/ops/cpu/*.cpp; do
   name=$(basename "$source" .cpp)
   level=
   case $name in
-    mm_cpu) continue ;;  # the one that knows torch
     avx2) level=$avx2 ;;
     avx512) level=$avx512 ;;
     avx512_bf16) level="$avx512 -mavx512bf16" ;;

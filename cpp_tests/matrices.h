@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/problem.h"
 #include "cpu/blocked.h"
-#include "problem.h"
 
 namespace tiled::test {
 

@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "cuda/device.h"
-#include "cuda/plan.h"
-#include "cuda/report.h"
-#include "problem.h"
+#include "core/problem.h"
+#include "cuda/plan/device.h"
+#include "cuda/plan/plan.h"
+#include "explain/report.h"
 
 namespace tiled::test {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/architectures.h"
+#include "cuda/plan/architectures.h"
 #include "planned.h"
 
 namespace tiled::test {

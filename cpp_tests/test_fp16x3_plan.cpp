@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/fp16x3_layout.h"
-#include "cuda/fp16x3_plan.h"
-#include "cuda/tile_info.h"
+#include "cuda/plan/fp16x3_layout.h"
+#include "cuda/plan/fp16x3_plan.h"
+#include "cuda/plan/tile_info.h"
 #include "planned.h"
 
 namespace tiled::test {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cuda/hopper_layout.h"
-#include "cuda/tensor_plan.h"
-#include "cuda/tiles.h"
+#include "cuda/plan/hopper_layout.h"
+#include "cuda/plan/tensor_plan.h"
+#include "cuda/plan/tiles.h"
 #include "planned.h"
 
 namespace tiled::test {

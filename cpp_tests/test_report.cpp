@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "cuda/fp16x3_plan.h"
-#include "cuda/kernel_resources.h"
-#include "cuda/tile_info.h"
+#include "cuda/plan/fp16x3_plan.h"
+#include "cuda/plan/tile_info.h"
+#include "explain/kernel_resources.h"
 #include "planned.h"
 
 namespace tiled::test {

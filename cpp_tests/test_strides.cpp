@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "cuda/fp16x3_plan.h"
-#include "cuda/fp16x3_tiles.h"
-#include "cuda/mapped_matrix.h"
-#include "cuda/repack_layout.h"
-#include "cuda/tensor_plan.h"
+#include "cuda/launch/mapped_matrix.h"
+#include "cuda/plan/fp16x3_plan.h"
+#include "cuda/plan/fp16x3_tiles.h"
+#include "cuda/plan/repack_layout.h"
+#include "cuda/plan/tensor_plan.h"
 #include "planned.h"
 
 namespace tiled {

@@ -3,7 +3,7 @@
     python python_tests/faults.py build    # needs nvcc: build/faults/libtiled_mm_<fault>.so
     python python_tests/faults.py check    # needs a Hopper GPU
 
-The faults are in ops/cuda/kernels/fault.cuh: rung hopper, for bf16 with P along K, or fp16x3's
+The faults are in ops/cuda/parts/fault.cuh: rung hopper, for bf16 with P along K, or fp16x3's
 split of rows beside each other, without one of their waits. `check` runs the tests of bits with
 each. Every fault must fail them, by wrong bits, an error, or a time that runs out where a lost wait
 leaves the kernel hanging. `Delays`, `NoPatience` and `None` must pass.

@@ -21,7 +21,7 @@ far truncation lets them lean.
 A complex product is two real ones of 2K terms, [Ar -Ai] [Br; Bi] and [Ar Ai] [Bi; Br], and each
 must pass by itself. NaN where the reference has none fails, and so does its absence.
 
-Four arithmetics (ops/problem.h):
+Four arithmetics (ops/core/problem.h):
 
     fma     every term is rounded to nearest
     tensor  16-bit inputs on tensor cores, which truncate: u_acc counts twice, and gate 2 allows the
@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-# The library's cuts of K, ops/segments.h: none below DEEP_K, from there on every SEGMENT_K.
+# The library's cuts of K, ops/core/segments.h: none below DEEP_K, from there on every SEGMENT_K.
 SEGMENT_K, DEEP_K = 4096, 32768
 
 UNIT_ROUNDOFF = {

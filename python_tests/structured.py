@@ -5,7 +5,7 @@ need one row's largest element to meet the other's zeros, sizes within a bit of 
 sums that cancel. So here the positions k of a product fall into SLOTS slots, and in every slot a
 row of A and a column of B have a class of their own:
 
-    size       an exponent after scaling ('scaled', see 9_split.cu: the row's largest element lies
+    size       an exponent after scaling ('scaled', see split.cu: the row's largest element lies
                in [2^14, 2^15)), nearly always on one of the thresholds of split and guard; or
                zeros, fp32's subnormal numbers, a wide spread
     mantissa   a power of two, few bits, 11, 12, 24 bits, all ones, one single low bit

@@ -341,8 +341,8 @@ needs_nvcc = pytest.mark.skipif(
     tiled_mm.build_info()["cuda"] is None,
     reason="needs nvcc and a CUDA build of torch, and this tiled_mm was built without",
 )
-PORTABLE = "1_naive.cu"
-ASYNC = "3_register_tile_async.cu"  # planned for compute capability 8.0 on
+PORTABLE = "naive.cu"
+ASYNC = "register_tile_async.cu"  # planned for compute capability 8.0 on
 
 
 @needs_nvcc
@@ -389,8 +389,8 @@ def test_every_list_of_architectures_builds_and_says_what_it_leaves_out(
     assert {PORTABLE, ASYNC} <= set(flags)
     assert [name for name, architectures in flags.items() if not architectures] == []
     hopper = "9.0" in wanted
-    assert (flags.get("5_tma_wgmma.cu") == {"compute_90a,code=sm_90a"}) == hopper
-    assert ("cuda/no_hopper.cpp" in configured.commands()) == (not hopper)
+    assert (flags.get("tma_wgmma.cu") == {"compute_90a,code=sm_90a"}) == hopper
+    assert ("cuda/launch/no_hopper.cpp" in configured.commands()) == (not hopper)
     (status,) = configured.status
     assert ("Hopper's for 9.0a" in status) == hopper
     info = configured.build_info()
@@ -410,11 +410,11 @@ def test_nothing_is_missing_where_hoppers_kernels_are_left_out(tmp_path: Path) -
     commands = configured.commands()
     launch = tmp_path / "launch.o"
     # Its command alone: its target would have the kernels compiled first.
-    output_of("sh", "-c", re.sub(r" -o \S+", f" -o {launch}", commands["cuda/launch.cpp"]))
+    output_of("sh", "-c", re.sub(r" -o \S+", f" -o {launch}", commands["cuda/launch/launch.cpp"]))
     undefined = re.findall(r" U tiled::(\w+)\(", output_of("nm", "-C", "-u", launch))
     assert {"naive_kernel", "launch_hopper"} <= set(undefined)
     sources = {name: (ROOT / "ops" / name).read_text() for name in commands}
-    sources.pop("cuda/launch.cpp")
+    sources.pop("cuda/launch/launch.cpp")
     missing = [
         name
         for name in undefined

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/problem.h"
 #include "cpu/kernels.h"
-#include "problem.h"
 
 namespace tiled::cpu {
 

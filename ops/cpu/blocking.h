@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/problem.h"
+#include "core/segments.h"
 #include "cpu/kernels.h"
-#include "problem.h"
-#include "segments.h"
 
 namespace tiled::cpu {
 

@@ -3,9 +3,9 @@
 // the same bits.
 #pragma once
 
+#include "core/segments.h"
 #include "cpu/convert.h"
 #include "cpu/kernels.h"
-#include "segments.h"
 
 namespace tiled::cpu {
 namespace {

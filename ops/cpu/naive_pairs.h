@@ -2,8 +2,8 @@
 // whose instructions multiply pairs (words.h).
 #pragma once
 
+#include "core/segments.h"
 #include "cpu/words.h"
-#include "segments.h"
 
 namespace tiled::cpu {
 namespace {

@@ -1,0 +1,144 @@
+// Tensors end here, kernels begin here: a matrix product as plain data.
+//
+//     C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j]
+//
+// Nothing in this file knows ATen or CUDA. A Problem is passed to kernels by value.
+#pragma once
+
+#include <cstdint>
+
+namespace tiled {
+
+enum class DType : int8_t {
+  Float32,
+  Float64,
+  Float16,
+  BFloat16,
+  Complex64,
+  Complex128,
+  Int8,
+  Int16,
+  Int32,
+  Int64,
+  UInt8,
+};
+
+constexpr int DTYPE_COUNT = 11;
+
+// Bytes of one element.
+constexpr int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::Int8:
+    case DType::UInt8: return 1;
+    case DType::Float16:
+    case DType::BFloat16:
+    case DType::Int16: return 2;
+    case DType::Float32:
+    case DType::Int32: return 4;
+    case DType::Float64:
+    case DType::Complex64:
+    case DType::Int64: return 8;
+    case DType::Complex128: return 16;
+  }
+  return 0;
+}
+
+// torch's name of the dtype, without the prefix.
+constexpr const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::Float32: return "float32";
+    case DType::Float64: return "float64";
+    case DType::Float16: return "float16";
+    case DType::BFloat16: return "bfloat16";
+    case DType::Complex64: return "complex64";
+    case DType::Complex128: return "complex128";
+    case DType::Int8: return "int8";
+    case DType::Int16: return "int16";
+    case DType::Int32: return "int32";
+    case DType::Int64: return "int64";
+    case DType::UInt8: return "uint8";
+  }
+  return "?";
+}
+
+// The arithmetic decides the bits; kernels of the same arithmetic agree bit for bit.
+enum class Arithmetic : int8_t {
+  Fma,     // one chain of fused multiply-adds a segment, k ascending; fp32 chains for 16-bit inputs
+           // (rounded once, at the end), fp64 for fp64; complex: re += ar*br, re += -ai*bi,
+           // im += ar*bi, im += ai*br, in this order, each fused; integers wrap
+  Tensor,  // 16-bit inputs on the tensor cores of compute capability 9.0: one fp32 accumulator a
+           // segment takes steps of 16 values of k, ascending (wgmma and mma.sync m16n8k16 agree)
+  Cpu16,   // 16-bit inputs on the CPU: bf16 in steps of the level's own instruction (pairs of k for
+           // vdpbf16ps, 32 values for AMX) where it has one, else as Fma
+  Tf32,    // fp32 inputs, each rounded to tf32 (to nearest, ties to even), likewise in steps of 8
+  Fp16x3,  // fp32 inputs, each as two fp16 parts, three products of parts; main and cross products
+           // of every 64 of K in fresh accumulators, added up in fp32
+           // (cuda/rungs/9_fp16x3/fp16x3.cu)
+};
+
+// Whether kernels of this arithmetic run on tensor cores.
+constexpr bool on_tensor_cores(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::Tensor || arithmetic == Arithmetic::Tf32 ||
+         arithmetic == Arithmetic::Fp16x3;
+}
+
+// One matrix operand. Element (i, j) of batch entry b stands at
+// data + (b * batch_stride + i * row_stride + j * col_stride) * size_of(dtype).
+struct Operand {
+  const void* data;      // null when the problem is only planned
+  int64_t row_stride;    // elements
+  int64_t col_stride;    // elements
+  int64_t batch_stride;  // elements
+  int32_t alignment;     // bytes, a power of two up to 16: divides the base address, the batch
+                         // stride, and of the matrix's own strides every one but one of 1
+};
+
+struct Result {
+  void* data;
+  int64_t row_stride;    // elements
+  int64_t col_stride;    // elements
+  int64_t batch_stride;  // elements
+  int32_t alignment;     // bytes, as Operand's
+};
+
+// What happens between the sum and the store: the sum is rounded to this dtype.
+struct Epilogue {
+  DType out_dtype;
+};
+
+struct Problem {
+  int64_t batch;
+  int64_t m, n, k;
+  DType dtype;  // of A and B
+  Arithmetic arithmetic;
+  Operand a;  // [batch][M][K]
+  Operand b;  // [batch][K][N]
+  Result c;   // [batch][M][N]
+  Epilogue epilogue;
+};
+
+// The largest power of two up to 16 that divides `value` (16 for zero).
+constexpr int32_t power_of_two_divisor(int64_t value) {
+  const uint64_t bits = static_cast<uint64_t>(value) | 16;
+  return static_cast<int32_t>(bits & (~bits + 1));
+}
+
+// Alignment, in bytes, of a strided matrix (see Operand::alignment). A row or column stride of 1 is
+// the direction that vectors lie along and does not count; a second one (overlapping views) does.
+// Vectors never lie along the batch, so that its stride counts whatever it is: matrices of one
+// element stand side by side.
+inline int32_t alignment_of(const void* data, DType dtype, int64_t row_stride, int64_t col_stride,
+                            int64_t batch_stride) {
+  const int64_t size = size_of(dtype);
+  int32_t alignment = power_of_two_divisor(reinterpret_cast<intptr_t>(data));
+  const auto include = [&](int64_t stride) {
+    const int32_t divisor = power_of_two_divisor(stride * size);
+    if (divisor < alignment) alignment = divisor;
+  };
+  if (row_stride != 1) include(row_stride);
+  if (col_stride != 1 || row_stride == 1) include(col_stride);
+  include(batch_stride);
+  return alignment;
+}
+
+}  // namespace tiled

@@ -1,0 +1,136 @@
+// The arithmetic of one element, for every dtype: how a value is widened to its accumulator, one
+// step of a chain, and the single rounding at the end. All kernels of Arithmetic::Fma share it,
+// so they agree bit for bit.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "core/problem.h"
+
+namespace tiled {
+
+template <typename Real>
+struct alignas(2 * sizeof(Real)) Complex {
+  Real re, im;
+};
+
+// Accumulator: fp32 for 16-bit floats; unsigned for integers, whose products wrap modulo 2^bits
+// (the low bits do not depend on the sign, so int8 and uint8 are one type here).
+template <typename T>
+struct AccumulatorOf {
+  using Type = T;
+};
+template <>
+struct AccumulatorOf<__half> {
+  using Type = float;
+};
+template <>
+struct AccumulatorOf<__nv_bfloat16> {
+  using Type = float;
+};
+template <>
+struct AccumulatorOf<uint8_t> {
+  using Type = uint32_t;
+};
+template <>
+struct AccumulatorOf<uint16_t> {
+  using Type = uint32_t;
+};
+template <typename T>
+using Accumulator = typename AccumulatorOf<T>::Type;
+
+template <typename T>
+__device__ __forceinline__ Accumulator<T> widen(T value) {
+  return value;
+}
+__device__ __forceinline__ float widen(__half value) { return __half2float(value); }
+__device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+// One rounding, to the output's type.
+template <typename Out, typename Acc>
+struct Round {
+  static __device__ __forceinline__ Out from(Acc value) { return static_cast<Out>(value); }
+};
+template <>
+struct Round<__half, float> {
+  static __device__ __forceinline__ __half from(float value) { return __float2half_rn(value); }
+};
+template <>
+struct Round<__nv_bfloat16, float> {
+  static __device__ __forceinline__ __nv_bfloat16 from(float value) {
+    return __float2bfloat16_rn(value);
+  }
+};
+
+// a * b + c, one step of a chain.
+__device__ __forceinline__ float mul_add(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ __forceinline__ double mul_add(double a, double b, double c) { return fma(a, b, c); }
+__device__ __forceinline__ uint32_t mul_add(uint32_t a, uint32_t b, uint32_t c) {
+  return a * b + c;
+}
+__device__ __forceinline__ uint64_t mul_add(uint64_t a, uint64_t b, uint64_t c) {
+  return a * b + c;
+}
+template <typename Real>
+__device__ __forceinline__ Complex<Real> mul_add(Complex<Real> a, Complex<Real> b,
+                                                 Complex<Real> c) {
+  c.re = mul_add(a.re, b.re, c.re);
+  c.re = mul_add(-a.im, b.im, c.re);
+  c.im = mul_add(a.re, b.im, c.im);
+  c.im = mul_add(a.im, b.re, c.im);
+  return c;
+}
+
+template <typename Acc>
+__device__ __forceinline__ Acc add(Acc a, Acc b) {
+  return a + b;
+}
+template <typename Real>
+__device__ __forceinline__ Complex<Real> add(Complex<Real> a, Complex<Real> b) {
+  return {a.re + b.re, a.im + b.im};
+}
+
+// Store one finished sum. 16-bit inputs may ask for the unrounded fp32 sum (out_dtype), a choice
+// that is the same for the whole launch, so a branch costs less than a second set of kernels.
+template <typename T>
+__device__ __forceinline__ void store(void* data, int64_t index, Accumulator<T> value,
+                                      bool as_accumulator) {
+  if (as_accumulator)
+    static_cast<Accumulator<T>*>(data)[index] = value;
+  else
+    static_cast<T*>(data)[index] = Round<T, Accumulator<T>>::from(value);
+}
+
+// Whether C holds accumulators rather than elements of the inputs' type.
+__device__ __forceinline__ bool stores_accumulator(const Problem& problem) {
+  return problem.epilogue.out_dtype != problem.dtype;
+}
+
+template <typename T>
+struct TypeTag {
+  using Type = T;
+};
+
+// function(TypeTag<T>) with the kernels' element type for a dtype.
+template <typename Function>
+auto with_element_type(DType dtype, Function function) {
+  switch (dtype) {
+    case DType::Float32: return function(TypeTag<float>{});
+    case DType::Float64: return function(TypeTag<double>{});
+    case DType::Float16: return function(TypeTag<__half>{});
+    case DType::BFloat16: return function(TypeTag<__nv_bfloat16>{});
+    case DType::Complex64: return function(TypeTag<Complex<float>>{});
+    case DType::Complex128: return function(TypeTag<Complex<double>>{});
+    case DType::Int8:
+    case DType::UInt8: return function(TypeTag<uint8_t>{});
+    case DType::Int16: return function(TypeTag<uint16_t>{});
+    case DType::Int32: return function(TypeTag<uint32_t>{});
+    case DType::Int64: return function(TypeTag<uint64_t>{});
+  }
+  return decltype(function(TypeTag<float>{})){};
+}
+
+}  // namespace tiled

@@ -1,0 +1,53 @@
+// What rung hopper is launched with; see rungs/7_hopper/hopper.cuh. Host and device.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/plan/hopper_plan.h"
+
+namespace tiled {
+
+// Division of numbers below 2^31 by one that the host knows, as a multiplication (Granlund and
+// Montgomery, "Division by Invariant Integers using Multiplication", 1994). A division proper
+// would stand before a block's first load.
+struct Divisor {
+  uint32_t value, multiplier, shift;
+
+  static constexpr Divisor of(uint32_t value) {
+    uint32_t shift = 0;
+    while ((uint64_t{1} << shift) < value) ++shift;
+    const uint64_t power = uint64_t{1} << (31 + shift);
+    return {value, static_cast<uint32_t>((power + value - 1) / value), shift};
+  }
+  constexpr uint32_t quotient(uint32_t n) const {
+    return static_cast<uint32_t>((uint64_t{n} * multiplier) >> (31 + shift));
+  }
+};
+
+struct HopperArguments {
+  CUtensorMap p_map, q_map;  // P [batch][p][k] and Q [batch][q][k]
+  CUtensorMap c_map;         // StorePath::Tma only
+  int32_t p, q, k, batch;    // elements
+  int32_t p_batch, q_batch;  // 0: every batch entry reads the same matrix; else 1
+  // The grid of work: tiles of the cluster, segments that are shared out, batch.
+  int32_t clusters_p, clusters_q;  // clusters that cover P and Q
+  int32_t segments;                // shared out; 1: a block does all of K
+  int32_t cluster_p, cluster_q;    // blocks of a cluster along P or along Q; one of them is 1
+  // A panel is so many clusters along P, all of which are done before the next along Q.
+  Divisor by_tiles;     // clusters_p * clusters_q
+  Divisor by_segments;  // segments
+  Divisor by_panel;     // the panel's height * clusters_q
+  Divisor by_height;    // the panel's height
+  Divisor by_last;      // the last panel's height
+  // C, or the sums of one segment after the other where segments are shared out.
+  void* c;
+  int64_t c_p, c_q, c_batch, c_segment;  // strides, elements
+  bool c_fp32;
+  StorePath store;
+  // Where a block keeps its tile between segments: [block][consumer][register / 4][thread] float4.
+  float* totals;
+};
+
+}  // namespace tiled

@@ -1,0 +1,56 @@
+// Rung 1, naive. One thread computes one element of C and reads all it needs from global memory.
+//
+//              n ->                      Each step of the loop loads one element of A and one of B
+//         B  . . | . .                   and does one multiply-add: 2 flops for 2 loads, whatever
+//     k   v  . . | . .                   the size of the problem. An element of A is loaded by N
+//            . . | . .                   threads and an element of B by M of them; only the caches
+//  A         . . v . .                   save the memory from that.
+//  . . . .
+//  - - - >   . . C . .   <- one thread
+//  . . . .
+//
+// Preconditions: none; every shape, stride and alignment.
+// Bound by: the load/store units. Two loads for each multiply-add, all of them through L1.
+// Measured: a few hundredths of cuBLAS in fp32, and less the larger the problem (README, the
+// ladder). Next: rung 2 loads every element once per tile and shares it between the threads of a
+// block.
+#include "core/segments.h"
+#include "cuda/parts/element.cuh"
+#include "cuda/rungs/kernels.h"
+
+namespace tiled {
+
+template <typename T>
+__global__ void naive(const __grid_constant__ Problem problem) {
+  const int64_t tiles_n = (problem.n + blockDim.x - 1) / blockDim.x;
+  const int64_t row = blockIdx.x / tiles_n * blockDim.y + threadIdx.y;
+  const int64_t column = blockIdx.x % tiles_n * blockDim.x + threadIdx.x;
+  if (row >= problem.m || column >= problem.n) return;
+
+  for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
+    const T* a = static_cast<const T*>(problem.a.data) + entry * problem.a.batch_stride +
+                 row * problem.a.row_stride;
+    const T* b = static_cast<const T*>(problem.b.data) + entry * problem.b.batch_stride +
+                 column * problem.b.col_stride;
+    Accumulator<T> total{};
+    for (int64_t segment = 0; segment < segment_count(problem.k); ++segment) {
+      Accumulator<T> chain{};
+      for (int64_t k = segment_begin(segment); k < segment_end(segment, problem.k); ++k)
+        chain =
+            mul_add(widen(a[k * problem.a.col_stride]), widen(b[k * problem.b.row_stride]), chain);
+      total = add(total, chain);
+    }
+    store<T>(
+        problem.c.data,
+        entry * problem.c.batch_stride + row * problem.c.row_stride + column * problem.c.col_stride,
+        total, stores_accumulator(problem));
+  }
+}
+
+const void* naive_kernel(const Problem& problem, const Plan&) {
+  return with_element_type(problem.dtype, [](auto tag) {
+    return reinterpret_cast<const void*>(&naive<typename decltype(tag)::Type>);
+  });
+}
+
+}  // namespace tiled

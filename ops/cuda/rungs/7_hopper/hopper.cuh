@@ -1,0 +1,295 @@
+// Rung 7, hopper. Producer and consumers as in rung 6, and beyond it: blocks stay and take tile
+// after tile; the blocks of a cluster share an operand by multicast; C leaves while the next tile
+// is on its way.
+//
+//     producer warpgroup, one thread            consumer warpgroups
+//     wait empty[s]  (all that read it left)    wait full[s]
+//     TMA -> P[s], Q[s]  ... full[s]            wgmma P[s] x Q[s], one group always in flight
+//                                               arrive empty[s - 1]
+//                                               ... end of K: round, shared memory, TMA store
+//
+//     shared memory: P[STAGES] | Q[STAGES] | slices of C, two a consumer | full[], empty[], turn[]
+//
+// Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
+// others repacked); sizes below 2^31; K is not 0; Q of tf32 lies along K.
+// Between segments a consumer keeps its total in a workspace of its own, in register order.
+// Bound by the power limit at large sizes, by the bytes from L2 where rows begin off its lines. The
+// best tile is at 0.96 to 1.04 of cuBLAS from 2048 to 8192, bf16, on an H200.
+#pragma once
+
+#include "cuda/parts/fault.cuh"
+#include "cuda/parts/hopper.h"
+#include "cuda/parts/hopper_schedule.cuh"
+#include "cuda/parts/operand_tile.cuh"
+#include "cuda/plan/hopper_tiles.h"
+#include "cuda/rungs/7_hopper/hopper_store.cuh"
+
+namespace tiled {
+
+// wgmma reads tf32 in shared memory along K only: P along m or n goes through registers, and
+// hopper_registers.cuh has this for those who ask for such a P.
+template <typename Kernel>
+__device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
+                                                        typename Kernel::Accumulators& d, int first,
+                                                        int last, uint32_t p_at, uint32_t q_at,
+                                                        Ring<Kernel::STAGES>& ring);
+
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+struct Hopper {
+  using P = OperandTile<T, Tile::BLOCK_P, Tile::GROUP_P, P_MN_MAJOR>;
+  using Q = OperandTile<T, Tile::BLOCK_Q, Tile::GROUP_Q, Q_MN_MAJOR>;
+  static constexpr int BLOCK_K = P::BLOCK_K;
+  static constexpr int STAGES = Tile::STAGES;
+  static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
+  static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
+  static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
+  using Accumulators = float[STRIPS][REGISTERS];
+
+  // Shared memory, bytes from its begin.
+  static constexpr uint32_t P_AT = 0;                              // [STAGES][P::BYTES]
+  static constexpr uint32_t Q_AT = P_AT + STAGES * P::BYTES;       // [STAGES][Q::BYTES]
+  static constexpr uint32_t SLICES_AT = Q_AT + STAGES * Q::BYTES;  // [CONSUMERS][slices]
+  static constexpr uint32_t CONSUMER_SLICES = 2 * Tile::SLICE_BYTES;
+  static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
+  static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
+  static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
+  static_assert(TURN_AT + 2 * 8 == Tile::SHARED_BYTES);
+
+  const HopperArguments& args;
+  uint32_t base;  // of memory, in the shared window
+  Schedule<Tile, BLOCK_K> schedule;
+  uint32_t blocks;  // of the cluster
+
+  __device__ __forceinline__ Hopper(const HopperArguments& a, uint8_t* m)
+      : args(a), base(ptx::shared_address(m)), schedule(a), blocks(a.cluster_p * a.cluster_q) {}
+
+  __device__ __forceinline__ void initialise_barriers() {
+    if (threadIdx.x == 0) {
+      for (int s = 0; s < STAGES; ++s) {
+        ptx::mbarrier_init(full(s), 1);
+        // one arrival of each warp that reads the stage, here and in the cluster's other blocks
+        ptx::mbarrier_init(empty(s), 4 * Tile::CONSUMERS / TURNS * blocks);
+      }
+      // the other consumer's warps
+      for (int consumer = 0; consumer < 2; ++consumer) ptx::mbarrier_init(turn(consumer), 4);
+      ptx::fence_mbarrier_init();
+    }
+    synchronise();
+  }
+
+  __device__ __forceinline__ uint32_t full(uint32_t stage) const {
+    return base + FULL_AT + stage * 8;
+  }
+  __device__ __forceinline__ uint32_t empty(uint32_t stage) const {
+    return base + EMPTY_AT + stage * 8;
+  }
+  __device__ __forceinline__ uint32_t turn(uint32_t consumer) const {
+    return base + TURN_AT + consumer * 8;
+  }
+
+  __device__ __forceinline__ void synchronise() const {
+    if (blocks == 1)
+      __syncthreads();
+    else
+      ptx::cluster_sync_relaxed();
+  }
+
+  // One warp, one lane of which issues the copies. A shared operand's parts come from all blocks of
+  // the cluster, so a stage may be filled only when the readers of all of them have left it.
+  __device__ __forceinline__ void produce() {
+    const bool issues = ptx::elect_sync();
+    // Blocks along Q share P and blocks along P share Q.
+    const auto p_part = P::part(args.cluster_q, schedule.rank);
+    const auto q_part = Q::part(args.cluster_p, schedule.rank);
+    Ring<STAGES> ring;
+    const auto load = [&](const Unit& unit, int piece) {
+      const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
+      for (int step = unit.begin(piece); step < unit.end(piece); ++step, ring.advance()) {
+        const uint32_t s = ring.stage;
+        maybe_delay();
+        if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
+        if (!issues) continue;
+        ptx::mbarrier_arrive_expect_tx(full(s), Tile::STAGE_BYTES);
+        P::load(p_part, base + P_AT + s * P::BYTES, &args.p_map, unit.p, step * BLOCK_K, p_batch,
+                full(s));
+        Q::load(q_part, base + Q_AT + s * Q::BYTES, &args.q_map, unit.q, step * BLOCK_K, q_batch,
+                full(s));
+      }
+    };
+    for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
+      const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
+      const Unit unit = schedule.at(i), next = paired ? schedule.at(i + schedule.stride) : unit;
+      for (int piece = 0; piece < unit.pieces; ++piece) {
+        load(unit, piece);
+        if (paired) load(next, piece);
+      }
+    }
+  }
+
+  // A warp's word that it has read a stage, to every block that fills it.
+  __device__ __forceinline__ void release(uint32_t stage) {
+    const uint32_t lane = threadIdx.x % 32;
+    if (blocks == 1) {
+      if (lane == 0) ptx::mbarrier_arrive(empty(stage));
+    } else if (lane < blocks) {
+      ptx::mbarrier_arrive_cluster(empty(stage), lane);
+    }
+  }
+
+  // Steps [first, last) of one segment into d, a chain from zero.
+  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
+                                           uint32_t q_at, Ring<STAGES>& ring) {
+    if constexpr (P_MN_MAJOR && sizeof(T) == 4)
+      multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
+    else
+      multiply_from_memory(d, first, last, p_at, q_at, ring);
+    ptx::finish_accumulators(d);
+  }
+
+  __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
+                                                       uint32_t p_at, uint32_t q_at,
+                                                       Ring<STAGES>& ring) {
+    uint32_t previous = 0;
+    for (int step = first; step < last; ++step, ring.advance()) {
+      maybe_delay();
+      if constexpr (FAULT != Fault::NoFullWait) ptx::mbarrier_wait(full(ring.stage), ring.parity);
+      const uint64_t p = ptx::descriptor(P::LAYOUT, p_at + ring.stage * P::BYTES);
+      const uint64_t q = ptx::descriptor(Q::LAYOUT, q_at + ring.stage * Q::BYTES);
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < P::STEPS; ++k)
+#pragma unroll
+        for (int strip = 0; strip < STRIPS; ++strip)
+          ptx::Wgmma<T, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
+              d[strip], p + (P::offset(64 * strip, k) >> 4), q + (Q::offset(0, k) >> 4),
+              step != first || k != 0);
+      ptx::wgmma_commit_group();
+      ptx::wgmma_wait_group<1>();  // all but this group: the previous stage has been read
+      if (step != first) release(previous);
+      previous = ring.stage;
+    }
+    ptx::wgmma_wait_group<0>();
+    release(previous);
+  }
+
+  // total = total + d, through this thread's place in the workspace; the first of a chain of
+  // segments writes it, the last leaves the total in d. Loads go out in batches: one by one, each
+  // would wait for the L2 cache on its own.
+  __device__ __forceinline__ void add_to_total(Accumulators& d, float4* total, bool is_first,
+                                               bool is_last) {
+    constexpr int BATCH = STRIPS * REGISTERS >= 192 ? 4 : 8;
+    const auto at = [&](int i) -> float& { return d[i / REGISTERS][i % REGISTERS]; };
+#pragma unroll
+    for (int first = 0; first < STRIPS * REGISTERS / 4; first += BATCH) {
+      float4 sum[BATCH];
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i)
+        sum[i] = is_first || first + i >= STRIPS * REGISTERS / 4
+                     ? make_float4(0, 0, 0, 0)
+                     : __ldcg(total + (first + i) * 128);
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        if (first + i >= STRIPS * REGISTERS / 4) continue;
+        const int j = 4 * (first + i);
+        at(j) = sum[i].x + at(j), at(j + 1) = sum[i].y + at(j + 1);
+        at(j + 2) = sum[i].z + at(j + 2), at(j + 3) = sum[i].w + at(j + 3);
+        if (!is_last)
+          __stcg(total + (first + i) * 128, make_float4(at(j), at(j + 1), at(j + 2), at(j + 3)));
+      }
+    }
+  }
+
+  __device__ __forceinline__ void consume(int consumer) {
+    const int thread = threadIdx.x % 128;
+    const int share = Tile::PING_PONG ? 0 : consumer;
+    const int row = share / Tile::SPLIT_Q * Tile::GROUP_P;
+    const int column = share % Tile::SPLIT_Q * Tile::GROUP_Q;
+    const uint32_t p_at = base + P_AT + P::offset(row, 0);
+    const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
+    const uint32_t slices = base + SLICES_AT + consumer * CONSUMER_SLICES;
+    float4* total = reinterpret_cast<float4*>(args.totals) +
+                    (static_cast<int64_t>(blockIdx.x) * Tile::CONSUMERS + consumer) *
+                        (STRIPS * REGISTERS / 4 * 128) +
+                    thread;
+    uint32_t slice_count = 0, waits = 0;
+    Ring<STAGES> ring;
+    for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
+      const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
+      if (TURNS == 2 && consumer == 1 && !paired) break;  // the last tile is the other consumer's
+      // The even one of a pair of tiles is consumer 0's, the odd one consumer 1's.
+      const uint32_t odd = TURNS == 2 ? consumer : 0;
+      const Unit unit = schedule.at(i + odd * schedule.stride);
+      const Unit other = paired ? schedule.at(i + (1 - odd) * schedule.stride) : unit;
+      Accumulators d;
+      ptx::declare_accumulators(d);
+      for (int piece = 0; piece < unit.pieces; ++piece) {
+        if constexpr (TURNS == 2) {
+          // A parity tells one lap of the ring from the next only, so what was loaded before this
+          // piece must have been read. Nothing was before the first, and nothing by the other one
+          // between the pieces of a tile without a partner.
+          if (consumer == 1) ring.skip(other.end(piece) - other.begin(piece));
+          if (consumer == 1 || (piece == 0 ? i != schedule.first : paired))
+            if constexpr (FAULT != Fault::NoTurnWait)
+              ptx::mbarrier_wait(turn(consumer), waits++ % 2);
+        }
+        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring);
+        if constexpr (TURNS == 2) {
+          if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
+          if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
+        }
+        add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
+      }
+#pragma unroll
+      for (int strip = 0; strip < STRIPS; ++strip)
+        store(d[strip], {unit.p + row + 64 * strip, unit.q + column, unit.batch, unit.segment},
+              slices, 1 + consumer, thread, slice_count);
+    }
+    // The slices end with the block.
+    if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
+  }
+
+  __device__ __forceinline__ void store(const float (&d)[REGISTERS], Place place, uint32_t slices,
+                                        int barrier, int thread, uint32_t& count) {
+    if constexpr (sizeof(T) == 2) {
+      if (args.store != StorePath::Scatter) {
+        if (args.c_q == 1)
+          store_slices<T, Tile, false>(args, d, place, slices, barrier, thread, count);
+        else
+          store_slices<T, Tile, true>(args, d, place, slices, barrier, thread, count);
+        return;
+      }
+    }
+    scatter<T>(args, d, place, thread);
+  }
+};
+
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    hopper(const __grid_constant__ HopperArguments args) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>;
+  Kernel kernel(args, memory);
+  if (threadIdx.x == 0) {
+    ptx::prefetch_tensormap(&args.p_map);
+    ptx::prefetch_tensormap(&args.q_map);
+    if (args.store == StorePath::Tma) ptx::prefetch_tensormap(&args.c_map);
+  }
+  kernel.initialise_barriers();
+  // So far beside the end of the kernel before; from here on its results are read and memory that
+  // it reads is written. The kernel after this one may begin likewise.
+  ptx::griddepcontrol_launch_dependents();
+  if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
+  // The same value in all lanes, known to the compiler as such.
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (warpgroup == 0) {
+    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
+    if (__shfl_sync(~0u, threadIdx.x / 32, 0) == 0) kernel.produce();
+  } else {
+    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
+    kernel.consume(warpgroup - 1);
+  }
+  // No block leaves while others may still write to its shared memory or arrive at its barriers.
+  kernel.synchronise();
+}
+
+}  // namespace tiled

@@ -1,0 +1,10 @@
+// hopper for fp16, P MN-major: every tile, Q either way.
+#include "cuda/rungs/7_hopper/hopper_table.cuh"
+
+namespace tiled {
+
+const void* hopper_fp16_mn(int tile, bool q_mn_major) {
+  return hopper_function<__half, true>(tile, q_mn_major);
+}
+
+}  // namespace tiled

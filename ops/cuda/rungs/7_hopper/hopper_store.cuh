@@ -1,0 +1,195 @@
+// The epilogue of rung hopper: a warpgroup's accumulators to C, rounded once. It is a room of its
+// own: bias, activation and scaling would enter here.
+//
+// 16-bit elements go through a slice of shared memory, 64 x SLICE_Q elements, from where TMA or
+// the warps write rows of C. Lying along q the slice is [64 p][SLICE_Q q]; where C's rows lie along
+// p (operands exchanged, or a transposed C) stmatrix transposes and it is [SLICE_Q q][64 p].
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuda/parts/fault.cuh"
+#include "cuda/parts/hopper.h"
+#include "cuda/parts/shifted.cuh"
+#include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/shared.cuh"
+#include "cuda/ptx/stmatrix.cuh"
+#include "cuda/ptx/swizzle.cuh"
+#include "cuda/ptx/tma.cuh"
+
+namespace tiled {
+
+__device__ __forceinline__ uint32_t pack(__nv_bfloat16, float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+__device__ __forceinline__ uint32_t pack(__half, float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+
+// Where a warpgroup's piece of D begins, and the piece's place in the batch and segments.
+struct Place {
+  int p, q, batch, segment;
+};
+
+// 64 x SLICE_Q accumulators, from column `first` of a warpgroup's, into the slice.
+template <typename T, int SLICE_Q, bool ALONG_P, int COUNT>
+__device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUNT], int first,
+                                           int thread) {
+  constexpr int ROW_BYTES = ALONG_P ? 128 : SLICE_Q * 2;
+  const int warp = thread / 32, lane = thread % 32;
+  // Lane l gives the address of row l % 8 of matrix l / 8; the four matrices of 8 x 8 are
+  // (rows 0-7, 8-15 of p) x (columns 0-7, 8-15 of q), p first.
+  const int p = 16 * warp + (ALONG_P ? lane / 8 % 2 * 8 : lane % 16);
+  const int q = ALONG_P ? lane % 8 + lane / 16 * 8 : lane / 16 * 8;
+#pragma unroll
+  for (int column = 0; column < SLICE_Q; column += 16) {
+    const float* v = d + (first + column) / 2;
+    const uint32_t values[4] = {pack(T(), v[0], v[1]), pack(T(), v[2], v[3]), pack(T(), v[4], v[5]),
+                                pack(T(), v[6], v[7])};
+    const uint32_t offset =
+        ALONG_P ? (q + column) * ROW_BYTES + p * 2 : p * ROW_BYTES + (q + column) * 2;
+    const uint32_t address = slice + ptx::swizzled<ROW_BYTES>(offset);
+    if constexpr (ALONG_P)
+      ptx::stmatrix_x4_trans(address, values);
+    else
+      ptx::stmatrix_x4(address, values);
+  }
+}
+
+// The first `count` (below 8) of eight elements, to a multiple of 16 bytes.
+__device__ __forceinline__ void write_first(uint16_t* to, uint4 v, int count) {
+  if (count & 4) *reinterpret_cast<uint2*>(to) = make_uint2(v.x, v.y);
+  const uint32_t two = count & 4 ? v.z : v.x, last = count & 4 ? v.w : v.y;
+  if (count & 2) *reinterpret_cast<uint32_t*>(to + (count & 4)) = two;
+  if (count & 1) to[count & 6] = static_cast<uint16_t>(count & 2 ? last : two);
+}
+
+// The first `count` (below 8) of eight elements, to end at a multiple of 16 bytes.
+__device__ __forceinline__ void write_last(uint16_t* to, uint4 v, int count) {
+  if (count & 1) *to = static_cast<uint16_t>(v.x);
+  const uint4 from_two = shifted(v, v, count & 1), from_four = shifted(v, v, count & 3);
+  if (count & 2) *reinterpret_cast<uint32_t*>(to + (count & 1)) = from_two.x;
+  if (count & 4) *reinterpret_cast<uint2*>(to + (count & 3)) = make_uint2(from_four.x, from_four.y);
+}
+
+// The slice's rows to a C of any alignment, whose elements along a row are neighbours: `rows` rows
+// of `columns` elements exist in C from `c` on. First what fills multiples of 16 bytes, each
+// shifted together from two pieces of the slice; then the ends of rows, two threads for each.
+template <int SLICE_ROWS, int ROW_ELEMENTS>
+__device__ __forceinline__ void write_rows(uint32_t slice, uint16_t* c, int64_t pitch, int rows,
+                                           int columns, int thread) {
+  constexpr int PIECES = ROW_ELEMENTS / 8;
+  const int length = min(columns, ROW_ELEMENTS);
+  // Elements of a row before its first multiple of 16 bytes.
+  const auto lead_of = [](const uint16_t* to) {
+    return static_cast<int>((0 - reinterpret_cast<uintptr_t>(to)) / 2 % 8);
+  };
+  const auto load = [&](int row, int piece, int shift) {  // 8 elements from 8 piece + shift on
+    const auto at = [&](int p) {
+      return ptx::load_shared_v4(slice +
+                                 ptx::swizzled<2 * ROW_ELEMENTS>(row * 2 * ROW_ELEMENTS + p * 16));
+    };
+    return shifted(at(piece), at(min(piece + 1, PIECES - 1)), shift);
+  };
+#pragma unroll 2
+  for (int i = thread; i < SLICE_ROWS * PIECES; i += 128) {
+    const int row = i / PIECES, piece = i % PIECES;
+    uint16_t* to = c + row * pitch;
+    const int lead = lead_of(to), first = 8 * piece + lead;
+    if (row < rows && first + 8 <= length)
+      *reinterpret_cast<uint4*>(to + first) = load(row, piece, lead);
+  }
+  const int row = thread / 2;
+  if (row >= SLICE_ROWS || row >= rows || length <= 0) return;
+  uint16_t* to = c + row * pitch;
+  const int lead = lead_of(to);
+  if (thread % 2 == 0) {
+    const uint4 v = load(row, 0, 0);
+    if (lead <= length)
+      write_last(to, v, lead);
+    else
+      for (int i = 0; i < length; ++i) to[i] = static_cast<uint16_t>(shifted(v, v, i).x);
+  } else if (length > lead) {
+    const int piece = (length - lead) / 8;
+    write_first(to + lead + 8 * piece, load(row, min(piece, PIECES - 1), lead),
+                (length - lead) % 8);
+  }
+}
+
+// Every thread its own elements: fp32 sums, and a C without a stride of 1.
+template <typename T, int COUNT>
+__device__ __forceinline__ void scatter(const HopperArguments& args, const float (&d)[COUNT],
+                                        Place place, int thread) {
+  const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
+  const int column = place.q + thread % 4 * 2;
+  const int64_t origin = place.batch * args.c_batch + place.segment * args.c_segment;
+  const bool pairs = args.c_q == 1 && args.c_fp32 && args.c_p % 2 == 0 && args.c_batch % 2 == 0 &&
+                     args.c_segment % 2 == 0 && reinterpret_cast<uintptr_t>(args.c) % 8 == 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int p = row + 8 * half;
+    if (p >= args.p) continue;
+    const int64_t at = origin + p * args.c_p;
+#pragma unroll
+    for (int j = 0; j < COUNT / 4; ++j) {
+      const int q = column + 8 * j;
+      const float low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
+      if (pairs && q + 1 < args.q) {
+        *reinterpret_cast<float2*>(static_cast<float*>(args.c) + at + q) = make_float2(low, high);
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (q + i >= args.q) continue;
+        const int64_t index = at + (q + i) * args.c_q;
+        const float value = i ? high : low;
+        if (args.c_fp32)
+          static_cast<float*>(args.c)[index] = value;
+        else if constexpr (sizeof(T) == 2)
+          static_cast<T*>(args.c)[index] = T(value);
+      }
+    }
+  }
+}
+
+// A warpgroup's 64 x GROUP_Q accumulators through its two slices in turn. `slices` counts those
+// that it has filled; the one that comes next is always free.
+template <typename T, typename Tile, bool ALONG_P, int COUNT>
+__device__ __forceinline__ void store_slices(const HopperArguments& args, const float (&d)[COUNT],
+                                             Place place, uint32_t shared, int barrier, int thread,
+                                             uint32_t& slices) {
+  const bool copies = args.store == StorePath::Tma;
+  const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
+#pragma unroll
+  for (int first = 0; first < Tile::GROUP_Q; first += Tile::SLICE_Q) {
+    const uint32_t address = shared + slices++ % 2 * Tile::SLICE_BYTES;
+    fill_slice<T, Tile::SLICE_Q, ALONG_P>(address, d, first, thread);
+    if (copies) {
+      ptx::fence_proxy_async();
+      // The other slice, which is filled next, has been copied out. (Else the barrier says so.)
+      if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync())
+        ptx::bulk_wait_group_read<0>();
+    }
+    maybe_delay();
+    if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);
+    const int p = place.p, q = place.q + first;
+    if (copies) {
+      if (is_first_warp && ptx::elect_sync()) {
+        ptx::tma_store(&args.c_map, address, ALONG_P ? p : q, ALONG_P ? q : p, place.batch);
+        ptx::bulk_commit_group();
+      }
+      continue;
+    }
+    uint16_t* c =
+        static_cast<uint16_t*>(args.c) + place.batch * args.c_batch + p * args.c_p + q * args.c_q;
+    if constexpr (ALONG_P)
+      write_rows<Tile::SLICE_Q, 64>(address, c, args.c_q, args.q - q, args.p - p, thread);
+    else
+      write_rows<64, Tile::SLICE_Q>(address, c, args.c_p, args.p - p, args.q - q, thread);
+  }
+}
+
+}  // namespace tiled

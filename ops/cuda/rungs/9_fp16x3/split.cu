@@ -1,0 +1,220 @@
+// An fp32 operand in two fp16 planes, for fp16x3.cu. For every row of A and column of B:
+//
+//     e  with max |x| 2^e in [2^14, 2^15)
+//     hi = fp16(x 2^e)      lo = fp16((x 2^e - hi) 2^11)       both to nearest
+//
+// hi and lo together keep 22 to 23 bits of x down to 2^-28 of the maximum. What smaller elements
+// lose is added up, in whole units of 2^-44 so that the order does not matter; the guard looks at
+// it. A row with NaN or Inf has no scale: its planes are zero and its loss is infinite.
+//
+// A scale for each 64 of k would be known as soon as those are read, and reach further; but scaling
+// every term anew costs the product more than the split could gain (docs/fp16x3.md).
+//
+// Planes may have another order of k (Form), and few_rows.cu has fragments of 16 bytes,
+// [k / 16][row / 8][row % 8][k % 16 / 4] [hi, lo][4 of k], with zeros up to the end of a chunk.
+//
+// Here a block takes a row: it finds the maximum first, and reads again, mostly from the L1 and L2
+// caches, what does not fit in its registers. Bound by memory. Rows that lie beside each other go
+// through split_beside.cu.
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "cuda/parts/launch_early.h"
+#include "cuda/plan/plan.h"
+#include "cuda/rungs/9_fp16x3/split.cuh"
+
+namespace tiled {
+namespace {
+
+constexpr int MOST_THREADS = 512;
+constexpr int VECTORS = 4;  // of four elements, in a lane's registers
+
+// A thread's elements of a chunk of a row: vector i begins at element (i blockDim + thread) 4.
+using Chunk = float[VECTORS][4];
+
+__device__ __forceinline__ void load_chunk(Chunk& x, const float* from, int64_t first,
+                                           const SplitArguments& args) {
+#pragma unroll
+  for (int i = 0; i < VECTORS; ++i) {
+    const int64_t k = first + (i * blockDim.x + threadIdx.x) * 4;
+    if (args.vectors && k + 4 <= args.k) {
+      const float4 v = *reinterpret_cast<const float4*>(from + k);
+      x[i][0] = v.x, x[i][1] = v.y, x[i][2] = v.z, x[i][3] = v.w;
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) x[i][j] = k + j < args.k ? from[(k + j) * args.from_k] : 0;
+    }
+  }
+}
+
+// Four neighbours in k, from `k` on. Permuted: 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15 of each 16, so
+// that what one lane of wgmma holds are neighbours in the other operand.
+template <Form FORM>
+__device__ __forceinline__ void write(const SplitArguments& args, int64_t entry, int64_t row,
+                                      int64_t k, const PairParts (&parts)[2]) {
+  __half* const of_row = args.to + 2 * entry * args.plane + row * args.to_pitch;
+  if constexpr (FORM == Form::AlongK) {
+    write_four(of_row + k, parts[0].hi, parts[1].hi);
+    write_four(of_row + args.plane + k, parts[0].lo, parts[1].lo);
+  } else if constexpr (FORM == Form::Permuted) {
+    __half2* to = reinterpret_cast<__half2*>(of_row + k / 16 * 16 + k % 16 / 2);
+    to[0] = parts[0].hi, to[4] = parts[1].hi;
+    to += args.plane / 2;
+    to[0] = parts[0].lo, to[4] = parts[1].lo;
+  } else if constexpr (FORM == Form::Fragments) {
+    const int64_t tile = k / 16 * args.tiles + row / 8, lane = row % 8 * 4 + k % 16 / 4;
+    __half* to = args.to + entry * args.fragments + (tile * 32 + lane) * 8;
+    write_four(to, parts[0].hi, parts[1].hi);
+    write_four(to + 4, parts[0].lo, parts[1].lo);
+  }
+}
+
+template <Form FORM>
+__global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
+    split_along_k(const SplitArguments args) {
+  begin(args);
+  __shared__ uint32_t maxima[MOST_THREADS / 32];
+  __shared__ unsigned long long losses[MOST_THREADS / 32];
+  clear(args);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  const int chunk = blockDim.x * VECTORS * 4;  // elements
+  // With zeros beyond K: planes are read by whole 16, fragments by whole chunks.
+  constexpr int WHOLE = FORM == Form::Permuted ? 16 : FORM == Form::Fragments ? FEW_ROWS_CHUNK : 1;
+  const int64_t end_k = (args.k + WHOLE - 1) / WHOLE * WHOLE;
+  for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
+    const int64_t row = blockIdx.x;
+    const float* from = args.from + entry * args.from_batch + row * args.from_row;
+    Chunk x;
+    Range range;
+#pragma unroll 1
+    for (int64_t first = 0; first < args.k; first += chunk) {
+      load_chunk(x, from, first, args);
+#pragma unroll
+      for (int i = 0; i < VECTORS; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) range.include(x[i][j]);
+    }
+    const uint32_t most = __reduce_max_sync(~0u, range.most);
+    if (lane == 0) maxima[warp] = most;
+    __syncthreads();
+    range.most = __reduce_max_sync(~0u, lane < warps ? maxima[lane] : 0);
+    const Scale scale(range.most);
+    unsigned long long lost = 0;  // by this warp's elements
+    const auto write_all = [&](auto plain) {
+#pragma unroll 1
+      for (int64_t first = 0; first < args.k; first += chunk) {
+        if (args.k > chunk) load_chunk(x, from, first, args);
+        uint32_t units = 0;
+        if constexpr (FORM == Form::Nothing) {
+#pragma unroll
+          for (int i = 0; i < VECTORS; ++i) units += scale.lost(x[i]);
+        } else {
+#pragma unroll
+          for (int i = 0; i < VECTORS; ++i) {
+            const int64_t k = first + (i * blockDim.x + threadIdx.x) * 4;
+            if (k >= end_k) continue;
+            PairParts parts[2];  // beyond K they are zeros, and the pitch has room for them
+#pragma unroll
+            for (int j = 0; j < 2; ++j)
+              parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
+                                                            scale, units, units);
+            write<FORM>(args, entry, row, k, parts);
+          }
+        }
+        if (!decltype(plain)::value) lost += __reduce_add_sync(~0u, units);
+      }
+    };
+    if (!__all_sync(~0u, scale.is_plain(range.least)))
+      write_all(std::false_type());
+    else if (FORM != Form::Nothing)
+      write_all(std::true_type());
+    if (lane == 0) losses[warp] = lost;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      lost = 0;
+      for (int w = 0; w < warps; ++w) lost += losses[w];
+      args.scales[entry * args.rows + row] = scale.result(lost);
+    }
+    __syncthreads();
+  }
+  end(args);
+}
+
+SplitArguments arguments(const Side& from, void* to, int64_t batch, RowScale* scales) {
+  SplitArguments args{};
+  args.from = static_cast<const float*>(from.data);
+  args.to = static_cast<__half*>(to);
+  args.scales = scales;
+  args.rows = from.rows, args.k = from.k, args.batch = batch;
+  args.from_row = from.row_stride, args.from_k = from.k_stride, args.from_batch = from.batch_stride;
+  return args;
+}
+
+SplitArguments arguments(const SplitJob& job) {
+  const Side &from = job.from, &to = job.to;
+  SplitArguments args = arguments(from, const_cast<void*>(to.data), job.batch, job.scales);
+  args.extents = job.extents, args.panels = job.panels;
+  args.to_pitch = to.k_stride == 1 ? to.row_stride : to.k_stride;
+  args.plane = to.batch_stride;
+  args.vectors = from.alignment == 16 && (from.k_stride == 1 || lies_beside(from));
+  return args;
+}
+
+// As many threads as take a row in one chunk.
+template <Form FORM>
+cudaError_t launch_along_k(const SplitArguments& args, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(args.rows),
+                  static_cast<unsigned>(std::min(args.batch, MAX_GRID_Y)));
+  const int64_t warps = std::min<int64_t>(blocks_over(args.k, 32 * VECTORS * 4), MOST_THREADS / 32);
+  return launch_early(reinterpret_cast<const void*>(&split_along_k<FORM>), grid,
+                      static_cast<int>(warps) * 32, /*shared=*/0, /*cluster=*/0, stream,
+                      const_cast<SplitArguments*>(&args));
+}
+
+}  // namespace
+
+// Blocks of rows beside each other wait for each other, and so need a kernel before theirs that
+// clears. Else the first clears on its way.
+cudaError_t launch_splits(const SplitJob* jobs, int count, uint32_t* zeros, int64_t zero_count,
+                          cudaStream_t stream) {
+  bool cleared =
+      std::any_of(jobs, jobs + count, [](const SplitJob& job) { return lies_beside(job.from); });
+  if (cleared) {
+    SplitArguments args{};
+    args.zeros = zeros, args.zero_count = zero_count;
+    const cudaError_t error = launch_clear(args, stream);
+    if (error != cudaSuccess) return error;
+  }
+  for (int i = 0; i < count; ++i) {
+    const SplitJob& job = jobs[i];
+    const Form form = job.to.data == nullptr ? Form::Nothing
+                      : job.permuted         ? Form::Permuted
+                      : job.to.k_stride == 1 ? Form::AlongK
+                                             : Form::AsTheyLie;
+    SplitArguments args = arguments(job);
+    args.beside = i > 0;
+    if (!cleared) args.zeros = zeros, args.zero_count = zero_count;
+    cleared = true;
+    const cudaError_t error = lies_beside(job.from)   ? launch_split_beside(args, form, stream)
+                              : form == Form::Nothing ? launch_along_k<Form::Nothing>(args, stream)
+                              : form == Form::Permuted
+                                  ? launch_along_k<Form::Permuted>(args, stream)
+                                  : launch_along_k<Form::AlongK>(args, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t launch_split_fragments(const Side& from, void* to, int64_t batch, RowScale* scales,
+                                   uint32_t* zeros, int64_t zero_count, cudaStream_t stream) {
+  SplitArguments args = arguments(from, to, batch, scales);
+  args.zeros = zeros, args.zero_count = zero_count;
+  args.tiles = few_rows_tiles(from.rows);
+  args.fragments = few_rows_bytes(from.rows, from.k) / 2;
+  args.vectors = from.k_stride == 1 && from.alignment == 16;
+  return launch_along_k<Form::Fragments>(args, stream);
+}
+
+}  // namespace tiled

@@ -1,0 +1,61 @@
+// What the kernels of split.cu and split_beside.cu share.
+#pragma once
+
+#include "cuda/plan/fp16x3_layout.h"
+#include "cuda/ptx/cluster.cuh"
+#include "cuda/rungs/9_fp16x3/fp16_parts.cuh"
+#include "cuda/rungs/9_fp16x3/fp16x3.h"
+
+namespace tiled {
+
+struct SplitArguments {
+  const float* from;
+  __half* to;  // hi, lo is `plane` elements on; or fragments
+  RowScale* scales;
+  RowExtent* extents;  // of rows beside each other, [batch][rows]
+  SplitPanel* panels;  // panels_of() them
+  int64_t rows, k, batch;
+  int64_t from_row, from_k, from_batch;  // strides, elements
+  int64_t to_pitch, plane;               // elements: from row to row of the copy, hi to lo
+  int64_t tiles, fragments;              // of eight rows; elements of an entry
+  int32_t team, own_tiles;               // of split_beside.cu: blocks of a panel, their tiles
+  uint32_t* zeros;                       // cleared on the way
+  int64_t zero_count;
+  bool vectors;  // aligned to 16 bytes in the direction in which rows lie
+  bool beside;   // the kernel before is the other operand's, and still running
+};
+
+// The second operand's kernel runs beside the first's. So the first lets it start only once all
+// that came before has ended, and it waits for the first before it ends itself.
+__device__ __forceinline__ void begin(const SplitArguments& args) {
+  if (!args.beside) ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+}
+__device__ __forceinline__ void end(const SplitArguments& args) {
+  if (args.beside && blockIdx.x == 0) ptx::griddepcontrol_wait();
+}
+
+__device__ __forceinline__ void clear(const SplitArguments& args) {
+  const int64_t threads = int64_t{gridDim.x} * blockDim.x;
+  if (blockIdx.y != 0) return;
+#pragma unroll 1
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.zero_count;
+       i += threads)
+    args.zeros[i] = 0;
+}
+
+// Four neighbours in memory, 8 bytes.
+__device__ __forceinline__ void write_four(__half* to, __half2 first, __half2 second) {
+  *reinterpret_cast<uint2*>(to) = make_uint2(reinterpret_cast<const uint32_t&>(first),
+                                             reinterpret_cast<const uint32_t&>(second));
+}
+
+// How hi and lo lie: as the operand does; along k; along k in the order in which
+// direct.cu has k; as lanes of few_rows.cu load them. Or only the scales are wanted.
+enum class Form { AsTheyLie, AlongK, Permuted, Fragments, Nothing };
+
+// split_beside.cu; launch_clear only clears.
+cudaError_t launch_split_beside(SplitArguments args, Form form, cudaStream_t stream);
+cudaError_t launch_clear(const SplitArguments& args, cudaStream_t stream);
+
+}  // namespace tiled

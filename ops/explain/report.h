@@ -1,0 +1,103 @@
+// What a plan means on a device: the slow path behind tiled_mm.explain and tiled_mm.plan. Nothing
+// here runs when matrices are multiplied.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/problem.h"
+#include "cuda/plan/device.h"
+#include "cuda/plan/plan.h"
+#include "cuda/plan/tensor_plan.h"
+#include "explain/kernel_resources.h"
+
+namespace tiled {
+
+// One way to run hopper and what the planner's model says of it.
+struct TileEstimate {
+  HopperPlan plan;
+  HopperEstimate estimate;
+};
+
+struct PlanReport {
+  Problem problem;
+  DeviceInfo device;
+  Plan plan;
+
+  std::string kernel;                        // kernel_key
+  std::string tile;                          // its name; "" for the rungs of one tile
+  int thread_m, thread_n;                    // elements of C that one thread owns
+  int threads;                               // of one block
+  std::vector<TileEstimate> estimates;       // hopper: the best way with each tile, best first
+  double blocks;                             // of the grid
+  std::optional<KernelResources> resources;  // empty where the compiler's report is not known,
+  std::string resources_unknown;             // and then why
+
+  Occupancy occupancy;  // without the registers' limit where they are not known
+  double waves;         // blocks / blocks that the device holds at a time; NaN if it holds none
+  double last_wave;     // fraction of the last wave's places that have a block; NaN likewise
+
+  // One step of one block: the textbook's phase. A multiply-add counts as two flops, a complex one
+  // as eight.
+  int64_t steps;          // of each tile
+  double loads_per_step;  // elements from global memory: A's tile and B's
+  double flops_per_step;
+  double flops_per_load;  // flops for each of these elements
+  double pending_loads;   // loads that the blocks of one multiprocessor have under way together
+
+  double flops;       // of the whole product
+  double peak_flops;  // flop/s of the device in this arithmetic
+  double balance;     // flops per byte from which on the device is bound by computing
+
+  // Bytes from and to global memory: if each tile loads what it needs and no cache helps; and if
+  // every element is moved once (an expanded operand is as large as its memory).
+  double tile_bytes;
+  double compulsory_bytes;
+  Roofline tile_roofline;
+  Roofline compulsory_roofline;
+};
+
+PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& plan);
+
+// For people: what happens, what limits it, and how fast it can be at best.
+std::string to_text(const PlanReport& report);
+
+// For programs. One JSON object; a number that does not exist is null (a limit that a resource does
+// not set, the waves of a block that does not fit, an infinite intensity).
+//
+//   device, dtype, out_dtype, algo, kernel          strings
+//   batch, m, n, k, segments                        the problem; segments of K
+//   tile          {name (null for the rungs of one tile), m, n, k, thread_m, thread_n}
+//   access        {a, b}: "along_k", "along_mn" or "elements"; null but for register_tile
+//                 and, in fp64, mma_tile
+//   transposes    {a, b}: whether the operand is copied first, to lie along m or n, and then read
+//                 so; null but for register_tile
+//   threads       {x, y, block}
+//   grid          {x, y, tiles_m, tiles_n, blocks}
+//   shared_bytes  of one block
+//   workspace_bytes  of global memory, for the time of the call
+//   arithmetic    "fma", "tensor", "tf32" or "fp16x3"
+//   left_out      what this build leaves out for the device; null if nothing
+//   hopper        {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
+//                 store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q,
+//                 exchanged, cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of
+//                 a step), waves, cycles}], best first}; null but for hopper
+//   registers     {per_thread, stack_bytes, compiled_for (90 for 9.0)}; null if not known
+//   registers_unknown   why, null if they are known
+//   occupancy     as below
+//   waves, last_wave
+//   step          {count, loads, flops, flops_per_load, pending_loads}
+//   flops, peak_flops, memory_bandwidth, balance
+//   traffic       {tiles: T, compulsory: T}, T = {bytes, and the roofline as below}
+std::string to_json(const PlanReport& report);
+
+// {blocks_per_sm, threads_per_sm, shared_bytes_per_sm, fraction, limit, by_threads, by_blocks,
+// by_registers, by_shared}
+std::string to_json(const Occupancy& occupancy);
+
+// {intensity, flops_bound, seconds_bound, bound}
+std::string to_json(const Roofline& roofline);
+
+}  // namespace tiled

@@ -1,0 +1,46 @@
+// The C++ door: thin calls into the dispatcher.
+#include "tiled_mm.h"
+#include "torch/inspect.h"
+#include "torch/precision.h"
+#include "torch/schema.h"
+
+namespace tiled {
+
+at::Tensor mm(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
+  return mm_operator().call(a, b, options.algo, options.precision, options.out_dtype);
+}
+
+at::Tensor& mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                   const MmOptions& options) {
+  mm_out_operator().call(a, b, options.algo, options.precision, options.out_dtype, out);
+  return out;
+}
+
+at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
+  return bmm_operator().call(a, b, options.algo, options.precision, options.out_dtype);
+}
+
+std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                               std::optional<std::string_view> device) {
+  return algos_of(a, b, options.precision, options.out_dtype, device);
+}
+
+std::string explain(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                    std::optional<std::string_view> device) {
+  return explain_text(a, b, options.algo, options.precision, options.out_dtype, device);
+}
+
+std::string plan(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                 std::optional<std::string_view> device) {
+  return plan_json(a, b, options.algo, options.precision, options.out_dtype, device);
+}
+
+void set_float32_precision(std::optional<std::string_view> precision) {
+  set_float32_precision_name(precision);
+}
+
+std::optional<std::string> get_float32_precision() { return get_float32_precision_name(); }
+
+void detail::keep_registrations() {}
+
+}  // namespace tiled

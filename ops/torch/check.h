@@ -1,0 +1,122 @@
+// The one place for the rules of shape, dtype and device, and their texts, which are torch.mm's
+// where torch.mm has one. Sizes are read as SymInts, so that the Meta kernel asks the same
+// questions of symbolic shapes.
+#pragma once
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/op_registration/adaption.h>
+
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/algo.h"
+#include "core/problem.h"
+
+namespace tiled {
+
+constexpr const char* SUPPORTED_DTYPES =
+    "Float, Double, Half, BFloat16, ComplexFloat, ComplexDouble, Char, Short, Int, Long, Byte";
+
+inline DType dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat: return DType::Float32;
+    case at::kDouble: return DType::Float64;
+    case at::kHalf: return DType::Float16;
+    case at::kBFloat16: return DType::BFloat16;
+    case at::kComplexFloat: return DType::Complex64;
+    case at::kComplexDouble: return DType::Complex128;
+    case at::kChar: return DType::Int8;
+    case at::kShort: return DType::Int16;
+    case at::kInt: return DType::Int32;
+    case at::kLong: return DType::Int64;
+    case at::kByte: return DType::UInt8;
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "\"tiled_mm\" not implemented for '", type,
+                                  "'; supported: ", SUPPORTED_DTYPES);
+  }
+}
+
+inline void check_same_device(const at::Tensor& a, const at::Tensor& b, const char* name,
+                              const char* b_name) {
+  if (a.device() != b.device()) c10::impl::common_device_check_failure(a.device(), b, name, b_name);
+}
+
+inline void check_same_dtype(const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(),
+              "expected m1 and m2 to have the same dtype, but got: ", a.dtype().name(),
+              " != ", b.dtype().name());
+}
+
+// a [M, K] and b [K, N] of one dtype on one device.
+inline void check_mm(const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(a.dim() == 2, "self must be a matrix");
+  TORCH_CHECK(b.dim() == 2, "mat2 must be a matrix");
+  TORCH_SYM_CHECK(a.sym_size(1).sym_eq(b.sym_size(0)),
+                  "mat1 and mat2 shapes cannot be multiplied (", a.sym_size(0), "x", a.sym_size(1),
+                  " and ", b.sym_size(0), "x", b.sym_size(1), ")");
+  check_same_device(a, b, "tiled::mm", "mat2");
+  check_same_dtype(a, b);
+}
+
+// a [B, M, K] and b [B, K, N] of one dtype on one device.
+inline void check_bmm(const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(a.dim() == 3, "batch1 must be a 3D tensor");
+  TORCH_CHECK(b.dim() == 3, "batch2 must be a 3D tensor");
+  TORCH_SYM_CHECK(a.sym_size(0).sym_eq(b.sym_size(0)).sym_and(a.sym_size(2).sym_eq(b.sym_size(1))),
+                  "Expected size for first two dimensions of batch2 tensor to be: [", a.sym_size(0),
+                  ", ", a.sym_size(2), "] but got: [", b.sym_size(0), ", ", b.sym_size(1), "].");
+  check_same_device(a, b, "tiled::bmm", "batch2");
+  check_same_dtype(a, b);
+}
+
+// The dtype of the result: the inputs', or float32 for 16-bit inputs if asked.
+inline at::ScalarType check_out_dtype(at::ScalarType dtype, std::optional<at::ScalarType> asked) {
+  const at::ScalarType result = asked.value_or(dtype);
+  TORCH_CHECK(
+      result == dtype || (result == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16)),
+      "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
+  return result;
+}
+
+// Every element of out has memory of its own. Elements (i, j) and (i', j') are the same memory
+// where s0 (i - i') = s1 (j' - j): in steps of s1 / g rows and s0 / g columns, g their greatest
+// divisor.
+inline void check_no_self_overlap(const at::Tensor& out) {
+  at::assert_no_internal_overlap(out);
+  if (out.dim() != 2 || out.is_meta() || out.size(0) < 2 || out.size(1) < 2) return;
+  const int64_t divisor = std::gcd(out.stride(0), out.stride(1));
+  TORCH_CHECK(out.stride(1) / divisor >= out.size(0) || out.stride(0) / divisor >= out.size(1),
+              "unsupported operation: more than one element of the written-to tensor refers to a "
+              "single memory location. Please clone() the tensor before performing the operation.");
+}
+
+enum class OutShape { Fits, ToBeResized };
+
+// out= of the right dtype and device, and of the right shape or with no elements.
+inline OutShape check_out(const at::Tensor& a, const at::Tensor& out, at::ScalarType result_type,
+                          const c10::SymInt& m, const c10::SymInt& n) {
+  check_same_device(a, out, "tiled::mm", "out");
+  TORCH_CHECK(out.scalar_type() == result_type, "Expected out tensor to have dtype ",
+              c10::scalarTypeToTypeMeta(result_type).name(), ", but got ", out.dtype().name(),
+              " instead");
+  if (out.dim() == 2 && out.sym_size(0) == m && out.sym_size(1) == n) return OutShape::Fits;
+  TORCH_CHECK(out.sym_numel() == 0, "tiled_mm: out has shape ", out.sym_sizes(),
+              ", which does not match the required output shape [", m, ", ", n,
+              "]; pass a tensor of this shape, or one with zero elements to be resized");
+  return OutShape::ToBeResized;
+}
+
+// `why` adds a reason that does not lie in the inputs.
+[[noreturn]] inline void throw_unfit_algo(std::string_view asked, const std::vector<Algo>& fitting,
+                                          const char* why = nullptr) {
+  std::string list;
+  for (Algo algo : fitting) list.append(list.empty() ? "" : ", ").append(name_of(algo));
+  TORCH_CHECK(false, "tiled_mm: algo '", std::string(asked), "' is ",
+              parse_algo(asked) ? "not for these inputs" : "unknown", "; expected one of: ", list,
+              why ? "; " : "", why ? why : "");
+}
+
+}  // namespace tiled

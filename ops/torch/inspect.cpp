@@ -1,0 +1,132 @@
+#include "torch/inspect.h"
+
+#include <ATen/Parallel.h>
+
+#include <sstream>
+
+#include "core/segments.h"
+#include "cpu/blocked.h"
+#include "explain/report.h"
+#include "torch/choose.h"
+#include "torch/from_tensors.h"
+#include "torch/hooks.h"
+#include "torch/mm_cpu.h"
+#include "torch/precision.h"
+
+namespace tiled {
+namespace {
+
+DeviceInfo device_by_name(std::string_view name) {
+  if (std::optional<DeviceInfo> device = named_device(name)) return *device;
+  std::string list;
+  for (const std::string& known : device_names()) list += (list.empty() ? "" : ", ") + known;
+  TORCH_CHECK(false, "tiled_mm: unknown device '", std::string(name), "'; expected one of: ", list);
+}
+
+// The GPU to plan for: the named one, else the tensors' own.
+DeviceInfo device_of(const at::Tensor& a, OptionalName name) {
+  if (name) return device_by_name(*name);
+  TORCH_CHECK(a.is_cuda(), "tiled_mm: ", a.device().type(),
+              " tensors are on no GPU to plan for; name one, as device='h200'");
+  return cuda_device(a.device().index());
+}
+
+bool on_cpu(const at::Tensor& a, OptionalName device) { return a.is_cpu() && !device; }
+
+Problem checked_problem(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
+                        OptionalName precision, std::optional<at::ScalarType> out_dtype,
+                        OptionalName device) {
+  for (const at::Tensor& t : {a, b})
+    TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided,
+                                "tiled_mm: expected dense (strided) tensors, got ", t.layout());
+  a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
+  std::optional<DeviceInfo> named;
+  if (device) named = device_by_name(*device);
+  const Target target = named ? Target{at::kCUDA, &*named} : target_of(a);
+  return problem_of(a, b, check_out_dtype(a.scalar_type(), out_dtype),
+                    resolve_arithmetic(a.scalar_type(), target, precision, algo));
+}
+
+PlanReport report_of(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
+                     OptionalName precision, std::optional<at::ScalarType> out_dtype,
+                     OptionalName device_name) {
+  const Problem problem = checked_problem(a, b, algo, precision, out_dtype, device_name);
+  const DeviceInfo device = device_of(a, device_name);
+  return report(problem, device, choose_plan(problem, device, algo, a.scalar_type(), precision));
+}
+
+}  // namespace
+
+std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
+                                  std::optional<at::ScalarType> out_dtype, OptionalName device) {
+  const Problem problem = checked_problem(a, b, std::nullopt, precision, out_dtype, device);
+  std::vector<std::string> names;
+  if (on_cpu(a, device)) {
+    for (Algo algo : cpu_algos()) names.emplace_back(name_of(algo));
+    return names;
+  }
+  const DeviceInfo info = device_of(a, device);
+  for (Algo algo : fitting_algos(problem, info, a.scalar_type(), precision))
+    names.emplace_back(name_of(algo));
+  return names;
+}
+
+std::string explain_text(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
+                         OptionalName precision, std::optional<at::ScalarType> out_dtype,
+                         OptionalName device) {
+  if (!on_cpu(a, device)) return to_text(report_of(a, b, algo, precision, out_dtype, device));
+  const Problem p = checked_problem(a, b, algo, precision, out_dtype, device);
+  const std::string batch = a.dim() == 3 ? std::to_string(p.batch) + ", " : "";
+  std::ostringstream text;
+  text << name_of(cpu_algo(algo)) << " on the CPU (" << cpu::level() << ", "
+       << at::get_num_threads() << " threads)\n  C[" << batch << p.m << ", " << p.n << "] = A["
+       << batch << p.m << ", " << p.k << "] B[" << batch << p.k << ", " << p.n << "], "
+       << name_of(p.dtype) << " to " << name_of(p.epilogue.out_dtype) << "\n  "
+       << segment_count(p.k) << " segments of K; threads share out C, never K\n";
+  return text.str();
+}
+
+std::string plan_json(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
+                      OptionalName precision, std::optional<at::ScalarType> out_dtype,
+                      OptionalName device) {
+  if (!on_cpu(a, device)) return to_json(report_of(a, b, algo, precision, out_dtype, device));
+  checked_problem(a, b, algo, precision, out_dtype, device);
+  std::ostringstream json;
+  json << "{\"device\": \"cpu\", \"algo\": \"" << name_of(cpu_algo(algo)) << "\", \"level\": \""
+       << cpu::level() << "\", \"threads\": " << at::get_num_threads() << "}";
+  return json.str();
+}
+
+std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,
+                           int64_t shared_bytes) {
+  // Above 2^20 nothing is said that 2^20 does not say: no such block fits anywhere.
+  constexpr int64_t MOST = 1 << 20;
+  TORCH_CHECK(threads >= 1 && threads <= MOST, "tiled_mm: threads of a block must be 1 to ", MOST,
+              ", got ", threads);
+  TORCH_CHECK(registers >= 0 && registers <= 255,
+              "tiled_mm: registers of a thread must be 0 (not known) to 255, got ", registers);
+  TORCH_CHECK(shared_bytes >= 0, "tiled_mm: shared_bytes must not be negative, got ", shared_bytes);
+  const BlockResources block{static_cast<int>(threads), static_cast<int>(registers), shared_bytes};
+  return to_json(occupancy(device_by_name(device), block));
+}
+
+std::string roofline_json(std::string_view name, double bytes, double flops,
+                          std::string_view peak) {
+  const DeviceInfo device = device_by_name(name);
+  TORCH_CHECK(bytes >= 0 && flops >= 0, "tiled_mm: bytes and flops must not be negative, got ",
+              bytes, " and ", flops);
+  TORCH_CHECK(peak == "float32" || peak == "float64", "tiled_mm: unknown peak '", std::string(peak),
+              "'; expected 'float32' or 'float64'");
+  return to_json(
+      roofline(device, bytes, flops, peak == "float64" ? device.fp64_flops : device.fp32_flops));
+}
+
+std::vector<int64_t> kernel_attributes(const at::Tensor& a, const at::Tensor& b,
+                                       OptionalName algo) {
+  check_mm(a, b);
+  TORCH_CHECK(a.is_cuda(), "tiled_mm: kernel_attributes needs CUDA tensors, got ",
+              a.device().type());
+  return cuda_kernel_attributes(a, b, algo);
+}
+
+}  // namespace tiled

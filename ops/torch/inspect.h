@@ -1,0 +1,37 @@
+// What would run, and why: the operators behind algos(), explain(), plan() and the two general
+// functions under the planner. They compute no product.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cuda/plan/device.h"
+
+namespace tiled {
+
+using OptionalName = std::optional<std::string_view>;
+
+std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
+                                  std::optional<at::ScalarType> out_dtype, OptionalName device);
+
+std::string explain_text(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
+                         OptionalName precision, std::optional<at::ScalarType> out_dtype,
+                         OptionalName device);
+
+std::string plan_json(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
+                      OptionalName precision, std::optional<at::ScalarType> out_dtype,
+                      OptionalName device);
+
+std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,
+                           int64_t shared_bytes);
+
+std::string roofline_json(std::string_view device, double bytes, double flops,
+                          std::string_view peak);
+
+std::vector<int64_t> kernel_attributes(const at::Tensor& a, const at::Tensor& b, OptionalName algo);
+
+}  // namespace tiled

@@ -1,0 +1,65 @@
+// The CPU key: ATen's tensors and threads bound to the core, which knows neither.
+#include "torch/mm_cpu.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <torch/library.h>
+
+#include "cpu/blocked.h"
+#include "torch/product.h"
+
+namespace tiled {
+
+const std::vector<Algo>& cpu_algos() {
+  static const std::vector<Algo> algos = {Algo::Naive, Algo::Blocked};
+  return algos;
+}
+
+Algo cpu_algo(std::optional<std::string_view> asked) {
+  if (!asked) return Algo::Blocked;
+  const std::optional<Algo> algo = parse_algo(*asked);
+  if (algo != Algo::Naive && algo != Algo::Blocked) throw_unfit_algo(*asked, cpu_algos());
+  return *algo;
+}
+
+namespace {
+
+// One task is worth a thread: the core hands over tasks that are large enough.
+void run_tasks(int64_t count, cpu::Body body, void* state) {
+  at::parallel_for(0, count, /*grain_size=*/1,
+                   [&](int64_t begin, int64_t end) { body(state, begin, end); });
+}
+
+struct Cpu {
+  using Plan = Algo;
+
+  static Plan plan(const Problem&, std::optional<std::string_view> algo,
+                   std::optional<std::string_view>, const at::Tensor&) {
+    return cpu_algo(algo);
+  }
+
+  static Target target(const at::Tensor&) { return {at::kCPU}; }
+
+  static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, const at::Tensor&) {
+    return at::detail::empty_cpu(sizes, type);
+  }
+
+  static void run(const Problem& problem, Plan plan, const at::Tensor&) {
+    const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+    const cpu::ParallelFor parallel{&run_tasks, threads};
+    if (plan == Algo::Naive)
+      cpu::mm_naive(problem, parallel);
+    else
+      cpu::mm_blocked(problem, parallel);
+  }
+};
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tiled, CPU, m) {
+  m.impl("mm", &Product<Cpu>::mm);
+  m.impl("bmm", &Product<Cpu>::bmm);
+  m.impl("mm.out", &Product<Cpu>::mm_out);
+}
+
+}  // namespace tiled

@@ -1,0 +1,190 @@
+// The CUDA key: Problem -> Plan -> launch on the current stream of the tensors' device. No
+// synchronisation, and no memory but the result and the workspace that the plan declares.
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/EmptyTensor.h>
+#include <ATen/ops/full.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/library.h>
+
+#include <deque>
+#include <mutex>
+
+#include "cuda/launch/launch.h"
+#include "cuda/plan/architectures.h"
+#include "cuda/plan/fp16x3_layout.h"
+#include "cuda/plan/fp16x3_plan.h"
+#include "cuda/plan/tensor_plan.h"
+#include "cuda/plan/tile_info.h"
+#include "torch/choose.h"
+#include "torch/hooks.h"
+#include "torch/product.h"
+
+namespace tiled {
+namespace {
+
+DeviceInfo read_device(c10::DeviceIndex index) {
+  const cudaDeviceProp* properties = at::cuda::getDeviceProperties(index);
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, index));
+    return value;
+  };
+  DeviceInfo device{};
+  device.name = properties->name;
+  device.capability = properties->major * 10 + properties->minor;
+  device.multiprocessors = properties->multiProcessorCount;
+  device.threads_per_sm = properties->maxThreadsPerMultiProcessor;
+  device.threads_per_block = properties->maxThreadsPerBlock;
+  device.blocks_per_sm = properties->maxBlocksPerMultiProcessor;
+  device.registers_per_sm = properties->regsPerMultiprocessor;
+  device.shared_bytes_per_sm = static_cast<int64_t>(properties->sharedMemPerMultiprocessor);
+  device.shared_bytes_per_block = static_cast<int64_t>(properties->sharedMemPerBlockOptin);
+  device.shared_bytes_reserved = static_cast<int64_t>(properties->reservedSharedMemPerBlock);
+  device.l2_bytes = properties->l2CacheSize;
+  // Two transfers a clock over a bus counted in bits.
+  device.memory_bandwidth =
+      2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
+  set_architecture(device, 1e3 * attribute(cudaDevAttrClockRate));
+#ifndef TILED_MM_HOPPER
+  leave_out_hopper_kernels(device);
+#endif
+  return device;
+}
+
+struct KnownDevice {
+  DeviceInfo info;
+  bool has_kernels;  // that run there, in this build
+};
+
+// A device's limits never change: each is read once, at its first product. Null if there is none.
+const KnownDevice* known_device(c10::DeviceIndex index) {
+  static std::deque<std::once_flag> read(c10::cuda::device_count());
+  static std::vector<KnownDevice> devices(c10::cuda::device_count());
+  if (index < 0 || static_cast<size_t>(index) >= devices.size()) return nullptr;
+  std::call_once(read[index], [&] {
+    const DeviceInfo info = read_device(index);
+    devices[index] = {info, runs_on(TILED_MM_ARCHITECTURES, info.capability)};
+  });
+  return &devices[index];
+}
+
+struct Cuda {
+  using Plan = tiled::Plan;
+
+  static Plan plan(const Problem& problem, std::optional<std::string_view> algo,
+                   std::optional<std::string_view> precision, const at::Tensor& a) {
+    return choose_plan(problem, cuda_device(a.device().index()), algo, a.scalar_type(), precision);
+  }
+
+  static Target target(const at::Tensor& a) { return target_of(a); }
+
+  static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, const at::Tensor& a) {
+    return at::detail::empty_cuda(sizes, type, a.device(), /*memory_format_opt=*/std::nullopt);
+  }
+
+  static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
+    const c10::cuda::CUDAGuard guard(a.device());
+    const auto stream = at::cuda::getCurrentCUDAStream();
+    // From the caching allocator, which hands it on in the stream's order: it may be given back as
+    // soon as the kernels are enqueued, in a graph's capture too.
+    c10::DataPtr workspace;
+    if (plan.workspace_bytes > 0)
+      workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.workspace_bytes);
+    C10_CUDA_CHECK(launch(problem, plan, workspace.get(), stream));
+  }
+};
+
+at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
+                        bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
+                        std::optional<std::string_view> precision,
+                        std::optional<at::ScalarType> out_dtype) {
+  check_mm(a, b);
+  const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
+  const bool in_parts = precision == "fp16x3";
+  const std::string_view rung = name_of(in_parts ? Algo::Fp16x3 : Algo::Hopper);
+  Problem problem =
+      problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), precision, rung));
+  const DeviceInfo& device = cuda_device(a.device().index());
+  choose_plan(problem, device, rung, a.scalar_type(),
+              precision);  // refuses what the rung cannot do
+  const auto ways = in_parts ? fp16x3_plans(problem, device) : hopper_plans(problem, device);
+  for (const HopperPlan& way : ways) {
+    if ((in_parts ? fp16x3_tile_name(way.tile) : hopper_tile_name(way.tile)) != tile ||
+        way.exchanged != exchanged || way.cluster_p != cluster_p || way.cluster_q != cluster_q ||
+        way.share_segments != share_segments)
+      continue;
+    at::Tensor c = Cuda::empty({a.size(0), b.size(1)}, type, a);
+    if (c.numel() == 0) return c;
+    problem.c.data = c.mutable_data_ptr();
+    Cuda::run(problem, in_parts ? fp16x3_plan_with(problem, device, way) : plan_with(problem, way),
+              a);
+    return c;
+  }
+  TORCH_CHECK(false, "tiled_mm: ", rung, " has no way ", std::string(tile),
+              exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
+              share_segments ? ", segments shared" : "", " for this problem");
+}
+
+// The guard counts in the workspace, in 32 bits; the count is copied from there on the device.
+at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
+  a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
+  const std::string_view rung = name_of(Algo::Fp16x3);
+  const at::ScalarType type = a.scalar_type();
+  Problem problem =
+      problem_of(a, b, type, resolve_arithmetic(type, target_of(a), /*asked=*/"fp16x3", rung));
+  const Plan plan = Cuda::plan(problem, rung, "fp16x3", a);
+  const c10::cuda::CUDAGuard guard(a.device());
+  at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
+  if (problem.k < FP16X3_LEAST_K || c.numel() == 0)
+    return at::full({}, c.numel(), a.options().dtype(at::kLong));
+  problem.c.data = c.mutable_data_ptr();
+  const at::Tensor workspace = Cuda::empty({plan.workspace_bytes}, at::kByte, a);
+  C10_CUDA_CHECK(
+      launch(problem, plan, workspace.mutable_data_ptr(), at::cuda::getCurrentCUDAStream()));
+  const int64_t begin = fp16x3_layout(problem, plan.hopper).guard_at + RECOMPUTED_AT;
+  const at::Tensor count = workspace.slice(0, begin, begin + 4).view(at::kInt)[0];
+  return count.to(at::kLong).bitwise_and(0xffffffff);  // it has no sign
+}
+
+}  // namespace
+
+const DeviceInfo& cuda_device(c10::DeviceIndex index) {
+  const KnownDevice* device = known_device(index);
+  TORCH_CHECK(device != nullptr, "tiled_mm: there is no CUDA device ", static_cast<int>(index),
+              "; to plan for one, name it, as device='h200'");
+  const DeviceInfo& info = device->info;
+  TORCH_CHECK_NOT_IMPLEMENTED(device->has_kernels, "tiled_mm: this build has no kernels for ",
+                              info.name, " of compute capability ", info.capability / 10, ".",
+                              info.capability % 10,
+                              ", only for " TILED_MM_ARCHITECTURES " (TORCH_CUDA_ARCH_LIST)");
+  return info;
+}
+
+const DeviceInfo* cuda_device_if_any(c10::DeviceIndex index) {
+  const KnownDevice* device = known_device(index);
+  return device != nullptr ? &device->info : nullptr;
+}
+
+std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tensor& b,
+                                            std::optional<std::string_view> algo) {
+  const Arithmetic arithmetic =
+      resolve_arithmetic(a.scalar_type(), target_of(a), std::nullopt, algo);
+  const Problem problem = problem_of(a, b, a.scalar_type(), arithmetic);
+  const Plan plan = Cuda::plan(problem, algo, std::nullopt, a);
+  const c10::cuda::CUDAGuard guard(a.device());
+  LaunchAttributes found;
+  C10_CUDA_CHECK(attributes(problem, plan, &found));
+  return {found.registers, found.shared_bytes, found.local_bytes, found.blocks_per_sm};
+}
+
+TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
+  m.impl("mm", &Product<Cuda>::mm);
+  m.impl("bmm", &Product<Cuda>::bmm);
+  m.impl("mm.out", &Product<Cuda>::mm_out);
+  m.impl("mm_with_tile", &mm_with_tile);
+  m.impl("fp16x3_recomputed", &fp16x3_recomputed);
+}
+
+}  // namespace tiled

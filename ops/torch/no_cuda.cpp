@@ -1,0 +1,33 @@
+// The CUDA key of a library built without CUDA: one clear error instead of the dispatcher's.
+#include <torch/library.h>
+
+#include "torch/hooks.h"
+
+namespace tiled {
+namespace {
+
+constexpr const char* MESSAGE =
+    "tiled_mm was built without CUDA (tiled_mm.build_info() says why); move the tensors to the "
+    "CPU, or build it again where nvcc and a CUDA build of torch of the same CUDA version are";
+
+void refuse(const c10::OperatorHandle&, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);
+}
+
+}  // namespace
+
+const DeviceInfo& cuda_device(c10::DeviceIndex) { TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE); }
+
+const DeviceInfo* cuda_device_if_any(c10::DeviceIndex) { return nullptr; }
+
+std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,
+                                            std::optional<std::string_view>) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);
+}
+
+TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
+  for (const char* name : {"mm", "bmm", "mm.out", "mm_with_tile", "fp16x3_recomputed"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
+}  // namespace tiled

@@ -1,0 +1,125 @@
+#include "torch/precision.h"
+
+#include <ATen/Context.h>
+
+#include <array>
+#include <atomic>
+
+#include "core/algo.h"
+
+namespace tiled {
+namespace {
+
+constexpr std::array<std::string_view, 3> NAMES = {"ieee", "tf32", "fp16x3"};
+
+Precision parse(std::string_view name) {
+  for (size_t i = 0; i < NAMES.size(); ++i)
+    if (NAMES[i] == name) return static_cast<Precision>(i);
+  TORCH_CHECK(false, "tiled_mm: unknown precision '", std::string(name),
+              "'; expected one of 'ieee', 'tf32', 'fp16x3'");
+}
+
+std::string_view name_of(Precision precision) { return NAMES[static_cast<size_t>(precision)]; }
+
+constexpr int8_t FOLLOW_TORCH = -1;
+std::atomic<int8_t> library_setting{FOLLOW_TORCH};
+
+bool has_tensor_core_kernels(Target target) {
+  return target.gpu != nullptr && target.gpu->hopper_kernels;
+}
+
+// Whether kernels for this precision of float32 exist there.
+bool has_kernel(Precision precision, Target target) {
+  return precision == Precision::Ieee || has_tensor_core_kernels(target);
+}
+
+Precision ambient_precision() {
+  const int8_t setting = library_setting.load(std::memory_order_relaxed);
+  if (setting != FOLLOW_TORCH) return static_cast<Precision>(setting);
+  // The legacy getters throw after a write through the new interface; this one never does.
+  const auto torch_setting =
+      at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL);
+  return torch_setting == at::Float32Precision::TF32 ? Precision::Tf32 : Precision::Ieee;
+}
+
+// The refusal of a precision that no kernel has.
+std::string no_kernel(std::string_view asked, Target target) {
+  const int capability = target.gpu ? target.gpu->capability : 0;
+  return "tiled_mm: precision='" + std::string(asked) +
+         "' has no kernel for cuda tensors on compute capability " +
+         std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
+         "; available: 'ieee'" +
+         (target.gpu && leaves_out_hopper_kernels(*target.gpu) ? std::string("; ") + HOPPER_LEFT_OUT
+                                                               : "");
+}
+
+Precision resolve_float32(Target target, std::optional<std::string_view> asked) {
+  // Never less exact than asked; and torch's setting, which takes a while to read, changes nothing.
+  if (target.type != at::kCUDA) {
+    if (asked) parse(*asked);  // refuses what is no name
+    return Precision::Ieee;
+  }
+  if (asked) {
+    const Precision precision = parse(*asked);
+    TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(precision, target), no_kernel(*asked, target));
+    return precision;
+  }
+  const Precision precision = ambient_precision();
+  return has_kernel(precision, target) ? precision : Precision::Ieee;
+}
+
+// Whether a rung was asked for by name that knows no tensor cores.
+bool runs_chains(std::optional<std::string_view> algo) {
+  const std::optional<Algo> rung = algo ? parse_algo(*algo) : std::nullopt;
+  return rung && !on_tensor_cores(*rung);
+}
+
+bool is_fp16x3(std::optional<std::string_view> algo) {
+  return algo && parse_algo(*algo) == Algo::Fp16x3;
+}
+
+bool is_16_bit(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
+
+}  // namespace
+
+std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target target,
+                                                  std::optional<std::string_view> asked,
+                                                  std::optional<std::string_view> algo) {
+  if (dtype == at::kFloat && !asked && runs_chains(algo)) return name_of(Precision::Ieee);
+  // Where it has no kernel, the rung is refused as every other that does not fit.
+  if (dtype == at::kFloat && !asked && is_fp16x3(algo) && has_kernel(Precision::Fp16x3, target))
+    asked = name_of(Precision::Fp16x3);
+  if (dtype == at::kFloat) return name_of(resolve_float32(target, asked));
+  if (!asked) return std::nullopt;
+  TORCH_CHECK(parse(*asked) == Precision::Ieee, "tiled_mm: precision='", std::string(*asked),
+              "' is for float32 inputs, got ", dtype, "; expected 'ieee' or None");
+  return name_of(Precision::Ieee);
+}
+
+Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target,
+                              std::optional<std::string_view> asked,
+                              std::optional<std::string_view> algo) {
+  const auto precision = resolve_precision(dtype, target, asked, algo);
+  if (is_16_bit(dtype) && target.type == at::kCPU)
+    return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
+  if (!asked && runs_chains(algo)) return Arithmetic::Fma;
+  if (dtype == at::kFloat) {
+    if (*precision == name_of(Precision::Fp16x3)) return Arithmetic::Fp16x3;
+    return *precision == name_of(Precision::Tf32) ? Arithmetic::Tf32 : Arithmetic::Fma;
+  }
+  if (is_16_bit(dtype) && !asked && has_tensor_core_kernels(target)) return Arithmetic::Tensor;
+  return Arithmetic::Fma;
+}
+
+void set_float32_precision_name(std::optional<std::string_view> name) {
+  library_setting.store(name ? static_cast<int8_t>(parse(*name)) : FOLLOW_TORCH,
+                        std::memory_order_relaxed);
+}
+
+std::optional<std::string> get_float32_precision_name() {
+  const int8_t setting = library_setting.load(std::memory_order_relaxed);
+  if (setting == FOLLOW_TORCH) return std::nullopt;
+  return std::string(name_of(static_cast<Precision>(setting)));
+}
+
+}  // namespace tiled

@@ -1,0 +1,42 @@
+// Tensors that are not dense: one error that says what is supported, instead of the dispatcher's
+// list of keys.
+#include <torch/library.h>
+
+#include <sstream>
+
+#include "torch/check.h"
+
+namespace tiled {
+namespace {
+
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  std::ostringstream found;
+  for (const c10::IValue& argument : torch::jit::last(*stack, op.schema().arguments().size())) {
+    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
+    const at::Tensor& tensor = argument.toTensor();
+    found << (found.tellp() > 0 ? " and " : "") << (tensor.is_nested() ? "nested " : "")
+          << tensor.layout() << " " << tensor.scalar_type();
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "\"tiled_mm\" not implemented for ", found.str(),
+                              " tensors; supported: dense (strided) CPU and CUDA tensors of ",
+                              SUPPORTED_DTYPES);
+}
+
+void refuse_all(torch::Library& m) {
+  for (const char* name : {"mm", "bmm", "mm.out"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tiled, SparseCPU, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, SparseCUDA, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, SparseCsrCPU, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, SparseCsrCUDA, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, QuantizedCPU, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, QuantizedCUDA, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, MkldnnCPU, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, NestedTensorCPU, m) { refuse_all(m); }
+TORCH_LIBRARY_IMPL(tiled, NestedTensorCUDA, m) { refuse_all(m); }
+
+}  // namespace tiled

@@ -1,0 +1,73 @@
+"""Includes point downward, and what looks after that notices when one does not."""
+
+from pathlib import Path
+
+import includes
+import pytest
+import torch
+
+FILES = includes.sources(includes.OPS)
+
+
+def test_includes_point_downward() -> None:
+    assert len(FILES) > 100
+    assert includes.problems(FILES) == []
+
+
+PLANTED = [
+    ("core/problem.h", '"cuda/plan/architectures.h"', "does not lie below it"),
+    ("cpu/blocked.cpp", '"cuda/plan/device.h"', "does not lie below it"),
+    ("cuda/plan/plan.cpp", '"cuda/parts/hopper.h"', "does not lie below it"),
+    ("cuda/plan/plan.cpp", '"explain/report.h"', "does not lie below it"),
+    ("cuda/ptx/mma.cuh", '"core/problem.h"', "does not lie below it"),
+    ("cuda/parts/repack.cu", '"cuda/rungs/kernels.h"', "does not lie below it"),
+    ("cuda/rungs/1_naive/naive.cu", '"cuda/launch/launch.h"', "does not lie below it"),
+    ("cuda/rungs/1_naive/naive.cu", '"cuda/rungs/7_hopper/hopper.cuh"', "does not lie below it"),
+    ("cuda/launch/launch.cpp", '"torch/check.h"', "does not lie below it"),
+    ("explain/report.cpp", '"tiled_mm.h"', "does not lie below it"),
+    ("cuda/launch/launch.cpp", "<ATen/core/Tensor.h>", "know ATen"),
+    ("cpu/blocked.cpp", "<c10/util/Half.h>", "know ATen"),
+    ("explain/report.cpp", "<torch/library.h>", "know ATen"),
+    ("core/segments.h", "<core/problem.h>", "stand in quotes"),
+    ("core/segments.h", '"problem.h"', "no file below ops/"),
+    ("core/problem.h", '"core/segments.h"', None),  # downward: nothing is wrong
+    ("torch/check.h", "<c10/util/Half.h>", None),
+    ("cuda/rungs/1_naive/naive.cu", '"cuda/parts/patch.cuh"', None),
+]
+
+
+@pytest.mark.parametrize(("file", "include", "wrong"), PLANTED)
+def test_a_wrong_include_is_found(file: str, include: str, wrong: str | None) -> None:
+    planted = {**FILES, file: f"{FILES[file]}\n#include {include}\n"}
+    found = includes.problems(planted)
+    assert len(found) == (wrong is not None)
+    if wrong is not None:
+        assert found[0].startswith(f"{file}: includes ") and include.strip('<>"') in found[0]
+        assert wrong in found[0]
+
+
+def test_a_circle_is_found() -> None:
+    files = {
+        "core/a.h": '#include "core/b.h"',
+        "core/b.h": '  #  include "core/c.h"',
+        "core/c.h": '#include "core/b.h"',
+    }
+    assert includes.problems(files) == ["a circle: core/b.h -> core/c.h -> core/b.h"]
+    files["core/c.h"] = '// #include "core/b.h"'
+    assert includes.problems(files) == []
+
+
+def test_a_file_of_no_room_is_found() -> None:
+    assert includes.problems({"cuda/other.h": ""}) == ["cuda/other.h: no room of ROOMS"]
+
+
+def test_no_header_hides_one_of_torchs() -> None:
+    """ops/ is searched for headers before torch's folders, so ops/torch/library.h would be found
+    in the place of <torch/library.h>."""
+    root = Path(torch.__file__).parent / "include"
+    folders = [root / "torch", root / "torch/csrc/api/include/torch"]
+    torchs = {p.relative_to(folder).as_posix() for folder in folders for p in folder.rglob("*.h")}
+    assert "library.h" in torchs
+    ours = {name.removeprefix("torch/") for name in FILES if name.startswith("torch/")}
+    assert len(ours) > 10
+    assert ours & torchs == set()
