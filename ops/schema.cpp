@@ -39,23 +39,28 @@ TORCH_LIBRARY(tiled, m) {
       "explain(Tensor a, Tensor b, *, str? algo=None, str? precision=None,"
       " ScalarType? out_dtype=None, str? device=None) -> str",
       &explain_text);
+  m.def("devices() -> str[]", &device_names);
+  // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
+  // fp64: an int64 scalar on the operands' device. It runs the product.
+  m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
+}
+
+// For those who measure the library or look into it; nothing here is needed to use it.
+TORCH_LIBRARY(tiled_debug, m) {
+  // explain() as a JSON object: what tiled_mm.plan() reads.
   m.def(
       "plan(Tensor a, Tensor b, *, str? algo=None, str? precision=None,"
       " ScalarType? out_dtype=None, str? device=None) -> str",
       &plan_json);
-  m.def("devices() -> str[]", &device_names);
   m.def("occupancy(str device, *, int threads, int registers=0, int shared_bytes=0) -> str",
         &occupancy_json);
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",
         &roofline_json);
   // hopper with this tile, and cluster and so on, whatever the planner would choose, or fp16x3 if
-  // that is the precision: for those who measure and compare. plan() lists hopper's tiles.
+  // that is the precision: to compare them. plan() lists hopper's tiles.
   m.def(
       "mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p, int cluster_q,"
       " bool share_segments, *, str? precision=None, ScalarType? out_dtype=None) -> Tensor");
-  // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
-  // fp64: an int64 scalar on the operands' device. It runs the product.
-  m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
   // [registers a thread, static shared bytes, local bytes a thread, blocks a multiprocessor] of the
   // kernel that would run, as the CUDA runtime reports them.
   m.def("kernel_attributes(Tensor a, Tensor b, *, str? algo=None) -> int[]", &kernel_attributes);
