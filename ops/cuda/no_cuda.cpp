@@ -21,7 +21,7 @@ const DeviceInfo& cuda_device(c10::DeviceIndex) { TORCH_CHECK_NOT_IMPLEMENTED(fa
 const DeviceInfo* cuda_device_if_any(c10::DeviceIndex) { return nullptr; }
 
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,
-                                            std::optional<std::string_view>) {
+                                            const MmOptions&) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);
 }
 
