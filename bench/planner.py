@@ -64,14 +64,14 @@ def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s
     import tiled_mm  # noqa: F401, registers the operators
 
     sets = make_sets(shape, stopwatch.device, stopwatch.set_count(shape.bytes), seed=20)
-    plan = json.loads(torch.ops.tiled.plan(sets[0].a, sets[0].b, algo="hopper"))
+    plan = json.loads(torch.ops.tiled_debug.plan(sets[0].a, sets[0].b, algo="hopper"))
     estimates = plan["hopper"]["estimates"]
     prepared = {}
     for e in estimates:
         way = (e["tile"], e["exchanged"], e["cluster_p"], e["cluster_q"], e["share_segments"])
 
         def call(a, b, out, way=way):
-            return torch.ops.tiled.mm_with_tile(a, b, *way)
+            return torch.ops.tiled_debug.mm_with_tile(a, b, *way)
 
         prepared[e["tile"]] = stopwatch.prepare(call, sets)
     # Those far behind need no more rounds to be known as such.

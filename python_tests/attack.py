@@ -95,7 +95,7 @@ class Library:
         if a.shape[1] >= LEAST_K:
             for x, y in ((a, b), (cases.column_major(a), cases.column_major(b))):
                 for tile, exchanged, p, q in cases.parts_ways(x, y):
-                    c = torch.ops.tiled.mm_with_tile(
+                    c = torch.ops.tiled_debug.mm_with_tile(
                         x, y, tile, exchanged, p, q, False, precision="fp16x3"
                     )
                     yield f"{tile}{', exchanged' if exchanged else ''}, cluster {p} x {q}", c

@@ -119,7 +119,7 @@ def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     for i, tile in enumerate(e.tile for e in estimates):
         ways = list(itertools.product((False, True), CLUSTERS, shares))
         for exchanged, (p, q), share in ways if every_way else [ways[i % len(ways)]]:
-            c = torch.ops.tiled.mm_with_tile(a, b, tile, exchanged, p, q, share, **asked)
+            c = torch.ops.tiled_debug.mm_with_tile(a, b, tile, exchanged, p, q, share, **asked)
             assert same_bits(c, expected), (*what, tile, exchanged, p, q, share)
             products += 1
     return products
@@ -141,10 +141,10 @@ def run_parts(short: bool) -> int:
         a[-1, -1], b[-1, ::2] = 1e30, 0
         a[0, 0], b[-1, -1] = torch.inf, torch.nan
         ways = cases.parts_ways(a, b)
-        expected = torch.ops.tiled.mm_with_tile(a, b, *ways[0], False, **asked)
+        expected = torch.ops.tiled_debug.mm_with_tile(a, b, *ways[0], False, **asked)
         products += 1 + run(a, b, (None,), expected, what, **asked)
         for way in ways[1::4] if short else ways:
-            c = torch.ops.tiled.mm_with_tile(a, b, *way, False, **asked)
+            c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **asked)
             assert same_bits(c, expected), (*what, *way)
             products += 1
         again = int(tiled_mm.fp16x3_recomputed(a, b))

@@ -209,7 +209,7 @@ def test_threads_whose_blocks_differ_in_size() -> None:
     torch.cuda.synchronize()
 
     def product(i: int) -> torch.Tensor:
-        torch.ops.tiled.kernel_attributes(*pairs[i], **asked)
+        torch.ops.tiled_debug.kernel_attributes(*pairs[i], **asked)
         for _ in range(10):
             c = tiled_mm.mm(*pairs[i], **asked)
         return c

@@ -361,8 +361,8 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
                 if algo not in tiled_mm.algos(a, b):
                     continue
                 plan = tiled_mm.plan(a, b, algo=algo)
-                registers, shared_bytes, local_bytes, blocks = torch.ops.tiled.kernel_attributes(
-                    a, b, algo=algo
+                registers, shared_bytes, local_bytes, blocks = (
+                    torch.ops.tiled_debug.kernel_attributes(a, b, algo=algo)
                 )
                 assert plan.registers is not None, plan.registers_unknown
                 assert plan.registers.per_thread == registers, plan.kernel

@@ -558,7 +558,7 @@ TILED_SIZES = (
 
 
 def with_tile(a: torch.Tensor, b: torch.Tensor, *way) -> torch.Tensor:
-    return torch.ops.tiled.mm_with_tile(a, b, *way, False, precision="fp16x3")
+    return torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, precision="fp16x3")
 
 
 @each("size", TILED_SIZES)
@@ -692,7 +692,7 @@ def test_a_way_that_does_not_exist_is_refused() -> None:
         with pytest.raises(RuntimeError, match=f"fp16x3 has no way {tile}"):
             with_tile(a, b, tile, False, p, q)
     with pytest.raises(RuntimeError, match="no way"):
-        torch.ops.tiled.mm_with_tile(a, b, plane, False, 1, 1, True, precision="fp16x3")
+        torch.ops.tiled_debug.mm_with_tile(a, b, plane, False, 1, 1, True, precision="fp16x3")
     # TMA cannot read rows that are 65 elements apart.
     odd = normal(64, 65)[:, :64]
     with pytest.raises(RuntimeError, match=f"fp16x3 has no way {direct}"):

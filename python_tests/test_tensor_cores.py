@@ -61,7 +61,7 @@ def rungs_for(a: torch.Tensor, b: torch.Tensor) -> list[str]:
 def hopper_with_totals(a: torch.Tensor, b: torch.Tensor) -> Callable:
     """hopper, its blocks going through all of K: the totals of a deep one in the workspace."""
     tile = tiled_mm.plan(a, b, algo="hopper", **asked(a.dtype)).hopper.estimates[0].tile
-    return lambda x, y: torch.ops.tiled.mm_with_tile(
+    return lambda x, y: torch.ops.tiled_debug.mm_with_tile(
         x, y, tile, False, 1, 1, False, **asked(x.dtype)
     )
 
@@ -479,7 +479,7 @@ def test_every_tile_and_cluster_is_equal(dtype: torch.dtype, size: tuple) -> Non
         ways = itertools.product(sorted(tiles), (False, True), CLUSTERS, SHARES[k >= 32768])
         for tile, exchanged, (p, q), share in ways:
             for out_dtype in {dtype, torch.float32}:
-                c = torch.ops.tiled.mm_with_tile(
+                c = torch.ops.tiled_debug.mm_with_tile(
                     x, y, tile, exchanged, p, q, share, out_dtype=out_dtype, **asked(dtype)
                 )
                 assert_equal(c, expected.to(out_dtype), (tile, exchanged, p, q, share))
@@ -498,7 +498,7 @@ def test_a_way_that_does_not_exist_is_refused() -> None:
         (known, 1, 1, True),  # K is one segment
     ):
         with pytest.raises(RuntimeError, match=f"no way {tile}"):
-            torch.ops.tiled.mm_with_tile(a, b, tile, False, p, q, share)
+            torch.ops.tiled_debug.mm_with_tile(a, b, tile, False, p, q, share)
 
 
 # ---- where the result goes ----------------------------------------------------------------------

@@ -70,7 +70,7 @@ def plan(
 ) -> Plan:
     """What :func:`explain` says, as a structure."""
     return _plan_from(
-        torch.ops.tiled.plan(
+        torch.ops.tiled_debug.plan(
             a, b, algo=algo, precision=precision, out_dtype=out_dtype, device=device
         )
     )
@@ -94,7 +94,7 @@ def occupancy(device: str, *, threads: int, registers: int = 0, shared_bytes: in
         blocks and threads per multiprocessor, the fraction of its threads, and what limits it.
     """
     return _plan_from(
-        torch.ops.tiled.occupancy(
+        torch.ops.tiled_debug.occupancy(
             device, threads=threads, registers=registers, shared_bytes=shared_bytes
         )
     )
@@ -114,5 +114,5 @@ def roofline(device: str, *, bytes: float, flops: float, peak: str = "float32") 
         arithmetic sets it.
     """
     return _plan_from(
-        torch.ops.tiled.roofline(device, bytes=float(bytes), flops=float(flops), peak=peak)
+        torch.ops.tiled_debug.roofline(device, bytes=float(bytes), flops=float(flops), peak=peak)
     )

@@ -7,32 +7,32 @@
 namespace tiled {
 
 at::Tensor mm(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
-  return mm_operator().call(a, b, options.algo, options.precision, options.out_dtype);
+  return mm_operator().call(a, b, options);
 }
 
 at::Tensor& mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                    const MmOptions& options) {
-  mm_out_operator().call(a, b, options.algo, options.precision, options.out_dtype, out);
+  mm_out_operator().call(a, b, options, out);
   return out;
 }
 
 at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
-  return bmm_operator().call(a, b, options.algo, options.precision, options.out_dtype);
+  return bmm_operator().call(a, b, options);
 }
 
 std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                                std::optional<std::string_view> device) {
-  return algos_of(a, b, options.precision, options.out_dtype, device);
+  return algos_of(a, b, options, device);
 }
 
 std::string explain(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                     std::optional<std::string_view> device) {
-  return explain_text(a, b, options.algo, options.precision, options.out_dtype, device);
+  return explain_text(a, b, options, device);
 }
 
 std::string plan(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                  std::optional<std::string_view> device) {
-  return plan_json(a, b, options.algo, options.precision, options.out_dtype, device);
+  return plan_json(a, b, options, device);
 }
 
 void set_float32_precision(std::optional<std::string_view> precision) {

@@ -28,9 +28,6 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-using Name = std::optional<std::string_view>;
-using Type = std::optional<at::ScalarType>;
-
 // Nodes are held by shared_ptr in torch 2.11 and by intrusive_ptr in later versions.
 template <typename T>
 auto make_node() {
@@ -49,19 +46,31 @@ at::Tensor aligned_copy(const at::Tensor& x) {
 }
 
 // How a call was asked for; its gradients are asked for in the same way.
-struct Request {
-  std::optional<std::string> algo;
-  Name precision;  // resolved in the forward; names live forever
+class Request {
+ public:
+  Request() = default;
+
+  // `asked` has its precision resolved: such names live forever, that of the rung is copied.
+  explicit Request(const MmOptions& asked) : options_(asked), algo_(asked.algo) {
+    options_.algo.reset();
+    options_.out_dtype.reset();
+  }
 
   at::Tensor product(const MmOperator& op, const at::Tensor& a, const at::Tensor& b) const {
-    if (!algo) return op.call(a, b, std::nullopt, precision, std::nullopt);
+    if (!algo_) return op.call(a, b, options_);
+    MmOptions options = options_;
+    options.algo = *algo_;
     // The rungs that read operands as they lie could refuse a gradient's layout (an expanded one,
     // say), so they are given copies, both along K.
-    const std::optional<Algo> rung = parse_algo(*algo);
+    const std::optional<Algo> rung = parse_algo(*algo_);
     if (rung == Algo::TmaWgmma || rung == Algo::WarpSpecialized)
-      return op.call(aligned_copy(a), aligned_copy(b.mT()).mT(), *algo, precision, std::nullopt);
-    return op.call(a, b, *algo, precision, std::nullopt);
+      return op.call(aligned_copy(a), aligned_copy(b.mT()).mT(), options);
+    return op.call(a, b, options);
   }
+
+ private:
+  MmOptions options_;
+  std::optional<std::string> algo_;
 };
 
 // A gradient has the layout of what it is the gradient of: row-major or column-major.
@@ -112,13 +121,14 @@ struct MmBackward : public Node {
 
 template <const MmOperator& (*OPERATOR)()>
 at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
-                          Name algo, Name precision, Type out_dtype) {
+                          const MmOptions& asked) {
   const bool needs_gradient = compute_requires_grad(a, b);
   const bool has_tangent = isFwGradDefined(a) || isFwGradDefined(b);
   // What this call runs, its derivatives run too, whatever the setting will be then. It is read
   // once and handed down: another thread may change it at any time.
+  MmOptions options = asked;
   if (needs_gradient || has_tangent)
-    precision = resolve_precision(a.scalar_type(), target_of(a), precision, algo);
+    options.precision = resolve_precision(a.scalar_type(), target_of(a), asked);
 
   decltype(make_node<MmBackward<OPERATOR>>()) node;
   if (needs_gradient) {
@@ -129,21 +139,19 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
   }
   at::Tensor c = [&] {
     at::AutoDispatchBelowADInplaceOrView below;
-    return OPERATOR().redispatch(keys & c10::after_autograd_keyset, a, b, algo, precision,
-                                 out_dtype);
+    return OPERATOR().redispatch(keys & c10::after_autograd_keyset, a, b, options);
   }();
   if (node) {
     // Only now are a and b known to be matrices.
     node->a_column_major = is_column_major(a);
     node->b_column_major = is_column_major(b);
     node->dtype = a.scalar_type();
-    if (algo) node->request.algo = std::string(*algo);
-    node->request.precision = precision;
+    node->request = Request(options);
     torch::autograd::set_history(c, node);
   }
   if (has_tangent) {
     const auto term = [&](const at::Tensor& x, const at::Tensor& y) {
-      return OPERATOR().call(x, y, algo, precision, out_dtype);
+      return OPERATOR().call(x, y, options);
     };
     at::Tensor tangent;
     if (isFwGradDefined(a)) tangent = term(a._fw_grad(0), b._fw_primal(0));
@@ -157,7 +165,7 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
 }
 
 void mm_out_without_gradient(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
-                             Name algo, Name precision, Type out_dtype, at::Tensor& out) {
+                             const MmOptions& options, at::Tensor& out) {
   if (compute_requires_grad(a, b) || compute_requires_grad(out))
     torch::autograd::throw_error_out_requires_grad("mm");
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -165,14 +173,13 @@ void mm_out_without_gradient(c10::DispatchKeySet keys, const at::Tensor& a, cons
       "Trying to use forward AD with mm_out that does not support it because it is an out= "
       "function");
   at::AutoDispatchBelowAutograd below;
-  mm_out_operator().redispatch(keys & c10::after_autograd_keyset, a, b, algo, precision, out_dtype,
-                               out);
+  mm_out_operator().redispatch(keys & c10::after_autograd_keyset, a, b, options, out);
 }
 
 // A kernel that writes through a pointer leaves the version as it was; autograd finds overwritten
 // saved tensors by it.
 void mm_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
-                          Name algo, Name precision, Type out_dtype, at::Tensor& out) {
+                          const MmOptions& options, at::Tensor& out) {
   // What increment_version would say, but before anything is written.
   TORCH_CHECK(
       !out.is_inference() || c10::InferenceMode::is_enabled(),
@@ -180,8 +187,7 @@ void mm_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& a, const a
       "a clone to get a normal tensor before doing inplace update.");
   {
     at::AutoDispatchBelowADInplaceOrView below;
-    mm_out_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, a, b, algo, precision,
-                                 out_dtype, out);
+    mm_out_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, a, b, options, out);
   }
   torch::autograd::increment_version(out);
 }
@@ -189,11 +195,11 @@ void mm_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& a, const a
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
-  m.impl("mm", &differentiable<&mm_operator>);
-  m.impl("bmm", &differentiable<&bmm_operator>);
-  m.impl("mm.out", &mm_out_without_gradient);
+  m.impl("mm", kernel<&differentiable<&mm_operator>>);
+  m.impl("bmm", kernel<&differentiable<&bmm_operator>>);
+  m.impl("mm.out", kernel<&mm_out_without_gradient>);
 }
 
-TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) { m.impl("mm.out", &mm_out_bumps_version); }
+TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) { m.impl("mm.out", kernel<&mm_out_bumps_version>); }
 
 }  // namespace tiled

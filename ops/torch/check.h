@@ -8,12 +8,12 @@
 #include <ATen/core/op_registration/adaption.h>
 
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/algo.h"
 #include "core/problem.h"
+#include "tiled_mm.h"
 
 namespace tiled {
 
@@ -73,8 +73,8 @@ inline void check_bmm(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // The dtype of the result: the inputs', or float32 for 16-bit inputs if asked.
-inline at::ScalarType check_out_dtype(at::ScalarType dtype, std::optional<at::ScalarType> asked) {
-  const at::ScalarType result = asked.value_or(dtype);
+inline at::ScalarType check_out_dtype(at::ScalarType dtype, const MmOptions& options) {
+  const at::ScalarType result = options.out_dtype.value_or(dtype);
   TORCH_CHECK(
       result == dtype || (result == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16)),
       "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");

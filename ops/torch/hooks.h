@@ -4,8 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
-#include <string_view>
 #include <vector>
 
 #include "cuda/plan/device.h"
@@ -26,6 +24,6 @@ inline Target target_of(const at::Tensor& a) {
 
 // See schema.cpp: kernel_attributes.
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tensor& b,
-                                            std::optional<std::string_view> algo);
+                                            const MmOptions& options);
 
 }  // namespace tiled

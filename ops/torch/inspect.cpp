@@ -33,8 +33,7 @@ DeviceInfo device_of(const at::Tensor& a, OptionalName name) {
 
 bool on_cpu(const at::Tensor& a, OptionalName device) { return a.is_cpu() && !device; }
 
-Problem checked_problem(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
-                        OptionalName precision, std::optional<at::ScalarType> out_dtype,
+Problem checked_problem(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                         OptionalName device) {
   for (const at::Tensor& t : {a, b})
     TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided,
@@ -43,42 +42,42 @@ Problem checked_problem(const at::Tensor& a, const at::Tensor& b, OptionalName a
   std::optional<DeviceInfo> named;
   if (device) named = device_by_name(*device);
   const Target target = named ? Target{at::kCUDA, &*named} : target_of(a);
-  return problem_of(a, b, check_out_dtype(a.scalar_type(), out_dtype),
-                    resolve_arithmetic(a.scalar_type(), target, precision, algo));
+  return problem_of(a, b, check_out_dtype(a.scalar_type(), options),
+                    resolve_arithmetic(a.scalar_type(), target, options));
 }
 
-PlanReport report_of(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
-                     OptionalName precision, std::optional<at::ScalarType> out_dtype,
+PlanReport report_of(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                      OptionalName device_name) {
-  const Problem problem = checked_problem(a, b, algo, precision, out_dtype, device_name);
+  const Problem problem = checked_problem(a, b, options, device_name);
   const DeviceInfo device = device_of(a, device_name);
-  return report(problem, device, choose_plan(problem, device, algo, a.scalar_type(), precision));
+  return report(problem, device, choose_plan(problem, device, a.scalar_type(), options));
 }
 
 }  // namespace
 
-std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
-                                  std::optional<at::ScalarType> out_dtype, OptionalName device) {
-  const Problem problem = checked_problem(a, b, std::nullopt, precision, out_dtype, device);
+std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
+                                  const MmOptions& options, OptionalName device) {
+  MmOptions any_algo = options;
+  any_algo.algo.reset();
+  const Problem problem = checked_problem(a, b, any_algo, device);
   std::vector<std::string> names;
   if (on_cpu(a, device)) {
     for (Algo algo : cpu_algos()) names.emplace_back(name_of(algo));
     return names;
   }
   const DeviceInfo info = device_of(a, device);
-  for (Algo algo : fitting_algos(problem, info, a.scalar_type(), precision))
+  for (Algo algo : fitting_algos(problem, info, a.scalar_type(), options))
     names.emplace_back(name_of(algo));
   return names;
 }
 
-std::string explain_text(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
-                         OptionalName precision, std::optional<at::ScalarType> out_dtype,
+std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                          OptionalName device) {
-  if (!on_cpu(a, device)) return to_text(report_of(a, b, algo, precision, out_dtype, device));
-  const Problem p = checked_problem(a, b, algo, precision, out_dtype, device);
+  if (!on_cpu(a, device)) return to_text(report_of(a, b, options, device));
+  const Problem p = checked_problem(a, b, options, device);
   const std::string batch = a.dim() == 3 ? std::to_string(p.batch) + ", " : "";
   std::ostringstream text;
-  text << name_of(cpu_algo(algo)) << " on the CPU (" << cpu::level() << ", "
+  text << name_of(cpu_algo(options.algo)) << " on the CPU (" << cpu::level() << ", "
        << at::get_num_threads() << " threads)\n  C[" << batch << p.m << ", " << p.n << "] = A["
        << batch << p.m << ", " << p.k << "] B[" << batch << p.k << ", " << p.n << "], "
        << name_of(p.dtype) << " to " << name_of(p.epilogue.out_dtype) << "\n  "
@@ -86,14 +85,14 @@ std::string explain_text(const at::Tensor& a, const at::Tensor& b, OptionalName 
   return text.str();
 }
 
-std::string plan_json(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
-                      OptionalName precision, std::optional<at::ScalarType> out_dtype,
+std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device) {
-  if (!on_cpu(a, device)) return to_json(report_of(a, b, algo, precision, out_dtype, device));
-  checked_problem(a, b, algo, precision, out_dtype, device);
+  if (!on_cpu(a, device)) return to_json(report_of(a, b, options, device));
+  checked_problem(a, b, options, device);
   std::ostringstream json;
-  json << "{\"device\": \"cpu\", \"algo\": \"" << name_of(cpu_algo(algo)) << "\", \"level\": \""
-       << cpu::level() << "\", \"threads\": " << at::get_num_threads() << "}";
+  json << "{\"device\": \"cpu\", \"algo\": \"" << name_of(cpu_algo(options.algo))
+       << "\", \"level\": \"" << cpu::level() << "\", \"threads\": " << at::get_num_threads()
+       << "}";
   return json.str();
 }
 
@@ -122,11 +121,11 @@ std::string roofline_json(std::string_view name, double bytes, double flops,
 }
 
 std::vector<int64_t> kernel_attributes(const at::Tensor& a, const at::Tensor& b,
-                                       OptionalName algo) {
+                                       const MmOptions& options) {
   check_mm(a, b);
   TORCH_CHECK(a.is_cuda(), "tiled_mm: kernel_attributes needs CUDA tensors, got ",
               a.device().type());
-  return cuda_kernel_attributes(a, b, algo);
+  return cuda_kernel_attributes(a, b, options);
 }
 
 }  // namespace tiled

@@ -10,20 +10,19 @@
 #include <vector>
 
 #include "cuda/plan/device.h"
+#include "tiled_mm.h"
 
 namespace tiled {
 
 using OptionalName = std::optional<std::string_view>;
 
-std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b, OptionalName precision,
-                                  std::optional<at::ScalarType> out_dtype, OptionalName device);
+std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
+                                  const MmOptions& options, OptionalName device);
 
-std::string explain_text(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
-                         OptionalName precision, std::optional<at::ScalarType> out_dtype,
+std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                          OptionalName device);
 
-std::string plan_json(const at::Tensor& a, const at::Tensor& b, OptionalName algo,
-                      OptionalName precision, std::optional<at::ScalarType> out_dtype,
+std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device);
 
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,
@@ -32,6 +31,7 @@ std::string occupancy_json(std::string_view device, int64_t threads, int64_t reg
 std::string roofline_json(std::string_view device, double bytes, double flops,
                           std::string_view peak);
 
-std::vector<int64_t> kernel_attributes(const at::Tensor& a, const at::Tensor& b, OptionalName algo);
+std::vector<int64_t> kernel_attributes(const at::Tensor& a, const at::Tensor& b,
+                                       const MmOptions& options);
 
 }  // namespace tiled

@@ -10,12 +10,11 @@ namespace {
 
 at::Tensor resolved(const at::Tensor& t) { return t.resolve_conj().resolve_neg(); }
 
-void mm_out_resolved(const at::Tensor& a, const at::Tensor& b, std::optional<std::string_view> algo,
-                     std::optional<std::string_view> precision,
-                     std::optional<at::ScalarType> out_dtype, at::Tensor& out) {
+void mm_out_resolved(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                     at::Tensor& out) {
   const bool lazy = out.is_conj() || out.is_neg();
   at::Tensor plain = lazy ? at::empty(out.sizes(), out.options()) : out;
-  mm_out_operator().call(resolved(a), resolved(b), algo, precision, out_dtype, plain);
+  mm_out_operator().call(resolved(a), resolved(b), options, plain);
   if (!lazy) return;
   if (out.sizes() != plain.sizes()) out.resize_(plain.sizes());
   out.copy_(plain);
@@ -23,7 +22,7 @@ void mm_out_resolved(const at::Tensor& a, const at::Tensor& b, std::optional<std
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(tiled, Conjugate, m) { m.impl("mm.out", &mm_out_resolved); }
-TORCH_LIBRARY_IMPL(tiled, Negative, m) { m.impl("mm.out", &mm_out_resolved); }
+TORCH_LIBRARY_IMPL(tiled, Conjugate, m) { m.impl("mm.out", kernel<&mm_out_resolved>); }
+TORCH_LIBRARY_IMPL(tiled, Negative, m) { m.impl("mm.out", kernel<&mm_out_resolved>); }
 
 }  // namespace tiled

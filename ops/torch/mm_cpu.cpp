@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "cpu/blocked.h"
+#include "torch/options.h"
 #include "torch/product.h"
 
 namespace tiled {
@@ -33,9 +34,8 @@ void run_tasks(int64_t count, cpu::Body body, void* state) {
 struct Cpu {
   using Plan = Algo;
 
-  static Plan plan(const Problem&, std::optional<std::string_view> algo,
-                   std::optional<std::string_view>, const at::Tensor&) {
-    return cpu_algo(algo);
+  static Plan plan(const Problem&, const MmOptions& options, const at::Tensor&) {
+    return cpu_algo(options.algo);
   }
 
   static Target target(const at::Tensor&) { return {at::kCPU}; }
@@ -57,9 +57,9 @@ struct Cpu {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, CPU, m) {
-  m.impl("mm", &Product<Cpu>::mm);
-  m.impl("bmm", &Product<Cpu>::bmm);
-  m.impl("mm.out", &Product<Cpu>::mm_out);
+  m.impl("mm", kernel<&Product<Cpu>::mm>);
+  m.impl("bmm", kernel<&Product<Cpu>::bmm>);
+  m.impl("mm.out", kernel<&Product<Cpu>::mm_out>);
 }
 
 }  // namespace tiled

@@ -19,6 +19,7 @@
 #include "cuda/plan/tile_info.h"
 #include "torch/choose.h"
 #include "torch/hooks.h"
+#include "torch/options.h"
 #include "torch/product.h"
 
 namespace tiled {
@@ -73,9 +74,8 @@ const KnownDevice* known_device(c10::DeviceIndex index) {
 struct Cuda {
   using Plan = tiled::Plan;
 
-  static Plan plan(const Problem& problem, std::optional<std::string_view> algo,
-                   std::optional<std::string_view> precision, const at::Tensor& a) {
-    return choose_plan(problem, cuda_device(a.device().index()), algo, a.scalar_type(), precision);
+  static Plan plan(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
+    return choose_plan(problem, cuda_device(a.device().index()), a.scalar_type(), options);
   }
 
   static Target target(const at::Tensor& a) { return target_of(a); }
@@ -98,17 +98,19 @@ struct Cuda {
 
 at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
                         bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
-                        std::optional<std::string_view> precision,
-                        std::optional<at::ScalarType> out_dtype) {
+                        const MmOptions& asked) {
   check_mm(a, b);
-  const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
-  const bool in_parts = precision == "fp16x3";
-  const std::string_view rung = name_of(in_parts ? Algo::Fp16x3 : Algo::Hopper);
+  const at::ScalarType type = check_out_dtype(a.scalar_type(), asked);
+  const bool in_parts = asked.precision == "fp16x3";
+  const Algo algo = in_parts ? Algo::Fp16x3 : Algo::Hopper;
+  const std::string_view rung = name_of(algo);
+  if (asked.algo && asked.algo != rung) throw_unfit_algo(*asked.algo, {algo});
+  MmOptions options = asked;
+  options.algo = rung;
   Problem problem =
-      problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), precision, rung));
+      problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
   const DeviceInfo& device = cuda_device(a.device().index());
-  choose_plan(problem, device, rung, a.scalar_type(),
-              precision);  // refuses what the rung cannot do
+  choose_plan(problem, device, a.scalar_type(), options);  // refuses what the rung cannot do
   const auto ways = in_parts ? fp16x3_plans(problem, device) : hopper_plans(problem, device);
   for (const HopperPlan& way : ways) {
     if ((in_parts ? fp16x3_tile_name(way.tile) : hopper_tile_name(way.tile)) != tile ||
@@ -130,11 +132,12 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
 // The guard counts in the workspace, in 32 bits; the count is copied from there on the device.
 at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
-  const std::string_view rung = name_of(Algo::Fp16x3);
+  MmOptions options;
+  options.algo = name_of(Algo::Fp16x3);
+  options.precision = "fp16x3";
   const at::ScalarType type = a.scalar_type();
-  Problem problem =
-      problem_of(a, b, type, resolve_arithmetic(type, target_of(a), /*asked=*/"fp16x3", rung));
-  const Plan plan = Cuda::plan(problem, rung, "fp16x3", a);
+  Problem problem = problem_of(a, b, type, resolve_arithmetic(type, target_of(a), options));
+  const Plan plan = Cuda::plan(problem, options, a);
   const c10::cuda::CUDAGuard guard(a.device());
   at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
   if (problem.k < FP16X3_LEAST_K || c.numel() == 0)
@@ -168,11 +171,11 @@ const DeviceInfo* cuda_device_if_any(c10::DeviceIndex index) {
 }
 
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tensor& b,
-                                            std::optional<std::string_view> algo) {
-  const Arithmetic arithmetic =
-      resolve_arithmetic(a.scalar_type(), target_of(a), std::nullopt, algo);
-  const Problem problem = problem_of(a, b, a.scalar_type(), arithmetic);
-  const Plan plan = Cuda::plan(problem, algo, std::nullopt, a);
+                                            const MmOptions& options) {
+  const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
+  const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), target_of(a), options);
+  const Problem problem = problem_of(a, b, type, arithmetic);
+  const Plan plan = Cuda::plan(problem, options, a);
   const c10::cuda::CUDAGuard guard(a.device());
   LaunchAttributes found;
   C10_CUDA_CHECK(attributes(problem, plan, &found));
@@ -180,11 +183,12 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tenso
 }
 
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
-  m.impl("mm", &Product<Cuda>::mm);
-  m.impl("bmm", &Product<Cuda>::bmm);
-  m.impl("mm.out", &Product<Cuda>::mm_out);
-  m.impl("mm_with_tile", &mm_with_tile);
+  m.impl("mm", kernel<&Product<Cuda>::mm>);
+  m.impl("bmm", kernel<&Product<Cuda>::bmm>);
+  m.impl("mm.out", kernel<&Product<Cuda>::mm_out>);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
+
+TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) { m.impl("mm_with_tile", kernel<&mm_with_tile>); }
 
 }  // namespace tiled

@@ -21,13 +21,17 @@ const DeviceInfo& cuda_device(c10::DeviceIndex) { TORCH_CHECK_NOT_IMPLEMENTED(fa
 const DeviceInfo* cuda_device_if_any(c10::DeviceIndex) { return nullptr; }
 
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,
-                                            std::optional<std::string_view>) {
+                                            const MmOptions&) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);
 }
 
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
-  for (const char* name : {"mm", "bmm", "mm.out", "mm_with_tile", "fp16x3_recomputed"})
+  for (const char* name : {"mm", "bmm", "mm.out", "fp16x3_recomputed"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
+TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) {
+  m.impl("mm_with_tile", torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
 }  // namespace tiled

@@ -83,11 +83,12 @@ bool is_16_bit(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at:
 }  // namespace
 
 std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target target,
-                                                  std::optional<std::string_view> asked,
-                                                  std::optional<std::string_view> algo) {
-  if (dtype == at::kFloat && !asked && runs_chains(algo)) return name_of(Precision::Ieee);
+                                                  const MmOptions& options) {
+  std::optional<std::string_view> asked = options.precision;
+  if (dtype == at::kFloat && !asked && runs_chains(options.algo)) return name_of(Precision::Ieee);
   // Where it has no kernel, the rung is refused as every other that does not fit.
-  if (dtype == at::kFloat && !asked && is_fp16x3(algo) && has_kernel(Precision::Fp16x3, target))
+  if (dtype == at::kFloat && !asked && is_fp16x3(options.algo) &&
+      has_kernel(Precision::Fp16x3, target))
     asked = name_of(Precision::Fp16x3);
   if (dtype == at::kFloat) return name_of(resolve_float32(target, asked));
   if (!asked) return std::nullopt;
@@ -96,13 +97,12 @@ std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target t
   return name_of(Precision::Ieee);
 }
 
-Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target,
-                              std::optional<std::string_view> asked,
-                              std::optional<std::string_view> algo) {
-  const auto precision = resolve_precision(dtype, target, asked, algo);
+Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptions& options) {
+  const auto precision = resolve_precision(dtype, target, options);
+  const bool asked = options.precision.has_value();
   if (is_16_bit(dtype) && target.type == at::kCPU)
     return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
-  if (!asked && runs_chains(algo)) return Arithmetic::Fma;
+  if (!asked && runs_chains(options.algo)) return Arithmetic::Fma;
   if (dtype == at::kFloat) {
     if (*precision == name_of(Precision::Fp16x3)) return Arithmetic::Fp16x3;
     return *precision == name_of(Precision::Tf32) ? Arithmetic::Tf32 : Arithmetic::Fma;

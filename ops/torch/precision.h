@@ -11,6 +11,7 @@
 
 #include "core/problem.h"
 #include "cuda/plan/device.h"
+#include "tiled_mm.h"
 
 namespace tiled {
 
@@ -26,13 +27,10 @@ struct Target {
 // will run, for other dtypes what was asked. Autograd saves it for the backward.
 // A rung that knows one arithmetic only decides where the precision is left open.
 std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target target,
-                                                  std::optional<std::string_view> asked,
-                                                  std::optional<std::string_view> algo);
+                                                  const MmOptions& options);
 
-// The arithmetic of a call whose precision, and rung, have been asked for so.
-Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target,
-                              std::optional<std::string_view> asked,
-                              std::optional<std::string_view> algo);
+// The arithmetic of a call with these options.
+Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptions& options);
 
 // The library-wide setting; none means torch's own.
 void set_float32_precision_name(std::optional<std::string_view> name);

@@ -1,13 +1,13 @@
 // What every backend does around its kernels: check, plan, allocate, run, in this order, so that a
 // call that cannot succeed has touched nothing. A Backend has
 //   using Plan = ...;
-//   static Plan plan(const Problem&, Name algo, Name precision, const at::Tensor& a);
+//   static Plan plan(const Problem&, const MmOptions&, const at::Tensor& a);
 //   static Target target(const at::Tensor& a);
 //   static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType, const at::Tensor& a);
 //   static void run(const Problem&, const Plan&, const at::Tensor& a);
-// where plan() refuses an algo that does not fit, names being what the call asked for, and run() is
-// called only for results with elements. The arithmetic is decided once, at the begin: settings of
-// the library and of torch may be changed by another thread at any time.
+// where plan() refuses an algo that does not fit, and run() is called only for results with
+// elements. The arithmetic is decided once, at the begin: settings of the library and of torch may
+// be changed by another thread at any time.
 #pragma once
 
 #include <ATen/MemoryOverlap.h>
@@ -21,61 +21,54 @@ namespace tiled {
 
 template <typename Backend>
 class Product {
-  using Name = std::optional<std::string_view>;
-  using Type = std::optional<at::ScalarType>;
-
  public:
-  static at::Tensor mm(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
-                       Type out_dtype) {
+  static at::Tensor mm(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
     check_mm(a, b);
-    return product(a, b, algo, precision, out_dtype, {a.size(0), b.size(1)});
+    return product(a, b, options, {a.size(0), b.size(1)});
   }
 
-  static at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
-                        Type out_dtype) {
+  static at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
     check_bmm(a, b);
-    return product(a, b, algo, precision, out_dtype, {a.size(0), a.size(1), b.size(2)});
+    return product(a, b, options, {a.size(0), a.size(1), b.size(2)});
   }
 
-  static void mm_out(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
-                     Type out_dtype, at::Tensor& out) {
+  static void mm_out(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                     at::Tensor& out) {
     check_mm(a, b);
-    const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
-    const Arithmetic arithmetic =
-        resolve_arithmetic(a.scalar_type(), Backend::target(a), precision, algo);
+    const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
+    const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
     const bool fits = check_out(a, out, type, a.size(0), b.size(1)) == OutShape::Fits;
     check_no_self_overlap(out);
     Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
-    auto plan = Backend::plan(problem, algo, precision, a);
+    auto plan = Backend::plan(problem, options, a);
     if (!fits) {
       // Nothing can be refused from here on. The storage that grows may be an input's, and the
       // view's offset is kept, so addresses and alignment are known only now.
       at::native::resize_output(out, {a.size(0), b.size(1)});
       problem = problem_of(a, b, type, arithmetic, out);
-      plan = Backend::plan(problem, algo, precision, a);
+      plan = Backend::plan(problem, options, a);
     }
     if (out.numel() == 0) return;
     // An input that shares memory with out would be read after it is overwritten.
     if (may_overlap(out, a) || may_overlap(out, b)) {
-      out.copy_(compute(a, b, algo, precision, type, arithmetic, {a.size(0), b.size(1)}));
+      out.copy_(compute(a, b, options, type, arithmetic, {a.size(0), b.size(1)}));
       return;
     }
     Backend::run(problem, plan, a);
   }
 
  private:
-  static at::Tensor product(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
-                            Type out_dtype, at::IntArrayRef sizes) {
-    const at::ScalarType type = check_out_dtype(a.scalar_type(), out_dtype);
-    const Arithmetic arithmetic =
-        resolve_arithmetic(a.scalar_type(), Backend::target(a), precision, algo);
-    return compute(a, b, algo, precision, type, arithmetic, sizes);
+  static at::Tensor product(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                            at::IntArrayRef sizes) {
+    const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
+    const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
+    return compute(a, b, options, type, arithmetic, sizes);
   }
 
-  static at::Tensor compute(const at::Tensor& a, const at::Tensor& b, Name algo, Name precision,
+  static at::Tensor compute(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                             at::ScalarType type, Arithmetic arithmetic, at::IntArrayRef sizes) {
     Problem problem = problem_of(a, b, type, arithmetic);
-    const auto plan = Backend::plan(problem, algo, precision, a);
+    const auto plan = Backend::plan(problem, options, a);
     at::Tensor c = Backend::empty(sizes, type, a);
     if (c.numel() == 0) return c;
     problem.c.data = c.mutable_data_ptr();

@@ -8,77 +8,71 @@
 
 namespace tiled {
 
+namespace {
+
+// "$options" in a schema stands for the options that every product has.
+c10::FunctionSchema schema(const char* text) { return torch::schema(with_options(text).c_str()); }
+
+}  // namespace
+
 TORCH_LIBRARY(tiled, m) {
   // C = A B. The functional overload comes first: torch.ops tries overloads in this order.
   const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
-  m.def(
-      "mm(Tensor a, Tensor b, *, str? algo=None, str? precision=None, ScalarType? out_dtype=None)"
-      " -> Tensor",
-      tags);
+  m.def(schema("mm(Tensor a, Tensor b, *, $options) -> Tensor"), tags);
   // Returns nothing: a C++ kernel that returns Tensor(a!) fails functionalization in torch 2.11.
-  m.def(
-      "mm.out(Tensor a, Tensor b, *, str? algo=None, str? precision=None,"
-      " ScalarType? out_dtype=None, Tensor(a!) out) -> ()",
-      tags);
+  m.def(schema("mm.out(Tensor a, Tensor b, *, $options, Tensor(a!) out) -> ()"), tags);
   // C[i] = A[i] B[i] for every i of a batch.
-  m.def(
-      "bmm(Tensor a, Tensor b, *, str? algo=None, str? precision=None, ScalarType? out_dtype=None)"
-      " -> Tensor",
-      tags);
+  m.def(schema("bmm(Tensor a, Tensor b, *, $options) -> Tensor"), tags);
 
   // The library's own fp32 precision: 'ieee', 'tf32', 'fp16x3', or None to follow torch's.
   m.def("set_float32_precision(str? precision) -> ()", &set_float32_precision_name);
   m.def("get_float32_precision() -> str?", &get_float32_precision_name);
 
-  // What would run, and why. They compute nothing and take meta tensors too.
-  m.def(
-      "algos(Tensor a, Tensor b, *, str? precision=None, ScalarType? out_dtype=None,"
-      " str? device=None) -> str[]",
-      &algos_of);
-  m.def(
-      "explain(Tensor a, Tensor b, *, str? algo=None, str? precision=None,"
-      " ScalarType? out_dtype=None, str? device=None) -> str",
-      &explain_text);
-  m.def(
-      "plan(Tensor a, Tensor b, *, str? algo=None, str? precision=None,"
-      " ScalarType? out_dtype=None, str? device=None) -> str",
-      &plan_json);
+  // What would run, and why. They compute nothing and take meta tensors too. algos() lists what
+  // `algo` may be, whatever it is.
+  m.def(schema("algos(Tensor a, Tensor b, *, $options, str? device=None) -> str[]"),
+        kernel<&algos_of>);
+  m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
+        kernel<&explain_text>);
   m.def("devices() -> str[]", &device_names);
+  // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
+  // fp64: an int64 scalar on the operands' device. It runs the product.
+  m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
+}
+
+// For those who measure the library or look into it; nothing here is needed to use it.
+TORCH_LIBRARY(tiled_debug, m) {
+  // explain() as a JSON object: what tiled_mm.plan() reads.
+  m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
+        kernel<&plan_json>);
   m.def("occupancy(str device, *, int threads, int registers=0, int shared_bytes=0) -> str",
         &occupancy_json);
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",
         &roofline_json);
   // hopper with this tile, and cluster and so on, whatever the planner would choose, or fp16x3 if
-  // that is the precision: for those who measure and compare. plan() lists hopper's tiles.
+  // that is the precision: to compare them. plan() lists hopper's tiles.
   m.def(
-      "mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p, int cluster_q,"
-      " bool share_segments, *, str? precision=None, ScalarType? out_dtype=None) -> Tensor");
-  // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
-  // fp64: an int64 scalar on the operands' device. It runs the product.
-  m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
+      schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
+             " int cluster_q, bool share_segments, *, $options) -> Tensor"));
   // [registers a thread, static shared bytes, local bytes a thread, blocks a multiprocessor] of the
   // kernel that would run, as the CUDA runtime reports them.
-  m.def("kernel_attributes(Tensor a, Tensor b, *, str? algo=None) -> int[]", &kernel_attributes);
-}
-
-template <typename Handle, typename Signature>
-static Handle find(const char* name, const char* overload) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Signature>();
+  m.def(schema("kernel_attributes(Tensor a, Tensor b, *, $options) -> int[]"),
+        kernel<&kernel_attributes>);
 }
 
 const MmOperator& mm_operator() {
-  static const MmOperator handle = find<MmOperator, MmSignature>("tiled::mm", "");
-  return handle;
+  static const MmOperator door("tiled::mm", "");
+  return door;
 }
 
 const MmOperator& bmm_operator() {
-  static const MmOperator handle = find<MmOperator, MmSignature>("tiled::bmm", "");
-  return handle;
+  static const MmOperator door("tiled::bmm", "");
+  return door;
 }
 
 const MmOutOperator& mm_out_operator() {
-  static const MmOutOperator handle = find<MmOutOperator, MmOutSignature>("tiled::mm", "out");
-  return handle;
+  static const MmOutOperator door("tiled::mm", "out");
+  return door;
 }
 
 }  // namespace tiled

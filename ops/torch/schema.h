@@ -2,24 +2,15 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
-#include <optional>
-#include <string_view>
+#include "torch/options.h"
 
 namespace tiled {
 
-using MmSignature = at::Tensor(const at::Tensor& a, const at::Tensor& b,
-                               std::optional<std::string_view> algo,
-                               std::optional<std::string_view> precision,
-                               std::optional<at::ScalarType> out_dtype);
-using MmOutSignature = void(const at::Tensor& a, const at::Tensor& b,
-                            std::optional<std::string_view> algo,
-                            std::optional<std::string_view> precision,
-                            std::optional<at::ScalarType> out_dtype, at::Tensor& out);
-
-using MmOperator = c10::TypedOperatorHandle<MmSignature>;
-using MmOutOperator = c10::TypedOperatorHandle<MmOutSignature>;
+using MmOperator =
+    Operator<at::Tensor(const at::Tensor& a, const at::Tensor& b, const MmOptions& options)>;
+using MmOutOperator = Operator<void(const at::Tensor& a, const at::Tensor& b,
+                                    const MmOptions& options, at::Tensor& out)>;
 
 const MmOperator& mm_operator();         // tiled::mm
 const MmOperator& bmm_operator();        // tiled::bmm
