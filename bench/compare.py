@@ -102,7 +102,7 @@ def problems(names: list[str]) -> Iterator[tuple[str, Shape, str | None]]:
 
 def compare(
     old: Path,
-    new: Path = INSTALLED,
+    new: Annotated[Path, typer.Argument()] = INSTALLED,
     sets: Annotated[list[str] | None, typer.Option("--set", help="as 'fp16x3:fp16x3'")] = None,
     turns: int = 7,
     samples: int = 3,

@@ -286,9 +286,11 @@ TEST(Fp16x3Plan, HugeSizes) {
 }
 
 TEST(Fp16x3Plan, HowMuchAnElementMayLose) {
-  // A quarter of min(K, 8 sqrt(K)) 2^-24.
+  // What is left of min(K, 8 sqrt(K)) 2^-24.
   EXPECT_DOUBLE_EQ(fp16x3_tolerance(64), (64 - 53.2) * 0x1p-24);
-  EXPECT_DOUBLE_EQ(fp16x3_tolerance(4096), 128 * 0x1p-24);
+  EXPECT_DOUBLE_EQ(fp16x3_tolerance(4096), (512 - 53.2 - 63) * 0x1p-24);
+  EXPECT_DOUBLE_EQ(fp16x3_tolerance(1 << 16), (2048 - 53.2 - 63 - 16) * 0x1p-24);
+  for (int64_t k = 64; k < int64_t{1} << 29; k += 1 + k / 7) EXPECT_GT(fp16x3_tolerance(k), 0) << k;
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ def tolerated(k: int) -> float:
     """What may be lost of |C| (docs/fp16x3.md)."""
     g = promise.growth(k)
     sums = -(-k // CHAIN) - 1 if k < DEEP_K else SEGMENT_K // CHAIN - 1 + -(-k // SEGMENT_K)
-    return min(g / 4, g - (53.2 + sums)) * promise.U
+    return (g - (53.2 + sums)) * promise.U
 
 
 def dot(a: Tensor, b: Tensor, hole: str | None = None, large: str | None = None) -> Result:

@@ -92,7 +92,7 @@ double fp16x3_tolerance(int64_t k) {
   const double g = std::min(terms, 8 * std::sqrt(terms));
   const double sums =
       k < DEEP_K ? std::ceil(terms / 64) - 1 : SEGMENT_K / 64 - 1 + segment_count(k);
-  return std::min(g / 4, g - (53.2 + sums)) * 0x1p-24;
+  return (g - (53.2 + sums)) * 0x1p-24;
 }
 
 bool fp16x3_supports(const Problem& problem, const DeviceInfo& device) {

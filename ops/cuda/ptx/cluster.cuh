@@ -71,15 +71,4 @@ __device__ __forceinline__ unsigned long long load_acquire(const unsigned long l
   return word;
 }
 
-// Adds to such a word and returns what it was; likewise.
-__device__ __forceinline__ unsigned long long add_acquire(unsigned long long* address,
-                                                          unsigned long long summand) {
-  unsigned long long before;
-  asm volatile("atom.add.acquire.gpu.global.u64 %0, [%1], %2;"
-               : "=l"(before)
-               : "l"(__cvta_generic_to_global(address)), "l"(summand)
-               : "memory");
-  return before;
-}
-
 }  // namespace tiled::ptx

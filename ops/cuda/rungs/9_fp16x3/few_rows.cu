@@ -130,9 +130,6 @@ __device__ __forceinline__ uint32_t least_exponent(const Range& range) {
   return range.least == ~0u ? 255 : (range.least + 1) >> 23;
 }
 
-// The same number in each byte, of a lane's four rows.
-constexpr uint32_t in_each(uint32_t x) { return x * 0x01010101; }
-
 // Of a lane's four rows, in bytes: below which exponents of elements, and of their lower parts, a
 // row's scale may give other bits than that of a chunk. It makes what is 28 binades below the row's
 // largest element smaller than 2^-14, and fp16's numbers there subnormal.
@@ -156,26 +153,6 @@ __device__ __forceinline__ uint32_t sure_exponents(const Head& head) {
 // always is; only beside smaller elements may there be others. (And where all is zero.)
 __device__ __forceinline__ bool may_be_small(const Range& range, const OwnScale& scale) {
   return range.least < (scale.exponent - 14) << 23 || scale.exponent == 14;
-}
-
-// What sure_exponents() is compared with, of a chunk: the least exponents of elements and of lower
-// parts. Of the four rows, in bytes: `leasts` of elements, `scales` of the chunk's largest.
-__device__ __forceinline__ uint32_t least_exponents(const uint32_t (&lo)[2][STEPS][4],
-                                                    uint32_t leasts, uint32_t scales,
-                                                    bool may_be_small) {
-  if (!__any_sync(~0u, may_be_small)) return __vsubus4(scales, in_each(SURE_BINADES - 2));
-  uint32_t packed = 0;
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    LeastLower lower;
-#pragma unroll
-    for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-      for (int j = 0; j < 2; ++j) lower.include(lo[r / 2][s][r % 2 + 2 * j]);
-    packed |= lower.exponent(scales >> 8 * r & 0xff) << 8 * r;
-  }
-  // Where the row's scale is the chunk's, any lower part is sure.
-  return __vminu4(leasts, __vmaxu4(packed, __vsubus4(scales, in_each(SURE_BINADES))));
 }
 
 // Terms of a chunk, [x][ROWS and some more, so that lanes meet different banks].
@@ -281,8 +258,7 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           load<BESIDE>(v, args, of, chunk);
           Fragments parts;
           float back[4];
-          uint32_t leasts_of_rows = 0, scales_of_rows = 0;  // biased exponents
-          bool looks = false;
+          uint32_t leasts = 0;  // what sure_exponents() is compared with, of the four rows
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
             const auto split_row = [&](auto split_two) {
@@ -309,9 +285,17 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
               back[r] = own.back;
               split_row(
                   [&](float x, float y) { return split_plain(x * own.factor, y * own.factor); });
-              leasts_of_rows |= least_exponent(range) << 8 * r;
-              scales_of_rows |= own.exponent << 8 * r;
-              looks |= may_be_small(range, own);
+              uint32_t of_lower = max(own.exponent, SURE_BINADES - 2) - (SURE_BINADES - 2);
+              if (__any_sync(~0u, may_be_small(range, own))) {
+                LeastLower lower;
+#pragma unroll
+                for (int i = 0; i < 2 * STEPS; ++i)
+                  lower.include(parts[1][r / 2][i / 2][r % 2 + 2 * (i % 2)]);
+                // Where the row's scale is the chunk's, any lower part is sure.
+                of_lower = max(lower.exponent(own.exponent),
+                               max(own.exponent, SURE_BINADES) - SURE_BINADES);
+              }
+              leasts |= min(least_exponent(range), of_lower) << 8 * r;
             } else {
               const int row = row_of<BESIDE>(r);
               const Scale scale(head.most[row]);
@@ -327,10 +311,7 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           if (is_first) ptx::griddepcontrol_wait();
           is_first = false;
           // Where slots are used again, of all that a lane had in this one.
-          if (OWN) {
-            const uint32_t found = least_exponents(parts[1], leasts_of_rows, scales_of_rows, looks);
-            least = begin == 0 ? found : __vminu4(least, found);
-          }
+          if (OWN) least = __vminu4(begin == 0 ? ~0u : least, leasts);
           multiply<W_IS_A, BESIDE>(terms + slot * args.x_rows * PITCH, parts, back, args, x, chunk);
         }
         if (all_fit) break;

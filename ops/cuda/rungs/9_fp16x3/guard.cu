@@ -3,15 +3,15 @@
 // or Inf, sums that came out too large for a number, and everything where K is short.
 //
 // fp64, since a chain in fp32 would have K as the constant of its bound, and could overflow on the
-// way where the result does not; products of two fp32 numbers are exact there. Its chains are those
-// of a product of fp64 operands, so an element has the bits of mm(a.double(), b.double()), rounded.
+// way where the result does not; products of two fp32 numbers are exact there. Every 64 of K are a
+// chain of fused multiply-adds, and the chains are added in ascending order: so one element can be
+// shared out over a block.
 //
 // A block takes one listed square of 64 x 64 elements after the other and stores those elements
 // only that are unsure; so the others keep their bits, and whether an element is computed again
 // depends on its own row and column alone. Usually the list is empty, or has a square with an
-// element or two: up to FEW of them are computed by a warp each, bound by the latency of one chain;
-// more by the whole square, bound by the rate of fp64.
-#include "core/segments.h"
+// element or two: up to FEW of them are computed one by one, a chain a thread; more by the whole
+// square, bound by the rate of fp64.
 #include "cuda/parts/launch_early.h"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
@@ -25,8 +25,9 @@ constexpr int THREADS = 256;
 constexpr int PATCH = 4;           // x PATCH elements a thread
 constexpr int PITCH = SQUARE + 2;  // of shared memory, elements
 constexpr int LOADS = SQUARE * BLOCK_K / THREADS;
-constexpr int WARPS = THREADS / 32;
-constexpr uint32_t FEW = 4 * WARPS;  // elements of a square
+constexpr int CHAIN = 64;     // of K
+constexpr uint32_t FEW = 32;  // elements of a square
+static_assert(CHAIN % BLOCK_K == 0);
 
 struct Tiles {
   double a[BLOCK_K][PITCH];  // [k][m]
@@ -64,31 +65,35 @@ struct List {
   uint16_t elements[FEW];  // row * SQUARE + column
 };
 
-// One element by a whole warp, of which all lanes load and each adds up the chain; `pairs` is its
-// own. Steps to the next of k are those of A's row and B's column.
-__device__ __forceinline__ float chain_of(const float* a, const float* b, int64_t k_stride_a,
-                                          int64_t k_stride_b, int64_t k, double2 (&pairs)[32]) {
-  const int lane = threadIdx.x % 32;
+// A row's or column's elements along k.
+struct Line {
+  const float* data;
+  int64_t stride;
+};
+
+// One element by the whole block; the first thread has it.
+__device__ __forceinline__ double sum_of(const Line& a, const Line& b, int64_t k,
+                                         double (&chains)[THREADS]) {
   double total = 0;
-  for (int64_t segment = 0; segment < segment_count(k); ++segment) {
-    const int64_t end = segment_end(segment, k);
+  for (int64_t first = 0; first < k; first += THREADS * CHAIN) {
+    const int64_t begin = first + threadIdx.x * CHAIN, end = min(begin + CHAIN, k);
     double chain = 0;
-    float x = 0, y = 0;
-    const auto load = [&](int64_t at) {
-      x = at < end ? a[at * k_stride_a] : 0;
-      y = at < end ? b[at * k_stride_b] : 0;
-    };
-    load(segment_begin(segment) + lane);
-    for (int64_t k0 = segment_begin(segment); k0 < end; k0 += 32) {
-      pairs[lane] = make_double2(x, y);
-      load(k0 + 32 + lane);
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < 32; ++i) chain = __fma_rn(pairs[i].x, pairs[i].y, chain);
-      __syncwarp();
+#pragma unroll 16
+    for (int64_t i = begin; i < end; ++i)
+      chain = __fma_rn(a.data[i * a.stride], b.data[i * b.stride], chain);
+    chains[threadIdx.x] = chain;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const int count = static_cast<int>(min(int64_t{THREADS}, (k - first + CHAIN - 1) / CHAIN));
+#pragma unroll 8
+      for (int i = 0; i < count; ++i) total = __dadd_rn(total, chains[i]);
     }
-    total = __dadd_rn(total, chain);
+    __syncthreads();
   }
+  return total;
+}
+
+__device__ __forceinline__ float rounded(double total) {
   return __fadd_rn(__double2float_rn(total), 0);  // zeros are positive
 }
 
@@ -100,9 +105,10 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
   const Problem& p = args.problem;
   const uint32_t count =
       all ? list.squares_m * list.squares_n * static_cast<uint32_t>(p.batch) : *list.count;
+  if (blockIdx.x >= count) return;  // nearly always, and soon
   __shared__ __align__(16) union {
     Tiles tiles;
-    double2 pairs[WARPS][32];
+    double chains[THREADS];
   } memory;
   Tiles& tiles = memory.tiles;
   __shared__ List few;
@@ -145,22 +151,21 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
       __syncthreads();
       if (threadIdx.x == 0) atomicAdd(list.recomputed, few.count);
       if (few.count <= FEW) {
-        for (uint32_t at = threadIdx.x / 32; at < few.count; at += WARPS) {
+        for (uint32_t at = 0; at < few.count; ++at) {
           const int64_t m = m0 + few.elements[at] / SQUARE, n = n0 + few.elements[at] % SQUARE;
-          const float result =
-              chain_of(a + m * p.a.row_stride, b + n * p.b.col_stride, p.a.col_stride,
-                       p.b.row_stride, p.k, memory.pairs[threadIdx.x / 32]);
-          if (threadIdx.x % 32 == 0) c[m * p.c.row_stride + n * p.c.col_stride] = result;
+          const double total = sum_of({a + m * p.a.row_stride, p.a.col_stride},
+                                      {b + n * p.b.col_stride, p.b.row_stride}, p.k, memory.chains);
+          if (threadIdx.x == 0) c[m * p.c.row_stride + n * p.c.col_stride] = rounded(total);
         }
         __syncthreads();
         continue;
       }
     }
     double total[PATCH][PATCH] = {};
-    for (int64_t segment = 0; segment < segment_count(p.k); ++segment) {
-      const int64_t end = segment_end(segment, p.k);
+    for (int64_t begin = 0; begin < p.k; begin += CHAIN) {
+      const int64_t end = min(begin + CHAIN, p.k);
       double chain[PATCH][PATCH] = {};
-      for (int64_t k0 = segment_begin(segment); k0 < end; k0 += BLOCK_K) {
+      for (int64_t k0 = begin; k0 < end; k0 += BLOCK_K) {
         __syncthreads();
         load(tiles.a, a, m0, k0, p.m, end, p.a.row_stride, p.a.col_stride);
         load(tiles.b, b, n0, k0, p.n, end, p.b.col_stride, p.b.row_stride);
@@ -187,7 +192,7 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
       for (int x = 0; x < PATCH; ++x)
         if (mask & 1u << (y * PATCH + x))
           c[(m0 + place(row, y)) * p.c.row_stride + (n0 + place(column, x)) * p.c.col_stride] =
-              __fadd_rn(__double2float_rn(total[y][x]), 0);  // zeros are positive
+              rounded(total[y][x]);
     __syncthreads();
   }
 }

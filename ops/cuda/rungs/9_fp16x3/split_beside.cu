@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     else
       while (ptx::load_acquire(&of_panel->team) != args.team) __nanosleep(32);
   }
-  __syncthreads();
-  if ((FORM == Form::Nothing && measures) || shared.inherited == LEFT) return end(args);
+  const bool leaves = __syncthreads_or(threadIdx.x == 0 && shared.inherited == LEFT);
+  if ((FORM == Form::Nothing && measures) || leaves) return end(args);
 
   const bool has_row = threadIdx.x < PANEL && threadIdx.x < at.left;
   Range range;  // of row threadIdx.x

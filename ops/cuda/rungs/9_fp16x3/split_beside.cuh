@@ -88,24 +88,26 @@ __device__ __forceinline__ void add_extents(Shared& shared, const Range (&ranges
 constexpr int PATIENCE = FAULT == Fault::NoPatience ? 0 : 8192;
 constexpr uint32_t LEFT = ~0u;
 
-// Says that block `part` of `team` has measured, and waits for the others. Returns the blocks, a
-// bit each, whose tiles this one writes beside its own; or LEFT where others will write its tiles.
+// Says that block `part` of `team` has measured, and waits for the others. Returns the blocks, a bit
+// each, whose tiles this one writes beside its own; or LEFT where another will write its tiles.
 //
 // Whether all of a team get a place at the same time is not for a kernel to know: other kernels may
-// hold the GPU, or there may be little of it. So no block waits for ever. Who loses patience leaves
-// and gives its place back; who measures last waits for nobody, and takes over what was left.
+// hold the GPU, or there may be little of it. So no block waits for ever: who loses patience leaves,
+// and gives its place back. Who measures last has nobody to wait for, and takes over from all who
+// had left before; after it nobody leaves, since all see that the team is complete.
 __device__ __forceinline__ uint32_t wait_for_team(SplitPanel* panel, uint32_t part, uint32_t team) {
-  unsigned long long seen = ptx::add_acquire(&panel->team, 1);
-  if (static_cast<uint32_t>(seen) + 1 == team) return static_cast<uint32_t>(seen >> 32);
-  for (int looks = 0; FAULT != Fault::NoTeamWait; ++looks) {
-    seen = ptx::load_acquire(&panel->team);
-    if (static_cast<uint32_t>(seen) == team) return 0;
-    if (looks < PATIENCE)
+  if (FAULT == Fault::NoTeamWait) return 0;
+  const unsigned long long before = atomicAdd(&panel->team, 1ull);
+  int looks = 0;
+  while (static_cast<uint32_t>(ptx::load_acquire(&panel->team)) != team) {
+    if (looks++ < PATIENCE) {
       __nanosleep(32);
-    else if (atomicCAS(&panel->team, seen, seen | 1ull << (32 + part)) == seen)
-      return LEFT;
+    } else {
+      const unsigned long long seen = atomicAdd(&panel->team, 1ull << (32 + part));
+      if (static_cast<uint32_t>(seen) != team) return LEFT;
+    }
   }
-  return 0;
+  return static_cast<uint32_t>(before) + 1 == team ? static_cast<uint32_t>(before >> 32) : 0;
 }
 
 // A tile's hi and lo, as the operand lies; or only what they lose.
