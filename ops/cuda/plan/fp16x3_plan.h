@@ -12,9 +12,9 @@ constexpr int64_t FP16X3_LEAST_K = 64;
 // What a block of the guard takes at a time: so many rows and columns of C.
 constexpr int GUARD_SQUARE = 64;
 
-// How much of |C| lost parts may be before an element is computed again: what all other errors leave
-// of the bound g u |A||B|, with g = min(K, 8 sqrt(K)) and u = 2^-24 (docs/fp16x3.md). |C| stands for
-// |A||B|, which is no smaller.
+// How much of |C| lost parts may be before an element is computed again: what all other errors
+// leave of the bound g u |A||B|, with g = min(K, 8 sqrt(K)) and u = 2^-24 (docs/fp16x3.md). |C|
+// stands for |A||B|, which is no smaller.
 double fp16x3_tolerance(int64_t k);
 
 bool fp16x3_supports(const Problem& problem, const DeviceInfo& device);

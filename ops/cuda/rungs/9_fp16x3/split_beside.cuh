@@ -88,13 +88,13 @@ __device__ __forceinline__ void add_extents(Shared& shared, const Range (&ranges
 constexpr int PATIENCE = FAULT == Fault::NoPatience ? 0 : 8192;
 constexpr uint32_t LEFT = ~0u;
 
-// Says that block `part` of `team` has measured, and waits for the others. Returns the blocks, a bit
-// each, whose tiles this one writes beside its own; or LEFT where another will write its tiles.
+// Says that block `part` of `team` has measured, and waits for the others. Returns the blocks, a
+// bit each, whose tiles this one writes beside its own; or LEFT where another will write its tiles.
 //
 // Whether all of a team get a place at the same time is not for a kernel to know: other kernels may
-// hold the GPU, or there may be little of it. So no block waits for ever: who loses patience leaves,
-// and gives its place back. Who measures last has nobody to wait for, and takes over from all who
-// had left before; after it nobody leaves, since all see that the team is complete.
+// hold the GPU, or there may be little of it. So no block waits for ever: who loses patience
+// leaves, and gives its place back. Who measures last has nobody to wait for, and takes over from
+// all who had left before; after it nobody leaves, since all see that the team is complete.
 __device__ __forceinline__ uint32_t wait_for_team(SplitPanel* panel, uint32_t part, uint32_t team) {
   if (FAULT == Fault::NoTeamWait) return 0;
   const unsigned long long before = atomicAdd(&panel->team, 1ull);
