@@ -245,12 +245,13 @@ def test_precision_is_read_once(library_precision: None, device: str) -> None:
         assert_same_bits(c, tiled_mm.mm(a, b, precision="ieee"))
         assert_same_bits(grad_a, tiled_mm.mm(g, b.t(), precision="ieee"))
         assert_same_bits(grad_b, tiled_mm.mm(a.t(), g, precision="ieee"))
-    tangent = cases.fill(37, 131, torch.float32, device)
+    # What else is dispatched, a detach() say, would change the setting before the call begins.
+    tangent, plain = cases.fill(37, 131, torch.float32, device), b.detach()
     tiled_mm.set_float32_precision("ieee")
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(a.detach(), tangent)
         with Changed() as recorder:
-            tiled_mm.mm(dual, b.detach())
+            tiled_mm.mm(dual, plain)
     assert [call.get("precision") for call in recorder.calls] == ["ieee"] * 2
 
 
