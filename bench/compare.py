@@ -1,4 +1,4 @@
-"""Two builds of the library side by side: two processes that take turns on one GPU.
+"""Two builds of the library side by side: two processes that take turns on one device.
 
     python -m bench.compare OLD/libtiled_mm.so [NEW/libtiled_mm.so] --set fp16x3 [--json FILE]
 
@@ -9,6 +9,7 @@ of its own, and for each problem they take turns, a few samples a turn, while th
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -26,10 +27,14 @@ import torch
 import typer
 
 from bench import machine
+from bench.cli import make_stopwatch, pick_device
+from bench.data import make_sets
 from bench.shapes import Shape, named_set
 
 ROOT = Path(__file__).resolve().parents[1]
-INSTALLED = ROOT / "ops" / "tiled_mm" / "lib" / "libtiled_mm.so"
+# Found without being loaded: each library is loaded by a process of its own.
+PACKAGE = Path(importlib.util.find_spec("tiled_mm").origin).parent
+INSTALLED = PACKAGE / "lib" / "libtiled_mm.so"
 
 WORK = "--work"  # the argument of a library's process
 
@@ -40,22 +45,21 @@ WORK = "--work"  # the argument of a library's process
 def work() -> None:
     """Reads problems and turns from standard input, a JSON line each, and answers with seconds."""
     from bench.candidates import TiledOperator
-    from bench.data import make_sets
-    from bench.timing import CudaStopwatch
 
-    stopwatch = CudaStopwatch(torch.device("cuda", 0))
+    device = pick_device("auto")
+    stopwatch = make_stopwatch(device, "burst", "cold")
     operator = TiledOperator()
     prepared = None
     for line in sys.stdin:
         request = json.loads(line)
         if "shape" in request:
             prepared = None
-            torch.cuda.empty_cache()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
             shape = Shape.from_json(request["shape"])
             call = operator.call(None, request["precision"])
-            bytes_per_set = 4 * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
-            count = max(request["copies"], stopwatch.set_count(bytes_per_set))
-            prepared = stopwatch.prepare(call, make_sets(shape, stopwatch.device, count, 0))
+            count = max(request["copies"], stopwatch.set_count(shape.bytes))
+            prepared = stopwatch.prepare(call, make_sets(shape, device, count, seed=0))
             answer: object = prepared.method
         else:
             answer = [stopwatch.read(stopwatch.start(prepared)) for _ in range(request["samples"])]
@@ -66,7 +70,7 @@ class Worker:
     def __init__(self, library: Path, folder: Path) -> None:
         package = folder / "tiled_mm"
         ignored = shutil.ignore_patterns("lib", "__pycache__")
-        shutil.copytree(ROOT / "ops" / "tiled_mm", package, ignore=ignored)
+        shutil.copytree(PACKAGE, package, ignore=ignored)
         (package / "lib").mkdir()
         shutil.copy(library, package / "lib" / "libtiled_mm.so")
         self._process = subprocess.Popen(
@@ -111,7 +115,7 @@ def compare(
     output: Annotated[Path | None, typer.Option("--json")] = None,
 ) -> None:
     """Prints, for every problem and set, the old library's time over the new one's."""
-    environment = machine.environment(torch.device("cuda", 0))
+    environment = machine.environment(pick_device("auto"))
     cases: list[dict] = []
     with tempfile.TemporaryDirectory() as folder:
         workers = []
