@@ -1,0 +1,83 @@
+// What happens to a finished sum on its way to C, in one order for every kernel of both devices:
+//
+//     before = beta * input + (alpha * sum + bias)        two fused multiply-adds
+//     C      = activation(before)
+//
+// All of it in the type that sums have (fp32 for 16-bit inputs, fp64, complex, wrapping integers),
+// rounded once, to C's type, when it is stored; `before` may be stored as well, rounded likewise.
+// Where there is no bias it counts as +0, and where beta is 0 the input is neither read nor
+// counted. A product of floating-point numbers is never added but by an explicit fused
+// multiply-add: there is nothing that a compiler could contract, so that CPU and GPU agree.
+//
+// sum is the contract's (segments.h). The identity leaves it as it is.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace tiled {
+
+// Of floating-point C only.
+enum class Activation : int8_t {
+  None,
+  Relu,      // max(x, 0); NaN stays
+  Gelu,      // x (1 + erf(x / sqrt 2)) / 2
+  GeluTanh,  // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+  Silu,      // x / (1 + exp(-x))
+};
+
+// Which index of C picks a bias's element.
+enum class Along : int8_t { Nothing, M, N };
+
+// alpha or beta, in each arithmetic: floating-point and complex numbers, and integers, which wrap.
+struct Factor {
+  double real = 1, imaginary = 0;
+  int64_t integer = 1;
+
+  constexpr bool is(int64_t value) const {
+    return real == static_cast<double>(value) && imaginary == 0 && integer == value;
+  }
+};
+
+// One more matrix of C's shape, element (i, j) of batch entry b at
+// data + (b * batch_stride + i * row_stride + j * col_stride) * size_of(dtype); null if none.
+template <typename Pointer>
+struct Companion {
+  Pointer data = nullptr;
+  int64_t row_stride = 0, col_stride = 0, batch_stride = 0;  // elements
+  DType dtype = DType::Float32;
+};
+
+struct Epilogue {
+  DType out_dtype;
+  Activation activation = Activation::None;
+  Along bias_along = Along::Nothing;
+  DType bias_dtype = DType::Float32;
+  const void* bias = nullptr;
+  int64_t bias_stride = 0, bias_batch_stride = 0;  // elements
+  Factor alpha, beta{0, 0, 0};
+  Companion<const void*> input;  // may be C itself
+  Companion<void*> before;       // C before the activation, of C's dtype
+
+  // Whether C is the sum, rounded.
+  constexpr bool is_identity() const {
+    return activation == Activation::None && bias_along == Along::Nothing && alpha.is(1) &&
+           !reads_input() && before.data == nullptr;
+  }
+  constexpr bool reads_input() const { return !beta.is(0); }
+};
+
+// The same for C's transpose, for kernels that exchange A and B.
+constexpr Epilogue transposed(Epilogue e) {
+  const auto turn = [](auto& c) {
+    const int64_t row = c.row_stride;
+    c.row_stride = c.col_stride, c.col_stride = row;
+  };
+  turn(e.input);
+  turn(e.before);
+  if (e.bias_along != Along::Nothing) e.bias_along = e.bias_along == Along::M ? Along::N : Along::M;
+  return e;
+}
+
+}  // namespace tiled
