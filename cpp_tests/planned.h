@@ -5,7 +5,11 @@
 
 #include "core/problem.h"
 #include "cuda/plan/device.h"
-#include "cuda/plan/plan.h"
+#include "cuda/plan/rung.h"
+#include "cuda/rungs/3_register_tile/way.h"
+#include "cuda/rungs/4_mma_tile/way.h"
+#include "cuda/rungs/7_hopper/layout.h"
+#include "cuda/rungs/9_fp16x3/layout.h"
 #include "explain/report.h"
 
 namespace tiled::test {
@@ -61,6 +65,31 @@ inline Problem parts_problem(const std::string& layout, int64_t m, int64_t n, in
   Problem p = problem_of(layout, m, n, k, DType::Float32);
   p.arithmetic = Arithmetic::Fp16x3;
   return p;
+}
+
+inline HopperPlan hopper_of(const Plan& plan) { return plan.way.as<HopperPlan>(); }
+inline Fp16x3Plan fp16x3_of(const Plan& plan) { return plan.way.as<Fp16x3Plan>(); }
+
+// Of register_tile, and of mma_tile in fp64.
+inline Accesses access_of(const Plan& plan) {
+  return plan.way.is<RegisterTileWay>() ? plan.way.as<RegisterTileWay>().access
+                                        : plan.way.as<Fp64Way>().access;
+}
+inline RegisterTileWay register_of(const Plan& plan) { return plan.way.as<RegisterTileWay>(); }
+
+// The plan with this way to run the rung.
+template <typename T>
+Plan plan_with(Algo algo, const Problem& p, const DeviceInfo& d, const T& way) {
+  return rung_of(algo)->plan(p, d, Way(way));
+}
+
+// Every way of fp16x3.
+inline std::vector<Fp16x3Plan> fp16x3_plans(const Problem& p, const DeviceInfo& d) {
+  std::vector<Fp16x3Plan> plans;
+  rung_of(Algo::Fp16x3)->ways(p, d, [&](const Way& way, double) {
+    if (way.as<Fp16x3Plan>().kernel != Fp16x3Kernel::FewRows) plans.push_back(way.as<Fp16x3Plan>());
+  });
+  return plans;
 }
 
 inline PlanReport report_of(const char* name, Algo algo, const Problem& p) {

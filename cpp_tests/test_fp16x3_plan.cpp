@@ -7,9 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/plan/fp16x3_layout.h"
-#include "cuda/plan/fp16x3_plan.h"
-#include "cuda/plan/tile_info.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -54,7 +51,7 @@ TEST(Fp16x3Plan, SmallTilesForSmallProblemsAndLargeForLarge) {
                                      {16384, "X3Tile128x128"}}) {
       const Plan plan = make_plan(parts_problem(layout, size, size, size), d);
       EXPECT_EQ(plan.algo, Algo::Fp16x3);
-      EXPECT_EQ(fp16x3_tile_name(plan.hopper.tile), tile) << layout << ' ' << size;
+      EXPECT_EQ(tile_name_of(fp16x3_of(plan)), tile) << layout << ' ' << size;
     }
 }
 
@@ -69,9 +66,9 @@ TEST(Fp16x3Plan, AreWithinTheHardwaresLimits) {
                                        {3000, 2000, 40000, 1}}) {
     Problem p = parts_problem("nn", m, n, k);
     p.batch = batch;
-    const std::vector<HopperPlan> ways = fp16x3_plans(p, d);
+    const std::vector<Fp16x3Plan> ways = fp16x3_plans(p, d);
     EXPECT_GT(ways.size(), 1u);
-    for (const HopperPlan& way : ways) {
+    for (const Fp16x3Plan& way : ways) {
       const Fp16x3TileInfo tile = fp16x3_tile(way.tile);
       const int cluster = way.cluster_p * way.cluster_q;
       EXPECT_TRUE(cluster == 1 || cluster == 2);
@@ -82,13 +79,14 @@ TEST(Fp16x3Plan, AreWithinTheHardwaresLimits) {
       EXPECT_LE(tile.shared_bytes, d.shared_bytes_per_block);
       EXPECT_LE((tile.shared_bytes + d.shared_bytes_reserved) * tile.blocks_per_sm,
                 d.shared_bytes_per_sm);
-      const Plan plan = fp16x3_plan_with(p, d, way);
+      const Plan plan = plan_with(Algo::Fp16x3, p, d, way);
       EXPECT_EQ(plan.algo, Algo::Fp16x3);
-      EXPECT_EQ(plan.grid_x, way.blocks);
-      EXPECT_EQ(plan.threads_x, tile.threads);
-      EXPECT_EQ(plan.shared_bytes, tile.shared_bytes);
+      EXPECT_EQ(plan.main_step().grid_x, way.blocks);
+      EXPECT_EQ(plan.main_step().threads_x, tile.threads);
+      EXPECT_EQ(plan.main_step().shared_bytes, tile.shared_bytes);
       EXPECT_EQ(plan.workspace_bytes, fp16x3_layout(p, way).bytes);
-      EXPECT_GT(plan.guard_blocks, 0);
+      EXPECT_EQ(plan.end()[-1].work, Work::Guard);
+      EXPECT_GT(plan.end()[-1].grid_x, 0);
       EXPECT_GE(plan.tiles_m * plan.block_m, p.m);
       EXPECT_GE(plan.tiles_n * plan.block_n, p.n);
     }
@@ -107,7 +105,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
       Problem p = parts_problem(layout, m, n, k);
       p.batch = batch;
       if (shared) p.b.batch_stride = 0;
-      for (const HopperPlan& way : fp16x3_plans(p, d)) {
+      for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
         const Fp16x3Layout l = fp16x3_layout(p, way);
         EXPECT_EQ(l.p_entries, shared && way.exchanged ? 1 : batch);
         EXPECT_EQ(l.q_entries, shared && !way.exchanged ? 1 : batch);
@@ -152,18 +150,18 @@ TEST(Fp16x3Plan, FewRowsHaveAKernelOfTheirOwn) {
       const Plan columns = make_plan(parts_problem(layout, 4096, few, k), d);
       const bool expected = few <= 16 || (few <= 32 && k == 4096);
       for (const Plan& plan : {rows, columns}) {
-        const bool is_few = fp16x3_tile_name(plan.hopper.tile) == "FewRows";
+        const bool is_few = tile_name_of(fp16x3_of(plan)) == "FewRows";
         EXPECT_EQ(is_few, expected) << layout << ' ' << few << ' ' << k;
         if (is_few) {
           EXPECT_LT(plan.workspace_bytes, (few + 7) / 8 * 8 * k * 4 + 4200 * 8 + 64 * 8 + 1024);
         }
       }
       if (!expected) continue;
-      EXPECT_TRUE(rows.hopper.exchanged && !columns.hopper.exchanged);
+      EXPECT_TRUE(fp16x3_of(rows).exchanged && !fp16x3_of(columns).exchanged);
       EXPECT_GE(rows.tiles_n * rows.block_n, 4096);
       EXPECT_GE(columns.tiles_m * columns.block_m, 4096);
-      EXPECT_EQ(rows.grid_x, rows.tiles_n);
-      EXPECT_EQ(columns.grid_x, columns.tiles_m);
+      EXPECT_EQ(rows.main_step().grid_x, rows.tiles_n);
+      EXPECT_EQ(columns.main_step().grid_x, columns.tiles_m);
     }
 }
 
@@ -201,12 +199,12 @@ TEST(Fp16x3Plan, ANarrowCHasNoPlanesOfTheLargeOperand) {
                                      {2048, 128, "X3Direct64x32"}}) {
       Problem p = parts_problem(layout, m, n, 4096);
       const Plan plan = make_plan(p, d);
-      EXPECT_EQ(fp16x3_tile_name(plan.hopper.tile), tile) << layout << ' ' << m << ' ' << n;
-      EXPECT_EQ(plan.hopper.exchanged, m < n);
+      EXPECT_EQ(tile_name_of(fp16x3_of(plan)), tile) << layout << ' ' << m << ' ' << n;
+      EXPECT_EQ(fp16x3_of(plan).exchanged, m < n);
       EXPECT_LT(plan.workspace_bytes, 128 * 4096 * 4 + 40000 * 8 + 8192);
       (m < n ? p.b : p.a).alignment = 4;
-      const HopperPlan other = make_plan(p, d).hopper;
-      EXPECT_TRUE(!is_direct(other.tile) || other.exchanged != plan.hopper.exchanged)
+      const Fp16x3Plan other = fp16x3_of(make_plan(p, d));
+      EXPECT_TRUE(other.kernel != Fp16x3Kernel::Direct || other.exchanged != fp16x3_of(plan).exchanged)
           << layout << ' ' << m << ' ' << n;
     }
 }
@@ -234,7 +232,8 @@ TEST(Fp16x3Plan, AShortKHasNoWorkspace) {
     const Plan plan = make_plan(parts_problem("nn", 300, 200, k), d);
     EXPECT_EQ(plan.algo, Algo::Fp16x3);
     EXPECT_EQ(plan.workspace_bytes, 0) << k;
-    EXPECT_GT(plan.guard_blocks, 0) << k;
+    EXPECT_EQ(plan.step_count, 1) << k;
+    EXPECT_GT(plan.end()[-1].grid_x, 0) << k;
   }
   EXPECT_GT(make_plan(parts_problem("nn", 300, 200, 64), d).workspace_bytes, 0);
 }
@@ -274,7 +273,8 @@ TEST(Fp16x3Plan, HugeSizes) {
           if (!supports(Algo::Fp16x3, p, d)) continue;
           // The larger operand has no planes where it is read as it lies.
           const Plan plan = make_plan(p, d);
-          const bool one = plan.hopper.tile == FEW_ROWS_INDEX || is_direct(plan.hopper.tile);
+          const bool one =
+              fp16x3_of(plan).kernel != Fp16x3Kernel::Planes;
           const double rows = static_cast<double>(one ? std::min(m, n) : m + n);
           const double planes = 4. * static_cast<double>(entries) * static_cast<double>(k) * rows;
           const double bytes = static_cast<double>(plan.workspace_bytes);

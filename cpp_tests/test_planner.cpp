@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/plan/hopper_layout.h"
-#include "cuda/plan/tensor_plan.h"
-#include "cuda/plan/tiles.h"
+#include "cuda/rungs/3_register_tile/tiles.h"
+#include "cuda/rungs/4_mma_tile/tiles.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -19,18 +18,18 @@ TEST(Plan, GridOfSharedTiles) {
   EXPECT_EQ(plan.algo, Algo::SharedTile16);
   EXPECT_EQ(plan.tiles_m, 7);
   EXPECT_EQ(plan.tiles_n, 3);
-  EXPECT_EQ(plan.grid_x, 21);
-  EXPECT_EQ(plan.grid_y, 3);
-  EXPECT_EQ(plan.threads_x, 16);
-  EXPECT_EQ(plan.threads_y, 16);
+  EXPECT_EQ(plan.main_step().grid_x, 21);
+  EXPECT_EQ(plan.main_step().grid_y, 3);
+  EXPECT_EQ(plan.main_step().threads_x, 16);
+  EXPECT_EQ(plan.main_step().threads_y, 16);
 }
 
 TEST(Plan, NaiveIsOneElementAThread) {
   const Plan plan = make_plan(problem_of(17, 16, 5), device("h200"), Algo::Naive);
   EXPECT_EQ(plan.tiles_m, 2);
   EXPECT_EQ(plan.tiles_n, 1);
-  EXPECT_EQ(plan.threads_x * plan.threads_y, 256);
-  EXPECT_EQ(plan.shared_bytes, 0);
+  EXPECT_EQ(plan.main_step().threads_x * plan.main_step().threads_y, 256);
+  EXPECT_EQ(plan.main_step().shared_bytes, 0);
 }
 
 // Two tiles of WIDTH * WIDTH accumulators: 4 bytes but for fp64, int64 and complex.
@@ -40,20 +39,22 @@ TEST(Plan, SharedBytesFollowTheAccumulator) {
     const int64_t bytes = dtype == DType::Complex128 ? 16 : size_of(dtype) == 8 ? 8 : 4;
     EXPECT_EQ(accumulator_bytes(dtype), bytes) << name_of(dtype);
     const Problem p = problem_of(64, 64, 64, dtype);
-    EXPECT_EQ(make_plan(p, d, Algo::SharedTile8).shared_bytes, 128 * bytes) << name_of(dtype);
-    EXPECT_EQ(make_plan(p, d, Algo::SharedTile32).shared_bytes, 2048 * bytes) << name_of(dtype);
+    EXPECT_EQ(make_plan(p, d, Algo::SharedTile8).main_step().shared_bytes, 128 * bytes)
+        << name_of(dtype);
+    EXPECT_EQ(make_plan(p, d, Algo::SharedTile32).main_step().shared_bytes, 2048 * bytes)
+        << name_of(dtype);
   }
 }
 
 TEST(Plan, RegisterTileTakesItsTileByName) {
   const Plan plan = make_plan(problem_of(4096, 4096, 4096), device("t4"), Algo::RegisterTile);
-  EXPECT_EQ(plan.tile, TileSize::Large);
-  EXPECT_FALSE(plan.async);
+  EXPECT_EQ(register_of(plan).tile, TileSize::Large);
+  EXPECT_FALSE(register_of(plan).async);
   EXPECT_EQ(plan.block_m, Tile128x256::BLOCK_M);
   EXPECT_EQ(plan.block_n, Tile128x256::BLOCK_N);
-  EXPECT_EQ(plan.threads_x, Tile128x256::THREADS);
-  EXPECT_EQ(plan.threads_y, 1);
-  EXPECT_EQ(plan.shared_bytes, Tile128x256::SHARED_BYTES);
+  EXPECT_EQ(plan.main_step().threads_x, Tile128x256::THREADS);
+  EXPECT_EQ(plan.main_step().threads_y, 1);
+  EXPECT_EQ(plan.main_step().shared_bytes, Tile128x256::SHARED_BYTES);
 }
 
 // 768 x 768 is 36 tiles of 128 x 128 for 132 multiprocessors, but 144 small ones.
@@ -68,16 +69,17 @@ TEST(Plan, SmallTilesWhereLargeOnesLeaveMultiprocessorsIdle) {
 TEST(Plan, Fp32IsCopiedAsynchronouslyFrom80On) {
   for (const char* name : {"h200", "h100", "a100"}) {
     const Plan plan = make_plan(problem_of(4096, 4096, 4096), device(name), Algo::RegisterTile);
-    EXPECT_TRUE(plan.async) << name;
-    EXPECT_EQ(plan.tile, TileSize::Large);
+    EXPECT_TRUE(register_of(plan).async) << name;
+    EXPECT_EQ(register_of(plan).tile, TileSize::Large);
     EXPECT_EQ(plan.block_m, AsyncTile128x128::BLOCK_M);
-    EXPECT_EQ(plan.threads_x, AsyncTile128x128::THREADS);
-    EXPECT_EQ(plan.shared_bytes, AsyncTile128x128::SHARED_BYTES);
+    EXPECT_EQ(plan.main_step().threads_x, AsyncTile128x128::THREADS);
+    EXPECT_EQ(plan.main_step().shared_bytes, AsyncTile128x128::SHARED_BYTES);
   }
   for (DType dtype : ALL_DTYPES)
-    for (Algo algo : CUDA_ALGOS)
-      EXPECT_EQ(make_plan(problem_of(300, 300, 300, dtype), device("a100"), algo).async,
-                dtype == DType::Float32 && algo == Algo::RegisterTile)
+    for (Algo algo : {Algo::RegisterTile})
+      EXPECT_EQ(
+          register_of(make_plan(problem_of(300, 300, 300, dtype), device("a100"), algo)).async,
+          dtype == DType::Float32)
           << name_of(dtype) << ' ' << name_of(algo);
 }
 
@@ -116,18 +118,18 @@ TEST(Plan, Fp64RunsOnTensorCoresOf90) {
     }
   }
   const Plan plan = make_plan(problem_of(4000, 4097, 4096, DType::Float64, 3), device("h200"));
-  EXPECT_EQ(plan.tile, TileSize::Large);
+  EXPECT_EQ(plan.way.as<Fp64Way>().tile, TileSize::Large);
   EXPECT_EQ(plan.block_m, Fp64Tile128x128::BLOCK_M);
-  EXPECT_EQ(plan.threads_x, Fp64Tile128x128::THREADS);
-  EXPECT_EQ(plan.shared_bytes, Fp64Tile128x128::SHARED_BYTES);
+  EXPECT_EQ(plan.main_step().threads_x, Fp64Tile128x128::THREADS);
+  EXPECT_EQ(plan.main_step().shared_bytes, Fp64Tile128x128::SHARED_BYTES);
   EXPECT_EQ(plan.workspace_bytes, 0);
-  EXPECT_EQ(plan.grid_x, 32 * 33);
-  EXPECT_EQ(plan.grid_y, 3);
+  EXPECT_EQ(plan.main_step().grid_x, 32 * 33);
+  EXPECT_EQ(plan.main_step().grid_y, 3);
 }
 
 TEST(Plan, Fp64TilesFollowTheSize) {
   const auto tile = [](int64_t size) {
-    return make_plan(problem_of(size, size, size, DType::Float64), device("h200")).tile;
+    return make_plan(problem_of(size, size, size, DType::Float64), device("h200")).way.as<Fp64Way>().tile;
   };
   for (int64_t size : {64, 512}) EXPECT_EQ(tile(size), TileSize::Small) << size;
   EXPECT_EQ(tile(1024), TileSize::Medium);
@@ -139,18 +141,18 @@ TEST(Plan, Fp64IsCopiedAsItLies) {
   const auto plan = [](const char* layout, int64_t m, int64_t n, int64_t k) {
     return make_plan(problem_of(layout, m, n, k, DType::Float64), device("h200"));
   };
-  EXPECT_EQ(plan("nn", 64, 66, 128).access_a, Access::AlongK);
-  EXPECT_EQ(plan("nn", 64, 66, 128).access_b, Access::AlongMN);
-  EXPECT_EQ(plan("tt", 64, 66, 128).access_a, Access::AlongMN);
-  EXPECT_EQ(plan("tt", 64, 66, 128).access_b, Access::AlongK);
-  EXPECT_EQ(plan("nn", 64, 65, 128).access_a, Access::AlongK);
-  EXPECT_EQ(plan("nn", 64, 65, 128).access_b, Access::Elements);  // rows of odd length
-  EXPECT_EQ(plan("nt", 64, 65, 127).access_b, Access::Elements);
+  EXPECT_EQ(access_of(plan("nn", 64, 66, 128)).a, Access::AlongK);
+  EXPECT_EQ(access_of(plan("nn", 64, 66, 128)).b, Access::AlongMN);
+  EXPECT_EQ(access_of(plan("tt", 64, 66, 128)).a, Access::AlongMN);
+  EXPECT_EQ(access_of(plan("tt", 64, 66, 128)).b, Access::AlongK);
+  EXPECT_EQ(access_of(plan("nn", 64, 65, 128)).a, Access::AlongK);
+  EXPECT_EQ(access_of(plan("nn", 64, 65, 128)).b, Access::Elements);  // rows of odd length
+  EXPECT_EQ(access_of(plan("nt", 64, 65, 127)).b, Access::Elements);
   // A copy of 16 bytes wants its address aligned, even of one element.
   Problem one = problem_of("nn", 64, 64, 1, DType::Float64);
-  EXPECT_EQ(make_plan(one, device("h200")).access_a, Access::Elements);
+  EXPECT_EQ(access_of(make_plan(one, device("h200"))).a, Access::Elements);
   one = problem_of("tn", 1, 64, 64, DType::Float64);
-  EXPECT_EQ(make_plan(one, device("h200")).access_a, Access::Elements);
+  EXPECT_EQ(access_of(make_plan(one, device("h200"))).a, Access::Elements);
 }
 
 // The same problem many times over fills the device as one large problem does.
@@ -168,33 +170,34 @@ TEST(Plan, TheNamedRungIsTaken) {
         EXPECT_EQ(plan.algo, algo) << name << ' ' << name_of(algo) << ' ' << size;
         EXPECT_GE(plan.tiles_m * plan.block_m, size);
         EXPECT_GE(plan.tiles_n * plan.block_n, size);
-        EXPECT_EQ(plan.grid_x, plan.tiles_m * plan.tiles_n);
+        EXPECT_EQ(plan.main_step().grid_x, plan.tiles_m * plan.tiles_n);
       }
 }
 
 TEST(Plan, EmptyProblems) {
   const DeviceInfo d = device("h200");
-  EXPECT_EQ(make_plan(problem_of(0, 5, 7), d).grid_x, 0);
-  EXPECT_EQ(make_plan(problem_of(5, 0, 7), d).grid_x, 0);
-  EXPECT_EQ(make_plan(problem_of(5, 5, 7, DType::Float32, 0), d).grid_y, 0);
+  EXPECT_EQ(make_plan(problem_of(0, 5, 7), d).main_step().grid_x, 0);
+  EXPECT_EQ(make_plan(problem_of(5, 0, 7), d).main_step().grid_x, 0);
+  EXPECT_EQ(make_plan(problem_of(5, 5, 7, DType::Float32, 0), d).main_step().grid_y, 0);
   // No k still has a result: zeros.
-  EXPECT_GE(make_plan(problem_of(5, 5, 0), d).grid_x, 1);
+  EXPECT_GE(make_plan(problem_of(5, 5, 0), d).main_step().grid_x, 1);
 }
 
 TEST(Plan, BatchesBeyondTheGridAreWalked) {
   const DeviceInfo d = device("h200");
-  EXPECT_EQ(make_plan(problem_of(8, 8, 8, DType::Float32, 65535), d).grid_y, 65535);
-  EXPECT_EQ(make_plan(problem_of(8, 8, 8, DType::Float32, 65536), d).grid_y, 65535);
-  EXPECT_EQ(make_plan(problem_of(8, 8, 8, DType::Float32, int64_t{1} << 40), d).grid_y, 65535);
+  EXPECT_EQ(make_plan(problem_of(8, 8, 8, DType::Float32, 65535), d).main_step().grid_y, 65535);
+  EXPECT_EQ(make_plan(problem_of(8, 8, 8, DType::Float32, 65536), d).main_step().grid_y, 65535);
+  EXPECT_EQ(make_plan(problem_of(8, 8, 8, DType::Float32, int64_t{1} << 40), d).main_step().grid_y,
+            65535);
 }
 
 // ---- vectors --------------------------------------------------------------------------------
 
 Access access_a(const Problem& p) {
-  return make_plan(p, device("t4"), Algo::RegisterTile).access_a;
+  return access_of(make_plan(p, device("t4"), Algo::RegisterTile)).a;
 }
 Access access_b(const Problem& p) {
-  return make_plan(p, device("t4"), Algo::RegisterTile).access_b;
+  return access_of(make_plan(p, device("t4"), Algo::RegisterTile)).b;
 }
 
 TEST(Access, VectorsFollowTheLayout) {
@@ -277,17 +280,12 @@ TEST(Access, DimensionsOfSizeOne) {
   EXPECT_NE(access_a(one), Access::Elements);
 }
 
-TEST(Access, OnlyRegisterTileChooses) {
-  for (Algo algo : {Algo::Naive, Algo::SharedTile8, Algo::SharedTile16, Algo::SharedTile32})
-    EXPECT_EQ(make_plan(problem_of(64, 64, 64), device("h200"), algo).access_a, Access::Elements);
-}
-
 // ---- fp32 by cp.async -----------------------------------------------------------------------
 
 // Small enough that nothing is transposed first.
 Plan async_plan(const Problem& p, const char* name = "h200") {
   const Plan plan = make_plan(p, device(name), Algo::RegisterTile);
-  EXPECT_TRUE(plan.async);
+  EXPECT_TRUE(register_of(plan).async);
   return plan;
 }
 
@@ -297,29 +295,30 @@ TEST(AsyncAccess, VectorsOnlyAlongRowsThatAreAligned) {
     Problem p = problem_of(layout, 64, 96, 128, DType::Float32);
     const Access a = layout[0] == 't' ? Access::AlongMN : Access::Elements;
     const Access b = layout[1] == 'n' ? Access::AlongMN : Access::Elements;
-    EXPECT_EQ(async_plan(p).access_a, a) << layout;
-    EXPECT_EQ(async_plan(p).access_b, b) << layout;
+    EXPECT_EQ(access_of(async_plan(p)).a, a) << layout;
+    EXPECT_EQ(access_of(async_plan(p)).b, b) << layout;
     p.a.alignment = 8;
-    EXPECT_EQ(async_plan(p).access_a, Access::Elements) << layout;
-    EXPECT_EQ(async_plan(p).access_b, b) << layout;
+    EXPECT_EQ(access_of(async_plan(p)).a, Access::Elements) << layout;
+    EXPECT_EQ(access_of(async_plan(p)).b, b) << layout;
   }
   // A row of 130 fp32 is 520 bytes, 8 short of a multiple of 16.
-  EXPECT_EQ(async_plan(problem_of("tn", 64, 130, 128, DType::Float32)).access_b, Access::Elements);
+  EXPECT_EQ(access_of(async_plan(problem_of("tn", 64, 130, 128, DType::Float32))).b,
+            Access::Elements);
 }
 
 TEST(AsyncAccess, StridesThatHaveNoVectors) {
   Problem p = problem_of("tn", 64, 64, 64, DType::Float32);
   p.a.col_stride = 1;  // a column starts one element after the column before
   p.a.alignment = alignment_of(nullptr, p.dtype, 1, 1, 0);
-  EXPECT_EQ(async_plan(p).access_a, Access::Elements);
+  EXPECT_EQ(access_of(async_plan(p)).a, Access::Elements);
   p.a.col_stride = 0, p.a.alignment = 16;  // one column, expanded
-  EXPECT_EQ(async_plan(p).access_a, Access::AlongMN);
+  EXPECT_EQ(access_of(async_plan(p)).a, Access::AlongMN);
   p.a.row_stride = 0;  // one number, expanded
-  EXPECT_EQ(async_plan(p).access_a, Access::Elements);
+  EXPECT_EQ(access_of(async_plan(p)).a, Access::Elements);
   p = problem_of(64, 64, 64, DType::Float32, 2);
-  EXPECT_EQ(async_plan(p).access_b, Access::AlongMN);
+  EXPECT_EQ(access_of(async_plan(p)).b, Access::AlongMN);
   p.b.batch_stride = 1, p.b.alignment = alignment_of(nullptr, p.dtype, 64, 1, 1);
-  EXPECT_EQ(async_plan(p).access_b, Access::Elements);
+  EXPECT_EQ(access_of(async_plan(p)).b, Access::Elements);
 }
 
 // A single row is no vector: its address needs no alignment.
@@ -327,13 +326,13 @@ TEST(AsyncAccess, DimensionsOfSizeOne) {
   Problem row = problem_of("tn", 1, 64, 64, DType::Float32);
   for (int64_t stride : {1, 77}) {
     row.a.row_stride = stride, row.a.col_stride = 77;
-    EXPECT_EQ(async_plan(row).access_a, Access::Elements);
+    EXPECT_EQ(access_of(async_plan(row)).a, Access::Elements);
   }
   Problem outer = problem_of("tn", 64, 64, 1, DType::Float32);
   outer.a.col_stride = 77;
-  EXPECT_EQ(async_plan(outer).access_a, Access::AlongMN);
+  EXPECT_EQ(access_of(async_plan(outer)).a, Access::AlongMN);
   outer.a.row_stride = 77;
-  EXPECT_EQ(async_plan(outer).access_a, Access::Elements);
+  EXPECT_EQ(access_of(async_plan(outer)).a, Access::Elements);
 }
 
 // What does not come by vectors is transposed first if the product is long enough for that.
@@ -342,14 +341,14 @@ TEST(AsyncTranspose, OperandsAlongKOfLargeProducts) {
     const bool a = layout[0] == 'n', b = layout[1] == 't';
     for (int64_t size : {2048, 4096, 8192}) {
       const Plan plan = async_plan(problem_of(layout, size, size, size, DType::Float32));
-      EXPECT_EQ(plan.transpose_a, a) << layout << size;
-      EXPECT_EQ(plan.transpose_b, b) << layout << size;
-      EXPECT_EQ(plan.access_a, Access::AlongMN);
-      EXPECT_EQ(plan.access_b, Access::AlongMN);
+      EXPECT_EQ(register_of(plan).transpose_a, a) << layout << size;
+      EXPECT_EQ(register_of(plan).transpose_b, b) << layout << size;
+      EXPECT_EQ(access_of(plan).a, Access::AlongMN);
+      EXPECT_EQ(access_of(plan).b, Access::AlongMN);
       EXPECT_EQ(plan.workspace_bytes, (a + b) * size * size * 4) << layout << size;
     }
     const Plan small = async_plan(problem_of(layout, 512, 512, 512, DType::Float32));
-    EXPECT_FALSE(small.transpose_a || small.transpose_b) << layout;
+    EXPECT_FALSE(register_of(small).transpose_a || register_of(small).transpose_b) << layout;
     EXPECT_EQ(small.workspace_bytes, 0);
   }
 }
@@ -357,31 +356,32 @@ TEST(AsyncTranspose, OperandsAlongKOfLargeProducts) {
 // A large operand that meets few rows or columns of the other is read once or twice anyway.
 TEST(AsyncTranspose, NotWhereThePassWouldTakeLonger) {
   const Plan plan = async_plan(problem_of("nt", 64, 16384, 16384, DType::Float32));
-  EXPECT_FALSE(plan.transpose_b);
-  EXPECT_FALSE(async_plan(problem_of("nt", 4096, 4096, 0, DType::Float32)).transpose_a);
+  EXPECT_FALSE(register_of(plan).transpose_b);
+  EXPECT_FALSE(
+      register_of(async_plan(problem_of("nt", 4096, 4096, 0, DType::Float32))).transpose_a);
 }
 
 TEST(AsyncTranspose, OnlyOn90) {
   const Plan plan = async_plan(problem_of(4096, 4096, 4096), "a100");
-  EXPECT_FALSE(plan.transpose_a);
-  EXPECT_EQ(plan.access_a, Access::Elements);
+  EXPECT_FALSE(register_of(plan).transpose_a);
+  EXPECT_EQ(access_of(plan).a, Access::Elements);
   EXPECT_EQ(plan.workspace_bytes, 0);
 }
 
 // Rows of 4097 come to lie 4128 apart, whole lines of 128 bytes.
 TEST(AsyncTranspose, MisalignedOperandsAreCopiedToo) {
   const Plan plan = async_plan(problem_of("nn", 4096, 4097, 4096, DType::Float32));
-  EXPECT_TRUE(plan.transpose_a && plan.transpose_b);
+  EXPECT_TRUE(register_of(plan).transpose_a && register_of(plan).transpose_b);
   EXPECT_EQ(plan.workspace_bytes, 4096 * 4096 * 4 + 4096 * 4128 * 4);
 }
 
 // One matrix for a whole batch is copied once, others each.
 TEST(AsyncTranspose, Batches) {
   Problem p = problem_of(1024, 1024, 1024, DType::Float32, 5);
-  EXPECT_TRUE(async_plan(p).transpose_a);
+  EXPECT_TRUE(register_of(async_plan(p)).transpose_a);
   EXPECT_EQ(async_plan(p).workspace_bytes, 5 * 1024 * 1024 * 4);
   p.a.batch_stride = 0;
-  EXPECT_TRUE(async_plan(p).transpose_a);
+  EXPECT_TRUE(register_of(async_plan(p)).transpose_a);
   EXPECT_EQ(async_plan(p).workspace_bytes, 1024 * 1024 * 4);
 }
 
@@ -390,7 +390,7 @@ TEST(AsyncTranspose, ViewsThatOverlapAreReadWhereTheyLie) {
   Problem p = problem_of(4096, 4096, 4096);
   const auto transposes = [&](int64_t row_stride, int64_t col_stride) {
     p.a.row_stride = row_stride, p.a.col_stride = col_stride, p.a.alignment = 4;
-    return async_plan(p).transpose_a;
+    return register_of(async_plan(p)).transpose_a;
   };
   EXPECT_TRUE(transposes(4096, 1));
   EXPECT_TRUE(transposes(8192, 2));
@@ -429,7 +429,8 @@ TEST(Supports, TheDevicesLimits) {
   EXPECT_EQ(
       supported_algos(problem_of(64, 64, 64), g80),
       (std::vector<Algo>{Algo::Naive, Algo::SharedTile8, Algo::SharedTile16, Algo::RegisterTile}));
-  EXPECT_EQ(make_plan(problem_of(4096, 4096, 64), g80, Algo::RegisterTile).tile, TileSize::Small);
+  EXPECT_EQ(register_of(make_plan(problem_of(4096, 4096, 64), g80, Algo::RegisterTile)).tile,
+            TileSize::Small);
   EXPECT_TRUE(supported_algos(problem_of(64, 64, 64, DType::Float64), g80).empty());
   EXPECT_FALSE(supported_algos(problem_of(64, 64, 64, DType::Float64), device("gt200")).empty());
 }
@@ -447,7 +448,7 @@ TEST(Supports, GridsBelowTwoToThe31) {
   const int64_t last = ((int64_t{1} << 31) - 1) * 16;
   EXPECT_TRUE(supports(Algo::SharedTile16, problem_of(last, 16, 1), d));
   EXPECT_FALSE(supports(Algo::SharedTile16, problem_of(last + 1, 16, 1), d));
-  EXPECT_EQ(make_plan(problem_of(last, 16, 1), d, Algo::SharedTile16).grid_x,
+  EXPECT_EQ(make_plan(problem_of(last, 16, 1), d, Algo::SharedTile16).main_step().grid_x,
             (int64_t{1} << 31) - 1);
 }
 
@@ -458,7 +459,7 @@ TEST(Supports, ThePlanFitsTheGrid) {
     const Problem p = problem_of((int64_t{1} << shift) - 1, 1, 3, DType::Int8);
     const Plan plan = make_plan(p, d);
     EXPECT_TRUE(supports(plan.algo, p, d)) << shift;
-    EXPECT_LE(plan.grid_x, MAX_GRID_X) << shift;
+    EXPECT_LE(plan.main_step().grid_x, MAX_GRID_X) << shift;
   }
   // 2^37 rows are 2^31 small tiles, one too many, and 2^30 of the larger ones.
   const Problem tall = problem_of(int64_t{1} << 37, 1, 3, DType::Int8);
@@ -473,7 +474,7 @@ TEST(Supports, SizesBeyondEveryGrid) {
   EXPECT_TRUE(supported_algos(p, d).empty());
   const Plan plan = make_plan(p, d);
   EXPECT_FALSE(supports(plan.algo, p, d));
-  EXPECT_GT(plan.grid_x, MAX_GRID_X);
+  EXPECT_GT(plan.main_step().grid_x, MAX_GRID_X);
   EXPECT_EQ(plan.tiles_m, int64_t{1} << 56);  // 2^63 / 128
 }
 
@@ -607,13 +608,15 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
   const HopperEstimate e = estimate(p, d, plan);
   EXPECT_GT(e.cycles, 0);
   EXPECT_TRUE(e.tensor > 0 && e.shared > 0 && e.feed > 0 && e.waves > 0);
-  const Plan whole = plan_with(p, plan);
+  const Plan whole = plan_with(Algo::Hopper, p, d, plan);
   EXPECT_EQ(whole.algo, Algo::Hopper);
-  EXPECT_EQ(whole.grid_x, plan.blocks);
-  EXPECT_EQ(whole.threads_x, tile.threads);
-  EXPECT_EQ(whole.shared_bytes, tile.shared_bytes);
+  EXPECT_EQ(whole.main_step().grid_x, plan.blocks);
+  EXPECT_EQ(whole.main_step().threads_x, tile.threads);
+  EXPECT_EQ(whole.main_step().shared_bytes, tile.shared_bytes);
   EXPECT_EQ(whole.block_m * whole.block_n, tile.block_p * tile.block_q);
-  EXPECT_EQ(whole.workspace_bytes, hopper_workspace(p, plan));
+  int64_t of_steps = 0;  // every byte is some kernel's
+  for (const Step& step : whole) of_steps += step.workspace_bytes;
+  EXPECT_EQ(whole.workspace_bytes, of_steps);
   EXPECT_GE(whole.tiles_m * whole.block_m, p.m);
   EXPECT_GE(whole.tiles_n * whole.block_n, p.n);
 }
@@ -641,7 +644,7 @@ TEST(HopperPlans, TheChoiceIsOneOfThem) {
   for (DType dtype : TENSOR_DTYPES)
     for (const auto& [m, n, k] : {std::tuple{512, 512, 512}, {4096, 4096, 4096}, {64, 64, 65536}}) {
       const Problem p = tensor_problem("nn", m, n, k, dtype);
-      const HopperPlan choice = make_plan(p, d, Algo::Hopper).hopper;
+      const HopperPlan choice = hopper_of(make_plan(p, d, Algo::Hopper));
       bool found = false;
       for (const HopperPlan& plan : hopper_plans(p, d))
         found |= plan.tile == choice.tile && plan.exchanged == choice.exchanged &&
@@ -663,8 +666,8 @@ TEST(HopperPlans, AreNotMistakenForAnothers) {
   for (int round = 0; round < 3; ++round) {
     EXPECT_EQ(make_plan(aligned, d, Algo::Hopper).workspace_bytes, 0);
     EXPECT_GT(make_plan(misaligned, d, Algo::Hopper).workspace_bytes, 0);
-    EXPECT_EQ(make_plan(wide, d, Algo::Hopper).hopper.store, StorePath::Scatter);
-    EXPECT_EQ(make_plan(aligned, d, Algo::Hopper).hopper.store, StorePath::Tma);
+    EXPECT_EQ(hopper_of(make_plan(wide, d, Algo::Hopper)).store, StorePath::Scatter);
+    EXPECT_EQ(hopper_of(make_plan(aligned, d, Algo::Hopper)).store, StorePath::Tma);
     EXPECT_GT(make_plan(deep, d, Algo::Hopper).workspace_bytes, 0);
   }
 }
@@ -722,7 +725,7 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
     const HopperTileInfo& tile = hopper_tile(plan.tile);
     const bool copies_a =
         plan.exchanged || !reads_by_registers(tile.group_p, tile.group_q, tile.consumers);
-    EXPECT_EQ(hopper_workspace(tf32, plan),
+    EXPECT_EQ(plan_with(Algo::Hopper, tf32, d, plan).workspace_bytes,
               (copies_a ? rounded(64 * 64 * 4) : 0) + rounded(128 * 64 * 4));
   }
   Problem strided = tensor_problem("nn", 40, 64, 131);
@@ -778,7 +781,7 @@ TEST(HopperPlans, BytesOfSegments) {
 TEST(HopperPlans, HowTheResultIsStored) {
   const DeviceInfo d = device("h200");
   const auto store = [&](const Problem& p) {
-    const StorePath path = make_plan(p, d, Algo::Hopper).hopper.store;
+    const StorePath path = hopper_of(make_plan(p, d, Algo::Hopper)).store;
     for (const HopperPlan& plan : hopper_plans(p, d)) EXPECT_EQ(plan.store, path);
     return path;
   };
@@ -813,12 +816,12 @@ TEST(TensorPlan, TheNamedRungIsTaken) {
         EXPECT_EQ(plan.algo, algo);
         EXPECT_GE(plan.tiles_m * plan.block_m, size);
         EXPECT_GE(plan.tiles_n * plan.block_n, size);
-        EXPECT_GT(plan.grid_x, 0);
+        EXPECT_GT(plan.main_step().grid_x, 0);
         EXPECT_EQ(plan.block_k * size_of(dtype), algo == Algo::MmaTile ? 64 : 128);  // bytes
-        EXPECT_LE(plan.shared_bytes, d.shared_bytes_per_block);
-        EXPECT_LE(plan.threads_x * plan.threads_y, d.threads_per_block);
+        EXPECT_LE(plan.main_step().shared_bytes, d.shared_bytes_per_block);
+        EXPECT_LE(plan.main_step().threads_x * plan.main_step().threads_y, d.threads_per_block);
         if (algo != Algo::Hopper) {
-          EXPECT_EQ(plan.grid_x, plan.tiles_m * plan.tiles_n);
+          EXPECT_EQ(plan.main_step().grid_x, plan.tiles_m * plan.tiles_n);
           EXPECT_EQ(plan.workspace_bytes, 0);
         }
       }
@@ -845,7 +848,7 @@ TEST(TensorPlan, EmptyProblems) {
         EXPECT_EQ(plan.algo, algo);
         EXPECT_GE(plan.workspace_bytes, 0);
         if (k == 0 && m > 0) {
-          EXPECT_GT(plan.grid_x, 0) << name_of(algo);
+          EXPECT_GT(plan.main_step().grid_x, 0) << name_of(algo);
         }
       }
       EXPECT_TRUE(supports(Algo::MmaTile, p, d) && supports(Algo::Hopper, p, d));
@@ -853,7 +856,7 @@ TEST(TensorPlan, EmptyProblems) {
     }
   Problem none = tensor_problem("nn", 64, 128, 256);
   none.batch = 0;
-  EXPECT_EQ(make_plan(none, d, Algo::MmaTile).grid_y, 0);
+  EXPECT_EQ(make_plan(none, d, Algo::MmaTile).main_step().grid_y, 0);
   EXPECT_TRUE(supports(make_plan(none, d).algo, none, d));
 }
 

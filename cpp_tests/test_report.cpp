@@ -7,9 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "cuda/plan/fp16x3_plan.h"
-#include "cuda/plan/tile_info.h"
 #include "explain/kernel_resources.h"
+#include "cuda/rungs/4_mma_tile/tiles.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -21,7 +20,9 @@ TEST(Report, TrafficByHand) {
   const DeviceInfo d = device("h200");
   const Problem p = problem_of(256, 256, 64, DType::Int32);
   Plan plan = make_plan(p, d, Algo::RegisterTile);
-  plan.tile = TileSize::Medium;
+  RegisterTileWay way = register_of(plan);
+  way.tile = TileSize::Medium;
+  plan.way = Way(way);
   plan.block_m = plan.block_n = 128;
   plan.tiles_m = plan.tiles_n = 2;
   const PlanReport r = report(p, d, plan);
@@ -33,9 +34,9 @@ TEST(Report, TrafficByHand) {
   EXPECT_EQ(r.loads_per_step, 2048);                               // (128 + 128) * 8
   EXPECT_EQ(r.flops_per_step, 262144);                             // 2 * 128 * 128 * 8
   EXPECT_EQ(r.flops_per_load, 128);
-  EXPECT_EQ(r.thread_m, 8);
-  EXPECT_EQ(r.thread_n, 8);
-  EXPECT_EQ(r.tile, "Tile128x128");
+  EXPECT_EQ(r.about.thread_m, 8);
+  EXPECT_EQ(r.about.thread_n, 8);
+  EXPECT_EQ(r.about.tile, "Tile128x128");
   EXPECT_EQ(r.steps, 8);
 }
 
@@ -115,16 +116,14 @@ TEST(Report, TrafficFallsWithTheTile) {
 TEST(Report, Hopper) {
   const Problem p = tensor_problem("nn", 4096, 4096, 4096);
   const PlanReport r = report_of("h200", Algo::Hopper, p);
-  EXPECT_EQ(r.tile, hopper_tile_name(r.plan.hopper.tile));
+  EXPECT_EQ(r.about.tile, hopper_tile_name(hopper_of(r.plan).tile));
   EXPECT_EQ(r.peak_flops, r.device.tensor_flops);
   EXPECT_EQ(r.flops, 2. * 4096 * 4096 * 4096);
   EXPECT_EQ(r.steps, 64);
-  EXPECT_EQ(r.blocks, r.plan.hopper.blocks);
+  EXPECT_EQ(r.blocks, hopper_of(r.plan).blocks);
   EXPECT_GE(r.occupancy.blocks_per_sm, 1);
-  ASSERT_FALSE(r.estimates.empty());
-  EXPECT_EQ(r.estimates.front().plan.tile, r.plan.hopper.tile);
-  for (size_t i = 1; i < r.estimates.size(); ++i)
-    EXPECT_LE(r.estimates[i - 1].estimate.cycles, r.estimates[i].estimate.cycles);
+  // The chosen tile's estimate comes first.
+  EXPECT_NE(to_json(r).find("\"estimates\": [{\"tile\": \"" + r.about.tile), std::string::npos);
   EXPECT_NE(to_text(r).find("hopper on NVIDIA H200"), std::string::npos);
 }
 
@@ -134,24 +133,23 @@ TEST(Report, TensorRungsOwnTheirTile) {
     for (Algo algo : TENSOR_ALGOS) {
       const PlanReport r = report_of("h200", algo, tensor_problem("nt", 512, 512, 512, dtype));
       const int64_t tile = int64_t{r.plan.block_m} * r.plan.block_n;
-      const int64_t owned = int64_t{r.thread_m} * r.thread_n;
+      const int64_t owned = int64_t{r.about.thread_m} * r.about.thread_n;
       EXPECT_EQ(tile % owned, 0) << name_of(algo);
       EXPECT_LE(tile / owned, r.threads) << name_of(algo);
-      EXPECT_TRUE(r.estimates.empty() == (algo != Algo::Hopper));
+      EXPECT_EQ(to_json(r).find("\"estimates\"") == std::string::npos, algo != Algo::Hopper);
     }
 }
 
 TEST(Report, Fp16x3) {
   const Problem p = parts_problem("nn", 4096, 4096, 4096);
   const PlanReport r = report_of("h200", Algo::Fp16x3, p);
-  EXPECT_EQ(r.tile, "X3Tile128x128");
+  EXPECT_EQ(r.about.tile, "X3Tile128x128");
   EXPECT_DOUBLE_EQ(r.peak_flops, r.device.tensor_flops / 3);
   EXPECT_EQ(r.flops, 2. * 4096 * 4096 * 4096);
   EXPECT_EQ(r.steps, 64);
-  EXPECT_TRUE(r.estimates.empty());
   // A thread of a consumer has two rows and a quarter of the columns.
   const int consumers = r.threads / 128 - 1;
-  EXPECT_EQ(r.thread_m * r.thread_n * 128 * consumers, r.plan.block_m * r.plan.block_n);
+  EXPECT_EQ(r.about.thread_m * r.about.thread_n * 128 * consumers, r.plan.block_m * r.plan.block_n);
   const std::string text = to_text(r);
   for (const char* part :
        {"fp16x3 on NVIDIA H200", "fp16x3<X3Tile128x128, ",
@@ -163,7 +161,7 @@ TEST(Report, Fp16x3) {
 TEST(Report, Fp16x3OfFewRows) {
   const auto expect = [](int64_t m, int64_t n, std::initializer_list<const char*> parts) {
     const PlanReport r = report_of("h200", Algo::Fp16x3, parts_problem("nt", m, n, 4096));
-    EXPECT_EQ(r.tile, "FewRows");
+    EXPECT_EQ(r.about.tile, "FewRows");
     const std::string text = to_text(r);
     for (const char* part : parts)
       EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
@@ -204,7 +202,7 @@ TEST(Registers, KeysAreTheKernelsNames) {
   const DeviceInfo d = device("h200");
   const auto key = [&](Algo algo, DType dtype) {
     const Problem p = problem_of("nn", 4096, 4096, 4096, dtype);
-    return kernel_key(p, make_plan(p, d, algo));
+    return report(p, d, make_plan(p, d, algo)).about.kernel;
   };
   EXPECT_EQ(key(Algo::Naive, DType::Float16), "naive<__half>");
   EXPECT_EQ(key(Algo::SharedTile8, DType::BFloat16), "shared_tile<__nv_bfloat16, 8>");
@@ -220,7 +218,7 @@ TEST(Registers, KeysOfTensorRungs) {
   const DeviceInfo d = device("h200");
   const auto key = [&](Algo algo, const char* layout, DType dtype, int64_t k = 4096) {
     const Problem p = tensor_problem(layout, 4096, 4096, k, dtype);
-    return kernel_key(p, make_plan(p, d, algo));
+    return report(p, d, make_plan(p, d, algo)).about.kernel;
   };
   EXPECT_EQ(key(Algo::MmaTile, "nn", DType::Float32), "mma_tile<float>");
   EXPECT_EQ(key(Algo::MmaTile, "nn", DType::Float16), "mma_tile<__half>");
@@ -241,7 +239,7 @@ TEST(Registers, KeysOfFp64) {
   const DeviceInfo d = device("h200");
   const auto key = [&](const char* layout, int64_t size) {
     const Problem p = problem_of(layout, size, size, size, DType::Float64);
-    return kernel_key(p, make_plan(p, d));
+    return report(p, d, make_plan(p, d)).about.kernel;
   };
   EXPECT_EQ(key("nn", 4096), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
   EXPECT_EQ(key("tt", 4095), "mma_tile_fp64<Fp64Tile128x128, 1, 0>");
@@ -253,9 +251,9 @@ TEST(Registers, KeysOfFp16x3) {
   const DeviceInfo d = device("h200");
   const auto key = [&](const char* layout, bool exchanged) {
     const Problem p = parts_problem(layout, 4096, 4096, 4096);
-    Plan plan = make_plan(p, d);
-    plan.hopper.exchanged = exchanged;
-    return kernel_key(p, plan);
+    Fp16x3Plan way = fp16x3_of(make_plan(p, d));
+    way.exchanged = exchanged;
+    return report(p, d, plan_with(Algo::Fp16x3, p, d, way)).about.kernel;
   };
   // The planes lie as the operands do; the second is B's transpose.
   EXPECT_EQ(key("nn", false), "fp16x3<X3Tile128x128, 0, 1>");
@@ -290,10 +288,10 @@ TEST(Registers, EveryPlanHasItsRow) {
         for (int64_t size : {64, 65, 4096}) {
           const Problem p = problem_of(layout, size, size, size, dtype);
           const PlanReport r = report(p, d, make_plan(p, d, algo));
-          ASSERT_TRUE(r.resources) << r.kernel;
-          EXPECT_EQ(r.resources->shared_bytes, r.plan.shared_bytes) << r.kernel;
-          EXPECT_GT(r.resources->registers, 0) << r.kernel;
-          EXPECT_GE(r.occupancy.blocks_per_sm, 1) << r.kernel;
+          ASSERT_TRUE(r.resources) << r.about.kernel;
+          EXPECT_EQ(r.resources->shared_bytes, r.plan.main_step().shared_bytes) << r.about.kernel;
+          EXPECT_GT(r.resources->registers, 0) << r.about.kernel;
+          EXPECT_GE(r.occupancy.blocks_per_sm, 1) << r.about.kernel;
         }
 }
 
@@ -306,12 +304,14 @@ TEST(Registers, EveryPlanOfFp64HasItsRow) {
       const Problem p = problem_of(layout, size, size, size, DType::Float64);
       const Plan plan = make_plan(p, d, Algo::MmaTile);
       const PlanReport r = report(p, d, plan);
-      ASSERT_TRUE(r.resources) << r.kernel;
-      const int wanted = plan.tile == TileSize::Large    ? Fp64Tiles::Large::BLOCKS_PER_SM
-                         : plan.tile == TileSize::Medium ? Fp64Tiles::Medium::BLOCKS_PER_SM
-                                                         : Fp64Tiles::Small::BLOCKS_PER_SM;
-      EXPECT_GE(r.occupancy.blocks_per_sm, wanted) << r.kernel;
-      EXPECT_EQ(r.thread_m * r.thread_n * r.threads, plan.block_m * plan.block_n) << r.kernel;
+      ASSERT_TRUE(r.resources) << r.about.kernel;
+      const TileSize tile = plan.way.as<Fp64Way>().tile;
+      const int wanted = tile == TileSize::Large    ? Fp64Tiles::Large::BLOCKS_PER_SM
+                         : tile == TileSize::Medium ? Fp64Tiles::Medium::BLOCKS_PER_SM
+                                                    : Fp64Tiles::Small::BLOCKS_PER_SM;
+      EXPECT_GE(r.occupancy.blocks_per_sm, wanted) << r.about.kernel;
+      EXPECT_EQ(r.about.thread_m * r.about.thread_n * r.threads, plan.block_m * plan.block_n)
+          << r.about.kernel;
       EXPECT_EQ(r.peak_flops, d.fp64_tensor_flops);
     }
 }
@@ -327,17 +327,18 @@ TEST(Registers, EveryTensorPlanHasItsRow) {
         const Problem p = tensor_problem(layout, size, size, size, dtype);
         std::vector<Plan> plans;
         for (Algo algo : supported_algos(p, d)) plans.push_back(make_plan(p, d, algo));
-        for (const HopperPlan& choice : hopper_plans(p, d)) plans.push_back(plan_with(p, choice));
+        for (const HopperPlan& choice : hopper_plans(p, d))
+          plans.push_back(plan_with(Algo::Hopper, p, d, choice));
         for (const Plan& plan : plans) {
           const PlanReport r = report(p, d, plan);
-          ASSERT_TRUE(r.resources) << r.kernel;
-          EXPECT_GT(r.resources->registers, 0) << r.kernel;
+          ASSERT_TRUE(r.resources) << r.about.kernel;
+          EXPECT_GT(r.resources->registers, 0) << r.about.kernel;
           if (plan.algo == Algo::MmaTile) {
-            EXPECT_EQ(r.resources->shared_bytes, plan.shared_bytes);
+            EXPECT_EQ(r.resources->shared_bytes, plan.main_step().shared_bytes);
           }
           const int64_t wanted =
-              plan.algo == Algo::Hopper ? hopper_tile(plan.hopper.tile).blocks_per_sm : 1;
-          EXPECT_GE(r.occupancy.blocks_per_sm, wanted) << r.kernel;
+              plan.algo == Algo::Hopper ? hopper_tile(hopper_of(plan).tile).blocks_per_sm : 1;
+          EXPECT_GE(r.occupancy.blocks_per_sm, wanted) << r.about.kernel;
         }
       }
 }
@@ -349,19 +350,19 @@ TEST(Registers, EveryPlanOfFp16x3HasItsRow) {
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
     for (int64_t size : {65, 300, 4096}) {
       const Problem p = parts_problem(layout, size, size, size);
-      std::vector<std::pair<Problem, HopperPlan>> ways;
-      for (const HopperPlan& way : fp16x3_plans(p, d)) ways.emplace_back(p, way);
+      std::vector<std::pair<Problem, Fp16x3Plan>> ways;
+      for (const Fp16x3Plan& way : fp16x3_plans(p, d)) ways.emplace_back(p, way);
       for (const Problem& few :
            {parts_problem(layout, 3, size, size), parts_problem(layout, size, 3, size)})
-        ways.emplace_back(few, make_plan(few, d).hopper);
+        ways.emplace_back(few, fp16x3_of(make_plan(few, d)));
       for (const auto& [problem, way] : ways) {
-        const PlanReport r = report(problem, d, fp16x3_plan_with(problem, d, way));
-        ASSERT_TRUE(r.resources) << r.kernel;
-        EXPECT_GT(r.resources->registers, 0) << r.kernel;
-        if (way.tile < FP16X3_TILE_COUNT) {  // all three sets of accumulators are in registers
-          EXPECT_EQ(r.resources->stack_bytes, 0) << r.kernel;
+        const PlanReport r = report(problem, d, plan_with(Algo::Fp16x3, problem, d, way));
+        ASSERT_TRUE(r.resources) << r.about.kernel;
+        EXPECT_GT(r.resources->registers, 0) << r.about.kernel;
+        if (way.kernel != Fp16x3Kernel::FewRows) {  // all three sets of accumulators are in registers
+          EXPECT_EQ(r.resources->stack_bytes, 0) << r.about.kernel;
         }
-        EXPECT_GE(r.occupancy.blocks_per_sm, fp16x3_tile(way.tile).blocks_per_sm) << r.kernel;
+        EXPECT_GE(r.occupancy.blocks_per_sm, tile_of(way).blocks_per_sm) << r.about.kernel;
       }
     }
 }

@@ -7,11 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/launch/mapped_matrix.h"
-#include "cuda/plan/fp16x3_plan.h"
-#include "cuda/plan/fp16x3_tiles.h"
+#include "cuda/parts/mapped_matrix.h"
 #include "cuda/plan/repack_layout.h"
-#include "cuda/plan/tensor_plan.h"
 #include "planned.h"
 
 namespace tiled {
@@ -88,8 +85,8 @@ void expect_sound(const Shape& a, const Shape& b) {
     }
   }
   const Problem parts = problem_of(a, b, DType::Float32, Arithmetic::Fp16x3);
-  for (const HopperPlan& plan : fp16x3_plans(parts, h200))
-    if (is_direct(plan.tile))
+  for (const Fp16x3Plan& plan : fp16x3_plans(parts, h200))
+    if (plan.kernel == Fp16x3Kernel::Direct)
       expect_mappable(sides_of(parts, plan.exchanged).p, parts, what + "fp32");
   for (DType dtype : {DType::Float32, DType::Float64, DType::BFloat16}) {
     const Problem p = problem_of(a, b, dtype, Arithmetic::Fma);
@@ -98,8 +95,11 @@ void expect_sound(const Shape& a, const Shape& b) {
         if (!supports(algo, p, device(name))) continue;
         const Plan plan = make_plan(p, device(name), algo);
         const int64_t bytes = dtype == DType::BFloat16 ? 8 : 16;
-        if (!plan.transpose_a) expect_vectors(side_a(p), p, plan.access_a, bytes, what + "A");
-        if (!plan.transpose_b) expect_vectors(side_b(p), p, plan.access_b, bytes, what + "B");
+        const bool is_register_tile = algo == Algo::RegisterTile;
+        if (!is_register_tile || !register_of(plan).transpose_a)
+          expect_vectors(side_a(p), p, access_of(plan).a, bytes, what + "A");
+        if (!is_register_tile || !register_of(plan).transpose_b)
+          expect_vectors(side_b(p), p, access_of(plan).b, bytes, what + "B");
       }
   }
 }

@@ -49,7 +49,7 @@ TEST(Textbook, OnePhaseOfTile16) {
   EXPECT_EQ(r.loads_per_step, 512);
   EXPECT_EQ(r.flops_per_step, 8192);
   EXPECT_EQ(r.flops_per_load, 16);
-  EXPECT_EQ(r.plan.shared_bytes, 2 * KIB);
+  EXPECT_EQ(r.plan.main_step().shared_bytes, 2 * KIB);
   EXPECT_EQ(r.steps, 64);
 }
 
@@ -58,7 +58,7 @@ TEST(Textbook, OnePhaseOfTile32) {
   EXPECT_EQ(r.loads_per_step, 2048);
   EXPECT_EQ(r.flops_per_step, 65536);
   EXPECT_EQ(r.flops_per_load, 32);
-  EXPECT_EQ(r.plan.shared_bytes, 8 * KIB);
+  EXPECT_EQ(r.plan.main_step().shared_bytes, 8 * KIB);
 }
 
 // A tile 2^k wide does 2^k flops for each element loaded.

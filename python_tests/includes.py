@@ -23,11 +23,11 @@ ROOMS = {
     "cuda/ptx": set(),
     "cuda/plan": {"core"},
     "cuda/parts": {"cuda/ptx", "cuda/plan", "core"},
-    "cuda/rungs": {"cuda/plan", "core"},  # kernels.h, which lists all of them
+    "cuda/rungs": {"cuda/plan", "core"},  # ladder.cpp, which lists all of them
     "rung": {"cuda/rungs", "cuda/parts", "cuda/ptx", "cuda/plan", "core"},
     "cuda/launch": {"rung", "cuda/rungs", "cuda/parts", "cuda/plan", "core"},
     "explain": {"cuda/plan", "core"},
-    "torch": {"tiled_mm.h", "explain", "cpu", "cuda/launch", "cuda/plan", "core"},
+    "torch": {"tiled_mm.h", "explain", "cpu", "cuda/launch", "rung", "cuda/plan", "core"},
     "tiled_mm.h": set(),
 }
 KNOW_ATEN = {"torch", "tiled_mm.h"}

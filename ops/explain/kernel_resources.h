@@ -8,9 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/problem.h"
-#include "cuda/plan/plan.h"
-
 namespace tiled {
 
 struct KernelResources {
@@ -21,12 +18,9 @@ struct KernelResources {
 };
 
 struct KernelRow {
-  const char* key;
+  const char* key;  // its name: "register_tile<float, Tile64x64, 0, 1>"
   KernelResources resources;
 };
-
-// The planned kernel by name, as the table has it: "register_tile<float, Tile64x64, 0, 1>".
-std::string kernel_key(const Problem& problem, const Plan& plan);
 
 // The code that a device of this capability runs: the newest that is not newer than the device.
 // Empty if the kernel was not built for it.

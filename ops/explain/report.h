@@ -9,28 +9,18 @@
 
 #include "core/problem.h"
 #include "cuda/plan/device.h"
-#include "cuda/plan/plan.h"
-#include "cuda/plan/tensor_plan.h"
+#include "cuda/plan/rung.h"
 #include "explain/kernel_resources.h"
 
 namespace tiled {
-
-// One way to run hopper and what the planner's model says of it.
-struct TileEstimate {
-  HopperPlan plan;
-  HopperEstimate estimate;
-};
 
 struct PlanReport {
   Problem problem;
   DeviceInfo device;
   Plan plan;
 
-  std::string kernel;                        // kernel_key
-  std::string tile;                          // its name; "" for the rungs of one tile
-  int thread_m, thread_n;                    // elements of C that one thread owns
-  int threads;                               // of one block
-  std::vector<TileEstimate> estimates;       // hopper: the best way with each tile, best first
+  Description about;                         // what the rung says of it
+  int threads;                               // of one block of the main step
   double blocks;                             // of the grid
   std::optional<KernelResources> resources;  // empty where the compiler's report is not known,
   std::string resources_unknown;             // and then why
@@ -74,6 +64,9 @@ std::string to_text(const PlanReport& report);
 //                 and, in fp64, mma_tile
 //   transposes    {a, b}: whether the operand is copied first, to lie along m or n, and then read
 //                 so; null but for register_tile
+//   steps         [{work: "copy", "split", "product", "sums" or "guard", threads (of a block),
+//                 grid_x, grid_y, cluster, shared_bytes, workspace_bytes}], every kernel that will
+//                 run, in this order
 //   threads       {x, y, block}
 //   grid          {x, y, tiles_m, tiles_n, blocks}
 //   shared_bytes  of one block

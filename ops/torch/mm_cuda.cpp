@@ -13,10 +13,9 @@
 
 #include "cuda/launch/launch.h"
 #include "cuda/plan/architectures.h"
-#include "cuda/plan/fp16x3_layout.h"
-#include "cuda/plan/fp16x3_plan.h"
-#include "cuda/plan/tensor_plan.h"
-#include "cuda/plan/tile_info.h"
+#include "cuda/plan/rung.h"
+#include "cuda/rungs/7_hopper/plan.h"
+#include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/choose.h"
 #include "torch/hooks.h"
 #include "torch/options.h"
@@ -111,17 +110,26 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
       problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
   const DeviceInfo& device = cuda_device(a.device().index());
   choose_plan(problem, device, a.scalar_type(), options);  // refuses what the rung cannot do
-  const auto ways = in_parts ? fp16x3_plans(problem, device) : hopper_plans(problem, device);
-  for (const HopperPlan& way : ways) {
-    if ((in_parts ? fp16x3_tile_name(way.tile) : hopper_tile_name(way.tile)) != tile ||
-        way.exchanged != exchanged || way.cluster_p != cluster_p || way.cluster_q != cluster_q ||
-        way.share_segments != share_segments)
-      continue;
+  const Rung& chosen = *rung_of(algo);
+  std::optional<Way> found;
+  chosen.ways(problem, device, [&](const Way& way, double) {
+    const auto is = [&](const ClusterPlan& plan, std::string_view name, bool shares) {
+      return name == tile && shares == share_segments && plan.exchanged == exchanged &&
+             plan.cluster_p == cluster_p && plan.cluster_q == cluster_q;
+    };
+    if (way.is<HopperPlan>()) {
+      const auto plan = way.as<HopperPlan>();
+      if (is(plan, hopper_tile_name(plan.tile), plan.share_segments)) found = way;
+    } else {
+      const auto plan = way.as<Fp16x3Plan>();
+      if (is(plan, tile_name_of(plan), false)) found = way;
+    }
+  });
+  if (found) {
     at::Tensor c = Cuda::empty({a.size(0), b.size(1)}, type, a);
     if (c.numel() == 0) return c;
     problem.c.data = c.mutable_data_ptr();
-    Cuda::run(problem, in_parts ? fp16x3_plan_with(problem, device, way) : plan_with(problem, way),
-              a);
+    Cuda::run(problem, chosen.plan(problem, device, *found), a);
     return c;
   }
   TORCH_CHECK(false, "tiled_mm: ", rung, " has no way ", std::string(tile),
@@ -146,7 +154,7 @@ at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor workspace = Cuda::empty({plan.workspace_bytes}, at::kByte, a);
   C10_CUDA_CHECK(
       launch(problem, plan, workspace.mutable_data_ptr(), at::cuda::getCurrentCUDAStream()));
-  const int64_t begin = fp16x3_layout(problem, plan.hopper).guard_at + RECOMPUTED_AT;
+  const int64_t begin = fp16x3_layout(problem, plan.way.as<Fp16x3Plan>()).guard_at + RECOMPUTED_AT;
   const at::Tensor count = workspace.slice(0, begin, begin + 4).view(at::kInt)[0];
   return count.to(at::kLong).bitwise_and(0xffffffff);  // it has no sign
 }

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cuda/plan/hopper_plan.h"
+#include "cuda/plan/cluster_plan.h"
 
 namespace tiled {
 

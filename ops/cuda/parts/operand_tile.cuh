@@ -6,7 +6,7 @@
 //               swizzled by as many bytes as a row has
 #pragma once
 
-#include "cuda/plan/hopper_tiles.h"
+#include "cuda/plan/cluster_plan.h"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/wgmma.cuh"

@@ -6,24 +6,19 @@
 // through shared memory in squares, read along the smaller stride and written along the other, an
 // element a lane or, for fp32 that is aligned, four (transpose.cu). Two operands that go the same
 // way go in one grid. Bound by memory.
-#include <algorithm>
-
-#include "cuda/parts/launch_early.h"
+#include "cuda/parts/launch.h"
 #include "cuda/parts/repack.cuh"
 #include "cuda/parts/repack.h"
 #include "cuda/parts/shifted.cuh"
-#include "cuda/plan/plan.h"
-#include "cuda/plan/repack_layout.h"
 #include "cuda/ptx/cluster.cuh"
 
 namespace tiled {
 namespace {
 
-constexpr int THREADS = REPACK_THREADS;
-constexpr int ROWS_A_THREAD = 4;
-constexpr int SQUARE = 32;
-constexpr int SQUARES = 4;  // side by side in a block
-constexpr int64_t MAX_BLOCKS = 1 << 30;
+constexpr int THREADS = COPY_THREADS;
+constexpr int ROWS_A_THREAD = COPY_ROWS_A_THREAD;
+constexpr int SQUARE = COPY_SQUARE;
+constexpr int SQUARES = COPY_SQUARES;  // side by side in a block
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
@@ -123,77 +118,42 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-enum class By { Rows, Squares, Vectors };
-
-// How one operand goes.
-struct Way {
-  By by;
-  Matrix matrix;
-};
-
-Way way_of(const Copy& copy, const Problem& problem) {
+Matrix matrix_of(const Copy& copy, const CopyGrid& grid, const Problem& problem) {
   const Side &from = copy.from, &to = copy.to;
   const bool along_rows = to.row_stride == 1 && to.k_stride != 1;
-  Way way{};
-  Matrix& m = way.matrix;
+  Matrix m{};
   m.from = from.data, m.to = const_cast<void*>(to.data);
-  m.rows = along_rows ? from.k : from.rows, m.columns = along_rows ? from.rows : from.k;
+  m.rows = grid.rows, m.columns = grid.columns;
   m.from_row = along_rows ? from.k_stride : from.row_stride;
   m.from_column = along_rows ? from.row_stride : from.k_stride;
   m.to_row = along_rows ? to.k_stride : to.row_stride;
   m.from_batch = from.batch_stride, m.to_batch = to.batch_stride;
   m.batch = entries_of(from, problem.batch);
-  const bool aligned = problem.dtype == DType::Float32 && from.alignment == 16;
-  way.by = m.from_column == 1 && m.columns > 1 ? By::Rows
-           : aligned && m.from_row == 1        ? By::Vectors
-                                               : By::Squares;
-  const int64_t vectors = blocks_over(m.columns, 16 / size_of(problem.dtype));
-  m.across = 1;
-  while (m.across < THREADS && m.across < vectors) m.across *= 2;
-  int64_t wide = TRANSPOSE_SIDE, tall = TRANSPOSE_SIDE;
-  if (way.by == By::Rows) wide = m.across, tall = THREADS / m.across * ROWS_A_THREAD;
-  if (way.by == By::Squares) wide = SQUARE * SQUARES, tall = SQUARE;
-  m.blocks_x = static_cast<int32_t>(blocks_over(way.by == By::Rows ? vectors : m.columns, wide));
-  // As many as there is work for, and all of them together within a grid.
-  const auto at_most = [](int64_t work, int64_t blocks) {
-    return static_cast<int32_t>(std::clamp<int64_t>(MAX_BLOCKS / blocks, 1, work));
-  };
-  m.blocks_y = at_most(blocks_over(m.rows, tall), m.blocks_x);
-  m.blocks_z = at_most(m.batch, int64_t{m.blocks_x} * m.blocks_y);
-  return way;
+  m.across = grid.across;
+  m.blocks_x = grid.blocks_x, m.blocks_y = grid.blocks_y, m.blocks_z = grid.blocks_z;
+  return m;
 }
 
-uint32_t blocks_of(const Matrix& m) {
-  return static_cast<uint32_t>(m.blocks_x) * m.blocks_y * m.blocks_z;
-}
-
-const void* kernel_of(By by, bool words) {
-  if (by == By::Vectors) return transpose_kernel();
-  if (by == By::Rows)
-    return words ? reinterpret_cast<const void*>(&repack_rows<uint32_t>)
-                 : reinterpret_cast<const void*>(&repack_rows<uint16_t>);
-  return words ? reinterpret_cast<const void*>(&repack_squares<uint32_t>)
-               : reinterpret_cast<const void*>(&repack_squares<uint16_t>);
+Kernel<RepackArguments> kernel_of(CopyBy by, bool words) {
+  if (by == CopyBy::Vectors) return transpose_kernel();
+  if (by == CopyBy::Rows) return words ? &repack_rows<uint32_t> : &repack_rows<uint16_t>;
+  return words ? &repack_squares<uint32_t> : &repack_squares<uint16_t>;
 }
 
 }  // namespace
 
-cudaError_t launch_copies(const Copy* copies, int count, const Problem& problem,
+cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
                           cudaStream_t stream) {
-  const auto launch = [&](By by, RepackArguments args, uint32_t blocks) {
-    const void* kernel = kernel_of(by, problem.dtype == DType::Float32);
-    return launch_early(kernel, dim3(blocks), THREADS, /*shared=*/0, /*cluster=*/0, stream, &args);
-  };
-  Way ways[2];
-  for (int i = 0; i < count; ++i) ways[i] = way_of(copies[i], problem);
-  if (count == 2 && ways[0].by == ways[1].by) {
-    const uint32_t first = blocks_of(ways[0].matrix);
-    return launch(ways[0].by, {ways[0].matrix, ways[1].matrix, first},
-                  first + blocks_of(ways[1].matrix));
-  }
-  for (int i = 0; i < count; ++i) {
-    const uint32_t blocks = blocks_of(ways[i].matrix);
-    const cudaError_t error = launch(ways[i].by, {ways[i].matrix, {}, blocks}, blocks);
+  const bool words = problem.dtype == DType::Float32;
+  const bool together = go_together(copies, problem);
+  for (int i = 0; i < copies.count(); i += together ? 2 : 1, ++step) {
+    const CopyGrid grid = copy_grid_of(copies[i], problem);
+    RepackArguments args{};
+    args.first = matrix_of(copies[i], grid, problem);
+    args.first_blocks = static_cast<uint32_t>(grid.blocks());
+    if (together)
+      args.second = matrix_of(copies[i + 1], copy_grid_of(copies[i + 1], problem), problem);
+    const cudaError_t error = launch_early(kernel_of(grid.by, words), *step, stream, args);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -4,9 +4,10 @@
 
 #include <cstdint>
 
-namespace tiled {
+#include "cuda/parts/launch.h"
+#include "cuda/plan/copies.h"
 
-constexpr int REPACK_THREADS = 256;
+namespace tiled {
 
 struct Matrix {
   const void* from;
@@ -38,8 +39,6 @@ __device__ __forceinline__ Task task_of(const RepackArguments& args) {
   return {m, block % m.blocks_x, row % m.blocks_y, row / m.blocks_y};
 }
 
-// transpose.cu, and the elements on a side of its squares.
-constexpr int TRANSPOSE_SIDE = 64;
-const void* transpose_kernel();
+Kernel<RepackArguments> transpose_kernel();  // transpose.cu
 
 }  // namespace tiled

@@ -4,21 +4,17 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/plan/hopper_plan.h"
+#include "cuda/plan/copies.h"
+#include "cuda/plan/sums.h"
 
 namespace tiled {
 
-struct Copy {
-  Side from, to;  // to: copied(from) (repack_layout.h)
-};
-
-// None, one or two.
-cudaError_t launch_copies(const Copy* copies, int count, const Problem& problem,
+// `step`: the first of the plan's steps that add_copies() added.
+cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
                           cudaStream_t stream);
 
-// C = round(((0 + sums[0]) + sums[1]) + ...), `sums` as [segments][batch][rows][pitch], whose rows
-// lie along n, or along m.
-cudaError_t launch_sum_segments(const Problem& problem, const float* sums, int64_t segments,
-                                bool along_m, int64_t pitch, int64_t entry, cudaStream_t stream);
+// C = round(((0 + sums[0]) + sums[1]) + ...), `sums` as the layout has them.
+cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout, const float* sums,
+                                const Step& step, cudaStream_t stream);
 
 }  // namespace tiled

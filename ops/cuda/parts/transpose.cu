@@ -13,16 +13,16 @@
 namespace tiled {
 namespace {
 
-constexpr int SIDE = TRANSPOSE_SIDE;
-constexpr int ACROSS = SIDE / 4;               // vectors of a row
-constexpr int DOWN = REPACK_THREADS / ACROSS;  // rows or columns at a time
+constexpr int SIDE = COPY_VECTOR_SIDE;
+constexpr int ACROSS = SIDE / 4;             // vectors of a row
+constexpr int DOWN = COPY_THREADS / ACROSS;  // rows or columns at a time
 constexpr int STEPS = SIDE / DOWN;
 
 __device__ __forceinline__ int place(int row, int vector) {
   return row * ACROSS + (vector ^ (row / 4 % 8));
 }
 
-__global__ void __launch_bounds__(REPACK_THREADS)
+__global__ void __launch_bounds__(COPY_THREADS)
     transpose(const __grid_constant__ RepackArguments args) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
@@ -66,6 +66,6 @@ __global__ void __launch_bounds__(REPACK_THREADS)
 
 }  // namespace
 
-const void* transpose_kernel() { return reinterpret_cast<const void*>(&transpose); }
+Kernel<RepackArguments> transpose_kernel() { return &transpose; }
 
 }  // namespace tiled

@@ -1,9 +1,8 @@
-// What rungs tma_wgmma and warp_specialized are launched with. Host and device.
+// What rungs tma_wgmma and warp_specialized are launched with, and how.
 #pragma once
 
-#include <cuda.h>
-
-#include "core/problem.h"
+#include "cuda/parts/launch_rung.h"
+#include "cuda/parts/map_operand.h"
 
 namespace tiled {
 
@@ -12,5 +11,17 @@ struct WgmmaArguments {
   CUtensorMap b_map;  // B's transpose [batch][n][k]
   Problem problem;
 };
+
+// `share_m`: the rows of A that a warpgroup reads.
+inline cudaError_t launch_lesson(Kernel<WgmmaArguments> kernel, const Problem& problem,
+                                 const Plan& plan, int share_m, cudaStream_t stream) {
+  WgmmaArguments args;
+  args.problem = problem;
+  cudaError_t error = map_operand(&args.a_map, side_a(problem), problem, plan.block_m, share_m);
+  if (error != cudaSuccess) return error;
+  error = map_operand(&args.b_map, side_b(problem), problem, plan.block_n, plan.block_n);
+  if (error != cudaSuccess) return error;
+  return launch_kernel(kernel, plan.main_step(), stream, args);
+}
 
 }  // namespace tiled

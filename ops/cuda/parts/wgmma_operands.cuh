@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cuda/parts/element.cuh"
+#include "cuda/parts/wgmma.h"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace tiled {
@@ -11,8 +12,9 @@ namespace tiled {
 // function(TypeTag<T>, A_MN_MAJOR, B_MN_MAJOR), the latter two std::bool_constants; float32 means
 // tf32, whose operands lie along K.
 template <typename Function>
-const void* with_wgmma_operands(DType dtype, bool a_mn_major, bool b_mn_major, Function function) {
-  const auto with = [&](auto type) -> const void* {
+Kernel<WgmmaArguments> with_wgmma_operands(DType dtype, bool a_mn_major, bool b_mn_major,
+                                           Function function) {
+  const auto with = [&](auto type) -> Kernel<WgmmaArguments> {
     if (a_mn_major && b_mn_major) return function(type, std::true_type(), std::true_type());
     if (a_mn_major) return function(type, std::true_type(), std::false_type());
     if (b_mn_major) return function(type, std::false_type(), std::true_type());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/text.h"
 #include "cuda/plan/repack_layout.h"
 
 namespace tiled {
@@ -66,12 +67,36 @@ bool overlaps_itself(const Side& side, int64_t batch) {
   return false;
 }
 
-void choose_access(const Problem& problem, Plan& plan) {
+Accesses vector_accesses_of(const Problem& problem) {
   const int bytes = vector_bytes(problem.dtype);
-  plan.access_a = access_of(side_a(problem), bytes);
-  plan.access_b = access_of(side_b(problem), bytes);
-  if (plan.access_a == Access::Elements || plan.access_b == Access::Elements)
-    plan.access_a = plan.access_b = Access::Elements;
+  const Accesses found = {access_of(side_a(problem), bytes), access_of(side_b(problem), bytes)};
+  if (found.a == Access::Elements || found.b == Access::Elements)
+    return {Access::Elements, Access::Elements};
+  return found;
+}
+
+std::string text_of(const Accesses& accesses) {
+  const auto text = [](Access access, const char* rows) -> std::string {
+    switch (access) {
+      case Access::AlongK: return "by vectors along k";
+      case Access::AlongMN: return std::string("by vectors along ") + rows;
+      case Access::Elements: return "by single elements";
+    }
+    return "?";
+  };
+  return "A " + text(accesses.a, "m") + ", B " + text(accesses.b, "n");
+}
+
+std::string json_of(const Accesses& accesses) {
+  const auto name = [](Access access) {
+    switch (access) {
+      case Access::AlongK: return "along_k";
+      case Access::AlongMN: return "along_mn";
+      case Access::Elements: return "elements";
+    }
+    return "?";
+  };
+  return Object().text("a", name(accesses.a)).text("b", name(accesses.b)).str();
 }
 
 }  // namespace tiled

@@ -1,82 +1,83 @@
 // The planner: (Problem, DeviceInfo) -> Plan. Pure: no CUDA call, no allocation, no string; it runs
 // on every call of the operator and takes well under a microsecond. Tested where there is no GPU.
-// Rung, tile, grid and access are chosen here alone; a kernel only follows where its own data lies
+// Rung, tile, grids and access are chosen here alone; a kernel only follows where its own data lies
 // (an edge, a vector inside C). What a plan costs and why is report.h's.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "core/algo.h"
 #include "core/problem.h"
 #include "cuda/plan/device.h"
-#include "cuda/plan/hopper_plan.h"
+#include "cuda/plan/sides.h"
+#include "cuda/plan/way.h"
 
 namespace tiled {
 
-// How register_tile, or mma_tile in fp64, reads an operand from global memory.
-enum class Access : int8_t {
-  AlongK,    // vectors of elements that are neighbours in k
-  AlongMN,   // vectors of elements that are neighbours in m (A) or n (B)
-  Elements,  // one at a time, any strides, lanes along the smaller stride (by cp.async: along k,
-             // or if mma_tile's operand lies so, along m or n)
+// What a kernel of a plan is there for.
+enum class Work : int8_t {
+  Copy,     // an operand goes where the product can read it
+  Split,    // fp16x3: into two parts, or room is cleared for that
+  Product,  // the sums
+  Sums,     // sums of segments that were shared out are added; K = 0: all are +0
+  Guard,    // fp16x3: elements are computed again
 };
 
-// Which of register_tile's tiles for its accumulator, or of mma_tile's for fp64 (tiles.h).
-enum class TileSize : int8_t { Large, Medium, Small };
+constexpr const char* name_of(Work work) {
+  switch (work) {
+    case Work::Copy: return "copy";
+    case Work::Split: return "split";
+    case Work::Product: return "product";
+    case Work::Sums: return "sums";
+    case Work::Guard: return "guard";
+  }
+  return "?";
+}
 
-struct Plan {
-  Algo algo;
-  HopperPlan hopper;  // hopper and fp16x3 (whose tiles are others)
-  int32_t slots;      // fp16x3 of few rows only: FewRowsBlock's
-  TileSize tile;      // register_tile, and mma_tile in fp64
-  bool async;         // register_tile only: fp32 by cp.async (AsyncTiles), each operand as it can
-  Access access_a;    // register_tile, where unless async both are read by vectors, or neither;
-  Access access_b;    // and mma_tile in fp64
-  bool transpose_a;   // async only: the operand is copied first, to lie along m or n
-  bool transpose_b;   // async only
-  int32_t block_m, block_n, block_k;  // elements of the tile
+// One kernel, as it is launched.
+struct Step {
+  Work work;
+  int32_t cluster;  // blocks; 0: the kernel knows none
   int32_t threads_x, threads_y;
-  int64_t tiles_m, tiles_n;
-  int64_t grid_x;           // tiles_m * tiles_n, below 2^31
+  int64_t grid_x;           // below 2^31
   int32_t grid_y;           // batch entries in flight; a block goes on to the next by this stride
   int64_t shared_bytes;     // of one block
-  int64_t workspace_bytes;  // of global memory, for the time of the call
-  int32_t guard_blocks;     // fp16x3 only: of the kernel that computes elements again
+  bool dynamic;             // they are given at the launch; else the kernel declares them
+  int64_t workspace_bytes;  // what it writes for the kernels after it
 };
 
-// mma_tile in fp64 is a kernel of its own, of Arithmetic::Fma, with named tiles and access.
-inline bool is_fp64_mma(const Problem& problem, const Plan& plan) {
-  return plan.algo == Algo::MmaTile && problem.dtype == DType::Float64;
-}
+struct Plan {
+  static constexpr int MOST_STEPS = 5;
 
-// The product of two counts, or the largest int64 if that is less.
-inline int64_t saturating_product(int64_t a, int64_t b) {
-  int64_t product;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
-}
+  Algo algo;
+  Way way;                            // of the rung's own type
+  int32_t block_m, block_n, block_k;  // elements of the tile
+  int64_t tiles_m, tiles_n;
+  Step steps[MOST_STEPS];  // in the order of their launch
+  int32_t step_count;
+  int64_t workspace_bytes;  // of global memory, for the time of the call
+
+  void add(const Step& step) { steps[step_count++] = step; }
+  const Step* begin() const { return steps; }
+  const Step* end() const { return steps + step_count; }
+
+  // The kernel that reports are about: the product, or what stands for it.
+  const Step& main_step() const {
+    for (const Step& step : *this)
+      if (step.work == Work::Product) return step;
+    return steps[0];
+  }
+};
 
 // The hardware's limits of a grid.
 constexpr int64_t MAX_GRID_X = (int64_t{1} << 31) - 1;
 constexpr int64_t MAX_GRID_Y = 65535;
 
-// Bytes of the value that a chain is summed in; shared memory holds operands widened to it.
-constexpr int accumulator_bytes(DType dtype) {
-  switch (dtype) {
-    case DType::Float32:
-    case DType::Float16:
-    case DType::BFloat16:
-    case DType::Int8:
-    case DType::Int16:
-    case DType::Int32:
-    case DType::UInt8: return 4;
-    case DType::Float64:
-    case DType::Complex64:
-    case DType::Int64: return 8;
-    case DType::Complex128: return 16;
-  }
-  return 0;
+constexpr int64_t WORKSPACE_ALIGNMENT = 256;  // bytes
+
+constexpr int64_t workspace_aligned(int64_t bytes) {
+  return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
 }
 
 // Whether this rung computes this problem on this device (a CUDA device).

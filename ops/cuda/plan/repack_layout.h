@@ -3,7 +3,7 @@
 // register_tile it is laid along m or n. Pure, for the planner and the launch.
 #pragma once
 
-#include "cuda/plan/hopper_plan.h"
+#include "cuda/plan/sides.h"
 
 namespace tiled {
 
@@ -17,13 +17,14 @@ inline int64_t entries_of(const Side& side, int64_t batch) {
   return side.batch_stride == 0 ? 1 : batch;
 }
 
-// A copy at `data`, a multiple of 16 bytes, with its rows side by side or each along k.
-inline Side copied(const Side& side, const Problem& problem, bool along_rows, void* data) {
+// A copy, at a multiple of 16 bytes and with no address yet, with its rows side by side or each
+// along k.
+inline Side copied(const Side& side, const Problem& problem, bool along_rows) {
   const int64_t line = 128 / size_of(problem.dtype);  // elements
   const int64_t along = along_rows ? side.rows : side.k;
   const int64_t pitch = (along + line - 1) / line * line;
   Side copy = side;
-  copy.data = data;
+  copy.data = nullptr;
   copy.row_stride = along_rows ? 1 : pitch;
   copy.k_stride = along_rows ? pitch : 1;
   copy.batch_stride = side.batch_stride == 0 ? 0 : (along_rows ? side.k : side.rows) * pitch;
@@ -31,19 +32,11 @@ inline Side copied(const Side& side, const Problem& problem, bool along_rows, vo
   return copy;
 }
 
-inline Side repacked(const Side& side, const Problem& problem, void* data) {
-  return copied(side, problem, keeps_direction(side, problem.dtype) && is_mn_major(side), data);
+inline Side repacked(const Side& side, const Problem& problem) {
+  return copied(side, problem, keeps_direction(side, problem.dtype) && is_mn_major(side));
 }
-inline Side transposed(const Side& side, const Problem& problem, void* data) {
-  return copied(side, problem, /*along_rows=*/true, data);
-}
-
-// P and Q as the kernel reads them; what is copied has no address yet.
-inline Sides sides_read(const Problem& problem, const HopperPlan& plan) {
-  Sides sides = sides_of(problem, plan.exchanged);
-  if (plan.repack_p) sides.p = repacked(sides.p, problem, nullptr);
-  if (plan.repack_q) sides.q = repacked(sides.q, problem, nullptr);
-  return sides;
+inline Side transposed(const Side& side, const Problem& problem) {
+  return copied(side, problem, /*along_rows=*/true);
 }
 
 inline int64_t copy_bytes(const Side& copy, const Problem& problem) {
@@ -52,11 +45,4 @@ inline int64_t copy_bytes(const Side& copy, const Problem& problem) {
          (along_rows ? copy.k * copy.k_stride : copy.rows * copy.row_stride) *
          size_of(problem.dtype);
 }
-inline int64_t repacked_bytes(const Side& side, const Problem& problem) {
-  return copy_bytes(repacked(side, problem, nullptr), problem);
-}
-inline int64_t transposed_bytes(const Side& side, const Problem& problem) {
-  return copy_bytes(transposed(side, problem, nullptr), problem);
-}
-
 }  // namespace tiled

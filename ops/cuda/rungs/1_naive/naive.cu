@@ -16,7 +16,7 @@
 // block.
 #include "core/segments.h"
 #include "cuda/parts/element.cuh"
-#include "cuda/rungs/kernels.h"
+#include "cuda/parts/launch_rung.h"
 
 namespace tiled {
 
@@ -47,10 +47,22 @@ __global__ void naive(const __grid_constant__ Problem problem) {
   }
 }
 
-const void* naive_kernel(const Problem& problem, const Plan&) {
-  return with_element_type(problem.dtype, [](auto tag) {
-    return reinterpret_cast<const void*>(&naive<typename decltype(tag)::Type>);
+namespace {
+
+Kernel<Problem> kernel_of(const Problem& problem) {
+  return with_element_type(problem.dtype, [](auto tag) -> Kernel<Problem> {
+    return &naive<typename decltype(tag)::Type>;
   });
 }
+
+cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {
+  return launch_kernel(kernel_of(problem), plan.main_step(), stream, problem);
+}
+
+const void* kernel(const Problem& problem, const Plan&) { return address_of(kernel_of(problem)); }
+
+}  // namespace
+
+extern const RungLaunch NAIVE_LAUNCH = {Algo::Naive, &launch, &kernel};
 
 }  // namespace tiled

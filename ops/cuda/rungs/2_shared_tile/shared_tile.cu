@@ -28,7 +28,7 @@
 // Next: rung 3 keeps a patch of C in registers, so that one loaded value feeds many multiply-adds.
 #include "core/segments.h"
 #include "cuda/parts/element.cuh"
-#include "cuda/rungs/kernels.h"
+#include "cuda/parts/launch_rung.h"
 
 namespace tiled {
 
@@ -96,15 +96,29 @@ __global__ void __launch_bounds__(WIDTH* WIDTH, BLOCKS<T, WIDTH>)
   }
 }
 
-const void* shared_tile_kernel(const Problem& problem, const Plan& plan) {
-  return with_element_type(problem.dtype, [&](auto tag) -> const void* {
-    using T = typename decltype(tag)::Type;
-    switch (plan.algo) {
-      case Algo::SharedTile8: return reinterpret_cast<const void*>(&shared_tile<T, 8>);
-      case Algo::SharedTile16: return reinterpret_cast<const void*>(&shared_tile<T, 16>);
-      default: return reinterpret_cast<const void*>(&shared_tile<T, 32>);
-    }
+namespace {
+
+template <int WIDTH>
+Kernel<Problem> kernel_of(const Problem& problem) {
+  return with_element_type(problem.dtype, [](auto tag) -> Kernel<Problem> {
+    return &shared_tile<typename decltype(tag)::Type, WIDTH>;
   });
 }
+
+template <int WIDTH>
+cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {
+  return launch_kernel(kernel_of<WIDTH>(problem), plan.main_step(), stream, problem);
+}
+
+template <int WIDTH>
+const void* kernel(const Problem& problem, const Plan&) {
+  return address_of(kernel_of<WIDTH>(problem));
+}
+
+}  // namespace
+
+extern const RungLaunch SHARED_TILE_8_LAUNCH = {Algo::SharedTile8, &launch<8>, &kernel<8>};
+extern const RungLaunch SHARED_TILE_16_LAUNCH = {Algo::SharedTile16, &launch<16>, &kernel<16>};
+extern const RungLaunch SHARED_TILE_32_LAUNCH = {Algo::SharedTile32, &launch<32>, &kernel<32>};
 
 }  // namespace tiled

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "cuda/plan/plan.h"
+#include "cuda/plan/access.h"
 #include "cuda/ptx/cp_async.cuh"
 
 namespace tiled {

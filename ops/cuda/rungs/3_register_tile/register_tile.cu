@@ -22,9 +22,9 @@
 #include "core/segments.h"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
-#include "cuda/plan/tiles.h"
+#include "cuda/rungs/3_register_tile/kernels.h"
 #include "cuda/rungs/3_register_tile/tile_loader.cuh"
-#include "cuda/rungs/kernels.h"
+#include "cuda/rungs/3_register_tile/tiles.h"
 
 namespace tiled {
 
@@ -150,34 +150,29 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 // The kernel for this element type and plan. Vector access exists for the floating types; both
 // operands use it or neither.
 template <typename T>
-const void* register_tile_function(const Plan& plan) {
+Kernel<Problem> register_tile_function(const RegisterTileWay& way) {
   using Tiles = RegisterTilesFor<sizeof(Accumulator<T>)>;
-  const auto pick = [&](auto tile) -> const void* {
+  const auto pick = [&](auto tile) -> Kernel<Problem> {
     using Tile = decltype(tile);
     if constexpr (HAS_VECTOR_ACCESS<T>) {
       constexpr Access K = Access::AlongK, MN = Access::AlongMN;
-      if (plan.access_a == K && plan.access_b == K)
-        return reinterpret_cast<const void*>(&register_tile<T, Tile, K, K>);
-      if (plan.access_a == K && plan.access_b == MN)
-        return reinterpret_cast<const void*>(&register_tile<T, Tile, K, MN>);
-      if (plan.access_a == MN && plan.access_b == K)
-        return reinterpret_cast<const void*>(&register_tile<T, Tile, MN, K>);
-      if (plan.access_a == MN && plan.access_b == MN)
-        return reinterpret_cast<const void*>(&register_tile<T, Tile, MN, MN>);
+      if (way.access.a == K && way.access.b == K) return &register_tile<T, Tile, K, K>;
+      if (way.access.a == K && way.access.b == MN) return &register_tile<T, Tile, K, MN>;
+      if (way.access.a == MN && way.access.b == K) return &register_tile<T, Tile, MN, K>;
+      if (way.access.a == MN && way.access.b == MN) return &register_tile<T, Tile, MN, MN>;
     }
-    return reinterpret_cast<const void*>(
-        &register_tile<T, Tile, Access::Elements, Access::Elements>);
+    return &register_tile<T, Tile, Access::Elements, Access::Elements>;
   };
-  switch (plan.tile) {
+  switch (way.tile) {
     case TileSize::Large: return pick(typename Tiles::Large{});
     case TileSize::Medium: return pick(typename Tiles::Medium{});
     default: return pick(typename Tiles::Small{});
   }
 }
 
-const void* register_tile_kernel(const Problem& problem, const Plan& plan) {
+Kernel<Problem> register_tile_kernel(const Problem& problem, const RegisterTileWay& way) {
   return with_element_type(problem.dtype, [&](auto tag) {
-    return register_tile_function<typename decltype(tag)::Type>(plan);
+    return register_tile_function<typename decltype(tag)::Type>(way);
   });
 }
 

@@ -27,9 +27,9 @@
 #include "core/segments.h"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
-#include "cuda/plan/tiles.h"
 #include "cuda/rungs/3_register_tile/async_tile_loader.cuh"
-#include "cuda/rungs/kernels.h"
+#include "cuda/rungs/3_register_tile/kernels.h"
+#include "cuda/rungs/3_register_tile/tiles.h"
 
 namespace tiled {
 
@@ -165,19 +165,16 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
 }
 
-const void* register_tile_async_kernel(const Plan& plan) {
-  const auto pick = [&](auto tile) -> const void* {
+Kernel<Problem> register_tile_async_kernel(const RegisterTileWay& way) {
+  const auto pick = [&](auto tile) -> Kernel<Problem> {
     using Tile = decltype(tile);
     constexpr Access MN = Access::AlongMN, ANY = Access::Elements;
-    if (plan.access_a == MN && plan.access_b == MN)
-      return reinterpret_cast<const void*>(&register_tile_async<Tile, MN, MN>);
-    if (plan.access_a == MN)
-      return reinterpret_cast<const void*>(&register_tile_async<Tile, MN, ANY>);
-    if (plan.access_b == MN)
-      return reinterpret_cast<const void*>(&register_tile_async<Tile, ANY, MN>);
-    return reinterpret_cast<const void*>(&register_tile_async<Tile, ANY, ANY>);
+    if (way.access.a == MN && way.access.b == MN) return &register_tile_async<Tile, MN, MN>;
+    if (way.access.a == MN) return &register_tile_async<Tile, MN, ANY>;
+    if (way.access.b == MN) return &register_tile_async<Tile, ANY, MN>;
+    return &register_tile_async<Tile, ANY, ANY>;
   };
-  switch (plan.tile) {
+  switch (way.tile) {
     case TileSize::Large: return pick(AsyncTiles::Large{});
     case TileSize::Medium: return pick(AsyncTiles::Medium{});
     default: return pick(AsyncTiles::Small{});

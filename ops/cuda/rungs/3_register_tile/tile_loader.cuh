@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "cuda/parts/element.cuh"
-#include "cuda/plan/plan.h"
+#include "cuda/plan/access.h"
 
 namespace tiled {
 

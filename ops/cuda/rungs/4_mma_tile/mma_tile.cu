@@ -15,10 +15,10 @@
 // H200. Next: rung 5 loads by boxes and multiplies straight from shared memory.
 #include "core/segments.h"
 #include "cuda/parts/element.cuh"
-#include "cuda/plan/tiles.h"
 #include "cuda/ptx/cvt.cuh"
 #include "cuda/ptx/mma.cuh"
-#include "cuda/rungs/kernels.h"
+#include "cuda/rungs/4_mma_tile/kernels.h"
+#include "cuda/rungs/4_mma_tile/tiles.h"
 
 namespace tiled {
 
@@ -143,11 +143,11 @@ __global__ void __launch_bounds__(MmaTile::THREADS) mma_tile(const Problem probl
   }
 }
 
-const void* mma_tile_kernel(const Problem& problem) {
+Kernel<Problem> mma_tile_kernel(const Problem& problem) {
   switch (problem.dtype) {
-    case DType::Float16: return reinterpret_cast<const void*>(&mma_tile<__half>);
-    case DType::BFloat16: return reinterpret_cast<const void*>(&mma_tile<__nv_bfloat16>);
-    default: return reinterpret_cast<const void*>(&mma_tile<float>);
+    case DType::Float16: return &mma_tile<__half>;
+    case DType::BFloat16: return &mma_tile<__nv_bfloat16>;
+    default: return &mma_tile<float>;
   }
 }
 

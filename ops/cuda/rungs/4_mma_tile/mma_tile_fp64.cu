@@ -23,12 +23,12 @@
 #include "core/segments.h"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
-#include "cuda/plan/tiles.h"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/rungs/4_mma_tile/fp64_operand.cuh"
-#include "cuda/rungs/kernels.h"
+#include "cuda/rungs/4_mma_tile/kernels.h"
+#include "cuda/rungs/4_mma_tile/tiles.h"
 
 namespace tiled {
 
@@ -193,17 +193,16 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
 }
 
-const void* mma_tile_fp64_kernel(const Problem& problem, const Plan& plan) {
+Kernel<Problem> mma_tile_fp64_kernel(const Problem& problem, TileSize tile_size) {
   const bool a_along_m = is_mn_major(side_a(problem)), b_along_n = is_mn_major(side_b(problem));
-  const auto pick = [&](auto tile) -> const void* {
+  const auto pick = [&](auto tile) -> Kernel<Problem> {
     using Tile = decltype(tile);
-    if (a_along_m && b_along_n)
-      return reinterpret_cast<const void*>(&mma_tile_fp64<Tile, true, true>);
-    if (a_along_m) return reinterpret_cast<const void*>(&mma_tile_fp64<Tile, true, false>);
-    if (b_along_n) return reinterpret_cast<const void*>(&mma_tile_fp64<Tile, false, true>);
-    return reinterpret_cast<const void*>(&mma_tile_fp64<Tile, false, false>);
+    if (a_along_m && b_along_n) return &mma_tile_fp64<Tile, true, true>;
+    if (a_along_m) return &mma_tile_fp64<Tile, true, false>;
+    if (b_along_n) return &mma_tile_fp64<Tile, false, true>;
+    return &mma_tile_fp64<Tile, false, false>;
   };
-  switch (plan.tile) {
+  switch (tile_size) {
     case TileSize::Large: return pick(Fp64Tiles::Large{});
     case TileSize::Medium: return pick(Fp64Tiles::Medium{});
     default: return pick(Fp64Tiles::Small{});

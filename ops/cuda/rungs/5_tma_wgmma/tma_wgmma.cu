@@ -17,8 +17,7 @@
 #include "cuda/parts/wgmma.h"
 #include "cuda/parts/wgmma_operands.cuh"
 #include "cuda/parts/wgmma_store.cuh"
-#include "cuda/plan/tiles.h"
-#include "cuda/rungs/kernels.h"
+#include "cuda/rungs/5_tma_wgmma/tile.h"
 
 namespace tiled {
 
@@ -87,11 +86,25 @@ __global__ void __launch_bounds__(TmaWgmmaTile::THREADS)
   }
 }
 
-const void* tma_wgmma_kernel(DType dtype, bool a_mn_major, bool b_mn_major) {
-  return with_wgmma_operands(dtype, a_mn_major, b_mn_major, [](auto type, auto a, auto b) {
-    using T = typename decltype(type)::Type;
-    return reinterpret_cast<const void*>(&tma_wgmma<T, decltype(a)::value, decltype(b)::value>);
-  });
+namespace {
+
+Kernel<WgmmaArguments> kernel_of(const Problem& problem) {
+  return with_wgmma_operands(problem.dtype, is_mn_major(side_a(problem)),
+                             is_mn_major(side_b(problem)),
+                             [](auto type, auto a, auto b) -> Kernel<WgmmaArguments> {
+                               using T = typename decltype(type)::Type;
+                               return &tma_wgmma<T, decltype(a)::value, decltype(b)::value>;
+                             });
 }
+
+cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {
+  return launch_lesson(kernel_of(problem), problem, plan, TmaWgmmaTile::BLOCK_M, stream);
+}
+
+const void* kernel(const Problem& problem, const Plan&) { return address_of(kernel_of(problem)); }
+
+}  // namespace
+
+extern const RungLaunch TMA_WGMMA_LAUNCH = {Algo::TmaWgmma, &launch, &kernel};
 
 }  // namespace tiled

@@ -21,8 +21,7 @@
 #include "cuda/parts/wgmma.h"
 #include "cuda/parts/wgmma_operands.cuh"
 #include "cuda/parts/wgmma_store.cuh"
-#include "cuda/plan/tiles.h"
-#include "cuda/rungs/kernels.h"
+#include "cuda/rungs/6_warp_specialized/tile.h"
 
 namespace tiled {
 
@@ -110,12 +109,25 @@ __global__ void __launch_bounds__(WarpSpecializedTile::THREADS, 1)
   }
 }
 
-const void* warp_specialized_kernel(DType dtype, bool a_mn_major, bool b_mn_major) {
-  return with_wgmma_operands(dtype, a_mn_major, b_mn_major, [](auto type, auto a, auto b) {
-    using T = typename decltype(type)::Type;
-    return reinterpret_cast<const void*>(
-        &warp_specialized<T, decltype(a)::value, decltype(b)::value>);
-  });
+namespace {
+
+Kernel<WgmmaArguments> kernel_of(const Problem& problem) {
+  return with_wgmma_operands(problem.dtype, is_mn_major(side_a(problem)),
+                             is_mn_major(side_b(problem)),
+                             [](auto type, auto a, auto b) -> Kernel<WgmmaArguments> {
+                               using T = typename decltype(type)::Type;
+                               return &warp_specialized<T, decltype(a)::value, decltype(b)::value>;
+                             });
 }
+
+cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {
+  return launch_lesson(kernel_of(problem), problem, plan, 64, stream);
+}
+
+const void* kernel(const Problem& problem, const Plan&) { return address_of(kernel_of(problem)); }
+
+}  // namespace
+
+extern const RungLaunch WARP_SPECIALIZED_LAUNCH = {Algo::WarpSpecialized, &launch, &kernel};
 
 }  // namespace tiled

@@ -21,8 +21,8 @@
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
-#include "cuda/plan/hopper_tiles.h"
 #include "cuda/rungs/7_hopper/hopper_store.cuh"
+#include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
 

@@ -3,7 +3,7 @@
 
 namespace tiled {
 
-const void* hopper_bf16_k(int tile, bool q_mn_major) {
+Kernel<HopperArguments> hopper_bf16_k(int tile, bool q_mn_major) {
   return hopper_function<__nv_bfloat16, false>(tile, q_mn_major);
 }
 

@@ -3,7 +3,7 @@
 
 namespace tiled {
 
-const void* hopper_fp16_k(int tile, bool q_mn_major) {
+Kernel<HopperArguments> hopper_fp16_k(int tile, bool q_mn_major) {
   return hopper_function<__half, false>(tile, q_mn_major);
 }
 

@@ -3,34 +3,31 @@
 #pragma once
 
 #include "cuda/rungs/7_hopper/hopper.cuh"
+#include "cuda/rungs/7_hopper/kernels.h"
 
 namespace tiled {
 
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
-const void* hopper_instance() {
+Kernel<HopperArguments> hopper_instance() {
   constexpr bool BY_REGISTERS = sizeof(T) == 4 && P_MN_MAJOR;
   if constexpr (BY_REGISTERS && !reads_by_registers(Tile::GROUP_P, Tile::GROUP_Q, Tile::CONSUMERS))
     return nullptr;  // not planned for
   else
-    return reinterpret_cast<const void*>(&hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>);
+    return &hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>;
 }
 
 template <typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, typename... Tiles>
-const void* hopper_function_of(TileList<Tiles...>, int tile) {
-  static const void* const functions[] = {hopper_instance<Tiles, T, P_MN_MAJOR, Q_MN_MAJOR>()...};
+Kernel<HopperArguments> hopper_function_of(TileList<Tiles...>, int tile) {
+  static const Kernel<HopperArguments> functions[] = {
+      hopper_instance<Tiles, T, P_MN_MAJOR, Q_MN_MAJOR>()...};
   return functions[tile];
 }
 
 template <typename T, bool P_MN_MAJOR>
-const void* hopper_function(int tile, bool q_mn_major) {
+Kernel<HopperArguments> hopper_function(int tile, bool q_mn_major) {
   if constexpr (sizeof(T) == 2)
     if (q_mn_major) return hopper_function_of<T, P_MN_MAJOR, true>(HopperTiles(), tile);
   return hopper_function_of<T, P_MN_MAJOR, false>(HopperTiles(), tile);
 }
-
-const void* hopper_bf16_k(int tile, bool q_mn_major);
-const void* hopper_bf16_mn(int tile, bool q_mn_major);
-const void* hopper_fp16_k(int tile, bool q_mn_major);
-const void* hopper_fp16_mn(int tile, bool q_mn_major);
 
 }  // namespace tiled

@@ -1,11 +1,10 @@
 // hopper for tf32, Q K-major, P either way; and the choice among the element types.
 #include "cuda/rungs/7_hopper/hopper_registers.cuh"
 #include "cuda/rungs/7_hopper/hopper_table.cuh"
-#include "cuda/rungs/kernels.h"
 
 namespace tiled {
 
-const void* hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major) {
+Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major) {
   switch (dtype) {
     case DType::BFloat16:
       return p_mn_major ? hopper_bf16_mn(tile, q_mn_major) : hopper_bf16_k(tile, q_mn_major);

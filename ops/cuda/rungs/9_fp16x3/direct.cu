@@ -194,13 +194,13 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 }
 
 template <bool P_MN_MAJOR, bool EXCHANGED, typename... Tiles>
-static const void* function_of(TileList<Tiles...>, int tile) {
-  static const void* const functions[] = {
-      reinterpret_cast<const void*>(&fp16x3_direct<Tiles, P_MN_MAJOR, EXCHANGED>)...};
+static Kernel<Fp16x3Arguments> function_of(TileList<Tiles...>, int tile) {
+  static const Kernel<Fp16x3Arguments> functions[] = {
+      &fp16x3_direct<Tiles, P_MN_MAJOR, EXCHANGED>...};
   return functions[tile - Fp16x3PlaneTiles::COUNT];
 }
 
-const void* fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged) {
+Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged) {
   const Fp16x3DirectTiles tiles;
   if (p_mn_major)
     return exchanged ? function_of<true, true>(tiles, tile) : function_of<true, false>(tiles, tile);

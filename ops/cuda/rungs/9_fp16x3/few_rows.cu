@@ -313,12 +313,9 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
   }
 }
 
-const void* fp16x3_few_rows_kernel(bool w_is_a, bool beside) {
-  if (w_is_a)
-    return beside ? reinterpret_cast<const void*>(&fp16x3_few_rows<true, true>)
-                  : reinterpret_cast<const void*>(&fp16x3_few_rows<true, false>);
-  return beside ? reinterpret_cast<const void*>(&fp16x3_few_rows<false, true>)
-                : reinterpret_cast<const void*>(&fp16x3_few_rows<false, false>);
+Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside) {
+  if (w_is_a) return beside ? &fp16x3_few_rows<true, true> : &fp16x3_few_rows<true, false>;
+  return beside ? &fp16x3_few_rows<false, true> : &fp16x3_few_rows<false, false>;
 }
 
 }  // namespace tiled

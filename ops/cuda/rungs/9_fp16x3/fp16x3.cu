@@ -109,13 +109,12 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 }
 
 template <bool P_MN_MAJOR, bool Q_MN_MAJOR, typename... Tiles>
-static const void* function_of(TileList<Tiles...>, int tile) {
-  static const void* const functions[] = {
-      reinterpret_cast<const void*>(&fp16x3<Tiles, P_MN_MAJOR, Q_MN_MAJOR>)...};
+static Kernel<Fp16x3Arguments> function_of(TileList<Tiles...>, int tile) {
+  static const Kernel<Fp16x3Arguments> functions[] = {&fp16x3<Tiles, P_MN_MAJOR, Q_MN_MAJOR>...};
   return functions[tile];
 }
 
-const void* fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major) {
+Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major) {
   const Fp16x3PlaneTiles tiles;
   if (p_mn_major)
     return q_mn_major ? function_of<true, true>(tiles, tile)

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "cuda/parts/hopper.h"
-#include "cuda/plan/fp16x3_plan.h"
-#include "cuda/plan/fp16x3_tiles.h"
+#include "cuda/parts/launch.h"
+#include "cuda/rungs/9_fp16x3/splits.h"
 
 namespace tiled {
 
@@ -60,26 +60,10 @@ __device__ __forceinline__ bool is_unsure(float lost, int scale, float c, float 
 }
 #endif
 
-struct RowExtent;  // fp16x3_layout.h
-struct SplitPanel;
-
-// Planes and scales of one operand. `to` is split_planes(from) (fp16x3_layout.h), or has no data:
-// then the scales alone.
-struct SplitJob {
-  Side from, to;
-  int64_t batch;
-  RowScale* scales;
-  RowExtent* extents;  // where rows lie beside each other
-  SplitPanel* panels;
-  bool permuted;  // along k, in the order in which direct.cu has k
-};
-// One operand or both. `zeros` are cleared before anything else, extents and panels among them.
-cudaError_t launch_splits(const SplitJob* jobs, int count, uint32_t* zeros, int64_t zero_count,
-                          cudaStream_t stream);
-
-// The same for few rows, into fragments as few_rows.cu loads them, few_rows_bytes an entry.
-cudaError_t launch_split_fragments(const Side& from, void* to, int64_t batch, RowScale* scales,
-                                   uint32_t* zeros, int64_t zero_count, cudaStream_t stream);
+// Launches the splits, the plan's first steps. `zeros` are cleared before anything else, extents
+// and panels among them.
+cudaError_t launch_splits(const SplitJobs& jobs, const Step* step, uint32_t* zeros,
+                          int64_t zero_count, cudaStream_t stream);
 
 // The product of W, fp32, with the fragments of X, of at most FEW_ROWS rows; W's scales on the way.
 struct FewRowsArguments {
@@ -100,7 +84,7 @@ struct FewRowsArguments {
   GuardList guard;
   float tolerance;
 };
-const void* fp16x3_few_rows_kernel(bool w_is_a, bool beside);
+Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside);
 
 // Computes again in fp64: the elements of the listed squares that are unsure, or, where `scales`
 // are null, all elements.
@@ -111,13 +95,10 @@ struct GuardArguments {
   GuardList list;
   float tolerance;
 };
-cudaError_t launch_guard(const GuardArguments& args, int blocks, cudaStream_t stream);
+Kernel<GuardArguments> guard_kernel();
 
-// The product of the planes. Takes Fp16x3Arguments.
-const void* fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major);
-const void* fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);
-
-// That of a plan, for the operands in fp32.
-const void* fp16x3_kernel_of(const Sides& sides, const HopperPlan& plan);
+// The product of the planes, and of P as it lies.
+Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major);
+Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);
 
 }  // namespace tiled

@@ -10,7 +10,6 @@
 // k, the first is another order of the 16, in which Q's planes are written as well.
 #pragma once
 
-#include "cuda/plan/hopper_tiles.h"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"

@@ -12,7 +12,7 @@
 // depends on its own row and column alone. Usually the list is empty, or has a square with an
 // element or two: up to FEW of them are computed one by one, a chain a thread; more by the whole
 // square, bound by the rate of fp64.
-#include "cuda/parts/launch_early.h"
+#include "cuda/parts/launch.h"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int SQUARE = GUARD_SQUARE;
 constexpr int BLOCK_K = 8;
-constexpr int THREADS = 256;
+constexpr int THREADS = GUARD_THREADS;
 constexpr int PATCH = 4;           // x PATCH elements a thread
 constexpr int PITCH = SQUARE + 2;  // of shared memory, elements
 constexpr int LOADS = SQUARE * BLOCK_K / THREADS;
@@ -199,9 +199,6 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
 
 }  // namespace
 
-cudaError_t launch_guard(const GuardArguments& args, int blocks, cudaStream_t stream) {
-  return launch_early(reinterpret_cast<const void*>(&guard), dim3(blocks), THREADS,
-                      /*shared=*/0, /*cluster=*/0, stream, const_cast<GuardArguments*>(&args));
-}
+Kernel<GuardArguments> guard_kernel() { return &guard; }
 
 }  // namespace tiled

@@ -18,18 +18,15 @@
 // through split_beside.cu.
 #include <cuda_fp16.h>
 
-#include <algorithm>
 #include <type_traits>
 
-#include "cuda/parts/launch_early.h"
-#include "cuda/plan/plan.h"
 #include "cuda/rungs/9_fp16x3/split.cuh"
 
 namespace tiled {
 namespace {
 
-constexpr int MOST_THREADS = 512;
-constexpr int VECTORS = 4;  // of four elements, in a lane's registers
+constexpr int MOST_THREADS = SPLIT_THREADS;
+constexpr int VECTORS = SPLIT_VECTORS;
 
 // A thread's elements of a chunk of a row: vector i begins at element (i blockDim + thread) 4.
 using Chunk = float[VECTORS][4];
@@ -142,79 +139,56 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
   end(args);
 }
 
-SplitArguments arguments(const Side& from, void* to, int64_t batch, RowScale* scales) {
-  SplitArguments args{};
-  args.from = static_cast<const float*>(from.data);
-  args.to = static_cast<__half*>(to);
-  args.scales = scales;
-  args.rows = from.rows, args.k = from.k, args.batch = batch;
-  args.from_row = from.row_stride, args.from_k = from.k_stride, args.from_batch = from.batch_stride;
-  return args;
+Kernel<SplitArguments> kernel_of(const SplitJob& job) {
+  if (job.is_beside()) return split_beside_kernel(job.form);
+  switch (job.form) {
+    case Form::Nothing: return &split_along_k<Form::Nothing>;
+    case Form::Permuted: return &split_along_k<Form::Permuted>;
+    case Form::Fragments: return &split_along_k<Form::Fragments>;
+    default: return &split_along_k<Form::AlongK>;
+  }
 }
 
-SplitArguments arguments(const SplitJob& job) {
+SplitArguments arguments_of(const SplitJob& job) {
   const Side &from = job.from, &to = job.to;
-  SplitArguments args = arguments(from, const_cast<void*>(to.data), job.batch, job.scales);
+  SplitArguments args{};
+  args.from = static_cast<const float*>(from.data);
+  args.to = static_cast<__half*>(const_cast<void*>(to.data));
+  args.scales = job.scales;
+  args.rows = from.rows, args.k = from.k, args.batch = job.batch;
+  args.from_row = from.row_stride, args.from_k = from.k_stride, args.from_batch = from.batch_stride;
   args.extents = job.extents, args.panels = job.panels;
   args.to_pitch = to.k_stride == 1 ? to.row_stride : to.k_stride;
   args.plane = to.batch_stride;
-  args.vectors = from.alignment == 16 && (from.k_stride == 1 || lies_beside(from));
+  args.tiles = few_rows_tiles(from.rows);
+  args.fragments = few_rows_bytes(from.rows, from.k) / 2;
+  args.vectors = from.alignment == 16 && (from.k_stride == 1 || job.is_beside());
+  if (job.is_beside()) {
+    const SplitTeam team = split_team(job);
+    args.team = team.blocks, args.own_tiles = team.own_tiles;
+  }
   return args;
-}
-
-// As many threads as take a row in one chunk.
-template <Form FORM>
-cudaError_t launch_along_k(const SplitArguments& args, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(args.rows),
-                  static_cast<unsigned>(std::min(args.batch, MAX_GRID_Y)));
-  const int64_t warps = std::min<int64_t>(blocks_over(args.k, 32 * VECTORS * 4), MOST_THREADS / 32);
-  return launch_early(reinterpret_cast<const void*>(&split_along_k<FORM>), grid,
-                      static_cast<int>(warps) * 32, /*shared=*/0, /*cluster=*/0, stream,
-                      const_cast<SplitArguments*>(&args));
 }
 
 }  // namespace
 
-// Blocks of rows beside each other wait for each other, and so need a kernel before theirs that
-// clears. Else the first clears on its way.
-cudaError_t launch_splits(const SplitJob* jobs, int count, uint32_t* zeros, int64_t zero_count,
-                          cudaStream_t stream) {
-  bool cleared =
-      std::any_of(jobs, jobs + count, [](const SplitJob& job) { return lies_beside(job.from); });
-  if (cleared) {
+cudaError_t launch_splits(const SplitJobs& jobs, const Step* step, uint32_t* zeros,
+                          int64_t zero_count, cudaStream_t stream) {
+  const bool clears_first = jobs.clears_first();
+  if (clears_first) {
     SplitArguments args{};
     args.zeros = zeros, args.zero_count = zero_count;
-    const cudaError_t error = launch_clear(args, stream);
+    const cudaError_t error = launch_early(clear_kernel(), *step++, stream, args);
     if (error != cudaSuccess) return error;
   }
-  for (int i = 0; i < count; ++i) {
-    const SplitJob& job = jobs[i];
-    const Form form = job.to.data == nullptr ? Form::Nothing
-                      : job.permuted         ? Form::Permuted
-                      : job.to.k_stride == 1 ? Form::AlongK
-                                             : Form::AsTheyLie;
-    SplitArguments args = arguments(job);
+  for (int i = 0; i < jobs.count; ++i) {
+    SplitArguments args = arguments_of(jobs.jobs[i]);
     args.beside = i > 0;
-    if (!cleared) args.zeros = zeros, args.zero_count = zero_count;
-    cleared = true;
-    const cudaError_t error = lies_beside(job.from)   ? launch_split_beside(args, form, stream)
-                              : form == Form::Nothing ? launch_along_k<Form::Nothing>(args, stream)
-                              : form == Form::Permuted
-                                  ? launch_along_k<Form::Permuted>(args, stream)
-                                  : launch_along_k<Form::AlongK>(args, stream);
+    if (i == 0 && !clears_first) args.zeros = zeros, args.zero_count = zero_count;
+    const cudaError_t error = launch_early(kernel_of(jobs.jobs[i]), *step++, stream, args);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
-}
-
-cudaError_t launch_split_fragments(const Side& from, void* to, int64_t batch, RowScale* scales,
-                                   uint32_t* zeros, int64_t zero_count, cudaStream_t stream) {
-  SplitArguments args = arguments(from, to, batch, scales);
-  args.zeros = zeros, args.zero_count = zero_count;
-  args.tiles = few_rows_tiles(from.rows);
-  args.fragments = few_rows_bytes(from.rows, from.k) / 2;
-  args.vectors = from.k_stride == 1 && from.alignment == 16;
-  return launch_along_k<Form::Fragments>(args, stream);
 }
 
 }  // namespace tiled

@@ -1,7 +1,6 @@
 // What the kernels of split.cu and split_beside.cu share.
 #pragma once
 
-#include "cuda/plan/fp16x3_layout.h"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/rungs/9_fp16x3/fp16_parts.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
@@ -50,12 +49,8 @@ __device__ __forceinline__ void write_four(__half* to, __half2 first, __half2 se
                                              reinterpret_cast<const uint32_t&>(second));
 }
 
-// How hi and lo lie: as the operand does; along k; along k in the order in which
-// direct.cu has k; as lanes of few_rows.cu load them. Or only the scales are wanted.
-enum class Form { AsTheyLie, AlongK, Permuted, Fragments, Nothing };
-
-// split_beside.cu; launch_clear only clears.
-cudaError_t launch_split_beside(SplitArguments args, Form form, cudaStream_t stream);
-cudaError_t launch_clear(const SplitArguments& args, cudaStream_t stream);
+// split_beside.cu.
+Kernel<SplitArguments> split_beside_kernel(Form form);
+Kernel<SplitArguments> clear_kernel();
 
 }  // namespace tiled

@@ -16,11 +16,8 @@
 // who has waited long enough leaves, and the last of the team writes for all who have
 // (wait_for_team). Where some row of a panel loses something, the blocks add up what, and the last
 // one of them to end has the sum. Bound by memory.
-#include <algorithm>
 #include <type_traits>
 
-#include "cuda/parts/launch_early.h"
-#include "cuda/plan/plan.h"
 #include "cuda/rungs/9_fp16x3/split_beside.cuh"
 
 namespace tiled {
@@ -28,10 +25,7 @@ namespace {
 
 using namespace beside;
 
-constexpr int TEAM = 32;      // blocks at most
-constexpr int FINISHERS = 8;  // of a panel
-// Up to so many tiles each has a block of its own; beyond, two better share the wait for the team.
-constexpr int64_t ONE_EACH = 264;
+constexpr int FINISHERS = SPLIT_FINISHERS;
 
 // The tiles of blocks that have left. A function of its own, since it is hardly ever called, and
 // would cost registers where it is not.
@@ -156,28 +150,15 @@ __global__ void __launch_bounds__(THREADS) clear_only(const SplitArguments args)
 
 }  // namespace
 
-cudaError_t launch_split_beside(SplitArguments args, Form form, cudaStream_t stream) {
-  const void* kernel =
-      form == Form::AlongK     ? reinterpret_cast<const void*>(&split_beside<Form::AlongK>)
-      : form == Form::Nothing  ? reinterpret_cast<const void*>(&split_beside<Form::Nothing>)
-      : form == Form::Permuted ? reinterpret_cast<const void*>(&split_beside<Form::Permuted>)
-                               : reinterpret_cast<const void*>(&split_beside<Form::AsTheyLie>);
-  const int64_t panels = blocks_over(args.rows, PANEL) * args.batch;
-  const int64_t tiles = blocks_over(args.k, TILE_K);  // of a panel
-  const bool one_each = goes_along_k(form) || panels * tiles <= ONE_EACH;
-  args.own_tiles =
-      static_cast<int32_t>(std::max<int64_t>(blocks_over(tiles, TEAM), one_each ? 1 : 2));
-  args.team = static_cast<int32_t>(blocks_over(tiles, args.own_tiles));
-  const int64_t blocks = panels * (args.team + (form == Form::Nothing ? FINISHERS : 0));
-  return launch_early(kernel, dim3(static_cast<unsigned>(blocks)), THREADS, /*shared=*/0,
-                      /*cluster=*/0, stream, &args);
+Kernel<SplitArguments> split_beside_kernel(Form form) {
+  switch (form) {
+    case Form::AlongK: return &split_beside<Form::AlongK>;
+    case Form::Nothing: return &split_beside<Form::Nothing>;
+    case Form::Permuted: return &split_beside<Form::Permuted>;
+    default: return &split_beside<Form::AsTheyLie>;
+  }
 }
 
-cudaError_t launch_clear(const SplitArguments& args, cudaStream_t stream) {
-  const int64_t blocks = std::min<int64_t>(blocks_over(args.zero_count, THREADS), 256);
-  return launch_early(reinterpret_cast<const void*>(&clear_only),
-                      dim3(static_cast<unsigned>(blocks)), THREADS, /*shared=*/0, /*cluster=*/0,
-                      stream, const_cast<SplitArguments*>(&args));
-}
+Kernel<SplitArguments> clear_kernel() { return &clear_only; }
 
 }  // namespace tiled

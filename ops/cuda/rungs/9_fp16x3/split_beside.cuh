@@ -22,7 +22,6 @@ struct Place {
 };
 
 using Loaded = float[BATCH][4];
-constexpr bool goes_along_k(Form form) { return form == Form::AlongK || form == Form::Permuted; }
 constexpr int k_step(Form form) { return goes_along_k(form) ? 1 : WARPS; }
 
 template <Form FORM>

@@ -1,0 +1,24 @@
+// What launch.cpp knows of a rung.
+#pragma once
+
+#include "core/algo.h"
+#include "cuda/parts/launch.h"
+
+namespace tiled {
+
+struct RungLaunch {
+  Algo algo;
+  // Enqueues a plan's kernels; `workspace` has its workspace_bytes. K is not 0 where the plan has
+  // zeros to write instead (Work::Sums alone).
+  cudaError_t (*launch)(const Problem& problem, const Plan& plan, void* workspace,
+                        cudaStream_t stream);
+  // The kernel of the plan's main step.
+  const void* (*kernel)(const Problem& problem, const Plan& plan);
+};
+
+template <typename Arguments>
+const void* address_of(Kernel<Arguments> kernel) {
+  return reinterpret_cast<const void*>(kernel);
+}
+
+}  // namespace tiled

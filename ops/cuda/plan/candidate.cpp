@@ -1,0 +1,66 @@
+#include "cuda/plan/candidate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tiled {
+namespace {
+
+// Tiles that cover `size` elements. Blocks are powers of two, so no division is needed on the way
+// of every call; and no size overflows, unlike (size + block - 1) / block.
+int64_t tiles_over(int64_t size, int32_t block) {
+  return (size >> __builtin_ctz(block)) + ((size & (block - 1)) != 0);
+}
+
+int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
+  return saturating_product(tiles_over(problem.m, candidate.block_m),
+                            tiles_over(problem.n, candidate.block_n));
+}
+
+}  // namespace
+
+bool is_of_chains(const Problem& problem, const DeviceInfo& device) {
+  const bool wants_fp64 = problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
+  return problem.arithmetic == Arithmetic::Fma && !(wants_fp64 && device.fp64_flops == 0);
+}
+
+bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
+  return candidate.threads_x * candidate.threads_y <= device.threads_per_block &&
+         candidate.shared_bytes <= device.shared_bytes_per_block &&
+         tiles_of(candidate, problem) <= MAX_GRID_X;
+}
+
+double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+                 double more) {
+  const double blocks =
+      static_cast<double>(tiles_of(candidate, problem)) * static_cast<double>(problem.batch);
+  const double share = std::ceil(blocks / device.multiprocessors);
+  const double waves = std::ceil(share / candidate.resident);
+  const double steps = static_cast<double>(tiles_over(problem.k, candidate.block_k));
+  return steps * std::max(share * (candidate.busy + more), waves * (candidate.latency + more)) +
+         waves * candidate.start;
+}
+
+Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
+             bool dynamic) {
+  Plan plan{};
+  plan.algo = algo;
+  plan.way = way;
+  plan.block_m = candidate.block_m;
+  plan.block_n = candidate.block_n;
+  plan.block_k = candidate.block_k;
+  plan.tiles_m = tiles_over(problem.m, candidate.block_m);
+  plan.tiles_n = tiles_over(problem.n, candidate.block_n);
+  Step step{};
+  step.work = Work::Product;
+  step.threads_x = candidate.threads_x;
+  step.threads_y = candidate.threads_y;
+  step.grid_x = saturating_product(plan.tiles_m, plan.tiles_n);
+  step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
+  step.shared_bytes = candidate.shared_bytes;
+  step.dynamic = dynamic;
+  plan.add(step);
+  return plan;
+}
+
+}  // namespace tiled

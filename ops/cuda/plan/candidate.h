@@ -1,0 +1,71 @@
+// What the rungs of Arithmetic::Fma have in common: tiles of C, one a block, and a small model of
+// their time.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/plan/plan.h"
+
+namespace tiled {
+
+// One way to launch such a rung, with the model's view of it. The model knows one step of one block
+// (BLOCK_K values of k): how long it keeps a multiprocessor's units busy, and how long it takes
+// from its first load to its last barrier when the block is alone there. The figures are cycles of
+// compute capability 9.0 and fp32; they only have to put the candidates in the right order.
+struct Candidate {
+  int32_t block_m, block_n, block_k;  // powers of two
+  int32_t threads_x, threads_y;
+  int64_t shared_bytes;
+  int32_t resident;  // blocks that one multiprocessor holds
+  double busy;       // cycles of a step
+  double latency;    // cycles of a step
+  double start = 0;  // cycles before the first step
+};
+
+constexpr double LOAD_LATENCY = 600;     // cycles from global memory
+constexpr double BARRIER_LATENCY = 100;  // cycles, with the stores to shared memory before it
+constexpr int THREADS_IN_FLIGHT = 2048;  // of one multiprocessor
+constexpr int BLOCKS_IN_FLIGHT = 32;
+
+template <typename Tile>
+constexpr Candidate candidate_of(double busy, double latency) {
+  return {Tile::BLOCK_M,      Tile::BLOCK_N,       Tile::BLOCK_K, Tile::THREADS, 1,
+          Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM, busy,          latency};
+}
+
+// Which of a rung's three tiles for an accumulator.
+enum class TileSize : int8_t { Large, Medium, Small };
+
+// Bytes of the value that a chain is summed in; shared memory holds operands widened to it.
+constexpr int accumulator_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::Float32:
+    case DType::Float16:
+    case DType::BFloat16:
+    case DType::Int8:
+    case DType::Int16:
+    case DType::Int32:
+    case DType::UInt8: return 4;
+    case DType::Float64:
+    case DType::Complex64:
+    case DType::Int64: return 8;
+    case DType::Complex128: return 16;
+  }
+  return 0;
+}
+
+// Whether the problem asks for chains of multiply-adds that the device has.
+bool is_of_chains(const Problem& problem, const DeviceInfo& device);
+
+bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
+
+// Cycles until the busiest multiprocessor has done its share of the blocks, each of whose steps
+// takes so many `more`.
+double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+                 double more = 0);
+
+// The plan of one kernel, a block for each tile, `dynamic` where it is given its shared memory.
+Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
+             bool dynamic = false);
+
+}  // namespace tiled

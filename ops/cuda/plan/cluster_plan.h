@@ -1,0 +1,31 @@
+// What the rungs have in common whose blocks stay, in clusters, and take tile after tile: hopper
+// and fp16x3.
+#pragma once
+
+#include <cstdint>
+
+namespace tiled {
+
+// How finished elements reach C.
+enum class StorePath : int8_t {
+  Tma,      // 16-bit C whose base, pitch and rows are multiples of 16 bytes
+  Rows,     // 16-bit C of any alignment, one of its strides 1: a warp writes a row's piece
+  Scatter,  // everything else, fp32 sums among them: each thread its own elements
+};
+
+struct ClusterPlan {
+  int8_t tile;                  // of the rung's own list
+  bool exchanged;               // P is B's transpose and Q is A; else P is A and Q B's transpose
+  int8_t cluster_p, cluster_q;  // blocks of a cluster; one of them is 1
+  int32_t panel;                // clusters along P done before the next along Q
+  int32_t blocks;               // of the grid
+};
+
+// The widest row of elements along m or n, of those that the swizzles know (128, 64, 32 bytes),
+// that divides a consumer's share of an operand.
+constexpr int operand_atom(int share, int element_bytes = 2) {
+  if (element_bytes == 4) return 32;  // shares of whole wgmma tiles alone lie so
+  return share % 64 == 0 ? 64 : share % 32 == 0 ? 32 : 16;
+}
+
+}  // namespace tiled

@@ -1,0 +1,67 @@
+// A rung of the ladder as a value. The planner, the launch and the reports know rungs by this table
+// alone; a further one is a folder below rungs/ and a line in rungs/ladder.cpp.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/plan/plan.h"
+
+namespace tiled {
+
+// A reference to a function that is given ways one by one, with the model's estimate of each:
+// cycles of the whole call. Estimates are compared among rungs of one arithmetic. Those of ways
+// that only who asks by name shall get are infinite.
+class Consider {
+ public:
+  template <typename Function>
+  Consider(const Function& function)
+      : state_(&function), call_([](const void* state, const Way& way, double cycles) {
+          (*static_cast<const Function*>(state))(way, cycles);
+        }) {}
+  void operator()(const Way& way, double cycles) const { call_(state_, way, cycles); }
+
+ private:
+  const void* state_;
+  void (*call_)(const void* state, const Way& way, double cycles);
+};
+
+constexpr double BY_NAME_ONLY = std::numeric_limits<double>::infinity();
+// For want of any other rung.
+constexpr double LAST_RESORT = std::numeric_limits<double>::max();
+
+// What a rung says of a plan of its own, for reports.
+struct Description {
+  std::string kernel;              // as the compiler's report names it
+  std::string tile;                // its name; "" for rungs of one tile
+  int thread_m = 1, thread_n = 1;  // elements of C that one thread owns
+  bool shares = true;              // a block's threads share what they load
+  std::vector<std::pair<std::string, std::string>>
+      lines;  // of a table: a name, what there is to say
+  std::vector<std::pair<std::string, std::string>> json;  // a key and its value
+};
+
+struct Rung {
+  Algo algo;
+  bool (*supports)(const Problem& problem, const DeviceInfo& device);
+  // Every way in which it can run a problem that it supports.
+  void (*ways)(const Problem& problem, const DeviceInfo& device, Consider consider);
+  Plan (*plan)(const Problem& problem, const DeviceInfo& device, const Way& way);
+  Description (*describe)(const Problem& problem, const DeviceInfo& device, const Plan& plan);
+};
+
+// The ladder, from the lowest rung up.
+struct Ladder {
+  const Rung* const* first;
+  int count;
+  const Rung* const* begin() const { return first; }
+  const Rung* const* end() const { return first + count; }
+};
+Ladder ladder();
+
+// Null for the rungs of the CPU.
+const Rung* rung_of(Algo algo);
+
+}  // namespace tiled

@@ -1,0 +1,54 @@
+// The named tiles as values, for those who print them.
+#pragma once
+
+#include <string_view>
+
+#include "cuda/plan/candidate.h"
+
+namespace tiled {
+
+struct TileInfo {
+  std::string_view name;   // "Tile128x128"
+  int thread_m, thread_n;  // elements of C that one thread owns
+};
+
+// The tile's name as the compiler writes it, so that it cannot differ from the kernels' names.
+template <typename Tile>
+constexpr std::string_view tile_type_name() {
+  // "... [with Tile = tiled::Tile128x128; ...]", the namespace left out by some compilers
+  std::string_view name = __PRETTY_FUNCTION__;
+  constexpr std::string_view BEFORE = "Tile = ";
+  name.remove_prefix(name.find(BEFORE) + BEFORE.size());
+  name = name.substr(0, name.find_first_of(";]"));
+  const size_t scope = name.rfind("::");
+  return scope == std::string_view::npos ? name : name.substr(scope + 2);
+}
+
+template <typename Tile>
+constexpr TileInfo tile_info_of() {
+  return {tile_type_name<Tile>(), Tile::THREAD_M, Tile::THREAD_N};
+}
+
+template <typename Tiles>
+constexpr TileInfo tile_info_of(TileSize size) {
+  switch (size) {
+    case TileSize::Large: return tile_info_of<typename Tiles::Large>();
+    case TileSize::Medium: return tile_info_of<typename Tiles::Medium>();
+    case TileSize::Small: return tile_info_of<typename Tiles::Small>();
+  }
+  return {};
+}
+
+// A rung's tiles by number.
+template <typename... Tiles>
+struct TileList {
+  static constexpr int COUNT = sizeof...(Tiles);
+};
+
+template <typename... Tiles>
+constexpr std::string_view tile_name_of(TileList<Tiles...>, int index) {
+  constexpr std::string_view NAMES[] = {tile_type_name<Tiles>()...};
+  return NAMES[index];
+}
+
+}  // namespace tiled

@@ -1,0 +1,33 @@
+// Rung naive as the planner sees it.
+#include "cuda/plan/candidate.h"
+#include "cuda/plan/kernel_name.h"
+#include "cuda/plan/rung.h"
+
+namespace tiled {
+namespace {
+
+// Requested by name only, so the model need not know it.
+constexpr Candidate CANDIDATE = {16, 16, 1, 16, 16, 0, 8, 0, 0};
+
+bool supports(const Problem& problem, const DeviceInfo& device) {
+  return is_of_chains(problem, device) && can_launch(CANDIDATE, problem, device);
+}
+
+void ways(const Problem&, const DeviceInfo&, Consider consider) { consider(Way(), BY_NAME_ONLY); }
+
+Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
+  return plan_of(Algo::Naive, CANDIDATE, problem, way);
+}
+
+Description describe(const Problem& problem, const DeviceInfo&, const Plan&) {
+  Description d;
+  d.kernel = std::string("naive<") + element_type(problem.dtype) + ">";
+  d.shares = false;
+  return d;
+}
+
+}  // namespace
+
+extern const Rung NAIVE = {Algo::Naive, &supports, &ways, &plan, &describe};
+
+}  // namespace tiled

@@ -1,0 +1,182 @@
+// Rung register_tile as the planner sees it: three tiles for each size of accumulator, and three
+// others for fp32 where cp.async exists.
+#include <algorithm>
+
+#include "core/text.h"
+#include "cuda/plan/copies.h"
+#include "cuda/plan/kernel_name.h"
+#include "cuda/plan/rung.h"
+#include "cuda/plan/tile_name.h"
+#include "cuda/rungs/3_register_tile/tiles.h"
+#include "cuda/rungs/3_register_tile/way.h"
+
+namespace tiled {
+namespace {
+
+// A warp does THREAD_M * THREAD_N multiply-adds for each k and loads THREAD_M + THREAD_N values in
+// vectors of 16 bytes, which take four cycles each; there are four schedulers. The load from global
+// memory runs beside the computation.
+template <typename Tile>
+constexpr Candidate by_registers() {
+  constexpr double MULTIPLY_ADDS = Tile::THREAD_M * Tile::THREAD_N * (Tile::ACC_BYTES / 4);
+  constexpr double LOADS = 4.0 * (Tile::THREAD_M + Tile::THREAD_N) / Tile::VECTOR;
+  constexpr double BUSY = Tile::THREADS / WARP_SIZE * Tile::BLOCK_K * (MULTIPLY_ADDS + LOADS) / 4;
+  return candidate_of<Tile>(BUSY, std::max(LOAD_LATENCY, BUSY) + BARRIER_LATENCY);
+}
+
+// With cp.async the loads of STAGES - 1 steps are under way together, but a thread whose patch is
+// small waits for its values from shared memory. The first step begins when the first loads have
+// arrived and the long program has found its way into the instruction cache.
+template <typename Tile>
+constexpr Candidate by_async() {
+  constexpr double SHARED_LATENCY = 35, START = 2000;  // cycles
+  constexpr double WORK = Tile::THREAD_M * Tile::THREAD_N + Tile::THREAD_M + Tile::THREAD_N;
+  Candidate candidate = by_registers<Tile>();
+  candidate.latency =
+      std::max(LOAD_LATENCY / (Tile::STAGES - 1), Tile::BLOCK_K * std::max(WORK, SHARED_LATENCY)) +
+      BARRIER_LATENCY;
+  candidate.start = START;
+  return candidate;
+}
+
+constexpr TileSize SIZES[] = {TileSize::Large, TileSize::Medium, TileSize::Small};
+
+// In the order of SIZES.
+template <int ACC_BYTES>
+constexpr Candidate TABLE[] = {by_registers<typename RegisterTilesFor<ACC_BYTES>::Large>(),
+                               by_registers<typename RegisterTilesFor<ACC_BYTES>::Medium>(),
+                               by_registers<typename RegisterTilesFor<ACC_BYTES>::Small>()};
+constexpr Candidate ASYNC_TABLE[] = {by_async<AsyncTiles::Large>(), by_async<AsyncTiles::Medium>(),
+                                     by_async<AsyncTiles::Small>()};
+
+bool is_async(const Problem& problem, const DeviceInfo& device) {
+  return problem.dtype == DType::Float32 && device.capability >= 80;
+}
+
+const Candidate* table_of(const Problem& problem, const DeviceInfo& device) {
+  if (is_async(problem, device)) return ASYNC_TABLE;
+  switch (accumulator_bytes(problem.dtype)) {
+    case 4: return TABLE<4>;
+    case 8: return TABLE<8>;
+    default: return TABLE<16>;
+  }
+}
+
+// Which operands an async plan copies one element at a time.
+struct Singly {
+  bool a, b;
+};
+
+double cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+              Singly singly) {
+  constexpr double SINGLE = 0.1;  // for each element that a step copies singly
+  const double singles =
+      SINGLE * candidate.block_k * (singly.a * candidate.block_m + singly.b * candidate.block_n);
+  return cycles_of(candidate, problem, device, singles);
+}
+
+// Cycles of copying an operand to where register_tile reads vectors: every element is read and
+// written, at 0.72 of the memory's rate on an H200, and another kernel is launched.
+double transposing_cycles(const Side& side, const Problem& problem, const DeviceInfo& device) {
+  constexpr double START = 4000, RATE = 0.72;  // cycles; of memory_bandwidth
+  const double clock = device.fp32_flops / (256.0 * device.multiprocessors);
+  const double bytes = 2.0 * size_of(problem.dtype) * static_cast<double>(side.rows) *
+                       static_cast<double>(side.k) *
+                       static_cast<double>(entries_of(side, problem.batch));
+  return START + bytes / (RATE * device.memory_bandwidth) * clock;
+}
+
+// Access of an async plan, and which operands are transposed first: those whose single copies would
+// take longer than the pass. Its kernel is one of Hopper's.
+void choose_access(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+                   RegisterTileWay& way) {
+  const auto takes_longer = [&](const Side& side, Singly singly, Singly by_vectors) {
+    const double gain =
+        cycles(candidate, problem, device, singly) - cycles(candidate, problem, device, by_vectors);
+    return gain > transposing_cycles(side, problem, device) &&
+           !overlaps_itself(side, problem.batch);
+  };
+  const Side a = side_a(problem), b = side_b(problem);
+  Singly singly = {way.access.a == Access::Elements, way.access.b == Access::Elements};
+  if (device.hopper_kernels) {
+    way.transpose_a = singly.a && takes_longer(a, singly, {false, singly.b});
+    singly.a &= !way.transpose_a;
+    way.transpose_b = singly.b && takes_longer(b, singly, {singly.a, false});
+    singly.b &= !way.transpose_b;
+  }
+  way.access = {singly.a ? Access::Elements : Access::AlongMN,
+                singly.b ? Access::Elements : Access::AlongMN};
+}
+
+bool supports(const Problem& problem, const DeviceInfo& device) {
+  const Candidate* table = table_of(problem, device);
+  return is_of_chains(problem, device) &&
+         std::any_of(table, table + 3, [&](const Candidate& candidate) {
+           return can_launch(candidate, problem, device);
+         });
+}
+
+void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
+  const Candidate* table = table_of(problem, device);
+  RegisterTileWay way{};
+  way.async = is_async(problem, device);
+  way.access = way.async
+                   ? Accesses{async_access_of(side_a(problem)), async_access_of(side_b(problem))}
+                   : vector_accesses_of(problem);
+  const Singly singly = {way.async && way.access.a == Access::Elements,
+                         way.async && way.access.b == Access::Elements};
+  for (int i = 0; i < 3; ++i) {
+    if (!can_launch(table[i], problem, device)) continue;
+    way.tile = SIZES[i];
+    consider(Way(way), cycles(table[i], problem, device, singly));
+  }
+}
+
+Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
+  RegisterTileWay way = chosen.as<RegisterTileWay>();
+  const Candidate& candidate = table_of(problem, device)[static_cast<int>(way.tile)];
+  if (way.async) choose_access(candidate, problem, device, way);
+  Plan plan = plan_of(Algo::RegisterTile, candidate, problem, Way(way));
+  const Step product = plan.main_step();
+  plan.step_count = 0;
+  Copies copies(problem);
+  if (way.transpose_a) copies.add(side_a(problem), transposed(side_a(problem), problem));
+  if (way.transpose_b) copies.add(side_b(problem), transposed(side_b(problem), problem));
+  add_copies(plan, copies, problem);
+  plan.add(product);
+  return plan;
+}
+
+TileInfo tile_of(DType dtype, const RegisterTileWay& way) {
+  if (way.async) return tile_info_of<AsyncTiles>(way.tile);
+  switch (accumulator_bytes(dtype)) {
+    case 4: return tile_info_of<RegisterTilesFor<4>>(way.tile);
+    case 8: return tile_info_of<RegisterTilesFor<8>>(way.tile);
+    default: return tile_info_of<RegisterTilesFor<16>>(way.tile);
+  }
+}
+
+Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
+  const RegisterTileWay way = plan.way.as<RegisterTileWay>();
+  const TileInfo tile = tile_of(problem.dtype, way);
+  Description d;
+  d.tile = tile.name;
+  d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
+  d.kernel = (way.async ? "register_tile_async<"
+                        : std::string("register_tile<") + element_type(problem.dtype) + ", ") +
+             d.tile + ", " + std::to_string(static_cast<int>(way.access.a)) + ", " +
+             std::to_string(static_cast<int>(way.access.b)) + ">";
+  if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to lie along m");
+  if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to lie along n");
+  d.lines.emplace_back("reads", text_of(way.access));
+  d.json.emplace_back("access", json_of(way.access));
+  d.json.emplace_back("transposes",
+                      Object().truth("a", way.transpose_a).truth("b", way.transpose_b).str());
+  return d;
+}
+
+}  // namespace
+
+extern const Rung REGISTER_TILE = {Algo::RegisterTile, &supports, &ways, &plan, &describe};
+
+}  // namespace tiled

@@ -1,0 +1,122 @@
+// The named tile configurations. A tile is BLOCK_M x BLOCK_N of C, fed in steps of BLOCK_K;
+// each thread owns THREAD_M x THREAD_N of it. Plain constants and no CUDA header, so that the
+// planner reads the same numbers as the kernel.
+#pragma once
+
+#include "core/segments.h"
+
+namespace tiled {
+
+// What register_tile needs of a configuration; the named ones follow.
+template <int M, int N, int PATCH_M, int PATCH_N, int BYTES, int BLOCKS, int PANEL = PATCH_N>
+struct RegisterTile {
+  static constexpr int BLOCK_M = M;
+  static constexpr int BLOCK_N = N;
+  static constexpr int BLOCK_K = 8;
+  static constexpr int THREAD_M = PATCH_M;
+  static constexpr int THREAD_N = PATCH_N;
+  static constexpr int ACC_BYTES = BYTES;  // bytes of one accumulator
+  static constexpr int THREADS = (M / PATCH_M) * (N / PATCH_N);
+  static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
+  static constexpr int VECTOR = 16 / BYTES;     // accumulators in a 16-byte shared-memory access
+  // Columns of a patch that are multiplied in one go. It only changes the order of independent
+  // instructions, and with it how the compiler spreads the registers over the banks of the
+  // register file, which is worth 5 % on an H200.
+  static constexpr int PANEL_N = PANEL;
+  // One vector of padding a row: with BLOCK_K = 8 a warp's transposing stores then fall into 32
+  // different banks.
+  static constexpr int LEADING_A = M + VECTOR;                                        // elements
+  static constexpr int LEADING_B = N + VECTOR;                                        // elements
+  static constexpr int SHARED_BYTES = 2 * BLOCK_K * (LEADING_A + LEADING_B) * BYTES;  // two stages
+
+  static_assert(SEGMENT_K % BLOCK_K == 0, "a segment is a whole number of steps");
+  static_assert(PATCH_M % VECTOR == 0 && PATCH_N % VECTOR == 0,
+                "a thread's patch is made of 16-byte vectors");
+  static_assert(PATCH_N % PANEL == 0, "a patch is a whole number of panels");
+  static_assert((M / PATCH_M) % 4 == 0 && (N / PATCH_N) % 8 == 0,
+                "a warp is 4 x 8 threads of the grid of patches");
+  static_assert(THREADS * BLOCKS * (PATCH_M * PATCH_N * BYTES / 4) <= 32768,
+                "the accumulators leave half of the 65,536 registers to everything else");
+  static_assert(SHARED_BYTES <= 48 * 1024, "static shared memory ends at 48 KiB");
+};
+
+// 4-byte accumulators: fp32, fp16, bf16, integers up to 32 bits.
+struct Tile128x256 : RegisterTile<128, 256, 8, 16, 4, 1> {};    // 128 FMAs for 24 loaded values
+struct Tile128x128 : RegisterTile<128, 128, 8, 8, 4, 2, 2> {};  // 64 for 16, and twice the blocks
+struct Tile64x64 : RegisterTile<64, 64, 8, 4, 4, 4> {};         // eight times the blocks
+// 8-byte accumulators: fp64, int64, complex64. 8 x 8 of them would not fit 128 registers.
+struct Tile128x64 : RegisterTile<128, 64, 8, 4, 8, 2> {};
+struct Tile64x64Wide : RegisterTile<64, 64, 4, 4, 8, 2> {};
+// 16-byte accumulators: complex128.
+struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 2> {};
+struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2> {};
+
+// register_tile for fp32 from compute capability 8.0 on
+// (rungs/3_register_tile/register_tile_async.cu). K elements of k are a step; STAGE_COUNT steps lie
+// in shared memory, all but one of them on their way.
+template <int M, int N, int K, int PATCH_M, int PATCH_N, int STAGE_COUNT, int BLOCKS>
+struct AsyncTile {
+  static constexpr int BLOCK_M = M;
+  static constexpr int BLOCK_N = N;
+  static constexpr int BLOCK_K = K;
+  static constexpr int THREAD_M = PATCH_M;
+  static constexpr int THREAD_N = PATCH_N;
+  static constexpr int ACC_BYTES = 4;  // of fp32
+  static constexpr int THREADS = (M / PATCH_M) * (N / PATCH_N);
+  static constexpr int STAGES = STAGE_COUNT;
+  static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
+  static constexpr int VECTOR = 4;              // elements in a 16-byte access
+  // One vector of padding a row of k, as above: lanes that copy single elements take 8 of k of 4
+  // rows, and these 32 fall into different banks.
+  static constexpr int LEADING_A = M + VECTOR;  // elements
+  static constexpr int LEADING_B = N + VECTOR;
+  static constexpr int STAGE_ELEMENTS = K * (LEADING_A + LEADING_B);
+  static constexpr int SHARED_BYTES = STAGES * STAGE_ELEMENTS * 4;
+
+  static_assert(SEGMENT_K % K == 0, "a segment is a whole number of steps");
+  static_assert(K % 8 == 0 && LEADING_A % 32 == 4 && LEADING_B % 32 == 4,
+                "8 of k of 4 rows fall into 32 different banks");
+  static_assert(PATCH_M % VECTOR == 0 && PATCH_N % VECTOR == 0,
+                "a thread's patch is made of 16-byte vectors");
+  static_assert((M / PATCH_M) % 4 == 0 && (N / PATCH_N) % 8 == 0,
+                "a warp is 4 x 8 threads of the grid of patches");
+  static_assert(THREADS == 128, "one warp a scheduler, as the planner's model has it");
+  static_assert(THREADS * BLOCKS * PATCH_M * PATCH_N <= 32768,
+                "the accumulators leave half of the 65,536 registers to everything else");
+  static_assert(STAGES >= 2 && SHARED_BYTES <= 48 * 1024, "static shared memory ends at 48 KiB");
+};
+
+struct AsyncTile128x128 : AsyncTile<128, 128, 8, 16, 8, 3, 2> {};  // 128 FMAs for 24 loaded values
+struct AsyncTile64x64 : AsyncTile<64, 64, 8, 8, 4, 4, 4> {};       // four times the blocks
+// Eight times the blocks. Asked for four of them the compiler would run out of registers.
+struct AsyncTile64x32 : AsyncTile<64, 32, 16, 4, 4, 4, 3> {};
+
+struct AsyncTiles {
+  using Large = AsyncTile128x128;
+  using Medium = AsyncTile64x64;
+  using Small = AsyncTile64x32;
+};
+
+// The tiles for accumulators of this many bytes. Wide accumulators have two sizes only.
+template <int ACC_BYTES>
+struct RegisterTilesFor;
+template <>
+struct RegisterTilesFor<4> {
+  using Large = Tile128x256;
+  using Medium = Tile128x128;
+  using Small = Tile64x64;
+};
+template <>
+struct RegisterTilesFor<8> {
+  using Large = Tile128x64;
+  using Medium = Tile64x64Wide;
+  using Small = Tile64x64Wide;
+};
+template <>
+struct RegisterTilesFor<16> {
+  using Large = Tile64x64Complex;
+  using Medium = Tile32x32Complex;
+  using Small = Tile32x32Complex;
+};
+
+}  // namespace tiled

@@ -1,0 +1,17 @@
+// How register_tile runs a problem.
+#pragma once
+
+#include "cuda/plan/access.h"
+#include "cuda/plan/candidate.h"
+
+namespace tiled {
+
+struct RegisterTileWay {
+  TileSize tile;
+  bool async;        // fp32 by cp.async (AsyncTiles), each operand as it can
+  Accesses access;   // unless async both by vectors, or neither
+  bool transpose_a;  // async only: the operand is copied first, to lie along m or n
+  bool transpose_b;  // async only
+};
+
+}  // namespace tiled

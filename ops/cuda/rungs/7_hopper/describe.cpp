@@ -1,0 +1,116 @@
+// What reports say of a plan with hopper: its choices, and the model's figures for the best tiles.
+#include <algorithm>
+
+#include "core/text.h"
+#include "cuda/plan/kernel_name.h"
+#include "cuda/rungs/7_hopper/layout.h"
+
+namespace tiled {
+namespace {
+
+// One way to run hopper and what the planner's model says of it.
+struct TileEstimate {
+  HopperPlan plan;
+  HopperEstimate estimate;
+};
+
+// The best way with each tile, best first.
+std::vector<TileEstimate> estimates_of(const Problem& problem, const DeviceInfo& device) {
+  std::vector<TileEstimate> estimates;
+  for (const HopperPlan& plan : hopper_plans(problem, device)) {
+    const TileEstimate next = {plan, estimate(problem, device, plan)};
+    const auto same = std::find_if(estimates.begin(), estimates.end(),
+                                   [&](const auto& other) { return other.plan.tile == plan.tile; });
+    if (same == estimates.end())
+      estimates.push_back(next);
+    else if (next.estimate.cycles < same->estimate.cycles)
+      *same = next;
+  }
+  std::stable_sort(estimates.begin(), estimates.end(), [](const auto& x, const auto& y) {
+    return x.estimate.cycles < y.estimate.cycles;
+  });
+  return estimates;
+}
+
+std::string text_of(const TileEstimate& e) {
+  return std::string(hopper_tile_name(e.plan.tile)) + ": " + grouped(e.estimate.cycles) +
+         " cycles; a step " + grouped(e.estimate.tensor) + " of tensor cores, " +
+         grouped(e.estimate.shared) + " of shared memory, " + grouped(e.estimate.feed) +
+         " of L2; " + three_digits(e.estimate.waves) + " tiles a multiprocessor";
+}
+
+std::string json_of(const TileEstimate& e) {
+  const HopperTileInfo& tile = hopper_tile(e.plan.tile);
+  return Object()
+      .text("tile", hopper_tile_name(e.plan.tile))
+      .count("block_p", tile.block_p)
+      .count("block_q", tile.block_q)
+      .truth("exchanged", e.plan.exchanged)
+      .count("cluster_p", e.plan.cluster_p)
+      .count("cluster_q", e.plan.cluster_q)
+      .truth("share_segments", e.plan.share_segments)
+      .real("tensor", e.estimate.tensor)
+      .real("shared", e.estimate.shared)
+      .real("feed", e.estimate.feed)
+      .real("waves", e.estimate.waves)
+      .real("cycles", e.estimate.cycles)
+      .str();
+}
+
+std::string name_of(StorePath path) {
+  switch (path) {
+    case StorePath::Tma: return "tma";
+    case StorePath::Rows: return "rows";
+    case StorePath::Scatter: return "scatter";
+  }
+  return "?";
+}
+
+}  // namespace
+
+Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& whole) {
+  const HopperPlan plan = whole.way.as<HopperPlan>();
+  const HopperTileInfo& tile = hopper_tile(plan.tile);
+  const Sides sides = sides_read(problem, plan);
+  const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
+  const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
+  const std::vector<TileEstimate> estimates = estimates_of(problem, device);
+  Description d;
+  d.tile = hopper_tile_name(plan.tile);
+  d.kernel = "hopper<" + d.tile + ", " + wgmma_type(problem.dtype) + ", " +
+             major_names(sides.p, sides.q) + ">";
+  // A lane of wgmma has pairs of columns in two rows of every 8 columns.
+  d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
+  if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
+
+  d.lines.emplace_back("roles", std::string(tile.ping_pong ? "consumers take tiles in turn"
+                                                           : "consumers share a tile") +
+                                    (plan.exchanged ? "; A and B exchanged" : ""));
+  const int blocks = plan.cluster_p * plan.cluster_q;
+  if (blocks > 1)
+    d.lines.emplace_back("cluster", std::to_string(blocks) + " blocks share an operand");
+  if (repack_a || repack_b)
+    d.lines.emplace_back("repacks", repack_a && repack_b ? "A and B" : repack_a ? "A" : "B");
+  if (plan.share_segments)
+    d.lines.emplace_back("segments", "shared out; a second kernel adds the sums");
+  constexpr size_t SHOWN = 4;
+  for (size_t i = 0; i < std::min(estimates.size(), SHOWN); ++i)
+    d.lines.emplace_back(i == 0 ? "estimate" : "rejected", text_of(estimates[i]));
+
+  std::string list;
+  for (const TileEstimate& e : estimates) list += (list.empty() ? "" : ", ") + json_of(e);
+  d.json.emplace_back("hopper", Object()
+                                    .truth("exchanged", plan.exchanged)
+                                    .count("cluster_p", plan.cluster_p)
+                                    .count("cluster_q", plan.cluster_q)
+                                    .count("panel", plan.panel)
+                                    .truth("share_segments", plan.share_segments)
+                                    .truth("repack_a", repack_a)
+                                    .truth("repack_b", repack_b)
+                                    .text("store", name_of(plan.store))
+                                    .json("estimates", "[" + list + "]")
+                                    .str());
+  return d;
+}
+
+}  // namespace tiled

@@ -1,0 +1,17 @@
+// The kernels of rung hopper; float32 means tf32.
+#pragma once
+
+#include "cuda/parts/hopper.h"
+#include "cuda/parts/launch.h"
+
+namespace tiled {
+
+Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major);
+
+// Of 16-bit operands, P along k or along m or n.
+Kernel<HopperArguments> hopper_bf16_k(int tile, bool q_mn_major);
+Kernel<HopperArguments> hopper_bf16_mn(int tile, bool q_mn_major);
+Kernel<HopperArguments> hopper_fp16_k(int tile, bool q_mn_major);
+Kernel<HopperArguments> hopper_fp16_mn(int tile, bool q_mn_major);
+
+}  // namespace tiled

@@ -1,0 +1,43 @@
+// Sizes and places that follow from a problem and its HopperPlan; pure, for planner and launch.
+#pragma once
+
+#include "core/segments.h"
+#include "cuda/plan/copies.h"
+#include "cuda/plan/sums.h"
+#include "cuda/rungs/7_hopper/plan.h"
+
+namespace tiled {
+
+// P and Q as the kernel reads them; what is copied has no address yet.
+inline Sides sides_read(const Problem& problem, const HopperPlan& plan) {
+  Sides sides = sides_of(problem, plan.exchanged);
+  if (plan.repack_p) sides.p = repacked(sides.p, problem);
+  if (plan.repack_q) sides.q = repacked(sides.q, problem);
+  return sides;
+}
+
+// The workspace: repacked P, repacked Q, then the totals of the blocks' tiles or, where segments
+// are shared out, the segments' sums.
+struct HopperLayout {
+  Copies copies;
+  Sides sides;      // as the kernel reads them
+  SumsLayout sums;  // of segments that are shared out; else of one
+  int64_t totals_at, totals_bytes;
+};
+
+inline HopperLayout hopper_layout(const Problem& problem, const HopperPlan& plan, void* workspace) {
+  HopperLayout l{Copies(problem, workspace), sides_of(problem, plan.exchanged), {}, 0, 0};
+  if (plan.repack_p) l.sides.p = l.copies.add(l.sides.p, repacked(l.sides.p, problem));
+  if (plan.repack_q) l.sides.q = l.copies.add(l.sides.q, repacked(l.sides.q, problem));
+  const HopperTileInfo& tile = hopper_tile(plan.tile);
+  const int64_t segments = segment_count(problem.k);
+  l.sums = sums_layout(problem, plan.share_segments ? segments : 1);
+  l.totals_at = l.copies.bytes();
+  if (plan.share_segments)
+    l.totals_bytes = l.sums.bytes(problem.batch);
+  else if (segments > 1)
+    l.totals_bytes = int64_t{plan.blocks} * tile.consumers * tile.group_p * tile.group_q * 4;
+  return l;
+}
+
+}  // namespace tiled

@@ -1,0 +1,130 @@
+// Rung hopper as the planner sees it: every tile, either operand on wgmma's side of 64 rows, three
+// clusters, segments shared out or not; model.cpp says what each would cost.
+#include "cuda/rungs/7_hopper/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cuda/plan/copies.h"
+#include "cuda/plan/tma.h"
+#include "cuda/rungs/7_hopper/layout.h"
+
+namespace tiled {
+namespace {
+
+// Whether the kernel can read P by TMA where it lies; some tiles take it from registers.
+bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& tile) {
+  return tma_reads(side, problem) ||
+         (is_mappable(side) && reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
+}
+
+StorePath store_path(const Problem& problem, const Sides& sides) {
+  if (size_of(problem.epilogue.out_dtype) != 2 || (sides.c_p != 1 && sides.c_q != 1))
+    return StorePath::Scatter;
+  const bool along_p = sides.c_q != 1;
+  const int64_t rows = along_p ? sides.q.rows : sides.p.rows;
+  const int64_t length = along_p ? sides.p.rows : sides.q.rows;
+  const int64_t pitch = along_p ? sides.c_q : sides.c_p;
+  // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
+  const bool by_tma = problem.c.alignment == 16 && length % 8 == 0 && (rows <= 1 || pitch > 1);
+  return by_tma ? StorePath::Tma : StorePath::Rows;
+}
+
+// A Q that lies along K is cut into parts of whole groups of eight rows where a cluster shares it.
+bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
+  const HopperTileInfo& tile = hopper_tile(plan.tile);
+  return (p_mn_major || tile.block_p % (8 * plan.cluster_q) == 0) &&
+         (q_mn_major || tile.block_q % (8 * plan.cluster_p) == 0);
+}
+
+constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
+
+template <typename Visit>
+void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  const int64_t segments = segment_count(problem.k);
+  const bool may_share = segments > 1 && problem.batch <= MAX_GRID_Y;
+  for (const bool exchanged : {false, true}) {
+    const Sides sides = sides_of(problem, exchanged);
+    const bool q_is_ready = tma_reads(sides.q, problem);
+    const StorePath store = store_path(problem, sides);
+    for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
+      const HopperTileInfo& tile = hopper_tile(t);
+      HopperPlan plan{};
+      plan.tile = static_cast<int8_t>(t);
+      plan.exchanged = exchanged;
+      plan.repack_p = !is_ready_p(sides.p, problem, tile);
+      plan.repack_q = !q_is_ready;
+      plan.store = store;
+      const Sides read = sides_read(problem, plan);
+      const bool p_mn_major = is_mn_major(read.p), q_mn_major = is_mn_major(read.q);
+      for (const auto& [cluster_p, cluster_q] : CLUSTERS)
+        for (int share = 0; share <= may_share; ++share) {
+          plan.share_segments = share;
+          plan.cluster_p = static_cast<int8_t>(cluster_p);
+          plan.cluster_q = static_cast<int8_t>(cluster_q);
+          if (!parts_fit(plan, p_mn_major, q_mn_major)) continue;
+          const Units units = units_of(problem, plan);
+          if (units.count > MOST_OF_TMA) continue;
+          const int blocks = cluster_p * cluster_q;
+          const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / blocks;
+          plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
+          // No taller than the problem, so that the panel's count of units fits too.
+          plan.panel =
+              static_cast<int32_t>(std::clamp<int64_t>(units.clusters_p, 1, 16 / cluster_p));
+          visit(plan);
+        }
+    }
+  }
+}
+
+bool supports(const Problem& problem, const DeviceInfo& device) {
+  // With 64 x 16 for a tile: every other has fewer units.
+  const int64_t units = saturating_product(
+      saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 16)), problem.batch);
+  return is_of_wgmma(problem.arithmetic) && device.hopper_kernels && sizes_fit_tma(problem) &&
+         units <= MOST_OF_TMA;
+}
+
+void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
+  for_hopper_plans(problem, device, [&](const HopperPlan& plan) {
+    consider(Way(plan), estimate(problem, device, plan).cycles);
+  });
+}
+
+Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
+  const HopperPlan choice = way.as<HopperPlan>();
+  const HopperTileInfo& tile = hopper_tile(choice.tile);
+  Plan plan = tma_plan(Algo::Hopper, problem, choice.exchanged ? tile.block_q : tile.block_p,
+                       choice.exchanged ? tile.block_p : tile.block_q, way);
+  if (problem.k == 0) {
+    add_zeros(plan, problem);
+    return plan;
+  }
+  const HopperLayout layout = hopper_layout(problem, choice, nullptr);
+  add_copies(plan, layout.copies, problem);
+  Step step{};
+  step.work = Work::Product;
+  step.cluster = choice.cluster_p * choice.cluster_q;
+  step.threads_x = tile.threads, step.threads_y = 1;
+  step.grid_x = choice.blocks, step.grid_y = 1;
+  step.shared_bytes = tile.shared_bytes;
+  step.dynamic = true;
+  step.workspace_bytes = layout.totals_bytes;
+  plan.add(step);
+  plan.workspace_bytes += layout.totals_bytes;
+  if (choice.share_segments) plan.add(sums_step(problem, layout.sums));
+  return plan;
+}
+
+}  // namespace
+
+std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device) {
+  std::vector<HopperPlan> plans;
+  if (sizes_fit_tma(problem))
+    for_hopper_plans(problem, device, [&](const HopperPlan& plan) { plans.push_back(plan); });
+  return plans;
+}
+
+extern const Rung HOPPER = {Algo::Hopper, &supports, &ways, &plan, &describe_hopper};
+
+}  // namespace tiled

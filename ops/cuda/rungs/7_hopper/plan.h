@@ -1,0 +1,38 @@
+// How rung hopper runs a problem, and what its model says of that. Pure, as plan/plan.h.
+#pragma once
+
+#include <vector>
+
+#include "cuda/plan/cluster_plan.h"
+#include "cuda/plan/rung.h"
+#include "cuda/rungs/7_hopper/tiles.h"
+
+namespace tiled {
+
+struct HopperPlan : ClusterPlan {
+  bool repack_p, repack_q;  // the operand is copied to where TMA can read it
+  bool share_segments;      // among blocks; their sums meet in a second kernel
+  StorePath store;
+};
+
+// Every way in which hopper can run the problem, for those who measure or print them all.
+std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device);
+
+// The grid of units that a plan's clusters walk through.
+struct Units {
+  int64_t clusters_p, clusters_q, count;
+};
+Units units_of(const Problem& problem, const HopperPlan& plan);
+
+// The model's estimate of one of them (hopper_model.cpp).
+struct HopperEstimate {
+  double tensor, shared, feed;  // cycles of a step: tensor cores, shared memory, bytes from L2
+  double waves;                 // rounds of tiles on the busiest multiprocessor
+  double cycles;                // of the whole call
+};
+HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan);
+
+// plan.cpp's rung describes its plans by this (describe.cpp).
+Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);
+
+}  // namespace tiled

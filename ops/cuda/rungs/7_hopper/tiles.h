@@ -1,0 +1,130 @@
+// The named tiles of rung hopper. Plain constants and no CUDA header, so that the planner reads the
+// same numbers as the kernel.
+//
+// The kernel computes D[p, q] = sum over k of P[p, k] * Q[q, k]: P is the operand on wgmma's side
+// of 64 rows, Q the one on its side of 16 to 256 columns. P is A and Q is B's transpose, or, with
+// the two exchanged, P is B's transpose and Q is A; both give the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "core/segments.h"
+#include "cuda/plan/cluster_plan.h"
+#include "cuda/plan/tile_name.h"
+
+namespace tiled {
+
+// Of a thread of a tile's so many consumer warpgroups, after the producer has given up its own.
+constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
+
+enum class Roles : int8_t {
+  Cooperative,  // the consumer warpgroups share a tile
+  PingPong,     // each has a tile of its own; one stores while the other multiplies
+};
+
+// P x Q elements of C for a tile; CONSUMERS_P x CONSUMERS_Q warpgroups share it (Cooperative) or
+// take whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands.
+template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES, int STAGES_, int BLOCKS = 1>
+struct HopperTile {
+  static constexpr int BLOCK_P = P;
+  static constexpr int BLOCK_Q = Q;
+  static constexpr bool PING_PONG = ROLES == Roles::PingPong;
+  static constexpr int CONSUMERS = CONSUMERS_P * CONSUMERS_Q;  // warpgroups
+  static constexpr int SPLIT_Q = PING_PONG ? 1 : CONSUMERS_Q;  // of the tile among warpgroups
+  static constexpr int GROUP_P =
+      PING_PONG ? P : P / CONSUMERS_P;  // a warpgroup's share of the tile
+  static constexpr int GROUP_Q = Q / SPLIT_Q;
+  static constexpr int THREADS = 128 * (CONSUMERS + 1);
+  static constexpr int BLOCKS_PER_SM = BLOCKS;
+  static constexpr int STAGES = STAGES_;
+  static constexpr int STAGE_BYTES = (P + Q) * 128;
+  // C leaves through shared memory in slices of 64 x SLICE_Q elements of 16 bits, two of them for
+  // each consumer, so that one is filled while the other is copied out.
+  static constexpr int SLICE_Q = operand_atom(GROUP_Q);
+  static constexpr int SLICE_BYTES = 64 * SLICE_Q * 2;
+  static constexpr int SHARED_BYTES =
+      STAGES * STAGE_BYTES + CONSUMERS * 2 * SLICE_BYTES + (2 * STAGES + 2) * 8;
+  // Registers of a thread: the producer gives up what the consumers take. All of them together
+  // must fit 65,536, and so must THREADS times the number that the launch starts with.
+  static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
+  static constexpr int CONSUMER_REGISTERS = consumer_registers(CONSUMERS);
+  static constexpr bool MOVES_REGISTERS = CONSUMERS > 1;
+
+  static_assert(GROUP_P % 64 == 0, "a wgmma has 64 rows");
+  static_assert(GROUP_Q % 16 == 0 && GROUP_Q <= 256, "the widths of wgmma that are wrapped");
+  static_assert(Q <= 256 && P <= 256, "the largest box of TMA");
+  static_assert(GROUP_P / 64 * GROUP_Q / 2 <= 192, "accumulators that leave registers to spare");
+  static_assert(SHARED_BYTES * BLOCKS <= 227 * 1024, "shared memory of a multiprocessor");
+  static_assert(SEGMENT_K * 2 % 128 == 0, "a segment is a whole number of stages");
+};
+
+constexpr Roles COOP = Roles::Cooperative, PING = Roles::PingPong;
+
+// Large: the fewest bytes from L2 and shared memory for a multiply-add.
+struct Coop128x256 : HopperTile<128, 256, 2, 1, COOP, 4> {};
+struct Coop192x192 : HopperTile<192, 192, 1, 2, COOP, 4> {};
+struct Coop192x176 : HopperTile<192, 176, 3, 1, COOP, 4> {};
+struct Coop128x160 : HopperTile<128, 160, 2, 1, COOP, 5> {};
+struct Coop192x128 : HopperTile<192, 128, 3, 1, COOP, 4> {};
+struct Coop128x224 : HopperTile<128, 224, 2, 1, COOP, 4> {};
+// One warpgroup stores while the other multiplies.
+struct Ping128x128 : HopperTile<128, 128, 2, 1, PING, 6> {};
+struct Ping128x192 : HopperTile<128, 192, 2, 1, PING, 4> {};
+struct Ping64x128 : HopperTile<64, 128, 2, 1, PING, 7> {};
+// Middle sizes, where the number of tiles decides.
+struct Coop128x128 : HopperTile<128, 128, 2, 1, COOP, 6> {};
+struct Coop128x112 : HopperTile<128, 112, 2, 1, COOP, 7> {};
+struct Coop128x96 : HopperTile<128, 96, 2, 1, COOP, 6> {};
+struct Coop192x96 : HopperTile<192, 96, 3, 1, COOP, 5> {};
+// Small: one consumer, many stages in flight.
+struct Deep64x128 : HopperTile<64, 128, 1, 1, COOP, 8> {};
+struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
+struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
+struct Solo64x96 : HopperTile<64, 96, 1, 1, COOP, 5, 2> {};
+struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
+struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
+
+using HopperTiles =
+    TileList<Coop128x256, Coop192x192, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
+             Ping128x128, Ping128x192, Ping64x128, Coop128x128, Coop128x112, Coop128x96, Coop192x96,
+             Deep64x128, Deep64x96, Deep64x64, Solo64x96, Solo64x32, Solo64x16>;
+
+// Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
+// a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
+constexpr bool reads_by_registers(int group_p, int group_q, int consumers) {
+  return group_p == 64 && group_q / 2 + 32 + 48 <= consumer_registers(consumers);
+}
+
+// A tile as values, for the planner and the launch.
+struct HopperTileInfo {
+  int32_t block_p, block_q;  // elements
+  int32_t group_p, group_q;  // a consumer's share, elements
+  int32_t slice_q;           // elements
+  int32_t consumers;
+  bool ping_pong;
+  int32_t threads;
+  int32_t shared_bytes;
+  int32_t blocks_per_sm;
+};
+
+template <typename Tile>
+constexpr HopperTileInfo hopper_tile_info() {
+  return {Tile::BLOCK_P,   Tile::BLOCK_Q,   Tile::GROUP_P, Tile::GROUP_Q,      Tile::SLICE_Q,
+          Tile::CONSUMERS, Tile::PING_PONG, Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+}
+
+template <typename List>
+struct HopperTable;
+template <typename... Tiles>
+struct HopperTable<TileList<Tiles...>> {
+  static constexpr HopperTileInfo TILES[] = {hopper_tile_info<Tiles>()...};
+};
+constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;
+constexpr const HopperTileInfo& hopper_tile(int index) {
+  return HopperTable<HopperTiles>::TILES[index];
+}
+constexpr std::string_view hopper_tile_name(int index) {
+  return tile_name_of(HopperTiles(), index);
+}
+
+}  // namespace tiled

@@ -1,0 +1,192 @@
+// Rung fp16x3 as the planner sees it.
+#include "cuda/rungs/9_fp16x3/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "cuda/rungs/9_fp16x3/splits.h"
+
+namespace tiled {
+namespace {
+
+// TMA's coordinates, the kernels' counters and the guard's squares have 31 bits.
+constexpr int64_t MAX_SIZE = (int64_t{1} << 31) - 512;
+constexpr int64_t MAX_ELEMENTS = int64_t{1} << 54;  // of the planes: their bytes can be counted
+
+// The model: cycles of one multiprocessor. A tile takes 12 wgmma of 64 x BLOCK_Q x 16 for each 64
+// of K and 64 rows, and its accumulators are added up after each. Factors measured on an H200.
+constexpr double tensor_cycles(const Fp16x3TileInfo& tile) {
+  return 12.0 * tile.block_q / 2 * tile.block_p / 64;
+}
+constexpr double TURNS = 1.08;     // two consumers in turn keep the tensor cores busy
+constexpr double PAIRS = 1.45;     // two blocks, each waiting for its own operands, less so
+constexpr double PROMOTION = 350;  // of a consumer alone
+constexpr double START = 4000, STORE = 3000;
+constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
+// A step of rungs/9_fp16x3/direct.cu.
+constexpr double DIRECT = 850, DIRECT_NARROW = 680;
+constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
+
+double cycles(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan& plan) {
+  const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
+  const int sharers = plan.cluster_p * plan.cluster_q;
+  const double steps = static_cast<double>(blocks_over(problem.k, 64));
+  const int64_t p = plan.exchanged ? problem.n : problem.m;
+  const int64_t q = plan.exchanged ? problem.m : problem.n;
+  const double units = static_cast<double>(blocks_over(p, int64_t{tile.block_p} * plan.cluster_p)) *
+                       static_cast<double>(blocks_over(q, int64_t{tile.block_q} * plan.cluster_q)) *
+                       static_cast<double>(problem.batch);
+  const double rounds = std::ceil(units / (device.multiprocessors / sharers));
+  const double tensor = tensor_cycles(tile);
+  const bool pairs = tile.blocks_per_sm == 2 && rounds > 1;
+  double step = tensor + PROMOTION;
+  if (tile.block_p > 64) step = TURNS * tensor;
+  if (pairs) step = std::max(PAIRS * tensor, step / 2);
+  if (is_direct(plan.tile)) step = tile.block_q == 64 ? DIRECT : DIRECT_NARROW;
+  if (sharers == 2 && rounds > 1) step *= SHARED_OPERAND;
+  // What is split is read and written, what is measured is read.
+  const double of_p = static_cast<double>(p) * (is_direct(plan.tile) ? 4 : 8);
+  const double of_q = static_cast<double>(q) * 8;
+  const double split =
+      (of_p + of_q) * static_cast<double>(problem.k) * static_cast<double>(problem.batch) / MEMORY;
+  return START + split + rounds * (steps * step + STORE / (pairs ? 2 : 1));
+}
+
+// With more rows the terms of a deep K have no room, and to read W twice is the better way.
+bool has_few_rows(const Problem& problem) {
+  const int64_t few = std::min(problem.m, problem.n);
+  return few <= FEW_ROWS / 2 || (few <= FEW_ROWS && problem.k <= 8192);
+}
+
+template <typename Visit>
+void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
+  for (int t = 0; t < FP16X3_TILE_COUNT; ++t)
+    for (const bool exchanged : {false, true})
+      for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
+        if (is_direct(t) && !is_mappable(exchanged ? side_b(problem) : side_a(problem))) continue;
+        const Fp16x3TileInfo tile = fp16x3_tile(t);
+        const int sharers = cluster_p * cluster_q;
+        const int64_t p = exchanged ? problem.n : problem.m, q = exchanged ? problem.m : problem.n;
+        const int64_t clusters_p = blocks_over(p, int64_t{tile.block_p} * cluster_p);
+        const int64_t units =
+            clusters_p * blocks_over(q, int64_t{tile.block_q} * cluster_q) * problem.batch;
+        Fp16x3Plan plan{};
+        plan.tile = static_cast<int8_t>(t);
+        plan.exchanged = exchanged;
+        plan.cluster_p = static_cast<int8_t>(cluster_p);
+        plan.cluster_q = static_cast<int8_t>(cluster_q);
+        plan.kernel = is_direct(t) ? Fp16x3Kernel::Direct : Fp16x3Kernel::Planes;
+        plan.panel = static_cast<int32_t>(std::clamp<int64_t>(clusters_p, 1, 16 / cluster_p));
+        const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers;
+        plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
+        visit(plan);
+      }
+}
+
+bool supports(const Problem& problem, const DeviceInfo& device) {
+  const int64_t few = std::min(problem.m, problem.n), many = std::max(problem.m, problem.n);
+  const int64_t rows = has_few_rows(problem) ? few : saturating_product(2, many);
+  const int64_t elements = saturating_product(saturating_product(rows, problem.k), problem.batch);
+  if (elements > MAX_ELEMENTS) return false;
+  return problem.arithmetic == Arithmetic::Fp16x3 && device.hopper_kernels &&
+         problem.m <= MAX_SIZE && problem.n <= MAX_SIZE && problem.k <= MAX_SIZE &&
+         problem.batch <= MAX_SIZE / 2 &&
+         saturating_product(
+             saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 64)),
+             problem.batch) <= MAX_SIZE;
+}
+
+// Q has few rows: P is read once, as it lies.
+Fp16x3Plan few_rows_plan(const Problem& problem, const DeviceInfo& device) {
+  Fp16x3Plan plan{};
+  plan.kernel = Fp16x3Kernel::FewRows;
+  plan.exchanged = problem.m < problem.n;
+  plan.cluster_p = plan.cluster_q = 1;
+  plan.panel = 1;
+  plan.blocks = static_cast<int32_t>(
+      std::max<int64_t>(blocks_over(std::max(problem.m, problem.n), FEW_ROWS_TILE.block_p), 1));
+  const bool one_each = plan.blocks * problem.batch <= device.multiprocessors;
+  plan.block = few_rows_block(std::min(problem.m, problem.n), problem.k, one_each);
+  return plan;
+}
+
+void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
+  const bool few = has_few_rows(problem);
+  if (few) consider(Way(few_rows_plan(problem, device)), 0);
+  const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
+  for_fp16x3_plans(problem, device, [&](const Fp16x3Plan& plan) {
+    // Tiles of planes are square: Q is the side along which C lies.
+    const bool by_name = plan.kernel == Fp16x3Kernel::Planes && plan.exchanged != by_columns;
+    consider(Way(plan), few || by_name ? BY_NAME_ONLY : cycles(problem, device, plan));
+  });
+}
+
+Step product_step(const Problem& problem, const Fp16x3Plan& way) {
+  const Fp16x3TileInfo tile = tile_of(way);
+  Step step{};
+  step.work = Work::Product;
+  step.cluster = way.cluster_p * way.cluster_q;
+  step.threads_x = tile.threads, step.threads_y = 1;
+  step.grid_x = std::max(way.blocks, 1), step.grid_y = 1;
+  step.shared_bytes = tile.shared_bytes;
+  step.dynamic = true;
+  if (way.kernel == Fp16x3Kernel::FewRows) {
+    step.cluster = 0;
+    step.threads_x = way.block.threads, step.shared_bytes = way.block.shared_bytes;
+    step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
+  }
+  return step;
+}
+
+Step guard_step(const Problem& problem, const DeviceInfo& device) {
+  const int64_t squares =
+      blocks_over(problem.m, GUARD_SQUARE) * blocks_over(problem.n, GUARD_SQUARE) * problem.batch;
+  // Most often they find nothing to do: then the fewer, the sooner they have.
+  const int64_t places = int64_t{problem.k < FP16X3_LEAST_K ? 2 : 1} * device.multiprocessors;
+  Step step{};
+  step.work = Work::Guard;
+  step.threads_x = GUARD_THREADS, step.threads_y = step.grid_y = 1;
+  step.grid_x = std::min(squares, places);
+  return step;
+}
+
+Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
+  const Fp16x3Plan way = chosen.as<Fp16x3Plan>();
+  const Fp16x3TileInfo tile = tile_of(way);
+  Plan plan{};
+  plan.algo = Algo::Fp16x3;
+  plan.way = chosen;
+  plan.block_m = way.exchanged ? tile.block_q : tile.block_p;
+  plan.block_n = way.exchanged ? tile.block_p : tile.block_q;
+  plan.block_k = 64;
+  plan.tiles_m = blocks_over(problem.m, plan.block_m);
+  plan.tiles_n = blocks_over(problem.n, plan.block_n);
+  if (problem.k >= FP16X3_LEAST_K) {
+    const Fp16x3Layout layout = fp16x3_layout(problem, way);
+    const SplitJobs jobs = split_jobs(layout, way, nullptr);
+    if (jobs.clears_first()) plan.add(clear_step(layout.zero_bytes));
+    for (int i = 0; i < jobs.count; ++i) plan.add(split_step(jobs.jobs[i]));
+    plan.steps[0].workspace_bytes = layout.squares_at;  // planes, scales, and what is cleared
+    plan.add(product_step(problem, way));
+    plan.steps[plan.step_count - 1].workspace_bytes = layout.bytes - layout.squares_at;
+    plan.workspace_bytes = layout.bytes;
+  }
+  plan.add(guard_step(problem, device));
+  return plan;
+}
+
+}  // namespace
+
+double fp16x3_tolerance(int64_t k) {
+  const double terms = static_cast<double>(k);
+  const double g = std::min(terms, 8 * std::sqrt(terms));
+  const double sums =
+      k < DEEP_K ? std::ceil(terms / 64) - 1 : SEGMENT_K / 64 - 1 + segment_count(k);
+  return (g - (53.2 + sums)) * 0x1p-24;
+}
+
+extern const Rung FP16X3 = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3};
+
+}  // namespace tiled

@@ -1,0 +1,45 @@
+// How rung fp16x3 runs a problem. Pure, as plan/plan.h.
+#pragma once
+
+#include "cuda/plan/cluster_plan.h"
+#include "cuda/plan/rung.h"
+#include "cuda/rungs/9_fp16x3/tiles.h"
+
+namespace tiled {
+
+// Below this K every element is computed in fp64: there is nothing to gain, and the bound of a few
+// terms leaves no room for two parts.
+constexpr int64_t FP16X3_LEAST_K = 64;
+
+// What a block of the guard takes at a time: so many rows and columns of C.
+constexpr int GUARD_SQUARE = 64;
+constexpr int GUARD_THREADS = 256;
+
+// How much of |C| lost parts may be before an element is computed again: what all other errors
+// leave of the bound g u |A||B|, with g = min(K, 8 sqrt(K)) and u = 2^-24 (docs/fp16x3.md). |C|
+// stands for |A||B|, which is no smaller.
+double fp16x3_tolerance(int64_t k);
+
+// The kernel of the product.
+enum class Fp16x3Kernel : int8_t {
+  Planes,   // fp16x3.cu: of two split operands
+  Direct,   // direct.cu: P is split on its way
+  FewRows,  // few_rows.cu: P is split on its way, and Q has few rows
+};
+
+struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles; of few rows without meaning
+  Fp16x3Kernel kernel;
+  FewRowsBlock block;  // few rows only
+};
+
+inline std::string_view tile_name_of(const Fp16x3Plan& plan) {
+  return plan.kernel == Fp16x3Kernel::FewRows ? "FewRows" : fp16x3_tile_name(plan.tile);
+}
+inline Fp16x3TileInfo tile_of(const Fp16x3Plan& plan) {
+  return plan.kernel == Fp16x3Kernel::FewRows ? FEW_ROWS_TILE : fp16x3_tile(plan.tile);
+}
+
+// plan.cpp's rung describes its plans by this (describe.cpp).
+Description describe_fp16x3(const Problem& problem, const DeviceInfo& device, const Plan& plan);
+
+}  // namespace tiled
