@@ -3,25 +3,41 @@
 // back.
 #pragma once
 
-#include <cmath>
+#include <cstdint>
+#include <type_traits>
 
 #include "core/elementary.h"
 #include "core/epilogue.h"
 
 namespace tiled {
 
-TILED_HOST_DEVICE float factor_of(const Factor& f, float) { return static_cast<float>(f.real); }
-TILED_HOST_DEVICE double factor_of(const Factor& f, double) { return f.real; }
-
-// a * b + c by one rounding.
-TILED_HOST_DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
-TILED_HOST_DEVICE double fused(double a, double b, double c) { return fma(a, b, c); }
+// f * x + c. Number is real, an integer that wraps, or a complex number as a struct of re and im,
+// whose parts are summed in the order of a step of a chain (problem.h, Arithmetic::Fma).
+template <typename Number>
+TILED_HOST_DEVICE Number scaled(const Factor& f, Number x, Number c) {
+  if constexpr (std::is_floating_point_v<Number>) {
+    return fused(static_cast<Number>(f.real), x, c);
+  } else if constexpr (std::is_integral_v<Number>) {
+    // The low bits do not depend on the sign, nor on what a narrower number was widened by.
+    return static_cast<Number>(static_cast<uint64_t>(f.integer) * static_cast<uint64_t>(x) +
+                               static_cast<uint64_t>(c));
+  } else {
+    using Real = decltype(x.re);
+    const Real re = static_cast<Real>(f.real), im = static_cast<Real>(f.imaginary);
+    c.re = fused(re, x.re, c.re);
+    c.re = fused(-im, x.im, c.re);
+    c.im = fused(re, x.im, c.im);
+    c.im = fused(im, x.re, c.im);
+    return c;
+  }
+}
 
 // beta * input + (alpha * sum + bias); `bias` is 0 where there is none.
-template <typename Real>
-TILED_HOST_DEVICE Real before_activation(const Epilogue& e, Real sum, Real bias, Real input) {
-  const Real scaled = fused(factor_of(e.alpha, sum), sum, bias);
-  return e.reads_input() ? fused(factor_of(e.beta, sum), input, scaled) : scaled;
+template <typename Number>
+TILED_HOST_DEVICE Number before_activation(const Epilogue& e, Number sum, Number bias,
+                                           Number input) {
+  const Number so_far = scaled(e.alpha, sum, bias);
+  return e.reads_input() ? scaled(e.beta, input, so_far) : so_far;
 }
 
 }  // namespace tiled

@@ -1,6 +1,6 @@
 // Where segments of K were shared out among blocks, their sums wait in a workspace: here each
-// element's are added, in ascending order from +0, and rounded once.
-#include "cuda/parts/element.cuh"
+// element's are added, in ascending order from +0, finished and rounded once.
+#include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"
 #include "cuda/parts/repack.h"
 #include "cuda/ptx/cluster.cuh"
@@ -17,10 +17,11 @@ struct SumArguments {
   int64_t rows, columns, batch;
   void* c;
   int64_t c_row, c_column, c_batch;  // strides, elements
+  Epilogue epilogue;                 // of these rows and columns
 };
 
 template <typename Out>
-__global__ void __launch_bounds__(THREADS) sum_segments(const SumArguments args) {
+__global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ SumArguments args) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   const int64_t vectors = args.pitch / VECTOR;
@@ -38,6 +39,8 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const SumArguments args)
         const float4 sum = __ldcg(reinterpret_cast<const float4*>(from + s * args.segment_stride));
         total[0] += sum.x, total[1] += sum.y, total[2] += sum.z, total[3] += sum.w;
       }
+      if (!leaves_sums(args.epilogue))
+        finish_vector<Out>(args.epilogue, total, entry, row, column, args.columns);
       Out out[VECTOR];
 #pragma unroll
       for (int j = 0; j < VECTOR; ++j) out[j] = Round<Out, float>::from(total[j]);
@@ -69,6 +72,7 @@ cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout
   args.c_row = layout.along_m ? problem.c.col_stride : problem.c.row_stride;
   args.c_column = layout.along_m ? problem.c.row_stride : problem.c.col_stride;
   args.c_batch = problem.c.batch_stride;
+  args.epilogue = layout.along_m ? transposed(problem.epilogue) : problem.epilogue;
   Kernel<SumArguments> kernel = &sum_segments<float>;
   if (problem.epilogue.out_dtype == DType::Float16) kernel = &sum_segments<__half>;
   if (problem.epilogue.out_dtype == DType::BFloat16) kernel = &sum_segments<__nv_bfloat16>;

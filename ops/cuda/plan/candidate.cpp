@@ -63,4 +63,13 @@ Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, cons
   return plan;
 }
 
+void add_totals(Plan& plan, const Problem& problem) {
+  if (segment_count(problem.k) < 2) return;
+  Step& product = plan.steps[plan.step_count - 1];
+  const int64_t tile = int64_t{plan.block_m} * plan.block_n * accumulator_bytes(problem.dtype);
+  product.workspace_bytes =
+      saturating_product(saturating_product(product.grid_x, product.grid_y), tile);
+  plan.workspace_bytes = saturating_sum(plan.workspace_bytes, product.workspace_bytes);
+}
+
 }  // namespace tiled

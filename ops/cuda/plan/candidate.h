@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/segments.h"
 #include "cuda/plan/plan.h"
 
 namespace tiled {
@@ -67,5 +68,9 @@ double cycles_of(const Candidate& candidate, const Problem& problem, const Devic
 // The plan of one kernel, a block for each tile, `dynamic` where it is given its shared memory.
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
              bool dynamic = false);
+
+// Of the product's blocks, in the workspace after all else: where they keep their tiles' running
+// totals between segments of K, in kernels whose registers do not hold them.
+void add_totals(Plan& plan, const Problem& problem);
 
 }  // namespace tiled

@@ -15,6 +15,12 @@ inline int64_t saturating_product(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
+// Their sum, likewise.
+inline int64_t saturating_sum(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
 // Blocks of a size that cover another; no size overflows, unlike (size + block - 1) / block.
 constexpr int64_t blocks_over(int64_t size, int64_t block) {
   return size / block + (size % block != 0);

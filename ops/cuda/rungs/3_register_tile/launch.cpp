@@ -6,13 +6,14 @@
 namespace tiled {
 namespace {
 
-Kernel<Problem> kernel_of(const Problem& problem, const RegisterTileWay& way) {
+Kernel<ProblemAndTotals> kernel_of(const Problem& problem, const RegisterTileWay& way) {
   return way.async ? register_tile_async_kernel(way) : register_tile_kernel(problem, way);
 }
 
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
-  Problem read = problem;  // as the kernel reads it
+  ProblemAndTotals args{problem, nullptr};
+  Problem& read = args.problem;  // as the kernel reads it
   Copies copies(problem, workspace);
   if (way.transpose_a) {
     const Side a = copies.add(side_a(problem), transposed(side_a(problem), problem));
@@ -24,7 +25,8 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   }
   const cudaError_t error = launch_copies(copies, problem, plan.begin(), stream);
   if (error != cudaSuccess) return error;
-  return launch_kernel(kernel_of(problem, way), plan.main_step(), stream, read);
+  args.totals = static_cast<char*>(workspace) + copies.bytes();
+  return launch_kernel(kernel_of(problem, way), plan.main_step(), stream, args);
 }
 
 const void* kernel(const Problem& problem, const Plan& plan) {

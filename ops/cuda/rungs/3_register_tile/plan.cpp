@@ -144,6 +144,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   if (way.transpose_b) copies.add(side_b(problem), transposed(side_b(problem), problem));
   add_copies(plan, copies, problem);
   plan.add(product);
+  add_totals(plan, problem);
   return plan;
 }
 

@@ -6,23 +6,20 @@
 namespace tiled {
 namespace {
 
-Kernel<Problem> kernel_of(const Problem& problem, const Plan& plan) {
-  return plan.way.is<Fp64Way>() ? mma_tile_fp64_kernel(problem, plan.way.as<Fp64Way>().tile)
-                                : mma_tile_kernel(problem);
-}
-
-cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {
+cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
   if (!plan.way.is<Fp64Way>())
-    return launch_kernel(kernel_of(problem, plan), plan.main_step(), stream, problem);
-  const Accesses access = plan.way.as<Fp64Way>().access;
-  Problem read = problem;  // its alignment says to the kernel what the plan's access is
-  read.a.alignment = access.a == Access::Elements ? 8 : 16;
-  read.b.alignment = access.b == Access::Elements ? 8 : 16;
-  return launch_early(kernel_of(problem, plan), plan.main_step(), stream, read);
+    return launch_kernel(mma_tile_kernel(problem), plan.main_step(), stream, problem);
+  const Fp64Way way = plan.way.as<Fp64Way>();
+  ProblemAndTotals args{problem, workspace};
+  // The alignment says to the kernel what the plan's access is.
+  args.problem.a.alignment = way.access.a == Access::Elements ? 8 : 16;
+  args.problem.b.alignment = way.access.b == Access::Elements ? 8 : 16;
+  return launch_early(mma_tile_fp64_kernel(problem, way.tile), plan.main_step(), stream, args);
 }
 
 const void* kernel(const Problem& problem, const Plan& plan) {
-  return address_of(kernel_of(problem, plan));
+  if (!plan.way.is<Fp64Way>()) return address_of(mma_tile_kernel(problem));
+  return address_of(mma_tile_fp64_kernel(problem, plan.way.as<Fp64Way>().tile));
 }
 
 }  // namespace

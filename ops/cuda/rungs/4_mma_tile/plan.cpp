@@ -59,9 +59,12 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
 }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
-  if (is_fp64(problem))
-    return plan_of(Algo::MmaTile, FP64_TABLE[static_cast<int>(way.as<Fp64Way>().tile)], problem,
-                   way, /*dynamic=*/true);
+  if (is_fp64(problem)) {
+    const Candidate& candidate = FP64_TABLE[static_cast<int>(way.as<Fp64Way>().tile)];
+    Plan plan = plan_of(Algo::MmaTile, candidate, problem, way, /*dynamic=*/true);
+    add_totals(plan, problem);
+    return plan;
+  }
   const int32_t block_k = MmaTile::WORDS * 4 / static_cast<int32_t>(size_of(problem.dtype));
   const Candidate candidate = {
       MmaTile::ROWS, MmaTile::ROWS, block_k, MmaTile::THREADS, 1, MmaTile::SHARED_BYTES, 1, 0, 0};

@@ -18,6 +18,7 @@
 #pragma once
 
 #include "cuda/parts/fault.cuh"
+#include "cuda/parts/finish_accumulators.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
@@ -220,8 +221,9 @@ struct Hopper {
       const uint32_t odd = TURNS == 2 ? consumer : 0;
       const Unit unit = schedule.at(i + odd * schedule.stride);
       const Unit other = paired ? schedule.at(i + (1 - odd) * schedule.stride) : unit;
-      Accumulators d;
-      ptx::declare_accumulators(d);
+      // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
+      // reads, and would serialise all of them for the sake of an epilogue's values.
+      Accumulators d = {};
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -239,6 +241,9 @@ struct Hopper {
         }
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
+      if (args.finishes)
+        finish_accumulators<T>(args.epilogue, d, unit.p + row, unit.q + column,
+                               {args.p, args.q, unit.batch});
 #pragma unroll
       for (int strip = 0; strip < STRIPS; ++strip)
         store(d[strip], {unit.p + row + 64 * strip, unit.q + column, unit.batch, unit.segment},

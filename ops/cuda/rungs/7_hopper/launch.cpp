@@ -27,6 +27,8 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
     args.c_fp32 = problem.epilogue.out_dtype == DType::Float32;
     args.store = plan.store;
     args.c_p = l.sides.c_p, args.c_q = l.sides.c_q, args.c_batch = problem.c.batch_stride;
+    args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
+    args.finishes = !problem.epilogue.is_identity();
   }
 }
 

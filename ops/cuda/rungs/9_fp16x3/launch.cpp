@@ -20,6 +20,7 @@ struct Call {
   // Rows of P or Q from one batch entry to the next, of their scales.
   int64_t p_scales_batch() const { return layout.p_entries > 1 ? layout.sides.p.rows : 0; }
   int64_t q_scales_batch() const { return layout.q_entries > 1 ? layout.sides.q.rows : 0; }
+  float tolerance() const { return static_cast<float>(fp16x3_tolerance(problem.k)); }
   RowScale* p_scales() const { return reinterpret_cast<RowScale*>(memory + layout.p_scales_at); }
   RowScale* q_scales() const { return reinterpret_cast<RowScale*>(memory + layout.q_scales_at); }
 };
@@ -35,13 +36,9 @@ GuardArguments guard_of(const Call& call) {
   guard.list.recomputed = words + RECOMPUTED_AT / 4;
   guard.list.listed = words + 2;
   guard.list.squares = reinterpret_cast<uint32_t*>(call.memory + l.squares_at);
-  guard.tolerance = static_cast<float>(fp16x3_tolerance(call.problem.k));
-  guard.a_scales = call.p_scales(), guard.a_scales_batch = call.p_scales_batch();
-  guard.b_scales = call.q_scales(), guard.b_scales_batch = call.q_scales_batch();
-  if (call.way.exchanged) {
-    std::swap(guard.a_scales, guard.b_scales);
-    std::swap(guard.a_scales_batch, guard.b_scales_batch);
-  }
+  guard.list.marks = reinterpret_cast<uint16_t*>(call.memory + l.marks_at);
+  // Rows of marks are P's, but for few rows, which are Q's.
+  guard.list.rows_along_n = call.way.exchanged != (call.way.kernel == Fp16x3Kernel::FewRows);
   return guard;
 }
 
@@ -71,11 +68,12 @@ cudaError_t launch_few_rows(const Call& call) {
   args.x_rows = x.rows;
   args.x_batch = l.q_entries > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
   args.slots = call.way.block.slots;
-  args.w_scales = call.p_scales(), args.x_scales = call.q_scales();
-  args.w_scales_batch = call.p_scales_batch(), args.x_scales_batch = call.q_scales_batch();
+  args.x_scales = call.q_scales(), args.x_scales_batch = call.q_scales_batch();
   args.c = static_cast<float*>(problem.c.data);
-  args.c_w = l.sides.c_p, args.c_x = l.sides.c_q, args.c_batch = problem.c.batch_stride;
-  args.guard = call.guard.list, args.tolerance = call.guard.tolerance;
+  args.c_m = problem.c.row_stride, args.c_n = problem.c.col_stride;
+  args.c_batch = problem.c.batch_stride;
+  args.epilogue = problem.epilogue, args.finishes = !problem.epilogue.is_identity();
+  args.guard = call.guard.list, args.tolerance = call.tolerance();
   return launch_early(few_rows_kernel(l.sides, call.way), call.step, call.stream, args);
 }
 
@@ -117,7 +115,10 @@ cudaError_t launch_clusters(const Call& call) {
   args.grid.totals = reinterpret_cast<float*>(call.memory + l.totals_at);
   args.p_scales = call.p_scales(), args.q_scales = call.q_scales();
   args.p_scales_batch = call.p_scales_batch(), args.q_scales_batch = call.q_scales_batch();
-  args.guard = call.guard.list, args.tolerance = call.guard.tolerance;
+  args.grid.epilogue =
+      call.way.exchanged ? transposed(call.problem.epilogue) : call.problem.epilogue;
+  args.grid.finishes = !call.problem.epilogue.is_identity();
+  args.guard = call.guard.list, args.tolerance = call.tolerance();
   args.exchanged = call.way.exchanged;
   if (const cudaError_t error = map_operands(call, args.grid); error != cudaSuccess) return error;
   return launch_early(cluster_kernel(l.sides, call.way), call.step, call.stream, args);
