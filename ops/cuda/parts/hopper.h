@@ -46,6 +46,9 @@ struct HopperArguments {
   int64_t c_p, c_q, c_batch, c_segment;  // strides, elements
   bool c_fp32;
   StorePath store;
+  // Of D = P Q^T: its rows are P's, its columns Q's. `finishes`: it is not the identity and c is C.
+  Epilogue epilogue;
+  bool finishes;
   // Where a block keeps its tile between segments: [block][consumer][register / 4][thread] float4.
   float* totals;
 };

@@ -2,20 +2,9 @@
 // rungs 5 and 6 end with; rung 7 has a faster way.
 #pragma once
 
-#include "cuda/parts/element.cuh"
-#include "cuda/ptx/wgmma.cuh"
+#include "cuda/parts/finish_accumulators.cuh"
 
 namespace tiled {
-
-// The element type of C for operands of T.
-template <typename T>
-struct ElementOf {
-  using Type = T;
-};
-template <>
-struct ElementOf<ptx::Tf32> {
-  using Type = float;
-};
 
 // d: wgmma's registers (ptx/wgmma.cuh) of the 64 rows from `row` and the columns from `column` on.
 template <typename T, int COUNT>

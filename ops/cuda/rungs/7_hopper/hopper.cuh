@@ -18,6 +18,7 @@
 #pragma once
 
 #include "cuda/parts/fault.cuh"
+#include "cuda/parts/finish_accumulators.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
@@ -43,6 +44,7 @@ struct Hopper {
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
+  using Element = typename ElementOf<T>::Type;           // of C
   using Accumulators = float[STRIPS][REGISTERS];
 
   // Shared memory, bytes from its begin.
@@ -239,6 +241,9 @@ struct Hopper {
         }
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
+      if (args.finishes)
+        finish_accumulators<Element>(args.epilogue, d, unit.batch, unit.p + row, unit.q + column,
+                                     args.p, args.q);
 #pragma unroll
       for (int strip = 0; strip < STRIPS; ++strip)
         store(d[strip], {unit.p + row + 64 * strip, unit.q + column, unit.batch, unit.segment},
