@@ -3,7 +3,6 @@
 // back.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -11,10 +10,6 @@
 #include "core/epilogue.h"
 
 namespace tiled {
-
-// a * b + c by one rounding.
-TILED_HOST_DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
-TILED_HOST_DEVICE double fused(double a, double b, double c) { return fma(a, b, c); }
 
 // f * x + c. Number is real, an integer that wraps, or a complex number as a struct of re and im,
 // whose parts are summed in the order of a step of a chain (problem.h, Arithmetic::Fma).
