@@ -92,6 +92,8 @@ cudaError_t launch_hopper(const Problem& problem, const HopperPlan& plan, void* 
     args.c_fp32 = problem.epilogue.out_dtype == DType::Float32;
     args.store = plan.store;
     args.c_p = l.sides.c_p, args.c_q = l.sides.c_q, args.c_batch = problem.c.batch_stride;
+    args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
+    args.finishes = !problem.epilogue.is_identity();
   }
   // Blocks along Q share P, and the other way round.
   error = encode(&args.p_map, p, problem, tile.block_p, tile.group_p, plan.cluster_q);

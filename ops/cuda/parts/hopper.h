@@ -46,9 +46,8 @@ struct HopperArguments {
   int64_t c_p, c_q, c_batch, c_segment;  // strides, elements
   bool c_fp32;
   StorePath store;
-  // Of D = P Q^T: its rows are P's, its columns Q's. `finishes`: it is not the identity and c is C.
-  Epilogue epilogue;
-  bool finishes;
+  Epilogue epilogue;  // its rows are P's and its columns Q's
+  bool finishes;      // by it: it is not the identity, and `c` is C
   // Where a block keeps its tile between segments: [block][consumer][register / 4][thread] float4.
   float* totals;
 };

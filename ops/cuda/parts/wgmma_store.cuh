@@ -6,11 +6,17 @@
 
 namespace tiled {
 
-// d: wgmma's registers (ptx/wgmma.cuh) of the 64 rows from `row` and the columns from `column` on.
+// d: wgmma's registers (ptx/wgmma.cuh) of the 64 rows from `row` and the columns from `column` on;
+// the epilogue is applied to them in place.
 template <typename T, int COUNT>
-__device__ __forceinline__ void store_accumulators(const Problem& problem, const float (&d)[COUNT],
+__device__ __forceinline__ void store_accumulators(const Problem& problem, float (&d)[COUNT],
                                                    int64_t entry, int64_t row, int64_t column) {
   using Element = typename ElementOf<T>::Type;
+  if (!problem.epilogue.is_identity())
+    finish_accumulators<T>(
+        problem.epilogue, reinterpret_cast<float (&)[1][COUNT]>(d), static_cast<int>(row),
+        static_cast<int>(column),
+        {static_cast<int>(problem.m), static_cast<int>(problem.n), static_cast<int>(entry)});
   const int thread = threadIdx.x % 128;
   row += thread / 32 * 16 + thread % 32 / 4;
   column += thread % 4 * 2;

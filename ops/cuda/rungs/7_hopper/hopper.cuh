@@ -44,7 +44,6 @@ struct Hopper {
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
-  using Element = typename ElementOf<T>::Type;           // of C
   using Accumulators = float[STRIPS][REGISTERS];
 
   // Shared memory, bytes from its begin.
@@ -222,8 +221,9 @@ struct Hopper {
       const uint32_t odd = TURNS == 2 ? consumer : 0;
       const Unit unit = schedule.at(i + odd * schedule.stride);
       const Unit other = paired ? schedule.at(i + (1 - odd) * schedule.stride) : unit;
-      Accumulators d;
-      ptx::declare_accumulators(d);
+      // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
+      // reads, and would serialise all of them for the sake of an epilogue's values.
+      Accumulators d = {};
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -242,8 +242,8 @@ struct Hopper {
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
       if (args.finishes)
-        finish_accumulators<Element>(args.epilogue, d, unit.batch, unit.p + row, unit.q + column,
-                                     args.p, args.q);
+        finish_accumulators<T>(args.epilogue, d, unit.p + row, unit.q + column,
+                               {args.p, args.q, unit.batch});
 #pragma unroll
       for (int strip = 0; strip < STRIPS; ++strip)
         store(d[strip], {unit.p + row + 64 * strip, unit.q + column, unit.batch, unit.segment},

@@ -1,5 +1,5 @@
-// The epilogue of rung hopper: a warpgroup's accumulators to C, rounded once. It is a room of its
-// own: bias, activation and scaling would enter here.
+// How rung hopper stores: a warpgroup's accumulators to C, rounded once. Where there is an epilogue
+// they have been through it (parts/finish_accumulators.cuh).
 //
 // 16-bit elements go through a slice of shared memory, 64 x SLICE_Q elements, from where TMA or
 // the warps write rows of C. Lying along q the slice is [64 p][SLICE_Q q]; where C's rows lie along
