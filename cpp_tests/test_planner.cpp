@@ -1,6 +1,7 @@
 // What the planner chooses: grids, tiles, vectors, and what it refuses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
@@ -352,6 +353,42 @@ TEST(AsyncTranspose, OperandsAlongKOfLargeProducts) {
     EXPECT_FALSE(small.transpose_a || small.transpose_b) << layout;
     EXPECT_EQ(small.workspace_bytes, 0);
   }
+}
+
+// Where K is cut, the running total of every element of every tile in flight waits in the
+// workspace. (A and B lie as no kernel would have them transposed.)
+TEST(Totals, OfTilesInFlightWhereKIsCut) {
+  const DeviceInfo d = device("h200");
+  for (DType dtype : ALL_DTYPES)
+    for (Algo algo : {Algo::Naive, Algo::SharedTile32, Algo::RegisterTile, Algo::MmaTile}) {
+      if (algo == Algo::MmaTile && dtype != DType::Float64) continue;
+      const bool keeps = algo == Algo::RegisterTile || algo == Algo::MmaTile;
+      const Problem shallow = problem_of("tn", 320, 208, DEEP_K - 1, dtype);
+      EXPECT_EQ(make_plan(shallow, d, algo).workspace_bytes, 0);
+      Problem deep = problem_of("tn", 320, 208, DEEP_K, dtype);
+      for (int64_t batch : {1, 7, 100000}) {
+        deep.batch = batch;
+        const Plan plan = make_plan(deep, d, algo);
+        const int64_t tiles = plan.tiles_m * plan.tiles_n * std::min(batch, MAX_GRID_Y);
+        const int64_t tile = plan.block_m * plan.block_n * accumulator_bytes(dtype);
+        EXPECT_EQ(plan.workspace_bytes, keeps ? tiles * tile : 0)
+            << name_of(dtype) << name_of(algo) << batch;
+      }
+    }
+}
+
+// After them lie the operands that are transposed.
+TEST(Totals, BesideTransposedOperands) {
+  const Plan plan = async_plan(problem_of("nn", 4096, 2048, DEEP_K, DType::Float32));
+  EXPECT_TRUE(plan.transpose_a);
+  EXPECT_EQ(plan.workspace_bytes, int64_t{4096} * (2048 + DEEP_K) * 4);
+}
+
+TEST(Totals, BeyondAllMemory) {
+  constexpr int64_t MOST = int64_t{1} << 40;
+  const Problem p = problem_of(MOST, MOST, DEEP_K, DType::Complex128, MOST);
+  EXPECT_EQ(make_plan(p, device("h200"), Algo::RegisterTile).workspace_bytes,
+            std::numeric_limits<int64_t>::max());
 }
 
 // A large operand that meets few rows or columns of the other is read once or twice anyway.

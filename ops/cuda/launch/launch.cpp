@@ -44,12 +44,14 @@ int dynamic_shared(const Problem& problem, const Plan& plan) {
   return dynamic ? static_cast<int>(plan.shared_bytes) : 0;
 }
 
-cudaError_t launch_fp64_mma(const Problem& problem, const Plan& plan, cudaStream_t stream) {
-  Problem read = problem;  // its alignment says to the kernel what the plan's access is
-  read.a.alignment = plan.access_a == Access::Elements ? 8 : 16;
-  read.b.alignment = plan.access_b == Access::Elements ? 8 : 16;
+cudaError_t launch_fp64_mma(const Problem& problem, const Plan& plan, void* workspace,
+                            cudaStream_t stream) {
+  ProblemAndTotals args{problem, workspace};
+  // The alignment says to the kernel what the plan's access is.
+  args.problem.a.alignment = plan.access_a == Access::Elements ? 8 : 16;
+  args.problem.b.alignment = plan.access_b == Access::Elements ? 8 : 16;
   return launch_early(mma_tile_fp64_kernel(problem, plan), dim3(plan.grid_x, plan.grid_y),
-                      plan.threads_x, dynamic_shared(problem, plan), /*cluster=*/0, stream, &read);
+                      plan.threads_x, dynamic_shared(problem, plan), /*cluster=*/0, stream, &args);
 }
 
 cudaError_t launch_mma_tile(const Problem& problem, cudaStream_t stream) {
@@ -62,10 +64,9 @@ cudaError_t launch_mma_tile(const Problem& problem, cudaStream_t stream) {
                           /*sharedMem=*/0, stream);
 }
 
-// Transposes the operands that the plan says into the workspace, where `problem` then has them.
-cudaError_t launch_transposes(Problem& problem, const Plan& plan, void* workspace,
-                              cudaStream_t stream) {
-  char* free = static_cast<char*>(workspace);
+// Transposes the operands that the plan says into the workspace from `free` on, where `problem`
+// then has them.
+cudaError_t launch_transposes(Problem& problem, const Plan& plan, char* free, cudaStream_t stream) {
   Copy copies[2];
   int count = 0;
   const auto to_workspace = [&](const Side& from) {
@@ -93,12 +94,13 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   if (problem.k == 0 && uses_tma(plan.algo)) return launch_mma_tile(problem, stream);
   if (plan.algo == Algo::Hopper) return launch_hopper(problem, plan.hopper, workspace, stream);
   if (uses_tma(plan.algo)) return launch_wgmma(problem, plan, stream);
-  if (is_fp64_mma(problem, plan)) return launch_fp64_mma(problem, plan, stream);
-  Problem read = problem;  // as the kernel reads it
-  if (const cudaError_t error = launch_transposes(read, plan, workspace, stream);
+  if (is_fp64_mma(problem, plan)) return launch_fp64_mma(problem, plan, workspace, stream);
+  ProblemAndTotals args{problem, workspace};
+  char* const free = static_cast<char*>(workspace) + totals_bytes(problem, plan);
+  if (const cudaError_t error = launch_transposes(args.problem, plan, free, stream);
       error != cudaSuccess)
     return error;
-  void* arguments[] = {&read};
+  void* arguments[] = {&args};  // of which some kernels take the Problem alone
   return cudaLaunchKernel(kernel_of(problem, plan), dim3(plan.grid_x, plan.grid_y),
                           dim3(plan.threads_x, plan.threads_y), arguments, /*sharedMem=*/0, stream);
 }

@@ -7,6 +7,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/problem.h"
 
@@ -98,7 +99,7 @@ __device__ __forceinline__ Complex<Real> add(Complex<Real> a, Complex<Real> b) {
 template <typename T>
 __device__ __forceinline__ void store(void* data, int64_t index, Accumulator<T> value,
                                       bool as_accumulator) {
-  if (as_accumulator)
+  if (!std::is_same_v<T, Accumulator<T>> && as_accumulator)
     static_cast<Accumulator<T>*>(data)[index] = value;
   else
     static_cast<T*>(data)[index] = Round<T, Accumulator<T>>::from(value);

@@ -2,7 +2,9 @@
 // and its store. The patch is made of vectors of 16 bytes.
 #pragma once
 
-#include "cuda/parts/element.cuh"
+#include <iterator>
+
+#include "cuda/parts/finish.cuh"
 
 namespace tiled {
 
@@ -48,7 +50,7 @@ __device__ __forceinline__ void store_vector(const Problem& problem, int64_t c_r
     Acc element[VECTOR];
   };
   if (problem.c.col_stride == 1 && problem.c.alignment == 16 && column + VECTOR <= problem.n) {
-    if (as_accumulator) {
+    if (!std::is_same_v<T, Acc> && as_accumulator) {
       WideVector wide;
 #pragma unroll
       for (int i = 0; i < VECTOR; ++i) wide.element[i] = sums[i];
@@ -68,30 +70,86 @@ __device__ __forceinline__ void store_vector(const Problem& problem, int64_t c_r
                as_accumulator);
 }
 
-// Add a segment's VECTOR sums to one row of C from `column` on. C itself holds the running total
-// between segments, which then needs no registers: an accumulator stored and read again is the
-// same. Only for C of accumulators.
-template <typename Acc, int VECTOR>
-__device__ __forceinline__ void add_segment(const Problem& problem, int64_t c_row, int64_t column,
-                                            const Acc* sums, bool first_segment) {
-  struct alignas(VECTOR * sizeof(Acc)) Vector {
-    Acc element[VECTOR];
+// Store a thread's sums, whatever the epilogue: VECTOR by VECTOR, of which at(v) says where the
+// v-th lies, as a Spot of C. Rows past the last are left out. The sums are used up.
+struct Spot {
+  int64_t row, column;
+};
+template <typename T, int VECTOR, int COUNT, typename At>
+__device__ __forceinline__ void store_patch(const Problem& problem, int64_t entry,
+                                            Accumulator<T> (&sums)[COUNT], At at) {
+  const bool as_accumulator = stores_accumulator(problem);
+  const auto store_at = [&](Spot spot, const Accumulator<T>* values) {
+    store_vector<T, VECTOR>(problem,
+                            entry * problem.c.batch_stride + spot.row * problem.c.row_stride,
+                            spot.column, values, as_accumulator);
   };
-  Acc* const c = static_cast<Acc*>(problem.c.data) + c_row;
-  if (problem.c.col_stride == 1 && problem.c.alignment == 16 && column + VECTOR <= problem.n) {
-    Vector* const at = reinterpret_cast<Vector*>(c + column);
-    Vector total = first_segment ? Vector{} : *at;
+  if (leaves_sums(problem.epilogue)) {
 #pragma unroll
-    for (int i = 0; i < VECTOR; ++i) total.element[i] = add(total.element[i], sums[i]);
-    *at = total;
+    for (int v = 0; v < COUNT / VECTOR; ++v)
+      if (const Spot spot = at(v); spot.row < problem.m) store_at(spot, sums + v * VECTOR);
     return;
   }
+  for_each_in_turn<VECTOR>(sums, [&](int v) {
+    const Spot spot = at(v);
+    if (spot.row >= problem.m) return;
+    Accumulator<T> values[VECTOR];
 #pragma unroll
-  for (int i = 0; i < VECTOR; ++i)
-    if (column + i < problem.n) {
-      Acc* const at = c + (column + i) * problem.c.col_stride;
-      *at = add(first_segment ? Acc{} : *at, sums[i]);
+    for (int i = 0; i < VECTOR; ++i) values[i] = sums[i];
+    finish_vector<T>(problem.epilogue, values, entry, spot.row, spot.column, problem.n);
+    store_at(spot, values);
+  });
+}
+
+// The values of a thread's patch as one row.
+template <typename Acc, int M, int N>
+__device__ __forceinline__ auto in_a_row(Acc (&patch)[M][N]) -> Acc (&)[M * N] {
+  return reinterpret_cast<Acc(&)[M * N]>(patch);
+}
+template <typename Acc, int M, int N, int L>
+__device__ __forceinline__ auto in_a_row(Acc (&patch)[M][N][L]) -> Acc (&)[M * N * L] {
+  return reinterpret_cast<Acc(&)[M * N * L]>(patch);
+}
+
+template <typename Patch>
+__device__ __forceinline__ void clear(Patch& patch) {
+  auto& values = in_a_row(patch);
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(std::size(values)); ++i) values[i] = {};
+}
+
+// Add a segment's sums to the total so far, which they become. Where segments follow, it waits for
+// them in the workspace and needs no registers: [block][vector][thread] of 16 bytes, of a block of
+// THREADS (plan.h, totals_bytes). An accumulator stored and read again is the same.
+template <int THREADS, typename Acc, int COUNT>
+__device__ __forceinline__ void add_segment(void* totals, Acc (&sums)[COUNT], int64_t segment,
+                                            int64_t segments) {
+  constexpr int VECTOR = 16 / sizeof(Acc), VECTORS = COUNT / VECTOR;
+  struct alignas(16) Vector {
+    Acc element[VECTOR];
+  };
+  const int64_t block = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
+  Vector* const at = static_cast<Vector*>(totals) + block * (VECTORS * THREADS) + threadIdx.x;
+  if (segment == 0) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) sums[i] = add(Acc{}, sums[i]);
+  } else {
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+      const Vector total = at[v * THREADS];
+#pragma unroll
+      for (int i = 0; i < VECTOR; ++i)
+        sums[v * VECTOR + i] = add(total.element[i], sums[v * VECTOR + i]);
     }
+  }
+  if (segment + 1 == segments) return;
+#pragma unroll
+  for (int v = 0; v < VECTORS; ++v) {
+    Vector total;
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) total.element[i] = sums[v * VECTOR + i];
+    at[v * THREADS] = total;
+  }
 }
 
 }  // namespace tiled

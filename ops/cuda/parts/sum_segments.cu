@@ -1,8 +1,8 @@
 // Where segments of K were shared out among blocks, their sums wait in a workspace: here each
-// element's are added, in ascending order from +0, and rounded once.
+// element's are added, in ascending order from +0, finished and rounded once.
 #include <algorithm>
 
-#include "cuda/parts/element.cuh"
+#include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch_early.h"
 #include "cuda/parts/repack.h"
 #include "cuda/ptx/cluster.cuh"
@@ -20,10 +20,11 @@ struct SumArguments {
   int64_t rows, columns;
   void* c;
   int64_t c_row, c_column, c_batch;  // strides, elements
+  Epilogue epilogue;                 // of these rows and columns
 };
 
 template <typename Out>
-__global__ void __launch_bounds__(THREADS) sum_segments(const SumArguments args) {
+__global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ SumArguments args) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   const int64_t vectors = args.pitch / VECTOR;
@@ -40,6 +41,8 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const SumArguments args)
       const float4 sum = __ldcg(reinterpret_cast<const float4*>(from + s * args.segment_stride));
       total[0] += sum.x, total[1] += sum.y, total[2] += sum.z, total[3] += sum.w;
     }
+    if (!leaves_sums(args.epilogue))
+      finish_vector<Out>(args.epilogue, total, blockIdx.y, row, column, args.columns);
     Out out[VECTOR];
 #pragma unroll
     for (int j = 0; j < VECTOR; ++j) out[j] = Round<Out, float>::from(total[j]);
@@ -69,6 +72,7 @@ cudaError_t launch_sum_segments(const Problem& problem, const float* sums, int64
   args.c_row = along_m ? problem.c.col_stride : problem.c.row_stride;
   args.c_column = along_m ? problem.c.row_stride : problem.c.col_stride;
   args.c_batch = problem.c.batch_stride;
+  args.epilogue = along_m ? transposed(problem.epilogue) : problem.epilogue;
   const void* kernel = nullptr;
   switch (problem.epilogue.out_dtype) {
     case DType::Float16: kernel = reinterpret_cast<const void*>(&sum_segments<__half>); break;

@@ -128,6 +128,7 @@ Plan plan_of(const Candidate& candidate, const Problem& problem, const DeviceInf
   plan.grid_x = saturating_product(plan.tiles_m, plan.tiles_n);
   plan.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
   plan.shared_bytes = candidate.shared_bytes;
+  plan.workspace_bytes = saturating_sum(plan.workspace_bytes, totals_bytes(problem, plan));
   return plan;
 }
 

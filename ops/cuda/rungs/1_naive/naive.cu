@@ -15,10 +15,17 @@
 // ladder). Next: rung 2 loads every element once per tile and shares it between the threads of a
 // block.
 #include "core/segments.h"
-#include "cuda/parts/element.cuh"
+#include "cuda/parts/finish.cuh"
 #include "cuda/rungs/kernels.h"
 
 namespace tiled {
+
+// Called, so that an epilogue that few products have takes no registers from the loop.
+template <typename T>
+__device__ __noinline__ Accumulator<T> finish_apart(const Epilogue& e, Accumulator<T> sum,
+                                                    int64_t entry, int64_t row, int64_t column) {
+  return finish<T>(e, sum, entry, row, column);
+}
 
 template <typename T>
 __global__ void naive(const __grid_constant__ Problem problem) {
@@ -40,6 +47,8 @@ __global__ void naive(const __grid_constant__ Problem problem) {
             mul_add(widen(a[k * problem.a.col_stride]), widen(b[k * problem.b.row_stride]), chain);
       total = add(total, chain);
     }
+    if (!leaves_sums(problem.epilogue))
+      total = finish_apart<T>(problem.epilogue, total, entry, row, column);
     store<T>(
         problem.c.data,
         entry * problem.c.batch_stride + row * problem.c.row_stride + column * problem.c.col_stride,

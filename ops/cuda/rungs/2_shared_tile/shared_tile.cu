@@ -27,7 +27,7 @@
 // the ladder).
 // Next: rung 3 keeps a patch of C in registers, so that one loaded value feeds many multiply-adds.
 #include "core/segments.h"
-#include "cuda/parts/element.cuh"
+#include "cuda/parts/finish.cuh"
 #include "cuda/rungs/kernels.h"
 
 namespace tiled {
@@ -88,11 +88,7 @@ __global__ void __launch_bounds__(WIDTH* WIDTH, BLOCKS<T, WIDTH>)
       }
       total = add(total, chain);
     }
-    if (has_row && has_column)
-      store<T>(problem.c.data,
-               entry * problem.c.batch_stride + row * problem.c.row_stride +
-                   column * problem.c.col_stride,
-               total, stores_accumulator(problem));
+    if (has_row && has_column) store_finished<T>(problem, total, entry, row, column);
   }
 }
 

@@ -32,7 +32,8 @@ constexpr int64_t RASTER_GROUP = 16;  // rows of tiles
 
 template <typename T, typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    register_tile(const __grid_constant__ Problem problem) {
+    register_tile(const __grid_constant__ ProblemAndTotals args) {
+  const Problem& problem = args.problem;
   using Acc = Accumulator<T>;
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N, VECTOR = Tile::VECTOR;
@@ -48,7 +49,10 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   int64_t tile_m, tile_n;
   tile_of_block<RASTER_GROUP>(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,
                               (problem.n + BLOCK_N - 1) / BLOCK_N, tile_m, tile_n);
-  const int64_t row0 = tile_m * BLOCK_M, column0 = tile_n * BLOCK_N;
+  // Below 2^31: kept in 32 bits and widened at each use, the tile costs two registers less.
+  const int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
+  const auto row0 = [=] { return int64_t{tile_row} * BLOCK_M; };
+  const auto column0 = [=] { return int64_t{tile_column} * BLOCK_N; };
 
   // A warp is 4 x 8 threads; warps are laid side by side along n first. Lanes are numbered so that
   // lane i reads the same vector of B as i ^ 1 and the same vector of A as i ^ 2: then the hardware
@@ -61,20 +65,22 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 
   for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
     const T* a_data = static_cast<const T*>(problem.a.data) + entry * problem.a.batch_stride +
-                      row0 * problem.a.row_stride;
+                      row0() * problem.a.row_stride;
     const T* b_data = static_cast<const T*>(problem.b.data) + entry * problem.b.batch_stride +
-                      column0 * problem.b.col_stride;
-    // One segment needs no total; the compiler then leaves it in local memory.
-    const int64_t segments = segment_count(problem.k);
-    Acc total[THREAD_M][THREAD_N], chain[THREAD_M][THREAD_N] = {};
+                      column0() * problem.b.col_stride;
+    // K = 0 has one segment of no length here, which stores zeros.
+    const int64_t segments = problem.k == 0 ? 1 : segment_count(problem.k);
+    Acc chain[THREAD_M][THREAD_N];
+#pragma unroll 1
     for (int64_t segment = 0; segment < segments; ++segment) {
+      clear(chain);
       const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
       TileLoader<T, Tile, BLOCK_M, Tile::LEADING_A, ACCESS_A> a(
           a_data + begin * problem.a.col_stride, problem.a.row_stride, problem.a.col_stride,
-          problem.m - row0);
+          problem.m - row0());
       TileLoader<T, Tile, BLOCK_N, Tile::LEADING_B, ACCESS_B> b(
           b_data + begin * problem.b.row_stride, problem.b.col_stride, problem.b.row_stride,
-          problem.n - column0);
+          problem.n - column0());
       const bool whole = a.whole() && b.whole();
 
       int left = static_cast<int>(end - begin);  // values of k not yet multiplied
@@ -118,32 +124,13 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
         }
       }
       __syncthreads();  // before the next segment or batch entry fills the first stage
-      if (segment + 1 == segments) break;
-#pragma unroll
-      for (int i = 0; i < THREAD_M; ++i)
-#pragma unroll
-        for (int j = 0; j < THREAD_N; ++j) {
-          total[i][j] = add(segment == 0 ? Acc{} : total[i][j], chain[i][j]);
-          chain[i][j] = Acc{};
-        }
+      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), segment, segments);
     }
-#pragma unroll
-    for (int i = 0; i < THREAD_M; ++i)
-#pragma unroll
-      for (int j = 0; j < THREAD_N; ++j)
-        chain[i][j] = add(segments > 1 ? total[i][j] : Acc{}, chain[i][j]);
-
-    const bool as_accumulator = stores_accumulator(problem);
-#pragma unroll
-    for (int i = 0; i < THREAD_M; ++i) {
-      const int64_t row = row0 + patch_m + i / VECTOR * STRIDE_M + i % VECTOR;
-      if (row >= problem.m) continue;
-      const int64_t c_row = entry * problem.c.batch_stride + row * problem.c.row_stride;
-#pragma unroll
-      for (int j = 0; j < THREAD_N; j += VECTOR)
-        store_vector<T, VECTOR>(problem, c_row, column0 + patch_n + j / VECTOR * STRIDE_N,
-                                &chain[i][j], as_accumulator);
-    }
+    store_patch<T, VECTOR>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
+      const int i = v / (THREAD_N / VECTOR), j = v % (THREAD_N / VECTOR);
+      return {row0() + patch_m + i / VECTOR * STRIDE_M + i % VECTOR,
+              column0() + patch_n + j * STRIDE_N};
+    });
   }
 }
 

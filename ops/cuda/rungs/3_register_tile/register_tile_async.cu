@@ -1,7 +1,7 @@
 // Rung 3, register_tile, for fp32 where cp.async exists (compute capability 8.0 on). The same
 // patches of C in registers; but the tiles of A and B pass no register on their way to shared
-// memory, several steps of them are on their way at once, and between segments C itself holds the
-// running total. So a thread's registers are left to its patch, which may be 16 x 8: 128
+// memory, several steps of them are on their way at once, and between segments the workspace holds
+// the running total. So a thread's registers are left to its patch, which may be 16 x 8: 128
 // multiply-adds for 24 loaded values.
 //
 //     shared memory: a ring of STAGES          C: a warp owns 4 x 8 patches, whose 16-byte
@@ -17,8 +17,8 @@
 // filled again. Both tiles stand k-major in shared memory; an operand that lies along k is
 // transposed on its way, 4 bytes at a time, unless the plan has had it transposed before.
 //
-// Preconditions: fp32; C does not overlap itself. A and B are read by vectors where the plan's
-// Access says so, else any strides and alignment.
+// Preconditions: fp32. A and B are read by vectors where the plan's Access says so, else any
+// strides and alignment.
 // Bound by: the FMA units; 92 % of the loop are multiply-adds where both operands come by vectors,
 // 88 % where both are transposed on the way.
 // Measured on an H200 at 4096: 99 to 101 % of cuBLAS in nn, nt and tn, transposing passes included;
@@ -35,7 +35,8 @@ namespace tiled {
 
 template <typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    register_tile_async(const __grid_constant__ Problem problem) {
+    register_tile_async(const __grid_constant__ ProblemAndTotals args) {
+  const Problem& problem = args.problem;
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N, VECTOR = Tile::VECTOR;
   constexpr int STRIDE_M = 4 * VECTOR, STRIDE_N = 8 * VECTOR;  // between a patch's vectors
@@ -72,9 +73,10 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
                           entry * problem.b.batch_stride + column0() * problem.b.col_stride;
     // K = 0 has one segment of no length here, which stores zeros.
     const int64_t segments = problem.k == 0 ? 1 : segment_count(problem.k);
+    float chain[THREAD_M][THREAD_N];
 #pragma unroll 1
     for (int64_t segment = 0; segment < segments; ++segment) {
-      float chain[THREAD_M][THREAD_N] = {};
+      clear(chain);
       const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
       AsyncTileLoader<Tile, BLOCK_M, Tile::LEADING_A, ACCESS_A> a(
           a_data + begin * problem.a.col_stride, problem.a.row_stride, problem.a.col_stride,
@@ -151,17 +153,13 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
         });
       __syncthreads();  // before the next segment or batch entry fills the first stage
 
-#pragma unroll
-      for (int i = 0; i < THREAD_M; ++i) {
-        const int64_t row = row0() + patch_m + i / VECTOR * STRIDE_M + i % VECTOR;
-        if (row >= problem.m) continue;
-        const int64_t c_row = entry * problem.c.batch_stride + row * problem.c.row_stride;
-#pragma unroll
-        for (int j = 0; j < THREAD_N; j += VECTOR)
-          add_segment<float, VECTOR>(problem, c_row, column0() + patch_n + j / VECTOR * STRIDE_N,
-                                     &chain[i][j], segment == 0);
-      }
+      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), segment, segments);
     }
+    store_patch<float, VECTOR>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
+      const int i = v / (THREAD_N / VECTOR), j = v % (THREAD_N / VECTOR);
+      return {row0() + patch_m + i / VECTOR * STRIDE_M + i % VECTOR,
+              column0() + patch_n + j * STRIDE_N};
+    });
   }
 }
 

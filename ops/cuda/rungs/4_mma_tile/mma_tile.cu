@@ -14,7 +14,7 @@
 // Bound by the loads: a thread moves 2 or 4 bytes at a time. 5 % of cuBLAS at 4096, bf16, on an
 // H200. Next: rung 5 loads by boxes and multiplies straight from shared memory.
 #include "core/segments.h"
-#include "cuda/parts/element.cuh"
+#include "cuda/parts/patch.cuh"
 #include "cuda/plan/tiles.h"
 #include "cuda/ptx/cvt.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -71,7 +71,8 @@ class ElementLoader {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(MmaTile::THREADS) mma_tile(const Problem problem) {
+__global__ void __launch_bounds__(MmaTile::THREADS)
+    mma_tile(const __grid_constant__ Problem problem) {
   constexpr int ROWS = MmaTile::ROWS, PITCH = MmaTile::WORDS + MmaTile::PADDING;
   constexpr int BLOCK_K = ElementLoader<T>::BLOCK_K;
   __shared__ uint32_t a_tile[ROWS * PITCH], b_tile[ROWS * PITCH];
@@ -129,17 +130,9 @@ __global__ void __launch_bounds__(MmaTile::THREADS) mma_tile(const Problem probl
       for (int i = 0; i < 32; ++i)
         total[i / 16][i / 4 % 4][i % 4] += chain[i / 16][i / 4 % 4][i % 4];
     }
-    const bool as_accumulator = stores_accumulator(problem);
-#pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int64_t row = row0 + warp_m + i / 16 * 16 + g + i % 4 / 2 * 8;
-      const int64_t column = column0 + warp_n + i / 4 % 4 * 8 + 2 * t + i % 2;
-      if (row < problem.m && column < problem.n)
-        store<T>(problem.c.data,
-                 entry * problem.c.batch_stride + row * problem.c.row_stride +
-                     column * problem.c.col_stride,
-                 total[i / 16][i / 4 % 4][i % 4], as_accumulator);
-    }
+    store_patch<T, 2>(problem, entry, in_a_row(total), [&](int v) -> Spot {
+      return {row0 + warp_m + v / 8 * 16 + v % 2 * 8 + g, column0 + warp_n + v / 2 % 4 * 8 + 2 * t};
+    });
   }
 }
 
