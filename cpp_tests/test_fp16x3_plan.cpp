@@ -121,6 +121,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
             {l.p_scales_at, l.p_entries * rows_p * 8},
             {l.q_scales_at, l.q_entries * rows_q * 8},
             {l.guard_at, (2 + 2 * squares) * 4},
+            {l.marks_at, squares * 64 * 64 / 8},
             {l.totals_at, is_cut ? int64_t{way.blocks} * fp16x3_tile(way.tile).block_p *
                                        fp16x3_tile(way.tile).block_q * 4
                                  : 0}};

@@ -38,11 +38,12 @@ cudaError_t launch_with_few_rows(const Problem& problem, const Fp16x3Layout& l,
   args.x_rows = x.rows;
   args.x_batch = l.q_entries > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
   args.slots = plan.slots;
-  args.w_scales = scales.p, args.x_scales = scales.q;
-  args.w_scales_batch = scales.p_batch, args.x_scales_batch = scales.q_batch;
+  args.x_scales = scales.q, args.x_scales_batch = scales.q_batch;
   args.c = static_cast<float*>(problem.c.data);
-  args.c_w = l.sides.c_p, args.c_x = l.sides.c_q, args.c_batch = problem.c.batch_stride;
-  args.guard = guard.list, args.tolerance = guard.tolerance;
+  args.c_m = problem.c.row_stride, args.c_n = problem.c.col_stride;
+  args.c_batch = problem.c.batch_stride;
+  args.epilogue = problem.epilogue, args.finishes = !problem.epilogue.is_identity();
+  args.guard = guard.list, args.tolerance = static_cast<float>(fp16x3_tolerance(problem.k));
   const dim3 grid(static_cast<unsigned>(plan.grid_x),
                   static_cast<unsigned>(std::min(problem.batch, MAX_GRID_Y)));
   error = launch_early(fp16x3_kernel_of(l.sides, plan.hopper), grid, plan.threads_x,
@@ -77,18 +78,14 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   guard.list.recomputed = words + RECOMPUTED_AT / 4;
   guard.list.listed = words + 2;
   guard.list.squares = reinterpret_cast<uint32_t*>(memory + l.squares_at);
-  guard.tolerance = static_cast<float>(fp16x3_tolerance(problem.k));
+  guard.list.marks = reinterpret_cast<uint16_t*>(memory + l.marks_at);
+  // Rows of marks are P's, but for few rows, which are Q's.
+  guard.list.rows_along_n = plan.exchanged != (plan.tile == FEW_ROWS_INDEX);
 
   const Scales scales = {reinterpret_cast<RowScale*>(memory + l.p_scales_at),
                          reinterpret_cast<RowScale*>(memory + l.q_scales_at),
                          l.p_entries > 1 ? l.sides.p.rows : 0,
                          l.q_entries > 1 ? l.sides.q.rows : 0};
-  guard.a_scales = scales.p, guard.a_scales_batch = scales.p_batch;
-  guard.b_scales = scales.q, guard.b_scales_batch = scales.q_batch;
-  if (plan.exchanged) {
-    std::swap(guard.a_scales, guard.b_scales);
-    std::swap(guard.a_scales_batch, guard.b_scales_batch);
-  }
   if (plan.tile == FEW_ROWS_INDEX)
     return launch_with_few_rows(problem, l, scales, guard, memory, whole_plan, stream);
   const bool direct = is_direct(plan.tile);
@@ -120,7 +117,10 @@ cudaError_t launch_fp16x3(const Problem& problem, const Plan& whole_plan, void* 
   args.grid.totals = reinterpret_cast<float*>(memory + l.totals_at);
   args.p_scales = scales.p, args.q_scales = scales.q;
   args.p_scales_batch = scales.p_batch, args.q_scales_batch = scales.q_batch;
-  args.guard = guard.list, args.tolerance = guard.tolerance, args.exchanged = plan.exchanged;
+  args.grid.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
+  args.grid.finishes = !problem.epilogue.is_identity();
+  args.guard = guard.list, args.tolerance = static_cast<float>(fp16x3_tolerance(problem.k));
+  args.exchanged = plan.exchanged;
   constexpr CUtensorMapDataType HALF = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const int share = 64 / plan.cluster_q;  // of Fp32Rows, rows or k
   error = direct ? encode_side(&args.grid.p_map, p, l.p_entries, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4,

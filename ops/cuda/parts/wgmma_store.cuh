@@ -12,7 +12,7 @@ template <typename T, int COUNT>
 __device__ __forceinline__ void store_accumulators(const Problem& problem, float (&d)[COUNT],
                                                    int64_t entry, int64_t row, int64_t column) {
   using Element = typename ElementOf<T>::Type;
-  if (!problem.epilogue.is_identity())
+  if (!leaves_sums(problem.epilogue))
     finish_accumulators<T>(
         problem.epilogue, reinterpret_cast<float (&)[1][COUNT]>(d), static_cast<int>(row),
         static_cast<int>(column),

@@ -54,11 +54,12 @@ struct Fp16x3Layout {
   // What is zero before anything else: the guard's count, recomputed and listed[squares]; extents
   // and panels of rows that lie beside each other.
   int64_t guard_at, p_extents_at, p_panels_at, q_extents_at, q_panels_at, zero_bytes;
-  int64_t squares_at;  // squares[squares]
+  int64_t squares_at, marks_at;  // squares[squares], marks[squares][GUARD_MARK_BYTES / 2]
   int64_t totals_at, bytes;
 };
 
-constexpr int64_t RECOMPUTED_AT = 4;  // bytes from guard_at
+constexpr int64_t RECOMPUTED_AT = 4;       // bytes from guard_at
+constexpr int64_t GUARD_MARK_BYTES = 512;  // of a square, a bit for each element
 
 inline Fp16x3Layout fp16x3_layout(const Problem& problem, const HopperPlan& plan) {
   Fp16x3Layout l{};
@@ -100,6 +101,8 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const HopperPlan& plan
   l.zero_bytes = l.bytes - l.guard_at;
   l.squares_at = l.bytes;
   l.bytes += workspace_aligned(l.squares * 4);
+  l.marks_at = l.bytes;
+  l.bytes += l.squares * GUARD_MARK_BYTES;
   l.totals_at = l.bytes;
   if (segment_count(problem.k) > 1 && !few_rows)
     l.bytes += int64_t{plan.blocks} * tile.block_p * tile.block_q * 4;

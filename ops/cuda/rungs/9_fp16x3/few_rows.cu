@@ -21,10 +21,11 @@
 #include <type_traits>
 
 #include "core/segments.h"
+#include "cuda/parts/finish.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/rungs/9_fp16x3/few_rows_scale.cuh"
-#include "cuda/rungs/9_fp16x3/fp16x3.h"
+#include "cuda/rungs/9_fp16x3/guard_marks.cuh"
 
 namespace tiled {
 namespace {
@@ -150,6 +151,18 @@ __device__ __forceinline__ void multiply(float* terms, const Fragments& w, const
         for (int r = 0; r < 4; ++r) terms[column * PITCH + 8 * r + g] = term[r];
       }
     }
+  }
+}
+
+// C from an element's sum. What the guard computes again is not stored where there is an epilogue:
+// C may be what it reads.
+__device__ __forceinline__ void finish_and_store(const FewRowsArguments& args, float sum,
+                                                 bool unsure, int64_t entry, int64_t m, int64_t n) {
+  const int64_t at = entry * args.c_batch + m * args.c_m + n * args.c_n;
+  if (!args.finishes) {
+    args.c[at] = sum;
+  } else if (!unsure) {
+    args.c[at] = finish<float>(args.epilogue, sum, entry, m, n);
   }
 }
 
@@ -292,21 +305,27 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
 
     for (int e = threadIdx.x; e / ROWS < args.x_rows; e += blockDim.x) {
       const int of_x = e / ROWS, of_w = e % ROWS;
-      if (of_w >= of.rows) continue;
+      const bool exists = of_w < of.rows;
       const Scale scale(head.most[of_w]);
       const RowScale x_scale = head.x_scales[of_x], w_scale = scale.result(head.lost[of_w]);
-      if (of_x == 0) args.w_scales[entry * args.w_scales_batch + w0 + of_w] = w_scale;
       const float* of_element = sums + of_x * 2 * ROWS + of_w;
       float sum = all_fit ? 0 : of_element[0], total = all_fit ? 0 : of_element[ROWS];
       if (all_fit) add_up(e, 0, chunks, sum, total);
       total = __fadd_rn(total, sum);
       const int by = is_moderate(scale) ? 0 : w_scale.exponent;
       const float c = __fadd_rn(ldexpf(total, -x_scale.exponent - by), 0);  // zeros are positive
-      args.c[entry * args.c_batch + (w0 + of_w) * args.c_w + of_x * args.c_x] = c;
-      if (is_unsure(x_scale.lost + w_scale.lost, x_scale.exponent + w_scale.exponent, c,
-                    args.tolerance)) {
-        const uint32_t y = static_cast<uint32_t>(w0 / GUARD_SQUARE);
-        list_square(args.guard, static_cast<uint32_t>(entry), W_IS_A ? y : 0, W_IS_A ? 0 : y);
+      const bool again =
+          exists && is_unsure(x_scale.lost + w_scale.lost, x_scale.exponent + w_scale.exponent, c,
+                              args.tolerance);
+      if (exists)
+        finish_and_store(args, c, again, entry, W_IS_A ? w0 + of_w : of_x,
+                         W_IS_A ? of_x : w0 + of_w);
+      // A warp has one of X's rows, and half of a square's words for it.
+      const uint32_t word = __ballot_sync(~0u, again);
+      const uint32_t square = square_of(args.guard, entry, of_x, w0);
+      if (lane == 0) {
+        *reinterpret_cast<uint32_t*>(marks_at(args.guard, square, of_x, w0)) = word;
+        if (word != 0) list_square(args.guard, square, of_x, w0, ROWS / MARKED_COLUMNS);
       }
     }
     __syncthreads();

@@ -20,13 +20,15 @@ struct RowScale {
   float lost;
 };
 
-// The squares of C that hold an element to be computed again.
+// The squares of C that hold an element to be computed again, and which ones: guard_marks.cuh.
 struct GuardList {
   uint32_t* count;       // of squares listed
   uint32_t* recomputed;  // elements
-  uint32_t* listed;      // [batch][squares along m][squares along n], 0 or 1
+  uint32_t* listed;      // [batch][squares along m][squares along n], what is written of its marks
   uint32_t* squares;     // indices into `listed`, in any order
+  uint16_t* marks;       // GUARD_MARK_BYTES of each of `listed`
   uint32_t squares_m, squares_n;
+  bool rows_along_n;  // of marks; else along m
 };
 
 struct Fp16x3Arguments {
@@ -38,20 +40,12 @@ struct Fp16x3Arguments {
   bool exchanged;   // P is B and Q is A
 };
 
-#ifdef __CUDACC__
-__device__ __forceinline__ void list_square(const GuardList& guard, uint32_t batch, uint32_t m,
-                                            uint32_t n) {
-  const uint32_t square = (batch * guard.squares_m + m) * guard.squares_n + n;
-  if (atomicExch(guard.listed + square, 1) == 0) guard.squares[atomicAdd(guard.count, 1)] = square;
-}
-#endif
-
 // Whether an element is computed again: whether what the parts of its row and column have lost
 // could be seen beside the error that its size allows, or whether it is not finite, as one with a
 // row of NaN or Inf is, and one too close to the largest number to be sure on which side it lies.
-// `c` is the element as stored, `scale` the sum of the two exponents. Elements of both are below
-// 2^15 after scaling, so what is lost of the product is below (row.lost + column.lost) 2^15,
-// scaled; half of the smallest number is not seen.
+// `c` is the sum, unscaled, before any epilogue; `scale` the sum of the two exponents. Elements of
+// both are below 2^15 after scaling, so what is lost of the product is below (row.lost +
+// column.lost) 2^15, scaled; half of the smallest number is not seen.
 #ifdef __CUDACC__
 __device__ __forceinline__ bool is_unsure(float lost, int scale, float c, float tolerance) {
   const bool seen = lost != 0 && ldexpf(lost, 16 - scale) >= 0x1p-149f &&
@@ -92,24 +86,22 @@ struct FewRowsArguments {
   const void* x;
   int64_t x_rows, x_batch;   // rows; 16 bytes from one entry to the next
   int32_t slots;             // of FewRowsBlock
-  RowScale* w_scales;        // [batch][w_rows]
   const RowScale* x_scales;  // [batch][x_rows]
-  int64_t w_scales_batch, x_scales_batch;
+  int64_t x_scales_batch;
   float* c;
-  int64_t c_w, c_x, c_batch;  // strides, elements
+  int64_t c_m, c_n, c_batch;  // strides, elements
+  Epilogue epilogue;
+  bool finishes;  // by it: it is not the identity
   GuardList guard;
   float tolerance;
 };
 const void* fp16x3_few_rows_kernel(bool w_is_a, bool beside);
 
-// Computes again in fp64: the elements of the listed squares that are unsure, or, where `scales`
-// are null, all elements.
+// Computes again in fp64: the marked elements of the listed squares, or, where there is no list
+// (its `count` null), all elements.
 struct GuardArguments {
   Problem problem;
-  const RowScale *a_scales, *b_scales;  // [batch][m], [batch][n]; or null
-  int64_t a_scales_batch, b_scales_batch;
   GuardList list;
-  float tolerance;
 };
 cudaError_t launch_guard(const GuardArguments& args, int blocks, cudaStream_t stream);
 

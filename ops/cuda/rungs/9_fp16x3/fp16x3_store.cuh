@@ -1,11 +1,14 @@
 // A finished tile's way to C, for the kernels of rung fp16x3: through a few kilobytes of shared
-// memory of each warp, so that neighbours in memory leave together whatever C's pitch is.
+// memory of each warp, so that neighbours in memory leave together whatever C's pitch is. What is
+// computed again is decided here, while the sum is at hand, and marked for the guard.
 #pragma once
 
 #include <type_traits>
 
+#include "cuda/parts/finish_accumulators.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
+#include "cuda/rungs/9_fp16x3/guard_marks.cuh"
 
 namespace tiled {
 
@@ -19,17 +22,17 @@ __device__ __forceinline__ uint32_t staged(uint32_t staging, int row, int column
   return staging + row * (STORE_COLUMNS * 4) + ((column / 4) ^ (row % 4 * 2)) * 16 + column % 4 * 4;
 }
 
-// An element from its scaled sum, a zero being positive. PLAIN: is_plain() of both; else `unsure`
-// tells whether the guard computes it again.
+// An element from its scaled sum, a zero being positive. PLAIN: is_plain() of both; else bit i of
+// `unsure` tells whether the guard computes it again.
 template <bool PLAIN>
 __device__ __forceinline__ float unscaled(float sum, const RowScale& row, const RowScale& column,
-                                          float tolerance, bool& unsure) {
+                                          float tolerance, uint32_t& unsure, int i) {
   const int scale = row.exponent + column.exponent;
   if constexpr (PLAIN) {
     return __fadd_rn(__fmul_rn(sum, __int_as_float((127 - scale) << 23)), 0);
   } else {
     const float c = __fadd_rn(ldexpf(sum, -scale), 0);
-    unsure |= is_unsure(row.lost + column.lost, scale, c, tolerance);
+    unsure |= uint32_t{is_unsure(row.lost + column.lost, scale, c, tolerance)} << i;
     return c;
   }
 }
@@ -44,89 +47,193 @@ __device__ __forceinline__ RowScale from_lane(const RowScale& scale, int lane) {
   return {__shfl_sync(~0u, scale.exponent, lane), __shfl_sync(~0u, scale.lost, lane)};
 }
 
-// C = sum / 2^scale; squares with an element that lost too much are listed for the guard. `sums`
-// are those of a warpgroup's thread, as wgmma.cuh has D; (p0, q0) is where its 64 rows begin;
-// `staging` is this warp's FP16X3_STORE_BYTES in the shared window.
+// A chunk's sums, as a lane has them from wgmma, to where the warp reads them by rows.
+template <int COLUMNS>
+__device__ __forceinline__ void stage(uint32_t staging, const float* sums) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  __syncwarp();
+#pragma unroll
+  for (int j = 0; j < COLUMNS / 8; ++j)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      ptx::store_shared_v2(staged(staging, g + 8 * half, 8 * j + 2 * t), sums[4 * j + 2 * half],
+                           sums[4 * j + 2 * half + 1]);
+  __syncwarp();
+}
+
+// Where element i of a lane stands in a chunk: four neighbours of a row, and of the next so many
+// rows; else one element of each row, or, where C lies along p, two columns of 16.
+template <int COLUMNS>
+struct Fours {
+  static constexpr int LANES = COLUMNS / 4;  // of a row
+  static constexpr int TURNS = STORE_ROWS / (32 / LANES);
+  __device__ __forceinline__ int row(int i) const {
+    return i / 4 * (32 / LANES) + static_cast<int>(threadIdx.x) % 32 / LANES;
+  }
+  __device__ __forceinline__ int column(int i) const {
+    return static_cast<int>(threadIdx.x) % LANES * 4 + i % 4;
+  }
+};
+template <int COLUMNS>
+struct Ones {
+  static constexpr int TURNS = STORE_ROWS * COLUMNS / 32;
+  bool along_q;
+  __device__ __forceinline__ int row(int i) const {
+    const int lane = threadIdx.x % 32;
+    return along_q ? 32 / COLUMNS * i + lane / COLUMNS : lane % STORE_ROWS;
+  }
+  __device__ __forceinline__ int column(int i) const {
+    const int lane = threadIdx.x % 32;
+    return along_q ? lane % COLUMNS : 2 * i + lane / 16;
+  }
+};
+
+// Marks elements of the chunk that begins at (row0, column0): those of which a lane has the bit in
+// `unsure`. It happens rarely, and takes its time.
+template <int COLUMNS, typename Places>
+__device__ __forceinline__ void mark(const GuardList& list, uint32_t unsure, const Places& places,
+                                     int batch, int row0, int column0) {
+  if (!__any_sync(~0u, unsure != 0)) return;
+  using Word = std::conditional_t<COLUMNS == 32, uint32_t, uint16_t>;
+  static_assert(sizeof(Word) * 8 == COLUMNS && STORE_ROWS == MARKED_ROWS);
+  const int lane = threadIdx.x % 32;
+  uint32_t mine = 0;  // of row `lane`
+#pragma unroll 1
+  for (int row = 0; row < STORE_ROWS; ++row) {
+    uint32_t word = 0;
+#pragma unroll 1
+    for (int i = 0; i < COLUMNS / 2; ++i)
+      if (unsure >> i & 1 && places.row(i) == row) word |= 1u << places.column(i);
+    word = __reduce_or_sync(~0u, word);
+    if (lane == row) mine = word;
+  }
+  const uint32_t square = square_of(list, batch, row0, column0);
+  if (lane < STORE_ROWS)
+    *reinterpret_cast<Word*>(marks_at(list, square, row0 + lane, column0)) =
+        static_cast<Word>(mine);
+  if (lane == 0) list_square(list, square, row0, column0, COLUMNS / MARKED_COLUMNS);
+}
+
+// The same as store_sums() where an epilogue is to be applied: its code stands here once, so the
+// chunks go round. What the guard computes again is not stored, as C may be what it reads.
+template <int COLUMNS, int SUMS>
+__device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args, uint32_t staging,
+                                                    const float (&sums)[SUMS], const RowScale& row,
+                                                    int row0, int q0, int batch, bool vectors) {
+  const HopperArguments& grid = args.grid;
+  const Fours<COLUMNS> places;
+  float values[SUMS];
+#pragma unroll
+  for (int i = 0; i < SUMS; ++i) values[i] = sums[i];
+  go_round<COLUMNS / 2>(values, [&](int chunk, const float (&part)[COLUMNS / 2]) {
+    const int column0 = q0 + chunk * COLUMNS;
+    const RowScale column =
+        args.q_scales[batch * args.q_scales_batch +
+                      min(column0 + static_cast<int>(threadIdx.x) % COLUMNS, grid.q - 1)];
+    stage<COLUMNS>(staging, part);
+    uint32_t unsure = 0;
+#pragma unroll 1
+    for (int first = 0; first < 4 * Fours<COLUMNS>::TURNS; first += 4) {
+      const int p = row0 + places.row(first), q = column0 + places.column(first);
+      const int exist = p < grid.p ? grid.q - q : 0;
+      const RowScale of_p = from_lane(row, places.row(first));
+      const uint4 x = ptx::load_shared_v4(staged(staging, places.row(first), places.column(first)));
+      float y[4] = {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z),
+                    __uint_as_float(x.w)};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const RowScale of_q = from_lane(column, places.column(first + j));
+        if (j < exist) y[j] = unscaled<false>(y[j], of_p, of_q, args.tolerance, unsure, first + j);
+      }
+      if (exist <= 0) continue;
+      finish_vector<float>(grid.epilogue, y, batch, p, q, grid.q);
+      float* c = static_cast<float*>(grid.c) + batch * grid.c_batch + p * grid.c_p + q * grid.c_q;
+      if (vectors && exist >= 4 && (unsure >> first & 15) == 0) {
+        *reinterpret_cast<float4*>(c) = make_float4(y[0], y[1], y[2], y[3]);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          if (j < exist && !(unsure >> (first + j) & 1)) c[j * grid.c_q] = y[j];
+      }
+    }
+    mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);
+  });
+}
+
+// C = sum / 2^scale, or what the epilogue makes of it; elements that lost too much are marked for
+// the guard. `sums` are those of a warpgroup's thread, as wgmma.cuh has D; (p0, q0) is where its 64
+// rows begin; `staging` is this warp's FP16X3_STORE_BYTES in the shared window.
 template <int SUMS>
 __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t staging,
                                            const float (&sums)[SUMS], int p0, int q0, int batch) {
   constexpr int COLUMNS = 2 * SUMS < STORE_COLUMNS ? 2 * SUMS : STORE_COLUMNS;
   constexpr int CHUNKS = 2 * SUMS / COLUMNS;
   const HopperArguments& grid = args.grid;
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int lane = threadIdx.x % 32;
   const int row0 = p0 + threadIdx.x % 128 / 32 * STORE_ROWS;
   // Of row lane % 16, and of column lane % COLUMNS of each chunk; beyond the end any will do.
   const RowScale row =
       args.p_scales[batch * args.p_scales_batch + min(row0 + lane % STORE_ROWS, grid.p - 1)];
+  const bool along_q = grid.c_q == 1;
+  const bool vectors = along_q && grid.c_p % 4 == 0 && grid.c_batch % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(grid.c) % 16 == 0;
+  if (grid.finishes) {
+    store_finished_sums<COLUMNS>(args, staging, sums, row, row0, q0, batch, vectors);
+    return;
+  }
   RowScale columns[CHUNKS];
 #pragma unroll
   for (int i = 0; i < CHUNKS; ++i)
     columns[i] = args.q_scales[batch * args.q_scales_batch +
                                min(q0 + i * COLUMNS + lane % COLUMNS, grid.q - 1)];
   float* c = static_cast<float*>(grid.c) + batch * grid.c_batch + row0 * grid.c_p;
-  const bool along_q = grid.c_q == 1;
-  const bool vectors = along_q && grid.c_p % 4 == 0 && grid.c_batch % 4 == 0 &&
-                       reinterpret_cast<uintptr_t>(grid.c) % 16 == 0;
 
 #pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     const int column0 = q0 + chunk * COLUMNS;
-    __syncwarp();
-#pragma unroll
-    for (int j = 0; j < COLUMNS / 8; ++j)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        ptx::store_shared_v2(staged(staging, g + 8 * half, 8 * j + 2 * t),
-                             sums[COLUMNS / 2 * chunk + 4 * j + 2 * half],
-                             sums[COLUMNS / 2 * chunk + 4 * j + 2 * half + 1]);
-    __syncwarp();
+    stage<COLUMNS>(staging, sums + COLUMNS / 2 * chunk);
     const RowScale column = columns[chunk];
-    bool unsure = false;
     const auto put = [&](auto plain) {
       constexpr bool PLAIN = decltype(plain)::value;
-      const bool whole = vectors && column0 + COLUMNS <= grid.q;
-      if (whole) {  // four columns a lane
-        constexpr int LANES = COLUMNS / 4;
-        const int q = lane % LANES * 4;
+      const float tolerance = args.tolerance;
+      uint32_t unsure = 0;
+      if (vectors && column0 + COLUMNS <= grid.q) {
+        const Fours<COLUMNS> places;
+        const int q = places.column(0);
         RowScale of_q[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) of_q[i] = from_lane(column, q + i);
 #pragma unroll
-        for (int i = 0; i < STORE_ROWS; i += 32 / LANES) {
-          const int p = i + lane / LANES;
+        for (int i = 0; i < 4 * Fours<COLUMNS>::TURNS; i += 4) {
+          const int p = places.row(i);
           const RowScale of_p = from_lane(row, p);
           const uint4 x = ptx::load_shared_v4(staged(staging, p, q));
           if (row0 + p >= grid.p) continue;
-          const float tolerance = args.tolerance;
-          const float4 y =
-              make_float4(unscaled<PLAIN>(__uint_as_float(x.x), of_p, of_q[0], tolerance, unsure),
-                          unscaled<PLAIN>(__uint_as_float(x.y), of_p, of_q[1], tolerance, unsure),
-                          unscaled<PLAIN>(__uint_as_float(x.z), of_p, of_q[2], tolerance, unsure),
-                          unscaled<PLAIN>(__uint_as_float(x.w), of_p, of_q[3], tolerance, unsure));
-          *reinterpret_cast<float4*>(c + p * grid.c_p + column0 + q) = y;
+          const auto of = [&](uint32_t sum, int j) {
+            return unscaled<PLAIN>(__uint_as_float(sum), of_p, of_q[j], tolerance, unsure, i + j);
+          };
+          *reinterpret_cast<float4*>(c + p * grid.c_p + column0 + q) =
+              make_float4(of(x.x, 0), of(x.y, 1), of(x.z, 2), of(x.w, 3));
         }
+        if (!PLAIN) mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);
         return;
       }
-      // Rows, or, where C lies along p, two columns of 16.
+      const Ones<COLUMNS> places{along_q};
 #pragma unroll 4
-      for (int i = 0; i < STORE_ROWS * COLUMNS / 32; ++i) {
-        const int p = along_q ? 32 / COLUMNS * i + lane / COLUMNS : lane % STORE_ROWS;
-        const int q = along_q ? lane % COLUMNS : 2 * i + lane / 16;
+      for (int i = 0; i < Ones<COLUMNS>::TURNS; ++i) {
+        const int p = places.row(i), q = places.column(i);
         const RowScale of_p = from_lane(row, p), of_q = from_lane(column, q);
         const uint32_t x = ptx::load_shared_u32(staged(staging, p, q));
         if (row0 + p >= grid.p || column0 + q >= grid.q) continue;
         c[p * grid.c_p + (column0 + q) * grid.c_q] =
-            unscaled<PLAIN>(__uint_as_float(x), of_p, of_q, args.tolerance, unsure);
+            unscaled<PLAIN>(__uint_as_float(x), of_p, of_q, tolerance, unsure, i);
       }
+      if (!PLAIN) mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);
     };
     if (__all_sync(~0u, is_plain(row) && is_plain(column)))
       put(std::true_type());
     else
       put(std::false_type());
-    if (__any_sync(~0u, unsure) && lane == 0) {
-      const uint32_t p = p0 / GUARD_SQUARE, q = column0 / GUARD_SQUARE;
-      list_square(args.guard, batch, args.exchanged ? q : p, args.exchanged ? p : q);
-    }
   }
 }
 

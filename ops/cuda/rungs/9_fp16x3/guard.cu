@@ -8,13 +8,14 @@
 // shared out over a block.
 //
 // A block takes one listed square of 64 x 64 elements after the other and stores those elements
-// only that are unsure; so the others keep their bits, and whether an element is computed again
-// depends on its own row and column alone. Usually the list is empty, or has a square with an
-// element or two: up to FEW of them are computed one by one, a chain a thread; more by the whole
-// square, bound by the rate of fp64.
+// only that are marked, through the epilogue; so the others keep their bits, and whether an element
+// is computed again depends on its own row and column alone. Usually the list is empty, or has a
+// square with an element or two: up to FEW of them are computed one by one, a chain a thread; more
+// by the whole square, bound by the rate of fp64.
+#include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch_early.h"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/rungs/9_fp16x3/fp16x3.h"
+#include "cuda/rungs/9_fp16x3/guard_marks.cuh"
 
 namespace tiled {
 namespace {
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   const GuardList& list = args.list;
-  const bool all = args.a_scales == nullptr;
+  const bool all = list.count == nullptr;
   const Problem& p = args.problem;
   const uint32_t count =
       all ? list.squares_m * list.squares_n * static_cast<uint32_t>(p.batch) : *list.count;
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
     const int64_t n0 = int64_t{square % list.squares_n} * SQUARE;
     const float* a = static_cast<const float*>(p.a.data) + batch * p.a.batch_stride;
     const float* b = static_cast<const float*>(p.b.data) + batch * p.b.batch_stride;
-    float* c = static_cast<float*>(p.c.data) + batch * p.c.batch_stride;
+    const uint32_t written = all ? 0 : list.listed[square];
     uint32_t mask = 0;  // of this thread's elements
 #pragma unroll
     for (int y = 0; y < PATCH; ++y)
@@ -129,13 +130,8 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
       for (int x = 0; x < PATCH; ++x) {
         const int64_t m = m0 + place(row, y), n = n0 + place(column, x);
         if (m >= p.m || n >= p.n) continue;
-        bool again = all;
-        if (!all) {
-          const RowScale of_a = args.a_scales[batch * args.a_scales_batch + m];
-          const RowScale of_b = args.b_scales[batch * args.b_scales_batch + n];
-          again = is_unsure(of_a.lost + of_b.lost, of_a.exponent + of_b.exponent,
-                            c[m * p.c.row_stride + n * p.c.col_stride], args.tolerance);
-        }
+        const bool again = all || is_marked(list, square, written, static_cast<uint32_t>(m),
+                                            static_cast<uint32_t>(n));
         mask |= again ? 1u << (y * PATCH + x) : 0;
       }
     if (!all) {
@@ -155,7 +151,7 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
           const int64_t m = m0 + few.elements[at] / SQUARE, n = n0 + few.elements[at] % SQUARE;
           const double total = sum_of({a + m * p.a.row_stride, p.a.col_stride},
                                       {b + n * p.b.col_stride, p.b.row_stride}, p.k, memory.chains);
-          if (threadIdx.x == 0) c[m * p.c.row_stride + n * p.c.col_stride] = rounded(total);
+          if (threadIdx.x == 0) store_finished<float>(p, rounded(total), batch, m, n);
         }
         __syncthreads();
         continue;
@@ -186,13 +182,14 @@ __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ Guar
 #pragma unroll
         for (int x = 0; x < PATCH; ++x) total[y][x] = __dadd_rn(total[y][x], chain[y][x]);
     }
+    float sums[PATCH * PATCH];
 #pragma unroll
-    for (int y = 0; y < PATCH; ++y)
-#pragma unroll
-      for (int x = 0; x < PATCH; ++x)
-        if (mask & 1u << (y * PATCH + x))
-          c[(m0 + place(row, y)) * p.c.row_stride + (n0 + place(column, x)) * p.c.col_stride] =
-              rounded(total[y][x]);
+    for (int e = 0; e < PATCH * PATCH; ++e) sums[e] = rounded(total[e / PATCH][e % PATCH]);
+    for_each_in_turn<1>(sums, [&](int e) {
+      if (mask & 1u << e)
+        store_finished<float>(p, sums[0], batch, m0 + place(row, e / PATCH),
+                              n0 + place(column, e % PATCH));
+    });
     __syncthreads();
   }
 }
