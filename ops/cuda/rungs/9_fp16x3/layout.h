@@ -82,7 +82,7 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const Fp16x3Plan& plan
   if (few_rows)
     l.bytes = workspace_aligned(l.q_entries * few_rows_bytes(l.sides.q.rows, problem.k));
   l.p_scales_at = l.bytes;
-  l.bytes += workspace_aligned(l.p_entries * l.sides.p.rows * 8);
+  if (!few_rows) l.bytes += workspace_aligned(l.p_entries * l.sides.p.rows * 8);
   l.q_scales_at = l.bytes;
   l.bytes += workspace_aligned(l.q_entries * l.sides.q.rows * 8);
   l.squares_m = blocks_over(problem.m, 64), l.squares_n = blocks_over(problem.n, 64);
