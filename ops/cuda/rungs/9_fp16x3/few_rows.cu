@@ -18,22 +18,15 @@
 // W takes.
 #include <cuda_fp16.h>
 
-#include <type_traits>
-
 #include "core/segments.h"
 #include "cuda/parts/finish.cuh"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/mma.cuh"
+#include "cuda/rungs/9_fp16x3/few_rows_chunk.cuh"
 #include "cuda/rungs/9_fp16x3/few_rows_scale.cuh"
 #include "cuda/rungs/9_fp16x3/guard_marks.cuh"
 
 namespace tiled {
 namespace {
-
-constexpr int ROWS = FEW_ROWS_TILE.block_p;  // of W, a block; a lane has four of them
-constexpr int CHUNK = FEW_ROWS_CHUNK;        // of K
-constexpr int STEPS = CHUNK / 16;
-static_assert(ROWS == 32 && CHUNK == 64 && SEGMENT_K % CHUNK == 0);
 
 // In front of the terms.
 struct Head {
@@ -42,56 +35,6 @@ struct Head {
   RowScale x_scales[FEW_ROWS];
 };
 static_assert(sizeof(Head) == FEW_ROWS_HEAD);
-
-// A lane's elements, four rows by STEPS times four neighbours in k: row r is 8 r + g of the block,
-// or, where W's rows lie beside each other, 4 g + r, which are one load.
-using Chunk = float[4][STEPS][4];
-// The same in fp16 parts as mma has them, [hi, lo][rows 0 and 1, or 2 and 3][step].
-using Fragments = uint32_t[2][2][STEPS][4];
-
-template <bool BESIDE>
-__device__ __forceinline__ int row_of(int r) {
-  const int g = threadIdx.x % 32 / 4;
-  return BESIDE ? 4 * g + r : 8 * r + g;
-}
-
-// What a block reads of W: from its first row, of which `rows` exist, in one batch entry.
-struct Rows {
-  const float* w;
-  int64_t rows;
-};
-
-template <bool BESIDE>
-__device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, const Rows& of,
-                                     int64_t chunk) {
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int64_t k = chunk * CHUNK + 4 * t;
-  if (args.vectors && of.rows >= ROWS && (chunk + 1) * CHUNK <= args.k) {
-#pragma unroll
-    for (int i = 0; i < 4 * STEPS; ++i) {
-      const float* at = BESIDE ? of.w + (k + i / 4 * 16 + i % 4) * args.w_k + 4 * g
-                               : of.w + row_of<BESIDE>(i / STEPS) * args.w_row + k + i % STEPS * 16;
-      const float4 x = __ldcs(reinterpret_cast<const float4*>(at));
-      if constexpr (BESIDE) {
-        v[0][i / 4][i % 4] = x.x, v[1][i / 4][i % 4] = x.y;
-        v[2][i / 4][i % 4] = x.z, v[3][i / 4][i % 4] = x.w;
-      } else {
-        float (&to)[4] = v[i / STEPS][i % STEPS];
-        to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
-      }
-    }
-    return;
-  }
-#pragma unroll
-  for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int64_t at = k + 16 * s + j, row = row_of<BESIDE>(r);
-        v[r][s][j] = row < of.rows && at < args.k ? of.w[row * args.w_row + at * args.w_k] : 0;
-      }
-}
 
 // sure_exponent() of a lane's four rows, in bytes.
 template <bool BESIDE>
@@ -102,55 +45,94 @@ __device__ __forceinline__ uint32_t sure_exponents(const Head& head) {
   return packed;
 }
 
-// Terms of a chunk, [x][ROWS and some more, so that lanes meet different banks].
-constexpr int PITCH = FEW_ROWS_PITCH;
+// Extents of a chunk's rows 0 and 1, and 2 and 3: the largest elements of all lanes that share a
+// row, the smallest of this one.
+__device__ __forceinline__ void measure(Halves (&of_chunk)[2], const Chunk& v) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    Halves of_row[2];
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+      of_row[0].include(v[2 * i][s]), of_row[1].include(v[2 * i + 1][s]);
+    of_chunk[i] = of_rows(of_row[0], of_row[1]);
+  }
+#pragma unroll
+  for (int by = 1; by <= 2; by *= 2)
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      of_chunk[i].most = most_of(of_chunk[i].most, __shfl_xor_sync(~0u, of_chunk[i].most, by));
+}
 
-template <bool W_IS_A, bool BESIDE>
-__device__ __forceinline__ void multiply(float* terms, const Fragments& w, const float (&back)[4],
-                                         const FewRowsArguments& args, const uint4* x,
-                                         int64_t chunk) {
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int tiles = static_cast<int>(args.x_rows + 7) / 8;
-  x += chunk * STEPS * tiles * 32 + lane;
-#pragma unroll 1
-  for (int tile = 0; tile < tiles; ++tile, x += 32) {
-    uint4 parts[STEPS];
+// The biased exponent of a chunk's largest element, by which it is scaled.
+__device__ __forceinline__ uint32_t exponent_of(float back) {
+  return (__float_as_uint(back) >> 23) + 14;
+}
+
+// Where elements are small, or zero: the least exponents of those that are not, in bytes, and what
+// they say if lower parts are not looked at. Whether they have to be.
+template <bool BESIDE>
+__device__ __forceinline__ bool least_elements(uint32_t& found, uint32_t& of_elements,
+                                               const Chunk& v, const float (&back)[4], Head& head) {
+  bool look = false;
+  found = of_elements = 0;
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    Range range;
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
-      parts[s] = 8 * tile + g < args.x_rows ? __ldg(x + s * tiles * 32) : make_uint4(0, 0, 0, 0);
-    float main[2][4] = {}, cross[2][4] = {};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) range.include(v[r][s][j]);
+    // A subnormal number's exponent is not in its upper half.
+    if (range.most - 1 < 0x7fffff) atomicMax(&head.most[row_of<BESIDE>(r)], range.most);
+    const uint32_t least = least_exponent(range), unseen = unseen_exponent(exponent_of(back[r]));
+    of_elements |= least << 8 * r;
+    found |= (range.least == ~0u ? 255 : min(least, unseen)) << 8 * r;
+    look |= range.least < __float_as_uint(back[r]);
+  }
+  return look;
+}
+
+// The least exponents of elements and of lower parts.
+__device__ __forceinline__ uint32_t least_parts(const Fragments& parts, uint32_t of_elements,
+                                                const float (&back)[4]) {
+  uint32_t found = 0;
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    LeastLower lower;
+#pragma unroll
+    for (int i = 0; i < 2 * STEPS; ++i) lower.include(parts[1][r / 2][i / 2][r % 2 + i % 2 * 2]);
+    // Where the row's scale is the chunk's, any lower part is sure.
+    const uint32_t of_scale = exponent_of(back[r]);
+    const uint32_t of_lower =
+        max(lower.exponent(of_scale), max(of_scale, SURE_BINADES) - SURE_BINADES);
+    found |= min(of_elements >> 8 * r & 0xff, of_lower) << 8 * r;
+  }
+  return found;
+}
+
+// The second time, where elements may be small under the scales of rows: counts what is lost, and
+// sees to scales that are not one factor.
+template <bool BESIDE>
+__device__ __forceinline__ void count_lost(Chunk& v, float (&factor)[4], float (&back)[4],
+                                           Head& head) {
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    const int row = row_of<BESIDE>(r);
+    const Scale scale(head.most[row]);
+    const bool moderate = is_moderate(head.most[row]);
+    uint32_t lost = 0;  // by sixteen elements
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const uint32_t hi[2] = {parts[s].x, parts[s].y}, lo[2] = {parts[s].z, parts[s].w};
-        ptx::mma(__half(), main[i], w[0][i][s], hi);
-        // A's upper part first, as everywhere.
-        if constexpr (W_IS_A) {
-          ptx::mma(__half(), cross[i], w[0][i][s], lo);
-          ptx::mma(__half(), cross[i], w[1][i][s], hi);
-        } else {
-          ptx::mma(__half(), cross[i], w[1][i][s], hi);
-          ptx::mma(__half(), cross[i], w[0][i][s], lo);
-        }
+      for (int j = 0; j < 4; ++j) {
+        float& x = v[r][s][j];
+        x = scale.finite ? x : 0;
+        const float once = x * scale.factor1;
+        lost += lost_units(x, once * scale.factor2 * (1 / LOST_UNIT));
+        x = moderate ? x : once;
       }
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int column = 8 * tile + 2 * t + j;
-      if (column >= args.x_rows) continue;
-      float term[4];
-#pragma unroll
-      for (int r = 0; r < 4; ++r)
-        term[r] =
-            __fmaf_rn(cross[r / 2][r % 2 * 2 + j], 0x1p-11f, main[r / 2][r % 2 * 2 + j]) * back[r];
-      if constexpr (BESIDE) {
-        *reinterpret_cast<float4*>(terms + column * PITCH + 4 * g) =
-            make_float4(term[0], term[1], term[2], term[3]);
-      } else {
-#pragma unroll
-        for (int r = 0; r < 4; ++r) terms[column * PITCH + 8 * r + g] = term[r];
-      }
-    }
+    if (!moderate) factor[r] = scale.factor2, back[r] = 1;
+    if (lost != 0) atomicAdd(&head.lost[row], static_cast<unsigned long long>(lost));
   }
 }
 
@@ -181,11 +163,13 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
   const int64_t w0 = int64_t{blockIdx.x} * ROWS;
   const int chunks = static_cast<int>((args.k + CHUNK - 1) / CHUNK);
   const bool all_fit = args.slots >= chunks;
-  bool is_first = true;
+  const int x_rows = static_cast<int>(args.x_rows), x_step = (x_rows + 7) / 8 * STEPS * 32;
 
-  for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
-    const Rows of = {args.w + entry * args.w_batch + w0 * args.w_row, args.w_rows - w0};
-    const uint4* x = static_cast<const uint4*>(args.x) + entry * args.x_batch;
+  for (int entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
+    const int rows = static_cast<int>(min(args.w_rows - w0, int64_t{ROWS}));
+    const Share of = {args.w + entry * args.w_batch + (w0 + row_of<BESIDE>(0)) * args.w_row +
+                          lane % 4 * 4 * args.w_k,
+                      rows, args.vectors && rows == ROWS ? static_cast<int>(args.k / CHUNK) : 0};
     if (threadIdx.x < ROWS) head.most[threadIdx.x] = 0, head.lost[threadIdx.x] = 0;
     __syncthreads();
 
@@ -199,83 +183,63 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           total = __fadd_rn(total, sum), sum = 0;
         const int until = min(end, (chunk / OF_SEGMENT + 1) * OF_SEGMENT);
 #pragma unroll 16
-        for (; chunk < until; ++chunk, term += args.x_rows * PITCH) sum = __fadd_rn(sum, *term);
+        for (; chunk < until; ++chunk, term += x_rows * PITCH) sum = __fadd_rn(sum, *term);
       }
     };
 
-    uint32_t most[4] = {};  // of this lane's share of its rows
-    const auto pass = [&](auto by_own_scales) {
-      constexpr bool OWN = decltype(by_own_scales)::value;
-      const uint32_t sure = OWN ? 0 : sure_exponents<BESIDE>(head);
+    uint32_t most[2] = {};  // upper halves, of rows 0 and 1, and of 2 and 3
+    // By the scales of chunks, and, where these will not do, again by those of rows.
+#pragma unroll 1
+    for (bool again = false;; again = true) {
       for (int begin = 0; begin < chunks; begin += args.slots) {
         const int end = min(chunks, begin + args.slots);
         for (int chunk = begin + warp; chunk < end; chunk += warps) {
           const int slot = chunk - begin;
           uint32_t& least = leasts[slot * 32 + lane];
-          if (!OWN && all_fit && !__any_sync(~0u, __vcmpltu4(least, sure))) continue;
+          if (again && all_fit && !__any_sync(~0u, __vcmpltu4(least, sure_exponents<BESIDE>(head))))
+            continue;
           Chunk v;
           load<BESIDE>(v, args, of, chunk);
-          Fragments parts;
-          float back[4];
-          uint32_t leasts = 0;  // what sure_exponents() is compared with, of the four rows
+          Halves of_chunk[2];
+          measure(of_chunk, v);
 #pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            const auto split_row = [&](auto split_two) {
+          for (int i = 0; i < 2; ++i) {
+            most[i] = most_of(most[i], of_chunk[i].most);
+            of_chunk[i].most = again ? most[i] : of_chunk[i].most;
+          }
+          const TwoScales scales[2] = {TwoScales(of_chunk[0].most), TwoScales(of_chunk[1].most)};
+          float factor[4], back[4];
 #pragma unroll
-              for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                  const PairParts pair = split_two(v[r][s][2 * j], v[r][s][2 * j + 1]);
-                  parts[0][r / 2][s][r % 2 + 2 * j] = reinterpret_cast<const uint32_t&>(pair.hi);
-                  parts[1][r / 2][s][r % 2 + 2 * j] = reinterpret_cast<const uint32_t&>(pair.lo);
-                }
-            };
-            if constexpr (OWN) {
-              Range range;
-#pragma unroll
-              for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) range.include(v[r][s][j]);
-              uint32_t of_chunk = range.most;
-              of_chunk = max(of_chunk, __shfl_xor_sync(~0u, of_chunk, 1));
-              of_chunk = max(of_chunk, __shfl_xor_sync(~0u, of_chunk, 2));
-              most[r] = max(most[r], of_chunk);
-              const OwnScale own(of_chunk);
-              back[r] = own.back;
-              split_row(
-                  [&](float x, float y) { return split_plain(x * own.factor, y * own.factor); });
-              uint32_t of_lower = max(own.exponent, SURE_BINADES - 2) - (SURE_BINADES - 2);
-              if (__any_sync(~0u, may_be_small(range, own))) {
-                LeastLower lower;
-#pragma unroll
-                for (int i = 0; i < 2 * STEPS; ++i)
-                  lower.include(parts[1][r / 2][i / 2][r % 2 + 2 * (i % 2)]);
-                // Where the row's scale is the chunk's, any lower part is sure.
-                of_lower = max(lower.exponent(own.exponent),
-                               max(own.exponent, SURE_BINADES) - SURE_BINADES);
-              }
-              leasts |= min(least_exponent(range), of_lower) << 8 * r;
+          for (int r = 0; r < 4; ++r)
+            factor[r] = scales[r / 2].factor(r % 2), back[r] = scales[r / 2].back(r % 2);
+          uint32_t found = unseen_exponents(scales[0], scales[1]), of_elements = 0;
+          bool look = false;
+          if (__any_sync(~0u, again || has_below<LOOK_BINADES>(of_chunk[0].least, scales[0]) ||
+                                  has_below<LOOK_BINADES>(of_chunk[1].least, scales[1]))) {
+            if (again) {
+              if (__any_sync(~0u, has_below<SURE_BINADES>(of_chunk[0].least, scales[0]) ||
+                                      has_below<SURE_BINADES>(of_chunk[1].least, scales[1]) ||
+                                      __vcmpeq4(sure_exponents<BESIDE>(head), ~0u) != 0))
+                count_lost<BESIDE>(v, factor, back, head);
             } else {
-              const int row = row_of<BESIDE>(r);
-              const Scale scale(head.most[row]);
-              back[r] = is_moderate(scale) ? __int_as_float((127 - scale.exponent) << 23) : 1;
-              uint32_t lost = 0;  // by sixteen elements
-              split_row([&](float x, float y) {
-                return split_pair<false>(x, y, scale, scale, lost, lost);
-              });
-              if (lost != 0) atomicAdd(&head.lost[row], static_cast<unsigned long long>(lost));
+              look = least_elements<BESIDE>(found, of_elements, v, back, head);
+              look = __any_sync(~0u, look);
             }
           }
+          Fragments parts;
+          split_chunk(parts, v, factor);
+          if (look) found = least_parts(parts, of_elements, back);
           // W is the caller's; X, and all memory to write, are the kernel's before.
-          if (is_first) ptx::griddepcontrol_wait();
-          is_first = false;
+          if (chunk == warp) ptx::griddepcontrol_wait();
           // Where slots are used again, of all that a lane had in this one.
-          if (OWN) least = __vminu4(begin == 0 ? ~0u : least, leasts);
-          multiply<W_IS_A, BESIDE>(terms + slot * args.x_rows * PITCH, parts, back, args, x, chunk);
+          if (!again) least = begin == 0 ? found : __vminu4(least, found);
+          multiply<W_IS_A, BESIDE>(terms + slot * x_rows * PITCH, parts, back, x_rows,
+                                   static_cast<const uint4*>(args.x) + entry * args.x_batch +
+                                       int64_t{chunk} * x_step + lane);
         }
         if (all_fit) break;
         __syncthreads();
-        for (int e = threadIdx.x; e / ROWS < args.x_rows; e += blockDim.x) {
+        for (int e = threadIdx.x; e / ROWS < x_rows; e += blockDim.x) {
           float* of_element = sums + e / ROWS * 2 * ROWS + e % ROWS;
           float sum = begin == 0 ? 0 : of_element[0], total = begin == 0 ? 0 : of_element[ROWS];
           add_up(e, begin, end, sum, total);
@@ -283,36 +247,41 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
         }
         __syncthreads();
       }
-    };
-    pass(std::true_type());
-    if (is_first) ptx::griddepcontrol_wait();
-    is_first = false;
+      if (again) {
+        __syncthreads();
+        break;
+      }
+      ptx::griddepcontrol_wait();
 
-    if (lane % 4 == 0)
+      if (lane % 4 == 0)
 #pragma unroll
-      for (int r = 0; r < 4; ++r) atomicMax(&head.most[row_of<BESIDE>(r)], most[r]);
-    if (threadIdx.x < args.x_rows)
-      head.x_scales[threadIdx.x] = args.x_scales[entry * args.x_scales_batch + threadIdx.x];
-    __syncthreads();
-    uint32_t unsure = 0;
-    const uint32_t sure = sure_exponents<BESIDE>(head);
-    for (int slot = warp; slot < min(args.slots, chunks); slot += warps)
-      unsure |= __vcmpltu4(leasts[slot * 32 + lane], sure);
-    if (__syncthreads_or(unsure != 0)) {
-      pass(std::false_type());
+        for (int r = 0; r < 4; ++r)
+          atomicMax(&head.most[row_of<BESIDE>(r)],
+                    r % 2 == 0 ? most[r / 2] << 16 : most[r / 2] & 0xffff0000);
+      if (threadIdx.x < x_rows)
+        head.x_scales[threadIdx.x] = args.x_scales[entry * args.x_scales_batch + threadIdx.x];
       __syncthreads();
+      uint32_t unsure = 0;
+      const uint32_t sure = sure_exponents<BESIDE>(head);
+      for (int slot = warp; slot < min(args.slots, chunks); slot += warps)
+        unsure |= __vcmpltu4(leasts[slot * 32 + lane], sure);
+      if (!__syncthreads_or(unsure != 0)) break;
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        most[i] = __byte_perm(head.most[row_of<BESIDE>(2 * i)],
+                              head.most[row_of<BESIDE>(2 * i + 1)], 0x7632);
     }
 
-    for (int e = threadIdx.x; e / ROWS < args.x_rows; e += blockDim.x) {
+    for (int e = threadIdx.x; e / ROWS < x_rows; e += blockDim.x) {
       const int of_x = e / ROWS, of_w = e % ROWS;
-      const bool exists = of_w < of.rows;
+      const bool exists = of_w < rows;
       const Scale scale(head.most[of_w]);
       const RowScale x_scale = head.x_scales[of_x], w_scale = scale.result(head.lost[of_w]);
       const float* of_element = sums + of_x * 2 * ROWS + of_w;
       float sum = all_fit ? 0 : of_element[0], total = all_fit ? 0 : of_element[ROWS];
       if (all_fit) add_up(e, 0, chunks, sum, total);
       total = __fadd_rn(total, sum);
-      const int by = is_moderate(scale) ? 0 : w_scale.exponent;
+      const int by = is_moderate(head.most[of_w]) ? 0 : w_scale.exponent;
       const float c = __fadd_rn(ldexpf(total, -x_scale.exponent - by), 0);  // zeros are positive
       const bool again =
           exists && is_unsure(x_scale.lost + w_scale.lost, x_scale.exponent + w_scale.exponent, c,
