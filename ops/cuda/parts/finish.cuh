@@ -26,6 +26,25 @@ __device__ __forceinline__ bool leaves_sums(const Epilogue& e) {
          is(e.alpha, 0x3ff0000000000000, 1) && is(e.beta, 0, 0) && e.before.data == nullptr;
 }
 
+// body(turn) for turn = 0, 1, ... COUNT / STEP - 1, in a loop that is not unrolled although it goes
+// through registers: the values go round, so that the body finds those of its turn, which are
+// values[STEP * turn] and on before and after the loop, in values[0] to values[STEP - 1]. It costs
+// COUNT moves a turn.
+template <int STEP, int COUNT, typename Value, typename Body>
+__device__ __forceinline__ void for_each_in_turn(Value (&values)[COUNT], Body body) {
+  static_assert(COUNT % STEP == 0, "whole turns");
+#pragma unroll 1
+  for (int turn = 0; turn < COUNT / STEP; ++turn) {
+    body(turn);
+    Value first[STEP];
+#pragma unroll
+    for (int i = 0; i < STEP; ++i) first[i] = values[i];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+      values[i] = i + STEP < COUNT ? values[i + STEP] : first[i + STEP - COUNT];
+  }
+}
+
 // COUNT elements of T from data[index] on, `step` apart, widened; those that do not exist are 0.
 template <typename T, int COUNT>
 __device__ __forceinline__ void load_as(Accumulator<T> (&values)[COUNT], const void* data,
@@ -85,13 +104,7 @@ __device__ __forceinline__ void finish_vector(const Epilogue& e, Accumulator<T> 
   }
   if constexpr (std::is_floating_point_v<Acc>) {
     if (e.activation == Activation::None) return;
-#pragma unroll 1
-    for (int turn = 0; turn < COUNT; ++turn) {  // the values go round, and the code is there once
-      const Acc activated_value = activated(e.activation, values[0]);
-#pragma unroll
-      for (int i = 0; i + 1 < COUNT; ++i) values[i] = values[i + 1];
-      values[COUNT - 1] = activated_value;
-    }
+    for_each_in_turn<1>(values, [&](int) { values[0] = activated(e.activation, values[0]); });
   }
 }
 
@@ -102,21 +115,6 @@ __device__ __forceinline__ Accumulator<T> finish(const Epilogue& e, Accumulator<
   Accumulator<T> values[1] = {sum};
   finish_vector<T>(e, values, entry, row, column, column + 1);
   return values[0];
-}
-
-// body(turn) for turn = 0, 1, ... COUNT / STEP - 1, in a loop that is not unrolled although it goes
-// through registers: before each turn but the first all values move down by STEP, so that the body
-// finds the values of its turn, STEP * turn and on, in values[0] to values[STEP - 1]. It costs
-// COUNT moves a turn, and the values.
-template <int STEP, int COUNT, typename Value, typename Body>
-__device__ __forceinline__ void for_each_in_turn(Value (&values)[COUNT], Body body) {
-  static_assert(COUNT % STEP == 0, "whole turns");
-#pragma unroll 1
-  for (int turn = 0; turn < COUNT / STEP; ++turn) {
-    body(turn);
-#pragma unroll
-    for (int i = 0; i + STEP < COUNT; ++i) values[i] = values[i + STEP];
-  }
 }
 
 // Store one finished sum, whatever the epilogue.

@@ -71,7 +71,7 @@ __device__ __forceinline__ void store_vector(const Problem& problem, int64_t c_r
 }
 
 // Store a thread's sums, whatever the epilogue: VECTOR by VECTOR, of which at(v) says where the
-// v-th lies, as a Spot of C. Rows past the last are left out. The sums are used up.
+// v-th lies, as a Spot of C. Rows past the last are left out.
 struct Spot {
   int64_t row, column;
 };
@@ -120,31 +120,36 @@ __device__ __forceinline__ void clear(Patch& patch) {
 
 // Add a segment's sums to the total so far, which they become. Where segments follow, it waits for
 // them in the workspace and needs no registers: [block][vector][thread] of 16 bytes, of a block of
-// THREADS (plan/candidate.h, add_totals). An accumulator stored and read again is the same.
-template <int THREADS, typename Acc, int COUNT>
+// THREADS (plan/candidate.h, add_totals). IN_FLIGHT vectors are loaded at a time, or 0: all of
+// them, if the compiler finds the registers. An accumulator stored and read again is the same.
+template <int THREADS, int IN_FLIGHT = 0, typename Acc, int COUNT>
 __device__ __forceinline__ void add_segment(void* totals, Acc (&sums)[COUNT], int64_t segment,
                                             int64_t segments) {
-  constexpr int VECTOR = 16 / sizeof(Acc), VECTORS = COUNT / VECTOR;
+  constexpr int VECTOR = 16 / sizeof(Acc);
   struct alignas(16) Vector {
     Acc element[VECTOR];
   };
+  constexpr int STEP = IN_FLIGHT > 0 ? IN_FLIGHT * VECTOR : COUNT;
   const int64_t block = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
-  Vector* const at = static_cast<Vector*>(totals) + block * (VECTORS * THREADS) + threadIdx.x;
+  Vector* const at =
+      static_cast<Vector*>(totals) + block * (COUNT / VECTOR * THREADS) + threadIdx.x;
   if (segment == 0) {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) sums[i] = add(Acc{}, sums[i]);
   } else {
+    for_each_in_turn<STEP>(sums, [&](int turn) {
 #pragma unroll
-    for (int v = 0; v < VECTORS; ++v) {
-      const Vector total = at[v * THREADS];
+      for (int v = 0; v < STEP / VECTOR; ++v) {
+        const Vector total = at[(turn * (STEP / VECTOR) + v) * THREADS];
 #pragma unroll
-      for (int i = 0; i < VECTOR; ++i)
-        sums[v * VECTOR + i] = add(total.element[i], sums[v * VECTOR + i]);
-    }
+        for (int i = 0; i < VECTOR; ++i)
+          sums[v * VECTOR + i] = add(total.element[i], sums[v * VECTOR + i]);
+      }
+    });
   }
   if (segment + 1 == segments) return;
 #pragma unroll
-  for (int v = 0; v < VECTORS; ++v) {
+  for (int v = 0; v < COUNT / VECTOR; ++v) {
     Vector total;
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) total.element[i] = sums[v * VECTOR + i];

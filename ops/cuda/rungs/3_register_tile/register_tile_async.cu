@@ -153,7 +153,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
         });
       __syncthreads();  // before the next segment or batch entry fills the first stage
 
-      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), segment, segments);
+      constexpr int IN_FLIGHT = THREAD_M * THREAD_N > 64 ? 8 : 0;  // else the largest tile spills
+      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment, segments);
     }
     store_patch<float, VECTOR>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
       const int i = v / (THREAD_N / VECTOR), j = v % (THREAD_N / VECTOR);
