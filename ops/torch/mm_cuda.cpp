@@ -18,9 +18,9 @@
 #include "cuda/plan/tensor_plan.h"
 #include "cuda/plan/tile_info.h"
 #include "torch/choose.h"
+#include "torch/finished.h"
 #include "torch/hooks.h"
 #include "torch/options.h"
-#include "torch/product.h"
 
 namespace tiled {
 namespace {
@@ -189,6 +189,9 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
 
-TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) { m.impl("mm_with_tile", kernel<&mm_with_tile>); }
+TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) {
+  m.impl("mm_with_tile", kernel<&mm_with_tile>);
+  m.impl("mm_with_epilogue", kernel<&mm_with_epilogue<Cuda>>);
+}
 
 }  // namespace tiled
