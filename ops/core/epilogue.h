@@ -5,6 +5,8 @@
 //
 // All of it in the type that sums have (fp32 for 16-bit inputs, fp64, complex, wrapping integers),
 // rounded once, to C's type, when it is stored; `before` may be stored as well, rounded likewise.
+// A complex factor f takes four: re += f.re*x.re, re += -f.im*x.im, im += f.re*x.im,
+// im += f.im*x.re, in this order.
 // Where there is no bias it counts as +0, and where beta is 0 the input is neither read nor
 // counted. A product of floating-point numbers is never added but by an explicit fused
 // multiply-add: there is nothing that a compiler could contract, so that CPU and GPU agree.

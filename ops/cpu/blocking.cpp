@@ -32,6 +32,9 @@ Blocking describe(const Problem& p, const Level& level) {
   x.a_strides = {p.a.batch_stride, p.a.row_stride, p.a.col_stride};
   x.b_strides = {p.b.batch_stride, p.b.row_stride, p.b.col_stride};
   x.c_strides = {p.c.batch_stride, p.c.row_stride, p.c.col_stride};
+  x.chains = &chains;
+  x.epilogue = p.epilogue;
+  x.finish_c = !p.epilogue.is_identity();
 
   // The stride of a dimension of size 1 does not matter: let it be the best one. Where k = 0 there
   // is nothing to read, and perhaps no memory.
@@ -51,8 +54,9 @@ Blocking describe(const Problem& p, const Level& level) {
     std::swap(x.m, x.n);
     std::swap(x.a_strides, x.b_strides);
     for (Strides* s : {&x.a_strides, &x.b_strides, &x.c_strides}) std::swap(s->row, s->col);
+    x.epilogue = transposed(x.epilogue);
   }
-  x.direct_c = x.out_element == x.bytes * x.out->parts && x.c_strides.col == 1;
+  x.direct_c = !x.finish_c && x.out_element == x.bytes * x.out->parts && x.c_strides.col == 1;
   return x;
 }
 
@@ -85,7 +89,7 @@ const DotTable* dots_of(const Problem& p, const Level& level) {
   switch (p.dtype) {
     case DType::BFloat16: return p.arithmetic == Arithmetic::Cpu16 ? level.pairs : nullptr;
     case DType::Int8:
-    case DType::UInt8: return level.quads;
+    case DType::UInt8: return p.epilogue.is_identity() ? level.quads : nullptr;
     default: return nullptr;
   }
 }
@@ -114,7 +118,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     if (x.raw) x.kernels = raw;
   }
   const Kernels& kernels = *x.kernels;
-  x.round_c = kernels.rounds && !x.direct_c && x.c_strides.col == 1 && segment_count(x.depth) <= 1;
+  x.round_c = kernels.rounds && !x.direct_c && !x.finish_c && x.c_strides.col == 1 &&
+              segment_count(x.depth) <= 1;
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.
   const bool single = real && x.codec->fold == 1;

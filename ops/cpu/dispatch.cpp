@@ -10,6 +10,7 @@
 
 #include "cpu/blocked.h"
 #include "cpu/blocking.h"
+#include "cpu/finish.h"
 
 namespace tiled::cpu {
 
@@ -96,12 +97,46 @@ void mm_blocked(const Problem& problem, const ParallelFor& parallel) {
   mm_blocked(problem, parallel, chosen_level());
 }
 
+namespace {
+
+// Rows [begin, end) of the batch's rows where the epilogue is not the identity: the sums of each go
+// to a row of their own, and from there to C.
+void naive_rows_finished(const Problem& p, const Level& level, NaiveFunction rows,
+                         NaiveProblem unfinished, int64_t begin, int64_t end) {
+  const DType sum = size_of(p.dtype) == 2 && p.dtype != DType::Int16 ? DType::Float32 : p.dtype;
+  const Codec& codec = level.chains->codecs[static_cast<int>(sum)];
+  const int64_t most = FINISH_ROW_BYTES / (2 * sizeof(double));  // of the largest accumulators
+  const Strides c = unfinished.c_strides;
+  std::vector<char> row(p.n * size_of(sum));
+  alignas(64) char sums[FINISH_ROW_BYTES];
+  unfinished.c = row.data();
+  unfinished.c_strides = {0, 0, 1};
+  unfinished.unrounded = sum != p.dtype;
+  for (int64_t at = begin; at < end; ++at) {
+    rows(unfinished, at, at + 1);
+    const int64_t entry = at / p.m, i = at % p.m;
+    for (int64_t j = 0; j < p.n; j += most) {
+      const int64_t cols = std::min(most, p.n - j);
+      codec.pack_a({&row[j * size_of(sum)], 0, 1, 1, cols, cols, sums, 0, cols});
+      char* to = static_cast<char*>(p.c.data) +
+                 (entry * c.batch + i * c.row + j * c.col) * size_of(p.epilogue.out_dtype);
+      finish(p.epilogue, *level.chains, sums, 0, entry, {i, i + 1}, {j, j + cols}, to, c);
+    }
+  }
+}
+
+}  // namespace
+
 void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& level) {
   const DotTable* dots = dots_of(problem, level);
   struct State {
+    const Problem& whole;
+    const Level& level;
     NaiveProblem problem;
     NaiveFunction rows;
-  } state = {{problem.m,
+  } state = {problem,
+             level,
+             {problem.m,
               problem.n,
               problem.k,
               problem.a.data,
@@ -120,7 +155,10 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& 
       rows,
       [](void* state, int64_t begin, int64_t end) {
         const State& s = *static_cast<State*>(state);
-        s.rows(s.problem, begin, end);
+        if (s.whole.epilogue.is_identity())
+          s.rows(s.problem, begin, end);
+        else
+          naive_rows_finished(s.whole, s.level, s.rows, s.problem, begin, end);
       },
       &state);
 }

@@ -7,6 +7,10 @@
 
 #include <stdint.h>
 
+namespace tiled {
+struct Epilogue;
+}
+
 namespace tiled::cpu {
 
 // One tile of C: chains of multiply-adds over `k` steps, accumulators in registers.
@@ -63,6 +67,20 @@ struct Store {
 };
 using StoreFunction = void (*)(const Store& store);
 
+// A tile of finished sums on its way to C (finish.h), changed in place. Bias and input are widened;
+// without a bias there is a row of zeros. Strides count accumulators.
+struct Finish {
+  const Epilogue* epilogue;
+  void* sums;  // [rows][cols]
+  int64_t sums_row;
+  int64_t rows, cols;  // elements of C
+  const void* bias;    // [rows][cols], or one row for all if bias_row is 0
+  int64_t bias_row;
+  const void* input;  // [rows][cols], if the epilogue reads one
+  int64_t input_row;
+};
+using FinishFunction = void (*)(const Finish& tile);
+
 // Accumulator types. Integers wrap, so the unsigned types serve the signed ones as well, and 8 bits
 // may be summed in 16.
 enum class Accumulator : int8_t { Float32, Float64, UInt16, UInt32, UInt64 };
@@ -94,6 +112,8 @@ struct Codec {
   PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
   PackFunction pack_b;  // to [k][cols]; complex numbers to [2 k][2 cols], see pack.h
   StoreFunction store;
+  // beta * input + (alpha * sum + bias), and the activation of it; null where there is none.
+  FinishFunction combine, activate;
   // For few rows, b as it stands, made into operands in registers; or null:
   const Kernels* raw;  // rows of neighbours (raw_kernel.h)
   const Kernels* dot;  // columns of neighbours (dot_kernel.h), and rows of them in a

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/dot_kernel.h"
+#include "cpu/finish_rows.h"
 #include "cpu/kernels.h"
 #include "cpu/micro_kernel.h"
 #include "cpu/naive.h"
@@ -52,15 +53,38 @@ constexpr Kernels DOT = dot_kernels<Kind, Chain<typename Kind::Sum>, ROWS>();
 
 template <typename Kind>
 constexpr Codec real(Accumulator accumulator, const Kernels* raw, const Kernels* dot) {
-  constexpr bool DIRECT = sizeof(typename Kind::Element) == sizeof(typename Kind::Sum);
-  return {accumulator,       1,   1,  1, DIRECT, &pack_real<Kind>, &pack_real<Kind>,
-          &store_real<Kind>, raw, dot};
+  using Sum = typename Kind::Sum;
+  constexpr bool DIRECT = sizeof(typename Kind::Element) == sizeof(Sum);
+  Codec codec = {accumulator,
+                 1,
+                 1,
+                 1,
+                 DIRECT,
+                 &pack_real<Kind>,
+                 &pack_real<Kind>,
+                 &store_real<Kind>,
+                 &combine<Sum, Sum>,
+                 nullptr,
+                 raw,
+                 dot};
+  if constexpr (Sum(0.5) != 0) codec.activate = &activate<Sum>;
+  return codec;
 }
 
 template <typename T>
 constexpr Codec complex(Accumulator accumulator) {
-  return {accumulator,       2,       1,      2, true, &pack_complex_a<T>, &pack_complex_b<T>,
-          &store_complex<T>, nullptr, nullptr};
+  return {accumulator,
+          2,
+          1,
+          2,
+          true,
+          &pack_complex_a<T>,
+          &pack_complex_b<T>,
+          &store_complex<T>,
+          &combine<Complex<T>, T>,
+          nullptr,
+          nullptr,
+          nullptr};
 }
 
 template <int ROWS, int VECTORS, int DOT_ROWS>

@@ -1,5 +1,6 @@
 #include "cpu/region.h"
 
+#include "cpu/finish.h"
 #include "cpu/packed.h"
 #include "cpu/scratch.h"
 
@@ -16,6 +17,7 @@ thread_local Scratch scratch;
 
 Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
     : x_(x),
+      entry_(entry),
       rows_(rows),
       cols_(cols),
       a_(x.a + entry * x.a_strides.batch * x.element),
@@ -152,7 +154,11 @@ inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Ti
     const Strides& s = x_.c_strides;
     const int64_t parts = x_.out->parts;
     char* c = c_ + (rows.begin * s.row + cols.begin / parts * s.col) * x_.out_element;
-    x_.out->store({total.data, total.row, rows.size(), cols.size() / parts, c, s.row, s.col});
+    if (x_.finish_c)
+      finish(x_.epilogue, *x_.chains, total.data, total.row, entry_, rows,
+             {cols.begin / parts, cols.end / parts}, c, s);
+    else
+      x_.out->store({total.data, total.row, rows.size(), cols.size() / parts, c, s.row, s.col});
   }
 }
 

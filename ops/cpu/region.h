@@ -47,6 +47,7 @@ class Region {
   Place total(const Step& step, int64_t i, int64_t j) const;
 
   const Blocking& x_;
+  int64_t entry_;
   Range rows_, cols_;
   const char *a_, *b_;  // of this entry
   char* c_;

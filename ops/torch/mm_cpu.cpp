@@ -6,8 +6,8 @@
 #include <torch/library.h>
 
 #include "cpu/blocked.h"
+#include "torch/finished.h"
 #include "torch/options.h"
-#include "torch/product.h"
 
 namespace tiled {
 
@@ -60,6 +60,10 @@ TORCH_LIBRARY_IMPL(tiled, CPU, m) {
   m.impl("mm", kernel<&Product<Cpu>::mm>);
   m.impl("bmm", kernel<&Product<Cpu>::bmm>);
   m.impl("mm.out", kernel<&Product<Cpu>::mm_out>);
+}
+
+TORCH_LIBRARY_IMPL(tiled_debug, CPU, m) {
+  m.impl("mm_with_epilogue", kernel<&mm_with_epilogue<Cpu>>);
 }
 
 }  // namespace tiled

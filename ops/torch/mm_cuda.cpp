@@ -17,9 +17,9 @@
 #include "cuda/rungs/7_hopper/plan.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/choose.h"
+#include "torch/finished.h"
 #include "torch/hooks.h"
 #include "torch/options.h"
-#include "torch/product.h"
 
 namespace tiled {
 namespace {
@@ -197,6 +197,9 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
 
-TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) { m.impl("mm_with_tile", kernel<&mm_with_tile>); }
+TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) {
+  m.impl("mm_with_tile", kernel<&mm_with_tile>);
+  m.impl("mm_with_epilogue", kernel<&mm_with_epilogue<Cuda>>);
+}
 
 }  // namespace tiled

@@ -57,6 +57,12 @@ class Product {
     Backend::run(problem, plan, a);
   }
 
+  // Whether writing to out could change the input. Views of one storage whose relation is too
+  // hard to tell count as overlapping.
+  static bool may_overlap(const at::Tensor& out, const at::Tensor& input) {
+    return out.is_alias_of(input) && at::get_overlap_status(out, input) != at::MemOverlapStatus::No;
+  }
+
  private:
   static at::Tensor product(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                             at::IntArrayRef sizes) {
@@ -74,12 +80,6 @@ class Product {
     problem.c.data = c.mutable_data_ptr();
     Backend::run(problem, plan, a);
     return c;
-  }
-
-  // Whether writing to out could change the input. Views of one storage whose relation is too
-  // hard to tell count as overlapping.
-  static bool may_overlap(const at::Tensor& out, const at::Tensor& input) {
-    return out.is_alias_of(input) && at::get_overlap_status(out, input) != at::MemOverlapStatus::No;
   }
 };
 

@@ -54,6 +54,12 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
              " int cluster_q, bool share_segments, *, $options) -> Tensor"));
+  // (C, before) with C = activation(before), before = beta input + (alpha A B + bias), of matrices
+  // or of batches (core/epilogue.h). `before` is undefined if it is not asked for.
+  m.def(
+      schema("mm_with_epilogue(Tensor a, Tensor b, *, Tensor? bias=None, str bias_along='n',"
+             " Tensor? input=None, Scalar alpha=1, Scalar beta=1, str? activation=None,"
+             " bool before=False, Tensor(a!)? out=None, $options) -> (Tensor(a!), Tensor)"));
   // [registers a thread, static shared bytes, local bytes a thread, blocks a multiprocessor] of the
   // kernel that would run, as the CUDA runtime reports them.
   m.def(schema("kernel_attributes(Tensor a, Tensor b, *, $options) -> int[]"),

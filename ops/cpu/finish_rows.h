@@ -1,0 +1,52 @@
+// The arithmetic of an epilogue on rows of sums, the compiler's to vectorise: core/finish.h and
+// core/elementary.h leave it nothing to round in another way.
+#pragma once
+
+#include "core/finish.h"
+#include "cpu/kernels.h"
+
+namespace tiled::cpu {
+namespace {
+
+// Strides count accumulators, of which a Number of complex sums has two.
+template <typename Number, typename Accumulator>
+void combine(const Finish& tile) {
+  const Epilogue e = *tile.epilogue;  // a copy, which no sum can overwrite
+  const auto row_of = [](const void* rows, int64_t at) {
+    return reinterpret_cast<const Number*>(static_cast<const Accumulator*>(rows) + at);
+  };
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    Number* __restrict sums = const_cast<Number*>(row_of(tile.sums, i * tile.sums_row));
+    const Number* bias = row_of(tile.bias, i * tile.bias_row);
+    if (e.reads_input()) {
+      const Number* input = row_of(tile.input, i * tile.input_row);
+      for (int64_t j = 0; j < tile.cols; ++j)
+        sums[j] = before_activation(e, sums[j], bias[j], input[j]);
+    } else {
+      for (int64_t j = 0; j < tile.cols; ++j)
+        sums[j] = before_activation(e, sums[j], bias[j], Number{});
+    }
+  }
+}
+
+template <typename Real, Activation ACTIVATION>
+void activate_by(const Finish& tile) {
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    Real* sums = static_cast<Real*>(tile.sums) + i * tile.sums_row;
+    for (int64_t j = 0; j < tile.cols; ++j) sums[j] = activated(ACTIVATION, sums[j]);
+  }
+}
+
+template <typename Real>
+void activate(const Finish& tile) {
+  switch (tile.epilogue->activation) {
+    case Activation::None: return;
+    case Activation::Relu: return activate_by<Real, Activation::Relu>(tile);
+    case Activation::Gelu: return activate_by<Real, Activation::Gelu>(tile);
+    case Activation::GeluTanh: return activate_by<Real, Activation::GeluTanh>(tile);
+    case Activation::Silu: return activate_by<Real, Activation::Silu>(tile);
+  }
+}
+
+}  // namespace
+}  // namespace tiled::cpu

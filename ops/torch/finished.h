@@ -1,0 +1,171 @@
+// Products with an epilogue (core/epilogue.h): C = activation(alpha A B + bias + beta input). What
+// is asked, as tensors and scalars; its checks, in torch's words; and the product itself.
+#pragma once
+
+#include <ATen/ScalarOps.h>
+
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+#include "torch/product.h"
+
+namespace tiled {
+
+struct EpilogueOptions {
+  std::optional<at::Tensor> bias;              // [N] or [M]; of a batch also [B, N] or [B, M]
+  std::string_view bias_along;                 // "n" or "m": the index of C that picks its element
+  std::optional<at::Tensor> input;             // expands to C
+  at::Scalar alpha = 1, beta = 1;              // where beta is 0 the input is not read
+  std::optional<std::string_view> activation;  // see parse_activation()
+  bool before = false;                         // return the value before the activation as well
+  std::optional<at::Tensor> out;               // C; may be the input itself
+};
+
+inline Activation parse_activation(std::optional<std::string_view> name) {
+  if (!name || *name == "none") return Activation::None;
+  if (*name == "relu") return Activation::Relu;
+  if (*name == "gelu") return Activation::Gelu;
+  if (*name == "gelu_tanh") return Activation::GeluTanh;
+  if (*name == "silu") return Activation::Silu;
+  TORCH_CHECK(false, "tiled_mm: unknown activation '", std::string(*name),
+              "'; expected one of: none, relu, gelu, gelu_tanh, silu");
+}
+
+// A scalar in the arithmetic of `dtype`; torch.addmm's refusals.
+inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const char* name) {
+  TORCH_CHECK(!at::isIntegralType(dtype, false) || scalar.isIntegral(/*includeBool=*/true),
+              "For integral input tensors, argument ", name,
+              " must not be a floating point number.");
+  TORCH_CHECK(at::isComplexType(dtype) || !scalar.isComplex(),
+              "For non-complex input tensors, argument ", name, " must not be a complex number.");
+  const c10::complex<double> value = scalar.toComplexDouble();
+  // Of a float 1 and 0 count as such (Factor::is), and no other integer.
+  return {value.real(), value.imag(),
+          scalar.isIntegral(true) ? scalar.toLong() : static_cast<int64_t>(value.real() == 1)};
+}
+
+// Bias and input of fp32 sums may be float, half or bfloat16; of all others they have A's dtype.
+inline void check_companion(const at::Tensor& a, const at::Tensor& t, const char* name) {
+  check_same_device(a, t, "tiled::mm", name);
+  const auto sums_are_floats = [](at::ScalarType type) {
+    return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+  };
+  TORCH_CHECK(t.scalar_type() == a.scalar_type() ||
+                  (sums_are_floats(a.scalar_type()) && sums_are_floats(t.scalar_type())),
+              "Expected ", name, " to have dtype ", a.dtype().name(), ", but got ",
+              t.dtype().name(), " instead");
+}
+
+// Whether C is written over exactly the elements that are read.
+inline bool is_in_place(const Problem& problem) {
+  const auto& [data, row_stride, col_stride, batch_stride, dtype] = problem.epilogue.input;
+  const Result& c = problem.c;
+  return data == c.data && dtype == problem.epilogue.out_dtype && row_stride == c.row_stride &&
+         col_stride == c.col_stride && batch_stride == c.batch_stride;
+}
+
+// out= as check_out() of mm, but never resized: what it holds may be the input.
+inline void check_finished_out(const at::Tensor& a, const at::Tensor& out, at::ScalarType type,
+                               at::IntArrayRef sizes) {
+  check_same_device(a, out, "tiled::mm", "out");
+  TORCH_CHECK(out.scalar_type() == type, "Expected out tensor to have dtype ",
+              c10::scalarTypeToTypeMeta(type).name(), ", but got ", out.dtype().name(), " instead");
+  TORCH_CHECK(out.sizes() == sizes, "tiled_mm: out has shape ", out.sizes(),
+              ", which does not match the required output shape ", sizes);
+  check_no_self_overlap(out);
+}
+
+// Checks what is asked and puts it into the problem's epilogue.
+inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueOptions& asked,
+                          at::IntArrayRef sizes) {
+  Epilogue& e = problem.epilogue;
+  const at::ScalarType dtype = a.scalar_type();
+  e.activation = parse_activation(asked.activation);
+  TORCH_CHECK(e.activation == Activation::None || at::isFloatingType(dtype),
+              "tiled_mm: activation '", std::string(asked.activation.value_or("")),
+              "' is for real floating-point inputs, got ", dtype);
+  e.alpha = factor_of(asked.alpha, dtype, "alpha");
+  if (asked.input) {
+    check_companion(a, *asked.input, "input");
+    e.beta = factor_of(asked.beta, dtype, "beta");
+    const at::Tensor input = asked.input->expand(sizes);
+    const Operand operand = operand_of(input);
+    e.input = {operand.data, operand.row_stride, operand.col_stride, operand.batch_stride,
+               dtype_of(input.scalar_type())};
+  }
+  if (asked.bias) {
+    TORCH_CHECK(asked.bias_along == "n" || asked.bias_along == "m",
+                "tiled_mm: unknown bias_along '", std::string(asked.bias_along),
+                "'; expected 'n' or 'm'");
+    check_companion(a, *asked.bias, "bias");
+    e.bias_along = asked.bias_along == "m" ? Along::M : Along::N;
+    const at::Tensor bias =
+        asked.bias->expand({problem.batch, e.bias_along == Along::M ? problem.m : problem.n});
+    const Operand operand = operand_of(bias);  // the batch counts as rows
+    e.bias = operand.data;
+    e.bias_stride = operand.col_stride;
+    e.bias_batch_stride = operand.row_stride;
+    e.bias_dtype = dtype_of(bias.scalar_type());
+  }
+}
+
+// C, and the value before the activation, undefined where it is not asked for. a and b are matrices
+// or batches of them.
+template <typename Backend>
+std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const at::Tensor& b,
+                                                    const EpilogueOptions& asked,
+                                                    const MmOptions& options) {
+  a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
+  const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
+  std::vector<int64_t> sizes = a.sizes().vec();
+  sizes.back() = b.size(-1);
+  if (asked.out) check_finished_out(a, *asked.out, type, sizes);
+  const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
+  at::Tensor c = asked.out.value_or(at::Tensor()), before;
+  Problem problem = problem_of(a, b, type, arithmetic, c);
+  fill_epilogue(problem, a, asked, sizes);
+
+  // What is read after C is written: refused where it is certain, computed aside where it is not.
+  bool aside = false;
+  if (asked.out) {
+    const auto keep_apart = [&](const at::Tensor& t) {
+      at::assert_no_overlap(c, t);
+      aside |= Product<Backend>::may_overlap(c, t);
+    };
+    keep_apart(a);
+    keep_apart(b);
+    if (asked.bias) keep_apart(*asked.bias);
+    if (problem.epilogue.reads_input() && !is_in_place(problem))
+      keep_apart(asked.input->expand(sizes));
+  }
+  if (aside) problem.c = problem_of(a, b, type, arithmetic).c;
+  const auto plan = Backend::plan(problem, options, a);
+
+  if (!asked.out || aside) {
+    c = Backend::empty(sizes, type, a);
+    problem.c.data = c.mutable_data_ptr();
+  }
+  if (asked.before) {
+    before = Backend::empty(sizes, type, a);
+    const Operand operand = operand_of(before);
+    problem.epilogue.before = {before.mutable_data_ptr(), operand.row_stride, operand.col_stride,
+                               operand.batch_stride, problem.epilogue.out_dtype};
+  }
+  if (c.numel() > 0) Backend::run(problem, plan, a);
+  if (aside) c = asked.out->copy_(c);
+  return {c, before};
+}
+
+// tiled_debug::mm_with_epilogue
+template <typename Backend>
+std::tuple<at::Tensor, at::Tensor> mm_with_epilogue(
+    const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias,
+    std::string_view bias_along, const std::optional<at::Tensor>& input, const at::Scalar& alpha,
+    const at::Scalar& beta, std::optional<std::string_view> activation, bool before,
+    std::optional<at::Tensor> out, const MmOptions& options) {
+  return finished_product<Backend>(
+      a, b, {bias, bias_along, input, alpha, beta, activation, before, std::move(out)}, options);
+}
+
+}  // namespace tiled
