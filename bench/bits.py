@@ -71,8 +71,6 @@ def rungs(product: Product, a: Tensor, b: Tensor) -> list[str]:
     import tiled_mm
 
     out_dtype = product.out_dtype and getattr(torch, product.out_dtype)
-    if product.batch:
-        a, b = a[0], b[0]
     return tiled_mm.algos(a, b, precision=product.precision, out_dtype=out_dtype)
 
 
