@@ -66,17 +66,22 @@ def work() -> None:
         print(json.dumps(answer), flush=True)
 
 
+def environment_with(library: Path, folder: Path) -> dict[str, str]:
+    """The environment of a process whose tiled_mm, a copy of the package, loads this library."""
+    package = folder / "tiled_mm"
+    ignored = shutil.ignore_patterns("lib", "__pycache__")
+    shutil.copytree(PACKAGE, package, ignore=ignored)
+    (package / "lib").mkdir()
+    shutil.copy(library, package / "lib" / "libtiled_mm.so")
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
 class Worker:
     def __init__(self, library: Path, folder: Path) -> None:
-        package = folder / "tiled_mm"
-        ignored = shutil.ignore_patterns("lib", "__pycache__")
-        shutil.copytree(PACKAGE, package, ignore=ignored)
-        (package / "lib").mkdir()
-        shutil.copy(library, package / "lib" / "libtiled_mm.so")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.compare", WORK],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(folder)},
+            env=environment_with(library, folder),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,4 +1,5 @@
-"""What the tests run over: rungs, dtypes, shapes, memory layouts, and data to fill them."""
+"""What the tests run over: dtypes, shapes, memory layouts, and data to fill them (the rungs are in
+rungs.py)."""
 
 from __future__ import annotations
 
@@ -6,23 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import tiled_mm
 import torch
 
-# The rungs of the fma arithmetic: every dtype, shape and layout.
-RUNGS = {
-    "cpu": ("naive", "blocked"),
-    "cuda": ("naive", "shared_tile_8", "shared_tile_16", "shared_tile_32", "register_tile"),
-}
-# Those on tensor cores, 16-bit inputs and tf32, on compute capability 9.0. Two of them take every
-# shape and layout; the others want bases and long strides of whole 16 bytes.
-TENSOR_RUNGS = ("mma_tile", "tma_wgmma", "warp_specialized", "hopper")
-ANY_LAYOUT_TENSOR_RUNGS = ("mma_tile", "hopper")
-# fp64 runs the chains of the fma arithmetic on tensor cores, there too: every shape and layout.
-FP64_RUNG = "mma_tile"
-# The rung of fp32 inputs in two fp16 parts, there too: every shape and layout. It decides the
-# precision, where none is asked for.
-PARTS_RUNG = "fp16x3"
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.cuda))
 
 REALS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -62,63 +48,6 @@ def each(name: str, values: tuple, **kwargs) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         name, values, ids=lambda v: str(v).removeprefix("torch.").replace(" ", ""), **kwargs
     )
-
-
-def _rungs() -> Iterator:
-    for device, names in RUNGS.items():
-        marks = pytest.mark.cuda if device == "cuda" else ()
-        for algo in (None, *names):
-            yield pytest.param(device, algo, marks=marks, id=f"{device}-{algo or 'default'}")
-
-
-# Every rung of the fma arithmetic on its device, and the planner's own choice (None).
-each_rung = pytest.mark.parametrize(("device", "algo"), list(_rungs()))
-
-
-def each_rung_and(dtypes: tuple[torch.dtype, ...], *, parts: bool = True) -> pytest.MarkDecorator:
-    """The same with each dtype, for 16-bit ones the tensor-core rungs that take any layout, for
-    float64 its own, and for float32, unless `parts` is false, the rung of two parts."""
-    sets = []
-    for dtype in dtypes:
-        name = str(dtype).removeprefix("torch.")
-        for rung in _rungs():
-            sets.append(pytest.param(*rung.values, dtype, marks=rung.marks, id=f"{rung.id}-{name}"))
-        on_tensor_cores = ANY_LAYOUT_TENSOR_RUNGS if dtype in HALVES else ()
-        if dtype == torch.float32 and parts:
-            on_tensor_cores = (PARTS_RUNG,)
-        if dtype == torch.float64:
-            on_tensor_cores = (FP64_RUNG,)
-        marks = (pytest.mark.cuda, pytest.mark.tensor_cores)
-        for algo in on_tensor_cores:
-            sets.append(pytest.param("cuda", algo, dtype, marks=marks, id=f"{algo}-{name}"))
-    return pytest.mark.parametrize(("device", "algo", "dtype"), sets)
-
-
-def has_tensor_core_kernels(device: str) -> bool:
-    """For compute capability 9.0, unless the build leaves them out."""
-    built = tiled_mm.build_info()["left_out"] is None
-    return device == "cuda" and torch.cuda.get_device_capability() == (9, 0) and built
-
-
-def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
-    """Those that compute this dtype on this machine by the fma arithmetic."""
-    fp64 = dtype == torch.float64 and has_tensor_core_kernels(device)
-    return RUNGS[device] + ((FP64_RUNG,) if fp64 else ())
-
-
-def arithmetic_of(
-    device: str, dtype: torch.dtype, algo: str | None = None, precision: str | None = None
-) -> str:
-    """What a call runs, by the library's rule (README, "One answer"), where neither the library nor
-    torch is set to tf32: what was asked, else what the rung knows, else tensor cores for 16-bit
-    inputs on GPUs that have kernels for them."""
-    if not has_tensor_core_kernels(device):
-        return "fma"
-    if dtype == torch.float32:
-        asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
-        return "fma" if asked == "ieee" else asked
-    fma = precision == "ieee" or algo in RUNGS["cuda"]
-    return "tensor" if dtype in HALVES and not fma else "fma"
 
 
 def fill(rows: int, cols: int, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
@@ -194,11 +123,13 @@ def laid_out(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
             yield f"misaligned{name} by {offset}", lay(memory.view(view.shape).copy_(view))
 
 
-def outputs(m: int, n: int, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """(name, all the memory, the view of it to write) on the GPU, everything poisoned."""
+def outputs(
+    m: int, n: int, dtype: torch.dtype, device: str = "cuda"
+) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """(name, all the memory, the view of it to write), everything poisoned."""
 
     def memory(rows: int, cols: int) -> torch.Tensor:
-        return hole(rows, cols, dtype, "cuda")
+        return hole(rows, cols, dtype, device)
 
     for name, rows, cols in (("", m, n), ("_t", n, m)):
         lay = (lambda t: t.t()) if name else (lambda t: t)
@@ -215,13 +146,16 @@ def outputs(m: int, n: int, dtype: torch.dtype) -> Iterator[tuple[str, torch.Ten
             yield f"slice{name} at {offset}", whole, lay(inner)
         whole = memory(2 * rows + 1, 3 * cols + 2)
         yield "strided" + name, whole, lay(whole[1::2, 2::3])
+        whole = memory(1, rows * cols + 1)
+        yield "misaligned" + name, whole, lay(whole[0, 1:].view(rows, cols))
 
 
 def is_untouched_outside(whole: torch.Tensor, out: torch.Tensor) -> bool:
     """Whether poisoned memory is as it was but for the view `out` of it."""
     written = torch.zeros_like(whole, dtype=torch.bool)
     written.as_strided(out.shape, out.stride(), out.storage_offset()).fill_(True)
-    return bool(whole[~written].isnan().all())
+    outside = whole[~written]
+    return bool((outside == 0x5A if whole.dtype in INTEGERS else outside.isnan()).all())
 
 
 def _misaligned(rows: int, cols: int, dtype: torch.dtype, device: str) -> torch.Tensor:
@@ -277,6 +211,14 @@ def layouts_of(dtype: torch.dtype) -> dict[str, Callable]:
 def pair(m: int, n: int, k: int, dtype: torch.dtype, device: str = "cpu"):
     """Row-major A [M, K] and B [K, N]."""
     return fill(m, k, dtype, device), fill(k, n, dtype, device)
+
+
+def meta(m: int, n: int, k: int, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
+    """A and B without memory, to plan for."""
+    return (
+        torch.empty(m, k, dtype=dtype, device="meta"),
+        torch.empty(k, n, dtype=dtype, device="meta"),
+    )
 
 
 SLEEP = 500_000_000  # clock cycles of the GPU: a quarter of a second or more

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import zlib
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -45,9 +46,9 @@ def why_no_cuda() -> str | None:
 
 def why_no_tensor_cores() -> str | None:
     """The same of tests marked tensor_cores, on a GPU."""
-    import cases
+    import rungs
 
-    if not cases.has_tensor_core_kernels("cuda"):
+    if not rungs.has_tensor_core_kernels("cuda"):
         return "needs a GPU of compute capability 9.0, and a build with its tensor-core kernels"
     return None
 
@@ -71,3 +72,11 @@ def device(request: pytest.FixtureRequest) -> str:
 def seed(request: pytest.FixtureRequest) -> None:
     """Other data for every test, the same data in every run."""
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(autouse=True)
+def free_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Some of these matrices are large, and several processes may run tests side by side."""
+    yield
+    if request.node.get_closest_marker("tensor_cores"):
+        torch.cuda.empty_cache()

@@ -34,10 +34,13 @@ FAULTS = (
     "NoDependencyWait",
     "NoTeamWait",
 )
-# fault -> the file with the tests that look for it, and which of them.
-SPLIT = ("test_fp16x3.py", "all_layouts or scales_that_are_known or every_tile")
+# fault -> the files with the tests that look for it, and which of them.
+SPLIT = (
+    ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
+    "all_layouts or scales_that_are_known or every_tile",
+)
 HOPPER = (
-    "test_tensor_cores.py",
+    ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
     "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
 )
 TESTS = {"NoTeamWait": SPLIT, "NoPatience": SPLIT}
@@ -90,7 +93,7 @@ def passes(fault: str, seconds: float) -> bool:
             "no:cacheprovider",
             "-k",
             choice,
-            tests,
+            *tests,
         ]
         try:
             done = subprocess.run(

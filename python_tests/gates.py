@@ -146,7 +146,7 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def to_tf32(x: torch.Tensor) -> torch.Tensor:
     """fp32 numbers rounded to tf32, to nearest, ties to even; infinities and NaN as they are."""
-    bits = x.detach().cpu().contiguous().view(torch.int32).numpy().view(np.uint32)
+    bits = x.detach().resolve_neg().cpu().contiguous().view(torch.int32).numpy().view(np.uint32)
     sign, magnitude = bits & np.uint32(0x80000000), bits & np.uint32(0x7FFFFFFF)
     dropped = 24 - TF32_BITS
     half = np.uint32((1 << (dropped - 1)) - 1) + (magnitude >> np.uint32(dropped) & np.uint32(1))

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 
 import cases
+import rungs
 import tiled_mm
 import torch
 
@@ -83,7 +84,7 @@ def run_fma(short: bool) -> int:
     products = 0
     for a, b, what in every:
         expected = tiled_mm.mm(a.cpu(), b.cpu(), precision="ieee")
-        algos = (None, *cases.fma_rungs("cuda", a.dtype))
+        algos = (None, *rungs.fma_rungs("cuda", a.dtype))
         products += run(a, b, algos, expected, what, precision="ieee")
     return products
 
@@ -100,7 +101,7 @@ def run_tensor_cores(short: bool) -> int:
     products = 0
     for a, b, what in every:
         asked = {"precision": "tf32"} if a.dtype == torch.float32 else {}
-        algos = [x for x in tiled_mm.algos(a, b, **asked) if x in cases.TENSOR_RUNGS]
+        algos = [x for x in tiled_mm.algos(a, b, **asked) if x in rungs.TENSOR_RUNGS]
         for out_dtype in {a.dtype, torch.float32}:
             expected = tiled_mm.mm(a, b, algo="mma_tile", out_dtype=out_dtype, **asked)
             products += run(a, b, (None, *algos), expected, what, out_dtype=out_dtype, **asked)
@@ -158,7 +159,7 @@ def main(short: bool) -> None:
     torch.manual_seed(0)
     products = run_fma(short)
     print(f"{products} products, all with the bits of the CPU", flush=True)
-    if cases.has_tensor_core_kernels("cuda"):
+    if rungs.has_tensor_core_kernels("cuda"):
         products = run_tensor_cores(short)
         print(f"{products} products on tensor cores, all with the same bits", flush=True)
         products = run_parts(short)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cases
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
@@ -71,7 +72,7 @@ def test_keywords(device: str) -> None:
     a, b = cases.pair(5, 6, 7, torch.float32, device)
     half_a, half_b = a.bfloat16(), b.bfloat16()
     with torch.autocast(device, dtype=torch.bfloat16):
-        for algo in cases.RUNGS[device]:
+        for algo in rungs.RUNGS[device]:
             c = tiled_mm.mm(a, b, algo=algo, out_dtype=torch.float32)
             assert c.dtype == torch.float32
             assert_same_bits(c, tiled_mm.mm(half_a, half_b, algo=algo, out_dtype=torch.float32))

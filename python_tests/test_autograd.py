@@ -9,8 +9,9 @@ import cases
 import pytest
 import tiled_mm
 import torch
-from cases import each, each_rung, each_rung_and
+from cases import each
 from golden import assert_same_bits
+from rungs import each_rung, each_rung_and
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cases
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
@@ -104,7 +105,7 @@ def every_keyword(algos: tuple[str, ...]) -> Callable:
 
 @each("backend", ("aot_eager", "inductor"))
 def test_compiled_with_every_keyword_and_gradients(device: str, backend: str) -> None:
-    function = every_keyword(cases.RUNGS[device])
+    function = every_keyword(rungs.RUNGS[device])
     compiled = torch.compile(function, fullgraph=True, dynamic=True, backend=backend)
 
     def run(function: Callable, a: torch.Tensor, b: torch.Tensor):
@@ -202,7 +203,7 @@ def exported(layer: Layer, device: str) -> torch.export.ExportedProgram:
 
 def test_export(device: str) -> None:
     for layer in (
-        *(Layer(device, algo) for algo in (None, *cases.RUNGS[device])),
+        *(Layer(device, algo) for algo in (None, *rungs.RUNGS[device])),
         WideLayer(device),
     ):
         program = exported(layer, device)

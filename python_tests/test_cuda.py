@@ -9,22 +9,15 @@ from collections.abc import Iterator
 import cases
 import gates
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
 from golden import assert_same_bits
 
 pytestmark = pytest.mark.cuda
-parts_rung = pytest.param(cases.PARTS_RUNG, marks=pytest.mark.tensor_cores)
-each_rung = each("algo", (None, *cases.RUNGS["cuda"], parts_rung))
-
-
-def each_rung_and(dtypes: tuple[torch.dtype, ...]) -> pytest.MarkDecorator:
-    """cases.each_rung_and without the CPU's."""
-    marked = cases.each_rung_and(dtypes).mark.args[1]
-    on_gpu = [pytest.param(*p.values[1:], marks=p.marks, id=p.id) for p in marked]
-    kept = [new for new, old in zip(on_gpu, marked, strict=True) if old.values[0] == "cuda"]
-    return pytest.mark.parametrize(("algo", "dtype"), kept)
+parts_rung = pytest.param(rungs.PARTS_RUNG, marks=pytest.mark.tensor_cores)
+each_rung = each("algo", (None, *rungs.RUNGS["cuda"], parts_rung))
 
 
 @pytest.fixture
@@ -35,7 +28,7 @@ def no_synchronisation() -> Iterator[None]:
     torch.cuda.set_sync_debug_mode("default")
 
 
-@each_rung_and(cases.DTYPES)
+@rungs.each_rung_and(cases.DTYPES, "cuda")
 def test_graphs(algo: str | None, dtype: torch.dtype) -> None:
     a, b = cases.pair(67, 45, 131, dtype, "cuda")
     out = cases.hole(67, 45, dtype, "cuda")
@@ -131,7 +124,7 @@ def test_the_host_does_not_wait(algo: str | None) -> None:
     cases.assert_the_host_does_not_wait(calls)
 
 
-@each_rung_and(cases.DTYPES)
+@rungs.each_rung_and(cases.DTYPES, "cuda")
 def test_no_synchronisation(algo: str | None, dtype: torch.dtype, no_synchronisation: None) -> None:
     a = torch.ones(67, 131, device="cuda").to(dtype)
     b = torch.ones(131, 45, device="cuda").to(dtype)
@@ -140,7 +133,7 @@ def test_no_synchronisation(algo: str | None, dtype: torch.dtype, no_synchronisa
     tiled_mm.bmm(a[None], b[None], algo=algo)
 
 
-@each_rung_and(cases.FLOATS)
+@rungs.each_rung_and(cases.FLOATS, "cuda")
 def test_no_memory_but_the_result_and_what_the_plan_declares(algo: str | None, dtype) -> None:
     a, b = cases.pair(67, 45, 131, dtype, "cuda")
     deep_a, deep_b = cases.pair(67, 45, 36868, dtype, "cuda")  # K is cut
@@ -178,7 +171,7 @@ def test_operands_that_are_transposed_first(size: tuple) -> None:
         [cases.column_major(x) for x in cases.pair(m, n, k, torch.float32, "cuda")],
     ):
         transposes = tiled_mm.plan(a, b).transposes
-        if cases.has_tensor_core_kernels("cuda"):
+        if rungs.has_tensor_core_kernels("cuda"):
             assert transposes.a or transposes.b
         assert_same_bits(tiled_mm.mm(a, b), tiled_mm.mm(a, b, algo="naive"))
         batch = [
@@ -200,7 +193,7 @@ def test_threads_whose_blocks_differ_in_size() -> None:
     """Few rows take shared memory by K, of one kernel: what one thread launches it with, or asks
     for its attributes, may not lower what another is about to launch it with."""
     pairs = [cases.pair(16, 512, 1280 + 256 * i, torch.float32, "cuda") for i in range(16)]
-    asked = {"algo": cases.PARTS_RUNG}
+    asked = {"algo": rungs.PARTS_RUNG}
     plans = [tiled_mm.plan(a, b, **asked) for a, b in pairs]
     assert len({plan.kernel for plan in plans}) == 1
     assert len({plan.shared_bytes for plan in plans}) == len(pairs)
@@ -264,7 +257,7 @@ def test_a_second_device() -> None:
     for current, index in ((0, 1), (1, 0)):
         device = torch.device("cuda", index)
         with torch.cuda.device(current):
-            for algo in cases.RUNGS["cuda"]:
+            for algo in rungs.RUNGS["cuda"]:
                 x, y = a.to(device).requires_grad_(), b.to(device)
                 c = tiled_mm.mm(x, y, algo=algo)
                 c.sum().backward()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import cases
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
@@ -219,7 +220,7 @@ def test_unsupported_layouts_name_what_is_supported(device: str, layout: str) ->
 def test_algos_that_do_not_fit_list_those_that_do(device: str) -> None:
     a, b = torch.ones(2, 3, device=device), torch.ones(3, 5, device=device)
     # Whose rungs a meta tensor will meet is not known, so all are named.
-    every = cases.RUNGS["cpu"] + cases.RUNGS["cuda"] + cases.TENSOR_RUNGS + (cases.PARTS_RUNG,)
+    every = rungs.RUNGS["cpu"] + rungs.RUNGS["cuda"] + rungs.TENSOR_RUNGS + (rungs.PARTS_RUNG,)
     fitting = every if device == "meta" else tiled_mm.algos(a, b)
     unfit = "blocked" if device == "cuda" else "register_tile" if device == "cpu" else "nonsense"
     for algo in ("nonsense", "", "Naive", unfit):

@@ -7,18 +7,12 @@ from collections.abc import Iterator
 
 import cases
 import pytest
+import rungs
 import tiled_mm
 import torch
-from cases import each
+from cases import each, meta
 
 KIB = 1024
-
-
-def meta(m: int, n: int, k: int, dtype: torch.dtype = torch.float32):
-    return (
-        torch.empty(m, k, dtype=dtype, device="meta"),
-        torch.empty(k, n, dtype=dtype, device="meta"),
-    )
 
 
 def test_the_named_devices() -> None:
@@ -82,40 +76,9 @@ def test_vector_addition_on_k40_is_a_percent_of_its_peak() -> None:
     assert found.flops_bound / 1.43e12 == pytest.approx(0.008, abs=0.0005)
 
 
-# (device, rung) and the textbook's figures of a phase: loads, flops, flops a load, bytes of shared
-# memory, and pending loads of a multiprocessor where it gives them.
-PHASES = (
-    ("g80", "naive", dict(flops_per_load=1), 0, None),
-    ("g80", "shared_tile_16", dict(loads=512, flops=8192, flops_per_load=16), 2 * KIB, None),
-    ("fermi", "shared_tile_8", dict(flops_per_load=8), KIB // 2, None),
-    ("fermi", "shared_tile_16", dict(loads=512, flops=8192, flops_per_load=16), 2 * KIB, 3072),
-    ("fermi", "shared_tile_32", dict(loads=2048, flops=65536, flops_per_load=32), 8 * KIB, 2048),
-)
-
-
-@pytest.mark.parametrize(("device", "algo", "step", "shared_bytes", "pending"), PHASES)
-def test_phases(device: str, algo: str, step: dict, shared_bytes: int, pending) -> None:
-    plan = tiled_mm.plan(*meta(1024, 1024, 1024), algo=algo, device=device)
-    assert plan.algo == algo
-    assert {name: plan.step[name] for name in step} == step
-    assert plan.shared_bytes == shared_bytes
-    if pending is not None:
-        assert plan.step.pending_loads == pending
-
-
-def test_traffic_is_proportional_to_one_over_the_tile() -> None:
-    n = 1024
-    for width in (8, 16, 32):
-        plan = tiled_mm.plan(*meta(n, n, n), algo=f"shared_tile_{width}", device="h200")
-        loads = 2 * n**3 / width
-        assert plan.traffic.tiles.bytes == 4 * (loads + n * n)
-        assert plan.traffic.compulsory.bytes == 4 * 3 * n * n
-        assert plan.flops == 2 * n**3
-
-
 def test_the_grid_covers_the_result() -> None:
     for m, n, k in (*cases.SHAPES, (46341, 46341, 64), (1, 2**33, 3)):
-        for algo in cases.RUNGS["cuda"]:
+        for algo in rungs.RUNGS["cuda"]:
             plan = tiled_mm.plan(*meta(m, n, k), algo=algo, device="h200")
             tile = plan.tile
             assert (plan.m, plan.n, plan.k) == (m, n, k)
@@ -128,7 +91,7 @@ def test_the_grid_covers_the_result() -> None:
 
 def test_how_often_k_is_cut() -> None:
     for k, segments in ((0, 0), (1, 1), (4097, 1), (32767, 1), (32768, 8), (32769, 9), (36864, 9)):
-        for algo in cases.RUNGS["cuda"]:
+        for algo in rungs.RUNGS["cuda"]:
             assert tiled_mm.plan(*meta(5, 6, k), algo=algo, device="h200").segments == segments
 
 
@@ -143,8 +106,8 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         # Of the named devices these have tensor-core kernels, for 16-bit inputs and float64.
         hopper = device in ("h100", "h200")
         tensor = hopper and dtype in cases.HALVES
-        double = (cases.FP64_RUNG,) if hopper and dtype == torch.float64 else ()
-        assert plan.algo in (cases.TENSOR_RUNGS if tensor else double or cases.RUNGS["cuda"])
+        double = (rungs.FP64_RUNG,) if hopper and dtype == torch.float64 else ()
+        assert plan.algo in (rungs.TENSOR_RUNGS if tensor else double or rungs.RUNGS["cuda"])
         assert plan.arithmetic == ("tensor" if tensor else "fma")
         assert plan.occupancy.blocks_per_sm >= 1
         text = tiled_mm.explain(a, b, device=device)
@@ -166,7 +129,7 @@ def test_the_arithmetic_of_a_plan() -> None:
     assert found(half, precision="ieee") == found(half, algo="register_tile") == "fma"
     assert found(single) == found(single, precision="ieee") == "fma"
     assert found(single, precision="tf32") == "tf32"
-    for algo in cases.TENSOR_RUNGS:
+    for algo in rungs.TENSOR_RUNGS:
         assert tiled_mm.plan(*half, algo=algo, device="h200").algo == algo
         assert found(half, algo=algo) == "tensor"
         for operands, asked in ((single, {}), (half, {"precision": "ieee"})):
@@ -190,82 +153,13 @@ def test_the_arithmetic_of_a_plan() -> None:
 
 @each("device", ("h200", "h100", "a100", "t4"))
 def test_the_rungs_of_float32(device: str) -> None:
-    parts = (cases.PARTS_RUNG,) if device in ("h100", "h200") else ()
+    parts = (rungs.PARTS_RUNG,) if device in ("h100", "h200") else ()
     operands = meta(64, 64, 64)
-    assert tuple(tiled_mm.algos(*operands, device=device)) == cases.RUNGS["cuda"] + parts
+    assert tuple(tiled_mm.algos(*operands, device=device)) == rungs.RUNGS["cuda"] + parts
     exact = tiled_mm.algos(*operands, device=device, precision="ieee")
-    assert tuple(exact) == cases.RUNGS["cuda"]
+    assert tuple(exact) == rungs.RUNGS["cuda"]
     if parts:
         assert tuple(tiled_mm.algos(*operands, device=device, precision="fp16x3")) == parts
-
-
-def test_the_plan_of_fp16x3() -> None:
-    for size, tile in ((4096, "X3Tile128x128"), (1024, "X3Tile64x64")):
-        plan = tiled_mm.plan(*meta(size, size, size), precision="fp16x3", device="h200")
-        assert plan.algo == plan.arithmetic == "fp16x3" and plan.tile.name == tile
-        assert plan.kernel.startswith(f"fp16x3<{tile}, ") and plan.hopper is None
-        assert plan.step["count"] == size // 64 and plan.grid.blocks >= 1
-        # Two planes of fp16 of each operand, and more.
-        assert plan.workspace_bytes > 2 * size * size * 4
-        assert plan.peak_flops == pytest.approx(
-            tiled_mm.plan(*meta(8, 8, 8, torch.bfloat16), device="h200").peak_flops / 3
-        )
-    # Planes of the other operand alone.
-    for size, tile in ((4096, "X3Direct64x64"), (256, "X3Direct64x32")):
-        plan = tiled_mm.plan(*meta(size, 128, 4096), precision="fp16x3", device="h200")
-        assert plan.kernel.startswith(f"fp16x3_direct<{tile}, ")
-        assert 128 * 4096 * 4 < plan.workspace_bytes < 2 * 128 * 4096 * 4
-    text = tiled_mm.explain(*meta(4096, 4096, 4096), precision="fp16x3", device="h200")
-    for part in ("fp16x3 on NVIDIA H200", "two planes of fp16", "for every 64 of K", "2.4e-05 of"):
-        assert part in text, part
-    for few in (meta(16, 4096, 4096), meta(4096, 1, 4096)):
-        plan = tiled_mm.plan(*few, precision="fp16x3", device="h200")
-        assert plan.tile.name == "FewRows" and plan.workspace_bytes < 2**20
-        assert plan.kernel.startswith("fp16x3_few_rows<")
-    # All of a short K is the guard's work, which needs no planes.
-    short = meta(100, 200, 63)
-    assert tiled_mm.plan(*short, precision="fp16x3", device="h200").workspace_bytes == 0
-    text = tiled_mm.explain(*short, precision="fp16x3", device="h200")
-    assert "computes all elements in fp64" in text and "planes" not in text
-
-
-def test_the_plan_of_hopper() -> None:
-    a, b = meta(4096, 4096, 4096, torch.bfloat16)
-    plan = tiled_mm.plan(a, b, device="h200")
-    assert plan.algo == "hopper" and plan.workspace_bytes == 0
-    assert not plan.hopper.repack_a and not plan.hopper.repack_b and plan.hopper.store == "tma"
-    tiles = [e.tile for e in plan.hopper.estimates]
-    assert len(tiles) > 10 and len(set(tiles)) == len(tiles), "each tile once"
-    cycles = [e.cycles for e in plan.hopper.estimates]
-    assert cycles == sorted(cycles) and min(cycles) > 0
-    assert tiled_mm.plan(a, b, algo="register_tile", device="h200").hopper is None
-    # A row of 4095 elements is no multiple of 16 bytes: it is copied to a pitch of 4096.
-    plan = tiled_mm.plan(a[:, :4095], b[:4095], device="h200")
-    assert not plan.hopper.repack_a and not plan.hopper.repack_b
-    plan = tiled_mm.plan(*meta(4096, 4096, 4095, torch.bfloat16), device="h200")
-    assert plan.hopper.repack_a and not plan.hopper.repack_b
-    assert plan.workspace_bytes == 4096 * 4096 * 2
-
-
-def test_the_plan_of_register_tile() -> None:
-    """fp32 has its own tiles where cp.async exists, and reads best along m and n."""
-    a, b = meta(4096, 4096, 4096)
-
-    def found(a: torch.Tensor, b: torch.Tensor, device: str = "h200"):
-        return tiled_mm.plan(a, b, algo="register_tile", device=device)
-
-    plan = found(a, b)
-    assert plan.tile.name == "AsyncTile128x128"
-    assert plan.transposes.a and not plan.transposes.b and plan.workspace_bytes == a.nbytes
-    assert plan.access.a == plan.access.b == "along_mn"
-    text = tiled_mm.explain(a, b, algo="register_tile", device="h200")
-    assert "transposes  A first, to lie along m" in text
-    plan = found(a.t(), b)
-    assert not plan.transposes.a and plan.workspace_bytes == 0
-    plan = found(a, b, "a100")
-    assert not plan.transposes.a and (plan.access.a, plan.access.b) == ("elements", "along_mn")
-    plan = found(a, b, "t4")
-    assert plan.tile.name == "Tile128x256" and plan.access.a == "along_k"
 
 
 def test_a_rung_that_a_device_cannot_launch_is_refused() -> None:
@@ -309,8 +203,8 @@ def test_real_tensors_can_be_planned_for_a_named_device() -> None:
 
 def test_on_the_cpu() -> None:
     a, b = cases.pair(64, 48, 32, torch.float32)
-    assert tuple(tiled_mm.algos(a, b)) == cases.RUNGS["cpu"]
-    for algo in cases.RUNGS["cpu"]:
+    assert tuple(tiled_mm.algos(a, b)) == rungs.RUNGS["cpu"]
+    for algo in rungs.RUNGS["cpu"]:
         assert tiled_mm.plan(a, b, algo=algo).algo == algo
         assert algo in tiled_mm.explain(a, b, algo=algo)
     assert tiled_mm.plan(a, b).device == "cpu"
@@ -322,14 +216,14 @@ def test_on_the_cpu() -> None:
 def test_every_rung_is_offered(device: str, dtype: torch.dtype) -> None:
     for m, n, k in (*cases.SHAPES, *cases.EMPTY_SHAPES):
         a, b = cases.pair(m, n, k, dtype, device)
-        expected = cases.fma_rungs(device, dtype)
-        if cases.arithmetic_of(device, dtype) == "tensor":
+        expected = rungs.fma_rungs(device, dtype)
+        if rungs.arithmetic_of(device, dtype) == "tensor":
             # Rows that lie next to each other must begin at multiples of 16 bytes.
             aligned = k <= 1 or ((m <= 1 or k % 8 == 0) and (n <= 1 or n % 8 == 0))
-            without = () if aligned else ("tma_wgmma", "warp_specialized")
-            expected += tuple(name for name in cases.TENSOR_RUNGS if name not in without)
-        if dtype == torch.float32 and cases.has_tensor_core_kernels(device):
-            expected += (cases.PARTS_RUNG,)
+            without = () if aligned else rungs.NEED_TMA
+            expected += tuple(name for name in rungs.TENSOR_RUNGS if name not in without)
+        if dtype == torch.float32 and rungs.has_tensor_core_kernels(device):
+            expected += (rungs.PARTS_RUNG,)
         found = tiled_mm.algos(a, b)
         assert tuple(found) == expected, (m, n, k)
 
@@ -342,15 +236,15 @@ def uninitialised(rows: int, cols: int, dtype: torch.dtype) -> Iterator[torch.Te
 
 
 @pytest.mark.cuda
-@each("algo", (*cases.RUNGS["cuda"], *cases.TENSOR_RUNGS, cases.PARTS_RUNG))
+@each("algo", (*rungs.RUNGS["cuda"], *rungs.TENSOR_RUNGS, rungs.PARTS_RUNG))
 @each("dtype", cases.DTYPES)
 def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: str) -> None:
     """Registers, memory and occupancy, beside what the CUDA runtime says of the kernel."""
     fits = {
-        **dict.fromkeys(cases.TENSOR_RUNGS, cases.arithmetic_of("cuda", dtype) == "tensor"),
-        cases.PARTS_RUNG: cases.arithmetic_of("cuda", dtype, cases.PARTS_RUNG) == "fp16x3",
+        **dict.fromkeys(rungs.TENSOR_RUNGS, rungs.arithmetic_of("cuda", dtype) == "tensor"),
+        rungs.PARTS_RUNG: rungs.arithmetic_of("cuda", dtype, rungs.PARTS_RUNG) == "fp16x3",
     }
-    fits |= dict.fromkeys(cases.fma_rungs("cuda", dtype), True)
+    fits |= dict.fromkeys(rungs.fma_rungs("cuda", dtype), True)
     if not fits.get(algo, True):
         pytest.skip(f"{algo} is not for {dtype} on this GPU")
     compared = 0
@@ -367,8 +261,8 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
                 assert plan.registers is not None, plan.registers_unknown
                 assert plan.registers.per_thread == registers, plan.kernel
                 assert plan.registers.stack_bytes == local_bytes, plan.kernel
-                by_launch = ("tma_wgmma", "warp_specialized", "hopper", cases.PARTS_RUNG)
-                if algo in by_launch or (algo == cases.FP64_RUNG and dtype == torch.float64):
+                by_launch = ("tma_wgmma", "warp_specialized", "hopper", rungs.PARTS_RUNG)
+                if algo in by_launch or (algo == rungs.FP64_RUNG and dtype == torch.float64):
                     assert shared_bytes < plan.shared_bytes, "theirs is given at the launch"
                 else:
                     assert plan.shared_bytes == shared_bytes, plan.kernel

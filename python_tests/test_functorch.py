@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import cases
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
@@ -127,7 +128,7 @@ def test_vmap_keeps_the_keywords(device: str) -> None:
     a = torch.stack([cases.fill(7, 9, torch.bfloat16, device) for _ in range(4)])
     b = torch.stack([cases.fill(9, 5, torch.bfloat16, device) for _ in range(4)])
     for in_dims, args in (((0, 0), (a, b)), ((0, None), (a, b[0])), ((None, 0), (a[0], b))):
-        for algo in cases.RUNGS[device]:
+        for algo in rungs.RUNGS[device]:
             mapped = vmap(
                 lambda x, y, algo=algo: tiled_mm.mm(
                     x, y, algo=algo, precision="ieee", out_dtype=torch.float32

@@ -227,6 +227,7 @@ def test_rounding_to_tf32() -> None:
     assert np.signbit(found[-1]) and not np.signbit(found[-2])
     special = torch.tensor([torch.inf, -torch.inf, torch.nan])
     assert golden.same_bits(gates.to_tf32(special), special)
+    assert golden.same_bits(gates.to_tf32(torch._neg_view(special)), -special)
 
 
 def two_parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

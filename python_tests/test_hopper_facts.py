@@ -16,8 +16,8 @@ The tests assert the weakest form of it that the proof takes, and print what the
 
 from __future__ import annotations
 
-import cases
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 
 STEP = 16
 KEPT = 25  # bits below 2^E, at least
-each_rung = each("algo", cases.TENSOR_RUNGS)
+each_rung = each("algo", rungs.TENSOR_RUNGS)
 
 
 def multiply(a: Tensor, b: Tensor, algo: str) -> Tensor:

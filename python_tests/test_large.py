@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import cases
 import pytest
+import rungs
 import tiled_mm
 import torch
-from cases import each, each_rung
+from cases import each
+from rungs import each_rung
 
 BIG = 2**31
 
@@ -73,7 +75,7 @@ def test_a_result_of_more_than_2_31_elements_in_float64(shape: tuple[int, int]) 
     m, n = shape
     needs(60, "cuda")
     a, b = (torch.randint(-9, 10, s, device="cuda").double() for s in ((m, 2), (2, n)))
-    check_outer_product(tiled_mm.mm(a, b, algo=cases.FP64_RUNG), a, b)
+    check_outer_product(tiled_mm.mm(a, b, algo=rungs.FP64_RUNG), a, b)
 
 
 @pytest.mark.large
@@ -85,11 +87,11 @@ def test_a_leading_dimension_beyond_2_31_in_float64() -> None:
     memory = torch.empty(2 * (BIG + 5) + 70, dtype=torch.float64, device="cuda")
     expected = tiled_mm.mm(a, b, algo="naive")
     far_a = memory.as_strided((3, 70), (BIG + 5, 1)).copy_(a)
-    assert torch.equal(tiled_mm.mm(far_a, b, algo=cases.FP64_RUNG), expected)
+    assert torch.equal(tiled_mm.mm(far_a, b, algo=rungs.FP64_RUNG), expected)
     far_b = memory.as_strided((70, 3), (1, BIG + 5)).copy_(a.t())
-    assert torch.equal(tiled_mm.mm(b.t(), far_b, algo=cases.FP64_RUNG), expected.t())
+    assert torch.equal(tiled_mm.mm(b.t(), far_b, algo=rungs.FP64_RUNG), expected.t())
     far_out = memory.as_strided((3, 40), (BIG + 5, 1))
-    tiled_mm.mm(a, b, algo=cases.FP64_RUNG, out=far_out)
+    tiled_mm.mm(a, b, algo=rungs.FP64_RUNG, out=far_out)
     assert torch.equal(far_out, expected)
 
 
@@ -116,7 +118,7 @@ def test_operands_of_more_than_2_31_elements(device, algo, transposed: bool) -> 
     assert torch.equal(tiled_mm.mm(left, big, algo=algo), expected)
 
 
-@each("algo", (None, *cases.RUNGS["cpu"]))
+@each("algo", (None, *rungs.RUNGS["cpu"]))
 def test_more_than_2_31_terms(algo: str | None) -> None:
     """One element, of 2^31 + 5 terms: on the CPU, since a GPU computes it in one slow block."""
     k = BIG + 5

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import cases
 import gates
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
@@ -71,7 +72,7 @@ def test_the_cpu_runs_ieee_whatever_is_asked(precision: str) -> None:
 
 def has_kernel(device: str, precision: str) -> bool:
     """Whether float32 products on this device can run it."""
-    return precision == "ieee" or cases.has_tensor_core_kernels(device)
+    return precision == "ieee" or rungs.has_tensor_core_kernels(device)
 
 
 @pytest.mark.cuda

@@ -14,30 +14,17 @@ from collections.abc import Iterator
 
 import cases
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
 from golden import assert_same_bits
+from rungs import Run, each_run
 
 # Repeated, side by side, overlapping, odd, and of whole 16 bytes in every dtype.
 STRIDES = (0, 1, 2, 7, 64)
 MEMORY = 32768  # elements
 PAIRS = 20  # of drawn strides, for each of the drawn sizes
-
-
-def _variants() -> list:
-    """(device, rung, dtype, precision): all that take any strides, and those that TMA must be able
-    to read for, which are asked where they can."""
-    marked = cases.each_rung_and(cases.DTYPES).mark.args[1]
-    variants = [pytest.param(*p.values, None, marks=p.marks, id=p.id) for p in marked]
-    marks = (pytest.mark.cuda, pytest.mark.tensor_cores)
-    for dtype in (*cases.HALVES, torch.float32):
-        precision = "tf32" if dtype == torch.float32 else None
-        rungs = (None, *cases.TENSOR_RUNGS) if precision else ("tma_wgmma", "warp_specialized")
-        for algo in rungs:
-            name = f"{algo or 'tensor'}-{precision or str(dtype).removeprefix('torch.')}"
-            variants.append(pytest.param("cuda", algo, dtype, precision, marks=marks, id=name))
-    return variants
 
 
 @pytest.fixture(autouse=True)
@@ -49,45 +36,39 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-each_variant = pytest.mark.parametrize(("device", "algo", "dtype", "precision"), _variants())
-
-
 class Products:
     """A rung's product of many pairs of views, beside torch's and its own of contiguous copies."""
 
-    def __init__(self, device: str, algo: str | None, dtype: torch.dtype, precision: str | None):
-        self.asked = {"algo": algo, "precision": precision}
-        self.dtype, self.device = dtype, device
-        self.needs_tma = algo in ("tma_wgmma", "warp_specialized")
+    def __init__(self, run: Run):
+        self.run, self.dtype = run, run.dtype
         self.compared = 0
         # Sums of 64 products of these are exact in every dtype.
-        digits = torch.randint(0 if dtype == torch.uint8 else -1, 2, (MEMORY,), device=device)
-        self.exact = digits.to(dtype)
-        self.ordinary = cases.fill(1, MEMORY, dtype, device)[0]
+        digits = torch.randint(
+            0 if run.dtype == torch.uint8 else -1, 2, (MEMORY,), device=run.device
+        )
+        self.exact = digits.to(run.dtype)
+        self.ordinary = run.fill(1, MEMORY)[0]
 
     def check(self, pairs: list[tuple[torch.Tensor, torch.Tensor]], exact: bool) -> None:
         """All A of one shape, all B of one shape, both of two dimensions or both of three."""
-        mm = tiled_mm.mm if pairs[0][0].dim() == 2 else tiled_mm.bmm
-        if self.needs_tma:
-            pairs = [pair for pair in pairs if self.takes(*pair)]
-            if not pairs:
-                return
+        mm = self.run.mm if pairs[0][0].dim() == 2 else self.run.bmm
+        pairs = [pair for pair in pairs if self.run.takes(*pair)]
+        if not pairs:
+            return
         self.compared += len(pairs)
-        products = torch.stack([mm(a, b, **self.asked) for a, b in pairs])
+        products = torch.stack([mm(a, b) for a, b in pairs])
         a, b = (torch.stack(x) for x in zip(*pairs, strict=True))
         a3, b3 = (x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:]) for x in (a, b))
-        asked = self.asked | ({"algo": "mma_tile"} if self.needs_tma else {})
-        assert_same_bits(
-            products, tiled_mm.bmm(a3, b3, **asked).view(products.shape), self.of(pairs)
-        )
+        asked = {"algo": self.run.algo, "precision": self.run.precision}
+        if not self.run.any_layout:
+            asked["algo"] = rungs.ANY_LAYOUT_TENSOR_RUNGS[0]
+        expected = tiled_mm.bmm(a3, b3, **asked).view(products.shape)
+        assert_same_bits(products, expected, self.of(pairs))
         if exact:
             wide = torch.complex128 if self.dtype.is_complex else torch.float64
             expected = torch.bmm(a3.to(wide), b3.to(wide)).to(self.dtype).view(products.shape)
             wrong = (products != expected).flatten(1).any(1)
             assert not wrong.any(), self.of([p for p, w in zip(pairs, wrong, strict=True) if w])
-
-    def takes(self, a: torch.Tensor, b: torch.Tensor) -> bool:
-        return self.asked["algo"] in tiled_mm.algos(a, b, precision=self.asked["precision"])
 
     @staticmethod
     def of(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> str:
@@ -96,10 +77,10 @@ class Products:
         return f"{tuple(a.shape)} x {tuple(b.shape)}, first of strides {strides}"
 
 
-@each_variant
-def test_sizes_0_to_2_of_all_strides(device, algo, dtype, precision) -> None:
+@each_run()
+def test_sizes_0_to_2_of_all_strides(run: Run) -> None:
     """One operand of any strides, the other contiguous, both ways round."""
-    products = Products(device, algo, dtype, precision)
+    products = Products(run)
     for batch, m, n, k in itertools.product((None, 0, 1, 2), *[(0, 1, 2)] * 3):
         entries = () if batch is None else (batch,)
         shapes = ((*entries, m, k), (*entries, k, n))
@@ -115,14 +96,14 @@ def test_sizes_0_to_2_of_all_strides(device, algo, dtype, precision) -> None:
     assert products.compared > 0
 
 
-@each_variant
-def test_drawn_strides(device, algo, dtype, precision) -> None:
+@each_run()
+def test_drawn_strides(run: Run) -> None:
     """Of both operands, which begin anywhere; up to 64 rows, columns and k."""
-    products = Products(device, algo, dtype, precision)
+    products = Products(run)
     draw = random.Random(0)
     # 5,000 pairs where operands may go through TMA, else as many of all dtypes together.
-    on_tensor_cores = dtype in cases.HALVES or precision or algo == cases.PARTS_RUNG
-    for _ in range(250 if device == "cuda" and on_tensor_cores else 25):
+    on_tensor_cores = run.dtype in cases.HALVES or run.precision or run.algo == rungs.PARTS_RUNG
+    for _ in range(250 if run.device == "cuda" and on_tensor_cores else 25):
         batch = draw.choice((1, 2, 3, 8))
         m, n, k = (draw.choice((1, 1, 2, 3, 8, 17, 64)) for _ in range(3))
 

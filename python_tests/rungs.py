@@ -1,0 +1,238 @@
+"""The rungs, a row each: from the table every test knows what there is to run.
+
+A new rung is one row of TABLE. test_rungs.py gives it the whole matrix (dtypes, layouts, shapes,
+error gates, bits beside the other rungs of its arithmetic, out=, batches), test_strides.py its
+strides, test_cuda.py its graphs, streams and memory, and test_explain.py looks for it in algos().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cases
+import pytest
+import tiled_mm
+import torch
+from cases import DTYPES, HALVES
+
+DEEP = 9 * 4096 + 8  # K that is cut, into nine segments and a short one
+SINGLE, DOUBLE = (torch.float32,), (torch.float64,)
+ALL: dict[str, tuple[torch.dtype, ...]] = {"fma": DTYPES}
+TENSOR = {"tensor": HALVES, "tf32": SINGLE}
+
+
+@dataclass(frozen=True)
+class Rung:
+    name: str
+    device: str
+    runs: dict[str, tuple[torch.dtype, ...]]  # arithmetic (ops/core/problem.h) -> inputs
+    tensor_cores: bool = False  # needs compute capability 9.0, and its kernels in the build
+    # False: bases and pitches of whole 16 bytes, as TMA reads them, and tf32 along K alone.
+    any_layout: bool = True
+    # (M, N, K) beside cases.SHAPES: where its tiles, boxes and steps end.
+    edges: tuple[tuple[int, int, int], ...] = ()
+
+
+# Of those with tiles of 64 to 256: a little more than one, much less, one row, one column, deep.
+_WIDE = (
+    *((136, 264, 64), (136, 72, 40), (72, 264, 24), (9, 8, 8), (1, 264, 64), (264, 1, 64)),
+    *((129, 200, DEEP), (24, 16, DEEP)),
+)
+
+TABLE = (
+    Rung("naive", "cpu", ALL),
+    Rung("blocked", "cpu", ALL),
+    Rung("naive", "cuda", ALL),
+    Rung("shared_tile_8", "cuda", ALL),
+    Rung("shared_tile_16", "cuda", ALL),
+    Rung("shared_tile_32", "cuda", ALL),
+    Rung("register_tile", "cuda", ALL),
+    Rung("mma_tile", "cuda", TENSOR | {"fma": DOUBLE}, tensor_cores=True, edges=_WIDE),
+    Rung("tma_wgmma", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
+    Rung("warp_specialized", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
+    Rung("hopper", "cuda", TENSOR, tensor_cores=True, edges=_WIDE),
+    Rung("fp16x3", "cuda", {"fp16x3": SINGLE}, tensor_cores=True, edges=_WIDE),
+)
+
+
+def names(arithmetic: str, device: str = "cuda", dtype: torch.dtype | None = None, **has) -> tuple:
+    """The rungs of an arithmetic, of a dtype if it is given, whose members are these."""
+    return tuple(
+        rung.name
+        for rung in TABLE
+        if rung.device == device
+        and (arithmetic in rung.runs if dtype is None else dtype in rung.runs.get(arithmetic, ()))
+        and all(getattr(rung, name) == value for name, value in has.items())
+    )
+
+
+# The rungs of the fma arithmetic: every dtype, shape and layout, every device.
+RUNGS = {device: names("fma", device, tensor_cores=False) for device in ("cpu", "cuda")}
+# Those on tensor cores, 16-bit inputs and tf32.
+TENSOR_RUNGS = names("tensor")
+ANY_LAYOUT_TENSOR_RUNGS = names("tensor", any_layout=True)
+NEED_TMA = names("tensor", any_layout=False)
+# fp64 runs the chains of the fma arithmetic on tensor cores.
+(FP64_RUNG,) = names("fma", tensor_cores=True)
+# fp32 inputs in two fp16 parts. It decides the precision, where none is asked for.
+(PARTS_RUNG,) = names("fp16x3")
+
+
+def has_tensor_core_kernels(device: str) -> bool:
+    """For compute capability 9.0, unless the build leaves them out."""
+    built = tiled_mm.build_info()["left_out"] is None
+    return device == "cuda" and torch.cuda.get_device_capability() == (9, 0) and built
+
+
+def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
+    """Those that compute this dtype on this machine by the fma arithmetic."""
+    fp64 = dtype == torch.float64 and has_tensor_core_kernels(device)
+    return RUNGS[device] + ((FP64_RUNG,) if fp64 else ())
+
+
+def arithmetic_of(
+    device: str, dtype: torch.dtype, algo: str | None = None, precision: str | None = None
+) -> str:
+    """What a call runs, by the library's rule (README, "One answer"), where neither the library nor
+    torch is set to tf32: what was asked, else what the rung knows, else tensor cores for 16-bit
+    inputs on GPUs that have kernels for them."""
+    if not has_tensor_core_kernels(device):
+        return "fma"
+    if dtype == torch.float32:
+        asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
+        return "fma" if asked == "ieee" else asked
+    fma = precision == "ieee" or algo in RUNGS["cuda"]
+    return "tensor" if dtype in HALVES and not fma else "fma"
+
+
+# ---- what tests run over ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """A rung, or the planner's choice, on inputs of one dtype; and how to ask for it."""
+
+    device: str
+    algo: str | None
+    dtype: torch.dtype
+    precision: str | None = None
+    tensor_cores: bool = False
+    any_layout: bool = True
+    edges: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def id(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        asked = f"-{self.precision}" if self.precision else ""
+        return f"{self.device}-{self.algo or 'default'}-{dtype}{asked}"
+
+    @property
+    def arithmetic(self) -> str:
+        return arithmetic_of(self.device, self.dtype, self.algo, self.precision)
+
+    def mm(self, a: torch.Tensor, b: torch.Tensor, **keywords: Any) -> torch.Tensor:
+        return tiled_mm.mm(a, b, algo=self.algo, precision=self.precision, **keywords)
+
+    def bmm(self, a: torch.Tensor, b: torch.Tensor, **keywords: Any) -> torch.Tensor:
+        return tiled_mm.bmm(a, b, algo=self.algo, precision=self.precision, **keywords)
+
+    def reference(self, a: torch.Tensor, b: torch.Tensor, **keywords: Any) -> torch.Tensor:
+        """The same bits by another rung, one that takes every layout."""
+        assert self.algo != PARTS_RUNG, "no other rung has its arithmetic"
+        if self.arithmetic == "fma":
+            algo = "naive" if self.algo != "naive" else None
+            # A CPU's rungs all sum bf16 by the instructions it has, but for 'ieee'
+            # (docs/contract.md); on a GPU a rung by name has the chains that 'ieee' asks for.
+            precision = self.precision if self.device == "cpu" else "ieee"
+        else:
+            algo = next(x for x in ANY_LAYOUT_TENSOR_RUNGS if x != self.algo)
+            precision = self.precision
+        return tiled_mm.mm(a, b, algo=algo, precision=precision, **keywords)
+
+    def takes(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        """Whether the rung is offered for these; one of any layout must be for all of them."""
+        return self.any_layout or self.algo in tiled_mm.algos(a, b, precision=self.precision)
+
+    def fill(self, rows: int, cols: int) -> torch.Tensor:
+        return cases.fill(rows, cols, self.dtype, self.device)
+
+    def size(self, m: int, n: int, k: int) -> tuple[int, int, int]:
+        """This one, or the next whose row-major operands the rung takes."""
+        up = 1 if self.any_layout else 8
+        return m, -(-n // up) * up, -(-k // up) * up
+
+    def pair(self, m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A [M, K] and B [K, N] of size(): row-major, B by columns where the rung wants that."""
+        m, n, k = self.size(m, n, k)
+        a, b = self.fill(m, k), self.fill(k, n)
+        return a, self.as_b(b)
+
+    def as_b(self, b: torch.Tensor) -> torch.Tensor:
+        along_k = not self.any_layout and self.dtype == torch.float32
+        return b.t().contiguous().t() if along_k else b
+
+
+def _runs() -> Iterator[Run]:
+    """The planner and every rung of the fma arithmetic with each dtype, then tensor cores."""
+    for dtype in DTYPES:
+        for device, of_device in RUNGS.items():
+            for algo in (None, *of_device):
+                on_tensor_cores = device == "cuda" and algo is None and dtype in HALVES
+                yield Run(device, algo, dtype, edges=_WIDE if on_tensor_cores else ())
+            if dtype in HALVES:
+                yield Run(device, None, dtype, "ieee")
+    yield Run("cuda", None, torch.float32, "tf32", tensor_cores=True, edges=_WIDE)
+    for rung in TABLE:
+        for arithmetic, dtypes in rung.runs.items():
+            for dtype in dtypes if rung.tensor_cores else ():
+                precision = "tf32" if arithmetic == "tf32" else None
+                edges = rung.edges
+                if dtype == torch.float64:  # whose reference takes long
+                    edges = tuple(size for size in edges if size[2] < 4096)
+                how = (precision, True, rung.any_layout, edges)
+                yield Run(rung.device, rung.name, dtype, *how)
+
+
+def marks(run: Run) -> tuple[pytest.MarkDecorator, ...]:
+    needs = (pytest.mark.cuda,) if run.device == "cuda" else ()
+    return needs + ((pytest.mark.tensor_cores,) if run.tensor_cores else ())
+
+
+def each_run(
+    dtypes: tuple[torch.dtype, ...] = DTYPES, where: Callable[[Run], bool] = lambda run: True
+) -> pytest.MarkDecorator:
+    """Parametrises `run`: every rung with each of these dtypes that it takes."""
+    chosen = [run for run in _runs() if run.dtype in dtypes and where(run)]
+    return pytest.mark.parametrize(
+        "run", [pytest.param(run, marks=marks(run), id=run.id) for run in chosen]
+    )
+
+
+def _rungs() -> Iterator:
+    for device, of_device in RUNGS.items():
+        cuda = pytest.mark.cuda if device == "cuda" else ()
+        for algo in (None, *of_device):
+            yield pytest.param(device, algo, marks=cuda, id=f"{device}-{algo or 'default'}")
+
+
+# Every rung of the fma arithmetic on its device, and the planner's own choice (None).
+each_rung = pytest.mark.parametrize(("device", "algo"), list(_rungs()))
+
+
+def each_rung_and(dtypes: tuple[torch.dtype, ...], device: str | None = None):
+    """The same with each dtype, and the tensor-core rungs that take any layout, by default."""
+    sets = [
+        pytest.param(run.device, run.algo, run.dtype, marks=marks(run), id=run.id)
+        for run in _runs()
+        if run.dtype in dtypes and run.any_layout and run.precision is None
+    ]
+    if device is None:
+        return pytest.mark.parametrize(("device", "algo", "dtype"), sets)
+    on_device = [
+        pytest.param(*values[1:], marks=marks, id=id)
+        for values, marks, id in sets
+        if values[0] == device
+    ]
+    return pytest.mark.parametrize(("algo", "dtype"), on_device)

@@ -1,0 +1,213 @@
+"""precision='fp16x3' on streams, in graphs and threads, and its memory."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
+import cases
+import pytest
+import tiled_mm
+import torch
+from cases import column_major, each
+from fp16x3 import (
+    DATA,
+    INF,
+    LEAST_K,
+    NAN,
+    mm,
+    normal,
+    pair,
+    with_tile,
+)
+from golden import assert_equal
+from rungs import DEEP
+
+pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
+
+
+@each(
+    "size",
+    ((1000, 776, 4608), (333, 515, 1029), (64, 264, DEEP), (1000, 776, DEEP), (5, 1100, 4608)),
+)
+def test_100_repeats_under_load_from_another_stream(size: tuple) -> None:
+    m, n, k = size
+    a, b = DATA["hard"](m, k), DATA["hard"](k, n)
+    expected = mm(a, b)
+    load = normal(4096, 4096).bfloat16()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(60):
+            torch.mm(load, load)
+    for c in [mm(a, b) for _ in range(100)]:
+        assert_equal(c, expected)
+
+
+def test_graphs() -> None:
+    sizes = ((136, 264, 64), (67, 45, 131), (64, 72, DEEP), (600, 1100, 4608), (67, 45, 21))
+    sizes += ((5, 264, 515), (264, 16, DEEP))
+    pairs = [pair(*size) for size in sizes]
+    for a, b in pairs:  # as torch asks: once before it is captured
+        mm(a, b)
+        tiled_mm.fp16x3_recomputed(a, b)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = [(mm(a, b), tiled_mm.fp16x3_recomputed(a, b)) for a, b in pairs]
+    for special in (0.5, NAN, INF):
+        for a, b in pairs:
+            a.copy_(torch.randn_like(a))
+            b.copy_(torch.randn_like(b))
+            a[1, 2] = special
+        for c, _ in results:
+            c.fill_(NAN)
+        graph.replay()
+        for (a, b), (c, count) in zip(pairs, results, strict=True):
+            assert_equal(c, mm(a, b))
+            again = c.shape[1] if special != 0.5 else 0
+            assert int(count) == (again if a.shape[1] >= LEAST_K else c.numel())
+
+
+@each("size", ((136, 264, DEEP), (300, 200, 512), (67, 45, 21), (7, 264, 4608), (264, 1, DEEP)))
+def test_the_current_stream_is_used(size: tuple) -> None:
+    """Operands that are written late on a side stream: kernels that start early, in the shadow of
+    the one before, must wait for it before they read or write."""
+    a, b = pair(*size)
+    expected = mm(a, b)
+    late_a, late_b = a.clone(), b.clone()
+    out = torch.zeros_like(expected)
+    a.fill_(NAN)
+    b.fill_(NAN)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(cases.SLEEP // 10)
+        a.copy_(late_a)
+        b.copy_(late_b)
+        c = mm(a, b)
+        mm(a, b, out=out)
+    side.synchronize()
+    assert_equal(c, expected)
+    assert_equal(out, expected)
+
+
+# (rows, K of one product and N of the other, the other way round)
+@each("size", ((136, 136, 136), (131, 131, 131), (500, 4608, 2048), (72, DEEP, 72), (7, 300, 500)))
+def test_a_chain_of_products(size: tuple) -> None:
+    """Each reads what the one before wrote, and writes what the one before read. Workspaces are
+    handed on from call to call."""
+    rows, k, n = size
+    x = normal(rows, k) / k**0.5
+    x[3, 5] = 1e20  # a row that is computed again, with all that follow from it
+    there, back = normal(k, n) / k**0.5, normal(n, k) / n**0.5
+    expected = x
+    for _ in range(3):
+        for weight in (there, back):
+            expected = mm(expected, weight)
+            torch.cuda.synchronize()
+    for _ in range(5):
+        y, z = x.clone(), torch.empty(rows, n, device="cuda")
+        for _ in range(3):
+            mm(y, there, out=z)
+            mm(z, back, out=y)
+        assert_equal(y, expected)
+
+
+def test_several_streams_and_threads_at_once() -> None:
+    sizes = ((200, 152, 300), (5, 450, 131), (64, 72, DEEP), (600, 1100, 4608))
+    pairs = [(DATA["hard"](m, k), DATA["hard"](k, n)) for m, n, k in sizes]
+    expected = [mm(a, b) for a, b in pairs]
+    torch.cuda.synchronize()
+    cases.in_threads_and_streams(lambda i: mm(*pairs[i]), expected)
+
+
+HOLD = r"""
+extern "C" __global__ void hold(int milliseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - begin < 1000000ull * milliseconds);
+}"""
+
+
+def test_blocks_that_share_rows_do_not_wait_for_ever_where_a_third_kernel_holds_the_gpu() -> None:
+    """Rows beside each other are split by teams of up to 32 blocks. Two streams do so at once while
+    a third one's kernel has the shared memory of all multiprocessors but four, which hold 16
+    blocks; and both end long before that kernel."""
+    a, b = normal(2048, 1000).t(), normal(2048, 776)  # both by teams
+    a[3, 5] = 1e20
+    # Clusters would wait for multiprocessors beside each other.
+    way = (cases.PLANE_TILES[0], False, 1, 1)
+    expected = with_tile(a, b, *way)
+    hold = torch.cuda._compile_kernel(HOLD, "hold")
+    shared = 200 * 1024
+    hold.set_shared_memory_config(shared)
+    held_by = torch.cuda.get_device_properties(0).multi_processor_count - 4
+    torch.cuda.synchronize()
+    holder, *streams = (torch.cuda.Stream() for _ in range(3))
+    with torch.cuda.stream(holder):
+        hold(grid=(held_by, 1, 1), block=(32, 1, 1), args=[1000], shared_mem=shared)
+        held = torch.cuda.Event()
+        held.record()
+    results, ends = [], []
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            results.append([with_tile(a, b, *way) for _ in range(3)])
+            ends.append(torch.cuda.Event())
+            ends[-1].record()
+    for end in ends:
+        end.synchronize()
+    assert not held.query(), "they waited for the kernel that held the GPU"
+    torch.cuda.synchronize()
+    for c in itertools.chain(*results):
+        assert_equal(c, expected)
+
+
+def test_threads_that_have_not_used_the_gpu_before() -> None:
+    """They have no CUDA context yet, which the encoding of a tensor map asks for."""
+    a, b = pair(136, 264, 64)
+    expected = mm(a, b)
+    out = torch.empty_like(expected)
+    torch.cuda.synchronize()
+    with ThreadPoolExecutor(1) as fresh:
+        fresh.submit(lambda: mm(a, b, out=out)).result()
+    torch.cuda.synchronize()
+    assert_equal(out, expected)
+
+
+def test_the_host_does_not_wait() -> None:
+    a, b = (x.requires_grad_() for x in pair(67, 72, DEEP - 4))
+    out = torch.empty(67, 72, device="cuda")
+
+    def calls() -> None:
+        mm(a, b).sum().backward()
+        with torch.no_grad():
+            mm(a, b, out=out)
+            tiled_mm.bmm(a[None], b[None], precision="fp16x3")
+            tiled_mm.fp16x3_recomputed(a, b)
+
+    cases.assert_the_host_does_not_wait(calls)
+
+
+def test_no_memory_but_the_result_and_the_workspace() -> None:
+    def asked_for(call) -> tuple[int, int]:
+        """How often memory was asked for, and bytes of it."""
+        names = ("allocation.all.allocated", "requested_bytes.all.allocated")
+        before = torch.cuda.memory_stats()
+        kept = call()
+        after = torch.cuda.memory_stats()
+        del kept
+        return tuple(after[name] - before[name] for name in names)
+
+    for m, n, k in ((67, 45, 131), (300, 200, 512), (67, 45, DEEP), (67, 45, 21), (5, 200, 512)):
+        a, b = pair(m, n, k)
+        a[3, 4] = NAN
+        for x, y in ((a, b), (column_major(a), b), (cases.in_a_hole(a, 2, 3), column_major(b))):
+            workspace = tiled_mm.plan(x, y, precision="fp16x3").workspace_bytes
+            assert (workspace > 0) == (k >= LEAST_K)
+            times = 1 if workspace else 0
+            out = torch.empty(m, n, device="cuda")
+            found = asked_for(lambda x=x, y=y: mm(x, y))
+            assert found == (1 + times, out.nbytes + workspace)
+            found = asked_for(lambda x=x, y=y, out=out: mm(x, y, out=out))
+            assert found == (times, workspace)

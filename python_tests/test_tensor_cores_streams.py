@@ -1,0 +1,172 @@
+"""The tensor-core rungs on streams, in graphs and threads, and in memory that others use."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
+import cases
+import pytest
+import tiled_mm
+import torch
+from cases import column_major, each
+from golden import assert_equal
+from rungs import DEEP
+from tensor_cores import (
+    ANY_LAYOUT,
+    EVERY_RUNG,
+    each_dtype,
+    mm,
+    normal,
+    rungs_for,
+    ways,
+)
+
+pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
+
+
+# ---- where the result goes -----------------------------------------------------------------------
+
+
+@each_dtype
+def test_nothing_around_a_new_result_is_written(dtype: torch.dtype) -> None:
+    """Results in a pool of canaries: each is one of many slices of the same memory."""
+    a, b = cases.pair(200, 136, 72, dtype, "cuda")
+    expected = mm(a, b)
+    memory = cases.hole(16, 200 * 136 + 64, dtype, "cuda")
+    for i in range(0, 16, 2):
+        out = memory[i, 32 : 32 + 200 * 136].view(200, 136)
+        mm(a, b, out=out)
+        assert_equal(out, expected)
+    edges = torch.cat([memory[::2, :32], memory[::2, 32 + 200 * 136 :]], 1)
+    assert edges.isnan().all() and memory[1::2].isnan().all()
+
+
+# ---- streams, graphs, threads --------------------------------------------------------------------
+
+
+@each("size", ((1000, 776, 4608), (333, 515, 1029), (64, 264, DEEP), (1000, 776, DEEP)))
+@each_dtype
+def test_100_repeats_under_load_from_another_stream(dtype: torch.dtype, size: tuple) -> None:
+    m, n, k = size
+    a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
+    expected = mm(a, b)
+    calls = ways(a, b)
+    load = normal(4096, 4096, dtype=torch.bfloat16)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(60):
+            torch.mm(load, load)
+    results = [calls[i % len(calls)](a, b) for i in range(100)]
+    for c in results:
+        assert_equal(c, expected)
+
+
+@each_dtype
+def test_graphs(dtype: torch.dtype) -> None:
+    """Aligned, repacked, and with segments shared out or totals in the workspace."""
+    sizes = ((136, 264, 64), (67, 45, 131), (64, 72, DEEP), (600, 1100, 4608))
+    pairs = [cases.pair(*size, dtype, "cuda") for size in sizes]
+    calls = [ways(a, b) for a, b in pairs]
+    for (a, b), called in zip(pairs, calls, strict=True):
+        for call in called:  # as torch asks: once before it is captured
+            call(a, b)
+    graph = torch.cuda.CUDAGraph()
+    results = []
+    with torch.cuda.graph(graph):
+        for (a, b), called in zip(pairs, calls, strict=True):
+            results.append([call(a, b) for call in called])
+    for _ in range(3):
+        for a, b in pairs:
+            a.copy_(torch.randn_like(a))
+            b.copy_(torch.randn_like(b))
+        for c in itertools.chain(*results):
+            c.fill_(torch.nan)
+        graph.replay()
+        for (a, b), found in zip(pairs, results, strict=True):
+            for c in found:
+                assert_equal(c, mm(a, b, "mma_tile"))
+
+
+@each("algo", EVERY_RUNG)
+@each_dtype
+def test_the_current_stream_is_used(dtype: torch.dtype, algo: str | None) -> None:
+    """Operands that are written late on a side stream: kernels that start early, in the shadow of
+    the one before, must wait for it before they read or write."""
+    a, b = cases.pair(136, 264, DEEP, dtype, "cuda")
+    b = column_major(b)
+    expected = mm(a, b, algo)
+    late_a, late_b = a.clone(), b.clone()
+    out = torch.zeros_like(expected)
+    a.fill_(torch.nan)
+    b.fill_(torch.nan)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(cases.SLEEP // 10)
+        a.copy_(late_a)
+        b.copy_(late_b)
+        c = mm(a, b, algo)
+        mm(a, b, algo, out=out)
+    side.synchronize()
+    assert_equal(c, expected)
+    assert_equal(out, expected)
+
+
+@each("size", ((136, 136), (131, 131), (4608, 4608), (DEEP, 72)))
+@each_dtype
+def test_a_chain_of_products(dtype: torch.dtype, size: tuple[int, int]) -> None:
+    """Each reads what the one before wrote, and writes what the one before read."""
+    k, n = size
+    x = normal(n, k, dtype=dtype) / k**0.5
+    there, back = normal(k, n, dtype=dtype) / k**0.5, normal(n, k, dtype=dtype) / n**0.5
+    expected = x
+    for _ in range(3):
+        for weight in (there, back):
+            expected = mm(expected, weight)
+            torch.cuda.synchronize()
+    for _ in range(5):
+        y, z = x.clone(), torch.empty(n, n, dtype=dtype, device="cuda")
+        for _ in range(3):
+            mm(y, there, out=z)
+            mm(z, back, out=y)
+        assert_equal(y, expected)
+
+
+@each_dtype
+def test_several_streams_and_threads_at_once(dtype: torch.dtype) -> None:
+    sizes = ((200, 152, 300), (67, 45, 131), (64, 72, DEEP), (600, 1100, 4608))
+    pairs = [cases.pair(*size, dtype, "cuda") for size in sizes]
+    expected = [mm(a, b) for a, b in pairs]
+    torch.cuda.synchronize()
+    cases.in_threads_and_streams(lambda i: mm(*pairs[i]), expected)
+
+
+@each_dtype
+def test_threads_that_have_not_used_the_gpu_before(dtype: torch.dtype) -> None:
+    """They have no CUDA context yet, which the encoding of a tensor map asks for."""
+    a, b = cases.pair(136, 264, 64, dtype, "cuda")
+    b = column_major(b)
+    expected = mm(a, b)
+    for algo in (None, *rungs_for(a, b)):
+        out = torch.empty_like(expected)
+        torch.cuda.synchronize()
+        with ThreadPoolExecutor(1) as fresh:
+            fresh.submit(lambda algo=algo, out=out: mm(a, b, algo, out=out)).result()
+        torch.cuda.synchronize()
+        assert_equal(out, expected, algo)
+
+
+def test_the_host_does_not_wait() -> None:
+    a, b = (x.requires_grad_() for x in cases.pair(67, 45, DEEP - 4, torch.bfloat16, "cuda"))
+    out = torch.empty(67, 45, device="cuda", dtype=torch.bfloat16)
+
+    def calls() -> None:
+        for algo in ANY_LAYOUT:
+            tiled_mm.mm(a, b, algo=algo).sum().backward()
+            with torch.no_grad():
+                tiled_mm.mm(a, b, algo=algo, out=out)
+                tiled_mm.bmm(a[None], b[None], algo=algo)
+
+    cases.assert_the_host_does_not_wait(calls)
