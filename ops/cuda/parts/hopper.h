@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/epilogue.h"
 #include "cuda/plan/cluster_plan.h"
 
 namespace tiled {

@@ -9,7 +9,6 @@
 
 #include "core/algo.h"
 #include "core/problem.h"
-#include "core/segments.h"
 #include "cuda/plan/device.h"
 #include "cuda/plan/sides.h"
 #include "cuda/plan/way.h"
@@ -71,12 +70,6 @@ struct Plan {
   }
 };
 
-// Their sum, likewise.
-inline int64_t saturating_sum(int64_t a, int64_t b) {
-  int64_t sum;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
-
 // The hardware's limits of a grid.
 constexpr int64_t MAX_GRID_X = (int64_t{1} << 31) - 1;
 constexpr int64_t MAX_GRID_Y = 65535;
@@ -85,15 +78,6 @@ constexpr int64_t WORKSPACE_ALIGNMENT = 256;  // bytes
 
 constexpr int64_t workspace_aligned(int64_t bytes) {
   return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
-}
-
-// Bytes of the workspace, from its beginning, where blocks keep their tiles' running totals between
-// segments of K: those of the kernels whose registers do not hold them.
-inline int64_t totals_bytes(const Problem& problem, const Plan& plan) {
-  const bool keeps = plan.algo == Algo::RegisterTile || is_fp64_mma(problem, plan);
-  if (!keeps || segment_count(problem.k) < 2) return 0;
-  const int64_t tile = int64_t{plan.block_m} * plan.block_n * accumulator_bytes(problem.dtype);
-  return saturating_product(saturating_product(plan.grid_x, plan.grid_y), tile);
 }
 
 // Whether this rung computes this problem on this device (a CUDA device).
