@@ -33,8 +33,7 @@ Blocking describe(const Problem& p, const Level& level) {
   x.b_strides = {p.b.batch_stride, p.b.row_stride, p.b.col_stride};
   x.c_strides = {p.c.batch_stride, p.c.row_stride, p.c.col_stride};
   x.chains = &chains;
-  x.epilogue = p.epilogue;
-  x.finish_c = !p.epilogue.is_identity();
+  if (!p.epilogue.is_identity()) x.epilogue = &p.epilogue;
 
   // The stride of a dimension of size 1 does not matter: let it be the best one. Where k = 0 there
   // is nothing to read, and perhaps no memory.
@@ -54,9 +53,10 @@ Blocking describe(const Problem& p, const Level& level) {
     std::swap(x.m, x.n);
     std::swap(x.a_strides, x.b_strides);
     for (Strides* s : {&x.a_strides, &x.b_strides, &x.c_strides}) std::swap(s->row, s->col);
-    x.epilogue = transposed(x.epilogue);
+    x.exchanged = true;
   }
-  x.direct_c = !x.finish_c && x.out_element == x.bytes * x.out->parts && x.c_strides.col == 1;
+  x.direct_c =
+      x.epilogue == nullptr && x.out_element == x.bytes * x.out->parts && x.c_strides.col == 1;
   return x;
 }
 
@@ -118,7 +118,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     if (x.raw) x.kernels = raw;
   }
   const Kernels& kernels = *x.kernels;
-  x.round_c = kernels.rounds && !x.direct_c && !x.finish_c && x.c_strides.col == 1 &&
+  x.round_c = kernels.rounds && !x.direct_c && x.epilogue == nullptr && x.c_strides.col == 1 &&
               segment_count(x.depth) <= 1;
 
   // Pairs, as complex numbers, are found in memory only where they are neighbours.

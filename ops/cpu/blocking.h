@@ -49,7 +49,8 @@ struct Blocking {
   const char *a, *b;
   char* c;
   Strides a_strides, b_strides, c_strides;
-  Epilogue epilogue;
+  const Epilogue* epilogue;  // null: the identity
+  bool exchanged;            // A and B were, and the epilogue is C's, not C'
   const ChainTable* chains;
 
   int64_t parts_m, parts_n;  // regions of each C, one for a thread at a time
@@ -62,9 +63,7 @@ struct Blocking {
   bool pack_a, pack_b;
   bool a_by_k;      // a packed tile of A stands as [k][rows], else as [rows][k]
   bool direct_c;    // sums are formed in C itself,
-  bool round_c;     // or rounded to it by the last block's tiles,
-  bool finish_c;    // or go there by an epilogue that is not the identity (finish.h),
-                    // or are stored as they are
+  bool round_c;     // or rounded to it by the last block's tiles; neither with an epilogue
   int64_t block_k;  // of K, worked on together: the longest block
   int64_t unit_k;   // blocks begin at multiples of it, counted from their segment's begin
   int64_t panel;    // columns of B, worked on together

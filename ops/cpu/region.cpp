@@ -154,9 +154,9 @@ inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Ti
     const Strides& s = x_.c_strides;
     const int64_t parts = x_.out->parts;
     char* c = c_ + (rows.begin * s.row + cols.begin / parts * s.col) * x_.out_element;
-    if (x_.finish_c)
-      finish(x_.epilogue, *x_.chains, total.data, total.row, entry_, rows,
-             {cols.begin / parts, cols.end / parts}, c, s);
+    if (x_.epilogue != nullptr)
+      finish(x_.exchanged ? transposed(*x_.epilogue) : *x_.epilogue, *x_.chains, total.data,
+             total.row, entry_, rows, {cols.begin / parts, cols.end / parts}, c, s);
     else
       x_.out->store({total.data, total.row, rows.size(), cols.size() / parts, c, s.row, s.col});
   }
