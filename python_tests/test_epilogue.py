@@ -10,11 +10,12 @@ import epilogues
 import mpmath
 import numpy as np
 import pytest
+import rungs
 import torch
 from epilogues import ACTIVATIONS, expected, operator, same_bits, sum_dtype, sums
 
-each_rung = cases.each_rung_and(cases.DTYPES)
-each_float_rung = cases.each_rung_and(cases.REALS)
+each_rung = rungs.each_rung_and(cases.DTYPES)
+each_float_rung = rungs.each_rung_and(cases.REALS)
 # These want bases and pitches of whole 16 bytes.
 ALIGNED = [
     pytest.param(algo, dtype, id=f"{algo}-{str(dtype).removeprefix('torch.')}")
