@@ -70,10 +70,11 @@ inline Problem parts_problem(const std::string& layout, int64_t m, int64_t n, in
 inline HopperPlan hopper_of(const Plan& plan) { return plan.way.as<HopperPlan>(); }
 inline Fp16x3Plan fp16x3_of(const Plan& plan) { return plan.way.as<Fp16x3Plan>(); }
 
-// Of register_tile, and of mma_tile in fp64.
+// Others than register_tile, and mma_tile in fp64, have no choice.
 inline Accesses access_of(const Plan& plan) {
-  return plan.way.is<RegisterTileWay>() ? plan.way.as<RegisterTileWay>().access
-                                        : plan.way.as<Fp64Way>().access;
+  if (plan.way.is<RegisterTileWay>()) return plan.way.as<RegisterTileWay>().access;
+  if (plan.way.is<Fp64Way>()) return plan.way.as<Fp64Way>().access;
+  return {Access::Elements, Access::Elements};
 }
 inline RegisterTileWay register_of(const Plan& plan) { return plan.way.as<RegisterTileWay>(); }
 

@@ -206,7 +206,8 @@ TEST(Fp16x3Plan, ANarrowCHasNoPlanesOfTheLargeOperand) {
       EXPECT_LT(plan.workspace_bytes, 128 * 4096 * 4 + 40000 * 8 + 8192);
       (m < n ? p.b : p.a).alignment = 4;
       const Fp16x3Plan other = fp16x3_of(make_plan(p, d));
-      EXPECT_TRUE(other.kernel != Fp16x3Kernel::Direct || other.exchanged != fp16x3_of(plan).exchanged)
+      EXPECT_TRUE(other.kernel != Fp16x3Kernel::Direct ||
+                  other.exchanged != fp16x3_of(plan).exchanged)
           << layout << ' ' << m << ' ' << n;
     }
 }
@@ -275,8 +276,7 @@ TEST(Fp16x3Plan, HugeSizes) {
           if (!supports(Algo::Fp16x3, p, d)) continue;
           // The larger operand has no planes where it is read as it lies.
           const Plan plan = make_plan(p, d);
-          const bool one =
-              fp16x3_of(plan).kernel != Fp16x3Kernel::Planes;
+          const bool one = fp16x3_of(plan).kernel != Fp16x3Kernel::Planes;
           const double rows = static_cast<double>(one ? std::min(m, n) : m + n);
           const double planes = 4. * static_cast<double>(entries) * static_cast<double>(k) * rows;
           const double bytes = static_cast<double>(plan.workspace_bytes);

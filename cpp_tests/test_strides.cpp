@@ -14,7 +14,10 @@
 namespace tiled {
 namespace {
 
+using test::access_of;
 using test::device;
+using test::fp16x3_plans;
+using test::register_of;
 
 // Of batch entries, rows and columns.
 struct Shape {
