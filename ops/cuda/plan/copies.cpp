@@ -32,7 +32,8 @@ CopyGrid copy_grid_of(const Copy& copy, const Problem& problem) {
   g.blocks_x = static_cast<int32_t>(blocks_over(g.by == CopyBy::Rows ? vectors : g.columns, wide));
   // As many as there is work for, and all of them together within a grid.
   const auto at_most = [](int64_t work, int64_t blocks) {
-    return static_cast<int32_t>(std::clamp<int64_t>(MAX_BLOCKS / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(work, 1)));
+    return static_cast<int32_t>(std::clamp<int64_t>(MAX_BLOCKS / std::max<int64_t>(blocks, 1), 1,
+                                                    std::max<int64_t>(work, 1)));
   };
   g.blocks_y = at_most(blocks_over(g.rows, tall), g.blocks_x);
   g.blocks_z = at_most(entries_of(from, problem.batch), int64_t{g.blocks_x} * g.blocks_y);
