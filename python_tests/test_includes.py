@@ -20,7 +20,7 @@ PLANTED = [
     ("cuda/plan/plan.cpp", '"cuda/parts/hopper.h"', "does not lie below it"),
     ("cuda/plan/plan.cpp", '"explain/report.h"', "does not lie below it"),
     ("cuda/ptx/mma.cuh", '"core/problem.h"', "does not lie below it"),
-    ("cuda/parts/repack.cu", '"cuda/rungs/kernels.h"', "does not lie below it"),
+    ("cuda/parts/repack.cu", '"cuda/rungs/7_hopper/plan.h"', "does not lie below it"),
     ("cuda/rungs/1_naive/naive.cu", '"cuda/launch/launch.h"', "does not lie below it"),
     ("cuda/rungs/1_naive/naive.cu", '"cuda/rungs/7_hopper/hopper.cuh"', "does not lie below it"),
     ("cuda/launch/launch.cpp", '"torch/check.h"', "does not lie below it"),
