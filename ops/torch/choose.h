@@ -28,8 +28,8 @@ inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::Sc
                         const MmOptions& options) {
   if (!options.algo) {
     const Plan plan = make_plan(problem, device);
-    TORCH_CHECK(supports(plan.algo, problem, device), "tiled_mm: no rung computes [", problem.batch,
-                "] x [", problem.m, ", ", problem.k, "] x [", problem.k, ", ", problem.n, "] ",
+    TORCH_CHECK(plan.step_count > 0, "tiled_mm: no rung computes [", problem.batch, "] x [",
+                problem.m, ", ", problem.k, "] x [", problem.k, ", ", problem.n, "] ",
                 name_of(problem.dtype), " on ", device.name);
     return plan;
   }

@@ -8,8 +8,8 @@ namespace tiled {
 
 struct RungLaunch {
   Algo algo;
-  // Enqueues a plan's kernels; `workspace` has its workspace_bytes. K is not 0 where the plan has
-  // zeros to write instead (Work::Sums alone).
+  // Enqueues a plan's kernels; `workspace` has its workspace_bytes. Plans that only write zeros
+  // (Work::Sums alone) do not come here.
   cudaError_t (*launch)(const Problem& problem, const Plan& plan, void* workspace,
                         cudaStream_t stream);
   // The kernel of the plan's main step.

@@ -145,14 +145,13 @@ Kernel<RepackArguments> kernel_of(CopyBy by, bool words) {
 cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
                           cudaStream_t stream) {
   const bool words = problem.dtype == DType::Float32;
-  const bool together = go_together(copies, problem);
+  const auto [grids, together] = copy_grids_of(copies, problem);
   for (int i = 0; i < copies.count(); i += together ? 2 : 1, ++step) {
-    const CopyGrid grid = copy_grid_of(copies[i], problem);
+    const CopyGrid& grid = grids[i];
     RepackArguments args{};
     args.first = matrix_of(copies[i], grid, problem);
     args.first_blocks = static_cast<uint32_t>(grid.blocks());
-    if (together)
-      args.second = matrix_of(copies[i + 1], copy_grid_of(copies[i + 1], problem), problem);
+    if (together) args.second = matrix_of(copies[i + 1], grids[i + 1], problem);
     const cudaError_t error = launch_early(kernel_of(grid.by, words), *step, stream, args);
     if (error != cudaSuccess) return error;
   }

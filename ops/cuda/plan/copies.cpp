@@ -11,6 +11,8 @@ Side Copies::add(const Side& from, Side to) {
   return to;
 }
 
+namespace {
+
 CopyGrid copy_grid_of(const Copy& copy, const Problem& problem) {
   constexpr int64_t MAX_BLOCKS = 1 << 30;
   const Side &from = copy.from, &to = copy.to;
@@ -40,18 +42,22 @@ CopyGrid copy_grid_of(const Copy& copy, const Problem& problem) {
   return g;
 }
 
-bool go_together(const Copies& copies, const Problem& problem) {
-  return copies.count() == 2 &&
-         copy_grid_of(copies[0], problem).by == copy_grid_of(copies[1], problem).by;
+}  // namespace
+
+CopyGrids copy_grids_of(const Copies& copies, const Problem& problem) {
+  CopyGrids grids{};
+  for (int i = 0; i < copies.count(); ++i) grids.grid[i] = copy_grid_of(copies[i], problem);
+  grids.together = copies.count() == 2 && grids.grid[0].by == grids.grid[1].by;
+  return grids;
 }
 
 void add_copies(Plan& plan, const Copies& copies, const Problem& problem) {
-  const bool together = go_together(copies, problem);
+  const auto [grids, together] = copy_grids_of(copies, problem);
   for (int i = 0; i < copies.count(); ++i) {
     Step step{};
     step.work = Work::Copy;
     step.threads_x = COPY_THREADS, step.threads_y = 1;
-    step.grid_x = copy_grid_of(copies[i], problem).blocks(), step.grid_y = 1;
+    step.grid_x = grids[i].blocks(), step.grid_y = 1;
     step.workspace_bytes = workspace_aligned(copy_bytes(copies[i].to, problem));
     if (together && i == 1) {
       Step& both = plan.steps[plan.step_count - 1];

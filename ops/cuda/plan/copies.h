@@ -46,15 +46,18 @@ struct CopyGrid {
 
   int64_t blocks() const { return int64_t{blocks_x} * blocks_y * blocks_z; }
 };
-CopyGrid copy_grid_of(const Copy& copy, const Problem& problem);
 
 constexpr int COPY_THREADS = 256;
 constexpr int COPY_ROWS_A_THREAD = 4;              // CopyBy::Rows
 constexpr int COPY_SQUARE = 32, COPY_SQUARES = 4;  // CopyBy::Squares: a side, and how many
 constexpr int COPY_VECTOR_SIDE = 64;               // CopyBy::Vectors: the elements of a side
 
-// Whether both are one kernel's: they go alike.
-bool go_together(const Copies& copies, const Problem& problem);
+// Of all copies; two that go alike are one kernel's.
+struct CopyGrids {
+  CopyGrid grid[2];
+  bool together;
+};
+CopyGrids copy_grids_of(const Copies& copies, const Problem& problem);
 
 // Adds the kernels that make them, in the order of launch_copies (parts/repack.h), and their bytes
 // to the workspace.

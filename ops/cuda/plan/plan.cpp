@@ -26,7 +26,7 @@ Plan fastest(const Problem& problem, const DeviceInfo& device, const Algo* asked
   }
   if (best != nullptr) return best->plan(problem, device, best_way);
   Plan none{};
-  none.algo = Algo::Blocked;  // of the CPU: supported by no GPU
+  none.algo = Algo::Blocked;  // of the CPU: no GPU's
   return none;
 }
 
@@ -49,7 +49,7 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           device.hopper_kernels, device.l2_bytes, bits_of(device.fp32_flops),
           bits_of(device.fp64_flops), bits_of(device.tensor_flops),
           bits_of(device.memory_bandwidth),
-          // 0 where nothing is ever asked for, so that an entry that was never filled fits no key
+          // so that no key is all zeros, as those of entries are that were never filled
           1};
 }
 

@@ -87,7 +87,7 @@ bool supports(Algo algo, const Problem& problem, const DeviceInfo& device);
 std::vector<Algo> supported_algos(const Problem& problem, const DeviceInfo& device);
 
 // The best plan with any rung. If no rung supports the problem (a grid beyond the hardware's, say),
-// the plan is one that `supports` refuses.
+// the plan has no step.
 Plan make_plan(const Problem& problem, const DeviceInfo& device);
 // The best plan with this rung, which must support the problem.
 Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo);

@@ -45,4 +45,5 @@ inline int64_t copy_bytes(const Side& copy, const Problem& problem) {
          (along_rows ? copy.k * copy.k_stride : copy.rows * copy.row_stride) *
          size_of(problem.dtype);
 }
+
 }  // namespace tiled

@@ -47,31 +47,4 @@ inline void add_zeros(Plan& plan, const Problem& problem) {
   plan.add(sums_step(problem, sums_layout(problem, /*segments=*/0)));
 }
 
-// What rungs 5 and 6 are to the planner: lessons, for who asks by name, a block for each tile of
-// operands that TMA can read.
-template <typename Tile>
-bool supports_lesson(const Problem& problem, const DeviceInfo& device) {
-  return is_of_wgmma(problem.arithmetic) && device.hopper_kernels && sizes_fit_tma(problem) &&
-         tma_reads(side_a(problem), problem) && tma_reads(side_b(problem), problem) &&
-         grid_fits(problem, Tile::BLOCK_M, Tile::BLOCK_N);
-}
-
-template <typename Tile>
-Plan plan_lesson(Algo algo, const Problem& problem) {
-  Plan plan = tma_plan(algo, problem, Tile::BLOCK_M, Tile::BLOCK_N, Way());
-  if (problem.k == 0) {
-    add_zeros(plan, problem);
-    return plan;
-  }
-  Step step{};
-  step.work = Work::Product;
-  step.threads_x = Tile::THREADS, step.threads_y = 1;
-  step.grid_x = plan.tiles_m * plan.tiles_n;
-  step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
-  step.shared_bytes = Tile::SHARED_BYTES;
-  step.dynamic = true;
-  plan.add(step);
-  return plan;
-}
-
 }  // namespace tiled

@@ -1,0 +1,53 @@
+// What rungs tma_wgmma and warp_specialized are to the planner: lessons, for who asks by name, a
+// block for each tile of operands that TMA can read.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/plan/kernel_name.h"
+#include "cuda/plan/rung.h"
+#include "cuda/plan/tma.h"
+
+namespace tiled {
+
+template <typename Tile>
+bool supports_lesson(const Problem& problem, const DeviceInfo& device) {
+  return is_of_wgmma(problem.arithmetic) && device.hopper_kernels && sizes_fit_tma(problem) &&
+         tma_reads(side_a(problem), problem) && tma_reads(side_b(problem), problem) &&
+         grid_fits(problem, Tile::BLOCK_M, Tile::BLOCK_N);
+}
+
+template <Algo ALGO, typename Tile>
+Plan plan_lesson(const Problem& problem, const DeviceInfo&, const Way&) {
+  Plan plan = tma_plan(ALGO, problem, Tile::BLOCK_M, Tile::BLOCK_N, Way());
+  if (problem.k == 0) {
+    add_zeros(plan, problem);
+    return plan;
+  }
+  Step step{};
+  step.work = Work::Product;
+  step.threads_x = Tile::THREADS, step.threads_y = 1;
+  step.grid_x = plan.tiles_m * plan.tiles_n;
+  step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
+  step.shared_bytes = Tile::SHARED_BYTES;
+  step.dynamic = true;
+  plan.add(step);
+  return plan;
+}
+
+// A lane of wgmma has pairs of columns in two rows of every 8 columns.
+inline Description describe_lesson(const Problem& problem, const DeviceInfo&, const Plan& plan) {
+  Description d;
+  d.kernel = std::string(name_of(plan.algo)) + "<" + wgmma_type(problem.dtype) + ", " +
+             major_names(side_a(problem), side_b(problem)) + ">";
+  d.thread_m = 2, d.thread_n = plan.block_n / 4;
+  return d;
+}
+
+template <Algo ALGO, typename Tile>
+constexpr Rung LESSON = {
+    ALGO, &supports_lesson<Tile>,
+    [](const Problem&, const DeviceInfo&, Consider consider) { consider(Way(), BY_NAME_ONLY); },
+    &plan_lesson<ALGO, Tile>, &describe_lesson};
+
+}  // namespace tiled
