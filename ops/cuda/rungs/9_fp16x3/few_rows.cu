@@ -18,6 +18,8 @@
 // W takes.
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "core/segments.h"
 #include "cuda/parts/finish.cuh"
 #include "cuda/ptx/cluster.cuh"
@@ -80,8 +82,8 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
 
     uint32_t most[2] = {};  // upper halves, of rows 0 and 1, and of 2 and 3
     // By the scales of chunks, and, where these will not do, again by those of rows.
-#pragma unroll 1
-    for (bool again = false;; again = true) {
+    const auto pass = [&](auto second) {
+      constexpr bool again = decltype(second)::value;
       for (int begin = 0; begin < chunks; begin += args.slots) {
         const int end = min(chunks, begin + args.slots);
         for (int chunk = begin + warp; chunk < end; chunk += warps) {
@@ -138,29 +140,29 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
         }
         __syncthreads();
       }
-      if (again) {
-        __syncthreads();
-        break;
-      }
-      ptx::griddepcontrol_wait();
+    };
+    pass(std::false_type());
+    ptx::griddepcontrol_wait();
 
-      if (lane % 4 == 0)
+    if (lane % 4 == 0)
 #pragma unroll
-        for (int r = 0; r < 4; ++r)
-          atomicMax(&head.most[row_of<BESIDE>(r)],
-                    r % 2 == 0 ? most[r / 2] << 16 : most[r / 2] & 0xffff0000);
-      if (threadIdx.x < x_rows)
-        head.x_scales[threadIdx.x] = args.x_scales[entry * args.x_scales_batch + threadIdx.x];
-      __syncthreads();
-      uint32_t unsure = 0;
-      const uint32_t sure = sure_exponents<BESIDE>(head);
-      for (int slot = warp; slot < min(args.slots, chunks); slot += warps)
-        unsure |= __vcmpltu4(leasts[slot * 32 + lane], sure);
-      if (!__syncthreads_or(unsure != 0)) break;
+      for (int r = 0; r < 4; ++r)
+        atomicMax(&head.most[row_of<BESIDE>(r)],
+                  r % 2 == 0 ? most[r / 2] << 16 : most[r / 2] & 0xffff0000);
+    if (threadIdx.x < x_rows)
+      head.x_scales[threadIdx.x] = args.x_scales[entry * args.x_scales_batch + threadIdx.x];
+    __syncthreads();
+    uint32_t unsure = 0;
+    const uint32_t sure = sure_exponents<BESIDE>(head);
+    for (int slot = warp; slot < min(args.slots, chunks); slot += warps)
+      unsure |= __vcmpltu4(leasts[slot * 32 + lane], sure);
+    if (__syncthreads_or(unsure != 0)) {
 #pragma unroll
       for (int i = 0; i < 2; ++i)
         most[i] = __byte_perm(head.most[row_of<BESIDE>(2 * i)],
                               head.most[row_of<BESIDE>(2 * i + 1)], 0x7632);
+      pass(std::true_type());
+      __syncthreads();
     }
 
     for (int e = threadIdx.x; e / ROWS < x_rows; e += blockDim.x) {
