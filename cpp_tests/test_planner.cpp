@@ -131,7 +131,7 @@ TEST(Plan, Fp64RunsOnTensorCoresOf90) {
 
 TEST(Plan, Fp64TilesFollowTheSize) {
   const auto tile = [](int64_t size) {
-    return make_plan(problem_of(size, size, size, DType::Float64), device("h200"))
+    return make_plan(problem_of(size, size, size, DType::Float64), device("h200"), Algo::MmaTile)
         .way.as<Fp64Way>()
         .tile;
   };
@@ -454,8 +454,10 @@ TEST(Supports, EveryRungTakesEveryDtype) {
     for (DType dtype : ALL_DTYPES) {
       const Problem p = problem_of("tn", 33, 65, 17, dtype);
       std::vector<Algo> expected(std::begin(CUDA_ALGOS), std::end(CUDA_ALGOS));
-      if (dtype == DType::Float64 && device(name).capability == 90)
-        expected.push_back(Algo::MmaTile);
+      if (device(name).capability == 90) {
+        if (dtype == DType::Float64) expected.push_back(Algo::MmaTile);
+        if (dtype == DType::Float32 || dtype == DType::Float64) expected.push_back(Algo::FewRows);
+      }
       EXPECT_EQ(supported_algos(p, device(name)), expected) << name << ' ' << name_of(dtype);
     }
 }
@@ -521,8 +523,9 @@ TEST(Supports, SizesBeyondEveryGrid) {
 // ---- tensor cores ---------------------------------------------------------------------------
 
 using Algos = std::vector<Algo>;
-const Algos EVERY_RUNG = {Algo::MmaTile, Algo::TmaWgmma, Algo::WarpSpecialized, Algo::Hopper};
-const Algos ANY_LAYOUT = {Algo::MmaTile, Algo::Hopper};
+const Algos EVERY_RUNG = {Algo::MmaTile, Algo::TmaWgmma, Algo::WarpSpecialized, Algo::Hopper,
+                          Algo::FewRows};
+const Algos ANY_LAYOUT = {Algo::MmaTile, Algo::Hopper, Algo::FewRows};
 
 Algos rungs_of(const Problem& p, const char* name = "h200") {
   return supported_algos(p, device(name));
@@ -541,7 +544,9 @@ TEST(TensorSupports, TheArithmeticDecides) {
     Problem p = tensor_problem("nt", 64, 128, 256, dtype);
     EXPECT_EQ(rungs_of(p), EVERY_RUNG) << name_of(dtype);
     p.arithmetic = Arithmetic::Fma;
-    EXPECT_EQ(rungs_of(p), Algos(std::begin(CUDA_ALGOS), std::end(CUDA_ALGOS))) << name_of(dtype);
+    Algos chains(std::begin(CUDA_ALGOS), std::end(CUDA_ALGOS));
+    if (dtype == DType::Float32) chains.push_back(Algo::FewRows);
+    EXPECT_EQ(rungs_of(p), chains) << name_of(dtype);
   }
 }
 

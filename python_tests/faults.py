@@ -1,12 +1,11 @@
 """Do the tests notice a missing wait? Libraries with one fault each, and what tests say of them.
 
-    python python_tests/faults.py build    # needs nvcc: build/faults/libtiled_mm_<fault>.so
+    python python_tests/faults.py build    # needs nvcc: build/faults/libtiled_mm_<name>.so
     python python_tests/faults.py check    # needs a Hopper GPU
 
-The faults are in ops/cuda/parts/fault.cuh: rung hopper, for bf16 with P along K, or fp16x3's
-split of rows beside each other, without one of their waits. `check` runs the tests of bits with
-each. Every fault must fail them, by wrong bits, an error, or a time that runs out where a lost wait
-leaves the kernel hanging. `Delays`, `NoPatience` and `None` must pass.
+The faults are in ops/cuda/parts/fault.cuh: one instance of a kernel without one of its waits.
+`check` runs the tests of bits with each. Every fault must fail them, by wrong bits, an error, or a
+time that runs out where a lost wait leaves the kernel hanging. The sound ones must pass.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -24,26 +24,58 @@ import typer
 ROOT = Path(__file__).resolve().parents[1]
 BUILT = ROOT / "build" / "faults"
 PACKAGE = ROOT / "ops" / "tiled_mm"
-SOUND = ("None", "Delays", "NoPatience")
-FAULTS = (
-    "NoEmptyWait",
-    "NoFullWait",
-    "NoTurnWait",
-    "NoSliceWait",
-    "NoSliceBarrier",
-    "NoDependencyWait",
-    "NoTeamWait",
-)
-# fault -> the files with the tests that look for it, and which of them.
-SPLIT = (
-    ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
-    "all_layouts or scales_that_are_known or every_tile",
-)
-HOPPER = (
+RUNGS = "ops/cuda/rungs"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A kernel that can be built with a fault, and the tests that look for it."""
+
+    source: str
+    files: tuple[str, ...]
+    tests: str  # of these files: pytest's -k
+
+
+HOPPER = Place(
+    f"{RUNGS}/7_hopper/hopper_bf16_k.cu",
     ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
     "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
 )
-TESTS = {"NoTeamWait": SPLIT, "NoPatience": SPLIT}
+FEW_ROWS = Place(
+    f"{RUNGS}/8_few_rows/few_rows_bf16.cu",
+    ("test_few_rows.py",),
+    "bfloat16",
+)
+SPLIT = Place(
+    f"{RUNGS}/9_fp16x3/split_beside.cu",
+    ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
+    "all_layouts or scales_that_are_known or every_tile",
+)
+
+
+@dataclass(frozen=True)
+class Build:
+    fault: str  # one of fault.cuh
+    place: Place
+    sound: bool = False  # the tests must pass
+
+
+BUILDS = {
+    "None": Build("None", HOPPER, sound=True),
+    "Delays": Build("Delays", HOPPER, sound=True),
+    "NoEmptyWait": Build("NoEmptyWait", HOPPER),
+    "NoFullWait": Build("NoFullWait", HOPPER),
+    "NoTurnWait": Build("NoTurnWait", HOPPER),
+    "NoSliceWait": Build("NoSliceWait", HOPPER),
+    "NoSliceBarrier": Build("NoSliceBarrier", HOPPER),
+    "NoDependencyWait": Build("NoDependencyWait", HOPPER),
+    "FewRowsDelays": Build("Delays", FEW_ROWS, sound=True),
+    "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
+    "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),
+    "FewRowsNoDependencyWait": Build("NoDependencyWait", FEW_ROWS),
+    "NoPatience": Build("NoPatience", SPLIT, sound=True),
+    "NoTeamWait": Build("NoTeamWait", SPLIT),
+}
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -54,35 +86,36 @@ def tool(name: str) -> str:
     return str(own) if own.exists() else name
 
 
-def library(fault: str) -> Path:
-    return BUILT / f"libtiled_mm_{fault}.so"
+def library(name: str) -> Path:
+    return BUILT / f"libtiled_mm_{name}.so"
 
 
 @app.command()
 def build(only: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-    """Builds the library once for each fault (of those named, or all)."""
+    """Builds the library once for each of these (of those named, or all)."""
     folder = BUILT / "build"
-    for fault in only or (*SOUND, *FAULTS):
+    for name in only or BUILDS:
         options = {
-            "TILED_MM_FAULT": fault,
+            "TILED_MM_FAULT": BUILDS[name].fault,
+            "TILED_MM_FAULT_IN": BUILDS[name].place.source,
             "CMAKE_MAKE_PROGRAM": tool("ninja"),
             "Python3_EXECUTABLE": sys.executable,
         }
         configure = [tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja"]
         subprocess.run([*configure, *(f"-D{k}={v}" for k, v in options.items())], check=True)
         subprocess.run([tool("cmake"), "--build", folder, "--target", "tiled_mm"], check=True)
-        shutil.copy(folder / "libtiled_mm.so", library(fault))
-        print(f"{fault}: {library(fault)}", flush=True)
+        shutil.copy(folder / "libtiled_mm.so", library(name))
+        print(f"{name}: {library(name)}", flush=True)
 
 
-def passes(fault: str, seconds: float) -> bool:
+def passes(name: str, seconds: float) -> bool:
     """Whether the tests pass with this library, put in the place of the package's own."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "tiled_mm"
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("lib", "__pycache__"))
         (copy / "lib").mkdir()
-        shutil.copy(library(fault), copy / "lib" / "libtiled_mm.so")
-        tests, choice = TESTS.get(fault, HOPPER)
+        shutil.copy(library(name), copy / "lib" / "libtiled_mm.so")
+        place = BUILDS[name].place
         command = [
             sys.executable,
             "-m",
@@ -92,8 +125,8 @@ def passes(fault: str, seconds: float) -> bool:
             "-p",
             "no:cacheprovider",
             "-k",
-            choice,
-            *tests,
+            place.tests,
+            *place.files,
         ]
         try:
             done = subprocess.run(
@@ -105,10 +138,10 @@ def passes(fault: str, seconds: float) -> bool:
                 timeout=seconds,
             )
         except subprocess.TimeoutExpired:
-            print(f"{fault}: no end within {seconds:g} s")
+            print(f"{name}: no end within {seconds:g} s")
             return False
     lines = done.stdout.strip().splitlines() or ["no output"]
-    print(f"{fault}: {lines[-1]}", flush=True)
+    print(f"{name}: {lines[-1]}", flush=True)
     return done.returncode == 0
 
 
@@ -117,8 +150,8 @@ def check(
     seconds: Annotated[float, typer.Option(help="for the tests of one library")] = 60,
 ) -> None:
     """Runs the tests with every library that has been built."""
-    built = [f for f in (*SOUND, *FAULTS) if library(f).is_file()]
-    wrong = [f for f in built if passes(f, seconds) != (f in SOUND)]
+    built = [name for name in BUILDS if library(name).is_file()]
+    wrong = [name for name in built if passes(name, seconds) != BUILDS[name].sound]
     if wrong or not built:
         sys.exit(f"not as they should be: {', '.join(wrong) or 'no library has been built'}")
 

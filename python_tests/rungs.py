@@ -40,6 +40,9 @@ _WIDE = (
     *((136, 264, 64), (136, 72, 40), (72, 264, 24), (9, 8, 8), (1, 264, 64), (264, 1, 64)),
     *((129, 200, DEEP), (24, 16, DEEP)),
 )
+# Those of 8 to 64 rows of one operand: each width, one more than it, and rows of the other past the
+# last tile of 32 to 64.
+_FEW = tuple((m, n, k) for m in (1, 8, 9, 16, 17, 32, 33, 64) for n, k in ((104, 136), (200, 520)))
 
 TABLE = (
     Rung("naive", "cpu", ALL),
@@ -53,11 +56,16 @@ TABLE = (
     Rung("tma_wgmma", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("warp_specialized", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("hopper", "cuda", TENSOR, tensor_cores=True, edges=_WIDE),
+    Rung(
+        "few_rows", "cuda", TENSOR | {"fma": SINGLE + DOUBLE}, tensor_cores=True, edges=_WIDE + _FEW
+    ),
     Rung("fp16x3", "cuda", {"fp16x3": SINGLE}, tensor_cores=True, edges=_WIDE),
 )
 
 
-def names(arithmetic: str, device: str = "cuda", dtype: torch.dtype | None = None, **has) -> tuple:
+def names(
+    arithmetic: str, device: str = "cuda", *, dtype: torch.dtype | None = None, **has: Any
+) -> tuple[str, ...]:
     """The rungs of an arithmetic, of a dtype if it is given, whose members are these."""
     return tuple(
         rung.name
@@ -75,7 +83,9 @@ TENSOR_RUNGS = names("tensor")
 ANY_LAYOUT_TENSOR_RUNGS = names("tensor", any_layout=True)
 NEED_TMA = names("tensor", any_layout=False)
 # fp64 runs the chains of the fma arithmetic on tensor cores.
-(FP64_RUNG,) = names("fma", tensor_cores=True)
+FP64_RUNGS = names("fma", dtype=torch.float64, tensor_cores=True)
+# Those that fp32 runs in tf32 alone.
+TF32_ONLY = tuple(x for x in TENSOR_RUNGS if x not in names("fma", dtype=torch.float32))
 # fp32 inputs in two fp16 parts. It decides the precision, where none is asked for.
 (PARTS_RUNG,) = names("fp16x3")
 
@@ -88,8 +98,8 @@ def has_tensor_core_kernels(device: str) -> bool:
 
 def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
     """Those that compute this dtype on this machine by the fma arithmetic."""
-    fp64 = dtype == torch.float64 and has_tensor_core_kernels(device)
-    return RUNGS[device] + ((FP64_RUNG,) if fp64 else ())
+    hopper = has_tensor_core_kernels(device)
+    return RUNGS[device] + (names("fma", dtype=dtype, tensor_cores=True) if hopper else ())
 
 
 def arithmetic_of(

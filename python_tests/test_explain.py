@@ -106,8 +106,10 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         # Of the named devices these have tensor-core kernels, for 16-bit inputs and float64.
         hopper = device in ("h100", "h200")
         tensor = hopper and dtype in cases.HALVES
-        double = (rungs.FP64_RUNG,) if hopper and dtype == torch.float64 else ()
-        assert plan.algo in (rungs.TENSOR_RUNGS if tensor else double or rungs.RUNGS["cuda"])
+        fma = rungs.RUNGS["cuda"]
+        if hopper:
+            fma += rungs.names("fma", dtype=dtype, tensor_cores=True)
+        assert plan.algo in (rungs.TENSOR_RUNGS if tensor else fma)
         assert plan.arithmetic == ("tensor" if tensor else "fma")
         assert plan.occupancy.blocks_per_sm >= 1
         text = tiled_mm.explain(a, b, device=device)
@@ -132,11 +134,13 @@ def test_the_arithmetic_of_a_plan() -> None:
     for algo in rungs.TENSOR_RUNGS:
         assert tiled_mm.plan(*half, algo=algo, device="h200").algo == algo
         assert found(half, algo=algo) == "tensor"
-        for operands, asked in ((single, {}), (half, {"precision": "ieee"})):
+        refused = [(half, {"precision": "ieee"})]
+        refused += [(single, {})] if algo in rungs.TF32_ONLY else []
+        for operands, asked in refused:
             with pytest.raises(RuntimeError, match=rf"'{algo}' is not for these.*register_tile"):
                 found(operands, algo=algo, **asked)
     assert found(single, algo="hopper", precision="tf32") == "tf32"
-    with pytest.raises(RuntimeError, match=r"'register_tile'.*: mma_tile, .*hopper"):
+    with pytest.raises(RuntimeError, match=r"'register_tile'.*: mma_tile, .*hopper, few_rows"):
         found(single, algo="register_tile", precision="tf32")
     with pytest.raises(NotImplementedError, match=r"'tf32' has no kernel.*8\.0"):
         found(single, precision="tf32", device="a100")
@@ -153,11 +157,13 @@ def test_the_arithmetic_of_a_plan() -> None:
 
 @each("device", ("h200", "h100", "a100", "t4"))
 def test_the_rungs_of_float32(device: str) -> None:
-    parts = (rungs.PARTS_RUNG,) if device in ("h100", "h200") else ()
+    hopper = device in ("h100", "h200")
+    parts = (rungs.PARTS_RUNG,) if hopper else ()
+    fma = rungs.names("fma", dtype=torch.float32, tensor_cores=True) if hopper else ()
     operands = meta(64, 64, 64)
-    assert tuple(tiled_mm.algos(*operands, device=device)) == rungs.RUNGS["cuda"] + parts
+    assert tuple(tiled_mm.algos(*operands, device=device)) == rungs.RUNGS["cuda"] + fma + parts
     exact = tiled_mm.algos(*operands, device=device, precision="ieee")
-    assert tuple(exact) == rungs.RUNGS["cuda"]
+    assert tuple(exact) == rungs.RUNGS["cuda"] + fma
     if parts:
         assert tuple(tiled_mm.algos(*operands, device=device, precision="fp16x3")) == parts
 
@@ -261,8 +267,8 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
                 assert plan.registers is not None, plan.registers_unknown
                 assert plan.registers.per_thread == registers, plan.kernel
                 assert plan.registers.stack_bytes == local_bytes, plan.kernel
-                by_launch = ("tma_wgmma", "warp_specialized", "hopper", rungs.PARTS_RUNG)
-                if algo in by_launch or (algo == rungs.FP64_RUNG and dtype == torch.float64):
+                by_launch = (*rungs.NEED_TMA, "hopper", "few_rows", rungs.PARTS_RUNG)
+                if algo in by_launch or (algo in rungs.FP64_RUNGS and dtype == torch.float64):
                     assert shared_bytes < plan.shared_bytes, "theirs is given at the launch"
                 else:
                     assert plan.shared_bytes == shared_bytes, plan.kernel
@@ -280,7 +286,17 @@ def test_the_running_device_is_planned_for_as_its_name() -> None:
     for (m, n, k), dtype in itertools.product(cases.SHAPES, (torch.float32, torch.bfloat16)):
         a, b = cases.pair(m, n, k, dtype, "cuda")
         here, named = tiled_mm.plan(a, b), tiled_mm.plan(a, b, device=keys[running])
-        for key in ("algo", "kernel", "tile", "grid", "registers", "occupancy", "waves", "hopper"):
+        for key in (
+            "algo",
+            "kernel",
+            "tile",
+            "grid",
+            "registers",
+            "occupancy",
+            "waves",
+            "hopper",
+            "few_rows",
+        ):
             assert here[key] == named[key]
         # Data sheets round.
         assert here.peak_flops == pytest.approx(named.peak_flops, rel=0.05)

@@ -69,29 +69,31 @@ def test_a_result_of_more_than_2_31_elements(device, algo, shape: tuple[int, int
 @pytest.mark.large
 @pytest.mark.cuda
 @pytest.mark.tensor_cores
+@each("algo", rungs.FP64_RUNGS)
 @each("shape", ((46341, 46341), (3, BIG // 3 + 11), (BIG // 3 + 11, 3)))
-def test_a_result_of_more_than_2_31_elements_in_float64(shape: tuple[int, int]) -> None:
-    """The same of fp64's own rung."""
+def test_a_result_of_more_than_2_31_elements_in_float64(shape: tuple, algo: str) -> None:
+    """The same of fp64's own rungs."""
     m, n = shape
     needs(60, "cuda")
     a, b = (torch.randint(-9, 10, s, device="cuda").double() for s in ((m, 2), (2, n)))
-    check_outer_product(tiled_mm.mm(a, b, algo=rungs.FP64_RUNG), a, b)
+    check_outer_product(tiled_mm.mm(a, b, algo=algo), a, b)
 
 
 @pytest.mark.large
 @pytest.mark.cuda
 @pytest.mark.tensor_cores
-def test_a_leading_dimension_beyond_2_31_in_float64() -> None:
+@each("algo", rungs.FP64_RUNGS)
+def test_a_leading_dimension_beyond_2_31_in_float64(algo: str) -> None:
     needs(40, "cuda")
     a, b = cases.pair(3, 40, 70, torch.float64, "cuda")
     memory = torch.empty(2 * (BIG + 5) + 70, dtype=torch.float64, device="cuda")
     expected = tiled_mm.mm(a, b, algo="naive")
     far_a = memory.as_strided((3, 70), (BIG + 5, 1)).copy_(a)
-    assert torch.equal(tiled_mm.mm(far_a, b, algo=rungs.FP64_RUNG), expected)
+    assert torch.equal(tiled_mm.mm(far_a, b, algo=algo), expected)
     far_b = memory.as_strided((70, 3), (1, BIG + 5)).copy_(a.t())
-    assert torch.equal(tiled_mm.mm(b.t(), far_b, algo=rungs.FP64_RUNG), expected.t())
+    assert torch.equal(tiled_mm.mm(b.t(), far_b, algo=algo), expected.t())
     far_out = memory.as_strided((3, 40), (BIG + 5, 1))
-    tiled_mm.mm(a, b, algo=rungs.FP64_RUNG, out=far_out)
+    tiled_mm.mm(a, b, algo=algo, out=far_out)
     assert torch.equal(far_out, expected)
 
 

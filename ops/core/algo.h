@@ -19,13 +19,14 @@ enum class Algo : int8_t {
   TmaWgmma,         // CUDA: TMA and wgmma, one warpgroup
   WarpSpecialized,  // CUDA: a producer warp and two consumer warpgroups
   Hopper,           // CUDA: the same, persistent, in clusters, named tiles
+  FewRows,          // CUDA: a weight streamed past at most 64 rows, mma.sync
   Fp16x3,           // CUDA: fp32 inputs in two fp16 parts each, three products
 };
 
 constexpr Algo ALL_ALGOS[] = {Algo::Naive,        Algo::Blocked,      Algo::SharedTile8,
                               Algo::SharedTile16, Algo::SharedTile32, Algo::RegisterTile,
                               Algo::MmaTile,      Algo::TmaWgmma,     Algo::WarpSpecialized,
-                              Algo::Hopper,       Algo::Fp16x3};
+                              Algo::Hopper,       Algo::FewRows,      Algo::Fp16x3};
 
 constexpr bool on_tensor_cores(Algo algo) { return algo >= Algo::MmaTile; }
 
@@ -41,6 +42,7 @@ constexpr std::string_view name_of(Algo algo) {
     case Algo::TmaWgmma: return "tma_wgmma";
     case Algo::WarpSpecialized: return "warp_specialized";
     case Algo::Hopper: return "hopper";
+    case Algo::FewRows: return "few_rows";
     case Algo::Fp16x3: return "fp16x3";
   }
   return "?";

@@ -77,6 +77,9 @@ std::string to_text(const PlanReport& report);
 //                 store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q,
 //                 exchanged, cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of
 //                 a step), waves, cycles}], best first}; null but for hopper
+//   few_rows      {exchanged, repack_a, repack_b, bound: "memory", "chain" or "start and end",
+//                 estimates: [{tile, exchanged, memory, chain, start, cycles (of the call)}]}; null
+//                 but for few_rows
 //   registers     {per_thread, stack_bytes, compiled_for (90 for 9.0)}; null if not known
 //   registers_unknown   why, null if they are known
 //   occupancy     as below

@@ -133,6 +133,7 @@ std::string to_json(const PlanReport& r) {
       .text("arithmetic", arithmetic_name(p.arithmetic))
       .json("left_out", leaves_out_hopper_kernels(r.device) ? quoted(HOPPER_LEFT_OUT) : "null")
       .json("hopper", of_rung(r, "hopper"))
+      .json("few_rows", of_rung(r, "few_rows"))
       .json("registers", registers(r))
       .json("registers_unknown", r.resources ? "null" : quoted(r.resources_unknown))
       .json("occupancy", to_json(r.occupancy))

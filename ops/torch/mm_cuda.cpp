@@ -15,6 +15,7 @@
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/7_hopper/plan.h"
+#include "cuda/rungs/8_few_rows/plan.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/choose.h"
 #include "torch/finished.h"
@@ -101,7 +102,8 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
   check_mm(a, b);
   const at::ScalarType type = check_out_dtype(a.scalar_type(), asked);
   const bool in_parts = asked.precision == "fp16x3";
-  const Algo algo = in_parts ? Algo::Fp16x3 : Algo::Hopper;
+  const bool few_rows = asked.algo == name_of(Algo::FewRows);
+  const Algo algo = few_rows ? Algo::FewRows : in_parts ? Algo::Fp16x3 : Algo::Hopper;
   const std::string_view rung = name_of(algo);
   if (asked.algo && asked.algo != rung) throw_unfit_algo(*asked.algo, {algo});
   MmOptions options = asked;
@@ -120,6 +122,9 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
     if (way.is<HopperPlan>()) {
       const auto plan = way.as<HopperPlan>();
       if (is(plan, hopper_tile_name(plan.tile), plan.share_segments)) found = way;
+    } else if (way.is<FewRowsPlan>()) {
+      const auto plan = way.as<FewRowsPlan>();
+      if (few_rows_tile_name(plan.tile) == tile && plan.exchanged == exchanged) found = way;
     } else {
       const auto plan = way.as<Fp16x3Plan>();
       if (is(plan, tile_name_of(plan), false)) found = way;

@@ -134,17 +134,24 @@ Matrix matrix_of(const Copy& copy, const CopyGrid& grid, const Problem& problem)
   return m;
 }
 
-Kernel<RepackArguments> kernel_of(CopyBy by, bool words) {
+template <typename T>
+Kernel<RepackArguments> kernel_of(CopyBy by) {
+  return by == CopyBy::Rows ? &repack_rows<T> : &repack_squares<T>;
+}
+
+Kernel<RepackArguments> kernel_of(CopyBy by, int64_t element_bytes) {
   if (by == CopyBy::Vectors) return transpose_kernel();
-  if (by == CopyBy::Rows) return words ? &repack_rows<uint32_t> : &repack_rows<uint16_t>;
-  return words ? &repack_squares<uint32_t> : &repack_squares<uint16_t>;
+  switch (element_bytes) {
+    case 2: return kernel_of<uint16_t>(by);
+    case 4: return kernel_of<uint32_t>(by);
+    default: return kernel_of<uint64_t>(by);
+  }
 }
 
 }  // namespace
 
 cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
                           cudaStream_t stream) {
-  const bool words = problem.dtype == DType::Float32;
   const auto [grids, together] = copy_grids_of(copies, problem);
   for (int i = 0; i < copies.count(); i += together ? 2 : 1, ++step) {
     const CopyGrid& grid = grids[i];
@@ -152,7 +159,8 @@ cudaError_t launch_copies(const Copies& copies, const Problem& problem, const St
     args.first = matrix_of(copies[i], grid, problem);
     args.first_blocks = static_cast<uint32_t>(grid.blocks());
     if (together) args.second = matrix_of(copies[i + 1], grids[i + 1], problem);
-    const cudaError_t error = launch_early(kernel_of(grid.by, words), *step, stream, args);
+    const cudaError_t error =
+        launch_early(kernel_of(grid.by, size_of(problem.dtype)), *step, stream, args);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -1,5 +1,6 @@
 // Where segments of K were shared out among blocks, their sums wait in a workspace: here each
-// element's are added, in ascending order from +0, finished and rounded once.
+// element's are added, in ascending order from +0, finished and rounded once. Where K is 0 there
+// are none, and every sum is +0: of fp64 that is all there is to do.
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"
 #include "cuda/parts/repack.h"
@@ -24,6 +25,7 @@ template <typename Out>
 __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ SumArguments args) {
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
+  using Sum = Accumulator<Out>;
   const int64_t vectors = args.pitch / VECTOR;
   const int64_t count = args.rows * vectors;
   for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
@@ -33,21 +35,24 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ 
          i += int64_t{gridDim.x} * THREADS) {
       const int64_t row = i / vectors, column = i % vectors * VECTOR;
       const float* from = sums + row * args.pitch + column;
-      float total[VECTOR] = {};
+      Sum total[VECTOR] = {};
+      if constexpr (std::is_same_v<Sum, float>) {
 #pragma unroll 4
-      for (int64_t s = 0; s < args.segments; ++s) {
-        const float4 sum = __ldcg(reinterpret_cast<const float4*>(from + s * args.segment_stride));
-        total[0] += sum.x, total[1] += sum.y, total[2] += sum.z, total[3] += sum.w;
+        for (int64_t s = 0; s < args.segments; ++s) {
+          const float4 sum =
+              __ldcg(reinterpret_cast<const float4*>(from + s * args.segment_stride));
+          total[0] += sum.x, total[1] += sum.y, total[2] += sum.z, total[3] += sum.w;
+        }
       }
       if (!leaves_sums(args.epilogue))
         finish_vector<Out>(args.epilogue, total, entry, row, column, args.columns);
       Out out[VECTOR];
 #pragma unroll
-      for (int j = 0; j < VECTOR; ++j) out[j] = Round<Out, float>::from(total[j]);
+      for (int j = 0; j < VECTOR; ++j) out[j] = Round<Out, Sum>::from(total[j]);
       Out* to = c + row * args.c_row + column * args.c_column;
       if (args.c_column == 1 && column + VECTOR <= args.columns &&
           reinterpret_cast<uintptr_t>(to) % sizeof(out) == 0) {
-        struct alignas(sizeof(out)) Vector {
+        struct alignas(sizeof(out) < 16 ? sizeof(out) : 16) Vector {
           Out values[VECTOR];
         };
         *reinterpret_cast<Vector*>(to) = reinterpret_cast<const Vector&>(out);
@@ -76,6 +81,7 @@ cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout
   Kernel<SumArguments> kernel = &sum_segments<float>;
   if (problem.epilogue.out_dtype == DType::Float16) kernel = &sum_segments<__half>;
   if (problem.epilogue.out_dtype == DType::BFloat16) kernel = &sum_segments<__nv_bfloat16>;
+  if (problem.epilogue.out_dtype == DType::Float64) kernel = &sum_segments<double>;
   return launch_early(kernel, step, stream, args);
 }
 

@@ -6,12 +6,12 @@
 namespace tiled {
 
 extern const Rung NAIVE, SHARED_TILE_8, SHARED_TILE_16, SHARED_TILE_32, REGISTER_TILE, MMA_TILE,
-    TMA_WGMMA, WARP_SPECIALIZED, HOPPER, FP16X3;
+    TMA_WGMMA, WARP_SPECIALIZED, HOPPER, FEW_ROWS, FP16X3;
 
 Ladder ladder() {
   static constexpr const Rung* RUNGS[] = {
-      &NAIVE,    &SHARED_TILE_8, &SHARED_TILE_16,   &SHARED_TILE_32, &REGISTER_TILE,
-      &MMA_TILE, &TMA_WGMMA,     &WARP_SPECIALIZED, &HOPPER,         &FP16X3};
+      &NAIVE,     &SHARED_TILE_8,    &SHARED_TILE_16, &SHARED_TILE_32, &REGISTER_TILE, &MMA_TILE,
+      &TMA_WGMMA, &WARP_SPECIALIZED, &HOPPER,         &FEW_ROWS,       &FP16X3};
   return {RUNGS, static_cast<int>(std::size(RUNGS))};
 }
 

@@ -1,0 +1,35 @@
+// The kernels of rung few_rows.
+#pragma once
+
+#include <cuda.h>
+
+#include "cuda/parts/launch.h"
+
+namespace tiled {
+
+// What every block reads comes first: a line of constants that is not in the cache yet is waited
+// for.
+struct FewRowsArguments {
+  CUtensorMap p_map, q_map;  // P [batch][p][k] and Q [batch][q][k]
+  int32_t p, q;              // elements
+  int32_t bands, columns;    // tiles along P and along Q
+  int32_t tiles;             // of all entries
+  int32_t stages;            // of K, of a tile
+  int32_t segment;           // of these stages
+  int32_t stage_loads;       // bytes that fill a stage
+  bool p_batch, q_batch;     // false: every batch entry reads the same matrix
+  bool c_fp32;
+  bool finishes;  // by the epilogue: it is not the identity
+  void* c;
+  int64_t c_p, c_q, c_batch;  // strides, elements
+  Epilogue epilogue;          // its rows are P's and its columns Q's
+};
+
+// By element type.
+Kernel<FewRowsArguments> few_rows_bf16(int tile, bool p_mn_major);
+Kernel<FewRowsArguments> few_rows_fp16(int tile, bool p_mn_major);
+Kernel<FewRowsArguments> few_rows_tf32(int tile);
+Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major);
+Kernel<FewRowsArguments> few_rows_lanes(int tile, bool p_mn_major);  // fp32, not on tensor cores
+
+}  // namespace tiled

@@ -1,0 +1,79 @@
+// The launch of rung few_rows, copies before it.
+#include <algorithm>
+
+#include "cuda/parts/cluster_grid.h"
+#include "cuda/parts/launch_rung.h"
+#include "cuda/parts/map_operand.h"
+#include "cuda/parts/repack.h"
+#include "cuda/rungs/8_few_rows/kernels.h"
+#include "cuda/rungs/8_few_rows/plan.h"
+
+namespace tiled {
+namespace {
+
+Kernel<FewRowsArguments> few_rows_kernel(const Problem& problem, int tile, bool p_mn_major) {
+  switch (problem.dtype) {
+    case DType::BFloat16: return few_rows_bf16(tile, p_mn_major);
+    case DType::Float16: return few_rows_fp16(tile, p_mn_major);
+    case DType::Float64: return few_rows_fp64(tile, p_mn_major);
+    default:
+      return problem.arithmetic == Arithmetic::Tf32 ? few_rows_tf32(tile)
+                                                    : few_rows_lanes(tile, p_mn_major);
+  }
+}
+
+Kernel<FewRowsArguments> kernel_of(const Problem& problem, const FewRowsPlan& plan) {
+  const Sides sides = few_rows_layout(problem, plan, nullptr).sides;
+  return few_rows_kernel(problem, plan.tile, is_mn_major(sides.p));
+}
+
+CUtensorMapDataType element_type_of(const Problem& problem) {
+  if (problem.arithmetic != Arithmetic::Fma) return map_type(problem.dtype);
+  return problem.dtype == DType::Float64 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT64
+                                         : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+}
+
+cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
+  const FewRowsPlan way = plan.way.as<FewRowsPlan>();
+  const FewRowsTileInfo& tile = few_rows_tile(way.tile);
+  const FewRowsLayout l = few_rows_layout(problem, way, workspace);
+  cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream);
+  if (error != cudaSuccess) return error;
+
+  FewRowsArguments args{};
+  args.p = static_cast<int32_t>(l.sides.p.rows), args.q = static_cast<int32_t>(l.sides.q.rows);
+  args.c = problem.c.data;
+  args.c_p = l.sides.c_p, args.c_q = l.sides.c_q, args.c_batch = problem.c.batch_stride;
+  args.c_fp32 = problem.epilogue.out_dtype == DType::Float32;
+  args.epilogue = way.exchanged ? transposed(problem.epilogue) : problem.epilogue;
+  args.finishes = !problem.epilogue.is_identity();
+  args.p_batch = l.sides.p.batch_stride != 0, args.q_batch = l.sides.q.batch_stride != 0;
+  args.bands = static_cast<int32_t>(blocks_over(l.sides.p.rows, tile.block_p));
+  args.columns = static_cast<int32_t>(blocks_over(l.sides.q.rows, tile.block_q));
+  args.tiles = static_cast<int32_t>(tiles_of(problem, way));
+  args.stages = static_cast<int32_t>(blocks_over(problem.k, plan.block_k));
+  args.segment = static_cast<int32_t>(segment_steps(problem.k, plan.block_k));
+  const int bytes = static_cast<int>(size_of(problem.dtype)), box_k = 128 / bytes;
+  const auto map = [&](CUtensorMap* to, const Side& side, int atom, int rows) {
+    return encode_side(to, side, entries_of(side, problem.batch), element_type_of(problem), bytes,
+                       {atom, box_k}, {box_k, rows});
+  };
+  error = map(&args.p_map, l.sides.p, few_rows_atom(tile.block_p, bytes), tile.block_p);
+  if (error != cudaSuccess) return error;
+  // Q lies along K. Its box is no taller than Q: what lies outside of a matrix takes TMA time.
+  const int q_rows = static_cast<int>(std::min<int64_t>(l.sides.q.rows, tile.block_q));
+  args.stage_loads = tile.boxes * (tile.block_p + q_rows) * 128;
+  error = map(&args.q_map, l.sides.q, /*atom=*/0, q_rows);
+  if (error != cudaSuccess) return error;
+  return launch_early(kernel_of(problem, way), plan.main_step(), stream, args);
+}
+
+const void* kernel(const Problem& problem, const Plan& plan) {
+  return address_of(kernel_of(problem, plan.way.as<FewRowsPlan>()));
+}
+
+}  // namespace
+
+extern const RungLaunch FEW_ROWS_LAUNCH = {Algo::FewRows, &launch, &kernel};
+
+}  // namespace tiled
