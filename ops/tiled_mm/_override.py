@@ -10,7 +10,7 @@ import torch
 Counts = dict[str, dict[str, int | dict[str, int] | str]]
 
 
-class override(ContextDecorator):  # noqa: N801  (used as torch.no_grad is)
+class override(ContextDecorator):
     """While it is on, tiled computes the products of torch, for all threads and their backward.
 
     ::
@@ -24,9 +24,9 @@ class override(ContextDecorator):  # noqa: N801  (used as torch.no_grad is)
 
     It takes the kernels of ``mm``, ``addmm``, ``bmm``, ``baddbmm``, ``addmv``, ``dot`` and
     ``_addmm_activation`` with their in-place, ``out=`` and ``out_dtype`` forms, and so all that is
-    made of them: ``linear``, ``matmul``, ``einsum``, ``mv``, ``addbmm``. What tiled does not compute
-    goes on to the kernel that was there; :func:`override_counts` says what went where. It may be
-    nested; what was on before is on afterwards, errors or not.
+    made of them: ``linear``, ``matmul``, ``einsum``, ``mv``, ``addbmm``. What tiled does not
+    compute goes on to the kernel that was there; :func:`override_counts` says what went where. It
+    may be nested; what was on before is on afterwards, errors or not.
 
     Args:
         device: ``'cpu'``, ``'cuda'``, or ``None`` for both.
