@@ -215,6 +215,18 @@ def test_compiled_models(device: str) -> None:
     assert computed() == (0, 0)
 
 
+@pytest.mark.cuda
+def test_cuda_graphs_of_compiled_models() -> None:
+    layer = nn.Linear(64, 48, device="cuda", dtype=torch.bfloat16)
+    compiled = torch.compile(layer, mode="reduce-overhead")
+    with torch.inference_mode(), tiled_mm.override():
+        for _ in range(4):  # eager, warm-up, capture, replay
+            x = torch.randn(32, 64, device="cuda", dtype=torch.bfloat16)
+            assert torch.equal(compiled(x), layer(x))
+    tiled, torchs = computed()
+    assert tiled > 4 and torchs == 0
+
+
 def test_a_compiled_function_does_not_switch() -> None:
     def step(x: Tensor) -> Tensor:
         with tiled_mm.override("cpu"):

@@ -16,11 +16,11 @@
 
 #include <array>
 #include <atomic>
-#include <map>
 #include <mutex>
-#include <sstream>
 #include <type_traits>
+#include <vector>
 
+#include "core/text.h"
 #include "torch/override_table.h"
 
 namespace tiled {
@@ -169,23 +169,17 @@ void register_kernels(int device, c10::DispatchKey key) {
   }
 }
 
-void enable(at::DeviceType device) {
-  static std::once_flag registered[2];
-  if (device == at::kCPU) {
-    std::call_once(registered[0], register_kernels, 0, c10::DispatchKey::CPU);
-    ++enabled<at::kCPU>;
-  } else {
-    std::call_once(registered[1], register_kernels, 1, c10::DispatchKey::CUDA);
-    ++enabled<at::kCUDA>;
-  }
+std::atomic<int64_t>& enabled_on(at::DeviceType device) {
+  return device == at::kCPU ? enabled<at::kCPU> : enabled<at::kCUDA>;
 }
 
-void disable(at::DeviceType device) {
-  std::atomic<int64_t>& count = device == at::kCPU ? enabled<at::kCPU> : enabled<at::kCUDA>;
-  int64_t before = count.load();
-  do {
-    TORCH_CHECK(before > 0, "tiled_mm: override is not enabled for ", device);
-  } while (!count.compare_exchange_weak(before, before - 1));
+void enable(at::DeviceType device) {
+  static std::once_flag registered[2];
+  if (device == at::kCPU)
+    std::call_once(registered[0], register_kernels, 0, c10::DispatchKey::CPU);
+  else
+    std::call_once(registered[1], register_kernels, 1, c10::DispatchKey::CUDA);
+  ++enabled_on(device);
 }
 
 // The devices that are meant: of both, those that the build has.
@@ -209,14 +203,15 @@ void enable_override_of(std::optional<std::string_view> device) {
 }
 
 void disable_override_of(std::optional<std::string_view> device) {
-  for (const at::DeviceType type : devices_of(device)) disable(type);
+  const std::vector<at::DeviceType> types = devices_of(device);
+  for (const at::DeviceType type : types)
+    TORCH_CHECK(enabled_on(type) > 0, "tiled_mm: override is not enabled for ", type);
+  for (const at::DeviceType type : types) --enabled_on(type);
 }
 
 std::string override_counts_json(bool reset) {
   constexpr c10::DispatchKey KEYS[] = {c10::DispatchKey::CPU, c10::DispatchKey::CUDA};
-  std::ostringstream json;
-  const char* next_operator = "";
-  json << "{";
+  Object all;
   for (const Overridden& op : OVERRIDDEN) {
     std::array<int64_t, VERDICTS> counts{};
     std::string replaced_by;
@@ -228,22 +223,16 @@ std::string override_counts_json(bool reset) {
       const std::string now = slot.op->getComputedKernelForDispatchKey(KEYS[device]).debug();
       if (now != OUR_NAME) replaced_by = now;
     }
-    std::ostringstream torch;
-    const char* next_reason = "";
-    for (int i = 1; i < VERDICTS; ++i) {
-      if (counts[i] == 0) continue;
-      torch << next_reason << "\"" << name_of(static_cast<Verdict>(i)) << "\": " << counts[i];
-      next_reason = ", ";
-    }
-    if (counts[0] == 0 && torch.tellp() == 0 && replaced_by.empty()) continue;
-    json << next_operator << "\"" << full_name(op) << "\": {\"tiled\": " << counts[0]
-         << ", \"torch\": {" << torch.str() << "}";
-    if (!replaced_by.empty()) json << ", \"replaced_by\": \"" << replaced_by << "\"";
-    json << "}";
-    next_operator = ", ";
+    if (counts == decltype(counts){} && replaced_by.empty()) continue;
+    Object torch;
+    for (int i = 1; i < VERDICTS; ++i)
+      if (counts[i] > 0) torch.count(name_of(static_cast<Verdict>(i)), counts[i]);
+    Object one;
+    one.count("tiled", counts[0]).json("torch", torch.str());
+    if (!replaced_by.empty()) one.text("replaced_by", replaced_by);
+    all.json(full_name(op), one.str());
   }
-  json << "}";
-  return json.str();
+  return all.str();
 }
 
 }  // namespace tiled

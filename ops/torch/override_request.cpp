@@ -118,6 +118,11 @@ bool is_same_view(const at::Tensor& x, const at::Tensor& y) {
                           x.strides() == y.strides() && x.scalar_type() == y.scalar_type());
 }
 
+c10::MaybeOwned<at::Tensor> without_lazy_conj(const at::Tensor& t) {
+  return t.is_conj() ? c10::MaybeOwned<at::Tensor>::owned(t.resolve_conj())
+                     : c10::MaybeOwned<at::Tensor>::borrowed(t);
+}
+
 // Of real numbers 1 * input + (sum + 0) has the bits of sum + bias, which needs no matrix.
 bool is_bias(const Request& asked, const at::Tensor& input) {
   return asked.form == Form::Matrices && (input.dim() < 2 || input.size(0) == 1) &&
@@ -130,7 +135,7 @@ EpilogueOptions epilogue_of(const Request& asked, const std::optional<at::Tensor
   if (asked.alpha) e.alpha = *asked.alpha;
   e.out = out;
   if (!reads_input(asked)) return e;
-  at::Tensor input = asked.input->resolve_conj();
+  at::Tensor input = *without_lazy_conj(*asked.input);
   if (!out && is_bias(asked, input)) {
     e.bias = input;
     e.bias_along = "n";
@@ -140,11 +145,6 @@ EpilogueOptions epilogue_of(const Request& asked, const std::optional<at::Tensor
   if (asked.form == Form::MatrixVector) input = input.expand({asked.a->size(0)}).unsqueeze(1);
   e.input = input;
   return e;
-}
-
-c10::MaybeOwned<at::Tensor> without_lazy_conj(const at::Tensor& t) {
-  return t.is_conj() ? c10::MaybeOwned<at::Tensor>::owned(t.resolve_conj())
-                     : c10::MaybeOwned<at::Tensor>::borrowed(t);
 }
 
 // A vector is a matrix of one column, and on the left of one row.
