@@ -80,6 +80,32 @@ class Float32Precision {
   std::optional<std::string> previous_;
 };
 
+// While it is on, torch's own products (mm, addmm, bmm, baddbmm, addmv, dot and their variants, and
+// what is made of them: matmul, linear, einsum, ...) are computed by this library, for all threads:
+// on at::kCPU, on at::kCUDA or, with nothing, on both. What the library does not compute goes on to
+// torch's kernels. Each enable needs a disable, else a c10::Error; enabling a device for the first
+// time registers the kernels. Raises NotImplementedError for at::kCUDA in a build without it.
+TILED_MM_API void enable_override(std::optional<at::DeviceType> device = std::nullopt);
+TILED_MM_API void disable_override(std::optional<at::DeviceType> device = std::nullopt);
+
+// Who computed torch's products since the last reset: a JSON object with a member for each operator
+// that was called, {"mm": {"tiled": 3, "torch": {"dtype": 1}}}. What torch computed is by reason.
+TILED_MM_API std::string override_counts(bool reset = false);
+
+// Overrides for a scope.
+class Override {
+ public:
+  explicit Override(std::optional<at::DeviceType> device = std::nullopt) : device_(device) {
+    enable_override(device_);
+  }
+  ~Override() { disable_override(device_); }
+  Override(const Override&) = delete;
+  Override& operator=(const Override&) = delete;
+
+ private:
+  std::optional<at::DeviceType> device_;
+};
+
 // Including this header is enough to have the operators: the reference below makes a linker with
 // --as-needed keep the library even if the program names none of its functions.
 namespace detail {

@@ -185,7 +185,8 @@ def test_the_library_exports_only_its_own_functions(library: Path) -> None:
     assert not [name for name in strong if not name.startswith("tiled::")]
 
 
-def test_a_program_builds_against_the_wheel(installed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("project", ["cpp_tests/consumer", "examples"])
+def test_a_program_builds_against_the_wheel(project: str, installed: Path, tmp_path: Path) -> None:
     """With the package's CMake path alone: torch is found as its neighbour."""
     prefix = output_of(
         sys.executable,
@@ -195,10 +196,8 @@ def test_a_program_builds_against_the_wheel(installed: Path, tmp_path: Path) -> 
     ).strip()
     assert Path(prefix) == installed / "share" / "cmake"
     generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
-    source = ROOT / "cpp_tests" / "consumer"
-    output_of(
-        tool("cmake"), *generator, "-S", source, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}"
-    )
+    configure = ["-S", ROOT / project, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}"]
+    output_of(tool("cmake"), *generator, *configure)
     output_of(tool("cmake"), "--build", tmp_path)
     output_of(tool("ctest"), "--test-dir", tmp_path, "--output-on-failure", "--no-tests=error")
 

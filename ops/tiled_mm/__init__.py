@@ -14,6 +14,12 @@ load()
 
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
 from ._ops import bmm, fp16x3_recomputed, mm  # noqa: E402
+from ._override import (  # noqa: E402
+    disable_override,
+    enable_override,
+    override,
+    override_counts,
+)
 from ._precision import (  # noqa: E402
     float32_precision,
     get_float32_precision,
@@ -35,12 +41,16 @@ __all__ = [
     "build_info",
     "cmake_prefix_path",
     "devices",
+    "disable_override",
+    "enable_override",
     "explain",
     "float32_precision",
     "fp16x3_recomputed",
     "get_float32_precision",
     "mm",
     "occupancy",
+    "override",
+    "override_counts",
     "plan",
     "roofline",
     "set_float32_precision",

@@ -1,6 +1,7 @@
 // The C++ door: thin calls into the dispatcher.
 #include "tiled_mm.h"
 #include "torch/inspect.h"
+#include "torch/override.h"
 #include "torch/precision.h"
 #include "torch/schema.h"
 
@@ -40,6 +41,23 @@ void set_float32_precision(std::optional<std::string_view> precision) {
 }
 
 std::optional<std::string> get_float32_precision() { return get_float32_precision_name(); }
+
+namespace {
+
+std::optional<std::string> name_of(std::optional<at::DeviceType> device) {
+  if (!device) return std::nullopt;
+  return c10::DeviceTypeName(*device, /*lower_case=*/true);
+}
+
+}  // namespace
+
+void enable_override(std::optional<at::DeviceType> device) { enable_override_of(name_of(device)); }
+
+void disable_override(std::optional<at::DeviceType> device) {
+  disable_override_of(name_of(device));
+}
+
+std::string override_counts(bool reset) { return override_counts_json(reset); }
 
 void detail::keep_registrations() {}
 

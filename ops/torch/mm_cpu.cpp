@@ -8,6 +8,7 @@
 #include "cpu/blocked.h"
 #include "torch/finished.h"
 #include "torch/options.h"
+#include "torch/products.h"
 
 namespace tiled {
 
@@ -55,6 +56,12 @@ struct Cpu {
 };
 
 }  // namespace
+
+const Products& cpu_products() {
+  static constexpr Products products =
+      products_of<Cpu>([](const at::Tensor& a) { return a.is_cpu(); });
+  return products;
+}
 
 TORCH_LIBRARY_IMPL(tiled, CPU, m) {
   m.impl("mm", kernel<&Product<Cpu>::mm>);

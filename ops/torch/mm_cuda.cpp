@@ -21,6 +21,7 @@
 #include "torch/finished.h"
 #include "torch/hooks.h"
 #include "torch/options.h"
+#include "torch/products.h"
 
 namespace tiled {
 namespace {
@@ -193,6 +194,14 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tenso
   LaunchAttributes found;
   C10_CUDA_CHECK(attributes(problem, plan, &found));
   return {found.registers, found.shared_bytes, found.local_bytes, found.blocks_per_sm};
+}
+
+const Products* cuda_products() {
+  static constexpr Products products = products_of<Cuda>([](const at::Tensor& a) {
+    const KnownDevice* device = known_device(a.device().index());
+    return device != nullptr && device->has_kernels;
+  });
+  return &products;
 }
 
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {

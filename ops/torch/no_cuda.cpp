@@ -2,6 +2,7 @@
 #include <torch/library.h>
 
 #include "torch/hooks.h"
+#include "torch/products.h"
 
 namespace tiled {
 namespace {
@@ -19,6 +20,8 @@ void refuse(const c10::OperatorHandle&, torch::jit::Stack*) {
 const DeviceInfo& cuda_device(c10::DeviceIndex) { TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE); }
 
 const DeviceInfo* cuda_device_if_any(c10::DeviceIndex) { return nullptr; }
+
+const Products* cuda_products() { return nullptr; }
 
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,
                                             const MmOptions&) {

@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "torch/inspect.h"
+#include "torch/override.h"
 #include "torch/precision.h"
 
 namespace tiled {
@@ -27,6 +28,12 @@ TORCH_LIBRARY(tiled, m) {
   // The library's own fp32 precision: 'ieee', 'tf32', 'fp16x3', or None to follow torch's.
   m.def("set_float32_precision(str? precision) -> ()", &set_float32_precision_name);
   m.def("get_float32_precision() -> str?", &get_float32_precision_name);
+
+  // torch's own products by tiled's kernels, on 'cpu', 'cuda' or both; and who computed what since
+  // the last reset, as a JSON object.
+  m.def("enable_override(str? device=None) -> ()", &enable_override_of);
+  m.def("disable_override(str? device=None) -> ()", &disable_override_of);
+  m.def("override_counts(bool reset=False) -> str", &override_counts_json);
 
   // What would run, and why. They compute nothing and take meta tensors too. algos() lists what
   // `algo` may be, whatever it is.

@@ -1,0 +1,89 @@
+"""torch's own products by tiled's kernels, without a change to the program."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ContextDecorator
+
+import torch
+
+Counts = dict[str, dict[str, int | dict[str, int] | str]]
+
+
+class override(ContextDecorator):
+    """While it is on, tiled computes the products of torch, for all threads and their backward.
+
+    ::
+
+        with tiled_mm.override():
+            loss = model(x).sum()
+            loss.backward()
+
+        @tiled_mm.override("cpu")
+        def step(x): ...
+
+    It takes the kernels of ``mm``, ``addmm``, ``bmm``, ``baddbmm``, ``addmv``, ``dot`` and
+    ``_addmm_activation`` with their in-place, ``out=`` and ``out_dtype`` forms, and so all that is
+    made of them: ``linear``, ``matmul``, ``einsum``, ``mv``, ``addbmm``. What tiled does not
+    compute goes on to the kernel that was there; :func:`override_counts` says what went where. It
+    may be nested; what was on before is on afterwards, errors or not.
+
+    Args:
+        device: ``'cpu'``, ``'cuda'``, or ``None`` for both.
+
+    Raises:
+        RuntimeError: the device is another one, or a compiled function enters it.
+        NotImplementedError: ``'cuda'``, and the library was built without.
+    """
+
+    def __init__(self, device: str | torch.device | None = None) -> None:
+        self.device = device
+
+    def __enter__(self) -> None:
+        enable_override(self.device)
+
+    def __exit__(self, *exception: object) -> None:
+        disable_override(self.device)
+
+
+def enable_override(device: str | torch.device | None = None) -> None:
+    """Turn :class:`override` on until :func:`disable_override`; each call needs one of those.
+
+    The first call for a device registers the kernels, which stay, with a switch, to the end of the
+    process: make it before other threads compute.
+
+    Raises:
+        As :class:`override`.
+    """
+    torch.ops.tiled.enable_override(_name(device))
+
+
+def disable_override(device: str | torch.device | None = None) -> None:
+    """Take back one :func:`enable_override` of the same device.
+
+    Raises:
+        RuntimeError: it is not on there; or as :class:`override`.
+    """
+    torch.ops.tiled.disable_override(_name(device))
+
+
+def override_counts(reset: bool = False) -> Counts:
+    """Who computed the calls of torch's products since the last reset, on both devices together.
+
+    Args:
+        reset: whether to begin again from zero.
+
+    Returns:
+        For each operator that was called ``{"tiled": n, "torch": {reason: n}}``. The reasons:
+        ``off`` (nothing overrode the device), ``dtype`` (no kernel, or dtypes that do not fit),
+        ``shape`` (shapes that do not fit), ``device``, ``scalar`` (alpha or beta), ``layout`` (of
+        ``out``) and ``names``. ``"replaced_by"`` names a kernel that someone registered later:
+        calls go there, and are not counted.
+    """
+    return json.loads(torch.ops.tiled.override_counts(reset))
+
+
+def _name(device: str | torch.device | None) -> str | None:
+    if torch.compiler.is_compiling():
+        raise RuntimeError("tiled_mm: override outside of the compiled function")
+    return None if device is None else torch.device(device).type

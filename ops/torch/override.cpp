@@ -1,0 +1,238 @@
+// The kernels that stand on torch's operators for products. Each asks whether the override of its
+// device is on, and whether tiled computes the call; if not, it goes on to the kernel that was
+// there before, which may be torch's own or another library's, and which raises where a call is
+// wrong.
+//
+// They are registered below autograd, on the keys CPU and CUDA, so that torch's own derivatives,
+// autocast, batching rules and shapes apply; at the first enable, so that a program that never
+// overrides keeps torch's kernels; and they stay, since the dispatcher's table must not change
+// under threads that compute. Being on is a count, for all threads, as the backward runs on others.
+#include "torch/override.h"
+
+#include <ATen/core/boxing/impl/boxing.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <type_traits>
+#include <vector>
+
+#include "core/text.h"
+#include "torch/override_table.h"
+
+namespace tiled {
+namespace {
+
+constexpr const char* OUR_NAME = "tiled_mm.override";
+
+// ---- one operator on one device ----------------------------------------------------------------
+
+struct Slot {
+  std::optional<c10::OperatorHandle> op;            // set once the kernel stands there
+  std::optional<c10::SafeKernelFunction> previous;  // the kernel that was there
+  std::array<std::atomic<int64_t>, VERDICTS> counts{};
+};
+
+template <auto request, at::DeviceType DEVICE>
+Slot slot;
+
+template <at::DeviceType DEVICE>
+std::atomic<int64_t> enabled{0};
+
+template <at::DeviceType DEVICE>
+const Products* products() {
+  return DEVICE == at::kCPU ? &cpu_products() : cuda_products();
+}
+
+template <auto request, at::DeviceType DEVICE, typename Function = decltype(request)>
+struct Kernel;
+
+template <auto request, at::DeviceType DEVICE, typename... Args>
+struct Kernel<request, DEVICE, Request (*)(Args...)> {
+  // An operator that writes into a tensor returns it, and others a tensor of their own.
+  static constexpr bool WRITES = (std::is_same_v<Args, at::Tensor&> || ...);
+  using Result = std::conditional_t<WRITES, at::Tensor&, at::Tensor>;
+
+  static Result call(c10::DispatchKeySet keys, Args... args) {
+    const Request asked = request(args...);
+    const bool on = enabled<DEVICE>.load(std::memory_order_relaxed) > 0;
+    const Verdict verdict = on ? judge(asked, DEVICE, *products<DEVICE>()) : Verdict::Off;
+    Slot& here = slot<request, DEVICE>;
+    here.counts[static_cast<int>(verdict)].fetch_add(1, std::memory_order_relaxed);
+    if constexpr (WRITES) {
+      if (verdict == Verdict::Tiled)
+        compute_out(asked, *products<DEVICE>());
+      else
+        go_on(here, keys, args...);
+      return *asked.out;
+    } else {
+      if (verdict == Verdict::Tiled) return compute(asked, *products<DEVICE>());
+      return go_on(here, keys, args...).toTensor();
+    }
+  }
+
+  static c10::IValue go_on(const Slot& here, c10::DispatchKeySet keys, Args... args) {
+    torch::jit::Stack stack = c10::impl::boxArgs<Args...>(args...);
+    here.previous->callBoxed(*here.op, keys, &stack);
+    return std::move(stack.back());
+  }
+};
+
+// ---- the operators -----------------------------------------------------------------------------
+
+struct Overridden {
+  const char* name;
+  const char* overload;
+  Slot* slots[2];  // CPU, CUDA
+  torch::CppFunction (*kernels[2])();
+};
+
+template <auto request, at::DeviceType DEVICE>
+torch::CppFunction kernel_function() {
+  return torch::CppFunction(TORCH_FN((&Kernel<request, DEVICE>::call)));
+}
+
+template <auto request>
+constexpr Overridden entry(const char* name, const char* overload) {
+  return {name,
+          overload,
+          {&slot<request, at::kCPU>, &slot<request, at::kCUDA>},
+          {&kernel_function<request, at::kCPU>, &kernel_function<request, at::kCUDA>}};
+}
+
+constexpr Form MM = Form::Matrices, BMM = Form::Batches, MV = Form::MatrixVector, DOT = Form::Dot;
+
+const Overridden OVERRIDDEN[] = {
+    entry<&asked::product<MM>>("mm", ""),
+    entry<&asked::product_out<MM>>("mm", "out"),
+    entry<&asked::product_as<MM>>("mm", "dtype"),
+    entry<&asked::product_as_out<MM>>("mm", "dtype_out"),
+    entry<&asked::product<BMM>>("bmm", ""),
+    entry<&asked::product_out<BMM>>("bmm", "out"),
+    entry<&asked::product_as<BMM>>("bmm", "dtype"),
+    entry<&asked::product_as_out<BMM>>("bmm", "dtype_out"),
+    entry<&asked::product<DOT>>("dot", ""),
+    entry<&asked::sum<MM>>("addmm", ""),
+    entry<&asked::sum_in_place<MM>>("addmm_", ""),
+    entry<&asked::sum_out<MM>>("addmm", "out"),
+    entry<&asked::sum_as<MM>>("addmm", "dtype"),
+    entry<&asked::sum_as_out<MM>>("addmm", "dtype_out"),
+    entry<&asked::sum<BMM>>("baddbmm", ""),
+    entry<&asked::sum_in_place<BMM>>("baddbmm_", ""),
+    entry<&asked::sum_out<BMM>>("baddbmm", "out"),
+    entry<&asked::sum_as<BMM>>("baddbmm", "dtype"),
+    entry<&asked::sum_as_out<BMM>>("baddbmm", "dtype_out"),
+    entry<&asked::sum<MV>>("addmv", ""),
+    entry<&asked::sum_in_place<MV>>("addmv_", ""),
+    entry<&asked::sum_out<MV>>("addmv", "out"),
+    entry<&asked::activated>("_addmm_activation", ""),
+    entry<&asked::activated_out>("_addmm_activation", "out"),
+};
+
+std::string full_name(const Overridden& op) {
+  return std::string(op.name) + (*op.overload ? "." : "") + op.overload;
+}
+
+// ---- registration ------------------------------------------------------------------------------
+
+// The dispatcher warns, once in a process, that a kernel is overridden. Here that is what was asked
+// for; and the one warning is kept for those who do it unasked.
+class Quiet : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    if (warning.msg().find("Overriding a previously registered kernel") == std::string::npos)
+      previous_->process(warning);
+  }
+
+ private:
+  c10::WarningHandler* const previous_ = c10::WarningUtils::get_warning_handler();
+  const c10::WarningUtils::WarningHandlerGuard guard_{this};  // of this thread
+  const c10::WarningUtils::WarnAlways always_;                // so that this one does not count
+};
+
+void register_kernels(int device, c10::DispatchKey key) {
+  const Quiet quiet;
+  // Never destroyed: other threads may compute while the process ends.
+  auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+  for (const Overridden& op : OVERRIDDEN) {
+    const auto handle =
+        c10::Dispatcher::singleton().findSchema({"aten::" + std::string(op.name), op.overload});
+    // What torch does not have on this device, it shall not have from here.
+    if (!handle || !handle->hasKernelForDispatchKey(key)) continue;
+    Slot& slot = *op.slots[device];
+    slot.previous = handle->getComputedKernelForDispatchKey(key);
+    slot.op = *handle;
+    library->impl(full_name(op).c_str(), op.kernels[device]().debug(OUR_NAME));
+  }
+}
+
+std::atomic<int64_t>& enabled_on(at::DeviceType device) {
+  return device == at::kCPU ? enabled<at::kCPU> : enabled<at::kCUDA>;
+}
+
+void enable(at::DeviceType device) {
+  static std::once_flag registered[2];
+  if (device == at::kCPU)
+    std::call_once(registered[0], register_kernels, 0, c10::DispatchKey::CPU);
+  else
+    std::call_once(registered[1], register_kernels, 1, c10::DispatchKey::CUDA);
+  ++enabled_on(device);
+}
+
+// The devices that are meant: of both, those that the build has.
+std::vector<at::DeviceType> devices_of(std::optional<std::string_view> name) {
+  if (!name)
+    return cuda_products() ? std::vector<at::DeviceType>{at::kCPU, at::kCUDA}
+                           : std::vector<at::DeviceType>{at::kCPU};
+  if (*name == "cpu") return {at::kCPU};
+  TORCH_CHECK(*name == "cuda", "tiled_mm: unknown device '", std::string(*name),
+              "' to override; expected 'cpu', 'cuda' or None for both");
+  TORCH_CHECK_NOT_IMPLEMENTED(cuda_products(),
+                              "tiled_mm was built without CUDA "
+                              "(tiled_mm.build_info() says why), so it overrides the CPU only");
+  return {at::kCUDA};
+}
+
+}  // namespace
+
+void enable_override_of(std::optional<std::string_view> device) {
+  for (const at::DeviceType type : devices_of(device)) enable(type);
+}
+
+void disable_override_of(std::optional<std::string_view> device) {
+  const std::vector<at::DeviceType> types = devices_of(device);
+  for (const at::DeviceType type : types)
+    TORCH_CHECK(enabled_on(type) > 0, "tiled_mm: override is not enabled for ", type);
+  for (const at::DeviceType type : types) --enabled_on(type);
+}
+
+std::string override_counts_json(bool reset) {
+  constexpr c10::DispatchKey KEYS[] = {c10::DispatchKey::CPU, c10::DispatchKey::CUDA};
+  Object all;
+  for (const Overridden& op : OVERRIDDEN) {
+    std::array<int64_t, VERDICTS> counts{};
+    std::string replaced_by;
+    for (int device = 0; device < 2; ++device) {
+      Slot& slot = *op.slots[device];
+      for (int i = 0; i < VERDICTS; ++i)
+        counts[i] += reset ? slot.counts[i].exchange(0) : slot.counts[i].load();
+      if (!slot.op) continue;
+      const std::string now = slot.op->getComputedKernelForDispatchKey(KEYS[device]).debug();
+      if (now != OUR_NAME) replaced_by = now;
+    }
+    if (counts == decltype(counts){} && replaced_by.empty()) continue;
+    Object torch;
+    for (int i = 1; i < VERDICTS; ++i)
+      if (counts[i] > 0) torch.count(name_of(static_cast<Verdict>(i)), counts[i]);
+    Object one;
+    one.count("tiled", counts[0]).json("torch", torch.str());
+    if (!replaced_by.empty()) one.text("replaced_by", replaced_by);
+    all.json(full_name(op), one.str());
+  }
+  return all.str();
+}
+
+}  // namespace tiled

@@ -1,0 +1,206 @@
+#include "torch/override_request.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+#include <c10/util/overflows.h>
+
+namespace tiled {
+namespace {
+
+using Sizes = c10::SmallVector<int64_t, 3>;
+
+Sizes sizes_of(const Request& asked) {
+  const at::Tensor &a = *asked.a, &b = *asked.b;
+  switch (asked.form) {
+    case Form::Matrices: return {a.size(0), b.size(1)};
+    case Form::Batches: return {a.size(0), a.size(1), b.size(2)};
+    case Form::MatrixVector: return {a.size(0)};
+    case Form::Dot: return {};
+  }
+  return {};
+}
+
+at::ScalarType result_type(const Request& asked) {
+  return asked.out_dtype.value_or(asked.a->scalar_type());
+}
+
+// Torch's tensors for integers have no products on a GPU.
+bool both_compute(at::ScalarType dtype, at::DeviceType device) {
+  switch (dtype) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kComplexFloat:
+    case at::kComplexDouble: return true;
+    case at::kChar:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+    case at::kByte: return device == at::kCPU;
+    default: return false;
+  }
+}
+
+bool dtypes_fit(const Request& asked, at::DeviceType device) {
+  const at::ScalarType dtype = asked.a->scalar_type(), result = result_type(asked);
+  const bool is_16_bit = dtype == at::kHalf || dtype == at::kBFloat16;
+  return both_compute(dtype, device) && asked.b->scalar_type() == dtype &&
+         (result == dtype || (result == at::kFloat && is_16_bit)) &&
+         (asked.input == nullptr || asked.input->scalar_type() == dtype ||
+          asked.input->scalar_type() == result) &&
+         (asked.out == nullptr || asked.out->scalar_type() == result) &&
+         (!asked.activation || at::isFloatingType(dtype));
+}
+
+bool shapes_fit(const Request& asked) {
+  const at::Tensor &a = *asked.a, &b = *asked.b;
+  const bool b_is_vector = asked.form == Form::MatrixVector || asked.form == Form::Dot;
+  const int64_t a_dim = asked.form == Form::Dot ? 1 : asked.form == Form::Batches ? 3 : 2;
+  if (a.dim() != a_dim || b.dim() != (b_is_vector ? 1 : a_dim)) return false;
+  if (a.size(a_dim - 1) != b.size(b_is_vector ? 0 : a_dim - 2)) return false;
+  if (asked.form == Form::Batches && a.size(0) != b.size(0)) return false;
+  if (asked.input == nullptr) return true;
+  const Sizes sizes = sizes_of(asked);
+  return asked.input == asked.out ? asked.out->sizes() == at::IntArrayRef(sizes)
+                                  : at::is_expandable_to(asked.input->sizes(), sizes);
+}
+
+bool is_in(at::ScalarType dtype, const at::Scalar& scalar) {
+  if (at::isComplexType(dtype))
+    dtype = at::toRealValueType(dtype);
+  else if (scalar.isComplex())
+    return false;
+  // Sums of 16-bit numbers are fp32.
+  if (dtype == at::kHalf || dtype == at::kBFloat16) dtype = at::kFloat;
+  if (at::isFloatingType(dtype)) {
+    const c10::complex<double> value = scalar.toComplexDouble();
+    return dtype == at::kDouble || (!c10::overflows<float, double>(value.real()) &&
+                                    !c10::overflows<float, double>(value.imag()));
+  }
+  if (!scalar.isIntegral(/*includeBool=*/true)) return false;
+  return AT_DISPATCH_INTEGRAL_TYPES(
+      dtype, "tiled_mm", [&] { return !c10::overflows<scalar_t, int64_t>(scalar.toLong()); });
+}
+
+// Whether writing to out could change t.
+bool may_overlap(const at::Tensor& out, const at::Tensor& t) {
+  return out.is_alias_of(t) && at::get_overlap_status(out, t) != at::MemOverlapStatus::No;
+}
+
+bool writable(const Request& asked) {
+  const at::Tensor& out = *asked.out;
+  if (out.is_conj() || out.is_neg() || at::has_internal_overlap(out) == at::MemOverlap::Yes)
+    return false;
+  if (out.sizes() == at::IntArrayRef(sizes_of(asked))) return true;
+  // What is resized must not be what is read.
+  return !out.is_alias_of(*asked.a) && !out.is_alias_of(*asked.b) &&
+         !(asked.input && out.is_alias_of(*asked.input));
+}
+
+template <typename Predicate>
+bool every_tensor(const Request& asked, const Predicate& holds) {
+  for (const at::Tensor* t :
+       {asked.a, asked.b, asked.input, const_cast<const at::Tensor*>(asked.out)})
+    if (t != nullptr && !holds(*t)) return false;
+  return true;
+}
+
+bool reads_input(const Request& asked) {
+  return asked.input != nullptr && asked.beta->toComplexDouble() != 0.;
+}
+
+// The same elements at the same places.
+bool is_same_view(const at::Tensor& x, const at::Tensor& y) {
+  return x.is_same(y) || (x.const_data_ptr() == y.const_data_ptr() && x.sizes() == y.sizes() &&
+                          x.strides() == y.strides() && x.scalar_type() == y.scalar_type());
+}
+
+c10::MaybeOwned<at::Tensor> without_lazy_conj(const at::Tensor& t) {
+  return t.is_conj() ? c10::MaybeOwned<at::Tensor>::owned(t.resolve_conj())
+                     : c10::MaybeOwned<at::Tensor>::borrowed(t);
+}
+
+// Of real numbers 1 * input + (sum + 0) has the bits of sum + bias, which needs no matrix.
+bool is_bias(const Request& asked, const at::Tensor& input) {
+  return asked.form == Form::Matrices && (input.dim() < 2 || input.size(0) == 1) &&
+         asked.alpha->equal(1) && asked.beta->equal(1) && !at::isComplexType(input.scalar_type());
+}
+
+EpilogueOptions epilogue_of(const Request& asked, const std::optional<at::Tensor>& out) {
+  EpilogueOptions e;
+  e.activation = asked.activation;
+  if (asked.alpha) e.alpha = *asked.alpha;
+  e.out = out;
+  if (!reads_input(asked)) return e;
+  at::Tensor input = *without_lazy_conj(*asked.input);
+  if (!out && is_bias(asked, input)) {
+    e.bias = input;
+    e.bias_along = "n";
+    return e;
+  }
+  e.beta = *asked.beta;
+  if (asked.form == Form::MatrixVector) input = input.expand({asked.a->size(0)}).unsqueeze(1);
+  e.input = input;
+  return e;
+}
+
+// A vector is a matrix of one column, and on the left of one row.
+at::Tensor product(const Request& asked, const Products& products,
+                   const std::optional<at::Tensor>& out = std::nullopt) {
+  const auto a = without_lazy_conj(*asked.a), b = without_lazy_conj(*asked.b);
+  MmOptions options;
+  options.out_dtype = asked.out_dtype;
+  if (asked.form == Form::Matrices && !asked.input && !out) return products.mm(*a, *b, options);
+  if (asked.form == Form::Batches && !asked.input && !out) return products.bmm(*a, *b, options);
+  const at::Tensor left = asked.form == Form::Dot ? a->unsqueeze(0) : *a;
+  const bool b_is_vector = asked.form == Form::MatrixVector || asked.form == Form::Dot;
+  const at::Tensor right = b_is_vector ? b->unsqueeze(1) : *b;
+  return std::get<0>(products.finished(left, right, epilogue_of(asked, out), options));
+}
+
+}  // namespace
+
+const char* name_of(Verdict verdict) {
+  constexpr const char* NAMES[VERDICTS] = {"tiled",  "off",    "dtype",  "shape",
+                                           "device", "scalar", "layout", "names"};
+  return NAMES[static_cast<int>(verdict)];
+}
+
+Verdict judge(const Request& asked, at::DeviceType device, const Products& products) {
+  if (!dtypes_fit(asked, device)) return Verdict::Dtype;
+  if (!shapes_fit(asked)) return Verdict::Shape;
+  const at::Device here = asked.a->device();
+  if (here.type() != device || !products.run_on(*asked.a) ||
+      !every_tensor(asked, [&](const at::Tensor& t) { return t.device() == here; }))
+    return Verdict::Device;
+  const at::ScalarType dtype = asked.a->scalar_type();
+  if (asked.input && !(is_in(dtype, *asked.beta) && is_in(dtype, *asked.alpha)))
+    return Verdict::Scalar;
+  if (asked.out && !writable(asked)) return Verdict::Layout;
+  if (!every_tensor(asked, [](const at::Tensor& t) { return !t.has_names(); }))
+    return Verdict::Names;
+  return Verdict::Tiled;
+}
+
+at::Tensor compute(const Request& asked, const Products& products) {
+  const at::Tensor c = product(asked, products);
+  const bool is_matrix = asked.form == Form::Matrices || asked.form == Form::Batches;
+  return is_matrix ? c : c.view(sizes_of(asked));
+}
+
+void compute_out(const Request& asked, const Products& products) {
+  at::Tensor& out = *asked.out;
+  at::native::resize_output(out, sizes_of(asked));
+  // What is read after C is written: the product is computed aside.
+  if (may_overlap(out, *asked.a) || may_overlap(out, *asked.b) ||
+      (reads_input(asked) && !is_same_view(out, *asked.input) && may_overlap(out, *asked.input))) {
+    out.copy_(compute(asked, products));
+    return;
+  }
+  product(asked, products, asked.form == Form::MatrixVector ? out.unsqueeze(1) : out);
+}
+
+}  // namespace tiled

@@ -1,0 +1,56 @@
+// A call of one of torch's operators for products, in one form for all of them:
+//
+//     C = activation(alpha A B + beta input)
+//
+// whether tiled computes it, and its computation.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string_view>
+
+#include "torch/products.h"
+
+namespace tiled {
+
+// Who computes a call: tiled, or torch's own kernel and why.
+enum class Verdict : int8_t {
+  Tiled,
+  Off,     // nothing overrides this device now
+  Dtype,   // torch refuses it on this device, tiled has no kernel, or dtypes do not fit
+  Shape,   // shapes do not fit: torch's kernel raises
+  Device,  // tensors of several devices, or of one that the build has no kernels for
+  Scalar,  // alpha or beta does not fit the dtype
+  Layout,  // out= is a lazy view or lies in memory in a way that only torch writes
+  Names,   // named tensors
+};
+constexpr int VERDICTS = 8;
+
+// The word for it in the counts.
+const char* name_of(Verdict verdict);
+
+// What A and B are, and with them C: [M, K] [K, N], [B, M, K] [B, K, N], [M, K] [K], [K] [K].
+enum class Form : int8_t { Matrices, Batches, MatrixVector, Dot };
+
+// The arguments are the caller's, which outlive it.
+struct Request {
+  Form form;
+  const at::Tensor* a;
+  const at::Tensor* b;
+  const at::Tensor* input = nullptr;  // expands to C
+  const at::Scalar* beta = nullptr;   // set with the input
+  const at::Scalar* alpha = nullptr;
+  std::optional<at::ScalarType> out_dtype = std::nullopt;
+  std::optional<std::string_view> activation = std::nullopt;
+  at::Tensor* out = nullptr;  // C, resized where it does not fit; may be the input
+};
+
+// Who computes it, without having touched anything.
+Verdict judge(const Request& asked, at::DeviceType device, const Products& products);
+
+// The product, of a request that judge() gives to tiled. The second writes into asked.out.
+at::Tensor compute(const Request& asked, const Products& products);
+void compute_out(const Request& asked, const Products& products);
+
+}  // namespace tiled

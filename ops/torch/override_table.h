@@ -1,0 +1,99 @@
+// The operators that override takes from torch, and what a call of each asks for. Only operators
+// with kernels of their own for CPU or CUDA are here: matmul, linear, einsum, mv, addbmm and others
+// are made of these.
+#pragma once
+
+#include "torch/override_request.h"
+
+namespace tiled::asked {
+
+using at::Scalar;
+using at::ScalarType;
+using at::Tensor;
+
+// A B
+
+template <Form form>
+Request product(const Tensor& a, const Tensor& b) {
+  return {form, &a, &b};
+}
+
+template <Form form>
+Request product_out(const Tensor& a, const Tensor& b, Tensor& out) {
+  Request asked = product<form>(a, b);
+  asked.out = &out;
+  return asked;
+}
+
+template <Form form>
+Request product_as(const Tensor& a, const Tensor& b, ScalarType dtype) {
+  Request asked = product<form>(a, b);
+  asked.out_dtype = dtype;
+  return asked;
+}
+
+template <Form form>
+Request product_as_out(const Tensor& a, const Tensor& b, ScalarType dtype, Tensor& out) {
+  Request asked = product_as<form>(a, b, dtype);
+  asked.out = &out;
+  return asked;
+}
+
+// alpha A B + beta self
+
+template <Form form>
+Request sum(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
+            const Scalar& alpha) {
+  return {form, &a, &b, &self, &beta, &alpha};
+}
+
+template <Form form>
+Request sum_in_place(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
+                     const Scalar& alpha) {
+  Request asked = sum<form>(self, a, b, beta, alpha);
+  asked.out = &self;
+  return asked;
+}
+
+template <Form form>
+Request sum_out(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
+                const Scalar& alpha, Tensor& out) {
+  Request asked = sum<form>(self, a, b, beta, alpha);
+  asked.out = &out;
+  return asked;
+}
+
+template <Form form>
+Request sum_as(const Tensor& self, const Tensor& a, const Tensor& b, ScalarType dtype,
+               const Scalar& beta, const Scalar& alpha) {
+  Request asked = sum<form>(self, a, b, beta, alpha);
+  asked.out_dtype = dtype;
+  return asked;
+}
+
+template <Form form>
+Request sum_as_out(const Tensor& self, const Tensor& a, const Tensor& b, ScalarType dtype,
+                   const Scalar& beta, const Scalar& alpha, Tensor& out) {
+  Request asked = sum_as<form>(self, a, b, dtype, beta, alpha);
+  asked.out = &out;
+  return asked;
+}
+
+// activation(alpha A B + beta self). Torch's gelu here is the exact one on the CPU and the one by
+// tanh on a GPU.
+
+inline Request activated(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
+                         const Scalar& alpha, bool use_gelu) {
+  Request asked = sum<Form::Matrices>(self, a, b, beta, alpha);
+  asked.activation = !use_gelu ? "relu" : a.is_cuda() ? "gelu_tanh" : "gelu";
+  return asked;
+}
+
+inline Request activated_out(const Tensor& self, const Tensor& a, const Tensor& b,
+                             const Scalar& beta, const Scalar& alpha, bool use_gelu, Tensor& out) {
+  Request asked = activated(self, a, b, beta, alpha, use_gelu);
+  asked.out = &out;
+  return asked;
+}
+
+}  // namespace tiled::asked

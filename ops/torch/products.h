@@ -1,0 +1,29 @@
+// The products of a device as functions, for those who know the device only when they are called.
+#pragma once
+
+#include <tuple>
+
+#include "torch/finished.h"
+
+namespace tiled {
+
+struct Products {
+  at::Tensor (*mm)(const at::Tensor& a, const at::Tensor& b, const MmOptions&);
+  at::Tensor (*bmm)(const at::Tensor& a, const at::Tensor& b, const MmOptions&);
+  std::tuple<at::Tensor, at::Tensor> (*finished)(const at::Tensor& a, const at::Tensor& b,
+                                                 const EpilogueOptions&, const MmOptions&);
+  // Whether this build has kernels that run where the tensor is.
+  bool (*run_on)(const at::Tensor& a);
+};
+
+template <typename Backend>
+constexpr Products products_of(bool (*run_on)(const at::Tensor&)) {
+  return {&Product<Backend>::mm, &Product<Backend>::bmm, &finished_product<Backend>, run_on};
+}
+
+const Products& cpu_products();
+
+// Null in a build without CUDA.
+const Products* cuda_products();
+
+}  // namespace tiled
