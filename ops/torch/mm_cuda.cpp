@@ -16,8 +16,8 @@
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/7_hopper/plan.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
+#include "torch/addmm.h"
 #include "torch/choose.h"
-#include "torch/finished.h"
 #include "torch/hooks.h"
 #include "torch/options.h"
 
@@ -194,6 +194,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("mm", kernel<&Product<Cuda>::mm>);
   m.impl("bmm", kernel<&Product<Cuda>::bmm>);
   m.impl("mm.out", kernel<&Product<Cuda>::mm_out>);
+  register_addmm<Cuda>(m);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
 
