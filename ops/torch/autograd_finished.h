@@ -1,9 +1,11 @@
 // Derivatives of products with an epilogue, C = activation(before): what addmm, baddbmm and linear
 // share.
 //
-// The value before the activation is an output of the node as C is, though no caller sees it: so
-// what differentiates a gradient once more, which depends on that value, finds its way through it.
-// Of relu the result says all that the gradient needs; else nothing is kept.
+// Where the gradient needs the value before the activation, the call goes on below as the operator
+// that returns it too, and it is an output of the node as C is: so what differentiates a gradient
+// once more, which depends on that value, finds its way through it. That operator has the same
+// derivatives, since nested transforms of torch.func meet it again. Of relu the result says all
+// that the gradient needs.
 #pragma once
 
 #include <ATen/ops/add.h>
@@ -42,18 +44,16 @@ struct FinishedBackward : public Node {
   std::mutex mutex_;
 };
 
-// One call, from what is asked to its result: the node that needs it, and its tangent.
-//     run(options)            C, and `before` if that is needed
-//     tangent(options)        that of the value before the activation
+using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the value before the activation)
+
+// One call on its way through autograd.
 struct FinishedCall {
   const MmOptions& options;  // with the precision resolved
   Activation activation;
   bool has_tangent;
 
-  bool keeps_before(bool needs_gradient) const {
-    return (needs_gradient || has_tangent) && needs_before(activation);
-  }
-
+  // What is run gives (C, before), and before is undefined where neither the caller nor a gradient
+  // wants it. The node is null where nothing needs a gradient; the tangent is that of `before`.
   template <typename NodePointer, typename Tangent>
   void record(at::Tensor& c, at::Tensor& before, const NodePointer& node, at::ScalarType dtype,
               const Tangent& tangent) const {

@@ -59,16 +59,18 @@ struct LinearBackward : public FinishedBackward {
 };
 
 // `main_grad` is undefined where weight has an ordinary gradient.
-at::Tensor linear_into(c10::DispatchKeySet keys, const at::Tensor& x, const at::Tensor& weight,
+WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& x, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, const at::Tensor& main_grad,
                        std::optional<std::string_view> activation, const MmOptions& asked) {
   const bool needs_gradient = compute_requires_grad(x, weight, bias);
   const bool has_tangent = isFwGradDefined(x) || isFwGradDefined(weight) || isFwGradDefined(bias);
   // A vector is a matrix of one row, whose derivatives are then a matrix'.
-  if ((needs_gradient || has_tangent) && weight.dim() == 1 && x.dim() > 0 && !bias)
-    return linear_operator()
-        .call(x, weight.unsqueeze(0), bias, activation, asked)
-        .squeeze(-1);
+  if ((needs_gradient || has_tangent) && weight.dim() == 1) {
+    check_linear(x, weight, bias);
+    const auto [c, before] =
+        linear_with_before_operator().call(x, weight.unsqueeze(0), bias, activation, asked);
+    return {c.squeeze(-1), before.squeeze(-1)};
+  }
   // What this call runs, its derivatives run too; see autograd.cpp.
   MmOptions options = asked;
   if (needs_gradient || has_tangent)
@@ -86,7 +88,7 @@ at::Tensor linear_into(c10::DispatchKeySet keys, const at::Tensor& x, const at::
   {
     at::AutoDispatchBelowADInplaceOrView below;
     const auto keys_below = keys & c10::after_autograd_keyset;
-    if (call.keeps_before(needs_gradient))
+    if (wants_before || ((node || has_tangent) && needs_before(call.activation)))
       std::tie(c, before) = linear_with_before_operator().redispatch(keys_below, x, weight, bias,
                                                                      activation, options);
     else
@@ -114,14 +116,23 @@ at::Tensor linear_into(c10::DispatchKeySet keys, const at::Tensor& x, const at::
     return sum.defined() ? sum : of_bias->to(c.scalar_type()).expand_symint(c.sym_sizes());
   };
   call.record(c, before, node, x.scalar_type(), tangent);
-  return c;
+  return {std::move(c), std::move(before)};
 }
 
 at::Tensor differentiable_linear(c10::DispatchKeySet keys, const at::Tensor& x,
                                  const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                                  std::optional<std::string_view> activation,
                                  const MmOptions& options) {
-  return linear_into(keys, x, weight, bias, /*main_grad=*/{}, activation, options);
+  return std::get<0>(
+      record_linear(false, keys, x, weight, bias, /*main_grad=*/{}, activation, options));
+}
+
+WithBefore differentiable_with_before(c10::DispatchKeySet keys, const at::Tensor& x,
+                                      const at::Tensor& weight,
+                                      const std::optional<at::Tensor>& bias,
+                                      std::optional<std::string_view> activation,
+                                      const MmOptions& options) {
+  return record_linear(true, keys, x, weight, bias, /*main_grad=*/{}, activation, options);
 }
 
 at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
@@ -136,7 +147,8 @@ at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
   TORCH_CHECK(main_grad.sizes() == weight.sizes(), "tiled_mm: main_grad has shape ",
               main_grad.sizes(), ", and weight ", weight.sizes());
   TORCH_CHECK(!main_grad.requires_grad(), "tiled_mm: main_grad may not require a gradient itself");
-  return linear_into(keys, x, weight, bias, main_grad, activation, options);
+  return std::get<0>(
+      record_linear(false, keys, x, weight, bias, main_grad, activation, options));
 }
 
 // Without gradients it is linear.
@@ -150,6 +162,7 @@ at::Tensor linear_alone(const at::Tensor& x, const at::Tensor& weight,
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("linear", kernel<&differentiable_linear>);
+  m.impl("_linear_with_before", kernel<&differentiable_with_before>);
   m.impl("_linear_into_main_grad", kernel<&linear_into_main_grad>);
 }
 
