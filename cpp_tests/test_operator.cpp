@@ -189,8 +189,7 @@ TEST_P(Operator, LinearTakesAnyLeadingDimensions) {
   EXPECT_EQ(y.sizes(), at::IntArrayRef({2, 3, 7}));
   for (int64_t i = 0; i < 2; ++i)
     for (int64_t j = 0; j < 3; ++j)
-      EXPECT_TRUE(
-          same_bits(tiled::linear(x[i][j], weight, bias, {.activation = "gelu"}), y[i][j]));
+      EXPECT_TRUE(same_bits(tiled::linear(x[i][j], weight, bias, {.activation = "gelu"}), y[i][j]));
   EXPECT_TRUE(same_bits(tiled::linear(x[0], weight), tiled::mm(x[0], weight.t())));
   EXPECT_NE(error_of([&] {
               tiled::linear(x, weight.t(), bias);

@@ -73,7 +73,10 @@ def test_bits_of_activations_and_of_fp32_results(device: str, algo, dtype: torch
 
 @each_rung
 def test_entries_rows_and_columns_have_the_bits_of_the_whole(device: str, algo, dtype) -> None:
-    a, b = batch(3, 20, 35, dtype=dtype, device=device), batch(3, 35, 19, dtype=dtype, device=device)
+    a, b = (
+        batch(3, 20, 35, dtype=dtype, device=device),
+        batch(3, 35, 19, dtype=dtype, device=device),
+    )
     input = batch(3, 20, 19, dtype=dtype, device=device)
     asked = factors(dtype) | {"algo": algo}
     if dtype in cases.REALS:

@@ -34,9 +34,7 @@ def function(name: str, library=tiled_mm) -> Callable:
 
 
 def leaves(name: str, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, ...]:
-    return tuple(
-        torch.randn(*s, dtype=dtype, device=device).requires_grad_() for s in SIZES[name]
-    )
+    return tuple(torch.randn(*s, dtype=dtype, device=device).requires_grad_() for s in SIZES[name])
 
 
 def asked_of(name: str, dtype: torch.dtype) -> dict:
@@ -78,7 +76,10 @@ def test_both_orders_of_complex(device: str, name: str) -> None:
 def test_only_the_gradients_that_are_asked_for(device: str, name: str) -> None:
     count = len(SIZES[name])
     for needs in itertools.product((False, True), repeat=count):
-        x = [t.detach().requires_grad_(n) for t, n in zip(leaves(name, torch.float32, device), needs)]
+        x = [
+            t.detach().requires_grad_(need)
+            for t, need in zip(leaves(name, torch.float32, device), needs, strict=True)
+        ]
         with Recorder() as recorder:
             c = function(name)(*x, activation="relu")
             assert c.requires_grad == any(needs)
@@ -95,7 +96,9 @@ def test_what_is_kept_for_the_gradient() -> None:
     x, weight = torch.randn(3, 4), torch.randn(5, 4).requires_grad_()
     for activation, count in (("none", 1), ("relu", 2), ("gelu", 2), ("silu", 2)):
         saved: list[torch.Tensor] = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=saved: s.append(t) or t, lambda t: t):
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t, s=saved: s.append(t) or t, lambda t: t
+        ):
             y = tiled_mm.linear(x, weight, activation=activation)
         assert len(saved) == count, activation
         assert sum(t.data_ptr() == y.data_ptr() for t in saved) == (activation == "relu")

@@ -14,6 +14,7 @@ from test_compile import opcheck
 from test_finished_autograd import SIZES, asked_of, function, leaves
 from torch.func import grad, hessian, jvp, vmap
 
+
 @each("activation", ("none", "relu", "silu"))
 @each("name", tuple(SIZES))
 def test_transforms(device: str, name: str, activation: str) -> None:

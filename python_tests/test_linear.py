@@ -183,7 +183,7 @@ def test_wrong_operands_in_torchs_words(device: str, name: str) -> None:
 @each("device", (*cases.DEVICES, "meta"))
 def test_what_else_is_refused(device: str) -> None:
     x, weight = torch.ones(2, 3, device=device), torch.ones(5, 3, device=device)
-    with pytest.raises(RuntimeError, match="unknown activation 'tanh'.*gelu_tanh, silu"):
+    with pytest.raises(RuntimeError, match=r"unknown activation 'tanh'.*gelu_tanh, silu"):
         tiled_mm.linear(x, weight, activation="tanh")
     with pytest.raises(RuntimeError, match="activation 'silu' is for real"):
         tiled_mm.linear(x.int(), weight.int(), activation="silu")

@@ -187,8 +187,8 @@ def linear(
     precision: str | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """``activation(x @ weight.T + bias)`` in one pass, rounded once: torch.nn.functional.linear with
-    an activation.
+    """``activation(x @ weight.T + bias)`` in one pass, rounded once, at the end:
+    torch.nn.functional.linear with an activation.
 
     A row's result has the bits of :func:`mm`, so it does not depend on the rows beside it: not on
     the batch, nor on how its dimensions are folded.

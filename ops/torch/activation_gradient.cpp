@@ -1,5 +1,5 @@
-#include <ATen/ops/gelu_backward.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/threshold_backward.h>
 

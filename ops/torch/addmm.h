@@ -100,8 +100,8 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
 
 template <typename Backend>
 at::Tensor finished_linear(const at::Tensor& x, const at::Tensor& weight,
-                  const std::optional<at::Tensor>& bias, std::optional<std::string_view> activation,
-                  const MmOptions& options) {
+                           const std::optional<at::Tensor>& bias,
+                           std::optional<std::string_view> activation, const MmOptions& options) {
   return linear_product<Backend>(x, weight, bias, activation, options, nullptr);
 }
 

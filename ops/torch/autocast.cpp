@@ -69,8 +69,8 @@ at::Tensor autocast_linear_into_main_grad(const at::Tensor& x, const at::Tensor&
                                           std::optional<std::string_view> activation,
                                           const MmOptions& options) {
   const Cast<DEVICE> cast(x, weight, options);
-  return linear_into_main_grad_operator().call(
-      cast(x), cast(weight), cast.added(bias, options), main_grad, activation, options);
+  return linear_into_main_grad_operator().call(cast(x), cast(weight), cast.added(bias, options),
+                                               main_grad, activation, options);
 }
 
 template <at::DeviceType DEVICE>

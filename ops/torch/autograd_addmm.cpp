@@ -40,22 +40,22 @@ struct AddmmBackward : public FinishedBackward {
     const MmOperator& product = BATCHED ? bmm_operator() : mm_operator();
     const at::Tensor gradient = before.to(dtype);
     if (task_should_compute_output(1))
-      result[1] = times(product_in_layout(product, request, gradient, b.unpack(getptr()).mH(),
-                                          a_column_major),
-                        alpha.conj());
+      result[1] = times(
+          product_in_layout(product, request, gradient, b.unpack(getptr()).mH(), a_column_major),
+          alpha.conj());
     if (task_should_compute_output(2))
-      result[2] = times(product_in_layout(product, request, a.unpack(getptr()).mH(), gradient,
-                                          b_column_major),
-                        alpha.conj());
+      result[2] = times(
+          product_in_layout(product, request, a.unpack(getptr()).mH(), gradient, b_column_major),
+          alpha.conj());
     return result;
   }
 };
 
 template <bool BATCHED>
 WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& input,
-                                const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
-                                const at::Scalar& alpha, std::optional<std::string_view> activation,
-                                const MmOptions& asked) {
+                        const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                        const at::Scalar& alpha, std::optional<std::string_view> activation,
+                        const MmOptions& asked) {
   const AddmmOperator& op = BATCHED ? baddbmm_operator() : addmm_operator();
   const bool needs_gradient = compute_requires_grad(input, a, b);
   const bool has_tangent = isFwGradDefined(input) || isFwGradDefined(a) || isFwGradDefined(b);

@@ -59,9 +59,10 @@ struct LinearBackward : public FinishedBackward {
 };
 
 // `main_grad` is undefined where weight has an ordinary gradient.
-WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& x, const at::Tensor& weight,
-                       const std::optional<at::Tensor>& bias, const at::Tensor& main_grad,
-                       std::optional<std::string_view> activation, const MmOptions& asked) {
+WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& x,
+                         const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                         const at::Tensor& main_grad, std::optional<std::string_view> activation,
+                         const MmOptions& asked) {
   const bool needs_gradient = compute_requires_grad(x, weight, bias);
   const bool has_tangent = isFwGradDefined(x) || isFwGradDefined(weight) || isFwGradDefined(bias);
   // A vector is a matrix of one row, whose derivatives are then a matrix'.
@@ -147,8 +148,7 @@ at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
   TORCH_CHECK(main_grad.sizes() == weight.sizes(), "tiled_mm: main_grad has shape ",
               main_grad.sizes(), ", and weight ", weight.sizes());
   TORCH_CHECK(!main_grad.requires_grad(), "tiled_mm: main_grad may not require a gradient itself");
-  return std::get<0>(
-      record_linear(false, keys, x, weight, bias, main_grad, activation, options));
+  return std::get<0>(record_linear(false, keys, x, weight, bias, main_grad, activation, options));
 }
 
 // Without gradients it is linear.

@@ -85,8 +85,8 @@ inline bool is_column_major(const at::Tensor& t) {
 }
 
 // x y, computed as (y^T x^T)^T if the result is to be column-major.
-inline at::Tensor product_in_layout(const MmOperator& op, const Request& request, const at::Tensor& x,
-                             const at::Tensor& y, bool column_major) {
+inline at::Tensor product_in_layout(const MmOperator& op, const Request& request,
+                                    const at::Tensor& x, const at::Tensor& y, bool column_major) {
   return column_major ? request.product(op, y.mT(), x.mT()).mT() : request.product(op, x, y);
 }
 

@@ -15,9 +15,9 @@ template <typename... Inputs>
 void check_no_gradient(const char* name, const at::Tensor& out, const Inputs&... inputs) {
   if (compute_requires_grad(inputs...) || compute_requires_grad(out))
     torch::autograd::throw_error_out_requires_grad(name);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !(isFwGradDefined(inputs) || ...) && !isFwGradDefined(out), "Trying to use forward AD with ",
-      name, "_out that does not support it because it is an out= function");
+  TORCH_CHECK_NOT_IMPLEMENTED(!(isFwGradDefined(inputs) || ...) && !isFwGradDefined(out),
+                              "Trying to use forward AD with ", name,
+                              "_out that does not support it because it is an out= function");
 }
 
 // A kernel that writes through a pointer leaves the version as it was; autograd finds overwritten

@@ -24,8 +24,9 @@ inline void check_addmm_dtypes(const at::Tensor& input, const at::Tensor& a, con
   TORCH_CHECK(may_be_added(input.scalar_type(), b.scalar_type()),
               "self and mat2 must have the same dtype, but got ", input.scalar_type(), " and ",
               b.scalar_type());
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "mat1 and mat2 must have the same dtype, but got ",
-              a.scalar_type(), " and ", b.scalar_type());
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(),
+              "mat1 and mat2 must have the same dtype, but got ", a.scalar_type(), " and ",
+              b.scalar_type());
 }
 
 // a [M, K] and b [K, N] of one dtype, and input, which expands to [M, N], on one device.
@@ -40,8 +41,8 @@ inline void check_addmm(const at::Tensor& input, const at::Tensor& a, const at::
 // a [B, M, K] and b [B, K, N] of one dtype, and input, which expands to [B, M, N], on one device.
 inline void check_baddbmm(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(may_be_added(input.scalar_type(), a.scalar_type()),
-              "Input dtypes must be the same, got: input ", input.dtype().name(), ", batch1: ",
-              a.dtype().name(), ", batch2: ", b.dtype().name());
+              "Input dtypes must be the same, got: input ", input.dtype().name(),
+              ", batch1: ", a.dtype().name(), ", batch2: ", b.dtype().name());
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected scalar type ", a.scalar_type(),
               " but found ", b.scalar_type());
   check_bmm(a, b);
@@ -104,8 +105,7 @@ inline c10::SymDimVector linear_sizes(const at::Tensor& x, const at::Tensor& wei
 // that; any other must broadcast to the result, `sizes`.
 inline at::Tensor expanded_bias(const at::Tensor& bias, const at::Tensor& x,
                                 const LinearShape& shape, c10::SymIntArrayRef sizes) {
-  if (bias.dim() < 2 || x.dim() == 2)
-    return bias.expand_symint({shape.rows, shape.columns});
+  if (bias.dim() < 2 || x.dim() == 2) return bias.expand_symint({shape.rows, shape.columns});
   const c10::SymDimVector broadcast = at::infer_size_symdimvector(bias.sym_sizes(), sizes);
   TORCH_CHECK(c10::SymIntArrayRef(broadcast) == sizes, "output with shape ", sizes,
               " doesn't match the broadcast shape ", c10::SymIntArrayRef(broadcast));

@@ -40,8 +40,8 @@ inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const ch
 // Bias and input of fp32 sums may be float, half or bfloat16; of all others they have A's dtype.
 inline void check_companion(const at::Tensor& a, const at::Tensor& t, const char* name) {
   check_same_device(a, t, "tiled::mm", name);
-  TORCH_CHECK(may_be_added(t.scalar_type(), a.scalar_type()), "Expected ", name,
-              " to have dtype ", a.dtype().name(), ", but got ", t.dtype().name(), " instead");
+  TORCH_CHECK(may_be_added(t.scalar_type(), a.scalar_type()), "Expected ", name, " to have dtype ",
+              a.dtype().name(), ", but got ", t.dtype().name(), " instead");
 }
 
 // t.expand(sizes), without a call where nothing is to be expanded.

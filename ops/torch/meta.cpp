@@ -73,11 +73,12 @@ at::Tensor addmm_meta(const at::Tensor& input, const at::Tensor& a, const at::Te
   return at::empty_symint(sizes, a.options().dtype(type));
 }
 
-std::tuple<at::Tensor, at::Tensor> addmm_with_before_meta(
-    const at::Tensor& input, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
-    const at::Scalar& alpha, Name activation, const MmOptions& options) {
-  at::Tensor c =
-      addmm_meta<&check_addmm_or_baddbmm>(input, a, b, beta, alpha, activation, options);
+std::tuple<at::Tensor, at::Tensor> addmm_with_before_meta(const at::Tensor& input,
+                                                          const at::Tensor& a, const at::Tensor& b,
+                                                          const at::Scalar& beta,
+                                                          const at::Scalar& alpha, Name activation,
+                                                          const MmOptions& options) {
+  at::Tensor c = addmm_meta<&check_addmm_or_baddbmm>(input, a, b, beta, alpha, activation, options);
   return {c, at::empty_like(c)};
 }
 

@@ -40,8 +40,9 @@ TORCH_LIBRARY(tiled, m) {
       "(Tensor x, Tensor weight, Tensor? bias=None, *, str? activation=None, $options)";
   m.def(schema("linear" + linear + " -> Tensor"), tags);
   // linear whose backward adds weight's gradient to main_grad, and gives weight none.
-  m.def(schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor main_grad, *,"
-               " str? activation=None, $options) -> Tensor"));
+  m.def(
+      schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor main_grad, *,"
+             " str? activation=None, $options) -> Tensor"));
   // (C, the value before the activation): what autograd runs where a gradient needs both. The first
   // is of matrices or of batches.
   m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
