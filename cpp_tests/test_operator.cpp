@@ -159,6 +159,60 @@ TEST_P(Operator, HasGradientsOfBothOrders) {
               64 * 0x1p-53 * expected.abs().max().item<double>());
 }
 
+TEST_P(Operator, AddsAnInputAndActivates) {
+  const at::Tensor a = normal({9, 40}), b = normal({40, 7}), input = normal({7});
+  EXPECT_TRUE(same_bits(tiled::addmm(input, a, b, {.beta = 0}), tiled::mm(a, b)));
+  EXPECT_TRUE(same_bits(tiled::addmm(input, a, b, {.activation = "relu"}),
+                        tiled::addmm(input, a, b).relu()));
+  const tiled::AddmmOptions scaled = {.beta = 2, .alpha = -0.5};
+  const at::Tensor whole = tiled::addmm(input, a, b, scaled);
+  EXPECT_TRUE(same_bits(tiled::addmm(input, a.slice(0, 3, 8), b, scaled), whole.slice(0, 3, 8)));
+  const at::Tensor batch =
+      tiled::baddbmm(input, a.expand({3, 9, 40}), b.expand({3, 40, 7}), scaled);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(batch[i], whole));
+  at::Tensor out = normal({9, 7});
+  const at::Tensor right = tiled::addmm(out, a, b);
+  EXPECT_EQ(&tiled::addmm_out(out, out, a, b), &out);
+  EXPECT_TRUE(same_bits(out, right));
+  at::Tensor entries = at::empty({0}, options(at::kFloat));
+  tiled::baddbmm_out(entries, input, a.expand({3, 9, 40}), b.expand({3, 40, 7}), scaled);
+  EXPECT_TRUE(same_bits(entries, batch));
+  at::Tensor sum = at::zeros({9, 7}, options(at::kFloat));
+  const at::Tensor half_a = a.to(at::kHalf), half_b = b.to(at::kHalf);
+  tiled::addmm_out(sum, sum, half_a, half_b, {.out_dtype = at::kFloat});
+  EXPECT_TRUE(same_bits(sum, tiled::mm(half_a, half_b, {.out_dtype = at::kFloat})));
+}
+
+TEST_P(Operator, LinearTakesAnyLeadingDimensions) {
+  const at::Tensor x = normal({2, 3, 40}), weight = normal({7, 40}), bias = normal({7});
+  const at::Tensor y = tiled::linear(x, weight, bias, {.activation = "gelu"});
+  EXPECT_EQ(y.sizes(), at::IntArrayRef({2, 3, 7}));
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t j = 0; j < 3; ++j)
+      EXPECT_TRUE(same_bits(tiled::linear(x[i][j], weight, bias, {.activation = "gelu"}), y[i][j]));
+  EXPECT_TRUE(same_bits(tiled::linear(x[0], weight), tiled::mm(x[0], weight.t())));
+  EXPECT_NE(error_of([&] {
+              tiled::linear(x, weight.t(), bias);
+            }).find("mat1 and mat2 shapes cannot be multiplied (6x40 and 7x40)"),
+            std::string::npos);
+}
+
+TEST_P(Operator, LinearHasGradients) {
+  const auto leaf = [&](at::IntArrayRef sizes) {
+    return normal(sizes).to(at::kDouble).requires_grad_();
+  };
+  const at::Tensor x = leaf({2, 3, 4}), weight = leaf({5, 4}), bias = leaf({5});
+  const at::Tensor loss = tiled::linear(x, weight, bias, {.activation = "gelu"}).pow(2).sum();
+  const at::Tensor peer = at::gelu(at::linear(x, weight, bias)).pow(2).sum();
+  const auto found = torch::autograd::grad({loss}, {x, weight, bias});
+  const auto expected = torch::autograd::grad({peer}, {x, weight, bias});
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(found[i].sizes(), expected[i].sizes());
+    EXPECT_LE((found[i] - expected[i]).abs().max().item<double>(),
+              256 * 0x1p-53 * expected[i].abs().max().item<double>());
+  }
+}
+
 TEST_P(Operator, RefusesInTorchsWords) {
   const at::Tensor a = normal({2, 3}), b = normal({4, 5});
   EXPECT_NE(error_of([&] {

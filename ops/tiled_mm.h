@@ -8,6 +8,7 @@
 // Errors are c10::Error (torch.mm's texts) and are raised before any work is done.
 #pragma once
 
+#include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 
 #include <optional>
@@ -22,12 +23,12 @@ namespace tiled {
 
 struct MmOptions {
   // A rung by name (see algos()); the planner's choice if empty. The backward uses the same.
-  std::optional<std::string_view> algo;
+  std::optional<std::string_view> algo = {};
   // For float32 inputs: "ieee" (fp32 chains), "tf32" (operands rounded to 11 bits) or "fp16x3"
   // (fp32's error bound from tensor cores); if empty the library's setting, else torch's.
-  std::optional<std::string_view> precision;
+  std::optional<std::string_view> precision = {};
   // The inputs' dtype if empty; at::kFloat for fp16 and bf16 inputs gives the unrounded sum.
-  std::optional<at::ScalarType> out_dtype;
+  std::optional<at::ScalarType> out_dtype = {};
 };
 
 // C[M, N] = A[M, K] B[K, N]. Both operands have one dtype: float, double, half, bfloat16, complex
@@ -43,6 +44,45 @@ TILED_MM_API at::Tensor& mm_out(at::Tensor& out, const at::Tensor& a, const at::
 // C[i] = A[i] B[i]: [B, M, K] x [B, K, N] -> [B, M, N]. Each entry has the bits of mm().
 TILED_MM_API at::Tensor bmm(const at::Tensor& a, const at::Tensor& b,
                             const MmOptions& options = {});
+
+struct AddmmOptions {
+  at::Scalar beta = 1, alpha = 1;
+  // Of real floating-point results: "relu", "gelu", "gelu_tanh" or "silu"; none if empty.
+  std::optional<std::string_view> activation = {};
+  // As MmOptions'.
+  std::optional<std::string_view> algo = {}, precision = {};
+  std::optional<at::ScalarType> out_dtype = {};
+};
+
+// C = activation(beta input + alpha A B), rounded once, to the result's dtype: [M, K] x [K, N] ->
+// [M, N], with mm()'s sums. `input` expands to that; its dtype is A's, or, where that is float,
+// half or bfloat16, any of these. Where beta is 0 it is not read.
+TILED_MM_API at::Tensor addmm(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                              const AddmmOptions& options = {});
+
+// The same into `out`, as mm_out(); `out` may be the input itself, and overlaps nothing else that
+// is read. A float `out` of 16-bit operands, with out_dtype = at::kFloat, accumulates in float.
+TILED_MM_API at::Tensor& addmm_out(at::Tensor& out, const at::Tensor& input, const at::Tensor& a,
+                                   const at::Tensor& b, const AddmmOptions& options = {});
+
+// addmm() of every entry of a batch: [B, M, K] x [B, K, N] -> [B, M, N].
+TILED_MM_API at::Tensor baddbmm(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                                const AddmmOptions& options = {});
+TILED_MM_API at::Tensor& baddbmm_out(at::Tensor& out, const at::Tensor& input, const at::Tensor& a,
+                                     const at::Tensor& b, const AddmmOptions& options = {});
+
+struct LinearOptions {
+  // As AddmmOptions'.
+  std::optional<std::string_view> activation = {};
+  std::optional<std::string_view> algo = {}, precision = {};
+  std::optional<at::ScalarType> out_dtype = {};
+};
+
+// activation(x weight^T + bias), rounded once: x [..., K] with any number of leading dimensions,
+// weight [N, K] and bias [N] -> [..., N]. Errors are torch.nn.functional.linear's.
+TILED_MM_API at::Tensor linear(const at::Tensor& x, const at::Tensor& weight,
+                               const std::optional<at::Tensor>& bias = std::nullopt,
+                               const LinearOptions& options = {});
 
 // The rungs that compute these inputs, from the simplest to the fastest.
 TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b,

@@ -13,7 +13,7 @@ from ._load import build_info, load
 load()
 
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
-from ._ops import bmm, fp16x3_recomputed, mm  # noqa: E402
+from ._ops import addmm, addmm_, baddbmm, bmm, fp16x3_recomputed, linear, mm  # noqa: E402
 from ._override import (  # noqa: E402
     disable_override,
     enable_override,
@@ -29,6 +29,9 @@ from ._vmap import register_batching_rules  # noqa: E402
 
 register_batching_rules()
 
+from . import nn  # noqa: E402
+from .nn import convert  # noqa: E402
+
 #: Where CMake finds the package ``TiledMM``: ``-DCMAKE_PREFIX_PATH=<this>``.
 cmake_prefix_path: str = str(Path(__file__).parent / "share" / "cmake")
 
@@ -36,10 +39,14 @@ __version__: str = build_info()["version"]
 
 __all__ = [
     "Plan",
+    "addmm",
+    "addmm_",
     "algos",
+    "baddbmm",
     "bmm",
     "build_info",
     "cmake_prefix_path",
+    "convert",
     "devices",
     "disable_override",
     "enable_override",
@@ -47,7 +54,9 @@ __all__ = [
     "float32_precision",
     "fp16x3_recomputed",
     "get_float32_precision",
+    "linear",
     "mm",
+    "nn",
     "occupancy",
     "override",
     "override_counts",

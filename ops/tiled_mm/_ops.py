@@ -64,6 +64,160 @@ def bmm(
     return torch.ops.tiled.bmm(a, b, algo=algo, precision=precision, out_dtype=out_dtype)
 
 
+def addmm(
+    input: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    activation: str | None = None,
+    algo: str | None = None,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``activation(beta * input + alpha * (a @ b))`` in one pass, rounded once, at the end.
+
+    The sum is :func:`mm`'s, with its bits, and what follows is done element by element in the type
+    that it has: float32 for float16 and bfloat16. So a result of a slice is the slice of the
+    result, bit for bit.
+
+    Args:
+        input: expands to [M, N]; dtype and device of ``a``. Where ``a`` is float32, float16 or
+            bfloat16 it may be any of these.
+        a, b, algo, precision, out_dtype: as of :func:`mm`.
+        beta, alpha: numbers; for integers integers. Where ``beta`` is 0 the input is not read.
+        activation: ``'relu'``, ``'gelu'``, ``'gelu_tanh'`` or ``'silu'``, of real floating-point
+            results.
+        out: [M, N] of the result's dtype, or a tensor of no elements, which is resized. It may be
+            the input, or lie apart from all that is read. Gradients do not flow through it.
+
+    Returns:
+        [M, N], contiguous, or ``out``.
+
+    Raises:
+        RuntimeError: shapes, dtypes or devices do not fit, in torch.addmm's words; the activation
+            or ``algo`` is unknown or does not fit; ``out`` has another dtype or shape.
+        NotImplementedError: no kernel for this dtype, layout or precision.
+    """
+    options = {"beta": beta, "alpha": alpha, "activation": activation}
+    options |= {"algo": algo, "precision": precision, "out_dtype": out_dtype}
+    if out is None:
+        return torch.ops.tiled.addmm(input, a, b, **options)
+    torch.ops.tiled.addmm.out(input, a, b, **options, out=out)
+    return out
+
+
+def addmm_(
+    input: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    algo: str | None = None,
+    precision: str | None = None,
+) -> Tensor:
+    """``input = beta * input + alpha * (a @ b)`` in place, rounded once, to the dtype of ``input``:
+    a float32 ``input`` takes products of float16 and bfloat16 in float32, as gradients are
+    accumulated. Gradients do not flow through it.
+
+    Args:
+        input: [M, N]; dtype and device of ``a``, or float32 where that is float16 or bfloat16.
+        a, b, beta, alpha, algo, precision: as of :func:`addmm`.
+
+    Returns:
+        ``input``.
+
+    Raises:
+        RuntimeError, NotImplementedError: as :func:`addmm`.
+    """
+    return addmm(
+        input,
+        a,
+        b,
+        beta=beta,
+        alpha=alpha,
+        algo=algo,
+        precision=precision,
+        out_dtype=input.dtype,
+        out=input,
+    )
+
+
+def baddbmm(
+    input: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    activation: str | None = None,
+    algo: str | None = None,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """:func:`addmm` of every entry of a batch: ``a`` [B, M, K], ``b`` [B, K, N], and ``input``,
+    which expands to [B, M, N]. Every entry has the bits of :func:`addmm`.
+
+    Returns:
+        [B, M, N], contiguous, or ``out``.
+
+    Raises:
+        RuntimeError: as :func:`addmm`, in torch.baddbmm's words.
+        NotImplementedError: no kernel for this dtype, layout or precision.
+    """
+    options = {"beta": beta, "alpha": alpha, "activation": activation}
+    options |= {"algo": algo, "precision": precision, "out_dtype": out_dtype}
+    if out is None:
+        return torch.ops.tiled.baddbmm(input, a, b, **options)
+    torch.ops.tiled.baddbmm.out(input, a, b, **options, out=out)
+    return out
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    activation: str | None = None,
+    algo: str | None = None,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """``activation(x @ weight.T + bias)`` in one pass, rounded once, at the end:
+    torch.nn.functional.linear with an activation.
+
+    A row's result has the bits of :func:`mm`, so it does not depend on the rows beside it: not on
+    the batch, nor on how its dimensions are folded.
+
+    Args:
+        x: [..., K], with any number of leading dimensions, none too; any strides.
+        weight: [N, K], or [K] without a bias; dtype and device of ``x``.
+        bias: [N], or what torch broadcasts; dtypes as of :func:`addmm`'s input.
+        activation, algo, precision, out_dtype: as of :func:`addmm`.
+
+    Returns:
+        [..., N], contiguous; [...] for a weight of one dimension.
+
+    Raises:
+        RuntimeError: shapes, dtypes or devices do not fit, in torch.nn.functional.linear's words;
+            the activation or ``algo`` is unknown or does not fit.
+        NotImplementedError: no kernel for this dtype, layout or precision.
+    """
+    return torch.ops.tiled.linear(
+        x,
+        weight,
+        bias,
+        activation=activation,
+        algo=algo,
+        precision=precision,
+        out_dtype=out_dtype,
+    )
+
+
 def fp16x3_recomputed(a: Tensor, b: Tensor) -> Tensor:
     """How many elements of the product of ``a`` and ``b`` ``precision='fp16x3'`` computes again in
     fp64: those of rows and columns with NaN or Inf, those of which two fp16 parts have lost too

@@ -1,4 +1,4 @@
-"""Batching rules of ``torch.vmap`` for ``tiled::mm`` and ``tiled::bmm``.
+"""Batching rules of ``torch.vmap`` for the products.
 
 A batch of left matrices is folded into the rows of one larger product; a batch of right matrices
 becomes a batched product. Since the bits of an element do not depend on how many rows or columns
@@ -7,6 +7,8 @@ stand beside it, every entry equals its unbatched call.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -58,7 +60,127 @@ def _bmm_rule(
     return columns.unflatten(2, (batch, b.shape[3])), 2
 
 
+def _each(function: Callable[[Tensor], Any], result: Any) -> Any:
+    """Of the result, or of C and the value before the activation."""
+    return function(result) if isinstance(result, Tensor) else tuple(map(function, result))
+
+
+def _in_front(t: Tensor, dim: int | None, batch: int, rank: int) -> Tensor:
+    """[batch, ...] with `rank` further dimensions, those that an entry lacks being 1. The kernels
+    take a batch stride of 0, so what all entries share is not copied."""
+    t = t.expand(batch, *t.shape) if dim is None else t.movedim(dim, 0)
+    return t.reshape(batch, *[1] * (rank + 1 - t.dim()), *t.shape[1:])
+
+
+def _in_its_own_words(operator: Any, rule: Callable) -> Callable:
+    """The rule; where it fails because an entry's call would, with the error of that call."""
+
+    @functools.wraps(rule)
+    def checked(info: Any, in_dims: tuple, *args: Any, **options: Any) -> Any:
+        try:
+            result = rule(info, in_dims, *args, **options)
+        except (RuntimeError, IndexError):
+            dims = (*in_dims, *[None] * len(args))
+            if info.batch_size > 0:
+                operator(
+                    *(
+                        t if t is None or dim is None else t.select(dim, 0)
+                        for t, dim in zip(args, dims, strict=False)
+                    ),
+                    **options,
+                )
+            raise
+        return result, _each(lambda t: 0, result)
+
+    return checked
+
+
+def _addmm_rule(of_matrices: Any, of_batches: Any) -> Callable:
+    """[M, K] x [K, N] and an input that expands to [M, N], each with a further dimension or not."""
+
+    def rule(info: Any, in_dims: tuple, input: Tensor, a: Tensor, b: Tensor, **options: Any) -> Any:
+        batch = info.batch_size
+        input_dim, a_dim, b_dim = in_dims[:3]
+        a, input = _in_front(a, a_dim, batch, 2), _in_front(input, input_dim, batch, 2)
+        if b_dim is not None or a_dim is None:
+            return of_batches(input, a, _in_front(b, b_dim, batch, 2), **options)
+        sizes = (batch, a.shape[1], b.shape[1])
+        result = of_matrices(input.expand(sizes).flatten(0, 1), a.flatten(0, 1), b, **options)
+        return _each(lambda t: t.reshape(sizes), result)
+
+    return _in_its_own_words(of_matrices, rule)
+
+
+def _baddbmm_rule(operator: Any) -> Callable:
+    """[B, M, K] x [B, K, N] and an input that expands to [B, M, N], likewise."""
+
+    def rule(info: Any, in_dims: tuple, input: Tensor, a: Tensor, b: Tensor, **options: Any) -> Any:
+        batch = info.batch_size
+        input, a, b = (
+            _in_front(t, dim, batch, 3) for t, dim in zip((input, a, b), in_dims, strict=False)
+        )
+        sizes = (batch, a.shape[1], a.shape[2], b.shape[3])
+        if b.shape[1] != sizes[1]:
+            raise RuntimeError("the batches differ")
+        result = operator(
+            input.expand(sizes).flatten(0, 1), a.flatten(0, 1), b.flatten(0, 1), **options
+        )
+        return _each(lambda t: t.reshape(sizes), result)
+
+    return _in_its_own_words(operator, rule)
+
+
+def _addmm_with_before_rule(
+    info: Any, in_dims: tuple, input: Tensor, a: Tensor, b: Tensor, **options: Any
+) -> Any:
+    """Of matrices or of batches."""
+    operator = torch.ops.tiled._addmm_with_before
+    of_matrices = a.dim() - (in_dims[1] is not None) == 2
+    rule = _addmm_rule(operator, operator) if of_matrices else _baddbmm_rule(operator)
+    return rule(info, in_dims, input, a, b, **options)
+
+
+def _linear_rule(linear: Any, of_batches: Any) -> Callable:
+    """A further dimension of x alone is one more leading dimension; with one of weight or bias it
+    is a batch of products, to which the bias is the input."""
+
+    def rule(
+        info: Any,
+        in_dims: tuple,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
+        x_dim, weight_dim, bias_dim = (*in_dims, None)[:3]
+        if weight_dim is None and bias_dim is None:
+            return linear(x.movedim(x_dim, 0), weight, bias, **options)
+        batch = info.batch_size
+        x, weight = _in_front(x, x_dim, batch, 1), _in_front(weight, weight_dim, batch, 1)
+        is_vector = weight.dim() == 2
+        sizes = (*x.shape[:-1], *([] if is_vector else [weight.shape[1]]))
+        matrices = (x.reshape(batch, -1, x.shape[-1]), weight.reshape(batch, -1, x.shape[-1]).mT)
+        if bias is None:
+            result = of_batches(x.new_zeros(()), *matrices, beta=0, **options)
+        else:
+            bias = _in_front(bias, bias_dim, batch, len(sizes) - 1).expand(sizes)
+            result = of_batches(bias.reshape(batch, -1, sizes[-1]), *matrices, **options)
+        return _each(lambda t: t.reshape(sizes), result)
+
+    return _in_its_own_words(linear, rule)
+
+
 def register_batching_rules() -> None:
     """Register the rules above; called once, at import."""
-    torch.library.register_vmap("tiled::mm", _mm_rule)
-    torch.library.register_vmap("tiled::bmm", _bmm_rule)
+    tiled = torch.ops.tiled
+    rules = {
+        "mm": _mm_rule,
+        "bmm": _bmm_rule,
+        "addmm": _addmm_rule(tiled.addmm, tiled.baddbmm),
+        "baddbmm": _baddbmm_rule(tiled.baddbmm),
+        "_addmm_with_before": _addmm_with_before_rule,
+        "linear": _linear_rule(tiled.linear, tiled.baddbmm),
+        "_linear_with_before": _linear_rule(tiled._linear_with_before, tiled._addmm_with_before),
+    }
+    for name, rule in rules.items():
+        torch.library.register_vmap(f"tiled::{name}", rule)

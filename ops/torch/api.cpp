@@ -21,6 +21,47 @@ at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, const MmOptions& option
   return bmm_operator().call(a, b, options);
 }
 
+namespace {
+
+// What a product's options are of any other's.
+template <typename Options>
+MmOptions of_product(const Options& options) {
+  return {options.algo, options.precision, options.out_dtype};
+}
+
+}  // namespace
+
+at::Tensor addmm(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                 const AddmmOptions& options) {
+  return addmm_operator().call(input, a, b, options.beta, options.alpha, options.activation,
+                               of_product(options));
+}
+
+at::Tensor& addmm_out(at::Tensor& out, const at::Tensor& input, const at::Tensor& a,
+                      const at::Tensor& b, const AddmmOptions& options) {
+  addmm_out_operator().call(input, a, b, options.beta, options.alpha, options.activation,
+                            of_product(options), out);
+  return out;
+}
+
+at::Tensor baddbmm(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                   const AddmmOptions& options) {
+  return baddbmm_operator().call(input, a, b, options.beta, options.alpha, options.activation,
+                                 of_product(options));
+}
+
+at::Tensor& baddbmm_out(at::Tensor& out, const at::Tensor& input, const at::Tensor& a,
+                        const at::Tensor& b, const AddmmOptions& options) {
+  baddbmm_out_operator().call(input, a, b, options.beta, options.alpha, options.activation,
+                              of_product(options), out);
+  return out;
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight,
+                  const std::optional<at::Tensor>& bias, const LinearOptions& options) {
+  return linear_operator().call(x, weight, bias, options.activation, of_product(options));
+}
+
 std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                                std::optional<std::string_view> device) {
   return algos_of(a, b, options, device);

@@ -97,15 +97,15 @@ enum class OutShape { Fits, ToBeResized };
 
 // out= of the right dtype and device, and of the right shape or with no elements.
 inline OutShape check_out(const at::Tensor& a, const at::Tensor& out, at::ScalarType result_type,
-                          const c10::SymInt& m, const c10::SymInt& n) {
+                          c10::SymIntArrayRef sizes) {
   check_same_device(a, out, "tiled::mm", "out");
   TORCH_CHECK(out.scalar_type() == result_type, "Expected out tensor to have dtype ",
               c10::scalarTypeToTypeMeta(result_type).name(), ", but got ", out.dtype().name(),
               " instead");
-  if (out.dim() == 2 && out.sym_size(0) == m && out.sym_size(1) == n) return OutShape::Fits;
+  if (out.sym_sizes() == sizes) return OutShape::Fits;
   TORCH_CHECK(out.sym_numel() == 0, "tiled_mm: out has shape ", out.sym_sizes(),
-              ", which does not match the required output shape [", m, ", ", n,
-              "]; pass a tensor of this shape, or one with zero elements to be resized");
+              ", which does not match the required output shape ", sizes,
+              "; pass a tensor of this shape, or one with zero elements to be resized");
   return OutShape::ToBeResized;
 }
 

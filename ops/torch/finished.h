@@ -8,6 +8,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "torch/activation.h"
+#include "torch/check_addmm.h"
 #include "torch/product.h"
 
 namespace tiled {
@@ -21,16 +23,6 @@ struct EpilogueOptions {
   bool before = false;                         // return the value before the activation as well
   std::optional<at::Tensor> out;               // C; may be the input itself
 };
-
-inline Activation parse_activation(std::optional<std::string_view> name) {
-  if (!name || *name == "none") return Activation::None;
-  if (*name == "relu") return Activation::Relu;
-  if (*name == "gelu") return Activation::Gelu;
-  if (*name == "gelu_tanh") return Activation::GeluTanh;
-  if (*name == "silu") return Activation::Silu;
-  TORCH_CHECK(false, "tiled_mm: unknown activation '", std::string(*name),
-              "'; expected one of: none, relu, gelu, gelu_tanh, silu");
-}
 
 // A scalar in the arithmetic of `dtype`; torch.addmm's refusals.
 inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const char* name) {
@@ -48,13 +40,13 @@ inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const ch
 // Bias and input of fp32 sums may be float, half or bfloat16; of all others they have A's dtype.
 inline void check_companion(const at::Tensor& a, const at::Tensor& t, const char* name) {
   check_same_device(a, t, "tiled::mm", name);
-  const auto sums_are_floats = [](at::ScalarType type) {
-    return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
-  };
-  TORCH_CHECK(t.scalar_type() == a.scalar_type() ||
-                  (sums_are_floats(a.scalar_type()) && sums_are_floats(t.scalar_type())),
-              "Expected ", name, " to have dtype ", a.dtype().name(), ", but got ",
-              t.dtype().name(), " instead");
+  TORCH_CHECK(may_be_added(t.scalar_type(), a.scalar_type()), "Expected ", name, " to have dtype ",
+              a.dtype().name(), ", but got ", t.dtype().name(), " instead");
+}
+
+// t.expand(sizes), without a call where nothing is to be expanded.
+inline at::Tensor expanded(const at::Tensor& t, at::IntArrayRef sizes) {
+  return t.sizes() == sizes ? t : t.expand(sizes);
 }
 
 // Whether C is written over exactly the elements that are read.
@@ -76,23 +68,24 @@ inline void check_finished_out(const at::Tensor& a, const at::Tensor& out, at::S
   check_no_self_overlap(out);
 }
 
+// `input`, of C's shape, times the beta that is set already.
+inline void add_input(Epilogue& e, const at::Tensor& input) {
+  const Operand operand = operand_of(input);
+  e.input = {operand.data, operand.row_stride, operand.col_stride, operand.batch_stride,
+             dtype_of(input.scalar_type())};
+}
+
 // Checks what is asked and puts it into the problem's epilogue.
 inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueOptions& asked,
                           at::IntArrayRef sizes) {
   Epilogue& e = problem.epilogue;
   const at::ScalarType dtype = a.scalar_type();
-  e.activation = parse_activation(asked.activation);
-  TORCH_CHECK(e.activation == Activation::None || at::isFloatingType(dtype),
-              "tiled_mm: activation '", std::string(asked.activation.value_or("")),
-              "' is for real floating-point inputs, got ", dtype);
+  e.activation = check_activation(asked.activation, dtype);
   e.alpha = factor_of(asked.alpha, dtype, "alpha");
   if (asked.input) {
     check_companion(a, *asked.input, "input");
     e.beta = factor_of(asked.beta, dtype, "beta");
-    const at::Tensor input = asked.input->expand(sizes);
-    const Operand operand = operand_of(input);
-    e.input = {operand.data, operand.row_stride, operand.col_stride, operand.batch_stride,
-               dtype_of(input.scalar_type())};
+    add_input(e, expanded(*asked.input, sizes));
   }
   if (asked.bias) {
     TORCH_CHECK(asked.bias_along == "n" || asked.bias_along == "m",
@@ -137,7 +130,7 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
     keep_apart(b);
     if (asked.bias) keep_apart(*asked.bias);
     if (problem.epilogue.reads_input() && !is_in_place(problem))
-      keep_apart(asked.input->expand(sizes));
+      keep_apart(expanded(*asked.input, sizes));
   }
   if (aside) problem.c = problem_of(a, b, type, arithmetic).c;
   const auto plan = Backend::plan(problem, options, a);

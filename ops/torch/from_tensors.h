@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+
 #include "core/problem.h"
 #include "torch/check.h"
 
@@ -22,28 +24,42 @@ inline Operand operand_of(const at::Tensor& t) {
   return operand;
 }
 
+// The operand's transpose.
+inline Operand transposed(Operand operand) {
+  std::swap(operand.row_stride, operand.col_stride);
+  return operand;
+}
+
 // Without c the result is taken as contiguous and its address left empty, so that the product can
 // be planned, and refused, before anything is allocated.
+inline Problem problem_of(const Operand& a, const Operand& b, int64_t batch, int64_t m, int64_t n,
+                          int64_t k, DType dtype, at::ScalarType result_type,
+                          Arithmetic arithmetic) {
+  Problem problem;
+  problem.batch = batch;
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  problem.dtype = dtype;
+  problem.arithmetic = arithmetic;
+  problem.a = a;
+  problem.b = b;
+  problem.epilogue.out_dtype = dtype_of(result_type);
+  const int64_t entry = m * n;
+  problem.c = {nullptr, n, 1, entry,
+               alignment_of(nullptr, problem.epilogue.out_dtype, n, 1, entry)};
+  return problem;
+}
+
 inline Problem problem_of(const at::Tensor& a, const at::Tensor& b, at::ScalarType result_type,
                           Arithmetic arithmetic, const at::Tensor& c = {}) {
-  Problem problem;
-  problem.batch = a.dim() == 3 ? a.size(0) : 1;
-  problem.m = a.size(a.dim() - 2);
-  problem.n = b.size(b.dim() - 1);
-  problem.k = a.size(a.dim() - 1);
-  problem.dtype = dtype_of(a.scalar_type());
-  problem.arithmetic = arithmetic;
-  problem.a = operand_of(a);
-  problem.b = operand_of(b);
-  problem.epilogue.out_dtype = dtype_of(result_type);
+  Problem problem = problem_of(operand_of(a), operand_of(b), a.dim() == 3 ? a.size(0) : 1,
+                               a.size(a.dim() - 2), b.size(b.dim() - 1), a.size(a.dim() - 1),
+                               dtype_of(a.scalar_type()), result_type, arithmetic);
   if (c.defined()) {
     const Operand operand = operand_of(c);
     problem.c = {c.mutable_data_ptr(), operand.row_stride, operand.col_stride, operand.batch_stride,
                  operand.alignment};
-  } else {
-    const int64_t entry = problem.m * problem.n;
-    problem.c = {nullptr, problem.n, 1, entry,
-                 alignment_of(nullptr, problem.epilogue.out_dtype, problem.n, 1, entry)};
   }
   return problem;
 }

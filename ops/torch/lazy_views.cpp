@@ -1,5 +1,5 @@
-// mm.out where a tensor is a lazy conj or neg view. ATen's own fallback resolves them for operators
-// that return what they write; mm.out returns nothing.
+// out= forms where a tensor is a lazy conj or neg view. ATen's own fallback resolves them for
+// operators that return what they write; these return nothing.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -10,19 +10,44 @@ namespace {
 
 at::Tensor resolved(const at::Tensor& t) { return t.resolve_conj().resolve_neg(); }
 
-void mm_out_resolved(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                     at::Tensor& out) {
+// write(plain) for out itself, or, where out is a lazy view, for a tensor that is copied to it.
+template <typename Write>
+void write_resolved(at::Tensor& out, const Write& write) {
   const bool lazy = out.is_conj() || out.is_neg();
   at::Tensor plain = lazy ? at::empty(out.sizes(), out.options()) : out;
-  mm_out_operator().call(resolved(a), resolved(b), options, plain);
+  write(plain);
   if (!lazy) return;
   if (out.sizes() != plain.sizes()) out.resize_(plain.sizes());
   out.copy_(plain);
 }
 
+void mm_out_resolved(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                     at::Tensor& out) {
+  write_resolved(out, [&](at::Tensor& plain) {
+    mm_out_operator().call(resolved(a), resolved(b), options, plain);
+  });
+}
+
+template <const AddmmOutOperator& (*OPERATOR)()>
+void addmm_out_resolved(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                        const at::Scalar& beta, const at::Scalar& alpha,
+                        std::optional<std::string_view> activation, const MmOptions& options,
+                        at::Tensor& out) {
+  write_resolved(out, [&](at::Tensor& plain) {
+    OPERATOR().call(resolved(input), resolved(a), resolved(b), beta, alpha, activation, options,
+                    plain);
+  });
+}
+
+void register_resolved(torch::Library& m) {
+  m.impl("mm.out", kernel<&mm_out_resolved>);
+  m.impl("addmm.out", kernel<&addmm_out_resolved<&addmm_out_operator>>);
+  m.impl("baddbmm.out", kernel<&addmm_out_resolved<&baddbmm_out_operator>>);
+}
+
 }  // namespace
 
-TORCH_LIBRARY_IMPL(tiled, Conjugate, m) { m.impl("mm.out", kernel<&mm_out_resolved>); }
-TORCH_LIBRARY_IMPL(tiled, Negative, m) { m.impl("mm.out", kernel<&mm_out_resolved>); }
+TORCH_LIBRARY_IMPL(tiled, Conjugate, m) { register_resolved(m); }
+TORCH_LIBRARY_IMPL(tiled, Negative, m) { register_resolved(m); }
 
 }  // namespace tiled

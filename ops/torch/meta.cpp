@@ -1,13 +1,17 @@
 // Shapes without data: what torch.compile, export and meta tensors ask. Sizes may be symbolic.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
-#include "torch/check.h"
+#include "torch/check_addmm.h"
+#include "torch/finished.h"
 #include "torch/options.h"
 #include "torch/precision.h"
 
 namespace tiled {
 namespace {
+
+using Name = std::optional<std::string_view>;
 
 // Everything that can be refused without knowing the device; returns the result's dtype.
 at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
@@ -35,9 +39,77 @@ void mm_out_meta(const at::Tensor& a, const at::Tensor& b, const MmOptions& opti
                  at::Tensor& out) {
   check_mm(a, b);
   const at::ScalarType type = check_request(a, options);
-  const OutShape shape = check_out(a, out, type, a.sym_size(0), b.sym_size(1));
+  const OutShape shape = check_out(a, out, type, {a.sym_size(0), b.sym_size(1)});
   check_no_self_overlap(out);
   if (shape == OutShape::ToBeResized) out.resize__symint({a.sym_size(0), b.sym_size(1)});
+}
+
+// addmm and baddbmm, by their checks. The size of C.
+template <auto CHECK_ALL>
+c10::SymDimVector addmm_sizes(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b) {
+  CHECK_ALL(input, a, b);
+  c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
+  sizes.back() = b.sym_size(-1);
+  input.expand_symint(sizes);  // or its refusal
+  return sizes;
+}
+
+at::ScalarType check_addmm_request(const at::Tensor& a, const at::Scalar& beta,
+                                   const at::Scalar& alpha, Name activation,
+                                   const MmOptions& options) {
+  const at::ScalarType type = check_request(a, options);
+  check_activation(activation, a.scalar_type());
+  factor_of(alpha, a.scalar_type(), "alpha");
+  factor_of(beta, a.scalar_type(), "beta");
+  return type;
+}
+
+template <auto CHECK_ALL>
+at::Tensor addmm_meta(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                      const at::Scalar& beta, const at::Scalar& alpha, Name activation,
+                      const MmOptions& options) {
+  const auto sizes = addmm_sizes<CHECK_ALL>(input, a, b);
+  const at::ScalarType type = check_addmm_request(a, beta, alpha, activation, options);
+  return at::empty_symint(sizes, a.options().dtype(type));
+}
+
+std::tuple<at::Tensor, at::Tensor> addmm_with_before_meta(const at::Tensor& input,
+                                                          const at::Tensor& a, const at::Tensor& b,
+                                                          const at::Scalar& beta,
+                                                          const at::Scalar& alpha, Name activation,
+                                                          const MmOptions& options) {
+  at::Tensor c = addmm_meta<&check_addmm_or_baddbmm>(input, a, b, beta, alpha, activation, options);
+  return {c, at::empty_like(c)};
+}
+
+template <auto CHECK_ALL>
+void addmm_out_meta(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                    const at::Scalar& beta, const at::Scalar& alpha, Name activation,
+                    const MmOptions& options, at::Tensor& out) {
+  const auto sizes = addmm_sizes<CHECK_ALL>(input, a, b);
+  const at::ScalarType type = check_addmm_request(a, beta, alpha, activation, options);
+  const OutShape shape = check_out(a, out, type, sizes);
+  check_no_self_overlap(out);
+  if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
+}
+
+at::Tensor linear_meta(const at::Tensor& x, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, Name activation,
+                       const MmOptions& options) {
+  const LinearShape shape = check_linear(x, weight, bias);
+  const auto sizes = linear_sizes(x, weight);
+  if (bias) expanded_bias(*bias, x, shape, sizes);  // or its refusal
+  check_activation(activation, x.scalar_type());
+  return at::empty_symint(sizes, x.options().dtype(check_request(x, options)));
+}
+
+std::tuple<at::Tensor, at::Tensor> linear_with_before_meta(const at::Tensor& x,
+                                                           const at::Tensor& weight,
+                                                           const std::optional<at::Tensor>& bias,
+                                                           Name activation,
+                                                           const MmOptions& options) {
+  at::Tensor c = linear_meta(x, weight, bias, activation, options);
+  return {c, at::empty_like(c)};
 }
 
 }  // namespace
@@ -46,6 +118,13 @@ TORCH_LIBRARY_IMPL(tiled, Meta, m) {
   m.impl("mm", kernel<&mm_meta>);
   m.impl("bmm", kernel<&bmm_meta>);
   m.impl("mm.out", kernel<&mm_out_meta>);
+  m.impl("addmm", kernel<&addmm_meta<&check_addmm>>);
+  m.impl("addmm.out", kernel<&addmm_out_meta<&check_addmm>>);
+  m.impl("baddbmm", kernel<&addmm_meta<&check_baddbmm>>);
+  m.impl("baddbmm.out", kernel<&addmm_out_meta<&check_baddbmm>>);
+  m.impl("_addmm_with_before", kernel<&addmm_with_before_meta>);
+  m.impl("linear", kernel<&linear_meta>);
+  m.impl("_linear_with_before", kernel<&linear_with_before_meta>);
 }
 
 }  // namespace tiled

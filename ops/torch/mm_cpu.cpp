@@ -6,7 +6,7 @@
 #include <torch/library.h>
 
 #include "cpu/blocked.h"
-#include "torch/finished.h"
+#include "torch/addmm.h"
 #include "torch/options.h"
 #include "torch/products.h"
 
@@ -67,6 +67,7 @@ TORCH_LIBRARY_IMPL(tiled, CPU, m) {
   m.impl("mm", kernel<&Product<Cpu>::mm>);
   m.impl("bmm", kernel<&Product<Cpu>::bmm>);
   m.impl("mm.out", kernel<&Product<Cpu>::mm_out>);
+  register_addmm<Cpu>(m);
 }
 
 TORCH_LIBRARY_IMPL(tiled_debug, CPU, m) {

@@ -17,8 +17,8 @@
 #include "cuda/rungs/7_hopper/plan.h"
 #include "cuda/rungs/8_few_rows/plan.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
+#include "torch/addmm.h"
 #include "torch/choose.h"
-#include "torch/finished.h"
 #include "torch/hooks.h"
 #include "torch/options.h"
 #include "torch/products.h"
@@ -208,6 +208,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("mm", kernel<&Product<Cuda>::mm>);
   m.impl("bmm", kernel<&Product<Cuda>::bmm>);
   m.impl("mm.out", kernel<&Product<Cuda>::mm_out>);
+  register_addmm<Cuda>(m);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
 

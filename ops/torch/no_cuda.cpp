@@ -29,7 +29,9 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&
 }
 
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
-  for (const char* name : {"mm", "bmm", "mm.out", "fp16x3_recomputed"})
+  for (const char* name :
+       {"mm", "bmm", "mm.out", "addmm", "addmm.out", "baddbmm", "baddbmm.out", "_addmm_with_before",
+        "linear", "_linear_with_before", "fp16x3_recomputed"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 

@@ -37,7 +37,7 @@ class Product {
     check_mm(a, b);
     const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
     const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
-    const bool fits = check_out(a, out, type, a.size(0), b.size(1)) == OutShape::Fits;
+    const bool fits = check_out(a, out, type, {a.sym_size(0), b.sym_size(1)}) == OutShape::Fits;
     check_no_self_overlap(out);
     Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
     auto plan = Backend::plan(problem, options, a);

@@ -12,7 +12,9 @@ namespace tiled {
 namespace {
 
 // "$options" in a schema stands for the options that every product has.
-c10::FunctionSchema schema(const char* text) { return torch::schema(with_options(text).c_str()); }
+c10::FunctionSchema schema(const std::string& text) {
+  return torch::schema(with_options(text).c_str());
+}
 
 }  // namespace
 
@@ -24,6 +26,28 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("mm.out(Tensor a, Tensor b, *, $options, Tensor(a!) out) -> ()"), tags);
   // C[i] = A[i] B[i] for every i of a batch.
   m.def(schema("bmm(Tensor a, Tensor b, *, $options) -> Tensor"), tags);
+
+  // C = activation(alpha A B + beta input), rounded once; input expands to C and, where beta is 0,
+  // is not read. out= may be the input.
+  const std::string addmm =
+      "(Tensor input, Tensor a, Tensor b, *, Scalar beta=1, Scalar alpha=1, str? activation=None,"
+      " $options";
+  m.def(schema("addmm" + addmm + ") -> Tensor"), tags);
+  m.def(schema("addmm.out" + addmm + ", Tensor(a!) out) -> ()"), tags);
+  m.def(schema("baddbmm" + addmm + ") -> Tensor"), tags);
+  m.def(schema("baddbmm.out" + addmm + ", Tensor(a!) out) -> ()"), tags);
+  // C = activation(x W^T + bias), x with any number of leading dimensions.
+  const std::string linear =
+      "(Tensor x, Tensor weight, Tensor? bias=None, *, str? activation=None, $options)";
+  m.def(schema("linear" + linear + " -> Tensor"), tags);
+  // linear whose backward adds weight's gradient to main_grad, and gives weight none.
+  m.def(
+      schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor main_grad, *,"
+             " str? activation=None, $options) -> Tensor"));
+  // (C, the value before the activation): what autograd runs where a gradient needs both. The first
+  // is of matrices or of batches.
+  m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
+  m.def(schema("_linear_with_before" + linear + " -> (Tensor, Tensor)"), tags);
 
   // The library's own fp32 precision: 'ieee', 'tf32', 'fp16x3', or None to follow torch's.
   m.def("set_float32_precision(str? precision) -> ()", &set_float32_precision_name);
@@ -85,6 +109,46 @@ const MmOperator& bmm_operator() {
 
 const MmOutOperator& mm_out_operator() {
   static const MmOutOperator door("tiled::mm", "out");
+  return door;
+}
+
+const AddmmOperator& addmm_operator() {
+  static const AddmmOperator door("tiled::addmm", "");
+  return door;
+}
+
+const AddmmOutOperator& addmm_out_operator() {
+  static const AddmmOutOperator door("tiled::addmm", "out");
+  return door;
+}
+
+const AddmmOperator& baddbmm_operator() {
+  static const AddmmOperator door("tiled::baddbmm", "");
+  return door;
+}
+
+const AddmmOutOperator& baddbmm_out_operator() {
+  static const AddmmOutOperator door("tiled::baddbmm", "out");
+  return door;
+}
+
+const AddmmWithBeforeOperator& addmm_with_before_operator() {
+  static const AddmmWithBeforeOperator door("tiled::_addmm_with_before", "");
+  return door;
+}
+
+const LinearOperator& linear_operator() {
+  static const LinearOperator door("tiled::linear", "");
+  return door;
+}
+
+const LinearIntoMainGradOperator& linear_into_main_grad_operator() {
+  static const LinearIntoMainGradOperator door("tiled::_linear_into_main_grad", "");
+  return door;
+}
+
+const LinearWithBeforeOperator& linear_with_before_operator() {
+  static const LinearWithBeforeOperator door("tiled::_linear_with_before", "");
   return door;
 }
 

@@ -1,7 +1,12 @@
 // The typed doors into the dispatcher for every part of the library that calls an operator.
 #pragma once
 
+#include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string_view>
+#include <tuple>
 
 #include "torch/options.h"
 
@@ -12,8 +17,35 @@ using MmOperator =
 using MmOutOperator = Operator<void(const at::Tensor& a, const at::Tensor& b,
                                     const MmOptions& options, at::Tensor& out)>;
 
-const MmOperator& mm_operator();         // tiled::mm
-const MmOperator& bmm_operator();        // tiled::bmm
-const MmOutOperator& mm_out_operator();  // tiled::mm.out
+// addmm and baddbmm; into out=; and with the value before the activation beside C.
+template <typename Result, typename... Out>
+using AddmmLike = Operator<Result(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                                  const at::Scalar& beta, const at::Scalar& alpha,
+                                  std::optional<std::string_view> activation,
+                                  const MmOptions& options, Out... out)>;
+using AddmmOperator = AddmmLike<at::Tensor>;
+using AddmmOutOperator = AddmmLike<void, at::Tensor&>;
+using AddmmWithBeforeOperator = AddmmLike<std::tuple<at::Tensor, at::Tensor>>;
+
+template <typename Result, typename... MainGrad>
+using LinearLike = Operator<Result(
+    const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+    MainGrad... main_grad, std::optional<std::string_view> activation, const MmOptions& options)>;
+using LinearOperator = LinearLike<at::Tensor>;
+using LinearWithBeforeOperator = LinearLike<std::tuple<at::Tensor, at::Tensor>>;
+using LinearIntoMainGradOperator = LinearLike<at::Tensor, const at::Tensor&>;
+
+const MmOperator& mm_operator();                              // tiled::mm
+const MmOperator& bmm_operator();                             // tiled::bmm
+const MmOutOperator& mm_out_operator();                       // tiled::mm.out
+const AddmmOperator& addmm_operator();                        // tiled::addmm
+const AddmmOutOperator& addmm_out_operator();                 // tiled::addmm.out
+const AddmmOperator& baddbmm_operator();                      // tiled::baddbmm
+const AddmmOutOperator& baddbmm_out_operator();               // tiled::baddbmm.out
+const AddmmWithBeforeOperator& addmm_with_before_operator();  // tiled::_addmm_with_before
+const LinearOperator& linear_operator();                      // tiled::linear
+const LinearIntoMainGradOperator&
+linear_into_main_grad_operator();                               // tiled::_linear_into_main_grad
+const LinearWithBeforeOperator& linear_with_before_operator();  // tiled::_linear_with_before
 
 }  // namespace tiled

@@ -1,0 +1,132 @@
+// addmm, baddbmm and linear of a backend (product.h).
+#pragma once
+
+#include <ATen/native/Resize.h>
+#include <torch/library.h>
+
+#include <tuple>
+
+#include "torch/check_addmm.h"
+#include "torch/finished.h"
+#include "torch/options.h"
+
+namespace tiled {
+
+// CHECK_ALL is check_addmm, of matrices, or check_baddbmm, of batches of them.
+template <typename Backend, auto CHECK_ALL>
+class Addmm {
+  using Name = std::optional<std::string_view>;
+
+ public:
+  static at::Tensor product(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                            const at::Scalar& beta, const at::Scalar& alpha, Name activation,
+                            const MmOptions& options) {
+    CHECK_ALL(input, a, b);
+    return std::get<0>(finished_product<Backend>(
+        a, b, {{}, "n", input, alpha, beta, activation, /*before=*/false, {}}, options));
+  }
+
+  // (C, the value before the activation)
+  static std::tuple<at::Tensor, at::Tensor> with_before(const at::Tensor& input,
+                                                        const at::Tensor& a, const at::Tensor& b,
+                                                        const at::Scalar& beta,
+                                                        const at::Scalar& alpha, Name activation,
+                                                        const MmOptions& options) {
+    CHECK_ALL(input, a, b);
+    return finished_product<Backend>(
+        a, b, {{}, "n", input, alpha, beta, activation, /*before=*/true, {}}, options);
+  }
+
+  static void product_out(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                          const at::Scalar& beta, const at::Scalar& alpha, Name activation,
+                          const MmOptions& options, at::Tensor& out) {
+    CHECK_ALL(input, a, b);
+    c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
+    sizes.back() = b.size(-1);
+    if (check_out(a, out, check_out_dtype(a.scalar_type(), options), sizes) == OutShape::Fits) {
+      finished_product<Backend>(
+          a, b, {{}, "n", input, alpha, beta, activation, /*before=*/false, out}, options);
+      return;
+    }
+    // Its storage may be an input's, so it grows only after everything has been read.
+    const at::Tensor c = product(input, a, b, beta, alpha, activation, options);
+    at::native::resize_output(out, c.sizes());
+    out.copy_(c);
+  }
+};
+
+// activation(x weight^T + bias), and the value before the activation if `before` is not null. A
+// call allocates nothing but these: weight is transposed by its strides.
+template <typename Backend>
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
+                          const std::optional<at::Tensor>& bias,
+                          std::optional<std::string_view> activation, const MmOptions& options,
+                          at::Tensor* before) {
+  const LinearShape shape = check_linear(x, weight, bias);
+  const int64_t m = shape.rows.expect_int(), n = shape.columns.expect_int(), k = x.size(-1);
+  const at::ScalarType dtype = x.scalar_type(), type = check_out_dtype(dtype, options);
+  const Arithmetic arithmetic = resolve_arithmetic(dtype, Backend::target(x), options);
+  at::Tensor folded, row, wide_bias;  // where a tensor itself is not the matrix that is read
+  if (x.dim() != 2) folded = x.reshape({m, k});
+  if (weight.dim() != 2) row = weight.unsqueeze(0);
+  Problem problem = problem_of(operand_of(folded.defined() ? folded : x),
+                               transposed(operand_of(row.defined() ? row : weight)), 1, m, n, k,
+                               dtype_of(dtype), type, arithmetic);
+  Epilogue& epilogue = problem.epilogue;
+  epilogue.activation = check_activation(activation, dtype);
+  const c10::SymDimVector sizes = linear_sizes(x, weight);
+  if (bias && bias->dim() == 1 && bias->size(0) == n) {
+    epilogue.bias_along = Along::N;
+    epilogue.bias = bias->const_data_ptr();
+    epilogue.bias_stride = n > 1 ? bias->stride(0) : 0;
+    epilogue.bias_dtype = dtype_of(bias->scalar_type());
+  } else if (bias) {
+    wide_bias = expanded_bias(*bias, x, shape, sizes);
+    epilogue.beta = {};
+    add_input(epilogue, wide_bias);
+  }
+  const auto plan = Backend::plan(problem, options, x);
+
+  const at::IntArrayRef c_sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sizes));
+  at::Tensor c = Backend::empty(c_sizes, type, x);
+  problem.c.data = c.mutable_data_ptr();
+  if (before != nullptr) {
+    *before = Backend::empty(c_sizes, type, x);
+    epilogue.before = {before->mutable_data_ptr(), n, 1, 0, epilogue.out_dtype};
+  }
+  if (c.numel() > 0) Backend::run(problem, plan, x);
+  return c;
+}
+
+template <typename Backend>
+at::Tensor finished_linear(const at::Tensor& x, const at::Tensor& weight,
+                           const std::optional<at::Tensor>& bias,
+                           std::optional<std::string_view> activation, const MmOptions& options) {
+  return linear_product<Backend>(x, weight, bias, activation, options, nullptr);
+}
+
+template <typename Backend>
+std::tuple<at::Tensor, at::Tensor> linear_with_before(const at::Tensor& x, const at::Tensor& weight,
+                                                      const std::optional<at::Tensor>& bias,
+                                                      std::optional<std::string_view> activation,
+                                                      const MmOptions& options) {
+  at::Tensor before;
+  at::Tensor c = linear_product<Backend>(x, weight, bias, activation, options, &before);
+  return {std::move(c), std::move(before)};
+}
+
+// Every operator of this file, of a backend.
+template <typename Backend>
+void register_addmm(torch::Library& m) {
+  using OfMatrices = Addmm<Backend, &check_addmm>;
+  using OfBatches = Addmm<Backend, &check_baddbmm>;
+  m.impl("addmm", kernel<&OfMatrices::product>);
+  m.impl("addmm.out", kernel<&OfMatrices::product_out>);
+  m.impl("baddbmm", kernel<&OfBatches::product>);
+  m.impl("baddbmm.out", kernel<&OfBatches::product_out>);
+  m.impl("_addmm_with_before", kernel<&Addmm<Backend, &check_addmm_or_baddbmm>::with_before>);
+  m.impl("linear", kernel<&finished_linear<Backend>>);
+  m.impl("_linear_with_before", kernel<&linear_with_before<Backend>>);
+}
+
+}  // namespace tiled

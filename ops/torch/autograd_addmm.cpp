@@ -1,0 +1,138 @@
+// Derivatives of addmm and baddbmm: C = activation(alpha A B + beta input).
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include "torch/autograd_finished.h"
+
+namespace tiled {
+namespace {
+
+at::Tensor times(const at::Tensor& t, const at::Scalar& factor) {
+  return factor.equal(1) ? t : at::mul(t, factor);
+}
+
+template <bool BATCHED>
+struct AddmmBackward : public FinishedBackward {
+  SavedVariable a, b;  // a only if b needs a gradient, and the other way round
+  bool a_column_major, b_column_major;
+  at::Scalar alpha, beta;
+
+  std::string name() const override {
+    return BATCHED ? "TiledBaddbmmBackward0" : "TiledAddmmBackward0";
+  }
+
+  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    value.reset_data();
+    a.reset_data();
+    b.reset_data();
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    variable_list result(3);
+    const at::Tensor before = before_gradient(gradients);
+    if (!before.defined()) return result;
+    // The engine sums it to the input's shape, and gives it the input's dtype.
+    if (task_should_compute_output(0)) result[0] = times(before, beta.conj());
+    const MmOperator& product = BATCHED ? bmm_operator() : mm_operator();
+    const at::Tensor gradient = before.to(dtype);
+    if (task_should_compute_output(1))
+      result[1] = times(
+          product_in_layout(product, request, gradient, b.unpack(getptr()).mH(), a_column_major),
+          alpha.conj());
+    if (task_should_compute_output(2))
+      result[2] = times(
+          product_in_layout(product, request, a.unpack(getptr()).mH(), gradient, b_column_major),
+          alpha.conj());
+    return result;
+  }
+};
+
+template <bool BATCHED>
+WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& input,
+                        const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                        const at::Scalar& alpha, std::optional<std::string_view> activation,
+                        const MmOptions& asked) {
+  const AddmmOperator& op = BATCHED ? baddbmm_operator() : addmm_operator();
+  const bool needs_gradient = compute_requires_grad(input, a, b);
+  const bool has_tangent = isFwGradDefined(input) || isFwGradDefined(a) || isFwGradDefined(b);
+  // What this call runs, its derivatives run too; see autograd.cpp.
+  MmOptions options = asked;
+  if (needs_gradient || has_tangent)
+    options.precision = resolve_precision(a.scalar_type(), target_of(a), asked);
+  const FinishedCall call{options, parse_activation(activation), has_tangent};
+
+  decltype(make_node<AddmmBackward<BATCHED>>()) node;
+  if (needs_gradient) {
+    node = make_node<AddmmBackward<BATCHED>>();
+    node->set_next_edges(collect_next_edges(input, a, b));
+    if (node->should_compute_output(2)) node->a = SavedVariable(a, /*is_output=*/false);
+    if (node->should_compute_output(1)) node->b = SavedVariable(b, /*is_output=*/false);
+  }
+  at::Tensor c, before;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    const auto keys_below = keys & c10::after_autograd_keyset;
+    if (wants_before || ((node || has_tangent) && needs_before(call.activation)))
+      std::tie(c, before) = addmm_with_before_operator().redispatch(keys_below, input, a, b, beta,
+                                                                    alpha, activation, options);
+    else
+      c = op.redispatch(keys_below, input, a, b, beta, alpha, activation, options);
+  }
+  if (node) {
+    // Only now are a and b known to be matrices.
+    node->a_column_major = is_column_major(a);
+    node->b_column_major = is_column_major(b);
+    node->alpha = alpha;
+    node->beta = beta;
+  }
+  // Each term is added to those before it by one more product; without any, beta is 0.
+  const auto tangent = [&] {
+    at::Tensor sum;
+    const auto add = [&](const at::Tensor& x, const at::Tensor& y) {
+      const bool first = !sum.defined() && !isFwGradDefined(input);
+      const at::Tensor so_far = sum.defined() ? sum
+                                : first       ? at::zeros({}, c.options())
+                                              : input._fw_grad(0);
+      const at::Scalar factor = sum.defined() ? at::Scalar(1) : first ? at::Scalar(0) : beta;
+      sum = op.call(so_far, x, y, factor, alpha, std::nullopt, options);
+    };
+    if (isFwGradDefined(a)) add(a._fw_grad(0), b._fw_primal(0));
+    if (isFwGradDefined(b)) add(a._fw_primal(0), b._fw_grad(0));
+    if (sum.defined()) return sum;
+    return times(input._fw_grad(0), beta).to(c.scalar_type()).expand_symint(c.sym_sizes());
+  };
+  call.record(c, before, node, a.scalar_type(), tangent);
+  return {std::move(c), std::move(before)};
+}
+
+template <bool BATCHED>
+at::Tensor differentiable_addmm(c10::DispatchKeySet keys, const at::Tensor& input,
+                                const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                                const at::Scalar& alpha, std::optional<std::string_view> activation,
+                                const MmOptions& options) {
+  return std::get<0>(
+      record_addmm<BATCHED>(false, keys, input, a, b, beta, alpha, activation, options));
+}
+
+WithBefore differentiable_with_before(c10::DispatchKeySet keys, const at::Tensor& input,
+                                      const at::Tensor& a, const at::Tensor& b,
+                                      const at::Scalar& beta, const at::Scalar& alpha,
+                                      std::optional<std::string_view> activation,
+                                      const MmOptions& options) {
+  const auto record = a.dim() == 3 ? &record_addmm<true> : &record_addmm<false>;
+  return record(true, keys, input, a, b, beta, alpha, activation, options);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
+  m.impl("addmm", kernel<&differentiable_addmm<false>>);
+  m.impl("baddbmm", kernel<&differentiable_addmm<true>>);
+  m.impl("_addmm_with_before", kernel<&differentiable_with_before>);
+}
+
+}  // namespace tiled

@@ -1,0 +1,82 @@
+// Derivatives of products with an epilogue, C = activation(before): what addmm, baddbmm and linear
+// share.
+//
+// Where the gradient needs the value before the activation, the call goes on below as the operator
+// that returns it too, and it is an output of the node as C is: so what differentiates a gradient
+// once more, which depends on that value, finds its way through it. That operator has the same
+// derivatives, since nested transforms of torch.func meet it again. Of relu the result says all
+// that the gradient needs.
+#pragma once
+
+#include <ATen/ops/add.h>
+
+#include "torch/activation.h"
+#include "torch/autograd_node.h"
+
+namespace tiled {
+
+// gradient * activation'(before), of matrices or batches of them.
+at::Tensor activation_gradient(const at::Tensor& gradient, const at::Tensor& before,
+                               Activation activation);
+
+// Whether the gradient needs more than the result.
+constexpr bool needs_before(Activation activation) {
+  return activation != Activation::None && activation != Activation::Relu;
+}
+
+struct FinishedBackward : public Node {
+  SavedVariable value;  // before the activation, or relu's result
+  Activation activation;
+  at::ScalarType dtype;  // of A and B
+  Request request;
+
+  // The gradient of the value before the activation; undefined if there is none.
+  at::Tensor before_gradient(const variable_list& gradients) {
+    at::Tensor result = gradients[0];
+    if (result.defined() && activation != Activation::None)
+      result = activation_gradient(result, value.unpack(getptr()), activation);
+    if (gradients.size() > 1 && gradients[1].defined())
+      result = result.defined() ? at::add(result, gradients[1]) : gradients[1];
+    return result;
+  }
+
+ protected:
+  std::mutex mutex_;
+};
+
+using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the value before the activation)
+
+// One call on its way through autograd.
+struct FinishedCall {
+  const MmOptions& options;  // with the precision resolved
+  Activation activation;
+  bool has_tangent;
+
+  // What is run gives (C, before), and before is undefined where neither the caller nor a gradient
+  // wants it. The node is null where nothing needs a gradient; the tangent is that of `before`.
+  template <typename NodePointer, typename Tangent>
+  void record(at::Tensor& c, at::Tensor& before, const NodePointer& node, at::ScalarType dtype,
+              const Tangent& tangent) const {
+    const at::Tensor& value = before.defined() ? before : c;
+    if (node) {
+      node->activation = activation;
+      node->dtype = dtype;
+      node->request = Request(options);
+      torch::autograd::set_history(c, node);
+      if (before.defined()) torch::autograd::set_history(before, node);
+    }
+    if (has_tangent) {
+      const at::Tensor of_before = tangent();
+      const at::Tensor of_c = activation == Activation::None
+                                  ? of_before
+                                  : activation_gradient(of_before, value, activation);
+      c._set_fw_grad(of_c, /*level=*/0, /*is_inplace_op=*/false);
+      if (before.defined()) before._set_fw_grad(of_before, 0, false);
+    }
+    // Last, since it takes the tangent along.
+    if (node && activation != Activation::None)
+      node->value = SavedVariable(value, /*is_output=*/true);
+  }
+};
+
+}  // namespace tiled

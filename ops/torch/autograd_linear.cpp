@@ -1,0 +1,173 @@
+// Derivatives of linear: C = activation(x weight^T + bias), x with any leading dimensions.
+#include <ATen/ops/add.h>
+#include <torch/library.h>
+
+#include "torch/autograd_finished.h"
+#include "torch/check_addmm.h"
+
+namespace tiled {
+namespace {
+
+struct LinearBackward : public FinishedBackward {
+  SavedVariable x, weight;  // x only if weight needs a gradient, and the other way round
+  bool x_column_major, weight_column_major;
+  at::Tensor main_grad;  // where weight's gradient is added; undefined if it is returned
+  std::vector<c10::SymInt> x_sizes;
+
+  std::string name() const override { return "TiledLinearBackward0"; }
+
+  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    value.reset_data();
+    x.reset_data();
+    weight.reset_data();
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    variable_list result(3);
+    const at::Tensor before = before_gradient(gradients);
+    if (!before.defined()) return result;
+    // The engine sums it to the bias' shape, and gives it the bias' dtype.
+    if (task_should_compute_output(2)) result[2] = before;
+    const at::Tensor gradient = as_matrix(before.to(dtype));
+    if (task_should_compute_output(0)) {
+      const at::Tensor w = weight.unpack(getptr()).conj();
+      result[0] = product_in_layout(mm_operator(), request, gradient, w, x_column_major);
+      if (x_sizes.size() != 2) result[0] = result[0].reshape_symint(x_sizes);
+    }
+    if (task_should_compute_output(1)) {
+      const at::Tensor rows = as_matrix(x.unpack(getptr()).conj());
+      if (main_grad.defined())
+        request.add_product(main_grad, gradient.mT(), rows);
+      else
+        result[1] =
+            product_in_layout(mm_operator(), request, gradient.mT(), rows, weight_column_major);
+    }
+    return result;
+  }
+
+ private:
+  // The leading dimensions in one.
+  at::Tensor as_matrix(const at::Tensor& t) const {
+    if (x_sizes.size() == 2) return t;
+    c10::SymInt rows = 1;
+    for (size_t i = 0; i + 1 < x_sizes.size(); ++i) rows = rows * x_sizes[i];
+    return t.reshape_symint({rows, t.sym_size(-1)});
+  }
+};
+
+// `main_grad` is undefined where weight has an ordinary gradient.
+WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& x,
+                         const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                         const at::Tensor& main_grad, std::optional<std::string_view> activation,
+                         const MmOptions& asked) {
+  const bool needs_gradient = compute_requires_grad(x, weight, bias);
+  const bool has_tangent = isFwGradDefined(x) || isFwGradDefined(weight) || isFwGradDefined(bias);
+  // A vector is a matrix of one row, whose derivatives are then a matrix'.
+  if ((needs_gradient || has_tangent) && weight.dim() == 1) {
+    check_linear(x, weight, bias);
+    const auto [c, before] =
+        linear_with_before_operator().call(x, weight.unsqueeze(0), bias, activation, asked);
+    return {c.squeeze(-1), before.squeeze(-1)};
+  }
+  // What this call runs, its derivatives run too; see autograd.cpp.
+  MmOptions options = asked;
+  if (needs_gradient || has_tangent)
+    options.precision = resolve_precision(x.scalar_type(), target_of(x), asked);
+  const FinishedCall call{options, parse_activation(activation), has_tangent};
+
+  decltype(make_node<LinearBackward>()) node;
+  if (needs_gradient) {
+    node = make_node<LinearBackward>();
+    node->set_next_edges(collect_next_edges(x, weight, bias));
+    if (node->should_compute_output(1)) node->x = SavedVariable(x, /*is_output=*/false);
+    if (node->should_compute_output(0)) node->weight = SavedVariable(weight, /*is_output=*/false);
+  }
+  at::Tensor c, before;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    const auto keys_below = keys & c10::after_autograd_keyset;
+    if (wants_before || ((node || has_tangent) && needs_before(call.activation)))
+      std::tie(c, before) = linear_with_before_operator().redispatch(keys_below, x, weight, bias,
+                                                                     activation, options);
+    else
+      c = linear_operator().redispatch(keys_below, x, weight, bias, activation, options);
+  }
+  if (node) {
+    // Only now is weight known to be a matrix.
+    node->x_column_major = x.dim() == 2 && is_column_major(x);
+    node->weight_column_major = is_column_major(weight);
+    node->main_grad = main_grad;
+    node->x_sizes = x.sym_sizes().vec();
+  }
+  const auto tangent = [&] {
+    std::optional<at::Tensor> of_bias;  // until it has been added
+    if (isFwGradDefined(bias)) of_bias = bias->_fw_grad(0);
+    at::Tensor sum;
+    const auto add = [&](const at::Tensor& of_x, const at::Tensor& of_weight) {
+      const at::Tensor term =
+          linear_operator().call(of_x, of_weight, of_bias, std::nullopt, options);
+      sum = sum.defined() ? at::add(sum, term) : term;
+      of_bias.reset();
+    };
+    if (isFwGradDefined(x)) add(x._fw_grad(0), weight._fw_primal(0));
+    if (isFwGradDefined(weight)) add(x._fw_primal(0), weight._fw_grad(0));
+    return sum.defined() ? sum : of_bias->to(c.scalar_type()).expand_symint(c.sym_sizes());
+  };
+  call.record(c, before, node, x.scalar_type(), tangent);
+  return {std::move(c), std::move(before)};
+}
+
+at::Tensor differentiable_linear(c10::DispatchKeySet keys, const at::Tensor& x,
+                                 const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                                 std::optional<std::string_view> activation,
+                                 const MmOptions& options) {
+  return std::get<0>(
+      record_linear(false, keys, x, weight, bias, /*main_grad=*/{}, activation, options));
+}
+
+WithBefore differentiable_with_before(c10::DispatchKeySet keys, const at::Tensor& x,
+                                      const at::Tensor& weight,
+                                      const std::optional<at::Tensor>& bias,
+                                      std::optional<std::string_view> activation,
+                                      const MmOptions& options) {
+  return record_linear(true, keys, x, weight, bias, /*main_grad=*/{}, activation, options);
+}
+
+at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
+                                 const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                                 const at::Tensor& main_grad,
+                                 std::optional<std::string_view> activation,
+                                 const MmOptions& options) {
+  const at::ScalarType type = main_grad.scalar_type(), dtype = x.scalar_type();
+  TORCH_CHECK(type == dtype || (type == at::kFloat && sums_are_floats(dtype)),
+              "tiled_mm: main_grad of a ", dtype, " product has dtype ", type,
+              "; expected that or Float");
+  TORCH_CHECK(main_grad.sizes() == weight.sizes(), "tiled_mm: main_grad has shape ",
+              main_grad.sizes(), ", and weight ", weight.sizes());
+  TORCH_CHECK(!main_grad.requires_grad(), "tiled_mm: main_grad may not require a gradient itself");
+  return std::get<0>(record_linear(false, keys, x, weight, bias, main_grad, activation, options));
+}
+
+// Without gradients it is linear.
+at::Tensor linear_alone(const at::Tensor& x, const at::Tensor& weight,
+                        const std::optional<at::Tensor>& bias, const at::Tensor&,
+                        std::optional<std::string_view> activation, const MmOptions& options) {
+  return linear_operator().call(x, weight, bias, activation, options);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
+  m.impl("linear", kernel<&differentiable_linear>);
+  m.impl("_linear_with_before", kernel<&differentiable_with_before>);
+  m.impl("_linear_into_main_grad", kernel<&linear_into_main_grad>);
+}
+
+TORCH_LIBRARY_IMPL(tiled, CompositeExplicitAutograd, m) {
+  m.impl("_linear_into_main_grad", kernel<&linear_alone>);
+}
+
+}  // namespace tiled

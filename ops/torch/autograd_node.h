@@ -1,0 +1,93 @@
+// What the derivatives of all products share: nodes of every version of torch, and products of
+// gradients asked for as the forward was.
+#pragma once
+
+#include <ATen/ops/constant_pad_nd.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <mutex>
+#include <type_traits>
+
+#include "core/algo.h"
+#include "torch/hooks.h"
+#include "torch/precision.h"
+#include "torch/schema.h"
+
+namespace tiled {
+
+using torch::autograd::collect_next_edges;
+using torch::autograd::compute_requires_grad;
+using torch::autograd::isFwGradDefined;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// Nodes are held by shared_ptr in torch 2.11 and by intrusive_ptr in later versions.
+template <typename T>
+auto make_node() {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, T>)
+    return c10::make_intrusive<T>();
+  else
+    return std::shared_ptr<T>(new T(), [](T* node) { deleteNode(node); });  // looked up by T only
+}
+
+// A copy whose elements lie along the last dimension, its rows on multiples of 16 bytes. One
+// element of padding is the least: without any, constant_pad_nd is a clone, which keeps the strides
+// of what it copies.
+inline at::Tensor aligned_copy(const at::Tensor& x) {
+  const c10::SymInt unit = 16 / static_cast<int64_t>(x.element_size()), columns = x.sym_size(-1);
+  return at::constant_pad_nd_symint(x, {0, unit - columns % unit}).slice_symint(-1, 0, columns);
+}
+
+// How a call was asked for; its gradients are asked for in the same way.
+class Request {
+ public:
+  Request() = default;
+
+  // `asked` has its precision resolved: such names live forever, that of the rung is copied.
+  explicit Request(const MmOptions& asked) : options_(asked), algo_(asked.algo) {
+    options_.algo.reset();
+    options_.out_dtype.reset();
+  }
+
+  at::Tensor product(const MmOperator& op, const at::Tensor& a, const at::Tensor& b) const {
+    if (!algo_) return op.call(a, b, options_);
+    MmOptions options = options_;
+    options.algo = *algo_;
+    // The rungs that read operands as they lie could refuse a gradient's layout (an expanded one,
+    // say), so they are given copies, both along K.
+    const std::optional<Algo> rung = parse_algo(*algo_);
+    if (rung == Algo::TmaWgmma || rung == Algo::WarpSpecialized)
+      return op.call(aligned_copy(a), aligned_copy(b.mT()).mT(), options);
+    return op.call(a, b, options);
+  }
+
+  // sum += a b, rounded once, to the dtype of the sum.
+  void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) const {
+    MmOptions options = options_;
+    options.out_dtype = sum.scalar_type();
+    if (algo_) options.algo = *algo_;
+    addmm_out_operator().call(sum, a, b, 1, 1, std::nullopt, options, sum);
+  }
+
+ private:
+  MmOptions options_;
+  std::optional<std::string> algo_;
+};
+
+// A gradient has the layout of what it is the gradient of: row-major or column-major.
+inline bool is_column_major(const at::Tensor& t) {
+  return TORCH_GUARD_OR_FALSE(t.sym_stride(-2).sym_eq(1)) &&
+         TORCH_GUARD_OR_FALSE(t.sym_stride(-1).sym_eq(t.sym_size(-2)));
+}
+
+// x y, computed as (y^T x^T)^T if the result is to be column-major.
+inline at::Tensor product_in_layout(const MmOperator& op, const Request& request,
+                                    const at::Tensor& x, const at::Tensor& y, bool column_major) {
+  return column_major ? request.product(op, y.mT(), x.mT()).mT() : request.product(op, x, y);
+}
+
+}  // namespace tiled
