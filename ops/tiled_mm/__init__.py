@@ -19,6 +19,12 @@ from ._precision import (  # noqa: E402
     get_float32_precision,
     set_float32_precision,
 )
+from ._scale import (  # noqa: E402
+    Progress,
+    explain_out_of_core,
+    out_of_core,
+    plan_out_of_core,
+)
 from ._vmap import register_batching_rules  # noqa: E402
 
 register_batching_rules()
@@ -30,18 +36,22 @@ __version__: str = build_info()["version"]
 
 __all__ = [
     "Plan",
+    "Progress",
     "algos",
     "bmm",
     "build_info",
     "cmake_prefix_path",
     "devices",
     "explain",
+    "explain_out_of_core",
     "float32_precision",
     "fp16x3_recomputed",
     "get_float32_precision",
     "mm",
     "occupancy",
+    "out_of_core",
     "plan",
+    "plan_out_of_core",
     "roofline",
     "set_float32_precision",
 ]
