@@ -26,10 +26,16 @@ DEEP = 32768  # the smallest K that is cut
 PIECE = 4096  # elements of a segment
 
 
-def pinned(x: torch.Tensor) -> torch.Tensor:
-    """A copy that counts as pinned for the CPU's device: it begins where a page does."""
-    memory = mmap.mmap(-1, max(1, x.numel() * x.element_size()))
-    return torch.frombuffer(memory, dtype=x.dtype, count=x.numel()).view(x.shape).copy_(x)
+def pinned(x: torch.Tensor, offset: int = 0) -> torch.Tensor:
+    """A copy that counts as pinned for the CPU's device, since it begins where a page does."""
+    memory = mmap.mmap(-1, offset + max(1, x.numel() * x.element_size()))
+    flat = torch.frombuffer(memory, dtype=x.dtype, count=x.numel(), offset=offset)
+    return flat.view(x.shape).copy_(x)
+
+
+def pageable(x: torch.Tensor) -> torch.Tensor:
+    """A copy that does not."""
+    return pinned(x, offset=64)
 
 
 def start(
@@ -183,7 +189,7 @@ def test_files_are_streamed(tmp_path) -> None:
 def test_kernels_read_mapped_memory() -> None:
     a, b = cases.pair(200, 300, 1000, torch.float32, "cpu")
     same(on_cpu(pinned(a), pinned(b), copy=False, capacities=(MIB,)), tiled_mm.mm(a, b))
-    for operands in ((a, pinned(b)), (pinned(a), b)):
+    for operands in ((pageable(a), pinned(b)), (pinned(a), pageable(b))):
         with pytest.raises(RuntimeError, match=r"copy=False .* takes pinned memory"):
             on_cpu(*operands, copy=False)
 

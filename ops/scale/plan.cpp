@@ -100,7 +100,17 @@ double least_price(const Plan& plan, const Task& task, const Rates& rates) {
   const double full = static_cast<double>(task.m / plan.block_m) * (task.n / plan.block_n) *
                       (task.k / plan.block_k);
   const double busy = full * product_seconds(plan, task, rates);
-  const double least = std::max(busy, in / rates.to_device) / task.devices;
+  const double out = static_cast<double>(task.m) * task.n * task.result_bytes;
+  // Before the products the first blocks come, after them the last tile goes; a smaller one, maybe.
+  const double last = static_cast<double>(task.m - (plan.tiles_m - 1) * plan.block_m) *
+                      (task.n - (plan.tiles_n - 1) * plan.block_n) * task.result_bytes;
+  const double first = task.maps ? 0
+                                 : (plan.block_m + plan.block_n) *
+                                       static_cast<double>(plan.block_k) * task.element_bytes;
+  const double least = std::max({(busy + first / rates.to_device) / task.devices,
+                                 in / rates.to_device / task.devices,
+                                 (first / rates.to_device + out / rates.to_host) / task.devices,
+                                 first / rates.to_device + last / rates.to_host});
   return price_of(least, in, rates) * (1 - 1e-9);
 }
 
