@@ -2,7 +2,8 @@
 
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
      counters?: [counters], regret?: {set: {summary, cases}},
-     cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors]}
+     cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
+     out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]}}
 
 A case is one problem in one mode, with all its candidates:
 
@@ -34,6 +35,11 @@ the shares of a warp's time that it waited, by reason:
 {frobenius, largest, bias, error}:
 
     {arithmetic, data, m, n, k, tiled, torch}
+
+`out_of_core` is bench.out_of_core's: a streamed product beside what bounds it is
+
+    {name, m, n, k, dtype, host, overlap, memory, devices, tiles, bytes_in, bytes_out, seconds,
+     arithmetic_s, link_s, share, equal, error}
 
 What has a ? may be missing: most documents do not have it.
 """
@@ -137,6 +143,26 @@ _ERRORS = {
     "tiled": _ERRORS_OF,
     "torch": _ERRORS_OF,
 }
+_STREAMED = {
+    "name": str,
+    "m": int,
+    "n": int,
+    "k": int,
+    "dtype": str,
+    "host": str,
+    "overlap": bool,
+    "memory": (int, None),
+    "devices": int,
+    "tiles": (int, None),
+    "bytes_in": (int, None),
+    "bytes_out": (int, None),
+    "seconds": (float, None),
+    "arithmetic_s": (float, None),
+    "link_s": (float, None),
+    "share": (float, None),
+    "equal": (bool, None),
+    "error": (str, None),
+}
 _DOCUMENT = {
     "schema": int,
     "run": str,
@@ -155,6 +181,7 @@ _DOCUMENT = {
         "tiny?": dict,
     },
     "errors?": [_ERRORS],
+    "out_of_core?": {"link": dict, "arithmetic": dict, "products": [_STREAMED]},
 }
 
 
@@ -267,4 +294,10 @@ def failures(document: dict) -> list[str]:
         if record["tiled"]["error"]:
             what = " ".join(str(record[key]) for key in ("arithmetic", "data", "m", "n", "k"))
             found.append(f"errors of {what}: {record['tiled']['error']}")
+    for record in document.get("out_of_core", {}).get("products", []):
+        what = " ".join(str(record[key]) for key in ("name", "m", "n", "k", "dtype", "host"))
+        if record["error"]:
+            found.append(f"out of core {what}: {record['error']}")
+        elif not record["equal"]:
+            found.append(f"out of core {what}: not the bits of tiled.mm")
     return found

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
 #include <thread>
 
 #include "tiled_mm.h"
@@ -254,6 +255,32 @@ TEST(Threads, CallsFromSeveralAtOnceAgree) {
     });
   for (std::thread& thread : threads) thread.join();
   for (const at::Tensor& result : results) EXPECT_TRUE(same_bits(result, expected));
+}
+
+TEST(OutOfCore, IsPlannedWithoutAGpu) {
+  const at::Tensor a = at::empty({65536, 65536}, at::TensorOptions(at::kMeta));
+  tiled::OutOfCoreOptions options;
+  options.memory = int64_t{8} << 30;
+  const std::string text = tiled::explain_out_of_core(a, a, options, "h200");
+  EXPECT_NE(text.find("NVIDIA H200"), std::string::npos) << text;
+  EXPECT_NE(text.find("bound by       arithmetic"), std::string::npos) << text;
+  EXPECT_NE(error_of([&] { tiled::out_of_core(a, a); }).find("streams CPU tensors"),
+            std::string::npos);
+}
+
+TEST(OutOfCore, HasTheBitsOfMmAndEndsWithItsProgress) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "needs a CUDA GPU";
+  const at::Tensor a = at::randn({3000, 2000}), b = at::randn({2000, 3000});
+  tiled::OutOfCoreOptions options;
+  options.memory = 16 << 20;
+  int64_t done = 0;
+  options.progress = [&](const tiled::OutOfCoreProgress& p) { done = p.tiles_done; };
+  const at::Tensor c = tiled::out_of_core(a, b, options);
+  EXPECT_GT(done, 1);
+  EXPECT_TRUE(same_bits(c, tiled::mm(a.cuda(), b.cuda()).cpu()));
+  at::Tensor out = at::empty({3000, 3000});
+  options.progress = [](const tiled::OutOfCoreProgress&) { throw std::logic_error("enough"); };
+  EXPECT_THROW(tiled::out_of_core_out(out, a, b, options), std::logic_error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Operator, testing::Values(at::kCPU, at::kCUDA),

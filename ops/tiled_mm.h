@@ -11,6 +11,8 @@
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -99,6 +101,43 @@ TILED_MM_API std::string explain(const at::Tensor& a, const at::Tensor& b,
 TILED_MM_API std::string plan(const at::Tensor& a, const at::Tensor& b,
                               const MmOptions& options = {},
                               std::optional<std::string_view> device = std::nullopt);
+
+// How far a product of out_of_core() is.
+struct OutOfCoreProgress {
+  int64_t tiles_done, tiles;    // of C; a tile that is not done has not been touched
+  int64_t bytes_in, bytes_out;  // moved to the devices and back
+  double seconds;               // since the begin
+  double flops_done;            // of the tiles that are done
+};
+
+struct OutOfCoreOptions {
+  std::optional<std::string_view> precision;  // as of MmOptions
+  std::optional<at::ScalarType> out_dtype;    // as of MmOptions
+  std::vector<at::Device> devices;            // CUDA devices; the current one if empty
+  std::optional<int64_t> memory;  // bytes of each device; what is free, less a margin, if empty
+  bool copy = true;               // else kernels read a and b, which must be pinned, where they are
+  // Called now and then by the calling thread. If it throws, the product ends: threads and memory
+  // are cleaned up, and out_of_core() throws it on.
+  std::function<void(const OutOfCoreProgress&)> progress;
+};
+
+// C[M, N] = A[M, K] B[K, N] of CPU tensors, computed on GPUs that need not have room for them:
+// tiles are streamed over one or several GPUs while they compute. The bits are those of mm() on
+// such a GPU. Any strides, memory-mapped files too; pinned memory is the fastest. No gradients. See
+// docs/scale.md.
+TILED_MM_API at::Tensor out_of_core(const at::Tensor& a, const at::Tensor& b,
+                                    const OutOfCoreOptions& options = {});
+
+// The same into `out` [M, N] on the CPU, of the result's dtype, which shares no memory with a or b.
+// Where the call fails, every tile of `out` is as it was or done.
+TILED_MM_API at::Tensor& out_of_core_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                                         const OutOfCoreOptions& options = {});
+
+// The plan as text: tiles, bytes over the link each way, and which rate bounds the product. a and b
+// may be meta tensors. `device` names a GPU to plan for, with options.devices.size() of them.
+TILED_MM_API std::string explain_out_of_core(const at::Tensor& a, const at::Tensor& b,
+                                             const OutOfCoreOptions& options = {},
+                                             std::optional<std::string_view> device = std::nullopt);
 
 // The library-wide precision of float32 products: "ieee", "tf32", "fp16x3", or nothing to follow
 // torch's own setting (the state at start). For all threads.

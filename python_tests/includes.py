@@ -27,7 +27,8 @@ ROOMS = {
     "rung": {"cuda/rungs", "cuda/parts", "cuda/ptx", "cuda/plan", "core"},
     "cuda/launch": {"rung", "cuda/rungs", "cuda/parts", "cuda/plan", "core"},
     "explain": {"cuda/plan", "core"},
-    "torch": {"tiled_mm.h", "explain", "cpu", "cuda/launch", "rung", "cuda/plan", "core"},
+    "scale": {"core"},
+    "torch": {"tiled_mm.h", "explain", "scale", "cpu", "cuda/launch", "rung", "cuda/plan", "core"},
     "tiled_mm.h": set(),
 }
 KNOW_ATEN = {"torch", "tiled_mm.h"}

@@ -49,6 +49,9 @@ struct PlanReport {
   Roofline compulsory_roofline;
 };
 
+// "fma", "tensor", "tf32" or "fp16x3".
+std::string arithmetic_name(Arithmetic arithmetic);
+
 PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
 // For people: what happens, what limits it, and how fast it can be at best.

@@ -9,6 +9,17 @@
 #include "explain/report.h"
 
 namespace tiled {
+std::string arithmetic_name(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::Fma: return "fma";
+    case Arithmetic::Cpu16: return "cpu16";
+    case Arithmetic::Tensor: return "tensor";
+    case Arithmetic::Tf32: return "tf32";
+    case Arithmetic::Fp16x3: return "fp16x3";
+  }
+  return "?";
+}
+
 namespace {
 
 // A limit that is not set (-1) is null.
@@ -34,17 +45,6 @@ std::string registers(const PlanReport& r) {
       .count("stack_bytes", r.resources->stack_bytes)
       .count("compiled_for", r.resources->capability)
       .str();
-}
-
-std::string arithmetic_name(Arithmetic arithmetic) {
-  switch (arithmetic) {
-    case Arithmetic::Fma: return "fma";
-    case Arithmetic::Cpu16: return "cpu16";
-    case Arithmetic::Tensor: return "tensor";
-    case Arithmetic::Tf32: return "tf32";
-    case Arithmetic::Fp16x3: return "fp16x3";
-  }
-  return "?";
 }
 
 std::string steps(const Plan& plan) {

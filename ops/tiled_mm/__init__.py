@@ -25,6 +25,12 @@ from ._precision import (  # noqa: E402
     get_float32_precision,
     set_float32_precision,
 )
+from ._scale import (  # noqa: E402
+    Progress,
+    explain_out_of_core,
+    out_of_core,
+    plan_out_of_core,
+)
 from ._vmap import register_batching_rules  # noqa: E402
 
 register_batching_rules()
@@ -39,6 +45,7 @@ __version__: str = build_info()["version"]
 
 __all__ = [
     "Plan",
+    "Progress",
     "addmm",
     "addmm_",
     "algos",
@@ -51,6 +58,7 @@ __all__ = [
     "disable_override",
     "enable_override",
     "explain",
+    "explain_out_of_core",
     "float32_precision",
     "fp16x3_recomputed",
     "get_float32_precision",
@@ -58,9 +66,11 @@ __all__ = [
     "mm",
     "nn",
     "occupancy",
+    "out_of_core",
     "override",
     "override_counts",
     "plan",
+    "plan_out_of_core",
     "roofline",
     "set_float32_precision",
 ]

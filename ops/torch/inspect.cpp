@@ -14,7 +14,6 @@
 #include "torch/precision.h"
 
 namespace tiled {
-namespace {
 
 DeviceInfo device_by_name(std::string_view name) {
   if (std::optional<DeviceInfo> device = named_device(name)) return *device;
@@ -22,6 +21,8 @@ DeviceInfo device_by_name(std::string_view name) {
   for (const std::string& known : device_names()) list += (list.empty() ? "" : ", ") + known;
   TORCH_CHECK(false, "tiled_mm: unknown device '", std::string(name), "'; expected one of: ", list);
 }
+
+namespace {
 
 // The GPU to plan for: the named one, else the tensors' own.
 DeviceInfo device_of(const at::Tensor& a, OptionalName name) {

@@ -16,6 +16,9 @@ namespace tiled {
 
 using OptionalName = std::optional<std::string_view>;
 
+// One of device_names(), or an error that lists them.
+DeviceInfo device_by_name(std::string_view name);
+
 std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
                                   const MmOptions& options, OptionalName device);
 

@@ -2,6 +2,7 @@
 #include <torch/library.h>
 
 #include "torch/hooks.h"
+#include "torch/out_of_core.h"
 #include "torch/products.h"
 
 namespace tiled {
@@ -26,6 +27,10 @@ const Products* cuda_products() { return nullptr; }
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,
                                             const MmOptions&) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);
+}
+
+std::vector<OutOfCoreTarget> cuda_targets(const OutOfCoreProduct&, const OutOfCoreOptions&) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "out_of_core computes on GPUs: ", MESSAGE);
 }
 
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {

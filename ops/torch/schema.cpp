@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "torch/inspect.h"
+#include "torch/out_of_core.h"
 #include "torch/override.h"
 #include "torch/precision.h"
 
@@ -66,6 +67,12 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
         kernel<&explain_text>);
   m.def("devices() -> str[]", &device_names);
+  // The same of a product streamed over GPUs, which is the class OutOfCore (out_of_core.cpp): on
+  // `devices`, or on as many of the GPU `device`, which is named.
+  m.def(
+      "explain_out_of_core(Tensor a, Tensor b, *, str[] devices, str? precision=None,"
+      " ScalarType? out_dtype=None, int? memory=None, bool copy=True, str? device=None) -> str",
+      &explain_out_of_core_text);
   // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
   // fp64: an int64 scalar on the operands' device. It runs the product.
   m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
@@ -76,6 +83,10 @@ TORCH_LIBRARY(tiled_debug, m) {
   // explain() as a JSON object: what tiled_mm.plan() reads.
   m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
         kernel<&plan_json>);
+  m.def(
+      "plan_out_of_core(Tensor a, Tensor b, *, str[] devices, str? precision=None,"
+      " ScalarType? out_dtype=None, int? memory=None, bool copy=True, str? device=None) -> str",
+      &plan_out_of_core_json);
   m.def("occupancy(str device, *, int threads, int registers=0, int shared_bytes=0) -> str",
         &occupancy_json);
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",

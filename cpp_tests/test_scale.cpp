@@ -1,0 +1,216 @@
+// Plans of products larger than a device: every tile once, within the memory, with the traffic that
+// they say.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "core/segments.h"
+#include "scale/links.h"
+#include "scale/plan.h"
+#include "scale/tiles.h"
+
+namespace tiled::scale {
+namespace {
+
+constexpr int64_t GIB = int64_t{1} << 30;
+constexpr Rates H200 = {55e9, 55e9, 650e12, 4.8e12, 132 * 128 * 256};
+
+Task task_of(int64_t m, int64_t n, int64_t k, int64_t bytes = 2) {
+  return {m,           n,     k,
+          true,        false, true,
+          bytes,       bytes, std::max<int64_t>(bytes, 4),
+          k >= DEEP_K, false, 2. * m * n * k};
+}
+
+int64_t no_workspace(int64_t, int64_t, int64_t) { return 0; }
+
+// What a plan keeps on the device, counted apart from the planner.
+int64_t bytes_on_device(const Plan& p, const Task& t, const Workspace& workspace) {
+  // Elements of A lie along k, those of B and C along n.
+  const int64_t a = p.slots_a * p.block_m * pitch_of(p.block_k, t.element_bytes);
+  const int64_t b = p.slots_b * p.block_k * pitch_of(p.block_n, t.element_bytes);
+  const int64_t c = p.block_m * pitch_of(p.block_n, t.result_bytes);
+  const int64_t sums = p.block_m * pitch_of(p.block_n, t.sum_bytes);
+  return (a + b) * t.element_bytes + p.slots_c * c * t.result_bytes +
+         (p.keeps_parts + p.keeps_totals) * sums * t.sum_bytes +
+         workspace(p.block_m, p.block_n, p.steps_k > 1 ? SEGMENT_K : t.k);
+}
+
+struct Random {
+  std::mt19937_64 engine{23};
+  int64_t between(int64_t least, int64_t most) {
+    const double x = std::uniform_real_distribution<>(std::log(least), std::log(most + 1))(engine);
+    return std::clamp(static_cast<int64_t>(std::exp(x)), least, most);
+  }
+};
+
+TEST(Scale, EveryTileIsDoneOnceWithinTheMemory) {
+  Random random;
+  int planned = 0;
+  for (int round = 0; round < 500; ++round) {
+    Task task = task_of(random.between(1, 20000), random.between(1, 20000),
+                        random.between(1, 200000), int64_t{1} << random.between(0, 4));
+    const Workspace workspace = [&](int64_t m, int64_t n, int64_t k) {
+      return round % 2 ? (m + n) * std::min<int64_t>(k, 1000) : 0;
+    };
+    const int64_t memory = random.between(1 << 20, 8 * GIB);
+    const auto plan = make_plan(task, H200, memory, workspace);
+    if (!plan) {  // then the smallest tile of whole K has no room
+      const int64_t m = std::min<int64_t>(task.m, 16), n = std::min<int64_t>(task.n, 16);
+      EXPECT_GT(2 * (m + n) * (task.k + 128) * task.element_bytes + 2 * m * n * task.result_bytes +
+                    workspace(m, n, task.k),
+                memory);
+      continue;
+    }
+    ++planned;
+    EXPECT_LE(bytes_on_device(*plan, task, workspace), memory);
+    EXPECT_EQ(bytes_on_device(*plan, task, workspace), plan->device_bytes);
+    EXPECT_EQ(plan->block_k % SEGMENT_K == 0 || plan->block_k == task.k, true);
+    EXPECT_TRUE(plan->steps_k == 1 || task.cuts_k);
+    if (plan->tiles() > 20000) continue;
+    std::set<std::pair<int64_t, int64_t>> seen;
+    for (int64_t index = 0; index < plan->tiles(); ++index) {
+      const Tile tile = tile_at(*plan, index);
+      EXPECT_TRUE(tile.i >= 0 && tile.i < plan->tiles_m && tile.j >= 0 && tile.j < plan->tiles_n);
+      seen.insert({tile.i, tile.j});
+    }
+    EXPECT_EQ(static_cast<int64_t>(seen.size()), plan->tiles());
+    EXPECT_GE(plan->tiles_m * plan->block_m, task.m);
+    EXPECT_LT((plan->tiles_m - 1) * plan->block_m, task.m);
+    EXPECT_GE(plan->tiles_n * plan->block_n, task.n);
+    EXPECT_LT((plan->tiles_n - 1) * plan->block_n, task.n);
+  }
+  EXPECT_GT(planned, 300);
+}
+
+// The formulas of plan.h, from the slots that the engine uses. Going back and forth past the groups
+// saves one streaming block of each but the first.
+TEST(Scale, TrafficIsWhatTheFormulasSay) {
+  Random random;
+  int several = 0;
+  for (int round = 0; round < 300; ++round) {
+    const Task task = task_of(random.between(500, 20000), random.between(500, 20000),
+                              random.between(500, 30000), 4);
+    const auto plan = make_plan(task, H200, random.between(64 << 20, GIB), no_workspace);
+    if (!plan || plan->tiles() > 20000) continue;
+    const bool a_stays = plan->stays == Stays::A;
+    const double a = 4. * task.m * task.k, b = 4. * task.n * task.k;
+    const double groups = std::ceil((a_stays ? plan->tiles_m : plan->tiles_n) * 1. / plan->group);
+    const double formula = a_stays ? a + groups * b : b + groups * a;
+    const double block = 4. * task.k * (a_stays ? plan->block_n : plan->block_m);
+    several += groups > 1;
+    EXPECT_LE(plan->bytes_in, formula);
+    EXPECT_GE(plan->bytes_in, formula - 2 * (groups - 1) * block);
+    EXPECT_GE(plan->bytes_in, a + b);
+  }
+  EXPECT_GT(several, 50);
+}
+
+TEST(Scale, WhatFitsMovesOnce) {
+  for (const int64_t k : {100, 20000, 100000}) {
+    const Task task = task_of(5000, 7000, k);
+    const auto plan = make_plan(task, H200, 64 * GIB, no_workspace);
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(plan->bytes_in, (task.m + task.n) * k * 2);
+    EXPECT_EQ(plan->bytes_out, task.m * task.n * 2);
+  }
+}
+
+// Deep K in little memory: rows of all of K would be few.
+TEST(Scale, DeepKKeepsCWhereTheContractAllows) {
+  Task task = task_of(65536, 65536, 1 << 20);
+  const auto cut = make_plan(task, H200, 8 * GIB, no_workspace);
+  task.cuts_k = false;
+  const auto whole = make_plan(task, H200, 8 * GIB, no_workspace);
+  ASSERT_TRUE(cut && whole);
+  EXPECT_EQ(cut->stays, Stays::C);
+  EXPECT_EQ(whole->steps_k, 1);
+  EXPECT_LT(cut->bytes_in * 3, whole->bytes_in);
+  // Not far from the least of any way of computing it, 2 M N K / sqrt(S) elements.
+  const double least = 2. * task.m * task.n * task.k / std::sqrt(8. * GIB / 2) * 2;
+  EXPECT_LT(cut->bytes_in, 4 * least);
+}
+
+// What it saves in time it does not pay for in traffic (a twentieth of the link's time counts).
+TEST(Scale, MoreMemoryNeverCostsMore) {
+  for (const int64_t k : {3000, 30000, 65536}) {
+    double before = INFINITY;
+    for (int64_t memory = 256 << 20; memory < 200 * GIB; memory *= 2) {
+      const auto plan = make_plan(task_of(65536, 65536, k), H200, memory, no_workspace);
+      ASSERT_TRUE(plan);
+      const double price = plan->seconds + 0.05 * plan->seconds_in;
+      EXPECT_LE(price, before * 1.000001);
+      before = price;
+    }
+  }
+}
+
+// Whoever takes them, and however slowly.
+TEST(Scale, DevicesShareOutEveryTileOnce) {
+  Random random;
+  for (int round = 0; round < 100; ++round) {
+    const Task task = task_of(random.between(1, 9000), random.between(1, 9000), 20000);
+    const auto plan = make_plan(task, H200, random.between(32 << 20, GIB), no_workspace);
+    if (!plan || plan->tiles() > 5000) continue;
+    const int64_t devices = random.between(1, 8);
+    Tiles tiles(*plan, devices);
+    std::vector<int> taken(plan->tiles());
+    int64_t count = 0;
+    for (;;) {
+      // The last device is a hundred times as slow as the first.
+      const int64_t device = random.between(1, 100) % devices;
+      const auto index = tiles.take(device);
+      if (!index) break;
+      ++taken[*index];
+      ++count;
+    }
+    EXPECT_EQ(count, plan->tiles());
+    EXPECT_TRUE(std::all_of(taken.begin(), taken.end(), [](int n) { return n == 1; }));
+    for (int64_t device = 0; device < devices; ++device) EXPECT_FALSE(tiles.take(device));
+  }
+}
+
+TEST(Scale, ThreadsShareOutEveryTileOnce) {
+  const auto plan = make_plan(task_of(9000, 9000, 20000), H200, 64 << 20, no_workspace);
+  ASSERT_TRUE(plan);
+  Tiles tiles(*plan, 4);
+  std::vector<std::atomic<int>> taken(plan->tiles());
+  std::vector<std::thread> threads;
+  for (int64_t device = 0; device < 4; ++device)
+    threads.emplace_back([&, device] {
+      while (const auto index = tiles.take(device)) ++taken[*index];
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(std::all_of(taken.begin(), taken.end(), [](auto& n) { return n == 1; }));
+}
+
+// Two devices are to be done together, so that a tile more or less counts for little.
+TEST(Scale, SeveralDevicesGetEnoughTiles) {
+  Task task = task_of(65536, 65536, 65536, 4);
+  Rates rates = H200;
+  rates.flops = 51e12;
+  const auto one = make_plan(task, rates, 8 * GIB, no_workspace);
+  for (task.devices = 2; task.devices <= 8; task.devices *= 2) {
+    const auto several = make_plan(task, rates, 8 * GIB, no_workspace);
+    ASSERT_TRUE(one && several);
+    EXPECT_GT(one->seconds / several->seconds, 0.9 * task.devices);
+  }
+}
+
+TEST(Scale, LinksAreThoseOfTheStandards) {
+  EXPECT_NEAR(link_rate(90) / 1e9, 63, 0.1);
+  EXPECT_NEAR(link_rate(75) / 1e9, 15.75, 0.01);
+  EXPECT_NEAR(link_rate(10) / 1e9, 4, 1e-9);
+  EXPECT_FALSE(named_memory("nothing"));
+  EXPECT_EQ(named_memory("t4"), 16'000'000'000);
+  EXPECT_LT(usable(10 * GIB), 10 * GIB);
+  EXPECT_GT(usable(100 << 20), 0);
+}
+
+}  // namespace
+}  // namespace tiled::scale

@@ -1,0 +1,46 @@
+// What the tables of devices (cuda/plan/device.h) do not have: the link to the host, and how much
+// memory the named devices have.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tiled::scale {
+
+// Bytes/s one way over the 16 lanes that cards of this compute capability have: PCI Express 1.1,
+// 2.0, 3.0, 4.0 and 5.0, whose lanes carry 2.5, 5, 8, 16 and 32 Gbit/s, a tenth or 2 of 130 bits of
+// it the code's own. Protocol and packets take some of that too.
+constexpr double link_rate(int capability) {
+  if (capability < 13) return 16 * 2.5e9 * 0.8 / 8;
+  if (capability < 30) return 16 * 5e9 * 0.8 / 8;
+  if (capability < 80) return 16 * 8e9 * (128. / 130) / 8;
+  if (capability < 90) return 16 * 16e9 * (128. / 130) / 8;
+  return 16 * 32e9 * (128. / 130) / 8;
+}
+
+struct NamedMemory {
+  std::string_view name;
+  int64_t bytes;  // as the data sheets have it
+};
+
+constexpr NamedMemory NAMED_MEMORY[] = {
+    {"h200", 141'000'000'000}, {"h100", 80'000'000'000}, {"a100", 80'000'000'000},
+    {"t4", 16'000'000'000},    {"g80", 768 << 20},       {"gt200", 1 << 30},
+    {"fermi", 3LL << 30},      {"k40", 12LL << 30},
+};
+
+constexpr std::optional<int64_t> named_memory(std::string_view name) {
+  for (const NamedMemory& row : NAMED_MEMORY)
+    if (row.name == name) return row.bytes;
+  return std::nullopt;
+}
+
+// What a product may take of free memory where nobody says: less a margin for what else comes.
+constexpr int64_t usable(int64_t free_bytes) {
+  constexpr int64_t LEAST_MARGIN = 512 << 20;
+  const int64_t margin = free_bytes / 20 > LEAST_MARGIN ? free_bytes / 20 : LEAST_MARGIN;
+  return free_bytes > 2 * margin ? free_bytes - margin : free_bytes / 2;
+}
+
+}  // namespace tiled::scale

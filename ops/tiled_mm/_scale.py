@@ -1,0 +1,192 @@
+"""Products larger than a GPU's memory: streamed from host memory, tile by tile."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._inspect import Plan, _plan_from
+
+Devices = Iterable["torch.device | str | int"]
+
+_SECONDS_BETWEEN_CALLS = 0.1  # of the progress; how long Ctrl-C may take to be seen
+
+
+class Progress(NamedTuple):
+    """How far a product of :func:`out_of_core` is."""
+
+    tiles_done: int  #: a tile that is not done has not been touched
+    tiles: int
+    bytes_in: int  #: moved to the devices
+    bytes_out: int  #: and back
+    seconds: float  #: since the begin
+    flops_done: float  #: of the tiles that are done
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the rate so far; None before the first tile is done."""
+        if not self.tiles_done:
+            return None
+        return self.seconds * (self.tiles - self.tiles_done) / self.tiles_done
+
+
+def out_of_core(
+    a: Tensor,
+    b: Tensor,
+    out: Tensor | None = None,
+    *,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    devices: Devices | None = None,
+    memory: int | None = None,
+    progress: bool | Callable[[Progress], object] | None = None,
+    copy: bool = True,
+) -> Tensor:
+    """Matrix product of ``a`` [M, K] and ``b`` [K, N] on the CPU, computed on GPUs that need not
+    have room for them: tiles are copied there and back while others are computed.
+
+    The bits are those of :func:`mm` on such a GPU, whatever ``memory``, the tiles and the number of
+    devices are. The tiles, and the order of least traffic, are what :func:`explain_out_of_core`
+    says: with room for S elements, the rows of ``a`` (or the columns of ``b``) stay in groups of
+    R, about S / K, while the other operand goes by once a group, which moves
+    M K + ceil(M / R) K N elements; or, for K that is large beside that, tiles of C stay, which
+    comes near the 2 M N K / sqrt(S) that no order can be far below (Hong and Kung, 1981; Irony,
+    Toledo and Tiskin, 2004).
+
+    Args:
+        a: [M, K] on the CPU, any dtype of :func:`mm` and any strides: pinned memory is copied as it
+            lies, ordinary memory and memory-mapped files through a small pinned buffer.
+        b: [K, N], dtype of ``a``.
+        out: [M, N] on the CPU, of the result's dtype, sharing no memory with ``a`` and ``b``.
+        precision: as of :func:`mm`; what holds at the begin holds to the end.
+        out_dtype: as of :func:`mm`.
+        devices: CUDA devices, which share out the tiles as they become free; the current one if
+            None.
+        memory: bytes that may be used on each; what is free, less a margin, if None.
+        progress: None shows a bar where stderr is a terminal; True always, False never. A function
+            is called now and then with a :class:`Progress`.
+        copy: False lets kernels read ``a`` and ``b``, which must be pinned, where they are. That
+            is for operands of which each element is read about once: few rows or few columns.
+
+    Returns:
+        [M, N] on the CPU: ``out``, or a new tensor of ordinary memory.
+
+    Raises:
+        RuntimeError: shapes, dtypes or devices do not fit, in torch.mm's words; not even small
+            tiles fit into ``memory``; an operand requires grad; a device failed.
+        NotImplementedError: no kernel for this dtype or precision, or a build without CUDA.
+        torch.OutOfMemoryError: the memory was not there, nor that for smaller tiles.
+
+    Ctrl-C and an exception in ``progress`` end the product, and are raised when threads and memory
+    are cleaned up. Every tile of ``out`` is then as it was, or done; the exception says how many.
+    """
+    names = _names(devices)
+    job = torch.classes.tiled.OutOfCore(a, b, out, precision, out_dtype, names, memory, copy)
+    return _wait_for(job, progress)
+
+
+def explain_out_of_core(
+    a: Tensor,
+    b: Tensor,
+    *,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    devices: Devices | int | None = None,
+    memory: int | None = None,
+    copy: bool = True,
+    device: str | None = None,
+) -> str:
+    """What :func:`out_of_core` would do with ``a`` [M, K] and ``b`` [K, N], as text: tiles and
+    their order, bytes over the link each way, the time of these at the link's rate and of the
+    products at the arithmetic's, and which of them bounds the whole. The link's rate is that of the
+    standard which such cards have; the arithmetic's is the device's peak.
+
+    With ``device`` naming one of :func:`devices` it needs no GPU, and ``devices`` may say how many
+    of it there are. ``a`` and ``b`` may be meta tensors.
+
+    Raises:
+        RuntimeError: as :func:`out_of_core`, or the device is unknown.
+    """
+    return torch.ops.tiled.explain_out_of_core(
+        a,
+        b,
+        precision=precision,
+        out_dtype=out_dtype,
+        devices=_names(devices),
+        memory=memory,
+        copy=copy,
+        device=device,
+    )
+
+
+def plan_out_of_core(a: Tensor, b: Tensor, **options: Any) -> Plan:
+    """What :func:`explain_out_of_core` says, as a structure (ops/scale/report.h)."""
+    options["devices"] = _names(options.get("devices"))
+    return _plan_from(torch.ops.tiled_debug.plan_out_of_core(a, b, **options))
+
+
+def _names(devices: Devices | int | None) -> list[str]:
+    """The devices as torch spells them; a number stands for so many of a named GPU."""
+    if devices is None:
+        return []
+    if isinstance(devices, int):
+        return [f"cuda:{i}" for i in range(devices)]
+    if isinstance(devices, (str, torch.device)):
+        devices = [devices]
+    return [str(torch.device("cuda", d) if isinstance(d, int) else d) for d in devices]
+
+
+def _wait_for(job: Any, progress: bool | Callable[[Progress], object] | None) -> Tensor:
+    """The job's result. Whatever ends the waiting ends the job too, before it is raised."""
+    show, bar = progress, None
+    if progress is None or isinstance(progress, bool):
+        wanted = sys.stderr.isatty() if progress is None else progress
+        show = bar = _Bar() if wanted else None
+    try:
+        while not job.wait(_SECONDS_BETWEEN_CALLS):
+            if show:
+                show(Progress(*job.progress()))
+        if show:
+            show(Progress(*job.progress()))
+    except BaseException as error:
+        job.stop()
+        done = Progress(*job.progress())
+        count = f"{done.tiles_done} of {done.tiles} tiles of out are done"
+        said = f"tiled_mm: {count}, the others untouched"
+        # As add_note(), which Python 3.10 does not have.
+        error.__notes__ = [*getattr(error, "__notes__", []), said]
+        raise
+    finally:
+        if bar:
+            bar.close()
+    return job.result()
+
+
+class _Bar:
+    """A line on stderr: how far, the rate, and the time left."""
+
+    WIDTH = 30
+
+    def __init__(self) -> None:
+        self._drawn = False
+
+    def __call__(self, now: Progress) -> None:
+        share = now.tiles_done / now.tiles if now.tiles else 1.0
+        full = round(share * self.WIDTH)
+        rate = now.flops_done / now.seconds / 1e12 if now.seconds else 0.0
+        left = now.seconds_left
+        line = (
+            f"\r[{'#' * full}{'.' * (self.WIDTH - full)}] {now.tiles_done}/{now.tiles} tiles, "
+            f"{rate:.1f} TF/s, {'?' if left is None else f'{left:.0f}'} s left"
+        )
+        sys.stderr.write(f"{line:<79}")
+        sys.stderr.flush()
+        self._drawn = True
+
+    def close(self) -> None:
+        if self._drawn:
+            sys.stderr.write("\n")

@@ -1,0 +1,226 @@
+#include "torch/out_of_core_on_cpu.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "torch/out_of_core_staging.h"
+#include "torch/schema.h"
+
+namespace tiled {
+
+CpuDevicesHold& cpu_devices_hold() {
+  static CpuDevicesHold hold;
+  return hold;
+}
+
+namespace {
+
+struct CpuEvent : Event {
+  std::mutex mutex;
+  std::condition_variable change;
+  bool reached = false;
+
+  void reach() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    reached = true;
+    change.notify_all();
+  }
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex);
+    change.wait(lock, [this] { return reached; });
+  }
+};
+
+// One thread that does what it is given, in order. After an error it does no more work, but events
+// are still reached; the error is raised by the next who waits for the device, as CUDA does.
+class CpuQueue {
+ public:
+  CpuQueue() : thread_([this] { run(); }) { ++cpu_devices_hold().threads; }
+  ~CpuQueue() {
+    put(nullptr);
+    thread_.join();
+    --cpu_devices_hold().threads;
+  }
+
+  void put(std::function<void()> task) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tasks_.push_back(std::move(task));
+    change_.notify_all();
+  }
+
+ private:
+  void run() {
+    const at::NoGradGuard no_grad;
+    for (;;) {
+      std::function<void()> task;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        change_.wait(lock, [this] { return !tasks_.empty(); });
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      if (!task) return;
+      task();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable change_;
+  std::deque<std::function<void()>> tasks_;
+  std::thread thread_;
+};
+
+// Memory that is counted while it lives, and the device's is full of what no product would leave
+// there.
+at::Tensor counted(int64_t bytes, std::atomic<int64_t>& count, std::atomic<int64_t>* own) {
+  void* memory = std::malloc(bytes);
+  TORCH_CHECK(memory, "out of host memory");
+  if (own) std::memset(memory, 0x7f, bytes);
+  count += bytes;
+  if (own) *own += bytes;
+  return at::from_blob(
+      memory, {bytes},
+      [bytes, &count, own](void* p) {
+        std::free(p);
+        count -= bytes;
+        if (own) *own -= bytes;
+      },
+      at::kByte);
+}
+
+class CpuDevice : public OutOfCoreDevice {
+ public:
+  explicit CpuDevice(const CpuDeviceOptions& options) : options_(options) {}
+
+  std::string name() const override { return "a CPU in the part of a device"; }
+  void enter() override {}
+
+  at::Tensor allocate(int64_t rows, int64_t columns, bool by_columns,
+                      at::ScalarType type) override {
+    const int64_t size = static_cast<int64_t>(c10::elementSize(type));
+    const int64_t along = by_columns ? rows : columns, lines = by_columns ? columns : rows;
+    const int64_t pitch = scale::pitch_of(along, size), bytes = lines * pitch * size;
+    TORCH_CHECK_WITH(OutOfMemoryError, used_ + bytes <= options_.capacity, "out of memory: ", used_,
+                     " bytes of ", options_.capacity, " are in use, and ", bytes, " are asked for");
+    const at::Tensor matrix = counted(bytes, cpu_devices_hold().bytes, &used_)
+                                  .view(type)
+                                  .view({lines, pitch})
+                                  .narrow(1, 0, along);
+    return by_columns ? matrix.t() : matrix;
+  }
+
+  at::Tensor allocate_staging(int64_t bytes) override {
+    return counted(bytes, cpu_devices_hold().staging_bytes, nullptr);
+  }
+
+  // A host tensor counts as pinned if its data begin where a page does: tests have both kinds.
+  bool is_pinned(const at::Tensor& host) override {
+    return reinterpret_cast<uintptr_t>(host.storage().data()) % 4096 == 0;
+  }
+
+  at::Tensor mapped(const at::Tensor& host) override { return host; }
+
+  void copy(Queue queue, const at::Tensor& to, const at::Tensor& from) override {
+    put(queue, [rows = rows_of(to, from), to, from] {
+      for (int64_t i = 0; i < rows.count; ++i)
+        std::memcpy(static_cast<char*>(rows.to) + i * rows.to_pitch,
+                    static_cast<const char*>(rows.from) + i * rows.from_pitch, rows.width);
+    });
+  }
+
+  void multiply(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                at::Tensor c) override {
+    put(Queue::Products, [this, a, b, options, c]() mutable {
+      TORCH_CHECK(products_++ != options_.fail_at, "the device has failed");
+      if (options_.slow_seconds > 0)
+        std::this_thread::sleep_for(std::chrono::duration<double>(options_.slow_seconds));
+      mm_out_operator().call(a, b, options, c);
+    });
+  }
+
+  void add(at::Tensor total, const at::Tensor& part) override {
+    put(Queue::Products, [total, part] { total.add_(part); });
+  }
+  void round(at::Tensor result, const at::Tensor& total) override {
+    put(Queue::Products, [result, total] { result.copy_(total); });
+  }
+
+  EventPtr record(Queue queue) override {
+    auto made = std::make_shared<CpuEvent>();
+    queues_[static_cast<size_t>(queue)].put([made] { made->reach(); });
+    return made;
+  }
+
+  void wait(Queue queue, const EventPtr& event) override {
+    if (event)
+      queues_[static_cast<size_t>(queue)].put([event] { static_cast<CpuEvent&>(*event).wait(); });
+  }
+
+  void synchronize(const EventPtr& event) override {
+    if (event) static_cast<CpuEvent&>(*event).wait();
+    check();
+  }
+
+  void synchronize() override {
+    std::vector<EventPtr> events;
+    for (const Queue queue : ALL_QUEUES) events.push_back(record(queue));
+    for (const EventPtr& event : events) static_cast<CpuEvent&>(*event).wait();
+    check();
+  }
+
+ private:
+  void put(Queue queue, std::function<void()> task) {
+    queues_[static_cast<size_t>(queue)].put([this, task = std::move(task)] {
+      if (failed_) return;
+      try {
+        task();
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        error_ = std::current_exception();
+        failed_ = true;
+      }
+    });
+  }
+
+  void check() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  const CpuDeviceOptions options_;
+  std::atomic<int64_t> used_{0};
+  std::atomic<int64_t> products_{0};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+  std::atomic<bool> failed_{false};
+  std::array<CpuQueue, 3> queues_;  // ended first
+};
+
+}  // namespace
+
+OutOfCoreTarget cpu_target(const OutOfCoreProduct& product, const OutOfCoreOptions& options,
+                           const CpuDeviceOptions& device) {
+  const at::ScalarType dtype = product.a.scalar_type();
+  const MmOptions asked{std::nullopt, options.precision, std::nullopt};
+  OutOfCoreTarget target;
+  target.device = std::make_unique<CpuDevice>(device);
+  target.name = target.device->name();
+  target.options.precision = resolve_precision(dtype, {at::kCPU}, asked);
+  target.arithmetic = resolve_arithmetic(dtype, {at::kCPU}, asked);
+  target.rates = {5e9, 5e9, 50e9, 10e9, 1 << 12};
+  target.memory = options.memory.value_or(device.capacity);
+  target.workspace = [](int64_t, int64_t, int64_t) { return int64_t{0}; };
+  return target;
+}
+
+}  // namespace tiled

@@ -1,0 +1,171 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "core/segments.h"
+#include "explain/report.h"
+#include "scale/links.h"
+#include "torch/check.h"
+#include "torch/choose.h"
+#include "torch/from_tensors.h"
+#include "torch/out_of_core.h"
+#include "torch/out_of_core_staging.h"
+
+namespace tiled {
+namespace {
+
+void check_operand(const at::Tensor& t, const char* name, at::DeviceType device) {
+  TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided,
+                              "tiled_mm: expected dense (strided) tensors, got ", t.layout());
+  TORCH_CHECK(t.device().type() == device, "tiled_mm: out_of_core streams CPU tensors, but ", name,
+              " is on ", t.device(), "; tiled_mm.mm multiplies what is on a device");
+  TORCH_CHECK(!(at::GradMode::is_enabled() && t.requires_grad()),
+              "tiled_mm: out_of_core does not support automatic differentiation, but ", name,
+              " requires grad");
+}
+
+void check_apart(const at::Tensor& out, const at::Tensor& input) {
+  TORCH_CHECK(
+      !out.is_alias_of(input) || at::get_overlap_status(out, input) == at::MemOverlapStatus::No,
+      "unsupported operation: some elements of the input tensor and the written-to tensor "
+      "refer to a single memory location. Please clone() the tensor before performing the "
+      "operation.");
+}
+
+// What a device that computes by this arithmetic takes at a time: a tile of its fastest kernel for
+// each multiprocessor.
+int64_t at_once(const DeviceInfo& device, Arithmetic arithmetic) {
+  return int64_t{device.multiprocessors} * 128 * (on_tensor_cores(arithmetic) ? 256 : 128);
+}
+
+// The product of one tile on the device, where its operands lie as the engine puts them.
+Problem tile_problem(const OutOfCoreProduct& product, Arithmetic arithmetic, int64_t m, int64_t n,
+                     int64_t k, at::ScalarType type) {
+  const int64_t size = product.a.element_size();
+  const auto operand = [&](const at::Tensor& host, int64_t rows, int64_t columns) {
+    const bool by_columns = lies_by_columns(host);
+    const int64_t pitch = scale::pitch_of(by_columns ? rows : columns, size);
+    Operand o{nullptr, by_columns ? 1 : pitch, by_columns ? pitch : 1, 0, 16};
+    o.alignment =
+        alignment_of(nullptr, dtype_of(host.scalar_type()), o.row_stride, o.col_stride, 0);
+    return o;
+  };
+  Problem problem{};
+  problem.batch = 1;
+  problem.m = m, problem.n = n, problem.k = k;
+  problem.dtype = dtype_of(product.a.scalar_type());
+  problem.arithmetic = arithmetic;
+  problem.a = operand(product.a, m, k);
+  problem.b = operand(product.b, k, n);
+  problem.epilogue.out_dtype = dtype_of(type);
+  const Operand c = operand(product.c, m, n);
+  problem.c = {nullptr, c.row_stride, c.col_stride, 0, c.alignment};
+  return problem;
+}
+
+scale::Task task_of(const OutOfCoreProduct& product, const OutOfCoreTarget& target, bool copy) {
+  const auto& [a, b, c] = product;
+  const bool is_complex = a.is_complex();
+  scale::Task task{};
+  task.m = a.size(0), task.n = b.size(1), task.k = a.size(1);
+  task.a_along_k = !lies_by_columns(a);
+  task.b_along_k = lies_by_columns(b);
+  task.c_along_n = !lies_by_columns(c);
+  task.element_bytes = a.element_size();
+  task.result_bytes = c.element_size();
+  task.sum_bytes = static_cast<int64_t>(c10::elementSize(sum_type_of(a.scalar_type())));
+  task.maps = !copy;
+  task.cuts_k = copy && task.k >= DEEP_K && target.arithmetic != Arithmetic::Fp16x3;
+  task.flops = (is_complex ? 8. : 2.) * task.m * task.n * task.k;
+  return task;
+}
+
+}  // namespace
+
+at::ScalarType sum_type_of(at::ScalarType dtype) {
+  return dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : dtype;
+}
+
+OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,
+                                   const std::optional<at::Tensor>& out,
+                                   const OutOfCoreOptions& options, at::DeviceType device)
+    : a(a), b(b) {
+  check_operand(a, "a", device);
+  check_operand(b, "b", device);
+  check_mm(a, b);
+  dtype_of(a.scalar_type());
+  const at::ScalarType type =
+      check_out_dtype(a.scalar_type(), {std::nullopt, options.precision, options.out_dtype});
+  if (!out) {
+    c = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+    return;
+  }
+  check_operand(*out, "out", device);
+  TORCH_CHECK(check_out(a, *out, type, a.size(0), b.size(1)) == OutShape::Fits,
+              "tiled_mm: out has shape ", out->sizes(),
+              ", which does not match the required output shape [", a.size(0), ", ", b.size(1),
+              "]; out_of_core does not resize it");
+  check_no_self_overlap(*out);
+  check_apart(*out, a);
+  check_apart(*out, b);
+  c = *out;
+}
+
+OutOfCoreTarget target_on(const DeviceInfo& device, const OutOfCoreProduct& product,
+                          const OutOfCoreOptions& options, int64_t memory) {
+  const at::ScalarType dtype = product.a.scalar_type();
+  const Target target{at::kCUDA, &device};
+  const MmOptions asked{std::nullopt, options.precision, std::nullopt};
+  OutOfCoreTarget found;
+  found.name = device.name;
+  found.arithmetic = resolve_arithmetic(dtype, target, asked);
+  // Settings of the library and of torch may change while the product runs.
+  found.options.precision = resolve_precision(dtype, target, asked);
+  const double link = scale::link_rate(device.capability);
+  found.rates = {link, link, peak_flops(device, dtype_of(dtype), found.arithmetic),
+                 device.memory_bandwidth, at_once(device, found.arithmetic)};
+  found.memory = options.memory.value_or(memory);
+  TORCH_CHECK(found.memory > 0, "tiled_mm: memory must be positive, got ", found.memory);
+  const at::ScalarType type = product.c.scalar_type();
+  // Refuses what no kernel of the device computes.
+  choose_plan(tile_problem(product, found.arithmetic, 64, 64, 64, type), device, dtype,
+              found.options);
+  found.workspace = [product, arithmetic = found.arithmetic, device, type](int64_t m, int64_t n,
+                                                                           int64_t k) {
+    return make_plan(tile_problem(product, arithmetic, m, n, k, type), device).workspace_bytes;
+  };
+  return found;
+}
+
+int64_t memory_of(const std::vector<OutOfCoreTarget>& targets) {
+  const auto less = [](const auto& x, const auto& y) { return x.memory < y.memory; };
+  return std::min_element(targets.begin(), targets.end(), less)->memory;
+}
+
+scale::Report plan_out_of_core(const OutOfCoreProduct& product,
+                               const std::vector<OutOfCoreTarget>& targets, bool copy,
+                               int64_t memory) {
+  const OutOfCoreTarget& target = targets.front();
+  for (const OutOfCoreTarget& other : targets)
+    TORCH_CHECK(other.arithmetic == target.arithmetic, "tiled_mm: the devices ", target.name,
+                " and ", other.name,
+                " compute these inputs by different arithmetic, so that bits of out would depend "
+                "on where its tiles were computed; precision='ieee' is the same on both");
+  scale::Task task = task_of(product, target, copy);
+  task.devices = static_cast<int64_t>(targets.size());
+  const auto plan = scale::make_plan(task, target.rates, memory, target.workspace);
+  TORCH_CHECK(plan, "tiled_mm: not even the smallest tiles of [", task.m, ", ", task.k, "] x [",
+              task.k, ", ", task.n, "] ", product.a.scalar_type(), " fit into ", memory,
+              " bytes of the device's memory");
+  return {task,
+          target.rates,
+          *plan,
+          target.name,
+          name_of(dtype_of(product.a.scalar_type())),
+          arithmetic_name(target.arithmetic),
+          task.devices,
+          memory};
+}
+
+}  // namespace tiled

@@ -1,0 +1,101 @@
+// One device's share of a product larger than it. Three threads, each a stage, so that none waits
+// for another's work:
+//
+//   loader   takes tiles, finds room for their blocks of A and B, and has these copied
+//   worker   has the products made, as their blocks come
+//   drainer  has finished tiles copied to C, and counts them once they are there
+//
+// The device's own queues do the same three things in the same order; events keep them apart where
+// they share a place.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "scale/tiles.h"
+#include "torch/out_of_core_device.h"
+
+namespace tiled {
+
+// What the devices of one job share.
+struct SharedJob {
+  at::Tensor a, b, c;  // on the host
+  bool maps;           // a and b are read where they are
+  at::ScalarType sum_type;
+  scale::Plan plan;
+  scale::Tiles tiles;
+  std::function<void()> on_change;  // a tile is done, or the job has failed
+
+  SharedJob(at::Tensor a, at::Tensor b, at::Tensor c, bool maps, at::ScalarType sum_type,
+            const scale::Plan& plan, int64_t devices, std::function<void()> on_change)
+      : a(std::move(a)),
+        b(std::move(b)),
+        c(std::move(c)),
+        maps(maps),
+        sum_type(sum_type),
+        plan(plan),
+        tiles(plan, devices),
+        on_change(std::move(on_change)) {}
+
+  std::atomic<int64_t> tiles_done{0}, bytes_in{0}, bytes_out{0};
+  std::atomic<bool> stopping{false};  // no tile is begun any more
+
+  void fail(std::exception_ptr error);  // the first error counts; it stops the job
+  std::exception_ptr error();
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+// A queue between two stages, of a bounded length. Every stage takes from its queue to the end, in
+// failure too, so that nobody ever waits in vain.
+template <typename T>
+class Channel {
+ public:
+  explicit Channel(size_t most) : most_(most) {}
+
+  void put(T value) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    change_.wait(lock, [&] { return values_.size() < most_; });
+    values_.push_back(std::move(value));
+    change_.notify_all();
+  }
+
+  // Empty once it was closed and all is taken.
+  std::optional<T> take() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    change_.wait(lock, [&] { return closed_ || !values_.empty(); });
+    if (values_.empty()) return std::nullopt;
+    T value = std::move(values_.front());
+    values_.pop_front();
+    change_.notify_all();
+    return value;
+  }
+
+  void close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    change_.notify_all();
+  }
+
+ private:
+  const size_t most_;
+  std::mutex mutex_;
+  std::condition_variable change_;
+  std::deque<T> values_;
+  bool closed_ = false;
+};
+
+// Does its share of the job with this device, in this thread and two more; returns when the device
+// is idle and all memory is given back. An error goes to the job.
+void run_worker(SharedJob& job, OutOfCoreDevice& device, int64_t index, const MmOptions& options);
+
+}  // namespace tiled

@@ -1,0 +1,566 @@
+"""Products streamed through a device with too little memory. A CPU plays the device: it has a few
+MiB that it counts, copies in threads of its own, and multiplies by tiled_mm.mm, so that bits,
+interruptions and failures are the same everywhere. The GPU's tests stand at the end."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import mmap
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Iterator
+
+import cases
+import pytest
+import tiled_mm
+import torch
+from cases import each
+from tiled_mm import _scale
+
+MIB = 2**20
+DEEP = 32768  # the smallest K that is cut
+PIECE = 4096  # elements of a segment
+
+
+def pinned(x: torch.Tensor, offset: int = 0) -> torch.Tensor:
+    """A copy that counts as pinned for the CPU's device, since it begins where a page does."""
+    memory = mmap.mmap(-1, offset + max(1, x.numel() * x.element_size()))
+    flat = torch.frombuffer(memory, dtype=x.dtype, count=x.numel(), offset=offset)
+    return flat.view(x.shape).copy_(x)
+
+
+def pageable(x: torch.Tensor) -> torch.Tensor:
+    """A copy that does not."""
+    return pinned(x, offset=64)
+
+
+def start(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out: torch.Tensor | None = None,
+    *,
+    capacities: tuple[int, ...] = (4 * MIB,),
+    memory: int | None = None,
+    precision: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    copy: bool = True,
+    fail_at: int = -1,
+    slow: float = 0,
+):
+    return torch.classes.tiled_debug.OutOfCoreOnCpu(
+        a, b, out, precision, out_dtype, list(capacities), memory, copy, fail_at, slow
+    )
+
+
+def on_cpu(*operands: torch.Tensor, progress=False, **options) -> torch.Tensor:
+    return _scale._wait_for(start(*operands, **options), progress)
+
+
+def tiles_of(job) -> int:
+    return _scale.Progress(*job.progress()).tiles
+
+
+def same(c: torch.Tensor, expected: torch.Tensor) -> None:
+    assert c.dtype == expected.dtype and c.shape == expected.shape
+    # NaN where NaN is expected, bits elsewhere; assert_close compares no signs of zero.
+    torch.testing.assert_close(c, expected, rtol=0, atol=0, equal_nan=True)
+    if not c.is_complex() and c.dtype.is_floating_point:
+        assert torch.equal(torch.signbit(c), torch.signbit(expected)) or expected.isnan().any()
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    yield
+    gc.collect()
+    assert torch.ops.tiled_debug.out_of_core_on_cpu_holds() == [0, 0, 0]
+
+
+@pytest.mark.usefixtures("nothing_left")
+@each("dtype", cases.DTYPES)
+def test_bits_are_those_of_mm(dtype: torch.dtype) -> None:
+    check_bits(300, 500, 700, dtype)
+
+
+@pytest.mark.usefixtures("nothing_left")
+@each(
+    "shape", ((1, 2000, 3000), (2000, 1, 3000), (257, 129, 5000), (200, 200, 20000), (800, 800, 5))
+)
+@each("dtype", (torch.float32, torch.bfloat16))
+def test_bits_of_other_shapes(shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    check_bits(*shape, dtype)
+
+
+def check_bits(m: int, n: int, k: int, dtype: torch.dtype) -> None:
+    a, b = cases.pair(m, n, k, dtype, "cpu")
+    job = start(a, b, capacities=((a.nbytes + b.nbytes + m * n * a.element_size()) // 2,))
+    assert tiles_of(job) > 1
+    same(_scale._wait_for(job, False), tiled_mm.mm(a, b))
+
+
+@pytest.mark.usefixtures("nothing_left")
+@each("dtype", cases.DTYPES)
+def test_where_k_is_cut_segments_are_added_in_their_order(dtype: torch.dtype) -> None:
+    """Little memory and deep K: tiles of C stay, and K goes by in pieces."""
+    a, b = cases.pair(40, 50, DEEP + PIECE + 77, dtype, "cpu")
+    job = start(a, b, capacities=(90 * PIECE * 2 * a.element_size() + MIB,))
+    same(_scale._wait_for(job, False), tiled_mm.mm(a, b))
+    # More came over the link than the operands once, or they did, in pieces: all of K does not fit.
+    assert a.nbytes + b.nbytes > 90 * PIECE * 2 * a.element_size() + MIB
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_segments_of_special_values() -> None:
+    k = DEEP + PIECE
+    a, b = cases.pair(8, 8, k, torch.complex64, "cpu")
+    a[0, 5000], a[1, 9000] = float("inf"), float("nan")
+    b[100, 2] = complex(0, float("inf"))
+    memory = 2 * 16 * PIECE * 8 + MIB // 8
+    expected = tiled_mm.mm(a, b)
+    found = on_cpu(a, b, capacities=(memory,))
+    torch.testing.assert_close(
+        torch.view_as_real(found), torch.view_as_real(expected), rtol=0, atol=0, equal_nan=True
+    )
+
+
+@pytest.mark.usefixtures("nothing_left")
+@each("dtype", cases.HALVES)
+@each("k", (700, DEEP + 100))
+def test_unrounded_sums(k: int, dtype: torch.dtype) -> None:
+    a, b = cases.pair(100, 100, k, dtype, "cpu")
+    found = on_cpu(a, b, capacities=(4 * MIB,), out_dtype=torch.float32)
+    same(found, tiled_mm.mm(a, b, out_dtype=torch.float32))
+
+
+@pytest.mark.usefixtures("nothing_left")
+@each("dtype", (torch.float32, torch.int8))
+def test_any_strides_of_all_three(dtype: torch.dtype) -> None:
+    a, b = cases.pair(130, 170, 900, dtype, "cpu")
+    expected = tiled_mm.mm(a, b)
+    lefts, rights, results = (
+        [x for _, x in cases.laid_out(t)] for t in (a, b, torch.zeros_like(expected))
+    )
+    for i, x in enumerate(lefts):
+        for y in (rights[i], rights[i - 3]):
+            out = results[i - 5]
+            assert on_cpu(x, y, out.zero_(), capacities=(MIB,)) is not None
+            same(out, expected)
+    same(on_cpu(a[:, :1], b[:1]), tiled_mm.mm(a[:, :1], b[:1]))
+    same(on_cpu(a[:1].expand(50, -1), b), tiled_mm.mm(a[:1].expand(50, -1), b))
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("by_columns", range(8))
+def test_pinned_memory_is_copied_as_it_lies(by_columns: int) -> None:
+    a, b = cases.pair(200, 300, 1000, torch.float32, "cpu")
+    out = torch.empty(200, 300)
+    lay = [
+        pinned(x.t()).t() if by_columns >> i & 1 else pinned(x) for i, x in enumerate((a, b, out))
+    ]
+    job = start(*lay, capacities=(MIB,))
+    while not job.wait(0.001):
+        assert torch.ops.tiled_debug.out_of_core_on_cpu_holds()[1] == 0
+    job.result()
+    same(lay[2], tiled_mm.mm(a, b))
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_lazy_conjugate_is_taken() -> None:
+    a, b = cases.pair(60, 70, 800, torch.complex64, "cpu")
+    same(on_cpu(pinned(a).conj(), b.conj(), capacities=(MIB,)), tiled_mm.mm(a.conj(), b.conj()))
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_files_are_streamed(tmp_path) -> None:
+    a, b = cases.pair(200, 300, 1000, torch.float32, "cpu")
+    mapped = []
+    for name, x in (("a", a), ("b", b)):
+        file = torch.from_file(
+            str(tmp_path / name), shared=True, size=x.numel(), dtype=x.dtype
+        ).view(x.shape)
+        mapped.append(file.copy_(x))
+    same(on_cpu(*mapped, capacities=(MIB,)), tiled_mm.mm(a, b))
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_kernels_read_mapped_memory() -> None:
+    a, b = cases.pair(200, 300, 1000, torch.float32, "cpu")
+    same(on_cpu(pinned(a), pinned(b), copy=False, capacities=(MIB,)), tiled_mm.mm(a, b))
+    for operands in ((pageable(a), pinned(b)), (pinned(a), pageable(b))):
+        with pytest.raises(RuntimeError, match=r"copy=False .* takes pinned memory"):
+            on_cpu(*operands, copy=False)
+
+
+@pytest.mark.usefixtures("nothing_left")
+@each("shape", cases.EMPTY_SHAPES)
+def test_nothing_to_compute(shape: tuple[int, int, int]) -> None:
+    a, b = cases.pair(*shape, torch.float32, "cpu")
+    same(on_cpu(a, b), tiled_mm.mm(a, b))
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_devices_share_out_the_tiles_and_a_slow_one_holds_nobody_up() -> None:
+    a, b = cases.pair(600, 600, 2000, torch.float32, "cpu")
+    job = start(a, b, capacities=(2 * MIB,) * 3, slow=0.2)
+    tiles = tiles_of(job)
+    assert tiles >= 12
+    same(_scale._wait_for(job, False), tiled_mm.mm(a, b))
+    # An equal share of the slow one's alone would take tiles / 3 times 0.2 s.
+    assert _scale.Progress(*job.progress()).seconds < 0.2 * tiles / 3 + 1
+
+
+# ---- progress ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_progress_is_told() -> None:
+    a, b = cases.pair(300, 300, 2000, torch.float32, "cpu")
+    seen: list[tiled_mm.Progress] = []
+    on_cpu(a, b, capacities=(2 * MIB,), slow=0.02, progress=seen.append)
+    assert all(x.tiles_done <= y.tiles_done for x, y in itertools.pairwise(seen))
+    last = seen[-1]
+    assert last.tiles_done == last.tiles > 1
+    assert last.bytes_out == 300 * 300 * 4
+    assert last.bytes_in >= a.nbytes + b.nbytes
+    assert last.flops_done == 2 * 300 * 300 * 2000
+    assert last.seconds_left == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+@each("asked", (True, False, None))
+def test_the_bar(asked: bool | None, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = cases.pair(100, 100, 1000, torch.float32, "cpu")
+    on_cpu(a, b, capacities=(MIB,), progress=asked)
+    shown = capsys.readouterr().err  # no terminal
+    assert bool(shown) == (asked is True)
+    if shown:
+        done, tiles = re.findall(r"(\d+)/(\d+) tiles", shown)[-1]
+        assert done == tiles and shown.endswith("\n")
+
+
+# ---- what ends a product early ----------------------------------------------------------------
+
+
+def check_tiles(out: torch.Tensor, before: torch.Tensor, expected: torch.Tensor) -> None:
+    """Every element is as it was, or done."""
+    assert torch.equal(torch.where(out == before, expected, out), expected)
+
+
+def done_of(error: BaseException) -> tuple[int, int]:
+    text = "\n".join([str(error), *getattr(error, "__notes__", [])])
+    done, tiles = re.search(r"(\d+) of (\d+) tiles of out are done", text).groups()
+    return int(done), int(tiles)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_an_exception_in_the_progress_ends_the_product() -> None:
+    a, b = cases.pair(400, 400, 2000, torch.float32, "cpu")
+    out = torch.full((400, 400), -1e30)
+
+    def fail(now: tiled_mm.Progress) -> None:
+        if now.tiles_done:
+            raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough") as caught:
+        on_cpu(a, b, out, capacities=(2 * MIB,), slow=0.05, progress=fail)
+    done, tiles = done_of(caught.value)
+    assert 0 < done < tiles
+    check_tiles(out, torch.full_like(out, -1e30), tiled_mm.mm(a, b))
+
+
+@pytest.mark.usefixtures("nothing_left")
+@each("devices", (1, 3))
+def test_a_failing_device(devices: int) -> None:
+    a, b = cases.pair(400, 400, 2000, torch.float32, "cpu")
+    out = torch.full((400, 400), -1e30)
+    with pytest.raises(RuntimeError, match="the device has failed") as caught:
+        on_cpu(a, b, out, capacities=(2 * MIB,) * devices, fail_at=2 if devices == 1 else 0)
+    done, tiles = done_of(caught.value)
+    assert done < tiles
+    check_tiles(out, torch.full_like(out, -1e30), tiled_mm.mm(a, b))
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_out_of_memory_is_tried_once_more_with_smaller_tiles() -> None:
+    a, b = cases.pair(400, 400, 2000, torch.float32, "cpu")
+    # The plan takes the memory to be 4 MiB, and the device has 3.
+    planned = start(a, b, memory=4 * MIB, capacities=(8 * MIB,))
+    job = start(a, b, memory=4 * MIB, capacities=(5 * MIB // 2,))
+    same(_scale._wait_for(job, False), tiled_mm.mm(a, b))
+    assert tiles_of(job) > tiles_of(planned)
+    with pytest.raises(torch.OutOfMemoryError, match="out of memory") as caught:
+        on_cpu(a, b, memory=4 * MIB, capacities=(MIB // 2,))
+    assert done_of(caught.value)[0] == 0
+    del planned
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_too_little_memory_for_any_tile() -> None:
+    a, b = cases.pair(400, 400, 2000, torch.float32, "cpu")
+    with pytest.raises(RuntimeError, match=r"not even the smallest tiles .* fit into 10000 bytes"):
+        on_cpu(a, b, memory=10000)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_stopped_job_has_no_result() -> None:
+    a, b = cases.pair(400, 400, 2000, torch.float32, "cpu")
+    job = start(a, b, capacities=(2 * MIB,), slow=0.05)
+    job.stop()
+    with pytest.raises(RuntimeError, match="out_of_core was stopped"):
+        job.result()
+
+
+class Interrupted(KeyboardInterrupt):
+    pass
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupted
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_hundred_interruptions_leave_nothing() -> None:
+    a, b = cases.pair(300, 300, 1000, torch.float32, "cpu")
+    expected = tiled_mm.mm(a, b)
+    begin = time.monotonic()
+    on_cpu(a, b, capacities=(MIB,) * 2)
+    whole = time.monotonic() - begin
+    chance = random.Random(23)
+    before = threads()
+    old = signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for _ in range(100):
+            out = torch.full((300, 300), -1e30)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-4, 1.5 * whole))
+                on_cpu(a, b, out, capacities=(MIB,) * 2, slow=0.002)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Interrupted:
+                interrupted += 1
+            check_tiles(out, torch.full_like(out, -1e30), expected)
+            assert torch.ops.tiled_debug.out_of_core_on_cpu_holds() == [0, 0, 0]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert interrupted > 30
+    deadline = time.monotonic() + 5  # the system's own clearing up after a thread takes a moment
+    while threads() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threads() <= before
+
+
+# ---- errors before any work -------------------------------------------------------------------
+
+
+@each("door", ("cpu", "cuda"))
+def test_bad_input_is_refused_in_torchs_words(door: str) -> None:
+    run = on_cpu if door == "cpu" else tiled_mm.out_of_core
+    a, b = torch.randn(3, 4), torch.randn(4, 5)
+    wrong = [
+        ((a[0], b), "self must be a matrix"),
+        ((a, b[0]), "mat2 must be a matrix"),
+        ((a, a), r"mat1 and mat2 shapes cannot be multiplied \(3x4 and 3x4\)"),
+        ((a, b.double()), "expected m1 and m2 to have the same dtype"),
+        ((a, b, torch.empty(3, 6)), "out has shape"),
+        ((a, b, torch.empty(0)), "out_of_core does not resize it"),
+        ((a, b, torch.empty(3, 5).double()), "Expected out tensor to have dtype"),
+        ((a, b, torch.empty(1, 5).expand(3, 5)), "more than one element of the written-to tensor"),
+        ((a.clone().requires_grad_(), b), "does not support automatic differentiation"),
+    ]
+    for operands, message in wrong:
+        with pytest.raises(RuntimeError, match=message):
+            run(*operands)
+    square = torch.randn(4, 4)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        run(square, square, square)
+    with pytest.raises(RuntimeError, match="streams CPU tensors, but a is on meta"):
+        run(square.to("meta"), square)
+    with pytest.raises(RuntimeError, match="unknown precision 'exact'"):
+        run(square, square, precision="exact") if door == "cpu" else tiled_mm.explain_out_of_core(
+            square, square, precision="exact", device="h200"
+        )
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        run(square.bool(), square.bool())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: nothing to refuse")
+def test_without_a_gpu_it_says_so() -> None:
+    a = torch.randn(4, 4)
+    built = tiled_mm.build_info()["cuda"] is not None
+    error = RuntimeError if built else NotImplementedError
+    text = "No CUDA GPUs are available" if built else "built without CUDA"
+    with pytest.raises(error, match=text):
+        tiled_mm.out_of_core(a, a)
+    with pytest.raises(error, match=text):
+        tiled_mm.explain_out_of_core(a, a)
+
+
+# ---- explain ----------------------------------------------------------------------------------
+
+
+def test_explain_plans_for_named_devices() -> None:
+    a, b = cases.meta(65536, 65536, 65536, torch.float32)
+    text = tiled_mm.explain_out_of_core(a, b, memory=8 * 2**30, device="h200")
+    assert "NVIDIA H200" in text and "bound by       arithmetic" in text
+    plan = tiled_mm.plan_out_of_core(a, b, memory=8 * 2**30, device="h200")
+    assert plan.device_bytes <= plan.memory == 8 * 2**30
+    assert plan.bytes_in >= plan.compulsory_bytes_in == 2 * 65536**2 * 4
+    assert plan.bytes_out == 65536**2 * 4
+    assert plan.seconds["in"] == pytest.approx(plan.bytes_in / plan.rates.to_device)
+    assert plan.bound == "arithmetic"
+    assert plan.seconds.estimate < 1.1 * plan.seconds.flops
+    two = tiled_mm.plan_out_of_core(a, b, memory=8 * 2**30, device="h200", devices=2)
+    assert two.devices == 2 and two.seconds.estimate < 0.55 * plan.seconds.estimate
+
+
+@pytest.mark.parametrize("name", tiled_mm.devices())
+def test_every_named_device_has_a_plan(name: str) -> None:
+    a, b = cases.meta(20000, 30000, 10000, torch.float32)
+    plan = tiled_mm.plan_out_of_core(a, b, device=name)
+    assert plan.device_bytes <= plan.memory
+
+
+def test_plans_of_few_columns_are_bound_by_the_link() -> None:
+    a, b = cases.meta(65536, 64, 65536, torch.float32)
+    plan = tiled_mm.plan_out_of_core(a, b, device="h200")
+    assert plan.bound == "link in" and plan.bytes_in < 1.01 * plan.compulsory_bytes_in
+    mapped = tiled_mm.plan_out_of_core(a, b, device="h200", copy=False)
+    assert mapped.device_bytes < plan.device_bytes
+
+
+def test_fp16x3_is_never_cut() -> None:
+    a, b = cases.meta(8192, 8192, 2**19, torch.float32)
+    options = {"memory": 2 * 2**30, "device": "h200"}
+    cut = tiled_mm.plan_out_of_core(a, b, precision="ieee", **options)
+    assert cut.stays == "c" and cut.tile.k == PIECE
+    whole = tiled_mm.plan_out_of_core(a[:, : 2**16], b[: 2**16], precision="fp16x3", **options)
+    assert whole.stays != "c" and whole.workspace_bytes > 0
+
+
+# ---- on a GPU ---------------------------------------------------------------------------------
+
+
+@pytest.mark.cuda
+@each("dtype", cases.DTYPES)
+@each("k", (700, DEEP + PIECE + 77))
+@each("memory", (4 * MIB, 64 * MIB, None))
+def test_bits_are_those_of_mm_on_the_gpu(dtype: torch.dtype, k: int, memory: int | None) -> None:
+    a, b = cases.pair(700, 900, k, dtype, "cpu")
+    expected = tiled_mm.mm(a.cuda(), b.cuda()).cpu()
+    if memory == 4 * MIB and k > DEEP:
+        memory = 2 * 2 * 130 * PIECE * a.element_size() + 4 * MIB
+    same(tiled_mm.out_of_core(a, b, memory=memory), expected)
+    out = torch.empty_like(expected).pin_memory()
+    assert tiled_mm.out_of_core(a.pin_memory(), b.pin_memory(), out, memory=memory) is out
+    same(out, expected)
+
+
+@pytest.mark.cuda
+@pytest.mark.tensor_cores
+@each("precision", ("ieee", "tf32", "fp16x3"))
+@each("k", (3000, DEEP + 100))
+def test_precisions_on_the_gpu(precision: str, k: int) -> None:
+    a, b = cases.pair(700, 900, k, torch.float32, "cpu")
+    expected = tiled_mm.mm(a.cuda(), b.cuda(), precision=precision).cpu()
+    same(tiled_mm.out_of_core(a, b, precision=precision, memory=256 * MIB), expected)
+
+
+@pytest.mark.cuda
+@each("dtype", (torch.float32, torch.bfloat16))
+def test_strides_on_the_gpu(dtype: torch.dtype) -> None:
+    a, b = cases.pair(130, 170, 900, dtype, "cpu")
+    expected = tiled_mm.mm(a.cuda(), b.cuda()).cpu()
+    for _, x in cases.laid_out(a.pin_memory()):
+        for _, y in cases.laid_out(b):
+            same(tiled_mm.out_of_core(x, y, memory=4 * MIB), expected)
+
+
+@pytest.mark.cuda
+def test_kernels_read_pinned_memory_on_the_gpu() -> None:
+    a, b = cases.pair(8, 3000, 5000, torch.bfloat16, "cpu")
+    expected = tiled_mm.mm(a.cuda(), b.cuda()).cpu()
+    same(tiled_mm.out_of_core(a.pin_memory(), b.pin_memory(), copy=False), expected)
+    with pytest.raises(RuntimeError, match="takes pinned memory"):
+        tiled_mm.out_of_core(a, b, copy=False)
+
+
+@pytest.mark.cuda
+def test_memory_is_bounded_and_given_back_on_the_gpu() -> None:
+    a, b = (x.pin_memory() for x in cases.pair(6000, 6000, 6000, torch.float32, "cpu"))
+    tiled_mm.out_of_core(a, b, memory=64 * MIB)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    tiled_mm.out_of_core(a, b, memory=64 * MIB)
+    assert torch.cuda.memory_allocated() == before
+    assert torch.cuda.max_memory_allocated() - before <= 64 * MIB
+
+
+@pytest.mark.cuda
+def test_work_in_the_current_stream_comes_first_on_the_gpu() -> None:
+    """Memory that earlier work still uses may be handed to the job."""
+    a, b = cases.pair(1000, 1000, 1000, torch.float32, "cpu")
+    expected = tiled_mm.mm(a.cuda(), b.cuda()).cpu()
+    for _ in range(5):
+        busy = torch.randn(4000, 4000, device="cuda")
+        results = [busy @ busy for _ in range(5)]
+        del busy, results
+        same(tiled_mm.out_of_core(a.pin_memory(), b.pin_memory(), memory=16 * MIB), expected)
+
+
+@pytest.mark.cuda
+def test_a_hundred_interruptions_leave_nothing_on_the_gpu() -> None:
+    a, b = (x.pin_memory() for x in cases.pair(4000, 4000, 4000, torch.float32, "cpu"))
+    expected = tiled_mm.mm(a.cuda(), b.cuda()).cpu()
+    out = torch.empty(4000, 4000).pin_memory()
+    ordinary = a.clone()  # goes through pinned pieces
+    tiled_mm.out_of_core(ordinary, b, out, memory=64 * MIB)
+    begin = time.monotonic()
+    tiled_mm.out_of_core(ordinary, b, out, memory=64 * MIB)
+    whole = time.monotonic() - begin
+    before = threads(), torch.cuda.memory_allocated(), pinned_bytes()
+    chance = random.Random(23)
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(100):
+            out.fill_(-1e30)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-4, 1.5 * whole))
+                tiled_mm.out_of_core(ordinary, b, out, memory=64 * MIB)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Interrupted:
+                pass
+            check_tiles(out, torch.full_like(out, -1e30), expected)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    deadline = time.monotonic() + 5
+    while threads() > before[0] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threads() <= before[0]
+    assert torch.cuda.memory_allocated() == before[1]
+    assert pinned_bytes() <= before[2]
+
+
+def pinned_bytes() -> int:
+    """Of pinned memory in use; PyTorch's allocator keeps what was given back for the next."""
+    return torch.cuda.host_memory_stats()["active_bytes.current"]
+
+
+@pytest.mark.cuda
+def test_two_gpus_share_out_the_tiles() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    a, b = cases.pair(3000, 4000, 2000, torch.bfloat16, "cpu")
+    expected = tiled_mm.mm(a.cuda(), b.cuda()).cpu()
+    same(tiled_mm.out_of_core(a, b, devices=[0, 1], memory=16 * MIB), expected)
+    with pytest.raises(RuntimeError, match="is named twice"):
+        tiled_mm.out_of_core(a, b, devices=["cuda:0", 0])
