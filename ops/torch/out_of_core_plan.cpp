@@ -102,7 +102,7 @@ OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,
     return;
   }
   check_operand(*out, "out", device);
-  TORCH_CHECK(check_out(a, *out, type, a.size(0), b.size(1)) == OutShape::Fits,
+  TORCH_CHECK(check_out(a, *out, type, {a.sym_size(0), b.sym_size(1)}) == OutShape::Fits,
               "tiled_mm: out has shape ", out->sizes(),
               ", which does not match the required output shape [", a.size(0), ", ", b.size(1),
               "]; out_of_core does not resize it");
