@@ -16,6 +16,7 @@ training.py    training steps beside torch's: python -m bench.training
 curves.py      the losses of a training run in several precisions
 planner.py     what the planner's choice costs: python -m bench.planner
 errors.py      errors of sums beside torch.mm's, by K: python -m bench.errors
+decode.py      one to 64 rows with a layer's weight: python -m bench.decode
 out_of_core.py products streamed from host memory: python -m bench.out_of_core
 cpu_table.py   the CPU's groups of cases beside torch.mm: python -m bench.cpu_table
 plot.py        PNG plots, from documents only
@@ -27,6 +28,7 @@ ladder_tables.py    the ladder's
 training_tables.py  those of training.py's documents
 groups_table.py     that of cpu_table.py's
 errors_table.py     those of errors.py's
+decode_table.py     those of decode.py's
 out_of_core_table.py  those of out_of_core.py's
 cli.py         the commands
 """

@@ -24,6 +24,7 @@ from bench.cells import (
     time_text,
     wrong,
 )
+from bench.decode_table import TABLES as DECODE_TABLES
 from bench.errors_table import TABLES as ERRORS_TABLES
 from bench.groups_table import groups_table, peak_table, tiny_table
 from bench.headline import TABLES as HEADLINE_TABLES
@@ -290,6 +291,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **{name: step_table(name) for name in ("linear-stack", "mlp-step")},
     "loss-curves": curves_table,
     **ERRORS_TABLES,
+    **DECODE_TABLES,
     **OUT_OF_CORE_TABLES,
     **{
         f"shapes-{s}": set_table(s, gpu=True)

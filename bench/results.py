@@ -3,6 +3,7 @@
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
      counters?: [counters], regret?: {set: {summary, cases}},
      cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
+     decode?: [decode],
      out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]}}
 
 A case is one problem in one mode, with all its candidates:
@@ -35,6 +36,11 @@ the shares of a warp's time that it waited, by reason:
 {frobenius, largest, bias, error}:
 
     {arithmetic, data, m, n, k, tiled, torch}
+
+`decode` is bench.decode's, one problem of few rows; `changed` says whose rows had other bits among
+1,024 rows:
+
+    {dtype, layout, m, n, k, drawn, seconds: {tiled, torch}, changed: {tiled, torch}}
 
 `out_of_core` is bench.out_of_core's: a streamed product beside what bounds it is
 
@@ -143,6 +149,16 @@ _ERRORS = {
     "tiled": _ERRORS_OF,
     "torch": _ERRORS_OF,
 }
+_DECODE = {
+    "dtype": str,
+    "layout": str,
+    "m": int,
+    "n": int,
+    "k": int,
+    "drawn": bool,
+    "seconds": {"tiled": float, "torch": float},
+    "changed": {"tiled": bool, "torch": bool},
+}
 _STREAMED = {
     "name": str,
     "m": int,
@@ -181,6 +197,7 @@ _DOCUMENT = {
         "tiny?": dict,
     },
     "errors?": [_ERRORS],
+    "decode?": [_DECODE],
     "out_of_core?": {"link": dict, "arithmetic": dict, "products": [_STREAMED]},
 }
 

@@ -28,10 +28,12 @@ struct Model {
   static constexpr double NARROW = 1.48, NARROWEST = 2.19;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
   static constexpr double DRAM_BYTES = 3800, CROSSING = 0.723;
-  // Nothing is faster than memory: of its bandwidth this rung gets so much, less where C has 32
-  // rows or columns at most. Below that the order of the tiles is kept, so little apart.
-  static constexpr double CLOCK = 1755e6, DRAM_SHARE = 0.86, FEW_ROWS_SHARE = 0.6;
-  static constexpr double BELOW_DRAM = 0.05;
+  // Nothing is faster than memory: of its bandwidth this rung gets so much, by C's rows or columns.
+  // Below that the order of the tiles is kept, so little apart.
+  static constexpr double CLOCK = 1755e6, BELOW_DRAM = 0.05;
+  static constexpr double dram_share(double few) {
+    return few <= 16 ? 0.75 : few <= 32 ? 0.6 : 0.8;
+  }
   static constexpr double STORE = 13;              // for each element of a thread
   static constexpr double STORE_TWO_LINES = 1.45;  // more, for rows of C that lie in two lines
   static constexpr double SLICE = 0.25, ROWS_SLICE = 0.5;  // more, for slices of half the width
@@ -166,7 +168,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const auto rows_once = [&](const Side& side) {
     return static_cast<double>(side.rows * entries_of(side, problem.batch));
   };
-  const double share = std::min(p, q) <= 32 ? Model::FEW_ROWS_SHARE : Model::DRAM_SHARE;
+  const double share = Model::dram_share(std::min(p, q));
   const double floor = Model::START + (rows_once(sides.p) + rows_once(sides.q)) * k_bytes /
                                           (share * device.memory_bandwidth / Model::CLOCK);
   if (e.cycles < floor) e.cycles = floor - Model::BELOW_DRAM * (floor - e.cycles);

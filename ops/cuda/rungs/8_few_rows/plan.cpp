@@ -80,9 +80,10 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   if (l.copies.count() > 0)
     e.start +=
         Model::REPACK_KERNEL + Model::REPACK_CYCLES_A_BYTE * static_cast<double>(l.copies.bytes());
-  // The longer of the two, and a little more where the other comes close.
-  const auto square = [](double x) { return x * x; };
-  const double both = std::sqrt(std::sqrt(square(square(e.memory)) + square(square(e.chain))));
+  // The longer of the two, and more where the other comes close; more still where blocks take tiles
+  // in turn, since the last are few and hide each other's chains no longer.
+  const double power = rounds > 1 ? 2 : 4;
+  const double both = std::pow(std::pow(e.memory, power) + std::pow(e.chain, power), 1 / power);
   e.cycles = e.start + (rounds - 1) * Model::TILE + both;
   return e;
 }

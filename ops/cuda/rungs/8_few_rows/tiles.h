@@ -67,7 +67,7 @@ struct Lanes64x1 : FewRowsLanes<64, 1, 1, 12> {};
 struct Lanes32x2 : FewRowsLanes<32, 2, 1, 20> {};
 struct Lanes64x2 : FewRowsLanes<64, 2, 1, 12> {};
 struct Lanes32x4 : FewRowsLanes<32, 4, 2, 20> {};
-struct Lanes64x4 : FewRowsLanes<64, 4, 1, 12> {};
+struct Lanes64x4 : FewRowsLanes<64, 4, 2, 12> {};
 struct Lanes32x8 : FewRowsLanes<32, 8, 4, 20> {};
 struct Lanes64x8 : FewRowsLanes<64, 8, 2, 12> {};
 struct Lanes32x16 : FewRowsLanes<32, 16, 4, 18> {};
@@ -75,7 +75,7 @@ struct Lanes64x16 : FewRowsLanes<64, 16, 2, 11> {};
 
 using FewRowsTiles =
     TileList<Few32x8, Few48x8, Few64x8, Few32x16, Few48x16, Few64x16, Few32x32, Few48x32, Few64x32,
-             Few32x64, Few48x64, Few64x64, Lanes32x1, Lanes64x1, Lanes32x2, Lanes64x2, Lanes32x4,
+             Few32x64, Few48x64, Few64x64, Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4,
              Lanes64x4, Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16>;
 
 // A tile as values, for the planner and the launch.

@@ -1,0 +1,102 @@
+"""The tables of bench.decode's documents."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from bench.cells import NOT_MEASURED, caption, markdown
+
+LARGE = 2048  # columns, from which on memory bounds a product and not its longest chain
+SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # bytes
+HEAVY = 10**8  # bytes of a weight
+
+
+def _newest(documents: Sequence[dict], dtype: str, split_k: bool) -> dict | None:
+    found = [
+        d
+        for d in documents
+        if d["settings"].get("split_k") is split_k
+        and any(c["dtype"] == dtype for c in d.get("decode", ()))
+    ]
+    return max(found, key=lambda d: d["environment"]["date"]) if found else None
+
+
+def ratio(case: dict) -> float:
+    """torch.mm's time over ours."""
+    return case["seconds"]["torch"] / case["seconds"]["tiled"]
+
+
+def rate(case: dict) -> float:
+    """GB/s of the weight."""
+    return case["n"] * case["k"] * SIZES[case["dtype"]] / case["seconds"]["tiled"] * 1e-9
+
+
+def decode_table(documents: Sequence[dict], *, split_k: bool = True) -> str:
+    """Ratios by rows: a line for the large weights, one for the least of them, one for the others,
+    and the rate at which large weights are read."""
+    rows, sources = [], []
+    counts: list[int] = []
+    for dtype in SIZES:
+        document = _newest(documents, dtype, split_k)
+        if document is None:
+            continue
+        sources.append(document)
+        cases = [c for c in document["decode"] if c["dtype"] == dtype]
+        counts = sorted({c["m"] for c in cases} | set(counts))
+        for layout in dict.fromkeys(c["layout"] for c in cases):
+            of_layout = [c for c in cases if c["layout"] == layout]
+            large = [c for c in of_layout if c["n"] >= LARGE]
+            small = [c for c in of_layout if c["n"] < LARGE]
+            heavy = [c for c in large if c["n"] * c["k"] * SIZES[dtype] >= HEAVY]
+            for name, chosen, cell in (
+                ("N >= 2048, geomean", large, lambda cs: _geomean(map(ratio, cs))),
+                ("N >= 2048, least", large, lambda cs: f"{min(map(ratio, cs)):.2f}"),
+                ("N < 2048, geomean", small, lambda cs: _geomean(map(ratio, cs))),
+                (
+                    "100 MB and more, GB/s",
+                    heavy,
+                    lambda cs: f"{statistics.median(map(rate, cs)):.0f}",
+                ),
+            ):
+                by_rows = [[c for c in chosen if c["m"] == m] for m in counts]
+                rows.append([dtype, layout, name, *(cell(cs) if cs else "-" for cs in by_rows)])
+    if not rows:
+        return NOT_MEASURED
+    header = ["inputs", "layout", "torch.mm's time / ours", *(f"M = {m}" for m in counts)]
+    newest = max(sources, key=lambda d: d["environment"]["date"])
+    return markdown(header, rows, texts=3) + "\n\n" + caption(newest)
+
+
+def _geomean(values) -> str:
+    return f"{statistics.geometric_mean(values):.2f}"
+
+
+def bits_table(documents: Sequence[dict]) -> str:
+    """Of how many problems rows had other bits among 1,024 rows."""
+    rows, newest = [], None
+    for dtype in SIZES:
+        document, without = (_newest(documents, dtype, split_k) for split_k in (True, False))
+        if document is None:
+            continue
+        newest = document
+        cases = [c for c in document["decode"] if c["dtype"] == dtype]
+        row = [dtype, str(len(cases)), str(sum(c["changed"]["tiled"] for c in cases))]
+        row.append(str(sum(c["changed"]["torch"] for c in cases)))
+        if without is None:
+            row.append("-")
+        else:
+            others = [c for c in without["decode"] if c["dtype"] == dtype]
+            row.append(f"{sum(c['changed']['torch'] for c in others)} of {len(others)}")
+        rows.append(row)
+    if newest is None:
+        return NOT_MEASURED
+    header = ["inputs", "problems", "tiled.mm", "torch.mm", "torch.mm without split-K"]
+    return markdown(header, rows) + "\n\n" + caption(newest)
+
+
+TABLES = {
+    "decode": decode_table,
+    "decode-no-split": lambda documents: decode_table(documents, split_k=False),
+    "decode-bits": bits_table,
+}
