@@ -12,7 +12,8 @@ SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # bytes
 HEAVY = 10**8  # bytes of a weight
 
 
-def _newest(documents: Sequence[dict], dtype: str, split_k: bool) -> dict | None:
+def newest_decode(documents: Sequence[dict], dtype: str, *, split_k: bool) -> dict | None:
+    """The newest document with this dtype, in which torch had split-K or had it not."""
     found = [
         d
         for d in documents
@@ -38,7 +39,7 @@ def decode_table(documents: Sequence[dict], *, split_k: bool = True) -> str:
     rows, sources = [], []
     counts: list[int] = []
     for dtype in SIZES:
-        document = _newest(documents, dtype, split_k)
+        document = newest_decode(documents, dtype, split_k=split_k)
         if document is None:
             continue
         sources.append(document)
@@ -76,7 +77,9 @@ def bits_table(documents: Sequence[dict]) -> str:
     """Of how many problems rows had other bits among 1,024 rows."""
     rows, newest = [], None
     for dtype in SIZES:
-        document, without = (_newest(documents, dtype, split_k) for split_k in (True, False))
+        document, without = (
+            newest_decode(documents, dtype, split_k=split_k) for split_k in (True, False)
+        )
         if document is None:
             continue
         newest = document

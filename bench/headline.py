@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bench import results
 from bench.cells import device_name, markdown, newest, rate_text, ratio_number, seconds_text, wrong
+from bench.decode_table import newest_decode, ratio
 
 Cells = tuple[str, str, str, str]  # ours, torch.mm's, ratio, device
 
@@ -44,6 +45,27 @@ class Product:
             "-" if ours is None or wrong(ours) else _ratio(ours),
             device_name(document),
         )
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """A case of bench.decode's, whose weight lies along K."""
+
+    what: str
+    dtype: str
+    sizes: tuple[int, int, int]
+
+    def cells(self, documents: Sequence[dict]) -> Cells | None:
+        document = newest_decode(documents, self.dtype, split_k=True)
+        of_all = document["decode"] if document else []
+        mine = (self.dtype, self.sizes, "nt")
+        found = [c for c in of_all if (c["dtype"], (c["m"], c["n"], c["k"]), c["layout"]) == mine]
+        if not found:
+            return None
+        m, n, k = self.sizes
+        seconds = found[0]["seconds"]
+        rates = (f"{2e-12 * m * n * k / seconds[side]:.3g} TF/s" for side in ("tiled", "torch"))
+        return (*rates, ratio_number(ratio(found[0])), device_name(document))
 
 
 @dataclass(frozen=True)
@@ -98,10 +120,10 @@ def _ratio(record: dict | None) -> str:
     return ratio_number(record["ratio"]["median"]) if record and record["ratio"] else "-"
 
 
-ROWS: tuple[Product | HostTime | CpuGroup, ...] = (
+ROWS: tuple[Product | FewRows | HostTime | CpuGroup, ...] = (
     Product("bf16, 8192³, sustained", "large16", "bfloat16", (8192, 8192, 8192), mode="sustained"),
     Product("bf16, 4095³, unaligned", "unaligned16", "bfloat16", (4095, 4095, 4095)),
-    Product("bf16, few rows: 16x4096x4096", "few_rows", "bfloat16", (16, 4096, 4096), "nt"),
+    FewRows("bf16, few rows: 16x4096x4096", "bfloat16", (16, 4096, 4096)),
     Product("fp32 `ieee`, 4096³, sustained", "ieee", "float32", (4096,) * 3, mode="sustained"),
     Product("fp32 `ieee`, small and deep: 64x64x65536", "deep", "float32", (64, 64, 65536), "nt"),
     # Not sustained: beside fp16x3 the power limit slows torch.mm down too.

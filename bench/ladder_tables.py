@@ -22,6 +22,7 @@ IDEAS = {
     "tma_wgmma": "Hopper's instructions alone: TMA, wgmma, one warpgroup",
     "warp_specialized": "a producer warp feeds a ring, two warpgroups read it",
     "hopper": "persistent blocks in clusters, named tiles, stores beside the next tile",
+    "few_rows": "a weight streamed past one to 64 rows; one chain, no gaps",
     "fp16x3": "fp32 in two fp16 parts each, three products, a guard for what they lose",
 }
 
