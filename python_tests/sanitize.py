@@ -41,6 +41,12 @@ PARTS_SHAPES = (
     *((300, 9, 4200), (16, 65, 300), (30, 72, 300)),  # few rows, and columns
 )
 SHORT_PARTS_SHAPES = ((136, 72, 72), (65, 63, 131), (3, 72, 131), (30, 72, 132), (9, 5, 9))
+# Few rows of an operand, of few_rows's widths; a weight of a part of a tile, of several, and deep.
+FEW_SHAPES = tuple(
+    (m, n, k) for m in (1, 5, 16, 31, 64) for n, k in ((40, 24), (8456, 264), (72, 4200))
+)
+SHORT_FEW_SHAPES = ((1, 72, 264), (9, 8456, 24), (33, 72, 24), (64, 40, 520))
+FEW_LAYOUTS = (("n", "t"), ("n", "n"), ("t", "misaligned"))
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
 
@@ -126,6 +132,25 @@ def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     return products
 
 
+def run_few_rows(short: bool) -> int:
+    """few_rows with each of the tiles that hold so many rows, on every input that it takes."""
+    dtypes = (*TENSOR_DTYPES, torch.float64)
+    products = 0
+    for a, b, what in problems(SHORT_FEW_SHAPES if short else FEW_SHAPES, dtypes, FEW_LAYOUTS):
+        for precision in ("tf32", "ieee") if a.dtype == torch.float32 else (None,):
+            asked = {"precision": precision}
+            other = "register_tile" if precision == "ieee" else "mma_tile"
+            expected = tiled_mm.mm(a, b, algo=other, **asked)
+            products += run(a, b, ("few_rows",), expected, what, **asked)
+            for e in tiled_mm.plan(a, b, algo="few_rows", **asked).few_rows.estimates:
+                c = torch.ops.tiled_debug.mm_with_tile(
+                    a, b, e.tile, e.exchanged, 1, 1, False, algo="few_rows", **asked
+                )
+                assert same_bits(c, expected), (*what, e.tile, e.exchanged)
+                products += 1
+    return products
+
+
 def run_parts(short: bool) -> int:
     """fp16x3, of data of which the guard computes some elements again: a row with an Inf, a column
     with a NaN, a row that is lost beside one element."""
@@ -162,6 +187,8 @@ def main(short: bool) -> None:
     if rungs.has_tensor_core_kernels("cuda"):
         products = run_tensor_cores(short)
         print(f"{products} products on tensor cores, all with the same bits", flush=True)
+        products = run_few_rows(short)
+        print(f"{products} products of few rows, all with the same bits", flush=True)
         products = run_parts(short)
         print(f"{products} products of fp16x3, all with the same bits")
     torch.cuda.synchronize()

@@ -31,9 +31,7 @@ struct Model {
   // Nothing is faster than memory: of its bandwidth this rung gets so much, by C's rows or columns.
   // Below that the order of the tiles is kept, so little apart.
   static constexpr double CLOCK = 1755e6, BELOW_DRAM = 0.05;
-  static constexpr double dram_share(double few) {
-    return few <= 16 ? 0.75 : few <= 32 ? 0.6 : 0.8;
-  }
+  static constexpr double dram_share(double few) { return few <= 32 ? 0.63 : 0.8; }
   static constexpr double STORE = 13;              // for each element of a thread
   static constexpr double STORE_TWO_LINES = 1.45;  // more, for rows of C that lie in two lines
   static constexpr double SLICE = 0.25, ROWS_SLICE = 0.5;  // more, for slices of half the width
