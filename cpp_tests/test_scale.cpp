@@ -11,13 +11,14 @@
 
 #include "core/segments.h"
 #include "scale/links.h"
+#include "scale/memory.h"
 #include "scale/plan.h"
 #include "scale/tiles.h"
 
 namespace tiled::scale {
 namespace {
 
-constexpr int64_t GIB = int64_t{1} << 30;
+constexpr int64_t MIB = int64_t{1} << 20, GIB = int64_t{1} << 30;
 constexpr Rates H200 = {55e9, 55e9, 650e12, 4.8e12, 132 * 128 * 256};
 
 Task task_of(int64_t m, int64_t n, int64_t k, int64_t bytes = 2) {
@@ -29,16 +30,34 @@ Task task_of(int64_t m, int64_t n, int64_t k, int64_t bytes = 2) {
 
 int64_t no_workspace(int64_t, int64_t, int64_t) { return 0; }
 
-// What a plan keeps on the device, counted apart from the planner.
-int64_t bytes_on_device(const Plan& p, const Task& t, const Workspace& workspace) {
+// What a plan keeps on the device, counted apart from the planner: matrices that begin at multiples
+// of 512 bytes.
+int64_t bytes_of_matrices(const Plan& p, const Task& t) {
+  const auto bytes = [](int64_t lines, int64_t along, int64_t size) {
+    return (lines * pitch_of(along, size) * size + 511) / 512 * 512;
+  };
   // Elements of A lie along k, those of B and C along n.
-  const int64_t a = p.slots_a * p.block_m * pitch_of(p.block_k, t.element_bytes);
-  const int64_t b = p.slots_b * p.block_k * pitch_of(p.block_n, t.element_bytes);
-  const int64_t c = p.block_m * pitch_of(p.block_n, t.result_bytes);
-  const int64_t sums = p.block_m * pitch_of(p.block_n, t.sum_bytes);
-  return (a + b) * t.element_bytes + p.slots_c * c * t.result_bytes +
-         (p.keeps_parts + p.keeps_totals) * sums * t.sum_bytes +
-         workspace(p.block_m, p.block_n, p.steps_k > 1 ? SEGMENT_K : t.k);
+  return p.slots_a * bytes(p.block_m, p.block_k, t.element_bytes) +
+         p.slots_b * bytes(p.block_k, p.block_n, t.element_bytes) +
+         p.slots_c * bytes(p.block_m, p.block_n, t.result_bytes) +
+         (p.keeps_parts + p.keeps_totals) * bytes(p.block_m, p.block_n, t.sum_bytes);
+}
+
+int64_t bytes_of_workspace(const Plan& p, const Task& t, const Workspace& workspace) {
+  return workspace(p.block_m, p.block_n, p.steps_k > 1 ? SEGMENT_K : t.k);
+}
+
+// What PyTorch's allocator counts for a request that it takes from a free block of this size, or
+// from a new one, where `free` is 0. Blocks of up to a MiB are split where 512 bytes are left,
+// others where more than a MiB is; new ones are of 2 MiB, 20 MiB or multiples of 2 MiB.
+int64_t counted(int64_t request, int64_t free) {
+  const int64_t size = (request + 511) / 512 * 512;
+  const bool small = size <= MIB;
+  if (free < size)
+    free = small             ? 2 * MIB
+           : size < 10 * MIB ? 20 * MIB
+                             : (size + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
+  return small || free - size > MIB ? size : free;
 }
 
 struct Random {
@@ -62,14 +81,25 @@ TEST(Scale, EveryTileIsDoneOnceWithinTheMemory) {
     const auto plan = make_plan(task, H200, memory, workspace);
     if (!plan) {  // then the smallest tile of whole K has no room
       const int64_t m = std::min<int64_t>(task.m, 16), n = std::min<int64_t>(task.n, 16);
-      EXPECT_GT(2 * (m + n) * (task.k + 128) * task.element_bytes + 2 * m * n * task.result_bytes +
-                    workspace(m, n, task.k),
+      EXPECT_GT(allocated_at_most(2 * (m + n) * (task.k + 128) * task.element_bytes +
+                                  2 * m * n * task.result_bytes + 6 * MEMORY_STEP) +
+                    allocated_at_most(workspace(m, n, task.k)),
                 memory);
       continue;
     }
     ++planned;
-    EXPECT_LE(bytes_on_device(*plan, task, workspace), memory);
-    EXPECT_EQ(bytes_on_device(*plan, task, workspace), plan->device_bytes);
+    const int64_t matrices = bytes_of_matrices(*plan, task);
+    const int64_t beside = bytes_of_workspace(*plan, task, workspace);
+    EXPECT_EQ(matrices, plan->matrix_bytes);
+    EXPECT_EQ(beside, plan->workspace_bytes);
+    EXPECT_LE(plan->device_bytes, memory);
+    // Whatever free blocks the allocator finds.
+    for (int i = 0; i < 20; ++i) {
+      const auto found = [&](int64_t bytes) {
+        return bytes + random.between(1, 4 * MIB) / 512 * 512 - MIB;
+      };
+      EXPECT_LE(counted(matrices, found(matrices)) + counted(beside, found(beside)), memory);
+    }
     EXPECT_EQ(plan->block_k % SEGMENT_K == 0 || plan->block_k == task.k, true);
     EXPECT_TRUE(plan->steps_k == 1 || task.cuts_k);
     if (plan->tiles() > 20000) continue;
@@ -200,6 +230,22 @@ TEST(Scale, SeveralDevicesGetEnoughTiles) {
     ASSERT_TRUE(one && several);
     EXPECT_GT(one->seconds / several->seconds, 0.9 * task.devices);
   }
+}
+
+// An allocator may hand out a MiB more than it was asked for, and no more.
+TEST(Scale, AnAllocationTakesAtMostAMiBMore) {
+  Random random;
+  int64_t most = 0;
+  for (int round = 0; round < 10000; ++round) {
+    const int64_t bytes = random.between(1, GIB);
+    const int64_t free = (bytes + random.between(1, 2 * MIB)) / 512 * 512;
+    const int64_t taken = counted(bytes, round % 2 ? free : 0);
+    EXPECT_LE(taken, allocated_at_most(bytes));
+    most = std::max(most, taken - bytes);
+  }
+  EXPECT_GT(most, MIB * 9 / 10);
+  for (const int64_t bytes : {MIB - 1, MIB, MIB + 1, 10 * MIB, 10 * MIB + 1})
+    EXPECT_LE(counted(bytes, 0), allocated_at_most(bytes));
 }
 
 TEST(Scale, LinksAreThoseOfTheStandards) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/segments.h"
+#include "scale/memory.h"
 #include "scale/slots.h"
 
 namespace tiled::scale {
@@ -52,7 +53,7 @@ void fill(Plan& plan, const Task& task, const Workspace& workspace) {
       for (const int64_t k : {product_k, last_k})
         plan.workspace_bytes = std::max(plan.workspace_bytes, workspace(m, n, k));
   const auto bytes = [](bool along_first, int64_t first, int64_t second, int64_t size) {
-    return size * (along_first ? pitch_of(first, size) * second : pitch_of(second, size) * first);
+    return in_a_row(bytes_of(along_first ? first : second, along_first ? second : first, size));
   };
   const int64_t blocks =
       plan.slots_a * bytes(task.a_along_k, plan.block_k, plan.block_m, task.element_bytes) +
@@ -61,8 +62,10 @@ void fill(Plan& plan, const Task& task, const Workspace& workspace) {
     return bytes(task.c_along_n, plan.block_n, plan.block_m, size);
   };
   const int64_t sums = int64_t{plan.keeps_parts} + int64_t{plan.keeps_totals};
-  plan.device_bytes = (task.maps ? 0 : blocks) + plan.slots_c * tile(task.result_bytes) +
-                      sums * tile(task.sum_bytes) + plan.workspace_bytes;
+  plan.matrix_bytes = (task.maps ? 0 : blocks) + plan.slots_c * tile(task.result_bytes) +
+                      sums * tile(task.sum_bytes);
+  plan.device_bytes =
+      allocated_at_most(plan.matrix_bytes) + allocated_at_most(plan.workspace_bytes);
 }
 
 // Of one product of the plan's full blocks.

@@ -37,6 +37,11 @@ constexpr int64_t pitch_of(int64_t elements, int64_t element_bytes) {
   return (elements + step - 1) / step * step;
 }
 
+// Bytes of such a matrix: `along` elements of each of its rows, and so many rows.
+constexpr int64_t bytes_of(int64_t along, int64_t lines, int64_t element_bytes) {
+  return pitch_of(along, element_bytes) * lines * element_bytes;
+}
+
 // What is asked.
 struct Task {
   int64_t m, n, k;                       // all above 0
@@ -78,8 +83,9 @@ struct Plan {
   int64_t slots_c;           // tiles of C there, of the result's type
   bool keeps_totals;         // beside them: a tile of totals, where these have a type of their own
   bool keeps_parts;          // and one of a segment's sums, which are added to the totals
+  int64_t matrix_bytes;      // of all of these, one after the other (scale/memory.h)
   int64_t workspace_bytes;   // at most, of one product
-  int64_t device_bytes;      // of all of these: what the plan needs
+  int64_t device_bytes;      // what an allocator may take for both: what the plan needs
   int64_t bytes_in, bytes_out;  // over the link, if one device does it all
 
   double seconds_in, seconds_out, seconds_flops;  // each alone at its rate

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "scale/slots.h"
+#include "torch/out_of_core_arena.h"
 #include "torch/out_of_core_staging.h"
 #include "torch/out_of_core_worker.h"
 
@@ -29,8 +30,8 @@ inline at::Tensor corner_of(const at::Tensor& matrix, int64_t rows, int64_t colu
 // The blocks of one operand that are on the device. The loader takes them, the worker uses them.
 class Blocks {
  public:
-  Blocks(SharedJob& job, OutOfCoreDevice& device, const at::Tensor& host, int64_t rows,
-         int64_t columns, int64_t count)
+  Blocks(SharedJob& job, OutOfCoreDevice& device, Arena& arena, const at::Tensor& host,
+         int64_t rows, int64_t columns, int64_t count)
       : job_(job),
         device_(device),
         host_(host),
@@ -41,7 +42,7 @@ class Blocks {
     if (job.maps) return;
     const bool by_columns = lies_by_columns(host);
     for (Place& place : places_)
-      place.memory = device.allocate(rows, columns, by_columns, host.scalar_type());
+      place.memory = arena.take(rows, columns, by_columns, host.scalar_type());
   }
 
   struct Taken {

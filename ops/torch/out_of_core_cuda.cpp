@@ -39,18 +39,13 @@ class CudaDevice : public OutOfCoreDevice {
     c10::cuda::setCurrentCUDAStream(products_);
   }
 
-  at::Tensor allocate(int64_t rows, int64_t columns, bool by_columns,
-                      at::ScalarType type) override {
-    const int64_t size = static_cast<int64_t>(c10::elementSize(type));
-    const int64_t along = by_columns ? rows : columns, lines = by_columns ? columns : rows;
-    const at::Tensor memory =
-        at::empty({lines, scale::pitch_of(along, size)}, at::TensorOptions(device()).dtype(type));
+  at::Tensor allocate(int64_t bytes) override {
+    at::Tensor memory = at::empty({bytes}, at::TensorOptions(device()).dtype(at::kByte));
     // The allocator may hand out memory that work before it in this stream still uses.
     const EventPtr free = record(Queue::Products);
     wait(Queue::In, free);
     wait(Queue::Out, free);
-    const at::Tensor matrix = memory.narrow(1, 0, along);
-    return by_columns ? matrix.t() : matrix;
+    return memory;
   }
 
   at::Tensor allocate_staging(int64_t bytes) override {

@@ -35,10 +35,8 @@ class OutOfCoreDevice {
   // Called first by every thread that uses the device.
   virtual void enter() = 0;
 
-  // A matrix in the device's memory, row after row or column after column, at
-  // scale::pitch_of() from one to the next.
-  virtual at::Tensor allocate(int64_t rows, int64_t columns, bool by_columns,
-                              at::ScalarType type) = 0;
+  // Bytes of the device's memory, which begin at a multiple of scale::MEMORY_STEP.
+  virtual at::Tensor allocate(int64_t bytes) = 0;
 
   // Bytes of host memory that the queues copy from and to while the host goes on.
   virtual at::Tensor allocate_staging(int64_t bytes) = 0;

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "scale/memory.h"
 #include "torch/out_of_core_staging.h"
 #include "torch/schema.h"
 
@@ -105,18 +106,12 @@ class CpuDevice : public OutOfCoreDevice {
   std::string name() const override { return "a CPU in the part of a device"; }
   void enter() override {}
 
-  at::Tensor allocate(int64_t rows, int64_t columns, bool by_columns,
-                      at::ScalarType type) override {
-    const int64_t size = static_cast<int64_t>(c10::elementSize(type));
-    const int64_t along = by_columns ? rows : columns, lines = by_columns ? columns : rows;
-    const int64_t pitch = scale::pitch_of(along, size), bytes = lines * pitch * size;
-    TORCH_CHECK_WITH(OutOfMemoryError, used_ + bytes <= options_.capacity, "out of memory: ", used_,
-                     " bytes of ", options_.capacity, " are in use, and ", bytes, " are asked for");
-    const at::Tensor matrix = counted(bytes, cpu_devices_hold().bytes, &used_)
-                                  .view(type)
-                                  .view({lines, pitch})
-                                  .narrow(1, 0, along);
-    return by_columns ? matrix.t() : matrix;
+  // Takes as much as a GPU's allocator may.
+  at::Tensor allocate(int64_t bytes) override {
+    const int64_t taken = scale::allocated_at_most(bytes);
+    TORCH_CHECK_WITH(OutOfMemoryError, used_ + taken <= options_.capacity, "out of memory: ", used_,
+                     " bytes of ", options_.capacity, " are in use, and ", taken, " are asked for");
+    return counted(taken, cpu_devices_hold().bytes, &used_).narrow(0, 0, bytes);
   }
 
   at::Tensor allocate_staging(int64_t bytes) override {

@@ -53,8 +53,9 @@ class Worker {
         device_(device),
         index_(index),
         options_(options),
-        a_(job, device, job.a, plan_.block_m, plan_.block_k, plan_.slots_a),
-        b_(job, device, job.b, plan_.block_k, plan_.block_n, plan_.slots_b),
+        arena_(device, plan_.matrix_bytes),
+        a_(job, device, arena_, job.a, plan_.block_m, plan_.block_k, plan_.slots_a),
+        b_(job, device, arena_, job.b, plan_.block_k, plan_.block_n, plan_.slots_b),
         c_direct_(copies_directly(device, job.c)),
         c_staging_(device, plan_.block_m * plan_.block_n * job.c.element_size()),
         loaded_(plan_.group + 1),
@@ -62,7 +63,7 @@ class Worker {
         places_free_(plan_.slots_c) {
     const bool by_columns = lies_by_columns(job.c);
     const auto tile = [&](at::ScalarType type) {
-      return device.allocate(plan_.block_m, plan_.block_n, by_columns, type);
+      return arena_.take(plan_.block_m, plan_.block_n, by_columns, type);
     };
     for (int64_t place = 0; place < plan_.slots_c; ++place) {
       tiles_.push_back(tile(job.c.scalar_type()));
@@ -200,6 +201,7 @@ class Worker {
   OutOfCoreDevice& device_;
   const int64_t index_;
   const MmOptions options_;
+  Arena arena_;
   Blocks a_, b_;
   const bool c_direct_;
   Staging c_staging_;
