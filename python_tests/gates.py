@@ -38,6 +38,7 @@ Four arithmetics (ops/core/problem.h):
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -153,6 +154,26 @@ def to_tf32(x: torch.Tensor) -> torch.Tensor:
     rounded = (magnitude + half) & ~np.uint32((1 << dropped) - 1)
     result = sign | np.where(magnitude < 0x7F800000, rounded, magnitude)
     return torch.from_numpy(result.view(np.int32)).view(torch.float32).view(x.shape)
+
+
+def with_sum(
+    a: torch.Tensor, b: torch.Tensor, left: torch.Tensor, right: torch.Tensor, arithmetic: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The operands of A B + left right as one product, of a longer K. Unlike A and B, `left` and
+    `right` are not rounded: for tf32 they stand there in parts of 11 bits, each part of one beside
+    each part of the other. (Those of ones and zeros have one part.)"""
+    lefts, rights = ([x] if arithmetic != "tf32" else _tf32_parts(x) for x in (left, right))
+    lefts, rights = zip(*itertools.product(lefts, rights), strict=True)
+    return torch.cat([a, *lefts], 1), torch.cat([b, *rights])
+
+
+def _tf32_parts(x: torch.Tensor) -> list[torch.Tensor]:
+    """Tf32 numbers, three of each at most, that add up to x."""
+    parts = []
+    while x.any():
+        parts.append(to_tf32(x).to(x.device))
+        x = x - parts[-1]
+    return parts
 
 
 def products(

@@ -100,13 +100,13 @@ def test_entries_rows_and_columns_have_the_bits_of_the_whole(device: str, algo, 
 @rungs.each_run(cases.FLOATS)
 def test_errors_stay_within_the_gates(run: rungs.Run) -> None:
     """A product with a row added is one of a longer K, with a column of ones; and with a matrix
-    added, one with an identity."""
+    added, one with an identity. What is added is not rounded as operands are."""
     m, n, k = run.size(70, 90, 300)
     a, b = run.pair(m, n, k)
     asked = {"algo": run.algo, "precision": run.precision}
     gates.check_random(tiled_mm.addmm(a[0, 0], a, b, beta=0, **asked), a, b, run.arithmetic)
     row = run.fill(1, n)
-    longer = torch.cat([a, torch.ones_like(a[:, :1])], 1), torch.cat([b, row])
+    longer = gates.with_sum(a, b, torch.ones_like(a[:, :1]), row, run.arithmetic)
     for input in (row[0], row):
         got = tiled_mm.addmm(input, a, b, **asked)
         gates.check(got, *longer, run.arithmetic)
@@ -114,7 +114,8 @@ def test_errors_stay_within_the_gates(run: rungs.Run) -> None:
     input = run.fill(m, n)
     got = tiled_mm.addmm(input, a, b, alpha=-0.5, beta=2, **asked)
     identity = torch.eye(n, dtype=run.dtype, device=run.device)
-    gates.check(got, torch.cat([-0.5 * a, 2 * input], 1), torch.cat([b, identity]), run.arithmetic)
+    longer = gates.with_sum(-0.5 * a, b, 2 * input, identity, run.arithmetic)
+    gates.check(got, *longer, run.arithmetic)
 
 
 def test_input_is_not_read_where_beta_is_0(device: str) -> None:

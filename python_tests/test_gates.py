@@ -98,6 +98,25 @@ def test_sums_of_tensor_cores_pass(arithmetic: str, dtype: torch.dtype, k: int) 
         gates.check_agreement(c, c.clone(), a, b, arithmetic)
 
 
+@pytest.mark.parametrize("k", [17, 300])
+@each_tensor
+def test_what_is_added_to_sums_of_tensor_cores_is_not_rounded(arithmetic: str, dtype, k) -> None:
+    a, b = normal(32, 32, k, dtype)
+    total = run_tensor(a, b, arithmetic)
+    row, column, ones = torch.randn(1, 32), torch.randn(32, 1), torch.ones(32, 1)
+    if arithmetic == "tensor":  # in the products' type the sum could not be told from a rounded one
+        row, column = row.to(dtype), column.to(dtype)
+    for left, right in ((ones, row), (column, ones.t())):
+        longer = gates.with_sum(a, b, left.to(dtype), right.to(dtype), arithmetic)
+        c = total + left.float() * right.float()
+        gates.check_elements(c, *longer, arithmetic)
+        gates.check_random(c, *longer, arithmetic)
+        if arithmetic == "tf32":
+            with pytest.raises(AssertionError, match="gate 2"):
+                rounded = gates.to_tf32(left) * gates.to_tf32(right)
+                gates.check_random(total + rounded, *longer, arithmetic)
+
+
 # One chain, and the longest; and two K that are cut, whose chains are short.
 POSITIVE_K = (300, 24576, 32767, 32768, 40000)
 
