@@ -91,9 +91,14 @@ def test_the_arithmetic_of_float32_inputs() -> None:
     for algo in rungs.RUNGS["cuda"]:
         with pytest.raises(RuntimeError, match=f"'{algo}' is not for these inputs.*hopper"):
             tiled_mm.mm(a, b, algo=algo, precision="tf32")
-    for algo in rungs.TENSOR_RUNGS:
+    for algo in rungs.TF32_ONLY:
         with pytest.raises(RuntimeError, match=f"'{algo}' is not for these inputs.*register_tile"):
             tiled_mm.mm(a, b, algo=algo)
+    chains_too = [algo for algo in rungs.TENSOR_RUNGS if algo not in rungs.TF32_ONLY]
+    assert "few_rows" in chains_too
+    for algo in chains_too:
+        assert_same_bits(tiled_mm.mm(a, b, algo=algo), chains, algo)
+        assert_same_bits(tiled_mm.mm(a, b, algo=algo, precision="tf32"), rounded, algo)
     with tiled_mm.float32_precision("tf32"):
         assert_same_bits(tiled_mm.mm(a, b), rounded)
         assert_same_bits(tiled_mm.mm(a, b, algo="hopper"), rounded)
