@@ -33,11 +33,6 @@ Pictures draw(const at::Tensor& models, int64_t count) {  // models [DIGITS, SID
   return {(torch::stack(moved) + noise).view({count, POINTS}), digits};
 }
 
-// x [B, in], weight [out, in], bias [out] -> [B, out]
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return tiled::mm(x, weight.t()) + bias;
-}
-
 struct Perceptron {
   at::Tensor first, first_bias, second, second_bias;
 
@@ -54,7 +49,8 @@ struct Perceptron {
   std::vector<at::Tensor> parameters() const { return {first, first_bias, second, second_bias}; }
 
   at::Tensor operator()(const at::Tensor& points) const {
-    return linear(torch::relu(linear(points, first, first_bias)), second, second_bias);
+    const auto hidden = tiled::linear(points, first, first_bias, {.activation = "relu"});
+    return tiled::linear(hidden, second, second_bias);
   }
 };
 
