@@ -20,8 +20,8 @@
 // elements, fp64, whose mma.sync are chains of fused multiply-adds (ptx/mma.cuh), or fp32 as tf32
 // (rounded by TMA), then P along K too. More than 64 columns are several tiles, each of which reads
 // the weight again.
-// Bound by memory from some 2,000 rows of P on, below by the chain. docs/performance.md has it beside
-// cuBLAS. Next: rung 9, fp32's accuracy from tensor cores.
+// Bound by memory from some 2,000 rows of P on, below by the chain. docs/performance.md has it
+// beside cuBLAS. Next: rung 9, fp32's accuracy from tensor cores.
 #include "cuda/parts/finish_accumulators.cuh"
 #include "cuda/rungs/8_few_rows/fragments.cuh"
 #include "cuda/rungs/8_few_rows/ring.cuh"
