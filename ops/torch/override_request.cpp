@@ -161,6 +161,16 @@ at::Tensor product(const Request& asked, const Products& products,
   return std::get<0>(products.finished(left, right, epilogue_of(asked, out), options));
 }
 
+// Dimensions may have names in torch 2.11; later versions know no such tensors.
+template <typename Tensor>
+auto is_named(const Tensor& t, int) -> decltype(t.has_names()) {
+  return t.has_names();
+}
+template <typename Tensor>
+bool is_named(const Tensor&, long) {
+  return false;
+}
+
 }  // namespace
 
 const char* name_of(Verdict verdict) {
@@ -180,7 +190,7 @@ Verdict judge(const Request& asked, at::DeviceType device, const Products& produ
   if (asked.input && !(is_in(dtype, *asked.beta) && is_in(dtype, *asked.alpha)))
     return Verdict::Scalar;
   if (asked.out && !writable(asked)) return Verdict::Layout;
-  if (!every_tensor(asked, [](const at::Tensor& t) { return !t.has_names(); }))
+  if (!every_tensor(asked, [](const at::Tensor& t) { return !is_named(t, 0); }))
     return Verdict::Names;
   return Verdict::Tiled;
 }
