@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "core/elementary.h"
+#include "core/activation.h"
 #include "matrices.h"
 
 namespace tiled::test {

@@ -112,7 +112,8 @@ TEST(Roofline, NothingToDo) {
 TEST(Devices, AllAreNamed) {
   const std::vector<std::string> names = device_names();
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()),
-            (std::set<std::string>{"h200", "h100", "a100", "t4", "g80", "gt200", "fermi", "k40"}));
+            (std::set<std::string>{"h200", "h100", "h100-pcie", "h20", "gh200", "a100", "t4", "g80",
+                                   "gt200", "fermi", "k40"}));
   EXPECT_FALSE(named_device("h2000"));
   EXPECT_FALSE(named_device(""));
 }
@@ -125,6 +126,11 @@ TEST(Devices, PeaksOfTheDataSheets) {
   EXPECT_DOUBLE_EQ(tera(device("h200").fp32_flops, 1), 67);
   EXPECT_DOUBLE_EQ(tera(device("h200").fp64_flops, 0.5), 33.5);
   EXPECT_DOUBLE_EQ(tera(device("h100").fp32_flops, 1), 67);
+  EXPECT_DOUBLE_EQ(tera(device("gh200").fp32_flops, 1), 67);
+  EXPECT_DOUBLE_EQ(tera(device("h100-pcie").fp32_flops, 1), 51);
+  EXPECT_DOUBLE_EQ(tera(device("h100-pcie").fp64_flops, 1), 26);
+  EXPECT_DOUBLE_EQ(tera(device("h20").fp64_flops, 1), 1);
+  EXPECT_DOUBLE_EQ(tera(device("h20").fp64_tensor_flops, 1), 1);
   EXPECT_NEAR(device("a100").fp32_flops, 19.5e12, 0.05e12);
   EXPECT_NEAR(device("a100").fp64_flops, 9.7e12, 0.05e12);
   EXPECT_NEAR(device("t4").fp32_flops, 8.1e12, 0.05e12);
@@ -165,6 +171,28 @@ TEST(Devices, ArchitectureOfACapability) {
   EXPECT_GT(later.fp32_flops, 0);
 }
 
+// Some chips of a capability have fewer units than it has, which only their name tells.
+TEST(Devices, ChipsAreKnownByTheirNames) {
+  const auto chip = [](const char* name) {
+    DeviceInfo d{};
+    d.name = name;
+    d.capability = 90;
+    d.multiprocessors = 78;
+    set_architecture(d, 1.98e9);
+    return d;
+  };
+  const DeviceInfo h20 = chip("NVIDIA H20"), h200 = chip("NVIDIA H200"), other = chip("NVIDIA H9");
+  EXPECT_EQ(h200.tensor_flops, 4 * h20.tensor_flops);
+  EXPECT_EQ(h200.fp64_flops, 16 * h20.fp64_flops);
+  EXPECT_EQ(h200.fp32_flops, h20.fp32_flops);
+  EXPECT_EQ(other.tensor_flops, h200.tensor_flops);
+  EXPECT_EQ(h200.power_limit, 700);
+  EXPECT_EQ(chip("NVIDIA H200 NVL").power_limit, 600);
+  EXPECT_EQ(chip("NVIDIA H100 80GB HBM3").power_limit, 700);
+  EXPECT_EQ(chip("NVIDIA H100 PCIe").power_limit, 350);
+  EXPECT_EQ(other.power_limit, 0);
+}
+
 TEST(Devices, PeakOfEachDtype) {
   const DeviceInfo d = device("h200");
   EXPECT_EQ(peak_flops(d, DType::Float16), d.fp32_flops);  // chains are fp32
@@ -179,9 +207,10 @@ TEST(Devices, PeakOfEachDtype) {
 // 16 times the fp32 rate for 16-bit inputs, 8 times for tf32: the ratios of the data sheet, 989.4,
 // 494.7 and 66.9 TF/s, but for the lower clock that it has tensor cores run at.
 TEST(Devices, PeakOfEachArithmetic) {
-  for (const char* name : {"h200", "h100"}) {
+  for (const char* name : {"h200", "h100", "h100-pcie", "gh200", "h20"}) {
     const DeviceInfo d = device(name);
-    EXPECT_DOUBLE_EQ(d.tensor_flops, 16 * d.fp32_flops) << name;
+    // H20: 148 TF/s by its data sheet, at 1.85 GHz.
+    EXPECT_DOUBLE_EQ(d.tensor_flops, (d.name == "NVIDIA H20" ? 4 : 16) * d.fp32_flops) << name;
     for (DType dtype : {DType::Float16, DType::BFloat16})
       EXPECT_EQ(peak_flops(d, dtype, Arithmetic::Tensor), d.tensor_flops) << name;
     EXPECT_EQ(peak_flops(d, DType::Float32, Arithmetic::Tf32), d.tensor_flops / 2) << name;

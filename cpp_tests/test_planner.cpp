@@ -650,7 +650,7 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
   if (plan.share_segments) {
     EXPECT_GT(segment_count(p.k), 1);
   }
-  const HopperEstimate e = estimate(p, d, plan);
+  const HopperEstimate e = estimate(p, d, HopperModel(d), plan);
   EXPECT_GT(e.cycles, 0);
   EXPECT_TRUE(e.tensor > 0 && e.shared > 0 && e.feed > 0 && e.waves > 0);
   const Plan whole = plan_with(Algo::Hopper, p, d, plan);
@@ -667,7 +667,7 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
 }
 
 TEST(HopperPlans, AreWithinTheHardwaresLimits) {
-  for (const char* name : {"h200", "h100"})
+  for (const char* name : {"h200", "h100", "h100-pcie", "h20", "gh200"})
     for (DType dtype : TENSOR_DTYPES)
       for (const std::string layout : {"nn", "nt", "tn", "tt"})
         for (const auto& [m, n, k] : {std::tuple{1, 1, 1},

@@ -16,7 +16,8 @@ KIB = 1024
 
 
 def test_the_named_devices() -> None:
-    assert set(tiled_mm.devices()) >= {"h200", "h100", "a100", "t4", "g80", "gt200", "fermi", "k40"}
+    hopper = {"h200", "h100", "h100-pcie", "h20", "gh200"}
+    assert set(tiled_mm.devices()) >= hopper | {"a100", "t4", "g80", "gt200", "fermi", "k40"}
 
 
 # (device, threads, registers, shared bytes), then what is known of the answer. The first rows are

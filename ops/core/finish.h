@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/elementary.h"
+#include "core/activation.h"
 #include "core/epilogue.h"
 
 namespace tiled {

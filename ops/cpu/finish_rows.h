@@ -1,5 +1,5 @@
 // The arithmetic of an epilogue on rows of sums, the compiler's to vectorise: core/finish.h and
-// core/elementary.h leave it nothing to round in another way.
+// core/activation.h leave it nothing to round in another way.
 #pragma once
 
 #include "core/finish.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/plan/chip_scale.h"
+
 namespace tiled {
 namespace {
 
@@ -17,11 +19,20 @@ int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
                             tiles_over(problem.n, candidate.block_n));
 }
 
+bool is_of_fp64(const Problem& problem) {
+  return problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
+}
+
+// The multiply-adds that one of this chip's multiprocessors does a cycle, for one of an H200's.
+double rate_of(const Candidate& candidate, const Problem& problem, const ChipScale& scale) {
+  if (!is_of_fp64(problem)) return 1;
+  return candidate.tensor_cores ? scale.fp64_tensor : scale.fp64;
+}
+
 }  // namespace
 
 bool is_of_chains(const Problem& problem, const DeviceInfo& device) {
-  const bool wants_fp64 = problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
-  return problem.arithmetic == Arithmetic::Fma && !(wants_fp64 && device.fp64_flops == 0);
+  return problem.arithmetic == Arithmetic::Fma && !(is_of_fp64(problem) && device.fp64_flops == 0);
 }
 
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
@@ -37,8 +48,10 @@ double cycles_of(const Candidate& candidate, const Problem& problem, const Devic
   const double share = std::ceil(blocks / device.multiprocessors);
   const double waves = std::ceil(share / candidate.resident);
   const double steps = static_cast<double>(tiles_over(problem.k, candidate.block_k));
-  return steps * std::max(share * (candidate.busy + more), waves * (candidate.latency + more)) +
-         waves * candidate.start;
+  const ChipScale scale = scale_of(device);
+  const double busy = candidate.busy / rate_of(candidate, problem, scale);
+  return steps * std::max(share * (busy + more), waves * (candidate.latency + more)) +
+         waves * candidate.start * scale.clock;
 }
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,

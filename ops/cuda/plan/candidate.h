@@ -11,16 +11,18 @@ namespace tiled {
 
 // One way to launch such a rung, with the model's view of it. The model knows one step of one block
 // (BLOCK_K values of k): how long it keeps a multiprocessor's units busy, and how long it takes
-// from its first load to its last barrier when the block is alone there. The figures are cycles of
-// compute capability 9.0 and fp32; they only have to put the candidates in the right order.
+// from its first load to its last barrier when the block is alone there. The figures are an H200's
+// cycles, fitted to the times of bench/results/h200_ieee.json and h200_fp64.json; cycles_of scales
+// them for other chips. They only have to put the candidates in the right order.
 struct Candidate {
   int32_t block_m, block_n, block_k;  // powers of two
   int32_t threads_x, threads_y;
   int64_t shared_bytes;
-  int32_t resident;  // blocks that one multiprocessor holds
-  double busy;       // cycles of a step
-  double latency;    // cycles of a step
-  double start = 0;  // cycles before the first step
+  int32_t resident;           // blocks that one multiprocessor holds
+  double busy;                // cycles of a step
+  double latency;             // cycles of a step
+  double start = 0;           // cycles before the first step
+  bool tensor_cores = false;  // its multiply-adds are theirs
 };
 
 constexpr double LOAD_LATENCY = 600;     // cycles from global memory

@@ -1,6 +1,7 @@
 // What the planner knows of a GPU, and the two general functions that stand on it: occupancy and
 // roofline. No CUDA header: a DeviceInfo comes from the running device (mm_cuda.cpp) or from the
-// table of named devices (device.cpp), so plans can be made and tested where there is no GPU.
+// table of named devices (named_devices.cpp), so plans can be made and tested where there is no
+// GPU.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ struct DeviceInfo {
   int64_t shared_bytes_reserved;   // taken by the system per block
   int64_t shared_granularity;      // bytes; a block's shared memory is rounded up to this
   int64_t l2_bytes;
+  double clock_hz;           // the highest
+  double power_limit;        // watts; 0: not known
   double fp32_flops;         // flop/s, a multiply-add counted as two
   double fp64_flops;         // flop/s without tensor cores; 0: the device has no fp64
   double fp64_tensor_flops;  // flop/s of fp64 on tensor cores; 0: no kernel here uses them
@@ -42,10 +45,10 @@ struct DeviceInfo {
   bool hopper_kernels;
 };
 
-// Fills in what a device's properties do not tell but its compute capability decides: the units in
-// which registers and shared memory are given out, the peak rates, and which kernels there are.
-// Needs `capability` and `multiprocessors`; a capability newer than the table counts as the table's
-// last.
+// Fills in what a device's properties do not tell but its compute capability decides, and for some
+// chips its name: the units in which registers and shared memory are given out, the peak rates, the
+// limit of power, and which kernels there are. Needs `capability` and `multiprocessors`; a
+// capability newer than the table counts as the table's last.
 void set_architecture(DeviceInfo& device, double clock_hz);
 
 // What a build that leaves out Hopper's kernels makes of a device it runs on; and whether it did.
@@ -59,8 +62,9 @@ inline bool leaves_out_hopper_kernels(const DeviceInfo& device) {
 constexpr const char* HOPPER_LEFT_OUT =
     "this build leaves out the kernels of compute capability 9.0 (TORCH_CUDA_ARCH_LIST)";
 
-// The named devices, as a library with all kernels runs on them: h200, h100, a100, t4, and the
-// textbook's g80, gt200, fermi and k40. Empty if there is none of this name.
+// The named devices, as a library with all kernels runs on them: h200, h100 (SXM), h100-pcie, h20,
+// gh200, a100, t4, and the textbook's g80, gt200, fermi and k40. Empty if there is none of this
+// name.
 std::optional<DeviceInfo> named_device(std::string_view name);
 std::vector<std::string> device_names();
 

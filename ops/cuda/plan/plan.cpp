@@ -31,7 +31,7 @@ Plan fastest(const Problem& problem, const DeviceInfo& device, const Algo* asked
 }
 
 // Everything that the choice depends on.
-using Key = std::array<int64_t, 32>;
+using Key = std::array<int64_t, 34>;
 
 int64_t bits_of(double value) {
   int64_t bits;
@@ -47,8 +47,9 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           asked == nullptr ? -1 : static_cast<int64_t>(*asked), device.capability,
           device.multiprocessors, device.threads_per_block, device.shared_bytes_per_block,
           device.hopper_kernels, device.l2_bytes, bits_of(device.fp32_flops),
-          bits_of(device.fp64_flops), bits_of(device.tensor_flops),
-          bits_of(device.memory_bandwidth),
+          bits_of(device.fp64_flops), bits_of(device.fp64_tensor_flops),
+          bits_of(device.tensor_flops), bits_of(device.memory_bandwidth),
+          bits_of(device.power_limit),
           // so that no key is all zeros, as those of entries are that were never filled
           1};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "cuda/plan/chip_scale.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
@@ -78,12 +79,12 @@ double cycles(const Candidate& candidate, const Problem& problem, const DeviceIn
 // Cycles of copying an operand to where register_tile reads vectors: every element is read and
 // written, at 0.72 of the memory's rate on an H200, and another kernel is launched.
 double transposing_cycles(const Side& side, const Problem& problem, const DeviceInfo& device) {
-  constexpr double START = 4000, RATE = 0.72;  // cycles; of memory_bandwidth
-  const double clock = device.fp32_flops / (256.0 * device.multiprocessors);
+  constexpr double START = 4000, RATE = 0.72;  // an H200's cycles; of memory_bandwidth
   const double bytes = 2.0 * size_of(problem.dtype) * static_cast<double>(side.rows) *
                        static_cast<double>(side.k) *
                        static_cast<double>(entries_of(side, problem.batch));
-  return START + bytes / (RATE * device.memory_bandwidth) * clock;
+  return START * scale_of(device).clock +
+         bytes / (RATE * device.memory_bandwidth) * device.clock_hz;
 }
 
 // Access of an async plan, and which operands are transposed first: those whose single copies would

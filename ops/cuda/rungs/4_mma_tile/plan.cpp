@@ -12,14 +12,16 @@
 namespace tiled {
 namespace {
 
-// fp64 on tensor cores. The cycles of a step are what was measured on an H200: of a block whose
-// multiprocessor is full (128 multiply-adds a cycle at best), and alone there. Before and after the
-// steps it fills its stages and writes its part of C, at its share of the memory's speed.
+// fp64 on tensor cores. The cycles of a step are what was measured on an H200
+// (bench/results/h200_fp64.json): of a block whose multiprocessor is full (128 multiply-adds a
+// cycle at best), and alone there. Before and after the steps it fills its stages and writes its
+// part of C, at its share of the memory's speed.
 template <typename Tile>
 constexpr Candidate fp64_tile(double busy, double alone) {
   constexpr double START = 2000, STORE = 18;  // cycles; bytes a cycle and multiprocessor
   Candidate candidate = candidate_of<Tile>(busy, alone);
   candidate.start = START + Tile::BLOCK_M * Tile::BLOCK_N * 8 / STORE;
+  candidate.tensor_cores = true;
   return candidate;
 }
 constexpr Candidate FP64_TABLE[] = {fp64_tile<Fp64Tiles::Large>(2210, 2210),

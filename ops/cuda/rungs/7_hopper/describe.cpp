@@ -16,9 +16,10 @@ struct TileEstimate {
 
 // The best way with each tile, best first.
 std::vector<TileEstimate> estimates_of(const Problem& problem, const DeviceInfo& device) {
+  const HopperModel model(device);
   std::vector<TileEstimate> estimates;
   for (const HopperPlan& plan : hopper_plans(problem, device)) {
-    const TileEstimate next = {plan, estimate(problem, device, plan)};
+    const TileEstimate next = {plan, estimate(problem, device, model, plan)};
     const auto same = std::find_if(estimates.begin(), estimates.end(),
                                    [&](const auto& other) { return other.plan.tile == plan.tile; });
     if (same == estimates.end())

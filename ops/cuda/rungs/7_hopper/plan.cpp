@@ -86,8 +86,9 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
+  const HopperModel model(device);
   for_hopper_plans(problem, device, [&](const HopperPlan& plan) {
-    consider(Way(plan), estimate(problem, device, plan).cycles);
+    consider(Way(plan), estimate(problem, device, model, plan).cycles);
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "cuda/plan/cluster_plan.h"
 #include "cuda/plan/rung.h"
+#include "cuda/rungs/7_hopper/model.h"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -24,13 +25,14 @@ struct Units {
 };
 Units units_of(const Problem& problem, const HopperPlan& plan);
 
-// The model's estimate of one of them (hopper_model.cpp).
+// The model's estimate of one of them (model.cpp).
 struct HopperEstimate {
   double tensor, shared, feed;  // cycles of a step: tensor cores, shared memory, bytes from L2
   double waves;                 // rounds of tiles on the busiest multiprocessor
   double cycles;                // of the whole call
 };
-HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const HopperPlan& plan);
+HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const HopperModel& model,
+                        const HopperPlan& plan);
 
 // plan.cpp's rung describes its plans by this (describe.cpp).
 Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);

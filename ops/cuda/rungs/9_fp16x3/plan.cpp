@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "cuda/plan/chip_scale.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
 
 namespace tiled {
@@ -15,7 +16,9 @@ constexpr int64_t MAX_SIZE = (int64_t{1} << 31) - 512;
 constexpr int64_t MAX_ELEMENTS = int64_t{1} << 54;  // of the planes: their bytes can be counted
 
 // The model: cycles of one multiprocessor. A tile takes 12 wgmma of 64 x BLOCK_Q x 16 for each 64
-// of K and 64 rows, and its accumulators are added up after each. Factors measured on an H200.
+// of K and 64 rows, and its accumulators are added up after each. Factors fitted on an H200
+// (bench/results/h200_fp16x3.json); the tensor cores, the memory and launches are scaled by another
+// chip's own.
 constexpr double tensor_cycles(const Fp16x3TileInfo& tile) {
   return 12.0 * tile.block_q / 2 * tile.block_p / 64;
 }
@@ -28,7 +31,9 @@ constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves a
 constexpr double DIRECT = 850, DIRECT_NARROW = 680;
 constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
 
-double cycles(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan& plan) {
+// `slowdown` is of tensor cores that work all at once, beside an H200's.
+double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
+              const Fp16x3Plan& plan) {
   const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
   const int sharers = plan.cluster_p * plan.cluster_q;
   const double steps = static_cast<double>(blocks_over(problem.k, 64));
@@ -38,19 +43,21 @@ double cycles(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan
                        static_cast<double>(blocks_over(q, int64_t{tile.block_q} * plan.cluster_q)) *
                        static_cast<double>(problem.batch);
   const double rounds = std::ceil(units / (device.multiprocessors / sharers));
-  const double tensor = tensor_cycles(tile);
+  const ChipScale scale = scale_of(device);
+  const double tensor = tensor_cycles(tile) / scale.tensor * slowdown;
   const bool pairs = tile.blocks_per_sm == 2 && rounds > 1;
   double step = tensor + PROMOTION;
   if (tile.block_p > 64) step = TURNS * tensor;
   if (pairs) step = std::max(PAIRS * tensor, step / 2);
-  if (is_direct(plan.tile)) step = tile.block_q == 64 ? DIRECT : DIRECT_NARROW;
+  if (is_direct(plan.tile))
+    step = std::max(tile.block_q == 64 ? DIRECT : DIRECT_NARROW, TURNS * tensor);
   if (sharers == 2 && rounds > 1) step *= SHARED_OPERAND;
   // What is split is read and written, what is measured is read.
   const double of_p = static_cast<double>(p) * (is_direct(plan.tile) ? 4 : 8);
   const double of_q = static_cast<double>(q) * 8;
-  const double split =
-      (of_p + of_q) * static_cast<double>(problem.k) * static_cast<double>(problem.batch) / MEMORY;
-  return START + split + rounds * (steps * step + STORE / (pairs ? 2 : 1));
+  const double split = (of_p + of_q) * static_cast<double>(problem.k) *
+                       static_cast<double>(problem.batch) / (MEMORY * scale.dram);
+  return START * scale.clock + split + rounds * (steps * step + STORE / (pairs ? 2 : 1));
 }
 
 // With more rows the terms of a deep K have no room, and to read W twice is the better way.
@@ -116,10 +123,11 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   const bool few = has_few_rows(problem);
   if (few) consider(Way(few_rows_plan(problem, device)), 0);
   const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
+  const double slowdown = (1 + slowdown_of(device)) / (1 + H200_SLOWDOWN);
   for_fp16x3_plans(problem, device, [&](const Fp16x3Plan& plan) {
     // Tiles of planes are square: Q is the side along which C lies.
     const bool by_name = plan.kernel == Fp16x3Kernel::Planes && plan.exchanged != by_columns;
-    consider(Way(plan), few || by_name ? BY_NAME_ONLY : cycles(problem, device, plan));
+    consider(Way(plan), few || by_name ? BY_NAME_ONLY : cycles(problem, device, slowdown, plan));
   });
 }
 
