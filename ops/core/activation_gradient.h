@@ -13,8 +13,7 @@
 // these terms, held by python_tests/test_activation_backward.py: 6, of float and double.
 #pragma once
 
-#include "core/elementary.h"
-#include "core/epilogue.h"
+#include "core/activation.h"
 
 namespace tiled {
 namespace elementary {
@@ -57,16 +56,16 @@ TILED_HOST_DEVICE Real silu_slope(Real x) {
 
 template <typename Real>
 TILED_HOST_DEVICE Real gelu_tanh_slope(Real x) {
-  using C = Constants<Real>;
+  using A = Activations<Real>;
   const Real t = -at_most(magnitude(x), SlopeEnd<Real>::GELU_TANH);
   // -|w| in two parts, as gelu_tanh() has it
   const Real square = t * t, square_rest = fused(t, t, -square);
-  const Real p = fused(square, C::CUBIC, C::LINEAR);
-  const Real p_rest = fused(square, C::CUBIC, C::LINEAR - p) +
-                      fused(square, C::CUBIC_REST, fused(square_rest, C::CUBIC, C::LINEAR_REST));
+  const Real p = fused(square, A::CUBIC, A::LINEAR);
+  const Real p_rest = fused(square, A::CUBIC, A::LINEAR - p) +
+                      fused(square, A::CUBIC_REST, fused(square_rest, A::CUBIC, A::LINEAR_REST));
   const Real w = t * p;
   const Real tail = fused(t, p_rest, fused(t, p, -w));
-  return sigmoid_slope(x, w, tail, -t * fused(3 * C::CUBIC, square, C::LINEAR + C::LINEAR_REST));
+  return sigmoid_slope(x, w, tail, -t * fused(3 * A::CUBIC, square, A::LINEAR + A::LINEAR_REST));
 }
 
 template <typename Real>
@@ -76,7 +75,9 @@ TILED_HOST_DEVICE Real gelu_slope(Real x) {
   const Real half = Real(-0.5) * t, square = half * t;
   const auto e = exponential(square, fused(half, t, -square));
   const Real inverse = 1 / (t + C::TAIL_SHIFT);
-  const Real y = fused(-t, Real(0.3989422804014327), tail_shape(t * inverse) * inverse);
+  // (t + TAIL_SHIFT) exp(t^2 / 2) erfc(t / sqrt 2) / 2, as tail() has it
+  const Real v = fused(2, t * inverse, -1), shape = fused(v, tail_slope(v), C::TAIL);
+  const Real y = fused(-t, Real(0.3989422804014327), shape * inverse);
   const Real grown = fused(y, e.rest, y);
   return scaled_by_two(x < 0 ? grown : -grown, e.exponent, x < 0 ? Real(0) : Real(1));
 }
