@@ -75,8 +75,10 @@ def same(c: torch.Tensor, expected: torch.Tensor) -> None:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     yield
-    gc.collect()
-    assert torch.ops.tiled_debug.out_of_core_on_cpu_holds() == [0, 0, 0]
+    held = torch.ops.tiled_debug.out_of_core_on_cpu_holds
+    if held() != [0, 0, 0]:
+        gc.collect()  # of an exception and the frame that caught it, each of which has the other
+    assert held() == [0, 0, 0]
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -328,10 +330,10 @@ def threads() -> int:
 @pytest.mark.usefixtures("nothing_left")
 def test_a_hundred_interruptions_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_scale, "_SECONDS_BETWEEN_CALLS", 0.002)  # or they would be seen together
-    a, b = cases.pair(300, 300, 1000, torch.float32, "cpu")
+    a, b = cases.pair(300, 300, 500, torch.float32, "cpu")
     expected = tiled_mm.mm(a, b)
     begin = time.monotonic()
-    on_cpu(a, b, capacities=(MIB,) * 2)
+    on_cpu(a, b, capacities=(MIB // 2,) * 2)
     whole = time.monotonic() - begin
     chance = random.Random(23)
     before = threads()
@@ -342,7 +344,7 @@ def test_a_hundred_interruptions_leave_nothing(monkeypatch: pytest.MonkeyPatch) 
             out = torch.full((300, 300), -1e30)
             try:
                 signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-4, 1.5 * whole))
-                on_cpu(a, b, out, capacities=(MIB,) * 2, slow=0.002)
+                on_cpu(a, b, out, capacities=(MIB // 2,) * 2, slow=0.002)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except Interrupted:
                 interrupted += 1
