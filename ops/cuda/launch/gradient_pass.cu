@@ -36,6 +36,10 @@ struct alignas(COUNT * sizeof(T)) Neighbours {
   T values[COUNT];
 };
 
+// The same as they are loaded: 16 bytes wait in four registers, whatever is made of them.
+template <typename Vector>
+using Loaded = std::conditional_t<sizeof(Vector) == sizeof(uint4), uint4, Vector>;
+
 // A sum, rounded once where the rows are not of its type.
 __device__ __forceinline__ void store_sum(const SumRows& rows, int64_t index, float sum) {
   switch (rows.dtype) {
@@ -52,7 +56,7 @@ __device__ __forceinline__ void store_sum(const SumRows& rows, int64_t index, do
 
 // COUNT above 1 wants neighbours in a row of every matrix, on multiples of COUNT elements.
 template <typename T, Activation ACTIVATION, int COUNT>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, sizeof(Accumulator<T>) == 4 ? 6 : 5)
     pass_back(const __grid_constant__ GradientPass pass, const __grid_constant__ SumRows out) {
   using Acc = Accumulator<T>;
   using Vector = Neighbours<T, COUNT>;
@@ -63,12 +67,12 @@ __global__ void __launch_bounds__(THREADS)
   const int64_t end = min(pass.rows, (group + 1) * SUMMED_AT_ONCE);
 
   const auto load = [&](const GradientOperand& x, int64_t row) {
-    return *reinterpret_cast<const Vector*>(static_cast<const T*>(x.data) + row * x.row_stride +
-                                            column * x.col_stride);
+    return *reinterpret_cast<const Loaded<Vector>*>(static_cast<const T*>(x.data) +
+                                                    row * x.row_stride + column * x.col_stride);
   };
   Acc sums[COUNT] = {};
   for (int64_t row = group * SUMMED_AT_ONCE; row < end; row += ROWS_AHEAD) {
-    Vector gradient[ROWS_AHEAD], before[ROWS_AHEAD];
+    Loaded<Vector> gradient[ROWS_AHEAD], before[ROWS_AHEAD];
 #pragma unroll
     for (int i = 0; i < ROWS_AHEAD; ++i) {
       if (row + i >= end) break;
@@ -79,12 +83,13 @@ __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < ROWS_AHEAD; ++i) {
       if (row + i >= end) break;
       Vector result;
+      const auto& g = reinterpret_cast<const Vector&>(gradient[i]);
+      const auto& b = reinterpret_cast<const Vector&>(before[i]);
 #pragma unroll
       for (int j = 0; j < COUNT; ++j) {
         Acc x{};
-        if constexpr (READS_BEFORE) x = widen(before[i].values[j]);
-        const PassedBack<Acc> passed =
-            passed_back(ACTIVATION, widen(gradient[i].values[j]), x, sums[j]);
+        if constexpr (READS_BEFORE) x = widen(b.values[j]);
+        const PassedBack<Acc> passed = passed_back(ACTIVATION, widen(g.values[j]), x, sums[j]);
         result.values[j] = Round<T, Acc>::from(passed.gradient);
         sums[j] = passed.sum;
       }
