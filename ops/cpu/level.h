@@ -8,7 +8,6 @@
 #include "cpu/micro_kernel.h"
 #include "cpu/naive.h"
 #include "cpu/pack.h"
-#include "cpu/pass_back_rows.h"
 #include "cpu/raw_kernel.h"
 
 namespace tiled::cpu {
@@ -66,13 +65,9 @@ constexpr Codec real(Accumulator accumulator, const Kernels* raw, const Kernels*
                  &store_real<Kind>,
                  &combine<Sum, Sum>,
                  nullptr,
-                 nullptr,
                  raw,
                  dot};
-  if constexpr (Sum(0.5) != 0) {
-    codec.activate = &activate<Sum>;
-    codec.pass_back = &pass_back<Sum>;
-  }
+  if constexpr (Sum(0.5) != 0) codec.activate = &activate<Sum>;
   return codec;
 }
 
@@ -87,7 +82,6 @@ constexpr Codec complex(Accumulator accumulator) {
           &pack_complex_b<T>,
           &store_complex<T>,
           &combine<Complex<T>, T>,
-          nullptr,
           nullptr,
           nullptr,
           nullptr};
