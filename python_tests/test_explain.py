@@ -105,7 +105,7 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
             continue
         plan = tiled_mm.plan(a, b, device=device)
         # Of the named devices these have tensor-core kernels, for 16-bit inputs and float64.
-        hopper = device in ("h100", "h200")
+        hopper = device.startswith(("h100", "h20", "gh200"))
         tensor = hopper and dtype in cases.HALVES
         fma = rungs.RUNGS["cuda"]
         if hopper:
