@@ -10,7 +10,8 @@ namespace tiled::scale {
 
 // Bytes/s one way over the 16 lanes that cards of this compute capability have: PCI Express 1.1,
 // 2.0, 3.0, 4.0 and 5.0, whose lanes carry 2.5, 5, 8, 16 and 32 Gbit/s, a tenth or 2 of 130 bits of
-// it the code's own. Protocol and packets take some of that too.
+// it the code's own. Protocol and packets take some of that too. A GH200's own link to its
+// processor is faster, and counts here as PCI Express 5.0.
 constexpr double link_rate(int capability) {
   if (capability < 13) return 16 * 2.5e9 * 0.8 / 8;
   if (capability < 30) return 16 * 5e9 * 0.8 / 8;
@@ -25,8 +26,9 @@ struct NamedMemory {
 };
 
 constexpr NamedMemory NAMED_MEMORY[] = {
-    {"h200", 141'000'000'000}, {"h100", 80'000'000'000}, {"a100", 80'000'000'000},
-    {"t4", 16'000'000'000},    {"g80", 768 << 20},       {"gt200", 1 << 30},
+    {"h200", 141'000'000'000}, {"h100", 80'000'000'000},  {"h100-pcie", 80'000'000'000},
+    {"h20", 96'000'000'000},   {"gh200", 96'000'000'000}, {"a100", 80'000'000'000},
+    {"t4", 16'000'000'000},    {"g80", 768 << 20},        {"gt200", 1 << 30},
     {"fermi", 3LL << 30},      {"k40", 12LL << 30},
 };
 
