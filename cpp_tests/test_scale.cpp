@@ -252,8 +252,6 @@ TEST(Scale, LinksAreThoseOfTheStandards) {
   EXPECT_NEAR(link_rate(90) / 1e9, 63, 0.1);
   EXPECT_NEAR(link_rate(75) / 1e9, 15.75, 0.01);
   EXPECT_NEAR(link_rate(10) / 1e9, 4, 1e-9);
-  EXPECT_FALSE(named_memory("nothing"));
-  EXPECT_EQ(named_memory("t4"), 16'000'000'000);
   EXPECT_LT(usable(10 * GIB), 10 * GIB);
   EXPECT_GT(usable(100 << 20), 0);
 }

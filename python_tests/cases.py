@@ -61,6 +61,15 @@ def fill(rows: int, cols: int, dtype: torch.dtype, device: str = "cpu") -> torch
     return torch.randn(rows, cols, dtype=wide).to(dtype).to(device)
 
 
+def factors(dtype: torch.dtype) -> dict[str, complex]:
+    """alpha and beta that a result of this dtype may be made with, and no value of them special."""
+    if dtype in INTEGERS:
+        return {"alpha": -3, "beta": 7}
+    if dtype.is_complex:
+        return {"alpha": 0.7 - 0.3j, "beta": -1.9 + 0.4j}
+    return {"alpha": 0.7, "beta": -1.9}
+
+
 def swallowed_ones(
     m: int, n: int, k: int, dtype: torch.dtype, device: str
 ) -> tuple[torch.Tensor, torch.Tensor, int]:

@@ -68,6 +68,15 @@ def device(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture
+def no_fallback() -> Iterator[None]:
+    """Without a batching rule vmap would loop over the batch; here that is an error."""
+    before = torch._C._functorch._is_vmap_fallback_enabled()
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    yield
+    torch._C._functorch._set_vmap_fallback_enabled(before)
+
+
 @pytest.fixture(autouse=True)
 def seed(request: pytest.FixtureRequest) -> None:
     """Other data for every test, the same data in every run."""

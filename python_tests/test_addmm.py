@@ -12,7 +12,7 @@ import pytest
 import rungs
 import tiled_mm
 import torch
-from cases import each
+from cases import each, factors
 from epilogues import ACTIVATIONS, expected, same_bits, sum_dtype, sums
 from test_errors import message as message_of
 
@@ -25,14 +25,6 @@ def message(call: Callable) -> tuple[type, str]:
     """Without the name of the kind of tensor, which differs with the device."""
     kind, text = message_of(call)
     return kind, re.sub(r"^expand\([\w.]+", "expand(", text)
-
-
-def factors(dtype: torch.dtype) -> dict:
-    if dtype in cases.INTEGERS:
-        return {"alpha": -3, "beta": 7}
-    if dtype.is_complex:
-        return {"alpha": 0.7 - 0.3j, "beta": -1.9 + 0.4j}
-    return {"alpha": 0.7, "beta": -1.9}
 
 
 def batch(*sizes: int, dtype: torch.dtype, device: str) -> torch.Tensor:

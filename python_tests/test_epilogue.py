@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import rungs
 import torch
+from cases import factors
 from epilogues import ACTIVATIONS, expected, operator, same_bits, sum_dtype, sums
 
 each_rung = rungs.each_rung_and(cases.DTYPES)
@@ -22,14 +23,6 @@ ALIGNED = [
     for algo in ("tma_wgmma", "warp_specialized", "hopper")
     for dtype in (*cases.HALVES, torch.float32)
 ]
-
-
-def factors(dtype: torch.dtype) -> dict:
-    if dtype in cases.INTEGERS:
-        return {"alpha": -3, "beta": 7}
-    if dtype.is_complex:
-        return {"alpha": 0.7 - 0.3j, "beta": -1.9 + 0.4j}
-    return {"alpha": 0.7, "beta": -1.9}
 
 
 def companions(dtype: torch.dtype) -> tuple[torch.dtype, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import tiled_mm
@@ -47,14 +47,6 @@ def test_transforms(device: str, name: str, activation: str) -> None:
         stacked = tuple(torch.stack([t, t / 2]) for t in inputs)
         got, right = (vmap(transform(f))(*stacked) for f in (ours, theirs))
         torch.testing.assert_close(got, right)
-
-
-@pytest.fixture
-def no_fallback() -> Iterator[None]:
-    before = torch._C._functorch._is_vmap_fallback_enabled()
-    torch._C._functorch._set_vmap_fallback_enabled(False)
-    yield
-    torch._C._functorch._set_vmap_fallback_enabled(before)
 
 
 @pytest.mark.usefixtures("no_fallback")

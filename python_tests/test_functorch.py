@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import cases
 import pytest
@@ -18,15 +17,6 @@ pytestmark = [
     pytest.mark.filterwarnings("error:There is a performance drop"),  # vmap's, of its fallback
     pytest.mark.usefixtures("no_fallback"),
 ]
-
-
-@pytest.fixture
-def no_fallback() -> Iterator[None]:
-    """Without a batching rule vmap would loop over the batch; here that is an error."""
-    before = torch._C._functorch._is_vmap_fallback_enabled()
-    torch._C._functorch._set_vmap_fallback_enabled(False)
-    yield
-    torch._C._functorch._set_vmap_fallback_enabled(before)
 
 
 def operands(device: str, m: int = 3, n: int = 5, k: int = 4):

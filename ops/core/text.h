@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tiled {
 
@@ -20,6 +21,19 @@ std::string scientific(double value);
 
 // With a decimal prefix from nano to peta: 66.9 Tflop/s, 2.05 ms.
 std::string with_unit(double value, const std::string& unit);
+
+// The parts with ", " between them.
+template <typename Text>
+std::string joined(const std::vector<Text>& parts) {
+  std::string list;
+  for (const Text& part : parts) list.append(list.empty() ? "" : ", ").append(part);
+  return list;
+}
+
+// An array of JSON, of values that are JSON.
+inline std::string array_of(const std::vector<std::string>& values) {
+  return "[" + joined(values) + "]";
+}
 
 // One object; values come as JSON, numbers that do not exist as null.
 class Object {

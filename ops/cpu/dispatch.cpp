@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "core/text.h"
 #include "cpu/blocked.h"
 #include "cpu/blocking.h"
 #include "cpu/finish.h"
@@ -71,13 +73,13 @@ namespace {
 const Level& choose_level() {
   const char* wanted = std::getenv("TILED_MM_CPU_LEVEL");
   if (wanted == nullptr || *wanted == '\0') return *available_levels().back();
-  std::string names;
+  std::vector<std::string> names;
   for (const Level* level : available_levels()) {
     if (std::string(level->name) == wanted) return *level;
-    names += std::string(names.empty() ? "" : ", ") + level->name;
+    names.emplace_back(level->name);
   }
   throw std::invalid_argument(std::string("TILED_MM_CPU_LEVEL is '") + wanted +
-                              "', but this CPU has: " + names);
+                              "', but this CPU has: " + joined(names));
 }
 
 const Level& chosen_level() {

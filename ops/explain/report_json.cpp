@@ -9,6 +9,7 @@
 #include "explain/report.h"
 
 namespace tiled {
+
 std::string arithmetic_name(Arithmetic arithmetic) {
   switch (arithmetic) {
     case Arithmetic::Fma: return "fma";
@@ -48,18 +49,18 @@ std::string registers(const PlanReport& r) {
 }
 
 std::string steps(const Plan& plan) {
-  std::string list;
+  std::vector<std::string> list;
   for (const Step& step : plan)
-    list += (list.empty() ? "" : ", ") + Object()
-                                             .text("work", name_of(step.work))
-                                             .count("threads", step.threads_x * step.threads_y)
-                                             .count("grid_x", step.grid_x)
-                                             .count("grid_y", step.grid_y)
-                                             .count("cluster", step.cluster)
-                                             .count("shared_bytes", step.shared_bytes)
-                                             .count("workspace_bytes", step.workspace_bytes)
-                                             .str();
-  return "[" + list + "]";
+    list.push_back(Object()
+                       .text("work", name_of(step.work))
+                       .count("threads", step.threads_x * step.threads_y)
+                       .count("grid_x", step.grid_x)
+                       .count("grid_y", step.grid_y)
+                       .count("cluster", step.cluster)
+                       .count("shared_bytes", step.shared_bytes)
+                       .count("workspace_bytes", step.workspace_bytes)
+                       .str());
+  return array_of(list);
 }
 
 // What a rung says of its own plans: null in those of others.

@@ -1,10 +1,8 @@
 // What the tables of devices (cuda/plan/device.h) do not have: the link to the host, and how much
-// memory the named devices have.
+// of a memory a product may take.
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
 
 namespace tiled::scale {
 
@@ -18,24 +16,6 @@ constexpr double link_rate(int capability) {
   if (capability < 80) return 16 * 8e9 * (128. / 130) / 8;
   if (capability < 90) return 16 * 16e9 * (128. / 130) / 8;
   return 16 * 32e9 * (128. / 130) / 8;
-}
-
-struct NamedMemory {
-  std::string_view name;
-  int64_t bytes;  // as the data sheets have it
-};
-
-constexpr NamedMemory NAMED_MEMORY[] = {
-    {"h200", 141'000'000'000}, {"h100", 80'000'000'000},  {"h100-pcie", 80'000'000'000},
-    {"h20", 96'000'000'000},   {"gh200", 96'000'000'000}, {"a100", 80'000'000'000},
-    {"t4", 16'000'000'000},    {"g80", 768 << 20},        {"gt200", 1 << 30},
-    {"fermi", 3LL << 30},      {"k40", 12LL << 30},
-};
-
-constexpr std::optional<int64_t> named_memory(std::string_view name) {
-  for (const NamedMemory& row : NAMED_MEMORY)
-    if (row.name == name) return row.bytes;
-  return std::nullopt;
 }
 
 // What a product may take of free memory where nobody says: less a margin for what else comes.

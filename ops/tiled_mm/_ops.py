@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -41,7 +43,7 @@ def mm(
             fit; ``out`` has another dtype or shape.
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
-    if out is None:
+    if out is None:  # no helper here: calls of small products cost little else
         return torch.ops.tiled.mm(a, b, algo=algo, precision=precision, out_dtype=out_dtype)
     torch.ops.tiled.mm.out(a, b, algo=algo, precision=precision, out_dtype=out_dtype, out=out)
     return out
@@ -62,6 +64,14 @@ def bmm(
         [B, M, N], contiguous.
     """
     return torch.ops.tiled.bmm(a, b, algo=algo, precision=precision, out_dtype=out_dtype)
+
+
+def _into(out: Tensor | None, product: Callable, *tensors: Tensor, **options: object) -> Tensor:
+    """The product, in ``out`` if there is one: that overload of an operator returns nothing."""
+    if out is None:
+        return product(*tensors, **options)
+    product.out(*tensors, **options, out=out)
+    return out
 
 
 def addmm(
@@ -101,12 +111,19 @@ def addmm(
             or ``algo`` is unknown or does not fit; ``out`` has another dtype or shape.
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
-    options = {"beta": beta, "alpha": alpha, "activation": activation}
-    options |= {"algo": algo, "precision": precision, "out_dtype": out_dtype}
-    if out is None:
-        return torch.ops.tiled.addmm(input, a, b, **options)
-    torch.ops.tiled.addmm.out(input, a, b, **options, out=out)
-    return out
+    return _into(
+        out,
+        torch.ops.tiled.addmm,
+        input,
+        a,
+        b,
+        beta=beta,
+        alpha=alpha,
+        activation=activation,
+        algo=algo,
+        precision=precision,
+        out_dtype=out_dtype,
+    )
 
 
 def addmm_(
@@ -169,12 +186,19 @@ def baddbmm(
         RuntimeError: as :func:`addmm`, in torch.baddbmm's words.
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
-    options = {"beta": beta, "alpha": alpha, "activation": activation}
-    options |= {"algo": algo, "precision": precision, "out_dtype": out_dtype}
-    if out is None:
-        return torch.ops.tiled.baddbmm(input, a, b, **options)
-    torch.ops.tiled.baddbmm.out(input, a, b, **options, out=out)
-    return out
+    return _into(
+        out,
+        torch.ops.tiled.baddbmm,
+        input,
+        a,
+        b,
+        beta=beta,
+        alpha=alpha,
+        activation=activation,
+        algo=algo,
+        precision=precision,
+        out_dtype=out_dtype,
+    )
 
 
 def linear(

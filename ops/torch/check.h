@@ -13,6 +13,7 @@
 
 #include "core/algo.h"
 #include "core/problem.h"
+#include "core/text.h"
 #include "tiled_mm.h"
 
 namespace tiled {
@@ -112,11 +113,11 @@ inline OutShape check_out(const at::Tensor& a, const at::Tensor& out, at::Scalar
 // `why` adds a reason that does not lie in the inputs.
 [[noreturn]] inline void throw_unfit_algo(std::string_view asked, const std::vector<Algo>& fitting,
                                           const char* why = nullptr) {
-  std::string list;
-  for (Algo algo : fitting) list.append(list.empty() ? "" : ", ").append(name_of(algo));
+  std::vector<std::string_view> names;
+  for (Algo algo : fitting) names.push_back(name_of(algo));
   TORCH_CHECK(false, "tiled_mm: algo '", std::string(asked), "' is ",
-              parse_algo(asked) ? "not for these inputs" : "unknown", "; expected one of: ", list,
-              why ? "; " : "", why ? why : "");
+              parse_algo(asked) ? "not for these inputs" : "unknown",
+              "; expected one of: ", joined(names), why ? "; " : "", why ? why : "");
 }
 
 }  // namespace tiled

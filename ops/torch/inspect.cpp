@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/segments.h"
+#include "core/text.h"
 #include "cpu/blocked.h"
 #include "explain/report.h"
 #include "torch/choose.h"
@@ -17,9 +18,8 @@ namespace tiled {
 
 DeviceInfo device_by_name(std::string_view name) {
   if (std::optional<DeviceInfo> device = named_device(name)) return *device;
-  std::string list;
-  for (const std::string& known : device_names()) list += (list.empty() ? "" : ", ") + known;
-  TORCH_CHECK(false, "tiled_mm: unknown device '", std::string(name), "'; expected one of: ", list);
+  TORCH_CHECK(false, "tiled_mm: unknown device '", std::string(name),
+              "'; expected one of: ", joined(device_names()));
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "cuda/plan/named_memory.h"
 #include "scale/links.h"
 #include "torch/inspect.h"
 #include "torch/out_of_core_on_cpu.h"
@@ -32,7 +33,7 @@ scale::Report report_of(const at::Tensor& a, const at::Tensor& b, const OutOfCor
   std::vector<OutOfCoreTarget> targets;
   if (name) {
     const DeviceInfo device = device_by_name(*name);
-    const int64_t memory = scale::usable(scale::named_memory(*name).value());
+    const int64_t memory = scale::usable(named_memory(*name).value());
     for (size_t i = 0; i < std::max<size_t>(options.devices.size(), 1); ++i)
       targets.push_back(target_on(device, product, options, memory));
   } else {

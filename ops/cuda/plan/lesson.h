@@ -24,13 +24,8 @@ Plan plan_lesson(const Problem& problem, const DeviceInfo&, const Way&) {
     add_zeros(plan, problem);
     return plan;
   }
-  Step step{};
-  step.work = Work::Product;
-  step.threads_x = Tile::THREADS, step.threads_y = 1;
-  step.grid_x = plan.tiles_m * plan.tiles_n;
+  Step step = product_step(Tile::THREADS, plan.tiles_m * plan.tiles_n, Tile::SHARED_BYTES);
   step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
-  step.shared_bytes = Tile::SHARED_BYTES;
-  step.dynamic = true;
   plan.add(step);
   return plan;
 }

@@ -41,6 +41,17 @@ inline Plan tma_plan(Algo algo, const Problem& problem, int32_t block_m, int32_t
   return plan;
 }
 
+// The kernel of the sums, with shared memory that is given to it at the launch.
+inline Step product_step(int32_t threads, int64_t blocks, int64_t shared_bytes) {
+  Step step{};
+  step.work = Work::Product;
+  step.threads_x = threads, step.threads_y = 1;
+  step.grid_x = blocks, step.grid_y = 1;
+  step.shared_bytes = shared_bytes;
+  step.dynamic = true;
+  return step;
+}
+
 // Where K is 0 there is nothing to load, and tensor maps of nothing do not exist: the kernel that
 // adds up segments adds none.
 inline void add_zeros(Plan& plan, const Problem& problem) {

@@ -98,8 +98,8 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
   for (size_t i = 0; i < std::min(estimates.size(), SHOWN); ++i)
     d.lines.emplace_back(i == 0 ? "estimate" : "rejected", text_of(estimates[i]));
 
-  std::string list;
-  for (const TileEstimate& e : estimates) list += (list.empty() ? "" : ", ") + json_of(e);
+  std::vector<std::string> list;
+  for (const TileEstimate& e : estimates) list.push_back(json_of(e));
   d.json.emplace_back("hopper", Object()
                                     .truth("exchanged", plan.exchanged)
                                     .count("cluster_p", plan.cluster_p)
@@ -109,7 +109,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
                                     .truth("repack_a", repack_a)
                                     .truth("repack_b", repack_b)
                                     .text("store", name_of(plan.store))
-                                    .json("estimates", "[" + list + "]")
+                                    .json("estimates", array_of(list))
                                     .str());
   return d;
 }

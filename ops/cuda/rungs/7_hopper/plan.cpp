@@ -103,13 +103,8 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   const HopperLayout layout = hopper_layout(problem, choice, nullptr);
   add_copies(plan, layout.copies, problem);
-  Step step{};
-  step.work = Work::Product;
+  Step step = product_step(tile.threads, choice.blocks, tile.shared_bytes);
   step.cluster = choice.cluster_p * choice.cluster_q;
-  step.threads_x = tile.threads, step.threads_y = 1;
-  step.grid_x = choice.blocks, step.grid_y = 1;
-  step.shared_bytes = tile.shared_bytes;
-  step.dynamic = true;
   step.workspace_bytes = layout.totals_bytes;
   plan.add(step);
   plan.workspace_bytes += layout.totals_bytes;

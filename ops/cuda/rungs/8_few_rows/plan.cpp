@@ -151,13 +151,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   const FewRowsLayout layout = few_rows_layout(problem, choice, nullptr);
   add_copies(plan, layout.copies, problem);
-  Step step{};
-  step.work = Work::Product;
-  step.threads_x = tile.threads, step.threads_y = 1;
-  step.grid_x = choice.blocks, step.grid_y = 1;
-  step.shared_bytes = tile.shared_bytes;
-  step.dynamic = true;
-  plan.add(step);
+  plan.add(product_step(tile.threads, choice.blocks, tile.shared_bytes));
   return plan;
 }
 
@@ -185,27 +179,27 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
   if (repack_a || repack_b)
     d.lines.emplace_back("repacks", repack_a && repack_b ? "A and B" : repack_a ? "A" : "B");
-  std::string list;
+  std::vector<std::string> list;
   for_few_rows_plans(problem, device, [&](const FewRowsPlan& other) {
     const Estimate found = estimate(problem, device, other);
     const std::string_view name = few_rows_tile_name(other.tile);
     const bool chosen = other.tile == plan.tile && other.exchanged == plan.exchanged;
     d.lines.emplace_back(chosen ? "estimate" : "rejected", text_of(name, found));
-    list += (list.empty() ? "" : ", ") + Object()
-                                             .text("tile", name)
-                                             .truth("exchanged", other.exchanged)
-                                             .real("memory", found.memory)
-                                             .real("chain", found.chain)
-                                             .real("start", found.start)
-                                             .real("cycles", found.cycles)
-                                             .str();
+    list.push_back(Object()
+                       .text("tile", name)
+                       .truth("exchanged", other.exchanged)
+                       .real("memory", found.memory)
+                       .real("chain", found.chain)
+                       .real("start", found.start)
+                       .real("cycles", found.cycles)
+                       .str());
   });
   d.json.emplace_back("few_rows", Object()
                                       .truth("exchanged", plan.exchanged)
                                       .truth("repack_a", repack_a)
                                       .truth("repack_b", repack_b)
                                       .text("bound", e.bound())
-                                      .json("estimates", "[" + list + "]")
+                                      .json("estimates", array_of(list))
                                       .str());
   return d;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/plan/chip_scale.h"
+#include "cuda/plan/tma.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
 
 namespace tiled {
@@ -131,20 +132,16 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   });
 }
 
-Step product_step(const Problem& problem, const Fp16x3Plan& way) {
-  const Fp16x3TileInfo tile = tile_of(way);
-  Step step{};
-  step.work = Work::Product;
-  step.cluster = way.cluster_p * way.cluster_q;
-  step.threads_x = tile.threads, step.threads_y = 1;
-  step.grid_x = std::max(way.blocks, 1), step.grid_y = 1;
-  step.shared_bytes = tile.shared_bytes;
-  step.dynamic = true;
+Step product_of(const Problem& problem, const Fp16x3Plan& way) {
+  const int32_t blocks = std::max(way.blocks, 1);
   if (way.kernel == Fp16x3Kernel::FewRows) {
-    step.cluster = 0;
-    step.threads_x = way.block.threads, step.shared_bytes = way.block.shared_bytes;
+    Step step = product_step(way.block.threads, blocks, way.block.shared_bytes);
     step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
+    return step;
   }
+  const Fp16x3TileInfo tile = tile_of(way);
+  Step step = product_step(tile.threads, blocks, tile.shared_bytes);
+  step.cluster = way.cluster_p * way.cluster_q;
   return step;
 }
 
@@ -163,21 +160,16 @@ Step guard_step(const Problem& problem, const DeviceInfo& device) {
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const Fp16x3Plan way = chosen.as<Fp16x3Plan>();
   const Fp16x3TileInfo tile = tile_of(way);
-  Plan plan{};
-  plan.algo = Algo::Fp16x3;
-  plan.way = chosen;
-  plan.block_m = way.exchanged ? tile.block_q : tile.block_p;
-  plan.block_n = way.exchanged ? tile.block_p : tile.block_q;
-  plan.block_k = 64;
-  plan.tiles_m = blocks_over(problem.m, plan.block_m);
-  plan.tiles_n = blocks_over(problem.n, plan.block_n);
+  Plan plan = tma_plan(Algo::Fp16x3, problem, way.exchanged ? tile.block_q : tile.block_p,
+                       way.exchanged ? tile.block_p : tile.block_q, chosen);
+  plan.block_k = 64;  // 128 bytes of the parts
   if (problem.k >= FP16X3_LEAST_K) {
     const Fp16x3Layout layout = fp16x3_layout(problem, way);
     const SplitJobs jobs = split_jobs(layout, way, nullptr);
     if (jobs.clears_first()) plan.add(clear_step(layout.zero_bytes));
     for (int i = 0; i < jobs.count; ++i) plan.add(split_step(jobs.jobs[i]));
     plan.steps[0].workspace_bytes = layout.squares_at;  // planes, scales, and what is cleared
-    plan.add(product_step(problem, way));
+    plan.add(product_of(problem, way));
     plan.steps[plan.step_count - 1].workspace_bytes = layout.bytes - layout.squares_at;
     plan.workspace_bytes = layout.bytes;
   }
