@@ -16,8 +16,6 @@ constexpr cpu::ParallelFor TWO = {[](int64_t count, cpu::Body body, void* state)
                                   },
                                   2};
 
-bool is_complex(DType dtype) { return dtype == DType::Complex64 || dtype == DType::Complex128; }
-bool is_integer(DType dtype) { return dtype >= DType::Int8; }
 DType sum_of(DType dtype) {
   return dtype == DType::Float16 || dtype == DType::BFloat16 ? DType::Float32 : dtype;
 }

@@ -44,6 +44,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from cases import INTEGERS
 
 # The library's cuts of K, ops/core/segments.h: none below DEEP_K, from there on every SEGMENT_K.
 SEGMENT_K, DEEP_K = 4096, 32768
@@ -54,7 +55,6 @@ UNIT_ROUNDOFF = {
     torch.float16: 2.0**-11,
     torch.bfloat16: 2.0**-8,
 }
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
 # Terms that one step of the tensor cores adds to the accumulator.
 TENSOR_STEP = {"tensor": 16, "tf32": 8}

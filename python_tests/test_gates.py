@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import cases
 import gates
 import golden
 import numpy as np
@@ -532,7 +533,7 @@ def test_overflow_must_give_infinity() -> None:
         gates.check_elements(torch.full((2, 2), 65504.0).half(), a, b)
 
 
-@pytest.mark.parametrize("dtype", gates.INTEGERS, ids=str)
+@pytest.mark.parametrize("dtype", cases.INTEGERS, ids=str)
 def test_integers_must_wrap_and_be_exact(dtype: torch.dtype) -> None:
     top = torch.iinfo(dtype).max
     a, b = torch.full((2, 3), top, dtype=dtype), torch.full((3, 2), top, dtype=dtype)

@@ -1,4 +1,4 @@
-// What an element is.
+// What an element is: core/dtypes.inc as an enumeration and a table.
 #pragma once
 
 #include <cstdint>
@@ -6,55 +6,44 @@
 namespace tiled {
 
 enum class DType : int8_t {
-  Float32,
-  Float64,
-  Float16,
-  BFloat16,
-  Complex64,
-  Complex128,
-  Int8,
-  Int16,
-  Int32,
-  Int64,
-  UInt8,
+#define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) dtype,
+#include "core/dtypes.inc"
 };
 
-constexpr int DTYPE_COUNT = 11;
+constexpr DType ALL_DTYPES[] = {
+#define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) DType::dtype,
+#include "core/dtypes.inc"
+};
+
+constexpr int DTYPE_COUNT = sizeof ALL_DTYPES / sizeof ALL_DTYPES[0];
+
+enum class DTypeKind : int8_t { Real, Complex, Integer };
+
+struct DTypeInfo {
+  const char* name;
+  int8_t bytes, accumulator_bytes;
+  DTypeKind kind;
+};
+
+constexpr DTypeInfo info_of(DType dtype) {
+  switch (dtype) {
+#define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) \
+  case DType::dtype: return {#name, bytes, sum_bytes, DTypeKind::kind};
+#include "core/dtypes.inc"
+  }
+  return {};
+}
 
 // Bytes of one element.
-constexpr int64_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::Int8:
-    case DType::UInt8: return 1;
-    case DType::Float16:
-    case DType::BFloat16:
-    case DType::Int16: return 2;
-    case DType::Float32:
-    case DType::Int32: return 4;
-    case DType::Float64:
-    case DType::Complex64:
-    case DType::Int64: return 8;
-    case DType::Complex128: return 16;
-  }
-  return 0;
-}
+constexpr int64_t size_of(DType dtype) { return info_of(dtype).bytes; }
+
+// Bytes of the value that a chain is summed in; shared memory holds operands widened to it.
+constexpr int accumulator_bytes(DType dtype) { return info_of(dtype).accumulator_bytes; }
+
+constexpr bool is_complex(DType dtype) { return info_of(dtype).kind == DTypeKind::Complex; }
+constexpr bool is_integer(DType dtype) { return info_of(dtype).kind == DTypeKind::Integer; }
 
 // torch's name of the dtype, without the prefix.
-constexpr const char* name_of(DType dtype) {
-  switch (dtype) {
-    case DType::Float32: return "float32";
-    case DType::Float64: return "float64";
-    case DType::Float16: return "float16";
-    case DType::BFloat16: return "bfloat16";
-    case DType::Complex64: return "complex64";
-    case DType::Complex128: return "complex128";
-    case DType::Int8: return "int8";
-    case DType::Int16: return "int16";
-    case DType::Int32: return "int32";
-    case DType::Int64: return "int64";
-    case DType::UInt8: return "uint8";
-  }
-  return "?";
-}
+constexpr const char* name_of(DType dtype) { return info_of(dtype).name; }
 
 }  // namespace tiled

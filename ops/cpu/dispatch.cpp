@@ -16,8 +16,6 @@
 
 namespace tiled::cpu {
 
-static_assert(TYPE_COUNT == DTYPE_COUNT, "kernels.h repeats the number for want of problem.h");
-
 namespace {
 
 constexpr Level LEVELS[] = {

@@ -135,7 +135,11 @@ struct NaiveProblem {
 // Rows [begin, end) of the product's batch * m rows, by three loops.
 using NaiveFunction = void (*)(const NaiveProblem& problem, int64_t begin, int64_t end);
 
-constexpr int TYPE_COUNT = 11;  // of DType
+enum DTypeCounter {
+#define DTYPE(dtype, ...) COUNTED_##dtype,
+#include "core/dtypes.inc"
+  TYPE_COUNT  // of DType
+};
 
 // Chains of multiply-adds, one step an element of k: every dtype at one width of vectors.
 struct ChainTable {

@@ -7,8 +7,6 @@
 namespace tiled {
 namespace {
 
-bool is_complex(DType dtype) { return dtype == DType::Complex64 || dtype == DType::Complex128; }
-
 double as_double(int64_t value) { return static_cast<double>(value); }
 
 // Elements of memory under a strided [batch][rows][columns]: a stride of 0 repeats an element.

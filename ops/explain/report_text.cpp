@@ -24,17 +24,6 @@ std::string capability_name(int capability) {
   return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
 }
 
-bool is_integer(DType dtype) {
-  switch (dtype) {
-    case DType::Int8:
-    case DType::Int16:
-    case DType::Int32:
-    case DType::Int64:
-    case DType::UInt8: return true;
-    default: return false;
-  }
-}
-
 // One line of a table: a name and what there is to say.
 std::string line(const std::string& name, const std::string& text) {
   std::ostringstream out;

@@ -18,25 +18,22 @@
 
 namespace tiled {
 
-constexpr const char* SUPPORTED_DTYPES =
-    "Float, Double, Half, BFloat16, ComplexFloat, ComplexDouble, Char, Short, Int, Long, Byte";
+// In the words of torch's messages.
+inline std::string supported_dtypes() {
+  return joined(std::vector<std::string>{
+#define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) #torch,
+#include "core/dtypes.inc"
+  });
+}
 
 inline DType dtype_of(at::ScalarType type) {
   switch (type) {
-    case at::kFloat: return DType::Float32;
-    case at::kDouble: return DType::Float64;
-    case at::kHalf: return DType::Float16;
-    case at::kBFloat16: return DType::BFloat16;
-    case at::kComplexFloat: return DType::Complex64;
-    case at::kComplexDouble: return DType::Complex128;
-    case at::kChar: return DType::Int8;
-    case at::kShort: return DType::Int16;
-    case at::kInt: return DType::Int32;
-    case at::kLong: return DType::Int64;
-    case at::kByte: return DType::UInt8;
+#define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) \
+  case at::ScalarType::torch: return DType::dtype;
+#include "core/dtypes.inc"
     default:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "\"tiled_mm\" not implemented for '", type,
-                                  "'; supported: ", SUPPORTED_DTYPES);
+                                  "'; supported: ", supported_dtypes());
   }
 }
 

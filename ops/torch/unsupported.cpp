@@ -19,7 +19,7 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(false, "\"tiled_mm\" not implemented for ", found.str(),
                               " tensors; supported: dense (strided) CPU and CUDA tensors of ",
-                              SUPPORTED_DTYPES);
+                              supported_dtypes());
 }
 
 void refuse_all(torch::Library& m) {

@@ -119,17 +119,9 @@ struct TypeTag {
 template <typename Function>
 auto with_element_type(DType dtype, Function function) {
   switch (dtype) {
-    case DType::Float32: return function(TypeTag<float>{});
-    case DType::Float64: return function(TypeTag<double>{});
-    case DType::Float16: return function(TypeTag<__half>{});
-    case DType::BFloat16: return function(TypeTag<__nv_bfloat16>{});
-    case DType::Complex64: return function(TypeTag<Complex<float>>{});
-    case DType::Complex128: return function(TypeTag<Complex<double>>{});
-    case DType::Int8:
-    case DType::UInt8: return function(TypeTag<uint8_t>{});
-    case DType::Int16: return function(TypeTag<uint16_t>{});
-    case DType::Int32: return function(TypeTag<uint32_t>{});
-    case DType::Int64: return function(TypeTag<uint64_t>{});
+#define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) \
+  case DType::dtype: return function(TypeTag<element>{});
+#include "core/dtypes.inc"
   }
   return decltype(function(TypeTag<float>{})){};
 }

@@ -39,24 +39,6 @@ constexpr Candidate candidate_of(double busy, double latency) {
 // Which of a rung's three tiles for an accumulator.
 enum class TileSize : int8_t { Large, Medium, Small };
 
-// Bytes of the value that a chain is summed in; shared memory holds operands widened to it.
-constexpr int accumulator_bytes(DType dtype) {
-  switch (dtype) {
-    case DType::Float32:
-    case DType::Float16:
-    case DType::BFloat16:
-    case DType::Int8:
-    case DType::Int16:
-    case DType::Int32:
-    case DType::UInt8: return 4;
-    case DType::Float64:
-    case DType::Complex64:
-    case DType::Int64: return 8;
-    case DType::Complex128: return 16;
-  }
-  return 0;
-}
-
 // Whether the problem asks for chains of multiply-adds that the device has.
 bool is_of_chains(const Problem& problem, const DeviceInfo& device);
 

@@ -112,20 +112,12 @@ void set_architecture(DeviceInfo& device, double clock_hz) {
 }
 
 double peak_flops(const DeviceInfo& device, DType dtype) {
-  switch (dtype) {
-    case DType::Float32:
-    case DType::Float16:
-    case DType::BFloat16:
-    case DType::Complex64: return device.fp32_flops;
-    case DType::Float64: return std::max(device.fp64_flops, device.fp64_tensor_flops);
-    case DType::Complex128: return device.fp64_flops;
-    case DType::Int8:
-    case DType::Int16:
-    case DType::Int32:
-    case DType::UInt8: return device.int32_ops;
-    case DType::Int64: return device.int32_ops / 3;  // low * low, and twice low * high
-  }
-  return 0;
+  const bool wide = accumulator_bytes(dtype) == (is_complex(dtype) ? 16 : 8);  // 64 bits a part
+  if (is_integer(dtype))
+    return wide ? device.int32_ops / 3 : device.int32_ops;  // low * low, and twice low * high
+  if (!wide) return device.fp32_flops;
+  return is_complex(dtype) ? device.fp64_flops
+                           : std::max(device.fp64_flops, device.fp64_tensor_flops);
 }
 
 double peak_flops(const DeviceInfo& device, DType dtype, Arithmetic arithmetic) {

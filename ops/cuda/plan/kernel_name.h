@@ -7,23 +7,13 @@
 
 namespace tiled {
 
-// The kernels' element type. Integers are unsigned there: they wrap modulo 2^bits, so int8 and
-// uint8 are one.
+// The kernels' element type.
 inline const char* element_type(DType dtype) {
-  switch (dtype) {
-    case DType::Float32: return "float";
-    case DType::Float64: return "double";
-    case DType::Float16: return "__half";
-    case DType::BFloat16: return "__nv_bfloat16";
-    case DType::Complex64: return "Complex<float>";
-    case DType::Complex128: return "Complex<double>";
-    case DType::Int8:
-    case DType::UInt8: return "unsigned char";
-    case DType::Int16: return "unsigned short";
-    case DType::Int32: return "unsigned int";
-    case DType::Int64: return "unsigned long";
-  }
-  return "?";
+  constexpr const char* TYPES[] = {
+#define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) #element,
+#include "core/dtypes.inc"
+  };
+  return TYPES[static_cast<int>(dtype)];
 }
 
 // The operands' type of wgmma: fp32 is tf32 there.
