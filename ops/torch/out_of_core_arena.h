@@ -21,7 +21,7 @@ class Arena {
     const int64_t along = by_columns ? rows : columns, lines = by_columns ? columns : rows;
     uint8_t* const begin = memory_.mutable_data_ptr<uint8_t>() + used_;
     used_ += scale::in_a_row(scale::bytes_of(along, lines, size));
-    TORCH_INTERNAL_ASSERT(used_ <= memory_.nbytes());
+    TORCH_INTERNAL_ASSERT(used_ <= static_cast<int64_t>(memory_.nbytes()));
     // With a storage of its own: where two matrices share one, a product asks whether they overlap,
     // and would not see that they do not.
     const at::Tensor matrix = at::from_blob(
