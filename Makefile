@@ -23,7 +23,8 @@ BUILT := $(addprefix $(PACKAGE)/,lib include share _build_info.py)
 
 PYTHON_FILES := setup.py ops bench examples python_tests
 CXX_FILES = $(shell find ops bench cpp_tests examples -path ops/tiled_mm -prune -o \
-  -name '*.h' -print -o -name '*.cuh' -print -o -name '*.cpp' -print -o -name '*.cu' -print)
+  -name '*.h' -print -o -name '*.cuh' -print -o -name '*.inc' -print -o -name '*.cpp' -print -o \
+  -name '*.cu' -print)
 # Configures build folder $(1) for the Python in $(2), with further options $(3).
 configure = $(2)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(2)/ninja \
   -DPython3_EXECUTABLE=$(2)/python $(3)

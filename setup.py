@@ -1,4 +1,5 @@
-"""pip's face of the CMake build. The sources and all settings of theirs are in CMakeLists.txt.
+"""pip's face of the CMake build. The sources and all settings of theirs are CMake's
+(CMakeLists.txt, cmake/, and sources.cmake in each rung's folder).
 
     pip install .                                      with a torch of pip's own choice
     pip install --no-build-isolation .                 for the torch that is installed

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from bench import results
 from bench.cells import NOT_MEASURED, caption, captions, markdown, newest, rate_text
+from bench.machine import ROOT
 
 SIZES = (2048, 4096, 8192)
 SIZE = 4096  # where one must do
 DTYPES = ("float32", "bfloat16")
 PAGE = "docs/ladder.md"
 
-# What a rung adds to the one before it. The key is the heading of its part in docs/ladder.md.
-IDEAS = {
-    "naive": "one thread, one element, global memory only",
-    "shared_tile": "the textbook's tile in shared memory",
-    "register_tile": "each thread a patch of C in registers",
-    "mma_tile": "tensor cores: fragments from shared memory, mma.sync",
-    "tma_wgmma": "Hopper's instructions alone: TMA, wgmma, one warpgroup",
-    "warp_specialized": "a producer warp feeds a ring, two warpgroups read it",
-    "hopper": "persistent blocks in clusters, named tiles, stores beside the next tile",
-    "few_rows": "a weight streamed past one to 64 rows; one chain, no gaps",
-    "fp16x3": "fp32 in two fp16 parts each, three products, a guard for what they lose",
-}
+
+def ideas_of(page: Path) -> dict[str, str]:
+    """What each rung adds to the one before it: the line in italics below its heading. None where
+    the benchmark was carried to a machine without the pages."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    return dict(re.findall(r"^## (\w+)\n\n\*(.+)\*$", text, re.MULTILINE))
+
+
+IDEAS = ideas_of(ROOT / PAGE)
 
 # What Nsight Compute calls the waits of a warp.
 WAITS = {

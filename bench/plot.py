@@ -16,18 +16,12 @@ from matplotlib.figure import Figure
 from bench.cells import cubes, device_name
 from bench.training_tables import distances
 
-# The order of the ladder; what is not named here comes after.
-_ORDER = (
-    *("naive", "blocked", "shared_tile_8", "shared_tile_16", "shared_tile_32", "register_tile"),
-    *("mma_tile", "tma_wgmma", "warp_specialized", "hopper", "fp16x3"),
-)
 _DPI = 150
 
 
 def _candidate_names(cases: list[dict]) -> list[str]:
-    names = {c["name"] for case in cases for c in case["candidates"] if c["seconds"]}
-    rungs = [n for n in _ORDER if n in names]
-    return rungs + sorted(names - set(rungs))
+    """In the order of the run, which is the ladder's, and then the peers."""
+    return list(dict.fromkeys(c["name"] for x in cases for c in x["candidates"] if c["seconds"]))
 
 
 def _style(name: str) -> dict:

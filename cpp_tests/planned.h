@@ -1,7 +1,9 @@
 // Problems, devices and reports for the planner's tests.
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/problem.h"
 #include "cuda/plan/device.h"
@@ -16,18 +18,41 @@ namespace tiled::test {
 
 constexpr int64_t KIB = 1024;  // bytes
 constexpr double GIGA = 1e9;
-constexpr DType ALL_DTYPES[] = {DType::Float32,  DType::Float64,   DType::Float16,
-                                DType::BFloat16, DType::Complex64, DType::Complex128,
-                                DType::Int8,     DType::Int16,     DType::Int32,
-                                DType::Int64,    DType::UInt8};
-// The rungs of Arithmetic::Fma, and those on tensor cores.
-constexpr Algo CUDA_ALGOS[] = {Algo::Naive, Algo::SharedTile8, Algo::SharedTile16,
-                               Algo::SharedTile32, Algo::RegisterTile};
-constexpr Algo TENSOR_ALGOS[] = {Algo::MmaTile, Algo::TmaWgmma, Algo::WarpSpecialized,
-                                 Algo::Hopper};
+// The rungs of every GPU, which take every dtype in Arithmetic::Fma.
+constexpr Algo CUDA_ALGOS[] = {
+#define CPU_RUNG(algo, name)
+#define GPU_RUNG(algo, name) Algo::algo,
+#define HOPPER_RUNG(algo, name)
+#include "core/ladder.inc"
+};
 constexpr DType TENSOR_DTYPES[] = {DType::Float16, DType::BFloat16, DType::Float32};
 
 inline DeviceInfo device(const char* name) { return named_device(name).value(); }
+
+using Algos = std::vector<Algo>;
+
+// The rungs that compute the problem, in the order of the ladder.
+inline Algos supported_algos(const Problem& problem, const DeviceInfo& device) {
+  Algos algos;
+  for (const Rung* rung : ladder())
+    if (rung->supports(problem, device)) algos.push_back(rung->algo);
+  return algos;
+}
+
+inline bool is_in(const Algos& rungs, Algo algo) {
+  return std::find(rungs.begin(), rungs.end(), algo) != rungs.end();
+}
+
+// Those of Hopper's kernels that take TENSOR_DTYPES on tensor cores, and of them those for which
+// operands may lie anyhow.
+inline Algos tensor_algos(bool any_layout = false) {
+  Algos algos;
+  for (Algo algo : ALL_ALGOS)
+    if (on_tensor_cores(algo) && algo != Algo::Fp16x3 &&
+        !(any_layout && (algo == Algo::TmaWgmma || algo == Algo::WarpSpecialized)))
+      algos.push_back(algo);
+  return algos;
+}
 
 // Row-major and contiguous.
 inline Problem problem_of(int64_t m, int64_t n, int64_t k, DType dtype = DType::Float32,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 
+import rungs
 from test_bench import make_case, make_document
 
 from bench import cells, headline, ladder_tables, report, results
@@ -126,6 +128,11 @@ def test_sources_that_agree_are_named_once():
 def ladder(dtype: str, seconds: dict[str, float], n: int = ladder_tables.SIZE) -> dict:
     case = make_case("ladder", Shape(n, n, n, dtype=dtype), {**seconds, "torch.mm": 1.0})
     return make_document([case], gpu=GPU)
+
+
+def test_every_rung_has_a_section_that_begins_with_its_idea():
+    on_gpus = {rung.name for rung in rungs.TABLE if rung.device == "cuda"}
+    assert {re.sub(r"_[0-9]+$", "", name) for name in on_gpus} == set(ladder_tables.IDEAS)
 
 
 def test_every_rung_has_a_row_with_its_idea_and_its_widths():

@@ -20,7 +20,7 @@ each_float_rung = rungs.each_rung_and(cases.REALS)
 # These want bases and pitches of whole 16 bytes.
 ALIGNED = [
     pytest.param(algo, dtype, id=f"{algo}-{str(dtype).removeprefix('torch.')}")
-    for algo in ("tma_wgmma", "warp_specialized", "hopper")
+    for algo in (*rungs.NEED_TMA, "hopper")
     for dtype in (*cases.HALVES, torch.float32)
 ]
 

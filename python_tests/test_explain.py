@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
 import cases
@@ -141,7 +142,7 @@ def test_the_arithmetic_of_a_plan() -> None:
             with pytest.raises(RuntimeError, match=rf"'{algo}' is not for these.*register_tile"):
                 found(operands, algo=algo, **asked)
     assert found(single, algo="hopper", precision="tf32") == "tf32"
-    with pytest.raises(RuntimeError, match=r"'register_tile'.*: mma_tile, .*hopper, few_rows"):
+    with pytest.raises(RuntimeError, match=f"'register_tile'.*: {', '.join(rungs.names('tf32'))}"):
         found(single, algo="register_tile", precision="tf32")
     with pytest.raises(NotImplementedError, match=r"'tf32' has no kernel.*8\.0"):
         found(single, precision="tf32", device="a100")
@@ -167,6 +168,13 @@ def test_the_rungs_of_float32(device: str) -> None:
     assert tuple(exact) == rungs.RUNGS["cuda"] + fma
     if parts:
         assert tuple(tiled_mm.algos(*operands, device=device, precision="fp16x3")) == parts
+
+
+def test_the_tests_know_every_rung() -> None:
+    with pytest.raises(RuntimeError, match="algo 'nonsense' is unknown") as refusal:
+        tiled_mm.mm(*meta(1, 1, 1), algo="nonsense")
+    (known,) = re.findall(r"expected one of: ([\w, ]+)", str(refusal.value))
+    assert known.split(", ") == list(dict.fromkeys(rung.name for rung in rungs.TABLE))
 
 
 def test_a_rung_that_a_device_cannot_launch_is_refused() -> None:
@@ -268,9 +276,9 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
                 assert plan.registers is not None, plan.registers_unknown
                 assert plan.registers.per_thread == registers, plan.kernel
                 assert plan.registers.stack_bytes == local_bytes, plan.kernel
-                by_launch = (*rungs.NEED_TMA, "hopper", "few_rows", rungs.PARTS_RUNG)
-                if algo in by_launch or (algo in rungs.FP64_RUNGS and dtype == torch.float64):
-                    assert shared_bytes < plan.shared_bytes, "theirs is given at the launch"
+                (product,) = (step for step in plan.steps if step.work == "product")
+                if product.dynamic:
+                    assert shared_bytes < plan.shared_bytes, "it is given at the launch"
                 else:
                     assert plan.shared_bytes == shared_bytes, plan.kernel
                 assert plan.occupancy.blocks_per_sm == blocks, plan.kernel
@@ -287,17 +295,9 @@ def test_the_running_device_is_planned_for_as_its_name() -> None:
     for (m, n, k), dtype in itertools.product(cases.SHAPES, (torch.float32, torch.bfloat16)):
         a, b = cases.pair(m, n, k, dtype, "cuda")
         here, named = tiled_mm.plan(a, b), tiled_mm.plan(a, b, device=keys[running])
-        for key in (
-            "algo",
-            "kernel",
-            "tile",
-            "grid",
-            "registers",
-            "occupancy",
-            "waves",
-            "hopper",
-            "few_rows",
-        ):
+        of_the_rung = here.keys() - tiled_mm.plan(a, b, algo="naive").keys()
+        choices = ("algo", "kernel", "tile", "grid", "registers", "occupancy", "waves")
+        for key in (*choices, *of_the_rung):
             assert here[key] == named[key]
         # Data sheets round.
         assert here.peak_flops == pytest.approx(named.peak_flops, rel=0.05)

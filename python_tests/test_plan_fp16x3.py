@@ -12,7 +12,7 @@ def test_the_plan_of_fp16x3() -> None:
     for size, tile in ((4096, "X3Tile128x128"), (1024, "X3Tile64x64")):
         plan = tiled_mm.plan(*meta(size, size, size), precision="fp16x3", device="h200")
         assert plan.algo == plan.arithmetic == "fp16x3" and plan.tile.name == tile
-        assert plan.kernel.startswith(f"fp16x3<{tile}, ") and plan.hopper is None
+        assert plan.kernel.startswith(f"fp16x3<{tile}, ") and "hopper" not in plan
         assert plan.step["count"] == size // 64 and plan.grid.blocks >= 1
         # Two planes of fp16 of each operand, and more.
         assert plan.workspace_bytes > 2 * size * size * 4

@@ -63,26 +63,15 @@ std::string to_text(const PlanReport& report);
 //   device, dtype, out_dtype, algo, kernel          strings
 //   batch, m, n, k, segments                        the problem; segments of K
 //   tile          {name (null for the rungs of one tile), m, n, k, thread_m, thread_n}
-//   access        {a, b}: "along_k", "along_mn" or "elements"; null but for register_tile
-//                 and, in fp64, mma_tile
-//   transposes    {a, b}: whether the operand is copied first, to lie along m or n, and then read
-//                 so; null but for register_tile
 //   steps         [{work: "copy", "split", "product", "sums" or "guard", threads (of a block),
-//                 grid_x, grid_y, cluster, shared_bytes, workspace_bytes}], every kernel that will
-//                 run, in this order
+//                 grid_x, grid_y, cluster, shared_bytes, dynamic (they are given at the launch),
+//                 workspace_bytes}], every kernel that will run, in this order
 //   threads       {x, y, block}
 //   grid          {x, y, tiles_m, tiles_n, blocks}
 //   shared_bytes  of one block
 //   workspace_bytes  of global memory, for the time of the call
 //   arithmetic    "fma", "tensor", "tf32" or "fp16x3"
 //   left_out      what this build leaves out for the device; null if nothing
-//   hopper        {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
-//                 store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q,
-//                 exchanged, cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of
-//                 a step), waves, cycles}], best first}; null but for hopper
-//   few_rows      {exchanged, repack_a, repack_b, bound: "memory", "chain" or "start and end",
-//                 estimates: [{tile, exchanged, memory, chain, start, cycles (of the call)}]}; null
-//                 but for few_rows
 //   registers     {per_thread, stack_bytes, compiled_for (90 for 9.0)}; null if not known
 //   registers_unknown   why, null if they are known
 //   occupancy     as below
@@ -90,6 +79,9 @@ std::string to_text(const PlanReport& report);
 //   step          {count, loads, flops, flops_per_load, pending_loads}
 //   flops, peak_flops, memory_bandwidth, balance
 //   traffic       {tiles: T, compulsory: T}, T = {bytes, and the roofline as below}
+//
+// and what the rung says of its own plans, as its describe() has it: access, transposes, hopper,
+// few_rows. Those keys are missing in the plans of others.
 std::string to_json(const PlanReport& report);
 
 // {blocks_per_sm, threads_per_sm, shared_bytes_per_sm, fraction, limit, by_threads, by_blocks,

@@ -58,16 +58,10 @@ std::string steps(const Plan& plan) {
                        .count("grid_y", step.grid_y)
                        .count("cluster", step.cluster)
                        .count("shared_bytes", step.shared_bytes)
+                       .truth("dynamic", step.dynamic)
                        .count("workspace_bytes", step.workspace_bytes)
                        .str());
   return array_of(list);
-}
-
-// What a rung says of its own plans: null in those of others.
-std::string of_rung(const PlanReport& r, std::string_view key) {
-  for (const auto& [name, value] : r.about.json)
-    if (name == key) return value;
-  return "null";
 }
 
 }  // namespace
@@ -95,8 +89,8 @@ std::string to_json(const PlanReport& r) {
   const Problem& p = r.problem;
   const Plan& plan = r.plan;
   const Step& step = plan.main_step();
-  return Object()
-      .text("device", r.device.name)
+  Object object;
+  object.text("device", r.device.name)
       .text("dtype", name_of(p.dtype))
       .text("out_dtype", name_of(p.epilogue.out_dtype))
       .text("algo", name_of(plan.algo))
@@ -114,8 +108,6 @@ std::string to_json(const PlanReport& r) {
                         .count("thread_m", r.about.thread_m)
                         .count("thread_n", r.about.thread_n)
                         .str())
-      .json("access", of_rung(r, "access"))
-      .json("transposes", of_rung(r, "transposes"))
       .json("steps", steps(plan))
       .json("threads", Object()
                            .count("x", step.threads_x)
@@ -133,8 +125,6 @@ std::string to_json(const PlanReport& r) {
       .count("workspace_bytes", plan.workspace_bytes)
       .text("arithmetic", arithmetic_name(p.arithmetic))
       .json("left_out", leaves_out_hopper_kernels(r.device) ? quoted(HOPPER_LEFT_OUT) : "null")
-      .json("hopper", of_rung(r, "hopper"))
-      .json("few_rows", of_rung(r, "few_rows"))
       .json("registers", registers(r))
       .json("registers_unknown", r.resources ? "null" : quoted(r.resources_unknown))
       .json("occupancy", to_json(r.occupancy))
@@ -154,8 +144,9 @@ std::string to_json(const PlanReport& r) {
       .json("traffic", Object()
                            .json("tiles", traffic(r.tile_bytes, r.tile_roofline))
                            .json("compulsory", traffic(r.compulsory_bytes, r.compulsory_roofline))
-                           .str())
-      .str();
+                           .str());
+  for (const auto& [key, value] : r.about.json) object.json(key, value);
+  return object.str();
 }
 
 }  // namespace tiled

@@ -14,8 +14,6 @@
 #include "cuda/launch/launch.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/rung.h"
-#include "cuda/rungs/7_hopper/plan.h"
-#include "cuda/rungs/8_few_rows/plan.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/addmm.h"
 #include "torch/choose.h"
@@ -102,43 +100,27 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
                         const MmOptions& asked) {
   check_mm(a, b);
   const at::ScalarType type = check_out_dtype(a.scalar_type(), asked);
-  const bool in_parts = asked.precision == "fp16x3";
-  const bool few_rows = asked.algo == name_of(Algo::FewRows);
-  const Algo algo = few_rows ? Algo::FewRows : in_parts ? Algo::Fp16x3 : Algo::Hopper;
-  const std::string_view rung = name_of(algo);
-  if (asked.algo && asked.algo != rung) throw_unfit_algo(*asked.algo, {algo});
   MmOptions options = asked;
-  options.algo = rung;
+  if (!asked.algo)
+    options.algo = name_of(asked.precision == "fp16x3" ? Algo::Fp16x3 : Algo::Hopper);
   Problem problem =
       problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
   const DeviceInfo& device = cuda_device(a.device().index());
-  choose_plan(problem, device, a.scalar_type(), options);  // refuses what the rung cannot do
-  const Rung& chosen = *rung_of(algo);
+  // Refuses what the rung cannot do.
+  const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
+  const NamedWay name = {tile, exchanged, cluster_p, cluster_q, share_segments};
   std::optional<Way> found;
-  chosen.ways(problem, device, [&](const Way& way, double) {
-    const auto is = [&](const ClusterPlan& plan, std::string_view name, bool shares) {
-      return name == tile && shares == share_segments && plan.exchanged == exchanged &&
-             plan.cluster_p == cluster_p && plan.cluster_q == cluster_q;
-    };
-    if (way.is<HopperPlan>()) {
-      const auto plan = way.as<HopperPlan>();
-      if (is(plan, hopper_tile_name(plan.tile), plan.share_segments)) found = way;
-    } else if (way.is<FewRowsPlan>()) {
-      const auto plan = way.as<FewRowsPlan>();
-      if (few_rows_tile_name(plan.tile) == tile && plan.exchanged == exchanged) found = way;
-    } else {
-      const auto plan = way.as<Fp16x3Plan>();
-      if (is(plan, tile_name_of(plan), false)) found = way;
-    }
+  rung.ways(problem, device, [&](const Way& way, double) {
+    if (rung.is != nullptr && rung.is(way, name)) found = way;
   });
   if (found) {
     at::Tensor c = Cuda::empty({a.size(0), b.size(1)}, type, a);
     if (c.numel() == 0) return c;
     problem.c.data = c.mutable_data_ptr();
-    Cuda::run(problem, chosen.plan(problem, device, *found), a);
+    Cuda::run(problem, rung.plan(problem, device, *found), a);
     return c;
   }
-  TORCH_CHECK(false, "tiled_mm: ", rung, " has no way ", std::string(tile),
+  TORCH_CHECK(false, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
               exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
               share_segments ? ", segments shared" : "", " for this problem");
 }

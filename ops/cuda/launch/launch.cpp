@@ -1,34 +1,32 @@
 #include "cuda/launch/launch.h"
 
+#include "core/algo.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/repack.h"
 
 namespace tiled {
 
-// Each stands in its rung's folder, beside the kernel or in launch.cpp.
-extern const RungLaunch NAIVE_LAUNCH, SHARED_TILE_8_LAUNCH, SHARED_TILE_16_LAUNCH,
-    SHARED_TILE_32_LAUNCH, REGISTER_TILE_LAUNCH;
-#ifdef TILED_MM_HOPPER
-extern const RungLaunch MMA_TILE_LAUNCH, TMA_WGMMA_LAUNCH, WARP_SPECIALIZED_LAUNCH, HOPPER_LAUNCH,
-    FEW_ROWS_LAUNCH, FP16X3_LAUNCH;
-#endif
+// Each is a constant in its rung's folder, beside the kernel or in launch.cpp: HopperLaunch, say.
+#define CPU_RUNG(algo, name)
+#define GPU_RUNG(algo, name) extern const RungLaunch algo##Launch;
+#define HOPPER_RUNG GPU_RUNG
+#include "core/ladder.inc"
 
 namespace {
 
-// In a build without Hopper's kernels the planner knows that they are missing.
-constexpr const RungLaunch* LAUNCHES[] = {
-    &NAIVE_LAUNCH,          &SHARED_TILE_8_LAUNCH, &SHARED_TILE_16_LAUNCH,
-    &SHARED_TILE_32_LAUNCH, &REGISTER_TILE_LAUNCH,
-#ifdef TILED_MM_HOPPER
-    &MMA_TILE_LAUNCH,       &TMA_WGMMA_LAUNCH,     &WARP_SPECIALIZED_LAUNCH,
-    &HOPPER_LAUNCH,         &FEW_ROWS_LAUNCH,      &FP16X3_LAUNCH,
-#endif
-};
-
+// Null for rungs that have none in this build.
 const RungLaunch* launch_of(Algo algo) {
-  for (const RungLaunch* launch : LAUNCHES)
-    if (launch->algo == algo) return launch;
-  return nullptr;
+  static constexpr const RungLaunch* LAUNCHES[] = {
+#define CPU_RUNG(algo, name) nullptr,
+#define GPU_RUNG(algo, name) &algo##Launch,
+#ifdef TILED_MM_HOPPER
+#define HOPPER_RUNG GPU_RUNG
+#else
+#define HOPPER_RUNG CPU_RUNG  // the planner knows that they are missing
+#endif
+#include "core/ladder.inc"
+  };
+  return LAUNCHES[static_cast<int>(algo)];
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 // What launch.cpp knows of a rung.
 #pragma once
 
-#include "core/algo.h"
 #include "cuda/parts/launch.h"
 
 namespace tiled {
 
 struct RungLaunch {
-  Algo algo;
   // Enqueues a plan's kernels; `workspace` has its workspace_bytes. Plans that only write zeros
   // (Work::Sums alone) do not come here.
   cudaError_t (*launch)(const Problem& problem, const Plan& plan, void* workspace,

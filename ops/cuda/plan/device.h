@@ -40,7 +40,7 @@ struct DeviceInfo {
   double int32_ops;          // 32-bit integer op/s, a multiply-add counted as two
   double tensor_flops;       // flop/s of 16-bit tensor-core products; 0: no kernel here uses them
   double memory_bandwidth;   // bytes/s
-  // Whether there are the kernels that CMakeLists.txt lists as Hopper's: those on tensor cores, and
+  // Whether there are the kernels that CMake has listed as Hopper's: those on tensor cores, and
   // what else is built for compute capability 9.0 alone. Every choice that needs one asks here.
   bool hopper_kernels;
 };

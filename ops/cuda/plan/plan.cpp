@@ -85,13 +85,6 @@ bool supports(Algo algo, const Problem& problem, const DeviceInfo& device) {
   return rung != nullptr && rung->supports(problem, device);
 }
 
-std::vector<Algo> supported_algos(const Problem& problem, const DeviceInfo& device) {
-  std::vector<Algo> algos;
-  for (const Rung* rung : ladder())
-    if (rung->supports(problem, device)) algos.push_back(rung->algo);
-  return algos;
-}
-
 Plan make_plan(const Problem& problem, const DeviceInfo& device) {
   return remembered(problem, device, nullptr);
 }

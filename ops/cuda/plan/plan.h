@@ -7,13 +7,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/algo.h"
 #include "core/problem.h"
 #include "cuda/plan/device.h"
 #include "cuda/plan/sides.h"
 #include "cuda/plan/way.h"
 
 namespace tiled {
+
+enum class Algo : int8_t;  // core/algo.h, which kernels need not know
 
 // What a kernel of a plan is there for.
 enum class Work : int8_t {
@@ -82,9 +83,6 @@ constexpr int64_t workspace_aligned(int64_t bytes) {
 
 // Whether this rung computes this problem on this device (a CUDA device).
 bool supports(Algo algo, const Problem& problem, const DeviceInfo& device);
-
-// The rungs that do, in the order of the ladder.
-std::vector<Algo> supported_algos(const Problem& problem, const DeviceInfo& device);
 
 // The best plan with any rung. If no rung supports the problem (a grid beyond the hardware's, say),
 // the plan has no step.

@@ -1,12 +1,16 @@
-// A rung of the ladder as a value. The planner, the launch and the reports know rungs by this table
-// alone; a further one is a folder below rungs/ and a line in rungs/ladder.cpp.
+// A rung of the ladder as a value. The planner and the reports know rungs by this table alone, and
+// the launch by its own (parts/launch_rung.h); a further one is a folder below rungs/ and a line in
+// core/ladder.inc.
 #pragma once
 
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/algo.h"
+#include "cuda/plan/cluster_plan.h"
 #include "cuda/plan/plan.h"
 
 namespace tiled {
@@ -40,8 +44,21 @@ struct Description {
   bool shares = true;              // a block's threads share what they load
   std::vector<std::pair<std::string, std::string>>
       lines;  // of a table: a name, what there is to say
-  std::vector<std::pair<std::string, std::string>> json;  // a key and its value
+  std::vector<std::pair<std::string, std::string>> json;  // a key, which no other rung has for
+                                                          // something else, and its value
 };
+
+// A way of a rung with named tiles, as tests and benchmarks ask for it.
+struct NamedWay {
+  std::string_view tile;
+  bool exchanged;  // B's transpose stands on the side that A has else
+  int64_t cluster_p, cluster_q;
+  bool share_segments;
+};
+inline bool is_of_name(const ClusterPlan& plan, std::string_view tile, const NamedWay& name) {
+  return tile == name.tile && plan.exchanged == name.exchanged &&
+         plan.cluster_p == name.cluster_p && plan.cluster_q == name.cluster_q;
+}
 
 struct Rung {
   Algo algo;
@@ -50,9 +67,11 @@ struct Rung {
   void (*ways)(const Problem& problem, const DeviceInfo& device, Consider consider);
   Plan (*plan)(const Problem& problem, const DeviceInfo& device, const Way& way);
   Description (*describe)(const Problem& problem, const DeviceInfo& device, const Plan& plan);
+  // Whether one of its ways is the one of this name; null for rungs whose ways have none.
+  bool (*is)(const Way& way, const NamedWay& name) = nullptr;
 };
 
-// The ladder, from the lowest rung up.
+// The ladder's rungs that have CUDA kernels, from the lowest up.
 struct Ladder {
   const Rung* const* first;
   int count;

@@ -1,17 +1,23 @@
-// The ladder: a line for each rung, from the lowest up. Each stands in its folder's plan.cpp.
+// The rungs of core/ladder.inc that have CUDA kernels. Each is a constant in its folder's plan.cpp:
+// HopperRung, say.
 #include <iterator>
 
 #include "cuda/plan/rung.h"
 
 namespace tiled {
 
-extern const Rung NAIVE, SHARED_TILE_8, SHARED_TILE_16, SHARED_TILE_32, REGISTER_TILE, MMA_TILE,
-    TMA_WGMMA, WARP_SPECIALIZED, HOPPER, FEW_ROWS, FP16X3;
+#define CPU_RUNG(algo, name)
+#define GPU_RUNG(algo, name) extern const Rung algo##Rung;
+#define HOPPER_RUNG GPU_RUNG
+#include "core/ladder.inc"
 
 Ladder ladder() {
   static constexpr const Rung* RUNGS[] = {
-      &NAIVE,     &SHARED_TILE_8,    &SHARED_TILE_16, &SHARED_TILE_32, &REGISTER_TILE, &MMA_TILE,
-      &TMA_WGMMA, &WARP_SPECIALIZED, &HOPPER,         &FEW_ROWS,       &FP16X3};
+#define CPU_RUNG(algo, name)
+#define GPU_RUNG(algo, name) &algo##Rung,
+#define HOPPER_RUNG GPU_RUNG
+#include "core/ladder.inc"
+  };
   return {RUNGS, static_cast<int>(std::size(RUNGS))};
 }
 

@@ -72,6 +72,6 @@ const void* kernel(const Problem& problem, const Plan&) { return address_of(kern
 
 }  // namespace
 
-extern const RungLaunch NAIVE_LAUNCH = {Algo::Naive, &launch, &kernel};
+extern const RungLaunch NaiveLaunch = {&launch, &kernel};
 
 }  // namespace tiled

@@ -28,6 +28,6 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan&) {
 
 }  // namespace
 
-extern const Rung NAIVE = {Algo::Naive, &supports, &ways, &plan, &describe};
+extern const Rung NaiveRung = {Algo::Naive, &supports, &ways, &plan, &describe};
 
 }  // namespace tiled

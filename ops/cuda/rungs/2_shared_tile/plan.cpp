@@ -56,6 +56,7 @@ constexpr Rung RUNG = {
 
 }  // namespace
 
-extern const Rung SHARED_TILE_8 = RUNG<8>, SHARED_TILE_16 = RUNG<16>, SHARED_TILE_32 = RUNG<32>;
+extern const Rung SharedTile8Rung = RUNG<8>, SharedTile16Rung = RUNG<16>,
+                  SharedTile32Rung = RUNG<32>;
 
 }  // namespace tiled

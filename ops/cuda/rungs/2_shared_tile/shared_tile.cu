@@ -113,8 +113,8 @@ const void* kernel(const Problem& problem, const Plan&) {
 
 }  // namespace
 
-extern const RungLaunch SHARED_TILE_8_LAUNCH = {Algo::SharedTile8, &launch<8>, &kernel<8>};
-extern const RungLaunch SHARED_TILE_16_LAUNCH = {Algo::SharedTile16, &launch<16>, &kernel<16>};
-extern const RungLaunch SHARED_TILE_32_LAUNCH = {Algo::SharedTile32, &launch<32>, &kernel<32>};
+extern const RungLaunch SharedTile8Launch = {&launch<8>, &kernel<8>};
+extern const RungLaunch SharedTile16Launch = {&launch<16>, &kernel<16>};
+extern const RungLaunch SharedTile32Launch = {&launch<32>, &kernel<32>};
 
 }  // namespace tiled

@@ -35,6 +35,6 @@ const void* kernel(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-extern const RungLaunch REGISTER_TILE_LAUNCH = {Algo::RegisterTile, &launch, &kernel};
+extern const RungLaunch RegisterTileLaunch = {&launch, &kernel};
 
 }  // namespace tiled

@@ -158,6 +158,10 @@ TileInfo tile_of(DType dtype, const RegisterTileWay& way) {
   }
 }
 
+// In JSON:
+//
+//   access      {a, b}: "along_k", "along_mn" or "elements"
+//   transposes  {a, b}: whether the operand is copied first, to lie along m or n, and then read so
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
   const TileInfo tile = tile_of(problem.dtype, way);
@@ -179,6 +183,6 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 
 }  // namespace
 
-extern const Rung REGISTER_TILE = {Algo::RegisterTile, &supports, &ways, &plan, &describe};
+extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways, &plan, &describe};
 
 }  // namespace tiled

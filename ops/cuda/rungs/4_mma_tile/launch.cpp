@@ -24,6 +24,6 @@ const void* kernel(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-extern const RungLaunch MMA_TILE_LAUNCH = {Algo::MmaTile, &launch, &kernel};
+extern const RungLaunch MmaTileLaunch = {&launch, &kernel};
 
 }  // namespace tiled

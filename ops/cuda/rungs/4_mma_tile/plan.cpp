@@ -73,6 +73,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan_of(Algo::MmaTile, candidate, problem, way);
 }
 
+// In JSON, of fp64: access, as register_tile's.
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   Description d;
   if (!is_fp64(problem)) {
@@ -93,6 +94,6 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 
 }  // namespace
 
-extern const Rung MMA_TILE = {Algo::MmaTile, &supports, &ways, &plan, &describe};
+extern const Rung MmaTileRung = {Algo::MmaTile, &supports, &ways, &plan, &describe};
 
 }  // namespace tiled

@@ -4,6 +4,6 @@
 
 namespace tiled {
 
-extern const Rung TMA_WGMMA = LESSON<Algo::TmaWgmma, TmaWgmmaTile>;
+extern const Rung TmaWgmmaRung = LESSON<Algo::TmaWgmma, TmaWgmmaTile>;
 
 }  // namespace tiled

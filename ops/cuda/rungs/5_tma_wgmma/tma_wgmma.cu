@@ -105,6 +105,6 @@ const void* kernel(const Problem& problem, const Plan&) { return address_of(kern
 
 }  // namespace
 
-extern const RungLaunch TMA_WGMMA_LAUNCH = {Algo::TmaWgmma, &launch, &kernel};
+extern const RungLaunch TmaWgmmaLaunch = {&launch, &kernel};
 
 }  // namespace tiled

@@ -4,6 +4,6 @@
 
 namespace tiled {
 
-extern const Rung WARP_SPECIALIZED = LESSON<Algo::WarpSpecialized, WarpSpecializedTile>;
+extern const Rung WarpSpecializedRung = LESSON<Algo::WarpSpecialized, WarpSpecializedTile>;
 
 }  // namespace tiled

@@ -128,6 +128,6 @@ const void* kernel(const Problem& problem, const Plan&) { return address_of(kern
 
 }  // namespace
 
-extern const RungLaunch WARP_SPECIALIZED_LAUNCH = {Algo::WarpSpecialized, &launch, &kernel};
+extern const RungLaunch WarpSpecializedLaunch = {&launch, &kernel};
 
 }  // namespace tiled

@@ -73,6 +73,6 @@ const void* kernel(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-extern const RungLaunch HOPPER_LAUNCH = {Algo::Hopper, &launch, &kernel};
+extern const RungLaunch HopperLaunch = {&launch, &kernel};
 
 }  // namespace tiled

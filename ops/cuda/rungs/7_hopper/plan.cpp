@@ -112,6 +112,12 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan;
 }
 
+bool is(const Way& way, const NamedWay& name) {
+  const HopperPlan plan = way.as<HopperPlan>();
+  return is_of_name(plan, hopper_tile_name(plan.tile), name) &&
+         plan.share_segments == name.share_segments;
+}
+
 }  // namespace
 
 std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device) {
@@ -121,6 +127,6 @@ std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& d
   return plans;
 }
 
-extern const Rung HOPPER = {Algo::Hopper, &supports, &ways, &plan, &describe_hopper};
+extern const Rung HopperRung = {Algo::Hopper, &supports, &ways, &plan, &describe_hopper, &is};
 
 }  // namespace tiled

@@ -34,7 +34,12 @@ struct HopperEstimate {
 HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const HopperModel& model,
                         const HopperPlan& plan);
 
-// plan.cpp's rung describes its plans by this (describe.cpp).
+// plan.cpp's rung describes its plans by this (describe.cpp). In JSON:
+//
+//   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
+//           store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q, exchanged,
+//           cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of a step), waves,
+//           cycles}], best first}
 Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
 }  // namespace tiled

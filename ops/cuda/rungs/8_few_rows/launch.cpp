@@ -74,6 +74,6 @@ const void* kernel(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-extern const RungLaunch FEW_ROWS_LAUNCH = {Algo::FewRows, &launch, &kernel};
+extern const RungLaunch FewRowsLaunch = {&launch, &kernel};
 
 }  // namespace tiled

@@ -161,6 +161,10 @@ std::string text_of(std::string_view tile, const Estimate& e) {
          " of start and end";
 }
 
+// In JSON:
+//
+//   few_rows  {exchanged, repack_a, repack_b, bound: "memory", "chain" or "start and end",
+//             estimates: [{tile, exchanged, memory, chain, start, cycles (of the call)}]}
 Description describe(const Problem& problem, const DeviceInfo& device, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
@@ -204,8 +208,13 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   return d;
 }
 
+bool is(const Way& way, const NamedWay& name) {
+  const FewRowsPlan plan = way.as<FewRowsPlan>();
+  return few_rows_tile_name(plan.tile) == name.tile && plan.exchanged == name.exchanged;
+}
+
 }  // namespace
 
-extern const Rung FEW_ROWS = {Algo::FewRows, &supports, &ways, &plan, &describe};
+extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways, &plan, &describe, &is};
 
 }  // namespace tiled

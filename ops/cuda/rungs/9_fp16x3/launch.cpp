@@ -155,6 +155,6 @@ const void* kernel(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-extern const RungLaunch FP16X3_LAUNCH = {Algo::Fp16x3, &launch, &kernel};
+extern const RungLaunch Fp16x3Launch = {&launch, &kernel};
 
 }  // namespace tiled

@@ -177,6 +177,11 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   return plan;
 }
 
+bool is(const Way& way, const NamedWay& name) {
+  const Fp16x3Plan plan = way.as<Fp16x3Plan>();
+  return is_of_name(plan, tile_name_of(plan), name) && !name.share_segments;
+}
+
 }  // namespace
 
 double fp16x3_tolerance(int64_t k) {
@@ -187,6 +192,6 @@ double fp16x3_tolerance(int64_t k) {
   return (g - (53.2 + sums)) * 0x1p-24;
 }
 
-extern const Rung FP16X3 = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3};
+extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3, &is};
 
 }  // namespace tiled

@@ -1,0 +1,37 @@
+# The sources of CUDA's rungs. Each rung lists its own, in its folder's sources.cmake:
+#
+#   tiled_mm_rung(
+#     PLAN ...      what the planner and the reports know of it; pure, and in every build
+#     LAUNCH ...    host code beside its kernels
+#     PORTABLE ...  kernels for every architecture
+#     ASYNC ...     kernels planned for compute capability 8.0 on, which has cp.async
+#     HOPPER ...)   kernels for compute capability 9.0 alone
+#
+# Where Hopper's kernels are not built, a rung that has no others is left out with its LAUNCH.
+# Sets rung_plans, rung_launches, portable_kernels, async_kernels and hopper_kernels.
+
+macro(tiled_mm_rung)
+  cmake_parse_arguments(rung "" "" "PLAN;LAUNCH;PORTABLE;ASYNC;HOPPER" ${ARGN})
+  if(rung_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "${CMAKE_CURRENT_LIST_FILE}: unknown: ${rung_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT TILED_MM_HOPPER_ARCHITECTURES)
+    if(rung_HOPPER AND NOT rung_PORTABLE AND NOT rung_ASYNC)
+      set(rung_LAUNCH)
+    endif()
+    set(rung_HOPPER)
+  endif()
+  foreach(kind IN ITEMS PLAN LAUNCH PORTABLE ASYNC HOPPER)
+    list(TRANSFORM rung_${kind} PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+  endforeach()
+  list(APPEND rung_plans ${rung_PLAN})
+  list(APPEND rung_launches ${rung_LAUNCH})
+  list(APPEND portable_kernels ${rung_PORTABLE})
+  list(APPEND async_kernels ${rung_ASYNC})
+  list(APPEND hopper_kernels ${rung_HOPPER})
+endmacro()
+
+file(GLOB rungs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/cuda/rungs/*/sources.cmake)
+foreach(rung_file IN LISTS rungs)
+  include(${rung_file})
+endforeach()

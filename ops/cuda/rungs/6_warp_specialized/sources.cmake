@@ -1,0 +1,3 @@
+tiled_mm_rung(
+  PLAN plan.cpp
+  HOPPER warp_specialized.cu)

@@ -1,0 +1,4 @@
+tiled_mm_rung(
+  PLAN describe.cpp model.cpp plan.cpp
+  LAUNCH launch.cpp
+  HOPPER hopper_bf16_k.cu hopper_bf16_mn.cu hopper_fp16_k.cu hopper_fp16_mn.cu hopper_tf32.cu)
