@@ -23,7 +23,7 @@ at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, const MmOptions& option
 
 namespace {
 
-// What a product's options are of any other's.
+// The options of the product in an operator that has more of them.
 template <typename Options>
 MmOptions of_product(const Options& options) {
   return {options.algo, options.precision, options.out_dtype};

@@ -10,8 +10,8 @@
 
 namespace tiled {
 
-// The rungs that compute the problem where these options are asked for, but for the rung. Some
-// decide the arithmetic by their name, so each is seen with its own.
+// The rungs that would compute the problem if they were asked for, the other options being these. A
+// rung's name may decide the arithmetic, so each is tried with its own.
 inline std::vector<Algo> fitting_algos(Problem problem, const DeviceInfo& device,
                                        at::ScalarType dtype, MmOptions options) {
   std::vector<Algo> fitting;
@@ -23,7 +23,8 @@ inline std::vector<Algo> fitting_algos(Problem problem, const DeviceInfo& device
   return fitting;
 }
 
-// `dtype`, the inputs', and the other options say what fits where the rung asked for does not.
+// The plan with the rung that the options name, else the best. Where that rung does not fit, the
+// refusal lists those that do, by the inputs' dtype and the other options.
 inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::ScalarType dtype,
                         const MmOptions& options) {
   if (!options.algo) {

@@ -99,7 +99,7 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
 
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,
                            int64_t shared_bytes) {
-  // Above 2^20 nothing is said that 2^20 does not say: no such block fits anywhere.
+  // No GPU holds a block of 2^20 threads, and with more of them the arithmetic would overflow.
   constexpr int64_t MOST = 1 << 20;
   TORCH_CHECK(threads >= 1 && threads <= MOST, "tiled_mm: threads of a block must be 1 to ", MOST,
               ", got ", threads);

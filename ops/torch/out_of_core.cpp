@@ -99,7 +99,7 @@ c10::intrusive_ptr<OutOfCoreHolder> start(const at::Tensor& a, const at::Tensor&
       std::make_unique<OutOfCoreJob>(std::move(product), std::move(targets), copy));
 }
 
-// One device for each capacity.
+// A job on CPUs that play devices, one for each capacity.
 c10::intrusive_ptr<OutOfCoreOnCpu> start_on_cpu(const at::Tensor& a, const at::Tensor& b,
                                                 const std::optional<at::Tensor>& out,
                                                 const OptionalText& precision,
@@ -111,7 +111,7 @@ c10::intrusive_ptr<OutOfCoreOnCpu> start_on_cpu(const at::Tensor& a, const at::T
       options_of(view_of(precision), dtype_from(out_dtype), {}, memory, copy);
   OutOfCoreProduct product(a, b, out, options);
   std::vector<OutOfCoreTarget> targets;
-  // What fails or is slow is the last device.
+  // `fail_at` and `slow_seconds` are for the last device.
   for (size_t i = 0; i < capacities.size(); ++i) {
     const bool last = i + 1 == capacities.size();
     targets.push_back(cpu_target(product, options,

@@ -81,8 +81,8 @@ class CpuQueue {
   std::thread thread_;
 };
 
-// Memory that is counted while it lives, and the device's is full of what no product would leave
-// there.
+// Memory that is counted while it lives. The device's is filled with a value that no product would
+// leave there.
 at::Tensor counted(int64_t bytes, std::atomic<int64_t>& count, std::atomic<int64_t>* own) {
   void* memory = std::malloc(bytes);
   TORCH_CHECK(memory, "out of host memory");

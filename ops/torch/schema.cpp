@@ -61,14 +61,14 @@ TORCH_LIBRARY(tiled, m) {
   m.def("override_counts(bool reset=False) -> str", &override_counts_json);
 
   // What would run, and why. They compute nothing and take meta tensors too. algos() lists what
-  // `algo` may be, whatever it is.
+  // `algo` may be, and does not look at the one that it is given.
   m.def(schema("algos(Tensor a, Tensor b, *, $options, str? device=None) -> str[]"),
         kernel<&algos_of>);
   m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
         kernel<&explain_text>);
   m.def("devices() -> str[]", &device_names);
-  // The same of a product streamed over GPUs, which is the class OutOfCore (out_of_core.cpp): on
-  // `devices`, or on as many of the GPU `device`, which is named.
+  // The same for a product that is streamed over GPUs (by the class OutOfCore, out_of_core.cpp):
+  // over `devices`; or, if `device` names one of devices(), over as many of those.
   m.def(
       "explain_out_of_core(Tensor a, Tensor b, *, str[] devices, str? precision=None,"
       " ScalarType? out_dtype=None, int? memory=None, bool copy=True, str? device=None) -> str",
@@ -91,8 +91,9 @@ TORCH_LIBRARY(tiled_debug, m) {
         &occupancy_json);
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",
         &roofline_json);
-  // hopper with this tile, and cluster and so on, whatever the planner would choose, or fp16x3 if
-  // that is the precision: to compare them. plan() lists hopper's tiles.
+  // A rung with this tile, cluster and so on, whatever the planner would choose: to compare them.
+  // The rung is `algo`, one with named tiles; else fp16x3 if that is the precision, and hopper if
+  // not. plan() lists the tiles of hopper and few_rows.
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
              " int cluster_q, bool share_segments, *, $options) -> Tensor"));

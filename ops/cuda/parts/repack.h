@@ -1,5 +1,5 @@
-// The two helpers of rung hopper: an operand that TMA cannot read is copied to where it can, and
-// the sums of segments that were shared out are added. register_tile uses the first.
+// Kernels before and after a product: an operand is copied to where the rung can read it, or reads
+// it faster; and the sums of segments that were shared out are added.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -6,8 +6,8 @@
 
 namespace tiled {
 
-// Parts of a chip beside those of the H200 whose times the constants are: 1 is as much as there. A
-// cycle is one of the chip's own clock. Other capabilities than 9.0 have 1 in all: no constants
+// What a chip has, as a multiple of what the H200 has that the constants were fitted on. A cycle is
+// one of the chip's own clock. Other capabilities than 9.0 have 1 in all: no constants
 // were fitted on them, and those of 9.0 put their few ways in a good order as they are.
 struct ChipScale {
   double clock = 1;            // cycles a second: of a launch, and of what waits for DRAM

@@ -24,7 +24,7 @@ struct ClusterPlan {
 // The widest row of elements along m or n, of those that the swizzles know (128, 64, 32 bytes),
 // that divides a consumer's share of an operand.
 constexpr int operand_atom(int share, int element_bytes = 2) {
-  if (element_bytes == 4) return 32;  // shares of whole wgmma tiles alone lie so
+  if (element_bytes == 4) return 32;  // only shares of whole wgmma tiles lie so
   return share % 64 == 0 ? 64 : share % 32 == 0 ? 32 : 16;
 }
 

@@ -1,5 +1,6 @@
-// What rungs tma_wgmma and warp_specialized are to the planner: lessons, for who asks by name, a
-// block for each tile of operands that TMA can read.
+// Rungs tma_wgmma and warp_specialized as the planner sees them. They are lessons, which run only
+// if they are asked for by name: one block for each tile, and operands that TMA can read as they
+// lie.
 #pragma once
 
 #include <algorithm>

@@ -12,9 +12,9 @@ constexpr int64_t GB = 1'000'000'000;  // as data sheets count memory
 constexpr double GIGA = 1e9;
 
 // A row of the table of named devices. Limits of a multiprocessor: Programming Guide, "Compute
-// Capabilities", table of technical specifications per capability (editions as above). The rest:
-// the data sheet or white paper named in the row's comment. Where the textbook rounds or differs
-// (Kirk and Hwu, "Programming Massively Parallel Processors"), its figure stands, since its
+// Capabilities", table of technical specifications per capability (the editions of device.cpp). The
+// rest: the data sheet or white paper named in the row's comment. Where the textbook rounds or
+// differs (Kirk and Hwu, "Programming Massively Parallel Processors"), its figure stands, since its
 // exercises are what those devices are here for.
 struct NamedDevice {
   const char* key;

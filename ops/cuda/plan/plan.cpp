@@ -26,7 +26,7 @@ Plan fastest(const Problem& problem, const DeviceInfo& device, const Algo* asked
   }
   if (best != nullptr) return best->plan(problem, device, best_way);
   Plan none{};
-  none.algo = Algo::Blocked;  // of the CPU: no GPU's
+  none.algo = Algo::Blocked;  // the CPU's: no rung of a GPU
   return none;
 }
 

@@ -33,7 +33,7 @@ class Consider {
 };
 
 constexpr double BY_NAME_ONLY = std::numeric_limits<double>::infinity();
-// For want of any other rung.
+// Those of ways for want of any other rung.
 constexpr double LAST_RESORT = std::numeric_limits<double>::max();
 
 // What a rung says of a plan of its own, for reports.
@@ -42,10 +42,9 @@ struct Description {
   std::string tile;                // its name; "" for rungs of one tile
   int thread_m = 1, thread_n = 1;  // elements of C that one thread owns
   bool shares = true;              // a block's threads share what they load
-  std::vector<std::pair<std::string, std::string>>
-      lines;  // of a table: a name, what there is to say
-  std::vector<std::pair<std::string, std::string>> json;  // a key, which no other rung has for
-                                                          // something else, and its value
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  Entries lines;  // of explain()'s table: a name, and what there is to say
+  Entries json;  // of plan(): a key, and a value of JSON; no two rungs mean different things by one
 };
 
 // A way of a rung with named tiles, as tests and benchmarks ask for it.
