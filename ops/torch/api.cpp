@@ -21,16 +21,6 @@ at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, const MmOptions& option
   return bmm_operator().call(a, b, options);
 }
 
-namespace {
-
-// The options of the product in an operator that has more of them.
-template <typename Options>
-MmOptions of_product(const Options& options) {
-  return {options.algo, options.precision, options.out_dtype};
-}
-
-}  // namespace
-
 at::Tensor addmm(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
                  const AddmmOptions& options) {
   return addmm_operator().call(input, a, b, options.beta, options.alpha, options.activation,

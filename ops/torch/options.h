@@ -1,6 +1,6 @@
 // An operator's options between the dispatcher, which passes plain arguments, and the library,
 // which passes one MmOptions. A further option is a member there, its text in OPTIONS and its name
-// in unpacked(), all in the same order; every schema and every kernel follows.
+// in unpacked() and of_product(), all in the same order; every schema and every kernel follows.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -20,6 +20,12 @@ constexpr const char* OPTIONS = "str? algo=None, str? precision=None, ScalarType
 inline auto unpacked(const MmOptions& options) {
   const auto& [algo, precision, out_dtype] = options;
   return std::make_tuple(algo, precision, out_dtype);
+}
+
+// The options of the product in an operator that has more of them.
+template <typename Options>
+MmOptions of_product(const Options& options) {
+  return {options.algo, options.precision, options.out_dtype};
 }
 
 // A schema written with "$options" where OPTIONS stands.
