@@ -192,6 +192,10 @@ def test_default_is_the_product(device: str) -> None:
 BOUND = {"relu": 0, "gelu": 2, "gelu_tanh": 2, "silu": 2}
 
 
+def test_every_activation_has_a_bound() -> None:
+    assert set(BOUND) == set(ACTIVATIONS) - {"none"}
+
+
 def every_16_bit_value() -> torch.Tensor:
     """As float32, [512, 256]."""
     bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)

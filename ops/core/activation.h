@@ -92,10 +92,9 @@ template <typename Real>
 TILED_HOST_DEVICE Real activated(Activation activation, Real x) {
   switch (activation) {
     case Activation::None: return x;
-    case Activation::Relu: return elementary::relu(x);
-    case Activation::Gelu: return elementary::gelu(x);
-    case Activation::GeluTanh: return elementary::gelu_tanh(x);
-    case Activation::Silu: return elementary::silu(x);
+#define ACTIVATION(activation, name) \
+  case Activation::activation: return elementary::name(x);
+#include "core/activations.inc"
   }
   return x;
 }

@@ -23,10 +23,8 @@ namespace tiled {
 // Of floating-point C only.
 enum class Activation : int8_t {
   None,
-  Relu,      // max(x, 0); NaN stays
-  Gelu,      // x (1 + erf(x / sqrt 2)) / 2
-  GeluTanh,  // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
-  Silu,      // x / (1 + exp(-x))
+#define ACTIVATION(activation, name) activation,
+#include "core/activations.inc"
 };
 
 // Which index of C picks a bias's element.

@@ -41,10 +41,9 @@ template <typename Real>
 void activate(const Finish& tile) {
   switch (tile.epilogue->activation) {
     case Activation::None: return;
-    case Activation::Relu: return activate_by<Real, Activation::Relu>(tile);
-    case Activation::Gelu: return activate_by<Real, Activation::Gelu>(tile);
-    case Activation::GeluTanh: return activate_by<Real, Activation::GeluTanh>(tile);
-    case Activation::Silu: return activate_by<Real, Activation::Silu>(tile);
+#define ACTIVATION(activation, name) \
+  case Activation::activation: return activate_by<Real, Activation::activation>(tile);
+#include "core/activations.inc"
   }
 }
 

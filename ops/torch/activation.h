@@ -13,12 +13,15 @@ namespace tiled {
 
 inline Activation parse_activation(std::optional<std::string_view> name) {
   if (!name || *name == "none") return Activation::None;
-  if (*name == "relu") return Activation::Relu;
-  if (*name == "gelu") return Activation::Gelu;
-  if (*name == "gelu_tanh") return Activation::GeluTanh;
-  if (*name == "silu") return Activation::Silu;
+#define ACTIVATION(activation, text) \
+  if (*name == #text) return Activation::activation;
+#include "core/activations.inc"
+  constexpr const char* NAMES = "none"
+#define ACTIVATION(activation, text) ", " #text
+#include "core/activations.inc"
+      ;
   TORCH_CHECK(false, "tiled_mm: unknown activation '", std::string(*name),
-              "'; expected one of: none, relu, gelu, gelu_tanh, silu");
+              "'; expected one of: ", NAMES);
 }
 
 // The activation of this name, of a product of this dtype.
@@ -33,10 +36,9 @@ inline Activation check_activation(std::optional<std::string_view> name, at::Sca
 constexpr std::string_view name_of(Activation activation) {
   switch (activation) {
     case Activation::None: return "none";
-    case Activation::Relu: return "relu";
-    case Activation::Gelu: return "gelu";
-    case Activation::GeluTanh: return "gelu_tanh";
-    case Activation::Silu: return "silu";
+#define ACTIVATION(activation, text) \
+  case Activation::activation: return #text;
+#include "core/activations.inc"
   }
   return "?";
 }

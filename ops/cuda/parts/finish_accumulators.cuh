@@ -56,11 +56,10 @@ __device__ __forceinline__ void activate(Activation activation, float (&values)[
   };
   switch (activation) {
     case Activation::None: return;
-    case Activation::Relu: return all(std::integral_constant<Activation, Activation::Relu>());
-    case Activation::Gelu: return all(std::integral_constant<Activation, Activation::Gelu>());
-    case Activation::GeluTanh:
-      return all(std::integral_constant<Activation, Activation::GeluTanh>());
-    case Activation::Silu: return all(std::integral_constant<Activation, Activation::Silu>());
+#define ACTIVATION(activation, name) \
+  case Activation::activation:       \
+    return all(std::integral_constant<Activation, Activation::activation>());
+#include "core/activations.inc"
   }
 }
 

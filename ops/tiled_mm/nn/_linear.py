@@ -16,7 +16,7 @@ class Linear(torch.nn.Linear):
 
     Args:
         in_features, out_features, bias, device, dtype: as of torch.nn.Linear.
-        activation: ``'relu'``, ``'gelu'``, ``'gelu_tanh'``, ``'silu'`` or None.
+        activation: as of :func:`tiled_mm.addmm`.
         accumulate_main_grad: backward adds the gradient of ``weight`` to ``weight.main_grad``, a
             float32 tensor of its shape that the caller provides, and leaves ``weight.grad`` alone.
             Each sum is rounded once, to float32. In such a module gradients cannot be

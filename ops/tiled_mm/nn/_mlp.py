@@ -19,7 +19,7 @@ class MLP(torch.nn.Module):
         in_features: of the input and, unless ``out_features`` says otherwise, of the result.
         hidden_features: between the layers.
         out_features: of the result.
-        activation: ``'relu'``, ``'gelu'``, ``'gelu_tanh'`` or ``'silu'``.
+        activation: as of :func:`tiled_mm.addmm`.
         gated: with a third layer, ``gate``.
         bias: of every layer.
         device, dtype: of the parameters.
