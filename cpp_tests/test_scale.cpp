@@ -19,7 +19,7 @@ namespace tiled::scale {
 namespace {
 
 constexpr int64_t MIB = int64_t{1} << 20, GIB = int64_t{1} << 30;
-constexpr Rates H200 = {55e9, 55e9, 650e12, 4.8e12, 132 * 128 * 256};
+constexpr Rates H200 = {55e9, 55e9, 650e12, 4.8e12};
 
 Task task_of(int64_t m, int64_t n, int64_t k, int64_t bytes = 2) {
   return {m,           n,     k,
@@ -28,7 +28,7 @@ Task task_of(int64_t m, int64_t n, int64_t k, int64_t bytes = 2) {
           k >= DEEP_K, false, 2. * m * n * k};
 }
 
-int64_t no_workspace(int64_t, int64_t, int64_t) { return 0; }
+Product at_full_rate(int64_t, int64_t, int64_t) { return {0, 0}; }
 
 // What a plan keeps on the device, counted apart from the planner: matrices that begin at multiples
 // of 512 bytes.
@@ -43,8 +43,8 @@ int64_t bytes_of_matrices(const Plan& p, const Task& t) {
          (p.keeps_parts + p.keeps_totals) * bytes(p.block_m, p.block_n, t.sum_bytes);
 }
 
-int64_t bytes_of_workspace(const Plan& p, const Task& t, const Workspace& workspace) {
-  return workspace(p.block_m, p.block_n, p.steps_k > 1 ? SEGMENT_K : t.k);
+int64_t bytes_of_workspace(const Plan& p, const Task& t, const ProductOf& product) {
+  return product(p.block_m, p.block_n, p.steps_k > 1 ? SEGMENT_K : t.k).workspace_bytes;
 }
 
 // What PyTorch's allocator counts for a request that it takes from a free block of this size, or
@@ -74,22 +74,22 @@ TEST(Scale, EveryTileIsDoneOnceWithinTheMemory) {
   for (int round = 0; round < 500; ++round) {
     Task task = task_of(random.between(1, 20000), random.between(1, 20000),
                         random.between(1, 200000), int64_t{1} << random.between(0, 4));
-    const Workspace workspace = [&](int64_t m, int64_t n, int64_t k) {
-      return round % 2 ? (m + n) * std::min<int64_t>(k, 1000) : 0;
+    const ProductOf product = [&](int64_t m, int64_t n, int64_t k) {
+      return Product{round % 2 ? (m + n) * std::min<int64_t>(k, 1000) : 0, 0};
     };
     const int64_t memory = random.between(1 << 20, 8 * GIB);
-    const auto plan = make_plan(task, H200, memory, workspace);
+    const auto plan = make_plan(task, H200, memory, product);
     if (!plan) {  // then the smallest tile of whole K has no room
       const int64_t m = std::min<int64_t>(task.m, 16), n = std::min<int64_t>(task.n, 16);
       EXPECT_GT(allocated_at_most(2 * (m + n) * (task.k + 128) * task.element_bytes +
                                   2 * m * n * task.result_bytes + 6 * MEMORY_STEP) +
-                    allocated_at_most(workspace(m, n, task.k)),
+                    allocated_at_most(product(m, n, task.k).workspace_bytes),
                 memory);
       continue;
     }
     ++planned;
     const int64_t matrices = bytes_of_matrices(*plan, task);
-    const int64_t beside = bytes_of_workspace(*plan, task, workspace);
+    const int64_t beside = bytes_of_workspace(*plan, task, product);
     EXPECT_EQ(matrices, plan->matrix_bytes);
     EXPECT_EQ(beside, plan->workspace_bytes);
     EXPECT_LE(plan->device_bytes, memory);
@@ -126,7 +126,7 @@ TEST(Scale, TrafficIsWhatTheFormulasSay) {
   for (int round = 0; round < 300; ++round) {
     const Task task = task_of(random.between(500, 20000), random.between(500, 20000),
                               random.between(500, 30000), 4);
-    const auto plan = make_plan(task, H200, random.between(64 << 20, GIB), no_workspace);
+    const auto plan = make_plan(task, H200, random.between(64 << 20, GIB), at_full_rate);
     if (!plan || plan->tiles() > 20000) continue;
     const bool a_stays = plan->stays == Stays::A;
     const double a = 4. * task.m * task.k, b = 4. * task.n * task.k;
@@ -144,7 +144,7 @@ TEST(Scale, TrafficIsWhatTheFormulasSay) {
 TEST(Scale, WhatFitsMovesOnce) {
   for (const int64_t k : {100, 20000, 100000}) {
     const Task task = task_of(5000, 7000, k);
-    const auto plan = make_plan(task, H200, 64 * GIB, no_workspace);
+    const auto plan = make_plan(task, H200, 64 * GIB, at_full_rate);
     ASSERT_TRUE(plan);
     EXPECT_EQ(plan->bytes_in, (task.m + task.n) * k * 2);
     EXPECT_EQ(plan->bytes_out, task.m * task.n * 2);
@@ -154,9 +154,9 @@ TEST(Scale, WhatFitsMovesOnce) {
 // Deep K in little memory: rows of all of K would be few.
 TEST(Scale, DeepKKeepsCWhereTheContractAllows) {
   Task task = task_of(65536, 65536, 1 << 20);
-  const auto cut = make_plan(task, H200, 8 * GIB, no_workspace);
+  const auto cut = make_plan(task, H200, 8 * GIB, at_full_rate);
   task.cuts_k = false;
-  const auto whole = make_plan(task, H200, 8 * GIB, no_workspace);
+  const auto whole = make_plan(task, H200, 8 * GIB, at_full_rate);
   ASSERT_TRUE(cut && whole);
   EXPECT_EQ(cut->stays, Stays::C);
   EXPECT_EQ(whole->steps_k, 1);
@@ -171,7 +171,7 @@ TEST(Scale, MoreMemoryNeverCostsMore) {
   for (const int64_t k : {3000, 30000, 65536}) {
     double before = INFINITY;
     for (int64_t memory = 256 << 20; memory < 200 * GIB; memory *= 2) {
-      const auto plan = make_plan(task_of(65536, 65536, k), H200, memory, no_workspace);
+      const auto plan = make_plan(task_of(65536, 65536, k), H200, memory, at_full_rate);
       ASSERT_TRUE(plan);
       const double price = plan->seconds + 0.05 * plan->seconds_in;
       EXPECT_LE(price, before * 1.000001);
@@ -185,7 +185,7 @@ TEST(Scale, DevicesShareOutEveryTileOnce) {
   Random random;
   for (int round = 0; round < 100; ++round) {
     const Task task = task_of(random.between(1, 9000), random.between(1, 9000), 20000);
-    const auto plan = make_plan(task, H200, random.between(32 << 20, GIB), no_workspace);
+    const auto plan = make_plan(task, H200, random.between(32 << 20, GIB), at_full_rate);
     if (!plan || plan->tiles() > 5000) continue;
     const int64_t devices = random.between(1, 8);
     Tiles tiles(*plan, devices);
@@ -206,7 +206,7 @@ TEST(Scale, DevicesShareOutEveryTileOnce) {
 }
 
 TEST(Scale, ThreadsShareOutEveryTileOnce) {
-  const auto plan = make_plan(task_of(9000, 9000, 20000), H200, 64 << 20, no_workspace);
+  const auto plan = make_plan(task_of(9000, 9000, 20000), H200, 64 << 20, at_full_rate);
   ASSERT_TRUE(plan);
   Tiles tiles(*plan, 4);
   std::vector<std::atomic<int>> taken(plan->tiles());
@@ -224,9 +224,9 @@ TEST(Scale, SeveralDevicesGetEnoughTiles) {
   Task task = task_of(65536, 65536, 65536, 4);
   Rates rates = H200;
   rates.flops = 51e12;
-  const auto one = make_plan(task, rates, 8 * GIB, no_workspace);
+  const auto one = make_plan(task, rates, 8 * GIB, at_full_rate);
   for (task.devices = 2; task.devices <= 8; task.devices *= 2) {
-    const auto several = make_plan(task, rates, 8 * GIB, no_workspace);
+    const auto several = make_plan(task, rates, 8 * GIB, at_full_rate);
     ASSERT_TRUE(one && several);
     EXPECT_GT(one->seconds / several->seconds, 0.9 * task.devices);
   }
@@ -248,10 +248,46 @@ TEST(Scale, AnAllocationTakesAtMostAMiBMore) {
     EXPECT_LE(counted(bytes, 0), allocated_at_most(bytes));
 }
 
+// Rows of all of K are one piece in the host's memory; parts of them, or of B's, lie apart.
+TEST(Scale, WhatTheLinkBoundsCrossesItInOnePiece) {
+  Task task = task_of(65536, 64, 65536, 4);
+  const auto tall = make_plan(task, H200, 64 * GIB, at_full_rate);
+  ASSERT_TRUE(tall);
+  EXPECT_EQ(tall->block_k, task.k);
+  EXPECT_NEAR(tall->seconds, (task.m + task.n) * task.k * 4. / H200.to_device, 0.03);
+  // B's columns lie along k, so that some of them are one piece, and products hide behind the next.
+  task = task_of(4096, 16384, 16384);
+  const auto along = make_plan(task, H200, 64 * GIB, at_full_rate);
+  ASSERT_TRUE(along);
+  EXPECT_GT(along->tiles_n, 1);
+  // Or across it: only all of them are.
+  task = task_of(16, 16384, 16384);
+  task.b_along_k = false;
+  const auto across = make_plan(task, H200, 64 * GIB, at_full_rate);
+  ASSERT_TRUE(across);
+  EXPECT_EQ(across->tiles_n, 1);
+  EXPECT_NEAR(across->seconds, (task.m + task.n) * task.k * 2. / H200.to_device, 1e-4);
+}
+
+// A product takes as long as its kernel says, where that is longer than its flops would take.
+TEST(Scale, SlowTilesAreAvoided) {
+  const Task task = task_of(20000, 20000, 20000);
+  const ProductOf slow_if_narrow = [](int64_t m, int64_t n, int64_t k) {
+    return Product{0, 2. * m * n * k / 650e12 * (std::min(m, n) < 4096 ? 3 : 1)};
+  };
+  const auto any = make_plan(task, H200, 2 * GIB, at_full_rate);
+  const auto wide = make_plan(task, H200, 2 * GIB, slow_if_narrow);
+  ASSERT_TRUE(any && wide);
+  EXPECT_LT(std::min(any->block_m, any->block_n), 4096);
+  EXPECT_GE(std::min(wide->block_m, wide->block_n), 4096);
+  EXPECT_LE(any->seconds, wide->seconds);
+}
+
 TEST(Scale, LinksAreThoseOfTheStandards) {
-  EXPECT_NEAR(link_rate(90) / 1e9, 63, 0.1);
-  EXPECT_NEAR(link_rate(75) / 1e9, 15.75, 0.01);
-  EXPECT_NEAR(link_rate(10) / 1e9, 4, 1e-9);
+  constexpr double DATA = 0.88;  // less what packets take
+  EXPECT_NEAR(link_rate(90) / 1e9, 63 * DATA, 0.1);
+  EXPECT_NEAR(link_rate(75) / 1e9, 15.75 * DATA, 0.01);
+  EXPECT_NEAR(link_rate(10) / 1e9, 4 * DATA, 1e-9);
   EXPECT_LT(usable(10 * GIB), 10 * GIB);
   EXPECT_GT(usable(100 << 20), 0);
 }

@@ -58,13 +58,16 @@ struct Task {
 // Of one device and its link.
 struct Rates {
   double to_device, to_host;  // bytes/s
-  double flops;               // flop/s
+  double flops;               // flop/s, at most
   double memory;              // bytes/s of its own memory
-  int64_t at_once;            // elements of C that it works on at a time
 };
 
-// Bytes that the product of one tile [m, k] x [k, n] needs beside its operands.
-using Workspace = std::function<int64_t(int64_t m, int64_t n, int64_t k)>;
+// What the product of one tile [m, k] x [k, n] takes on the device.
+struct Product {
+  int64_t workspace_bytes;  // beside its operands
+  double seconds;           // about
+};
+using ProductOf = std::function<Product(int64_t m, int64_t n, int64_t k)>;
 
 enum class Stays : int8_t { A, B, C };
 
@@ -88,6 +91,8 @@ struct Plan {
   int64_t device_bytes;      // what an allocator may take for both: what the plan needs
   int64_t bytes_in, bytes_out;  // over the link, if one device does it all
 
+  double product_seconds;  // of a full block's product, its sums added
+
   double seconds_in, seconds_out, seconds_flops;  // each alone at its rate
   double seconds;  // of all, with what nothing hides: the first blocks, the last tile
 
@@ -98,7 +103,7 @@ struct Plan {
 // most `memory` bytes of the device. Each is gone through with a clock for the link each way and
 // one for the arithmetic. Empty if there is none: not even the smallest tile fits.
 std::optional<Plan> make_plan(const Task& task, const Rates& rates, int64_t memory,
-                              const Workspace& workspace);
+                              const ProductOf& product);
 
 // One tile of C.
 struct Tile {

@@ -39,7 +39,7 @@ struct OutOfCoreTarget {
   Arithmetic arithmetic;
   scale::Rates rates;
   int64_t memory;  // bytes that the product may use there
-  scale::Workspace workspace;
+  scale::ProductOf product;  // of a tile
 };
 
 // The options of every product on this device, and what they mean there. `dtype` is the inputs',

@@ -212,9 +212,9 @@ OutOfCoreTarget cpu_target(const OutOfCoreProduct& product, const OutOfCoreOptio
   target.name = target.device->name();
   target.options.precision = resolve_precision(dtype, {at::kCPU}, asked);
   target.arithmetic = resolve_arithmetic(dtype, {at::kCPU}, asked);
-  target.rates = {5e9, 5e9, 50e9, 10e9, 1 << 12};
+  target.rates = {5e9, 5e9, 50e9, 10e9};
   target.memory = options.memory.value_or(device.capacity);
-  target.workspace = [](int64_t, int64_t, int64_t) { return int64_t{0}; };
+  target.product = [](int64_t, int64_t, int64_t) { return scale::Product{0, 0}; };
   return target;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/segments.h"
+#include "cuda/plan/estimate.h"
 #include "explain/report.h"
 #include "scale/links.h"
 #include "torch/check.h"
@@ -31,12 +32,6 @@ void check_apart(const at::Tensor& out, const at::Tensor& input) {
       "unsupported operation: some elements of the input tensor and the written-to tensor "
       "refer to a single memory location. Please clone() the tensor before performing the "
       "operation.");
-}
-
-// What a device that computes by this arithmetic takes at a time: a tile of its fastest kernel for
-// each multiprocessor.
-int64_t at_once(const DeviceInfo& device, Arithmetic arithmetic) {
-  return int64_t{device.multiprocessors} * 128 * (on_tensor_cores(arithmetic) ? 256 : 128);
 }
 
 // The product of one tile on the device, where its operands lie as the engine puts them.
@@ -124,16 +119,18 @@ OutOfCoreTarget target_on(const DeviceInfo& device, const OutOfCoreProduct& prod
   found.options.precision = resolve_precision(dtype, target, asked);
   const double link = scale::link_rate(device.capability);
   found.rates = {link, link, peak_flops(device, dtype_of(dtype), found.arithmetic),
-                 device.memory_bandwidth, at_once(device, found.arithmetic)};
+                 device.memory_bandwidth};
   found.memory = options.memory.value_or(memory);
   TORCH_CHECK(found.memory > 0, "tiled_mm: memory must be positive, got ", found.memory);
   const at::ScalarType type = product.c.scalar_type();
   // Refuses what no kernel of the device computes.
   choose_plan(tile_problem(product, found.arithmetic, 64, 64, 64, type), device, dtype,
               found.options);
-  found.workspace = [product, arithmetic = found.arithmetic, device, type](int64_t m, int64_t n,
-                                                                           int64_t k) {
-    return make_plan(tile_problem(product, arithmetic, m, n, k, type), device).workspace_bytes;
+  found.product = [product, arithmetic = found.arithmetic, device, type](int64_t m, int64_t n,
+                                                                         int64_t k) {
+    const Problem problem = tile_problem(product, arithmetic, m, n, k, type);
+    return scale::Product{make_plan(problem, device).workspace_bytes,
+                          estimated_cycles(problem, device) / device.clock_hz};
   };
   return found;
 }
@@ -154,7 +151,7 @@ scale::Report plan_out_of_core(const OutOfCoreProduct& product,
                 "on where its tiles were computed; precision='ieee' is the same on both");
   scale::Task task = task_of(product, target, copy);
   task.devices = static_cast<int64_t>(targets.size());
-  const auto plan = scale::make_plan(task, target.rates, memory, target.workspace);
+  const auto plan = scale::make_plan(task, target.rates, memory, target.product);
   TORCH_CHECK(plan, "tiled_mm: not even the smallest tiles of [", task.m, ", ", task.k, "] x [",
               task.k, ", ", task.n, "] ", product.a.scalar_type(), " fit into ", memory,
               " bytes of the device's memory");

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "cuda/plan/estimate.h"
 #include "cuda/plan/rung.h"
 
 namespace tiled {
@@ -11,20 +12,30 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<Plan>, "plain data, cheap to make and to remember");
 
-Plan fastest(const Problem& problem, const DeviceInfo& device, const Algo* asked) {
-  const Rung* best = nullptr;
-  Way best_way;
-  double least = BY_NAME_ONLY;
+// A rung, and its way to run the problem.
+struct Choice {
+  const Rung* rung = nullptr;  // null: none can
+  Way way{};
+  double cycles = BY_NAME_ONLY;
+};
+
+Choice fastest(const Problem& problem, const DeviceInfo& device, const Algo* asked) {
+  Choice best;
   for (const Rung* rung : ladder()) {
     if (asked != nullptr ? rung->algo != *asked : !rung->supports(problem, device)) continue;
     rung->ways(problem, device, [&](const Way& way, double cycles) {
       // A tie goes to the higher rung, and to the first of its ways.
-      const bool higher = best != rung && cycles == least && cycles != BY_NAME_ONLY;
-      if (cycles >= least && !higher && !(asked != nullptr && best == nullptr)) return;
-      best = rung, best_way = way, least = cycles;
+      const bool higher = best.rung != rung && cycles == best.cycles && cycles != BY_NAME_ONLY;
+      if (cycles >= best.cycles && !higher && !(asked != nullptr && best.rung == nullptr)) return;
+      best = {rung, way, cycles};
     });
   }
-  if (best != nullptr) return best->plan(problem, device, best_way);
+  return best;
+}
+
+Plan planned(const Problem& problem, const DeviceInfo& device, const Algo* asked) {
+  const Choice best = fastest(problem, device, asked);
+  if (best.rung != nullptr) return best.rung->plan(problem, device, best.way);
   Plan none{};
   none.algo = Algo::Blocked;  // the CPU's: no rung of a GPU
   return none;
@@ -68,7 +79,7 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
   for (const int64_t value : key)
     hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15u;
   Entry& entry = entries[hash >> 58];
-  if (entry.key != key) entry = {key, fastest(problem, device, asked)};
+  if (entry.key != key) entry = {key, planned(problem, device, asked)};
   return entry.plan;
 }
 
@@ -91,6 +102,11 @@ Plan make_plan(const Problem& problem, const DeviceInfo& device) {
 
 Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
   return remembered(problem, device, &algo);
+}
+
+double estimated_cycles(const Problem& problem, const DeviceInfo& device) {
+  const double cycles = fastest(problem, device, nullptr).cycles;
+  return cycles < LAST_RESORT ? cycles : 0;
 }
 
 }  // namespace tiled
