@@ -255,11 +255,11 @@ TEST(Scale, WhatTheLinkBoundsCrossesItInOnePiece) {
   ASSERT_TRUE(tall);
   EXPECT_EQ(tall->block_k, task.k);
   EXPECT_NEAR(tall->seconds, (task.m + task.n) * task.k * 4. / H200.to_device, 0.03);
-  // B's columns lie along k, so that some of them are one piece, and products hide behind the next.
+  // Where the columns of B lie along k, some of them are one piece: products hide behind the next.
   task = task_of(4096, 16384, 16384);
   const auto along = make_plan(task, H200, 64 * GIB, at_full_rate);
   ASSERT_TRUE(along);
-  EXPECT_GT(along->tiles_n, 1);
+  EXPECT_GT(along->tiles(), 1);
   // Or across it: only all of them are.
   task = task_of(16, 16384, 16384);
   task.b_along_k = false;

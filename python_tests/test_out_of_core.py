@@ -419,7 +419,10 @@ def test_explain_plans_for_named_devices() -> None:
     assert plan.bytes_out == 65536**2 * 4
     assert plan.seconds["in"] == pytest.approx(plan.bytes_in / plan.rates.to_device)
     assert plan.bound == "arithmetic"
-    assert plan.seconds.estimate < 1.1 * plan.seconds.flops
+    # Nearly all of the copies are hidden: with a room for everything it would take as long.
+    room = tiled_mm.plan_out_of_core(a, b, memory=100 * 2**30, device="h200")
+    assert plan.seconds.flops < room.seconds.estimate <= 1.01 * plan.seconds.estimate
+    assert plan.seconds.estimate < 1.05 * room.seconds.estimate
     two = tiled_mm.plan_out_of_core(a, b, memory=8 * 2**30, device="h200", devices=2)
     assert two.devices == 2 and two.seconds.estimate < 0.55 * plan.seconds.estimate
 
