@@ -262,6 +262,7 @@ def measure(
 
 def main(
     json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
+    plots: cli.PlotsOption = None,
     sizes: Annotated[str, typer.Option(help="names, with commas; all if empty")] = "",
     devices: Annotated[int, typer.Option(help="GPUs that share the products")] = 1,
     divide: Annotated[int, typer.Option(help="sizes by this, to try the program")] = 1,
@@ -297,7 +298,7 @@ def main(
         cli.keep(document, json_path)
     for table in TABLES.values():
         print(table([document], gpu=True))
-    cli.finish(document, device, json_path, None)
+    cli.finish(document, device, json_path, plots)
 
 
 if __name__ == "__main__":

@@ -49,11 +49,17 @@ def link_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
 
 
 def products_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
-    document = _newest(documents, gpu, "products")
-    if document is None:
+    """The newest run on one GPU, then that on two, and so on."""
+    by_devices: dict[int, list[dict]] = {}
+    for document in documents:
+        for count in {p["devices"] for p in document.get("out_of_core", {}).get("products", [])}:
+            by_devices.setdefault(count, []).append(document)
+    newest = [_newest(by_devices[count], gpu, "products") for count in sorted(by_devices)]
+    runs = list({id(d): d for d in newest if d is not None}.values())
+    if not runs:
         return NOT_MEASURED
     rows = []
-    for p in document["out_of_core"]["products"]:
+    for p in (p for document in runs for p in document["out_of_core"]["products"]):
         if p["name"] == "sweep":
             continue
         shown = time_cell(p)
@@ -72,7 +78,8 @@ def products_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
             ]
         )
     header = ["M x N x K", "host memory", "GPU memory", "GPUs", "time", "arithmetic's", "link's"]
-    return markdown([*header, "of the bound"], rows, texts=3) + "\n\n" + caption(document)
+    sources = dict.fromkeys(caption(document) for document in runs)
+    return "\n\n".join([markdown([*header, "of the bound"], rows, texts=3), *sources])
 
 
 def sweep_table(documents: Sequence[dict], *, gpu: bool = True) -> str:

@@ -147,6 +147,37 @@ def loss_curves(curves: list[dict], title: str) -> Figure:
     return figure
 
 
+# Copies as the lesson compares them: (host memory, whether copies and products overlap) -> style.
+_COPIES = {
+    ("pageable", False): ("pageable", {"color": "tab:orange", "linestyle": "--", "marker": "o"}),
+    ("pinned", False): ("pinned", {"color": "tab:blue", "linestyle": "--", "marker": "o"}),
+    ("pageable", True): ("pageable, overlap", {"color": "tab:orange", "marker": "s"}),
+    ("pinned", True): ("pinned, overlap", {"color": "tab:blue", "marker": "s"}),
+    ("mapped", True): ("zero-copy", {"color": "tab:green", "marker": "x"}),
+}
+
+
+def copies(products: list[dict], title: str) -> Figure | None:
+    """Time over N of squares in the host's memory, one line for each way to copy them."""
+    figure, axes = _figure(title)
+    for (host, overlap), (label, style) in _COPIES.items():
+        points = sorted(
+            (p["n"], p["seconds"] * 1e3)
+            for p in products
+            if (p["host"], p["overlap"]) == (host, overlap) and p["seconds"] and p["equal"]
+        )
+        if points:
+            axes.plot(*zip(*points, strict=True), label=label, **style)
+    if not axes.lines:
+        plt.close(figure)
+        return None
+    axes.set_yscale("log")
+    _sizes_axis(axes, [{"shape": p} for p in products])
+    axes.set_ylabel("time per product (ms)")
+    axes.legend(fontsize=8)
+    return figure
+
+
 def plot_document(document: dict, folder: Path) -> list[Path]:
     """Writes what the document has data for and returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -174,4 +205,9 @@ def plot_document(document: dict, folder: Path) -> list[Path]:
                 save(figure, f"roofline-{suffix}")
     if document.get("curves"):
         save(loss_curves(document["curves"], f"float32, {device}"), "loss-curves")
+    streamed = document.get("out_of_core", {}).get("products", [])
+    sweep = [p for p in streamed if p["name"] == "sweep"]
+    figure = copies(sweep, f"float32 squares in host memory, {device}")
+    if figure is not None:
+        save(figure, "copies-float32")
     return written

@@ -30,6 +30,7 @@ from bench.groups_table import groups_table, peak_table, tiny_table
 from bench.headline import TABLES as HEADLINE_TABLES
 from bench.ladder_tables import TABLES as LADDER_TABLES
 from bench.machine import ROOT
+from bench.models_table import TABLES as MODELS_TABLES
 from bench.out_of_core_table import TABLES as OUT_OF_CORE_TABLES
 from bench.shapes import SETS, Shape
 from bench.training_tables import curves_table, step_table
@@ -292,6 +293,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "loss-curves": curves_table,
     **ERRORS_TABLES,
     **DECODE_TABLES,
+    **MODELS_TABLES,
     **OUT_OF_CORE_TABLES,
     **{
         f"shapes-{s}": set_table(s, gpu=True)

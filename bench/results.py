@@ -3,7 +3,7 @@
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
      counters?: [counters], regret?: {set: {summary, cases}},
      cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
-     decode?: [decode],
+     decode?: [decode], models?: {part: [row]},
      out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]}}
 
 A case is one problem in one mode, with all its candidates:
@@ -46,6 +46,13 @@ the shares of a warp's time that it waited, by reason:
 
     {name, m, n, k, dtype, host, overlap, memory, devices, tiles, bytes_in, bytes_out, seconds,
      arithmetic_s, link_s, share, equal, error}
+
+`models` is bench.models', by its parts; times by name, the library's as `tiled`, and `torch`
+
+    bits    {model, arithmetic, batch, differ, largest, of}
+    speed   {model, what, tokens, seconds}
+    linear  {what, shape: [M, N, K], seconds}, cpu the same
+    host    {what, grad, seconds}
 
 What has a ? may be missing: most documents do not have it.
 """
@@ -159,6 +166,23 @@ _DECODE = {
     "seconds": {"tiled": float, "torch": float},
     "changed": {"tiled": bool, "torch": bool},
 }
+_LINEAR = {"what": str, "shape": [int], "seconds": dict}
+_MODELS = {
+    "bits?": [
+        {
+            "model": str,
+            "arithmetic": str,
+            "batch": int,
+            "differ": int,
+            "largest": float,
+            "of": int,
+        }
+    ],
+    "speed?": [{"model": str, "what": str, "tokens": int, "seconds": dict}],
+    "linear?": [_LINEAR],
+    "host?": [{"what": str, "grad": bool, "seconds": dict}],
+    "cpu?": [_LINEAR],
+}
 _STREAMED = {
     "name": str,
     "m": int,
@@ -198,6 +222,7 @@ _DOCUMENT = {
     },
     "errors?": [_ERRORS],
     "decode?": [_DECODE],
+    "models?": _MODELS,
     "out_of_core?": {"link": dict, "arithmetic": dict, "products": [_STREAMED]},
 }
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))  # the benchmark is run from the checkout and is n
 for module in ("matplotlib", "rich", "typer"):
     pytest.importorskip(module, reason=f"the benchmark needs {module}")
 
-from bench import cli, out_of_core, report, results  # noqa: E402
+from bench import cli, out_of_core, plot, report, results  # noqa: E402
 
 LINK = dict.fromkeys(
     (
@@ -56,6 +56,32 @@ def test_the_tables_show_times_and_what_bounds_them():
     assert row in products and "32x32x32" not in products
     assert "| 32 | 2 s | - | - | - | 250 ms |" in sweep
     assert report.TABLES["out-of-core"]([], gpu=False) == report.NOT_MEASURED
+
+
+def test_runs_on_several_gpus_stand_below_those_on_one():
+    one = document(record("square-float32", 64, "pinned"))
+    two = document(record("square-float32", 64, "pinned", devices=2, seconds=1.0))
+    table = report.TABLES["out-of-core"]([two, one], gpu=False)
+    rows = [line for line in table.splitlines() if line.startswith("| 64x64x64")]
+    assert [row.split(" | ")[3:5] for row in rows] == [["1", "2 s"], ["2", "1 s"]]
+    # A newer run on one GPU takes the place of that on one alone.
+    newer = document(record("square-float32", 64, "pinned", seconds=1.5))
+    newer["environment"]["date"] = "9999-01-01T00:00:00+00:00"
+    table = report.TABLES["out-of-core"]([two, one, newer], gpu=False)
+    assert "| 1.5 s |" in table and "| 1 s |" in table and "| 2 s |" not in table
+
+
+def test_the_plot_has_a_line_for_each_way_to_copy(tmp_path: Path):
+    made = document(
+        *(record("sweep", n, "pageable", overlap=False) for n in (32, 64)),
+        record("sweep", 32, "mapped", equal=False),
+        record("deep", 64, "pinned"),
+    )
+    assert [p.name for p in plot.plot_document(made, tmp_path)] == ["copies-float32.png"]
+    (axes,) = plot.copies(made["out_of_core"]["products"], "").axes
+    assert [line.get_label() for line in axes.lines][:1] == ["pageable"]
+    nothing = document(record("sweep", 32, "mapped", equal=False))
+    assert plot.plot_document(nothing, tmp_path) == []
 
 
 def test_wrong_bits_have_no_time_and_fail_the_run():

@@ -1,0 +1,102 @@
+"""The tables of bench.models' documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bench.cells import NOT_MEASURED, caption, markdown, ratio_number, seconds_text
+
+MODELS = {
+    "llama": "Llama, 4 layers, 4096 wide",
+    "gpt2": "GPT-2",
+    "mlp": "Llama's MLP, 4096 x 11008",
+}
+
+Rows = Sequence[dict]
+
+
+def newest_part(documents: Sequence[dict], part: str) -> dict | None:
+    """The newest document that has it, of whole sizes."""
+    found = [
+        d for d in documents if d.get("models", {}).get(part) and not d["settings"].get("small")
+    ]
+    return max(found, key=lambda d: d["environment"]["date"]) if found else None
+
+
+def part_table(part: str, header: Sequence[str], texts: int, rows_of: Callable) -> Callable:
+    def table(documents: Sequence[dict]) -> str:
+        document = newest_part(documents, part)
+        if document is None:
+            return NOT_MEASURED
+        rows = rows_of(document["models"][part])
+        return markdown(header, rows, texts=texts) + "\n\n" + caption(document)
+
+    return table
+
+
+def sizes(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def against(seconds: dict, peer: str = "torch") -> list[str]:
+    """Ratio first: above 1 the library is the faster."""
+    ours, theirs = seconds["tiled"], seconds[peer]
+    return [ratio_number(theirs / ours), seconds_text(ours), seconds_text(theirs)]
+
+
+def bits_rows(rows: Rows) -> list[list[str]]:
+    def cell(row: dict) -> str:
+        if row["differ"] == 0:
+            return "equal"
+        return f"{100 * row['differ'] / row['of']:.0f} % differ, by {row['largest']:.2g}"
+
+    found: dict[tuple, dict[str, str]] = {}
+    for row in rows:
+        found.setdefault((row["model"], row["batch"]), {})[row["arithmetic"]] = cell(row)
+    return [
+        [MODELS[model], str(batch), cells["tiled"], cells["torch"]]
+        for (model, batch), cells in found.items()
+    ]
+
+
+def speed_rows(rows: Rows) -> list[list[str]]:
+    return [[MODELS[r["model"]], r["what"], str(r["tokens"]), *against(r["seconds"])] for r in rows]
+
+
+def finished_rows(rows: Rows) -> list[list[str]]:
+    """What activations cost beside the bare product."""
+    lines = []
+    for row in rows:
+        bare = row["seconds"].get("mm")
+        for name, seconds in row["seconds"].items() if bare else ():
+            beside = f"{100 * (seconds / bare - 1):+.1f} %"
+            lines.append([sizes(row["shape"]), name, seconds_text(seconds), beside])
+    return lines
+
+
+def linear_rows(rows: Rows) -> list[list[str]]:
+    return [
+        [row["what"], sizes(row["shape"]), *against(row["seconds"])]
+        for row in rows
+        if "tiled" in row["seconds"]
+    ]
+
+
+def host_rows(rows: Rows) -> list[list[str]]:
+    return [[row["what"], "yes" if row["grad"] else "no", *against(row["seconds"])] for row in rows]
+
+
+BESIDE = ("torch's time / ours", "ours", "torch's")
+
+TABLES = {
+    "models-bits": part_table(
+        "bits", ("model", "batch", "under the override", "torch"), 4, bits_rows
+    ),
+    "models-speed": part_table("speed", ("model", "", "tokens", *BESIDE), 2, speed_rows),
+    "models-finished": part_table(
+        "linear", ("M x N x K", "", "time", "beside mm"), 2, finished_rows
+    ),
+    "models-linear": part_table("linear", ("", "M x N x K", *BESIDE), 2, linear_rows),
+    "models-cpu": part_table("cpu", ("inputs", "M x N x K", *BESIDE), 2, linear_rows),
+    "models-host": part_table("host", ("16 x 16", "gradients", *BESIDE), 2, host_rows),
+}
