@@ -1,21 +1,28 @@
-"""What the planner's choice costs: `python -m bench.planner --json FILE`.
+"""What the planner's choice costs.
 
-For every problem each of hopper's tiles runs in the best way that the model knows for it, all in
-turn, in an order shuffled in every round, from cold caches. The oracle is the tile that was fastest
-in the odd rounds; it and the planner's choice are scored in the even ones, so that noise does not
-flatter it. Regret is the choice's time over the oracle's, less one. The noise floor is the oracle's
-regret against itself: its odd rounds' time over its even rounds'.
+    python -m bench.planner --json FILE     measures every way to run hopper, on a GPU
+    python -m bench.planner --score FILE    this library's choices in the times of such a file;
+                                            needs no GPU
 
-Half of the problems, `held_out`, were set down before the model's constants were fitted to the
-others, and took no part in that.
+For every problem each way (tile, operands exchanged or not, cluster, segments shared out or not) is
+sampled; those that are not far behind run on, all in turn, in an order shuffled in every round,
+from cold caches. The oracle is the way that was fastest in the odd rounds; it and the planner's
+choice are scored in the even ones, so that noise does not flatter it. Regret is the choice's time
+over the oracle's, less one. The noise floor is the oracle's regret against itself: its odd rounds'
+time over its even rounds'.
+
+Half of the drawn problems, `held_out`, are of another seed and took no part in the fit of the
+model's constants.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import random
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +30,7 @@ import torch
 import typer
 from rich.console import Console
 from rich.progress import track
+from torch import Tensor
 
 from bench import cli
 from bench.data import make_sets
@@ -31,67 +39,127 @@ from bench.timing import CudaStopwatch, Rounds, interleave
 
 console = Console()
 
-_NAMED = tuple(
-    Shape(m, n, k, layout, "bfloat16")
-    for layout in ("nn", "nt", "tn")
-    for m, n, k in (
-        *((s, s, s) for s in (384, 512, 768, 1024, 1280, 1536, 1792, 2048, 3072, 4096, 6144, 8192)),
-        *((m, 4096, 4096) for m in (128, 256, 512, 2048)),
-        *((m, 6144, 4096) for m in (128, 512, 2048)),
-        *((m, 28672, 4096) for m in (128, 512)),
-        *((m, 4096, 14336) for m in (128, 512, 2048)),
-        (256, 8192, 8192),
-    )
-)
+LAYERS = (
+    *((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336), (5120, 5120), (8192, 8192)),
+    *((7168, 2048), (2112, 7168), (1024, 4096), (3584, 18944), (2560, 9728), (1536, 1536)),
+    *((10240, 2560), (13824, 5120)),
+)  # (N, K) of layers of models
+FEW_ROWS = (96, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
 
 
-def _spread(seed: int, count: int = 75) -> tuple[Shape, ...]:
-    """Sizes spread evenly over their logarithms."""
+def drawn(seed: int, count: int) -> tuple[Shape, ...]:
+    """Cubes, three sizes, or few rows and a layer; sizes spread evenly over their logarithms, in
+    multiples of 8, 64 or 128."""
     rng = random.Random(seed)
     shapes: list[Shape] = []
+
+    def size(low: int, high: int) -> int:
+        return max(step, step * round(low * (high / low) ** rng.random() / step))
+
     while len(shapes) < count:
-        m, n, k = (8 * round(2 ** rng.uniform(4, 10.5)) for _ in range(3))
-        if 2e8 <= m * n * k <= 3e11:
-            shapes.append(Shape(m, n, k, rng.choice(("nn", "nt", "tn")), "bfloat16"))
+        step, kind = rng.choice((8, 64, 64, 128)), rng.random()
+        layouts: tuple[str, ...] = ("nn", "nt", "tn")
+        if kind < 0.4:
+            m = n = k = size(224, 5200)
+        elif kind < 0.7:
+            m, n, k = size(224, 6000), size(224, 6000), size(256, 8192)
+        else:
+            m, (n, k) = rng.choice(FEW_ROWS), rng.choice(LAYERS)
+            layouts = ("nt", "nt", "nn", "tn")
+        if 1e7 <= m * n * k <= 1.5e11:
+            shapes.append(Shape(m, n, k, rng.choice(layouts), "bfloat16"))
     return tuple(shapes)
 
 
-FITTED = _NAMED + _spread(seed=20261121)
-HELD_OUT = _spread(seed=4096, count=150)
+_CUBES = (384, 512, 768, 1024, 1152, 1280, 1536, 1792, 2048, 2304, 2560, 2816, 3072, 4096, 5120)
+NAMED = (
+    *(Shape(s, s, s, layout, "bfloat16") for s in _CUBES for layout in ("nn", "nt")),
+    Shape(512, 6144, 4096, "nt", "bfloat16"),
+    Shape(1024, 5120, 5120, "nt", "bfloat16"),
+    Shape(256, 4096, 4096, "nt", "bfloat16"),
+)
+FITTED = drawn(22, 170)
+HELD_OUT = tuple(s for s in drawn(4099, 130) if s not in FITTED + NAMED)
+CLUSTERS = ((1, 1), (2, 1), (1, 2))
+BOTH = (False, True)
 
 
-def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s: float) -> dict:
-    import tiled_mm  # noqa: F401, registers the operators
+def name_of(tile: str, exchanged: bool, p: int, q: int, share: bool) -> str:
+    marks = (("exchanged", exchanged), ("shared out", share))
+    return " ".join((tile, f"{p}x{q}", *(name for name, holds in marks if holds)))
 
-    sets = make_sets(shape, stopwatch.device, stopwatch.set_count(shape.bytes), seed=20)
-    plan = json.loads(torch.ops.tiled_debug.plan(sets[0].a, sets[0].b, algo="hopper"))
-    estimates = plan["hopper"]["estimates"]
-    prepared = {}
-    for e in estimates:
-        way = (e["tile"], e["exchanged"], e["cluster_p"], e["cluster_q"], e["share_segments"])
+
+def ways_of(a: Tensor, b: Tensor, tiles: list[str]) -> dict[str, Callable]:
+    """Every way to run hopper that exists for these operands, by its name."""
+    found = {}
+    for tile, exchanged, (p, q), share in itertools.product(tiles, BOTH, CLUSTERS, BOTH):
+        way = (tile, exchanged, p, q, share)
 
         def call(a, b, out, way=way):
             return torch.ops.tiled_debug.mm_with_tile(a, b, *way)
 
-        prepared[e["tile"]] = stopwatch.prepare(call, sets)
+        try:
+            call(a, b, None)
+        except RuntimeError as error:
+            if f"no way {tile}" not in str(error):
+                raise
+            continue
+        found[name_of(*way)] = call
+    return found
+
+
+def planned(a: Tensor, b: Tensor, device: str | None = None) -> list[dict]:
+    """The planner's best way with each tile of hopper, best first."""
+    plan = torch.ops.tiled_debug.plan(a, b, algo="hopper", device=device)
+    return json.loads(plan)["hopper"]["estimates"]
+
+
+def meta_operands(shape: Shape) -> tuple[Tensor, Tensor]:
+    """Of the problem's sizes and strides, without memory."""
+
+    def operand(rows: int, cols: int, letter: str) -> Tensor:
+        sizes = (rows, cols) if letter == "n" else (cols, rows)
+        x = torch.empty(sizes, dtype=getattr(torch, shape.dtype), device="meta")
+        return x if letter == "n" else x.mT
+
+    return operand(shape.m, shape.k, shape.layout[0]), operand(shape.k, shape.n, shape.layout[1])
+
+
+def choice_of(estimates: list[dict]) -> str:
+    keys = ("tile", "exchanged", "cluster_p", "cluster_q", "share_segments")
+    return name_of(*(estimates[0][key] for key in keys))
+
+
+def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s: float) -> dict:
+    sets = make_sets(shape, stopwatch.device, stopwatch.set_count(shape.bytes), seed=20)
+    estimates = planned(sets[0].a, sets[0].b)
+    calls = ways_of(sets[0].a, sets[0].b, [e["tile"] for e in estimates])
+    prepared = {name: stopwatch.prepare(call, sets) for name, call in calls.items()}
     # Those far behind need no more rounds to be known as such.
-    least = min(p.estimate_s for p in prepared.values())
-    prepared = {
-        tile: p
-        for i, (tile, p) in enumerate(prepared.items())
-        if i == 0 or p.estimate_s <= 1.5 * least + 3e-6
-    }
-    seconds = interleave(stopwatch, prepared, Rounds(8, 40, budget_s), rng)
-    odd = {tile: statistics.median(s[1::2]) for tile, s in seconds.items()}
-    even = {tile: statistics.median(s[0::2]) for tile, s in seconds.items()}
-    oracle, choice = min(odd, key=odd.get), estimates[0]["tile"]
-    return {
+    roughly = {name: p.estimate_s for name, p in prepared.items()}
+    least = min(roughly.values())
+    near = {name: p for name, p in prepared.items() if roughly[name] <= 1.25 * least + 1e-6}
+    seconds = interleave(stopwatch, near, Rounds(8, 40, budget_s), rng)
+    case = {
         "shape": shape.to_json(),
+        "odd": {name: statistics.median(s[1::2]) for name, s in seconds.items()},
+        "even": {name: statistics.median(s[0::2]) for name, s in seconds.items()},
+        "far": {name: s for name, s in roughly.items() if name not in near},
+    }
+    return score(case, choice_of(estimates))
+
+
+def score(case: dict, choice: str) -> dict:
+    """Seconds by the ways' names: of `odd` and `even` rounds; of the others, which are `far`
+    behind, rough ones."""
+    odd, even = case["odd"], case["even"]
+    oracle = min(odd, key=odd.get)
+    chosen = even[choice] if choice in even else case["far"][choice]
+    return case | {
         "choice": choice,
         "oracle": oracle,
-        "regret": even[choice] / even[oracle] - 1,
+        "regret": chosen / even[oracle] - 1,
         "noise": odd[oracle] / even[oracle] - 1,
-        "seconds": even,
     }
 
 
@@ -105,36 +173,60 @@ def summary(cases: list[dict]) -> dict:
     }
 
 
+def summarise(document: dict, name: str, cases: list[dict]) -> None:
+    """Into the document, and on the screen with the worst of them."""
+    found = summary(cases)
+    document["regret"][name] = {"summary": found, "cases": cases}
+    console.print(
+        f"{name}: {found['problems']} problems, regret {found['geomean']:.1%} geomean, "
+        f"{found['worst']:.1%} at worst; noise {found['noise']:.1%}"
+    )
+    for case in sorted(cases, key=lambda c: -c["regret"])[:8]:
+        label = Shape.from_json(case["shape"]).label
+        console.print(f"  {label}: {case['choice']}, {case['regret']:.1%} behind {case['oracle']}")
+
+
+def scored(document: dict, device: str) -> dict:
+    """The document with the choices that this library makes for a named device."""
+    result = document | {"regret": {}}
+    for name, regret in document["regret"].items():
+        cases = []
+        for case in regret["cases"]:
+            shape = Shape.from_json(case["shape"])
+            cases.append(score(case, choice_of(planned(*meta_operands(shape), device))))
+        summarise(result, name, cases)
+    return result
+
+
 def main(
     json_path: Annotated[Path | None, typer.Option("--json")] = None,
     budget: Annotated[float, typer.Option(help="seconds of rounds for each problem")] = 0.15,
-    only: Annotated[str, typer.Option(help="fitted, held_out or both")] = "both",
+    only: Annotated[str, typer.Option(help="named, fitted, held_out or all")] = "all",
+    score_path: Annotated[
+        Path | None, typer.Option("--score", help="a file of times; --json says where to, or none")
+    ] = None,
+    device_name: Annotated[str, typer.Option("--device", help="of --score's times")] = "h200",
 ) -> None:
-    """Measures the planner's regret on this GPU."""
+    """Measures the planner's regret on this GPU, or works it out from recorded times."""
+    import tiled_mm  # noqa: F401, registers the operators
+
+    if score_path is not None:
+        cli.keep(scored(json.loads(score_path.read_text()), device_name), json_path)
+        return
     device = torch.device("cuda", 0)
     stopwatch = CudaStopwatch(device)
     rng = random.Random(7)
     document = cli.new_document("planner", device, {"budget": budget, "only": only})
     document["regret"] = {}
-    for name, shapes in (("fitted", FITTED), ("held_out", HELD_OUT)):
-        if only not in (name, "both"):
+    for name, shapes in (("named", NAMED), ("fitted", FITTED), ("held_out", HELD_OUT)):
+        if only not in (name, "all"):
             continue
         cases = []
         for shape in track(shapes, name, console=console):
             cases.append(measure(stopwatch, shape, rng, budget))
             gc.collect()  # graphs hold memory of the GPU, and cycles hold graphs
             torch.cuda.empty_cache()
-        found = summary(cases)
-        document["regret"][name] = {"summary": found, "cases": cases}
-        console.print(
-            f"{name}: {found['problems']} problems, regret {found['geomean']:.1%} geomean, "
-            f"{found['worst']:.1%} at worst; noise {found['noise']:.1%}"
-        )
-        for case in sorted(cases, key=lambda c: -c["regret"])[:8]:
-            label = Shape.from_json(case["shape"]).label
-            console.print(
-                f"  {label}: {case['choice']}, {case['regret']:.1%} behind {case['oracle']}"
-            )
+        summarise(document, name, cases)
         cli.keep(document, json_path)
 
 

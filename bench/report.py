@@ -237,7 +237,11 @@ def planner_table(documents: Sequence[dict]) -> str:
         return NOT_MEASURED
     document = max(runs, key=lambda d: d["environment"]["date"])
     header = ["problems", "count", "regret, geomean", "at worst", "noise floor"]
-    names = {"fitted": "used to fit the model", "held_out": "held out"}
+    names = {
+        "named": "named",
+        "fitted": "drawn, used to fit the model",
+        "held_out": "drawn, held out",
+    }
     rows = []
     for key, name in names.items():
         if key in document["regret"]:

@@ -114,8 +114,8 @@ TEST(Estimates, OfAnH20AreBoundByItsTensorCores) {
     for (const HopperPlan& plan : hopper_plans(p, h20)) {
       const HopperTileInfo& tile = hopper_tile(plan.tile);
       if (tile.block_p * tile.block_q < 128 * 64 || plan.share_segments) continue;
-      const HopperEstimate there = estimate(p, h20, HopperModel(h20), plan);
-      const HopperEstimate here = estimate(p, h200, HopperModel(h200), plan);
+      const HopperEstimate there = estimate(p, h20, HopperModel(h20, p.arithmetic), plan);
+      const HopperEstimate here = estimate(p, h200, HopperModel(h200, p.arithmetic), plan);
       EXPECT_GT(there.tensor, there.feed) << size << ' ' << hopper_tile_name(plan.tile);
       EXPECT_GT(there.tensor, there.shared) << size << ' ' << hopper_tile_name(plan.tile);
       EXPECT_GT(there.tensor / there.feed, 2 * here.tensor / here.feed);
@@ -212,7 +212,7 @@ TEST(Plans, OfAnH200StayAsTheyWereFitted) {
   const std::map<Algo, uint64_t> fitted = {{Algo::SharedTile16, 0x191a4a74f3df4b0b},
                                            {Algo::RegisterTile, 0x1770f022006c0fd3},
                                            {Algo::MmaTile, 0xa8fb14da5777fee7},
-                                           {Algo::Hopper, 0xf8f2783ae9dc9287},
+                                           {Algo::Hopper, 0x3b6cd6708f9fa120},
                                            {Algo::Fp16x3, 0x62c2ab7555cd4f7c}};
   for (const DeviceInfo& d : {device("h200"), h200_at_hand()}) {
     std::map<Algo, Digest> digests;

@@ -650,7 +650,7 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
   if (plan.share_segments) {
     EXPECT_GT(segment_count(p.k), 1);
   }
-  const HopperEstimate e = estimate(p, d, HopperModel(d), plan);
+  const HopperEstimate e = estimate(p, d, HopperModel(d, p.arithmetic), plan);
   EXPECT_GT(e.cycles, 0);
   EXPECT_TRUE(e.tensor > 0 && e.shared > 0 && e.feed > 0 && e.waves > 0);
   const Plan whole = plan_with(Algo::Hopper, p, d, plan);

@@ -16,7 +16,7 @@ struct TileEstimate {
 
 // The best way with each tile, best first.
 std::vector<TileEstimate> estimates_of(const Problem& problem, const DeviceInfo& device) {
-  const HopperModel model(device);
+  const HopperModel model(device, problem.arithmetic);
   std::vector<TileEstimate> estimates;
   for (const HopperPlan& plan : hopper_plans(problem, device)) {
     const TileEstimate next = {plan, estimate(problem, device, model, plan)};

@@ -17,17 +17,26 @@ double across_lines(int64_t stride, int64_t element_bytes) {
 }
 
 // What a row of an operand's boxes costs on its way out of L2.
-double row_cost(const HopperModel& model, const Side& side, bool repacked, int64_t element_bytes) {
-  if (repacked) return model.line;
+double row_cost(const HopperModel& model, const Side& read, bool repacked, int64_t element_bytes) {
+  const double line = model.line * (is_mn_major(read) ? model.mn_line : 1);
+  if (repacked) return line;
   const double across =
-      across_lines(is_mn_major(side) ? side.k_stride : side.row_stride, element_bytes);
+      across_lines(is_mn_major(read) ? read.k_stride : read.row_stride, element_bytes);
   constexpr double HALF_SECTORS = 1 - 16. / 128;  // across, where every other row begins in one
-  return model.line + model.two_lines * across + (across >= HALF_SECTORS ? model.off_sectors : 0);
+  return line + model.two_lines * across + (across >= HALF_SECTORS ? model.off_sectors : 0);
+}
+
+// Whether the constants are of such products: 16-bit inputs, tensor cores as fast as an H200's.
+bool is_fitted(const DeviceInfo& device, Arithmetic arithmetic) {
+  return arithmetic != Arithmetic::Tf32 && scale_of(device).tensor == 1;
 }
 
 }  // namespace
 
-HopperModel::HopperModel(const DeviceInfo& device) : slowdown(slowdown_of(device)) {
+HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
+    : HopperConstants(is_fitted(device, arithmetic) ? HopperConstants{} : constants_elsewhere()),
+      of_tiles(is_fitted(device, arithmetic)),
+      slowdown(power * slowdown_of(device)) {
   const ChipScale scale = scale_of(device);
   for (double* launch : {&start, &sum_kernel, &repack_kernel}) *launch *= scale.clock;
   clock_hz *= scale.clock;
@@ -55,7 +64,7 @@ Units units_of(const Problem& problem, const HopperPlan& plan) {
 HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const HopperModel& model,
                         const HopperPlan& plan) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
-  const Sides sides = sides_of(problem, plan.exchanged);
+  const Sides sides = sides_of(problem, plan.exchanged), read = sides_read(problem, plan);
   const double p = static_cast<double>(sides.p.rows), q = static_cast<double>(sides.q.rows);
   const int64_t segments = segment_count(problem.k);
   const int64_t element_bytes = size_of(problem.dtype);
@@ -84,22 +93,24 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double q_rows = std::min<double>(tile.block_q, q);
   const int atom = operand_atom(tile.group_q);
   const double narrow = !is_mn_major(sides.q) || atom == 64 ? 1
-                        : atom == 32                        ? HopperModel::NARROW
-                                                            : HopperModel::NARROWEST;
-  const auto reads = [](double rows, int sharers, double of_readers) {
-    return rows / sharers * ((sharers == 1 ? 1 : 0) + HopperModel::FIRST_READ / of_readers);
+                        : atom == 32                        ? model.narrow
+                                                            : model.narrowest;
+  const auto reads = [&](double rows, int sharers, double of_readers) {
+    return rows / sharers * ((sharers == 1 ? 1 : 0) + model.first_read / of_readers);
   };
   const double rounding = problem.arithmetic == Arithmetic::Tf32 ? HopperModel::ROUNDING : 1;
-  const double arriving = HopperModel::ARRIVE * rounding * (p_rows + q_rows * narrow);
+  const double arriving = model.arrive * rounding * (p_rows + q_rows * narrow);
   const double reading = rounding * (reads(p_rows, plan.cluster_q, p_readers) *
-                                         row_cost(model, sides.p, plan.repack_p, element_bytes) +
+                                         row_cost(model, read.p, plan.repack_p, element_bytes) +
                                      reads(q_rows, plan.cluster_p, q_readers) * narrow *
-                                         row_cost(model, sides.q, plan.repack_q, element_bytes));
+                                         row_cost(model, read.q, plan.repack_q, element_bytes));
 
   HopperEstimate e;
+  const TileFit fit = model.of(plan.tile);
+  const double own = fit.step[is_mn_major(read.p)][is_mn_major(read.q)];
   const double strips = area / 64 / tile.group_q;  // wgmmas of 64 rows for one k
   e.tensor = model.tensor * area / 32 * (1 + model.slowdown);
-  e.shared = HopperModel::SHARED * strips * (64 + tile.group_q) * (1 + model.slowdown);
+  e.shared = model.shared * strips * (64 + tile.group_q) * (1 + model.slowdown);
   e.feed = arriving + reading;
   e.waves = std::ceil(static_cast<double>(units.count) / static_cast<double>(clusters_at_once));
 
@@ -112,32 +123,42 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     const double pace = (1 + model.slowdown * std::min(load, 1.0)) / (1 + model.slowdown);
     const double products = std::max(e.tensor, e.shared) * pace * meeting;
     const double feed = arriving * meeting + reading * load;
-    const double lone = tile.consumers == 1 ? HopperModel::LONE : 0;
+    const double lone = tile.consumers == 1 ? model.lone : 0;
     const auto fourth = [](double x) { return x * x * (x * x); };
-    return std::sqrt(std::sqrt(fourth(products) + fourth(feed) + fourth(lone)));
+    return own * std::sqrt(std::sqrt(fourth(products) + fourth(feed) + fourth(lone)));
   };
   double all_steps = 0;
   if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
   if (rest != 0) all_steps += step(rest);
-  const double gaps = tile.ping_pong ? 0 : HopperModel::GAPS * (1 - 1 / std::max(rounds, 1.0));
+  const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
-  const double together = blocks > 1    ? 1 + HopperModel::COUPLED
-                          : from_copies ? 1 + HopperModel::ALONE_AFTER_REPACK
-                                        : 1;
+  const CoupledFit& coupled = tile.consumers == 1 ? model.small : model.large;
+  const double together = plan.cluster_p > 1   ? 1 + coupled.share_q
+                          : plan.cluster_q > 1 ? 1 + coupled.share_p
+                          : from_copies        ? 1 + HopperModel::ALONE_AFTER_REPACK
+                                               : 1;
   const double on_chip = all_steps * steps * together * (1 + gaps);
 
   // What DRAM takes for the operands and C, hidden in part; it decides where rows are few.
-  const auto crossing = [](int sharers, int64_t clusters) {
-    return sharers == 1 && clusters > 1 ? 1 + HopperModel::CROSSING : 1;
+  const auto crossing = [&](int sharers, int64_t clusters) {
+    return sharers == 1 && clusters > 1 ? 1 + model.crossing : 1;
   };
   const double bytes = static_cast<double>(problem.batch) *
                        (p * k_bytes * crossing(plan.cluster_q, units.clusters_q) +
                         q * k_bytes * crossing(plan.cluster_p, units.clusters_p) +
                         p * q * static_cast<double>(size_of(problem.epilogue.out_dtype)));
   const double from_dram = bytes / model.dram_bytes;
-  e.cycles = model.start + (blocks > 1 ? HopperModel::CLUSTER : 0) +
+  e.cycles = model.start + fit.begin + (blocks > 1 ? coupled.begin : 0) +
              std::sqrt(on_chip * on_chip + from_dram * from_dram);
+  const double across =
+      across_lines(sides.c_q == 1 ? sides.c_p : sides.c_q, size_of(problem.epilogue.out_dtype));
+  const double narrower = plan.store == StorePath::Scatter ? 0 : 64. / tile.slice_q - 1;
+  const double slices =
+      1 + narrower * (plan.store == StorePath::Rows ? HopperModel::ROWS_SLICE : model.slice);
+  const double stores = model.store * (1 + model.store_two_lines * across) * slices * area / 128 /
+                        (tile.ping_pong ? 1 : tile.consumers);
+  e.cycles += stores * (tile.ping_pong ? 1 + model.hidden_store * (rounds - 1) : rounds);
   const auto rows_once = [&](const Side& side) {
     return static_cast<double>(side.rows * entries_of(side, problem.batch));
   };
@@ -152,14 +173,6 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
           model.repack_kernel +
           model.repack_cycles_a_byte *
               static_cast<double>(copy_bytes(repacked(of_p ? sides.p : sides.q, problem), problem));
-  const double across =
-      across_lines(sides.c_q == 1 ? sides.c_p : sides.c_q, size_of(problem.epilogue.out_dtype));
-  const double narrower = plan.store == StorePath::Scatter ? 0 : 64. / tile.slice_q - 1;
-  const double slices =
-      1 + narrower * (plan.store == StorePath::Rows ? HopperModel::ROWS_SLICE : HopperModel::SLICE);
-  const double stores = HopperModel::STORE * (1 + HopperModel::STORE_TWO_LINES * across) * slices *
-                        area / 128 / (tile.ping_pong ? 1 : tile.consumers);
-  e.cycles += stores * (tile.ping_pong ? 1 + HopperModel::HIDDEN_STORE * (rounds - 1) : rounds);
   if (plan.share_segments)
     e.cycles +=
         model.sum_kernel + model.sum_cycles_a_byte * p * q * 4 * static_cast<double>(segments);

@@ -2,43 +2,73 @@
 #pragma once
 
 #include "cuda/plan/chip_scale.h"
+#include "cuda/rungs/7_hopper/tile_fit.h"
 
 namespace tiled {
 
-struct HopperModel {
-  // An H200's: cycles of 1755 MHz, and factors on what the units do at best (2048 multiply-adds of
-  // 16 bits and 128 bytes of shared memory a cycle). Fitted to the measured times of every way to
-  // run 150 bf16 problems, so as to lose least by the choice; what is lost there and on 150 others:
-  // bench/results/h200_planner.json. The segments' terms are from an earlier fit.
-  double start = 3620;                      // launch, the first bytes' way, the end
-  static constexpr double CLUSTER = 391;    // its blocks begin and end together
-  static constexpr double COUPLED = 0.033;  // of a step: they wait for each other at each
-  double tensor = 0.891;                    // and more, when all multiprocessors work at once:
-  double slowdown = H200_SLOWDOWN;          // by power, which slows shared memory as well
-  static constexpr double SHARED = 1.13;
-  static constexpr double LONE = 223;     // the shortest step of a tile with one consumer
-  static constexpr double ARRIVE = 1.43;  // 128 bytes reach their multiprocessor
-  static constexpr double ROUNDING = 2;   // of a row, where it is rounded to tf32 on its way
-  // A row of 128 bytes leaves L2 while the whole chip reads: in one line; more if in two; more if
-  // it begins off L2's sectors of 32 bytes. Reads by multicast cost nothing here. The first read of
-  // a round costs FIRST_READ more of these; the row's readers share that.
-  double line = 0.0642, two_lines = 1.57, off_sectors = 0.862;
-  static constexpr double FIRST_READ = 2.47;
-  static constexpr double NARROW = 1.48, NARROWEST = 2.19;  // boxes of TMA 64 and 32 bytes wide
+// Blocks of a cluster begin and end together, and wait for each other at each step.
+struct CoupledFit {
+  double begin;             // cycles
+  double share_q, share_p;  // of a step, where they share Q, or P
+};
+
+// An H200's: cycles of 1755 MHz, and factors on what the units do at best (2048 multiply-adds of 16
+// bits and 128 bytes of shared memory a cycle). Those of 16-bit inputs, fitted to the measured
+// times of every way to run 190 bf16 problems, and of each tile's then best way for 300, so as to
+// lose least by the choice; what is lost there and on 92 others: bench/results/h200_planner.json.
+// Only the order of the ways is fitted, not what each constant would be by itself: some make up for
+// others.
+struct HopperConstants {
+  double start = 3640;  // launch, the first bytes' way, the end
+  CoupledFit small = {485, 0.191, 0.146},
+             large = {495, 0.0532, 0.00803};  // of tiles with one consumer, or more
+  double tensor = 1.06;                       // and more, when all multiprocessors work at once,
+  double power = 0.608;  // by so much of H200_SLOWDOWN, which slows shared memory as well
+  double shared = 1.24;  // memory
+  double lone = 228;     // the shortest step of a tile with one consumer
+  double arrive = 1.13;  // 128 bytes reach their multiprocessor
+  // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
+  // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
+  // multicast cost nothing here. The first read of a round costs first_read more of these; the
+  // row's readers share that.
+  double line = 0.728, mn_line = 0.932, two_lines = 1.24, off_sectors = 0.895;
+  double first_read = 0.669;
+  double narrow = 1.81, narrowest = 3.44;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
-  double dram_bytes = 3800;
-  static constexpr double CROSSING = 0.723;
+  double dram_bytes = 5730;
+  double crossing = 1.41;
+  double store = 43.8;             // C, for each element of a thread
+  double store_two_lines = 0.181;  // more, for rows of C that lie in two lines
+  double slice = 0.292;            // more, for slices of half the width
+  double hidden_store = 0.259;     // of a store behind another's products
+  double gaps = 0.0772;            // of all but the first round, with no other tile to fill
+};
+
+// Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
+// alike: an earlier fit to 16-bit inputs, without factors of each tile.
+constexpr HopperConstants constants_elsewhere() {
+  HopperConstants c;
+  c.start = 3620, c.small = c.large = {391, 0.033, 0.033};
+  c.tensor = 0.891, c.power = 1, c.shared = 1.13, c.lone = 223;
+  c.arrive = 1.43, c.line = 0.0642, c.mn_line = 1, c.two_lines = 1.57, c.off_sectors = 0.862;
+  c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;
+  c.dram_bytes = 3800, c.crossing = 0.723;
+  c.store = 13, c.store_two_lines = 1.45, c.slice = 0.25, c.hidden_store = 0.383, c.gaps = 0.0571;
+  return c;
+}
+
+struct HopperModel : HopperConstants {
+  bool of_tiles;                         // whether each tile has factors of its own (tile_fit.h)
+  double slowdown;                       // by power, when all multiprocessors work at once
+  static constexpr double ROUNDING = 2;  // of a row, where it is rounded to tf32 on its way
   // Nothing is faster than memory: of its bandwidth this rung gets so much, by C's rows or columns.
   // Below that the order of the tiles is kept, so little apart.
   double clock_hz = 1755e6;
   static constexpr double BELOW_DRAM = 0.05;
   static constexpr double dram_share(double few) { return few <= 32 ? 0.63 : 0.8; }
-  static constexpr double STORE = 13;              // for each element of a thread
-  static constexpr double STORE_TWO_LINES = 1.45;  // more, for rows of C that lie in two lines
-  static constexpr double SLICE = 0.25, ROWS_SLICE = 0.5;  // more, for slices of half the width
-  static constexpr double HIDDEN_STORE = 0.383;            // of a store behind another's products
-  static constexpr double GAPS = 0.0571;  // of all but the first round, with no other tile to fill
-  double flush = 4.38, hidden_flush = 4.14;  // totals to and from L2
+  static constexpr double ROWS_SLICE = 0.5;  // as slice, where warps write rows
+  // The segments' terms, from an earlier fit too: totals to and from L2, the kernel that adds.
+  double flush = 4.38, hidden_flush = 4.14;
   double sum_kernel = 3410, sum_cycles_a_byte = 0.31e-3;
   double repack_kernel = 2000, repack_cycles_a_byte = 0.9e-3;  // of the copy
   // More, for blocks without a cluster where operands beyond the size of L2 were copied just
@@ -49,7 +79,9 @@ struct HopperModel {
   // Products take as long as the tensor cores' rate says, reads of L2 and DRAM what each
   // multiprocessor has of theirs, launches a time of their own; shared memory, and how blocks wait
   // for each other, are the same on every chip.
-  explicit HopperModel(const DeviceInfo& device);
+  HopperModel(const DeviceInfo& device, Arithmetic arithmetic);
+
+  TileFit of(int tile) const { return of_tiles ? tile_fit(tile) : TileFit{}; }
 };
 
 }  // namespace tiled

@@ -86,7 +86,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
-  const HopperModel model(device);
+  const HopperModel model(device, problem.arithmetic);
   for_hopper_plans(problem, device, [&](const HopperPlan& plan) {
     consider(Way(plan), estimate(problem, device, model, plan).cycles);
   });

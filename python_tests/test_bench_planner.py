@@ -1,0 +1,48 @@
+"""bench.planner: what a choice costs, and what this library's choices cost in recorded times."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import planner
+from bench.machine import ROOT
+from bench.shapes import Shape
+
+RECORDED = ROOT / "bench" / "results" / "h200_planner.json"
+
+
+def test_a_choice_is_scored_in_the_rounds_that_did_not_choose_the_oracle() -> None:
+    case = {
+        "odd": {"a": 1.0, "b": 1.1, "c": 2.0},
+        "even": {"a": 1.2, "b": 1.5, "c": 1.9},
+        "far": {"d": 3.0},
+    }
+    for choice, regret in (("a", 0), ("b", 0.25), ("d", 1.5)):
+        found = planner.score(case, choice)
+        assert found["oracle"] == "a" and found["choice"] == choice
+        assert found["regret"] == pytest.approx(regret)
+        assert found["noise"] == pytest.approx(1.0 / 1.2 - 1)
+    with pytest.raises(KeyError):
+        planner.score(case, "never timed")
+
+
+def test_drawn_problems_are_those_of_their_seed() -> None:
+    assert planner.drawn(22, 20) == planner.drawn(22, 20) == planner.FITTED[:20]
+    assert len(planner.HELD_OUT) > 100 and not set(planner.FITTED) & set(planner.HELD_OUT)
+    sizes = [size for s in planner.HELD_OUT for size in (s.m, s.n, s.k)]
+    assert all(size % 8 == 0 for size in sizes) and any(size % 64 for size in sizes)
+
+
+def test_the_recorded_regret_is_that_of_this_librarys_choices() -> None:
+    """Whoever changes the model scores the file anew: python -m bench.planner --score FILE --json
+    FILE."""
+    document = json.loads(RECORDED.read_text())
+    found = planner.scored(document, "h200")
+    for name, regret in document["regret"].items():
+        again = found["regret"][name]
+        for case, other in zip(regret["cases"], again["cases"], strict=True):
+            label = Shape.from_json(case["shape"]).label
+            assert case["choice"] == other["choice"], label
+        assert again["summary"] == pytest.approx(regret["summary"])
