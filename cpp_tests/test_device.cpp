@@ -112,7 +112,8 @@ TEST(Roofline, NothingToDo) {
 TEST(Devices, AllAreNamed) {
   const std::vector<std::string> names = device_names();
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()),
-            (std::set<std::string>{"h200", "h100", "h100-pcie", "h20", "gh200", "a100", "t4", "g80",
+            (std::set<std::string>{"h200", "h100", "h100-pcie", "h20", "gh200", "a100", "a10",
+                                   "l40s", "rtx3090", "rtx4090", "rtx5090", "b200", "t4", "g80",
                                    "gt200", "fermi", "k40"}));
   EXPECT_FALSE(named_device("h2000"));
   EXPECT_FALSE(named_device(""));
@@ -133,6 +134,12 @@ TEST(Devices, PeaksOfTheDataSheets) {
   EXPECT_DOUBLE_EQ(tera(device("h20").fp64_tensor_flops, 1), 1);
   EXPECT_NEAR(device("a100").fp32_flops, 19.5e12, 0.05e12);
   EXPECT_NEAR(device("a100").fp64_flops, 9.7e12, 0.05e12);
+  EXPECT_NEAR(device("a10").fp32_flops, 31.2e12, 0.05e12);
+  EXPECT_NEAR(device("l40s").fp32_flops, 91.6e12, 0.05e12);
+  EXPECT_NEAR(device("rtx3090").fp32_flops, 35.6e12, 0.05e12);
+  EXPECT_NEAR(device("rtx4090").fp32_flops, 82.6e12, 0.05e12);
+  EXPECT_NEAR(device("rtx5090").fp32_flops, 104.8e12, 0.05e12);
+  EXPECT_NEAR(device("b200").fp32_flops, 75e12, 0.05e12);
   EXPECT_NEAR(device("t4").fp32_flops, 8.1e12, 0.05e12);
   EXPECT_NEAR(device("k40").fp32_flops, 4.29e12, 0.005e12);
   EXPECT_NEAR(device("fermi").fp32_flops, 1.03e12, 0.005e12);

@@ -18,7 +18,8 @@ KIB = 1024
 
 def test_the_named_devices() -> None:
     hopper = {"h200", "h100", "h100-pcie", "h20", "gh200"}
-    assert set(tiled_mm.devices()) >= hopper | {"a100", "t4", "g80", "gt200", "fermi", "k40"}
+    others = {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200", "t4"}
+    assert set(tiled_mm.devices()) >= hopper | others | {"g80", "gt200", "fermi", "k40"}
 
 
 # (device, threads, registers, shared bytes), then what is known of the answer. The first rows are

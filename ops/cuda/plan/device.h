@@ -63,8 +63,8 @@ constexpr const char* HOPPER_LEFT_OUT =
     "this build leaves out the kernels of compute capability 9.0 (TORCH_CUDA_ARCH_LIST)";
 
 // The named devices, as a library with all kernels runs on them: h200, h100 (SXM), h100-pcie, h20,
-// gh200, a100, t4, and the textbook's g80, gt200, fermi and k40. Empty if there is none of this
-// name.
+// gh200, a100, a10, l40s, rtx3090, rtx4090, rtx5090, b200, t4, and the textbook's g80, gt200,
+// fermi and k40. Empty if there is none of this name.
 std::optional<DeviceInfo> named_device(std::string_view name);
 std::vector<std::string> device_names();
 

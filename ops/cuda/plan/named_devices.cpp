@@ -54,6 +54,32 @@ constexpr NamedDevice NAMED_DEVICES[] = {
     // fp64, boost 1.41 GHz, L2 40 MB.
     {"a100", "NVIDIA A100 SXM4 80GB", 80, 108, 1.41 * GIGA, 2048, 1024, 32, 65536, 164 * KIB,
      163 * KIB, 1 * KIB, 40 * MIB, 2039 * GIGA, 80 * GB},
+    // NVIDIA A10 data sheet and GA102 white paper: 600 GB/s, 31.2 TF/s fp32, 125 TF/s of 16 bits
+    // with 72 multiprocessors at 1.695 GHz, L2 6 MB.
+    {"a10", "NVIDIA A10", 86, 72, 1.695 * GIGA, 1536, 1024, 16, 65536, 100 * KIB, 99 * KIB, 1 * KIB,
+     6 * MIB, 600 * GIGA, 24 * GB},
+    // NVIDIA L40S data sheet and Ada white paper: 864 GB/s, 91.6 TF/s fp32, 362 TF/s of 16 bits
+    // with 142 multiprocessors at 2.52 GHz, L2 96 MB.
+    {"l40s", "NVIDIA L40S", 89, 142, 2.52 * GIGA, 1536, 1024, 24, 65536, 100 * KIB, 99 * KIB,
+     1 * KIB, 96 * MIB, 864 * GIGA, 48 * GB},
+    // GA102 white paper, GeForce RTX 3090: 936 GB/s, 35.6 TF/s fp32, 71 TF/s of fp16 with fp32
+    // sums, 82 multiprocessors at 1.695 GHz, L2 6 MB.
+    {"rtx3090", "NVIDIA GeForce RTX 3090", 86, 82, 1.695 * GIGA, 1536, 1024, 16, 65536, 100 * KIB,
+     99 * KIB, 1 * KIB, 6 * MIB, 936 * GIGA, 24 * GB},
+    // Ada white paper, GeForce RTX 4090: 1008 GB/s, 82.6 TF/s fp32, 165.2 TF/s of fp16 with fp32
+    // sums, 128 multiprocessors at 2.52 GHz, L2 72 MB.
+    {"rtx4090", "NVIDIA GeForce RTX 4090", 89, 128, 2.52 * GIGA, 1536, 1024, 24, 65536, 100 * KIB,
+     99 * KIB, 1 * KIB, 72 * MIB, 1008 * GIGA, 24 * GB},
+    // RTX Blackwell white paper, GeForce RTX 5090: 1792 GB/s, 104.8 TF/s fp32, 209.5 TF/s of fp16
+    // with fp32 sums, 170 multiprocessors at 2.407 GHz, L2 96 MB.
+    {"rtx5090", "NVIDIA GeForce RTX 5090", 120, 170, 2.407 * GIGA, 1536, 1024, 24, 65536, 100 * KIB,
+     99 * KIB, 1 * KIB, 96 * MIB, 1792 * GIGA, 32 * GB},
+    // NVIDIA HGX B200 data sheet, one of its eight GPUs: 7.7 TB/s, 180 GB, 75 TF/s fp32, which its
+    // multiprocessors have at 1.98 GHz; 148 of them, and 126 MB of L2, as devices report them
+    // (Chips
+    // and Cheese, "Nvidia's B200: Keeping the CUDA Juggernaut Rolling").
+    {"b200", "NVIDIA B200", 100, 148, 1.98 * GIGA, 2048, 1024, 32, 65536, 228 * KIB, 227 * KIB,
+     1 * KIB, 126 * MIB, 7700 * GIGA, 180 * GB},
     // NVIDIA T4 data sheet and Turing white paper: 320 GB/s, 8.1 TF/s fp32, boost 1.59 GHz, L2
     // 4 MB.
     {"t4", "NVIDIA T4", 75, 40, 1.59 * GIGA, 1024, 1024, 16, 65536, 64 * KIB, 64 * KIB, 0, 4 * MIB,
