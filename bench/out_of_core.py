@@ -188,6 +188,15 @@ def arithmetic_rate(dtype: torch.dtype, device: torch.device, divide: int) -> fl
 # ---- products ----------------------------------------------------------------------------------
 
 
+def warm_up(dtype: torch.dtype, devices: list[int]) -> None:
+    """What is done once on each GPU: its context, the kernels' code, pinned buffers."""
+    import tiled_mm
+
+    for index in devices:
+        x = torch.randn(1024, 40000).to(dtype)
+        tiled_mm.out_of_core(x, x.t(), devices=[index], memory=GIB)
+
+
 def checked_rows(m: int) -> Iterator[slice]:
     rows = min(CHECKED_ROWS, m)
     for begin in sorted({0, (m - rows) // 2, m - rows}):
@@ -284,6 +293,8 @@ def main(
         str(dtype).removeprefix("torch."): arithmetic_rate(dtype, device, divide)
         for dtype in dict.fromkeys(p.dtype for p in chosen)
     }
+    for dtype in dict.fromkeys(p.dtype for p in chosen):
+        warm_up(dtype, list(range(devices)))
     document["out_of_core"] = {"link": link, "arithmetic": rates, "products": []}
     for name, rate in link.items():
         cli.console.print(f"link {name}: {rate / 1e9:.1f} GB/s")
