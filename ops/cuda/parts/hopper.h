@@ -7,9 +7,25 @@
 
 #include "core/epilogue.h"
 #include "cuda/plan/cluster_plan.h"
-#include "cuda/plan/wrap_around.h"
 
 namespace tiled {
+
+// Division of numbers below 2^31 by one that the host knows, as a multiplication (Granlund and
+// Montgomery, "Division by Invariant Integers using Multiplication", 1994). A division proper
+// would stand before a block's first load.
+struct Divisor {
+  uint32_t value, multiplier, shift;
+
+  static constexpr Divisor of(uint32_t value) {
+    uint32_t shift = 0;
+    while ((uint64_t{1} << shift) < value) ++shift;
+    const uint64_t power = uint64_t{1} << (31 + shift);
+    return {value, static_cast<uint32_t>((power + value - 1) / value), shift};
+  }
+  constexpr uint32_t quotient(uint32_t n) const {
+    return static_cast<uint32_t>((uint64_t{n} * multiplier) >> (31 + shift));
+  }
+};
 
 struct HopperArguments {
   CUtensorMap p_map, q_map;  // P [batch][p][k] and Q [batch][q][k]
@@ -35,9 +51,6 @@ struct HopperArguments {
   bool finishes;      // by it: it is not the identity, and `c` is C
   // Where a block keeps its tile between segments: [block][consumer][register / 4][thread] float4.
   float* totals;
-  // Of tiles that are cut in time, accumulators wait in the same places; hopper_hand_over.cuh.
-  WrapAround wrap_around;
-  unsigned long long* hand_over;
 };
 
 }  // namespace tiled
