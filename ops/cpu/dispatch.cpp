@@ -13,6 +13,7 @@
 #include "cpu/blocked.h"
 #include "cpu/blocking.h"
 #include "cpu/finish.h"
+#include "cpu/gradient_pass.h"
 
 namespace tiled::cpu {
 
@@ -95,6 +96,10 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel) {
 
 void mm_blocked(const Problem& problem, const ParallelFor& parallel) {
   mm_blocked(problem, parallel, chosen_level());
+}
+
+void pass_back(const GradientPass& pass, const ParallelFor& parallel) {
+  pass_back(pass, parallel, chosen_level());
 }
 
 namespace {

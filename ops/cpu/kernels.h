@@ -9,7 +9,8 @@
 
 namespace tiled {
 struct Epilogue;
-}
+enum class Activation : int8_t;
+}  // namespace tiled
 
 namespace tiled::cpu {
 
@@ -81,6 +82,18 @@ struct Finish {
 };
 using FinishFunction = void (*)(const Finish& tile);
 
+// Rows of a gradient on their way back through an activation (core/activation_gradient.h), widened
+// and changed in place, and added to `sums` in ascending order.
+struct PassBack {
+  Activation activation;
+  void* gradient;      // [rows][cols]
+  const void* before;  // [rows][cols]; not read where there is no activation
+  int64_t row;         // accumulators from row to row of both
+  int64_t rows, cols;
+  void* sums;  // [cols]
+};
+using PassBackFunction = void (*)(const PassBack& tile);
+
 // Accumulator types. Integers wrap, so the unsigned types serve the signed ones as well, and 8 bits
 // may be summed in 16.
 enum class Accumulator : int8_t { Float32, Float64, UInt16, UInt32, UInt64 };
@@ -114,6 +127,7 @@ struct Codec {
   StoreFunction store;
   // beta * input + (alpha * sum + bias), and the activation of it; null where there is none.
   FinishFunction combine, activate;
+  PassBackFunction pass_back;  // null where activate is
   // For few rows, b as it stands, made into operands in registers; or null:
   const Kernels* raw;  // rows of neighbours (raw_kernel.h)
   const Kernels* dot;  // columns of neighbours (dot_kernel.h), and rows of them in a

@@ -8,6 +8,7 @@
 #include "cpu/micro_kernel.h"
 #include "cpu/naive.h"
 #include "cpu/pack.h"
+#include "cpu/pass_back_rows.h"
 #include "cpu/raw_kernel.h"
 
 namespace tiled::cpu {
@@ -65,9 +66,13 @@ constexpr Codec real(Accumulator accumulator, const Kernels* raw, const Kernels*
                  &store_real<Kind>,
                  &combine<Sum, Sum>,
                  nullptr,
+                 nullptr,
                  raw,
                  dot};
-  if constexpr (Sum(0.5) != 0) codec.activate = &activate<Sum>;
+  if constexpr (Sum(0.5) != 0) {
+    codec.activate = &activate<Sum>;
+    codec.pass_back = &pass_back<Sum>;
+  }
   return codec;
 }
 
@@ -82,6 +87,7 @@ constexpr Codec complex(Accumulator accumulator) {
           &pack_complex_b<T>,
           &store_complex<T>,
           &combine<Complex<T>, T>,
+          nullptr,
           nullptr,
           nullptr,
           nullptr};

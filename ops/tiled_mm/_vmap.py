@@ -170,6 +170,36 @@ def _linear_rule(linear: Any, of_batches: Any) -> Callable:
     return _in_its_own_words(linear, rule)
 
 
+def _activation_backward_rule(
+    info: Any,
+    in_dims: tuple,
+    grad: Tensor,
+    before: Tensor | None,
+    activation: str | None,
+    **options: Any,
+) -> Any:
+    """[..., N]: the entries' columns side by side: the sum of one does not know the others."""
+    batch = info.batch_size
+
+    def side_by_side(t: Tensor | None, dim: int | None) -> Tensor | None:
+        if t is None:
+            return None
+        t = t.expand(batch, *t.shape) if dim is None else t.movedim(dim, 0)
+        return t.movedim(0, -2).flatten(-2)
+
+    columns = grad.movedim(in_dims[0], -1).shape[-2] if in_dims[0] is not None else grad.shape[-1]
+    result = torch.ops.tiled.activation_backward(
+        side_by_side(grad, in_dims[0]), side_by_side(before, in_dims[1]), activation, **options
+    )
+    # What is not asked for has no elements, in an entry as in all of them.
+    asked = (activation not in (None, "none"), options.get("bias_dtype") is not None)
+    apart = [
+        t.unflatten(-1, (batch, columns)).movedim(-2, 0) if is_asked else t.expand(batch, 0)
+        for t, is_asked in zip(result, asked, strict=True)
+    ]
+    return tuple(apart), (0, 0)
+
+
 def register_batching_rules() -> None:
     """Register the rules above; called once, at import."""
     tiled = torch.ops.tiled
@@ -181,6 +211,7 @@ def register_batching_rules() -> None:
         "_addmm_with_before": _addmm_with_before_rule,
         "linear": _linear_rule(tiled.linear, tiled.baddbmm),
         "_linear_with_before": _linear_rule(tiled._linear_with_before, tiled._addmm_with_before),
+        "activation_backward": _activation_backward_rule,
     }
     for name, rule in rules.items():
         torch.library.register_vmap(f"tiled::{name}", rule)

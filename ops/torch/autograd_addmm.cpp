@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "torch/autograd_finished.h"
+#include "torch/check_addmm.h"
 
 namespace tiled {
 namespace {
@@ -17,6 +18,12 @@ struct AddmmBackward : public FinishedBackward {
   SavedVariable a, b;  // a only if b needs a gradient, and the other way round
   bool a_column_major, b_column_major;
   at::Scalar alpha, beta;
+  Addend input;
+
+  // Rounded once, unless beta comes in between.
+  at::ScalarType sums_dtype() const {
+    return !beta.equal(1) && sums_are_floats(input.dtype) ? at::kFloat : input.dtype;
+  }
 
   std::string name() const override {
     return BATCHED ? "TiledBaddbmmBackward0" : "TiledAddmmBackward0";
@@ -33,10 +40,13 @@ struct AddmmBackward : public FinishedBackward {
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     variable_list result(3);
-    const at::Tensor before = before_gradient(gradients);
+    const bool wants_sums = task_should_compute_output(0) && input.is_row;
+    const auto [before, sums] =
+        before_gradient(gradients, wants_sums ? std::optional(sums_dtype()) : std::nullopt);
     if (!before.defined()) return result;
-    // The engine sums it to the input's shape, and gives it the input's dtype.
-    if (task_should_compute_output(0)) result[0] = times(before, beta.conj());
+    // Of other shapes the engine sums it, and gives it the input's dtype.
+    if (task_should_compute_output(0))
+      result[0] = times(wants_sums ? sums.view_symint(input.sizes) : before, beta.conj());
     const MmOperator& product = BATCHED ? bmm_operator() : mm_operator();
     const at::Tensor gradient = before.to(dtype);
     if (task_should_compute_output(1))
@@ -88,6 +98,7 @@ WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::T
     node->b_column_major = is_column_major(b);
     node->alpha = alpha;
     node->beta = beta;
+    if (node->should_compute_output(0)) node->input = Addend(input, c);
   }
   // Each term is added to those before it by one more product; without any, beta is 0.
   const auto tangent = [&] {

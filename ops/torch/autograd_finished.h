@@ -15,9 +15,12 @@
 
 namespace tiled {
 
-// gradient * activation'(before), of matrices or batches of them.
+// gradient * activation'(before), of the gradient's shape.
 at::Tensor activation_gradient(const at::Tensor& gradient, const at::Tensor& before,
                                Activation activation);
+
+// The sums of a gradient [..., N] over all dimensions but the last.
+at::Tensor column_sums(const at::Tensor& gradient, at::ScalarType dtype);
 
 // Whether the gradient needs more than the result.
 constexpr bool needs_before(Activation activation) {
@@ -30,18 +33,39 @@ struct FinishedBackward : public Node {
   at::ScalarType dtype;  // of A and B
   Request request;
 
-  // The gradient of the value before the activation; undefined if there is none.
-  at::Tensor before_gradient(const variable_list& gradients) {
-    at::Tensor result = gradients[0];
+  // The gradient of the value before the activation, undefined if there is none; and, where that is
+  // asked, its column sums.
+  GradientAndSums before_gradient(const variable_list& gradients,
+                                  std::optional<at::ScalarType> sums_dtype) {
+    at::Tensor result = gradients[0], sums;
+    const bool is_all = gradients.size() < 2 || !gradients[1].defined();
     if (result.defined() && activation != Activation::None)
-      result = activation_gradient(result, value.unpack(getptr()), activation);
-    if (gradients.size() > 1 && gradients[1].defined())
-      result = result.defined() ? at::add(result, gradients[1]) : gradients[1];
-    return result;
+      std::tie(result, sums) = activation_backward_operator().call(
+          result, value.unpack(getptr()), name_of(activation), is_all ? sums_dtype : std::nullopt);
+    if (!is_all) result = result.defined() ? at::add(result, gradients[1]) : gradients[1];
+    if (sums_dtype && result.defined() && !(is_all && activation != Activation::None))
+      sums = column_sums(result, *sums_dtype);
+    return {result, sums};
   }
 
  protected:
   std::mutex mutex_;
+};
+
+// What is added along the rows of C: its gradient are column sums, if it is a row of C.
+struct Addend {
+  std::vector<c10::SymInt> sizes;
+  at::ScalarType dtype;
+  bool is_row = false;
+
+  Addend() = default;
+  Addend(const at::Tensor& t, const at::Tensor& c)
+      : sizes(t.sym_sizes().vec()), dtype(t.scalar_type()) {
+    if (t.dim() == 0 || !TORCH_GUARD_OR_FALSE(t.sym_size(-1).sym_eq(c.sym_size(-1)))) return;
+    is_row = true;
+    for (size_t i = 0; i + 1 < sizes.size(); ++i)
+      is_row = is_row && TORCH_GUARD_OR_FALSE(sizes[i].sym_eq(1));
+  }
 };
 
 using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the value before the activation)

@@ -13,6 +13,7 @@ struct LinearBackward : public FinishedBackward {
   bool x_column_major, weight_column_major;
   at::Tensor main_grad;  // where weight's gradient is added; undefined if it is returned
   std::vector<c10::SymInt> x_sizes;
+  Addend bias;
 
   std::string name() const override { return "TiledLinearBackward0"; }
 
@@ -27,10 +28,13 @@ struct LinearBackward : public FinishedBackward {
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     variable_list result(3);
-    const at::Tensor before = before_gradient(gradients);
+    const bool wants_sums = task_should_compute_output(2) && bias.is_row;
+    const auto [before, sums] =
+        before_gradient(gradients, wants_sums ? std::optional(bias.dtype) : std::nullopt);
     if (!before.defined()) return result;
-    // The engine sums it to the bias' shape, and gives it the bias' dtype.
-    if (task_should_compute_output(2)) result[2] = before;
+    // Of other shapes the engine sums it, and gives it the bias' dtype.
+    if (task_should_compute_output(2))
+      result[2] = wants_sums ? sums.view_symint(bias.sizes) : before;
     const at::Tensor gradient = as_matrix(before.to(dtype));
     if (task_should_compute_output(0)) {
       const at::Tensor w = weight.unpack(getptr()).conj();
@@ -101,6 +105,7 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
     node->weight_column_major = is_column_major(weight);
     node->main_grad = main_grad;
     node->x_sizes = x.sym_sizes().vec();
+    if (node->should_compute_output(2)) node->bias = Addend(*bias, c);
   }
   const auto tangent = [&] {
     std::optional<at::Tensor> of_bias;  // until it has been added

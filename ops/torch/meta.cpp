@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
+#include "torch/activation_backward.h"
 #include "torch/check_addmm.h"
 #include "torch/finished.h"
 #include "torch/options.h"
@@ -112,6 +113,17 @@ std::tuple<at::Tensor, at::Tensor> linear_with_before_meta(const at::Tensor& x,
   return {c, at::empty_like(c)};
 }
 
+std::tuple<at::Tensor, at::Tensor> activation_backward_meta(
+    const at::Tensor& gradient, const std::optional<at::Tensor>& before, Name activation,
+    std::optional<at::ScalarType> bias_dtype) {
+  const bool passes =
+      check_activation_backward(gradient, before, activation, bias_dtype) != Activation::None;
+  const auto options = gradient.options();
+  return {passes ? at::empty_symint(gradient.sym_sizes(), options) : at::empty({0}, options),
+          bias_dtype ? at::empty_symint({gradient.sym_size(-1)}, options.dtype(*bias_dtype))
+                     : at::empty({0}, options)};
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Meta, m) {
@@ -125,6 +137,7 @@ TORCH_LIBRARY_IMPL(tiled, Meta, m) {
   m.impl("_addmm_with_before", kernel<&addmm_with_before_meta>);
   m.impl("linear", kernel<&linear_meta>);
   m.impl("_linear_with_before", kernel<&linear_with_before_meta>);
+  m.impl("activation_backward", &activation_backward_meta);
 }
 
 }  // namespace tiled

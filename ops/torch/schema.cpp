@@ -49,6 +49,14 @@ TORCH_LIBRARY(tiled, m) {
   // is of matrices or of batches.
   m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
   m.def(schema("_linear_with_before" + linear + " -> (Tensor, Tensor)"), tags);
+  // The way back through an epilogue in one pass: grad activation'(before), of relu with its result
+  // for `before`, and the bias' gradient, the sums of that over all dimensions but the last, in the
+  // order of core/gradient_pass.h. Without an activation the first has no elements, since it would
+  // be grad itself, and without bias_dtype the second.
+  m.def(
+      "activation_backward(Tensor grad, Tensor? before, str? activation, *,"
+      " ScalarType? bias_dtype=None) -> (Tensor, Tensor)",
+      tags);
 
   // The library's own fp32 precision: 'ieee', 'tf32', 'fp16x3', or None to follow torch's.
   m.def("set_float32_precision(str? precision) -> ()", &set_float32_precision_name);
@@ -146,6 +154,13 @@ const AddmmOutOperator& baddbmm_out_operator() {
 
 const AddmmWithBeforeOperator& addmm_with_before_operator() {
   static const AddmmWithBeforeOperator door("tiled::_addmm_with_before", "");
+  return door;
+}
+
+const ActivationBackwardOperator& activation_backward_operator() {
+  static const auto door = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("tiled::activation_backward", "")
+                               .typed<ActivationBackwardSignature>();
   return door;
 }
 

@@ -35,15 +35,24 @@ using LinearOperator = LinearLike<at::Tensor>;
 using LinearWithBeforeOperator = LinearLike<std::tuple<at::Tensor, at::Tensor>>;
 using LinearIntoMainGradOperator = LinearLike<at::Tensor, const at::Tensor&>;
 
-const MmOperator& mm_operator();                              // tiled::mm
-const MmOperator& bmm_operator();                             // tiled::bmm
-const MmOutOperator& mm_out_operator();                       // tiled::mm.out
-const AddmmOperator& addmm_operator();                        // tiled::addmm
-const AddmmOutOperator& addmm_out_operator();                 // tiled::addmm.out
-const AddmmOperator& baddbmm_operator();                      // tiled::baddbmm
-const AddmmOutOperator& baddbmm_out_operator();               // tiled::baddbmm.out
-const AddmmWithBeforeOperator& addmm_with_before_operator();  // tiled::_addmm_with_before
-const LinearOperator& linear_operator();                      // tiled::linear
+// What an activation passes back, and the bias' gradient.
+using GradientAndSums = std::tuple<at::Tensor, at::Tensor>;
+using ActivationBackwardSignature = GradientAndSums(const at::Tensor& gradient,
+                                                    const std::optional<at::Tensor>& before,
+                                                    std::optional<std::string_view> activation,
+                                                    std::optional<at::ScalarType> bias_dtype);
+using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSignature>;
+
+const MmOperator& mm_operator();                                   // tiled::mm
+const MmOperator& bmm_operator();                                  // tiled::bmm
+const MmOutOperator& mm_out_operator();                            // tiled::mm.out
+const AddmmOperator& addmm_operator();                             // tiled::addmm
+const AddmmOutOperator& addmm_out_operator();                      // tiled::addmm.out
+const AddmmOperator& baddbmm_operator();                           // tiled::baddbmm
+const AddmmOutOperator& baddbmm_out_operator();                    // tiled::baddbmm.out
+const AddmmWithBeforeOperator& addmm_with_before_operator();       // tiled::_addmm_with_before
+const ActivationBackwardOperator& activation_backward_operator();  // tiled::activation_backward
+const LinearOperator& linear_operator();                           // tiled::linear
 const LinearIntoMainGradOperator&
 linear_into_main_grad_operator();                               // tiled::_linear_into_main_grad
 const LinearWithBeforeOperator& linear_with_before_operator();  // tiled::_linear_with_before

@@ -1,0 +1,113 @@
+// The derivatives of the activations, and a gradient on its way back through one: one text for host
+// and device, by elementary.h's rules.
+//
+// With t = |x|, e = exp(-t) and p = 1 / (1 + e), so that sigmoid(x) is p or, of negative x, e p:
+//
+//     silu'       x >= 0: p + e (t p^2)            x < 0: e (p - t p^2)
+//     gelu_tanh'  the same with e = exp(-|w|) and |x w'| for t, x sigmoid(w) being gelu_tanh
+//     gelu'       x >= 0: 1 - e y                  x < 0: e y
+//                 e = exp(-t^2 / 2), y = exp(t^2 / 2) erfc(t / sqrt 2) / 2 - t / sqrt(2 pi)
+//
+// Nothing small is left of larger terms but where the derivative itself crosses zero; there the
+// error is one of the two terms that cancel. Errors in ulp of the larger of the derivative and
+// these terms, held by python_tests/test_activation_backward.py: 6, of float and double.
+#pragma once
+
+#include "core/activation.h"
+
+namespace tiled {
+namespace elementary {
+
+// From there on a derivative is 1, or less than half the smallest subnormal.
+template <typename Real>
+struct SlopeEnd;
+template <>
+struct SlopeEnd<float> {
+  static constexpr float GELU = 15, SILU = 110, GELU_TANH = 11;
+};
+template <>
+struct SlopeEnd<double> {
+  static constexpr double GELU = 39, SILU = 760, GELU_TANH = 22;
+};
+
+// The smaller; NaN stays.
+template <typename Real>
+TILED_HOST_DEVICE Real at_most(Real x, Real end) {
+  return x > end ? end : x;
+}
+
+// The derivative of x sigmoid(w) for w + tail = -|w| and q = |x w'|.
+template <typename Real>
+TILED_HOST_DEVICE Real sigmoid_slope(Real x, Real w, Real tail, Real q) {
+  using C = Constants<Real>;
+  const auto e = exponential(w, tail);
+  const Real power = power_of_two<Real>(e.exponent < 1 - C::BIAS ? 1 - C::BIAS : e.exponent);
+  const Real p = 1 / fused(power, e.rest, 1 + power);
+  const Real qp = q * p, rising = qp * p, falling = fused(-qp, p, p);
+  const Real times_e = x < 0 ? falling : rising;
+  return scaled_by_two(fused(times_e, e.rest, times_e), e.exponent, x < 0 ? Real(0) : p);
+}
+
+template <typename Real>
+TILED_HOST_DEVICE Real silu_slope(Real x) {
+  const Real t = at_most(magnitude(x), SlopeEnd<Real>::SILU);
+  return sigmoid_slope(x, -t, Real(0), t);
+}
+
+template <typename Real>
+TILED_HOST_DEVICE Real gelu_tanh_slope(Real x) {
+  using A = Activations<Real>;
+  const Real t = -at_most(magnitude(x), SlopeEnd<Real>::GELU_TANH);
+  // -|w| in two parts, as gelu_tanh() has it
+  const Real square = t * t, square_rest = fused(t, t, -square);
+  const Real p = fused(square, A::CUBIC, A::LINEAR);
+  const Real p_rest = fused(square, A::CUBIC, A::LINEAR - p) +
+                      fused(square, A::CUBIC_REST, fused(square_rest, A::CUBIC, A::LINEAR_REST));
+  const Real w = t * p;
+  const Real tail = fused(t, p_rest, fused(t, p, -w));
+  return sigmoid_slope(x, w, tail, -t * fused(3 * A::CUBIC, square, A::LINEAR + A::LINEAR_REST));
+}
+
+template <typename Real>
+TILED_HOST_DEVICE Real gelu_slope(Real x) {
+  using C = Constants<Real>;
+  const Real t = at_most(magnitude(x), SlopeEnd<Real>::GELU);
+  const Real half = Real(-0.5) * t, square = half * t;
+  const auto e = exponential(square, fused(half, t, -square));
+  const Real inverse = 1 / (t + C::TAIL_SHIFT);
+  // (t + TAIL_SHIFT) exp(t^2 / 2) erfc(t / sqrt 2) / 2, as tail() has it
+  const Real v = fused(2, t * inverse, -1), shape = fused(v, tail_slope(v), C::TAIL);
+  const Real y = fused(-t, Real(0.3989422804014327), shape * inverse);
+  const Real grown = fused(y, e.rest, y);
+  return scaled_by_two(x < 0 ? grown : -grown, e.exponent, x < 0 ? Real(0) : Real(1));
+}
+
+}  // namespace elementary
+
+// A gradient behind an activation, and the sum of such gradients that it is added to.
+template <typename Real>
+struct PassedBack {
+  Real gradient, sum;
+};
+
+// `x` is the value before the activation, or relu's result. relu passes a gradient on or has +0 for
+// it. The others multiply; and what is added to the sum is the product before it is rounded, by one
+// fused multiply-add.
+template <typename Real>
+TILED_HOST_DEVICE PassedBack<Real> passed_back(Activation activation, Real gradient, Real x,
+                                               Real sum) {
+  Real slope = 1;
+  switch (activation) {
+    case Activation::None: return {gradient, sum + gradient};
+    case Activation::Relu: {
+      const Real passed = x <= 0 ? Real(0) : gradient;
+      return {passed, sum + passed};
+    }
+    case Activation::Gelu: slope = elementary::gelu_slope(x); break;
+    case Activation::GeluTanh: slope = elementary::gelu_tanh_slope(x); break;
+    case Activation::Silu: slope = elementary::silu_slope(x); break;
+  }
+  return {gradient * slope, fused(gradient, slope, sum)};
+}
+
+}  // namespace tiled

@@ -1,0 +1,38 @@
+// The arithmetic of a gradient pass on widened rows, the compiler's to vectorise:
+// core/activation_gradient.h leaves it nothing to round in another way.
+#pragma once
+
+#include "core/activation_gradient.h"
+#include "cpu/kernels.h"
+
+namespace tiled::cpu {
+namespace {
+
+template <typename Real, Activation ACTIVATION>
+void pass_back_by(const PassBack& tile) {
+  Real* __restrict sums = static_cast<Real*>(tile.sums);
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    Real* __restrict gradient = static_cast<Real*>(tile.gradient) + i * tile.row;
+    const Real* __restrict before = static_cast<const Real*>(tile.before) + i * tile.row;
+    for (int64_t j = 0; j < tile.cols; ++j) {
+      const Real x = ACTIVATION == Activation::None ? Real(0) : before[j];
+      const PassedBack<Real> passed = passed_back(ACTIVATION, gradient[j], x, sums[j]);
+      gradient[j] = passed.gradient;
+      sums[j] = passed.sum;
+    }
+  }
+}
+
+template <typename Real>
+void pass_back(const PassBack& tile) {
+  switch (tile.activation) {
+    case Activation::None: return pass_back_by<Real, Activation::None>(tile);
+    case Activation::Relu: return pass_back_by<Real, Activation::Relu>(tile);
+    case Activation::Gelu: return pass_back_by<Real, Activation::Gelu>(tile);
+    case Activation::GeluTanh: return pass_back_by<Real, Activation::GeluTanh>(tile);
+    case Activation::Silu: return pass_back_by<Real, Activation::Silu>(tile);
+  }
+}
+
+}  // namespace
+}  // namespace tiled::cpu

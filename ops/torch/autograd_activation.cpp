@@ -1,0 +1,149 @@
+// Derivatives of activation_backward, (g s(x), column sums of g s(x)) for s = activation'. It is
+// linear in g: so its own operator comes again where g is differentiated. s' is composed of torch's
+// operators, which have every further derivative.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/library.h>
+
+#include "torch/autograd_finished.h"
+#include "torch/check_addmm.h"
+
+namespace tiled {
+namespace {
+
+constexpr double ROOT_2_PI = 2.5066282746310002, ROOT_2_OVER_PI = 0.7978845608028654;
+constexpr double CUBIC = 0.044715;
+
+// activation''(x), in the type that sums have.
+at::Tensor slope_of_slope(const at::Tensor& value, Activation activation) {
+  const at::Tensor x = sums_are_floats(value.scalar_type()) ? value.to(at::kFloat) : value;
+  switch (activation) {
+    case Activation::Gelu: return (2 - x * x) * at::exp(-0.5 * x * x) / ROOT_2_PI;
+    case Activation::GeluTanh: {
+      const at::Tensor t = at::tanh(ROOT_2_OVER_PI * x * (1 + CUBIC * x * x));
+      const at::Tensor u = ROOT_2_OVER_PI * (1 + 3 * CUBIC * x * x);  // of tanh's argument
+      const at::Tensor bend = 6 * ROOT_2_OVER_PI * CUBIC * x;         // u'
+      return (1 - t * t) * (u + 0.5 * x * (bend - 2 * t * u * u));
+    }
+    case Activation::Silu: {
+      const at::Tensor s = at::sigmoid(x);
+      return s * (1 - s) * (2 + x * (1 - 2 * s));
+    }
+    case Activation::None:
+    case Activation::Relu: break;
+  }
+  return at::zeros_like(x);
+}
+
+// gradient activation''(x), of the gradient's dtype.
+at::Tensor bent(const at::Tensor& gradient, const at::Tensor& x, Activation activation) {
+  return (gradient * slope_of_slope(x, activation)).to(gradient.scalar_type());
+}
+
+struct ActivationBackwardBackward : public Node {
+  SavedVariable gradient, before;  // the gradient only if `before` needs one
+  Activation activation;
+  bool sums;  // whether they were asked for
+  at::ScalarType dtype;
+  std::vector<c10::SymInt> sizes;
+
+  std::string name() const override { return "TiledActivationBackwardBackward0"; }
+
+  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    gradient.reset_data();
+    before.reset_data();
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    variable_list result(2);
+    // What comes back through the column sums comes to every row.
+    at::Tensor sum;
+    if (activation != Activation::None) sum = gradients[0];
+    if (sums && gradients[1].defined()) {
+      const at::Tensor of_rows = gradients[1].to(dtype).expand_symint(sizes);
+      sum = sum.defined() ? at::add(sum, of_rows) : of_rows;
+    }
+    if (!sum.defined()) return result;
+    if (activation == Activation::None) {
+      if (task_should_compute_output(0)) result[0] = sum;
+      return result;
+    }
+    const at::Tensor x = before.unpack();
+    if (task_should_compute_output(0)) result[0] = activation_gradient(sum, x, activation);
+    if (task_should_compute_output(1)) result[1] = bent(sum * gradient.unpack(), x, activation);
+    return result;
+  }
+
+ private:
+  std::mutex mutex_;
+};
+
+GradientAndSums differentiable(c10::DispatchKeySet keys, const at::Tensor& gradient,
+                               const std::optional<at::Tensor>& before,
+                               std::optional<std::string_view> name,
+                               std::optional<at::ScalarType> bias_dtype) {
+  const Activation activation = parse_activation(name);
+  const bool passes = activation != Activation::None;
+  const auto tangent_of = [](const at::Tensor& t) { return t._fw_grad(/*level=*/0); };
+  decltype(make_node<ActivationBackwardBackward>()) node;
+  if (compute_requires_grad(gradient, before)) {
+    node = make_node<ActivationBackwardBackward>();
+    node->set_next_edges(collect_next_edges(gradient, before));
+    node->activation = activation;
+    node->sums = bias_dtype.has_value();
+    node->dtype = gradient.scalar_type();
+    node->sizes = gradient.sym_sizes().vec();
+    if (node->should_compute_output(1))
+      node->gradient = SavedVariable(gradient, /*is_output=*/false);
+    if (passes && before) node->before = SavedVariable(*before, /*is_output=*/false);
+  }
+  GradientAndSums result = [&] {
+    at::AutoDispatchBelowADInplaceOrView below;
+    return activation_backward_operator().redispatch(keys & c10::after_autograd_keyset, gradient,
+                                                     before, name, bias_dtype);
+  }();
+  auto& [passed, sums] = result;
+  if (node) {
+    // The engine numbers what has a history: both, whether asked for or not.
+    torch::autograd::set_history(passed, node);
+    torch::autograd::set_history(sums, node);
+  }
+  const bool x_moves = passes && isFwGradDefined(before);
+  if (!isFwGradDefined(gradient) && !x_moves) return result;
+  at::Tensor tangent;
+  if (isFwGradDefined(gradient))
+    tangent = passes ? activation_gradient(tangent_of(gradient), before->_fw_primal(0), activation)
+                     : tangent_of(gradient);
+  if (x_moves) {
+    const at::Tensor of_x =
+        bent(gradient._fw_primal(0) * tangent_of(*before), before->_fw_primal(0), activation);
+    tangent = tangent.defined() ? at::add(tangent, of_x) : of_x;
+  }
+  if (bias_dtype) sums._set_fw_grad(column_sums(tangent, *bias_dtype), 0, /*is_inplace_op=*/false);
+  if (passes) passed._set_fw_grad(tangent, 0, /*is_inplace_op=*/false);
+  return result;
+}
+
+}  // namespace
+
+at::Tensor activation_gradient(const at::Tensor& gradient, const at::Tensor& before,
+                               Activation activation) {
+  if (activation == Activation::None) return gradient;
+  return std::get<0>(
+      activation_backward_operator().call(gradient, before, name_of(activation), std::nullopt));
+}
+
+at::Tensor column_sums(const at::Tensor& gradient, at::ScalarType dtype) {
+  return std::get<1>(
+      activation_backward_operator().call(gradient, std::nullopt, std::nullopt, dtype));
+}
+
+TORCH_LIBRARY_IMPL(tiled, Autograd, m) { m.impl("activation_backward", &differentiable); }
+
+}  // namespace tiled
