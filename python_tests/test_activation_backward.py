@@ -200,8 +200,9 @@ def test_special_values(device: str, dtype: torch.dtype) -> None:
 
 # ---- how far off ---------------------------------------------------------------------------------
 
-# ulp of the larger of a derivative and the terms it is made of, ops/core/activation_gradient.h
-BOUND = 6
+# ulp of the largest of a derivative and the terms it is made of: derived, rounding by rounding, at
+# the head of ops/core/activation_gradient.h
+BOUND = {"gelu": 12, "gelu_tanh": 16, "silu": 12}
 
 
 def truth(x: torch.Tensor, activation: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -245,7 +246,7 @@ def test_derivatives_are_exact_to(device: str, values: str, activation: str) -> 
         x = torch.cat(spans)
     got = slope(x.to(device), activation)
     worst = ulps(got, *truth(x, activation))
-    assert bool((worst <= BOUND).all()), (worst.max(), x.flatten()[worst.argmax()])
+    assert bool((worst <= BOUND[activation]).all()), (worst.max(), x.flatten()[worst.argmax()])
     if device == "cuda":
         assert same_bits(got, slope(x, activation))
         wide = x.double() * (1 + torch.rand(x.shape, dtype=torch.float64))
@@ -279,16 +280,16 @@ def test_derivatives_of_float64_are_exact_to(activation: str) -> None:
             scale = max(abs(float(v)) for v in (right, one, other))
             ulp = max(np.spacing(scale), 2.0**-1074)
             worst = max(worst, float(abs(mpmath.mpf(result) - right) / ulp))
-    assert worst <= BOUND
+    assert worst <= BOUND[activation]
 
 
 def test_the_bound_sees_a_cancellation() -> None:
     """1 + erf and 1 + tanh lose what is left of the derivative; and NaN is no number."""
     x = torch.linspace(-8, -4, 100)
     erf = 0.5 * (1 + (x / math.sqrt(2)).erf()) + x * (-x * x / 2).exp() / math.sqrt(2 * math.pi)
-    assert float(ulps(erf, *truth(x, "gelu")).max()) > BOUND
+    assert float(ulps(erf, *truth(x, "gelu")).max()) > BOUND["gelu"]
     nan = torch.full((3,), math.nan)
-    assert not bool((ulps(nan, *truth(torch.ones(3), "gelu")) <= BOUND).any())
+    assert not bool((ulps(nan, *truth(torch.ones(3), "gelu")) <= BOUND["gelu"]).any())
 
 
 def test_the_reference_sees_another_order() -> None:

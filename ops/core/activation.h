@@ -44,7 +44,7 @@ TILED_HOST_DEVICE Real gelu(Real x) {
   const Pair<Real> y = tail(t);
   const Real low = Constants<Real>::STEEP ? fused(y.high, e.low, y.low) : y.low;
   const Real rest = fused(y.high, e.rest, fused(low, e.rest, low));
-  return scaled_by_two(-(y.high + rest), e.exponent, relu(x));
+  return scaled_down(-(y.high + rest), e.exponent, relu(x));
 }
 
 // x / (1 + exp(-|w|)), times exp(-|w|) where x is negative; w + w_low = -|w|
@@ -60,7 +60,8 @@ TILED_HOST_DEVICE Real times_sigmoid(Real x, Real w, Real w_low) {
   const Real factor = i.high + more, factor_low = more - (factor - i.high);
   // Where x is large the factor is 1, and infinity times what it lacks would be NaN.
   const Real y = fused(x, factor, (x < C::EXP_END ? x : C::EXP_END) * factor_low);
-  return scaled_by_two(y, x < 0 ? e.exponent : 0, Real(-0.0));
+  const Real down = scaled_down(y, e.exponent, Real(-0.0));
+  return x < 0 ? down : y;
 }
 
 template <typename Real>

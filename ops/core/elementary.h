@@ -171,6 +171,26 @@ TILED_HOST_DEVICE Real scaled_by_two(Real x, typename Constants<Real>::Integer n
   return fused(x * power_of_two<Real>(half), power_of_two<Real>(n - half), c);
 }
 
+// x * 2^n + c for n from -160 to 0 and |x| below 2^60, likewise.
+TILED_HOST_DEVICE float scaled_down(float x, int32_t n, float c) {
+  return fused(x * power_of_two<float>(n + 64), 0x1p-64f, c);
+}
+TILED_HOST_DEVICE double scaled_down(double x, int64_t n, double c) {
+  return scaled_by_two(x, n, c);
+}
+
+// 1 / d to its last digit or the one before, for d from 2^-100 to 2^100. A quotient of floats is a
+// branch on a GPU, which keeps neighbouring elements from being computed side by side. This is a
+// guess off by 5 % at most, for the bits of d count its logarithm, and two steps of Newton's
+// iteration, the first of third order.
+TILED_HOST_DEVICE float inverse_of(float d) {
+  const float guess = bits_as<float>(0x7ef311c3 - bits_as<uint32_t>(d));
+  const float e = fused(-d, guess, 1.0f);
+  const float next = fused(guess, fused(e, e, e), guess);
+  return fused(next, fused(-d, next, 1.0f), next);
+}
+TILED_HOST_DEVICE double inverse_of(double d) { return 1 / d; }
+
 // A number in two parts, the second below the first's last digit.
 template <typename Real>
 struct Pair {
@@ -180,7 +200,7 @@ struct Pair {
 // 1 / (d + low)
 template <typename Real>
 TILED_HOST_DEVICE Pair<Real> reciprocal(Real d, Real low) {
-  const Real inverse = 1 / d;
+  const Real inverse = inverse_of(d);
   return {inverse, fused(-inverse, low, fused(-inverse, d, Real(1))) * inverse};
 }
 
@@ -189,7 +209,7 @@ template <typename Real>
 TILED_HOST_DEVICE Pair<Real> tail(Real t) {
   using C = Constants<Real>;
   const Real d = t + C::TAIL_SHIFT, d_low = t - (d - C::TAIL_SHIFT);
-  const Real inverse = 1 / d, u = t * inverse;
+  const Real inverse = inverse_of(d), u = t * inverse;
   const Real u_low = fused(-u, d_low, fused(-u, d, t)) * inverse;
   const Real left = 1 - u, v = fused(2, u, -1), slope = tail_slope(v);
   const Real p = fused(v, slope, C::TAIL);
