@@ -5,14 +5,18 @@
 // epilogue's code would stand in the kernel a hundred times. Here the loop stays a loop and the
 // values go round instead, in two rings, so that the moves are few. (Seen with CUDA 13.0: choosing
 // a loop's accumulators by branches or a jump table spills hundreds of bytes. A function that is
-// not inlined becomes a subroutine of the kernel: 4 instructions a value instead of 12 moves, but
+// not inlined becomes a subroutine of the kernel: 4 instructions a value instead of 9 moves, but
 // the widest tile spills 132 bytes, and the kernels are larger.)
 //
-//     outer:  d[0 .. 15] | d[16 .. 31] | ... | d[112 .. 127]     a turn moves all down by a step,
-//             \________/                                         the finished step to the end
-//     inner:  0-3 | 4-7 | 8-11 | 12-15                           the same with four of a step
-//             \_/
-//             two rows by two columns of C: one turn of the code
+//     outer:  d[0 .. 31] | d[32 .. 63] | ... | d[96 .. 127]     a turn moves all down by a part,
+//             \________/                                        the finished part to the end
+//     inner:  0-15 | 16-31                                      the same with a step of a part
+//             \__/
+//             four times two rows by two columns of C: one turn of the code
+//
+// A step's values are computed side by side, 16 of them, or 8 where a thread has few registers to
+// spare: a multiply-add takes four cycles, and a multiprocessor's quarter has one or two warps that
+// come here. bench/results/h200_epilogues.txt has what that is worth.
 #pragma once
 
 #include "cuda/parts/finish.cuh"
@@ -47,6 +51,32 @@ __device__ __forceinline__ void go_round(float (&values)[COUNT], Body body) {
   }
 }
 
+// The outer ring's part for the fewest moves: COUNT + part of them for every part, and part + step
+// for every step.
+constexpr int part_of(int count, int step) {
+  int best = count, least = count * (count + step);
+  for (int part = step; part < count; part += step) {
+    if (count % part != 0) continue;
+    const int inner = part == step ? 0 : (part + step) * (count / step);
+    const int moves = (count + part) * (count / part) + inner;
+    if (moves < least) best = part, least = moves;
+  }
+  return best;
+}
+
+// The same by two rings.
+template <int STEP, int COUNT, typename Body>
+__device__ __forceinline__ void go_round_in_parts(float (&values)[COUNT], Body body) {
+  constexpr int PART = part_of(COUNT, STEP);
+  if constexpr (PART == STEP || PART == COUNT)
+    go_round<STEP>(values, body);
+  else
+    go_round<PART>(values, [&](int outer, float (&part)[PART]) {
+      go_round<STEP>(
+          part, [&](int inner, float (&step)[STEP]) { body(outer * (PART / STEP) + inner, step); });
+    });
+}
+
 // The choice is made once for all COUNT values.
 template <int COUNT>
 __device__ __forceinline__ void activate(Activation activation, float (&values)[COUNT]) {
@@ -69,71 +99,126 @@ struct Within {
   int rows, columns, entry;
 };
 
-// v: of (row, column), (row, column + 1), (row + 8, column) and (row + 8, column + 1), as wgmma has
-// them. T is the inputs' element type, or C's.
-template <typename T>
-__device__ __forceinline__ void finish_four(const Epilogue& e, float (&v)[4], int row, int column,
-                                            const Within& c) {
-  const auto exists = [&](int i) { return row + i / 2 * 8 < c.rows && column + i % 2 < c.columns; };
-  const auto index_in = [&](const auto& matrix, int i) {
-    return c.entry * matrix.batch_stride + (row + i / 2 * 8) * matrix.row_stride +
-           (column + i % 2) * matrix.col_stride;
-  };
-  float bias[4] = {}, input[4] = {};
-  if (e.bias_along != Along::Nothing) {
-    // Two are enough: both rows have the same, or both columns.
-    const bool along_n = e.bias_along == Along::N;
-    const int first = along_n ? column : row, apart = along_n ? 1 : 8;
-    const int rest = (along_n ? c.columns : c.rows) - first;  // only those that exist are read
-    float two[2];
-    load_widened<T>(two, e.bias_dtype, e.bias,
-                    c.entry * e.bias_batch_stride + first * e.bias_stride, apart * e.bias_stride,
-                    rest > apart ? 2 : rest > 0);
-    bias[0] = two[0], bias[1] = along_n ? two[1] : two[0];
-    bias[2] = along_n ? two[0] : two[1], bias[3] = two[1];
+// Which half of an epilogue is done: sums become the values before the activation, and those C's.
+// Where the values before are kept, the two are done one after the other.
+struct Halves {
+  bool combines, activates;
+};
+
+// Four sums as wgmma has them: of (row, column), (row, column + 1), (row + 8, column) and
+// (row + 8, column + 1).
+struct FourAt {
+  int row, column;
+};
+
+// The bias of fours of values, two elements each: both rows have the same two, or both columns.
+// Past the end the last is read, so that no load waits behind a branch of its own.
+template <typename Bias, int FOURS>
+__device__ __forceinline__ void load_biases(const Epilogue& e, float (&two)[FOURS][2],
+                                            const FourAt (&at)[FOURS], const Within& c) {
+  const bool along_n = e.bias_along == Along::N;
+  const int apart = along_n ? 1 : 8, last = (along_n ? c.columns : c.rows) - 1;
+  const auto* bias = static_cast<const Bias*>(e.bias) + c.entry * e.bias_batch_stride;
+#pragma unroll
+  for (int j = 0; j < FOURS; ++j)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int index = (along_n ? at[j].column : at[j].row) + i * apart;
+      two[j][i] = widen(bias[min(index, last) * e.bias_stride]);
+    }
+}
+
+template <int FOURS>
+__device__ __forceinline__ void load_biases(const Epilogue& e, float (&two)[FOURS][2],
+                                            const FourAt (&at)[FOURS], const Within& c) {
+  switch (e.bias_dtype) {
+    case DType::Float16: return load_biases<__half>(e, two, at, c);
+    case DType::BFloat16: return load_biases<__nv_bfloat16>(e, two, at, c);
+    default: return load_biases<float>(e, two, at, c);
   }
-  if (e.reads_input()) {
+}
+
+// v = beta * input + v.
+template <typename Input, int FOURS>
+__device__ __forceinline__ void add_input(const Epilogue& e, float beta, float (&v)[4 * FOURS],
+                                          const FourAt (&at)[FOURS], const Within& c) {
+  const auto* input = static_cast<const Input*>(e.input.data) + c.entry * e.input.batch_stride;
+#pragma unroll
+  for (int j = 0; j < FOURS; ++j)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float one[1];
-      load_widened<T>(one, e.input.dtype, e.input.data, index_in(e.input, i), 0, exists(i));
-      input[i] = one[0];
+      const int row = min(at[j].row + i / 2 * 8, c.rows - 1);
+      const int column = min(at[j].column + i % 2, c.columns - 1);
+      v[4 * j + i] = fused(
+          beta, widen(input[row * e.input.row_stride + column * e.input.col_stride]), v[4 * j + i]);
     }
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) v[i] = before_activation(e, v[i], bias[i], input[i]);
-  if (e.before.data != nullptr) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (exists(i))
-        store<T>(e.before.data, index_in(e.before, i), v[i], e.out_dtype == DType::Float32);
-  }
-  activate(e.activation, v);
 }
 
 // d[s]: wgmma's registers (ptx/wgmma.cuh) of the 64 rows from row + 64 s and the columns from
-// `column` on. Elements outside of C become anything.
-template <typename T, int STRIPS, int REGISTERS>
-__device__ __forceinline__ void finish_accumulators(const Epilogue& e,
+// `column` on. Elements outside of C become anything. Nothing is stored.
+template <int STRIPS, int REGISTERS>
+__device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves halves,
                                                     float (&d)[STRIPS][REGISTERS], int row,
                                                     int column, const Within& c) {
   constexpr int COUNT = STRIPS * REGISTERS;
-  constexpr int STEP = COUNT % 16 == 0 ? 16 : 8;
+  // Where registers are to spare: a step of 16, and a turn's bias loaded while the one before it is
+  // computed.
+  constexpr bool AHEAD = COUNT <= 144;
+  constexpr int STEP = COUNT % 16 == 0 && AHEAD ? 16 : 8;
   constexpr int FOURS = REGISTERS / 4;  // of a strip
   const int thread = threadIdx.x % 128;
   row += thread / 32 * 16 + thread % 32 / 4;
   column += thread % 4 * 2;
+  // Once for all of them: a conversion or comparison of doubles takes as long as many products.
+  const float alpha = static_cast<float>(e.alpha.real), beta = static_cast<float>(e.beta.real);
+  const bool has_bias = e.bias_along != Along::Nothing, along_m = e.bias_along == Along::M;
+  const bool reads_input = e.reads_input();
+  const auto places = [&](int turn, FourAt(&at)[STEP / 4]) {
+    int p = row, q = column;
+    // Addresses are computed anew each time: kept, they would take registers of accumulators.
+    asm volatile("" : "+r"(p), "+r"(q));
+#pragma unroll
+    for (int j = 0; j < STEP / 4; ++j) {
+      const int i = turn * (STEP / 4) + j;
+      at[j] = {p + i / FOURS * 64, q + i % FOURS * 8};
+    }
+  };
+  FourAt at[STEP / 4];
+  float two[STEP / 4][2] = {};  // the bias of a turn's
+  if constexpr (AHEAD) {
+    places(0, at);
+    if (halves.combines && has_bias) load_biases(e, two, at, c);
+  }
   float v[COUNT];
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) v[i] = d[i / REGISTERS][i % REGISTERS];
-  go_round<STEP>(v, [&](int outer, float (&step)[STEP]) {
-    go_round<4>(step, [&](int inner, float (&four)[4]) {
-      const int i = outer * (STEP / 4) + inner;
-      int r = row + i / FOURS * 64, q = column + i % FOURS * 8;
-      // Addresses are computed anew each time: kept, they would take registers of accumulators.
-      asm volatile("" : "+r"(r), "+r"(q));
-      finish_four<typename ElementOf<T>::Type>(e, four, r, q, c);
-    });
+  go_round_in_parts<STEP>(v, [&](int turn, float (&step)[STEP]) {
+    if (halves.combines) {
+      if constexpr (!AHEAD) {
+        places(turn, at);
+        if (has_bias) load_biases(e, two, at, c);
+      }
+#pragma unroll
+      for (int j = 0; j < STEP / 4; ++j) {
+        const float bias[4] = {two[j][0], along_m ? two[j][0] : two[j][1],
+                               along_m ? two[j][1] : two[j][0], two[j][1]};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) step[4 * j + i] = fused(alpha, step[4 * j + i], bias[i]);
+      }
+      if (reads_input) {
+        places(turn, at);
+        switch (e.input.dtype) {
+          case DType::Float16: add_input<__half>(e, beta, step, at, c); break;
+          case DType::BFloat16: add_input<__nv_bfloat16>(e, beta, step, at, c); break;
+          default: add_input<float>(e, beta, step, at, c);
+        }
+      }
+      if constexpr (AHEAD) {
+        places(turn + 1, at);
+        if (has_bias) load_biases(e, two, at, c);
+      }
+    }
+    if (halves.activates) activate(e.activation, step);
   });
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) d[i / REGISTERS][i % REGISTERS] = v[i];

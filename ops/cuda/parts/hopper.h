@@ -27,9 +27,17 @@ struct Divisor {
   }
 };
 
+// A matrix that the kernel writes.
+struct HopperOutput {
+  CUtensorMap map;  // StorePath::Tma only
+  void* data;
+  int64_t p, q, batch, segment;  // strides, elements
+  bool fp32;
+  StorePath store;
+};
+
 struct HopperArguments {
   CUtensorMap p_map, q_map;  // P [batch][p][k] and Q [batch][q][k]
-  CUtensorMap c_map;         // StorePath::Tma only
   int32_t p, q, k, batch;    // elements
   int32_t p_batch, q_batch;  // 0: every batch entry reads the same matrix; else 1
   // The grid of work: tiles of the cluster, segments that are shared out, batch.
@@ -42,15 +50,17 @@ struct HopperArguments {
   Divisor by_panel;     // the panel's height * clusters_q
   Divisor by_height;    // the panel's height
   Divisor by_last;      // the last panel's height
-  // C, or the sums of one segment after the other where segments are shared out.
-  void* c;
-  int64_t c_p, c_q, c_batch, c_segment;  // strides, elements
-  bool c_fp32;
-  StorePath store;
+  // Epilogue::before, where it is kept; and C, or the sums of one segment after the other where
+  // segments are shared out.
+  HopperOutput outputs[2];
   Epilogue epilogue;  // its rows are P's and its columns Q's
-  bool finishes;      // by it: it is not the identity, and `c` is C
+  bool finishes;      // by it: it is not the identity, and C is C
+  bool keeps_before;
   // Where a block keeps its tile between segments: [block][consumer][register / 4][thread] float4.
   float* totals;
+
+  constexpr HopperOutput& c() { return outputs[1]; }
+  constexpr const HopperOutput& c() const { return outputs[1]; }
 };
 
 }  // namespace tiled

@@ -241,30 +241,39 @@ struct Hopper {
         }
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
-      if (args.finishes)
-        finish_accumulators<T>(args.epilogue, d, unit.p + row, unit.q + column,
-                               {args.p, args.q, unit.batch});
+      // C; before it the values before the activation, where they are kept.
+      const int first = args.keeps_before ? 0 : 1;
+#pragma unroll 1
+      for (int output = first; output < 2; ++output) {
+        int p = unit.p + row, q = unit.q + column, t = thread;
+        // Addresses are computed anew each time: kept, they would take registers of accumulators.
+        asm volatile("" : "+r"(p), "+r"(q), "+r"(t));
+        if (args.finishes)
+          finish_accumulators(args.epilogue, {output == first, output == 1}, d, p, q,
+                              {args.p, args.q, unit.batch});
 #pragma unroll
-      for (int strip = 0; strip < STRIPS; ++strip)
-        store(d[strip], {unit.p + row + 64 * strip, unit.q + column, unit.batch, unit.segment},
-              slices, 1 + consumer, thread, slice_count);
+        for (int strip = 0; strip < STRIPS; ++strip)
+          store(args.outputs[output], d[strip], {p + 64 * strip, q, unit.batch, unit.segment},
+                slices, 1 + consumer, t, slice_count);
+      }
     }
     // The slices end with the block.
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
   }
 
-  __device__ __forceinline__ void store(const float (&d)[REGISTERS], Place place, uint32_t slices,
-                                        int barrier, int thread, uint32_t& count) {
+  __device__ __forceinline__ void store(const HopperOutput& c, const float (&d)[REGISTERS],
+                                        Place place, uint32_t slices, int barrier, int thread,
+                                        uint32_t& count) {
     if constexpr (sizeof(T) == 2) {
-      if (args.store != StorePath::Scatter) {
-        if (args.c_q == 1)
-          store_slices<T, Tile, false>(args, d, place, slices, barrier, thread, count);
+      if (c.store != StorePath::Scatter) {
+        if (c.q == 1)
+          store_slices<T, Tile, false>(args, c, d, place, slices, barrier, thread, count);
         else
-          store_slices<T, Tile, true>(args, d, place, slices, barrier, thread, count);
+          store_slices<T, Tile, true>(args, c, d, place, slices, barrier, thread, count);
         return;
       }
     }
-    scatter<T>(args, d, place, thread);
+    scatter<T>(args, c, d, place, thread);
   }
 };
 
@@ -277,7 +286,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.p_map);
     ptx::prefetch_tensormap(&args.q_map);
-    if (args.store == StorePath::Tma) ptx::prefetch_tensormap(&args.c_map);
+    if (args.c().store == StorePath::Tma) ptx::prefetch_tensormap(&args.c().map);
   }
   kernel.initialise_barriers();
   // So far beside the end of the kernel before; from here on its results are read and memory that

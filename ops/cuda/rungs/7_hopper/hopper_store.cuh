@@ -121,35 +121,35 @@ __device__ __forceinline__ void write_rows(uint32_t slice, uint16_t* c, int64_t 
 
 // Every thread its own elements: fp32 sums, and a C without a stride of 1.
 template <typename T, int COUNT>
-__device__ __forceinline__ void scatter(const HopperArguments& args, const float (&d)[COUNT],
-                                        Place place, int thread) {
+__device__ __forceinline__ void scatter(const HopperArguments& args, const HopperOutput& c,
+                                        const float (&d)[COUNT], Place place, int thread) {
   const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
   const int column = place.q + thread % 4 * 2;
-  const int64_t origin = place.batch * args.c_batch + place.segment * args.c_segment;
-  const bool pairs = args.c_q == 1 && args.c_fp32 && args.c_p % 2 == 0 && args.c_batch % 2 == 0 &&
-                     args.c_segment % 2 == 0 && reinterpret_cast<uintptr_t>(args.c) % 8 == 0;
+  const int64_t origin = place.batch * c.batch + place.segment * c.segment;
+  const bool pairs = c.q == 1 && c.fp32 && c.p % 2 == 0 && c.batch % 2 == 0 && c.segment % 2 == 0 &&
+                     reinterpret_cast<uintptr_t>(c.data) % 8 == 0;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int p = row + 8 * half;
     if (p >= args.p) continue;
-    const int64_t at = origin + p * args.c_p;
+    const int64_t at = origin + p * c.p;
 #pragma unroll
     for (int j = 0; j < COUNT / 4; ++j) {
       const int q = column + 8 * j;
       const float low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
       if (pairs && q + 1 < args.q) {
-        *reinterpret_cast<float2*>(static_cast<float*>(args.c) + at + q) = make_float2(low, high);
+        *reinterpret_cast<float2*>(static_cast<float*>(c.data) + at + q) = make_float2(low, high);
         continue;
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (q + i >= args.q) continue;
-        const int64_t index = at + (q + i) * args.c_q;
+        const int64_t index = at + (q + i) * c.q;
         const float value = i ? high : low;
-        if (args.c_fp32)
-          static_cast<float*>(args.c)[index] = value;
+        if (c.fp32)
+          static_cast<float*>(c.data)[index] = value;
         else if constexpr (sizeof(T) == 2)
-          static_cast<T*>(args.c)[index] = T(value);
+          static_cast<T*>(c.data)[index] = T(value);
       }
     }
   }
@@ -158,10 +158,10 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const float
 // A warpgroup's 64 x GROUP_Q accumulators through its two slices in turn. `slices` counts those
 // that it has filled; the one that comes next is always free.
 template <typename T, typename Tile, bool ALONG_P, int COUNT>
-__device__ __forceinline__ void store_slices(const HopperArguments& args, const float (&d)[COUNT],
-                                             Place place, uint32_t shared, int barrier, int thread,
-                                             uint32_t& slices) {
-  const bool copies = args.store == StorePath::Tma;
+__device__ __forceinline__ void store_slices(const HopperArguments& args, const HopperOutput& c,
+                                             const float (&d)[COUNT], Place place, uint32_t shared,
+                                             int barrier, int thread, uint32_t& slices) {
+  const bool copies = c.store == StorePath::Tma;
   const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
 #pragma unroll
   for (int first = 0; first < Tile::GROUP_Q; first += Tile::SLICE_Q) {
@@ -178,17 +178,16 @@ __device__ __forceinline__ void store_slices(const HopperArguments& args, const 
     const int p = place.p, q = place.q + first;
     if (copies) {
       if (is_first_warp && ptx::elect_sync()) {
-        ptx::tma_store(&args.c_map, address, ALONG_P ? p : q, ALONG_P ? q : p, place.batch);
+        ptx::tma_store(&c.map, address, ALONG_P ? p : q, ALONG_P ? q : p, place.batch);
         ptx::bulk_commit_group();
       }
       continue;
     }
-    uint16_t* c =
-        static_cast<uint16_t*>(args.c) + place.batch * args.c_batch + p * args.c_p + q * args.c_q;
+    uint16_t* to = static_cast<uint16_t*>(c.data) + place.batch * c.batch + p * c.p + q * c.q;
     if constexpr (ALONG_P)
-      write_rows<Tile::SLICE_Q, 64>(address, c, args.c_q, args.q - q, args.p - p, thread);
+      write_rows<Tile::SLICE_Q, 64>(address, to, c.q, args.q - q, args.p - p, thread);
     else
-      write_rows<64, Tile::SLICE_Q>(address, c, args.c_p, args.p - p, args.q - q, thread);
+      write_rows<64, Tile::SLICE_Q>(address, to, c.p, args.p - p, args.q - q, thread);
   }
 }
 

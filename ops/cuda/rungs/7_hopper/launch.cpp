@@ -19,17 +19,40 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
                 const HopperLayout& l) {
   if (plan.share_segments) {
     const bool along_p = l.sums.along_m != plan.exchanged;
-    args.c = args.totals, args.c_fp32 = true, args.store = StorePath::Scatter;
-    args.c_p = along_p ? 1 : l.sums.pitch, args.c_q = along_p ? l.sums.pitch : 1;
-    args.c_batch = l.sums.entry, args.c_segment = l.sums.entry * problem.batch;
-  } else {
-    args.c = problem.c.data;
-    args.c_fp32 = problem.epilogue.out_dtype == DType::Float32;
-    args.store = plan.store;
-    args.c_p = l.sides.c_p, args.c_q = l.sides.c_q, args.c_batch = problem.c.batch_stride;
-    args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
-    args.finishes = !problem.epilogue.is_identity();
+    HopperOutput& sums = args.c();
+    sums.data = args.totals, sums.fp32 = true, sums.store = StorePath::Scatter;
+    sums.p = along_p ? 1 : l.sums.pitch, sums.q = along_p ? l.sums.pitch : 1;
+    sums.batch = l.sums.entry, sums.segment = l.sums.entry * problem.batch;
+    return;
   }
+  HopperOutput& c = args.c();
+  c.data = problem.c.data;
+  c.fp32 = problem.epilogue.out_dtype == DType::Float32;
+  c.store = plan.store;
+  c.p = l.sides.c_p, c.q = l.sides.c_q, c.batch = problem.c.batch_stride;
+  args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
+  args.finishes = !problem.epilogue.is_identity();
+  const auto& kept = args.epilogue.before;
+  args.keeps_before = kept.data != nullptr;
+  if (!args.keeps_before) return;
+  HopperOutput& before = args.outputs[0];
+  before.data = kept.data;
+  before.fp32 = c.fp32;
+  before.p = kept.row_stride, before.q = kept.col_stride, before.batch = kept.batch_stride;
+  before.store = store_path(
+      problem.epilogue.out_dtype, args.p, args.q, before.p, before.q,
+      alignment_of(kept.data, kept.dtype, kept.row_stride, kept.col_stride, kept.batch_stride));
+}
+
+// TMA writes a matrix by slices of a consumer's share.
+cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Problem& problem,
+                       int slice_q) {
+  if (c.store != StorePath::Tma) return cudaSuccess;
+  const bool along_p = c.q != 1;
+  const MappedMatrix matrix = {c.data,        along_p ? args.p : args.q, along_p ? args.q : args.p,
+                               problem.batch, along_p ? c.q : c.p,       c.batch};
+  return encode_tensor_map(&c.map, map_type(problem.dtype), 2, matrix,
+                           {along_p ? 64 : slice_q, along_p ? slice_q : 64});
 }
 
 cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const HopperLayout& l,
@@ -45,14 +68,10 @@ cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const
   if (error != cudaSuccess) return error;
   error = map_operand(&args.q_map, l.sides.q, problem, tile.block_q, tile.group_q, plan.cluster_p);
   if (error != cudaSuccess) return error;
-  if (args.store == StorePath::Tma) {
-    const bool along_p = args.c_q != 1;
-    const MappedMatrix c = {args.c,        along_p ? args.p : args.q,     along_p ? args.q : args.p,
-                            problem.batch, along_p ? args.c_q : args.c_p, args.c_batch};
-    error = encode_tensor_map(&args.c_map, map_type(problem.dtype), 2, c,
-                              {along_p ? 64 : tile.slice_q, along_p ? tile.slice_q : 64});
-    if (error != cudaSuccess) return error;
-  }
+  error = map_output(args.c(), args, problem, tile.slice_q);
+  if (error != cudaSuccess) return error;
+  if (args.keeps_before) error = map_output(args.outputs[0], args, problem, tile.slice_q);
+  if (error != cudaSuccess) return error;
   return launch_early(kernel_of(problem, plan), step, stream, args);
 }
 

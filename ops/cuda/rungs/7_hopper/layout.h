@@ -16,6 +16,18 @@ inline Sides sides_read(const Problem& problem, const HopperPlan& plan) {
   return sides;
 }
 
+// How a matrix of p by q elements leaves, of these strides and this alignment (Operand::alignment).
+inline StorePath store_path(DType dtype, int64_t p, int64_t q, int64_t p_stride, int64_t q_stride,
+                            int32_t alignment) {
+  if (size_of(dtype) != 2 || (p_stride != 1 && q_stride != 1)) return StorePath::Scatter;
+  const bool along_p = q_stride != 1;
+  const int64_t rows = along_p ? q : p, length = along_p ? p : q;
+  const int64_t pitch = along_p ? q_stride : p_stride;
+  // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
+  const bool by_tma = alignment == 16 && length % 8 == 0 && (rows <= 1 || pitch > 1);
+  return by_tma ? StorePath::Tma : StorePath::Rows;
+}
+
 // The workspace: repacked P, repacked Q, then the totals of the blocks' tiles or, where segments
 // are shared out, the segments' sums.
 struct HopperLayout {

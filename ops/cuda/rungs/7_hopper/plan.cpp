@@ -18,18 +18,6 @@ bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& 
          (is_mappable(side) && reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
 }
 
-StorePath store_path(const Problem& problem, const Sides& sides) {
-  if (size_of(problem.epilogue.out_dtype) != 2 || (sides.c_p != 1 && sides.c_q != 1))
-    return StorePath::Scatter;
-  const bool along_p = sides.c_q != 1;
-  const int64_t rows = along_p ? sides.q.rows : sides.p.rows;
-  const int64_t length = along_p ? sides.p.rows : sides.q.rows;
-  const int64_t pitch = along_p ? sides.c_q : sides.c_p;
-  // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
-  const bool by_tma = problem.c.alignment == 16 && length % 8 == 0 && (rows <= 1 || pitch > 1);
-  return by_tma ? StorePath::Tma : StorePath::Rows;
-}
-
 // A Q that lies along K is cut into parts of whole groups of eight rows where a cluster shares it.
 bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
@@ -46,7 +34,8 @@ void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit vi
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     const bool q_is_ready = tma_reads(sides.q, problem);
-    const StorePath store = store_path(problem, sides);
+    const StorePath store = store_path(problem.epilogue.out_dtype, sides.p.rows, sides.q.rows,
+                                       sides.c_p, sides.c_q, problem.c.alignment);
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
       HopperPlan plan{};

@@ -121,6 +121,7 @@ __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args,
                                                     const float (&sums)[SUMS], const RowScale& row,
                                                     int row0, int q0, int batch, bool vectors) {
   const HopperArguments& grid = args.grid;
+  const HopperOutput& out = grid.c();
   const Fours<COLUMNS> places;
   float values[SUMS];
 #pragma unroll
@@ -147,13 +148,13 @@ __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args,
       }
       if (exist <= 0) continue;
       finish_vector<float>(grid.epilogue, y, batch, p, q, grid.q);
-      float* c = static_cast<float*>(grid.c) + batch * grid.c_batch + p * grid.c_p + q * grid.c_q;
+      float* c = static_cast<float*>(out.data) + batch * out.batch + p * out.p + q * out.q;
       if (vectors && exist >= 4 && (unsure >> first & 15) == 0) {
         *reinterpret_cast<float4*>(c) = make_float4(y[0], y[1], y[2], y[3]);
       } else {
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-          if (j < exist && !(unsure >> (first + j) & 1)) c[j * grid.c_q] = y[j];
+          if (j < exist && !(unsure >> (first + j) & 1)) c[j * out.q] = y[j];
       }
     }
     mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);
@@ -169,14 +170,15 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
   constexpr int COLUMNS = 2 * SUMS < STORE_COLUMNS ? 2 * SUMS : STORE_COLUMNS;
   constexpr int CHUNKS = 2 * SUMS / COLUMNS;
   const HopperArguments& grid = args.grid;
+  const HopperOutput& out = grid.c();
   const int lane = threadIdx.x % 32;
   const int row0 = p0 + threadIdx.x % 128 / 32 * STORE_ROWS;
   // Of row lane % 16, and of column lane % COLUMNS of each chunk; beyond the end any will do.
   const RowScale row =
       args.p_scales[batch * args.p_scales_batch + min(row0 + lane % STORE_ROWS, grid.p - 1)];
-  const bool along_q = grid.c_q == 1;
-  const bool vectors = along_q && grid.c_p % 4 == 0 && grid.c_batch % 4 == 0 &&
-                       reinterpret_cast<uintptr_t>(grid.c) % 16 == 0;
+  const bool along_q = out.q == 1;
+  const bool vectors = along_q && out.p % 4 == 0 && out.batch % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(out.data) % 16 == 0;
   if (grid.finishes) {
     store_finished_sums<COLUMNS>(args, staging, sums, row, row0, q0, batch, vectors);
     return;
@@ -186,7 +188,7 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
   for (int i = 0; i < CHUNKS; ++i)
     columns[i] = args.q_scales[batch * args.q_scales_batch +
                                min(q0 + i * COLUMNS + lane % COLUMNS, grid.q - 1)];
-  float* c = static_cast<float*>(grid.c) + batch * grid.c_batch + row0 * grid.c_p;
+  float* c = static_cast<float*>(out.data) + batch * out.batch + row0 * out.p;
 
 #pragma unroll
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
@@ -212,7 +214,7 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
           const auto of = [&](uint32_t sum, int j) {
             return unscaled<PLAIN>(__uint_as_float(sum), of_p, of_q[j], tolerance, unsure, i + j);
           };
-          *reinterpret_cast<float4*>(c + p * grid.c_p + column0 + q) =
+          *reinterpret_cast<float4*>(c + p * out.p + column0 + q) =
               make_float4(of(x.x, 0), of(x.y, 1), of(x.z, 2), of(x.w, 3));
         }
         if (!PLAIN) mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);
@@ -225,7 +227,7 @@ __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t
         const RowScale of_p = from_lane(row, p), of_q = from_lane(column, q);
         const uint32_t x = ptx::load_shared_u32(staged(staging, p, q));
         if (row0 + p >= grid.p || column0 + q >= grid.q) continue;
-        c[p * grid.c_p + (column0 + q) * grid.c_q] =
+        c[p * out.p + (column0 + q) * out.q] =
             unscaled<PLAIN>(__uint_as_float(x), of_p, of_q, tolerance, unsure, i);
       }
       if (!PLAIN) mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);

@@ -108,10 +108,11 @@ cudaError_t launch_clusters(const Call& call) {
   Fp16x3Arguments args{};
   args.grid = grid_arguments(call.problem, call.way, l.sides, tile.block_p, tile.block_q,
                              /*segments=*/1);
-  args.grid.c = call.problem.c.data, args.grid.c_fp32 = true;
-  args.grid.store = StorePath::Scatter;
-  args.grid.c_p = l.sides.c_p, args.grid.c_q = l.sides.c_q;
-  args.grid.c_batch = call.problem.c.batch_stride;
+  HopperOutput& c = args.grid.c();
+  c.data = call.problem.c.data, c.fp32 = true;
+  c.store = StorePath::Scatter;
+  c.p = l.sides.c_p, c.q = l.sides.c_q;
+  c.batch = call.problem.c.batch_stride;
   args.grid.totals = reinterpret_cast<float*>(call.memory + l.totals_at);
   args.p_scales = call.p_scales(), args.q_scales = call.q_scales();
   args.p_scales_batch = call.p_scales_batch(), args.q_scales_batch = call.q_scales_batch();
