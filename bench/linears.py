@@ -135,6 +135,17 @@ def linears(stopwatch: Stopwatch, device: torch.device, *, small: bool) -> Itera
                 stopwatch, {"tiled": backward(ours), "torch": backward(theirs)}, 1.5
             ),
         }
+        before = functional.linear(x, w, b).detach()
+        passes: dict[str, Work] = {
+            "tiled": lambda g=upstream, y=before: torch.ops.tiled.activation_backward(
+                g, y, "gelu", bias_dtype=torch.bfloat16
+            ),
+            "torch": lambda g=upstream, y=before: (
+                (d := torch.ops.aten.gelu_backward(g, y)),
+                d.sum(0),
+            ),
+        }
+        found["gelu's gradient and the bias'"] = medians(stopwatch, passes, 0.5)
         check(ours(), x, w, b, "gelu")
         for what, seconds in found.items():
             yield {"what": what, "shape": [*shape], "seconds": seconds}

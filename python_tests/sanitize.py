@@ -180,11 +180,63 @@ def run_parts(short: bool) -> int:
     return products
 
 
+def run_epilogues(short: bool) -> int:
+    """Rungs with an epilogue of everything: bias, input, activation, and the value before it, which
+    leaves as C does. Every rung has mma_tile's bits."""
+    product = torch.ops.tiled_debug.mm_with_epilogue
+    shapes = SHORT_TENSOR_SHAPES if short else TENSOR_SHAPES
+    products = 0
+    for a, b, what in problems(shapes, TENSOR_DTYPES, LAYOUTS[:2] if short else LAYOUTS):
+        m, n, _ = what[:3]
+        precision = {"precision": "tf32"} if a.dtype == torch.float32 else {}
+        for along, out_dtype in (("n", a.dtype), ("m", torch.float32)):
+            asked = {
+                "bias": cases.fill(1, n if along == "n" else m, a.dtype, "cuda")[0],
+                "bias_along": along,
+                "input": cases.fill(m, n, a.dtype, "cuda"),
+                "beta": 0.5,
+                "activation": "gelu",
+                "before": True,
+                "out_dtype": out_dtype,
+                **precision,
+            }
+            expected = product(a, b, algo="mma_tile", **asked)
+            algos = [x for x in tiled_mm.algos(a, b, **precision) if x in rungs.TENSOR_RUNGS]
+            for algo in algos:
+                found = product(a, b, algo=algo, **asked)
+                assert all(map(same_bits, found, expected)), (*what, algo, along)
+                products += 1
+    return products
+
+
+def run_gradient_passes(short: bool) -> int:
+    """tiled::activation_backward: rows of a group, of several, of several levels of sums, read one
+    by one and 16 bytes at a time. All with the CPU's bits."""
+    passes = 0
+    backward = torch.ops.tiled.activation_backward
+    sizes = ((1, 1), (33, 7), (1025, 40)) if short else ((1, 1), (33, 7), (1100, 130), (33000, 24))
+    for rows, columns in (*sizes, (512, 8192)):  # the last in vectors
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            for layout, activation in itertools.product(
+                ("n", "t", "misaligned", "strided"), ("none", "relu", "gelu", "gelu_tanh", "silu")
+            ):
+                g, x = (cases.LAYOUTS[layout](rows, columns, dtype, "cuda") for _ in range(2))
+                found = backward(g, x, activation, bias_dtype=dtype)
+                right = backward(g.cpu(), x.cpu(), activation, bias_dtype=dtype)
+                assert all(map(same_bits, found, right)), (rows, columns, dtype, layout, activation)
+                passes += 1
+            if short:
+                break
+    return passes
+
+
 def main(short: bool) -> None:
     torch.manual_seed(0)
     products = run_fma(short)
     print(f"{products} products, all with the bits of the CPU", flush=True)
+    print(f"{run_gradient_passes(short)} passes over gradients, all with the bits of the CPU")
     if rungs.has_tensor_core_kernels("cuda"):
+        print(f"{run_epilogues(short)} products with epilogues, all with the same bits", flush=True)
         products = run_tensor_cores(short)
         print(f"{products} products on tensor cores, all with the same bits", flush=True)
         products = run_few_rows(short)
