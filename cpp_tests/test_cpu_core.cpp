@@ -31,7 +31,6 @@ constexpr cpu::ParallelFor SEVEN = {run_threads<7>, 7};
 constexpr DType FLOATS[] = {DType::Float32,  DType::Float64,   DType::Float16,
                             DType::BFloat16, DType::Complex64, DType::Complex128};
 
-
 class Core : public testing::TestWithParam<const cpu::Level*> {
  protected:
   void blocked(const Matrix& a, const Matrix& b, Matrix& c, const cpu::ParallelFor& parallel) {

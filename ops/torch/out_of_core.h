@@ -38,7 +38,7 @@ struct OutOfCoreTarget {
   MmOptions options;                        // the precision resolved, no out_dtype
   Arithmetic arithmetic;
   scale::Rates rates;
-  int64_t memory;  // bytes that the product may use there
+  int64_t memory;            // bytes that the product may use there
   scale::ProductOf product;  // of a tile
 };
 
