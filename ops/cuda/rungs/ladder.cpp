@@ -8,7 +8,6 @@ namespace tiled {
 
 #define CPU_RUNG(algo, name)
 #define GPU_RUNG(algo, name) extern const Rung algo##Rung;
-#define ASYNC_RUNG GPU_RUNG
 #define HOPPER_RUNG GPU_RUNG
 #include "core/ladder.inc"
 
@@ -16,7 +15,6 @@ Ladder ladder() {
   static constexpr const Rung* RUNGS[] = {
 #define CPU_RUNG(algo, name)
 #define GPU_RUNG(algo, name) &algo##Rung,
-#define ASYNC_RUNG GPU_RUNG
 #define HOPPER_RUNG GPU_RUNG
 #include "core/ladder.inc"
   };
