@@ -30,7 +30,7 @@ def test_a_choice_is_scored_in_the_rounds_that_did_not_choose_the_oracle() -> No
 
 def test_drawn_problems_are_those_of_their_seed() -> None:
     assert planner.drawn(22, 20) == planner.drawn(22, 20) == planner.FITTED[:20]
-    assert len(planner.HELD_OUT) > 100 and not set(planner.FITTED) & set(planner.HELD_OUT)
+    assert len(planner.HELD_OUT) > 90 and not set(planner.FITTED) & set(planner.HELD_OUT)
     sizes = [size for s in planner.HELD_OUT for size in (s.m, s.n, s.k)]
     assert all(size % 8 == 0 for size in sizes) and any(size % 64 for size in sizes)
 
