@@ -21,8 +21,11 @@ macro(tiled_mm_rung)
     endif()
     set(rung_HOPPER)
   endif()
+  # Like every other source, from the project's folder on.
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_LIST_DIR
+    BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE rung_folder)
   foreach(kind IN ITEMS PLAN LAUNCH PORTABLE ASYNC HOPPER)
-    list(TRANSFORM rung_${kind} PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+    list(TRANSFORM rung_${kind} PREPEND ${rung_folder}/)
   endforeach()
   list(APPEND rung_plans ${rung_PLAN})
   list(APPEND rung_launches ${rung_LAUNCH})
