@@ -27,10 +27,9 @@ template <typename Real>
 void pass_back(const PassBack& tile) {
   switch (tile.activation) {
     case Activation::None: return pass_back_by<Real, Activation::None>(tile);
-    case Activation::Relu: return pass_back_by<Real, Activation::Relu>(tile);
-    case Activation::Gelu: return pass_back_by<Real, Activation::Gelu>(tile);
-    case Activation::GeluTanh: return pass_back_by<Real, Activation::GeluTanh>(tile);
-    case Activation::Silu: return pass_back_by<Real, Activation::Silu>(tile);
+#define ACTIVATION(activation, name) \
+  case Activation::activation: return pass_back_by<Real, Activation::activation>(tile);
+#include "core/activations.inc"
   }
 }
 

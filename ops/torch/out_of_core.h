@@ -38,8 +38,8 @@ struct OutOfCoreTarget {
   MmOptions options;                        // the precision resolved, no out_dtype
   Arithmetic arithmetic;
   scale::Rates rates;
-  int64_t memory;            // bytes that the product may use there
-  scale::ProductOf product;  // of a tile
+  int64_t memory;  // bytes that the product may use there
+  scale::ProductOf product_of;
 };
 
 // The options of every product on this device, and what they mean there. `dtype` is the inputs',

@@ -214,7 +214,7 @@ OutOfCoreTarget cpu_target(const OutOfCoreProduct& product, const OutOfCoreOptio
   target.arithmetic = resolve_arithmetic(dtype, {at::kCPU}, asked);
   target.rates = {5e9, 5e9, 50e9, 10e9};
   target.memory = options.memory.value_or(device.capacity);
-  target.product = [](int64_t, int64_t, int64_t) { return scale::Product{0, 0}; };
+  target.product_of = [](int64_t, int64_t, int64_t) { return scale::Product{0, 0}; };
   return target;
 }
 

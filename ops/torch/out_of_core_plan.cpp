@@ -126,11 +126,11 @@ OutOfCoreTarget target_on(const DeviceInfo& device, const OutOfCoreProduct& prod
   // Refuses what no kernel of the device computes.
   choose_plan(tile_problem(product, found.arithmetic, 64, 64, 64, type), device, dtype,
               found.options);
-  found.product = [product, arithmetic = found.arithmetic, device, type](int64_t m, int64_t n,
-                                                                         int64_t k) {
+  found.product_of = [product, arithmetic = found.arithmetic, device, type](int64_t m, int64_t n,
+                                                                            int64_t k) {
     const Problem problem = tile_problem(product, arithmetic, m, n, k, type);
-    return scale::Product{make_plan(problem, device).workspace_bytes,
-                          estimated_cycles(problem, device) / device.clock_hz};
+    const EstimatedPlan e = estimated_plan(problem, device);
+    return scale::Product{e.plan.workspace_bytes, e.cycles / device.clock_hz};
   };
   return found;
 }
@@ -151,7 +151,7 @@ scale::Report plan_out_of_core(const OutOfCoreProduct& product,
                 "on where its tiles were computed; precision='ieee' is the same on both");
   scale::Task task = task_of(product, target, copy);
   task.devices = static_cast<int64_t>(targets.size());
-  const auto plan = scale::make_plan(task, target.rates, memory, target.product);
+  const auto plan = scale::make_plan(task, target.rates, memory, target.product_of);
   TORCH_CHECK(plan, "tiled_mm: not even the smallest tiles of [", task.m, ", ", task.k, "] x [",
               task.k, ", ", task.n, "] ", product.a.scalar_type(), " fit into ", memory,
               " bytes of the device's memory");

@@ -188,10 +188,9 @@ cudaError_t launch_of(const GradientPass& pass, void* workspace, cudaStream_t st
   const auto first = [&] {
     switch (pass.activation) {
       case Activation::None: return launch_first<T, Activation::None>(pass, out, stream);
-      case Activation::Relu: return launch_first<T, Activation::Relu>(pass, out, stream);
-      case Activation::Gelu: return launch_first<T, Activation::Gelu>(pass, out, stream);
-      case Activation::GeluTanh: return launch_first<T, Activation::GeluTanh>(pass, out, stream);
-      case Activation::Silu: return launch_first<T, Activation::Silu>(pass, out, stream);
+#define ACTIVATION(activation, name) \
+  case Activation::activation: return launch_first<T, Activation::activation>(pass, out, stream);
+#include "core/activations.inc"
     }
     return cudaErrorInvalidValue;
   };

@@ -5,8 +5,12 @@
 
 namespace tiled {
 
-// Cycles of the device's highest clock that make_plan(problem, device) would take; 0 where no model
-// says. Under a limit of power the clock falls, and the product takes longer.
-double estimated_cycles(const Problem& problem, const DeviceInfo& device);
+// make_plan(problem, device), and what it would take: cycles of the device's highest clock, 0 where
+// no model says. Under a limit of power the clock falls, and the product takes longer.
+struct EstimatedPlan {
+  Plan plan;
+  double cycles;
+};
+EstimatedPlan estimated_plan(const Problem& problem, const DeviceInfo& device);
 
 }  // namespace tiled

@@ -33,8 +33,7 @@ Choice fastest(const Problem& problem, const DeviceInfo& device, const Algo* ask
   return best;
 }
 
-Plan planned(const Problem& problem, const DeviceInfo& device, const Algo* asked) {
-  const Choice best = fastest(problem, device, asked);
+Plan planned(const Problem& problem, const DeviceInfo& device, const Choice& best) {
   if (best.rung != nullptr) return best.rung->plan(problem, device, best.way);
   Plan none{};
   none.algo = Algo::Blocked;  // the CPU's: no rung of a GPU
@@ -79,7 +78,7 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
   for (const int64_t value : key)
     hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15u;
   Entry& entry = entries[hash >> 58];
-  if (entry.key != key) entry = {key, planned(problem, device, asked)};
+  if (entry.key != key) entry = {key, planned(problem, device, fastest(problem, device, asked))};
   return entry.plan;
 }
 
@@ -104,9 +103,9 @@ Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
   return remembered(problem, device, &algo);
 }
 
-double estimated_cycles(const Problem& problem, const DeviceInfo& device) {
-  const double cycles = fastest(problem, device, nullptr).cycles;
-  return cycles < LAST_RESORT ? cycles : 0;
+EstimatedPlan estimated_plan(const Problem& problem, const DeviceInfo& device) {
+  const Choice best = fastest(problem, device, nullptr);
+  return {planned(problem, device, best), best.cycles < LAST_RESORT ? best.cycles : 0};
 }
 
 }  // namespace tiled

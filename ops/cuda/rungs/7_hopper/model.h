@@ -14,10 +14,10 @@ struct CoupledFit {
 
 // An H200's: cycles of 1755 MHz, and factors on what the units do at best (2048 multiply-adds of 16
 // bits and 128 bytes of shared memory a cycle). Those of 16-bit inputs, fitted to the measured
-// times of every way to run 190 bf16 problems, and of each tile's then best way for 300, so as to
-// lose least by the choice; what is lost there and on 92 others: bench/results/h200_planner.json.
-// Only the order of the ways is fitted, not what each constant would be by itself: some make up for
-// others.
+// times of every way to run 190 bf16 problems, and of each tile's then best way for 300
+// (h200_planner_tiles.json), so as to lose least by the choice; what is lost there and on 92
+// others: bench/results/h200_planner.json. Only the order of the ways is fitted, not what each
+// constant would be by itself: some make up for others.
 struct HopperConstants {
   double start = 3640;  // launch, the first bytes' way, the end
   CoupledFit small = {485, 0.191, 0.146},
