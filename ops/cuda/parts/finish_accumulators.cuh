@@ -20,6 +20,7 @@
 #pragma once
 
 #include "cuda/parts/finish.cuh"
+#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace tiled {
@@ -176,7 +177,7 @@ __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves ha
   const auto places = [&](int turn, FourAt(&at)[STEP / 4]) {
     int p = row, q = column;
     // Addresses are computed anew each time: kept, they would take registers of accumulators.
-    asm volatile("" : "+r"(p), "+r"(q));
+    ptx::forget(p, q);
 #pragma unroll
     for (int j = 0; j < STEP / 4; ++j) {
       const int i = turn * (STEP / 4) + j;

@@ -22,7 +22,9 @@
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
+#include "cuda/ptx/forget.cuh"
 #include "cuda/rungs/7_hopper/hopper_store.cuh"
+#include "cuda/rungs/7_hopper/hopper_totals.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -173,33 +175,6 @@ struct Hopper {
     release(previous);
   }
 
-  // total = total + d, through this thread's place in the workspace; the first of a chain of
-  // segments writes it, the last leaves the total in d. Loads go out in batches: one by one, each
-  // would wait for the L2 cache on its own.
-  __device__ __forceinline__ void add_to_total(Accumulators& d, float4* total, bool is_first,
-                                               bool is_last) {
-    constexpr int BATCH = STRIPS * REGISTERS >= 192 ? 4 : 8;
-    const auto at = [&](int i) -> float& { return d[i / REGISTERS][i % REGISTERS]; };
-#pragma unroll
-    for (int first = 0; first < STRIPS * REGISTERS / 4; first += BATCH) {
-      float4 sum[BATCH];
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i)
-        sum[i] = is_first || first + i >= STRIPS * REGISTERS / 4
-                     ? make_float4(0, 0, 0, 0)
-                     : __ldcg(total + (first + i) * 128);
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        if (first + i >= STRIPS * REGISTERS / 4) continue;
-        const int j = 4 * (first + i);
-        at(j) = sum[i].x + at(j), at(j + 1) = sum[i].y + at(j + 1);
-        at(j + 2) = sum[i].z + at(j + 2), at(j + 3) = sum[i].w + at(j + 3);
-        if (!is_last)
-          __stcg(total + (first + i) * 128, make_float4(at(j), at(j + 1), at(j + 2), at(j + 3)));
-      }
-    }
-  }
-
   __device__ __forceinline__ void consume(int consumer) {
     const int thread = threadIdx.x % 128;
     const int share = Tile::PING_PONG ? 0 : consumer;
@@ -247,7 +222,7 @@ struct Hopper {
       for (int output = first; output < 2; ++output) {
         int p = unit.p + row, q = unit.q + column, t = thread;
         // Addresses are computed anew each time: kept, they would take registers of accumulators.
-        asm volatile("" : "+r"(p), "+r"(q), "+r"(t));
+        ptx::forget(p, q, t);
         if (args.finishes)
           finish_accumulators(args.epilogue, {output == first, output == 1}, d, p, q,
                               {args.p, args.q, unit.batch});

@@ -2,6 +2,7 @@
 // step of K: 16 elements of 16 bits or 8 of tf32, by ldmatrix; 8 of fp64, one by one.
 #pragma once
 
+#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared.cuh"
@@ -39,7 +40,7 @@ class Fragments {
       // Q: both 16 bytes of K of eight columns, then of the next eight.
       const int row = column + (Tile::EIGHTS > 1 ? lane / 16 * 8 : 0) + lane % 8;
       q_at[step] = q + ptx::swizzled<128>(row * 128 + step * 32 + lane / 8 % 2 * 16);
-      asm volatile("" : "+r"(p_at[step]), "+r"(q_at[step]));
+      ptx::forget(p_at[step], q_at[step]);
     }
   }
 
@@ -98,7 +99,7 @@ class Fragments<Tile, double, P_MN_MAJOR, ATOM> {
                 ? band * 16 * 128 + ptx::swizzled<128>((t + half * 4) * 128 + (row + i * 8) * 8)
                 : ptx::swizzled<128>((band * 16 + row) * 128 + i * 64 + half * 32 + t * 8);
         q_at[i][half] = q + ptx::swizzled<128>(column * 128 + i * 64 + half * 32 + t * 8);
-        asm volatile("" : "+r"(p_at[i][half]), "+r"(q_at[i][half]));
+        ptx::forget(p_at[i][half], q_at[i][half]);
       }
   }
 

@@ -6,6 +6,7 @@
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/finish.cuh"
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/rungs/8_few_rows/kernels.h"
@@ -19,7 +20,7 @@ class FewRowsRing {
   __device__ FewRowsRing(const FewRowsArguments& args, uint8_t* memory) : args(args) {
     base = ptx::shared_address(memory);
     // The compiler would rather compute it again in every step than keep it.
-    asm volatile("" : "+r"(base));
+    ptx::forget(base);
     barriers = base + Tile::STAGES * Tile::STAGE_BYTES;
   }
 
