@@ -40,7 +40,7 @@ HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
   const ChipScale scale = scale_of(device);
   for (double* launch : {&start, &sum_kernel, &repack_kernel}) *launch *= scale.clock;
   clock_hz *= scale.clock;
-  tensor /= scale.tensor, chip /= scale.tensor;
+  tensor /= scale.tensor;
   for (double* of_l2 : {&line, &two_lines, &off_sectors, &flush, &hidden_flush})
     *of_l2 /= scale.l2_share();
   for (double* of_dram : {&sum_cycles_a_byte, &repack_cycles_a_byte}) *of_dram /= scale.dram;
@@ -130,10 +130,6 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   double all_steps = 0;
   if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
   if (rest != 0) all_steps += step(rest);
-  // However tiles divide among them, all multiprocessors together do no more than so much.
-  const double evenly =
-      model.chip * area / 32 * static_cast<double>(units.count * blocks) / device.multiprocessors;
-  all_steps = std::pow(std::pow(all_steps, 8) + std::pow(evenly, 8), 1. / 8);
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
@@ -144,12 +140,9 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
                                                : 1;
   const double on_chip = all_steps * steps * together * (1 + gaps);
 
-  // What DRAM takes for the operands and C, hidden in part; it decides where rows are few. Clusters
-  // that read the same lie on either side of L2, and it is less likely the more they are that all
-  // lie on one.
+  // What DRAM takes for the operands and C, hidden in part; it decides where rows are few.
   const auto crossing = [&](int sharers, int64_t clusters) {
-    const double alike = std::exp2(static_cast<double>(1 - std::min<int64_t>(clusters, 64)));
-    return 1 + model.crossing * (1 - alike) / sharers;
+    return sharers == 1 && clusters > 1 ? 1 + model.crossing : 1;
   };
   const double bytes = static_cast<double>(problem.batch) *
                        (p * k_bytes * crossing(plan.cluster_q, units.clusters_q) +

@@ -13,39 +13,35 @@ struct CoupledFit {
 };
 
 // An H200's: cycles of 1755 MHz, and factors on what the units do at best (2048 multiply-adds of 16
-// bits and 128 bytes of shared memory a cycle). Those of 16-bit inputs, fitted so as to lose least
-// by the choice: to the measured times of every way to run 195 bf16 problems (`named` and `fitted`
-// of bench/results/h200_planner.json), and of the near ways of 65 more from 512 rows up and of 5
-// under a load kept up (all but `large_held_out` of h200_planner_large.json); begun where a fit to
-// h200_planner_tiles.json as well had ended. What is lost there, and on 126 that were held out,
-// stands in the same files. Only the order of the ways is fitted, not what each constant would be
-// by itself: some make up for others. `start`, which all ways share, is then set for short products
-// to cost what they did, beside the other rungs' estimates.
+// bits and 128 bytes of shared memory a cycle). Those of 16-bit inputs, fitted to the measured
+// times of every way to run 190 bf16 problems, and of each tile's then best way for 300
+// (h200_planner_tiles.json), so as to lose least by the choice; what is lost there and on 92
+// others: bench/results/h200_planner.json. Only the order of the ways is fitted, not what each
+// constant would be by itself: some make up for others.
 struct HopperConstants {
-  double start = 3590;  // launch, the first bytes' way, the end
-  CoupledFit small = {566.9, 0.2395, 0.1488},
-             large = {779.7, 0.06801, 0.006675};  // of tiles with one consumer, or more
-  double tensor = 1.015;   // and more, when all multiprocessors work at once,
-  double power = 0.6277;   // by so much of H200_SLOWDOWN, which slows shared memory as well
-  double shared = 1.214;   // memory
-  double chip = 1;         // the tensor cores of the whole chip, however tiles divide among them
-  double lone = 240.1;     // the shortest step of a tile with one consumer
-  double arrive = 0.7774;  // 128 bytes reach their multiprocessor
+  double start = 3640;  // launch, the first bytes' way, the end
+  CoupledFit small = {485, 0.191, 0.146},
+             large = {495, 0.0532, 0.00803};  // of tiles with one consumer, or more
+  double tensor = 1.06;                       // and more, when all multiprocessors work at once,
+  double power = 0.608;  // by so much of H200_SLOWDOWN, which slows shared memory as well
+  double shared = 1.24;  // memory
+  double lone = 228;     // the shortest step of a tile with one consumer
+  double arrive = 1.13;  // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
   // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
   // multicast cost nothing here. The first read of a round costs first_read more of these; the
   // row's readers share that.
-  double line = 0.995, mn_line = 1.143, two_lines = 1.692, off_sectors = 1.231;
-  double first_read = 0.7515;
-  double narrow = 1.745, narrowest = 3.055;  // boxes of TMA 64 and 32 bytes wide
+  double line = 0.728, mn_line = 0.932, two_lines = 1.24, off_sectors = 0.895;
+  double first_read = 0.669;
+  double narrow = 1.81, narrowest = 3.44;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
-  double dram_bytes = 3783;
-  double crossing = 1.521;
-  double store = 38.58;            // C, for each element of a thread
-  double store_two_lines = 0.166;  // more, for rows of C that lie in two lines
-  double slice = 0.2385;           // more, for slices of half the width
-  double hidden_store = 0.1551;    // of a store behind another's products
-  double gaps = 0.109;             // of all but the first round, with no other tile to fill
+  double dram_bytes = 5730;
+  double crossing = 1.41;
+  double store = 43.8;             // C, for each element of a thread
+  double store_two_lines = 0.181;  // more, for rows of C that lie in two lines
+  double slice = 0.292;            // more, for slices of half the width
+  double hidden_store = 0.259;     // of a store behind another's products
+  double gaps = 0.0772;            // of all but the first round, with no other tile to fill
 };
 
 // Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
@@ -56,7 +52,7 @@ constexpr HopperConstants constants_elsewhere() {
   c.tensor = 0.891, c.power = 1, c.shared = 1.13, c.lone = 223;
   c.arrive = 1.43, c.line = 0.0642, c.mn_line = 1, c.two_lines = 1.57, c.off_sectors = 0.862;
   c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;
-  c.chip = 0, c.dram_bytes = 3800, c.crossing = 0.723;
+  c.dram_bytes = 3800, c.crossing = 0.723;
   c.store = 13, c.store_two_lines = 1.45, c.slice = 0.25, c.hidden_store = 0.383, c.gaps = 0.0571;
   return c;
 }
