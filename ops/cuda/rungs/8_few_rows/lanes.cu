@@ -16,7 +16,6 @@ template <typename Tile, bool P_MN_MAJOR>
 class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
   using Ring = FewRowsRing<Tile, 4, P_MN_MAJOR>;
   using Ring::args;
-  using typename Ring::Corner;
   using typename Ring::Place;
 
  public:
@@ -64,10 +63,9 @@ class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
         if (--left == 0) add_segment_to_total(), left = args.segment;
       }
       if (left != args.segment) add_segment_to_total();
-      const Corner corner = this->corner_of(tile);
       this->template store_totals<float>(
-          total, corner.entry, corner.p + band * 32 + lane, corner.q + group * COLUMNS,
-          [](int) { return 0; }, [](int i) { return i; });
+          total, this->corner_of(tile), band * 32 + lane, group * COLUMNS, [](int) { return 0; },
+          [](int i) { return i; });
     }
   }
 
@@ -99,7 +97,7 @@ class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
     } else {
       p_values[slot] = load_vector(box + ptx::swizzled<128>((band * 32 + lane) * 128 + chunk * 16));
     }
-    const uint32_t q = stage + Ring::Q_AT + step / 8 * Tile::Q_BOX;
+    const uint32_t q = stage + Tile::BOXES * Tile::P_BOX + step / 8 * Tile::Q_BOX;
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i)
       q_values[slot][i] =
@@ -138,7 +136,7 @@ namespace {
 
 template <typename Tile, bool P_MN_MAJOR>
 Kernel<FewRowsArguments> instance() {
-  if constexpr (Tile::LANES)
+  if constexpr (Tile::BY == FewRowsBy::Lanes)
     return &few_rows_by_lanes<Tile, P_MN_MAJOR>;
   else
     return nullptr;  // not planned for
