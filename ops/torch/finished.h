@@ -75,6 +75,13 @@ inline void add_input(Epilogue& e, const at::Tensor& input) {
              dtype_of(input.scalar_type())};
 }
 
+// The value before the activation goes to `before`, of C's shape and dtype.
+inline void store_before(Problem& problem, const at::Tensor& before) {
+  const Operand operand = operand_of(before);
+  problem.epilogue.before = {before.mutable_data_ptr(), operand.row_stride, operand.col_stride,
+                             operand.batch_stride, problem.epilogue.out_dtype};
+}
+
 // Checks what is asked and puts it into the problem's epilogue.
 inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueOptions& asked,
                           at::IntArrayRef sizes) {
@@ -141,9 +148,7 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
   }
   if (asked.before) {
     before = Backend::empty(sizes, type, a);
-    const Operand operand = operand_of(before);
-    problem.epilogue.before = {before.mutable_data_ptr(), operand.row_stride, operand.col_stride,
-                               operand.batch_stride, problem.epilogue.out_dtype};
+    store_before(problem, before);
   }
   if (c.numel() > 0) Backend::run(problem, plan, a);
   if (aside) c = asked.out->copy_(c);

@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
+#include <array>
 #include <deque>
 #include <mutex>
 
@@ -97,7 +98,9 @@ struct Cuda {
 
 at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
                         bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
-                        const MmOptions& asked) {
+                        const std::optional<at::Tensor>& bias,
+                        std::optional<std::string_view> activation,
+                        std::optional<at::Tensor> before, const MmOptions& asked) {
   check_mm(a, b);
   const at::ScalarType type = check_out_dtype(a.scalar_type(), asked);
   MmOptions options = asked;
@@ -105,6 +108,14 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
     options.algo = name_of(asked.precision == "fp16x3" ? Algo::Fp16x3 : Algo::Hopper);
   Problem problem =
       problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
+  const std::array<int64_t, 2> sizes = {a.size(0), b.size(1)};
+  EpilogueOptions finish;
+  finish.bias = bias, finish.bias_along = "n", finish.activation = activation;
+  fill_epilogue(problem, a, finish, sizes);
+  if (before) {
+    check_finished_out(a, *before, type, sizes);
+    store_before(problem, *before);
+  }
   const DeviceInfo& device = cuda_device(a.device().index());
   // Refuses what the rung cannot do.
   const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
@@ -114,7 +125,7 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
     if (rung.is != nullptr && rung.is(way, name)) found = way;
   });
   if (found) {
-    at::Tensor c = Cuda::empty({a.size(0), b.size(1)}, type, a);
+    at::Tensor c = Cuda::empty(sizes, type, a);
     if (c.numel() == 0) return c;
     problem.c.data = c.mutable_data_ptr();
     Cuda::run(problem, rung.plan(problem, device, *found), a);

@@ -101,10 +101,12 @@ TORCH_LIBRARY(tiled_debug, m) {
         &roofline_json);
   // A rung with this tile, cluster and so on, whatever the planner would choose: to compare them.
   // The rung is `algo`, one with named tiles; else fp16x3 if that is the precision, and hopper if
-  // not. plan() lists the tiles of hopper and few_rows.
+  // not. plan() lists the tiles of hopper and few_rows. With an epilogue as mm_with_epilogue has
+  // it; `before`, as C is and contiguous, takes the value before the activation.
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
-             " int cluster_q, bool share_segments, *, $options) -> Tensor"));
+             " int cluster_q, bool share_segments, *, Tensor? bias=None, str? activation=None,"
+             " Tensor(a!)? before=None, $options) -> Tensor"));
   // (C, before) with C = activation(before), before = beta input + (alpha A B + bias), of matrices
   // or of batches (core/epilogue.h). `before` is undefined if it is not asked for.
   m.def(

@@ -18,12 +18,10 @@
 #pragma once
 
 #include "cuda/parts/fault.cuh"
-#include "cuda/parts/finish_accumulators.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
-#include "cuda/ptx/forget.cuh"
-#include "cuda/rungs/7_hopper/hopper_store.cuh"
+#include "cuda/rungs/7_hopper/hopper_finish.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
@@ -216,29 +214,23 @@ struct Hopper {
         }
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
-      // C; before it the values before the activation, where they are kept.
-      const int first = args.keeps_before ? 0 : 1;
-#pragma unroll 1
-      for (int output = first; output < 2; ++output) {
-        int p = unit.p + row, q = unit.q + column, t = thread;
-        // Addresses are computed anew each time: kept, they would take registers of accumulators.
-        ptx::forget(p, q, t);
-        if (args.finishes)
-          finish_accumulators(args.epilogue, {output == first, output == 1}, d, p, q,
-                              {args.p, args.q, unit.batch});
-#pragma unroll
-        for (int strip = 0; strip < STRIPS; ++strip)
-          store(args.outputs[output], d[strip], {p + 64 * strip, q, unit.batch, unit.segment},
-                slices, 1 + consumer, t, slice_count);
+      const Place place = {unit.p + row, unit.q + column, unit.batch, unit.segment};
+      if (args.finishes) {
+        store_finished<T, Tile>(args, d, place, slices, 1 + consumer, thread, slice_count);
+        continue;
       }
+#pragma unroll
+      for (int strip = 0; strip < STRIPS; ++strip)
+        store(d[strip], {place.p + 64 * strip, place.q, place.batch, place.segment}, slices,
+              1 + consumer, thread, slice_count);
     }
     // The slices end with the block.
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
   }
 
-  __device__ __forceinline__ void store(const HopperOutput& c, const float (&d)[REGISTERS],
-                                        Place place, uint32_t slices, int barrier, int thread,
-                                        uint32_t& count) {
+  __device__ __forceinline__ void store(const float (&d)[REGISTERS], Place place, uint32_t slices,
+                                        int barrier, int thread, uint32_t& count) {
+    const HopperOutput& c = args.c();
     if constexpr (sizeof(T) == 2) {
       if (c.store != StorePath::Scatter) {
         if (c.q == 1)

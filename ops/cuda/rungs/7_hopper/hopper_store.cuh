@@ -1,5 +1,5 @@
-// How rung hopper stores: a warpgroup's accumulators to C, rounded once. Where there is an epilogue
-// they have been through it (parts/finish_accumulators.cuh).
+// How rung hopper stores: a warpgroup's accumulators to C, rounded once. With an
+// epilogue hopper_finish.cuh fills the slices, a few accumulators at a time.
 //
 // 16-bit elements go through a slice of shared memory, 64 x SLICE_Q elements, from where TMA or
 // the warps write rows of C. Lying along q the slice is [64 p][SLICE_Q q]; where C's rows lie along
@@ -34,28 +34,26 @@ struct Place {
   int p, q, batch, segment;
 };
 
-// 64 x SLICE_Q accumulators, from column `first` of a warpgroup's, into the slice.
-template <typename T, int SLICE_Q, bool ALONG_P, int COUNT>
-__device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUNT], int first,
-                                           int thread) {
-  constexpr int ROW_BYTES = ALONG_P ? 128 : SLICE_Q * 2;
+// COUNT accumulators, of 64 rows and the 2 COUNT columns from `column` of the slice on.
+template <typename T, int SLICE_Q, int COUNT>
+__device__ __forceinline__ void fill_columns(uint32_t slice, const float (&v)[COUNT], int column,
+                                             bool along_p, int thread) {
+  const int row_bytes = along_p ? 128 : SLICE_Q * 2;
   const int warp = thread / 32, lane = thread % 32;
   // Lane l gives the address of row l % 8 of matrix l / 8; the four matrices of 8 x 8 are
   // (rows 0-7, 8-15 of p) x (columns 0-7, 8-15 of q), p first.
-  const int p = 16 * warp + (ALONG_P ? lane / 8 % 2 * 8 : lane % 16);
-  const int q = ALONG_P ? lane % 8 + lane / 16 * 8 : lane / 16 * 8;
+  const int p = 16 * warp + (along_p ? lane / 8 % 2 * 8 : lane % 16);
+  const int q = column + (along_p ? lane % 8 + lane / 16 * 8 : lane / 16 * 8);
 #pragma unroll
-  for (int column = 0; column < SLICE_Q; column += 16) {
-    const float* v = d + (first + column) / 2;
-    const uint32_t values[4] = {pack(T(), v[0], v[1]), pack(T(), v[2], v[3]), pack(T(), v[4], v[5]),
-                                pack(T(), v[6], v[7])};
+  for (int i = 0; i < COUNT; i += 8) {
+    const uint32_t values[4] = {pack(T(), v[i], v[i + 1]), pack(T(), v[i + 2], v[i + 3]),
+                                pack(T(), v[i + 4], v[i + 5]), pack(T(), v[i + 6], v[i + 7])};
     const uint32_t offset =
-        ALONG_P ? (q + column) * ROW_BYTES + p * 2 : p * ROW_BYTES + (q + column) * 2;
-    const uint32_t address = slice + ptx::swizzled<ROW_BYTES>(offset);
-    if constexpr (ALONG_P)
-      ptx::stmatrix_x4_trans(address, values);
+        along_p ? (q + 2 * i) * row_bytes + p * 2 : p * row_bytes + (q + 2 * i) * 2;
+    if (along_p)
+      ptx::stmatrix_x4_trans(slice + ptx::swizzled<128>(offset), values);
     else
-      ptx::stmatrix_x4(address, values);
+      ptx::stmatrix_x4(slice + ptx::swizzled<SLICE_Q * 2>(offset), values);
   }
 }
 
@@ -155,39 +153,49 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
   }
 }
 
+// A slice that the warpgroup has filled goes to C, at `place`. When this returns, the other slice
+// has been copied out.
+template <typename Tile, bool ALONG_P>
+__device__ __forceinline__ void send_slice(const HopperArguments& args, const HopperOutput& c,
+                                           Place place, uint32_t address, int barrier, int thread) {
+  const bool copies = c.store == StorePath::Tma;
+  const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
+  if (copies) {
+    ptx::fence_proxy_async();
+    // The other slice, which is filled next, has been copied out. (Else the barrier says so.)
+    if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync())
+      ptx::bulk_wait_group_read<0>();
+  }
+  maybe_delay();
+  if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);
+  const auto [p, q, batch, segment] = place;
+  if (copies) {
+    if (is_first_warp && ptx::elect_sync()) {
+      ptx::tma_store(&c.map, address, ALONG_P ? p : q, ALONG_P ? q : p, batch);
+      ptx::bulk_commit_group();
+    }
+    return;
+  }
+  uint16_t* to = static_cast<uint16_t*>(c.data) + batch * c.batch + p * c.p + q * c.q;
+  if constexpr (ALONG_P)
+    write_rows<Tile::SLICE_Q, 64>(address, to, c.q, args.q - q, args.p - p, thread);
+  else
+    write_rows<64, Tile::SLICE_Q>(address, to, c.p, args.p - p, args.q - q, thread);
+}
+
 // A warpgroup's 64 x GROUP_Q accumulators through its two slices in turn. `slices` counts those
 // that it has filled; the one that comes next is always free.
 template <typename T, typename Tile, bool ALONG_P, int COUNT>
 __device__ __forceinline__ void store_slices(const HopperArguments& args, const HopperOutput& c,
                                              const float (&d)[COUNT], Place place, uint32_t shared,
                                              int barrier, int thread, uint32_t& slices) {
-  const bool copies = c.store == StorePath::Tma;
-  const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
+  constexpr int SLICE = Tile::SLICE_Q / 2;  // accumulators of a thread
 #pragma unroll
-  for (int first = 0; first < Tile::GROUP_Q; first += Tile::SLICE_Q) {
+  for (int slice = 0; slice < COUNT / SLICE; ++slice, place.q += Tile::SLICE_Q) {
     const uint32_t address = shared + slices++ % 2 * Tile::SLICE_BYTES;
-    fill_slice<T, Tile::SLICE_Q, ALONG_P>(address, d, first, thread);
-    if (copies) {
-      ptx::fence_proxy_async();
-      // The other slice, which is filled next, has been copied out. (Else the barrier says so.)
-      if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync())
-        ptx::bulk_wait_group_read<0>();
-    }
-    maybe_delay();
-    if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);
-    const int p = place.p, q = place.q + first;
-    if (copies) {
-      if (is_first_warp && ptx::elect_sync()) {
-        ptx::tma_store(&c.map, address, ALONG_P ? p : q, ALONG_P ? q : p, place.batch);
-        ptx::bulk_commit_group();
-      }
-      continue;
-    }
-    uint16_t* to = static_cast<uint16_t*>(c.data) + place.batch * c.batch + p * c.p + q * c.q;
-    if constexpr (ALONG_P)
-      write_rows<Tile::SLICE_Q, 64>(address, to, c.q, args.q - q, args.p - p, thread);
-    else
-      write_rows<64, Tile::SLICE_Q>(address, to, c.p, args.p - p, args.q - q, thread);
+    fill_columns<T, Tile::SLICE_Q>(
+        address, reinterpret_cast<const float (&)[SLICE]>(d[slice * SLICE]), 0, ALONG_P, thread);
+    send_slice<Tile, ALONG_P>(args, c, place, address, barrier, thread);
   }
 }
 
