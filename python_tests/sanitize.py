@@ -206,7 +206,25 @@ def run_epilogues(short: bool) -> int:
                 found = product(a, b, algo=algo, **asked)
                 assert all(map(same_bits, found, expected)), (*what, algo, along)
                 products += 1
+        products += run_tile_epilogues(a, b, precision, what)
     return products
+
+
+def run_tile_epilogues(a, b, asked: dict, what: tuple) -> int:
+    """hopper with each tile, which has code of its own for an epilogue."""
+    bias = cases.fill(1, b.shape[1], a.dtype, "cuda")[0]
+    finish = {"bias": bias, "activation": "gelu"}
+    expected = torch.ops.tiled_debug.mm_with_epilogue(
+        a, b, algo="mma_tile", before=True, **finish, **asked
+    )
+    estimates = tiled_mm.plan(a, b, algo="hopper", **asked).hopper.estimates
+    before = torch.empty_like(expected[0])
+    for i, tile in enumerate(e.tile for e in estimates):
+        c = torch.ops.tiled_debug.mm_with_tile(
+            a, b, tile, i % 2 == 1, 1, 1, False, before=before, **finish, **asked
+        )
+        assert all(map(same_bits, (c, before), expected)), (*what, tile)
+    return len(estimates)
 
 
 def run_gradient_passes(short: bool) -> int:
