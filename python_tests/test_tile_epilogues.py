@@ -53,3 +53,28 @@ def test_every_tile_finishes_alike(layout: str, dtype: torch.dtype, size: tuple)
             if before is not None:
                 assert torch.equal(before, right_before), (tile, exchanged, p, q, asked)
         assert ran == set(tiles)
+
+
+@pytest.mark.parametrize("off", ["c", "before"])
+def test_one_output_by_tma_and_one_by_rows(off: str) -> None:
+    """They take the same two slices of shared memory in turn, and K is short: what waits for one of
+    them to be copied out must not count on the other's path."""
+    m, n, k = 4096, 4096, 64
+    a = cases.fill(m, k, torch.bfloat16, "cuda")
+    b = cases.fill(n, k, torch.bfloat16, "cuda").t()
+    asked = {"bias": cases.fill(1, n, torch.bfloat16, "cuda")[0], "activation": "relu"}
+    right, right_before = torch.ops.tiled_debug.mm_with_epilogue(
+        a, b, algo="mma_tile", before=True, **asked
+    )
+    # TMA writes rows whose begins are multiples of 16 bytes.
+    at = torch.full((m, n + 1), torch.nan, dtype=torch.bfloat16, device="cuda")[:, 1:]
+    if off == "c":  # mm_with_tile makes its own
+        c, before = torch.ops.tiled_debug.mm_with_epilogue(
+            a, b, algo="hopper", before=True, out=at, **asked
+        )
+        assert torch.equal(c, right) and torch.equal(before, right_before)
+        return
+    for tile in [e.tile for e in tiled_mm.plan(a, b, algo="hopper").hopper.estimates]:
+        at.fill_(torch.nan)
+        c = torch.ops.tiled_debug.mm_with_tile(a, b, tile, False, 1, 1, False, before=at, **asked)
+        assert torch.equal(c, right) and torch.equal(at, right_before), tile

@@ -160,12 +160,12 @@ __device__ __forceinline__ void send_slice(const HopperArguments& args, const Ho
                                            Place place, uint32_t address, int barrier, int thread) {
   const bool copies = c.store == StorePath::Tma;
   const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
-  if (copies) {
-    ptx::fence_proxy_async();
-    // The other slice, which is filled next, has been copied out. (Else the barrier says so.)
-    if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync())
-      ptx::bulk_wait_group_read<0>();
-  }
+  if (copies) ptx::fence_proxy_async();
+  // The other slice, which is filled next, has been copied out, if TMA copies it: of C and the
+  // values before the activation one may leave by TMA, and one by rows. (Of rows the barrier says
+  // that they have been read.)
+  if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync())
+    ptx::bulk_wait_group_read<0>();
   maybe_delay();
   if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);
   const auto [p, q, batch, segment] = place;
