@@ -129,6 +129,14 @@ struct Wgmma;
   TILED_REGISTERS_15       \
   ", "                     \
   "%120, %121, %122, %123, %124, %125, %126, %127"
+// and of widths that are no multiple of 16
+#define TILED_REGISTERS_6H TILED_REGISTERS_6 ", %48, %49, %50, %51"
+#define TILED_REGISTERS_10H TILED_REGISTERS_10 ", %80, %81, %82, %83"
+#define TILED_REGISTERS_12H TILED_REGISTERS_12 ", %96, %97, %98, %99"
+#define TILED_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define TILED_OUTPUTS_6H TILED_OUTPUTS_6, TILED_D4(48)
+#define TILED_OUTPUTS_10H TILED_OUTPUTS_10, TILED_D4(80)
+#define TILED_OUTPUTS_12H TILED_OUTPUTS_12, TILED_D4(96)
 #define TILED_D8(i)                                                                           \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -206,12 +214,15 @@ TILED_WGMMA(48, 3, 24, 25, 26, 27, 28, 29)
 TILED_WGMMA(64, 4, 32, 33, 34, 35, 36, 37)
 TILED_WGMMA(80, 5, 40, 41, 42, 43, 44, 45)
 TILED_WGMMA(96, 6, 48, 49, 50, 51, 52, 53)
+TILED_WGMMA(104, 6H, 52, 53, 54, 55, 56, 57)
 TILED_WGMMA(112, 7, 56, 57, 58, 59, 60, 61)
 TILED_WGMMA(128, 8, 64, 65, 66, 67, 68, 69)
 TILED_WGMMA(144, 9, 72, 73, 74, 75, 76, 77)
 TILED_WGMMA(160, 10, 80, 81, 82, 83, 84, 85)
+TILED_WGMMA(168, 10H, 84, 85, 86, 87, 88, 89)
 TILED_WGMMA(176, 11, 88, 89, 90, 91, 92, 93)
 TILED_WGMMA(192, 12, 96, 97, 98, 99, 100, 101)
+TILED_WGMMA(200, 12H, 100, 101, 102, 103, 104, 105)
 TILED_WGMMA(208, 13, 104, 105, 106, 107, 108, 109)
 TILED_WGMMA(224, 14, 112, 113, 114, 115, 116, 117)
 TILED_WGMMA(240, 15, 120, 121, 122, 123, 124, 125)
@@ -221,6 +232,13 @@ TILED_WGMMA(256, 16, 128, 129, 130, 131, 132, 133)
 #undef TILED_WGMMA_16BIT
 #undef TILED_WGMMA_TF32
 #undef TILED_D8
+#undef TILED_D4
+#undef TILED_REGISTERS_6H
+#undef TILED_REGISTERS_10H
+#undef TILED_REGISTERS_12H
+#undef TILED_OUTPUTS_6H
+#undef TILED_OUTPUTS_10H
+#undef TILED_OUTPUTS_12H
 #undef TILED_REGISTERS_1
 #undef TILED_OUTPUTS_1
 #undef TILED_REGISTERS_2
