@@ -4,12 +4,12 @@
     python -m bench.planner --score FILE    this library's choices in the times of such a file;
                                             needs no GPU
 
-For every problem each way (tile, operands exchanged or not, cluster, segments shared out or not) is
-sampled; those that are not far behind run on, all in turn, in an order shuffled in every round,
-from cold caches. The oracle is the way that was fastest in the odd rounds; it and the planner's
-choice are scored in the even ones, so that noise does not flatter it. Regret is the choice's time
-over the oracle's, less one. The noise floor is the oracle's regret against itself: its odd rounds'
-time over its even rounds'.
+For every problem each way (tile, operands exchanged or not, cluster, segments shared out or not,
+tiles cut in time or not) is sampled; those that are not far behind run on, all in turn, in an order
+shuffled in every round, from cold caches. The oracle is the way that was fastest in the odd rounds;
+it and the planner's choice are scored in the even ones, so that noise does not flatter it. Regret
+is the choice's time over the oracle's, less one. The noise floor is the oracle's regret against
+itself: its odd rounds' time over its even rounds'.
 
 Half of the drawn problems, `held_out`, are of another seed and took no part in the fit of the
 model's constants.
@@ -84,19 +84,20 @@ CLUSTERS = ((1, 1), (2, 1), (1, 2))
 BOTH = (False, True)
 
 
-def name_of(tile: str, exchanged: bool, p: int, q: int, share: bool) -> str:
-    marks = (("exchanged", exchanged), ("shared out", share))
+def name_of(tile: str, exchanged: bool, p: int, q: int, share: bool, wraps: bool) -> str:
+    marks = (("exchanged", exchanged), ("shared out", share), ("cut in time", wraps))
     return " ".join((tile, f"{p}x{q}", *(name for name, holds in marks if holds)))
 
 
 def ways_of(a: Tensor, b: Tensor, tiles: list[str]) -> dict[str, Callable]:
     """Every way to run hopper that exists for these operands, by its name."""
     found = {}
-    for tile, exchanged, (p, q), share in itertools.product(tiles, BOTH, CLUSTERS, BOTH):
+    choices = (tiles, BOTH, CLUSTERS, BOTH, BOTH)
+    for tile, exchanged, (p, q), share, wraps in itertools.product(*choices):
         way = (tile, exchanged, p, q, share)
 
-        def call(a, b, out, way=way):
-            return torch.ops.tiled_debug.mm_with_tile(a, b, *way)
+        def call(a, b, out, way=way, wraps=wraps):
+            return torch.ops.tiled_debug.mm_with_tile(a, b, *way, wraps_around=wraps)
 
         try:
             call(a, b, None)
@@ -104,7 +105,7 @@ def ways_of(a: Tensor, b: Tensor, tiles: list[str]) -> dict[str, Callable]:
             if f"no way {tile}" not in str(error):
                 raise
             continue
-        found[name_of(*way)] = call
+        found[name_of(*way, wraps)] = call
     return found
 
 
@@ -127,7 +128,7 @@ def meta_operands(shape: Shape) -> tuple[Tensor, Tensor]:
 
 def choice_of(estimates: list[dict]) -> str:
     keys = ("tile", "exchanged", "cluster_p", "cluster_q", "share_segments")
-    return name_of(*(estimates[0][key] for key in keys))
+    return name_of(*(estimates[0][key] for key in keys), wraps=False)
 
 
 def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s: float) -> dict:

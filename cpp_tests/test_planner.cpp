@@ -650,6 +650,15 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
   if (plan.share_segments) {
     EXPECT_GT(segment_count(p.k), 1);
   }
+  if (plan.wraps_around) {
+    const HopperLayout layout = hopper_layout(p, plan, nullptr);
+    EXPECT_EQ(segment_count(p.k), 1);
+    EXPECT_GT(units_of(p, plan).count, plan.blocks / cluster) << "no tile to cut";
+    EXPECT_EQ(wrap_around(p, plan).clusters, plan.blocks / cluster);
+    EXPECT_EQ(layout.hand_over_at, layout.totals_at + layout.totals_bytes);
+    EXPECT_EQ(layout.hand_over_at % 8, 0);
+    EXPECT_EQ(layout.hand_over_words, plan.blocks / cluster + plan.blocks * tile.consumers);
+  }
   const HopperEstimate e = estimate(p, d, HopperModel(d, p.arithmetic), plan);
   EXPECT_GT(e.cycles, 0);
   EXPECT_TRUE(e.tensor > 0 && e.shared > 0 && e.feed > 0 && e.waves > 0);
@@ -664,6 +673,33 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
   EXPECT_EQ(whole.workspace_bytes, of_steps);
   EXPECT_GE(whole.tiles_m * whole.block_m, p.m);
   EXPECT_GE(whole.tiles_n * whole.block_n, p.n);
+}
+
+// Tiles are cut in time where there are more than clusters, and the last round is not nearly full.
+TEST(HopperPlans, CutTilesInTimeByNameOnly) {
+  const DeviceInfo d = device("h200");
+  const auto cut = [&](int64_t m, int64_t n, int64_t k) {
+    const Problem p = tensor_problem("nt", m, n, k);
+    int found = 0;
+    for (const HopperPlan& plan : hopper_plans(p, d)) {
+      if (!plan.wraps_around) continue;
+      ++found;
+      expect_sound(p, d, plan);
+      const Plan whole = plan_with(Algo::Hopper, p, d, plan);
+      EXPECT_EQ(whole.step_count, 2);
+      EXPECT_EQ(whole.steps[0].work, Work::Clear);
+      const Description about = rung_of(Algo::Hopper)->describe(p, d, whole);
+      EXPECT_TRUE(std::any_of(about.lines.begin(), about.lines.end(),
+                              [](const auto& line) { return line.first == "cut in time"; }));
+    }
+    EXPECT_FALSE(make_plan(p, d).way.as<HopperPlan>().wraps_around) << "not measured yet";
+    return found;
+  };
+  EXPECT_GT(cut(2304, 2304, 2304), 40);
+  EXPECT_GT(cut(1024, 5120, 5120), 40);
+  EXPECT_EQ(cut(512, 512, 4096), 0);       // one round
+  EXPECT_EQ(cut(2304, 2304, 40000), 0);    // several segments
+  EXPECT_EQ(cut(16384, 16384, 16384), 0);  // many rounds
 }
 
 TEST(HopperPlans, AreWithinTheHardwaresLimits) {

@@ -38,8 +38,8 @@ class Place:
 
 HOPPER = Place(
     f"{RUNGS}/7_hopper/hopper_bf16_k.cu",
-    ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
-    "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
+    ("test_tensor_cores.py", "test_tensor_cores_streams.py", "test_wrap_around.py"),
+    "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products or in_time)",
 )
 FEW_ROWS = Place(
     f"{RUNGS}/8_few_rows/few_rows_bf16.cu",
@@ -69,6 +69,8 @@ BUILDS = {
     "NoSliceWait": Build("NoSliceWait", HOPPER),
     "NoSliceBarrier": Build("NoSliceBarrier", HOPPER),
     "NoDependencyWait": Build("NoDependencyWait", HOPPER),
+    "NoHandOverWait": Build("NoHandOverWait", HOPPER),
+    "NeverBegun": Build("NeverBegun", HOPPER, sound=True),
     "FewRowsDelays": Build("Delays", FEW_ROWS, sound=True),
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),

@@ -97,7 +97,7 @@ struct Cuda {
 
 at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
                         bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
-                        const MmOptions& asked) {
+                        const MmOptions& asked, bool wraps_around) {
   check_mm(a, b);
   const at::ScalarType type = check_out_dtype(a.scalar_type(), asked);
   MmOptions options = asked;
@@ -108,7 +108,7 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
   const DeviceInfo& device = cuda_device(a.device().index());
   // Refuses what the rung cannot do.
   const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
-  const NamedWay name = {tile, exchanged, cluster_p, cluster_q, share_segments};
+  const NamedWay name = {tile, exchanged, cluster_p, cluster_q, share_segments, wraps_around};
   std::optional<Way> found;
   rung.ways(problem, device, [&](const Way& way, double) {
     if (rung.is != nullptr && rung.is(way, name)) found = way;

@@ -104,7 +104,8 @@ TORCH_LIBRARY(tiled_debug, m) {
   // not. plan() lists the tiles of hopper and few_rows.
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
-             " int cluster_q, bool share_segments, *, $options) -> Tensor"));
+             " int cluster_q, bool share_segments, *, $options,"
+             " bool wraps_around=False) -> Tensor"));
   // (C, before) with C = activation(before), before = beta input + (alpha A B + bias), of matrices
   // or of batches (core/epilogue.h). `before` is undefined if it is not asked for.
   m.def(

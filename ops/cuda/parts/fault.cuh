@@ -19,9 +19,11 @@ enum class Fault {
   NoSliceWait,       // a slice of C is filled before it has been copied out
   NoSliceBarrier,    // and copied out before all warps have filled it
   NoDependencyWait,  // a kernel reads before the one before has written
+  NoHandOverWait,    // a chain goes on before the accumulators so far have been written
   NoTeamWait,        // a block of the split writes before its team has measured
   Delays,            // no fault: every warp stands still now and then, for a while of its own
   NoPatience,        // nor this: who would wait for its team leaves its tiles to the last
+  NeverBegun,        // nor this: no cluster finds that a tile's first part was begun
 };
 constexpr Fault FAULT = Fault::TILED_MM_FAULT;
 

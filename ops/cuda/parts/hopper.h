@@ -7,25 +7,9 @@
 
 #include "core/epilogue.h"
 #include "cuda/plan/cluster_plan.h"
+#include "cuda/plan/wrap_around.h"
 
 namespace tiled {
-
-// Division of numbers below 2^31 by one that the host knows, as a multiplication (Granlund and
-// Montgomery, "Division by Invariant Integers using Multiplication", 1994). A division proper
-// would stand before a block's first load.
-struct Divisor {
-  uint32_t value, multiplier, shift;
-
-  static constexpr Divisor of(uint32_t value) {
-    uint32_t shift = 0;
-    while ((uint64_t{1} << shift) < value) ++shift;
-    const uint64_t power = uint64_t{1} << (31 + shift);
-    return {value, static_cast<uint32_t>((power + value - 1) / value), shift};
-  }
-  constexpr uint32_t quotient(uint32_t n) const {
-    return static_cast<uint32_t>((uint64_t{n} * multiplier) >> (31 + shift));
-  }
-};
 
 // A matrix that the kernel writes.
 struct HopperOutput {
@@ -58,6 +42,9 @@ struct HopperArguments {
   bool keeps_before;
   // Where a block keeps its tile between segments: [block][consumer][register / 4][thread] float4.
   float* totals;
+  // Of tiles that are cut in time, accumulators wait in the same places; hopper_hand_over.cuh.
+  WrapAround wrap_around;
+  unsigned long long* hand_over;
 
   constexpr HopperOutput& c() { return outputs[1]; }
   constexpr const HopperOutput& c() const { return outputs[1]; }

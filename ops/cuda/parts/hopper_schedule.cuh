@@ -14,12 +14,17 @@
 
 namespace tiled {
 
+// What a cluster does of a tile's chain: all of it or, where it is cut in time
+// (plan/wrap_around.h), what comes before the cut or after it.
+enum class Part : int8_t { Whole, First, Rest };
+
 struct Unit {
   int p, q;  // of the block's tile, elements
   int batch, segment;
   int first, last;  // steps of BLOCK_K that it covers: [first, last)
   int pieces;       // segments among them
   int piece_steps;  // of a whole segment
+  Part part;
   // A piece's steps: [begin, end).
   __device__ __forceinline__ int begin(int piece) const { return first + piece * piece_steps; }
   __device__ __forceinline__ int end(int piece) const {
@@ -63,6 +68,7 @@ struct Schedule {
     result.first = shared_out ? result.segment * result.piece_steps : 0;
     result.last = shared_out ? min(steps, result.first + result.piece_steps) : steps;
     result.pieces = shared_out ? 1 : static_cast<int>(segment_count(args.k));
+    result.part = Part::Whole;
     return result;
   }
 };

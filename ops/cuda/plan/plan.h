@@ -20,6 +20,7 @@ enum class Algo : int8_t;  // core/algo.h, which kernels need not know
 enum class Work : int8_t {
   Copy,     // an operand goes where the product can read it
   Split,    // fp16x3: into two parts, or room is cleared for that
+  Clear,    // words by which the product's blocks tell each other what is done
   Product,  // the sums
   Sums,     // sums of segments that were shared out are added; K = 0: all are +0
   Guard,    // fp16x3: elements are computed again
@@ -29,6 +30,7 @@ constexpr const char* name_of(Work work) {
   switch (work) {
     case Work::Copy: return "copy";
     case Work::Split: return "split";
+    case Work::Clear: return "clear";
     case Work::Product: return "product";
     case Work::Sums: return "sums";
     case Work::Guard: return "guard";

@@ -53,6 +53,7 @@ struct NamedWay {
   bool exchanged;  // B's transpose stands on the side that A has else
   int64_t cluster_p, cluster_q;
   bool share_segments;
+  bool wraps_around;  // tiles are cut in time
 };
 inline bool is_of_name(const ClusterPlan& plan, std::string_view tile, const NamedWay& name) {
   return tile == name.tile && plan.exchanged == name.exchanged &&

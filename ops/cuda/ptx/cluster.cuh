@@ -70,5 +70,11 @@ __device__ __forceinline__ unsigned long long load_acquire(const unsigned long l
                : "memory");
   return word;
 }
+__device__ __forceinline__ void store_release(unsigned long long* address,
+                                              unsigned long long word) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
+               "l"(word)
+               : "memory");
+}
 
 }  // namespace tiled::ptx

@@ -51,6 +51,21 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier, uint32
       : "memory");
 }
 
+// Writes a word of the shared memory of block `rank` of the cluster, and counts its four bytes at a
+// barrier there; both stand where `word` and `barrier` are in this block's.
+__device__ __forceinline__ void store_async(uint32_t word, uint32_t value, uint32_t barrier,
+                                            uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 to, at;\n"
+      "mapa.shared::cluster.u32 to, %0, %3;\n"
+      "mapa.shared::cluster.u32 at, %2, %3;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [to], %1, [at];\n"
+      "}" ::"r"(word),
+      "r"(value), "r"(barrier), "r"(rank)
+      : "memory");
+}
+
 // Whether the phase of this parity has ended; may suspend the thread for a while first.
 __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;

@@ -19,6 +19,7 @@ std::vector<TileEstimate> estimates_of(const Problem& problem, const DeviceInfo&
   const HopperModel model(device, problem.arithmetic);
   std::vector<TileEstimate> estimates;
   for (const HopperPlan& plan : hopper_plans(problem, device)) {
+    if (plan.wraps_around) continue;  // by name only
     const TileEstimate next = {plan, estimate(problem, device, model, plan)};
     const auto same = std::find_if(estimates.begin(), estimates.end(),
                                    [&](const auto& other) { return other.plan.tile == plan.tile; });
@@ -58,6 +59,15 @@ std::string json_of(const TileEstimate& e) {
       .str();
 }
 
+std::string cuts_of(const Problem& problem, const HopperPlan& plan) {
+  const WrapAround wrap = wrap_around(problem, plan);
+  const WrapAround::Cut cut = wrap.cut(1);
+  return "the last " + grouped(wrap.shared_tiles) + " tiles among " + grouped(wrap.clusters) +
+         (plan.blocks > static_cast<int>(wrap.clusters) ? " clusters" : " blocks") +
+         ", the first cut at step " + grouped(cut.step) + " of " + grouped(wrap.steps) +
+         " of tile " + grouped(cut.tile + wrap.whole_rounds * wrap.clusters);
+}
+
 std::string name_of(StorePath path) {
   switch (path) {
     case StorePath::Tma: return "tma";
@@ -94,6 +104,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
     d.lines.emplace_back("repacks", repack_a && repack_b ? "A and B" : repack_a ? "A" : "B");
   if (plan.share_segments)
     d.lines.emplace_back("segments", "shared out; a second kernel adds the sums");
+  if (plan.wraps_around) d.lines.emplace_back("cut in time", cuts_of(problem, plan));
   constexpr size_t SHOWN = 4;
   for (size_t i = 0; i < std::min(estimates.size(), SHOWN); ++i)
     d.lines.emplace_back(i == 0 ? "estimate" : "rejected", text_of(estimates[i]));
@@ -106,6 +117,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
                                     .count("cluster_q", plan.cluster_q)
                                     .count("panel", plan.panel)
                                     .truth("share_segments", plan.share_segments)
+                                    .truth("wraps_around", plan.wraps_around)
                                     .truth("repack_a", repack_a)
                                     .truth("repack_b", repack_b)
                                     .text("store", name_of(plan.store))

@@ -8,21 +8,25 @@
 //                                               arrive empty[s - 1]
 //                                               ... end of K: round, shared memory, TMA store
 //
-//     shared memory: P[STAGES] | Q[STAGES] | slices of C, two a consumer | full[], empty[], turn[]
+//     shared memory: P[STAGES] | Q[STAGES] | slices of C, two a consumer | full[], empty[], turn[],
+//                    settled
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
 // others repacked); sizes below 2^31; K is not 0; Q of tf32 lies along K.
-// Between segments a consumer keeps its total in a workspace of its own, in register order.
-// Bound by the power limit at large sizes, by the bytes from L2 where rows begin off its lines. The
-// best tile is at 0.96 to 1.04 of cuBLAS from 2048 to 8192, bf16, on an H200.
+// Between segments a consumer keeps its total in a workspace of its own, in register order; there
+// too it leaves a chain that another cluster ends, where tiles are cut in time
+// (plan/wrap_around.h). Bound by the power limit at large sizes, by the bytes from L2 where rows
+// begin off its lines. The best tile is at 0.96 to 1.04 of cuBLAS from 2048 to 8192, bf16, on an
+// H200.
 #pragma once
 
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/finish_accumulators.cuh"
 #include "cuda/parts/hopper.h"
-#include "cuda/parts/hopper_schedule.cuh"
+#include "cuda/parts/hopper_hand_over.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/rungs/7_hopper/hopper_store.cuh"
+#include "cuda/rungs/7_hopper/hopper_totals.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -32,8 +36,8 @@ namespace tiled {
 template <typename Kernel>
 __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
                                                         typename Kernel::Accumulators& d, int first,
-                                                        int last, uint32_t p_at, uint32_t q_at,
-                                                        Ring<Kernel::STAGES>& ring);
+                                                        int last, bool resumes, uint32_t p_at,
+                                                        uint32_t q_at, Ring<Kernel::STAGES>& ring);
 
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
 struct Hopper {
@@ -54,15 +58,21 @@ struct Hopper {
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
-  static_assert(TURN_AT + 2 * 8 == Tile::SHARED_BYTES);
+  static constexpr uint32_t SETTLED_AT = TURN_AT + 2 * 8;     // HandOver's
+  static_assert(SETTLED_AT + 2 * 8 == Tile::SHARED_BYTES);
 
   const HopperArguments& args;
   uint32_t base;  // of memory, in the shared window
   Schedule<Tile, BLOCK_K> schedule;
   uint32_t blocks;  // of the cluster
+  HandOver hand_over;
 
   __device__ __forceinline__ Hopper(const HopperArguments& a, uint8_t* m)
-      : args(a), base(ptx::shared_address(m)), schedule(a), blocks(a.cluster_p * a.cluster_q) {}
+      : args(a),
+        base(ptx::shared_address(m)),
+        schedule(a),
+        blocks(a.cluster_p * a.cluster_q),
+        hand_over{a, schedule.first, schedule.rank, blocks, base + SETTLED_AT} {}
 
   __device__ __forceinline__ void initialise_barriers() {
     if (threadIdx.x == 0) {
@@ -73,6 +83,7 @@ struct Hopper {
       }
       // the other consumer's warps
       for (int consumer = 0; consumer < 2; ++consumer) ptx::mbarrier_init(turn(consumer), 4);
+      hand_over.initialise();
       ptx::fence_mbarrier_init();
     }
     synchronise();
@@ -103,7 +114,12 @@ struct Hopper {
     const auto p_part = P::part(args.cluster_q, schedule.rank);
     const auto q_part = Q::part(args.cluster_p, schedule.rank);
     Ring<STAGES> ring;
-    const auto load = [&](const Unit& unit, int piece) {
+    const auto load = [&](Unit& unit, int piece) {
+      if (unit.part == Part::First && issues) hand_over.begin_first_part();
+      if (unit.part == Part::Rest) {
+        if (issues) hand_over.settle(unit);
+        unit.first = hand_over.first_step();
+      }
       const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
       for (int step = unit.begin(piece); step < unit.end(piece); ++step, ring.advance()) {
         const uint32_t s = ring.stage;
@@ -117,9 +133,10 @@ struct Hopper {
                 full(s));
       }
     };
-    for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
-      const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
-      const Unit unit = schedule.at(i), next = paired ? schedule.at(i + schedule.stride) : unit;
+    const Turns turns(schedule);
+    for (uint32_t i = 0; turns.has(i); i += TURNS) {
+      const bool paired = TURNS == 2 && turns.has(i + 1);
+      Unit unit = turns.at(i), next = paired ? turns.at(i + 1) : unit;
       for (int piece = 0; piece < unit.pieces; ++piece) {
         load(unit, piece);
         if (paired) load(next, piece);
@@ -137,18 +154,18 @@ struct Hopper {
     }
   }
 
-  // Steps [first, last) of one segment into d, a chain from zero.
-  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
-                                           uint32_t q_at, Ring<STAGES>& ring) {
+  // Steps [first, last) of one segment into d, a chain from zero or, resumed, from what d holds.
+  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, bool resumes,
+                                           uint32_t p_at, uint32_t q_at, Ring<STAGES>& ring) {
     if constexpr (P_MN_MAJOR && sizeof(T) == 4)
-      multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
+      multiply_from_registers(*this, d, first, last, resumes, p_at, q_at, ring);
     else
-      multiply_from_memory(d, first, last, p_at, q_at, ring);
+      multiply_from_memory(d, first, last, resumes, p_at, q_at, ring);
     ptx::finish_accumulators(d);
   }
 
   __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
-                                                       uint32_t p_at, uint32_t q_at,
+                                                       bool resumes, uint32_t p_at, uint32_t q_at,
                                                        Ring<STAGES>& ring) {
     uint32_t previous = 0;
     for (int step = first; step < last; ++step, ring.advance()) {
@@ -163,7 +180,7 @@ struct Hopper {
         for (int strip = 0; strip < STRIPS; ++strip)
           ptx::Wgmma<T, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
               d[strip], p + (P::offset(64 * strip, k) >> 4), q + (Q::offset(0, k) >> 4),
-              step != first || k != 0);
+              step != first || k != 0 || resumes);
       ptx::wgmma_commit_group();
       ptx::wgmma_wait_group<1>();  // all but this group: the previous stage has been read
       if (step != first) release(previous);
@@ -171,33 +188,6 @@ struct Hopper {
     }
     ptx::wgmma_wait_group<0>();
     release(previous);
-  }
-
-  // total = total + d, through this thread's place in the workspace; the first of a chain of
-  // segments writes it, the last leaves the total in d. Loads go out in batches: one by one, each
-  // would wait for the L2 cache on its own.
-  __device__ __forceinline__ void add_to_total(Accumulators& d, float4* total, bool is_first,
-                                               bool is_last) {
-    constexpr int BATCH = STRIPS * REGISTERS >= 192 ? 4 : 8;
-    const auto at = [&](int i) -> float& { return d[i / REGISTERS][i % REGISTERS]; };
-#pragma unroll
-    for (int first = 0; first < STRIPS * REGISTERS / 4; first += BATCH) {
-      float4 sum[BATCH];
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i)
-        sum[i] = is_first || first + i >= STRIPS * REGISTERS / 4
-                     ? make_float4(0, 0, 0, 0)
-                     : __ldcg(total + (first + i) * 128);
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        if (first + i >= STRIPS * REGISTERS / 4) continue;
-        const int j = 4 * (first + i);
-        at(j) = sum[i].x + at(j), at(j + 1) = sum[i].y + at(j + 1);
-        at(j + 2) = sum[i].z + at(j + 2), at(j + 3) = sum[i].w + at(j + 3);
-        if (!is_last)
-          __stcg(total + (first + i) * 128, make_float4(at(j), at(j + 1), at(j + 2), at(j + 3)));
-      }
-    }
   }
 
   __device__ __forceinline__ void consume(int consumer) {
@@ -208,38 +198,44 @@ struct Hopper {
     const uint32_t p_at = base + P_AT + P::offset(row, 0);
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     const uint32_t slices = base + SLICES_AT + consumer * CONSUMER_SLICES;
-    float4* total = reinterpret_cast<float4*>(args.totals) +
-                    (static_cast<int64_t>(blockIdx.x) * Tile::CONSUMERS + consumer) *
-                        (STRIPS * REGISTERS / 4 * 128) +
-                    thread;
+    const uint32_t number = blockIdx.x * Tile::CONSUMERS + consumer;  // in the grid
+    float4* total = place_of<STRIPS * REGISTERS>(args, number);
+    // Who begins what this consumer ends. A first part is its cluster's first unit, and the first of
+    // two consumers that take turns has it, whoever of the next cluster's has the rest.
+    const uint32_t giver = (blockIdx.x - blocks) * Tile::CONSUMERS + share;
     uint32_t slice_count = 0, waits = 0;
     Ring<STAGES> ring;
-    for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
-      const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
+    const Turns turns(schedule);
+    for (uint32_t i = 0; turns.has(i); i += TURNS) {
+      const bool paired = TURNS == 2 && turns.has(i + 1);
       if (TURNS == 2 && consumer == 1 && !paired) break;  // the last tile is the other consumer's
       // The even one of a pair of tiles is consumer 0's, the odd one consumer 1's.
       const uint32_t odd = TURNS == 2 ? consumer : 0;
-      const Unit unit = schedule.at(i + odd * schedule.stride);
-      const Unit other = paired ? schedule.at(i + (1 - odd) * schedule.stride) : unit;
-      // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
-      // reads, and would serialise all of them for the sake of an epilogue's values.
-      Accumulators d = {};
+      Unit unit = turns.at(i + odd);
+      const Unit other = paired ? turns.at(i + 1 - odd) : unit;
+      Accumulators d;
+      const bool resumes = hand_over.take(d, unit, giver, 1 + consumer);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
           // piece must have been read. Nothing was before the first, and nothing by the other one
           // between the pieces of a tile without a partner.
           if (consumer == 1) ring.skip(other.end(piece) - other.begin(piece));
-          if (consumer == 1 || (piece == 0 ? i != schedule.first : paired))
+          if (consumer == 1 || (piece == 0 ? i != 0 : paired))
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring);
+        multiply(d, unit.begin(piece), unit.end(piece), resumes, p_at, q_at, ring);
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
         }
+        if (unit.part == Part::First) break;
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
+      }
+      if (unit.part == Part::First) {
+        hand_over.give(d, number, 1 + consumer);
+        continue;
       }
       // C; before it the values before the activation, where they are kept.
       const int first = args.keeps_before ? 0 : 1;

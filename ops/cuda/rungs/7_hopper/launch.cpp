@@ -1,4 +1,5 @@
 // The launch of rung hopper: copies before it, and the sums of segments after.
+#include "cuda/parts/clear.h"
 #include "cuda/parts/cluster_grid.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/map_operand.h"
@@ -55,12 +56,18 @@ cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Probl
                            {along_p ? 64 : slice_q, along_p ? slice_q : 64});
 }
 
+unsigned long long* hand_over_words(const HopperLayout& l, void* workspace) {
+  return reinterpret_cast<unsigned long long*>(static_cast<char*>(workspace) + l.hand_over_at);
+}
+
 cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const HopperLayout& l,
                            void* workspace, const Step& step, cudaStream_t stream) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   HopperArguments args =
       grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.sums.segments);
   args.totals = reinterpret_cast<float*>(static_cast<char*>(workspace) + l.totals_at);
+  args.wrap_around = wrap_around(problem, plan);
+  args.hand_over = hand_over_words(l, workspace);
   set_result(args, problem, plan, l);
   // Blocks along Q share P, and the other way round.
   cudaError_t error =
@@ -79,6 +86,10 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   const HopperPlan way = plan.way.as<HopperPlan>();
   const HopperLayout l = hopper_layout(problem, way, workspace);
   cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream);
+  if (error != cudaSuccess) return error;
+  if (way.wraps_around)
+    error = launch_clear_words(hand_over_words(l, workspace), l.hand_over_words,
+                               (&plan.main_step())[-1], stream);
   if (error != cudaSuccess) return error;
   error = launch_product(problem, way, l, workspace, plan.main_step(), stream);
   if (error != cudaSuccess || !way.share_segments) return error;

@@ -38,10 +38,11 @@ HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
       of_tiles(is_fitted(device, arithmetic)),
       slowdown(power * slowdown_of(device)) {
   const ChipScale scale = scale_of(device);
-  for (double* launch : {&start, &sum_kernel, &repack_kernel}) *launch *= scale.clock;
+  for (double* launch : {&start, &clear_kernel, &sum_kernel, &repack_kernel})
+    *launch *= scale.clock;
   clock_hz *= scale.clock;
   tensor /= scale.tensor;
-  for (double* of_l2 : {&line, &two_lines, &off_sectors, &flush, &hidden_flush})
+  for (double* of_l2 : {&line, &two_lines, &off_sectors, &flush, &hidden_flush, &hand_over})
     *of_l2 /= scale.l2_share();
   for (double* of_dram : {&sum_cycles_a_byte, &repack_cycles_a_byte}) *of_dram /= scale.dram;
   dram_bytes *= scale.dram;
@@ -79,7 +80,9 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const int64_t clusters_at_once = std::max(1, device.multiprocessors / blocks);
   const int64_t places = clusters_at_once * tile.blocks_per_sm;
   const int64_t whole_rounds = units.count / places, rest = units.count % places;
-  const double rounds = static_cast<double>(whole_rounds + (rest != 0));
+  const double even_rounds = static_cast<double>(units.count) / static_cast<double>(places);
+  const double rounds =
+      plan.wraps_around ? even_rounds : static_cast<double>(whole_rounds + (rest != 0));
 
   // The clusters of a round that read the same rows of P, and those of Q.
   const auto readers = [&](double each_reads, int64_t clusters) {
@@ -128,8 +131,12 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     return own * std::sqrt(std::sqrt(fourth(products) + fourth(feed) + fourth(lone)));
   };
   double all_steps = 0;
-  if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
-  if (rest != 0) all_steps += step(rest);
+  if (plan.wraps_around) {
+    all_steps = even_rounds * step(places);
+  } else {
+    if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
+    if (rest != 0) all_steps += step(rest);
+  }
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
@@ -173,6 +180,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
           model.repack_kernel +
           model.repack_cycles_a_byte *
               static_cast<double>(copy_bytes(repacked(of_p ? sides.p : sides.q, problem), problem));
+  if (plan.wraps_around) e.cycles += model.clear_kernel + model.hand_over * 2 * 4 * area;
   if (plan.share_segments)
     e.cycles +=
         model.sum_kernel + model.sum_cycles_a_byte * p * q * 4 * static_cast<double>(segments);

@@ -70,6 +70,9 @@ struct HopperModel : HopperConstants {
   // The segments' terms, from an earlier fit too: totals to and from L2, the kernel that adds.
   double flush = 4.38, hidden_flush = 4.14;
   double sum_kernel = 3410, sum_cycles_a_byte = 0.31e-3;
+  // Tiles that are cut in time: the kernel before that clears words, and, for each byte of a
+  // block's accumulators, their way to L2 or back. Not measured: rates of L2 and of short kernels.
+  double clear_kernel = 1800, hand_over = 0.0625;
   double repack_kernel = 2000, repack_cycles_a_byte = 0.9e-3;  // of the copy
   // More, for blocks without a cluster where operands beyond the size of L2 were copied just
   // before: the copies are on their way to DRAM still, and are read from there again.

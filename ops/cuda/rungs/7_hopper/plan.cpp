@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda/plan/clear.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/tma.h"
 #include "cuda/rungs/7_hopper/layout.h"
@@ -26,6 +27,15 @@ bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
 }
 
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
+
+// Whether it could be worth it to cut tiles in time: there is little to gain where the last round
+// is nearly full or one of many, and to know that costs less here than by an estimate.
+bool may_wrap_around(const Problem& problem, const HopperTileInfo& tile, int64_t units,
+                     int64_t places) {
+  constexpr int64_t MOST_ROUNDS = 8;
+  return segment_count(problem.k) == 1 && tile.blocks_per_sm == 1 && units < MOST_ROUNDS * places &&
+         units % places * 10 < 9 * places && WrapAround::fits(units, places, steps_of(problem));
+}
 
 template <typename Visit>
 void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
@@ -60,7 +70,10 @@ void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit vi
           // No taller than the problem, so that the panel's count of units fits too.
           plan.panel =
               static_cast<int32_t>(std::clamp<int64_t>(units.clusters_p, 1, 16 / cluster_p));
+          plan.wraps_around = false;
           visit(plan);
+          plan.wraps_around = may_wrap_around(problem, tile, units.count, places);
+          if (plan.wraps_around) visit(plan);
         }
     }
   }
@@ -77,7 +90,9 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   const HopperModel model(device, problem.arithmetic);
   for_hopper_plans(problem, device, [&](const HopperPlan& plan) {
-    consider(Way(plan), estimate(problem, device, model, plan).cycles);
+    // How long it takes to hand accumulators over is not measured yet.
+    consider(Way(plan),
+             plan.wraps_around ? BY_NAME_ONLY : estimate(problem, device, model, plan).cycles);
   });
 }
 
@@ -92,6 +107,10 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   const HopperLayout layout = hopper_layout(problem, choice, nullptr);
   add_copies(plan, layout.copies, problem);
+  if (choice.wraps_around) {
+    plan.add(clear_words_step(layout.hand_over_words * 8));
+    plan.workspace_bytes += layout.hand_over_words * 8;
+  }
   Step step = product_step(tile.threads, choice.blocks, tile.shared_bytes);
   step.cluster = choice.cluster_p * choice.cluster_q;
   step.workspace_bytes = layout.totals_bytes;
@@ -104,7 +123,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
 bool is(const Way& way, const NamedWay& name) {
   const HopperPlan plan = way.as<HopperPlan>();
   return is_of_name(plan, hopper_tile_name(plan.tile), name) &&
-         plan.share_segments == name.share_segments;
+         plan.share_segments == name.share_segments && plan.wraps_around == name.wraps_around;
 }
 
 }  // namespace

@@ -13,11 +13,17 @@ namespace tiled {
 struct HopperPlan : ClusterPlan {
   bool repack_p, repack_q;  // the operand is copied to where TMA can read it
   bool share_segments;      // among blocks; their sums meet in a second kernel
+  bool wraps_around;        // tiles are cut in time, so that all clusters have as much to do
   StorePath store;
 };
 
 // Every way in which hopper can run the problem, for those who measure or print them all.
 std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device);
+
+// Steps of 128 bytes of K.
+inline int64_t steps_of(const Problem& problem) {
+  return blocks_over(problem.k, 128 / size_of(problem.dtype));
+}
 
 // The grid of units that a plan's clusters walk through.
 struct Units {

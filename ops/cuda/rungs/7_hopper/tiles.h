@@ -43,7 +43,7 @@ struct HopperTile {
   static constexpr int SLICE_Q = operand_atom(GROUP_Q);
   static constexpr int SLICE_BYTES = 64 * SLICE_Q * 2;
   static constexpr int SHARED_BYTES =
-      STAGES * STAGE_BYTES + CONSUMERS * 2 * SLICE_BYTES + (2 * STAGES + 2) * 8;
+      STAGES * STAGE_BYTES + CONSUMERS * 2 * SLICE_BYTES + (2 * STAGES + 4) * 8;
   // Registers of a thread: the producer gives up what the consumers take. All of them together
   // must fit 65,536, and so must THREADS times the number that the launch starts with.
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;

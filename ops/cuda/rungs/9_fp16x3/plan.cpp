@@ -179,7 +179,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 
 bool is(const Way& way, const NamedWay& name) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
-  return is_of_name(plan, tile_name_of(plan), name) && !name.share_segments;
+  return is_of_name(plan, tile_name_of(plan), name) && !name.share_segments && !name.wraps_around;
 }
 
 }  // namespace
