@@ -542,16 +542,19 @@ Problem changed(const char* layout, Change change) {
 TEST(TensorSupports, TheArithmeticDecides) {
   for (DType dtype : TENSOR_DTYPES) {
     Problem p = tensor_problem("nt", 64, 128, 256, dtype);
-    EXPECT_EQ(rungs_of(p), EVERY_RUNG) << name_of(dtype);
+    EXPECT_EQ(rungs_of(p), tensor_algos(false, dtype)) << name_of(dtype);
     p.arithmetic = Arithmetic::Fma;
     EXPECT_FALSE(is_in(rungs_of(p), Algo::Hopper)) << name_of(dtype);
   }
 }
 
-TEST(TensorSupports, OnlyComputeCapability90) {
+// async_mma from 8.0 on, the others on 9.0 alone.
+TEST(TensorSupports, TheComputeCapabilityDecides) {
   const Problem p = tensor_problem("nn", 64, 128, 256);
   EXPECT_EQ(rungs_of(p, "h100"), EVERY_RUNG);
-  for (const char* name : {"a100", "t4", "k40", "fermi", "g80"})
+  for (const char* name : {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200"})
+    EXPECT_EQ(rungs_of(p, name), Algos{Algo::AsyncMma}) << name;
+  for (const char* name : {"t4", "k40", "fermi", "g80"})
     EXPECT_TRUE(rungs_of(p, name).empty()) << name;
 }
 
@@ -582,7 +585,7 @@ TEST(TensorSupports, Layouts) {
     EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256, DType::Float16)), EVERY_RUNG) << layout;
     EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256)), EVERY_RUNG) << layout;
     EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256, DType::Float32)),
-              layout == "nt" ? EVERY_RUNG : ANY_LAYOUT)
+              tensor_algos(/*any_layout=*/layout != "nt", DType::Float32))
         << layout;
   }
 }
@@ -854,7 +857,7 @@ TEST(HopperPlans, HowTheResultIsStored) {
 TEST(TensorPlan, TheNamedRungIsTaken) {
   const DeviceInfo d = device("h200");
   for (DType dtype : TENSOR_DTYPES)
-    for (Algo algo : EVERY_RUNG)
+    for (Algo algo : tensor_algos(false, dtype))
       for (int64_t size : {8, 64, 264, 5000}) {
         const Problem p = tensor_problem("nt", size, size, size, dtype);
         ASSERT_TRUE(supports(algo, p, d)) << name_of(algo);

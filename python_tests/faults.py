@@ -46,6 +46,11 @@ FEW_ROWS = Place(
     ("test_few_rows.py",),
     "bfloat16",
 )
+ASYNC_MMA = Place(
+    f"{RUNGS}/10_async_mma/async_mma_bf16_nn.cu",
+    ("test_async_mma.py",),
+    "bfloat16",
+)
 SPLIT = Place(
     f"{RUNGS}/9_fp16x3/split_beside.cu",
     ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
@@ -73,6 +78,9 @@ BUILDS = {
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),
     "FewRowsNoDependencyWait": Build("NoDependencyWait", FEW_ROWS),
+    "AsyncMmaDelays": Build("Delays", ASYNC_MMA, sound=True),
+    "AsyncMmaNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA),
+    "AsyncMmaNoFullWait": Build("NoFullWait", ASYNC_MMA),
     "NoPatience": Build("NoPatience", SPLIT, sound=True),
     "NoTeamWait": Build("NoTeamWait", SPLIT),
 }

@@ -40,6 +40,8 @@ _WIDE = (
     *((136, 264, 64), (136, 72, 40), (72, 264, 24), (9, 8, 8), (1, 264, 64), (264, 1, 64)),
     *((129, 200, DEEP), (24, 16, DEEP)),
 )
+# Pitches of every alignment that cp.async knows, and of none.
+_ODD = tuple((130, n, k) for n in (258, 260, 263) for k in (66, 68, 71))
 # Those of 8 to 64 rows of one operand: each width, one more than it, and rows of the other past the
 # last tile of 32 to 64.
 _FEW = tuple((m, n, k) for m in (1, 8, 9, 16, 17, 32, 33, 64) for n, k in ((104, 136), (200, 520)))
@@ -53,6 +55,7 @@ TABLE = (
     Rung("shared_tile_32", "cuda", ALL),
     Rung("register_tile", "cuda", ALL),
     Rung("mma_tile", "cuda", TENSOR | {"fma": DOUBLE}, tensor_cores=True, edges=_WIDE),
+    Rung("async_mma", "cuda", {"tensor": HALVES}, tensor_cores=True, edges=_WIDE + _ODD),
     Rung("tma_wgmma", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("warp_specialized", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("hopper", "cuda", TENSOR, tensor_cores=True, edges=_WIDE),
@@ -78,14 +81,14 @@ def names(
 
 # The rungs of the fma arithmetic: every dtype, shape and layout, every device.
 RUNGS = {device: names("fma", device, tensor_cores=False) for device in ("cpu", "cuda")}
-# Those on tensor cores, 16-bit inputs and tf32.
+# Those on tensor cores, of 16-bit inputs; all but some take tf32 too.
 TENSOR_RUNGS = names("tensor")
 ANY_LAYOUT_TENSOR_RUNGS = names("tensor", any_layout=True)
 NEED_TMA = names("tensor", any_layout=False)
 # fp64 runs the chains of the fma arithmetic on tensor cores.
 FP64_RUNGS = names("fma", dtype=torch.float64, tensor_cores=True)
 # Those that fp32 runs in tf32 alone.
-TF32_ONLY = tuple(x for x in TENSOR_RUNGS if x not in names("fma", dtype=torch.float32))
+TF32_ONLY = tuple(x for x in names("tf32") if x not in names("fma", dtype=torch.float32))
 # fp32 inputs in two fp16 parts. It decides the precision, where none is asked for.
 (PARTS_RUNG,) = names("fp16x3")
 
@@ -94,6 +97,19 @@ def has_tensor_core_kernels(device: str) -> bool:
     """For compute capability 9.0, unless the build leaves them out."""
     built = tiled_mm.build_info()["left_out"] is None
     return device == "cuda" and torch.cuda.get_device_capability() == (9, 0) and built
+
+
+def has_mma_kernels(device: str) -> bool:
+    """For 16-bit inputs: from compute capability 8.0 on. A build for other architectures than a 9.0
+    leaves its tensor cores alone."""
+    if device != "cuda" or torch.cuda.get_device_capability() < (8, 0):
+        return False
+    return torch.cuda.get_device_capability() != (9, 0) or has_tensor_core_kernels(device)
+
+
+def tensor_rungs(dtype: torch.dtype, **has: Any) -> tuple[str, ...]:
+    """Those on tensor cores that take 16-bit inputs, or float32 as tf32."""
+    return names("tf32" if dtype == torch.float32 else "tensor", **has)
 
 
 def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
@@ -108,13 +124,11 @@ def arithmetic_of(
     """What a call runs, by the library's rule (README, "One answer"), where neither the library nor
     torch is set to tf32: what was asked, else what the rung knows, else tensor cores for 16-bit
     inputs on GPUs that have kernels for them."""
-    if not has_tensor_core_kernels(device):
-        return "fma"
-    if dtype == torch.float32:
+    if dtype == torch.float32 and has_tensor_core_kernels(device):
         asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
         return "fma" if asked == "ieee" else asked
     fma = precision == "ieee" or algo in RUNGS["cuda"]
-    return "tensor" if dtype in HALVES and not fma else "fma"
+    return "tensor" if dtype in HALVES and not fma and has_mma_kernels(device) else "fma"
 
 
 # ---- what tests run over ------------------------------------------------------------------------
@@ -157,7 +171,8 @@ class Run:
             # (docs/contract.md); on a GPU a rung by name has the chains that 'ieee' asks for.
             precision = self.precision if self.device == "cpu" else "ieee"
         else:
-            algo = next(x for x in ANY_LAYOUT_TENSOR_RUNGS if x != self.algo)
+            takes = tensor_rungs(self.dtype, any_layout=True)
+            algo = next(x for x in takes if x != self.algo)
             precision = self.precision
         return tiled_mm.mm(a, b, algo=algo, precision=precision, **keywords)
 

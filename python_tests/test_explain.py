@@ -106,13 +106,16 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         if device in without_fp64 and dtype in (torch.float64, torch.complex128):
             continue
         plan = tiled_mm.plan(a, b, device=device)
-        # Of the named devices these have tensor-core kernels, for 16-bit inputs and float64.
+        # Of the named devices these have all tensor-core kernels, for 16-bit inputs and float64,
+        # and those async_mma.
         hopper = device.startswith(("h100", "h20", "gh200"))
-        tensor = hopper and dtype in cases.HALVES
+        ampere = device.startswith(("a10", "l40", "rtx", "b200"))
+        tensor = (hopper or ampere) and dtype in cases.HALVES
         fma = rungs.RUNGS["cuda"]
         if hopper:
             fma += rungs.names("fma", dtype=dtype, tensor_cores=True)
-        assert plan.algo in (rungs.TENSOR_RUNGS if tensor else fma)
+        on_tensor_cores = rungs.TENSOR_RUNGS if hopper else ("async_mma",)
+        assert plan.algo in (on_tensor_cores if tensor else fma)
         assert plan.arithmetic == ("tensor" if tensor else "fma")
         assert plan.occupancy.blocks_per_sm >= 1
         text = tiled_mm.explain(a, b, device=device)
@@ -130,7 +133,8 @@ def test_the_arithmetic_of_a_plan() -> None:
     def found(operands: tuple, **asked) -> str:
         return tiled_mm.plan(*operands, **({"device": "h200"} | asked)).arithmetic
 
-    assert found(half) == "tensor" and found(half, device="a100") == "fma"
+    assert found(half) == found(half, device="a100") == "tensor"
+    assert found(half, device="t4") == "fma"
     assert found(half, precision="ieee") == found(half, algo="register_tile") == "fma"
     assert found(single) == found(single, precision="ieee") == "fma"
     assert found(single, precision="tf32") == "tf32"
@@ -138,7 +142,8 @@ def test_the_arithmetic_of_a_plan() -> None:
         assert tiled_mm.plan(*half, algo=algo, device="h200").algo == algo
         assert found(half, algo=algo) == "tensor"
         refused = [(half, {"precision": "ieee"})]
-        refused += [(single, {})] if algo in rungs.TF32_ONLY else []
+        chains = rungs.names("fma", dtype=torch.float32)
+        refused += [(single, {})] if algo not in chains else []
         for operands, asked in refused:
             with pytest.raises(RuntimeError, match=rf"'{algo}' is not for these.*register_tile"):
                 found(operands, algo=algo, **asked)

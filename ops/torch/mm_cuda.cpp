@@ -47,6 +47,7 @@ DeviceInfo read_device(c10::DeviceIndex index) {
   device.memory_bandwidth =
       2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   set_architecture(device, 1e3 * attribute(cudaDevAttrClockRate));
+  if (!runs_on(TILED_MM_MMA_ARCHITECTURES, device.capability)) device.tensor_flops = 0;
 #ifndef TILED_MM_HOPPER
   leave_out_hopper_kernels(device);
 #endif

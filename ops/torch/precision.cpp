@@ -24,13 +24,14 @@ std::string_view name_of(Precision precision) { return NAMES[static_cast<size_t>
 constexpr int8_t FOLLOW_TORCH = -1;
 std::atomic<int8_t> library_setting{FOLLOW_TORCH};
 
+// For 16-bit inputs.
 bool has_tensor_core_kernels(Target target) {
-  return target.gpu != nullptr && target.gpu->hopper_kernels;
+  return target.gpu != nullptr && target.gpu->tensor_flops > 0;
 }
 
 // Whether kernels for this precision of float32 exist there.
 bool has_kernel(Precision precision, Target target) {
-  return precision == Precision::Ieee || has_tensor_core_kernels(target);
+  return precision == Precision::Ieee || (target.gpu != nullptr && target.gpu->hopper_kernels);
 }
 
 Precision ambient_precision() {

@@ -12,6 +12,9 @@ namespace {
 // Capabilities" (editions 2.3, 8.0 and 13), and the occupancy calculators of the same toolkits.
 // Only the named devices and those that the kernels are built for have a row. The integer rate of
 // 1.x is that of the sequence of 24-bit multiplications; from 10.0 on it is taken to be 9.0's.
+// Tensor cores, 16 bits with fp32 sums: the white papers of GA100, GA102, AD102, GH100 and GB202.
+// Those of 10.x the kernels here reach by mma.sync alone, for which no rate is published: 8.0's is
+// assumed.
 struct Architecture {
   int capability;
   int register_granularity;
@@ -23,18 +26,18 @@ struct Architecture {
 };
 
 constexpr Architecture ARCHITECTURES[] = {
-    {10, 0, 1, 512, 8, 0, 2},        // the register file is taught as threads * registers
-    {13, 0, 1, 512, 8, 1, 2},        // GT200
-    {20, 64, 2, 128, 32, 16, 16},    // Fermi
-    {35, 256, 4, 256, 192, 64, 32},  // Kepler
-    {75, 256, 4, 256, 64, 2, 64},    // Turing
-    {80, 256, 4, 128, 64, 32, 64},   // Ampere: GA100
-    {86, 256, 4, 128, 128, 2, 64},   // and GA102
-    {89, 256, 4, 128, 128, 2, 64},   // Ada
+    {10, 0, 1, 512, 8, 0, 2},             // the register file is taught as threads * registers
+    {13, 0, 1, 512, 8, 1, 2},             // GT200
+    {20, 64, 2, 128, 32, 16, 16},         // Fermi
+    {35, 256, 4, 256, 192, 64, 32},       // Kepler
+    {75, 256, 4, 256, 64, 2, 64},         // Turing
+    {80, 256, 4, 128, 64, 32, 64, 1024},  // Ampere: GA100
+    {86, 256, 4, 128, 128, 2, 64, 512},   // and GA102
+    {89, 256, 4, 128, 128, 2, 64, 512},   // Ada
     {90, 256, 4, 128, 128, 64, 64, 2048, 128},  // Hopper
-    {100, 256, 4, 128, 128, 64, 64},            // Blackwell: GB100
-    {103, 256, 4, 128, 128, 2, 64},             // GB300
-    {120, 256, 4, 128, 128, 2, 64},             // and GB202
+    {100, 256, 4, 128, 128, 64, 64, 1024},      // Blackwell: GB100
+    {103, 256, 4, 128, 128, 2, 64, 1024},       // GB300
+    {120, 256, 4, 128, 128, 2, 64, 512},        // and GB202
 };
 
 // The newest architecture that is not newer than the capability.
@@ -54,13 +57,15 @@ struct Chip {
   double power_limit;
   // Multiply-adds per clock and multiprocessor; 0: as the capability has them. H20's data sheet
   // gives 148 TF/s of 16 bits, a quarter of 9.0's rate at 1.85 GHz, and 1 TF/s of fp64 in all.
+  // GeForce cards have half of their chips' rate where sums are fp32 (white papers of GA102, AD102
+  // and GB202).
   int tensor = 0, fp64 = 0, fp64_tensor = 0;
 };
 
 constexpr Chip CHIPS[] = {
-    {"NVIDIA H200 NVL", 600},       {"NVIDIA H200", 700}, {"NVIDIA H100 NVL", 400},
-    {"NVIDIA H100 PCIe", 350},      {"NVIDIA H100", 700}, {"NVIDIA GH200", 750},
-    {"NVIDIA H20", 400, 512, 4, 4},
+    {"NVIDIA H200 NVL", 600},       {"NVIDIA H200", 700},           {"NVIDIA H100 NVL", 400},
+    {"NVIDIA H100 PCIe", 350},      {"NVIDIA H100", 700},           {"NVIDIA GH200", 750},
+    {"NVIDIA H20", 400, 512, 4, 4}, {"NVIDIA GeForce RTX", 0, 256},
 };
 
 template <typename Int>

@@ -17,6 +17,8 @@
 
 namespace tiled::ptx {
 
+// Code for anything older than compute capability 8.0 is never run, and empty.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define TILED_MMA(T, SHAPE)                                                           \
   __device__ __forceinline__ void mma(T, float (&d)[4], const uint32_t (&a)[4],       \
                                       const uint32_t (&b)[2]) {                       \
@@ -29,6 +31,11 @@ TILED_MMA(__nv_bfloat16, "m16n8k16.row.col.f32.bf16.bf16.f32")
 TILED_MMA(__half, "m16n8k16.row.col.f32.f16.f16.f32")
 TILED_MMA(float, "m16n8k8.row.col.f32.tf32.tf32.f32")  // of each float the upper 19 bits
 #undef TILED_MMA
+#else
+template <typename T>
+__device__ __forceinline__ void mma(T, float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) {
+}
+#endif
 
 // Eight fused multiply-adds of every element, k ascending, each rounded to nearest: the bits of
 // fma() (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ

@@ -1,0 +1,199 @@
+// Rung async_mma as the planner sees it: named tiles, either operand on A's side, and a model of
+// their time.
+#include "cuda/rungs/10_async_mma/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.h"
+#include "cuda/plan/candidate.h"
+#include "cuda/plan/kernel_name.h"
+#include "cuda/plan/rung.h"
+
+namespace tiled {
+namespace {
+
+// How the kernel may read an operand: by the widest copies that its alignment allows.
+ReadBy read_by(const Side& side) {
+  const bool along_mn = is_mn_major(side);
+  const bool side_by_side =
+      along_mn ? side.rows <= 1 || side.row_stride == 1 : side.k <= 1 || side.k_stride == 1;
+  if (!side_by_side) return ReadBy::Elements;
+  switch (side.alignment) {
+    case 16: return ReadBy::Sixteen;
+    case 8: return ReadBy::Eight;
+    case 4: return ReadBy::Four;
+    default: return ReadBy::Shifted;
+  }
+}
+
+// The kernel's counters have 31 bits; a tile may reach beyond the end.
+constexpr int64_t MOST = (int64_t{1} << 31) - 512;
+
+bool supports(const Problem& problem, const DeviceInfo& device) {
+  return problem.arithmetic == Arithmetic::Tensor && device.capability >= 80 &&
+         device.tensor_flops > 0 && problem.m <= MOST && problem.n <= MOST && problem.k <= MOST &&
+         problem.batch <= MOST &&
+         saturating_product(blocks_over(problem.m, 32), blocks_over(problem.n, 32)) <= MAX_GRID_X;
+}
+
+// The model's constants: cycles of 1755 MHz, as those of rung hopper. From the times of tiles on an
+// H200; on other chips products take as long as their tensor cores' rate says.
+struct Model {
+  static constexpr double CLOCK = 1755e6;
+  static constexpr double START = 3600;      // launch, the first bytes' way, the end
+  static constexpr double OF_WGMMA = 0.625;  // of 9.0's rate mma.sync can have so much
+  static constexpr double OF_TENSOR = 0.9;   // of what mma.sync can have, a full multiprocessor
+  static constexpr double STEP = 420;        // the shortest of a block alone: loads and barrier
+  static constexpr double THROUGH_REGISTERS = 1.2;  // more, for tiles of any alignment
+  static constexpr double L2_BYTES_A_CYCLE = 52;    // of a multiprocessor
+  static constexpr double DRAM = 0.85;              // of the bandwidth that the device names
+};
+
+struct Estimate {
+  double tensor, memory, cycles;
+};
+
+Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncMmaWay& way) {
+  const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
+  const double m = static_cast<double>(way.exchanged ? problem.n : problem.m);
+  const double n = static_cast<double>(way.exchanged ? problem.m : problem.n);
+  const double k = static_cast<double>(problem.k), batch = static_cast<double>(problem.batch);
+  const double blocks = std::ceil(m / tile.block_m) * std::ceil(n / tile.block_n) * batch;
+  const double peak = device.tensor_flops / (2 * device.clock_hz * device.multiprocessors);
+  const double rate =
+      Model::OF_TENSOR * peak * (device.capability == 90 ? Model::OF_WGMMA : 1);  // a cycle
+  const double step_k = tile.step_bytes / 2.;
+  const double steps = std::ceil(k / step_k);
+  const double busy =
+      tile.block_m * tile.block_n * step_k / rate * (tile.any ? Model::THROUGH_REGISTERS : 1);
+  const double loads = (tile.block_m + tile.block_n) * tile.step_bytes / Model::L2_BYTES_A_CYCLE;
+  const double share = std::ceil(blocks / device.multiprocessors);
+  const double fit = static_cast<double>(device.shared_bytes_per_sm /
+                                         (tile.shared_bytes + device.shared_bytes_reserved));
+  const double waves = std::ceil(share / std::clamp(fit, 1., double(tile.blocks_per_sm)));
+  Estimate e;
+  e.tensor = steps * std::max(share * std::max(busy, loads), waves * Model::STEP);
+  const double bytes = 2 * batch * (m * k + k * n + m * n);
+  e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * Model::CLOCK;
+  e.cycles = Model::START + std::max(e.tensor, e.memory);
+  return e;
+}
+
+template <typename Visit>
+void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  const Side a = side_a(problem), b = side_b(problem);
+  const bool wide = read_by(a) == ReadBy::Sixteen && read_by(b) == ReadBy::Sixteen;
+  for (const bool exchanged : {false, true}) {
+    AsyncMmaWay way{};
+    way.exchanged = exchanged;
+    const Side first = exchanged ? b : a, second = exchanged ? a : b;
+    if (is_mn_major(first) && !is_mn_major(second)) continue;  // only exchanged
+    way.a = read_by(first), way.b = read_by(second);
+    for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
+      const AsyncMmaTileInfo& info = async_mma_tile(tile);
+      if ((!info.any && !wide) || info.shared_bytes > device.shared_bytes_per_block) continue;
+      way.tile = static_cast<int8_t>(tile);
+      visit(way);
+    }
+  }
+}
+
+// On 9.0 its estimates have not been judged beside those of hopper and few_rows: there it is taken
+// by name.
+constexpr double NOT_JUDGED = 1e15;
+
+void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
+  const double more = device.hopper_kernels ? NOT_JUDGED : 0;
+  for_each_way(problem, device, [&](const AsyncMmaWay& way) {
+    consider(Way(way), more + estimate(problem, device, way).cycles);
+  });
+}
+
+Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
+  const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
+  const AsyncMmaTileInfo& tile = async_mma_tile(chosen.tile);
+  const Candidate candidate = {tile.block_m,
+                               tile.block_n,
+                               tile.step_bytes / 2,
+                               tile.threads,
+                               1,
+                               tile.shared_bytes,
+                               tile.blocks_per_sm,
+                               0,
+                               0};
+  Plan plan = plan_of(Algo::AsyncMma, candidate, as_computed(problem, chosen), way,
+                      /*dynamic=*/true);
+  if (chosen.exchanged) {
+    std::swap(plan.block_m, plan.block_n);
+    std::swap(plan.tiles_m, plan.tiles_n);
+  }
+  add_totals(plan, problem);
+  return plan;
+}
+
+const char* name_of(ReadBy by) {
+  switch (by) {
+    case ReadBy::Sixteen: return "by 16 bytes";
+    case ReadBy::Eight: return "by 8 bytes";
+    case ReadBy::Four: return "by 4 bytes";
+    case ReadBy::Shifted: return "through registers, shifted";
+    case ReadBy::Elements: return "through registers, by elements";
+  }
+  return "?";
+}
+
+// In JSON:
+//
+//   async_mma  {exchanged, reads_a, reads_b: "by 16 bytes" and the like,
+//              estimates: [{tile, exchanged, tensor, memory, cycles (of the call)}]}
+Description describe(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
+  const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
+  const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
+  const Problem computed = as_computed(problem, way);
+  const char* const a = name_of(way.exchanged ? way.b : way.a);
+  const char* const b = name_of(way.exchanged ? way.a : way.b);
+  Description d;
+  d.tile = async_mma_tile_name(way.tile);
+  d.kernel = "async_mma<" + d.tile + ", " + element_type(problem.dtype) + ", " +
+             major_names(side_a(computed), side_b(computed)) + ">";
+  // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
+  d.thread_m = tile.warp_m / 8, d.thread_n = tile.warp_n / 4;
+  if (way.exchanged) std::swap(d.thread_m, d.thread_n);
+  d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
+  std::vector<std::string> list;
+  for_each_way(problem, device, [&](const AsyncMmaWay& other) {
+    const Estimate e = estimate(problem, device, other);
+    const std::string_view name = async_mma_tile_name(other.tile);
+    const bool chosen = other.tile == way.tile && other.exchanged == way.exchanged;
+    d.lines.emplace_back(chosen ? "estimate" : "rejected",
+                         std::string(name) + (other.exchanged ? ", exchanged: " : ": ") +
+                             grouped(e.cycles) + " cycles; " + grouped(e.tensor) +
+                             " of tensor cores, " + grouped(e.memory) + " of memory");
+    list.push_back(Object()
+                       .text("tile", name)
+                       .truth("exchanged", other.exchanged)
+                       .real("tensor", e.tensor)
+                       .real("memory", e.memory)
+                       .real("cycles", e.cycles)
+                       .str());
+  });
+  d.json.emplace_back("async_mma", Object()
+                                       .truth("exchanged", way.exchanged)
+                                       .text("reads_a", a)
+                                       .text("reads_b", b)
+                                       .json("estimates", array_of(list))
+                                       .str());
+  return d;
+}
+
+bool is(const Way& way, const NamedWay& name) {
+  const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
+  return async_mma_tile_name(chosen.tile) == name.tile && chosen.exchanged == name.exchanged;
+}
+
+}  // namespace
+
+extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports, &ways, &plan, &describe, &is};
+
+}  // namespace tiled

@@ -1,0 +1,29 @@
+// How async_mma runs a problem, and what its kernel is given.
+#pragma once
+
+#include "core/problem.h"
+
+namespace tiled {
+
+// How an operand comes from global to shared memory.
+enum class ReadBy : int8_t {
+  Sixteen,   // cp.async of 16 bytes,
+  Eight,     // of 8,
+  Four,      // and of 4
+  Shifted,   // through registers, two aligned 16 bytes shifted together
+  Elements,  // through registers, one by one: no stride is 1
+};
+
+struct AsyncMmaWay {
+  int8_t tile;     // of AsyncMmaTiles
+  bool exchanged;  // C's transpose is computed: B's for A and A's for B
+  ReadBy a, b;     // of the operands as the kernel has them
+};
+
+struct AsyncMmaArguments {
+  Problem problem;
+  void* totals;  // in the workspace (plan/candidate.h, add_totals), where they wait
+  ReadBy a, b;
+};
+
+}  // namespace tiled
