@@ -28,8 +28,8 @@
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
-#include "cuda/ptx/mma.cuh"
 #include "cuda/rungs/10_async_mma/any_operand.cuh"
+#include "cuda/rungs/10_async_mma/fragments.cuh"
 #include "cuda/rungs/10_async_mma/kernels.h"
 #include "cuda/rungs/10_async_mma/store.cuh"
 #include "cuda/rungs/10_async_mma/tiles.h"
@@ -136,20 +136,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       const auto next = [](uint32_t stage) {
         return stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
       };
-      // Fragments of one part: A's are loaded again as soon as a row of tiles is done with them,
-      // B's beside those in use.
-      uint32_t a_part[TILES_M][4], b_parts[2][TILES_N][2];
-      const auto load_a = [&](int i, int part) { A::load(a_part[i], a_lane + read, i, part); };
-      const auto load_b = [&](int pair, int part, int into) {
-        uint32_t two[4];
-        B::load(two, b_lane + read, pair, part);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) b_parts[into][2 * pair + i / 2][i % 2] = two[i];
-      };
-#pragma unroll
-      for (int i = 0; i < TILES_M; ++i) load_a(i, 0);
-#pragma unroll
-      for (int pair = 0; pair < TILES_N / 2; ++pair) load_b(pair, 0, 0);
+      Fragments<T, A, B, TILES_M, TILES_N> fragments;
+      fragments.load_first(a_lane + read, b_lane + read);
       // `copy` starts a share of the copies, of SHARES a step, or all of them as the first.
       constexpr int SHARES = (PARTS - 1) * TILES_M;
       const auto run_step = [&](auto copy) {
@@ -162,17 +150,9 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
           const int next_part = (part + 1) % PARTS;
 #pragma unroll
           for (int i = 0; i < TILES_M; ++i) {
-#pragma unroll
-            for (int pair = i * TILES_N / 2 / TILES_M; pair < (i + 1) * TILES_N / 2 / TILES_M;
-                 ++pair)
-              load_b(pair, next_part, (part + 1) % 2);
-#pragma unroll
-            for (int column = 0; column < TILES_N; ++column) {
-              // Every other row runs backwards, and so begins with the fragment at hand.
-              const int j = i % 2 == 0 ? column : TILES_N - 1 - column;
-              ptx::mma(T(), chain[i][j], a_part[i], b_parts[part % 2][j]);
-            }
-            load_a(i, next_part);
+            fragments.load_b_beside_row(b_lane + read, i, next_part, (part + 1) % 2);
+            fragments.multiply_row(chain[i], i, part % 2);
+            fragments.load_a(a_lane + read, i, next_part);
             if (part < PARTS - 1) copy(part * TILES_M + i);
           }
           if (part == PARTS - 2) {
