@@ -105,27 +105,64 @@ struct Product {
   Along bias_along = Along::Nothing;
 };
 
+template <typename T>
+constexpr DType dtype_of() {
+  if (sizeof(T) == 1) return DType::UInt8;
+  if (sizeof(T) == 4) return DType::Float32;
+  return std::is_same_v<T, __half> ? DType::Float16 : DType::BFloat16;
+}
+
+// A number, of floats one that is small and whole when it has been rounded to tf32, but not when it
+// is cut off; and what tensor cores make of it.
+template <typename T>
+T drawn(std::mt19937& random) {
+  if constexpr (sizeof(T) == 1) return static_cast<T>(random());
+  const float whole = static_cast<float>(static_cast<int>(random() % 5) - 2);
+  return T(sizeof(T) == 4 ? whole * (1 - 1.f / 8192) : whole);
+}
+template <typename T>
+Accumulator<T> as_multiplied(T value) {
+  if constexpr (sizeof(T) == 4) return std::round(value);
+  return static_cast<Accumulator<T>>(value);
+}
+
+template <typename T>
+Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, int tile) {
+  if constexpr (sizeof(T) == 2) {
+    if (is_mn_major(side_a(computed)))
+      return async_mma_function<T, true, true>(AsyncMmaTiles(), tile);
+    if (is_mn_major(side_b(computed)))
+      return async_mma_function<T, false, true>(AsyncMmaTiles(), tile);
+  }
+  return async_mma_function<T, false, false>(AsyncMmaTiles(), tile);
+}
+
 // Runs every way that the planner offers for it on a device of 9.0 and `wanted` takes, each with
 // another seed; returns how many ran, or -1 at the first wrong element, which `wrong` describes.
 template <typename T, typename Wanted>
 int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string& wrong) {
-  constexpr DType DTYPE = std::is_same_v<T, __half> ? DType::Float16 : DType::BFloat16;
+  constexpr DType DTYPE = dtype_of<T>();
+  constexpr int BYTES = sizeof(T);
+  using Sum = Accumulator<T>;
   std::mt19937 random(seed);
   const auto fill = [&](const Matrix& x) {
     for (int64_t b = 0; b < p.batch; ++b)
       for (int64_t i = 0; i < x.rows; ++i)
         for (int64_t j = 0; j < x.columns; ++j)
-          x.at<T>(b, i, j) = T(static_cast<float>(static_cast<int>(random() % 5) - 2));
+          x.at<T>(b, i, j) = drawn<T>(random);
   };
-  const Matrix a(p.batch, p.m, p.k, p.a, 2), b(p.batch, p.k, p.n, p.b, 2);
+  const Matrix a(p.batch, p.m, p.k, p.a, BYTES), b(p.batch, p.k, p.n, p.b, BYTES);
   const int64_t longest = std::max(p.m, p.n);
-  const Matrix bias(1, 1, longest, {true}, 2);
+  const Matrix bias(1, 1, longest, {true}, BYTES);
   fill(a), fill(b);
-  for (int64_t i = 0; i < longest; ++i) bias.at<T>(0, 0, i) = T(static_cast<float>(i % 7));
+  for (int64_t i = 0; i < longest; ++i) bias.at<T>(0, 0, i) = T(static_cast<Sum>(i % 7));
 
   Problem problem{};
   problem.batch = p.batch, problem.m = p.m, problem.n = p.n, problem.k = p.k;
-  problem.dtype = DTYPE, problem.arithmetic = Arithmetic::Tensor;
+  problem.dtype = DTYPE;
+  problem.arithmetic = BYTES == 4   ? Arithmetic::Tf32
+                       : BYTES == 2 ? Arithmetic::Tensor
+                                    : Arithmetic::Fma;
   const auto operand = [&](const Matrix& x) -> Operand {
     const int64_t r = x.row_stride(), c = x.column_stride();
     return {x.data(), r, c, x.entry, alignment_of(x.data(), DTYPE, r, c, x.entry)};
@@ -138,17 +175,19 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     e.bias_along = p.bias_along, e.bias = bias.data(), e.bias_stride = 1, e.bias_dtype = DTYPE;
 
   const auto expected = [&](int64_t entry, int64_t i, int64_t j) {
-    float sum = 0;  // exact
+    Sum sum = 0;  // exact
     for (int64_t k = 0; k < p.k; ++k)
-      sum += static_cast<float>(a.at<T>(entry, i, k)) * static_cast<float>(b.at<T>(entry, k, j));
+      sum += as_multiplied(a.at<T>(entry, i, k)) * as_multiplied(b.at<T>(entry, k, j));
     const int64_t of_bias = p.bias_along == Along::M ? i : j;
-    const float added =
-        p.bias_along == Along::Nothing ? 0 : static_cast<float>(bias.at<T>(0, 0, of_bias));
+    const Sum added =
+        p.bias_along == Along::Nothing ? 0 : static_cast<Sum>(bias.at<T>(0, 0, of_bias));
     if (e.is_identity()) return sum;
-    const float before = before_activation(e, sum, added, 0.f);
-    return p.activation == Activation::None ? before : activated(p.activation, before);
+    const Sum before = before_activation(e, sum, added, Sum{});
+    if constexpr (BYTES > 1)
+      if (p.activation != Activation::None) return activated(p.activation, before);
+    return before;
   };
-  std::vector<float> sums;
+  std::vector<Sum> sums;
   for (int64_t entry = 0; entry < p.batch; ++entry)
     for (int64_t i = 0; i < p.m; ++i)
       for (int64_t j = 0; j < p.n; ++j) sums.push_back(expected(entry, i, j));
@@ -159,7 +198,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
   rung.ways(problem, device, [&](const Way& way, double) {
     const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
     if (right < 0 || !wanted(chosen)) return;
-    const Matrix c(p.batch, p.m, p.n, p.c, p.fp32 ? 4 : 2);
+    const Matrix c(p.batch, p.m, p.n, p.c, p.fp32 ? 4 : BYTES);
     const DType out = e.out_dtype;
     problem.c = {c.data(), c.row_stride(), c.column_stride(), c.entry,
                  alignment_of(c.data(), out, c.row_stride(), c.column_stride(), c.entry)};
@@ -168,12 +207,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     std::vector<float> totals(plan.workspace_bytes / 4 + 4);
     const AsyncMmaArguments arguments = {as_computed(problem, chosen), totals.data(), chosen.a,
                                          chosen.b};
-    const bool along_m = is_mn_major(side_a(arguments.problem));
-    const bool along_n = is_mn_major(side_b(arguments.problem));
-    const auto kernel = along_m ? async_mma_function<T, true, true>(AsyncMmaTiles(), chosen.tile)
-                        : along_n
-                            ? async_mma_function<T, false, true>(AsyncMmaTiles(), chosen.tile)
-                            : async_mma_function<T, false, false>(AsyncMmaTiles(), chosen.tile);
+    const auto kernel = kernel_of<T>(arguments.problem, chosen.tile);
     gridDim = {static_cast<unsigned>(step.grid_x), static_cast<unsigned>(step.grid_y), 1};
     for (unsigned y = 0; y < gridDim.y; ++y)
       for (unsigned x = 0; x < gridDim.x; ++x) {
@@ -182,13 +216,13 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
                                 [&] { kernel(arguments); });
       }
     ++right;
-    const float* sum = sums.data();
+    const Sum* sum = sums.data();
     for (int64_t entry = 0; entry < p.batch; ++entry)
       for (int64_t i = 0; i < p.m; ++i)
         for (int64_t j = 0; j < p.n; ++j, ++sum) {
-          const float found =
-              p.fp32 ? c.at<float>(entry, i, j) : static_cast<float>(c.at<T>(entry, i, j));
-          const float wants = p.fp32 ? *sum : static_cast<float>(T(*sum));
+          const Sum found =
+              p.fp32 ? c.at<float>(entry, i, j) : static_cast<Sum>(c.at<T>(entry, i, j));
+          const Sum wants = p.fp32 ? *sum : static_cast<Sum>(T(*sum));
           if (found == wants || right < 0) continue;
           wrong = std::string(async_mma_tile_name(chosen.tile)) +
                   (chosen.exchanged ? ", exchanged" : "") + ": C[" + std::to_string(entry) + ", " +

@@ -50,7 +50,6 @@ inline Algos tensor_algos(bool any_layout = false, DType dtype = DType::BFloat16
   Algos algos;
   for (Algo algo : ALL_ALGOS)
     if (on_tensor_cores(algo) && algo != Algo::Fp16x3 &&
-        !(algo == Algo::AsyncMma && dtype == DType::Float32) &&
         !(any_layout && (algo == Algo::TmaWgmma || algo == Algo::WarpSpecialized)))
       algos.push_back(algo);
   return algos;

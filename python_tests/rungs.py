@@ -18,7 +18,7 @@ import torch
 from cases import DTYPES, HALVES
 
 DEEP = 9 * 4096 + 8  # K that is cut, into nine segments and a short one
-SINGLE, DOUBLE = (torch.float32,), (torch.float64,)
+SINGLE, DOUBLE, BYTES = (torch.float32,), (torch.float64,), (torch.int8, torch.uint8)
 ALL: dict[str, tuple[torch.dtype, ...]] = {"fma": DTYPES}
 TENSOR = {"tensor": HALVES, "tf32": SINGLE}
 
@@ -55,7 +55,7 @@ TABLE = (
     Rung("shared_tile_32", "cuda", ALL),
     Rung("register_tile", "cuda", ALL),
     Rung("mma_tile", "cuda", TENSOR | {"fma": DOUBLE}, tensor_cores=True, edges=_WIDE),
-    Rung("async_mma", "cuda", {"tensor": HALVES}, tensor_cores=True, edges=_WIDE + _ODD),
+    Rung("async_mma", "cuda", TENSOR | {"fma": BYTES}, tensor_cores=True, edges=_WIDE + _ODD),
     Rung("tma_wgmma", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("warp_specialized", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("hopper", "cuda", TENSOR, tensor_cores=True, edges=_WIDE),
@@ -100,7 +100,7 @@ def has_tensor_core_kernels(device: str) -> bool:
 
 
 def has_mma_kernels(device: str) -> bool:
-    """For 16-bit inputs: from compute capability 8.0 on. A build for other architectures than a 9.0
+    """For 16-bit inputs, tf32 and bytes: from compute capability 8.0 on. A build for other architectures than a 9.0
     leaves its tensor cores alone."""
     if device != "cuda" or torch.cuda.get_device_capability() < (8, 0):
         return False
@@ -114,8 +114,8 @@ def tensor_rungs(dtype: torch.dtype, **has: Any) -> tuple[str, ...]:
 
 def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
     """Those that compute this dtype on this machine by the fma arithmetic."""
-    hopper = has_tensor_core_kernels(device)
-    return RUNGS[device] + (names("fma", dtype=dtype, tensor_cores=True) if hopper else ())
+    has = has_mma_kernels if dtype in BYTES else has_tensor_core_kernels
+    return RUNGS[device] + (names("fma", dtype=dtype, tensor_cores=True) if has(device) else ())
 
 
 def arithmetic_of(
@@ -124,9 +124,10 @@ def arithmetic_of(
     """What a call runs, by the library's rule (README, "One answer"), where neither the library nor
     torch is set to tf32: what was asked, else what the rung knows, else tensor cores for 16-bit
     inputs on GPUs that have kernels for them."""
-    if dtype == torch.float32 and has_tensor_core_kernels(device):
+    if dtype == torch.float32:
         asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
-        return "fma" if asked == "ieee" else asked
+        has = has_mma_kernels if asked == "tf32" else has_tensor_core_kernels
+        return "fma" if asked == "ieee" or not has(device) else asked
     fma = precision == "ieee" or algo in RUNGS["cuda"]
     return "tensor" if dtype in HALVES and not fma and has_mma_kernels(device) else "fma"
 

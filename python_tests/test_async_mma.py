@@ -18,6 +18,8 @@ each_half = each("dtype", HALVES)
 
 
 def normal(rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+    if not dtype.is_floating_point:
+        return torch.randint(0, 256, (rows, columns), device="cuda", dtype=torch.uint8).view(dtype)
     return torch.randn(rows, columns, device="cuda").to(dtype)
 
 
@@ -35,12 +37,18 @@ def laid(x: torch.Tensor) -> dict[str, torch.Tensor]:
     return found
 
 
-def with_each_tile(a: torch.Tensor, b: torch.Tensor):
-    for e in tiled_mm.plan(a, b, algo="async_mma").async_mma.estimates:
+def with_each_tile(a: torch.Tensor, b: torch.Tensor, **precision: str):
+    for e in tiled_mm.plan(a, b, algo="async_mma", **precision).async_mma.estimates:
         c = torch.ops.tiled_debug.mm_with_tile(
-            a, b, e.tile, e.exchanged, 1, 1, False, algo="async_mma"
+            a, b, e.tile, e.exchanged, 1, 1, False, algo="async_mma", **precision
         )
         yield e.tile, e.exchanged, c
+
+
+def reference(a: torch.Tensor, b: torch.Tensor, **precision: str) -> torch.Tensor:
+    """The same bits by a rung whose loads are single elements."""
+    algo = "mma_tile" if a.dtype.is_floating_point else "naive"
+    return tiled_mm.mm(a, b, algo=algo, **precision)
 
 
 # A little more than every tile, less than one, a long ring, and a deep K.
@@ -87,3 +95,51 @@ def test_repeats_beside_another_stream(dtype: torch.dtype) -> None:
             with torch.cuda.stream(beside):
                 noise @ noise
             assert_same_bits(tiled_mm.mm(a, b, algo="async_mma"), expected)
+
+
+TF32 = {"precision": "tf32"}
+each_word = pytest.mark.parametrize(
+    ("dtype", "precision"),
+    [(torch.float32, TF32), (torch.int8, {}), (torch.uint8, {})],
+    ids=["tf32", "int8", "uint8"],
+)
+
+
+@each("size", ((136, 264, 592), (131, 261, 203), (5, 7, 1), (72, 136, 9 * 4096 + 272)))
+@each_word
+def test_every_tile_of_tf32_and_bytes(dtype: torch.dtype, precision: dict, size: tuple) -> None:
+    m, n, k = size
+    a, b = normal(m, k, dtype), normal(k, n, dtype)
+    expected = reference(a, b, **precision)
+    met = set()
+    for (name_a, x), (name_b, y) in itertools.product(laid(a).items(), laid(b).items()):
+        for tile, exchanged, c in with_each_tile(x, y, **precision):
+            assert_same_bits(c, expected, (tile, exchanged, name_a, name_b))
+            met.add(tile)
+    assert len(met) == (6 if k % 16 == 0 else 2)
+
+
+@each_word
+def test_results_of_any_layout_of_tf32_and_bytes(dtype: torch.dtype, precision: dict) -> None:
+    a, b = normal(133, 80, dtype), normal(80, 261, dtype)
+    expected = reference(a, b, **precision)
+    for name, out in laid(torch.zeros(133, 261, device="cuda", dtype=dtype)).items():
+        tiled_mm.mm(a, b, algo="async_mma", out=out, **precision)
+        assert_same_bits(out, expected, name)
+    hole = cases.in_a_hole(cases.hole(133, 261, dtype, "cuda"))
+    tiled_mm.mm(a, b, algo="async_mma", out=hole, **precision)
+    assert_same_bits(hole, expected)
+
+
+def test_what_rounding_to_tf32_meets() -> None:
+    """Ties, overflow, subnormals, Inf, and NaN whose payload is in the bits that are cut."""
+    bits = [0x3F800FFF, 0x3F801000, 0x3F801001, 0x3F803000, 0x7F7FFFFF, 0x7F800000, 0x7F800001]
+    bits += [0x7FFFFFFF, 0x00000001, 0x00001000, 0x00001001, 0x007FFFFF, 0x00800001, 0x0, 0x33333333]
+    bits += [x | 0x80000000 for x in bits]
+    words = torch.tensor(bits, dtype=torch.int64).to(torch.int32).view(torch.float32)
+    values = torch.zeros(32, 32, device="cuda")
+    values[: len(bits), 0] = words.cuda()
+    for b in (torch.eye(32, device="cuda"), torch.full((32, 32), 1.5, device="cuda")):
+        for x, y in ((values, b), (b, values), (values.t(), b)):
+            for tile, _, c in with_each_tile(x, y, **TF32):
+                assert_same_bits(c, reference(x, y, **TF32), tile)

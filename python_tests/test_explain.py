@@ -106,13 +106,13 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         if device in without_fp64 and dtype in (torch.float64, torch.complex128):
             continue
         plan = tiled_mm.plan(a, b, device=device)
-        # Of the named devices these have all tensor-core kernels, for 16-bit inputs and float64,
-        # and those async_mma.
+        # Of the named devices these have all tensor-core kernels, for 16-bit inputs, float64 and
+        # bytes, and those async_mma.
         hopper = device.startswith(("h100", "h20", "gh200"))
         ampere = device.startswith(("a10", "l40", "rtx", "b200"))
         tensor = (hopper or ampere) and dtype in cases.HALVES
         fma = rungs.RUNGS["cuda"]
-        if hopper:
+        if hopper or (ampere and dtype in rungs.BYTES):
             fma += rungs.names("fma", dtype=dtype, tensor_cores=True)
         on_tensor_cores = rungs.TENSOR_RUNGS if hopper else ("async_mma",)
         assert plan.algo in (on_tensor_cores if tensor else fma)
@@ -151,14 +151,15 @@ def test_the_arithmetic_of_a_plan() -> None:
     fit = ", ".join(rungs.names("tf32", any_layout=True))
     with pytest.raises(RuntimeError, match=f"'register_tile'.*: {fit}$"):
         found(single, algo="register_tile", precision="tf32")
-    with pytest.raises(NotImplementedError, match=r"'tf32' has no kernel.*8\.0"):
-        found(single, precision="tf32", device="a100")
+    assert found(single, precision="tf32", device="a100") == "tf32"
+    with pytest.raises(NotImplementedError, match=r"'tf32' has no kernel.*7\.5.*'ieee'$"):
+        found(single, precision="tf32", device="t4")
     assert found(single, precision="fp16x3") == found(single, algo="fp16x3") == "fp16x3"
     assert found(single, algo="fp16x3", precision="fp16x3") == "fp16x3"
     for operands, asked in ((half, {}), (single, {"precision": "tf32"}), (single, A100)):
         with pytest.raises(RuntimeError, match=r"'fp16x3' is not for these inputs"):
             found(operands, algo="fp16x3", **asked)
-    with pytest.raises(NotImplementedError, match=r"'fp16x3' has no kernel.*8\.0.*'ieee'$"):
+    with pytest.raises(NotImplementedError, match=r"'fp16x3' has no kernel.*8\.0.*'ieee' and 'tf32'$"):
         found(single, precision="fp16x3", **A100)
     with pytest.raises(RuntimeError, match=r"'fp16x3' is for float32 inputs"):
         found(half, precision="fp16x3")

@@ -6,6 +6,7 @@ import pytest
 import tiled_mm
 import torch
 from cases import HALVES, each, meta
+from rungs import BYTES
 
 BF16 = torch.bfloat16
 SINCE_AMPERE = ("a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200")
@@ -62,12 +63,44 @@ def test_how_it_reads(columns: int, reads: str) -> None:
     assert plan.async_mma.reads_a == "through registers, by elements"
 
 
+@each("device", SINCE_AMPERE)
+def test_tf32_and_bytes(device: str) -> None:
+    operands = meta(1000, 900, 800, torch.float32)
+    plan = tiled_mm.plan(*operands, precision="tf32", device=device)
+    assert (plan.algo, plan.arithmetic) == ("async_mma", "tf32")
+    assert tiled_mm.plan(*operands, device=device).algo == "register_tile"
+    for dtype in BYTES:
+        plan = tiled_mm.plan(*meta(1000, 900, 800, dtype), device=device)
+        assert (plan.algo, plan.arithmetic) == ("async_mma", "fma")
+        assert tiled_mm.plan(*meta(1000, 900, 800, dtype), device="t4").algo == "register_tile"
+
+
+def test_how_it_reads_tf32_and_bytes() -> None:
+    def reads(a: torch.Tensor, b: torch.Tensor, **precision: str) -> tuple[str, str]:
+        found = tiled_mm.plan(a, b, algo="async_mma", device="a100", **precision).async_mma
+        return found.reads_a, found.reads_b
+
+    def matrix(dtype: torch.dtype, pitch: int = 64) -> torch.Tensor:
+        return torch.empty(64, pitch, dtype=dtype, device="meta")[:, :64]
+
+    single = matrix(torch.float32)
+    wide, words = "by 16 bytes", "by 4 bytes"
+    assert reads(single, single.t(), precision="tf32") == (wide, wide)
+    assert reads(single.t(), single, precision="tf32") == (words, words)
+    assert reads(matrix(torch.float32, 65), single.t(), precision="tf32") == (words, wide)
+    byte, turned = matrix(torch.int8), "through registers, turned"
+    one_by_one = "through registers, by elements"
+    assert reads(byte, byte.t()) == (wide, wide)
+    assert reads(byte.t(), byte) == (turned, turned)
+    assert reads(matrix(torch.int8, 68), matrix(torch.int8, 68)) == (words, turned)
+    assert reads(matrix(torch.int8, 65), matrix(torch.int8, 65)) == (one_by_one, one_by_one)
+
+
 def test_what_it_is_not_for() -> None:
-    for dtype, precision in ((torch.float32, None), (torch.float32, "tf32"), (BF16, "ieee")):
-        device = "h200" if precision == "tf32" else "a100"
+    for dtype, precision in ((torch.float32, None), (torch.int16, None), (BF16, "ieee")):
         with pytest.raises(RuntimeError, match="'async_mma' is not for these inputs"):
             tiled_mm.plan(
-                *meta(64, 64, 64, dtype), algo="async_mma", precision=precision, device=device
+                *meta(64, 64, 64, dtype), algo="async_mma", precision=precision, device="a100"
             )
     with pytest.raises(RuntimeError, match="'async_mma' is not for these inputs"):
         tiled_mm.plan(*meta(64, 64, 64, BF16), algo="async_mma", device="t4")

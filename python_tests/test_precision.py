@@ -72,6 +72,8 @@ def test_the_cpu_runs_ieee_whatever_is_asked(precision: str) -> None:
 
 def has_kernel(device: str, precision: str) -> bool:
     """Whether float32 products on this device can run it."""
+    if precision == "tf32":
+        return rungs.has_mma_kernels(device)
     return precision == "ieee" or rungs.has_tensor_core_kernels(device)
 
 

@@ -245,6 +245,23 @@ inline float __shfl_xor_sync(unsigned, float value, int mask) {
       &lane);
   return lane.out;
 }
+inline float __uint_as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline uint32_t __float_as_uint(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint64_t bytes = low | uint64_t{high} << 32;
+  uint32_t found = 0;
+  for (int i = 0; i < 4; ++i)
+    found |= static_cast<uint32_t>(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  return found;
+}
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t bits) {
   return static_cast<uint32_t>(((uint64_t{high} << 32) | low) >> bits % 32);
 }

@@ -31,7 +31,9 @@ bool has_tensor_core_kernels(Target target) {
 
 // Whether kernels for this precision of float32 exist there.
 bool has_kernel(Precision precision, Target target) {
-  return precision == Precision::Ieee || (target.gpu != nullptr && target.gpu->hopper_kernels);
+  if (precision == Precision::Ieee || target.gpu == nullptr) return precision == Precision::Ieee;
+  return precision == Precision::Tf32 ? has_tensor_core_kernels(target)
+                                      : target.gpu->hopper_kernels;
 }
 
 Precision ambient_precision() {
@@ -49,7 +51,7 @@ std::string no_kernel(std::string_view asked, Target target) {
   return "tiled_mm: precision='" + std::string(asked) +
          "' has no kernel for cuda tensors on compute capability " +
          std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
-         "; available: 'ieee'" +
+         "; available: 'ieee'" + (has_tensor_core_kernels(target) ? " and 'tf32'" : "") +
          (target.gpu && leaves_out_hopper_kernels(*target.gpu) ? std::string("; ") + HOPPER_LEFT_OUT
                                                                : "");
 }

@@ -13,22 +13,22 @@
 //
 // An operand lies in a stage as in global memory: along k, or along m or n, from where ldmatrix
 // transposes it (operand.cuh). K ascends in steps of 16 into one fp32 accumulator a segment, as in
-// every rung of Arithmetic::Tensor. Totals of a deep K wait in the workspace.
+// every rung of Arithmetic::Tensor. Totals of a deep K wait in the workspace. A step of tf32 is 8 of
+// K, one of bytes 32: the same 32 bytes of each row. Both lie along k in shared memory.
 //
-// Preconditions: fp16 and bf16, compute capability 8.0; any strides and alignment
-// (any_operand.cuh), but A along m with B along k only exchanged. Bound by shared memory: a warp's
+// Preconditions: fp16, bf16, fp32 as tf32, and bytes; compute capability 8.0; any strides and
+// alignment (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k only
+// exchanged. Bound by shared memory: a warp's
 // fragments of 64 x 64 take it two thirds of the time that their multiplications take the tensor
 // cores of an H200, the copies another fifth. Next: rung tma_wgmma, whose operands pass no register
 // at all.
 #pragma once
 
-#include <type_traits>
-
 #include "core/segments.h"
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
-#include "cuda/rungs/10_async_mma/any_operand.cuh"
+#include "cuda/rungs/10_async_mma/choose_operand.cuh"
 #include "cuda/rungs/10_async_mma/fragments.cuh"
 #include "cuda/rungs/10_async_mma/kernels.h"
 #include "cuda/rungs/10_async_mma/store.cuh"
@@ -42,13 +42,12 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const Problem& problem = args.problem;
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
   constexpr bool ANY = Tile::ANY;
-  constexpr int BLOCK_K = Tile::STEP_BYTES / 2, PARTS = BLOCK_K / 16, STAGES = Tile::STAGES;
+  constexpr int BLOCK_K = Tile::STEP_BYTES / sizeof(T), PARTS = Tile::STEP_BYTES / 32;
+  constexpr int STAGES = Tile::STAGES;
   constexpr int TILES_M = Tile::WARP_M / 16, TILES_N = Tile::WARP_N / 8;  // of a warp
   constexpr int64_t RASTER_GROUP = Tile::RASTER_ROWS / BLOCK_M;           // rows of tiles
-  using A = std::conditional_t<ANY, AnyOperand<Tile, T, BLOCK_M, Tile::WARP_M, A_ALONG_M, false>,
-                               AsyncOperand<Tile, T, BLOCK_M, Tile::WARP_M, A_ALONG_M, false>>;
-  using B = std::conditional_t<ANY, AnyOperand<Tile, T, BLOCK_N, Tile::WARP_N, B_ALONG_N, true>,
-                               AsyncOperand<Tile, T, BLOCK_N, Tile::WARP_N, B_ALONG_N, true>>;
+  using A = OperandOf<Tile, T, BLOCK_M, Tile::WARP_M, A_ALONG_M, false>;
+  using B = OperandOf<Tile, T, BLOCK_N, Tile::WARP_N, B_ALONG_N, true>;
   constexpr uint32_t B_AT = A::BYTES, STAGE_BYTES = Tile::STAGE_BYTES;
 
   extern __shared__ __align__(1024) char shared[];
@@ -75,7 +74,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
     // K = 0 has one segment of no length here, which stores zeros.
     const int64_t segments = problem.k == 0 ? 1 : segment_count(problem.k);
-    float chain[TILES_M][TILES_N][4];
+    Accumulator<T> chain[TILES_M][TILES_N][4];
 #pragma unroll 1
     for (int64_t segment = 0; segment < segments; ++segment) {
       clear(chain);

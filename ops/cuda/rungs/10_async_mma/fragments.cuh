@@ -1,7 +1,10 @@
-// A warp's fragments of one part of a step, 16 of k: A's are loaded again as soon as a row of tiles
-// is done with them, B's beside those in use.
+// A warp's fragments of one part of a step, 32 bytes of k: A's are loaded again as soon as a row of
+// tiles is done with them, B's beside those in use. Those of fp32 are rounded to tf32 where they are
+// used, not where they are loaded, which would wait for them.
 #pragma once
 
+#include "cuda/parts/element.cuh"
+#include "cuda/ptx/cvt.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace tiled {
@@ -32,7 +35,12 @@ class Fragments {
     for (int i = 0; i < TILES_M; ++i) load_b_beside_row(b_lane, i, 0, 0);
   }
 
-  __device__ __forceinline__ void multiply_row(float (&chain)[TILES_N][4], int i, int of) const {
+  __device__ __forceinline__ void multiply_row(Accumulator<T> (&chain)[TILES_N][4], int i, int of) {
+    round(a_[i]);
+    if (i == 0) {
+#pragma unroll
+      for (int j = 0; j < TILES_N; ++j) round(b_[of][j]);
+    }
 #pragma unroll
     for (int column = 0; column < TILES_N; ++column) {
       // Every other row runs backwards, and so begins with the fragment at hand.
@@ -42,6 +50,15 @@ class Fragments {
   }
 
  private:
+  template <int WORDS>
+  static __device__ __forceinline__ void round(uint32_t (&words)[WORDS]) {
+    if constexpr (std::is_same_v<T, float>) {
+#pragma unroll
+      for (int i = 0; i < WORDS; ++i)
+        words[i] = __float_as_uint(ptx::round_to_tf32(__uint_as_float(words[i])));
+    }
+  }
+
   uint32_t a_[TILES_M][4], b_[2][TILES_N][2];
 };
 

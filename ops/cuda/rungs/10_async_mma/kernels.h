@@ -14,5 +14,8 @@ Kernel<AsyncMmaArguments> async_mma_bf16_tn(int tile);
 Kernel<AsyncMmaArguments> async_mma_fp16_nt(int tile);
 Kernel<AsyncMmaArguments> async_mma_fp16_nn(int tile);
 Kernel<AsyncMmaArguments> async_mma_fp16_tn(int tile);
+// Of these all come to lie along k.
+Kernel<AsyncMmaArguments> async_mma_tf32(int tile);
+Kernel<AsyncMmaArguments> async_mma_int8(int tile);
 
 }  // namespace tiled

@@ -7,6 +7,8 @@ namespace tiled {
 namespace {
 
 Kernel<AsyncMmaArguments> kernel_of(const Problem& problem, const AsyncMmaWay& way) {
+  if (problem.dtype == DType::Float32) return async_mma_tf32(way.tile);
+  if (size_of(problem.dtype) == 1) return async_mma_int8(way.tile);
   const Problem turned = as_computed(problem, way);
   const bool fp16 = problem.dtype == DType::Float16;
   if (!is_mn_major(side_b(turned)))

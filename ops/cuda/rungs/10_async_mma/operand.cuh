@@ -5,7 +5,8 @@
 //     along k:       one box,           [ROWS][BLOCK_K]
 //     along m or n:  ROWS / ATOM boxes, [BLOCK_K][ATOM of m or n]
 //
-// The threads copy 16 bytes each, one after the other through the boxes, in COPIES passes.
+// Only 16-bit elements may lie along m or n: those ldmatrix transposes. Along k it loads words of any
+// elements: 16 bytes of k for 8 rows. The threads copy 16 bytes each, one after the other through the boxes, in COPIES passes.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@ struct RowsByK {
 // WARP_ROWS of the tile are a warp's. IS_B: the fragments are mma.sync's of B.
 template <typename Tile, typename T, int ROWS, int WARP_ROWS, bool ALONG_MN, bool IS_B>
 class AsyncOperand {
-  static_assert(sizeof(T) == 2, "what ldmatrix transposes");
+  static_assert(sizeof(T) == 2 || !ALONG_MN, "what ldmatrix transposes");
 
  protected:
-  static constexpr int VECTOR = 8;                      // elements of a copy
-  static constexpr int BLOCK_K = Tile::STEP_BYTES / 2;  // elements
+  static constexpr int VECTOR = 16 / sizeof(T);                 // elements of a copy
+  static constexpr int BLOCK_K = Tile::STEP_BYTES / sizeof(T);  // elements
   static constexpr int lowest_bit(int value) { return value & -value; }
   static constexpr int ATOM = lowest_bit(ROWS) < 64 ? lowest_bit(ROWS) : 64;  // of m or n
   static constexpr int ROW_BYTES = ALONG_MN ? ATOM * 2 : Tile::STEP_BYTES;    // of a box
@@ -66,14 +67,15 @@ class AsyncOperand {
 #pragma unroll
     for (int i = 0; i < COPIES; ++i) {
       const int count = exist(i, rows, k_left);
-      ptx::cp_async_16(tile + to(i), data_ + (count > 0 ? offset(i, strides) : 0), 2 * count);
+      ptx::cp_async_16(tile + to(i), data_ + (count > 0 ? offset(i, strides) : 0),
+                       count * int(sizeof(T)));
     }
     data_ += BLOCK_K * strides.k;
   }
 
   // Where this lane's address of the first fragment of its warp, which begins at row `first`, lies
   // in a tile, bytes. mma.sync takes of A rows 0-7 and 8-15 of the first 8 of k, then of the next;
-  // of B both eights of k of eight columns, then of the next eight.
+  // of B both eights of k of eight columns, then of the next eight. (An eight: 16 bytes.)
   static __device__ __forceinline__ uint32_t lane_at(int first) {
     const int lane = threadIdx.x % 32, slow = lane / 16 * 8, fast = lane / 8 % 2 * 8;
     const int mn = first + (IS_B ? slow : fast), k = IS_B ? fast : slow;
@@ -84,7 +86,7 @@ class AsyncOperand {
       return ptx::swizzled<ROW_BYTES>((mn + lane % 8) * ROW_BYTES + k * 2);
   }
 
-  // Fragment `index` of 16 rows, part `part` of 16 values of k. `lane` is lane_at, in a tile at a
+  // Fragment `index` of 16 rows, part `part` of 32 bytes of k. `lane` is lane_at, in a tile at a
   // multiple of 1024 bytes: the swizzle's pattern, and where both move on by 32 bytes within a
   // row, turn the same bits.
   static __device__ __forceinline__ void load(uint32_t (&fragment)[4], uint32_t lane, int index,

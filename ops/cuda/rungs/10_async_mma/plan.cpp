@@ -13,9 +13,18 @@
 namespace tiled {
 namespace {
 
+bool along_k(const Side& side) { return side.k <= 1 || side.k_stride == 1; }
+
 // How the kernel may read an operand: by the widest copies that its alignment allows.
-ReadBy read_by(const Side& side) {
+ReadBy read_by(const Side& side, DType dtype) {
   const bool along_mn = is_mn_major(side);
+  const int64_t size = size_of(dtype);
+  if (size != 2 && !(along_k(side) && side.alignment >= (size == 1 ? 4 : 16))) {
+    if (size == 4) return ReadBy::Four;  // words, from anywhere
+    return along_mn && side.row_stride == 1 && side.alignment >= 4 ? ReadBy::Turned
+                                                                    : ReadBy::Elements;
+  }
+  if (size == 1) return side.alignment == 16 ? ReadBy::Sixteen : ReadBy::Four;
   const bool side_by_side =
       along_mn ? side.rows <= 1 || side.row_stride == 1 : side.k <= 1 || side.k_stride == 1;
   if (!side_by_side) return ReadBy::Elements;
@@ -27,12 +36,22 @@ ReadBy read_by(const Side& side) {
   }
 }
 
+bool is_byte(const Problem& problem) { return size_of(problem.dtype) == 1; }
+
 // The kernel's counters have 31 bits; a tile may reach beyond the end.
 constexpr int64_t MOST = (int64_t{1} << 31) - 512;
 
+bool takes(const Problem& problem) {
+  switch (problem.arithmetic) {
+    case Arithmetic::Tensor:
+    case Arithmetic::Tf32: return true;
+    case Arithmetic::Fma: return is_byte(problem);
+    default: return false;
+  }
+}
+
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  return problem.arithmetic == Arithmetic::Tensor && device.capability >= 80 &&
-         device.tensor_flops > 0 && problem.m <= MOST && problem.n <= MOST && problem.k <= MOST &&
+  return takes(problem) && device.capability >= 80 && device.tensor_flops > 0 && problem.m <= MOST && problem.n <= MOST && problem.k <= MOST &&
          problem.batch <= MOST &&
          saturating_product(blocks_over(problem.m, 32), blocks_over(problem.n, 32)) <= MAX_GRID_X;
 }
@@ -61,9 +80,10 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   const double k = static_cast<double>(problem.k), batch = static_cast<double>(problem.batch);
   const double blocks = std::ceil(m / tile.block_m) * std::ceil(n / tile.block_n) * batch;
   const double peak = device.tensor_flops / (2 * device.clock_hz * device.multiprocessors);
-  const double rate =
-      Model::OF_TENSOR * peak * (device.capability == 90 ? Model::OF_WGMMA : 1);  // a cycle
-  const double step_k = tile.step_bytes / 2.;
+  const double size = static_cast<double>(size_of(problem.dtype));
+  const double rate =  // tensor cores do half as many tf32 as 16-bit products, and twice the bytes
+      2 / size * Model::OF_TENSOR * peak * (device.capability == 90 ? Model::OF_WGMMA : 1);  // a cycle
+  const double step_k = tile.step_bytes / size;
   const double steps = std::ceil(k / step_k);
   const double busy =
       tile.block_m * tile.block_n * step_k / rate * (tile.any ? Model::THROUGH_REGISTERS : 1);
@@ -74,7 +94,7 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   const double waves = std::ceil(share / std::clamp(fit, 1., double(tile.blocks_per_sm)));
   Estimate e;
   e.tensor = steps * std::max(share * std::max(busy, loads), waves * Model::STEP);
-  const double bytes = 2 * batch * (m * k + k * n + m * n);
+  const double bytes = size * batch * (m * k + k * n + m * n);
   e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * Model::CLOCK;
   e.cycles = Model::START + std::max(e.tensor, e.memory);
   return e;
@@ -83,13 +103,15 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
 template <typename Visit>
 void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit) {
   const Side a = side_a(problem), b = side_b(problem);
-  const bool wide = read_by(a) == ReadBy::Sixteen && read_by(b) == ReadBy::Sixteen;
+  const auto by = [&](const Side& side) { return read_by(side, problem.dtype); };
+  const bool wide = by(a) == ReadBy::Sixteen && by(b) == ReadBy::Sixteen;
   for (const bool exchanged : {false, true}) {
     AsyncMmaWay way{};
     way.exchanged = exchanged;
     const Side first = exchanged ? b : a, second = exchanged ? a : b;
-    if (is_mn_major(first) && !is_mn_major(second)) continue;  // only exchanged
-    way.a = read_by(first), way.b = read_by(second);
+    const bool turns = size_of(problem.dtype) == 2 && is_mn_major(first);
+    if (turns && !is_mn_major(second)) continue;  // only exchanged
+    way.a = by(first), way.b = by(second);
     for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
       const AsyncMmaTileInfo& info = async_mma_tile(tile);
       if ((!info.any && !wide) || info.shared_bytes > device.shared_bytes_per_block) continue;
@@ -101,10 +123,11 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
 
 // On 9.0 its estimates have not been judged beside those of hopper and few_rows: there it is taken
 // by name.
+// (Bytes those do not take.)
 constexpr double NOT_JUDGED = 1e15;
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
-  const double more = device.hopper_kernels ? NOT_JUDGED : 0;
+  const double more = device.hopper_kernels && !is_byte(problem) ? NOT_JUDGED : 0;
   for_each_way(problem, device, [&](const AsyncMmaWay& way) {
     consider(Way(way), more + estimate(problem, device, way).cycles);
   });
@@ -115,7 +138,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const AsyncMmaTileInfo& tile = async_mma_tile(chosen.tile);
   const Candidate candidate = {tile.block_m,
                                tile.block_n,
-                               tile.step_bytes / 2,
+                               tile.step_bytes / static_cast<int32_t>(size_of(problem.dtype)),
                                tile.threads,
                                1,
                                tile.shared_bytes,
@@ -137,6 +160,7 @@ const char* name_of(ReadBy by) {
     case ReadBy::Sixteen: return "by 16 bytes";
     case ReadBy::Eight: return "by 8 bytes";
     case ReadBy::Four: return "by 4 bytes";
+    case ReadBy::Turned: return "through registers, turned";
     case ReadBy::Shifted: return "through registers, shifted";
     case ReadBy::Elements: return "through registers, by elements";
   }
@@ -156,7 +180,8 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   Description d;
   d.tile = async_mma_tile_name(way.tile);
   d.kernel = "async_mma<" + d.tile + ", " + element_type(problem.dtype) + ", " +
-             major_names(side_a(computed), side_b(computed)) + ">";
+             (size_of(problem.dtype) == 2 ? major_names(side_a(computed), side_b(computed)) : "0, 0") +
+             ">";
   // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
   d.thread_m = tile.warp_m / 8, d.thread_n = tile.warp_n / 4;
   if (way.exchanged) std::swap(d.thread_m, d.thread_n);

@@ -92,17 +92,17 @@ __device__ __forceinline__ void store_through_slices(const Problem& problem, con
 // The sums go through the epilogue where they are, a pair of columns at a time.
 template <typename T, int TILES_M, int TILES_N>
 __device__ __forceinline__ void finish_tile(const Problem& problem, const TilePlace& place,
-                                            float (&sums)[TILES_M][TILES_N][4], int warp_m,
-                                            int warp_n) {
+                                            Accumulator<T> (&sums)[TILES_M][TILES_N][4],
+                                            int warp_m, int warp_n) {
   const int row = warp_m + threadIdx.x % 32 / 4, column = warp_n + threadIdx.x % 4 * 2;
   auto& all = in_a_row(sums);
   for_each_in_turn<4 * TILES_N>(all, [&](int i) {
-    float of_row[4 * TILES_N];  // of tiles, the one that is due first
+    Accumulator<T> of_row[4 * TILES_N];  // of tiles, the one that is due first
 #pragma unroll
     for (int v = 0; v < 4 * TILES_N; ++v) of_row[v] = all[v];
     for_each_in_turn<2>(of_row, [&](int pair) {
       const int at = row + 16 * i + pair % 2 * 8;
-      float two[2] = {of_row[0], of_row[1]};
+      Accumulator<T> two[2] = {of_row[0], of_row[1]};
       if (at < place.rows)
         finish_vector<T>(problem.epilogue, two, place.entry, place.row + at,
                          place.column + column + pair / 2 * 8, problem.n);
@@ -115,15 +115,17 @@ __device__ __forceinline__ void finish_tile(const Problem& problem, const TilePl
 
 template <typename Tile, typename T, int TILES_M, int TILES_N>
 __device__ __forceinline__ void store_tile(const Problem& problem, const TilePlace& place,
-                                           float (&sums)[TILES_M][TILES_N][4], uint32_t shared,
-                                           int warp_m, int warp_n) {
+                                           Accumulator<T> (&sums)[TILES_M][TILES_N][4],
+                                           uint32_t shared, int warp_m, int warp_n) {
   // Addresses are computed now: kept from before the steps, they would take registers there.
   asm volatile("" : "+r"(shared), "+r"(warp_m), "+r"(warp_n));
   if (!leaves_sums(problem.epilogue)) finish_tile<T>(problem, place, sums, warp_m, warp_n);
-  const bool side_by_side = problem.c.col_stride == 1 || problem.c.row_stride == 1;
-  if (side_by_side && !stores_accumulator(problem)) {
-    store_through_slices<Tile, T>(problem, place, sums, shared, warp_m, warp_n);
-    return;
+  if constexpr (sizeof(T) == 2) {
+    const bool side_by_side = problem.c.col_stride == 1 || problem.c.row_stride == 1;
+    if (side_by_side && !stores_accumulator(problem)) {
+      store_through_slices<Tile, T>(problem, place, sums, shared, warp_m, warp_n);
+      return;
+    }
   }
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll

@@ -32,7 +32,7 @@ struct AsyncMmaTile {
   static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES;
 
   static_assert(K_BYTES == 64 || K_BYTES == 128, "the rows that the swizzle knows");
-  static_assert(SEGMENT_K * 2 % K_BYTES == 0, "a segment is a whole number of steps");
+  static_assert(SEGMENT_K % K_BYTES == 0, "a segment is a whole number of steps");
   static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0 && M % WARP_M == 0 && N % WARP_N == 0,
                 "warps are made of tiles of 16 x 8, two of which are loaded at once");
   static_assert(STAGES >= 2, "a stage is filled while another is read");

@@ -10,6 +10,7 @@ enum class ReadBy : int8_t {
   Sixteen,   // cp.async of 16 bytes,
   Eight,     // of 8,
   Four,      // and of 4
+  Turned,    // through registers, four bytes along m or n by four of k, turned there
   Shifted,   // through registers, two aligned 16 bytes shifted together
   Elements,  // through registers, one by one: no stride is 1
 };
