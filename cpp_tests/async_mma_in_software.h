@@ -148,8 +148,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
   const auto fill = [&](const Matrix& x) {
     for (int64_t b = 0; b < p.batch; ++b)
       for (int64_t i = 0; i < x.rows; ++i)
-        for (int64_t j = 0; j < x.columns; ++j)
-          x.at<T>(b, i, j) = drawn<T>(random);
+        for (int64_t j = 0; j < x.columns; ++j) x.at<T>(b, i, j) = drawn<T>(random);
   };
   const Matrix a(p.batch, p.m, p.k, p.a, BYTES), b(p.batch, p.k, p.n, p.b, BYTES);
   const int64_t longest = std::max(p.m, p.n);

@@ -61,8 +61,7 @@ TYPED_TEST(AsyncMmaWords, EveryAlignment) {
 TYPED_TEST(AsyncMmaWords, SmallestSizes) {
   for (const int64_t m : {1, 2, 17})
     for (const int64_t n : {1, 3, 16})
-      for (const int64_t k : {1, 2, 15, 65})
-        this->expect_right(this->sized(m, n, k), ANY);
+      for (const int64_t k : {1, 2, 15, 65}) this->expect_right(this->sized(m, n, k), ANY);
 }
 
 TYPED_TEST(AsyncMmaWords, ResultBiasBatchAndNoK) {

@@ -98,7 +98,9 @@ TEST(Plan, DefaultIsRegisterTileForLargeAndSharedTileForSmall) {
   const DeviceInfo d = device("h200");
   for (DType dtype : ALL_DTYPES)
     EXPECT_EQ(make_plan(problem_of(4096, 4096, 4096, dtype), d).algo,
-              dtype == DType::Float64 ? Algo::MmaTile : Algo::RegisterTile)
+              dtype == DType::Float64 ? Algo::MmaTile
+              : size_of(dtype) == 1   ? Algo::AsyncMma
+                                      : Algo::RegisterTile)
         << name_of(dtype);
   const Plan small = make_plan(problem_of(16, 16, 64), d);
   EXPECT_TRUE(small.algo == Algo::SharedTile8 || small.algo == Algo::SharedTile16 ||
@@ -449,13 +451,15 @@ TEST(AsyncTranspose, ViewsThatOverlapAreReadWhereTheyLie) {
 // ---- what is supported ----------------------------------------------------------------------
 
 // In the fma arithmetic: 16-bit types too, where that is asked for. fp32 and fp64 have more rungs
-// where there are Hopper's kernels.
+// where there are Hopper's kernels, and bytes from 8.0 on.
 TEST(Supports, EveryRungTakesEveryDtype) {
   for (const char* name : {"h200", "h100", "a100", "t4"})
     for (DType dtype : ALL_DTYPES) {
       const Problem p = problem_of("tn", 33, 65, 17, dtype);
       Algos found = supported_algos(p, device(name));
-      if (device(name).capability == 90 && (dtype == DType::Float32 || dtype == DType::Float64))
+      const int capability = device(name).capability;
+      if ((capability == 90 && (dtype == DType::Float32 || dtype == DType::Float64)) ||
+          (capability >= 80 && size_of(dtype) == 1))
         found.erase(std::remove_if(found.begin(), found.end(),
                                    [](Algo algo) { return on_tensor_cores(algo); }),
                     found.end());

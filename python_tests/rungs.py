@@ -100,8 +100,8 @@ def has_tensor_core_kernels(device: str) -> bool:
 
 
 def has_mma_kernels(device: str) -> bool:
-    """For 16-bit inputs, tf32 and bytes: from compute capability 8.0 on. A build for other architectures than a 9.0
-    leaves its tensor cores alone."""
+    """For 16-bit inputs, tf32 and bytes: from compute capability 8.0 on. A build for other
+    architectures than a 9.0 leaves its tensor cores alone."""
     if device != "cuda" or torch.cuda.get_device_capability() < (8, 0):
         return False
     return torch.cuda.get_device_capability() != (9, 0) or has_tensor_core_kernels(device)

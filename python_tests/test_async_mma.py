@@ -134,7 +134,16 @@ def test_results_of_any_layout_of_tf32_and_bytes(dtype: torch.dtype, precision: 
 def test_what_rounding_to_tf32_meets() -> None:
     """Ties, overflow, subnormals, Inf, and NaN whose payload is in the bits that are cut."""
     bits = [0x3F800FFF, 0x3F801000, 0x3F801001, 0x3F803000, 0x7F7FFFFF, 0x7F800000, 0x7F800001]
-    bits += [0x7FFFFFFF, 0x00000001, 0x00001000, 0x00001001, 0x007FFFFF, 0x00800001, 0x0, 0x33333333]
+    bits += [
+        0x7FFFFFFF,
+        0x00000001,
+        0x00001000,
+        0x00001001,
+        0x007FFFFF,
+        0x00800001,
+        0x0,
+        0x33333333,
+    ]
     bits += [x | 0x80000000 for x in bits]
     words = torch.tensor(bits, dtype=torch.int64).to(torch.int32).view(torch.float32)
     values = torch.zeros(32, 32, device="cuda")

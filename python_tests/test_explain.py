@@ -159,7 +159,9 @@ def test_the_arithmetic_of_a_plan() -> None:
     for operands, asked in ((half, {}), (single, {"precision": "tf32"}), (single, A100)):
         with pytest.raises(RuntimeError, match=r"'fp16x3' is not for these inputs"):
             found(operands, algo="fp16x3", **asked)
-    with pytest.raises(NotImplementedError, match=r"'fp16x3' has no kernel.*8\.0.*'ieee' and 'tf32'$"):
+    with pytest.raises(
+        NotImplementedError, match=r"'fp16x3' has no kernel.*8\.0.*'ieee' and 'tf32'$"
+    ):
         found(single, precision="fp16x3", **A100)
     with pytest.raises(RuntimeError, match=r"'fp16x3' is for float32 inputs"):
         found(half, precision="fp16x3")

@@ -2,8 +2,8 @@
 // Matrix Multiply-Accumulate Instructions"):  D[16][8] = A[16][K] * B[K][8] + D, K = 16 for fp16
 // and bf16, 8 for tf32 and fp64, 32 for bytes.
 //
-// Register map, in 32-bit words of two 16-bit elements, four bytes or one of tf32, neighbours in k; lane l,
-// g = l / 4, t = l % 4, A as [16][8 words], B as [8 columns][8 words]:
+// Register map, in 32-bit words of two 16-bit elements, four bytes or one of tf32, neighbours in k;
+// lane l, g = l / 4, t = l % 4, A as [16][8 words], B as [8 columns][8 words]:
 //     a[0] = A[g][t]   a[1] = A[g + 8][t]   a[2] = A[g][t + 4]   a[3] = A[g + 8][t + 4]
 //     b[0] = B[g][t]   b[1] = B[g][t + 4]
 //     d[0], d[1] = D[g][2 t + 0, 1]         d[2], d[3] = D[g + 8][2 t + 0, 1]

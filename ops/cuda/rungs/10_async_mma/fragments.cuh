@@ -1,6 +1,6 @@
 // A warp's fragments of one part of a step, 32 bytes of k: A's are loaded again as soon as a row of
-// tiles is done with them, B's beside those in use. Those of fp32 are rounded to tf32 where they are
-// used, not where they are loaded, which would wait for them.
+// tiles is done with them, B's beside those in use. Those of fp32 are rounded to tf32 where they
+// are used, not where they are loaded, which would wait for them.
 #pragma once
 
 #include "cuda/parts/element.cuh"

@@ -22,7 +22,7 @@ ReadBy read_by(const Side& side, DType dtype) {
   if (size != 2 && !(along_k(side) && side.alignment >= (size == 1 ? 4 : 16))) {
     if (size == 4) return ReadBy::Four;  // words, from anywhere
     return along_mn && side.row_stride == 1 && side.alignment >= 4 ? ReadBy::Turned
-                                                                    : ReadBy::Elements;
+                                                                   : ReadBy::Elements;
   }
   if (size == 1) return side.alignment == 16 ? ReadBy::Sixteen : ReadBy::Four;
   const bool side_by_side =
@@ -51,8 +51,8 @@ bool takes(const Problem& problem) {
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  return takes(problem) && device.capability >= 80 && device.tensor_flops > 0 && problem.m <= MOST && problem.n <= MOST && problem.k <= MOST &&
-         problem.batch <= MOST &&
+  return takes(problem) && device.capability >= 80 && device.tensor_flops > 0 &&
+         problem.m <= MOST && problem.n <= MOST && problem.k <= MOST && problem.batch <= MOST &&
          saturating_product(blocks_over(problem.m, 32), blocks_over(problem.n, 32)) <= MAX_GRID_X;
 }
 
@@ -82,7 +82,8 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   const double peak = device.tensor_flops / (2 * device.clock_hz * device.multiprocessors);
   const double size = static_cast<double>(size_of(problem.dtype));
   const double rate =  // tensor cores do half as many tf32 as 16-bit products, and twice the bytes
-      2 / size * Model::OF_TENSOR * peak * (device.capability == 90 ? Model::OF_WGMMA : 1);  // a cycle
+      2 / size * Model::OF_TENSOR * peak *
+      (device.capability == 90 ? Model::OF_WGMMA : 1);  // a cycle
   const double step_k = tile.step_bytes / size;
   const double steps = std::ceil(k / step_k);
   const double busy =
@@ -179,9 +180,10 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   const char* const b = name_of(way.exchanged ? way.a : way.b);
   Description d;
   d.tile = async_mma_tile_name(way.tile);
-  d.kernel = "async_mma<" + d.tile + ", " + element_type(problem.dtype) + ", " +
-             (size_of(problem.dtype) == 2 ? major_names(side_a(computed), side_b(computed)) : "0, 0") +
-             ">";
+  d.kernel =
+      "async_mma<" + d.tile + ", " + element_type(problem.dtype) + ", " +
+      (size_of(problem.dtype) == 2 ? major_names(side_a(computed), side_b(computed)) : "0, 0") +
+      ">";
   // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
   d.thread_m = tile.warp_m / 8, d.thread_n = tile.warp_n / 4;
   if (way.exchanged) std::swap(d.thread_m, d.thread_n);

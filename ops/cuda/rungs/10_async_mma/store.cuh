@@ -7,6 +7,7 @@
 
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/write_rows.cuh"
+#include "cuda/ptx/forget.cuh"
 
 namespace tiled {
 
@@ -92,8 +93,8 @@ __device__ __forceinline__ void store_through_slices(const Problem& problem, con
 // The sums go through the epilogue where they are, a pair of columns at a time.
 template <typename T, int TILES_M, int TILES_N>
 __device__ __forceinline__ void finish_tile(const Problem& problem, const TilePlace& place,
-                                            Accumulator<T> (&sums)[TILES_M][TILES_N][4],
-                                            int warp_m, int warp_n) {
+                                            Accumulator<T> (&sums)[TILES_M][TILES_N][4], int warp_m,
+                                            int warp_n) {
   const int row = warp_m + threadIdx.x % 32 / 4, column = warp_n + threadIdx.x % 4 * 2;
   auto& all = in_a_row(sums);
   for_each_in_turn<4 * TILES_N>(all, [&](int i) {
@@ -118,7 +119,8 @@ __device__ __forceinline__ void store_tile(const Problem& problem, const TilePla
                                            Accumulator<T> (&sums)[TILES_M][TILES_N][4],
                                            uint32_t shared, int warp_m, int warp_n) {
   // Addresses are computed now: kept from before the steps, they would take registers there.
-  asm volatile("" : "+r"(shared), "+r"(warp_m), "+r"(warp_n));
+  ptx::forget(shared);
+  ptx::forget(warp_m, warp_n);
   if (!leaves_sums(problem.epilogue)) finish_tile<T>(problem, place, sums, warp_m, warp_n);
   if constexpr (sizeof(T) == 2) {
     const bool side_by_side = problem.c.col_stride == 1 || problem.c.row_stride == 1;

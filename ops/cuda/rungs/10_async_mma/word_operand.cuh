@@ -1,9 +1,9 @@
 // An operand of async_mma of fp32 or bytes that does not lie along k at multiples of 16 bytes.
 // ldmatrix transposes 16-bit elements alone, so these lie along k in shared memory wherever they
 // come from. A float is a word, which cp.async takes from anywhere to anywhere. Bytes along k come
-// by words too, if those are aligned; bytes along m or n in squares of four rows by four of k, which
-// wait in a thread's registers while the step before is multiplied, and are turned there. All else,
-// and what is no whole square, goes byte by byte.
+// by words too, if those are aligned; bytes along m or n in squares of four rows by four of k,
+// which wait in a thread's registers while the step before is multiplied, and are turned there. All
+// else, and what is no whole square, goes byte by byte.
 #pragma once
 
 #include "cuda/ptx/shared.cuh"
@@ -17,8 +17,8 @@ class WordOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B> {
   using Base = AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B>;
   using Base::BLOCK_K;
   static constexpr int PER_WORD = 4 / sizeof(T), ROW_BYTES = Tile::STEP_BYTES;
-  static constexpr int WORDS = ROWS * ROW_BYTES / 4 / Tile::THREADS;    // of a thread, a step
-  static constexpr int SQUARES = sizeof(T) == 1 ? WORDS / 4 : 0;        // of 4 x 4 bytes
+  static constexpr int WORDS = ROWS * ROW_BYTES / 4 / Tile::THREADS;  // of a thread, a step
+  static constexpr int SQUARES = sizeof(T) == 1 ? WORDS / 4 : 0;      // of 4 x 4 bytes
   static_assert(WORDS % 4 == 0 && WORDS * Tile::THREADS * 4 == ROWS * ROW_BYTES, "equal shares");
 
  public:
