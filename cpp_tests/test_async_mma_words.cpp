@@ -62,6 +62,9 @@ TYPED_TEST(AsyncMmaWords, SmallestSizes) {
   for (const int64_t m : {1, 2, 17})
     for (const int64_t n : {1, 3, 16})
       for (const int64_t k : {1, 2, 15, 65}) this->expect_right(this->sized(m, n, k), ANY);
+  // One k, and rows of it that begin on 16 bytes: those of B, and of A where it is transposed.
+  this->expect_right(this->sized(17, 32, 1, true, true), ANY);
+  this->expect_right(this->sized(32, 48, 1, false, true), ANY);
 }
 
 TYPED_TEST(AsyncMmaWords, ResultBiasBatchAndNoK) {

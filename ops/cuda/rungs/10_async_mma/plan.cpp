@@ -13,7 +13,10 @@
 namespace tiled {
 namespace {
 
-bool along_k(const Side& side) { return side.k <= 1 || side.k_stride == 1; }
+// Rows side by side, of one k each, lie along m or n: at no multiple of 16 bytes but the first.
+bool along_k(const Side& side) {
+  return side.k_stride == 1 || (side.k <= 1 && side.row_stride != 1);
+}
 
 // How the kernel may read an operand: by the widest copies that its alignment allows.
 ReadBy read_by(const Side& side, DType dtype) {
