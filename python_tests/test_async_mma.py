@@ -83,25 +83,16 @@ def test_results_of_any_layout(dtype: torch.dtype) -> None:
     assert_same_bits(hole, expected)
 
 
-@each_half
-def test_repeats_beside_another_stream(dtype: torch.dtype) -> None:
-    """The ring, 100 times, while another stream takes multiprocessors at random."""
-    beside = torch.cuda.Stream()
-    noise = normal(1536, 1536, torch.bfloat16)
-    for m, n, k in ((1024, 1024, 1024), (300, 520, 6152), (255, 257, 999)):
-        a, b = normal(m, k, dtype), normal(k, n, dtype)
-        expected = tiled_mm.mm(a, b, algo="mma_tile")
-        for _ in range(34):
-            with torch.cuda.stream(beside):
-                noise @ noise
-            assert_same_bits(tiled_mm.mm(a, b, algo="async_mma"), expected)
-
-
 TF32 = {"precision": "tf32"}
 each_word = pytest.mark.parametrize(
     ("dtype", "precision"),
     [(torch.float32, TF32), (torch.int8, {}), (torch.uint8, {})],
     ids=["tf32", "int8", "uint8"],
+)
+each_kind = pytest.mark.parametrize(
+    ("dtype", "precision"),
+    [(torch.float32, TF32), (torch.int8, {}), *((dtype, {}) for dtype in HALVES)],
+    ids=["tf32", "int8", *(str(dtype).removeprefix("torch.") for dtype in HALVES)],
 )
 
 
@@ -129,6 +120,20 @@ def test_results_of_any_layout_of_tf32_and_bytes(dtype: torch.dtype, precision: 
     hole = cases.in_a_hole(cases.hole(133, 261, dtype, "cuda"))
     tiled_mm.mm(a, b, algo="async_mma", out=hole, **precision)
     assert_same_bits(hole, expected)
+
+
+@each_kind
+def test_repeats_beside_another_stream(dtype: torch.dtype, precision: dict) -> None:
+    """The ring, 100 times, while another stream takes multiprocessors at random."""
+    beside = torch.cuda.Stream()
+    noise = normal(1536, 1536, torch.bfloat16)
+    for m, n, k in ((1024, 1024, 1024), (300, 520, 6152), (255, 257, 999)):
+        a, b = normal(m, k, dtype), normal(n, k, dtype).t()
+        expected = reference(a, b, **precision)
+        for _ in range(34):
+            with torch.cuda.stream(beside):
+                noise @ noise
+            assert_same_bits(tiled_mm.mm(a, b, algo="async_mma", **precision), expected)
 
 
 def test_what_rounding_to_tf32_meets() -> None:
