@@ -63,13 +63,28 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 // H200; on other chips products take as long as their tensor cores' rate says.
 struct Model {
   static constexpr double CLOCK = 1755e6;
-  static constexpr double START = 3600;      // launch, the first bytes' way, the end
+  // Launch and end. The rungs that take bytes besides leave it out (plan/candidate.h).
+  static constexpr double START = 3000;
+  // Of a block: the first bytes' way, and the store of its tile's elements.
+  static constexpr double FILL = 2400, STORE = 0.08;
   static constexpr double OF_WGMMA = 0.625;  // of 9.0's rate mma.sync can have so much
-  static constexpr double OF_TENSOR = 0.9;   // of what mma.sync can have, a full multiprocessor
-  static constexpr double STEP = 420;        // the shortest of a block alone: loads and barrier
-  static constexpr double THROUGH_REGISTERS = 1.2;  // more, for tiles of any alignment
-  static constexpr double L2_BYTES_A_CYCLE = 52;    // of a multiprocessor
-  static constexpr double DRAM = 0.85;              // of the bandwidth that the device names
+  static constexpr double OF_TENSOR = 0.88;  // of what mma.sync can have, a full multiprocessor
+  // The shortest of a block alone: loads and barrier; and through registers, or in many copies.
+  static constexpr double STEP = 500, STEP_OF_ANY = 1500;
+  static constexpr double L2_BYTES_A_CYCLE = 38;  // of a multiprocessor
+  static constexpr double DRAM = 0.85;            // of the bandwidth that the device names
+  // Of a multiprocessor, for 16 bytes that do not come by one cp.async: its instructions.
+  static constexpr double sixteen_bytes(ReadBy by, double element_bytes) {
+    switch (by) {
+      case ReadBy::Sixteen: return 0;
+      case ReadBy::Eight: return 0.7;
+      case ReadBy::Four: return 1.4;
+      case ReadBy::Turned: return 1.9;
+      case ReadBy::Shifted: return 1.9;
+      case ReadBy::Elements: return 7.7 / element_bytes;
+    }
+    return 0;
+  }
 };
 
 struct Estimate {
@@ -89,18 +104,22 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
       (device.capability == 90 ? Model::OF_WGMMA : 1);  // a cycle
   const double step_k = tile.step_bytes / size;
   const double steps = std::ceil(k / step_k);
-  const double busy =
-      tile.block_m * tile.block_n * step_k / rate * (tile.any ? Model::THROUGH_REGISTERS : 1);
+  const double busy = tile.block_m * tile.block_n * step_k / rate +
+                      tile.step_bytes / 16. *
+                          (tile.block_m * Model::sixteen_bytes(way.a, size) +
+                           tile.block_n * Model::sixteen_bytes(way.b, size));
   const double loads = (tile.block_m + tile.block_n) * tile.step_bytes / Model::L2_BYTES_A_CYCLE;
   const double share = std::ceil(blocks / device.multiprocessors);
   const double fit = static_cast<double>(device.shared_bytes_per_sm /
                                          (tile.shared_bytes + device.shared_bytes_reserved));
   const double waves = std::ceil(share / std::clamp(fit, 1., double(tile.blocks_per_sm)));
   Estimate e;
-  e.tensor = steps * std::max(share * std::max(busy, loads), waves * Model::STEP);
+  e.tensor = steps * std::max(share * std::max(busy, loads),
+                              waves * (tile.any ? Model::STEP_OF_ANY : Model::STEP)) +
+             waves * (Model::FILL + Model::STORE * tile.block_m * tile.block_n);
   const double bytes = size * batch * (m * k + k * n + m * n);
   e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * Model::CLOCK;
-  e.cycles = Model::START + std::max(e.tensor, e.memory);
+  e.cycles = (is_byte(problem) ? 0 : Model::START) + std::max(e.tensor, e.memory);
   return e;
 }
 
