@@ -200,7 +200,8 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
   int right = 0;
   rung.ways(problem, device, [&](const Way& way, double) {
     const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
-    if (right < 0 || !wanted(chosen)) return;
+    // The copies before a product are other kernels.
+    if (right < 0 || !wanted(chosen) || chosen.copy_a || chosen.copy_b) return;
     const Matrix c(p.batch, p.m, p.n, p.c, p.fp32 ? 4 : BYTES);
     const DType out = e.out_dtype;
     problem.c = {c.data(), c.row_stride(), c.column_stride(), c.entry,
@@ -208,7 +209,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     const Plan plan = rung.plan(problem, device, way);
     const Step step = plan.main_step();
     std::vector<float> totals(plan.workspace_bytes / 4 + 4);
-    const AsyncMmaArguments arguments = {as_computed(problem, chosen), totals.data(), chosen.a,
+    const AsyncMmaArguments arguments = {as_turned(problem, chosen), totals.data(), chosen.a,
                                          chosen.b};
     const auto kernel = kernel_of<T>(arguments.problem, chosen.tile);
     gridDim = {static_cast<unsigned>(step.grid_x), static_cast<unsigned>(step.grid_y), 1};

@@ -84,7 +84,7 @@ TEST(AsyncMmaPlan, LayoutsAndSides) {
     const Problem p = tensor_problem(layout, 512, 256, 1024);
     for (const AsyncMmaWay& way : ways_of(p, device("h200"))) {
       sides.insert(way.exchanged);
-      const Problem computed = as_computed(p, way);
+      const Problem computed = async_mma_layout(p, way, nullptr).computed;
       EXPECT_FALSE(is_mn_major(side_a(computed)) && !is_mn_major(side_b(computed))) << layout;
       EXPECT_EQ(computed.m, way.exchanged ? p.n : p.m);
       EXPECT_EQ(computed.c.row_stride, way.exchanged ? p.c.col_stride : p.c.row_stride);

@@ -1,5 +1,5 @@
-// Rung async_mma as the planner sees it: named tiles, either operand on A's side, and a model of
-// their time.
+// Rung async_mma as the planner sees it: named tiles, either operand on A's side, operands that are
+// read in small pieces or copied first, and a model of their time.
 #include "cuda/rungs/10_async_mma/plan.h"
 
 #include <algorithm>
@@ -73,6 +73,7 @@ struct Model {
   static constexpr double STEP = 500, STEP_OF_ANY = 1500;
   static constexpr double L2_BYTES_A_CYCLE = 38;  // of a multiprocessor
   static constexpr double DRAM = 0.85;            // of the bandwidth that the device names
+  static constexpr double COPY_KERNEL = 2000, COPY_DRAM = 0.8;
   // Of a multiprocessor, for 16 bytes that do not come by one cp.async: its instructions.
   static constexpr double sixteen_bytes(ReadBy by, double element_bytes) {
     switch (by) {
@@ -120,27 +121,45 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   const double bytes = size * batch * (m * k + k * n + m * n);
   e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * Model::CLOCK;
   e.cycles = (is_byte(problem) ? 0 : Model::START) + std::max(e.tensor, e.memory);
+  if (way.copy_a || way.copy_b) {
+    const double copied =
+        static_cast<double>(async_mma_layout(problem, way, nullptr).copies.bytes());
+    e.cycles += Model::COPY_KERNEL +
+                2 * copied / (Model::COPY_DRAM * device.memory_bandwidth) * Model::CLOCK;
+  }
   return e;
 }
 
 template <typename Visit>
 void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const Side a = side_a(problem), b = side_b(problem);
-  const auto by = [&](const Side& side) { return read_by(side, problem.dtype); };
-  const bool wide = by(a) == ReadBy::Sixteen && by(b) == ReadBy::Sixteen;
-  for (const bool exchanged : {false, true}) {
-    AsyncMmaWay way{};
-    way.exchanged = exchanged;
-    const Side first = exchanged ? b : a, second = exchanged ? a : b;
-    const bool turns = size_of(problem.dtype) == 2 && is_mn_major(first);
-    if (turns && !is_mn_major(second)) continue;  // only exchanged
-    way.a = by(first), way.b = by(second);
+  AsyncMmaWay way{};
+  way.early = device.capability >= 90;
+  const auto is_wide = [&](const Side& side) {
+    return read_by(side, problem.dtype) == ReadBy::Sixteen;
+  };
+  const auto visit_tiles = [&](const Side& a, const Side& b) {
+    const bool turns = size_of(problem.dtype) == 2 && is_mn_major(a);
+    if (turns && !is_mn_major(b)) return;  // only exchanged
+    way.a = read_by(a, problem.dtype), way.b = read_by(b, problem.dtype);
     for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
       const AsyncMmaTileInfo& info = async_mma_tile(tile);
-      if ((!info.any && !wide) || info.shared_bytes > device.shared_bytes_per_block) continue;
+      if (!info.any && !(is_wide(a) && is_wide(b))) continue;
+      if (info.shared_bytes > device.shared_bytes_per_block) continue;
       way.tile = static_cast<int8_t>(tile);
       visit(way);
     }
+  };
+  for (const bool exchanged : {false, true}) {
+    way.exchanged = exchanged;
+    const Side a = exchanged ? side_b(problem) : side_a(problem);
+    const Side b = exchanged ? side_a(problem) : side_b(problem);
+    const bool may_copy_a = !is_wide(a) && problem.k > 0;
+    const bool may_copy_b = !is_wide(b) && problem.k > 0;
+    for (int copy_a = 0; copy_a <= may_copy_a; ++copy_a)
+      for (int copy_b = 0; copy_b <= may_copy_b; ++copy_b) {
+        way.copy_a = copy_a, way.copy_b = copy_b;
+        visit_tiles(copy_a ? laid_out(a, problem) : a, copy_b ? laid_out(b, problem) : b);
+      }
   }
 }
 
@@ -168,8 +187,12 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
                                tile.blocks_per_sm,
                                0,
                                0};
-  Plan plan = plan_of(Algo::AsyncMma, candidate, as_computed(problem, chosen), way,
-                      /*dynamic=*/true);
+  const AsyncMmaLayout layout = async_mma_layout(problem, chosen, nullptr);
+  Plan plan = plan_of(Algo::AsyncMma, candidate, layout.computed, way, /*dynamic=*/true);
+  const Step product = plan.main_step();
+  plan.step_count = 0;
+  add_copies(plan, layout.copies, problem);
+  plan.add(product);
   if (chosen.exchanged) {
     std::swap(plan.block_m, plan.block_n);
     std::swap(plan.tiles_m, plan.tiles_n);
@@ -190,14 +213,30 @@ const char* name_of(ReadBy by) {
   return "?";
 }
 
+bool copies_a(const AsyncMmaWay& way) { return way.exchanged ? way.copy_b : way.copy_a; }
+bool copies_b(const AsyncMmaWay& way) { return way.exchanged ? way.copy_a : way.copy_b; }
+
+// The operands that are copied, or null.
+const char* copies_of(const AsyncMmaWay& way) {
+  const bool a = copies_a(way), b = copies_b(way);
+  return a && b ? "A and B" : a ? "A" : b ? "B" : nullptr;
+}
+
+// Such as "Async64x64", or "Async64x64 of copied A".
+std::string name_of(const AsyncMmaWay& way) {
+  const std::string tile(async_mma_tile_name(way.tile));
+  const char* const copied = copies_of(way);
+  return copied ? tile + " of copied " + copied : tile;
+}
+
 // In JSON:
 //
-//   async_mma  {exchanged, reads_a, reads_b: "by 16 bytes" and the like,
-//              estimates: [{tile, exchanged, tensor, memory, cycles (of the call)}]}
+//   async_mma  {exchanged, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and the like,
+//              estimates: [{tile, way, exchanged, tensor, memory, cycles (of the call)}]}
 Description describe(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
-  const Problem computed = as_computed(problem, way);
+  const Problem computed = async_mma_layout(problem, way, nullptr).computed;
   const char* const a = name_of(way.exchanged ? way.b : way.a);
   const char* const b = name_of(way.exchanged ? way.a : way.b);
   Description d;
@@ -209,18 +248,20 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
   d.thread_m = tile.warp_m / 8, d.thread_n = tile.warp_n / 4;
   if (way.exchanged) std::swap(d.thread_m, d.thread_n);
+  if (const char* const copied = copies_of(way)) d.lines.emplace_back("copies", copied);
   d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
   std::vector<std::string> list;
   for_each_way(problem, device, [&](const AsyncMmaWay& other) {
     const Estimate e = estimate(problem, device, other);
-    const std::string_view name = async_mma_tile_name(other.tile);
-    const bool chosen = other.tile == way.tile && other.exchanged == way.exchanged;
+    const std::string name = name_of(other);
+    const bool chosen = name == name_of(way) && other.exchanged == way.exchanged;
     d.lines.emplace_back(chosen ? "estimate" : "rejected",
-                         std::string(name) + (other.exchanged ? ", exchanged: " : ": ") +
-                             grouped(e.cycles) + " cycles; " + grouped(e.tensor) +
-                             " of tensor cores, " + grouped(e.memory) + " of memory");
+                         name + (other.exchanged ? ", exchanged: " : ": ") + grouped(e.cycles) +
+                             " cycles; " + grouped(e.tensor) + " of tensor cores, " +
+                             grouped(e.memory) + " of memory");
     list.push_back(Object()
-                       .text("tile", name)
+                       .text("tile", async_mma_tile_name(other.tile))
+                       .text("way", name)
                        .truth("exchanged", other.exchanged)
                        .real("tensor", e.tensor)
                        .real("memory", e.memory)
@@ -229,6 +270,8 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   });
   d.json.emplace_back("async_mma", Object()
                                        .truth("exchanged", way.exchanged)
+                                       .truth("copies_a", copies_a(way))
+                                       .truth("copies_b", copies_b(way))
                                        .text("reads_a", a)
                                        .text("reads_b", b)
                                        .json("estimates", array_of(list))
@@ -238,7 +281,7 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
 
 bool is(const Way& way, const NamedWay& name) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
-  return async_mma_tile_name(chosen.tile) == name.tile && chosen.exchanged == name.exchanged;
+  return name_of(chosen) == name.tile && chosen.exchanged == name.exchanged;
 }
 
 }  // namespace
