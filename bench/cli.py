@@ -416,6 +416,10 @@ _PARTS: dict[str, tuple[list[str], int]] = {
     ),
     "middle16": (["--set", "middle16", "--budget", "0.15", "--limit", "70"], 90),
     "unaligned16": (["--set", "unaligned16", "--budget", "0.2", "--limit", "60"], 80),
+    "mma_sync": (
+        ["--set", "mma_sync", "--algo", "async_mma", "--budget", "0.15", "--limit", "30"],
+        50,
+    ),
     "tf32": (
         ["--set", "tf32", "--precision", "tf32", "--budget", "0.25", "--limit", "40"],
         60,

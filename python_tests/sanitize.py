@@ -140,9 +140,9 @@ def run_async_tiles(a, b, what: tuple) -> int:
     estimates = tiled_mm.plan(a, b, algo="async_mma").async_mma.estimates
     for e in estimates:
         c = torch.ops.tiled_debug.mm_with_tile(
-            a, b, e.tile, e.exchanged, 1, 1, False, algo="async_mma"
+            a, b, e.way, e.exchanged, 1, 1, False, algo="async_mma"
         )
-        assert same_bits(c, expected), (*what, e.tile, e.exchanged)
+        assert same_bits(c, expected), (*what, e.way, e.exchanged)
     return len(estimates)
 
 

@@ -19,10 +19,13 @@ def test_it_is_taken_where_there_are_no_kernels_of_hopper(dtype: torch.dtype, de
         a, b = meta(m, n, k, dtype)
         plan = tiled_mm.plan(a, b, device=device)
         assert (plan.algo, plan.arithmetic) == ("async_mma", "tensor")
-        assert plan.workspace_bytes == 0 and len(plan.steps) == 1, "no operand is copied first"
+        odd = (m, n, k) == (1023, 999, 1001)
+        assert (plan.async_mma.copies_a, plan.async_mma.copies_b) == (odd, odd)
+        assert len(plan.steps) == 1 + odd and (plan.workspace_bytes > 0) == odd
         assert plan.occupancy.blocks_per_sm >= 1
         chosen = min(plan.async_mma.estimates, key=lambda e: e.cycles)
         assert plan.tile.name == chosen.tile and plan.async_mma.exchanged == chosen.exchanged
+        assert chosen.way == chosen.tile + " of copied A and B" * odd
         text = tiled_mm.explain(a, b, device=device)
         assert text.startswith("async_mma on") and ("by 16 bytes" in text or k == 1001)
 
@@ -61,6 +64,14 @@ def test_how_it_reads(columns: int, reads: str) -> None:
     apart = torch.empty(128, 2 * columns, dtype=BF16, device="meta")[::2, ::2]
     plan = tiled_mm.plan(apart, b, device="a100")
     assert plan.async_mma.reads_a == "through registers, by elements"
+
+
+def test_a_copy_is_made_where_it_is_faster() -> None:
+    """Of a large operand, read often; not of a small one, nor where few rows read a weight."""
+    for (m, n, k), copies in (((64, 64, 65), False), ((4, 4096, 4097), False), ((4095,) * 3, True)):
+        plan = tiled_mm.plan(*meta(m, n, k, BF16), device="a100")
+        assert plan.async_mma.copies_a == copies, (m, n, k)
+        assert [step.work for step in plan.steps] == ["copy"] * copies + ["product"]
 
 
 @each("device", SINCE_AMPERE)
