@@ -8,7 +8,7 @@ import pytest
 import tiled_mm
 import torch
 from cases import HALVES, each
-from golden import assert_same_bits
+from golden import assert_equal
 
 pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 
@@ -71,7 +71,7 @@ def test_every_tile_has_the_bits_of_the_other_rungs(dtype: torch.dtype, size: tu
     met = set()
     for (name_a, x), (name_b, y) in pairs(a, b):
         for tile, way, c in with_each_tile(x, y):
-            assert_same_bits(c, expected, (*way, name_a, name_b))
+            assert_equal(c, expected, (*way, name_a, name_b))
             met.add(tile)
     assert len(met) == 6
 
@@ -84,10 +84,10 @@ def test_results_of_any_layout(dtype: torch.dtype) -> None:
         wide = tiled_mm.mm(a, b, algo="mma_tile", out_dtype=out_dtype)
         for name, out in laid(torch.zeros(133, 261, device="cuda", dtype=out_dtype)).items():
             tiled_mm.mm(a, b, algo="async_mma", out=out, out_dtype=out_dtype)
-            assert_same_bits(out, wide, name)
+            assert_equal(out, wide, name)
     hole = cases.in_a_hole(cases.hole(133, 261, dtype, "cuda"))
     tiled_mm.mm(a, b, algo="async_mma", out=hole)
-    assert_same_bits(hole, expected)
+    assert_equal(hole, expected)
 
 
 TF32 = {"precision": "tf32"}
@@ -112,7 +112,7 @@ def test_every_tile_of_tf32_and_bytes(dtype: torch.dtype, precision: dict, size:
     met = set()
     for (name_a, x), (name_b, y) in pairs(a, b):
         for tile, way, c in with_each_tile(x, y, **precision):
-            assert_same_bits(c, expected, (*way, name_a, name_b))
+            assert_equal(c, expected, (*way, name_a, name_b))
             met.add(tile)
     assert len(met) == 6
 
@@ -123,10 +123,10 @@ def test_results_of_any_layout_of_tf32_and_bytes(dtype: torch.dtype, precision: 
     expected = reference(a, b, **precision)
     for name, out in laid(torch.zeros(133, 261, device="cuda", dtype=dtype)).items():
         tiled_mm.mm(a, b, algo="async_mma", out=out, **precision)
-        assert_same_bits(out, expected, name)
+        assert_equal(out, expected, name)
     hole = cases.in_a_hole(cases.hole(133, 261, dtype, "cuda"))
     tiled_mm.mm(a, b, algo="async_mma", out=hole, **precision)
-    assert_same_bits(hole, expected)
+    assert_equal(hole, expected)
 
 
 @each_kind
@@ -140,7 +140,7 @@ def test_repeats_beside_another_stream(dtype: torch.dtype, precision: dict) -> N
         for _ in range(34):
             with torch.cuda.stream(beside):
                 noise @ noise
-            assert_same_bits(tiled_mm.mm(a, b, algo="async_mma", **precision), expected)
+            assert_equal(tiled_mm.mm(a, b, algo="async_mma", **precision), expected)
 
 
 def test_what_rounding_to_tf32_meets() -> None:
@@ -163,4 +163,4 @@ def test_what_rounding_to_tf32_meets() -> None:
     for b in (torch.eye(32, device="cuda"), torch.full((32, 32), 1.5, device="cuda")):
         for x, y in ((values, b), (b, values), (values.t(), b)):
             for tile, _, c in with_each_tile(x, y, **TF32):
-                assert_same_bits(c, reference(x, y, **TF32), tile)
+                assert_equal(c, reference(x, y, **TF32), tile)

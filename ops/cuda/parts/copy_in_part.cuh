@@ -1,7 +1,8 @@
-// A copy to shared memory of which not all need exist. cp.async would fill up with zeros what it is
-// told not to read, but its address has to be good for all of its bytes: so it is asked only for
-// what exists as a whole, and a thread stores the rest itself. Whoever waits for the copies and
-// then meets the others at a barrier sees both.
+// A copy to shared memory of which not all need exist. cp.async fills up with zeros what it is told
+// not to read, but its address has to be good for all of its bytes. Where they reach beyond the end
+// of the matrix, which may be that of the memory, it is asked only for words that exist as a whole,
+// and a thread stores the last itself. Whoever waits for the copies and then meets the others at a
+// barrier sees both.
 #pragma once
 
 #include <vector_functions.h>
@@ -27,15 +28,15 @@ __device__ __forceinline__ uint32_t word_of(const T* from, int count) {
   return word;
 }
 
-// BYTES from `from`, both at multiples of as many.
+// BYTES from `from`, both at multiples of as many; the first `bytes` are read.
 template <int BYTES>
-__device__ __forceinline__ void copy_async(uint32_t shared, const void* from) {
+__device__ __forceinline__ void copy_async(uint32_t shared, const void* from, int bytes) {
   if constexpr (BYTES == 16)
-    ptx::cp_async_16(shared, from);
+    ptx::cp_async_16(shared, from, bytes);
   else if constexpr (BYTES == 8)
-    ptx::cp_async_8(shared, from);
+    ptx::cp_async_8(shared, from, bytes);
   else
-    ptx::cp_async_4(shared, from);
+    ptx::cp_async_4(shared, from, bytes);
 }
 
 template <int BYTES>

@@ -29,9 +29,9 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
   __device__ __forceinline__ void start(uint32_t tile, int rows, int k_left, RowsByK strides,
                                         ReadBy by) {
     switch (by) {
-      case ReadBy::Sixteen: Base::copy(tile, rows, k_left, strides); return;
-      case ReadBy::Eight: Base::template copy_by<8>(tile, rows, k_left, strides); return;
-      case ReadBy::Four: Base::template copy_by<4>(tile, rows, k_left, strides); return;
+      case ReadBy::Sixteen: Base::copy(tile, rows, k_left, strides, end_); return;
+      case ReadBy::Eight: Base::template copy_by<8>(tile, rows, k_left, strides, end_); return;
+      case ReadBy::Four: Base::template copy_by<4>(tile, rows, k_left, strides, end_); return;
       default: fetch(rows, k_left, strides, by);
     }
   }

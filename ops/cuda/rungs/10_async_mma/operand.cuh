@@ -64,9 +64,11 @@ class AsyncOperand {
   }
 
   // The whole next step at the edge: `rows` of the tile and `k_left` values of k exist (more than
-  // BLOCK_K is fine). What lies outside the matrix becomes zero; no address outside it is read.
-  __device__ __forceinline__ void copy(uint32_t tile, int rows, int k_left, RowsByK strides) {
-    copy_by<16>(tile, rows, k_left, strides);
+  // BLOCK_K is fine). What lies outside the matrix, which is over at `end`, becomes zero; no
+  // address outside it is read.
+  __device__ __forceinline__ void copy(uint32_t tile, int rows, int k_left, RowsByK strides,
+                                       const T* end) {
+    copy_by<16>(tile, rows, k_left, strides, end);
   }
 
   // Where this lane's address of the first fragment of its warp, which begins at row `first`, lies
@@ -112,12 +114,13 @@ class AsyncOperand {
                           index % PASSES_A_BOX * ROWS_A_PASS * strides.k
                     : index * ROWS_A_PASS * strides.row;
   }
-  // The same by pieces of BYTES. Those that exist in part come last, one by one: they are rare, and
-  // what is computed for them must not be kept in registers from step to step.
+  // The same by pieces of BYTES. The last of the matrix, which may reach beyond its end, comes
+  // last: what is computed for it must not be kept in registers from step to step.
   template <int BYTES>
-  __device__ __forceinline__ void copy_by(uint32_t tile, int rows, int k_left, RowsByK strides) {
+  __device__ __forceinline__ void copy_by(uint32_t tile, int rows, int k_left, RowsByK strides,
+                                          const T* end) {
     constexpr int PIECE = BYTES / sizeof(T);
-    bool part = false;
+    bool beyond = false;
 #pragma unroll
     for (int i = 0; i < COPIES; ++i) {
       const int count = exist(i, rows, k_left);
@@ -125,20 +128,24 @@ class AsyncOperand {
 #pragma unroll
       for (int first = 0; first < VECTOR; first += PIECE) {
         const uint32_t at = tile + to(i) + first * int(sizeof(T));
-        if (count >= first + PIECE) copy_async<BYTES>(at, from + first);
-        if (count <= first) clear_shared<BYTES>(at);
+        const int left = min(count - first, PIECE);
+        if (left <= 0)
+          clear_shared<BYTES>(at);
+        else if (left == PIECE || from + first + PIECE <= end)
+          copy_async<BYTES>(at, from + first, left * int(sizeof(T)));
+        else
+          beyond = true;
       }
-      part |= count % PIECE != 0;
     }
-    if (part) {
+    if (beyond) {
       ptx::forget(tile);
       ptx::forget(rows, k_left);
 #pragma unroll 1
       for (int i = 0; i < COPIES; ++i) {
         const int count = exist(i, rows, k_left), first = count / PIECE * PIECE;
-        if (count > first)
-          copy_part<BYTES>(tile + to(i) + first * int(sizeof(T)),
-                           data_ + offset(i, strides) + first, count - first);
+        const T* const from = data_ + offset(i, strides) + first;
+        if (count > first && from + PIECE > end)
+          copy_part<BYTES>(tile + to(i) + first * int(sizeof(T)), from, count - first);
       }
     }
     data_ += BLOCK_K * strides.k;

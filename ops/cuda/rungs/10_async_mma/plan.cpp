@@ -73,8 +73,7 @@ struct Model {
   static constexpr double STEP = 500, STEP_OF_ANY = 1500;
   static constexpr double L2_BYTES_A_CYCLE = 38;  // of a multiprocessor
   static constexpr double DRAM = 0.85;            // of the bandwidth that the device names
-  // A kernel that copies, in the shadow of the one before or after its end; and of the bandwidth.
-  static constexpr double COPY_EARLY = 2000, COPY_AFTER = 4000, COPY_DRAM = 0.8;
+  static constexpr double COPY_KERNEL = 9000, COPY_DRAM = 0.8;  // of the bandwidth
   // Of a multiprocessor, for 16 bytes that do not come by one cp.async: its instructions.
   static constexpr double sixteen_bytes(ReadBy by, double element_bytes) {
     switch (by) {
@@ -125,7 +124,7 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   if (way.copy_a || way.copy_b) {
     const double copied =
         static_cast<double>(async_mma_layout(problem, way, nullptr).copies.bytes());
-    e.cycles += (way.early ? Model::COPY_EARLY : Model::COPY_AFTER) +
+    e.cycles += Model::COPY_KERNEL +
                 2 * copied / (Model::COPY_DRAM * device.memory_bandwidth) * Model::CLOCK;
   }
   return e;

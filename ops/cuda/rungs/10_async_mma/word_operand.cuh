@@ -22,13 +22,13 @@ class WordOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B> {
   static_assert(WORDS % 4 == 0 && WORDS * Tile::THREADS * 4 == ROWS * ROW_BYTES, "equal shares");
 
  public:
-  // `data` is the tile's first row at the segment's first k. Unlike others it needs no bounds.
-  __device__ __forceinline__ WordOperand(const T* data, RowsByK strides, const T*, const T*)
-      : Base(data, strides), tile_data_(data) {}
+  // `data` is the tile's first row at the segment's first k; the matrix is over at `end`.
+  __device__ __forceinline__ WordOperand(const T* data, RowsByK strides, const T*, const T* end)
+      : Base(data, strides), tile_data_(data), end_(end) {}
 
   __device__ __forceinline__ void start(uint32_t tile, int rows, int k_left, RowsByK strides,
                                         ReadBy by) {
-    if (by == ReadBy::Sixteen) return Base::copy(tile, rows, k_left, strides);
+    if (by == ReadBy::Sixteen) return Base::copy(tile, rows, k_left, strides, end_);
     if (by == ReadBy::Four) copy_words(tile, rows, k_left, strides);
     if constexpr (sizeof(T) == 1) {
       if (by == ReadBy::Turned) fetch(rows, k_left, strides);
@@ -133,6 +133,7 @@ class WordOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B> {
   }
 
   const T* tile_data_;
+  const T* end_;
   uint32_t held_[SQUARES > 0 ? SQUARES : 1][4];
 };
 
