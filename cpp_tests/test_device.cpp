@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/arithmetic.h"
 #include "cuda/plan/architectures.h"
 #include "planned.h"
 
@@ -183,6 +184,43 @@ TEST(Devices, ArchitectureOfACapability) {
   later.multiprocessors = 1;
   set_architecture(later, 1e9);
   EXPECT_GT(later.fp32_flops, 0);
+}
+
+// ---- generations ----------------------------------------------------------------------------
+
+constexpr bool ascending() {
+  for (size_t i = 1; i < std::size(GENERATIONS); ++i)
+    if (GENERATIONS[i - 1].capability >= GENERATIONS[i].capability) return false;
+  return true;
+}
+static_assert(ascending());
+
+TEST(Generations, EndWhereTheNextBegins) {
+  EXPECT_EQ(generation_of(0).name, "older");
+  EXPECT_EQ(generation_of(72).name, "older");
+  EXPECT_EQ(generation_of(75).name, "Turing");
+  EXPECT_EQ(generation_of(87).name, "Ampere");
+  EXPECT_EQ(generation_of(89).name, "Ada");
+  EXPECT_EQ(generation_of(90).name, "Hopper");
+  for (int capability : {100, 103, 120, 999})
+    EXPECT_EQ(generation_of(capability).name, "Blackwell") << capability;
+}
+
+// What the table denies no rung takes, and what it has some rung does, at a rate.
+TEST(Generations, TheRungsAreAsTheTableSays) {
+  for (const std::string& name : device_names()) {
+    const DeviceInfo d = device(name.c_str());
+    const Kernels kernels = generation_of(d.capability).kernels;
+    EXPECT_EQ(d.hopper_kernels, kernels.hopper) << name;
+    const Problem tensor = tensor_problem("nn", 64, 128, 256);
+    const Problem tf32 = tensor_problem("nn", 64, 128, 256, DType::Float32);
+    for (const Problem& p : {tensor, tf32, parts_problem("nn", 64, 128, 256)}) {
+      const bool has = computes(kernels, p.arithmetic);
+      EXPECT_NE(supported_algos(p, d).empty(), has) << name;
+      if (has) EXPECT_GT(peak_flops(d, p.dtype, p.arithmetic), 0) << name;
+    }
+    EXPECT_TRUE(computes(kernels, Arithmetic::Fma) && !computes(kernels, Arithmetic::Cpu16));
+  }
 }
 
 // Some chips of a capability have fewer units than it has, which only their name tells.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/arithmetic.h"
+
 namespace tiled {
 namespace {
 
@@ -112,10 +114,13 @@ void set_architecture(DeviceInfo& device, double clock_hz) {
   const double multiprocessor_flops = 2.0 * device.multiprocessors * clock_hz;
   device.fp32_flops = architecture.fp32 * multiprocessor_flops;
   device.fp64_flops = architecture.fp64 * multiprocessor_flops;
-  device.fp64_tensor_flops = architecture.fp64_tensor * multiprocessor_flops;
   device.int32_ops = architecture.int32 * multiprocessor_flops;
-  device.tensor_flops = architecture.tensor * multiprocessor_flops;
-  device.hopper_kernels = device.capability == 90;  // their code runs on no other
+  // The rates of what no kernel here uses are none.
+  const Kernels kernels = generation_of(device.capability).kernels;
+  const bool tensor = computes(kernels, Arithmetic::Tensor);
+  device.hopper_kernels = kernels.hopper;
+  device.tensor_flops = tensor ? architecture.tensor * multiprocessor_flops : 0;
+  device.fp64_tensor_flops = kernels.hopper ? architecture.fp64_tensor * multiprocessor_flops : 0;
 }
 
 double peak_flops(const DeviceInfo& device, DType dtype) {
