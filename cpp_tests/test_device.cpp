@@ -252,8 +252,26 @@ TEST(Devices, PeakOfEachDtype) {
   EXPECT_EQ(peak_flops(d, DType::Float64), 2 * d.fp64_flops);  // chains on tensor cores
   EXPECT_EQ(peak_flops(d, DType::Complex128), d.fp64_flops);
   EXPECT_EQ(peak_flops(device("a100"), DType::Float64), device("a100").fp64_flops);
-  EXPECT_EQ(peak_flops(d, DType::UInt8), d.fp32_flops / 2);  // 64 lanes of 128
+  EXPECT_EQ(peak_flops(d, DType::Int32), d.fp32_flops / 2);  // 64 lanes of 128
   EXPECT_EQ(peak_flops(d, DType::Int64), d.int32_ops / 3);
+}
+
+// 8-bit integers on tensor cores, as the data sheets and white papers state them: twice the 16-bit
+// rate, and four times that of GeForce cards, which is halved where sums are fp32.
+TEST(Devices, PeakOfBytes) {
+  const auto tera = [](const char* name) { return peak_flops(device(name), DType::Int8) / 1e12; };
+  EXPECT_NEAR(tera("a100"), 624, 1);
+  EXPECT_NEAR(tera("a10"), 250, 1);
+  EXPECT_NEAR(tera("rtx3090"), 284, 1);
+  EXPECT_NEAR(tera("rtx4090"), 660.6, 1);
+  EXPECT_NEAR(tera("rtx5090"), 838, 1);
+  EXPECT_NEAR(tera("l40s"), 733, 1);
+  EXPECT_EQ(tera("h20") * 1e12, 2 * device("h20").tensor_flops);
+  EXPECT_EQ(tera("t4") * 1e12, device("t4").int32_ops);  // no kernel here
+  DeviceInfo without = device("h200");
+  EXPECT_EQ(peak_flops(without, DType::UInt8), 2 * without.tensor_flops);
+  without.tensor_flops = 0;
+  EXPECT_EQ(peak_flops(without, DType::UInt8), without.int32_ops);
 }
 
 // 16 times the fp32 rate for 16-bit inputs, 8 times for tf32: the ratios of the data sheet, 989.4,
