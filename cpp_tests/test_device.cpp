@@ -8,6 +8,7 @@
 
 #include "core/arithmetic.h"
 #include "cuda/plan/architectures.h"
+#include "cuda/plan/build.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -310,6 +311,58 @@ TEST(Architectures, SayWhichDevicesTheyServe) {
   EXPECT_TRUE(runs_on("10.0 12.0", 121));
   EXPECT_FALSE(runs_on("12.0", 103));
   EXPECT_FALSE(runs_on("", 90));
+}
+
+// ---- builds -----------------------------------------------------------------------------------
+
+TEST(Builds, LeaveTheKernelsThatTheyHave) {
+  const DeviceInfo h200 = device("h200"), a10 = device("a10"), t4 = device("t4");
+  // The whole library.
+  const Build whole = {"8.0 9.0+PTX", true};
+  EXPECT_TRUE(as_built(h200, whole).hopper_kernels);
+  for (const DeviceInfo& d : {h200, a10, t4, device("b200")})
+    EXPECT_EQ(as_built(d, whole).tensor_flops, d.tensor_flops) << d.name;
+  // One for an A10 alone has what an A10 runs.
+  const Build ampere = {"8.6", false};
+  EXPECT_EQ(as_built(a10, ampere).tensor_flops, a10.tensor_flops);
+  EXPECT_EQ(as_built(device("a100"), ampere).tensor_flops, 0);  // 8.0 is older
+  // PTX serves newer devices with mma.sync; Hopper's kernels are left out.
+  const DeviceInfo by_ptx = as_built(h200, {"8.0+PTX", false});
+  EXPECT_TRUE(leaves_out_hopper_kernels(by_ptx));
+  EXPECT_EQ(by_ptx.tensor_flops, h200.tensor_flops);
+  EXPECT_EQ(by_ptx.fp64_tensor_flops, 0);
+  EXPECT_EQ(supported_algos(tensor_problem("nn", 64, 64, 64), by_ptx), Algos{Algo::AsyncMma});
+  // PTX of before does not.
+  const DeviceInfo by_old = as_built(h200, {"", false});
+  EXPECT_EQ(by_old.tensor_flops, 0);
+  EXPECT_TRUE(supported_algos(tensor_problem("nn", 64, 64, 64), by_old).empty());
+}
+
+TEST(Builds, PlanAsAnotherDeviceWhereItsPlansCanRun) {
+  std::string refusal;
+  const DeviceInfo h200 = device("h200");
+  const DeviceInfo left = as_built(h200, {"8.0+PTX", false}), old = as_built(h200, {"", false});
+  for (const char* name : {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200", "t4"}) {
+    const auto planned = planned_as(name, left, refusal);
+    ASSERT_TRUE(planned) << name << ": " << refusal;
+    EXPECT_EQ(planned->shared_bytes_per_block, device(name).shared_bytes_per_block);
+    EXPECT_EQ(planned->name, device(name).name + " (on NVIDIA H200)");
+    const Problem p = tensor_problem("nt", 4096, 4096, 4096);
+    const Plan plan = make_plan(p, *planned), own = make_plan(p, device(name));
+    EXPECT_EQ(plan.algo, own.algo) << name;
+    EXPECT_EQ(plan.block_m, own.block_m) << name;
+    EXPECT_EQ(plan.main_step().shared_bytes, own.main_step().shared_bytes) << name;
+  }
+  EXPECT_TRUE(planned_as("h100", h200, refusal));
+  EXPECT_FALSE(planned_as("h200", left, refusal));
+  EXPECT_NE(refusal.find("kernels that this build does not have for NVIDIA H200"),
+            std::string::npos);
+  EXPECT_FALSE(planned_as("a100", old, refusal));
+  EXPECT_TRUE(planned_as("t4", old, refusal));
+  EXPECT_FALSE(planned_as("b200", device("a10"), refusal));
+  EXPECT_NE(refusal.find("limits"), std::string::npos);
+  EXPECT_FALSE(planned_as("h2000", h200, refusal));
+  EXPECT_EQ(refusal, "there is no device of this name");
 }
 
 }  // namespace
