@@ -246,7 +246,8 @@ def test_every_rung_is_offered(device: str, dtype: torch.dtype) -> None:
             # Rows that lie next to each other must begin at multiples of 16 bytes.
             aligned = k <= 1 or ((m <= 1 or k % 8 == 0) and (n <= 1 or n % 8 == 0))
             without = () if aligned else rungs.NEED_TMA
-            expected += tuple(name for name in rungs.TENSOR_RUNGS if name not in without)
+            found_here = rungs.here(rungs.TENSOR_RUNGS, device)
+            expected += tuple(name for name in found_here if name not in without)
         if dtype == torch.float32 and rungs.has_tensor_core_kernels(device):
             expected += (rungs.PARTS_RUNG,)
         found = tiled_mm.algos(a, b)
@@ -266,7 +267,10 @@ def uninitialised(rows: int, cols: int, dtype: torch.dtype) -> Iterator[torch.Te
 def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: str) -> None:
     """Registers, memory and occupancy, beside what the CUDA runtime says of the kernel."""
     fits = {
-        **dict.fromkeys(rungs.TENSOR_RUNGS, rungs.arithmetic_of("cuda", dtype) == "tensor"),
+        **dict.fromkeys(rungs.TENSOR_RUNGS, False),
+        **dict.fromkeys(
+            rungs.here(rungs.TENSOR_RUNGS), rungs.arithmetic_of("cuda", dtype) == "tensor"
+        ),
         rungs.PARTS_RUNG: rungs.arithmetic_of("cuda", dtype, rungs.PARTS_RUNG) == "fp16x3",
     }
     fits |= dict.fromkeys(rungs.fma_rungs("cuda", dtype), True)

@@ -8,11 +8,13 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 
 #include "cuda/launch/launch.h"
 #include "cuda/plan/architectures.h"
+#include "cuda/plan/build.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/addmm.h"
@@ -23,6 +25,15 @@
 
 namespace tiled {
 namespace {
+
+constexpr Build BUILD = {
+    TILED_MM_MMA_ARCHITECTURES,
+#ifdef TILED_MM_HOPPER
+    /*hopper=*/true,
+#else
+    /*hopper=*/false,
+#endif
+};
 
 DeviceInfo read_device(c10::DeviceIndex index) {
   const cudaDeviceProp* properties = at::cuda::getDeviceProperties(index);
@@ -47,11 +58,17 @@ DeviceInfo read_device(c10::DeviceIndex index) {
   device.memory_bandwidth =
       2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   set_architecture(device, 1e3 * attribute(cudaDevAttrClockRate));
-  if (!runs_on(TILED_MM_MMA_ARCHITECTURES, device.capability)) device.tensor_flops = 0;
-#ifndef TILED_MM_HOPPER
-  leave_out_hopper_kernels(device);
-#endif
-  return device;
+  return as_built(device, BUILD);
+}
+
+// What plans are made for: the device, unless a test asks for another's plans.
+DeviceInfo planned_device(const DeviceInfo& running) {
+  const char* const name = std::getenv("TILED_MM_PLAN_AS");
+  if (name == nullptr || *name == '\0') return running;
+  std::string refusal;
+  const std::optional<DeviceInfo> planned = planned_as(name, running, refusal);
+  TORCH_CHECK(planned, "tiled_mm: TILED_MM_PLAN_AS=", name, ": ", refusal);
+  return *planned;
 }
 
 struct KnownDevice {
@@ -65,8 +82,8 @@ const KnownDevice* known_device(c10::DeviceIndex index) {
   static std::vector<KnownDevice> devices(c10::cuda::device_count());
   if (index < 0 || static_cast<size_t>(index) >= devices.size()) return nullptr;
   std::call_once(read[index], [&] {
-    const DeviceInfo info = read_device(index);
-    devices[index] = {info, runs_on(TILED_MM_ARCHITECTURES, info.capability)};
+    const DeviceInfo running = read_device(index);
+    devices[index] = {planned_device(running), runs_on(TILED_MM_ARCHITECTURES, running.capability)};
   });
   return &devices[index];
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "core/algo.h"
+#include "core/arithmetic.h"
 
 namespace tiled {
 namespace {
@@ -24,16 +25,24 @@ std::string_view name_of(Precision precision) { return NAMES[static_cast<size_t>
 constexpr int8_t FOLLOW_TORCH = -1;
 std::atomic<int8_t> library_setting{FOLLOW_TORCH};
 
-// For 16-bit inputs.
-bool has_tensor_core_kernels(Target target) {
-  return target.gpu != nullptr && target.gpu->tensor_flops > 0;
+// Whether kernels of this arithmetic exist there, in this build.
+bool has_kernel(Arithmetic arithmetic, Target target) {
+  if (target.gpu == nullptr) return arithmetic == Arithmetic::Fma;
+  return computes({target.gpu->hopper_kernels, target.gpu->tensor_flops > 0}, arithmetic);
 }
 
-// Whether kernels for this precision of float32 exist there.
+// Of float32.
+Arithmetic arithmetic_of(Precision precision) {
+  switch (precision) {
+    case Precision::Ieee: break;
+    case Precision::Tf32: return Arithmetic::Tf32;
+    case Precision::Fp16x3: return Arithmetic::Fp16x3;
+  }
+  return Arithmetic::Fma;
+}
+
 bool has_kernel(Precision precision, Target target) {
-  if (precision == Precision::Ieee || target.gpu == nullptr) return precision == Precision::Ieee;
-  return precision == Precision::Tf32 ? has_tensor_core_kernels(target)
-                                      : target.gpu->hopper_kernels;
+  return has_kernel(arithmetic_of(precision), target);
 }
 
 Precision ambient_precision() {
@@ -51,7 +60,7 @@ std::string no_kernel(std::string_view asked, Target target) {
   return "tiled_mm: precision='" + std::string(asked) +
          "' has no kernel for cuda tensors on compute capability " +
          std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
-         "; available: 'ieee'" + (has_tensor_core_kernels(target) ? " and 'tf32'" : "") +
+         "; available: 'ieee'" + (has_kernel(Precision::Tf32, target) ? " and 'tf32'" : "") +
          (target.gpu && leaves_out_hopper_kernels(*target.gpu) ? std::string("; ") + HOPPER_LEFT_OUT
                                                                : "");
 }
@@ -106,11 +115,9 @@ Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptio
   if (is_16_bit(dtype) && target.type == at::kCPU)
     return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
   if (!asked && runs_chains(options.algo)) return Arithmetic::Fma;
-  if (dtype == at::kFloat) {
-    if (*precision == name_of(Precision::Fp16x3)) return Arithmetic::Fp16x3;
-    return *precision == name_of(Precision::Tf32) ? Arithmetic::Tf32 : Arithmetic::Fma;
-  }
-  if (is_16_bit(dtype) && !asked && has_tensor_core_kernels(target)) return Arithmetic::Tensor;
+  if (dtype == at::kFloat) return arithmetic_of(parse(*precision));
+  if (is_16_bit(dtype) && !asked && has_kernel(Arithmetic::Tensor, target))
+    return Arithmetic::Tensor;
   return Arithmetic::Fma;
 }
 
