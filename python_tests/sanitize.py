@@ -158,7 +158,7 @@ def run_few_rows(short: bool) -> int:
             products += run(a, b, ("few_rows",), expected, what, **asked)
             for e in tiled_mm.plan(a, b, algo="few_rows", **asked).few_rows.estimates:
                 c = torch.ops.tiled_debug.mm_with_tile(
-                    a, b, e.tile, e.exchanged, 1, 1, False, algo="few_rows", **asked
+                    a, b, e.way, e.exchanged, 1, 1, False, algo="few_rows", **asked
                 )
                 assert same_bits(c, expected), (*what, e.tile, e.exchanged)
                 products += 1
