@@ -12,9 +12,8 @@
 //      -> ldmatrix             <- cp.async
 //
 // An operand lies in a stage as in global memory: along k, or along m or n, from where ldmatrix
-// transposes it (operand.cuh). K ascends in steps of 16 into one fp32 accumulator a segment, as in
-// every rung of Arithmetic::Tensor. Totals of a deep K wait in the workspace. A step of tf32 is 8
-// of K, one of bytes 32: the same 32 bytes of each row. Both lie along k in shared memory.
+// transposes it (operand.cuh); tf32 and bytes along k. K ascends in steps of 32 bytes into one
+// accumulator a segment, as in every rung of its arithmetic; totals of a deep K wait in the workspace.
 //
 // Preconditions: fp16, bf16, fp32 as tf32, and bytes; compute capability 8.0; any strides and
 // alignment (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k only
@@ -120,8 +119,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
         to_copy -= BLOCK_K;
         ptx::cp_async_commit_group();
       };
-      // So that the next stage is filled and seen by all, and the one just read may be filled
-      // again.
+      // The next stage is filled and seen by all, and the one just read may be filled again.
       const auto change_stage = [] {
         if constexpr (FAULT != Fault::NoFullWait) ptx::cp_async_wait_group<STAGES - 2>();
         maybe_delay();
