@@ -9,8 +9,8 @@
 
 namespace tiled {
 
-// `step`: the first of the plan's steps that add_copies() added. `early`: in the shadow of the kernel
-// before, which devices of compute capability 9.0 on know.
+// `step`: the first of the plan's steps that add_copies() added. `early`: in the shadow of the
+// kernel before, which devices of compute capability 9.0 on know.
 cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
                           cudaStream_t stream, bool early = true);
 

@@ -13,7 +13,7 @@
 //
 // An operand lies in a stage as in global memory: along k, or along m or n, from where ldmatrix
 // transposes it (operand.cuh); tf32 and bytes along k. K ascends in steps of 32 bytes into one
-// accumulator a segment, as in every rung of its arithmetic; totals of a deep K wait in the workspace.
+// accumulator a segment, as in all rungs of its arithmetic; a deep K has totals in the workspace.
 //
 // Preconditions: fp16, bf16, fp32 as tf32, and bytes; compute capability 8.0; any strides and
 // alignment (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k only
