@@ -47,7 +47,7 @@ FEW_ROWS = Place(
     "bfloat16",
 )
 ASYNC_MMA = Place(
-    f"{RUNGS}/10_async_mma/async_mma_bf16_nn.cu",
+    f"{RUNGS}/10_async_mma/async_mma_bf16_nt.cu",
     ("test_async_mma.py",),
     "bfloat16",
 )

@@ -80,6 +80,9 @@ __global__ void __launch_bounds__(THREADS)
   const int x = threadIdx.x % SQUARE, y = threadIdx.x / SQUARE;
   constexpr int STEP = THREADS / SQUARE, LOADS = SQUARE / STEP;
   const bool along_row = m.from_column <= m.from_row;  // the direction to read in
+  // Zeros behind a row fill its last 16 bytes, which are read as one.
+  constexpr int VECTOR = 16 / sizeof(T);
+  const int64_t end = (m.columns + VECTOR - 1) / VECTOR * VECTOR;
   const int64_t column0 = task.x * SQUARE * SQUARES;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
@@ -109,7 +112,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int i = 0; i < SQUARE; i += STEP) {
           const int64_t column = column0 + square * SQUARE + x;
-          if (row + y + i < m.rows && column < m.columns)
+          if (row + y + i < m.rows && column < end)
             to[(row + y + i) * m.to_row + column] = squares[square][y + i][x];
         }
       __syncthreads();
