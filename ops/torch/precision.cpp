@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "core/algo.h"
+#include "cuda/rungs/9_fp16x3/plan.h"
 
 namespace tiled {
 namespace {
@@ -31,9 +32,13 @@ bool has_tensor_core_kernels(Target target) {
 
 // Whether kernels for this precision of float32 exist there.
 bool has_kernel(Precision precision, Target target) {
-  if (precision == Precision::Ieee || target.gpu == nullptr) return precision == Precision::Ieee;
-  return precision == Precision::Tf32 ? has_tensor_core_kernels(target)
-                                      : target.gpu->hopper_kernels;
+  return precision == Precision::Ieee || has_tensor_core_kernels(target);
+}
+
+// Whether a setting gets it there. What is slower than 'ieee' is for calls that ask for it.
+bool serves_a_setting(Precision precision, Target target) {
+  return has_kernel(precision, target) &&
+         (precision != Precision::Fp16x3 || fp16x3_pays(*target.gpu));
 }
 
 Precision ambient_precision() {
@@ -51,7 +56,7 @@ std::string no_kernel(std::string_view asked, Target target) {
   return "tiled_mm: precision='" + std::string(asked) +
          "' has no kernel for cuda tensors on compute capability " +
          std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
-         "; available: 'ieee'" + (has_tensor_core_kernels(target) ? " and 'tf32'" : "") +
+         "; available: 'ieee'" +
          (target.gpu && leaves_out_hopper_kernels(*target.gpu) ? std::string("; ") + HOPPER_LEFT_OUT
                                                                : "");
 }
@@ -68,7 +73,7 @@ Precision resolve_float32(Target target, std::optional<std::string_view> asked) 
     return precision;
   }
   const Precision precision = ambient_precision();
-  return has_kernel(precision, target) ? precision : Precision::Ieee;
+  return serves_a_setting(precision, target) ? precision : Precision::Ieee;
 }
 
 // Whether a rung was asked for by name that knows no tensor cores.

@@ -12,9 +12,9 @@
 //      -> ldmatrix             <- cp.async
 //
 // An operand lies in a stage as in global memory: along k, or along m or n, from where ldmatrix
-// transposes it (operand.cuh). K ascends in steps of 16 into one fp32 accumulator a segment, as in
-// every rung of Arithmetic::Tensor. Totals of a deep K wait in the workspace. A step of tf32 is 8
-// of K, one of bytes 32: the same 32 bytes of each row. Both lie along k in shared memory.
+// transposes it (async_operand.cuh). K ascends in steps of 16 into one fp32 accumulator a segment,
+// as in every rung of Arithmetic::Tensor. Totals of a deep K wait in the workspace. A step of tf32
+// is 8 of K, one of bytes 32: the same 32 bytes of each row. Both lie along k in shared memory.
 //
 // Preconditions: fp16, bf16, fp32 as tf32, and bytes; compute capability 8.0; any strides and
 // alignment (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k only
