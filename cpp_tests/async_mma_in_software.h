@@ -7,8 +7,6 @@
 #include "software_gpu/block.h"
 // clang-format on
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <string>
 
@@ -16,41 +14,11 @@
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/10_async_mma/async_mma.cuh"
 #include "cuda/rungs/10_async_mma/plan.h"
+#include "guarded.h"
 
 namespace tiled {
 
-alignas(1024) char shared[software_gpu::SHARED_BYTES];
-
 namespace test {
-
-// Memory that ends at a page without access, or so many bytes before it, and begins after one.
-class Guarded {
- public:
-  Guarded(size_t bytes, size_t behind) {
-    const size_t pages = (bytes + behind + PAGE - 1) / PAGE;
-    length_ = (pages + 2) * PAGE;
-    void* const found =
-        mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (found == MAP_FAILED) throw std::runtime_error("no memory");
-    memory_ = static_cast<char*>(found);
-    mprotect(memory_, PAGE, PROT_NONE);
-    mprotect(memory_ + length_ - PAGE, PAGE, PROT_NONE);
-    data_ = memory_ + length_ - PAGE - behind - bytes;
-    software_gpu::block.add_memory(data_, bytes);
-  }
-  ~Guarded() {
-    software_gpu::block.remove_memory(data_);
-    munmap(memory_, length_);
-  }
-  size_t bytes() const { return memory_ + length_ - PAGE - data_; }
-  Guarded(const Guarded&) = delete;
-  char* data() const { return data_; }
-
- private:
-  static constexpr size_t PAGE = 4096;
-  size_t length_;
-  char *memory_, *data_;
-};
 
 // How a matrix lies: along which dimension, the elements that stand before it and after each of its
 // rows, how far apart neighbours are, and the elements after its last that are no operand's.

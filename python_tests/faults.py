@@ -68,6 +68,13 @@ SPLIT = Place(
 )
 
 
+FP16X3_ASYNC = Place(
+    f"{RUNGS}/9_fp16x3/async.cu",
+    ("test_fp16x3_tiles.py",),
+    "every_tile",
+)
+
+
 @dataclass(frozen=True)
 class Build:
     fault: str  # one of fault.cuh
@@ -97,6 +104,9 @@ BUILDS = {
     "AsyncMmaBytesDelays": Build("Delays", ASYNC_MMA_BYTES, sound=True),
     "AsyncMmaBytesNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA_BYTES),
     "AsyncMmaBytesNoFullWait": Build("NoFullWait", ASYNC_MMA_BYTES),
+    "Fp16x3AsyncDelays": Build("Delays", FP16X3_ASYNC, sound=True),
+    "Fp16x3AsyncNoEmptyWait": Build("NoEmptyWait", FP16X3_ASYNC),
+    "Fp16x3AsyncNoFullWait": Build("NoFullWait", FP16X3_ASYNC),
     "NoPatience": Build("NoPatience", SPLIT, sound=True),
     "NoTeamWait": Build("NoTeamWait", SPLIT),
 }

@@ -131,7 +131,8 @@ def has_tensor_core_kernels(device: str) -> bool:
 
 
 def has_mma_kernels(device: str) -> bool:
-    """For 16-bit inputs, tf32 and bytes: from compute capability 8.0 on, if the build serves it."""
+    """For 16-bit inputs, tf32, fp16x3 and bytes: from compute capability 8.0 on, if the build serves
+    it."""
     if device != "cuda" or capability() < (8, 0):
         return False
     built = tiled_mm.build_info()["mma_architectures"]
@@ -163,8 +164,7 @@ def arithmetic_of(
     inputs on GPUs that have kernels for them."""
     if dtype == torch.float32:
         asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
-        has = has_mma_kernels if asked == "tf32" else has_tensor_core_kernels
-        return "fma" if asked == "ieee" or not has(device) else asked
+        return "fma" if asked == "ieee" or not has_mma_kernels(device) else asked
     fma = precision == "ieee" or algo in RUNGS["cuda"]
     return "tensor" if dtype in HALVES and not fma and has_mma_kernels(device) else "fma"
 

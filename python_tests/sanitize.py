@@ -113,8 +113,7 @@ def run_tensor_cores(short: bool) -> int:
             products += run(a, b, (None, *algos), expected, what, out_dtype=out_dtype, **asked)
         every_way = not short and what[-2:] == LAYOUTS[0]
         products += run_tiles(a, b, asked, what, every_way)
-        if a.dtype != torch.float32:
-            products += run_async_tiles(a, b, what)
+        products += run_async_tiles(a, b, asked, what)
     return products
 
 
@@ -134,13 +133,13 @@ def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     return products
 
 
-def run_async_tiles(a, b, what: tuple) -> int:
+def run_async_tiles(a, b, asked: dict, what: tuple) -> int:
     """async_mma with each tile."""
-    expected = tiled_mm.mm(a, b, algo="mma_tile")
-    estimates = tiled_mm.plan(a, b, algo="async_mma").async_mma.estimates
+    expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
+    estimates = tiled_mm.plan(a, b, algo="async_mma", **asked).async_mma.estimates
     for e in estimates:
         c = torch.ops.tiled_debug.mm_with_tile(
-            a, b, e.way, e.exchanged, 1, 1, False, algo="async_mma"
+            a, b, e.way, e.exchanged, 1, 1, False, algo="async_mma", **asked
         )
         assert same_bits(c, expected), (*what, e.way, e.exchanged)
     return len(estimates)

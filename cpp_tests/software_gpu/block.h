@@ -16,6 +16,7 @@
 #include <vector_functions.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csetjmp>
 #include <cstdint>
 #include <cstdio>
@@ -24,6 +25,7 @@
 #include <functional>
 #include <random>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace software_gpu {
@@ -254,26 +256,91 @@ inline void __syncthreads() { software_gpu::block.barrier(); }
 inline size_t __cvta_generic_to_shared(const void* p) {
   return static_cast<const char*>(p) - tiled::shared;
 }
-inline float __shfl_xor_sync(unsigned, float value, int mask) {
+namespace software_gpu {
+
+// Each lane's result is `of` the values that all lanes bring, and its own number.
+template <typename Value, typename Of>
+auto among_lanes(Value value, Of of) {
+  using Result = decltype(of(std::declval<const Value(&)[WARP]>(), 0));
   struct Lane {
-    float in, out;
-    int mask;
-  } lane = {value, 0, mask};
-  software_gpu::block.together(
-      [](void* const(&lanes)[software_gpu::WARP]) {
-        for (int i = 0; i < software_gpu::WARP; ++i) {
+    Value in;
+    Result out;
+    Of of;
+  } lane = {value, {}, of};
+  block.together(
+      [](void* const(&lanes)[WARP]) {
+        Value values[WARP];
+        for (int i = 0; i < WARP; ++i) values[i] = static_cast<Lane*>(lanes[i])->in;
+        for (int i = 0; i < WARP; ++i) {
           Lane& to = *static_cast<Lane*>(lanes[i]);
-          to.out = static_cast<Lane*>(lanes[i ^ to.mask])->in;
+          to.out = to.of(values, i);
         }
       },
       &lane);
   return lane.out;
 }
+
+}  // namespace software_gpu
+
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return software_gpu::among_lanes(value,
+                                   [=](const T(&all)[32], int lane) { return all[lane ^ mask]; });
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, int from) {
+  return software_gpu::among_lanes(value, [=](const T(&all)[32], int) { return all[from % 32]; });
+}
+inline bool __any_sync(unsigned, bool value) {
+  return software_gpu::among_lanes(
+      value, [](const bool (&all)[32], int) { return std::find(all, all + 32, true) != all + 32; });
+}
+inline bool __all_sync(unsigned, bool value) { return !__any_sync(~0u, !value); }
+template <typename Of>
+uint32_t over_lanes(uint32_t value, Of of) {
+  return software_gpu::among_lanes(value, [=](const uint32_t (&all)[32], int) {
+    uint32_t result = all[0];
+    for (const uint32_t x : all) result = of(result, x);
+    return result;
+  });
+}
+inline uint32_t __reduce_or_sync(unsigned, uint32_t value) {
+  return over_lanes(value, [](uint32_t a, uint32_t b) { return a | b; });
+}
+inline uint32_t __reduce_max_sync(unsigned, uint32_t value) {
+  return over_lanes(value, [](uint32_t a, uint32_t b) { return std::max(a, b); });
+}
+inline uint32_t __reduce_add_sync(unsigned, uint32_t value) {
+  return software_gpu::among_lanes(value, [](const uint32_t (&all)[32], int) {
+    uint32_t sum = 0;
+    for (const uint32_t x : all) sum += x;
+    return sum;
+  });
+}
+inline void __syncwarp() {
+  software_gpu::among_lanes(0, [](const int (&)[32], int) { return 0; });
+}
+template <typename T>
+T atomicOr(T* at, T value) {
+  const T before = *at;
+  *at |= value;
+  return before;
+}
+template <typename T, typename U>
+T atomicAdd(T* at, U value) {
+  const T before = *at;
+  *at += value;
+  return before;
+}
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __uint_as_float(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
+inline float __int_as_float(int32_t bits) { return __uint_as_float(static_cast<uint32_t>(bits)); }
 inline uint32_t __float_as_uint(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);

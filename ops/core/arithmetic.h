@@ -11,7 +11,7 @@ namespace tiled {
 // The kernels that not every GPU has, as far as they decide its arithmetic.
 struct Kernels {
   bool hopper;  // wgmma, and what else is built for compute capability 9.0 alone
-  bool mma;     // mma.sync, rung async_mma
+  bool mma;     // mma.sync: rung async_mma, and a kernel of fp16x3
 };
 
 // Whether they compute so. Chains need no kernel of theirs: every GPU has them.
@@ -20,8 +20,8 @@ constexpr bool computes(Kernels kernels, Arithmetic arithmetic) {
     case Arithmetic::Fma: return true;
     case Arithmetic::Cpu16: return false;
     case Arithmetic::Tensor:
-    case Arithmetic::Tf32: return kernels.hopper || kernels.mma;
-    case Arithmetic::Fp16x3: return kernels.hopper;
+    case Arithmetic::Tf32:
+    case Arithmetic::Fp16x3: return kernels.hopper || kernels.mma;
   }
   return false;
 }

@@ -154,13 +154,14 @@ at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   const Plan plan = Cuda::plan(problem, options, a);
   const c10::cuda::CUDAGuard guard(a.device());
   at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
-  if (problem.k < FP16X3_LEAST_K || c.numel() == 0)
+  const Fp16x3Plan way = plan.way.as<Fp16x3Plan>();
+  if (problem.k < fp16x3_least_k(way.coarse) || c.numel() == 0)
     return at::full({}, c.numel(), a.options().dtype(at::kLong));
   problem.c.data = c.mutable_data_ptr();
   const at::Tensor workspace = Cuda::empty({plan.workspace_bytes}, at::kByte, a);
   C10_CUDA_CHECK(
       launch(problem, plan, workspace.mutable_data_ptr(), at::cuda::getCurrentCUDAStream()));
-  const int64_t begin = fp16x3_layout(problem, plan.way.as<Fp16x3Plan>()).guard_at + RECOMPUTED_AT;
+  const int64_t begin = fp16x3_layout(problem, way).guard_at + RECOMPUTED_AT;
   const at::Tensor count = workspace.slice(0, begin, begin + 4).view(at::kInt)[0];
   return count.to(at::kLong).bitwise_and(0xffffffff);  // it has no sign
 }

@@ -7,6 +7,7 @@
 
 #include "core/algo.h"
 #include "core/arithmetic.h"
+#include "cuda/rungs/9_fp16x3/plan.h"
 
 namespace tiled {
 namespace {
@@ -45,6 +46,12 @@ bool has_kernel(Precision precision, Target target) {
   return has_kernel(arithmetic_of(precision), target);
 }
 
+// Whether a setting gets it there. What is slower than 'ieee' is for calls that ask for it.
+bool serves_a_setting(Precision precision, Target target) {
+  return has_kernel(precision, target) &&
+         (precision != Precision::Fp16x3 || fp16x3_pays(*target.gpu));
+}
+
 Precision ambient_precision() {
   const int8_t setting = library_setting.load(std::memory_order_relaxed);
   if (setting != FOLLOW_TORCH) return static_cast<Precision>(setting);
@@ -60,7 +67,7 @@ std::string no_kernel(std::string_view asked, Target target) {
   return "tiled_mm: precision='" + std::string(asked) +
          "' has no kernel for cuda tensors on compute capability " +
          std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
-         "; available: 'ieee'" + (has_kernel(Precision::Tf32, target) ? " and 'tf32'" : "") +
+         "; available: 'ieee'" +
          (target.gpu && leaves_out_hopper_kernels(*target.gpu) ? std::string("; ") + HOPPER_LEFT_OUT
                                                                : "");
 }
@@ -77,7 +84,7 @@ Precision resolve_float32(Target target, std::optional<std::string_view> asked) 
     return precision;
   }
   const Precision precision = ambient_precision();
-  return has_kernel(precision, target) ? precision : Precision::Ieee;
+  return serves_a_setting(precision, target) ? precision : Precision::Ieee;
 }
 
 // Whether a rung was asked for by name that knows no tensor cores.

@@ -7,7 +7,7 @@
 // through shared memory in squares, read along the smaller stride and written along the other, an
 // element a lane or, for fp32 that is aligned, four (transpose.cu). Two operands that go the same
 // way go in one grid. Bound by memory.
-#include "cuda/parts/begin_early.cuh"
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/launch.h"
 #include "cuda/parts/repack.cuh"
 #include "cuda/parts/repack.h"
@@ -24,7 +24,8 @@ constexpr int SQUARES = COPY_SQUARES;  // side by side in a block
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     repack_rows(const __grid_constant__ RepackArguments args) {
-  begin_early();
+  let_the_next_start();
+  wait_for_kernels_before();
   constexpr int VECTOR = 16 / sizeof(T);
   const Task task = task_of(args);
   const Matrix& m = task.m;
@@ -73,7 +74,8 @@ __global__ void __launch_bounds__(THREADS)
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     repack_squares(const __grid_constant__ RepackArguments args) {
-  begin_early();
+  let_the_next_start();
+  wait_for_kernels_before();
   __shared__ T squares[SQUARES][SQUARE][SQUARE + 1];
   const Task task = task_of(args);
   const Matrix& m = task.m;

@@ -4,9 +4,9 @@
 // shared memory, or, where neighbours do not lie side by side, element by element.
 #pragma once
 
+#include "cuda/parts/async_operand.cuh"
 #include "cuda/parts/shifted.cuh"
 #include "cuda/ptx/shared.cuh"
-#include "cuda/rungs/10_async_mma/operand.cuh"
 #include "cuda/rungs/10_async_mma/way.h"
 
 namespace tiled {

@@ -12,7 +12,7 @@
 //      -> ldmatrix             <- cp.async
 //
 // An operand lies in a stage as in global memory: along k, or along m or n, from where ldmatrix
-// transposes it (operand.cuh); tf32 and bytes along k. K ascends in steps of 32 bytes into one
+// transposes it (async_operand.cuh); tf32 and bytes along k. K ascends in steps of 32 bytes into an
 // accumulator a segment, as in all rungs of its arithmetic; a deep K has totals in the workspace.
 //
 // Preconditions: fp16, bf16, fp32 as tf32, and bytes; compute capability 8.0; any strides and

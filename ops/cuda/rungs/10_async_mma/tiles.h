@@ -2,14 +2,10 @@
 #pragma once
 
 #include "core/segments.h"
+#include "cuda/plan/shared_limits.h"
 #include "cuda/plan/tile_name.h"
 
 namespace tiled {
-
-// What a multiprocessor lets one block have of shared memory, bytes, by compute capability: CUDA
-// C++ Programming Guide, "Technical Specifications per Compute Capability".
-constexpr int SHARED_OF_8_0 = 163 * 1024;
-constexpr int SHARED_OF_8_6 = 99 * 1024;  // and of 8.9 and 12.0
 
 // A tile of M x N of C, of which a warp owns WARP_ROWS x WARP_COLUMNS. Steps of K_BYTES of K of
 // both operands lie in shared memory, STAGE_COUNT of them. ANY_ALIGNMENT: its operands need not be

@@ -6,8 +6,8 @@
 // else, and what is no whole square, goes byte by byte.
 #pragma once
 
+#include "cuda/parts/async_operand.cuh"
 #include "cuda/ptx/shared.cuh"
-#include "cuda/rungs/10_async_mma/operand.cuh"
 #include "cuda/rungs/10_async_mma/way.h"
 
 namespace tiled {

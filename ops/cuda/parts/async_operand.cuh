@@ -1,6 +1,6 @@
-// One operand of async_mma: its tile of ROWS (m for A, n for B) by one step of K on its way from
-// global memory by cp.async, and from there by ldmatrix into the fragments of mma.sync. It stays as
-// it lies in global memory, swizzled so that neither way meets a bank conflict:
+// One operand of a kernel that loads by cp.async: its tile of ROWS (m for A, n for B) by one step
+// of K on its way from global memory, and from there by ldmatrix into the fragments of mma.sync. It
+// stays as it lies in global memory, swizzled so that neither way meets a bank conflict:
 //
 //     along k:       one box,           [ROWS][BLOCK_K]
 //     along m or n:  ROWS / ATOM boxes, [BLOCK_K][ATOM of m or n]
