@@ -23,11 +23,11 @@ alignas(1024) char shared[software_gpu::SHARED_BYTES];
 
 namespace test {
 
-// Memory that ends at a page without access, and begins after one.
+// Memory that ends at a page without access, or so many bytes before it, and begins after one.
 class Guarded {
  public:
-  explicit Guarded(size_t bytes) {
-    const size_t pages = (bytes + PAGE - 1) / PAGE;
+  Guarded(size_t bytes, size_t behind) {
+    const size_t pages = (bytes + behind + PAGE - 1) / PAGE;
     length_ = (pages + 2) * PAGE;
     void* const found =
         mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -35,9 +35,13 @@ class Guarded {
     memory_ = static_cast<char*>(found);
     mprotect(memory_, PAGE, PROT_NONE);
     mprotect(memory_ + length_ - PAGE, PAGE, PROT_NONE);
-    data_ = memory_ + length_ - PAGE - bytes;
+    data_ = memory_ + length_ - PAGE - behind - bytes;
+    software_gpu::block.add_memory(data_, bytes);
   }
-  ~Guarded() { munmap(memory_, length_); }
+  ~Guarded() {
+    software_gpu::block.remove_memory(data_);
+    munmap(memory_, length_);
+  }
   size_t bytes() const { return memory_ + length_ - PAGE - data_; }
   Guarded(const Guarded&) = delete;
   char* data() const { return data_; }
@@ -49,10 +53,10 @@ class Guarded {
 };
 
 // How a matrix lies: along which dimension, the elements that stand before it and after each of its
-// rows, and how far apart neighbours are.
+// rows, how far apart neighbours are, and the elements after its last that are no operand's.
 struct Lie {
   bool along_rows;  // row-major
-  int before = 0, after = 0, apart = 1;
+  int before = 0, after = 0, apart = 1, behind = 0;
 };
 
 struct Matrix {
@@ -63,8 +67,8 @@ struct Matrix {
         bytes(bytes),
         pitch((lie.along_rows ? columns : rows) * lie.apart + lie.after),
         entry((lie.along_rows ? rows : columns) * pitch),
-        memory(std::max<int64_t>(0, lie.before + batch * entry - lie.after - lie.apart + 1) *
-               bytes) {
+        memory(std::max<int64_t>(0, lie.before + batch * entry - lie.after - lie.apart + 1) * bytes,
+               lie.behind * bytes) {
     std::memset(memory.data(), POISON, memory.bytes());
   }
   int64_t row_stride() const { return lie.along_rows ? pitch : lie.apart; }

@@ -7,15 +7,20 @@
 namespace tiled {
 namespace {
 
-TEST(AsyncMmaFault, NoEmptyWaitIsNoticed) {
+template <typename T>
+class AsyncMmaFault : public testing::Test {};
+using Elements = testing::Types<__nv_bfloat16, float, unsigned char>;
+TYPED_TEST_SUITE(AsyncMmaFault, Elements);
+
+TYPED_TEST(AsyncMmaFault, NoEmptyWaitIsNoticed) {
   test::Product p{};
-  p.batch = 1, p.m = 72, p.n = 136, p.k = 1000;
-  p.a = p.b = p.c = {true};
+  p.batch = 1, p.m = 72, p.n = 136, p.k = 1008;
+  p.a = p.c = {true}, p.b = {false};
   std::string wrong;
-  EXPECT_EQ(test::count_right_ways<__nv_bfloat16>(
-                p, 1, [](const AsyncMmaWay& way) { return async_mma_tile(way.tile).block_m == 64; },
-                wrong),
-            -1);
+  const auto is_small = [](const AsyncMmaWay& way) {
+    return async_mma_tile_name(way.tile) == "Async64x64";
+  };
+  EXPECT_EQ(test::count_right_ways<TypeParam>(p, 1, is_small, wrong), -1);
   EXPECT_FALSE(wrong.empty());
 }
 

@@ -58,6 +58,21 @@ TEST(AsyncMmaValues, EveryAlignment) {
   for (const int k : {100, 102, 101}) expect_right(sized(70, 72, k), ANY, EVERY_WAY);
 }
 
+// Rows at multiples of 16, 8 and 4 bytes that end between them: what is copied last exists in part.
+TEST(AsyncMmaValues, RowsThatEndWithinACopy) {
+  for (const bool a_rows : {true, false})
+    for (const bool b_rows : {true, false}) {
+      const int sides = a_rows == b_rows ? 1 : 2;
+      for (const int whole : {8, 4, 2})  // elements
+        for (int left = 1; left < whole; ++left) {
+          Product p = sized(64 + left, 72 + left, 128 + left, a_rows, b_rows);
+          p.a = {a_rows, 0, whole - left, 1, whole - left};
+          p.b = {b_rows, 0, whole - left, 1, whole - left};
+          expect_right(p, (whole == 8 ? ALL : ANY) * sides, EVERY_WAY);
+        }
+    }
+}
+
 TEST(AsyncMmaValues, SmallestSizes) {
   for (const int64_t m : {1, 2, 17})
     for (const int64_t n : {1, 3, 16})

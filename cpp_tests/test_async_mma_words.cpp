@@ -58,6 +58,17 @@ TYPED_TEST(AsyncMmaWords, EveryAlignment) {
   }
 }
 
+// Rows at multiples of 16 and 4 bytes that end between them: what is copied last exists in part.
+TYPED_TEST(AsyncMmaWords, RowsThatEndWithinACopy) {
+  for (const int bytes : {16, 4})
+    for (int left = 1; left < bytes / int(sizeof(TypeParam)); ++left) {
+      Product p = this->sized(33, 70, 128 + left);
+      const int rest = bytes / int(sizeof(TypeParam)) - left;
+      p.a = {true, 0, rest, 1, rest}, p.b = {false, 0, rest, 1, rest};
+      this->expect_right(p, bytes == 16 ? ALL : ANY);
+    }
+}
+
 TYPED_TEST(AsyncMmaWords, SmallestSizes) {
   for (const int64_t m : {1, 2, 17})
     for (const int64_t n : {1, 3, 16})

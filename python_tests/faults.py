@@ -51,6 +51,16 @@ ASYNC_MMA = Place(
     ("test_async_mma.py",),
     "bfloat16",
 )
+ASYNC_MMA_TF32 = Place(
+    f"{RUNGS}/10_async_mma/async_mma_tf32.cu",
+    ("test_async_mma.py",),
+    "tf32 and not int8",
+)
+ASYNC_MMA_BYTES = Place(
+    f"{RUNGS}/10_async_mma/async_mma_int8.cu",
+    ("test_async_mma.py",),
+    "int8",
+)
 SPLIT = Place(
     f"{RUNGS}/9_fp16x3/split_beside.cu",
     ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
@@ -81,6 +91,12 @@ BUILDS = {
     "AsyncMmaDelays": Build("Delays", ASYNC_MMA, sound=True),
     "AsyncMmaNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA),
     "AsyncMmaNoFullWait": Build("NoFullWait", ASYNC_MMA),
+    "AsyncMmaTf32Delays": Build("Delays", ASYNC_MMA_TF32, sound=True),
+    "AsyncMmaTf32NoEmptyWait": Build("NoEmptyWait", ASYNC_MMA_TF32),
+    "AsyncMmaTf32NoFullWait": Build("NoFullWait", ASYNC_MMA_TF32),
+    "AsyncMmaBytesDelays": Build("Delays", ASYNC_MMA_BYTES, sound=True),
+    "AsyncMmaBytesNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA_BYTES),
+    "AsyncMmaBytesNoFullWait": Build("NoFullWait", ASYNC_MMA_BYTES),
     "NoPatience": Build("NoPatience", SPLIT, sound=True),
     "NoTeamWait": Build("NoTeamWait", SPLIT),
 }

@@ -5,7 +5,9 @@
 //
 // What hardware leaves open is drawn at random, as far apart as it may be: which warp runs, up to a
 // barrier, and whether a copy by cp.async is made at once or only when it is waited for. A missing
-// wait or barrier shows as wrong numbers, and shared memory begins as NaNs.
+// wait or barrier shows as wrong numbers, and shared memory begins as NaNs. A copy by cp.async may
+// touch only memory that has been registered, with all of its width: hardware reads no more than it
+// is told to, but what its address spans must be there.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,6 +15,7 @@
 #include <ucontext.h>
 #include <vector_functions.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdint>
 #include <cstdio>
@@ -42,6 +45,15 @@ class Block {
 
   bool draw(int one_in) { return random_() % one_in == 0; }
 
+  // Memory that copies may read.
+  void add_memory(const void* begin, size_t bytes) {
+    memory_.push_back({static_cast<const char*>(begin), bytes});
+  }
+  void remove_memory(const void* begin) {
+    memory_.erase(std::find_if(memory_.begin(), memory_.end(),
+                               [&](const Memory& memory) { return memory.begin == begin; }));
+  }
+
   // Copies under way, of the current thread.
   struct Copy {
     uint32_t shared;
@@ -63,11 +75,20 @@ class Block {
     void* argument = nullptr;
     std::vector<std::vector<Copy>> groups;  // the last is not committed yet
   };
+  struct Memory {
+    const char* begin;
+    size_t bytes;
+    bool holds(const void* at, size_t size) const {
+      const char* const p = static_cast<const char*>(at);
+      return p >= begin && p + size <= begin + bytes;
+    }
+  };
   void resume(int thread);
   void leave(State state);  // the current thread; returns when it is resumed
   void turn(int warp);
   static void begin();
 
+  std::vector<Memory> memory_;
   std::vector<Thread> threads_;
   std::function<void()> body_;
   std::mt19937 random_;
@@ -197,6 +218,9 @@ inline void Block::start(const Copy& copy) {
       (copy.bytes > 0 && reinterpret_cast<uintptr_t>(copy.global) % copy.size != 0) ||
       copy.bytes < 0 || copy.bytes > copy.size)
     throw std::runtime_error("a copy that is not aligned, outside, or of a wrong size");
+  if (std::none_of(memory_.begin(), memory_.end(),
+                   [&](const Memory& memory) { return memory.holds(copy.global, copy.size); }))
+    throw std::runtime_error("a copy that spans what is not the operand's");
   if (draw(2))
     make(copy);
   else

@@ -18,7 +18,7 @@ void mma(T, Sum (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
         const auto value = [](uint32_t word, int i) {
           const uint32_t bits = (sizeof(T) == 4 ? word & ~0x1fffu : word) >> i * sizeof(T) * 8;
           T number;
-          std::memcpy(&number, &bits, sizeof number);
+          std::memcpy(static_cast<void*>(&number), &bits, sizeof number);
           return static_cast<Sum>(number);
         };
         const auto lane_of = [&](int g, int t) { return static_cast<Lane*>(lanes[4 * g + t]); };

@@ -30,8 +30,8 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
                                         ReadBy by) {
     switch (by) {
       case ReadBy::Sixteen: Base::copy(tile, rows, k_left, strides); return;
-      case ReadBy::Eight: copy_by<8>(tile, rows, k_left, strides); return;
-      case ReadBy::Four: copy_by<4>(tile, rows, k_left, strides); return;
+      case ReadBy::Eight: Base::template copy_by<8>(tile, rows, k_left, strides); return;
+      case ReadBy::Four: Base::template copy_by<4>(tile, rows, k_left, strides); return;
       default: fetch(rows, k_left, strides, by);
     }
   }
@@ -49,26 +49,6 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
   }
 
  private:
-  template <int BYTES>
-  __device__ __forceinline__ void copy_by(uint32_t tile, int rows, int k_left, RowsByK strides) {
-#pragma unroll
-    for (int i = 0; i < COPIES; ++i) {
-      const int bytes = 2 * Base::exist(i, rows, k_left);
-#pragma unroll
-      for (int part = 0; part < 16; part += BYTES) {
-        const int left = max(0, min(bytes - part, BYTES));
-        const T* const from = data_ + (left > 0 ? Base::offset(i, strides) + part / 2 : 0);
-        if constexpr (BYTES == 16)
-          ptx::cp_async_16(tile + Base::to(i), from, left);
-        else if constexpr (BYTES == 8)
-          ptx::cp_async_8(tile + Base::to(i) + part, from, left);
-        else
-          ptx::cp_async_4(tile + Base::to(i) + part, from, left);
-      }
-    }
-    data_ += BLOCK_K * strides.k;
-  }
-
   __device__ __forceinline__ void fetch(int rows, int k_left, RowsByK strides, ReadBy by) {
     const int64_t step = ALONG_MN ? strides.row : strides.k;
     shifts_ = 0;

@@ -12,7 +12,8 @@
 
 #include <cstdint>
 
-#include "cuda/ptx/cp_async.cuh"
+#include "cuda/parts/copy_in_part.cuh"
+#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/swizzle.cuh"
 
@@ -65,13 +66,7 @@ class AsyncOperand {
   // The whole next step at the edge: `rows` of the tile and `k_left` values of k exist (more than
   // BLOCK_K is fine). What lies outside the matrix becomes zero; no address outside it is read.
   __device__ __forceinline__ void copy(uint32_t tile, int rows, int k_left, RowsByK strides) {
-#pragma unroll
-    for (int i = 0; i < COPIES; ++i) {
-      const int count = exist(i, rows, k_left);
-      ptx::cp_async_16(tile + to(i), data_ + (count > 0 ? offset(i, strides) : 0),
-                       count * int(sizeof(T)));
-    }
-    data_ += BLOCK_K * strides.k;
+    copy_by<16>(tile, rows, k_left, strides);
   }
 
   // Where this lane's address of the first fragment of its warp, which begins at row `first`, lies
@@ -117,6 +112,38 @@ class AsyncOperand {
                           index % PASSES_A_BOX * ROWS_A_PASS * strides.k
                     : index * ROWS_A_PASS * strides.row;
   }
+  // The same by pieces of BYTES. Those that exist in part come last, one by one: they are rare, and
+  // what is computed for them must not be kept in registers from step to step.
+  template <int BYTES>
+  __device__ __forceinline__ void copy_by(uint32_t tile, int rows, int k_left, RowsByK strides) {
+    constexpr int PIECE = BYTES / sizeof(T);
+    bool part = false;
+#pragma unroll
+    for (int i = 0; i < COPIES; ++i) {
+      const int count = exist(i, rows, k_left);
+      const T* const from = data_ + offset(i, strides);
+#pragma unroll
+      for (int first = 0; first < VECTOR; first += PIECE) {
+        const uint32_t at = tile + to(i) + first * int(sizeof(T));
+        if (count >= first + PIECE) copy_async<BYTES>(at, from + first);
+        if (count <= first) clear_shared<BYTES>(at);
+      }
+      part |= count % PIECE != 0;
+    }
+    if (part) {
+      ptx::forget(tile);
+      ptx::forget(rows, k_left);
+#pragma unroll 1
+      for (int i = 0; i < COPIES; ++i) {
+        const int count = exist(i, rows, k_left), first = count / PIECE * PIECE;
+        if (count > first)
+          copy_part<BYTES>(tile + to(i) + first * int(sizeof(T)),
+                           data_ + offset(i, strides) + first, count - first);
+      }
+    }
+    data_ += BLOCK_K * strides.k;
+  }
+
   // How many of a copy's elements exist.
   static __device__ __forceinline__ int exist(int index, int rows, int k_left) {
     const int rows_left = rows - row(index), k_after = k_left - k(index);

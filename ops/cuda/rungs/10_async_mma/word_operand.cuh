@@ -68,10 +68,13 @@ class WordOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B> {
     for (int i = 0; i < WORDS; ++i) {
       const Place at = place<1>(i);
       const int k = at.word * PER_WORD;
-      const int count = at.row < rows ? max(0, min(k_left - k, PER_WORD)) : 0;
-      ptx::cp_async_4(tile + ptx::swizzled<ROW_BYTES>(at.row * ROW_BYTES + at.word * 4),
-                      tile_data_ + (count > 0 ? at.row * strides.row + k * strides.k : 0),
-                      count * int(sizeof(T)));
+      const int count = at.row < rows ? k_left - k : 0;
+      const uint32_t to = tile + ptx::swizzled<ROW_BYTES>(at.row * ROW_BYTES + at.word * 4);
+      const T* const from = tile_data_ + at.row * strides.row + k * strides.k;
+      if (count >= PER_WORD)
+        ptx::cp_async_4(to, from);
+      else
+        ptx::store_shared_u32(to, word_of(from, count));
     }
   }
 
