@@ -131,8 +131,8 @@ def has_tensor_core_kernels(device: str) -> bool:
 
 
 def has_mma_kernels(device: str) -> bool:
-    """For 16-bit inputs, tf32, fp16x3 and bytes: from compute capability 8.0 on, if the build serves
-    it."""
+    """For 16-bit inputs, tf32, fp16x3 and bytes: from compute capability 8.0 on, in a build that
+    serves it."""
     if device != "cuda" or capability() < (8, 0):
         return False
     built = tiled_mm.build_info()["mma_architectures"]

@@ -62,6 +62,11 @@ def reference(a: torch.Tensor, b: torch.Tensor, **asked) -> torch.Tensor:
     return tiled_mm.mm(a, b, algo=algo, **asked)
 
 
+def tiles() -> int:
+    """That the GPU has: the largest needs more than the 99 KiB that a block may have on some."""
+    return 5 if rungs.capability() in ((8, 6), (8, 9), (12, 0)) else 6
+
+
 # A little more than every tile, less than one, a long ring, and a deep K.
 SIZES = ((136, 264, 584), (131, 261, 203), (5, 7, 1), (72, 136, 9 * 4096 + 264))
 
@@ -77,7 +82,11 @@ def test_every_tile_has_the_bits_of_the_other_rungs(dtype: torch.dtype, size: tu
         for tile, way, c in with_each_tile(x, y):
             assert_equal(c, expected, (*way, name_a, name_b))
             met.add(tile)
+<<<<<<< HEAD
     assert len(met) == 6
+=======
+    assert len(met) == tiles() if k % 8 == 0 and n % 8 == 0 and m % 8 == 0 else len(met) >= 2
+>>>>>>> mma2
 
 
 @each_half
@@ -118,7 +127,11 @@ def test_every_tile_of_tf32_and_bytes(dtype: torch.dtype, precision: dict, size:
         for tile, way, c in with_each_tile(x, y, **precision):
             assert_equal(c, expected, (*way, name_a, name_b))
             met.add(tile)
+<<<<<<< HEAD
     assert len(met) == 6
+=======
+    assert len(met) == (tiles() if k % 16 == 0 else 2)
+>>>>>>> mma2
 
 
 @each_word

@@ -1,4 +1,5 @@
-"""Which GPU computes how: docs/contract.md shows the library's one table, and plans keep to it."""
+"""Which GPU computes how: docs/contract.md shows the library's one table, and plans keep to it; and
+the rates that docs/gpus.md shows are those of the plans."""
 
 from __future__ import annotations
 
@@ -64,3 +65,26 @@ def test_plans_are_as_the_page_says(device: str) -> None:
         else:
             plan = tiled_mm.plan(x, x, device=device, precision=precision)
             assert plan.arithmetic == runs
+
+
+def test_the_rates_of_cards() -> None:
+    """docs/gpus.md, to three digits, in TF/s and GB/s."""
+    lines = (ROOT / "docs" / "gpus.md").read_text().splitlines()
+    begin = lines.index("| | 16 bits | `tf32` | int8 | fp32 | memory |")
+    shown = 0
+    for line in lines[begin + 2 :]:
+        if not line.startswith("|"):
+            break
+        device, *rates, memory = (cell.strip().strip("`") for cell in line.strip("|").split("|"))
+        asked = (torch.float16, None), (torch.float32, "tf32"), (torch.int8, None)
+        for (dtype, precision), rate in zip((*asked, (torch.float32, "ieee")), rates, strict=True):
+            x = torch.empty(64, 64, dtype=dtype, device="meta")
+            if rate == "-":
+                with pytest.raises(NotImplementedError):
+                    tiled_mm.plan(x, x, device=device, precision=precision)
+                continue
+            plan = tiled_mm.plan(x, x, device=device, precision=precision)
+            assert f"{plan.peak_flops / 1e12:.3g}" == rate, (device, dtype)
+            assert f"{plan.memory_bandwidth / 1e9:.0f}" == memory
+        shown += 1
+    assert shown == 7
