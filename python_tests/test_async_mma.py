@@ -82,11 +82,7 @@ def test_every_tile_has_the_bits_of_the_other_rungs(dtype: torch.dtype, size: tu
         for tile, way, c in with_each_tile(x, y):
             assert_equal(c, expected, (*way, name_a, name_b))
             met.add(tile)
-<<<<<<< HEAD
-    assert len(met) == 6
-=======
-    assert len(met) == tiles() if k % 8 == 0 and n % 8 == 0 and m % 8 == 0 else len(met) >= 2
->>>>>>> mma2
+    assert len(met) == tiles()
 
 
 @each_half
@@ -127,11 +123,7 @@ def test_every_tile_of_tf32_and_bytes(dtype: torch.dtype, precision: dict, size:
         for tile, way, c in with_each_tile(x, y, **precision):
             assert_equal(c, expected, (*way, name_a, name_b))
             met.add(tile)
-<<<<<<< HEAD
-    assert len(met) == 6
-=======
-    assert len(met) == (tiles() if k % 16 == 0 else 2)
->>>>>>> mma2
+    assert len(met) == tiles()
 
 
 @each_word
