@@ -143,9 +143,11 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
           }
         } else if (to_copy > 0) {
 #pragma unroll
-          for (int plane = 0; plane < 2; ++plane) {
-            p_planes[plane].copy(p_tile + plane * P::BYTES, rows, to_copy, p_strides());
-            q_planes[plane].copy(q_tile + plane * Q::BYTES, columns, to_copy, q_strides());
+          for (int plane = 0; plane < 2; ++plane) {  // whose rows end with whole cache lines
+            p_planes[plane].copy(p_tile + plane * P::BYTES, rows, to_copy, p_strides(),
+                                 p + plane * args.p_plane + rows * args.p_pitch);
+            q_planes[plane].copy(q_tile + plane * Q::BYTES, columns, to_copy, q_strides(),
+                                 q + plane * args.q_plane + columns * args.q_pitch);
           }
         }
         to_copy -= BLOCK_K;
