@@ -38,8 +38,7 @@ def test_the_page_shows_the_table() -> None:
     assert len(rows) > 1
     wanted = []
     for capability, name, hopper, mma in rows:
-        runs = ["tensor", "tf32"] if "true" in (hopper, mma) else ["fma", "-"]
-        runs.append("fp16x3" if hopper == "true" else "-")
+        runs = ["tensor", "tf32", "fp16x3"] if "true" in (hopper, mma) else ["fma", "-", "-"]
         wanted.append([f"{int(capability) // 10}.{int(capability) % 10}", name, *runs])
     assert page_rows() == wanted
 

@@ -67,11 +67,16 @@ def test_how_it_reads(columns: int, reads: str) -> None:
 
 
 def test_a_copy_is_made_where_it_is_faster() -> None:
-    """Of a large operand, read often; not of a small one, nor where few rows read a weight."""
-    for (m, n, k), copies in (((64, 64, 65), False), ((4, 4096, 4097), False), ((4095,) * 3, True)):
+    """Of large operands, that are read often; not of small ones. Of the few rows that a weight is
+    multiplied with, so that the weight is read 16 bytes at a time."""
+    for (m, n, k), copied in (
+        ((64, 64, 65), (False, False)),
+        ((4, 4096, 4097), (True, False)),
+        ((4095, 4095, 4095), (True, True)),
+    ):
         plan = tiled_mm.plan(*meta(m, n, k, BF16), device="a100")
-        assert plan.async_mma.copies_a == copies, (m, n, k)
-        assert [step.work for step in plan.steps] == ["copy"] * copies + ["product"]
+        assert (plan.async_mma.copies_a, plan.async_mma.copies_b) == copied, (m, n, k)
+        assert [step.work for step in plan.steps] == ["copy"] * any(copied) + ["product"]
 
 
 @each("device", SINCE_AMPERE)
