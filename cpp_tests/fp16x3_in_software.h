@@ -24,13 +24,14 @@ struct Parts {
   Activation activation = Activation::None;
 };
 
-// Planes of an operand, [batch][hi, lo][rows][k] at a pitch of whole cache lines, and scales.
+// Planes of an operand, [batch][hi, lo][rows][k] at a pitch of whole cache lines, and scales. As in
+// the workspace the last row's line is there to its end, and holds anything behind K.
 struct Planes {
   Planes(int64_t entries, int64_t rows, int64_t k, std::mt19937& random)
       : rows(rows),
         k(k),
         pitch((k + 63) / 64 * 64),
-        memory((entries * 2 * rows * pitch - (pitch - k)) * 2, (pitch - k) * 2),
+        memory(entries * 2 * rows * pitch * 2, 0),
         scales(entries * rows) {
     std::memset(memory.data(), 0xff, memory.bytes());
     std::uniform_real_distribution<float> number(-2, 2);
