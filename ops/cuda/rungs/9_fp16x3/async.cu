@@ -36,13 +36,11 @@ struct Fp16x3Parts {
   uint32_t rows[2][ROWS][STEPS][4];  // [hi, lo][tile][step][word of mma.sync]
   uint32_t columns[2][STEPS][2][2];  // of a pair: [hi, lo][step][tile][word of mma.sync]
 
-  __device__ __forceinline__ void load_rows(uint32_t lane) {
+  __device__ __forceinline__ void load_rows(uint32_t lane, int k) {
 #pragma unroll
     for (int plane = 0; plane < 2; ++plane)
 #pragma unroll
-      for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-        for (int k = 0; k < STEPS; ++k) P::load(rows[plane][i][k], lane + plane * P::BYTES, i, k);
+      for (int i = 0; i < ROWS; ++i) P::load(rows[plane][i][k], lane + plane * P::BYTES, i, k);
   }
 
   __device__ __forceinline__ void load_columns(uint32_t lane, int pair, int k) {
@@ -56,9 +54,10 @@ struct Fp16x3Parts {
   }
 
   // The terms of a pair of tiles of columns, to the sums. The next pair takes its place step by
-  // step.
+  // step, and the rows come step by step beside the first, so that its products need not wait.
   template <int TILES>
-  __device__ __forceinline__ void multiply(float (&sums)[ROWS][TILES][4], uint32_t lane, int pair) {
+  __device__ __forceinline__ void multiply(float (&sums)[ROWS][TILES][4], uint32_t p_lane,
+                                           uint32_t q_lane, int pair) {
     float main[ROWS][2][4] = {}, cross[ROWS][2][4] = {};
     const auto add_products = [&](float (&to)[ROWS][2][4], int p, int q, int k) {
 #pragma unroll
@@ -68,10 +67,11 @@ struct Fp16x3Parts {
     };
 #pragma unroll
     for (int k = 0; k < STEPS; ++k) {
+      if (pair == 0 && k + 1 < STEPS) load_rows(p_lane, k + 1), load_columns(q_lane, 0, k + 1);
       add_products(main, 0, 0, k);
       add_products(cross, 0, 1, k);
       add_products(cross, 1, 0, k);
-      if (pair + 1 < COLUMNS) load_columns(lane, pair + 1, k);
+      if (pair + 1 < COLUMNS) load_columns(q_lane, pair + 1, k);
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)
@@ -167,11 +167,11 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
         if constexpr (FAULT != Fault::NoEmptyWait) __syncthreads();
         copy_next(write);
         Parts parts;
-        parts.load_rows(p_lane + read);
+        parts.load_rows(p_lane + read, 0);
+        parts.load_columns(q_lane + read, 0, 0);
 #pragma unroll
-        for (int k = 0; k < Parts::STEPS; ++k) parts.load_columns(q_lane + read, 0, k);
-#pragma unroll
-        for (int pair = 0; pair < Parts::COLUMNS; ++pair) parts.multiply(sums, q_lane + read, pair);
+        for (int pair = 0; pair < Parts::COLUMNS; ++pair)
+          parts.multiply(sums, p_lane + read, q_lane + read, pair);
         read = next(read), write = next(write);
       }
       __syncthreads();  // before the next segment fills the first stage, or C takes its place
