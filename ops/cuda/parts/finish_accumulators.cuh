@@ -15,7 +15,7 @@
 //             four times two rows by two columns of C: one turn of the code
 //
 // A step's values are computed side by side, 16 of them, or 8 where a thread has few registers to
-// spare: a multiply-add takes four cycles, and a multiprocessor's quarter has one or two warps that
+// spare, or what divides their number: a multiply-add takes four cycles, and a multiprocessor's quarter has one or two warps that
 // come here. bench/results/h200_epilogues.txt has what that is worth.
 #pragma once
 
@@ -34,6 +34,12 @@ template <>
 struct ElementOf<ptx::Tf32> {
   using Type = float;
 };
+
+// The most values of a step, whole fours of them, that `count` values fall into.
+constexpr int step_of(int count, int most) {
+  while (count % most != 0) most -= 4;
+  return most;
+}
 
 // body(turn, the STEP values that begin at STEP * turn), turn by turn.
 template <int STEP, int COUNT, typename Body>
@@ -162,10 +168,10 @@ __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves ha
                                                     float (&d)[STRIPS][REGISTERS], int row,
                                                     int column, const Within& c) {
   constexpr int COUNT = STRIPS * REGISTERS;
-  // Where registers are to spare: a step of 16, and a turn's bias loaded while the one before it is
+  // Where registers are to spare: steps of 16, and a turn's bias loaded while the one before it is
   // computed.
   constexpr bool AHEAD = COUNT <= 144;
-  constexpr int STEP = COUNT % 16 == 0 && AHEAD ? 16 : 8;
+  constexpr int STEP = step_of(COUNT, AHEAD ? 16 : 8);
   constexpr int FOURS = REGISTERS / 4;  // of a strip
   const int thread = threadIdx.x % 128;
   row += thread / 32 * 16 + thread % 32 / 4;

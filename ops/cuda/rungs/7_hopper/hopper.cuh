@@ -42,7 +42,7 @@ struct Hopper {
   using P = OperandTile<T, Tile::BLOCK_P, Tile::GROUP_P, P_MN_MAJOR>;
   using Q = OperandTile<T, Tile::BLOCK_Q, Tile::GROUP_Q, Q_MN_MAJOR>;
   static constexpr int BLOCK_K = P::BLOCK_K;
-  static constexpr int STAGES = Tile::STAGES;
+  static constexpr int STAGES = Tile::stages(Q_MN_MAJOR);
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
@@ -56,7 +56,7 @@ struct Hopper {
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
-  static_assert(TURN_AT + 2 * 8 == Tile::SHARED_BYTES);
+  static_assert(TURN_AT + 2 * 8 <= Tile::SHARED_BYTES);
 
   const HopperArguments& args;
   uint32_t base;  // of memory, in the shared window
@@ -112,7 +112,7 @@ struct Hopper {
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
         if (!issues) continue;
-        ptx::mbarrier_arrive_expect_tx(full(s), Tile::STAGE_BYTES);
+        ptx::mbarrier_arrive_expect_tx(full(s), P::BYTES + Q::BYTES);
         P::load(p_part, base + P_AT + s * P::BYTES, &args.p_map, unit.p, step * BLOCK_K, p_batch,
                 full(s));
         Q::load(q_part, base + Q_AT + s * Q::BYTES, &args.q_map, unit.q, step * BLOCK_K, q_batch,
