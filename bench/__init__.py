@@ -19,6 +19,7 @@ errors.py      errors of sums beside torch.mm's, by K: python -m bench.errors
 decode.py      one to 64 rows with a layer's weight: python -m bench.decode
 out_of_core.py products streamed from host memory: python -m bench.out_of_core
 cpu_table.py   the CPU's groups of cases beside torch.mm: python -m bench.cpu_table
+share.py       figures of another card, in one file to send: python -m bench --share
 plot.py        PNG plots, from documents only
 cells.py       numbers as text, and which document a table is made from
 terminal.py    the table that a run prints

@@ -6,7 +6,8 @@
 
 A file holds a hash of every result of the list (bench/bits_list.py), by the planner and by each
 rung that takes the product. compare says which differ or are gone, and fails if any. Which NaN a
-result holds is no part of the contract, so all count as the same one. A CPU's bits are those of its
+result holds is no part of the contract, so all count as the same one. A build or a GPU without the
+kernels of a precision has no results of it. A CPU's bits are those of its
 instruction level and a GPU's those of its compute capability: files of other ones are refused.
 """
 
@@ -101,7 +102,11 @@ def record_here(path: Path, device: torch.device, listed: Iterable[Product]) -> 
         a, b = operands(product)
         drawn.update((digest(a) + digest(b)).encode())
         a, b = moved(a, device), moved(b, device)
-        for algo in (None, *rungs(product, a, b)):
+        try:
+            algos = rungs(product, a, b)
+        except NotImplementedError:  # a precision without a kernel in this build or on this device
+            continue
+        for algo in (None, *algos):
             found[f"{product.name}: {algo or 'planner'}"] = digest(result(product, a, b, algo))
     document = {
         "arithmetic": arithmetic_of(device),

@@ -292,10 +292,19 @@ def run(
     limit: LimitOption = None,
     json: JsonOption = None,
     plots: PlotsOption = None,
+    share: Annotated[
+        bool, typer.Option("--share", help="a fixed list of a minute or two, in one file to send")
+    ] = False,
 ) -> None:
     """Times tiled-mm and its peers in one run, candidates taking turns in random order, and checks
     every result. Without --set: an overview for the device that is there."""
     if context.invoked_subcommand is not None:
+        return
+    if share:
+        # Files of different cards are of one list, measured in one way.
+        if sets or dtypes or algos or precision or warm or limit or plots or mode != "burst":
+            raise typer.BadParameter("--share takes --device, --threads and --json alone")
+        _share(pick_device(device), threads, json)
         return
     if mode not in (*MODES, "both"):
         raise typer.BadParameter(f"--mode is one of {', '.join(MODES)}, both")
@@ -324,6 +333,15 @@ def run(
         document["cases"] += cases
         print_cases(cases, "host time of one call", gpu=chosen.type == "cuda")
     finish(document, chosen, json, plots)
+
+
+def _share(device: torch.device, threads: int | None, json: Path | None) -> None:
+    if threads:
+        torch.set_num_threads(threads)
+    load_operator()
+    from bench import share  # which is made of this module
+
+    share.run(device, json)
 
 
 @app.command()
@@ -416,6 +434,10 @@ _PARTS: dict[str, tuple[list[str], int]] = {
     ),
     "middle16": (["--set", "middle16", "--budget", "0.15", "--limit", "70"], 90),
     "unaligned16": (["--set", "unaligned16", "--budget", "0.2", "--limit", "60"], 80),
+    "mma_sync": (
+        ["--set", "mma_sync", "--algo", "async_mma", "--budget", "0.15", "--limit", "30"],
+        50,
+    ),
     "tf32": (
         ["--set", "tf32", "--precision", "tf32", "--budget", "0.25", "--limit", "40"],
         60,

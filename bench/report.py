@@ -30,6 +30,7 @@ from bench.groups_table import groups_table, peak_table, tiny_table
 from bench.headline import TABLES as HEADLINE_TABLES
 from bench.ladder_tables import TABLES as LADDER_TABLES
 from bench.machine import ROOT
+from bench.mma_sync_table import mma_sync_table
 from bench.models_table import TABLES as MODELS_TABLES
 from bench.out_of_core_table import TABLES as OUT_OF_CORE_TABLES
 from bench.shapes import SETS, Shape
@@ -299,6 +300,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **DECODE_TABLES,
     **MODELS_TABLES,
     **OUT_OF_CORE_TABLES,
+    "mma-sync": mma_sync_table,
     **{
         f"shapes-{s}": set_table(s, gpu=True)
         for s in ("llm", "odd", "few_rows", "deep", "tall", "small", "integers")

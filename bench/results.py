@@ -4,7 +4,8 @@
      counters?: [counters], regret?: {set: {summary, cases}},
      cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
      decode?: [decode], models?: {part: [row]},
-     out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]}}
+     out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]},
+     share?: {build, device, copy_bytes_per_s, refused: {precision: why}, self_test, plans}}
 
 A case is one problem in one mode, with all its candidates:
 
@@ -53,6 +54,11 @@ the shares of a warp's time that it waited, by reason:
     speed   {model, what, tokens, seconds}
     linear  {what, shape: [M, N, K], seconds}, cpu the same
     host    {what, grad, seconds}
+
+`share` is bench.share's: what the library was built for, what the device says of itself, and
+
+    self_test  {ok, seconds, output: [line]}
+    plans      [{shape, precision, plan, error}], `plan` as explain has it
 
 What has a ? may be missing: most documents do not have it.
 """
@@ -203,6 +209,16 @@ _STREAMED = {
     "equal": (bool, None),
     "error": (str, None),
 }
+_SHARE = {
+    "build": dict,
+    "device": (dict, None),
+    "copy_bytes_per_s": (float, None),
+    "refused": dict,
+    "self_test": ({"ok": bool, "seconds": float, "output": [str]}, None),
+    "plans": [
+        {"shape": _SHAPE, "precision": (str, None), "plan": (dict, None), "error": (str, None)}
+    ],
+}
 _DOCUMENT = {
     "schema": int,
     "run": str,
@@ -224,6 +240,7 @@ _DOCUMENT = {
     "decode?": [_DECODE],
     "models?": _MODELS,
     "out_of_core?": {"link": dict, "arithmetic": dict, "products": [_STREAMED]},
+    "share?": _SHARE,
 }
 
 
@@ -342,4 +359,7 @@ def failures(document: dict) -> list[str]:
             found.append(f"out of core {what}: {record['error']}")
         elif not record["equal"]:
             found.append(f"out of core {what}: not the bits of tiled.mm")
+    self_test = document.get("share", {}).get("self_test")
+    if self_test and not self_test["ok"]:
+        found.append("self-test: " + "; ".join(self_test["output"][-3:]))
     return found

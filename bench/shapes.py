@@ -202,6 +202,20 @@ SETS: dict[str, ShapeSet] = {
             ),
         ),
         ShapeSet(
+            "mma_sync",
+            "what mma.sync can do, for --algo async_mma, in three layouts",
+            "squares and layers at which CUTLASS's kernels for compute capability 8.0 were timed",
+            ("bfloat16", "int8"),
+            _in_layouts(
+                (
+                    *_cubes(512, 1024, 2048, 4096, 8192),
+                    Shape(128, 4096, 4096),
+                    Shape(512, 4096, 4096),
+                    Shape(2048, 4096, 14336),
+                )
+            ),
+        ),
+        ShapeSet(
             "tf32",
             "fp32 rounded to tf32, for --precision tf32, in three layouts",
             "squares and two of the layers",

@@ -10,6 +10,9 @@
 # architectures ("9.0a" counts as "9.0" there), and the Hopper kernels are built only if it names
 # 9.0 or 9.0a. Without them the library treats a device of 9.0 that its PTX serves as any other.
 #
+# For tests, TILED_MM_PTX_OF=8.0 has the machine code of the listed architectures made from PTX of
+# that older one, without Hopper's kernels: so a GPU here runs what one of 8.0 runs.
+#
 # nvcc is CMAKE_CUDA_COMPILER, else $CUDACXX, else the first in $CUDA_HOME, $CUDA_PATH, $PATH and
 # /usr/local/cuda.
 
@@ -72,6 +75,14 @@ ${TILED_MM_TORCH_VERSION} was built for CUDA ${TILED_MM_TORCH_CUDA_MAJOR}")
     if(_arch_list)
       _tiled_mm_narrow("${_arch_list}" ${_nvcc})
     endif()
+    _tiled_mm_setting(TILED_MM_PTX_OF TILED_MM_PTX_OF)
+    if(TILED_MM_PTX_OF)
+      if(NOT TILED_MM_PTX_OF MATCHES "^[0-9]+\\.[0-9]$")
+        message(FATAL_ERROR "tiled-mm: TILED_MM_PTX_OF takes one architecture, such as 8.0, not \
+'${TILED_MM_PTX_OF}'")
+      endif()
+      set(TILED_MM_HOPPER_ARCHITECTURES)
+    endif()
   endif()
 
   if(NOT TILED_MM_CUDA AND ("${_force}" OR (_arch_list AND "${_force}" STREQUAL "")))
@@ -117,9 +128,13 @@ function(tiled_mm_gencode out)
   foreach(entry IN LISTS ARGN)
     string(REGEX MATCH "^([0-9]+)\\.([0-9][af]?)(\\+PTX)?$" _ ${entry})
     set(arch ${CMAKE_MATCH_1}${CMAKE_MATCH_2})
-    list(APPEND flags "-gencode=arch=compute_${arch},code=sm_${arch}")
+    set(ptx ${arch})
+    if(TILED_MM_PTX_OF)
+      string(REPLACE "." "" ptx ${TILED_MM_PTX_OF})
+    endif()
+    list(APPEND flags "-gencode=arch=compute_${ptx},code=sm_${arch}")
     if(CMAKE_MATCH_3)
-      list(APPEND flags "-gencode=arch=compute_${arch},code=compute_${arch}")
+      list(APPEND flags "-gencode=arch=compute_${ptx},code=compute_${ptx}")
     endif()
   endforeach()
   list(REMOVE_DUPLICATES flags)

@@ -22,6 +22,7 @@ constexpr double GIGA = 1e9;
 constexpr Algo CUDA_ALGOS[] = {
 #define CPU_RUNG(algo, name)
 #define GPU_RUNG(algo, name) Algo::algo,
+#define ASYNC_RUNG(algo, name)
 #define HOPPER_RUNG(algo, name)
 #include "core/ladder.inc"
 };
@@ -43,9 +44,9 @@ inline bool is_in(const Algos& rungs, Algo algo) {
   return std::find(rungs.begin(), rungs.end(), algo) != rungs.end();
 }
 
-// Those of Hopper's kernels that take TENSOR_DTYPES on tensor cores, and of them those for which
-// operands may lie anyhow.
-inline Algos tensor_algos(bool any_layout = false) {
+// Those that take inputs of a type on tensor cores, and of them those for which operands may lie
+// anyhow.
+inline Algos tensor_algos(bool any_layout = false, DType dtype = DType::BFloat16) {
   Algos algos;
   for (Algo algo : ALL_ALGOS)
     if (on_tensor_cores(algo) && algo != Algo::Fp16x3 &&

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "core/arithmetic.h"
 #include "cuda/plan/architectures.h"
+#include "cuda/plan/build.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -141,6 +143,13 @@ TEST(Devices, PeaksOfTheDataSheets) {
   EXPECT_NEAR(device("rtx5090").fp32_flops, 104.8e12, 0.05e12);
   EXPECT_NEAR(device("b200").fp32_flops, 75e12, 0.05e12);
   EXPECT_NEAR(device("t4").fp32_flops, 8.1e12, 0.05e12);
+  // 16 bits with fp32 sums on tensor cores.
+  EXPECT_NEAR(device("a100").tensor_flops, 312e12, 0.5e12);
+  EXPECT_NEAR(device("a10").tensor_flops, 125e12, 0.5e12);
+  EXPECT_NEAR(device("l40s").tensor_flops, 362e12, 5e12);  // at 2.49 GHz in its data sheet
+  EXPECT_NEAR(device("rtx3090").tensor_flops, 71e12, 0.5e12);
+  EXPECT_NEAR(device("rtx4090").tensor_flops, 165.2e12, 0.5e12);
+  EXPECT_NEAR(device("rtx5090").tensor_flops, 209.5e12, 0.5e12);
   EXPECT_NEAR(device("k40").fp32_flops, 4.29e12, 0.005e12);
   EXPECT_NEAR(device("fermi").fp32_flops, 1.03e12, 0.005e12);
   EXPECT_NEAR(device("fermi").fp64_flops, 515e9, 0.5e9);
@@ -178,6 +187,43 @@ TEST(Devices, ArchitectureOfACapability) {
   EXPECT_GT(later.fp32_flops, 0);
 }
 
+// ---- generations ----------------------------------------------------------------------------
+
+constexpr bool ascending() {
+  for (size_t i = 1; i < std::size(GENERATIONS); ++i)
+    if (GENERATIONS[i - 1].capability >= GENERATIONS[i].capability) return false;
+  return true;
+}
+static_assert(ascending());
+
+TEST(Generations, EndWhereTheNextBegins) {
+  EXPECT_EQ(generation_of(0).name, "older");
+  EXPECT_EQ(generation_of(72).name, "older");
+  EXPECT_EQ(generation_of(75).name, "Turing");
+  EXPECT_EQ(generation_of(87).name, "Ampere");
+  EXPECT_EQ(generation_of(89).name, "Ada");
+  EXPECT_EQ(generation_of(90).name, "Hopper");
+  for (int capability : {100, 103, 120, 999})
+    EXPECT_EQ(generation_of(capability).name, "Blackwell") << capability;
+}
+
+// What the table denies no rung takes, and what it has some rung does, at a rate.
+TEST(Generations, TheRungsAreAsTheTableSays) {
+  for (const std::string& name : device_names()) {
+    const DeviceInfo d = device(name.c_str());
+    const Kernels kernels = generation_of(d.capability).kernels;
+    EXPECT_EQ(d.hopper_kernels, kernels.hopper) << name;
+    const Problem tensor = tensor_problem("nn", 64, 128, 256);
+    const Problem tf32 = tensor_problem("nn", 64, 128, 256, DType::Float32);
+    for (const Problem& p : {tensor, tf32, parts_problem("nn", 64, 128, 256)}) {
+      const bool has = computes(kernels, p.arithmetic);
+      EXPECT_NE(supported_algos(p, d).empty(), has) << name;
+      if (has) EXPECT_GT(peak_flops(d, p.dtype, p.arithmetic), 0) << name;
+    }
+    EXPECT_TRUE(computes(kernels, Arithmetic::Fma) && !computes(kernels, Arithmetic::Cpu16));
+  }
+}
+
 // Some chips of a capability have fewer units than it has, which only their name tells.
 TEST(Devices, ChipsAreKnownByTheirNames) {
   const auto chip = [](const char* name) {
@@ -207,8 +253,26 @@ TEST(Devices, PeakOfEachDtype) {
   EXPECT_EQ(peak_flops(d, DType::Float64), 2 * d.fp64_flops);  // chains on tensor cores
   EXPECT_EQ(peak_flops(d, DType::Complex128), d.fp64_flops);
   EXPECT_EQ(peak_flops(device("a100"), DType::Float64), device("a100").fp64_flops);
-  EXPECT_EQ(peak_flops(d, DType::UInt8), d.fp32_flops / 2);  // 64 lanes of 128
+  EXPECT_EQ(peak_flops(d, DType::Int32), d.fp32_flops / 2);  // 64 lanes of 128
   EXPECT_EQ(peak_flops(d, DType::Int64), d.int32_ops / 3);
+}
+
+// 8-bit integers on tensor cores, as the data sheets and white papers state them: twice the 16-bit
+// rate, and four times that of GeForce cards, which is halved where sums are fp32.
+TEST(Devices, PeakOfBytes) {
+  const auto tera = [](const char* name) { return peak_flops(device(name), DType::Int8) / 1e12; };
+  EXPECT_NEAR(tera("a100"), 624, 1);
+  EXPECT_NEAR(tera("a10"), 250, 1);
+  EXPECT_NEAR(tera("rtx3090"), 284, 1);
+  EXPECT_NEAR(tera("rtx4090"), 660.6, 1);
+  EXPECT_NEAR(tera("rtx5090"), 838, 1);
+  EXPECT_NEAR(tera("l40s"), 733, 1);
+  EXPECT_EQ(tera("h20") * 1e12, 2 * device("h20").tensor_flops);
+  EXPECT_EQ(tera("t4") * 1e12, device("t4").int32_ops);  // no kernel here
+  DeviceInfo without = device("h200");
+  EXPECT_EQ(peak_flops(without, DType::UInt8), 2 * without.tensor_flops);
+  without.tensor_flops = 0;
+  EXPECT_EQ(peak_flops(without, DType::UInt8), without.int32_ops);
 }
 
 // 16 times the fp32 rate for 16-bit inputs, 8 times for tf32: the ratios of the data sheet, 989.4,
@@ -226,8 +290,10 @@ TEST(Devices, PeakOfEachArithmetic) {
     const DeviceInfo d = device(name.c_str());
     for (DType dtype : ALL_DTYPES)
       EXPECT_EQ(peak_flops(d, dtype, Arithmetic::Fma), peak_flops(d, dtype)) << name;
-    if (d.capability != 90) {
+    if (d.capability < 80) {
       EXPECT_EQ(d.tensor_flops, 0) << name << ": no kernel uses them";
+    }
+    if (d.capability != 90) {
       EXPECT_EQ(d.fp64_tensor_flops, 0) << name;
     }
   }
@@ -245,6 +311,58 @@ TEST(Architectures, SayWhichDevicesTheyServe) {
   EXPECT_TRUE(runs_on("10.0 12.0", 121));
   EXPECT_FALSE(runs_on("12.0", 103));
   EXPECT_FALSE(runs_on("", 90));
+}
+
+// ---- builds -----------------------------------------------------------------------------------
+
+TEST(Builds, LeaveTheKernelsThatTheyHave) {
+  const DeviceInfo h200 = device("h200"), a10 = device("a10"), t4 = device("t4");
+  // The whole library.
+  const Build whole = {"8.0 9.0+PTX", true};
+  EXPECT_TRUE(as_built(h200, whole).hopper_kernels);
+  for (const DeviceInfo& d : {h200, a10, t4, device("b200")})
+    EXPECT_EQ(as_built(d, whole).tensor_flops, d.tensor_flops) << d.name;
+  // One for an A10 alone has what an A10 runs.
+  const Build ampere = {"8.6", false};
+  EXPECT_EQ(as_built(a10, ampere).tensor_flops, a10.tensor_flops);
+  EXPECT_EQ(as_built(device("a100"), ampere).tensor_flops, 0);  // 8.0 is older
+  // PTX serves newer devices with mma.sync; Hopper's kernels are left out.
+  const DeviceInfo by_ptx = as_built(h200, {"8.0+PTX", false});
+  EXPECT_TRUE(leaves_out_hopper_kernels(by_ptx));
+  EXPECT_EQ(by_ptx.tensor_flops, h200.tensor_flops);
+  EXPECT_EQ(by_ptx.fp64_tensor_flops, 0);
+  EXPECT_EQ(supported_algos(tensor_problem("nn", 64, 64, 64), by_ptx), Algos{Algo::AsyncMma});
+  // PTX of before does not.
+  const DeviceInfo by_old = as_built(h200, {"", false});
+  EXPECT_EQ(by_old.tensor_flops, 0);
+  EXPECT_TRUE(supported_algos(tensor_problem("nn", 64, 64, 64), by_old).empty());
+}
+
+TEST(Builds, PlanAsAnotherDeviceWhereItsPlansCanRun) {
+  std::string refusal;
+  const DeviceInfo h200 = device("h200");
+  const DeviceInfo left = as_built(h200, {"8.0+PTX", false}), old = as_built(h200, {"", false});
+  for (const char* name : {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200", "t4"}) {
+    const auto planned = planned_as(name, left, refusal);
+    ASSERT_TRUE(planned) << name << ": " << refusal;
+    EXPECT_EQ(planned->shared_bytes_per_block, device(name).shared_bytes_per_block);
+    EXPECT_EQ(planned->name, device(name).name + " (on NVIDIA H200)");
+    const Problem p = tensor_problem("nt", 4096, 4096, 4096);
+    const Plan plan = make_plan(p, *planned), own = make_plan(p, device(name));
+    EXPECT_EQ(plan.algo, own.algo) << name;
+    EXPECT_EQ(plan.block_m, own.block_m) << name;
+    EXPECT_EQ(plan.main_step().shared_bytes, own.main_step().shared_bytes) << name;
+  }
+  EXPECT_TRUE(planned_as("h100", h200, refusal));
+  EXPECT_FALSE(planned_as("h200", left, refusal));
+  EXPECT_NE(refusal.find("kernels that this build does not have for NVIDIA H200"),
+            std::string::npos);
+  EXPECT_FALSE(planned_as("a100", old, refusal));
+  EXPECT_TRUE(planned_as("t4", old, refusal));
+  EXPECT_FALSE(planned_as("b200", device("a10"), refusal));
+  EXPECT_NE(refusal.find("limits"), std::string::npos);
+  EXPECT_FALSE(planned_as("h2000", h200, refusal));
+  EXPECT_EQ(refusal, "there is no device of this name");
 }
 
 }  // namespace

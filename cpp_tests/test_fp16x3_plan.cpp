@@ -20,9 +20,9 @@ Algos rungs_of(const Problem& p, const char* name = "h200") {
 
 TEST(Fp16x3Plan, TheArithmeticAndTheDeviceDecide) {
   const Problem p = parts_problem("nn", 300, 200, 100);
-  for (const char* name : {"h200", "h100"})
+  for (const char* name : {"h200", "h100", "a100", "a10", "l40s", "rtx5090", "b200"})
     EXPECT_EQ(rungs_of(p, name), Algos{Algo::Fp16x3}) << name;
-  for (const char* name : {"a100", "t4", "k40", "fermi", "g80"})
+  for (const char* name : {"t4", "k40", "fermi", "g80"})
     EXPECT_TRUE(rungs_of(p, name).empty()) << name;
   for (const Arithmetic other : {Arithmetic::Fma, Arithmetic::Tf32}) {
     Problem changed = p;
@@ -69,19 +69,21 @@ TEST(Fp16x3Plan, AreWithinTheHardwaresLimits) {
     const std::vector<Fp16x3Plan> ways = fp16x3_plans(p, d);
     EXPECT_GT(ways.size(), 1u);
     for (const Fp16x3Plan& way : ways) {
-      const Fp16x3TileInfo tile = fp16x3_tile(way.tile);
+      const Fp16x3TileInfo tile = tile_of(way);
       const int cluster = way.cluster_p * way.cluster_q;
       EXPECT_TRUE(cluster == 1 || cluster == 2);
       EXPECT_GT(way.blocks, 0);
       EXPECT_EQ(way.blocks % cluster, 0);
-      EXPECT_LE(way.blocks, d.multiprocessors * tile.blocks_per_sm);  // all of them at once
+      if (way.kernel != Fp16x3Kernel::Async) {  // else all of them are there at once
+        EXPECT_LE(way.blocks, d.multiprocessors * tile.blocks_per_sm);
+      }
       EXPECT_GE(way.panel, 1);
       EXPECT_LE(tile.shared_bytes, d.shared_bytes_per_block);
       EXPECT_LE((tile.shared_bytes + d.shared_bytes_reserved) * tile.blocks_per_sm,
                 d.shared_bytes_per_sm);
       const Plan plan = plan_with(Algo::Fp16x3, p, d, way);
       EXPECT_EQ(plan.algo, Algo::Fp16x3);
-      EXPECT_EQ(plan.main_step().grid_x, way.blocks);
+      EXPECT_EQ(plan.main_step().grid_x * plan.main_step().grid_y, way.blocks);
       EXPECT_EQ(plan.main_step().threads_x, tile.threads);
       EXPECT_EQ(plan.main_step().shared_bytes, tile.shared_bytes);
       EXPECT_EQ(plan.workspace_bytes, fp16x3_layout(p, way).bytes);
@@ -90,6 +92,48 @@ TEST(Fp16x3Plan, AreWithinTheHardwaresLimits) {
       EXPECT_GE(plan.tiles_m * plan.block_m, p.m);
       EXPECT_GE(plan.tiles_n * plan.block_n, p.n);
     }
+  }
+}
+
+// Where Hopper's kernels are missing: mma.sync, in tiles that fit the device, the largest for large
+// problems; and on Hopper the same by name alone.
+TEST(Fp16x3Plan, WithoutHoppersKernels) {
+  for (const char* name : {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200"}) {
+    const DeviceInfo d = device(name);
+    for (const std::string layout : {"nn", "nt", "tn", "tt"})
+      for (const auto& [m, n, k] :
+           {std::tuple{4096, 4096, 4096}, {64, 64, 256}, {3, 5000, 40000}}) {
+        const Problem p = parts_problem(layout, m, n, k);
+        for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
+          EXPECT_EQ(way.kernel, Fp16x3Kernel::Async);
+          EXPECT_TRUE(way.coarse);
+          const Plan plan = plan_with(Algo::Fp16x3, p, d, way);
+          const Step& step = plan.main_step();
+          EXPECT_EQ(step.cluster, 0);
+          EXPECT_LE(step.shared_bytes, d.shared_bytes_per_block);
+          EXPECT_LE(step.threads_x, d.threads_per_block);
+          EXPECT_EQ(plan.workspace_bytes, fp16x3_layout(p, way).bytes);
+        }
+        EXPECT_EQ(fp16x3_of(make_plan(p, d)).kernel, Fp16x3Kernel::Async) << name;
+      }
+    const bool is_large = d.shared_bytes_per_block >= 128 * KIB;
+    EXPECT_EQ(tile_name_of(fp16x3_of(make_plan(parts_problem("nn", 8192, 8192, 8192), d))),
+              is_large ? "X3Async128x128" : "X3Async128x64")
+        << name;
+    const std::string_view cards = "rtx";
+    EXPECT_EQ(fp16x3_pays(d), std::string_view(name).substr(0, 3) != cards) << name;
+  }
+  const DeviceInfo h200 = device("h200");
+  for (const int64_t size : {64, 512, 4096}) {
+    const Problem p = parts_problem("nn", size, size, size);
+    EXPECT_NE(fp16x3_of(make_plan(p, h200)).kernel, Fp16x3Kernel::Async);
+    int found = 0;
+    rung_of(Algo::Fp16x3)->ways(p, h200, [&](const Way& way, double cycles) {
+      if (way.as<Fp16x3Plan>().kernel != Fp16x3Kernel::Async) return;
+      EXPECT_EQ(cycles, BY_NAME_ONLY);
+      found += rung_of(Algo::Fp16x3)->is(way, {"X3Async128x64", false, 1, 1, false});
+    });
+    EXPECT_EQ(found, 1);
   }
 }
 
@@ -112,7 +156,8 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
         const int64_t rows_p = way.exchanged ? n : m, rows_q = way.exchanged ? m : n;
         const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
         const bool is_cut = segment_count(k) > 1;
-        const int64_t copied_p = is_direct(way.tile) ? 0 : l.p_entries * 2 * rows_p * k * 2;
+        const int64_t copied_p =
+            way.kernel == Fp16x3Kernel::Direct ? 0 : l.p_entries * 2 * rows_p * k * 2;
         const std::pair<int64_t, int64_t> parts[] = {
             {l.p_planes_at, copied_p},
             {l.q_planes_at, l.q_entries * 2 * rows_q * k * 2},
@@ -120,9 +165,8 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
             {l.q_scales_at, l.q_entries * rows_q * 8},
             {l.guard_at, (2 + 2 * squares) * 4},
             {l.marks_at, squares * 64 * 64 / 8},
-            {l.totals_at, is_cut ? int64_t{way.blocks} * fp16x3_tile(way.tile).block_p *
-                                       fp16x3_tile(way.tile).block_q * 4
-                                 : 0}};
+            {l.totals_at,
+             is_cut ? int64_t{way.blocks} * tile_of(way).block_p * tile_of(way).block_q * 4 : 0}};
         int64_t end = 0;
         for (const auto& [begin, bytes] : parts) {
           EXPECT_GE(begin, end);
@@ -289,10 +333,13 @@ TEST(Fp16x3Plan, HugeSizes) {
 
 TEST(Fp16x3Plan, HowMuchAnElementMayLose) {
   // What is left of min(K, 8 sqrt(K)) 2^-24.
-  EXPECT_DOUBLE_EQ(fp16x3_tolerance(64), (64 - 53.2) * 0x1p-24);
-  EXPECT_DOUBLE_EQ(fp16x3_tolerance(4096), (512 - 53.2 - 63) * 0x1p-24);
-  EXPECT_DOUBLE_EQ(fp16x3_tolerance(1 << 16), (2048 - 53.2 - 63 - 16) * 0x1p-24);
-  for (int64_t k = 64; k < int64_t{1} << 29; k += 1 + k / 7) EXPECT_GT(fp16x3_tolerance(k), 0) << k;
+  EXPECT_DOUBLE_EQ(fp16x3_tolerance(64, false), (64 - 53.2) * 0x1p-24);
+  EXPECT_DOUBLE_EQ(fp16x3_tolerance(4096, false), (512 - 53.2 - 63) * 0x1p-24);
+  EXPECT_DOUBLE_EQ(fp16x3_tolerance(1 << 16, false), (2048 - 53.2 - 63 - 16) * 0x1p-24);
+  EXPECT_DOUBLE_EQ(fp16x3_tolerance(4096, true), (512 - 93.4 - 63) * 0x1p-24);
+  for (const bool coarse : {false, true})
+    for (int64_t k = fp16x3_least_k(coarse); k < int64_t{1} << 29; k += 1 + k / 7)
+      EXPECT_GT(fp16x3_tolerance(k, coarse), 0) << k;
 }
 
 }  // namespace

@@ -98,7 +98,9 @@ TEST(Plan, DefaultIsRegisterTileForLargeAndSharedTileForSmall) {
   const DeviceInfo d = device("h200");
   for (DType dtype : ALL_DTYPES)
     EXPECT_EQ(make_plan(problem_of(4096, 4096, 4096, dtype), d).algo,
-              dtype == DType::Float64 ? Algo::MmaTile : Algo::RegisterTile)
+              dtype == DType::Float64 ? Algo::MmaTile
+              : size_of(dtype) == 1   ? Algo::AsyncMma
+                                      : Algo::RegisterTile)
         << name_of(dtype);
   const Plan small = make_plan(problem_of(16, 16, 64), d);
   EXPECT_TRUE(small.algo == Algo::SharedTile8 || small.algo == Algo::SharedTile16 ||
@@ -449,13 +451,15 @@ TEST(AsyncTranspose, ViewsThatOverlapAreReadWhereTheyLie) {
 // ---- what is supported ----------------------------------------------------------------------
 
 // In the fma arithmetic: 16-bit types too, where that is asked for. fp32 and fp64 have more rungs
-// where there are Hopper's kernels.
+// where there are Hopper's kernels, and bytes from 8.0 on.
 TEST(Supports, EveryRungTakesEveryDtype) {
   for (const char* name : {"h200", "h100", "a100", "t4"})
     for (DType dtype : ALL_DTYPES) {
       const Problem p = problem_of("tn", 33, 65, 17, dtype);
       Algos found = supported_algos(p, device(name));
-      if (device(name).capability == 90 && (dtype == DType::Float32 || dtype == DType::Float64))
+      const int capability = device(name).capability;
+      if ((capability == 90 && (dtype == DType::Float32 || dtype == DType::Float64)) ||
+          (capability >= 80 && size_of(dtype) == 1))
         found.erase(std::remove_if(found.begin(), found.end(),
                                    [](Algo algo) { return on_tensor_cores(algo); }),
                     found.end());
@@ -542,16 +546,19 @@ Problem changed(const char* layout, Change change) {
 TEST(TensorSupports, TheArithmeticDecides) {
   for (DType dtype : TENSOR_DTYPES) {
     Problem p = tensor_problem("nt", 64, 128, 256, dtype);
-    EXPECT_EQ(rungs_of(p), EVERY_RUNG) << name_of(dtype);
+    EXPECT_EQ(rungs_of(p), tensor_algos(false, dtype)) << name_of(dtype);
     p.arithmetic = Arithmetic::Fma;
     EXPECT_FALSE(is_in(rungs_of(p), Algo::Hopper)) << name_of(dtype);
   }
 }
 
-TEST(TensorSupports, OnlyComputeCapability90) {
+// async_mma from 8.0 on, the others on 9.0 alone.
+TEST(TensorSupports, TheComputeCapabilityDecides) {
   const Problem p = tensor_problem("nn", 64, 128, 256);
   EXPECT_EQ(rungs_of(p, "h100"), EVERY_RUNG);
-  for (const char* name : {"a100", "t4", "k40", "fermi", "g80"})
+  for (const char* name : {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200"})
+    EXPECT_EQ(rungs_of(p, name), Algos{Algo::AsyncMma}) << name;
+  for (const char* name : {"t4", "k40", "fermi", "g80"})
     EXPECT_TRUE(rungs_of(p, name).empty()) << name;
 }
 
@@ -582,7 +589,7 @@ TEST(TensorSupports, Layouts) {
     EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256, DType::Float16)), EVERY_RUNG) << layout;
     EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256)), EVERY_RUNG) << layout;
     EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256, DType::Float32)),
-              layout == "nt" ? EVERY_RUNG : ANY_LAYOUT)
+              tensor_algos(/*any_layout=*/layout != "nt", DType::Float32))
         << layout;
   }
 }
@@ -854,7 +861,7 @@ TEST(HopperPlans, HowTheResultIsStored) {
 TEST(TensorPlan, TheNamedRungIsTaken) {
   const DeviceInfo d = device("h200");
   for (DType dtype : TENSOR_DTYPES)
-    for (Algo algo : EVERY_RUNG)
+    for (Algo algo : tensor_algos(false, dtype))
       for (int64_t size : {8, 64, 264, 5000}) {
         const Problem p = tensor_problem("nt", size, size, size, dtype);
         ASSERT_TRUE(supports(algo, p, d)) << name_of(algo);

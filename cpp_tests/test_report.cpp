@@ -361,9 +361,10 @@ TEST(Registers, EveryPlanOfFp16x3HasItsRow) {
         const PlanReport r = report(problem, d, plan_with(Algo::Fp16x3, problem, d, way));
         ASSERT_TRUE(r.resources) << r.about.kernel;
         EXPECT_GT(r.resources->registers, 0) << r.about.kernel;
-        if (way.kernel !=
-            Fp16x3Kernel::FewRows) {  // all three sets of accumulators are in registers
-          EXPECT_EQ(r.resources->stack_bytes, 0) << r.about.kernel;
+        // All sets of accumulators are in registers; by mma.sync an address is not.
+        const int stack = way.kernel == Fp16x3Kernel::Async ? 8 : 0;
+        if (way.kernel != Fp16x3Kernel::FewRows) {
+          EXPECT_LE(r.resources->stack_bytes, stack) << r.about.kernel;
         }
         EXPECT_GE(r.occupancy.blocks_per_sm, tile_of(way).blocks_per_sm) << r.about.kernel;
       }

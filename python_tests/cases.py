@@ -262,6 +262,8 @@ def in_threads_and_streams(product: Callable[[int], torch.Tensor], expected: lis
 # fp16x3's tiles: of planes of both operands, and with the larger one as it lies.
 PLANE_TILES = ("X3Tile128x128", "X3Tile64x64")
 DIRECT_TILES = ("X3Direct64x64", "X3Direct64x32")
+# By mma.sync, from compute capability 8.0 on; on 9.0 by name.
+ASYNC_TILES = ("X3Async128x128", "X3Async128x64", "X3Async64x64")
 
 
 def tma_reads(x: torch.Tensor) -> bool:
@@ -277,4 +279,4 @@ def parts_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple[str, bool, int, i
         direct = DIRECT_TILES if min(p.shape) > 1 and tma_reads(p) else ()
         for tile in (*PLANE_TILES, *direct):
             ways += [(tile, exchanged, *cluster) for cluster in ((1, 1), (2, 1), (1, 2))]
-    return ways
+    return ways + [(tile, False, 1, 1) for tile in ASYNC_TILES]

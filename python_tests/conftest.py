@@ -1,7 +1,8 @@
 """Devices, markers and seeds of every test.
 
 `cuda`  needs a GPU; skipped, with one line of the summary, where none can be used.
-`tensor_cores` needs one with tensor-core kernels in the library; skipped likewise.
+`tensor_cores` needs one with Hopper's kernels in the library; skipped likewise.
+`mma` needs one with the kernels of rung async_mma in the library; skipped likewise.
 `large` needs more than 2^31 elements; run on demand with `pytest --large`.
 """
 
@@ -26,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cuda: needs a CUDA GPU")
     config.addinivalue_line("markers", "tensor_cores: needs a GPU of compute capability 9.0")
+    config.addinivalue_line("markers", "mma: needs a GPU of compute capability 8.0 or later")
     config.addinivalue_line("markers", "large: more than 2^31 elements; run with --large")
     # Skips are part of the result: `s` adds them, folded by reason, to the summary.
     if "s" not in config.option.reportchars:
@@ -53,10 +55,21 @@ def why_no_tensor_cores() -> str | None:
     return None
 
 
+def why_no_mma() -> str | None:
+    """The same of tests marked mma."""
+    import rungs
+
+    if not rungs.has_mma_kernels("cuda"):
+        return "needs a GPU of compute capability 8.0 or later, and a build with kernels for it"
+    return None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("cuda") and (reason := why_no_cuda()):
         pytest.skip(reason)
     if item.get_closest_marker("tensor_cores") and (reason := why_no_tensor_cores()):
+        pytest.skip(reason)
+    if item.get_closest_marker("mma") and (reason := why_no_mma()):
         pytest.skip(reason)
     if item.get_closest_marker("large") and not item.config.getoption("--large"):
         pytest.skip("more than 2^31 elements: run with --large")

@@ -46,10 +46,32 @@ FEW_ROWS = Place(
     ("test_few_rows.py",),
     "bfloat16",
 )
+ASYNC_MMA = Place(
+    f"{RUNGS}/10_async_mma/async_mma_bf16_nt.cu",
+    ("test_async_mma.py",),
+    "bfloat16",
+)
+ASYNC_MMA_TF32 = Place(
+    f"{RUNGS}/10_async_mma/async_mma_tf32.cu",
+    ("test_async_mma.py",),
+    "tf32 and not int8",
+)
+ASYNC_MMA_BYTES = Place(
+    f"{RUNGS}/10_async_mma/async_mma_int8.cu",
+    ("test_async_mma.py",),
+    "int8",
+)
 SPLIT = Place(
     f"{RUNGS}/9_fp16x3/split_beside.cu",
     ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
     "all_layouts or scales_that_are_known or every_tile",
+)
+
+
+FP16X3_ASYNC = Place(
+    f"{RUNGS}/9_fp16x3/async.cu",
+    ("test_fp16x3_tiles.py",),
+    "every_tile",
 )
 
 
@@ -73,6 +95,18 @@ BUILDS = {
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),
     "FewRowsNoDependencyWait": Build("NoDependencyWait", FEW_ROWS),
+    "AsyncMmaDelays": Build("Delays", ASYNC_MMA, sound=True),
+    "AsyncMmaNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA),
+    "AsyncMmaNoFullWait": Build("NoFullWait", ASYNC_MMA),
+    "AsyncMmaTf32Delays": Build("Delays", ASYNC_MMA_TF32, sound=True),
+    "AsyncMmaTf32NoEmptyWait": Build("NoEmptyWait", ASYNC_MMA_TF32),
+    "AsyncMmaTf32NoFullWait": Build("NoFullWait", ASYNC_MMA_TF32),
+    "AsyncMmaBytesDelays": Build("Delays", ASYNC_MMA_BYTES, sound=True),
+    "AsyncMmaBytesNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA_BYTES),
+    "AsyncMmaBytesNoFullWait": Build("NoFullWait", ASYNC_MMA_BYTES),
+    "Fp16x3AsyncDelays": Build("Delays", FP16X3_ASYNC, sound=True),
+    "Fp16x3AsyncNoEmptyWait": Build("NoEmptyWait", FP16X3_ASYNC),
+    "Fp16x3AsyncNoFullWait": Build("NoFullWait", FP16X3_ASYNC),
     "NoPatience": Build("NoPatience", SPLIT, sound=True),
     "NoTeamWait": Build("NoTeamWait", SPLIT),
 }

@@ -7,6 +7,7 @@ strides, test_cuda.py its graphs, streams and memory, and test_explain.py looks 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 from cases import DTYPES, HALVES
 
 DEEP = 9 * 4096 + 8  # K that is cut, into nine segments and a short one
-SINGLE, DOUBLE = (torch.float32,), (torch.float64,)
+SINGLE, DOUBLE, BYTES = (torch.float32,), (torch.float64,), (torch.int8, torch.uint8)
 ALL: dict[str, tuple[torch.dtype, ...]] = {"fma": DTYPES}
 TENSOR = {"tensor": HALVES, "tf32": SINGLE}
 
@@ -29,6 +30,7 @@ class Rung:
     device: str
     runs: dict[str, tuple[torch.dtype, ...]]  # arithmetic (ops/core/problem.h) -> inputs
     tensor_cores: bool = False  # needs compute capability 9.0, and its kernels in the build
+    mma: bool = False  # of those: needs no more than 8.0
     # False: bases and pitches of whole 16 bytes, as TMA reads them, and tf32 along K alone.
     any_layout: bool = True
     # (M, N, K) beside cases.SHAPES: where its tiles, boxes and steps end.
@@ -40,6 +42,8 @@ _WIDE = (
     *((136, 264, 64), (136, 72, 40), (72, 264, 24), (9, 8, 8), (1, 264, 64), (264, 1, 64)),
     *((129, 200, DEEP), (24, 16, DEEP)),
 )
+# Pitches of every alignment that cp.async knows, and of none.
+_ODD = tuple((130, n, k) for n in (258, 260, 263) for k in (66, 68, 71))
 # Those of 8 to 64 rows of one operand: each width, one more than it, and rows of the other past the
 # last tile of 32 to 64.
 _FEW = tuple((m, n, k) for m in (1, 8, 9, 16, 17, 32, 33, 64) for n, k in ((104, 136), (200, 520)))
@@ -53,6 +57,7 @@ TABLE = (
     Rung("shared_tile_32", "cuda", ALL),
     Rung("register_tile", "cuda", ALL),
     Rung("mma_tile", "cuda", TENSOR | {"fma": DOUBLE}, tensor_cores=True, edges=_WIDE),
+    Rung("async_mma", "cuda", TENSOR | {"fma": BYTES}, True, mma=True, edges=_WIDE + _ODD),
     Rung("tma_wgmma", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("warp_specialized", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("hopper", "cuda", TENSOR, tensor_cores=True, edges=_WIDE),
@@ -78,28 +83,77 @@ def names(
 
 # The rungs of the fma arithmetic: every dtype, shape and layout, every device.
 RUNGS = {device: names("fma", device, tensor_cores=False) for device in ("cpu", "cuda")}
-# Those on tensor cores, 16-bit inputs and tf32.
+# Those on tensor cores, of 16-bit inputs; all but some take tf32 too.
 TENSOR_RUNGS = names("tensor")
 ANY_LAYOUT_TENSOR_RUNGS = names("tensor", any_layout=True)
 NEED_TMA = names("tensor", any_layout=False)
 # fp64 runs the chains of the fma arithmetic on tensor cores.
 FP64_RUNGS = names("fma", dtype=torch.float64, tensor_cores=True)
 # Those that fp32 runs in tf32 alone.
-TF32_ONLY = tuple(x for x in TENSOR_RUNGS if x not in names("fma", dtype=torch.float32))
+TF32_ONLY = tuple(x for x in names("tf32") if x not in names("fma", dtype=torch.float32))
 # fp32 inputs in two fp16 parts. It decides the precision, where none is asked for.
 (PARTS_RUNG,) = names("fp16x3")
 
 
+MMA_RUNGS = tuple(rung.name for rung in TABLE if rung.mma)
+
+
+# The GPUs that can be planned for by name, with their compute capabilities.
+CAPABILITIES = {
+    **{"g80": (1, 0), "gt200": (1, 3), "fermi": (2, 0), "k40": (3, 5), "t4": (7, 5)},
+    **{"a100": (8, 0), "a10": (8, 6), "rtx3090": (8, 6), "l40s": (8, 9), "rtx4090": (8, 9)},
+    **dict.fromkeys(("h200", "h100", "h100-pcie", "h20", "gh200"), (9, 0)),
+    **{"b200": (10, 0), "rtx5090": (12, 0)},
+}
+
+
+def capability() -> tuple[int, int]:
+    """Of the GPU that plans are made for: the one that is there, or that of TILED_MM_PLAN_AS."""
+    named = os.environ.get("TILED_MM_PLAN_AS")
+    return CAPABILITIES[named] if named else torch.cuda.get_device_capability()
+
+
+def is_served(architectures: str, capability: tuple[int, int]) -> bool:
+    """Whether code for one of these, as "8.0 9.0+PTX", runs on a GPU: machine code on the same
+    major version, PTX on everything that is not older."""
+    for entry in architectures.split():
+        major, minor = map(int, entry.removesuffix("+PTX").split("."))
+        newer = capability >= (major, minor)
+        if newer and (entry.endswith("+PTX") or capability[0] == major):
+            return True
+    return False
+
+
 def has_tensor_core_kernels(device: str) -> bool:
-    """For compute capability 9.0, unless the build leaves them out."""
+    """All of them: for compute capability 9.0, unless the build leaves them out."""
     built = tiled_mm.build_info()["left_out"] is None
-    return device == "cuda" and torch.cuda.get_device_capability() == (9, 0) and built
+    return device == "cuda" and capability() == (9, 0) and built
+
+
+def has_mma_kernels(device: str) -> bool:
+    """For 16-bit inputs, tf32, fp16x3 and bytes: from compute capability 8.0 on, in a build that
+    serves it."""
+    if device != "cuda" or capability() < (8, 0):
+        return False
+    built = tiled_mm.build_info()["mma_architectures"]
+    return is_served(built, torch.cuda.get_device_capability())
+
+
+def tensor_rungs(dtype: torch.dtype, **has: Any) -> tuple[str, ...]:
+    """Those on tensor cores that take 16-bit inputs, or float32 as tf32."""
+    return names("tf32" if dtype == torch.float32 else "tensor", **has)
+
+
+def here(tensor_rungs: tuple[str, ...], device: str = "cuda") -> tuple[str, ...]:
+    """Of these on tensor cores those that the device and the build have."""
+    if has_tensor_core_kernels(device):
+        return tensor_rungs
+    return tuple(x for x in tensor_rungs if x in MMA_RUNGS and has_mma_kernels(device))
 
 
 def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
     """Those that compute this dtype on this machine by the fma arithmetic."""
-    hopper = has_tensor_core_kernels(device)
-    return RUNGS[device] + (names("fma", dtype=dtype, tensor_cores=True) if hopper else ())
+    return RUNGS[device] + here(names("fma", dtype=dtype, tensor_cores=True), device)
 
 
 def arithmetic_of(
@@ -108,13 +162,11 @@ def arithmetic_of(
     """What a call runs, by the library's rule (README, "One answer"), where neither the library nor
     torch is set to tf32: what was asked, else what the rung knows, else tensor cores for 16-bit
     inputs on GPUs that have kernels for them."""
-    if not has_tensor_core_kernels(device):
-        return "fma"
     if dtype == torch.float32:
         asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
-        return "fma" if asked == "ieee" else asked
+        return "fma" if asked == "ieee" or not has_mma_kernels(device) else asked
     fma = precision == "ieee" or algo in RUNGS["cuda"]
-    return "tensor" if dtype in HALVES and not fma else "fma"
+    return "tensor" if dtype in HALVES and not fma and has_mma_kernels(device) else "fma"
 
 
 # ---- what tests run over ------------------------------------------------------------------------
@@ -131,6 +183,7 @@ class Run:
     tensor_cores: bool = False
     any_layout: bool = True
     edges: tuple[tuple[int, int, int], ...] = ()
+    mma: bool = False  # tensor cores of 8.0 suffice
 
     @property
     def id(self) -> str:
@@ -157,9 +210,20 @@ class Run:
             # (docs/contract.md); on a GPU a rung by name has the chains that 'ieee' asks for.
             precision = self.precision if self.device == "cpu" else "ieee"
         else:
-            algo = next(x for x in ANY_LAYOUT_TENSOR_RUNGS if x != self.algo)
+            takes = here(tensor_rungs(self.dtype, any_layout=True))
+            algo = next((x for x in takes if x != self.algo), None)
             precision = self.precision
+            if algo is None:
+                return self.other_tile(a, b, **keywords)
         return tiled_mm.mm(a, b, algo=algo, precision=precision, **keywords)
+
+    def other_tile(self, a: torch.Tensor, b: torch.Tensor, **keywords: Any) -> torch.Tensor:
+        """The same rung, which has no other beside it, with the tile that it would take last."""
+        asked = {"algo": self.algo, "precision": self.precision} | keywords
+        tile = tiled_mm.plan(a, b, **asked)[self.algo].estimates[-1]
+        return torch.ops.tiled_debug.mm_with_tile(
+            a, b, tile.tile, tile.exchanged, 1, 1, False, **asked
+        )
 
     def takes(self, a: torch.Tensor, b: torch.Tensor) -> bool:
         """Whether the rung is offered for these; one of any layout must be for all of them."""
@@ -193,7 +257,7 @@ def _runs() -> Iterator[Run]:
                 yield Run(device, algo, dtype, edges=_WIDE if on_tensor_cores else ())
             if dtype in HALVES:
                 yield Run(device, None, dtype, "ieee")
-    yield Run("cuda", None, torch.float32, "tf32", tensor_cores=True, edges=_WIDE)
+    yield Run("cuda", None, torch.float32, "tf32", tensor_cores=True, edges=_WIDE, mma=True)
     for rung in TABLE:
         for arithmetic, dtypes in rung.runs.items():
             for dtype in dtypes if rung.tensor_cores else ():
@@ -201,13 +265,14 @@ def _runs() -> Iterator[Run]:
                 edges = rung.edges
                 if dtype == torch.float64:  # whose reference takes long
                     edges = tuple(size for size in edges if size[2] < 4096)
-                how = (precision, True, rung.any_layout, edges)
+                how = (precision, True, rung.any_layout, edges, rung.mma)
                 yield Run(rung.device, rung.name, dtype, *how)
 
 
 def marks(run: Run) -> tuple[pytest.MarkDecorator, ...]:
     needs = (pytest.mark.cuda,) if run.device == "cuda" else ()
-    return needs + ((pytest.mark.tensor_cores,) if run.tensor_cores else ())
+    of_tensor_cores = pytest.mark.mma if run.mma else pytest.mark.tensor_cores
+    return needs + ((of_tensor_cores,) if run.tensor_cores else ())
 
 
 def each_run(

@@ -113,6 +113,7 @@ def run_tensor_cores(short: bool) -> int:
             products += run(a, b, (None, *algos), expected, what, out_dtype=out_dtype, **asked)
         every_way = not short and what[-2:] == LAYOUTS[0]
         products += run_tiles(a, b, asked, what, every_way)
+        products += run_async_tiles(a, b, asked, what)
     return products
 
 
@@ -132,6 +133,18 @@ def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     return products
 
 
+def run_async_tiles(a, b, asked: dict, what: tuple) -> int:
+    """async_mma with each tile."""
+    expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
+    estimates = tiled_mm.plan(a, b, algo="async_mma", **asked).async_mma.estimates
+    for e in estimates:
+        c = torch.ops.tiled_debug.mm_with_tile(
+            a, b, e.way, e.exchanged, 1, 1, False, algo="async_mma", **asked
+        )
+        assert same_bits(c, expected), (*what, e.way, e.exchanged)
+    return len(estimates)
+
+
 def run_few_rows(short: bool) -> int:
     """few_rows with each of the tiles that hold so many rows, on every input that it takes."""
     dtypes = (*TENSOR_DTYPES, torch.float64)
@@ -144,7 +157,7 @@ def run_few_rows(short: bool) -> int:
             products += run(a, b, ("few_rows",), expected, what, **asked)
             for e in tiled_mm.plan(a, b, algo="few_rows", **asked).few_rows.estimates:
                 c = torch.ops.tiled_debug.mm_with_tile(
-                    a, b, e.tile, e.exchanged, 1, 1, False, algo="few_rows", **asked
+                    a, b, e.way, e.exchanged, 1, 1, False, algo="few_rows", **asked
                 )
                 assert same_bits(c, expected), (*what, e.tile, e.exchanged)
                 products += 1

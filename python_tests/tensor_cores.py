@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import pytest
 import rungs
 import tiled_mm
 import torch
@@ -14,6 +15,11 @@ from cases import each
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 each_dtype = each("dtype", DTYPES)
 EVERY_RUNG = (None, *rungs.TENSOR_RUNGS)
+TF32_RUNGS = (None, *rungs.names("tf32"))
+each_rung_and_dtype = pytest.mark.parametrize(
+    ("algo", "dtype"),
+    [(algo, dtype) for dtype in DTYPES for algo in (None, *rungs.tensor_rungs(dtype))],
+)
 ANY_LAYOUT = (None, *rungs.ANY_LAYOUT_TENSOR_RUNGS)
 
 

@@ -106,13 +106,16 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         if device in without_fp64 and dtype in (torch.float64, torch.complex128):
             continue
         plan = tiled_mm.plan(a, b, device=device)
-        # Of the named devices these have tensor-core kernels, for 16-bit inputs and float64.
+        # Of the named devices these have all tensor-core kernels, for 16-bit inputs, float64 and
+        # bytes, and those async_mma.
         hopper = device.startswith(("h100", "h20", "gh200"))
-        tensor = hopper and dtype in cases.HALVES
+        ampere = device.startswith(("a10", "l40", "rtx", "b200"))
+        tensor = (hopper or ampere) and dtype in cases.HALVES
         fma = rungs.RUNGS["cuda"]
-        if hopper:
+        if hopper or (ampere and dtype in rungs.BYTES):
             fma += rungs.names("fma", dtype=dtype, tensor_cores=True)
-        assert plan.algo in (rungs.TENSOR_RUNGS if tensor else fma)
+        on_tensor_cores = rungs.TENSOR_RUNGS if hopper else ("async_mma",)
+        assert plan.algo in (on_tensor_cores if tensor else fma)
         assert plan.arithmetic == ("tensor" if tensor else "fma")
         assert plan.occupancy.blocks_per_sm >= 1
         text = tiled_mm.explain(a, b, device=device)
@@ -120,7 +123,7 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         assert str(dtype).removeprefix("torch.") in text
 
 
-A100 = {"device": "a100"}
+A100, T4 = {"device": "a100"}, {"device": "t4"}
 
 
 def test_the_arithmetic_of_a_plan() -> None:
@@ -130,7 +133,8 @@ def test_the_arithmetic_of_a_plan() -> None:
     def found(operands: tuple, **asked) -> str:
         return tiled_mm.plan(*operands, **({"device": "h200"} | asked)).arithmetic
 
-    assert found(half) == "tensor" and found(half, device="a100") == "fma"
+    assert found(half) == found(half, device="a100") == "tensor"
+    assert found(half, device="t4") == "fma"
     assert found(half, precision="ieee") == found(half, algo="register_tile") == "fma"
     assert found(single) == found(single, precision="ieee") == "fma"
     assert found(single, precision="tf32") == "tf32"
@@ -138,7 +142,8 @@ def test_the_arithmetic_of_a_plan() -> None:
         assert tiled_mm.plan(*half, algo=algo, device="h200").algo == algo
         assert found(half, algo=algo) == "tensor"
         refused = [(half, {"precision": "ieee"})]
-        refused += [(single, {})] if algo in rungs.TF32_ONLY else []
+        chains = rungs.names("fma", dtype=torch.float32)
+        refused += [(single, {})] if algo not in chains else []
         for operands, asked in refused:
             with pytest.raises(RuntimeError, match=rf"'{algo}' is not for these.*register_tile"):
                 found(operands, algo=algo, **asked)
@@ -146,15 +151,17 @@ def test_the_arithmetic_of_a_plan() -> None:
     fit = ", ".join(rungs.names("tf32", any_layout=True))
     with pytest.raises(RuntimeError, match=f"'register_tile'.*: {fit}$"):
         found(single, algo="register_tile", precision="tf32")
-    with pytest.raises(NotImplementedError, match=r"'tf32' has no kernel.*8\.0"):
-        found(single, precision="tf32", device="a100")
+    assert found(single, precision="tf32", device="a100") == "tf32"
+    with pytest.raises(NotImplementedError, match=r"'tf32' has no kernel.*7\.5.*'ieee'$"):
+        found(single, precision="tf32", device="t4")
     assert found(single, precision="fp16x3") == found(single, algo="fp16x3") == "fp16x3"
     assert found(single, algo="fp16x3", precision="fp16x3") == "fp16x3"
-    for operands, asked in ((half, {}), (single, {"precision": "tf32"}), (single, A100)):
+    assert found(single, precision="fp16x3", **A100) == found(single, algo="fp16x3", **A100)
+    for operands, asked in ((half, {}), (single, {"precision": "tf32"}), (single, T4)):
         with pytest.raises(RuntimeError, match=r"'fp16x3' is not for these inputs"):
             found(operands, algo="fp16x3", **asked)
-    with pytest.raises(NotImplementedError, match=r"'fp16x3' has no kernel.*8\.0.*'ieee'$"):
-        found(single, precision="fp16x3", **A100)
+    with pytest.raises(NotImplementedError, match=r"'fp16x3' has no kernel.*7\.5.*'ieee'$"):
+        found(single, precision="fp16x3", **T4)
     with pytest.raises(RuntimeError, match=r"'fp16x3' is for float32 inputs"):
         found(half, precision="fp16x3")
 
@@ -162,7 +169,7 @@ def test_the_arithmetic_of_a_plan() -> None:
 @each("device", ("h200", "h100", "a100", "t4"))
 def test_the_rungs_of_float32(device: str) -> None:
     hopper = device in ("h100", "h200")
-    parts = (rungs.PARTS_RUNG,) if hopper else ()
+    parts = (rungs.PARTS_RUNG,) if device != "t4" else ()
     fma = rungs.names("fma", dtype=torch.float32, tensor_cores=True) if hopper else ()
     operands = meta(64, 64, 64)
     assert tuple(tiled_mm.algos(*operands, device=device)) == rungs.RUNGS["cuda"] + fma + parts
@@ -238,8 +245,9 @@ def test_every_rung_is_offered(device: str, dtype: torch.dtype) -> None:
             # Rows that lie next to each other must begin at multiples of 16 bytes.
             aligned = k <= 1 or ((m <= 1 or k % 8 == 0) and (n <= 1 or n % 8 == 0))
             without = () if aligned else rungs.NEED_TMA
-            expected += tuple(name for name in rungs.TENSOR_RUNGS if name not in without)
-        if dtype == torch.float32 and rungs.has_tensor_core_kernels(device):
+            found_here = rungs.here(rungs.TENSOR_RUNGS, device)
+            expected += tuple(name for name in found_here if name not in without)
+        if dtype == torch.float32 and rungs.has_mma_kernels(device):
             expected += (rungs.PARTS_RUNG,)
         found = tiled_mm.algos(a, b)
         assert tuple(found) == expected, (m, n, k)
@@ -258,7 +266,10 @@ def uninitialised(rows: int, cols: int, dtype: torch.dtype) -> Iterator[torch.Te
 def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: str) -> None:
     """Registers, memory and occupancy, beside what the CUDA runtime says of the kernel."""
     fits = {
-        **dict.fromkeys(rungs.TENSOR_RUNGS, rungs.arithmetic_of("cuda", dtype) == "tensor"),
+        **dict.fromkeys(rungs.TENSOR_RUNGS, False),
+        **dict.fromkeys(
+            rungs.here(rungs.TENSOR_RUNGS), rungs.arithmetic_of("cuda", dtype) == "tensor"
+        ),
         rungs.PARTS_RUNG: rungs.arithmetic_of("cuda", dtype, rungs.PARTS_RUNG) == "fp16x3",
     }
     fits |= dict.fromkeys(rungs.fma_rungs("cuda", dtype), True)
@@ -288,6 +299,14 @@ def test_the_compilers_report_is_the_running_kernels(dtype: torch.dtype, algo: s
     assert compared > 0
 
 
+def without_estimates(entry: object) -> object:
+    """A rung's entry less what the models say of its ways, which hangs on rates that data sheets
+    round."""
+    if not hasattr(entry, "items"):
+        return entry
+    return {key: value for key, value in entry.items() if key != "estimates"}
+
+
 @pytest.mark.cuda
 def test_the_running_device_is_planned_for_as_its_name() -> None:
     running = torch.cuda.get_device_name()
@@ -300,7 +319,7 @@ def test_the_running_device_is_planned_for_as_its_name() -> None:
         of_the_rung = here.keys() - tiled_mm.plan(a, b, algo="naive").keys()
         choices = ("algo", "kernel", "tile", "grid", "registers", "occupancy", "waves")
         for key in (*choices, *of_the_rung):
-            assert here[key] == named[key]
+            assert without_estimates(here[key]) == without_estimates(named[key])
         # Data sheets round.
         assert here.peak_flops == pytest.approx(named.peak_flops, rel=0.05)
         assert here.memory_bandwidth == pytest.approx(named.memory_bandwidth, rel=0.05)

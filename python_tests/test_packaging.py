@@ -285,7 +285,10 @@ class Configured:
         return runpy.run_path(str(self.folder / "package" / "_build_info.py"))["BUILD_INFO"]
 
 
-CUDA_SETTINGS = {"FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDACXX", "CUDA_HOME", "CUDA_PATH"}
+CUDA_SETTINGS = {
+    *("FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "TILED_MM_PTX_OF"),
+    *("CUDACXX", "CUDA_HOME", "CUDA_PATH"),
+}
 
 # torch's CUDA major (None: CPU only), nvcc's release (None: no nvcc), the reason CUDA is off
 WITHOUT_CUDA = {
@@ -393,12 +396,35 @@ def test_every_list_of_architectures_builds_and_says_what_it_leaves_out(
     (status,) = configured.status
     assert ("Hopper's for 9.0a" in status) == hopper
     info = configured.build_info()
-    assert info["portable_architectures"] == " ".join(re.findall(r"[\d.]+", wanted))
+    listed = re.findall(r"[\d.]+", wanted)
+    assert info["portable_architectures"] == " ".join(listed)
+    assert info["mma_architectures"] == " ".join(x for x in listed if float(x) >= 8)
     if hopper:
         assert info["left_out"] is None
     else:
         assert f"left out: {info['left_out']}" in status
         assert "compute capability 9.0" in info["left_out"]
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("ptx", "mma"), [("8.0", "9.0"), ("7.5", "")])
+def test_machine_code_of_older_ptx(ptx: str, mma: str, tmp_path: Path) -> None:
+    settings = {"TORCH_CUDA_ARCH_LIST": "9.0", "TILED_MM_PTX_OF": ptx}
+    configured = Configured(tmp_path, None, settings)
+    assert configured.good, configured.error
+    flags = configured.flags()
+    assert {PORTABLE, ASYNC} <= set(flags) and "tma_wgmma.cu" not in flags
+    wanted = {f"compute_{ptx.replace('.', '')},code=sm_90"}
+    assert [name for name, found in flags.items() if found != wanted] == []
+    info = configured.build_info()
+    assert (info["portable_architectures"], info["mma_architectures"]) == ("9.0", mma)
+    assert info["left_out"].endswith(f"PTX of {ptx}") and info["left_out"] in configured.status[0]
+
+
+@needs_nvcc
+def test_older_ptx_is_of_one_architecture(tmp_path: Path) -> None:
+    configured = Configured(tmp_path, None, {"TILED_MM_PTX_OF": "8.0+PTX"})
+    assert not configured.good and "TILED_MM_PTX_OF takes one architecture" in configured.error
 
 
 @needs_nvcc

@@ -15,7 +15,7 @@ from cases import column_major, each, laid_out
 from golden import assert_equal, assert_same_bits
 from rungs import DEEP
 from tensor_cores import (
-    EVERY_RUNG,
+    TF32_RUNGS,
     arithmetic,
     asked,
     each_dtype,
@@ -35,19 +35,20 @@ pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 def test_all_rungs_take_aligned_operands(dtype: torch.dtype) -> None:
     a, b = cases.pair(64, 128, 256, dtype, "cuda")
     b = b.t().contiguous().t() if dtype == torch.float32 else b
-    assert tuple(rungs_for(a, b)) == rungs.TENSOR_RUNGS
+    assert tuple(rungs_for(a, b)) == rungs.tensor_rungs(dtype)
     assert tiled_mm.plan(a, b, **asked(dtype)).arithmetic == arithmetic(dtype)
 
 
 @each_dtype
 def test_not_all_rungs_take_any_operands(dtype: torch.dtype) -> None:
     a, b = cases.pair(65, 131, 67, dtype, "cuda")
-    assert tuple(rungs_for(a, b)) == rungs.ANY_LAYOUT_TENSOR_RUNGS
+    fitting = rungs.tensor_rungs(dtype, any_layout=True)
+    assert tuple(rungs_for(a, b)) == fitting
     out = cases.hole(65, 131, dtype, "cuda")
     for algo in rungs.NEED_TMA:
         with pytest.raises(
             RuntimeError,
-            match=f"'{algo}' is not for these.*{', '.join(rungs.ANY_LAYOUT_TENSOR_RUNGS)}",
+            match=f"'{algo}' is not for these.*{', '.join(fitting)}",
         ):
             mm(a, b, algo, out=out)
     assert out.isnan().all()
@@ -57,7 +58,7 @@ def test_tf32_of_the_simple_rungs_must_lie_along_k() -> None:
     a, b = cases.pair(64, 128, 256, torch.float32, "cuda")
     for x, y in itertools.product((a, column_major(a)), (b, column_major(b))):
         along_k = x.stride(1) == 1 and y.stride(0) == 1
-        expected = rungs.TENSOR_RUNGS if along_k else rungs.ANY_LAYOUT_TENSOR_RUNGS
+        expected = rungs.names("tf32", **({} if along_k else {"any_layout": True}))
         assert tuple(rungs_for(x, y)) == expected
 
 
@@ -94,7 +95,7 @@ def test_the_arithmetic_of_float32_inputs() -> None:
     for algo in rungs.TF32_ONLY:
         with pytest.raises(RuntimeError, match=f"'{algo}' is not for these inputs.*register_tile"):
             tiled_mm.mm(a, b, algo=algo)
-    chains_too = [algo for algo in rungs.TENSOR_RUNGS if algo not in rungs.TF32_ONLY]
+    chains_too = [algo for algo in rungs.names("tf32") if algo not in rungs.TF32_ONLY]
     assert "few_rows" in chains_too
     for algo in chains_too:
         assert_same_bits(tiled_mm.mm(a, b, algo=algo), chains, algo)
@@ -110,7 +111,7 @@ def test_the_arithmetic_of_float32_inputs() -> None:
             tiled_mm.mm(a.bfloat16(), b.bfloat16(), algo="hopper", precision=precision)
 
 
-@each("algo", EVERY_RUNG)
+@each("algo", TF32_RUNGS)
 def test_operands_are_rounded_to_tf32_to_nearest_even(algo: str | None) -> None:
     """Ties, neighbours of ties, and what is not finite, each picked out by a one."""
     ties = 1 + torch.arange(64) * 2.0**-11  # every other one is a tie
@@ -138,7 +139,7 @@ def test_operands_are_rounded_to_tf32_to_nearest_even(algo: str | None) -> None:
     assert c[0, 0] == torch.inf and c[0, 1:].isnan().all()
 
 
-@each("algo", EVERY_RUNG)
+@each("algo", TF32_RUNGS)
 def test_what_is_above_the_largest_tf32_is_infinite(algo: str | None) -> None:
     """docs/contract.md: from half a unit above the largest tf32 on, an operand is rounded to an
     infinity, and times 0 it is NaN; ieee has the number itself."""
@@ -266,9 +267,9 @@ def test_all_layouts_and_rungs_are_equal(dtype: torch.dtype, size: tuple) -> Non
         for algo in (None, *rungs_for(x, y)):
             assert_equal(mm(x, y, algo), expected, (algo, name_a, name_b))
             met.add(algo)
-    assert met >= {None, *rungs.ANY_LAYOUT_TENSOR_RUNGS}
+    assert met >= {None, *rungs.tensor_rungs(dtype, any_layout=True)}
     if k % 8 == 0 and n % 8 == 0:
-        assert met == set(EVERY_RUNG)
+        assert met == {None, *rungs.tensor_rungs(dtype)}
 
 
 @each("step", (2**31 + 8, 2**31 + 5))

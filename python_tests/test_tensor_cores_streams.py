@@ -14,8 +14,8 @@ from golden import assert_equal
 from rungs import DEEP
 from tensor_cores import (
     ANY_LAYOUT,
-    EVERY_RUNG,
     each_dtype,
+    each_rung_and_dtype,
     mm,
     normal,
     rungs_for,
@@ -89,8 +89,7 @@ def test_graphs(dtype: torch.dtype) -> None:
                 assert_equal(c, mm(a, b, "mma_tile"))
 
 
-@each("algo", EVERY_RUNG)
-@each_dtype
+@each_rung_and_dtype
 def test_the_current_stream_is_used(dtype: torch.dtype, algo: str | None) -> None:
     """Operands that are written late on a side stream: kernels that start early, in the shadow of
     the one before, must wait for it before they read or write."""

@@ -27,13 +27,14 @@ constexpr std::string_view name_of(Algo algo) {
 }
 
 constexpr bool on_tensor_cores(Algo algo) {
-  constexpr bool ARE_HOPPERS[] = {
+  constexpr bool ARE_ON_TENSOR_CORES[] = {
 #define CPU_RUNG(algo, name) false,
 #define GPU_RUNG(algo, name) false,
+#define ASYNC_RUNG(algo, name) true,
 #define HOPPER_RUNG(algo, name) true,
 #include "core/ladder.inc"
   };
-  return ARE_HOPPERS[static_cast<int>(algo)];
+  return ARE_ON_TENSOR_CORES[static_cast<int>(algo)];
 }
 
 constexpr std::optional<Algo> parse_algo(std::string_view name) {

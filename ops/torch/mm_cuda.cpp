@@ -8,11 +8,13 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 
 #include "cuda/launch/launch.h"
 #include "cuda/plan/architectures.h"
+#include "cuda/plan/build.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/addmm.h"
@@ -23,6 +25,15 @@
 
 namespace tiled {
 namespace {
+
+constexpr Build BUILD = {
+    TILED_MM_MMA_ARCHITECTURES,
+#ifdef TILED_MM_HOPPER
+    /*hopper=*/true,
+#else
+    /*hopper=*/false,
+#endif
+};
 
 DeviceInfo read_device(c10::DeviceIndex index) {
   const cudaDeviceProp* properties = at::cuda::getDeviceProperties(index);
@@ -47,10 +58,17 @@ DeviceInfo read_device(c10::DeviceIndex index) {
   device.memory_bandwidth =
       2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   set_architecture(device, 1e3 * attribute(cudaDevAttrClockRate));
-#ifndef TILED_MM_HOPPER
-  leave_out_hopper_kernels(device);
-#endif
-  return device;
+  return as_built(device, BUILD);
+}
+
+// What plans are made for: the device, unless a test asks for another's plans.
+DeviceInfo planned_device(const DeviceInfo& running) {
+  const char* const name = std::getenv("TILED_MM_PLAN_AS");
+  if (name == nullptr || *name == '\0') return running;
+  std::string refusal;
+  const std::optional<DeviceInfo> planned = planned_as(name, running, refusal);
+  TORCH_CHECK(planned, "tiled_mm: TILED_MM_PLAN_AS=", name, ": ", refusal);
+  return *planned;
 }
 
 struct KnownDevice {
@@ -64,8 +82,8 @@ const KnownDevice* known_device(c10::DeviceIndex index) {
   static std::vector<KnownDevice> devices(c10::cuda::device_count());
   if (index < 0 || static_cast<size_t>(index) >= devices.size()) return nullptr;
   std::call_once(read[index], [&] {
-    const DeviceInfo info = read_device(index);
-    devices[index] = {info, runs_on(TILED_MM_ARCHITECTURES, info.capability)};
+    const DeviceInfo running = read_device(index);
+    devices[index] = {planned_device(running), runs_on(TILED_MM_ARCHITECTURES, running.capability)};
   });
   return &devices[index];
 }
@@ -136,13 +154,14 @@ at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   const Plan plan = Cuda::plan(problem, options, a);
   const c10::cuda::CUDAGuard guard(a.device());
   at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
-  if (problem.k < FP16X3_LEAST_K || c.numel() == 0)
+  const Fp16x3Plan way = plan.way.as<Fp16x3Plan>();
+  if (problem.k < fp16x3_least_k(way.coarse) || c.numel() == 0)
     return at::full({}, c.numel(), a.options().dtype(at::kLong));
   problem.c.data = c.mutable_data_ptr();
   const at::Tensor workspace = Cuda::empty({plan.workspace_bytes}, at::kByte, a);
   C10_CUDA_CHECK(
       launch(problem, plan, workspace.mutable_data_ptr(), at::cuda::getCurrentCUDAStream()));
-  const int64_t begin = fp16x3_layout(problem, plan.way.as<Fp16x3Plan>()).guard_at + RECOMPUTED_AT;
+  const int64_t begin = fp16x3_layout(problem, way).guard_at + RECOMPUTED_AT;
   const at::Tensor count = workspace.slice(0, begin, begin + 4).view(at::kInt)[0];
   return count.to(at::kLong).bitwise_and(0xffffffff);  // it has no sign
 }

@@ -6,6 +6,8 @@
 #include <atomic>
 
 #include "core/algo.h"
+#include "core/arithmetic.h"
+#include "cuda/rungs/9_fp16x3/plan.h"
 
 namespace tiled {
 namespace {
@@ -24,13 +26,30 @@ std::string_view name_of(Precision precision) { return NAMES[static_cast<size_t>
 constexpr int8_t FOLLOW_TORCH = -1;
 std::atomic<int8_t> library_setting{FOLLOW_TORCH};
 
-bool has_tensor_core_kernels(Target target) {
-  return target.gpu != nullptr && target.gpu->hopper_kernels;
+// Whether kernels of this arithmetic exist there, in this build.
+bool has_kernel(Arithmetic arithmetic, Target target) {
+  if (target.gpu == nullptr) return arithmetic == Arithmetic::Fma;
+  return computes({target.gpu->hopper_kernels, target.gpu->tensor_flops > 0}, arithmetic);
 }
 
-// Whether kernels for this precision of float32 exist there.
+// Of float32.
+Arithmetic arithmetic_of(Precision precision) {
+  switch (precision) {
+    case Precision::Ieee: break;
+    case Precision::Tf32: return Arithmetic::Tf32;
+    case Precision::Fp16x3: return Arithmetic::Fp16x3;
+  }
+  return Arithmetic::Fma;
+}
+
 bool has_kernel(Precision precision, Target target) {
-  return precision == Precision::Ieee || has_tensor_core_kernels(target);
+  return has_kernel(arithmetic_of(precision), target);
+}
+
+// Whether a setting gets it there. What is slower than 'ieee' is for calls that ask for it.
+bool serves_a_setting(Precision precision, Target target) {
+  return has_kernel(precision, target) &&
+         (precision != Precision::Fp16x3 || fp16x3_pays(*target.gpu));
 }
 
 Precision ambient_precision() {
@@ -65,7 +84,7 @@ Precision resolve_float32(Target target, std::optional<std::string_view> asked) 
     return precision;
   }
   const Precision precision = ambient_precision();
-  return has_kernel(precision, target) ? precision : Precision::Ieee;
+  return serves_a_setting(precision, target) ? precision : Precision::Ieee;
 }
 
 // Whether a rung was asked for by name that knows no tensor cores.
@@ -103,11 +122,9 @@ Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptio
   if (is_16_bit(dtype) && target.type == at::kCPU)
     return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
   if (!asked && runs_chains(options.algo)) return Arithmetic::Fma;
-  if (dtype == at::kFloat) {
-    if (*precision == name_of(Precision::Fp16x3)) return Arithmetic::Fp16x3;
-    return *precision == name_of(Precision::Tf32) ? Arithmetic::Tf32 : Arithmetic::Fma;
-  }
-  if (is_16_bit(dtype) && !asked && has_tensor_core_kernels(target)) return Arithmetic::Tensor;
+  if (dtype == at::kFloat) return arithmetic_of(parse(*precision));
+  if (is_16_bit(dtype) && !asked && has_kernel(Arithmetic::Tensor, target))
+    return Arithmetic::Tensor;
   return Arithmetic::Fma;
 }
 

@@ -1,16 +1,17 @@
 // An operand that TMA cannot read (its base or pitch is no multiple of 16 bytes, neither stride is
-// 1, or tf32 that does not lie along K) is copied to where it can; and fp32 to where register_tile
-// is fastest, along m or n.
+// 1, or tf32 that does not lie along K) is copied to where it can; what async_mma would read in
+// small pieces, to where it reads 16 bytes; and fp32 to where register_tile is fastest, along m or
+// n.
 //
 // Three ways: rows are copied as they lie, 16 bytes of the copy a thread; or the matrix goes
 // through shared memory in squares, read along the smaller stride and written along the other, an
 // element a lane or, for fp32 that is aligned, four (transpose.cu). Two operands that go the same
 // way go in one grid. Bound by memory.
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/launch.h"
 #include "cuda/parts/repack.cuh"
 #include "cuda/parts/repack.h"
-#include "cuda/parts/shifted.cuh"
-#include "cuda/ptx/cluster.cuh"
+#include "cuda/parts/shifted_bytes.cuh"
 
 namespace tiled {
 namespace {
@@ -23,8 +24,8 @@ constexpr int SQUARES = COPY_SQUARES;  // side by side in a block
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     repack_rows(const __grid_constant__ RepackArguments args) {
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
+  let_the_next_start();
+  wait_for_kernels_before();
   constexpr int VECTOR = 16 / sizeof(T);
   const Task task = task_of(args);
   const Matrix& m = task.m;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(THREADS)
         const int64_t row = first + i * down;
         if (row < m.rows)
           *reinterpret_cast<uint4*>(to + row * m.to_row) =
-              shifted(low[i], high[i], skew[i] * static_cast<int>(sizeof(T) / 2));
+              shifted_bytes(low[i], high[i], skew[i] * static_cast<int>(sizeof(T)));
       }
     }
   }
@@ -73,14 +74,17 @@ __global__ void __launch_bounds__(THREADS)
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     repack_squares(const __grid_constant__ RepackArguments args) {
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
+  let_the_next_start();
+  wait_for_kernels_before();
   __shared__ T squares[SQUARES][SQUARE][SQUARE + 1];
   const Task task = task_of(args);
   const Matrix& m = task.m;
   const int x = threadIdx.x % SQUARE, y = threadIdx.x / SQUARE;
   constexpr int STEP = THREADS / SQUARE, LOADS = SQUARE / STEP;
   const bool along_row = m.from_column <= m.from_row;  // the direction to read in
+  // Zeros behind a row fill its last 16 bytes, which are read as one.
+  constexpr int VECTOR = 16 / sizeof(T);
+  const int64_t end = (m.columns + VECTOR - 1) / VECTOR * VECTOR;
   const int64_t column0 = task.x * SQUARE * SQUARES;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
@@ -110,7 +114,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int i = 0; i < SQUARE; i += STEP) {
           const int64_t column = column0 + square * SQUARE + x;
-          if (row + y + i < m.rows && column < m.columns)
+          if (row + y + i < m.rows && column < end)
             to[(row + y + i) * m.to_row + column] = squares[square][y + i][x];
         }
       __syncthreads();
@@ -142,6 +146,7 @@ Kernel<RepackArguments> kernel_of(CopyBy by) {
 Kernel<RepackArguments> kernel_of(CopyBy by, int64_t element_bytes) {
   if (by == CopyBy::Vectors) return transpose_kernel();
   switch (element_bytes) {
+    case 1: return kernel_of<uint8_t>(by);
     case 2: return kernel_of<uint16_t>(by);
     case 4: return kernel_of<uint32_t>(by);
     default: return kernel_of<uint64_t>(by);
@@ -151,7 +156,7 @@ Kernel<RepackArguments> kernel_of(CopyBy by, int64_t element_bytes) {
 }  // namespace
 
 cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
-                          cudaStream_t stream) {
+                          cudaStream_t stream, bool early) {
   const auto [grids, together] = copy_grids_of(copies, problem);
   for (int i = 0; i < copies.count(); i += together ? 2 : 1, ++step) {
     const CopyGrid& grid = grids[i];
@@ -159,8 +164,9 @@ cudaError_t launch_copies(const Copies& copies, const Problem& problem, const St
     args.first = matrix_of(copies[i], grid, problem);
     args.first_blocks = static_cast<uint32_t>(grid.blocks());
     if (together) args.second = matrix_of(copies[i + 1], grids[i + 1], problem);
-    const cudaError_t error =
-        launch_early(kernel_of(grid.by, size_of(problem.dtype)), *step, stream, args);
+    const Kernel<RepackArguments> kernel = kernel_of(grid.by, size_of(problem.dtype));
+    const cudaError_t error = (early ? launch_early<RepackArguments>
+                                     : launch_kernel<RepackArguments>)(kernel, *step, stream, args);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -6,9 +6,9 @@
 // In shared memory a row is [16 vectors] of 4 columns, vector v of row r at place v ^ (r / 4) % 8:
 // so the lanes that write it, of different r / 4, meet two to a bank, and those that read it none.
 // Bound by memory.
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/load_four.cuh"
 #include "cuda/parts/repack.cuh"
-#include "cuda/ptx/cluster.cuh"
 
 namespace tiled {
 namespace {
@@ -24,8 +24,8 @@ __device__ __forceinline__ int place(int row, int vector) {
 
 __global__ void __launch_bounds__(COPY_THREADS)
     transpose(const __grid_constant__ RepackArguments args) {
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
+  let_the_next_start();
+  wait_for_kernels_before();
   __shared__ float4 square[SIDE * ACROSS];
   const Task task = task_of(args);
   const Matrix& m = task.m;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/arithmetic.h"
+
 namespace tiled {
 namespace {
 
@@ -12,6 +14,9 @@ namespace {
 // Capabilities" (editions 2.3, 8.0 and 13), and the occupancy calculators of the same toolkits.
 // Only the named devices and those that the kernels are built for have a row. The integer rate of
 // 1.x is that of the sequence of 24-bit multiplications; from 10.0 on it is taken to be 9.0's.
+// Tensor cores, 16 bits with fp32 sums: the white papers of GA100, GA102, AD102, GH100 and GB202.
+// Those of 10.x the kernels here reach by mma.sync alone, for which no rate is published: 8.0's is
+// assumed.
 struct Architecture {
   int capability;
   int register_granularity;
@@ -23,18 +28,18 @@ struct Architecture {
 };
 
 constexpr Architecture ARCHITECTURES[] = {
-    {10, 0, 1, 512, 8, 0, 2},        // the register file is taught as threads * registers
-    {13, 0, 1, 512, 8, 1, 2},        // GT200
-    {20, 64, 2, 128, 32, 16, 16},    // Fermi
-    {35, 256, 4, 256, 192, 64, 32},  // Kepler
-    {75, 256, 4, 256, 64, 2, 64},    // Turing
-    {80, 256, 4, 128, 64, 32, 64},   // Ampere: GA100
-    {86, 256, 4, 128, 128, 2, 64},   // and GA102
-    {89, 256, 4, 128, 128, 2, 64},   // Ada
+    {10, 0, 1, 512, 8, 0, 2},             // the register file is taught as threads * registers
+    {13, 0, 1, 512, 8, 1, 2},             // GT200
+    {20, 64, 2, 128, 32, 16, 16},         // Fermi
+    {35, 256, 4, 256, 192, 64, 32},       // Kepler
+    {75, 256, 4, 256, 64, 2, 64},         // Turing
+    {80, 256, 4, 128, 64, 32, 64, 1024},  // Ampere: GA100
+    {86, 256, 4, 128, 128, 2, 64, 512},   // and GA102
+    {89, 256, 4, 128, 128, 2, 64, 512},   // Ada
     {90, 256, 4, 128, 128, 64, 64, 2048, 128},  // Hopper
-    {100, 256, 4, 128, 128, 64, 64},            // Blackwell: GB100
-    {103, 256, 4, 128, 128, 2, 64},             // GB300
-    {120, 256, 4, 128, 128, 2, 64},             // and GB202
+    {100, 256, 4, 128, 128, 64, 64, 1024},      // Blackwell: GB100
+    {103, 256, 4, 128, 128, 2, 64, 1024},       // GB300
+    {120, 256, 4, 128, 128, 2, 64, 512},        // and GB202
 };
 
 // The newest architecture that is not newer than the capability.
@@ -54,14 +59,34 @@ struct Chip {
   double power_limit;
   // Multiply-adds per clock and multiprocessor; 0: as the capability has them. H20's data sheet
   // gives 148 TF/s of 16 bits, a quarter of 9.0's rate at 1.85 GHz, and 1 TF/s of fp64 in all.
+  // GeForce cards have half of their chips' rate where sums are fp32, but all of it for bytes
+  // (white papers of GA102, AD102 and GB202).
   int tensor = 0, fp64 = 0, fp64_tensor = 0;
+  int bytes = 0;  // 0: twice that of 16 bits
 };
 
 constexpr Chip CHIPS[] = {
-    {"NVIDIA H200 NVL", 600},       {"NVIDIA H200", 700}, {"NVIDIA H100 NVL", 400},
-    {"NVIDIA H100 PCIe", 350},      {"NVIDIA H100", 700}, {"NVIDIA GH200", 750},
-    {"NVIDIA H20", 400, 512, 4, 4},
+    {"NVIDIA H200 NVL", 600},       {"NVIDIA H200", 700},
+    {"NVIDIA H100 NVL", 400},       {"NVIDIA H100 PCIe", 350},
+    {"NVIDIA H100", 700},           {"NVIDIA GH200", 750},
+    {"NVIDIA H20", 400, 512, 4, 4}, {"NVIDIA GeForce RTX", 0, 256, 0, 0, 1024},
 };
+
+// By the driver's name of the device; null where its capability says all.
+const Chip* chip_of(std::string_view name) {
+  for (const Chip& chip : CHIPS)
+    if (name.substr(0, chip.name.size()) == chip.name) return &chip;
+  return nullptr;
+}
+
+// flop/s of 8-bit integers on tensor cores, whose sums are 32-bit integers: a chip that is slow
+// where sums are fp32 is not so here. 0: no kernel here uses them.
+double byte_tensor_flops(const DeviceInfo& device) {
+  const Chip* chip = chip_of(device.name);
+  if (device.tensor_flops == 0 || chip == nullptr || chip->bytes == 0)
+    return 2 * device.tensor_flops;
+  return 2.0 * device.multiprocessors * device.clock_hz * chip->bytes;
+}
 
 template <typename Int>
 Int round_up(Int value, Int unit) {
@@ -92,13 +117,11 @@ int blocks_by_shared(const DeviceInfo& device, const BlockResources& block) {
 
 void set_architecture(DeviceInfo& device, double clock_hz) {
   Architecture architecture = architecture_of(device.capability);
-  for (const Chip& chip : CHIPS) {
-    if (device.name.compare(0, chip.name.size(), chip.name) != 0) continue;
-    device.power_limit = chip.power_limit;
-    if (chip.tensor != 0) architecture.tensor = chip.tensor;
-    if (chip.fp64 != 0) architecture.fp64 = chip.fp64;
-    if (chip.fp64_tensor != 0) architecture.fp64_tensor = chip.fp64_tensor;
-    break;
+  if (const Chip* chip = chip_of(device.name)) {
+    device.power_limit = chip->power_limit;
+    if (chip->tensor != 0) architecture.tensor = chip->tensor;
+    if (chip->fp64 != 0) architecture.fp64 = chip->fp64;
+    if (chip->fp64_tensor != 0) architecture.fp64_tensor = chip->fp64_tensor;
   }
   device.clock_hz = clock_hz;
   device.register_granularity = architecture.register_granularity;
@@ -107,14 +130,18 @@ void set_architecture(DeviceInfo& device, double clock_hz) {
   const double multiprocessor_flops = 2.0 * device.multiprocessors * clock_hz;
   device.fp32_flops = architecture.fp32 * multiprocessor_flops;
   device.fp64_flops = architecture.fp64 * multiprocessor_flops;
-  device.fp64_tensor_flops = architecture.fp64_tensor * multiprocessor_flops;
   device.int32_ops = architecture.int32 * multiprocessor_flops;
-  device.tensor_flops = architecture.tensor * multiprocessor_flops;
-  device.hopper_kernels = device.capability == 90;  // their code runs on no other
+  // The rates of what no kernel here uses are none.
+  const Kernels kernels = generation_of(device.capability).kernels;
+  const bool tensor = computes(kernels, Arithmetic::Tensor);
+  device.hopper_kernels = kernels.hopper;
+  device.tensor_flops = tensor ? architecture.tensor * multiprocessor_flops : 0;
+  device.fp64_tensor_flops = kernels.hopper ? architecture.fp64_tensor * multiprocessor_flops : 0;
 }
 
 double peak_flops(const DeviceInfo& device, DType dtype) {
   const bool wide = accumulator_bytes(dtype) == (is_complex(dtype) ? 16 : 8);  // 64 bits a part
+  if (size_of(dtype) == 1) return std::max(device.int32_ops, byte_tensor_flops(device));
   if (is_integer(dtype))
     return wide ? device.int32_ops / 3 : device.int32_ops;  // low * low, and twice low * high
   if (!wide) return device.fp32_flops;

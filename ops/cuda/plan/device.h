@@ -69,8 +69,8 @@ std::optional<DeviceInfo> named_device(std::string_view name);
 std::vector<std::string> device_names();
 
 // The peak, in op/s, of chains of multiply-adds in this dtype's accumulator (Arithmetic::Fma):
-// fp64 has them on tensor cores too; 16-bit floats are summed in fp32; complex numbers are made of
-// their real parts; a 64-bit integer multiply-add takes three 32-bit ones.
+// fp64 and bytes have tensor cores too; 16-bit floats are summed in fp32; complex numbers are made
+// of their real parts; a 64-bit integer multiply-add takes three 32-bit ones.
 double peak_flops(const DeviceInfo& device, DType dtype);
 // The same in any arithmetic; tf32 runs at half the rate of 16-bit products.
 double peak_flops(const DeviceInfo& device, DType dtype, Arithmetic arithmetic);

@@ -67,7 +67,8 @@ __device__ __forceinline__ void finish_accumulators(D (&d)[N]) {
 template <typename T, int N>
 struct Wgmma;
 
-// The operands of the instruction: eight of D's registers at a time.
+// The operands of the instruction: eight of D's registers at a time, or the four that n8 has.
+#define TILED_REGISTERS_HALF "%0, %1, %2, %3"
 #define TILED_REGISTERS_1 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define TILED_REGISTERS_2 \
   TILED_REGISTERS_1       \
@@ -132,6 +133,7 @@ struct Wgmma;
 #define TILED_D8(i)                                                                           \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
+#define TILED_OUTPUTS_HALF "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define TILED_OUTPUTS_1 TILED_D8(0)
 #define TILED_OUTPUTS_2 TILED_OUTPUTS_1, TILED_D8(8)
 #define TILED_OUTPUTS_3 TILED_OUTPUTS_2, TILED_D8(16)
@@ -149,7 +151,7 @@ struct Wgmma;
 #define TILED_OUTPUTS_15 TILED_OUTPUTS_14, TILED_D8(112)
 #define TILED_OUTPUTS_16 TILED_OUTPUTS_15, TILED_D8(120)
 
-// GROUPS = N / 16; A to F: the numbers of the operands after D's N / 2 registers.
+// GROUPS = N / 16, or HALF; A to F: the numbers of the operands after D's N / 2 registers.
 #define TILED_WGMMA_16BIT(T, NAME, N, GROUPS, A, B, C, D, E)                                   \
   template <>                                                                                  \
   struct Wgmma<T, N> {                                                                         \
@@ -200,6 +202,7 @@ struct Wgmma;
   TILED_WGMMA_16BIT(__half, "f16", N, GROUPS, A, B, C, D, E)         \
   TILED_WGMMA_TF32(N, GROUPS, A, B, C, D, E, F)
 
+TILED_WGMMA(8, HALF, 4, 5, 6, 7, 8, 9)
 TILED_WGMMA(16, 1, 8, 9, 10, 11, 12, 13)
 TILED_WGMMA(32, 2, 16, 17, 18, 19, 20, 21)
 TILED_WGMMA(48, 3, 24, 25, 26, 27, 28, 29)
@@ -221,6 +224,8 @@ TILED_WGMMA(256, 16, 128, 129, 130, 131, 132, 133)
 #undef TILED_WGMMA_16BIT
 #undef TILED_WGMMA_TF32
 #undef TILED_D8
+#undef TILED_REGISTERS_HALF
+#undef TILED_OUTPUTS_HALF
 #undef TILED_REGISTERS_1
 #undef TILED_OUTPUTS_1
 #undef TILED_REGISTERS_2

@@ -8,6 +8,7 @@ namespace tiled {
 
 #define CPU_RUNG(algo, name)
 #define GPU_RUNG(algo, name) extern const Rung algo##Rung;
+#define ASYNC_RUNG GPU_RUNG
 #define HOPPER_RUNG GPU_RUNG
 #include "core/ladder.inc"
 
@@ -15,6 +16,7 @@ Ladder ladder() {
   static constexpr const Rung* RUNGS[] = {
 #define CPU_RUNG(algo, name)
 #define GPU_RUNG(algo, name) &algo##Rung,
+#define ASYNC_RUNG GPU_RUNG
 #define HOPPER_RUNG GPU_RUNG
 #include "core/ladder.inc"
   };

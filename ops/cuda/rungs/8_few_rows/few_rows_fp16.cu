@@ -3,9 +3,13 @@
 
 namespace tiled {
 
+template <typename Tile, bool P_MN_MAJOR>
+using ByFp16 = FewRowsByWgmma<Tile, __half, P_MN_MAJOR>;
+
 Kernel<FewRowsArguments> few_rows_fp16(int tile, bool p_mn_major) {
-  return p_mn_major ? few_rows_function<__half, true>(FewRowsTiles(), tile)
-                    : few_rows_function<__half, false>(FewRowsTiles(), tile);
+  constexpr FewRowsBy BY = FewRowsBy::Wgmma;
+  return p_mn_major ? few_rows_kernel<BY, ByFp16, true>(FewRowsTiles(), tile)
+                    : few_rows_kernel<BY, ByFp16, false>(FewRowsTiles(), tile);
 }
 
 }  // namespace tiled

@@ -1,11 +1,117 @@
-// few_rows for fp64.
-#include "cuda/rungs/8_few_rows/few_rows.cuh"
+// few_rows for fp64: the same ring, and tensor cores by mma.sync, which are chains of fused
+// multiply-adds (ptx/mma.cuh). wgmma knows no fp64.
+//
+//     weight P   +---------------+
+//     warp 0  16 | ------------> |        P is on mma.sync's side of 16 rows, Q on its side of 8
+//     warp 1  16 | ------------> |        columns: a single row costs what eight do
+//                +---------------+
+//     few Q    8 | ------------> |
+//
+// A warp goes through all of K with nothing between one instruction of its chain and the next but
+// the loads of the stage after: a multiply and the load that refills its registers stand side by
+// side, so that the chain covers the load's way.
+#include "cuda/rungs/8_few_rows/fragments.cuh"
+#include "cuda/rungs/8_few_rows/ring.cuh"
 
 namespace tiled {
 
+template <typename Tile, bool P_MN_MAJOR>
+class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR> {
+  using Ring = FewRowsRing<Tile, 8, P_MN_MAJOR>;
+  using Ring::args;
+  using typename Ring::Place;
+
+ public:
+  using Ring::Ring;
+
+  // A warp's share of every tile: 16 rows and EIGHTS of eight columns.
+  __device__ void consume(int warp) {
+    lane = threadIdx.x % 32;
+    band = warp % Tile::BANDS, group = warp / Tile::BANDS;
+    fragments.set_addresses(lane, band, group * Tile::COLUMNS);
+    Place place(*this);
+    uint32_t parity = 0;
+    int tile = blockIdx.x;
+    if (tile >= args.tiles) return;
+    this->wait_full(place.full, parity);
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) fragments.fetch(step, place.at);
+    this->release(place);
+
+    bool ready = false;  // whether the next stage is known to have arrived
+    // One stage's products, and between them the next stage's fragments.
+    const auto multiply_and_fetch = [&] {
+      maybe_delay();
+      if (place.advance(*this)) parity ^= 1;
+      multiply(0);
+      if (!ready) this->wait_full(place.full, parity);
+      fragments.fetch(0, place.at);
+#pragma unroll
+      for (int step = 1; step < STEPS; ++step) {
+        multiply(step);
+        fragments.fetch(step, place.at);
+        if (step == STEPS - 2) {
+          Place next = place;
+          const uint32_t wraps = next.advance(*this);
+          ready = this->is_full(next.full, parity ^ wraps);
+        }
+      }
+      this->release(place);
+    };
+    for (; tile < args.tiles; tile += gridDim.x) {
+      int left = args.segment;
+#pragma unroll
+      for (int i = 0; i < SUMS; ++i) total[i] = 0;
+      for (int stage = 1; stage < args.stages; ++stage) {
+        multiply_and_fetch();
+        if (--left == 0) add_segment_to_total(), left = args.segment;
+      }
+      if (tile + static_cast<int>(gridDim.x) < args.tiles) {
+        multiply_and_fetch();
+      } else {
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) multiply(step);
+      }
+      add_segment_to_total();
+      store(tile);
+    }
+  }
+
+ private:
+  using Operands = FewRowsDoubles<Tile, P_MN_MAJOR>;
+  static constexpr int STEPS = Operands::STEPS;  // in a stage
+  static constexpr int SUMS = 4 * Tile::EIGHTS;  // of a thread
+
+  __device__ __forceinline__ void multiply(int step) {
+#pragma unroll
+    for (int eight = 0; eight < Tile::EIGHTS; ++eight)
+      ptx::mma(chain[eight], fragments.p[step], fragments.q[step][eight]);
+  }
+
+  __device__ __forceinline__ void add_segment_to_total() {
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      total[i] += chain[i / 4][i % 4];
+      chain[i / 4][i % 4] = 0;
+    }
+  }
+
+  __device__ __forceinline__ void store(int tile) {
+    this->template store_totals<double>(
+        total, this->corner_of(tile), band * 16 + Operands::p_place(lane / 4),
+        group * Tile::COLUMNS, [](int i) { return i / 2 % 2 * 8; },
+        [&](int i) { return i / 4 * 8 + Operands::q_place(lane % 4 * 2 + i % 2); });
+  }
+
+  int lane, band, group;
+  Operands fragments;
+  double chain[Tile::EIGHTS][4] = {}, total[SUMS];
+};
+
 Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major) {
-  return p_mn_major ? few_rows_function<double, true>(FewRowsTiles(), tile)
-                    : few_rows_function<double, false>(FewRowsTiles(), tile);
+  constexpr FewRowsBy BY = FewRowsBy::Mma;
+  return p_mn_major ? few_rows_kernel<BY, FewRowsByDoubles, true>(FewRowsTiles(), tile)
+                    : few_rows_kernel<BY, FewRowsByDoubles, false>(FewRowsTiles(), tile);
 }
 
 }  // namespace tiled

@@ -3,8 +3,11 @@
 
 namespace tiled {
 
+template <typename Tile, bool P_MN_MAJOR>
+using ByTf32 = FewRowsByWgmma<Tile, ptx::Tf32, P_MN_MAJOR>;
+
 Kernel<FewRowsArguments> few_rows_tf32(int tile) {
-  return few_rows_function<ptx::Tf32, false>(FewRowsTiles(), tile);
+  return few_rows_kernel<FewRowsBy::Wgmma, ByTf32, false>(FewRowsTiles(), tile);
 }
 
 }  // namespace tiled

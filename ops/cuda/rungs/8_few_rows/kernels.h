@@ -4,20 +4,25 @@
 #include <cuda.h>
 
 #include "cuda/parts/launch.h"
+#include "cuda/rungs/8_few_rows/strips.h"
+#include "cuda/rungs/8_few_rows/tiles.h"
 
 namespace tiled {
 
 // What every block reads comes first: a line of constants that is not in the cache yet is waited
 // for.
 struct FewRowsArguments {
-  CUtensorMap p_map, q_map;  // P [batch][p][k] and Q [batch][q][k]
-  int32_t p, q;              // elements
-  int32_t bands, columns;    // tiles along P and along Q
-  int32_t tiles;             // of all entries
-  int32_t stages;            // of K, of a tile
-  int32_t segment;           // of these stages
-  int32_t stage_loads;       // bytes that fill a stage
-  bool p_batch, q_batch;     // false: every batch entry reads the same matrix
+  CUtensorMap p_maps[2], q_map;   // P [batch][p][k] and Q [batch][q][k]
+  int32_t p, q;                   // elements
+  FewRowsStrips strips;           // along K: the maps' boxes are least() and most() strips high
+  int32_t strip;                  // elements; along m or n: the width of the maps' boxes
+  Divisor by_columns, by_blocks;  // by the tiles along Q, and by strips.blocks
+  int32_t tiles;                  // of all entries
+  int32_t stages;                 // of K, of a tile
+  int32_t segment;                // of these stages
+  FewRowsStage stage;
+  int32_t q_loads;        // bytes of Q in a stage
+  bool p_batch, q_batch;  // false: every batch entry reads the same matrix
   bool c_fp32;
   bool finishes;  // by the epilogue: it is not the identity
   void* c;

@@ -16,7 +16,6 @@ template <typename Tile, bool P_MN_MAJOR>
 class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
   using Ring = FewRowsRing<Tile, 4, P_MN_MAJOR>;
   using Ring::args;
-  using typename Ring::Corner;
   using typename Ring::Place;
 
  public:
@@ -64,10 +63,9 @@ class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
         if (--left == 0) add_segment_to_total(), left = args.segment;
       }
       if (left != args.segment) add_segment_to_total();
-      const Corner corner = this->corner_of(tile);
       this->template store_totals<float>(
-          total, corner.entry, corner.p + band * 32 + lane, corner.q + group * COLUMNS,
-          [](int) { return 0; }, [](int i) { return i; });
+          total, this->corner_of(tile), band * 32 + lane, group * COLUMNS, [](int) { return 0; },
+          [](int i) { return i; });
     }
   }
 
@@ -99,7 +97,7 @@ class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
     } else {
       p_values[slot] = load_vector(box + ptx::swizzled<128>((band * 32 + lane) * 128 + chunk * 16));
     }
-    const uint32_t q = stage + Ring::Q_AT + step / 8 * Tile::Q_BOX;
+    const uint32_t q = stage + Tile::BOXES * Tile::P_BOX + step / 8 * Tile::Q_BOX;
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i)
       q_values[slot][i] =
@@ -127,33 +125,10 @@ class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
   float chain[COLUMNS] = {}, total[COLUMNS];
 };
 
-template <typename Tile, bool P_MN_MAJOR>
-__global__ void __launch_bounds__(Tile::THREADS, 1)
-    few_rows_by_lanes(const __grid_constant__ FewRowsArguments args) {
-  extern __shared__ __align__(1024) uint8_t memory[];
-  run_few_rows<FewRowsByLanes<Tile, P_MN_MAJOR>, Tile>(args, memory);
-}
-
-namespace {
-
-template <typename Tile, bool P_MN_MAJOR>
-Kernel<FewRowsArguments> instance() {
-  if constexpr (Tile::LANES)
-    return &few_rows_by_lanes<Tile, P_MN_MAJOR>;
-  else
-    return nullptr;  // not planned for
-}
-
-template <bool P_MN_MAJOR, typename... Tiles>
-Kernel<FewRowsArguments> function(TileList<Tiles...>, int tile) {
-  static const Kernel<FewRowsArguments> functions[] = {instance<Tiles, P_MN_MAJOR>()...};
-  return functions[tile];
-}
-
-}  // namespace
-
 Kernel<FewRowsArguments> few_rows_lanes(int tile, bool p_mn_major) {
-  return p_mn_major ? function<true>(FewRowsTiles(), tile) : function<false>(FewRowsTiles(), tile);
+  constexpr FewRowsBy BY = FewRowsBy::Lanes;
+  return p_mn_major ? few_rows_kernel<BY, FewRowsByLanes, true>(FewRowsTiles(), tile)
+                    : few_rows_kernel<BY, FewRowsByLanes, false>(FewRowsTiles(), tile);
 }
 
 }  // namespace tiled

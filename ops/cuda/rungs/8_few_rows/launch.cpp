@@ -48,22 +48,29 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   args.epilogue = way.exchanged ? transposed(problem.epilogue) : problem.epilogue;
   args.finishes = !problem.epilogue.is_identity();
   args.p_batch = l.sides.p.batch_stride != 0, args.q_batch = l.sides.q.batch_stride != 0;
-  args.bands = static_cast<int32_t>(blocks_over(l.sides.p.rows, tile.block_p));
-  args.columns = static_cast<int32_t>(blocks_over(l.sides.q.rows, tile.block_q));
+  args.strip = way.strip;
+  args.strips = strips_of(way, l.sides.p.rows);
+  args.by_columns = Divisor::of(static_cast<uint32_t>(columns_of(problem, way)));
+  args.by_blocks = Divisor::of(static_cast<uint32_t>(way.sharers));
   args.tiles = static_cast<int32_t>(tiles_of(problem, way));
   args.stages = static_cast<int32_t>(blocks_over(problem.k, plan.block_k));
   args.segment = static_cast<int32_t>(segment_steps(problem.k, plan.block_k));
+  args.stage = tile.stage(way.strip * way.height);
   const int bytes = static_cast<int>(size_of(problem.dtype)), box_k = 128 / bytes;
-  const auto map = [&](CUtensorMap* to, const Side& side, int atom, int rows) {
+  const bool p_mn_major = is_mn_major(l.sides.p);
+  const auto map = [&](CUtensorMap* to, const Side& side, int rows) {
     return encode_side(to, side, entries_of(side, problem.batch), element_type_of(problem), bytes,
-                       {atom, box_k}, {box_k, rows});
+                       {way.strip, box_k}, {box_k, rows});
   };
-  error = map(&args.p_map, l.sides.p, few_rows_atom(tile.block_p, bytes), tile.block_p);
+  const int least = args.strips.least(), most = args.strips.most();
+  error = map(&args.p_maps[0], l.sides.p, least * way.strip);
+  if (error == cudaSuccess && most > least && !p_mn_major)
+    error = map(&args.p_maps[1], l.sides.p, most * way.strip);
   if (error != cudaSuccess) return error;
   // Q lies along K. Its box is no taller than Q: what lies outside of a matrix takes TMA time.
   const int q_rows = static_cast<int>(std::min<int64_t>(l.sides.q.rows, tile.block_q));
-  args.stage_loads = tile.boxes * (tile.block_p + q_rows) * 128;
-  error = map(&args.q_map, l.sides.q, /*atom=*/0, q_rows);
+  args.q_loads = tile.boxes * q_rows * 128;
+  error = map(&args.q_map, l.sides.q, q_rows);
   if (error != cudaSuccess) return error;
   return launch_early(kernel_of(problem, way), plan.main_step(), stream, args);
 }

@@ -18,14 +18,18 @@ namespace {
 // 8 and 70 billion parameters and some small ones.
 struct Model {
   static constexpr double CLOCK = 1755e6;
-  static constexpr double START = 4600;           // launch, the first bytes' way, the end
-  static constexpr double TILE = 1000;            // the end of one, where others follow
-  static constexpr double DRAM = 0.93;            // of the bandwidth that the device names
-  static constexpr double L2_BYTES_A_CYCLE = 52;  // for each multiprocessor, all of them at once
-  // Two multiprocessors share a way to L2, which one of them alone uses better.
-  static constexpr double ALONE_BYTES_A_CYCLE = 80, PAIR_BYTES_A_CYCLE = 46;
-  // A step of 32 bytes of K. On tensor cores: mma.sync after mma.sync of a chain; one of fp64 after
-  // one of another; and shared memory's time for a warp's rows and columns.
+  static constexpr double START = 4900;  // launch, the first bytes' way, the end
+  static constexpr double TILE = 300;    // the end of one, where others follow
+  static constexpr double DRAM = 0.93;   // of the bandwidth that the device names
+  // From L2: for each multiprocessor, all of them at once; for one of them alone; and for two that
+  // share a way. Where all read the same bytes, as they do Q's, these come at half the price.
+  static constexpr double L2_BYTES_A_CYCLE = 104, ALONE_BYTES_A_CYCLE = 130;
+  static constexpr double PAIR_BYTES_A_CYCLE = 57;
+  static constexpr double SAME_BYTES = 0.5;
+  // A step of 32 bytes of K. wgmma after wgmma of a chain, by its columns.
+  static constexpr double wgmma(int columns) { return columns == 8 ? 22 : columns <= 32 ? 29 : 40; }
+  // mma.sync of fp64: after one of its chain, after another; shared memory's time for a warp's rows
+  // and columns.
   static constexpr double mma_chain(int columns) {
     return columns == 8 ? 25.5 : columns == 16 ? 29 : 37;
   }
@@ -34,7 +38,9 @@ struct Model {
   // By lanes: a warp's instructions, and shared memory's time for them.
   static constexpr double lanes(int columns) { return 8 * (3.6 + 1.55 * columns); }
   static constexpr double lanes_shared(int columns) { return 8 * (1 + 0.5 * columns); }
-  static constexpr double NARROW = 1.08;  // boxes 64 bytes wide, where P lies along m or n
+  // Boxes of 64 bytes along m or n, half a line of memory: the other half is the same tile's, or
+  // another block's.
+  static constexpr double HALF_LINES = 1.06, HALF_LINES_APART = 1.12;
   static constexpr double REPACK_KERNEL = 2000, REPACK_CYCLES_A_BYTE = 0.9e-3;  // of the copy
 };
 
@@ -48,62 +54,107 @@ struct Estimate {
 };
 
 // Of 32 bytes of K: a chain's latency, or what its warps' instructions and loads take.
-double step_cycles(const FewRowsTileInfo& tile, DType dtype) {
-  if (tile.lanes)
-    return std::max(Model::lanes(tile.columns), tile.warps * Model::lanes_shared(tile.columns));
-  const double in_turn = std::ceil(tile.warps / 4.);  // four tensor cores
-  const double products =
-      dtype == DType::Float64 ? in_turn * tile.columns / 8 * Model::MMA_FP64 : 0;
-  return std::max(
-      {Model::mma_chain(tile.columns), products, tile.warps * Model::mma_shared(tile.columns)});
+double step_cycles(const FewRowsTileInfo& tile) {
+  switch (tile.by) {
+    case FewRowsBy::Wgmma: return Model::wgmma(tile.columns);
+    case FewRowsBy::Mma: {
+      const double in_turn = std::ceil(tile.warps / 4.);  // four tensor cores
+      return std::max({Model::mma_chain(tile.columns), in_turn * tile.columns / 8 * Model::MMA_FP64,
+                       tile.warps * Model::mma_shared(tile.columns)});
+    }
+    case FewRowsBy::Lanes: break;
+  }
+  return std::max(Model::lanes(tile.columns), tile.warps * Model::lanes_shared(tile.columns));
+}
+
+// What reading P takes more than its bytes do.
+double half_lines(const FewRowsPlan& plan, bool mn_major, int64_t bytes) {
+  if (!mn_major || plan.strip * bytes >= 128) return 1;
+  return plan.height == 2 ? Model::HALF_LINES : Model::HALF_LINES_APART;
 }
 
 Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRowsPlan& plan) {
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
   const FewRowsLayout l = few_rows_layout(problem, plan, nullptr);
-  const double row = static_cast<double>(problem.k * size_of(problem.dtype));  // bytes
-  const double narrow = is_mn_major(l.sides.p) && tile.block_p < 64 ? Model::NARROW : 1;
+  const int64_t bytes = size_of(problem.dtype);
+  const double row = static_cast<double>(problem.k * bytes);
+  const double row_of_p = row * half_lines(plan, is_mn_major(l.sides.p), bytes);
   const double tiles = static_cast<double>(tiles_of(problem, plan));
-  const double weight = narrow * row * static_cast<double>(l.sides.p.rows) *
+  const double turns = std::ceil(tiles / plan.blocks);
+  const double columns = static_cast<double>(columns_of(problem, plan));
+  const double weight = row_of_p * static_cast<double>(l.sides.p.rows) *
                         static_cast<double>(entries_of(l.sides.p, problem.batch));
-  const double of_p = row * narrow * tile.block_p, of_q = row * tile.block_q;  // of a tile
-  const double dram = Model::DRAM * device.memory_bandwidth / Model::CLOCK;    // bytes a cycle
-  const double rounds = std::ceil(tiles / device.multiprocessors);
-  const double in_turn = std::ceil(tiles / std::max(1, device.multiprocessors / 2));  // of a pair
+  const double dram = Model::DRAM * device.memory_bandwidth / Model::CLOCK;  // bytes a cycle
+  // What all blocks read, and one of them.
+  const double of_q = Model::SAME_BYTES * row * tile.block_q;  // for a tile
+  const double all_p = row_of_p * static_cast<double>(l.sides.p.rows * problem.batch) * columns;
+  const double block_p = std::min(turns * plan.height * plan.strip * row_of_p, all_p);
+  // Tiles of the same rows of P, neighbours, read these together.
+  const double pair_p = (columns > 1 ? 1 : 2) * (turns > 1 ? all_p / plan.blocks : block_p);
+  const bool alone = plan.blocks <= device.multiprocessors / 2;
 
   Estimate e;
-  e.memory = std::max(
-      {weight / dram, tiles * (of_p + of_q) / (Model::L2_BYTES_A_CYCLE * device.multiprocessors),
-       in_turn * of_p / (in_turn > 1 ? Model::PAIR_BYTES_A_CYCLE : Model::ALONE_BYTES_A_CYCLE)});
-  e.chain = rounds * row / 32 * step_cycles(tile, problem.dtype);
+  e.memory = std::max({weight / dram,
+                       (all_p + tiles * of_q) / (Model::L2_BYTES_A_CYCLE * device.multiprocessors),
+                       (block_p + turns * of_q) / Model::ALONE_BYTES_A_CYCLE,
+                       alone ? 0 : pair_p / Model::PAIR_BYTES_A_CYCLE});
+  e.chain = turns * row / 32 * step_cycles(tile);
   e.start = Model::START;
   if (l.copies.count() > 0)
     e.start +=
         Model::REPACK_KERNEL + Model::REPACK_CYCLES_A_BYTE * static_cast<double>(l.copies.bytes());
   // The longer of the two, and more where the other comes close; more still where blocks take tiles
   // in turn, since the last are few and hide each other's chains no longer.
-  const double power = rounds > 1 ? 2 : 4;
+  const double power = turns > 1 ? 2 : 2.7;
   const double both = std::pow(std::pow(e.memory, power) + std::pow(e.chain, power), 1 / power);
-  e.cycles = e.start + (rounds - 1) * Model::TILE + both;
+  e.cycles = e.start + (turns - 1) * Model::TILE + both;
   return e;
 }
 
-// fp32's chains are not on tensor cores.
-bool by_lanes(const Problem& problem) {
-  return problem.arithmetic == Arithmetic::Fma && problem.dtype == DType::Float32;
-}
+constexpr int64_t NARROW_ROWS = 32;  // of P for each block
+constexpr int64_t MOST_NARROW = 4;   // tiles along Q
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   // More than with any tile.
   const int64_t tiles = saturating_product(
       saturating_product(blocks_over(problem.m, 8), blocks_over(problem.n, 8)), problem.batch);
-  const bool fp64 = problem.arithmetic == Arithmetic::Fma && problem.dtype == DType::Float64;
-  return (is_of_wgmma(problem.arithmetic) || fp64 || by_lanes(problem)) && device.hopper_kernels &&
+  const bool chains = problem.arithmetic == Arithmetic::Fma &&
+                      (problem.dtype == DType::Float64 || problem.dtype == DType::Float32);
+  return (is_of_wgmma(problem.arithmetic) || chains) && device.hopper_kernels &&
          sizes_fit_tma(problem) && tiles <= MOST_OF_TMA;
+}
+
+FewRowsBy who_multiplies(const Problem& problem) {
+  if (problem.arithmetic != Arithmetic::Fma) return FewRowsBy::Wgmma;
+  return problem.dtype == DType::Float64 ? FewRowsBy::Mma : FewRowsBy::Lanes;
+}
+
+// The ways to share out P among `room` blocks in strips of so many rows, of tiles up to `most`
+// strips: as evenly as can be; in tiles of one strip, that blocks take in turn; and where P is
+// small, by fewer blocks, which read less of Q.
+template <typename Visit>
+void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int most, Visit visit) {
+  const int64_t strips = std::max<int64_t>(1, blocks_over(rows, strip));
+  const auto share = [&](int64_t sharers, int64_t rounds) {
+    plan.strip = static_cast<int8_t>(strip);
+    plan.sharers = static_cast<int32_t>(sharers), plan.rounds = static_cast<int32_t>(rounds);
+    plan.height = static_cast<int8_t>(strips_of(plan, rows).most());
+    visit(plan);
+  };
+  const int64_t sharers = std::min(strips, room);
+  const int64_t least = blocks_over(strips, sharers);
+  if (most == 1)
+    share(strips, 1);
+  else
+    share(sharers, blocks_over(least, most));
+  for (int height = 2; height <= most; height *= 2)
+    if (height > least) share(blocks_over(strips, height), 1);
 }
 
 template <typename Visit>
 void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  const FewRowsBy by = who_multiplies(problem);
+  const int bytes = static_cast<int>(size_of(problem.dtype));
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     if (sides.q.rows > sides.p.rows) continue;
@@ -112,23 +163,34 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit 
     plan.repack_p = !tma_reads(sides.p, problem);
     plan.repack_q = !is_mappable(sides.q) || is_mn_major(sides.q);
     const bool mn_major = is_mn_major(few_rows_layout(problem, plan, nullptr).sides.p);
-    const int bytes = static_cast<int>(size_of(problem.dtype));
-    const auto is_of_kind = [&](const FewRowsTileInfo& tile) {
-      return tile.lanes == by_lanes(problem) && fits_registers(tile.threads, bytes) &&
-             (!mn_major || takes_mn_major(tile.block_p, bytes));
-    };
     // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
-    int columns = 0;
+    int widest = 0;
     for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
-      if (is_of_kind(few_rows_tile(t)) && (columns == 0 || columns < sides.q.rows))
-        columns = few_rows_tile(t).block_q;
+      if (few_rows_tile(t).by == by && (widest == 0 || widest < sides.q.rows))
+        widest = few_rows_tile(t).block_q;
     for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t) {
       const FewRowsTileInfo& tile = few_rows_tile(t);
-      if (!is_of_kind(tile) || tile.block_q != columns) continue;
+      if (tile.by != by || tile.block_q > widest) continue;
       plan.tile = static_cast<int8_t>(t);
-      plan.blocks =
-          static_cast<int32_t>(std::min<int64_t>(tiles_of(problem, plan), device.multiprocessors));
-      visit(plan);
+      const int64_t columns = columns_of(problem, plan);
+      const int64_t beside = std::max<int64_t>(1, saturating_product(columns, problem.batch));
+      const int64_t room = std::max<int64_t>(1, device.multiprocessors / beside);
+      // Narrower ones, several beside each other, where the multiprocessors are not needed for P.
+      if (tile.block_q < widest &&
+          (by != FewRowsBy::Wgmma || sides.p.rows > room * NARROW_ROWS || columns > MOST_NARROW))
+        continue;
+      const auto visit_plan = [&](FewRowsPlan found) {
+        const int64_t tiles = std::max<int64_t>(1, tiles_of(problem, found));
+        found.blocks = static_cast<int32_t>(std::min<int64_t>(tiles, device.multiprocessors));
+        visit(found);
+      };
+      // Along K a strip is a swizzle's pattern, along m or n a box, of 128 bytes; or for wgmma 64.
+      if (!mn_major)
+        for_shares(plan, sides.p.rows, room, 8, tile.block_p / 8, visit_plan);
+      else
+        for (int strip = 128 / bytes; strip >= (by == FewRowsBy::Wgmma ? 32 : 128 / bytes);
+             strip /= 2)
+          for_shares(plan, sides.p.rows, room, strip, tile.block_p / strip, visit_plan);
     }
   }
 }
@@ -142,8 +204,10 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const FewRowsPlan choice = way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(choice.tile);
-  Plan plan = tma_plan(Algo::FewRows, problem, choice.exchanged ? tile.block_q : tile.block_p,
-                       choice.exchanged ? tile.block_p : tile.block_q, way);
+  const int rows = choice.strip * choice.height;  // of the highest tile
+  Plan plan = tma_plan(Algo::FewRows, problem, choice.exchanged ? tile.block_q : rows,
+                       choice.exchanged ? rows : tile.block_q, way);
+  (choice.exchanged ? plan.tiles_n : plan.tiles_m) = int64_t{choice.sharers} * choice.rounds;
   plan.block_k *= tile.boxes;
   if (problem.k == 0) {
     add_zeros(plan, problem);
@@ -151,12 +215,19 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   const FewRowsLayout layout = few_rows_layout(problem, choice, nullptr);
   add_copies(plan, layout.copies, problem);
-  plan.add(product_step(tile.threads, choice.blocks, tile.shared_bytes));
+  plan.add(product_step(tile.threads, choice.blocks, tile.shared_bytes(rows)));
   return plan;
 }
 
-std::string text_of(std::string_view tile, const Estimate& e) {
-  return std::string(tile) + ": " + grouped(e.cycles) + " cycles; " + grouped(e.memory) +
+// Such as "Few8 132x2 of 8": tiles beside each other, and after each other, of an entry's P; the
+// rows of a strip.
+std::string name_of(const FewRowsPlan& plan) {
+  return std::string(few_rows_tile_name(plan.tile)) + " " + std::to_string(plan.sharers) + "x" +
+         std::to_string(plan.rounds) + " of " + std::to_string(plan.strip);
+}
+
+std::string text_of(const FewRowsPlan& plan, const Estimate& e) {
+  return name_of(plan) + ": " + grouped(e.cycles) + " cycles; " + grouped(e.memory) +
          " of memory, " + grouped(e.chain) + " of the chain, " + grouped(e.start) +
          " of start and end";
 }
@@ -164,7 +235,7 @@ std::string text_of(std::string_view tile, const Estimate& e) {
 // In JSON:
 //
 //   few_rows  {exchanged, repack_a, repack_b, bound: "memory", "chain" or "start and end",
-//             estimates: [{tile, exchanged, memory, chain, start, cycles (of the call)}]}
+//             estimates: [{tile, way, exchanged, memory, chain, start, cycles (of the call)}]}
 Description describe(const Problem& problem, const DeviceInfo& device, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
@@ -172,11 +243,14 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   const Estimate e = estimate(problem, device, plan);
   Description d;
   d.tile = few_rows_tile_name(plan.tile);
-  d.kernel = (tile.lanes ? "few_rows_by_lanes<" + d.tile
-                         : "few_rows<" + d.tile + ", " + wgmma_type(problem.dtype)) +
-             ", " + (is_mn_major(sides.p) ? "1" : "0") + ">";
-  // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
-  d.thread_m = tile.lanes ? 1 : 2, d.thread_n = tile.lanes ? tile.columns : tile.columns / 4;
+  const bool lanes = tile.by == FewRowsBy::Lanes;
+  const std::string work = lanes ? "FewRowsByLanes<" + d.tile
+                           : tile.by == FewRowsBy::Mma
+                               ? "FewRowsByDoubles<" + d.tile
+                               : "FewRowsByWgmma<" + d.tile + ", " + wgmma_type(problem.dtype);
+  d.kernel = "few_rows<" + work + ", " + (is_mn_major(sides.p) ? "1" : "0") + ">>";
+  // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
+  d.thread_m = lanes ? 1 : 2, d.thread_n = lanes ? tile.columns : tile.columns / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
   d.lines.emplace_back("bound", e.bound());
   const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
@@ -186,11 +260,11 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   std::vector<std::string> list;
   for_few_rows_plans(problem, device, [&](const FewRowsPlan& other) {
     const Estimate found = estimate(problem, device, other);
-    const std::string_view name = few_rows_tile_name(other.tile);
-    const bool chosen = other.tile == plan.tile && other.exchanged == plan.exchanged;
-    d.lines.emplace_back(chosen ? "estimate" : "rejected", text_of(name, found));
+    const bool chosen = name_of(other) == name_of(plan) && other.exchanged == plan.exchanged;
+    d.lines.emplace_back(chosen ? "estimate" : "rejected", text_of(other, found));
     list.push_back(Object()
-                       .text("tile", name)
+                       .text("tile", few_rows_tile_name(other.tile))
+                       .text("way", name_of(other))
                        .truth("exchanged", other.exchanged)
                        .real("memory", found.memory)
                        .real("chain", found.chain)
@@ -210,7 +284,7 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
 
 bool is(const Way& way, const NamedWay& name) {
   const FewRowsPlan plan = way.as<FewRowsPlan>();
-  return few_rows_tile_name(plan.tile) == name.tile && plan.exchanged == name.exchanged;
+  return name_of(plan) == name.tile && plan.exchanged == name.exchanged;
 }
 
 }  // namespace

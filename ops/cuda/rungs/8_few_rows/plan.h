@@ -1,8 +1,11 @@
 // How rung few_rows runs a problem. Pure, as plan/plan.h.
 #pragma once
 
+#include <algorithm>
+
 #include "core/segments.h"
 #include "cuda/plan/copies.h"
+#include "cuda/rungs/8_few_rows/strips.h"
 #include "cuda/rungs/8_few_rows/tiles.h"
 
 namespace tiled {
@@ -11,17 +14,27 @@ struct FewRowsPlan {
   int8_t tile;              // of FewRowsTiles
   bool exchanged;           // P is B's transpose and Q is A; else P is A and Q B's transpose
   bool repack_p, repack_q;  // the operand is copied to where TMA can read it, Q along K
+  int8_t strip;             // rows of P
+  int8_t height;            // strips of the highest tile
+  int32_t sharers, rounds;  // of an entry's P: blocks that share it out, and tiles of each
   int32_t blocks;           // of the grid
 };
 
+// How an entry's P of so many rows is shared out.
+inline FewRowsStrips strips_of(const FewRowsPlan& plan, int64_t rows) {
+  const int64_t count = std::max<int64_t>(1, blocks_over(rows, plan.strip));
+  return FewRowsStrips::of(static_cast<int32_t>(count), plan.sharers, plan.rounds);
+}
+
+// Tiles along Q.
+inline int64_t columns_of(const Problem& problem, const FewRowsPlan& plan) {
+  return blocks_over(plan.exchanged ? problem.m : problem.n, few_rows_tile(plan.tile).block_q);
+}
+
 // Tiles of C, of all entries of the batch.
 inline int64_t tiles_of(const Problem& problem, const FewRowsPlan& plan) {
-  const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
-  const int64_t p = plan.exchanged ? problem.n : problem.m;
-  const int64_t q = plan.exchanged ? problem.m : problem.n;
-  return saturating_product(
-      saturating_product(blocks_over(p, tile.block_p), blocks_over(q, tile.block_q)),
-      problem.batch);
+  const int64_t along_p = saturating_product(plan.sharers, plan.rounds);
+  return saturating_product(saturating_product(along_p, columns_of(problem, plan)), problem.batch);
 }
 
 // P and Q as the kernel reads them, and the copies that takes.

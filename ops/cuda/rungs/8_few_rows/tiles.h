@@ -5,6 +5,7 @@
 // operand of many rows, a layer's weight, and Q the one of few.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/segments.h"
@@ -12,10 +13,18 @@
 
 namespace tiled {
 
-// P rows by Q columns of D for a block. A warp has ROWS of the rows, and GROUPS of warps share out
-// the columns. A stage holds 256 bytes of K of both operands.
-template <int P, int Q, int ROWS, int GROUPS_, int STAGES_>
+// Who multiplies.
+enum class FewRowsBy : int8_t {
+  Wgmma,  // a warpgroup with wgmma: 16-bit floats and tf32
+  Mma,    // warps with mma.sync: fp64
+  Lanes,  // a thread has a row of P and chains of multiply-adds: fp32
+};
+
+// At most P rows by Q columns of D for a block. A warp has ROWS of the rows, and GROUPS of warps
+// share out the columns. A stage holds 256 bytes of K of both operands.
+template <FewRowsBy BY_, int P, int Q, int ROWS, int GROUPS_>
 struct FewRowsTile {
+  static constexpr FewRowsBy BY = BY_;
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
   static constexpr int GROUPS = GROUPS_;
@@ -23,73 +32,96 @@ struct FewRowsTile {
   static constexpr int WARPS = BANDS * GROUPS;  // that multiply; one more loads
   static constexpr int COLUMNS = Q / GROUPS;    // of a warp
   static constexpr int THREADS = 32 * (WARPS + 1);
-  static constexpr int STAGES = STAGES_;
   static constexpr int BOXES = 2;                      // of 128 bytes of K, in a stage
-  static constexpr int P_BOX = P * 128;                // bytes
-  static constexpr int Q_BOX = (Q + 7) / 8 * 8 * 128;  // whole patterns of the swizzle
-  static constexpr int STAGE_BYTES = BOXES * (P_BOX + Q_BOX);
-  static constexpr int SHARED_BYTES = STAGES * (STAGE_BYTES + 16);  // two barriers a stage
+  static constexpr int P_BOX = P * 128;                // bytes; less where tiles are lower
+  static constexpr int Q_BOX = (Q + 7) / 8 * 8 * 128;  // bytes: whole patterns of the swizzle
 
   static_assert(P % ROWS == 0 && Q % GROUPS == 0, "whole warps");
-  static_assert(SHARED_BYTES <= 227 * 1024, "shared memory of a multiprocessor");
   static_assert(SEGMENT_K * 2 % (128 * BOXES) == 0, "a segment is a whole number of stages");
 };
 
-// On tensor cores: mma.sync has 16 rows and eights of columns. One block fills a multiprocessor's
-// shared memory with stages on their way.
-template <int P, int Q, int GROUPS, int STAGES>
-struct FewRowsMma : FewRowsTile<P, Q, 16, GROUPS, STAGES> {
-  static constexpr bool LANES = false;
-  static constexpr int EIGHTS = Q / GROUPS / 8;
-  static_assert(EIGHTS == 1 || EIGHTS % 2 == 0, "ldmatrix loads two eights at once");
-};
-struct Few32x8 : FewRowsMma<32, 8, 1, 20> {};
-struct Few48x8 : FewRowsMma<48, 8, 1, 15> {};
-struct Few64x8 : FewRowsMma<64, 8, 1, 12> {};
-struct Few32x16 : FewRowsMma<32, 16, 1, 18> {};
-struct Few48x16 : FewRowsMma<48, 16, 1, 13> {};
-struct Few64x16 : FewRowsMma<64, 16, 1, 11> {};
-struct Few32x32 : FewRowsMma<32, 32, 1, 13> {};
-struct Few48x32 : FewRowsMma<48, 32, 1, 11> {};
-struct Few64x32 : FewRowsMma<64, 32, 1, 9> {};
-struct Few32x64 : FewRowsMma<32, 64, 2, 9> {};
-struct Few48x64 : FewRowsMma<48, 64, 2, 8> {};
-struct Few64x64 : FewRowsMma<64, 64, 2, 7> {};
+// wgmma has 64 rows: of a lower tile it reads what follows in shared memory for the others, and
+// nobody looks at their sums. The time it takes hangs on its columns alone.
+template <int Q>
+struct FewRowsWgmma : FewRowsTile<FewRowsBy::Wgmma, 64, Q, 16, 1> {};
+struct Few8 : FewRowsWgmma<8> {};
+struct Few16 : FewRowsWgmma<16> {};
+struct Few32 : FewRowsWgmma<32> {};
+struct Few48 : FewRowsWgmma<48> {};
+struct Few64 : FewRowsWgmma<64> {};
 
-// fp32 by chains of fused multiply-adds: a lane has a row, and a chain for each column.
-template <int P, int Q, int GROUPS, int STAGES>
-struct FewRowsLanes : FewRowsTile<P, Q, 32, GROUPS, STAGES> {
-  static constexpr bool LANES = true;
-  static constexpr int EIGHTS = 0;
+// mma.sync has 16 rows and eights of columns.
+template <int P, int Q, int GROUPS>
+struct FewRowsMma : FewRowsTile<FewRowsBy::Mma, P, Q, 16, GROUPS> {
+  static constexpr int EIGHTS = Q / GROUPS / 8;
 };
-struct Lanes32x1 : FewRowsLanes<32, 1, 1, 20> {};
-struct Lanes64x1 : FewRowsLanes<64, 1, 1, 12> {};
-struct Lanes32x2 : FewRowsLanes<32, 2, 1, 20> {};
-struct Lanes64x2 : FewRowsLanes<64, 2, 1, 12> {};
-struct Lanes32x4 : FewRowsLanes<32, 4, 2, 20> {};
-struct Lanes64x4 : FewRowsLanes<64, 4, 2, 12> {};
-struct Lanes32x8 : FewRowsLanes<32, 8, 4, 20> {};
-struct Lanes64x8 : FewRowsLanes<64, 8, 2, 12> {};
-struct Lanes32x16 : FewRowsLanes<32, 16, 4, 18> {};
-struct Lanes64x16 : FewRowsLanes<64, 16, 2, 11> {};
+struct Doubles32x8 : FewRowsMma<32, 8, 1> {};
+struct Doubles48x8 : FewRowsMma<48, 8, 1> {};
+struct Doubles64x8 : FewRowsMma<64, 8, 1> {};
+struct Doubles32x16 : FewRowsMma<32, 16, 1> {};
+struct Doubles48x16 : FewRowsMma<48, 16, 1> {};
+struct Doubles64x16 : FewRowsMma<64, 16, 1> {};
+struct Doubles32x32 : FewRowsMma<32, 32, 1> {};
+struct Doubles48x32 : FewRowsMma<48, 32, 1> {};
+struct Doubles64x32 : FewRowsMma<64, 32, 1> {};
+struct Doubles32x64 : FewRowsMma<32, 64, 2> {};
+struct Doubles48x64 : FewRowsMma<48, 64, 2> {};
+
+// A lane has a row, and a chain for each column.
+template <int P, int Q, int GROUPS>
+struct FewRowsLanes : FewRowsTile<FewRowsBy::Lanes, P, Q, 32, GROUPS> {};
+struct Lanes32x1 : FewRowsLanes<32, 1, 1> {};
+struct Lanes64x1 : FewRowsLanes<64, 1, 1> {};
+struct Lanes32x2 : FewRowsLanes<32, 2, 1> {};
+struct Lanes64x2 : FewRowsLanes<64, 2, 1> {};
+struct Lanes32x4 : FewRowsLanes<32, 4, 2> {};
+struct Lanes64x4 : FewRowsLanes<64, 4, 2> {};
+struct Lanes32x8 : FewRowsLanes<32, 8, 4> {};
+struct Lanes64x8 : FewRowsLanes<64, 8, 2> {};
+struct Lanes32x16 : FewRowsLanes<32, 16, 4> {};
+struct Lanes64x16 : FewRowsLanes<64, 16, 2> {};
 
 using FewRowsTiles =
-    TileList<Few32x8, Few48x8, Few64x8, Few32x16, Few48x16, Few64x16, Few32x32, Few48x32, Few64x32,
-             Few32x64, Few48x64, Few64x64, Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4,
-             Lanes64x4, Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16>;
+    TileList<Few8, Few16, Few32, Few48, Few64, Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16,
+             Doubles48x16, Doubles64x16, Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64,
+             Doubles48x64, Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4,
+             Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16>;
+
+// How a stage lies in shared memory, and how many of them a block's ring has.
+struct FewRowsStage {
+  int32_t p_box, q_at, bytes;  // of a box of P; to Q's boxes; of the stage
+  int32_t ring;                // stages, two barriers each behind them
+  int32_t barriers;            // bytes to these
+};
 
 // A tile as values, for the planner and the launch.
 struct FewRowsTileInfo {
+  FewRowsBy by;
   int32_t block_p, block_q;  // elements
   int32_t warps, columns;    // of a warp
-  bool lanes;
-  int32_t threads, shared_bytes, boxes;
+  int32_t threads, boxes, p_box, q_box;
+
+  // Of tiles of so many rows. One block fills a multiprocessor's shared memory with stages on their
+  // way.
+  constexpr FewRowsStage stage(int32_t rows) const {
+    constexpr int32_t MOST = 227 * 1024, BARRIERS = 16, MOST_STAGES = 40;
+    const int32_t p = by == FewRowsBy::Wgmma ? rows * 128 : p_box;
+    const int32_t bytes = boxes * (p + q_box);
+    // What wgmma reads past the last stage.
+    const int32_t beyond = by == FewRowsBy::Wgmma ? std::max(0, boxes * p_box - bytes) : 0;
+    const int32_t ring = std::min(MOST_STAGES, (MOST - beyond) / (bytes + BARRIERS));
+    return {p, boxes * p, bytes, ring, ring * bytes + beyond};
+  }
+  constexpr int32_t shared_bytes(int32_t rows) const {
+    const FewRowsStage s = stage(rows);
+    return s.barriers + 16 * s.ring;
+  }
 };
 
 template <typename Tile>
 constexpr FewRowsTileInfo few_rows_tile_info() {
-  return {Tile::BLOCK_P, Tile::BLOCK_Q, Tile::WARPS,        Tile::COLUMNS,
-          Tile::LANES,   Tile::THREADS, Tile::SHARED_BYTES, Tile::BOXES};
+  return {Tile::BY,      Tile::BLOCK_P, Tile::BLOCK_Q, Tile::WARPS, Tile::COLUMNS,
+          Tile::THREADS, Tile::BOXES,   Tile::P_BOX,   Tile::Q_BOX};
 }
 
 template <typename List>
@@ -104,21 +136,6 @@ constexpr const FewRowsTileInfo& few_rows_tile(int index) {
 }
 constexpr std::string_view few_rows_tile_name(int index) {
   return tile_name_of(FewRowsTiles(), index);
-}
-
-// P's boxes where it lies along m or n are so many elements wide: 64 or 128 bytes.
-constexpr int few_rows_atom(int block_p, int element_bytes) {
-  return block_p * element_bytes < 128 ? block_p : 128 / element_bytes;
-}
-// Whether they cover the tile.
-constexpr bool takes_mn_major(int block_p, int element_bytes) {
-  const int atom = few_rows_atom(block_p, element_bytes);
-  return block_p % atom == 0 && (atom * element_bytes == 64 || atom * element_bytes == 128);
-}
-
-// Nine warps leave a thread 168 registers, which the accumulators of fp64 would spill.
-constexpr bool fits_registers(int threads, int element_bytes) {
-  return element_bytes < 8 || threads <= 256;
 }
 
 }  // namespace tiled

@@ -2,6 +2,7 @@
 // scales, and the list of what is computed again. Host and device; see fp16x3.cu.
 #pragma once
 
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -40,24 +41,27 @@ struct Fp16x3Arguments {
   bool exchanged;   // P is B and Q is A
 };
 
-// Whether an element is computed again: whether what the parts of its row and column have lost
-// could be seen beside the error that its size allows, or whether it is not finite, as one with a
-// row of NaN or Inf is, and one too close to the largest number to be sure on which side it lies.
-// `c` is the sum, unscaled, before any epilogue; `scale` the sum of the two exponents. Elements of
-// both are below 2^15 after scaling, so what is lost of the product is below (row.lost +
-// column.lost) 2^15, scaled; half of the smallest number is not seen.
-#ifdef __CUDACC__
-__device__ __forceinline__ bool is_unsure(float lost, int scale, float c, float tolerance) {
-  const bool seen = lost != 0 && ldexpf(lost, 16 - scale) >= 0x1p-149f &&
-                    !(ldexpf(lost, 15) < tolerance * ldexpf(fabsf(c), scale));
-  return seen || !(fabsf(c) <= 0x1.fffffep127f);
+// Early, in the shadow of the kernel before, or after it. Early exists from 9.0 on.
+template <typename Arguments>
+cudaError_t launch_as(bool early, Kernel<Arguments> kernel, const Step& step, cudaStream_t stream,
+                      const Arguments& arguments) {
+  return early ? launch_early(kernel, step, stream, arguments)
+               : launch_kernel(kernel, step, stream, arguments);
 }
-#endif
 
 // Launches the splits, the plan's first steps. `zeros` are cleared before anything else, extents
-// and panels among them.
+// and panels among them. `early`: each in the shadow of the one before.
 cudaError_t launch_splits(const SplitJobs& jobs, const Step* step, uint32_t* zeros,
-                          int64_t zero_count, cudaStream_t stream);
+                          int64_t zero_count, cudaStream_t stream, bool early);
+
+// Of async.cu: the planes, [batch][hi, lo][rows][k] each, where all entries differ.
+struct Fp16x3AsyncArguments {
+  Fp16x3Arguments product;   // without maps; not exchanged
+  const __half *p, *q;       // P is A, Q is B
+  int64_t p_pitch, q_pitch;  // elements from row to row,
+  int64_t p_plane, q_plane;  // and from hi to lo
+};
+Kernel<Fp16x3AsyncArguments> fp16x3_async_kernel(int tile);
 
 // The product of W, fp32, with the fragments of X, of at most FEW_ROWS rows; W's scales on the way.
 struct FewRowsArguments {

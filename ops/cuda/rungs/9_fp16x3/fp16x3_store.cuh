@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "cuda/parts/finish_accumulators.cuh"
+#include "cuda/parts/warp_reduce.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
 #include "cuda/rungs/9_fp16x3/guard_marks.cuh"
@@ -104,7 +105,7 @@ __device__ __forceinline__ void mark(const GuardList& list, uint32_t unsure, con
 #pragma unroll 1
     for (int i = 0; i < COLUMNS / 2; ++i)
       if (unsure >> i & 1 && places.row(i) == row) word |= 1u << places.column(i);
-    word = __reduce_or_sync(~0u, word);
+    word = warp_or(word);
     if (lane == row) mine = word;
   }
   const uint32_t square = square_of(list, batch, row0, column0);
@@ -162,17 +163,16 @@ __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args,
 }
 
 // C = sum / 2^scale, or what the epilogue makes of it; elements that lost too much are marked for
-// the guard. `sums` are those of a warpgroup's thread, as wgmma.cuh has D; (p0, q0) is where its 64
-// rows begin; `staging` is this warp's FP16X3_STORE_BYTES in the shared window.
+// the guard. `sums` are those of a warp's thread, as wgmma.cuh has D; (row0, q0) is where the
+// warp's 16 rows begin; `staging` is its FP16X3_STORE_BYTES in the shared window.
 template <int SUMS>
 __device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t staging,
-                                           const float (&sums)[SUMS], int p0, int q0, int batch) {
+                                           const float (&sums)[SUMS], int row0, int q0, int batch) {
   constexpr int COLUMNS = 2 * SUMS < STORE_COLUMNS ? 2 * SUMS : STORE_COLUMNS;
   constexpr int CHUNKS = 2 * SUMS / COLUMNS;
   const HopperArguments& grid = args.grid;
   const HopperOutput& out = grid.c();
   const int lane = threadIdx.x % 32;
-  const int row0 = p0 + threadIdx.x % 128 / 32 * STORE_ROWS;
   // Of row lane % 16, and of column lane % COLUMNS of each chunk; beyond the end any will do.
   const RowScale row =
       args.p_scales[batch * args.p_scales_batch + min(row0 + lane % STORE_ROWS, grid.p - 1)];

@@ -12,9 +12,9 @@
 // is computed again depends on its own row and column alone. Usually the list is empty, or has a
 // square with an element or two: up to FEW of them are computed one by one, a chain a thread; more
 // by the whole square, bound by the rate of fp64.
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"
-#include "cuda/ptx/cluster.cuh"
 #include "cuda/rungs/9_fp16x3/guard_marks.cuh"
 
 namespace tiled {
@@ -99,8 +99,8 @@ __device__ __forceinline__ float rounded(double total) {
 }
 
 __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ GuardArguments args) {
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
+  let_the_next_start();
+  wait_for_kernels_before();
   const GuardList& list = args.list;
   const bool all = list.count == nullptr;
   const Problem& p = args.problem;

@@ -15,6 +15,18 @@
 
 namespace tiled {
 
+// Whether an element is computed again: whether what the parts of its row and column have lost
+// could be seen beside the error that its size allows, or whether it is not finite, as one with a
+// row of NaN or Inf is, and one too close to the largest number to be sure on which side it lies.
+// `c` is the sum, unscaled, before any epilogue; `scale` the sum of the two exponents. Elements of
+// both are below 2^15 after scaling, so what is lost of the product is below (row.lost +
+// column.lost) 2^15, scaled; half of the smallest number is not seen.
+__device__ __forceinline__ bool is_unsure(float lost, int scale, float c, float tolerance) {
+  const bool seen = lost != 0 && ldexpf(lost, 16 - scale) >= 0x1p-149f &&
+                    !(ldexpf(lost, 15) < tolerance * ldexpf(fabsf(c), scale));
+  return seen || !(fabsf(c) <= 0x1.fffffep127f);
+}
+
 constexpr int MARKED_ROWS = 16;  // that one bit of `listed` stands for
 constexpr int MARKED_COLUMNS = 16;
 constexpr int WORDS = GUARD_SQUARE / MARKED_COLUMNS;  // of a row

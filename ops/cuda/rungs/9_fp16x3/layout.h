@@ -66,9 +66,11 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const Fp16x3Plan& plan
   Fp16x3Layout l{};
   const Fp16x3TileInfo tile = tile_of(plan);
   l.sides = sides_of(problem, plan.exchanged);
-  // P is read as it lies by these, and Q comes along k, or in fragments.
+  // P is read as it lies by these two, and Q comes along k, or in fragments. The last has both
+  // along k.
   const bool few_rows = plan.kernel == Fp16x3Kernel::FewRows;
   const bool direct = plan.kernel == Fp16x3Kernel::Direct;
+  const bool async = plan.kernel == Fp16x3Kernel::Async;
   const auto planes = [&](const Side& side, bool along_k, Side& result, int64_t& entries,
                           int64_t& at) {
     entries = entries_of(side, problem.batch);
@@ -76,9 +78,9 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const Fp16x3Plan& plan
     at = l.bytes;
     l.bytes += workspace_aligned(entries * 2 * result.batch_stride * 2);
   };
-  planes(l.sides.p, false, l.p_planes, l.p_entries, l.p_planes_at);
+  planes(l.sides.p, async, l.p_planes, l.p_entries, l.p_planes_at);
   if (few_rows || direct) l.bytes = 0;
-  planes(l.sides.q, direct, l.q_planes, l.q_entries, l.q_planes_at);
+  planes(l.sides.q, direct || async, l.q_planes, l.q_entries, l.q_planes_at);
   if (few_rows)
     l.bytes = workspace_aligned(l.q_entries * few_rows_bytes(l.sides.q.rows, problem.k));
   l.p_scales_at = l.bytes;

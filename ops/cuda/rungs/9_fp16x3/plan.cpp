@@ -61,6 +61,32 @@ double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
   return START * scale.clock + split + rounds * (steps * step + STORE / (pairs ? 2 : 1));
 }
 
+// The same of a tile of async.cu, in cycles of the device's own; only their order counts. What a
+// step costs beside its products is assumed, no such device having been measured: of the time that
+// L2 takes for its operands, a quarter is not hidden.
+double async_cycles(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan& plan) {
+  const Fp16x3TileInfo tile = tile_of(plan);
+  constexpr double OF_TENSOR = 0.8;  // of what the tensor cores can do
+  constexpr double STEP = 1500;      // the shortest of a block alone: its loads, fragments and sums
+  constexpr double L2_BYTES_A_CYCLE = 52, NOT_HIDDEN = 0.25;  // of a multiprocessor
+  const double sms = device.multiprocessors;
+  const double peak = device.tensor_flops / (2 * device.clock_hz * sms);  // multiply-adds a cycle
+  const double loads = 2.0 * (tile.block_p + tile.block_q) * 128 / L2_BYTES_A_CYCLE;
+  const double busy =
+      3.0 * tile.block_p * tile.block_q * 64 / (OF_TENSOR * peak) + NOT_HIDDEN * loads;
+  const double share = std::ceil(static_cast<double>(plan.blocks) / sms);
+  const double fit = static_cast<double>(device.shared_bytes_per_sm /
+                                         (tile.shared_bytes + device.shared_bytes_reserved));
+  const double waves = std::ceil(share / std::clamp(fit, 1., double(tile.blocks_per_sm)));
+  const double steps = static_cast<double>(blocks_over(problem.k, 64));
+  const double elements = static_cast<double>(problem.m + problem.n) *
+                          static_cast<double>(problem.k) * static_cast<double>(problem.batch);
+  const double split = 12 * elements / device.memory_bandwidth * device.clock_hz;
+  return START + split + steps * std::max(share * busy, waves * STEP) + waves * STORE;
+}
+
+bool is_coarse(const DeviceInfo& device) { return device.capability != 90; }
+
 // With more rows the terms of a deep K have no room, and to read W twice is the better way.
 bool has_few_rows(const Problem& problem) {
   const int64_t few = std::min(problem.m, problem.n);
@@ -93,12 +119,32 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
       }
 }
 
+// A block for each tile.
+template <typename Visit>
+void for_async_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  for (int t = 0; t < Fp16x3AsyncTiles::COUNT; ++t) {
+    const Fp16x3TileInfo tile = fp16x3_async_tile(t);
+    if (tile.shared_bytes > device.shared_bytes_per_block) continue;
+    Fp16x3Plan plan{};
+    plan.kernel = Fp16x3Kernel::Async;
+    plan.coarse = is_coarse(device);
+    plan.tile = static_cast<int8_t>(t);
+    plan.cluster_p = plan.cluster_q = 1;
+    plan.panel = 1;
+    plan.blocks = static_cast<int32_t>(blocks_over(problem.m, tile.block_p) *
+                                       blocks_over(problem.n, tile.block_q) *
+                                       std::min(problem.batch, MAX_GRID_Y));
+    visit(plan);
+  }
+}
+
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const int64_t few = std::min(problem.m, problem.n), many = std::max(problem.m, problem.n);
-  const int64_t rows = has_few_rows(problem) ? few : saturating_product(2, many);
+  const bool one_split = device.hopper_kernels && has_few_rows(problem);
+  const int64_t rows = one_split ? few : saturating_product(2, many);
   const int64_t elements = saturating_product(saturating_product(rows, problem.k), problem.batch);
   if (elements > MAX_ELEMENTS) return false;
-  return problem.arithmetic == Arithmetic::Fp16x3 && device.hopper_kernels &&
+  return problem.arithmetic == Arithmetic::Fp16x3 && device.tensor_flops > 0 &&
          problem.m <= MAX_SIZE && problem.n <= MAX_SIZE && problem.k <= MAX_SIZE &&
          problem.batch <= MAX_SIZE / 2 &&
          saturating_product(
@@ -121,6 +167,11 @@ Fp16x3Plan few_rows_plan(const Problem& problem, const DeviceInfo& device) {
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
+  for_async_plans(problem, device, [&](const Fp16x3Plan& plan) {
+    const bool by_name = device.hopper_kernels;
+    consider(Way(plan), by_name ? BY_NAME_ONLY : async_cycles(problem, device, plan));
+  });
+  if (!device.hopper_kernels) return;
   const bool few = has_few_rows(problem);
   if (few) consider(Way(few_rows_plan(problem, device)), 0);
   const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
@@ -140,16 +191,23 @@ Step product_of(const Problem& problem, const Fp16x3Plan& way) {
     return step;
   }
   const Fp16x3TileInfo tile = tile_of(way);
+  if (way.kernel == Fp16x3Kernel::Async) {
+    const int64_t tiles =
+        blocks_over(problem.m, tile.block_p) * blocks_over(problem.n, tile.block_q);
+    Step step = product_step(tile.threads, tiles, tile.shared_bytes);
+    step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
+    return step;
+  }
   Step step = product_step(tile.threads, blocks, tile.shared_bytes);
   step.cluster = way.cluster_p * way.cluster_q;
   return step;
 }
 
-Step guard_step(const Problem& problem, const DeviceInfo& device) {
+Step guard_step(const Problem& problem, const DeviceInfo& device, bool computes_all) {
   const int64_t squares =
       blocks_over(problem.m, GUARD_SQUARE) * blocks_over(problem.n, GUARD_SQUARE) * problem.batch;
   // Most often they find nothing to do: then the fewer, the sooner they have.
-  const int64_t places = int64_t{problem.k < FP16X3_LEAST_K ? 2 : 1} * device.multiprocessors;
+  const int64_t places = int64_t{computes_all ? 2 : 1} * device.multiprocessors;
   Step step{};
   step.work = Work::Guard;
   step.threads_x = GUARD_THREADS, step.threads_y = step.grid_y = 1;
@@ -163,7 +221,8 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   Plan plan = tma_plan(Algo::Fp16x3, problem, way.exchanged ? tile.block_q : tile.block_p,
                        way.exchanged ? tile.block_p : tile.block_q, chosen);
   plan.block_k = 64;  // 128 bytes of the parts
-  if (problem.k >= FP16X3_LEAST_K) {
+  const bool multiplies = problem.k >= fp16x3_least_k(way.coarse);
+  if (multiplies) {
     const Fp16x3Layout layout = fp16x3_layout(problem, way);
     const SplitJobs jobs = split_jobs(layout, way, nullptr);
     if (jobs.clears_first()) plan.add(clear_step(layout.zero_bytes));
@@ -173,7 +232,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
     plan.steps[plan.step_count - 1].workspace_bytes = layout.bytes - layout.squares_at;
     plan.workspace_bytes = layout.bytes;
   }
-  plan.add(guard_step(problem, device));
+  plan.add(guard_step(problem, device, !multiplies));
   return plan;
 }
 
@@ -184,12 +243,12 @@ bool is(const Way& way, const NamedWay& name) {
 
 }  // namespace
 
-double fp16x3_tolerance(int64_t k) {
+double fp16x3_tolerance(int64_t k, bool coarse) {
   const double terms = static_cast<double>(k);
   const double g = std::min(terms, 8 * std::sqrt(terms));
   const double sums =
       k < DEEP_K ? std::ceil(terms / 64) - 1 : SEGMENT_K / 64 - 1 + segment_count(k);
-  return (g - (53.2 + sums)) * 0x1p-24;
+  return (g - ((coarse ? 93.4 : 53.2) + sums)) * 0x1p-24;
 }
 
 extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3, &is};

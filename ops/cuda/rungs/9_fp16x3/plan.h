@@ -8,8 +8,9 @@
 namespace tiled {
 
 // Below this K every element is computed in fp64: there is nothing to gain, and the bound of a few
-// terms leaves no room for two parts.
-constexpr int64_t FP16X3_LEAST_K = 64;
+// terms leaves no room for two parts. `coarse` tensor cores are those of other compute capabilities
+// than 9.0, whose steps are shorter and keep fewer bits (docs/fp16x3.md).
+constexpr int64_t fp16x3_least_k(bool coarse) { return coarse ? 160 : 64; }
 
 // What a block of the guard takes at a time: so many rows and columns of C.
 constexpr int GUARD_SQUARE = 64;
@@ -18,25 +19,42 @@ constexpr int GUARD_THREADS = 256;
 // How much of |C| lost parts may be before an element is computed again: what all other errors
 // leave of the bound g u |A||B|, with g = min(K, 8 sqrt(K)) and u = 2^-24 (docs/fp16x3.md). |C|
 // stands for |A||B|, which is no smaller.
-double fp16x3_tolerance(int64_t k);
+double fp16x3_tolerance(int64_t k, bool coarse);
+
+// Whether three products of fp16 parts on tensor cores could be faster than fp32 by itself. They
+// are not where sums in fp32 run at half the tensor cores' rate: there precision 'fp16x3' is for
+// calls that ask for it, not for a setting.
+inline bool fp16x3_pays(const DeviceInfo& device) {
+  return device.tensor_flops / 3 > device.fp32_flops;
+}
 
 // The kernel of the product.
 enum class Fp16x3Kernel : int8_t {
   Planes,   // fp16x3.cu: of two split operands
   Direct,   // direct.cu: P is split on its way
   FewRows,  // few_rows.cu: P is split on its way, and Q has few rows
+  Async,    // async.cu: of two split operands, by mma.sync
 };
 
-struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles; of few rows without meaning
+struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own list if it has one
   Fp16x3Kernel kernel;
+  bool coarse;         // the device's tensor cores are
   FewRowsBlock block;  // few rows only
 };
 
 inline std::string_view tile_name_of(const Fp16x3Plan& plan) {
-  return plan.kernel == Fp16x3Kernel::FewRows ? "FewRows" : fp16x3_tile_name(plan.tile);
+  switch (plan.kernel) {
+    case Fp16x3Kernel::FewRows: return "FewRows";
+    case Fp16x3Kernel::Async: return fp16x3_async_tile_name(plan.tile);
+    default: return fp16x3_tile_name(plan.tile);
+  }
 }
 inline Fp16x3TileInfo tile_of(const Fp16x3Plan& plan) {
-  return plan.kernel == Fp16x3Kernel::FewRows ? FEW_ROWS_TILE : fp16x3_tile(plan.tile);
+  switch (plan.kernel) {
+    case Fp16x3Kernel::FewRows: return FEW_ROWS_TILE;
+    case Fp16x3Kernel::Async: return fp16x3_async_tile(plan.tile);
+    default: return fp16x3_tile(plan.tile);
+  }
 }
 
 // plan.cpp's rung describes its plans by this (describe.cpp).

@@ -20,6 +20,7 @@
 
 #include <type_traits>
 
+#include "cuda/parts/warp_reduce.cuh"
 #include "cuda/rungs/9_fp16x3/split.cuh"
 
 namespace tiled {
@@ -93,10 +94,10 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
 #pragma unroll
         for (int j = 0; j < 4; ++j) range.include(x[i][j]);
     }
-    const uint32_t most = __reduce_max_sync(~0u, range.most);
+    const uint32_t most = warp_max(range.most);
     if (lane == 0) maxima[warp] = most;
     __syncthreads();
-    range.most = __reduce_max_sync(~0u, lane < warps ? maxima[lane] : 0);
+    range.most = warp_max(lane < warps ? maxima[lane] : 0);
     const Scale scale(range.most);
     unsigned long long lost = 0;  // by this warp's elements
     const auto write_all = [&](auto plain) {
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
             write<FORM>(args, entry, row, k, parts);
           }
         }
-        if (!decltype(plain)::value) lost += __reduce_add_sync(~0u, units);
+        if (!decltype(plain)::value) lost += warp_sum(units);
       }
     };
     if (!__all_sync(~0u, scale.is_plain(range.least)))
@@ -173,19 +174,19 @@ SplitArguments arguments_of(const SplitJob& job) {
 }  // namespace
 
 cudaError_t launch_splits(const SplitJobs& jobs, const Step* step, uint32_t* zeros,
-                          int64_t zero_count, cudaStream_t stream) {
+                          int64_t zero_count, cudaStream_t stream, bool early) {
   const bool clears_first = jobs.clears_first();
   if (clears_first) {
     SplitArguments args{};
     args.zeros = zeros, args.zero_count = zero_count;
-    const cudaError_t error = launch_early(clear_kernel(), *step++, stream, args);
+    const cudaError_t error = launch_as(early, clear_kernel(), *step++, stream, args);
     if (error != cudaSuccess) return error;
   }
   for (int i = 0; i < jobs.count; ++i) {
     SplitArguments args = arguments_of(jobs.jobs[i]);
     args.beside = i > 0;
     if (i == 0 && !clears_first) args.zeros = zeros, args.zero_count = zero_count;
-    const cudaError_t error = launch_early(kernel_of(jobs.jobs[i]), *step++, stream, args);
+    const cudaError_t error = launch_as(early, kernel_of(jobs.jobs[i]), *step++, stream, args);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -1,7 +1,7 @@
 // What the kernels of split.cu and split_beside.cu share.
 #pragma once
 
-#include "cuda/ptx/cluster.cuh"
+#include "cuda/parts/early_start.cuh"
 #include "cuda/rungs/9_fp16x3/fp16_parts.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
 
@@ -27,11 +27,11 @@ struct SplitArguments {
 // The second operand's kernel runs beside the first's. So the first lets it start only once all
 // that came before has ended, and it waits for the first before it ends itself.
 __device__ __forceinline__ void begin(const SplitArguments& args) {
-  if (!args.beside) ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();
+  if (!args.beside) wait_for_kernels_before();
+  let_the_next_start();
 }
 __device__ __forceinline__ void end(const SplitArguments& args) {
-  if (args.beside && blockIdx.x == 0) ptx::griddepcontrol_wait();
+  if (args.beside && blockIdx.x == 0) wait_for_kernels_before();
 }
 
 __device__ __forceinline__ void clear(const SplitArguments& args) {

@@ -4,6 +4,7 @@
 
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/load_four.cuh"
+#include "cuda/ptx/cluster.cuh"
 #include "cuda/rungs/9_fp16x3/split.cuh"
 
 namespace tiled::beside {

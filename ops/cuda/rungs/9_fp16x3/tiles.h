@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cuda/plan/shared_limits.h"
 #include "cuda/plan/tile_name.h"
 
 namespace tiled {
@@ -64,6 +65,37 @@ using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64, X3Direct64x64, X3Direct
 constexpr int FP16X3_TILE_COUNT = Fp16x3Tiles::COUNT;
 constexpr bool is_direct(int tile) { return tile >= Fp16x3PlaneTiles::COUNT; }
 
+// Of async.cu, from compute capability 8.0 on: P and Q of the tile, and of a warp. A step is 64 of
+// K of two planes of both operands, all of it in fresh accumulators. C leaves through the stages.
+template <int P, int Q, int WARP_ROWS, int WARP_COLUMNS, int STAGE_COUNT, int BLOCKS>
+struct Fp16x3AsyncTile {
+  static constexpr int BLOCK_P = P;
+  static constexpr int BLOCK_Q = Q;
+  static constexpr int STEP_BYTES = 128;  // of a plane's row
+  static constexpr int BLOCK_K = STEP_BYTES / 2;
+  static constexpr int WARP_P = WARP_ROWS;
+  static constexpr int WARP_Q = WARP_COLUMNS;
+  static constexpr int WARPS_Q = Q / WARP_COLUMNS;
+  static constexpr int THREADS = P / WARP_ROWS * WARPS_Q * 32;
+  static constexpr int STAGES = STAGE_COUNT;
+  static constexpr int BLOCKS_PER_SM = BLOCKS;
+  static constexpr int RASTER_ROWS = 2048;  // of C, that blocks go down before the next column
+  static constexpr int STAGE_BYTES = 2 * (P + Q) * STEP_BYTES;
+  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES;
+
+  static_assert(WARP_P % 16 == 0 && WARP_Q % 32 == 0 && P % WARP_P == 0 && Q % WARP_Q == 0,
+                "warps are made of tiles of 16 x 16, and store 32 columns at once");
+  static_assert(WARP_P * WARP_Q <= 32 * 64, "sums and parts of a step fit a thread's registers");
+  static_assert(STAGES >= 2, "a stage is filled while another is read");
+  static_assert(SHARED_BYTES >= THREADS / 32 * FP16X3_STORE_BYTES, "room to store from");
+  static_assert(SHARED_BYTES <= (P * Q > 128 * 64 ? SHARED_OF_8_0 : SHARED_OF_8_6),
+                "the largest is for compute capabilities 8.0 and 9.0, the others for 8.6 too");
+};
+struct X3Async128x128 : Fp16x3AsyncTile<128, 128, 32, 64, 2, 1> {};
+struct X3Async128x64 : Fp16x3AsyncTile<128, 64, 32, 32, 2, 1> {};
+struct X3Async64x64 : Fp16x3AsyncTile<64, 64, 32, 32, 2, 2> {};
+using Fp16x3AsyncTiles = TileList<X3Async128x128, X3Async128x64, X3Async64x64>;
+
 struct Fp16x3TileInfo {
   int32_t block_p, block_q;  // elements
   int32_t threads, shared_bytes, blocks_per_sm;
@@ -78,6 +110,18 @@ constexpr Fp16x3TileInfo fp16x3_tile_of(TileList<Tiles...>, int index) {
 constexpr Fp16x3TileInfo fp16x3_tile(int index) { return fp16x3_tile_of(Fp16x3Tiles(), index); }
 constexpr std::string_view fp16x3_tile_name(int index) {
   return tile_name_of(Fp16x3Tiles(), index);
+}
+constexpr Fp16x3TileInfo fp16x3_async_tile(int index) {
+  return fp16x3_tile_of(Fp16x3AsyncTiles(), index);
+}
+template <typename... Tiles>
+constexpr int fp16x3_warp_q_of(TileList<Tiles...>, int index) {
+  const int columns[] = {Tiles::WARP_Q...};
+  return columns[index];
+}
+constexpr int fp16x3_async_warp_q(int index) { return fp16x3_warp_q_of(Fp16x3AsyncTiles(), index); }
+constexpr std::string_view fp16x3_async_tile_name(int index) {
+  return tile_name_of(Fp16x3AsyncTiles(), index);
 }
 
 // The one of few_rows.cu, whose Q has FEW_ROWS rows at most. Its threads and shared memory depend

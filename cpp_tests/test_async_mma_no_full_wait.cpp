@@ -1,0 +1,28 @@
+// Rung async_mma without its waits for cp.async: the tests of its values in software must notice.
+#define TILED_MM_FAULT NoFullWait
+#include <gtest/gtest.h>
+
+#include "async_mma_in_software.h"
+
+namespace tiled {
+namespace {
+
+template <typename T>
+class AsyncMmaFault : public testing::Test {};
+using Elements = testing::Types<__nv_bfloat16, float, unsigned char>;
+TYPED_TEST_SUITE(AsyncMmaFault, Elements);
+
+TYPED_TEST(AsyncMmaFault, NoFullWaitIsNoticed) {
+  test::Product p{};
+  p.batch = 1, p.m = 72, p.n = 136, p.k = 1008;
+  p.a = p.c = {true}, p.b = {false};
+  std::string wrong;
+  const auto is_small = [](const AsyncMmaWay& way) {
+    return async_mma_tile_name(way.tile) == "Async64x64";
+  };
+  EXPECT_EQ(test::count_right_ways<TypeParam>(p, 1, is_small, wrong), -1);
+  EXPECT_FALSE(wrong.empty());
+}
+
+}  // namespace
+}  // namespace tiled

@@ -1,0 +1,10 @@
+// async_mma for bf16 where A lies along k and B along n.
+#include "cuda/rungs/10_async_mma/async_mma.cuh"
+
+namespace tiled {
+
+Kernel<AsyncMmaArguments> async_mma_bf16_nn(int tile) {
+  return async_mma_function<__nv_bfloat16, false, true>(AsyncMmaTiles(), tile);
+}
+
+}  // namespace tiled

@@ -1,0 +1,10 @@
+// async_mma for fp16 where A and B lie along k.
+#include "cuda/rungs/10_async_mma/async_mma.cuh"
+
+namespace tiled {
+
+Kernel<AsyncMmaArguments> async_mma_fp16_nt(int tile) {
+  return async_mma_function<__half, false, false>(AsyncMmaTiles(), tile);
+}
+
+}  // namespace tiled

@@ -1,0 +1,10 @@
+// async_mma for fp16 where A lies along m and B along n.
+#include "cuda/rungs/10_async_mma/async_mma.cuh"
+
+namespace tiled {
+
+Kernel<AsyncMmaArguments> async_mma_fp16_tn(int tile) {
+  return async_mma_function<__half, true, true>(AsyncMmaTiles(), tile);
+}
+
+}  // namespace tiled

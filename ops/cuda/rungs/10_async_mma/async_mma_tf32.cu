@@ -1,0 +1,10 @@
+// async_mma for fp32 inputs, rounded to tf32.
+#include "cuda/rungs/10_async_mma/async_mma.cuh"
+
+namespace tiled {
+
+Kernel<AsyncMmaArguments> async_mma_tf32(int tile) {
+  return async_mma_function<float, false, false>(AsyncMmaTiles(), tile);
+}
+
+}  // namespace tiled

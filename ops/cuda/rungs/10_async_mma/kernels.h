@@ -1,0 +1,21 @@
+// The kernels of rung async_mma.
+#pragma once
+
+#include "cuda/parts/launch.h"
+#include "cuda/rungs/10_async_mma/way.h"
+
+namespace tiled {
+
+// By tile. nt: A and B lie along k; nn: B along n; tn: A along m and B along n. What lies along m
+// and along k is, exchanged, one that lies along k and along n.
+Kernel<AsyncMmaArguments> async_mma_bf16_nt(int tile);
+Kernel<AsyncMmaArguments> async_mma_bf16_nn(int tile);
+Kernel<AsyncMmaArguments> async_mma_bf16_tn(int tile);
+Kernel<AsyncMmaArguments> async_mma_fp16_nt(int tile);
+Kernel<AsyncMmaArguments> async_mma_fp16_nn(int tile);
+Kernel<AsyncMmaArguments> async_mma_fp16_tn(int tile);
+// Of these all come to lie along k.
+Kernel<AsyncMmaArguments> async_mma_tf32(int tile);
+Kernel<AsyncMmaArguments> async_mma_int8(int tile);
+
+}  // namespace tiled

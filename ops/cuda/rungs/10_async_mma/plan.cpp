@@ -1,0 +1,291 @@
+// Rung async_mma as the planner sees it: named tiles, either operand on A's side, operands that are
+// read in small pieces or copied first, and a model of their time.
+#include "cuda/rungs/10_async_mma/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.h"
+#include "cuda/plan/candidate.h"
+#include "cuda/plan/kernel_name.h"
+#include "cuda/plan/rung.h"
+
+namespace tiled {
+namespace {
+
+// Rows side by side, of one k each, lie along m or n: at no multiple of 16 bytes but the first.
+bool along_k(const Side& side) {
+  return side.k_stride == 1 || (side.k <= 1 && side.row_stride != 1);
+}
+
+// How the kernel may read an operand: by the widest copies that its alignment allows.
+ReadBy read_by(const Side& side, DType dtype) {
+  const bool along_mn = is_mn_major(side);
+  const int64_t size = size_of(dtype);
+  if (size != 2 && !(along_k(side) && side.alignment >= (size == 1 ? 4 : 16))) {
+    if (size == 4) return ReadBy::Four;  // words, from anywhere
+    return along_mn && side.row_stride == 1 && side.alignment >= 4 ? ReadBy::Turned
+                                                                   : ReadBy::Elements;
+  }
+  if (size == 1) return side.alignment == 16 ? ReadBy::Sixteen : ReadBy::Four;
+  const bool side_by_side =
+      along_mn ? side.rows <= 1 || side.row_stride == 1 : side.k <= 1 || side.k_stride == 1;
+  if (!side_by_side) return ReadBy::Elements;
+  switch (side.alignment) {
+    case 16: return ReadBy::Sixteen;
+    case 8: return ReadBy::Eight;
+    case 4: return ReadBy::Four;
+    default: return ReadBy::Shifted;
+  }
+}
+
+bool is_byte(const Problem& problem) { return size_of(problem.dtype) == 1; }
+
+// The kernel's counters have 31 bits; a tile may reach beyond the end.
+constexpr int64_t MOST = (int64_t{1} << 31) - 512;
+
+bool takes(const Problem& problem) {
+  switch (problem.arithmetic) {
+    case Arithmetic::Tensor:
+    case Arithmetic::Tf32: return true;
+    case Arithmetic::Fma: return is_byte(problem);
+    default: return false;
+  }
+}
+
+bool supports(const Problem& problem, const DeviceInfo& device) {
+  return takes(problem) && device.capability >= 80 && device.tensor_flops > 0 &&
+         problem.m <= MOST && problem.n <= MOST && problem.k <= MOST && problem.batch <= MOST &&
+         saturating_product(blocks_over(problem.m, 32), blocks_over(problem.n, 32)) <= MAX_GRID_X;
+}
+
+// The model's constants: cycles of 1755 MHz, as those of rung hopper. From the times of tiles on an
+// H200; on other chips products take as long as their tensor cores' rate says.
+struct Model {
+  static constexpr double CLOCK = 1755e6;
+  // Launch and end. The rungs that take bytes besides leave it out (plan/candidate.h).
+  static constexpr double START = 3000;
+  // Of a block: the first bytes' way, and the store of its tile's elements.
+  static constexpr double FILL = 2400, STORE = 0.08;
+  static constexpr double OF_WGMMA = 0.625;  // of 9.0's rate mma.sync can have so much
+  static constexpr double OF_TENSOR = 0.88;  // of what mma.sync can have, a full multiprocessor
+  // The shortest of a block alone: loads and barrier; and through registers, or in many copies.
+  static constexpr double STEP = 500, STEP_OF_ANY = 1500;
+  static constexpr double L2_BYTES_A_CYCLE = 38;  // of a multiprocessor
+  static constexpr double DRAM = 0.85;            // of the bandwidth that the device names
+  static constexpr double COPY_KERNEL = 9000, COPY_DRAM = 0.8;  // of the bandwidth
+  // Of a multiprocessor, for 16 bytes that do not come by one cp.async: its instructions.
+  static constexpr double sixteen_bytes(ReadBy by, double element_bytes) {
+    switch (by) {
+      case ReadBy::Sixteen: return 0;
+      case ReadBy::Eight: return 0.7;
+      case ReadBy::Four: return 1.4;
+      case ReadBy::Turned: return 1.9;
+      case ReadBy::Shifted: return 1.9;
+      case ReadBy::Elements: return 7.7 / element_bytes;
+    }
+    return 0;
+  }
+};
+
+struct Estimate {
+  double tensor, memory, cycles;
+};
+
+Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncMmaWay& way) {
+  const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
+  const double m = static_cast<double>(way.exchanged ? problem.n : problem.m);
+  const double n = static_cast<double>(way.exchanged ? problem.m : problem.n);
+  const double k = static_cast<double>(problem.k), batch = static_cast<double>(problem.batch);
+  const double blocks = std::ceil(m / tile.block_m) * std::ceil(n / tile.block_n) * batch;
+  const double peak = device.tensor_flops / (2 * device.clock_hz * device.multiprocessors);
+  const double size = static_cast<double>(size_of(problem.dtype));
+  const double rate =  // tensor cores do half as many tf32 as 16-bit products, and twice the bytes
+      2 / size * Model::OF_TENSOR * peak *
+      (device.capability == 90 ? Model::OF_WGMMA : 1);  // a cycle
+  const double step_k = tile.step_bytes / size;
+  const double steps = std::ceil(k / step_k);
+  const double busy = tile.block_m * tile.block_n * step_k / rate +
+                      tile.step_bytes / 16. *
+                          (tile.block_m * Model::sixteen_bytes(way.a, size) +
+                           tile.block_n * Model::sixteen_bytes(way.b, size));
+  const double loads = (tile.block_m + tile.block_n) * tile.step_bytes / Model::L2_BYTES_A_CYCLE;
+  const double share = std::ceil(blocks / device.multiprocessors);
+  const double fit = static_cast<double>(device.shared_bytes_per_sm /
+                                         (tile.shared_bytes + device.shared_bytes_reserved));
+  const double waves = std::ceil(share / std::clamp(fit, 1., double(tile.blocks_per_sm)));
+  Estimate e;
+  e.tensor = steps * std::max(share * std::max(busy, loads),
+                              waves * (tile.any ? Model::STEP_OF_ANY : Model::STEP)) +
+             waves * (Model::FILL + Model::STORE * tile.block_m * tile.block_n);
+  const double bytes = size * batch * (m * k + k * n + m * n);
+  e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * Model::CLOCK;
+  e.cycles = (is_byte(problem) ? 0 : Model::START) + std::max(e.tensor, e.memory);
+  if (way.copy_a || way.copy_b) {
+    const double copied =
+        static_cast<double>(async_mma_layout(problem, way, nullptr).copies.bytes());
+    e.cycles += Model::COPY_KERNEL +
+                2 * copied / (Model::COPY_DRAM * device.memory_bandwidth) * Model::CLOCK;
+  }
+  return e;
+}
+
+template <typename Visit>
+void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  AsyncMmaWay way{};
+  way.early = device.capability >= 90;
+  const auto is_wide = [&](const Side& side) {
+    return read_by(side, problem.dtype) == ReadBy::Sixteen;
+  };
+  const auto visit_tiles = [&](const Side& a, const Side& b) {
+    const bool turns = size_of(problem.dtype) == 2 && is_mn_major(a);
+    if (turns && !is_mn_major(b)) return;  // only exchanged
+    way.a = read_by(a, problem.dtype), way.b = read_by(b, problem.dtype);
+    for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
+      const AsyncMmaTileInfo& info = async_mma_tile(tile);
+      if (!info.any && !(is_wide(a) && is_wide(b))) continue;
+      if (info.shared_bytes > device.shared_bytes_per_block) continue;
+      way.tile = static_cast<int8_t>(tile);
+      visit(way);
+    }
+  };
+  for (const bool exchanged : {false, true}) {
+    way.exchanged = exchanged;
+    const Side a = exchanged ? side_b(problem) : side_a(problem);
+    const Side b = exchanged ? side_a(problem) : side_b(problem);
+    const bool may_copy_a = !is_wide(a) && problem.k > 0;
+    const bool may_copy_b = !is_wide(b) && problem.k > 0;
+    for (int copy_a = 0; copy_a <= may_copy_a; ++copy_a)
+      for (int copy_b = 0; copy_b <= may_copy_b; ++copy_b) {
+        way.copy_a = copy_a, way.copy_b = copy_b;
+        visit_tiles(copy_a ? laid_out(a, problem) : a, copy_b ? laid_out(b, problem) : b);
+      }
+  }
+}
+
+// On 9.0 its estimates have not been judged beside those of hopper and few_rows: there it is taken
+// by name.
+// (Bytes those do not take.)
+constexpr double NOT_JUDGED = 1e15;
+
+void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
+  const double more = device.hopper_kernels && !is_byte(problem) ? NOT_JUDGED : 0;
+  for_each_way(problem, device, [&](const AsyncMmaWay& way) {
+    consider(Way(way), more + estimate(problem, device, way).cycles);
+  });
+}
+
+Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
+  const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
+  const AsyncMmaTileInfo& tile = async_mma_tile(chosen.tile);
+  const Candidate candidate = {tile.block_m,
+                               tile.block_n,
+                               tile.step_bytes / static_cast<int32_t>(size_of(problem.dtype)),
+                               tile.threads,
+                               1,
+                               tile.shared_bytes,
+                               tile.blocks_per_sm,
+                               0,
+                               0};
+  const AsyncMmaLayout layout = async_mma_layout(problem, chosen, nullptr);
+  Plan plan = plan_of(Algo::AsyncMma, candidate, layout.computed, way, /*dynamic=*/true);
+  const Step product = plan.main_step();
+  plan.step_count = 0;
+  add_copies(plan, layout.copies, problem);
+  plan.add(product);
+  if (chosen.exchanged) {
+    std::swap(plan.block_m, plan.block_n);
+    std::swap(plan.tiles_m, plan.tiles_n);
+  }
+  add_totals(plan, problem);
+  return plan;
+}
+
+const char* name_of(ReadBy by) {
+  switch (by) {
+    case ReadBy::Sixteen: return "by 16 bytes";
+    case ReadBy::Eight: return "by 8 bytes";
+    case ReadBy::Four: return "by 4 bytes";
+    case ReadBy::Turned: return "through registers, turned";
+    case ReadBy::Shifted: return "through registers, shifted";
+    case ReadBy::Elements: return "through registers, by elements";
+  }
+  return "?";
+}
+
+bool copies_a(const AsyncMmaWay& way) { return way.exchanged ? way.copy_b : way.copy_a; }
+bool copies_b(const AsyncMmaWay& way) { return way.exchanged ? way.copy_a : way.copy_b; }
+
+// The operands that are copied, or null.
+const char* copies_of(const AsyncMmaWay& way) {
+  const bool a = copies_a(way), b = copies_b(way);
+  return a && b ? "A and B" : a ? "A" : b ? "B" : nullptr;
+}
+
+// Such as "Async64x64", or "Async64x64 of copied A".
+std::string name_of(const AsyncMmaWay& way) {
+  const std::string tile(async_mma_tile_name(way.tile));
+  const char* const copied = copies_of(way);
+  return copied ? tile + " of copied " + copied : tile;
+}
+
+// In JSON:
+//
+//   async_mma  {exchanged, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and the like,
+//              estimates: [{tile, way, exchanged, tensor, memory, cycles (of the call)}]}
+Description describe(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
+  const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
+  const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
+  const Problem computed = async_mma_layout(problem, way, nullptr).computed;
+  const char* const a = name_of(way.exchanged ? way.b : way.a);
+  const char* const b = name_of(way.exchanged ? way.a : way.b);
+  Description d;
+  d.tile = async_mma_tile_name(way.tile);
+  d.kernel =
+      "async_mma<" + d.tile + ", " + element_type(problem.dtype) + ", " +
+      (size_of(problem.dtype) == 2 ? major_names(side_a(computed), side_b(computed)) : "0, 0") +
+      ">";
+  // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
+  d.thread_m = tile.warp_m / 8, d.thread_n = tile.warp_n / 4;
+  if (way.exchanged) std::swap(d.thread_m, d.thread_n);
+  if (const char* const copied = copies_of(way)) d.lines.emplace_back("copies", copied);
+  d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
+  std::vector<std::string> list;
+  for_each_way(problem, device, [&](const AsyncMmaWay& other) {
+    const Estimate e = estimate(problem, device, other);
+    const std::string name = name_of(other);
+    const bool chosen = name == name_of(way) && other.exchanged == way.exchanged;
+    d.lines.emplace_back(chosen ? "estimate" : "rejected",
+                         name + (other.exchanged ? ", exchanged: " : ": ") + grouped(e.cycles) +
+                             " cycles; " + grouped(e.tensor) + " of tensor cores, " +
+                             grouped(e.memory) + " of memory");
+    list.push_back(Object()
+                       .text("tile", async_mma_tile_name(other.tile))
+                       .text("way", name)
+                       .truth("exchanged", other.exchanged)
+                       .real("tensor", e.tensor)
+                       .real("memory", e.memory)
+                       .real("cycles", e.cycles)
+                       .str());
+  });
+  d.json.emplace_back("async_mma", Object()
+                                       .truth("exchanged", way.exchanged)
+                                       .truth("copies_a", copies_a(way))
+                                       .truth("copies_b", copies_b(way))
+                                       .text("reads_a", a)
+                                       .text("reads_b", b)
+                                       .json("estimates", array_of(list))
+                                       .str());
+  return d;
+}
+
+bool is(const Way& way, const NamedWay& name) {
+  const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
+  return name_of(chosen) == name.tile && chosen.exchanged == name.exchanged;
+}
+
+}  // namespace
+
+extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports, &ways, &plan, &describe, &is};
+
+}  // namespace tiled

@@ -1,0 +1,32 @@
+// How async_mma runs a problem, and what its kernel is given.
+#pragma once
+
+#include "core/problem.h"
+
+namespace tiled {
+
+// How an operand comes from global to shared memory.
+enum class ReadBy : int8_t {
+  Sixteen,   // cp.async of 16 bytes,
+  Eight,     // of 8,
+  Four,      // and of 4
+  Turned,    // through registers, four bytes along m or n by four of k, turned there
+  Shifted,   // through registers, two aligned 16 bytes shifted together
+  Elements,  // through registers, one by one: no stride is 1
+};
+
+struct AsyncMmaWay {
+  int8_t tile;          // of AsyncMmaTiles
+  bool exchanged;       // C's transpose is computed: B's for A and A's for B
+  ReadBy a, b;          // of the operands as the kernel has them
+  bool copy_a, copy_b;  // which of these are copied first, to where 16 bytes can be read
+  bool early;           // whether copies may begin in the shadow of the kernel before
+};
+
+struct AsyncMmaArguments {
+  Problem problem;
+  void* totals;  // in the workspace (plan/candidate.h, add_totals), where they wait
+  ReadBy a, b;
+};
+
+}  // namespace tiled
