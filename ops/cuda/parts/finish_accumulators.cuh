@@ -41,6 +41,13 @@ constexpr int step_of(int count, int most) {
   return most;
 }
 
+template <typename T>
+constexpr DType DTYPE_OF = DType::Float32;
+template <>
+constexpr DType DTYPE_OF<__half> = DType::Float16;
+template <>
+constexpr DType DTYPE_OF<__nv_bfloat16> = DType::BFloat16;
+
 // body(turn, the STEP values that begin at STEP * turn), turn by turn.
 template <int STEP, int COUNT, typename Body>
 __device__ __forceinline__ void go_round(float (&values)[COUNT], Body body) {
@@ -154,12 +161,74 @@ __device__ __forceinline__ void add_input(const Epilogue& e, float beta, float (
     }
 }
 
+// Elements of a bias that lie side by side.
+template <typename T>
+struct alignas(2 * sizeof(T)) BiasPair {
+  T first, second;
+};
+
+// What most layers ask for, without turns: alpha * sum + bias, where the bias has elements of T one
+// after the other and the tile ends within C. Whether it was so; else nothing is done.
+template <typename T, int STRIPS, int REGISTERS>
+__device__ __forceinline__ bool add_bias_to_whole(const Epilogue& e, float (&d)[STRIPS][REGISTERS],
+                                                  int row, int column, const Within& c) {
+  const bool along_n = e.bias_along == Along::N;
+  if (e.bias_along == Along::Nothing || e.bias_dtype != DTYPE_OF<T> || e.bias_stride != 1 ||
+      e.reads_input() || row + 64 * STRIPS > c.rows || column + 2 * REGISTERS > c.columns)
+    return false;
+  const auto* bias = static_cast<const T*>(e.bias) + c.entry * e.bias_batch_stride;
+  if (along_n && reinterpret_cast<uintptr_t>(bias) % sizeof(BiasPair<T>) != 0) return false;
+  const float alpha = static_cast<float>(e.alpha.real);
+  const int thread = threadIdx.x % 128;
+  row += thread / 32 * 16 + thread % 32 / 4;
+  column += thread % 4 * 2;
+  if (along_n) {
+    const auto* pairs = reinterpret_cast<const BiasPair<T>*>(bias + column);
+#pragma unroll
+    for (int j = 0; j < REGISTERS / 4; ++j) {
+      const BiasPair<T> pair = pairs[4 * j];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int s = 0; s < STRIPS; ++s)
+          d[s][4 * j + i] = fused(alpha, d[s][4 * j + i], widen(i % 2 == 0 ? pair.first : pair.second));
+    }
+  } else {
+#pragma unroll
+    for (int s = 0; s < STRIPS; ++s) {
+      const float first = widen(bias[row + 64 * s]), second = widen(bias[row + 64 * s + 8]);
+#pragma unroll
+      for (int i = 0; i < REGISTERS; ++i)
+        d[s][i] = fused(alpha, d[s][i], i % 4 < 2 ? first : second);
+    }
+  }
+  return true;
+}
+
+// The bias of a tile of ROWS by COLUMNS on its way into L1, by the 128 threads that will read it
+// when the products are done.
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void fetch_bias(const Epilogue& e, int row, int column, const Within& c, int kind) {
+  if (e.bias_along == Along::Nothing) return;
+  const bool along_n = e.bias_along == Along::N;
+  const int first = along_n ? column : row, last = (along_n ? c.columns : c.rows) - 1;
+  const auto* bias = static_cast<const char*>(e.bias);
+  const int64_t bytes = size_of(e.bias_dtype);
+  for (int i = threadIdx.x % 128; i < (along_n ? COLUMNS : ROWS); i += 128) {
+    const void* at = bias + bytes * (c.entry * e.bias_batch_stride + min(first + i, last) * e.bias_stride);
+    if (kind == 1) asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
+    else asm volatile("{ .reg .b16 t; ld.global.b16 t, [%0]; }" ::"l"(at));
+  }
+}
+
 // d[s]: wgmma's registers (ptx/wgmma.cuh) of the 64 rows from row + 64 s and the columns from
 // `column` on. Elements outside of C become anything. Nothing is stored.
-template <int STRIPS, int REGISTERS>
+template <typename T, int STRIPS, int REGISTERS>
 __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves halves,
                                                     float (&d)[STRIPS][REGISTERS], int row,
-                                                    int column, const Within& c) {
+                                                    int column, const Within& c, bool fast = true) {
+  if (fast && halves.combines && add_bias_to_whole<T>(e, d, row, column, c)) halves.combines = false;
+  if (!halves.combines && !(halves.activates && e.activation != Activation::None)) return;
   constexpr int COUNT = STRIPS * REGISTERS;
   // Where registers are to spare: steps of 16, and a turn's bias loaded while the one before it is
   // computed.

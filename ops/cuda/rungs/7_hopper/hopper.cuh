@@ -199,6 +199,9 @@ struct Hopper {
       // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
+      if (args.finishes && (args.variant & 6))
+        fetch_bias<Tile::GROUP_P, Tile::GROUP_Q>(args.epilogue, unit.p + row, unit.q + column,
+                                                 {args.p, args.q, unit.batch}, args.variant >> 1);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -224,8 +227,9 @@ struct Hopper {
         // Addresses are computed anew each time: kept, they would take registers of accumulators.
         ptx::forget(p, q, t);
         if (args.finishes)
-          finish_accumulators(args.epilogue, {output == first, output == 1}, d, p, q,
-                              {args.p, args.q, unit.batch});
+          finish_accumulators<typename ElementOf<T>::Type>(
+              args.epilogue, {output == first, output == 1}, d, p, q,
+              {args.p, args.q, unit.batch}, args.variant & 1);
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip)
           store(args.outputs[output], d[strip], {p + 64 * strip, q, unit.batch, unit.segment},

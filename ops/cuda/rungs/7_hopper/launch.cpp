@@ -1,4 +1,5 @@
 // The launch of rung hopper: copies before it, and the sums of segments after.
+#include <cstdlib>
 #include "cuda/parts/cluster_grid.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/map_operand.h"
@@ -32,6 +33,7 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   c.p = l.sides.c_p, c.q = l.sides.c_q, c.batch = problem.c.batch_stride;
   args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
   args.finishes = !problem.epilogue.is_identity();
+  args.variant = getenv("VARIANT") ? atoi(getenv("VARIANT")) : 0;
   const auto& kept = args.epilogue.before;
   args.keeps_before = kept.data != nullptr;
   if (!args.keeps_before) return;

@@ -86,7 +86,6 @@ constexpr Roles COOP = Roles::Cooperative, PING = Roles::PingPong;
 struct Coop128x256 : HopperTile<128, 256, 2, 1, COOP, 4> {};
 struct Coop192x192 : HopperTile<192, 192, 1, 2, COOP, 4> {};
 struct Coop192x176 : HopperTile<192, 176, 3, 1, COOP, 4> {};
-struct Coop256x192 : HopperTile<256, 192, 2, 1, COOP, 3> {};
 struct Coop256x160 : HopperTile<256, 160, 2, 1, COOP, 4> {};
 struct Coop128x208 : HopperTile<128, 208, 2, 1, COOP, 4> {};
 struct Coop128x192 : HopperTile<128, 192, 2, 1, COOP, 5> {};
@@ -118,8 +117,7 @@ struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 using HopperTiles =
     TileList<Coop128x256, Coop192x192, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
              Ping128x128, Ping128x192, Ping64x128, Coop128x128, Coop128x112, Coop128x96, Coop192x96,
-             Deep64x128, Deep64x96, Deep64x64, Solo64x96, Solo64x32, Solo64x16, Coop256x192,
-             Coop256x160, Coop128x208, Coop128x192, Coop128x176, Coop128x144, Ping128x160,
+             Deep64x128, Deep64x96, Deep64x64, Solo64x96, Solo64x32, Solo64x16, Coop256x160, Coop128x208, Coop128x192, Coop128x176, Coop128x144, Ping128x160,
              Deep64x192, Deep64x160>;
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
