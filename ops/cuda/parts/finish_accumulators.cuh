@@ -15,8 +15,9 @@
 //             four times two rows by two columns of C: one turn of the code
 //
 // A step's values are computed side by side, 16 of them, or 8 where a thread has few registers to
-// spare, or what divides their number: a multiply-add takes four cycles, and a multiprocessor's quarter has one or two warps that
-// come here. bench/results/h200_epilogues.txt has what that is worth.
+// spare, or what divides their number: a multiply-add takes four cycles, and a multiprocessor's
+// quarter has one or two warps that come here. bench/results/h200_epilogues.txt has what that is
+// worth.
 #pragma once
 
 #include "cuda/parts/finish.cuh"
@@ -191,7 +192,8 @@ __device__ __forceinline__ bool add_bias_to_whole(const Epilogue& e, float (&d)[
       for (int i = 0; i < 4; ++i)
 #pragma unroll
         for (int s = 0; s < STRIPS; ++s)
-          d[s][4 * j + i] = fused(alpha, d[s][4 * j + i], widen(i % 2 == 0 ? pair.first : pair.second));
+          d[s][4 * j + i] =
+              fused(alpha, d[s][4 * j + i], widen(i % 2 == 0 ? pair.first : pair.second));
     }
   } else {
 #pragma unroll
@@ -205,30 +207,22 @@ __device__ __forceinline__ bool add_bias_to_whole(const Epilogue& e, float (&d)[
   return true;
 }
 
-// The bias of a tile of ROWS by COLUMNS on its way into L1, by the 128 threads that will read it
-// when the products are done.
-template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void fetch_bias(const Epilogue& e, int row, int column, const Within& c, int kind) {
-  if (e.bias_along == Along::Nothing) return;
-  const bool along_n = e.bias_along == Along::N;
-  const int first = along_n ? column : row, last = (along_n ? c.columns : c.rows) - 1;
-  const auto* bias = static_cast<const char*>(e.bias);
-  const int64_t bytes = size_of(e.bias_dtype);
-  for (int i = threadIdx.x % 128; i < (along_n ? COLUMNS : ROWS); i += 128) {
-    const void* at = bias + bytes * (c.entry * e.bias_batch_stride + min(first + i, last) * e.bias_stride);
-    if (kind == 1) asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
-    else asm volatile("{ .reg .b16 t; ld.global.b16 t, [%0]; }" ::"l"(at));
-  }
-}
-
 // d[s]: wgmma's registers (ptx/wgmma.cuh) of the 64 rows from row + 64 s and the columns from
 // `column` on. Elements outside of C become anything. Nothing is stored.
 template <typename T, int STRIPS, int REGISTERS>
 __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves halves,
                                                     float (&d)[STRIPS][REGISTERS], int row,
-                                                    int column, const Within& c, bool fast = true) {
-  if (fast && halves.combines && add_bias_to_whole<T>(e, d, row, column, c)) halves.combines = false;
-  if (!halves.combines && !(halves.activates && e.activation != Activation::None)) return;
+                                                    int column, const Within& c) {
+  if (halves.combines && add_bias_to_whole<T>(e, d, row, column, c)) halves.combines = false;
+  if (!halves.combines && (!halves.activates || e.activation == Activation::None)) return;
+  if (!halves.combines && e.activation == Activation::Relu) {
+#pragma unroll
+    for (int i = 0; i < STRIPS * REGISTERS; ++i) {
+      float& value = d[i / REGISTERS][i % REGISTERS];
+      value = elementary::relu(value);
+    }
+    return;
+  }
   constexpr int COUNT = STRIPS * REGISTERS;
   // Where registers are to spare: steps of 16, and a turn's bias loaded while the one before it is
   // computed.

@@ -40,7 +40,6 @@ struct HopperArguments {
   Epilogue epilogue;  // its rows are P's and its columns Q's
   bool finishes;      // by it: it is not the identity, and C is C
   bool keeps_before;
-  int variant;
   // Where a block keeps its tile between segments: [block][consumer][register / 4][thread] float4.
   float* totals;
 

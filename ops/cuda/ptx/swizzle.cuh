@@ -28,9 +28,18 @@ constexpr uint64_t descriptor_layout(uint64_t leading, uint64_t stride) {
   return MODE << 62 | (stride >> 4) << 32 | (leading >> 4) << 16;
 }
 
+// The address as a descriptor has it, of `address` in bytes of the shared window.
+__device__ __forceinline__ uint32_t descriptor_start(uint32_t address) {
+  return (address & 0x3ffff) >> 4;
+}
+// The descriptor of what begins there; its upper half is a constant.
+__device__ __forceinline__ uint64_t descriptor_at(uint64_t layout, uint32_t start) {
+  return (layout >> 32 << 32) | (static_cast<uint32_t>(layout) + start);
+}
+
 // `address` in bytes of the shared window.
 __device__ __forceinline__ uint64_t descriptor(uint64_t layout, uint32_t address) {
-  return layout | (address & 0x3ffff) >> 4;
+  return descriptor_at(layout, descriptor_start(address));
 }
 
 }  // namespace tiled::ptx

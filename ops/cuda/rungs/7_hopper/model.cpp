@@ -97,7 +97,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double narrow = !is_mn_major(sides.q) ? 1
                         : atom == 64          ? beyond
                         : atom == 32          ? model.narrow
-                                                            : model.narrowest;
+                                              : model.narrowest;
   const auto reads = [&](double rows, int sharers, double of_readers) {
     return rows / sharers * ((sharers == 1 ? 1 : 0) + model.first_read / of_readers);
   };
@@ -134,8 +134,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
   if (rest != 0) all_steps += step(rest);
   // However tiles divide among them, all multiprocessors together do no more than so much.
-  const double evenly = model.chip * area / 32 * static_cast<double>(units.count * blocks) /
-                        device.multiprocessors;
+  const double evenly =
+      model.chip * area / 32 * static_cast<double>(units.count * blocks) / device.multiprocessors;
   all_steps = std::sqrt(std::hypot(all_steps * all_steps, evenly * evenly));
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
