@@ -12,8 +12,7 @@ choice are scored in the even ones, so that noise does not flatter it. Regret is
 over the oracle's, less one. The noise floor is the oracle's regret against itself: its odd rounds'
 time over its even rounds'.
 
-Half of the drawn problems, `held_out`, are of another seed and took no part in the fit of the
-model's constants.
+The drawn problems of another seed, `held_out`, took no part in the fit of the model's constants.
 """
 
 from __future__ import annotations
@@ -105,6 +104,7 @@ PROBLEMS = {
 }
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
 BOTH = (False, True)
+CYCLES_A_SECOND = 1.755e9  # the models'
 
 
 def name_of(tile: str, exchanged: bool, p: int, q: int, share: bool) -> str:
@@ -160,16 +160,18 @@ def mm(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s: float) -> dict:
     sets = make_sets(shape, stopwatch.device, stopwatch.set_count(shape.bytes), seed=20)
     estimates = planned(sets[0].a, sets[0].b)
-    tiles = [e["tile"] for e in estimates if e["cycles"] <= 1.35 * estimates[0]["cycles"]]
+    least = estimates[0]["cycles"]
+    tiles = [e["tile"] for e in estimates if e["cycles"] <= 1.35 * least]
     calls = ways_of(sets[0].a, sets[0].b, tiles)
-    prepared = {name: stopwatch.prepare(call, sets) for name, call in calls.items()}
+    roughly = least / CYCLES_A_SECOND
+    prepared = {name: stopwatch.prepare(call, sets, roughly) for name, call in calls.items()}
     # Those far behind need no more rounds to be known as such.
-    roughly = {
-        name: min(stopwatch.read(stopwatch.start(p)) for _ in (1, 2))
+    sampled = {
+        name: min(stopwatch.read(stopwatch.start(p)) for _ in range(2))
         for name, p in prepared.items()
     }
-    least = min(roughly.values())
-    near = {name: p for name, p in prepared.items() if roughly[name] <= 1.2 * least + 1e-6}
+    limit = 1.2 * min(sampled.values())
+    near = {name: p for name, p in prepared.items() if sampled[name] <= limit}
     near["torch.mm"] = stopwatch.prepare(mm, sets)
     seconds = interleave(stopwatch, near, Rounds(8, 40, budget_s), rng)
     peer = statistics.median(seconds.pop("torch.mm")[0::2])
@@ -178,31 +180,35 @@ def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s
         "peer": peer,
         "odd": {name: statistics.median(s[1::2]) for name, s in seconds.items()},
         "even": {name: statistics.median(s[0::2]) for name, s in seconds.items()},
-        "far": {name: s for name, s in roughly.items() if name not in near},
+        "far": {name: s for name, s in sampled.items() if name not in near},
     }
     return score(case, choice_of(estimates))
 
 
 def score(case: dict, choice: str) -> dict:
     """Seconds by the ways' names: of `odd` and `even` rounds; of the others, which are `far`
-    behind, rough ones."""
+    behind, rough ones. `peer`: torch.mm's; `ratio`: that over the choice's."""
     odd, even = case["odd"], case["even"]
     oracle = min(odd, key=odd.get)
     chosen = even[choice] if choice in even else case["far"][choice]
     return case | {
         "choice": choice,
         "oracle": oracle,
+        "ratio": case["peer"] / chosen,
         "regret": chosen / even[oracle] - 1,
         "noise": odd[oracle] / even[oracle] - 1,
     }
 
 
 def summary(cases: list[dict]) -> dict:
-    ratios = [1 + max(c["regret"], 0.0) for c in cases]
+    losses = [1 + max(c["regret"], 0.0) for c in cases]
+    ratios = [c["ratio"] for c in cases]
     return {
         "problems": len(cases),
-        "geomean": statistics.geometric_mean(ratios) - 1,
-        "worst": max(ratios) - 1,
+        "geomean": statistics.geometric_mean(losses) - 1,
+        "worst": max(losses) - 1,
+        "ratio": statistics.geometric_mean(ratios),
+        "least": min(ratios),
         "noise": statistics.mean(abs(c["noise"]) for c in cases),
     }
 
@@ -213,7 +219,8 @@ def summarise(document: dict, name: str, cases: list[dict]) -> None:
     document["regret"][name] = {"summary": found, "cases": cases}
     console.print(
         f"{name}: {found['problems']} problems, regret {found['geomean']:.1%} geomean, "
-        f"{found['worst']:.1%} at worst; noise {found['noise']:.1%}"
+        f"{found['worst']:.1%} at worst; noise {found['noise']:.1%}; torch.mm / ours "
+        f"{found['ratio']:.3f}, least {found['least']:.2f}"
     )
     for case in sorted(cases, key=lambda c: -c["regret"])[:8]:
         label = Shape.from_json(case["shape"]).label

@@ -237,18 +237,22 @@ def planner_table(documents: Sequence[dict]) -> str:
     if not runs:
         return NOT_MEASURED
     document = max(runs, key=lambda d: d["environment"]["date"])
-    header = ["problems", "count", "regret, geomean", "at worst", "noise floor"]
+    header = ["problems", "count", "regret, geomean", "at worst", "noise floor", "torch.mm / ours"]
     names = {
         "named": "named",
         "fitted": "drawn, used to fit the model",
         "held_out": "drawn, held out",
+        "large_named": "large, named",
+        "large_fitted": "large, drawn, used to fit the model",
+        "large_held_out": "large, drawn, held out",
     }
     rows = []
     for key, name in names.items():
         if key in document["regret"]:
             s = document["regret"][key]["summary"]
             figures = (f"{100 * s[q]:.1f} %" for q in ("geomean", "worst", "noise"))
-            rows.append([name, str(s["problems"]), *figures])
+            ratios = f"{s['ratio']:.2f}, least {s['least']:.2f}"
+            rows.append([name, str(s["problems"]), *figures, ratios])
     return markdown(header, rows) + "\n\n" + caption(document)
 
 

@@ -156,14 +156,21 @@ class CudaStopwatch:
         fits = int(0.25 * free_bytes) // bytes_per_set
         return max(1, min(wanted, fits, MAX_SETS))
 
-    def prepare(self, call: Call, sets: Sequence[OperandSet]) -> Prepared:
+    def prepare(
+        self, call: Call, sets: Sequence[OperandSet], estimate: float | None = None
+    ) -> Prepared:
+        """`estimate`: of a call, in seconds, where it is known well enough to choose a sample's
+        length by; else it is measured, which takes several passes over the sets."""
         results: dict[int, Tensor] = {}
-        # Twice over the sets: the first pass loads kernels and fills the allocator's cache.
-        _calls_runner(call, sets, len(sets), results)()
-        once = _calls_runner(call, sets, len(sets), results)
-        # The least of a few: a first call's other work (autograd's threads, say) would put a short
-        # one on the long side, and it would be timed otherwise than what it stands beside.
-        estimate = min(self._events_seconds(once) for _ in range(ESTIMATES)) / len(sets)
+        if estimate is None:
+            # Twice over the sets: the first pass loads kernels and fills the allocator's cache.
+            _calls_runner(call, sets, len(sets), results)()
+            once = _calls_runner(call, sets, len(sets), results)
+            # The least of a few: a first call's other work (autograd's threads, say) would put a
+            # short one on the long side, and it would be timed otherwise than what is beside it.
+            estimate = min(self._events_seconds(once) for _ in range(ESTIMATES)) / len(sets)
+        else:
+            _calls_runner(call, sets, 1, results)()
         if estimate >= self.graph_below_s:
             calls = max(1, math.ceil(self.region_s / estimate))
             run = _calls_runner(call, sets, calls, results)

@@ -18,21 +18,25 @@ def test_a_choice_is_scored_in_the_rounds_that_did_not_choose_the_oracle() -> No
         "odd": {"a": 1.0, "b": 1.1, "c": 2.0},
         "even": {"a": 1.2, "b": 1.5, "c": 1.9},
         "far": {"d": 3.0},
+        "peer": 1.5,
     }
     for choice, regret in (("a", 0), ("b", 0.25), ("d", 1.5)):
         found = planner.score(case, choice)
         assert found["oracle"] == "a" and found["choice"] == choice
         assert found["regret"] == pytest.approx(regret)
+        assert found["ratio"] == pytest.approx(1.5 / 1.2 / (1 + regret))
         assert found["noise"] == pytest.approx(1.0 / 1.2 - 1)
     with pytest.raises(KeyError):
         planner.score(case, "never timed")
 
 
 def test_drawn_problems_are_those_of_their_seed() -> None:
-    assert planner.drawn(22, 20) == planner.drawn(22, 20) == planner.FITTED[:20]
-    assert len(planner.HELD_OUT) > 90 and not set(planner.FITTED) & set(planner.HELD_OUT)
-    sizes = [size for s in planner.HELD_OUT for size in (s.m, s.n, s.k)]
-    assert all(size % 8 == 0 for size in sizes) and any(size % 64 for size in sizes)
+    assert planner.drawn(122, 20) == planner.drawn(122, 20) == planner.FITTED[:20]
+    for name in ("held_out", "large_held_out"):
+        held_out = set(planner.PROBLEMS[name])
+        assert len(held_out) > 25 and not held_out & planner.SEEN
+        sizes = [size for s in held_out for size in (s.m, s.n, s.k)]
+        assert all(size % 8 == 0 for size in sizes) and any(size % 64 for size in sizes)
 
 
 def test_the_recorded_regret_is_that_of_this_librarys_choices() -> None:
