@@ -155,8 +155,9 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     if (e.is_identity()) return sum;
     const Sum before = before_activation(e, sum, added, Sum{});
     if constexpr (BYTES > 1)
-      if (p.activation != Activation::None) return activated(p.activation, before);
-    return before;
+      return activated(e, before);
+    else
+      return before;
   };
   std::vector<Sum> sums;
   for (int64_t entry = 0; entry < p.batch; ++entry)

@@ -153,7 +153,7 @@ std::string wrong_of(const Parts& p, uint32_t seed) {
         float wanted = sum;
         if (grid.finishes) {
           const float before = before_activation(grid.epilogue, sum, 0.f, 0.f);
-          wanted = again ? UNTOUCHED : activated(p.activation, before);
+          wanted = again ? UNTOUCHED : activated(grid.epilogue, before);
         } else if (again) {
           continue;  // the guard's
         }

@@ -48,7 +48,7 @@ void expected_real(const Epilogue& e, DType out, const double* sum, const double
                                     : static_cast<double>(x);
   };
   for (int part = 0; part < 2; ++part) before[part] = rounded(c[part]);
-  if (!complex) c[0] = activated(e.activation, c[0]);
+  if (!complex) c[0] = activated(e, c[0]);
   for (int part = 0; part < 2; ++part) result[part] = rounded(c[part]);
 }
 

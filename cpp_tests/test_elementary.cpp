@@ -1,5 +1,6 @@
 // exp, tanh, erf and the activations that are made like them, against the C library's in a wider
 // type: 2 ulp at most, of every 16-bit value, and of values over all exponents of float and double.
+// The activations' brief forms, by the bound of brief_activation.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,6 +40,7 @@ struct Function {
   float (*of_float)(float);
   double (*of_double)(double);
   long double (*right)(long double);
+  float (*brief)(float) = nullptr;  // where C has 16 bits
 };
 
 long double sigmoid_times(long double x, long double w) {
@@ -57,6 +59,7 @@ long double erfc_over_root_2(long double x) {
 
 const long double ROOT = 2 * std::sqrt(2 / 3.14159265358979323846264338327950288L);
 
+#define BRIEF(function) [](float x) { return elementary::brief_##function(x); }
 #define BOTH(function) \
   [](float x) { return elementary::function(x); }, [](double x) { return elementary::function(x); }
 
@@ -64,16 +67,19 @@ const Function FUNCTIONS[] = {
     {"exp", BOTH(exp), [](long double x) { return std::exp(x); }},
     {"tanh", BOTH(tanh), [](long double x) { return std::tanh(x); }},
     {"erf", BOTH(erf), [](long double x) { return std::erf(x); }},
-    {"silu", BOTH(silu), [](long double x) { return sigmoid_times(x, x); }},
+    {"silu", BOTH(silu), [](long double x) { return sigmoid_times(x, x); }, BRIEF(silu)},
     {"gelu_tanh", BOTH(gelu_tanh),
-     [](long double x) { return sigmoid_times(x, ROOT * (x + 0.044715L * x * x * x)); }},
+     [](long double x) { return sigmoid_times(x, ROOT * (x + 0.044715L * x * x * x)); },
+     BRIEF(gelu_tanh)},
     {"gelu", BOTH(gelu),
      [](long double x) {
        const long double tail = erfc_over_root_2(-x) / 2;
        return tail == 0 ? -0.0L : x * tail;
-     }},
+     },
+     BRIEF(gelu)},
 };
 #undef BOTH
+#undef BRIEF
 
 template <typename Real>
 Real apply(const Function& f, Real x) {
@@ -157,6 +163,35 @@ TEST_P(Elementary, IsExactForDoubles) {
   expect_exact(GetParam(), drawn<double, uint64_t>(100'000, {760, 39, 8, 1, 1e-5}));
 }
 
+// How many times as far off as brief_activation.h says; infinite where NaN or a sign is wrong. What
+// is less than half of bf16's smallest number counts as that half, and results may be subnormal.
+double of_brief_bound(float result, long double right) {
+  constexpr double WRONG = std::numeric_limits<double>::infinity();
+  if (std::isnan(right)) return std::isnan(result) ? 0 : WRONG;
+  if (std::isnan(result) || std::signbit(result) != std::signbit(right)) return WRONG;
+  if (std::isinf(right)) return std::isinf(result) ? 0 : WRONG;
+  const auto seen = [](long double x) { return std::max(std::abs(x), 0x1p-134L); };
+  const long double size = seen(right), relative = size < 0x1p-25L ? 0x1p-13L : 0x1p-16L;
+  return static_cast<double>(std::abs(seen(result) - size) / (relative * size + 0x1p-150L));
+}
+
+TEST_P(Elementary, BriefFormIsAsExactAsItSays) {
+  const Function& f = GetParam();
+  if (f.brief == nullptr) GTEST_SKIP() << "no activation";
+  std::vector<float> values = drawn<float, uint32_t>(200'000, {110, 16, 3, 0.1});
+  for (const float x : edges<float>()) values.push_back(x);
+  for (int bits = 0; bits < 1 << 16; ++bits)
+    for (const auto& type : {HALF, BRAIN})
+      values.push_back(static_cast<float>(from_16(static_cast<uint16_t>(bits), type)));
+  double worst = 0;
+  float at = 0;
+  for (const float x : values) {
+    const double error = of_brief_bound(f.brief(x), f.right(x));
+    if (!(error <= worst)) worst = error, at = x;
+  }
+  EXPECT_LE(worst, 1) << f.name << " of " << std::hexfloat << at;
+}
+
 // Bits: signs of zero, and results that are exact.
 TEST_P(Elementary, OfSpecialValues) {
   const Function& f = GetParam();
@@ -188,6 +223,11 @@ TEST(Ulps, SeeALostDigit) {
   EXPECT_EQ(ulps(0x1p-149f, 0x3p-149L), 2);
   EXPECT_EQ(ulps(INFINITY, 0x1.fffffep127L), 1);
   EXPECT_FALSE(ulps(NAN, 1.0L) <= BOUND);
+  EXPECT_LE(of_brief_bound(1 + 0x1p-16f, 1.0L), 1);
+  EXPECT_FALSE(of_brief_bound(1 + 0x1.8p-16f, 1.0L) <= 1);
+  EXPECT_FALSE(of_brief_bound(NAN, 1.0L) <= 1);
+  EXPECT_FALSE(of_brief_bound(0.0f, -0.0L) <= 1);
+  EXPECT_FALSE(of_brief_bound(0.0f, 0x1p-133L) <= 1);
   EXPECT_FALSE(ulps(1.0f, static_cast<long double>(NAN)) <= BOUND);
   // 1 + erf cancels: what gelu is not made of.
   const float x = -4.2f, right = static_cast<float>(FUNCTIONS[5].right(x));

@@ -95,10 +95,19 @@ def before_activation(
     return value
 
 
-def activated(x: torch.Tensor, activation: str, device: str = "cpu", **options) -> torch.Tensor:
-    """The library's own activation of a float32 or float64 matrix, by an epilogue that leaves all
-    values as they are: 1 x + (-1 * sum + -0), the sum, of no products, being +0."""
-    a, b = (x.new_empty(s, device=device) for s in ((x.shape[0], 0), (0, x.shape[1])))
+def activated(
+    x: torch.Tensor,
+    activation: str,
+    device: str = "cpu",
+    to: torch.dtype | None = None,
+    k: int = 0,
+    **options,
+) -> torch.Tensor:
+    """The library's own activation of a float32 or float64 matrix, for a C of type `to`, by an
+    epilogue that leaves all values as they are: 1 x + (-1 * sum + -0), the sum, of k zeros, being
+    +0."""
+    shapes = (x.shape[0], k), (k, x.shape[1])
+    a, b = (x.new_zeros(s, dtype=to or x.dtype, device=device) for s in shapes)
     bias = torch.full((x.shape[1],), -0.0, dtype=x.dtype, device=device)
     c, _ = operator(a, b, bias=bias, alpha=-1, input=x.to(device), activation=activation, **options)
     return c.cpu()
@@ -112,7 +121,8 @@ def expected(
     before = value.to(out_dtype)
     if activation != "none":
         flat = value.reshape(-1, value.shape[-1])
-        value = activated(flat, activation).reshape(value.shape)
+        form = out_dtype if out_dtype in cases.HALVES else value.dtype
+        value = activated(flat, activation, to=form).reshape(value.shape)
     return value.to(out_dtype), before
 
 

@@ -245,6 +245,53 @@ def test_activations_are_exact_to(device: str, values, activation: str) -> None:
         assert same_bits(got, epilogues.activated(x, activation))
 
 
+# What ops/core/brief_activation.h promises of C in 16 bits: half an ulp of C for the rounding, and
+# 2^-16 of the value, or 2^-13 below 2^-25, where fp16 has only zeros. Of a value of p bits, 2^-x of
+# it is at most 2^(p - x) ulp: 1/32 of fp16's 11 bits and of bf16's 8.
+BRIEF_BOUND = 0.5 + 1 / 32
+
+
+@pytest.mark.parametrize("dtype", cases.HALVES)
+@pytest.mark.parametrize("activation", BOUND)
+@pytest.mark.parametrize("values", [every_16_bit_value, million_values], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("device", cases.DEVICES)
+def test_activations_to_16_bits_are_exact_to(
+    device: str, values, activation: str, dtype: torch.dtype
+) -> None:
+    x = values()
+    got = epilogues.activated(x, activation, device, dtype)
+    worst = ulps(got, truth(x, activation))
+    bound = BRIEF_BOUND if BOUND[activation] else 0.5
+    # What overflows is x itself, exactly.
+    worst = torch.where(x >= torch.finfo(dtype).max, 0, worst)
+    assert bool((worst <= bound).all()), (worst.max(), x.flatten()[worst.argmax()])
+    large = x >= torch.finfo(dtype).max
+    assert same_bits(got[large][None], x[large].to(dtype)[None])
+    if device == "cuda":
+        assert same_bits(got, epilogues.activated(x, activation, to=dtype))
+
+
+@rungs.each_rung_and(cases.HALVES)
+def test_every_rung_has_the_bits_of_every_value(
+    device: str, algo: str | None, dtype: torch.dtype
+) -> None:
+    x = every_16_bit_value()
+    for activation in BOUND:
+        got = epilogues.activated(x, activation, device, dtype, 16, algo=algo)
+        assert same_bits(got, epilogues.activated(x, activation, to=dtype)), activation
+
+
+@pytest.mark.cuda
+@pytest.mark.tensor_cores
+@pytest.mark.parametrize("dtype", cases.HALVES)
+@pytest.mark.parametrize("algo", [*rungs.NEED_TMA, "hopper"])
+def test_every_rung_of_aligned_operands_has_them(algo: str, dtype: torch.dtype) -> None:
+    x = every_16_bit_value()
+    for activation in BOUND:
+        got = epilogues.activated(x, activation, "cuda", dtype, 64, algo=algo)
+        assert same_bits(got, epilogues.activated(x, activation, to=dtype)), activation
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("activation", BOUND)
 def test_activations_of_float64_have_the_same_bits(activation: str) -> None:
@@ -282,8 +329,14 @@ def test_activations_of_special_values(device: str) -> None:
         right = torch.tensor([[math.inf, -0.0, math.nan, 0.0, -0.0, 1e38, -0.0]])
         assert same_bits(got[:, :7], right), activation
         assert bool((got[:, 7:].abs() <= 1e-45).all()), activation  # half of the smallest number
-    right = torch.tensor([[math.inf, 0.0, math.nan, 0.0, -0.0, 1e38, 0.0, 1e-45, 0.0]])
-    assert same_bits(epilogues.activated(x, "relu", device), right)
+    relu = torch.tensor([[math.inf, 0.0, math.nan, 0.0, -0.0, 1e38, 0.0, 1e-45, 0.0]])
+    assert same_bits(epilogues.activated(x, "relu", device), relu)
+    for dtype in cases.HALVES:
+        assert same_bits(epilogues.activated(x, "relu", device, dtype), relu.to(dtype))
+        zeros = torch.tensor([[0.0, -0.0]])
+        for activation in ("gelu", "gelu_tanh", "silu"):
+            got = epilogues.activated(x, activation, device, dtype)
+            assert same_bits(got, torch.cat([right, zeros], 1).to(dtype)), (activation, dtype)
 
 
 # ---- the tests' own -----------------------------------------------------------------------------

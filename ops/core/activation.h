@@ -1,9 +1,13 @@
 // The activations of epilogues. 1 + erf and 1 + tanh would lose small results to cancellation; so
 // neither function occurs: gelu subtracts a tail from max(x, 0), and with
 // (1 + tanh(w / 2)) / 2 = 1 / (1 + exp(-w)) the other two divide. At -Inf they have their limit,
-// -0. Errors as elementary.h says: 2 ulp of the result at most.
+// -0. Errors as elementary.h says: 2 ulp of the result at most. Where C has 16 bits,
+// brief_activation.h's take their place.
 #pragma once
 
+#include <type_traits>
+
+#include "core/brief_activation.h"
 #include "core/elementary.h"
 #include "core/epilogue.h"
 
@@ -28,11 +32,6 @@ struct Activations<double> {
   static constexpr double LINEAR = 0x1.9884533d4368p+0, LINEAR_REST = -0x1.7b9781a61d7fap-47;
   static constexpr double CUBIC = 0x1.2444f2a4d8b4bp-4, CUBIC_REST = -0x1.6c843a29d1c7p-61;
 };
-
-template <typename Real>
-TILED_HOST_DEVICE Real relu(Real x) {
-  return x < 0 ? Real(0) : x;
-}
 
 // max(x, 0) - t exp(-t^2 / 2) (exp(t^2 / 2) erfc(t / sqrt 2) / 2) for t = |x|
 template <typename Real>
@@ -89,14 +88,24 @@ TILED_HOST_DEVICE Real gelu_tanh(Real x) {
 
 }  // namespace elementary
 
-template <typename Real>
-TILED_HOST_DEVICE Real activated(Activation activation, Real x) {
-  switch (activation) {
-    case Activation::None: return x;
-#define ACTIVATION(activation, name) \
-  case Activation::activation: return elementary::name(x);
+// body(f) for the epilogue's activation f, a function of one number; nothing where there is none.
+// Here alone it is chosen whether C's type wants the long form or the brief one.
+template <typename Real, typename Body>
+TILED_HOST_DEVICE void with_activation(const Epilogue& e, Body body) {
+  switch (e.activation) {
+    case Activation::None: return;
+#define ACTIVATION(activation, name)                                                               \
+  case Activation::activation:                                                                     \
+    if constexpr (std::is_same_v<Real, float>)                                                     \
+      if (e.rounds_to_16_bits()) return body([](float x) { return elementary::brief_##name(x); }); \
+    return body([](Real x) { return elementary::name(x); });
 #include "core/activations.inc"
   }
+}
+
+template <typename Real>
+TILED_HOST_DEVICE Real activated(const Epilogue& e, Real x) {
+  with_activation<Real>(e, [&](auto f) { x = f(x); });
   return x;
 }
 

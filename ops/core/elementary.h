@@ -40,6 +40,12 @@ TILED_HOST_DEVICE double magnitude(double x) { return fabs(x); }
 TILED_HOST_DEVICE float with_sign(float x, float sign) { return copysignf(x, sign); }
 TILED_HOST_DEVICE double with_sign(double x, double sign) { return copysign(x, sign); }
 
+// max(x, 0); NaN stays, and so does -0.
+template <typename Real>
+TILED_HOST_DEVICE Real relu(Real x) {
+  return x < 0 ? Real(0) : x;
+}
+
 template <typename To, typename From>
 TILED_HOST_DEVICE To bits_as(From from) {
   static_assert(sizeof(To) == sizeof(From), "the same bits");

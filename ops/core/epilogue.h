@@ -5,6 +5,8 @@
 //
 // All of it in the type that sums have (fp32 for 16-bit inputs, fp64, complex, wrapping integers),
 // rounded once, to C's type, when it is stored; `before` may be stored as well, rounded likewise.
+// The activation is off by 2 ulp of the sums' type at most; where C is fp16 or bf16 by 1/32 of an
+// ulp of C's, for which it is computed in a shorter way (brief_activation.h).
 // A complex factor f takes four: re += f.re*x.re, re += -f.im*x.im, im += f.re*x.im,
 // im += f.im*x.re, in this order.
 // Where there is no bias it counts as +0, and where beta is 0 the input is neither read nor
@@ -66,6 +68,10 @@ struct Epilogue {
            !reads_input() && before.data == nullptr;
   }
   constexpr bool reads_input() const { return !beta.is(0); }
+  // Whether C's digits are so few that an activation's short form is enough.
+  constexpr bool rounds_to_16_bits() const {
+    return out_dtype == DType::Float16 || out_dtype == DType::BFloat16;
+  }
 };
 
 // The same for C's transpose, for kernels that exchange A and B.

@@ -29,22 +29,16 @@ void combine(const Finish& tile) {
   }
 }
 
-template <typename Real, Activation ACTIVATION>
-void activate_by(const Finish& tile) {
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    Real* sums = static_cast<Real*>(tile.sums) + i * tile.sums_row;
-    for (int64_t j = 0; j < tile.cols; ++j) sums[j] = activated(ACTIVATION, sums[j]);
-  }
-}
-
 template <typename Real>
 void activate(const Finish& tile) {
-  switch (tile.epilogue->activation) {
-    case Activation::None: return;
-#define ACTIVATION(activation, name) \
-  case Activation::activation: return activate_by<Real, Activation::activation>(tile);
-#include "core/activations.inc"
-  }
+  const int64_t rows = tile.rows, cols = tile.cols, pitch = tile.sums_row;
+  Real* const data = static_cast<Real*>(tile.sums);
+  with_activation<Real>(*tile.epilogue, [=](auto f) {
+    for (int64_t i = 0; i < rows; ++i) {
+      Real* const sums = data + i * pitch;
+      for (int64_t j = 0; j < cols; ++j) sums[j] = f(sums[j]);
+    }
+  });
 }
 
 }  // namespace

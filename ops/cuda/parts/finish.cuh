@@ -104,7 +104,7 @@ __device__ __forceinline__ void finish_vector(const Epilogue& e, Accumulator<T> 
   }
   if constexpr (std::is_floating_point_v<Acc>) {
     if (e.activation == Activation::None) return;
-    for_each_in_turn<1>(values, [&](int) { values[0] = activated(e.activation, values[0]); });
+    for_each_in_turn<1>(values, [&](int) { values[0] = activated(e, values[0]); });
   }
 }
 

@@ -80,18 +80,11 @@ __device__ __forceinline__ void go_round_in_parts(float (&values)[COUNT], Body b
 
 // The choice is made once for all COUNT values.
 template <int COUNT>
-__device__ __forceinline__ void activate(Activation activation, float (&values)[COUNT]) {
-  const auto all = [&](auto constant) {
+__device__ __forceinline__ void activate(const Epilogue& e, float (&values)[COUNT]) {
+  with_activation<float>(e, [&](auto f) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) values[i] = activated(decltype(constant)::value, values[i]);
-  };
-  switch (activation) {
-    case Activation::None: return;
-#define ACTIVATION(activation, name) \
-  case Activation::activation:       \
-    return all(std::integral_constant<Activation, Activation::activation>());
-#include "core/activations.inc"
-  }
+    for (int i = 0; i < COUNT; ++i) values[i] = f(values[i]);
+  });
 }
 
 // What a matrix of C is finished for: rows and columns, outside of which nothing is read or
@@ -219,7 +212,7 @@ __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves ha
         if (has_bias) load_biases(e, two, at, c);
       }
     }
-    if (halves.activates) activate(e.activation, step);
+    if (halves.activates) activate(e, step);
   });
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) d[i / REGISTERS][i % REGISTERS] = v[i];
