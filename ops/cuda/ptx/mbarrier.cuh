@@ -51,6 +51,36 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier, uint32
       : "memory");
 }
 
+// Where the barrier at the same place in block `rank` of the cluster stands, for arrivals from
+// here.
+__device__ __forceinline__ uint32_t cluster_address(uint32_t barrier, uint32_t rank) {
+  uint32_t address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(barrier), "r"(rank));
+  return address;
+}
+
+// The two arrivals, where `arrives` says so: an instruction that is left out, and no branch.
+__device__ __forceinline__ void mbarrier_arrive_if(bool arrives, uint32_t barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %1, 0;\n"
+      "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}" ::"r"(barrier),
+      "r"(static_cast<uint32_t>(arrives))
+      : "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive_cluster_if(bool arrives, uint32_t address) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %1, 0;\n"
+      "@p mbarrier.arrive.shared::cluster.b64 _, [%0];\n"
+      "}" ::"r"(address),
+      "r"(static_cast<uint32_t>(arrives))
+      : "memory");
+}
+
 // Whether the phase of this parity has ended; may suspend the thread for a while first.
 __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;

@@ -28,9 +28,22 @@ constexpr uint64_t descriptor_layout(uint64_t leading, uint64_t stride) {
   return MODE << 62 | (stride >> 4) << 32 | (leading >> 4) << 16;
 }
 
+// The address as a descriptor has it, of `address` in bytes of the shared window.
+__device__ __forceinline__ uint32_t descriptor_start(uint32_t address) {
+  return (address & 0x3ffff) >> 4;
+}
+// A descriptor of its halves: nothing is carried from the lower one, which the address is part of.
+__device__ __forceinline__ uint64_t descriptor_of(uint32_t upper, uint32_t lower) {
+  return static_cast<uint64_t>(upper) << 32 | lower;
+}
+// That of what begins there.
+__device__ __forceinline__ uint64_t descriptor_at(uint64_t layout, uint32_t start) {
+  return descriptor_of(static_cast<uint32_t>(layout >> 32), static_cast<uint32_t>(layout) + start);
+}
+
 // `address` in bytes of the shared window.
 __device__ __forceinline__ uint64_t descriptor(uint64_t layout, uint32_t address) {
-  return layout | (address & 0x3ffff) >> 4;
+  return descriptor_at(layout, descriptor_start(address));
 }
 
 }  // namespace tiled::ptx

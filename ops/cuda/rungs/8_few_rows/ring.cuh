@@ -22,7 +22,8 @@ class FewRowsRing {
     base = ptx::shared_address(memory);
     // The compiler would rather compute it again in every step than keep it.
     ptx::forget(base);
-    barriers = base + args.stage.barriers;
+    barriers = base + args.stage.barriers, end = barriers + 16 * args.stage.ring;
+    ptx::forget(barriers, end);
   }
 
   __device__ void initialise_barriers() const {
@@ -70,7 +71,7 @@ class FewRowsRing {
     // Whether a new lap begins.
     __device__ __forceinline__ bool advance(const FewRowsRing& ring) {
       at += ring.args.stage.bytes, full += 16;
-      if (full != ring.barriers + 16 * ring.args.stage.ring) return false;
+      if (full != ring.end) return false;
       at = ring.base, full = ring.barriers;
       return true;
     }
@@ -100,10 +101,10 @@ class FewRowsRing {
     return FAULT == Fault::NoFullWait || ptx::mbarrier_test_wait(full, parity);
   }
 
-  // The warp's word that it has read a stage.
-  __device__ __forceinline__ void release(const Place& place) const {
+  // The warp's word that it has read a stage, if it has.
+  __device__ __forceinline__ void release(const Place& place, bool has = true) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(place.full + EMPTY);
+    ptx::mbarrier_arrive_if(has && threadIdx.x % 32 == 0, place.full + EMPTY);
   }
 
   // A thread's totals go to C: the i-th to row first.p + row + down(i), column first.q + column +
@@ -132,7 +133,7 @@ class FewRowsRing {
   }
 
   const FewRowsArguments& args;
-  uint32_t base, barriers;
+  uint32_t base, barriers, end;  // of the ring and of its barriers
 
  private:
   __device__ __forceinline__ void load(const Place& place, int box, const Corner& corner,
