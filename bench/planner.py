@@ -5,7 +5,8 @@
                                             needs no GPU
 
 For every problem each way (tile, operands exchanged or not, cluster, segments shared out or not) is
-sampled; those that are not far behind run on, all in turn, in an order shuffled in every round,
+sampled, of those tiles whose best is not estimated at a third more than the least; ways that
+are not far behind run on, and torch.mm with them, all in turn, in an order shuffled in every round,
 from cold caches. The oracle is the way that was fastest in the odd rounds; it and the planner's
 choice are scored in the even ones, so that noise does not flatter it. Regret is the choice's time
 over the oracle's, less one. The noise floor is the oracle's regret against itself: its odd rounds'
@@ -22,6 +23,7 @@ import itertools
 import json
 import random
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -47,39 +49,60 @@ LAYERS = (
 FEW_ROWS = (96, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
 
 
-def drawn(seed: int, count: int) -> tuple[Shape, ...]:
-    """Cubes, three sizes, or few rows and a layer; sizes spread evenly over their logarithms, in
-    multiples of 8, 64 or 128."""
+def drawn(seed: int, count: int, low: int = 224, high: int = 5600) -> tuple[Shape, ...]:
+    """Cubes, three sizes, or some rows and a layer; sizes spread evenly over their logarithms, from
+    `low` to `high`, in multiples of 8, 64 or 128."""
     rng = random.Random(seed)
     shapes: list[Shape] = []
+    rows = [m for m in FEW_ROWS if 2 * m > low] + [2048, 4096] * (low > 512)
 
-    def size(low: int, high: int) -> int:
+    def size(high: int) -> int:
         return max(step, step * round(low * (high / low) ** rng.random() / step))
 
     while len(shapes) < count:
         step, kind = rng.choice((8, 64, 64, 128)), rng.random()
         layouts: tuple[str, ...] = ("nn", "nt", "tn")
         if kind < 0.4:
-            m = n = k = size(224, 5200)
+            m = n = k = size(high)
         elif kind < 0.7:
-            m, n, k = size(224, 6000), size(224, 6000), size(256, 8192)
+            m, n, k = size(high), size(high), size(high)
         else:
-            m, (n, k) = rng.choice(FEW_ROWS), rng.choice(LAYERS)
+            m, (n, k) = rng.choice(rows), rng.choice(LAYERS)
             layouts = ("nt", "nt", "nn", "tn")
-        if 1e7 <= m * n * k <= 1.5e11:
+        if 1e7 <= m * n * k <= 4.5e12:
             shapes.append(Shape(m, n, k, rng.choice(layouts), "bfloat16"))
     return tuple(shapes)
 
 
-_CUBES = (384, 512, 768, 1024, 1152, 1280, 1536, 1792, 2048, 2304, 2560, 2816, 3072, 4096, 5120)
+def cubes(*sizes: int) -> tuple[Shape, ...]:
+    return tuple(Shape(s, s, s, layout, "bfloat16") for s in sizes for layout in ("nn", "nt"))
+
+
 NAMED = (
-    *(Shape(s, s, s, layout, "bfloat16") for s in _CUBES for layout in ("nn", "nt")),
+    *cubes(384, 512, 768, 1024, 1152, 1280, 1536, 1792, 2048, 2304, 2560, 2816, 3072),
     Shape(512, 6144, 4096, "nt", "bfloat16"),
     Shape(1024, 5120, 5120, "nt", "bfloat16"),
     Shape(256, 4096, 4096, "nt", "bfloat16"),
+    Shape(1024, 4096, 1024, "nt", "bfloat16"),
+    Shape(1024, 1024, 4096, "nn", "bfloat16"),
+    Shape(4096, 1024, 1024, "tn", "bfloat16"),
 )
-FITTED = drawn(22, 170)
-HELD_OUT = tuple(s for s in drawn(4099, 130) if s not in FITTED + NAMED)
+LARGE_NAMED = (
+    *cubes(3584, 4096, 5120, 6144, 8192, 12288, 16384),
+    Shape(2048, 57344, 8192, "nt", "bfloat16"),
+    Shape(2048, 4096, 14336, "nt", "bfloat16"),
+    Shape(8192, 4096, 14336, "nt", "bfloat16"),
+)
+FITTED, LARGE_FITTED = drawn(122, 150), drawn(123, 45, 2048, 16384)
+SEEN = {*NAMED, *LARGE_NAMED, *FITTED, *LARGE_FITTED}
+PROBLEMS = {
+    "named": NAMED,
+    "fitted": FITTED,
+    "held_out": tuple(s for s in drawn(5099, 110) if s not in SEEN),
+    "large_named": LARGE_NAMED,
+    "large_fitted": LARGE_FITTED,
+    "large_held_out": tuple(s for s in drawn(5101, 35, 2048, 16384) if s not in SEEN),
+}
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
 BOTH = (False, True)
 
@@ -130,18 +153,29 @@ def choice_of(estimates: list[dict]) -> str:
     return name_of(*(estimates[0][key] for key in keys))
 
 
+def mm(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    return torch.mm(a, b, out=out)
+
+
 def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s: float) -> dict:
     sets = make_sets(shape, stopwatch.device, stopwatch.set_count(shape.bytes), seed=20)
     estimates = planned(sets[0].a, sets[0].b)
-    calls = ways_of(sets[0].a, sets[0].b, [e["tile"] for e in estimates])
+    tiles = [e["tile"] for e in estimates if e["cycles"] <= 1.35 * estimates[0]["cycles"]]
+    calls = ways_of(sets[0].a, sets[0].b, tiles)
     prepared = {name: stopwatch.prepare(call, sets) for name, call in calls.items()}
     # Those far behind need no more rounds to be known as such.
-    roughly = {name: p.estimate_s for name, p in prepared.items()}
+    roughly = {
+        name: min(stopwatch.read(stopwatch.start(p)) for _ in (1, 2))
+        for name, p in prepared.items()
+    }
     least = min(roughly.values())
-    near = {name: p for name, p in prepared.items() if roughly[name] <= 1.25 * least + 1e-6}
+    near = {name: p for name, p in prepared.items() if roughly[name] <= 1.2 * least + 1e-6}
+    near["torch.mm"] = stopwatch.prepare(mm, sets)
     seconds = interleave(stopwatch, near, Rounds(8, 40, budget_s), rng)
+    peer = statistics.median(seconds.pop("torch.mm")[0::2])
     case = {
         "shape": shape.to_json(),
+        "peer": peer,
         "odd": {name: statistics.median(s[1::2]) for name, s in seconds.items()},
         "even": {name: statistics.median(s[0::2]) for name, s in seconds.items()},
         "far": {name: s for name, s in roughly.items() if name not in near},
@@ -201,7 +235,8 @@ def scored(document: dict, device: str) -> dict:
 def main(
     json_path: Annotated[Path | None, typer.Option("--json")] = None,
     budget: Annotated[float, typer.Option(help="seconds of rounds for each problem")] = 0.15,
-    only: Annotated[str, typer.Option(help="named, fitted, held_out or all")] = "all",
+    only: Annotated[str, typer.Option(help="one of the sets of problems, or all")] = "all",
+    limit: Annotated[float, typer.Option(help="seconds, after which no problem begins")] = 600,
     score_path: Annotated[
         Path | None, typer.Option("--score", help="a file of times; --json says where to, or none")
     ] = None,
@@ -218,15 +253,19 @@ def main(
     rng = random.Random(7)
     document = cli.new_document("planner", device, {"budget": budget, "only": only})
     document["regret"] = {}
-    for name, shapes in (("named", NAMED), ("fitted", FITTED), ("held_out", HELD_OUT)):
+    end = time.monotonic() + limit
+    for name, shapes in PROBLEMS.items():
         if only not in (name, "all"):
             continue
-        cases = []
+        cases: list[dict] = []
         for shape in track(shapes, name, console=console):
+            if time.monotonic() > end:
+                break
             cases.append(measure(stopwatch, shape, rng, budget))
             gc.collect()  # graphs hold memory of the GPU, and cycles hold graphs
             torch.cuda.empty_cache()
-        summarise(document, name, cases)
+        if cases:
+            summarise(document, name, cases)
         cli.keep(document, json_path)
 
 

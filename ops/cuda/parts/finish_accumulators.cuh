@@ -15,8 +15,9 @@
 //             four times two rows by two columns of C: one turn of the code
 //
 // A step's values are computed side by side, 16 of them, or 8 where a thread has few registers to
-// spare: a multiply-add takes four cycles, and a multiprocessor's quarter has one or two warps that
-// come here. bench/results/h200_epilogues.txt has what that is worth.
+// spare, or what divides their number: a multiply-add takes four cycles, and a multiprocessor's
+// quarter has one or two warps that come here. bench/results/h200_epilogues.txt has what that is
+// worth.
 #pragma once
 
 #include "cuda/parts/finish.cuh"
@@ -34,6 +35,19 @@ template <>
 struct ElementOf<ptx::Tf32> {
   using Type = float;
 };
+
+// The most values of a step, whole fours of them, that `count` values fall into.
+constexpr int step_of(int count, int most) {
+  while (count % most != 0) most -= 4;
+  return most;
+}
+
+template <typename T>
+constexpr DType DTYPE_OF = DType::Float32;
+template <>
+constexpr DType DTYPE_OF<__half> = DType::Float16;
+template <>
+constexpr DType DTYPE_OF<__nv_bfloat16> = DType::BFloat16;
 
 // body(turn, the STEP values that begin at STEP * turn), turn by turn.
 template <int STEP, int COUNT, typename Body>
@@ -148,17 +162,72 @@ __device__ __forceinline__ void add_input(const Epilogue& e, float beta, float (
     }
 }
 
+// Elements of a bias that lie side by side.
+template <typename T>
+struct alignas(2 * sizeof(T)) BiasPair {
+  T first, second;
+};
+
+// What most layers ask for, without turns: alpha * sum + bias, where the bias has elements of T one
+// after the other and the tile ends within C. Whether it was so; else nothing is done.
+template <typename T, int STRIPS, int REGISTERS>
+__device__ __forceinline__ bool add_bias_to_whole(const Epilogue& e, float (&d)[STRIPS][REGISTERS],
+                                                  int row, int column, const Within& c) {
+  const bool along_n = e.bias_along == Along::N;
+  if (e.bias_along == Along::Nothing || e.bias_dtype != DTYPE_OF<T> || e.bias_stride != 1 ||
+      e.reads_input() || row + 64 * STRIPS > c.rows || column + 2 * REGISTERS > c.columns)
+    return false;
+  const auto* bias = static_cast<const T*>(e.bias) + c.entry * e.bias_batch_stride;
+  if (along_n && reinterpret_cast<uintptr_t>(bias) % sizeof(BiasPair<T>) != 0) return false;
+  const float alpha = static_cast<float>(e.alpha.real);
+  const int thread = threadIdx.x % 128;
+  row += thread / 32 * 16 + thread % 32 / 4;
+  column += thread % 4 * 2;
+  if (along_n) {
+    const auto* pairs = reinterpret_cast<const BiasPair<T>*>(bias + column);
+#pragma unroll
+    for (int j = 0; j < REGISTERS / 4; ++j) {
+      const BiasPair<T> pair = pairs[4 * j];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int s = 0; s < STRIPS; ++s)
+          d[s][4 * j + i] =
+              fused(alpha, d[s][4 * j + i], widen(i % 2 == 0 ? pair.first : pair.second));
+    }
+  } else {
+#pragma unroll
+    for (int s = 0; s < STRIPS; ++s) {
+      const float first = widen(bias[row + 64 * s]), second = widen(bias[row + 64 * s + 8]);
+#pragma unroll
+      for (int i = 0; i < REGISTERS; ++i)
+        d[s][i] = fused(alpha, d[s][i], i % 4 < 2 ? first : second);
+    }
+  }
+  return true;
+}
+
 // d[s]: wgmma's registers (ptx/wgmma.cuh) of the 64 rows from row + 64 s and the columns from
 // `column` on. Elements outside of C become anything. Nothing is stored.
-template <int STRIPS, int REGISTERS>
+template <typename T, int STRIPS, int REGISTERS>
 __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves halves,
                                                     float (&d)[STRIPS][REGISTERS], int row,
                                                     int column, const Within& c) {
+  if (halves.combines && add_bias_to_whole<T>(e, d, row, column, c)) halves.combines = false;
+  if (!halves.combines && (!halves.activates || e.activation == Activation::None)) return;
+  if (!halves.combines && e.activation == Activation::Relu) {
+#pragma unroll
+    for (int i = 0; i < STRIPS * REGISTERS; ++i) {
+      float& value = d[i / REGISTERS][i % REGISTERS];
+      value = elementary::relu(value);
+    }
+    return;
+  }
   constexpr int COUNT = STRIPS * REGISTERS;
-  // Where registers are to spare: a step of 16, and a turn's bias loaded while the one before it is
+  // Where registers are to spare: steps of 16, and a turn's bias loaded while the one before it is
   // computed.
   constexpr bool AHEAD = COUNT <= 144;
-  constexpr int STEP = COUNT % 16 == 0 && AHEAD ? 16 : 8;
+  constexpr int STEP = step_of(COUNT, AHEAD ? 16 : 8);
   constexpr int FOURS = REGISTERS / 4;  // of a strip
   const int thread = threadIdx.x % 128;
   row += thread / 32 * 16 + thread % 32 / 4;

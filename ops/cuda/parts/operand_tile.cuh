@@ -2,8 +2,8 @@
 // it and wgmma reads it.
 //
 //     K-major:  one box,  [ROWS][128 bytes of k], 128-byte swizzle
-//     MN-major: ROWS / ATOM boxes,  [ROWS / ATOM][64 of k][ATOM of mn], rows of ATOM elements,
-//               swizzled by as many bytes as a row has
+//     MN-major: ATOMS boxes,  [ATOMS][64 of k][ATOM of mn], rows of ATOM elements, swizzled by as
+//               many bytes as a row has; of the last box wgmma may read a part only
 #pragma once
 
 #include "cuda/plan/cluster_plan.h"
@@ -17,11 +17,13 @@ namespace tiled {
 template <typename T, int ROWS, int SHARE, bool MN_MAJOR>
 struct OperandTile {
   using Element = T;
-  static constexpr int BYTES = ROWS * 128;
+  static constexpr int BYTES = (MN_MAJOR ? rows_in_atoms(ROWS, SHARE, sizeof(T)) : ROWS) * 128;
   static constexpr int BLOCK_K = 128 / sizeof(T);  // elements
   static constexpr int STEP_K = 32 / sizeof(T);    // elements: the K of one wgmma
   static constexpr int STEPS = BLOCK_K / STEP_K;
   static constexpr int ATOM = operand_atom(SHARE, sizeof(T));  // elements of mn
+  static constexpr int ATOMS = (ROWS + ATOM - 1) / ATOM;
+  static_assert(SHARE == ROWS || SHARE % ATOM == 0, "a share begins with an atom");
   static constexpr int ROW_BYTES = MN_MAJOR ? ATOM * sizeof(T) : 128;
   static constexpr int ATOM_BYTES = BLOCK_K * ROW_BYTES;  // MN-major
   static constexpr uint64_t LAYOUT =
@@ -62,7 +64,7 @@ struct OperandTile {
     const uint32_t to = shared + part.offset;
     if constexpr (MN_MAJOR) {
 #pragma unroll
-      for (int atom = 0; atom < ROWS / ATOM; ++atom)
+      for (int atom = 0; atom < ATOMS; ++atom)
         load_box(part, to + atom * ATOM_BYTES, map, row + atom * ATOM, k + part.k, batch, barrier);
     } else {
       load_box(part, to, map, k, row + part.row, batch, barrier);

@@ -33,7 +33,7 @@ __device__ __forceinline__ void store_accumulators(const Problem& problem, float
 #pragma unroll 1
   for (int output = first; output < 2; ++output) {
     if (finishes)
-      finish_accumulators(
+      finish_accumulators<Element>(
           e, {output == first, output == 1}, reinterpret_cast<float (&)[1][COUNT]>(d),
           static_cast<int>(row), static_cast<int>(column),
           {static_cast<int>(problem.m), static_cast<int>(problem.n), static_cast<int>(entry)});

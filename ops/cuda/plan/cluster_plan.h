@@ -21,11 +21,18 @@ struct ClusterPlan {
   int32_t blocks;               // of the grid
 };
 
-// The widest row of elements along m or n, of those that the swizzles know (128, 64, 32 bytes),
-// that divides a consumer's share of an operand.
+// The row of elements along m or n, of those that the swizzles know (128, 64, 32 bytes), in which a
+// consumer's share of an operand lies: the widest that divides it, and of wide shares, which other
+// rows would cut into many boxes, the widest of all, the last of them filled beyond the share.
 constexpr int operand_atom(int share, int element_bytes = 2) {
   if (element_bytes == 4) return 32;  // only shares of whole wgmma tiles lie so
-  return share % 64 == 0 ? 64 : share % 32 == 0 ? 32 : 16;
+  return share % 64 == 0 || share > 96 ? 64 : share % 32 == 0 ? 32 : 16;
+}
+
+// Rows of such an operand in shared memory.
+constexpr int rows_in_atoms(int rows, int share, int element_bytes = 2) {
+  const int atom = operand_atom(share, element_bytes);
+  return (rows + atom - 1) / atom * atom;
 }
 
 }  // namespace tiled

@@ -37,12 +37,14 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
                                                         int last, uint32_t p_at, uint32_t q_at,
                                                         Ring<Kernel::STAGES>& ring);
 
-template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+// FINISHES: by the epilogue. Its code is most of a kernel's, so that kernels without it are others:
+// instructions that are far apart come late.
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
 struct Hopper {
   using P = OperandTile<T, Tile::BLOCK_P, Tile::GROUP_P, P_MN_MAJOR>;
   using Q = OperandTile<T, Tile::BLOCK_Q, Tile::GROUP_Q, Q_MN_MAJOR>;
   static constexpr int BLOCK_K = P::BLOCK_K;
-  static constexpr int STAGES = Tile::STAGES;
+  static constexpr int STAGES = Tile::stages(Q_MN_MAJOR);
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
@@ -56,7 +58,7 @@ struct Hopper {
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
-  static_assert(TURN_AT + 2 * 8 == Tile::SHARED_BYTES);
+  static_assert(TURN_AT + 2 * 8 <= Tile::SHARED_BYTES);
 
   const HopperArguments& args;
   uint32_t base;  // of memory, in the shared window
@@ -112,7 +114,7 @@ struct Hopper {
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
         if (!issues) continue;
-        ptx::mbarrier_arrive_expect_tx(full(s), Tile::STAGE_BYTES);
+        ptx::mbarrier_arrive_expect_tx(full(s), P::BYTES + Q::BYTES);
         P::load(p_part, base + P_AT + s * P::BYTES, &args.p_map, unit.p, step * BLOCK_K, p_batch,
                 full(s));
         Q::load(q_part, base + Q_AT + s * Q::BYTES, &args.q_map, unit.q, step * BLOCK_K, q_batch,
@@ -129,15 +131,22 @@ struct Hopper {
     }
   }
 
-  // A warp's word that it has read a stage, to every block that fills it.
-  __device__ __forceinline__ void release(uint32_t stage) {
-    const uint32_t lane = threadIdx.x % 32;
-    if (blocks == 1) {
-      if (lane == 0) ptx::mbarrier_arrive(empty(stage));
-    } else if (lane < blocks) {
-      ptx::mbarrier_arrive_cluster(empty(stage), lane);
+  // A warp's word that it has read a stage, to every block that fills it: one lane's to its own
+  // block where that is alone, else lane i's to block i.
+  struct Word {
+    bool here, there;
+    uint32_t empty, empty_there;  // addresses of the first stage's barrier
+    __device__ __forceinline__ explicit Word(const Hopper& kernel) : empty(kernel.empty(0)) {
+      const uint32_t lane = threadIdx.x % 32;
+      here = kernel.blocks == 1 && lane == 0, there = kernel.blocks != 1 && lane < kernel.blocks;
+      empty_there = ptx::cluster_address(empty, there ? lane : 0);
+      ptx::forget(empty, empty_there);
     }
-  }
+    __device__ __forceinline__ void send(uint32_t stage, bool sends = true) const {
+      ptx::mbarrier_arrive_if(sends && here, empty + stage * 8);
+      ptx::mbarrier_arrive_cluster_if(sends && there, empty_there + stage * 8);
+    }
+  };
 
   // Steps [first, last) of one segment into d, a chain from zero.
   __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
@@ -149,30 +158,43 @@ struct Hopper {
     ptx::finish_accumulators(d);
   }
 
+  // What a step needs beside its products is ready before them or waits behind them: one warp
+  // issues an instruction in four cycles or more, and while it computes addresses or asks barriers
+  // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
+  // products go on, and the word to the producer has no branch.
   __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
                                                        uint32_t p_at, uint32_t q_at,
                                                        Ring<STAGES>& ring) {
-    uint32_t previous = 0;
-    for (int step = first; step < last; ++step, ring.advance()) {
+    const Word word(*this);
+    uint32_t full_at = full(0);
+    uint32_t p_start = ptx::descriptor_start(p_at), q_start = ptx::descriptor_start(q_at);
+    ptx::forget(full_at);
+    ptx::forget(p_start, q_start);
+    uint32_t previous = ring.stage;
+    bool is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
+    for (int step = first; step < last; ++step) {
+      const uint32_t stage = ring.stage;
       maybe_delay();
-      if constexpr (FAULT != Fault::NoFullWait) ptx::mbarrier_wait(full(ring.stage), ring.parity);
-      const uint64_t p = ptx::descriptor(P::LAYOUT, p_at + ring.stage * P::BYTES);
-      const uint64_t q = ptx::descriptor(Q::LAYOUT, q_at + ring.stage * Q::BYTES);
+      if constexpr (FAULT != Fault::NoFullWait)
+        if (!is_full) ptx::mbarrier_wait(full_at + stage * 8, ring.parity);
+      const uint32_t p = p_start + stage * (P::BYTES / 16), q = q_start + stage * (Q::BYTES / 16);
       ptx::wgmma_fence();
 #pragma unroll
       for (int k = 0; k < P::STEPS; ++k)
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip)
           ptx::Wgmma<T, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
-              d[strip], p + (P::offset(64 * strip, k) >> 4), q + (Q::offset(0, k) >> 4),
-              step != first || k != 0);
+              d[strip], ptx::descriptor_at(P::LAYOUT, p + P::offset(64 * strip, k) / 16),
+              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16), step != first || k != 0);
       ptx::wgmma_commit_group();
+      ring.advance();
+      is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
       ptx::wgmma_wait_group<1>();  // all but this group: the previous stage has been read
-      if (step != first) release(previous);
-      previous = ring.stage;
+      word.send(previous, step != first);
+      previous = stage;
     }
     ptx::wgmma_wait_group<0>();
-    release(previous);
+    word.send(previous);
   }
 
   __device__ __forceinline__ void consume(int consumer) {
@@ -217,15 +239,15 @@ struct Hopper {
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
       // C; before it the values before the activation, where they are kept.
-      const int first = args.keeps_before ? 0 : 1;
+      const int first = FINISHES && args.keeps_before ? 0 : 1;
 #pragma unroll 1
       for (int output = first; output < 2; ++output) {
         int p = unit.p + row, q = unit.q + column, t = thread;
         // Addresses are computed anew each time: kept, they would take registers of accumulators.
         ptx::forget(p, q, t);
-        if (args.finishes)
-          finish_accumulators(args.epilogue, {output == first, output == 1}, d, p, q,
-                              {args.p, args.q, unit.batch});
+        if constexpr (FINISHES)
+          finish_accumulators<typename ElementOf<T>::Type>(
+              args.epilogue, {output == first, output == 1}, d, p, q, {args.p, args.q, unit.batch});
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip)
           store(args.outputs[output], d[strip], {p + 64 * strip, q, unit.batch, unit.segment},
@@ -252,11 +274,11 @@ struct Hopper {
   }
 };
 
-template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     hopper(const __grid_constant__ HopperArguments args) {
   extern __shared__ __align__(1024) uint8_t memory[];
-  using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>;
+  using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>;
   Kernel kernel(args, memory);
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.p_map);

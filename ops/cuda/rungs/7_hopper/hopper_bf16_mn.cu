@@ -3,8 +3,9 @@
 
 namespace tiled {
 
-Kernel<HopperArguments> hopper_bf16_mn(int tile, bool q_mn_major) {
-  return hopper_function<__nv_bfloat16, true>(tile, q_mn_major);
+Kernel<HopperArguments> hopper_bf16_mn(int tile, bool q_mn_major, bool finishes) {
+  return q_mn_major ? hopper_function<__nv_bfloat16, true, true>(tile, finishes)
+                    : hopper_function<__nv_bfloat16, true, false>(tile, finishes);
 }
 
 }  // namespace tiled

@@ -3,8 +3,9 @@
 
 namespace tiled {
 
-Kernel<HopperArguments> hopper_fp16_mn(int tile, bool q_mn_major) {
-  return hopper_function<__half, true>(tile, q_mn_major);
+Kernel<HopperArguments> hopper_fp16_mn(int tile, bool q_mn_major, bool finishes) {
+  return q_mn_major ? hopper_function<__half, true, true>(tile, finishes)
+                    : hopper_function<__half, true, false>(tile, finishes);
 }
 
 }  // namespace tiled

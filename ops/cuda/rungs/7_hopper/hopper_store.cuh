@@ -6,6 +6,8 @@
 // p (operands exchanged, or a transposed C) stmatrix transposes and it is [SLICE_Q q][64 p].
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/write_rows.cuh"
@@ -83,7 +85,8 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
 }
 
 // A warpgroup's 64 x GROUP_Q accumulators through its two slices in turn. `slices` counts those
-// that it has filled; the one that comes next is always free.
+// that it has filled; the one that comes next is always free. Where the last begins within the one
+// before it, the same elements leave twice.
 template <typename T, typename Tile, bool ALONG_P, int COUNT>
 __device__ __forceinline__ void store_slices(const HopperArguments& args, const HopperOutput& c,
                                              const float (&d)[COUNT], Place place, uint32_t shared,
@@ -91,7 +94,8 @@ __device__ __forceinline__ void store_slices(const HopperArguments& args, const 
   const bool copies = c.store == StorePath::Tma;
   const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
 #pragma unroll
-  for (int first = 0; first < Tile::GROUP_Q; first += Tile::SLICE_Q) {
+  for (int next = 0; next < Tile::GROUP_Q; next += Tile::SLICE_Q) {
+    const int first = std::min(next, Tile::GROUP_Q - Tile::SLICE_Q);
     const uint32_t address = shared + slices++ % 2 * Tile::SLICE_BYTES;
     fill_slice<T, Tile::SLICE_Q, ALONG_P>(address, d, first, thread);
     if (copies) {

@@ -7,27 +7,26 @@
 
 namespace tiled {
 
-template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
 Kernel<HopperArguments> hopper_instance() {
   constexpr bool BY_REGISTERS = sizeof(T) == 4 && P_MN_MAJOR;
   if constexpr (BY_REGISTERS && !reads_by_registers(Tile::GROUP_P, Tile::GROUP_Q, Tile::CONSUMERS))
     return nullptr;  // not planned for
   else
-    return &hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>;
+    return &hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>;
 }
 
-template <typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, typename... Tiles>
+template <typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES, typename... Tiles>
 Kernel<HopperArguments> hopper_function_of(TileList<Tiles...>, int tile) {
   static const Kernel<HopperArguments> functions[] = {
-      hopper_instance<Tiles, T, P_MN_MAJOR, Q_MN_MAJOR>()...};
+      hopper_instance<Tiles, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>()...};
   return functions[tile];
 }
 
-template <typename T, bool P_MN_MAJOR>
-Kernel<HopperArguments> hopper_function(int tile, bool q_mn_major) {
-  if constexpr (sizeof(T) == 2)
-    if (q_mn_major) return hopper_function_of<T, P_MN_MAJOR, true>(HopperTiles(), tile);
-  return hopper_function_of<T, P_MN_MAJOR, false>(HopperTiles(), tile);
+template <typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+Kernel<HopperArguments> hopper_function(int tile, bool finishes) {
+  return finishes ? hopper_function_of<T, P_MN_MAJOR, Q_MN_MAJOR, true>(HopperTiles(), tile)
+                  : hopper_function_of<T, P_MN_MAJOR, Q_MN_MAJOR, false>(HopperTiles(), tile);
 }
 
 }  // namespace tiled

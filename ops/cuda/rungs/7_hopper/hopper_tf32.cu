@@ -4,15 +4,18 @@
 
 namespace tiled {
 
-Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major) {
+Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major,
+                                      bool finishes) {
   switch (dtype) {
     case DType::BFloat16:
-      return p_mn_major ? hopper_bf16_mn(tile, q_mn_major) : hopper_bf16_k(tile, q_mn_major);
+      return p_mn_major ? hopper_bf16_mn(tile, q_mn_major, finishes)
+                        : hopper_bf16_k(tile, q_mn_major, finishes);
     case DType::Float16:
-      return p_mn_major ? hopper_fp16_mn(tile, q_mn_major) : hopper_fp16_k(tile, q_mn_major);
+      return p_mn_major ? hopper_fp16_mn(tile, q_mn_major, finishes)
+                        : hopper_fp16_k(tile, q_mn_major, finishes);
     default:
-      return p_mn_major ? hopper_function<ptx::Tf32, true>(tile, false)
-                        : hopper_function<ptx::Tf32, false>(tile, false);
+      return p_mn_major ? hopper_function<ptx::Tf32, true, false>(tile, finishes)
+                        : hopper_function<ptx::Tf32, false, false>(tile, finishes);
   }
 }
 

@@ -1,4 +1,5 @@
-// The kernels of rung hopper; float32 means tf32.
+// The kernels of rung hopper; float32 means tf32. `finishes`: by an epilogue that is not the
+// identity.
 #pragma once
 
 #include "cuda/parts/hopper.h"
@@ -6,12 +7,13 @@
 
 namespace tiled {
 
-Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major);
+Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major,
+                                      bool finishes);
 
 // Of 16-bit operands, P along k or along m or n.
-Kernel<HopperArguments> hopper_bf16_k(int tile, bool q_mn_major);
-Kernel<HopperArguments> hopper_bf16_mn(int tile, bool q_mn_major);
-Kernel<HopperArguments> hopper_fp16_k(int tile, bool q_mn_major);
-Kernel<HopperArguments> hopper_fp16_mn(int tile, bool q_mn_major);
+Kernel<HopperArguments> hopper_bf16_k(int tile, bool q_mn_major, bool finishes);
+Kernel<HopperArguments> hopper_bf16_mn(int tile, bool q_mn_major, bool finishes);
+Kernel<HopperArguments> hopper_fp16_k(int tile, bool q_mn_major, bool finishes);
+Kernel<HopperArguments> hopper_fp16_mn(int tile, bool q_mn_major, bool finishes);
 
 }  // namespace tiled

@@ -11,7 +11,10 @@ namespace {
 
 Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan) {
   const Sides sides = sides_read(problem, plan);
-  return hopper_kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q));
+  // The sums of segments that are shared out are finished by the kernel that adds them.
+  const bool finishes = !plan.share_segments && !problem.epilogue.is_identity();
+  return hopper_kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
+                       finishes);
 }
 
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.
@@ -31,7 +34,6 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   c.store = plan.store;
   c.p = l.sides.c_p, c.q = l.sides.c_q, c.batch = problem.c.batch_stride;
   args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
-  args.finishes = !problem.epilogue.is_identity();
   const auto& kept = args.epilogue.before;
   args.keeps_before = kept.data != nullptr;
   if (!args.keeps_before) return;

@@ -40,7 +40,7 @@ HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
   const ChipScale scale = scale_of(device);
   for (double* launch : {&start, &sum_kernel, &repack_kernel}) *launch *= scale.clock;
   clock_hz *= scale.clock;
-  tensor /= scale.tensor;
+  tensor /= scale.tensor, chip /= scale.tensor;
   for (double* of_l2 : {&line, &two_lines, &off_sectors, &flush, &hidden_flush})
     *of_l2 /= scale.l2_share();
   for (double* of_dram : {&sum_cycles_a_byte, &repack_cycles_a_byte}) *of_dram /= scale.dram;
@@ -92,9 +92,12 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double p_rows = std::min<double>(tile.block_p, p);
   const double q_rows = std::min<double>(tile.block_q, q);
   const int atom = operand_atom(tile.group_q);
-  const double narrow = !is_mn_major(sides.q) || atom == 64 ? 1
-                        : atom == 32                        ? model.narrow
-                                                            : model.narrowest;
+  const double beyond =
+      rows_in_atoms(tile.block_q, tile.group_q) / static_cast<double>(tile.block_q);
+  const double narrow = !is_mn_major(sides.q) ? 1
+                        : atom == 64          ? beyond
+                        : atom == 32          ? model.narrow
+                                              : model.narrowest;
   const auto reads = [&](double rows, int sharers, double of_readers) {
     return rows / sharers * ((sharers == 1 ? 1 : 0) + model.first_read / of_readers);
   };
@@ -130,6 +133,10 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   double all_steps = 0;
   if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
   if (rest != 0) all_steps += step(rest);
+  // However tiles divide among them, all multiprocessors together do no more than so much.
+  const double evenly =
+      model.chip * area / 32 * static_cast<double>(units.count * blocks) / device.multiprocessors;
+  all_steps = std::sqrt(std::hypot(all_steps * all_steps, evenly * evenly));
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
@@ -142,7 +149,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
 
   // What DRAM takes for the operands and C, hidden in part; it decides where rows are few.
   const auto crossing = [&](int sharers, int64_t clusters) {
-    return sharers == 1 && clusters > 1 ? 1 + model.crossing : 1;
+    const double alike = std::exp2(static_cast<double>(1 - std::min<int64_t>(clusters, 64)));
+    return 1 + model.crossing * (1 - alike) / sharers;
   };
   const double bytes = static_cast<double>(problem.batch) *
                        (p * k_bytes * crossing(plan.cluster_q, units.clusters_q) +

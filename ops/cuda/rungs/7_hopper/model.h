@@ -25,6 +25,7 @@ struct HopperConstants {
   double tensor = 1.06;                       // and more, when all multiprocessors work at once,
   double power = 0.608;  // by so much of H200_SLOWDOWN, which slows shared memory as well
   double shared = 1.24;  // memory
+  double chip = 0.7;     // tensor, of the whole chip under load
   double lone = 228;     // the shortest step of a tile with one consumer
   double arrive = 1.13;  // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
@@ -52,7 +53,7 @@ constexpr HopperConstants constants_elsewhere() {
   c.tensor = 0.891, c.power = 1, c.shared = 1.13, c.lone = 223;
   c.arrive = 1.43, c.line = 0.0642, c.mn_line = 1, c.two_lines = 1.57, c.off_sectors = 0.862;
   c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;
-  c.dram_bytes = 3800, c.crossing = 0.723;
+  c.chip = 0, c.dram_bytes = 3800, c.crossing = 0.723;
   c.store = 13, c.store_two_lines = 1.45, c.slice = 0.25, c.hidden_store = 0.383, c.gaps = 0.0571;
   return c;
 }

@@ -6,6 +6,7 @@
 // the two exchanged, P is B's transpose and Q is A; both give the same bits.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/segments.h"
@@ -36,14 +37,35 @@ struct HopperTile {
   static constexpr int GROUP_Q = Q / SPLIT_Q;
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
   static constexpr int BLOCKS_PER_SM = BLOCKS;
-  static constexpr int STAGES = STAGES_;
-  static constexpr int STAGE_BYTES = (P + Q) * 128;
+  // Shared memory, of a multiprocessor's 227 KiB: the stages; slices of C; barriers.
+  static constexpr int ROOM = 227 * 1024 / BLOCKS;
+  static constexpr int stage_bytes(bool q_mn_major) {
+    return (P + (q_mn_major ? rows_in_atoms(Q, GROUP_Q) : Q)) * 128;
+  }
+  static constexpr int bytes_with(int stages, bool q_mn_major, int slice_q) {
+    return stages * stage_bytes(q_mn_major) + CONSUMERS * 2 * 64 * slice_q * 2 +
+           (2 * stages + 2) * 8;
+  }
   // C leaves through shared memory in slices of 64 x SLICE_Q elements of 16 bits, two of them for
-  // each consumer, so that one is filled while the other is copied out.
-  static constexpr int SLICE_Q = operand_atom(GROUP_Q);
+  // each consumer, so that one is filled while the other is copied out. The last slice of a row may
+  // begin within the one before it: the widest for which that writes at most a seventh twice.
+  static constexpr int widest_slice() {
+    for (const int width : {64, 32})
+      if ((GROUP_Q + width - 1) / width * width * 7 <= GROUP_Q * 8 &&
+          bytes_with(STAGES_, false, width) <= ROOM)
+        return width;
+    return 16;
+  }
+  static constexpr int SLICE_Q = widest_slice();
   static constexpr int SLICE_BYTES = 64 * SLICE_Q * 2;
+  // As many as the tile asks for, or as fit where Q lies along m or n and its rows end beyond it.
+  static constexpr int stages(bool q_mn_major) {
+    int stages = STAGES_;
+    while (bytes_with(stages, q_mn_major, SLICE_Q) > ROOM) --stages;
+    return stages;
+  }
   static constexpr int SHARED_BYTES =
-      STAGES * STAGE_BYTES + CONSUMERS * 2 * SLICE_BYTES + (2 * STAGES + 2) * 8;
+      std::max(bytes_with(stages(false), false, SLICE_Q), bytes_with(stages(true), true, SLICE_Q));
   // Registers of a thread: the producer gives up what the consumers take. All of them together
   // must fit 65,536, and so must THREADS times the number that the launch starts with.
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
@@ -51,10 +73,10 @@ struct HopperTile {
   static constexpr bool MOVES_REGISTERS = CONSUMERS > 1;
 
   static_assert(GROUP_P % 64 == 0, "a wgmma has 64 rows");
-  static_assert(GROUP_Q % 16 == 0 && GROUP_Q <= 256, "the widths of wgmma that are wrapped");
+  static_assert(GROUP_Q % 8 == 0 && GROUP_Q <= 256, "the widths of wgmma");
   static_assert(Q <= 256 && P <= 256, "the largest box of TMA");
   static_assert(GROUP_P / 64 * GROUP_Q / 2 <= 192, "accumulators that leave registers to spare");
-  static_assert(SHARED_BYTES * BLOCKS <= 227 * 1024, "shared memory of a multiprocessor");
+  static_assert(stages(false) == STAGES_ && stages(true) > 2, "they fit shared memory");
   static_assert(SEGMENT_K * 2 % 128 == 0, "a segment is a whole number of stages");
 };
 
@@ -69,14 +91,20 @@ struct Coop192x128 : HopperTile<192, 128, 3, 1, COOP, 4> {};
 struct Coop128x224 : HopperTile<128, 224, 2, 1, COOP, 4> {};
 // One warpgroup stores while the other multiplies.
 struct Ping128x128 : HopperTile<128, 128, 2, 1, PING, 6> {};
+struct Ping128x160 : HopperTile<128, 160, 2, 1, PING, 5> {};
 struct Ping128x192 : HopperTile<128, 192, 2, 1, PING, 4> {};
 struct Ping64x128 : HopperTile<64, 128, 2, 1, PING, 7> {};
 // Middle sizes, where the number of tiles decides.
+struct Coop128x208 : HopperTile<128, 208, 2, 1, COOP, 4> {};
+struct Coop128x176 : HopperTile<128, 176, 2, 1, COOP, 5> {};
 struct Coop128x128 : HopperTile<128, 128, 2, 1, COOP, 6> {};
 struct Coop128x112 : HopperTile<128, 112, 2, 1, COOP, 7> {};
 struct Coop128x96 : HopperTile<128, 96, 2, 1, COOP, 6> {};
+struct Coop128x64 : HopperTile<128, 64, 2, 1, COOP, 8> {};
 struct Coop192x96 : HopperTile<192, 96, 3, 1, COOP, 5> {};
 // Small: one consumer, many stages in flight.
+struct Deep64x192 : HopperTile<64, 192, 1, 1, COOP, 6> {};
+struct Deep64x160 : HopperTile<64, 160, 1, 1, COOP, 7> {};
 struct Deep64x128 : HopperTile<64, 128, 1, 1, COOP, 8> {};
 struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
@@ -86,7 +114,8 @@ struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
 using HopperTiles =
     TileList<Coop128x256, Coop192x192, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
-             Ping128x128, Ping128x192, Ping64x128, Coop128x128, Coop128x112, Coop128x96, Coop192x96,
+             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x208, Coop128x176,
+             Coop128x128, Coop128x112, Coop128x96, Coop128x64, Coop192x96, Deep64x192, Deep64x160,
              Deep64x128, Deep64x96, Deep64x64, Solo64x96, Solo64x32, Solo64x16>;
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
