@@ -32,6 +32,7 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
   using Ring = FewRowsRing<Tile, sizeof(T), P_MN_MAJOR>;
   using Ring::args;
   using typename Ring::Place;
+  using Element = typename ElementOf<T>::Type;
 
  public:
   using Ring::Ring;
@@ -73,9 +74,10 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
         for (int i = 0; i < SUMS; ++i) total[i] += chain[i];
       }
       this->release(last);
-      this->template store_totals<typename ElementOf<T>::Type>(
-          total, this->corner_of(tile), warp * 16 + lane / 4, lane % 4 * 2,
-          [](int i) { return i / 2 % 2 * 8; }, [](int i) { return i / 4 * 8 + i % 2; });
+      const auto corner = this->corner_of(tile);
+      this->template store_totals<Element>(
+          total, corner, warp * 16 + lane / 4, lane % 4 * 2, [](int i) { return i / 2 % 2 * 8; },
+          [](int i) { return i / 4 * 8 + i % 2; }, args.finishes && finish_near_bias(corner));
     }
   }
 
@@ -118,6 +120,18 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
       ptx::Wgmma<T, Tile::COLUMNS>::template run<P_MN_MAJOR, false>(
           chain, ptx::descriptor_of(steps.p_upper, start + steps.p[box][i]),
           ptx::descriptor_of(Q_LAYOUT >> 32, start + steps.q[box] + 2 * i), goes_on || i > 0);
+  }
+
+  // A layer's epilogue, whose bias all threads load side by side; whether it was one.
+  template <typename Corner>
+  __device__ __forceinline__ bool finish_near_bias(const Corner& corner) {
+    if (args.epilogue.before.data != nullptr ||
+        !add_near_bias<Element>(args.epilogue, reinterpret_cast<float (&)[1][SUMS]>(total),
+                                corner.p, corner.q, {args.p, args.q, corner.entry}))
+      return false;
+    if (args.epilogue.activation != Activation::None)
+      go_round<4>(total, [&](int, float (&four)[4]) { activate(args.epilogue, four); });
+    return true;
   }
 
   float chain[SUMS], total[SUMS];

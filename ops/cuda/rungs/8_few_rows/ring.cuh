@@ -109,15 +109,17 @@ class FewRowsRing {
 
   // A thread's totals go to C: the i-th to row first.p + row + down(i), column first.q + column +
   // right(i). Few instructions: a block that ends has nothing else to do meanwhile, and they are
-  // not in the cache of instructions.
+  // not in the cache of instructions. `finished`: by the
+  // epilogue, if there is one.
   template <typename Element, int COUNT, typename Down, typename Right>
   __device__ __forceinline__ void store_totals(Accumulator<Element> (&totals)[COUNT], Corner first,
-                                               int row, int column, Down down, Right right) const {
+                                               int row, int column, Down down, Right right,
+                                               bool finished = false) const {
     // Rows past the tile's belong to other blocks.
     const int rows = min(args.p - first.p, first.height * args.strip) - row;
     const int columns = args.q - first.q - column;
     row += first.p, column += first.q;
-    if (args.finishes) {
+    if (args.finishes && !finished) {
       for_each_in_turn<1>(totals, [&](int i) {
         if (down(i) < rows && right(i) < columns)
           totals[0] = finish<Element>(args.epilogue, totals[0], first.entry, row + down(i),
