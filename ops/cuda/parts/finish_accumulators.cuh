@@ -169,36 +169,40 @@ struct alignas(2 * sizeof(T)) BiasPair {
 };
 
 // What most layers ask for, without turns: alpha * sum + bias, where the bias has elements of T one
-// after the other and the tile ends within C. Whether it was so; else nothing is done.
+// after the other, and C all columns that it is loaded for in pairs. Whether it was so; else
+// nothing is done.
 template <typename T, int STRIPS, int REGISTERS>
-__device__ __forceinline__ bool add_bias_to_whole(const Epilogue& e, float (&d)[STRIPS][REGISTERS],
-                                                  int row, int column, const Within& c) {
+__device__ __forceinline__ bool add_near_bias(const Epilogue& e, float (&d)[STRIPS][REGISTERS],
+                                              int row, int column, const Within& c) {
   const bool along_n = e.bias_along == Along::N;
   if (e.bias_along == Along::Nothing || e.bias_dtype != DTYPE_OF<T> || e.bias_stride != 1 ||
-      e.reads_input() || row + 64 * STRIPS > c.rows || column + 2 * REGISTERS > c.columns)
+      e.reads_input())
     return false;
   const auto* bias = static_cast<const T*>(e.bias) + c.entry * e.bias_batch_stride;
-  if (along_n && reinterpret_cast<uintptr_t>(bias) % sizeof(BiasPair<T>) != 0) return false;
   const float alpha = static_cast<float>(e.alpha.real);
   const int thread = threadIdx.x % 128;
-  row += thread / 32 * 16 + thread % 32 / 4;
-  column += thread % 4 * 2;
   if (along_n) {
-    const auto* pairs = reinterpret_cast<const BiasPair<T>*>(bias + column);
+    if (reinterpret_cast<uintptr_t>(bias) % sizeof(BiasPair<T>) != 0 ||
+        column + 2 * REGISTERS > c.columns)
+      return false;
+    const auto* pairs = reinterpret_cast<const BiasPair<T>*>(bias + column) + thread % 4;
 #pragma unroll
     for (int j = 0; j < REGISTERS / 4; ++j) {
       const BiasPair<T> pair = pairs[4 * j];
+      const float first = widen(pair.first), second = widen(pair.second);
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
+      for (int s = 0; s < STRIPS; ++s)
 #pragma unroll
-        for (int s = 0; s < STRIPS; ++s)
-          d[s][4 * j + i] =
-              fused(alpha, d[s][4 * j + i], widen(i % 2 == 0 ? pair.first : pair.second));
+        for (int i = 0; i < 4; ++i)
+          d[s][4 * j + i] = fused(alpha, d[s][4 * j + i], i % 2 == 0 ? first : second);
     }
   } else {
+    row += thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (int s = 0; s < STRIPS; ++s) {
-      const float first = widen(bias[row + 64 * s]), second = widen(bias[row + 64 * s + 8]);
+      // Past the end the last is read: elements outside of C become anything.
+      const float first = widen(bias[min(row + 64 * s, c.rows - 1)]);
+      const float second = widen(bias[min(row + 64 * s + 8, c.rows - 1)]);
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i)
         d[s][i] = fused(alpha, d[s][i], i % 4 < 2 ? first : second);
@@ -213,7 +217,7 @@ template <typename T, int STRIPS, int REGISTERS>
 __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves halves,
                                                     float (&d)[STRIPS][REGISTERS], int row,
                                                     int column, const Within& c) {
-  if (halves.combines && add_bias_to_whole<T>(e, d, row, column, c)) halves.combines = false;
+  if (halves.combines && add_near_bias<T>(e, d, row, column, c)) halves.combines = false;
   if (!halves.combines && (!halves.activates || e.activation == Activation::None)) return;
   if (!halves.combines && e.activation == Activation::Relu) {
 #pragma unroll

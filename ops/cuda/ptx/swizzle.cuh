@@ -32,9 +32,13 @@ constexpr uint64_t descriptor_layout(uint64_t leading, uint64_t stride) {
 __device__ __forceinline__ uint32_t descriptor_start(uint32_t address) {
   return (address & 0x3ffff) >> 4;
 }
-// The descriptor of what begins there; its upper half is a constant.
+// A descriptor of its halves: nothing is carried from the lower one, which the address is part of.
+__device__ __forceinline__ uint64_t descriptor_of(uint32_t upper, uint32_t lower) {
+  return static_cast<uint64_t>(upper) << 32 | lower;
+}
+// That of what begins there.
 __device__ __forceinline__ uint64_t descriptor_at(uint64_t layout, uint32_t start) {
-  return (layout >> 32 << 32) | (static_cast<uint32_t>(layout) + start);
+  return descriptor_of(static_cast<uint32_t>(layout >> 32), static_cast<uint32_t>(layout) + start);
 }
 
 // `address` in bytes of the shared window.

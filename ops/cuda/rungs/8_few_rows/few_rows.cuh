@@ -32,6 +32,7 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
   using Ring = FewRowsRing<Tile, sizeof(T), P_MN_MAJOR>;
   using Ring::args;
   using typename Ring::Place;
+  using Element = typename ElementOf<T>::Type;
 
  public:
   using Ring::Ring;
@@ -43,7 +44,8 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
     uint32_t parity = 0;
     bool ready = false;  // whether the next stage is known to have arrived
     ptx::declare_accumulators(chain);
-    const uint64_t p_layout = layout_of_p();
+    const Steps steps(args);
+    uint32_t start = ptx::descriptor_start(place.at);
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       Place last = place;  // the stage that the tensor cores may still read
 #pragma unroll
@@ -56,14 +58,15 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
           Place next = place;
           const uint32_t wraps = next.advance(*this);
           ptx::wgmma_fence();
-          multiply(0, p_layout, place.at, goes_on);
+          multiply(steps, 0, start, goes_on);
           // Between the products: after them it would stand between two stages'.
           ready = this->is_full(next.full, parity ^ wraps);
-          multiply(1, p_layout, place.at, true);
+          const uint32_t next_start = ptx::descriptor_start(next.at);
+          multiply(steps, 1, start, true);
           ptx::wgmma_commit_group();
           ptx::wgmma_wait_group<1>();  // all but this stage's
-          if (stage > 0) this->release(last);
-          last = place, place = next, parity ^= wraps;
+          this->release(last, stage > 0);
+          last = place, place = next, start = next_start, parity ^= wraps;
         }
         ptx::wgmma_wait_group<0>();
         ptx::finish_accumulators(chain);
@@ -71,9 +74,10 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
         for (int i = 0; i < SUMS; ++i) total[i] += chain[i];
       }
       this->release(last);
-      this->template store_totals<typename ElementOf<T>::Type>(
-          total, this->corner_of(tile), warp * 16 + lane / 4, lane % 4 * 2,
-          [](int i) { return i / 2 % 2 * 8; }, [](int i) { return i / 4 * 8 + i % 2; });
+      const auto corner = this->corner_of(tile);
+      this->template store_totals<Element>(
+          total, corner, warp * 16 + lane / 4, lane % 4 * 2, [](int i) { return i / 2 % 2 * 8; },
+          [](int i) { return i / 4 * 8 + i % 2; }, args.finishes && finish_near_bias(corner));
     }
   }
 
@@ -83,25 +87,51 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
   static_assert(Tile::BOXES == 2);
   static constexpr uint64_t Q_LAYOUT = ptx::descriptor_layout<128>(0, 1024);
 
-  // Along K: rows of 128 bytes of it. Along m or n: a row has a strip's elements, and from strip to
-  // strip it is 64 rows.
-  __device__ __forceinline__ uint64_t layout_of_p() const {
-    if constexpr (P_MN_MAJOR) {
-      if (args.strip == 32) return ptx::descriptor_layout<64>(64 * 64, 8 * 64);
+  // Where the steps of K begin, as a descriptor's lower half has it, that is in units of 16 bytes;
+  // its upper half stays. One warp issues an instruction in some three cycles and a product takes
+  // 18, so what can be known before the loop is.
+  struct Steps {
+    uint32_t p_upper;      // of P's descriptors
+    uint32_t p[2][STEPS];  // from a stage's begin on, of either box
+    uint32_t q[2];         // of either box; a step is two further
+    __device__ __forceinline__ explicit Steps(const FewRowsArguments& args) {
+      // Along K: rows of 128 bytes of it. Along m or n: a row has a strip's elements, and from
+      // strip to strip it is 64 rows.
+      uint64_t layout = ptx::descriptor_layout<128>(64 * 128, 8 * 128);
+      if (P_MN_MAJOR && args.strip == 32) layout = ptx::descriptor_layout<64>(64 * 64, 8 * 64);
+      p_upper = static_cast<uint32_t>(layout >> 32);
+      // From one step of K to the next: 32 bytes along K, or 16 rows of a strip.
+      const uint32_t step = P_MN_MAJOR ? args.strip * sizeof(T) : 32 >> 4;
+#pragma unroll
+      for (int box = 0; box < 2; ++box) {
+        q[box] = static_cast<uint32_t>(Q_LAYOUT) + ((args.stage.q_at + box * Tile::Q_BOX) >> 4);
+#pragma unroll
+        for (int i = 0; i < STEPS; ++i)
+          p[box][i] = static_cast<uint32_t>(layout) + (box * args.stage.p_box >> 4) + i * step;
+      }
     }
-    return ptx::descriptor_layout<128>(64 * 128, 8 * 128);
-  }
+  };
 
   // The products of one of a stage's boxes.
-  __device__ __forceinline__ void multiply(int box, uint64_t p_layout, uint32_t at, bool goes_on) {
-    // From one step of K to the next: 32 bytes along K, or 16 rows of a strip; in units of 16.
-    const uint32_t p_step = P_MN_MAJOR ? args.strip * sizeof(T) : 32 >> 4;
-    uint64_t p = ptx::descriptor(p_layout, at + box * args.stage.p_box);
-    uint64_t q = ptx::descriptor(Q_LAYOUT, at + args.stage.q_at + box * Tile::Q_BOX);
+  __device__ __forceinline__ void multiply(const Steps& steps, int box, uint32_t start,
+                                           bool goes_on) {
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step, p += p_step, q += 32 >> 4)
-      ptx::Wgmma<T, Tile::COLUMNS>::template run<P_MN_MAJOR, false>(chain, p, q,
-                                                                    goes_on || step > 0);
+    for (int i = 0; i < STEPS; ++i)
+      ptx::Wgmma<T, Tile::COLUMNS>::template run<P_MN_MAJOR, false>(
+          chain, ptx::descriptor_of(steps.p_upper, start + steps.p[box][i]),
+          ptx::descriptor_of(Q_LAYOUT >> 32, start + steps.q[box] + 2 * i), goes_on || i > 0);
+  }
+
+  // A layer's epilogue, whose bias all threads load side by side; whether it was one.
+  template <typename Corner>
+  __device__ __forceinline__ bool finish_near_bias(const Corner& corner) {
+    if (args.epilogue.before.data != nullptr ||
+        !add_near_bias<Element>(args.epilogue, reinterpret_cast<float (&)[1][SUMS]>(total),
+                                corner.p, corner.q, {args.p, args.q, corner.entry}))
+      return false;
+    if (args.epilogue.activation != Activation::None)
+      go_round<4>(total, [&](int, float (&four)[4]) { activate(args.epilogue, four); });
+    return true;
   }
 
   float chain[SUMS], total[SUMS];

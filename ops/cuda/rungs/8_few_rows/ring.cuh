@@ -22,7 +22,8 @@ class FewRowsRing {
     base = ptx::shared_address(memory);
     // The compiler would rather compute it again in every step than keep it.
     ptx::forget(base);
-    barriers = base + args.stage.barriers;
+    barriers = base + args.stage.barriers, end = barriers + 16 * args.stage.ring;
+    ptx::forget(barriers, end);
   }
 
   __device__ void initialise_barriers() const {
@@ -70,7 +71,7 @@ class FewRowsRing {
     // Whether a new lap begins.
     __device__ __forceinline__ bool advance(const FewRowsRing& ring) {
       at += ring.args.stage.bytes, full += 16;
-      if (full != ring.barriers + 16 * ring.args.stage.ring) return false;
+      if (full != ring.end) return false;
       at = ring.base, full = ring.barriers;
       return true;
     }
@@ -100,23 +101,25 @@ class FewRowsRing {
     return FAULT == Fault::NoFullWait || ptx::mbarrier_test_wait(full, parity);
   }
 
-  // The warp's word that it has read a stage.
-  __device__ __forceinline__ void release(const Place& place) const {
+  // The warp's word that it has read a stage, if it has.
+  __device__ __forceinline__ void release(const Place& place, bool has = true) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(place.full + EMPTY);
+    ptx::mbarrier_arrive_if(has && threadIdx.x % 32 == 0, place.full + EMPTY);
   }
 
   // A thread's totals go to C: the i-th to row first.p + row + down(i), column first.q + column +
   // right(i). Few instructions: a block that ends has nothing else to do meanwhile, and they are
-  // not in the cache of instructions.
+  // not in the cache of instructions. `finished`: by the
+  // epilogue, if there is one.
   template <typename Element, int COUNT, typename Down, typename Right>
   __device__ __forceinline__ void store_totals(Accumulator<Element> (&totals)[COUNT], Corner first,
-                                               int row, int column, Down down, Right right) const {
+                                               int row, int column, Down down, Right right,
+                                               bool finished = false) const {
     // Rows past the tile's belong to other blocks.
     const int rows = min(args.p - first.p, first.height * args.strip) - row;
     const int columns = args.q - first.q - column;
     row += first.p, column += first.q;
-    if (args.finishes) {
+    if (args.finishes && !finished) {
       for_each_in_turn<1>(totals, [&](int i) {
         if (down(i) < rows && right(i) < columns)
           totals[0] = finish<Element>(args.epilogue, totals[0], first.entry, row + down(i),
@@ -132,7 +135,7 @@ class FewRowsRing {
   }
 
   const FewRowsArguments& args;
-  uint32_t base, barriers;
+  uint32_t base, barriers, end;  // of the ring and of its barriers
 
  private:
   __device__ __forceinline__ void load(const Place& place, int box, const Corner& corner,
