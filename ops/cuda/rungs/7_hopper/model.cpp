@@ -136,7 +136,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   // However tiles divide among them, all multiprocessors together do no more than so much.
   const double evenly =
       model.chip * area / 32 * static_cast<double>(units.count * blocks) / device.multiprocessors;
-  all_steps = std::sqrt(std::hypot(all_steps * all_steps, evenly * evenly));
+  constexpr double POWER = HopperConstants::CHIP_POWER;
+  all_steps = std::pow(std::pow(all_steps, POWER) + std::pow(evenly, POWER), 1 / POWER);
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
@@ -147,7 +148,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
                                                : 1;
   const double on_chip = all_steps * steps * together * (1 + gaps);
 
-  // What DRAM takes for the operands and C, hidden in part; it decides where rows are few.
+  // What DRAM takes for the operands and C, hidden in part; it decides where rows are few. Clusters
+  // that read the same lie on either side of L2, and the more they are the less likely all on one.
   const auto crossing = [&](int sharers, int64_t clusters) {
     const double alike = std::exp2(static_cast<double>(1 - std::min<int64_t>(clusters, 64)));
     return 1 + model.crossing * (1 - alike) / sharers;

@@ -84,7 +84,6 @@ constexpr Roles COOP = Roles::Cooperative, PING = Roles::PingPong;
 
 // Large: the fewest bytes from L2 and shared memory for a multiply-add.
 struct Coop128x256 : HopperTile<128, 256, 2, 1, COOP, 4> {};
-struct Coop192x192 : HopperTile<192, 192, 1, 2, COOP, 4> {};
 struct Coop192x176 : HopperTile<192, 176, 3, 1, COOP, 4> {};
 struct Coop128x160 : HopperTile<128, 160, 2, 1, COOP, 5> {};
 struct Coop192x128 : HopperTile<192, 128, 3, 1, COOP, 4> {};
@@ -98,9 +97,7 @@ struct Ping64x128 : HopperTile<64, 128, 2, 1, PING, 7> {};
 struct Coop128x208 : HopperTile<128, 208, 2, 1, COOP, 4> {};
 struct Coop128x176 : HopperTile<128, 176, 2, 1, COOP, 5> {};
 struct Coop128x128 : HopperTile<128, 128, 2, 1, COOP, 6> {};
-struct Coop128x112 : HopperTile<128, 112, 2, 1, COOP, 7> {};
 struct Coop128x96 : HopperTile<128, 96, 2, 1, COOP, 6> {};
-struct Coop128x64 : HopperTile<128, 64, 2, 1, COOP, 8> {};
 struct Coop192x96 : HopperTile<192, 96, 3, 1, COOP, 5> {};
 // Small: one consumer, many stages in flight.
 struct Deep64x192 : HopperTile<64, 192, 1, 1, COOP, 6> {};
@@ -108,15 +105,13 @@ struct Deep64x160 : HopperTile<64, 160, 1, 1, COOP, 7> {};
 struct Deep64x128 : HopperTile<64, 128, 1, 1, COOP, 8> {};
 struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
-struct Solo64x96 : HopperTile<64, 96, 1, 1, COOP, 5, 2> {};
 struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
-using HopperTiles =
-    TileList<Coop128x256, Coop192x192, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
-             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x208, Coop128x176,
-             Coop128x128, Coop128x112, Coop128x96, Coop128x64, Coop192x96, Deep64x192, Deep64x160,
-             Deep64x128, Deep64x96, Deep64x64, Solo64x96, Solo64x32, Solo64x16>;
+using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
+                             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x208,
+                             Coop128x176, Coop128x128, Coop128x96, Coop192x96, Deep64x192,
+                             Deep64x160, Deep64x128, Deep64x96, Deep64x64, Solo64x32, Solo64x16>;
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
