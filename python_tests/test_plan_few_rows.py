@@ -66,5 +66,10 @@ def test_copies() -> None:
         found = tiled_mm.plan(x, y, algo="few_rows", **H200).few_rows
         assert (found.repack_a, found.repack_b) == copied
     single = meta(16, 4096, 4096)
-    found = tiled_mm.plan(*single, algo="few_rows", precision="tf32", **H200).few_rows
-    assert (found.repack_a, found.repack_b) == (False, True), "tf32 is read along K alone"
+    plan = tiled_mm.plan(*single, algo="few_rows", precision="tf32", **H200)
+    found = plan.few_rows
+    assert (found.repack_a, found.repack_b) == (False, False), "tf32 goes through registers"
+    assert plan.tile.name.startswith("Regs") and "FewRowsByRegisters<" in plan.kernel
+    copied = [e for e in found.estimates if e.tile.startswith("Few")]
+    read = [e for e in found.estimates if e.tile.startswith("Regs")]
+    assert min(e.start for e in copied) > max(e.start for e in read), "the copy is counted"

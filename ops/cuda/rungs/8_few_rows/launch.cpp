@@ -17,7 +17,7 @@ Kernel<FewRowsArguments> few_rows_kernel(const Problem& problem, int tile, bool 
     case DType::Float16: return few_rows_fp16(tile, p_mn_major);
     case DType::Float64: return few_rows_fp64(tile, p_mn_major);
     default:
-      return problem.arithmetic == Arithmetic::Tf32 ? few_rows_tf32(tile)
+      return problem.arithmetic == Arithmetic::Tf32 ? few_rows_tf32(tile, p_mn_major)
                                                     : few_rows_lanes(tile, p_mn_major);
   }
 }

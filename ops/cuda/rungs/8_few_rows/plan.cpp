@@ -26,8 +26,16 @@ struct Model {
   static constexpr double L2_BYTES_A_CYCLE = 104, ALONE_BYTES_A_CYCLE = 130;
   static constexpr double PAIR_BYTES_A_CYCLE = 57;
   static constexpr double SAME_BYTES = 0.5;
-  // A step of 32 bytes of K. wgmma after wgmma of a chain, by its columns.
-  static constexpr double wgmma(int columns) { return columns == 8 ? 22 : columns <= 32 ? 29 : 40; }
+  // A step of 32 bytes of K, of one chain and what goes on around it, by its columns: with P along
+  // K; along m or n, as one strip and as two; and from registers.
+  static constexpr double wgmma(int columns) {
+    return columns <= 16 ? 29 : columns <= 32 ? 31 : columns <= 48 ? 38 : 46;
+  }
+  static constexpr double wgmma_mn_major(int columns) {
+    return columns <= 16 ? 41 : columns <= 32 ? 43 : columns <= 48 ? 47 : 52;
+  }
+  static constexpr double wgmma_two_strips(int columns) { return 46 + columns / 8. * 2; }
+  static constexpr double wgmma_registers(int columns) { return 55 + columns / 4.; }
   // mma.sync of fp64: after one of its chain, after another; shared memory's time for a warp's rows
   // and columns.
   static constexpr double mma_chain(int columns) {
@@ -54,9 +62,14 @@ struct Estimate {
 };
 
 // Of 32 bytes of K: a chain's latency, or what its warps' instructions and loads take.
-double step_cycles(const FewRowsTileInfo& tile) {
+double step_cycles(const FewRowsPlan& plan, bool mn_major) {
+  const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
   switch (tile.by) {
-    case FewRowsBy::Wgmma: return Model::wgmma(tile.columns);
+    case FewRowsBy::Wgmma:
+      return !mn_major                            ? Model::wgmma(tile.columns)
+             : plan.strip < 64 && plan.height > 1 ? Model::wgmma_two_strips(tile.columns)
+                                                  : Model::wgmma_mn_major(tile.columns);
+    case FewRowsBy::Registers: return Model::wgmma_registers(tile.columns);
     case FewRowsBy::Mma: {
       const double in_turn = std::ceil(tile.warps / 4.);  // four tensor cores
       return std::max({Model::mma_chain(tile.columns), in_turn * tile.columns / 8 * Model::MMA_FP64,
@@ -89,8 +102,14 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   const double of_q = Model::SAME_BYTES * row * tile.block_q;  // for a tile
   const double all_p = row_of_p * static_cast<double>(l.sides.p.rows * problem.batch) * columns;
   const double block_p = std::min(turns * plan.height * plan.strip * row_of_p, all_p);
-  // Tiles of the same rows of P, neighbours, read these together.
-  const double pair_p = (columns > 1 ? 1 : 2) * (turns > 1 ? all_p / plan.blocks : block_p);
+  // Tiles of the same rows of P, neighbours, read these together. A block with a strip more has its
+  // way beside one without, as long as there are no more of them than ways.
+  const FewRowsStrips strips = strips_of(plan, l.sides.p.rows);
+  const bool beside_less = strips.odd > 0 && strips.odd <= device.multiprocessors / 2;
+  const double pair_p = turns > 1     ? (columns > 1 ? 1 : 2) * all_p / plan.blocks
+                        : columns > 1 ? block_p
+                        : beside_less ? 2 * block_p - plan.strip * row_of_p
+                                      : 2 * block_p;
   const bool alone = plan.blocks <= device.multiprocessors / 2;
 
   Estimate e;
@@ -98,7 +117,7 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
                        (all_p + tiles * of_q) / (Model::L2_BYTES_A_CYCLE * device.multiprocessors),
                        (block_p + turns * of_q) / Model::ALONE_BYTES_A_CYCLE,
                        alone ? 0 : pair_p / Model::PAIR_BYTES_A_CYCLE});
-  e.chain = turns * row / 32 * step_cycles(tile);
+  e.chain = turns * row / 32 * step_cycles(plan, is_mn_major(l.sides.p));
   e.start = Model::START;
   if (l.copies.count() > 0)
     e.start +=
@@ -124,9 +143,11 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
          sizes_fit_tma(problem) && tiles <= MOST_OF_TMA;
 }
 
-FewRowsBy who_multiplies(const Problem& problem) {
-  if (problem.arithmetic != Arithmetic::Fma) return FewRowsBy::Wgmma;
-  return problem.dtype == DType::Float64 ? FewRowsBy::Mma : FewRowsBy::Lanes;
+bool multiplies(FewRowsBy by, const Problem& problem) {
+  if (problem.arithmetic != Arithmetic::Fma)
+    return by == FewRowsBy::Wgmma ||
+           (by == FewRowsBy::Registers && problem.arithmetic == Arithmetic::Tf32);
+  return by == (problem.dtype == DType::Float64 ? FewRowsBy::Mma : FewRowsBy::Lanes);
 }
 
 // The ways to share out P among `room` blocks in strips of so many rows, of tiles up to `most`
@@ -152,46 +173,55 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
 }
 
 template <typename Visit>
-void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const FewRowsBy by = who_multiplies(problem);
+void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRowsBy by,
+                        bool exchanged, Visit visit) {
   const int bytes = static_cast<int>(size_of(problem.dtype));
+  const Sides sides = sides_of(problem, exchanged);
+  FewRowsPlan plan{};
+  plan.exchanged = exchanged;
+  plan.repack_p = by == FewRowsBy::Wgmma ? !tma_reads(sides.p, problem) : !is_mappable(sides.p);
+  plan.repack_q = !is_mappable(sides.q) || is_mn_major(sides.q);
+  const bool mn_major = is_mn_major(few_rows_layout(problem, plan, nullptr).sides.p);
+  if (by == FewRowsBy::Registers && !mn_major) return;
+  // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
+  int widest = 0;
+  for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
+    if (few_rows_tile(t).by == by && (widest == 0 || widest < sides.q.rows))
+      widest = few_rows_tile(t).block_q;
+  for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t) {
+    const FewRowsTileInfo& tile = few_rows_tile(t);
+    if (tile.by != by || tile.block_q > widest) continue;
+    plan.tile = static_cast<int8_t>(t);
+    const int64_t columns = columns_of(problem, plan);
+    const int64_t beside = std::max<int64_t>(1, saturating_product(columns, problem.batch));
+    const int64_t room = std::max<int64_t>(1, device.multiprocessors / beside);
+    // Narrower ones, several beside each other, where the multiprocessors are not needed for P.
+    if (tile.block_q < widest &&
+        (!is_of_wgmma(by) || sides.p.rows > room * NARROW_ROWS || columns > MOST_NARROW))
+      continue;
+    const auto visit_plan = [&](FewRowsPlan found) {
+      const int64_t tiles = std::max<int64_t>(1, tiles_of(problem, found));
+      found.blocks = static_cast<int32_t>(std::min<int64_t>(tiles, device.multiprocessors));
+      visit(found);
+    };
+    // Along K a strip is a swizzle's pattern; along m or n a box, of 128 bytes, or of 64 where
+    // wgmma reads 16 bits.
+    if (!mn_major)
+      for_shares(plan, sides.p.rows, room, 8, tile.block_p / 8, visit_plan);
+    else
+      for (int strip = 128 / bytes; strip >= (is_of_wgmma(by) ? 32 : 128 / bytes); strip /= 2)
+        for_shares(plan, sides.p.rows, room, strip, tile.block_p / strip, visit_plan);
+  }
+}
+
+template <typename Visit>
+void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     if (sides.q.rows > sides.p.rows) continue;
-    FewRowsPlan plan{};
-    plan.exchanged = exchanged;
-    plan.repack_p = !tma_reads(sides.p, problem);
-    plan.repack_q = !is_mappable(sides.q) || is_mn_major(sides.q);
-    const bool mn_major = is_mn_major(few_rows_layout(problem, plan, nullptr).sides.p);
-    // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
-    int widest = 0;
-    for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
-      if (few_rows_tile(t).by == by && (widest == 0 || widest < sides.q.rows))
-        widest = few_rows_tile(t).block_q;
-    for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t) {
-      const FewRowsTileInfo& tile = few_rows_tile(t);
-      if (tile.by != by || tile.block_q > widest) continue;
-      plan.tile = static_cast<int8_t>(t);
-      const int64_t columns = columns_of(problem, plan);
-      const int64_t beside = std::max<int64_t>(1, saturating_product(columns, problem.batch));
-      const int64_t room = std::max<int64_t>(1, device.multiprocessors / beside);
-      // Narrower ones, several beside each other, where the multiprocessors are not needed for P.
-      if (tile.block_q < widest &&
-          (by != FewRowsBy::Wgmma || sides.p.rows > room * NARROW_ROWS || columns > MOST_NARROW))
-        continue;
-      const auto visit_plan = [&](FewRowsPlan found) {
-        const int64_t tiles = std::max<int64_t>(1, tiles_of(problem, found));
-        found.blocks = static_cast<int32_t>(std::min<int64_t>(tiles, device.multiprocessors));
-        visit(found);
-      };
-      // Along K a strip is a swizzle's pattern, along m or n a box, of 128 bytes; or for wgmma 64.
-      if (!mn_major)
-        for_shares(plan, sides.p.rows, room, 8, tile.block_p / 8, visit_plan);
-      else
-        for (int strip = 128 / bytes; strip >= (by == FewRowsBy::Wgmma ? 32 : 128 / bytes);
-             strip /= 2)
-          for_shares(plan, sides.p.rows, room, strip, tile.block_p / strip, visit_plan);
-    }
+    for (const FewRowsBy by :
+         {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Mma, FewRowsBy::Lanes})
+      if (multiplies(by, problem)) for_few_rows_plans(problem, device, by, exchanged, visit);
   }
 }
 
@@ -226,6 +256,17 @@ std::string name_of(const FewRowsPlan& plan) {
          std::to_string(plan.rounds) + " of " + std::to_string(plan.strip);
 }
 
+// Of the kernel's class.
+const char* name_of(FewRowsBy by) {
+  switch (by) {
+    case FewRowsBy::Wgmma: return "Wgmma";
+    case FewRowsBy::Registers: return "Registers";
+    case FewRowsBy::Mma: return "Doubles";
+    case FewRowsBy::Lanes: break;
+  }
+  return "Lanes";
+}
+
 std::string text_of(const FewRowsPlan& plan, const Estimate& e) {
   return name_of(plan) + ": " + grouped(e.cycles) + " cycles; " + grouped(e.memory) +
          " of memory, " + grouped(e.chain) + " of the chain, " + grouped(e.start) +
@@ -244,10 +285,8 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   Description d;
   d.tile = few_rows_tile_name(plan.tile);
   const bool lanes = tile.by == FewRowsBy::Lanes;
-  const std::string work = lanes ? "FewRowsByLanes<" + d.tile
-                           : tile.by == FewRowsBy::Mma
-                               ? "FewRowsByDoubles<" + d.tile
-                               : "FewRowsByWgmma<" + d.tile + ", " + wgmma_type(problem.dtype);
+  std::string work = "FewRowsBy" + std::string(name_of(tile.by)) + "<" + d.tile;
+  if (tile.by == FewRowsBy::Wgmma) work += ", " + wgmma_type(problem.dtype);
   d.kernel = "few_rows<" + work + ", " + (is_mn_major(sides.p) ? "1" : "0") + ">>";
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
   d.thread_m = lanes ? 1 : 2, d.thread_n = lanes ? tile.columns : tile.columns / 4;

@@ -15,10 +15,15 @@ namespace tiled {
 
 // Who multiplies.
 enum class FewRowsBy : int8_t {
-  Wgmma,  // a warpgroup with wgmma: 16-bit floats and tf32
-  Mma,    // warps with mma.sync: fp64
-  Lanes,  // a thread has a row of P and chains of multiply-adds: fp32
+  Wgmma,      // a warpgroup with wgmma: 16-bit floats and tf32
+  Registers,  // the same, with P in its registers: tf32 along m or n
+  Mma,        // warps with mma.sync: fp64
+  Lanes,      // a thread has a row of P and chains of multiply-adds: fp32
 };
+
+constexpr bool is_of_wgmma(FewRowsBy by) {
+  return by == FewRowsBy::Wgmma || by == FewRowsBy::Registers;
+}
 
 // At most P rows by Q columns of D for a block. A warp has ROWS of the rows, and GROUPS of warps
 // share out the columns. A stage holds 256 bytes of K of both operands.
@@ -42,13 +47,19 @@ struct FewRowsTile {
 
 // wgmma has 64 rows: of a lower tile it reads what follows in shared memory for the others, and
 // nobody looks at their sums. The time it takes hangs on its columns alone.
-template <int Q>
-struct FewRowsWgmma : FewRowsTile<FewRowsBy::Wgmma, 64, Q, 16, 1> {};
-struct Few8 : FewRowsWgmma<8> {};
-struct Few16 : FewRowsWgmma<16> {};
-struct Few32 : FewRowsWgmma<32> {};
-struct Few48 : FewRowsWgmma<48> {};
-struct Few64 : FewRowsWgmma<64> {};
+template <FewRowsBy BY, int Q>
+struct FewRowsWgmma : FewRowsTile<BY, 64, Q, 16, 1> {};
+struct Few8 : FewRowsWgmma<FewRowsBy::Wgmma, 8> {};
+struct Few16 : FewRowsWgmma<FewRowsBy::Wgmma, 16> {};
+struct Few32 : FewRowsWgmma<FewRowsBy::Wgmma, 32> {};
+struct Few48 : FewRowsWgmma<FewRowsBy::Wgmma, 48> {};
+struct Few64 : FewRowsWgmma<FewRowsBy::Wgmma, 64> {};
+// With P in registers only the warps that have rows of a tile load any.
+struct Regs8 : FewRowsWgmma<FewRowsBy::Registers, 8> {};
+struct Regs16 : FewRowsWgmma<FewRowsBy::Registers, 16> {};
+struct Regs32 : FewRowsWgmma<FewRowsBy::Registers, 32> {};
+struct Regs48 : FewRowsWgmma<FewRowsBy::Registers, 48> {};
+struct Regs64 : FewRowsWgmma<FewRowsBy::Registers, 64> {};
 
 // mma.sync has 16 rows and eights of columns.
 template <int P, int Q, int GROUPS>
@@ -82,10 +93,11 @@ struct Lanes32x16 : FewRowsLanes<32, 16, 4> {};
 struct Lanes64x16 : FewRowsLanes<64, 16, 2> {};
 
 using FewRowsTiles =
-    TileList<Few8, Few16, Few32, Few48, Few64, Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16,
-             Doubles48x16, Doubles64x16, Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64,
-             Doubles48x64, Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4,
-             Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16>;
+    TileList<Few8, Few16, Few32, Few48, Few64, Regs8, Regs16, Regs32, Regs48, Regs64, Doubles32x8,
+             Doubles48x8, Doubles64x8, Doubles32x16, Doubles48x16, Doubles64x16, Doubles32x32,
+             Doubles48x32, Doubles64x32, Doubles32x64, Doubles48x64, Lanes64x1, Lanes32x1,
+             Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8, Lanes32x16,
+             Lanes64x16>;
 
 // How a stage lies in shared memory, and how many of them a block's ring has.
 struct FewRowsStage {
@@ -105,9 +117,9 @@ struct FewRowsTileInfo {
   // way.
   constexpr FewRowsStage stage(int32_t rows) const {
     constexpr int32_t MOST = 227 * 1024, BARRIERS = 16, MOST_STAGES = 40;
-    const int32_t p = by == FewRowsBy::Wgmma ? rows * 128 : p_box;
+    const int32_t p = is_of_wgmma(by) ? rows * 128 : p_box;
     const int32_t bytes = boxes * (p + q_box);
-    // What wgmma reads past the last stage.
+    // What wgmma reads past the last stage. (Loads to registers end in Q's boxes.)
     const int32_t beyond = by == FewRowsBy::Wgmma ? std::max(0, boxes * p_box - bytes) : 0;
     const int32_t ring = std::min(MOST_STAGES, (MOST - beyond) / (bytes + BARRIERS));
     return {p, boxes * p, bytes, ring, ring * bytes + beyond};
