@@ -236,7 +236,6 @@ def planner_table(documents: Sequence[dict]) -> str:
     runs = [d for d in documents if d.get("regret")]
     if not runs:
         return NOT_MEASURED
-    document = max(runs, key=lambda d: d["environment"]["date"])
     header = ["problems", "count", "regret, geomean", "at worst", "noise floor", "torch.mm / ours"]
     names = {
         "named": "named",
@@ -246,14 +245,19 @@ def planner_table(documents: Sequence[dict]) -> str:
         "large_fitted": "large, drawn, used to fit the model",
         "large_held_out": "large, drawn, held out",
     }
-    rows = []
+    rows, shown = [], []
     for key, name in names.items():
-        if key in document["regret"]:
-            s = document["regret"][key]["summary"]
-            figures = (f"{100 * s[q]:.1f} %" for q in ("geomean", "worst", "noise"))
-            ratios = f"{s['ratio']:.2f}, least {s['least']:.2f}"
-            rows.append([name, str(s["problems"]), *figures, ratios])
-    return markdown(header, rows) + "\n\n" + caption(document)
+        of_key = [d for d in runs if key in d["regret"]]
+        if not of_key:
+            continue
+        document = max(of_key, key=lambda d: d["environment"]["date"])
+        if document not in shown:
+            shown.append(document)
+        s = document["regret"][key]["summary"]
+        figures = (f"{100 * s[q]:.1f} %" for q in ("geomean", "worst", "noise"))
+        ratios = f"{s['ratio']:.2f}, least {s['least']:.2f}"
+        rows.append([name, str(s["problems"]), *figures, ratios])
+    return "\n\n".join([markdown(header, rows), *map(caption, shown)])
 
 
 def _sizes(shape: dict) -> str:
