@@ -52,8 +52,10 @@ class AsyncOperand {
   static constexpr int COPIES = BYTES / 16 / Tile::THREADS;  // of a thread, a step
   static_assert(COPIES * 16 * Tile::THREADS == BYTES, "every thread makes as many copies");
 
-  // `data` is the tile's first row at the segment's first k.
-  __device__ __forceinline__ AsyncOperand(const T* data, RowsByK strides)
+  // `data` is the tile's first row at the segment's first k. Operands that need them are given the
+  // first and the end of the matrix besides.
+  __device__ __forceinline__ AsyncOperand(const T* data, RowsByK strides, const T* = nullptr,
+                                          const T* = nullptr)
       : data_(data + row(0) * strides.row + k(0) * strides.k) {}
 
   // Start one of the next step's copies, in order, of a tile that lies in the matrix as a whole.

@@ -1,7 +1,6 @@
 // Rung async_mma. Tensor cores at nearly what mma.sync can do, on every GPU since Ampere. Operands
 // come by cp.async, which passes no register, into a ring of stages that lie as ldmatrix wants
-// them; fragments of 16 of k are loaded while those before them are multiplied, across the change
-// of stage too, and the copies are strewn among the multiplications.
+// them; fragments of 16 of k are loaded, and copies started, while those before are multiplied.
 //
 //     shared memory: a ring of STAGES          C: a warp owns 64 x 64 of it, 4 x 8 tiles of 16 x 8
 //     +-------+-------+-------+-------+          +-----+-----+-----+-----+
@@ -46,6 +45,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   constexpr int64_t RASTER_GROUP = Tile::RASTER_ROWS / BLOCK_M;           // rows of tiles
   using A = OperandOf<Tile, T, BLOCK_M, Tile::WARP_M, A_ALONG_M, false>;
   using B = OperandOf<Tile, T, BLOCK_N, Tile::WARP_N, B_ALONG_N, true>;
+  constexpr int COPIES = A::COPIES + B::COPIES, SHARES = (PARTS - 1) * TILES_M;  // of a step
   constexpr uint32_t B_AT = A::BYTES, STAGE_BYTES = Tile::STAGE_BYTES;
 
   extern __shared__ __align__(1024) char shared[];
@@ -57,9 +57,9 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   tile_of_block<RASTER_GROUP>(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,
                               (problem.n + BLOCK_N - 1) / BLOCK_N, tile_m, tile_n);
   // Below 2^31: kept in 32 bits and widened at each use, the tile costs two registers less.
-  const int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
-  const auto row0 = [=] { return int64_t{tile_row} * BLOCK_M; };
-  const auto column0 = [=] { return int64_t{tile_column} * BLOCK_N; };
+  int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
+  const auto row0 = [&] { return int64_t{tile_row} * BLOCK_M; };
+  const auto column0 = [&] { return int64_t{tile_column} * BLOCK_N; };
   const int rows = static_cast<int>(min(problem.m - row0(), int64_t{BLOCK_M}));
   const int columns = static_cast<int>(min(problem.n - column0(), int64_t{BLOCK_N}));
 
@@ -83,17 +83,13 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       const auto end_of = [&](const Operand& x, RowsByK strides, int64_t all_rows) {
         return first_of(x) + (all_rows - 1) * strides.row + (problem.k - 1) * strides.k + 1;
       };
-      const auto operand = [&](auto type, const Operand& x, RowsByK strides, int64_t row,
-                               int64_t all_rows) {
-        using X = typename decltype(type)::Type;
-        const T* const tile = first_of(x) + row * strides.row + begin * strides.k;
-        if constexpr (ANY)
-          return X(tile, strides, first_of(x), end_of(x, strides, all_rows));
-        else
-          return X(tile, strides);
+      const auto tile_of = [&](const Operand& x, RowsByK strides, int64_t row) {
+        return first_of(x) + row * strides.row + begin * strides.k;
       };
-      A a = operand(TypeTag<A>{}, problem.a, a_strides(), row0(), problem.m);
-      B b = operand(TypeTag<B>{}, problem.b, b_strides(), column0(), problem.n);
+      A a(tile_of(problem.a, a_strides(), row0()), a_strides(), first_of(problem.a),
+          end_of(problem.a, a_strides(), problem.m));
+      B b(tile_of(problem.b, b_strides(), column0()), b_strides(), first_of(problem.b),
+          end_of(problem.b, b_strides(), problem.n));
       const int length = static_cast<int>(end - begin);
       const int steps = (length + BLOCK_K - 1) / BLOCK_K;
 
@@ -109,12 +105,18 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
           b.copy(b_tile, columns, to_copy, b_strides(), end_of(problem.b, b_strides(), problem.n));
         }
       };
+      // Of a tile that lies in the matrix as a whole, one by one.
+      const bool is_whole = !ANY && rows == BLOCK_M && columns == BLOCK_N;
+      const auto copy_whole = [&](uint32_t stage, int i) {
+        if (i < A::COPIES)
+          a.copy_whole(shared_base + stage, i, a_strides());
+        else
+          b.copy_whole(shared_base + stage + B_AT, i - A::COPIES, b_strides());
+      };
       const auto end_copies = [&](uint32_t stage) {
         if constexpr (ANY) {
-          if (to_copy > 0) {
-            a.end(shared_base + stage, rows, to_copy, args.a);
-            b.end(shared_base + stage + B_AT, columns, to_copy, args.b);
-          }
+          if (to_copy > 0) a.end(shared_base + stage, rows, to_copy, args.a);
+          if (to_copy > 0) b.end(shared_base + stage + B_AT, columns, to_copy, args.b);
         }
         to_copy -= BLOCK_K;
         ptx::cp_async_commit_group();
@@ -127,7 +129,11 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       };
 #pragma unroll 1
       for (int stage = 0; stage < STAGES - 1; ++stage) {
-        start_copies(stage * STAGE_BYTES);
+        if (is_whole && to_copy >= BLOCK_K)
+#pragma unroll
+          for (int i = 0; i < COPIES; ++i) copy_whole(stage * STAGE_BYTES, i);
+        else
+          start_copies(stage * STAGE_BYTES);
         end_copies(stage * STAGE_BYTES);
       }
       change_stage();
@@ -139,7 +145,6 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       Fragments<T, A, B, TILES_M, TILES_N> fragments;
       fragments.load_first(a_lane + read, b_lane + read);
       // `copy` starts a share of the copies, of SHARES a step, or all of them as the first.
-      constexpr int SHARES = (PARTS - 1) * TILES_M;
       const auto run_step = [&](auto copy) {
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
@@ -161,21 +166,15 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
           }
         }
       };
+      const int whole_steps = is_whole ? length / BLOCK_K - (STAGES - 1) : 0;
       int step = 0;
-      if (!ANY && rows == BLOCK_M && columns == BLOCK_N) {
-        constexpr int COPIES = A::COPIES + B::COPIES;
-        const int whole_steps = length / BLOCK_K - (STAGES - 1);
 #pragma unroll 1
-        for (; step < whole_steps; ++step)
-          run_step([&](int share) {
+      for (; step < whole_steps; ++step)
+        run_step([&](int share) {
 #pragma unroll
-            for (int i = share * COPIES / SHARES; i < (share + 1) * COPIES / SHARES; ++i)
-              if (i < A::COPIES)
-                a.copy_whole(shared_base + write, i, a_strides());
-              else
-                b.copy_whole(shared_base + write + B_AT, i - A::COPIES, b_strides());
-          });
-      }
+          for (int i = share * COPIES / SHARES; i < (share + 1) * COPIES / SHARES; ++i)
+            copy_whole(write, i);
+        });
 #pragma unroll 1
       for (; step < steps; ++step)
         run_step([&](int share) {
@@ -185,6 +184,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 
       add_segment<Tile::THREADS, 4>(args.totals, in_a_row(chain), segment, segments);
     }
+    ptx::forget(tile_row, tile_column);  // addresses of C are computed now, as in store_tile
     store_tile<Tile, T>(problem, {entry, row0(), column0(), rows, columns}, chain, shared_base,
                         warp_m, warp_n);
   }
