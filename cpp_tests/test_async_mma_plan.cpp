@@ -84,6 +84,11 @@ TEST(AsyncMmaPlan, ReadsByWhatTheAlignmentAllows) {
   p.a.row_stride = 2048, p.a.col_stride = 2, p.a.alignment = 4;
   const AsyncMmaWay way = way_of(p, "a100");
   EXPECT_EQ(way.exchanged ? way.b : way.a, ReadBy::Elements);
+  Problem bytes = tensor_problem("nt", 512, 512, 512, DType::Int8);
+  bytes.arithmetic = Arithmetic::Fma;
+  bytes.a.alignment = bytes.b.alignment = 1;
+  EXPECT_EQ(way_of(bytes, "a100").a, ReadBy::Elements);
+  EXPECT_EQ(way_of(bytes, "a100").b, ReadBy::Elements);
 }
 
 // Each operand that is not read by 16 bytes may be copied to where it is, in another address of the

@@ -59,37 +59,77 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
          saturating_product(blocks_over(problem.m, 32), blocks_over(problem.n, 32)) <= MAX_GRID_X;
 }
 
-// The model's constants: cycles of 1755 MHz, as those of rung hopper. From the times of tiles on an
-// H200; on other chips products take as long as their tensor cores' rate says.
+// The model's constants, in cycles of the chip's highest clock. A step of a block wants three units
+// of its multiprocessor at once: tensor cores, shared memory, which gives a warp its fragments of
+// both operands and takes the copies, and what the L2 cache sends. None waits for another for long,
+// but they do not overlap without loss: the cube root of the sum of cubes has the times that
+// bench/results/h200_async_mma_prototype.txt lists within 5 % (root mean square) from rates alone.
+// On other chips the rates are those that are published, and the rest is the H200's.
 struct Model {
-  static constexpr double CLOCK = 1755e6;
   // Launch and end. The rungs that take bytes besides leave it out (plan/candidate.h).
-  static constexpr double START = 3000;
+  static constexpr double START = 3400;
   // Of a block: the first bytes' way, and the store of its tile's elements.
-  static constexpr double FILL = 2400, STORE = 0.08;
+  static constexpr double FILL = 2500, STORE = 0.09;
   static constexpr double OF_WGMMA = 0.625;  // of 9.0's rate mma.sync can have so much
-  static constexpr double OF_TENSOR = 0.88;  // of what mma.sync can have, a full multiprocessor
-  // The shortest of a block alone: loads and barrier; and through registers, or in many copies.
-  static constexpr double STEP = 500, STEP_OF_ANY = 1500;
-  static constexpr double L2_BYTES_A_CYCLE = 38;  // of a multiprocessor
-  static constexpr double DRAM = 0.85;            // of the bandwidth that the device names
-  static constexpr double COPY_KERNEL = 9000, COPY_DRAM = 0.8;  // of the bandwidth
+  // Bytes a cycle of a multiprocessor: 32 banks of four bytes from 8.0 on (Programming Guide,
+  // "Shared Memory"; GA102 white paper). From L2 the H200's: no other chip's is published but that
+  // of GA100, 5120 for 108 multiprocessors.
+  static constexpr double SHARED = 128, L2 = 48;
+  // Of a step, if its block is alone: loads and barrier; and through registers, or in many copies.
+  static constexpr double LATENCY = 80, LATENCY_OF_ANY = 760;
+  static constexpr double DRAM = 0.85;  // of the bandwidth that the device names
+  static constexpr double COPY_KERNEL = 10000, COPY_DRAM = 0.8;  // of the bandwidth
   // Of a multiprocessor, for 16 bytes that do not come by one cp.async: its instructions.
   static constexpr double sixteen_bytes(ReadBy by, double element_bytes) {
     switch (by) {
       case ReadBy::Sixteen: return 0;
-      case ReadBy::Eight: return 0.7;
-      case ReadBy::Four: return 1.4;
-      case ReadBy::Turned: return 1.9;
-      case ReadBy::Shifted: return 1.9;
-      case ReadBy::Elements: return 7.7 / element_bytes;
+      case ReadBy::Eight: return 1.5;
+      case ReadBy::Four: return element_bytes == 2 ? 2.9 : 1.8;
+      case ReadBy::Turned: return 2.2;
+      case ReadBy::Shifted: return 1.8;
+      case ReadBy::Elements: return 11.8 / element_bytes;
     }
     return 0;
   }
 };
 
+// Of one step of one block, cycles.
+struct StepTimes {
+  double tensor, shared, l2, instructions;
+  double all() const {
+    return std::cbrt(tensor * tensor * tensor + shared * shared * shared + l2 * l2 * l2) +
+           instructions;
+  }
+  const char* bound() const {
+    const double most = std::max({tensor, shared, l2, instructions});
+    return most == tensor   ? "tensor cores"
+           : most == shared ? "shared memory"
+           : most == l2     ? "L2"
+                            : "instructions of copies";
+  }
+};
+
+StepTimes step_times(const Problem& problem, const DeviceInfo& device, const AsyncMmaWay& way) {
+  const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
+  const double m = tile.block_m, n = tile.block_n;
+  const double size = static_cast<double>(size_of(problem.dtype));
+  const double rate = peak_flops(device, problem.dtype, problem.arithmetic) /
+                      (2 * device.clock_hz * device.multiprocessors) *
+                      (device.capability == 90 ? Model::OF_WGMMA : 1);  // multiply-adds a cycle
+  StepTimes t;
+  t.tensor = m * n * tile.step_bytes / size / rate;
+  // Every warp reads its rows and its columns; all of both are written once.
+  const double read = m * n / tile.warp_n + m * n / tile.warp_m, written = m + n;
+  t.shared = (read + written) * tile.step_bytes / Model::SHARED;
+  t.l2 = (m + n) * tile.step_bytes / Model::L2;
+  t.instructions = tile.step_bytes / 16. *
+                   (m * Model::sixteen_bytes(way.a, size) + n * Model::sixteen_bytes(way.b, size));
+  return t;
+}
+
 struct Estimate {
-  double tensor, memory, cycles;
+  double product, memory, cycles;  // of the call
+  const char* bound;               // what takes longest of it
 };
 
 Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncMmaWay& way) {
@@ -97,35 +137,28 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   const double m = static_cast<double>(way.exchanged ? problem.n : problem.m);
   const double n = static_cast<double>(way.exchanged ? problem.m : problem.n);
   const double k = static_cast<double>(problem.k), batch = static_cast<double>(problem.batch);
-  const double blocks = std::ceil(m / tile.block_m) * std::ceil(n / tile.block_n) * batch;
-  const double peak = device.tensor_flops / (2 * device.clock_hz * device.multiprocessors);
   const double size = static_cast<double>(size_of(problem.dtype));
-  const double rate =  // tensor cores do half as many tf32 as 16-bit products, and twice the bytes
-      2 / size * Model::OF_TENSOR * peak *
-      (device.capability == 90 ? Model::OF_WGMMA : 1);  // a cycle
-  const double step_k = tile.step_bytes / size;
-  const double steps = std::ceil(k / step_k);
-  const double busy = tile.block_m * tile.block_n * step_k / rate +
-                      tile.step_bytes / 16. *
-                          (tile.block_m * Model::sixteen_bytes(way.a, size) +
-                           tile.block_n * Model::sixteen_bytes(way.b, size));
-  const double loads = (tile.block_m + tile.block_n) * tile.step_bytes / Model::L2_BYTES_A_CYCLE;
+  const double blocks = std::ceil(m / tile.block_m) * std::ceil(n / tile.block_n) * batch;
   const double share = std::ceil(blocks / device.multiprocessors);
   const double fit = static_cast<double>(device.shared_bytes_per_sm /
                                          (tile.shared_bytes + device.shared_bytes_reserved));
   const double waves = std::ceil(share / std::clamp(fit, 1., double(tile.blocks_per_sm)));
+  const double steps = std::ceil(k * size / tile.step_bytes);
+  const StepTimes times = step_times(problem, device, way);
+  const double step = times.all();
+  const double alone = step + (tile.any ? Model::LATENCY_OF_ANY : Model::LATENCY);
   Estimate e;
-  e.tensor = steps * std::max(share * std::max(busy, loads),
-                              waves * (tile.any ? Model::STEP_OF_ANY : Model::STEP)) +
-             waves * (Model::FILL + Model::STORE * tile.block_m * tile.block_n);
+  e.product = steps * std::max(share * step, waves * alone) +
+              waves * (Model::FILL + Model::STORE * tile.block_m * tile.block_n);
   const double bytes = size * batch * (m * k + k * n + m * n);
-  e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * Model::CLOCK;
-  e.cycles = (is_byte(problem) ? 0 : Model::START) + std::max(e.tensor, e.memory);
+  e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * device.clock_hz;
+  e.bound = e.memory > e.product ? "memory" : times.bound();
+  e.cycles = (is_byte(problem) ? 0 : Model::START) + std::max(e.product, e.memory);
   if (way.copy_a || way.copy_b) {
     const double copied =
         static_cast<double>(async_mma_layout(problem, way, nullptr).copies.bytes());
     e.cycles += Model::COPY_KERNEL +
-                2 * copied / (Model::COPY_DRAM * device.memory_bandwidth) * Model::CLOCK;
+                2 * copied / (Model::COPY_DRAM * device.memory_bandwidth) * device.clock_hz;
   }
   return e;
 }
@@ -232,7 +265,7 @@ std::string name_of(const AsyncMmaWay& way) {
 // In JSON:
 //
 //   async_mma  {exchanged, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and the like,
-//              estimates: [{tile, way, exchanged, tensor, memory, cycles (of the call)}]}
+//              estimates: [{tile, way, exchanged, bound, product, memory, cycles (of the call)}]}
 Description describe(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
@@ -257,13 +290,14 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
     const bool chosen = name == name_of(way) && other.exchanged == way.exchanged;
     d.lines.emplace_back(chosen ? "estimate" : "rejected",
                          name + (other.exchanged ? ", exchanged: " : ": ") + grouped(e.cycles) +
-                             " cycles; " + grouped(e.tensor) + " of tensor cores, " +
-                             grouped(e.memory) + " of memory");
+                             " cycles; bound by " + e.bound + ", " + grouped(e.product) +
+                             " of the product, " + grouped(e.memory) + " of memory");
     list.push_back(Object()
                        .text("tile", async_mma_tile_name(other.tile))
                        .text("way", name)
                        .truth("exchanged", other.exchanged)
-                       .real("tensor", e.tensor)
+                       .text("bound", e.bound)
+                       .real("product", e.product)
                        .real("memory", e.memory)
                        .real("cycles", e.cycles)
                        .str());
