@@ -14,11 +14,11 @@
 // transposes it (async_operand.cuh); tf32 and bytes along k. K ascends in steps of 32 bytes into an
 // accumulator a segment, as in all rungs of its arithmetic; a deep K has totals in the workspace.
 //
-// Preconditions: fp16, bf16, fp32 as tf32, and bytes; compute capability 8.0; any strides and
-// alignment (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k only
-// exchanged. Bound by shared memory: a warp's fragments of 64 x 64 take it two thirds of the time
-// that their multiplications take an H200's tensor cores, the copies another fifth. Of cuBLAS: 58 %
-// in bf16 there. Next: rung tma_wgmma, whose operands pass no register at all.
+// Preconditions: fp16, bf16, fp32 as tf32, bytes; compute capability 8.0, or 7.5 and fp16 (steps of
+// 16 bytes); any strides and alignment (any_operand.cuh, word_operand.cuh), but of 16 bits A along
+// m with B along k only exchanged. Bound by shared memory: a warp's fragments of 64 x 64 take it
+// two thirds of the time that their multiplications take an H200's tensor cores, the copies a
+// fifth. Of cuBLAS: 58 % in bf16 there. Next: rung tma_wgmma, whose operands pass no register.
 #pragma once
 
 #include "core/segments.h"
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       const auto next = [](uint32_t stage) {
         return stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
       };
-      Fragments<T, A, B, TILES_M, TILES_N> fragments;
+      Fragments<Tile, T, A, B> fragments;
       fragments.load_first(a_lane + read, b_lane + read);
       // `copy` starts a share of the copies, of SHARES a step, or all of them as the first.
       const auto run_step = [&](auto copy) {
