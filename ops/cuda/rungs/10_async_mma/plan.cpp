@@ -88,13 +88,14 @@ struct Model {
   static constexpr double DRAM = 0.85;  // of the bandwidth that the device names
   static constexpr double COPY_KERNEL = 10000, COPY_DRAM = 0.8;  // of the bandwidth
   // Of a multiprocessor, for 16 bytes that do not come by one cp.async: its instructions.
-  static constexpr double sixteen_bytes(ReadBy by, double element_bytes, bool held) {
+  static constexpr double sixteen_bytes(ReadBy by, double element_bytes,
+                                        const AsyncMmaTileInfo& tile) {
     switch (by) {
       // Held in registers: a warp's 25 instructions for 32 of them, by four schedulers (counted).
-      case ReadBy::Sixteen: return held ? 0.2 : 0;
+      case ReadBy::Sixteen: return tile.of_7_5 ? 0.2 : tile.any ? 0.5 : 0;
       case ReadBy::Eight: return 1.5;
       case ReadBy::Four: return element_bytes == 2 ? 2.9 : 1.8;
-      case ReadBy::Turned: return 2.2;
+      case ReadBy::Turned: return 1.9;
       case ReadBy::Shifted: return 1.8;
       case ReadBy::Elements: return 11.8 / element_bytes;
     }
@@ -132,9 +133,9 @@ StepTimes step_times(const Problem& problem, const DeviceInfo& device, const Asy
   t.shared =
       (read + written) * tile.step_bytes / (tile.of_7_5 ? Model::SHARED_OF_7_5 : Model::SHARED);
   t.l2 = (m + n) * tile.step_bytes / (tile.of_7_5 ? Model::L2_OF_7_5 : Model::L2);
-  t.instructions = tile.step_bytes / 16. *
-                   (m * Model::sixteen_bytes(way.a, size, tile.of_7_5) +
-                    n * Model::sixteen_bytes(way.b, size, tile.of_7_5));
+  t.instructions =
+      tile.step_bytes / 16. *
+      (m * Model::sixteen_bytes(way.a, size, tile) + n * Model::sixteen_bytes(way.b, size, tile));
   return t;
 }
 
