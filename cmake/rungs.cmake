@@ -4,14 +4,15 @@
 #     PLAN ...      what the planner and the reports know of it; pure, and in every build
 #     LAUNCH ...    host code beside its kernels
 #     PORTABLE ...  kernels for every architecture
+#     BY_8 ...      kernels for compute capability 7.5 alone, whose mma.sync takes 8 of k
 #     ASYNC ...     kernels planned for compute capability 8.0 on, which has cp.async
 #     HOPPER ...)   kernels for compute capability 9.0 alone
 #
 # Where Hopper's kernels are not built, a rung that has no others is left out with its LAUNCH.
-# Sets rung_plans, rung_launches, portable_kernels, async_kernels and hopper_kernels.
+# Sets rung_plans, rung_launches, portable_kernels, by_8_kernels, async_kernels and hopper_kernels.
 
 macro(tiled_mm_rung)
-  cmake_parse_arguments(rung "" "" "PLAN;LAUNCH;PORTABLE;ASYNC;HOPPER" ${ARGN})
+  cmake_parse_arguments(rung "" "" "PLAN;LAUNCH;PORTABLE;BY_8;ASYNC;HOPPER" ${ARGN})
   if(rung_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${CMAKE_CURRENT_LIST_FILE}: unknown: ${rung_UNPARSED_ARGUMENTS}")
   endif()
@@ -21,15 +22,19 @@ macro(tiled_mm_rung)
     endif()
     set(rung_HOPPER)
   endif()
+  if(NOT by_8_architectures)
+    set(rung_BY_8)
+  endif()
   # Like every other source, from the project's folder on.
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_LIST_DIR
     BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE rung_folder)
-  foreach(kind IN ITEMS PLAN LAUNCH PORTABLE ASYNC HOPPER)
+  foreach(kind IN ITEMS PLAN LAUNCH PORTABLE BY_8 ASYNC HOPPER)
     list(TRANSFORM rung_${kind} PREPEND ${rung_folder}/)
   endforeach()
   list(APPEND rung_plans ${rung_PLAN})
   list(APPEND rung_launches ${rung_LAUNCH})
   list(APPEND portable_kernels ${rung_PORTABLE})
+  list(APPEND by_8_kernels ${rung_BY_8})
   list(APPEND async_kernels ${rung_ASYNC})
   list(APPEND hopper_kernels ${rung_HOPPER})
 endmacro()

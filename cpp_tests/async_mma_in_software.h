@@ -12,7 +12,7 @@
 
 #include "core/finish.h"
 #include "cuda/plan/rung.h"
-#include "cuda/rungs/10_async_mma/async_mma.cuh"
+#include "cuda/rungs/10_async_mma/held_fp16.cu"
 #include "cuda/rungs/10_async_mma/plan.h"
 #include "guarded.h"
 
@@ -100,6 +100,10 @@ Accumulator<T> as_multiplied(T value) {
 
 template <typename T>
 Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, int tile) {
+  if constexpr (std::is_same_v<T, __half>)
+    if (async_mma_tile(tile).of_7_5)
+      return async_mma_held_fp16(is_mn_major(side_a(computed)), is_mn_major(side_b(computed)),
+                                 tile - FIRST_HELD_TILE);
   if constexpr (sizeof(T) == 2) {
     if (is_mn_major(side_a(computed)))
       return async_mma_function<T, true, true>(AsyncMmaTiles(), tile);
@@ -109,10 +113,11 @@ Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, int tile) {
   return async_mma_function<T, false, false>(AsyncMmaTiles(), tile);
 }
 
-// Runs every way that the planner offers for it on a device of 9.0 and `wanted` takes, each with
-// another seed; returns how many ran, or -1 at the first wrong element, which `wrong` describes.
+// Runs every way that the planner offers for it on the device and `wanted` takes, each with another
+// seed; returns how many ran, or -1 at the first wrong element, which `wrong` describes.
 template <typename T, typename Wanted>
-int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string& wrong) {
+int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string& wrong,
+                     const char* device_name = "h200") {
   constexpr DType DTYPE = dtype_of<T>();
   constexpr int BYTES = sizeof(T);
   using Sum = Accumulator<T>;
@@ -164,7 +169,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     for (int64_t i = 0; i < p.m; ++i)
       for (int64_t j = 0; j < p.n; ++j) sums.push_back(expected(entry, i, j));
 
-  const DeviceInfo device = *named_device("h200");
+  const DeviceInfo device = *named_device(device_name);
   const Rung& rung = *rung_of(Algo::AsyncMma);
   int right = 0;
   rung.ways(problem, device, [&](const Way& way, double) {

@@ -65,7 +65,7 @@ TEST(AsyncMmaPlan, EveryWayFitsItsDevice) {
     }
     // The largest needs more than 99 KiB, which 8.6, 8.9 and 12.0 do not have.
     const bool has_all = d.shared_bytes_per_block > SHARED_OF_8_6;
-    EXPECT_EQ(static_cast<int>(tiles.size()), ASYNC_MMA_TILE_COUNT - !has_all) << name;
+    EXPECT_EQ(static_cast<int>(tiles.size()), FIRST_HELD_TILE - !has_all) << name;
   }
 }
 
@@ -126,6 +126,41 @@ TEST(AsyncMmaPlan, LayoutsAndSides) {
     }
     EXPECT_EQ(sides.size(), layout == "nt" || layout == "tn" ? 2u : 1u) << layout;
   }
+}
+
+// 7.5 has tiles of its own, of fp16 alone, which hold what they read in registers.
+TEST(AsyncMmaPlan, OfCapability75) {
+  const DeviceInfo t4 = device("t4");
+  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
+    std::set<int> tiles;
+    for (int alignment : {16, 8, 4, 2}) {
+      Problem p = tensor_problem(layout, 500, 300, 700, DType::Float16);
+      p.a.alignment = p.b.alignment = alignment;
+      EXPECT_EQ(make_plan(p, t4).algo, Algo::AsyncMma);
+      for (const AsyncMmaWay& way : ways_of(p, t4)) {
+        const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
+        EXPECT_TRUE(tile.of_7_5);
+        const ReadBy by = alignment == 16 ? ReadBy::Sixteen : ReadBy::Shifted;
+        EXPECT_TRUE(way.a == by && way.b == by);
+        EXPECT_FALSE(way.copy_a || way.copy_b || way.early);
+        EXPECT_GE(occupancy(t4, {tile.threads, 0, tile.shared_bytes}).blocks_per_sm,
+                  tile.blocks_per_sm);
+        tiles.insert(way.tile);
+      }
+    }
+    EXPECT_EQ(tiles, (std::set<int>{FIRST_HELD_TILE, FIRST_HELD_TILE + 1}));
+  }
+  EXPECT_FALSE(supports(Algo::AsyncMma, tensor_problem("nn", 64, 64, 64), t4));
+  EXPECT_FALSE(supports(Algo::AsyncMma, tensor_problem("nn", 64, 64, 64, DType::Float32), t4));
+  Problem bytes = tensor_problem("nn", 64, 64, 64, DType::Int8);
+  bytes.arithmetic = Arithmetic::Fma;
+  EXPECT_FALSE(supports(Algo::AsyncMma, bytes, t4));
+  // A large tile where there is work for all.
+  const auto most = [&](int64_t size) {
+    return make_plan(tensor_problem("nt", size, size, size, DType::Float16), t4).block_m;
+  };
+  EXPECT_EQ(most(4096), 128);
+  EXPECT_EQ(most(512), 64);
 }
 
 // Totals of a deep K wait in the workspace, a tile's for each block. (An odd K may be copied

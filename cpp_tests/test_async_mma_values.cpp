@@ -11,13 +11,14 @@ using namespace test;
 constexpr auto EVERY_WAY = [](const AsyncMmaWay&) { return true; };
 
 template <typename T = __nv_bfloat16, typename Wanted>
-void expect_right(const Product& p, int ways, Wanted wanted) {
+void expect_right(const Product& p, int ways, Wanted wanted, const char* device = "h200") {
   std::string wrong;
-  const int right = count_right_ways<T>(p, /*seed=*/1, wanted, wrong);
+  const int right = count_right_ways<T>(p, /*seed=*/1, wanted, wrong, device);
   EXPECT_EQ(right, ways) << wrong << "  (" << p.m << " x " << p.n << " x " << p.k << ")";
 }
 
 constexpr int ALL = 6, ANY = 2;  // tiles; those that take any alignment
+constexpr int HELD = 2;          // those of 7.5
 
 Product sized(int64_t m, int64_t n, int64_t k, bool a_rows = true, bool b_rows = true) {
   Product p{};
@@ -116,6 +117,42 @@ TEST(AsyncMmaValues, ADeepK) {
   Product p = sized(40, 72, DEEP_K + 8);
   expect_right(
       p, 1, [](const AsyncMmaWay& way) { return async_mma_tile_name(way.tile) == "Async32x64"; });
+}
+
+// Compute capability 7.5: fp16, held in registers on its way. Layouts, alignments, neighbours that
+// do not lie side by side, edges, K below a stage and beyond two, no K, batches and a deep K.
+TEST(AsyncMmaOf75, EveryTileLayoutAndAlignment) {
+  for (const bool a_rows : {true, false})
+    for (const bool b_rows : {true, false}) {
+      const int ways = HELD * (a_rows == b_rows ? 1 : 2);
+      for (const int k : {264, 72, 8})
+        expect_right<__half>(sized(136, 200, k, a_rows, b_rows), ways, EVERY_WAY, "t4");
+      for (const Lie& lie : {Lie{true, 1, 0}, Lie{true, 3, 1}, Lie{true, 2, 2}, Lie{true, 4, 4},
+                             Lie{true, 0, 0, 3}}) {
+        Product p = sized(131, 137, 203, a_rows, b_rows);
+        p.a = p.b = lie;
+        p.a.along_rows = a_rows, p.b.along_rows = b_rows;
+        std::string wrong;
+        const int right = count_right_ways<__half>(p, 7, EVERY_WAY, wrong, "t4");
+        EXPECT_TRUE(right == ways || (lie.apart > 1 && right == HELD * 2)) << right << ' ' << wrong;
+      }
+    }
+}
+
+TEST(AsyncMmaOf75, EdgesResultsAndSegments) {
+  for (const int64_t size : {1, 3, 17, 65})
+    expect_right<__half>(sized(size, size + 2, size), HELD, EVERY_WAY, "t4");
+  expect_right<__half>(sized(40, 72, 0), HELD, EVERY_WAY, "t4");
+  for (const Lie& lie : {Lie{true}, Lie{false}, Lie{true, 1, 3}, Lie{true, 0, 0, 2}}) {
+    Product p = sized(133, 200, 40);
+    p.batch = 2, p.c = lie, p.bias_along = Along::N, p.activation = Activation::Relu;
+    expect_right<__half>(p, HELD, EVERY_WAY, "t4");
+    p.fp32 = true;
+    expect_right<__half>(p, HELD, EVERY_WAY, "t4");
+  }
+  expect_right<__half>(
+      sized(40, 72, DEEP_K + 8), 1,
+      [](const AsyncMmaWay& way) { return async_mma_tile_name(way.tile) == "Held64x64"; }, "t4");
 }
 
 }  // namespace

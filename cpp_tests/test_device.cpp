@@ -213,14 +213,16 @@ TEST(Generations, TheRungsAreAsTheTableSays) {
     const DeviceInfo d = device(name.c_str());
     const Kernels kernels = generation_of(d.capability).kernels;
     EXPECT_EQ(d.hopper_kernels, kernels.hopper) << name;
-    const Problem tensor = tensor_problem("nn", 64, 128, 256);
+    const Problem fp16 = tensor_problem("nn", 64, 128, 256, DType::Float16);
+    const Problem bf16 = tensor_problem("nn", 64, 128, 256);
     const Problem tf32 = tensor_problem("nn", 64, 128, 256, DType::Float32);
-    for (const Problem& p : {tensor, tf32, parts_problem("nn", 64, 128, 256)}) {
-      const bool has = computes(kernels, p.arithmetic);
+    for (const Problem& p : {fp16, bf16, tf32, parts_problem("nn", 64, 128, 256)}) {
+      const bool has = computes(kernels, p.arithmetic, p.dtype);
       EXPECT_NE(supported_algos(p, d).empty(), has) << name;
       if (has) EXPECT_GT(peak_flops(d, p.dtype, p.arithmetic), 0) << name;
     }
-    EXPECT_TRUE(computes(kernels, Arithmetic::Fma) && !computes(kernels, Arithmetic::Cpu16));
+    EXPECT_TRUE(computes(kernels, Arithmetic::Fma, DType::Float64));
+    EXPECT_FALSE(computes(kernels, Arithmetic::Cpu16, DType::BFloat16));
   }
 }
 
@@ -286,11 +288,12 @@ TEST(Devices, PeakOfEachArithmetic) {
       EXPECT_EQ(peak_flops(d, dtype, Arithmetic::Tensor), d.tensor_flops) << name;
     EXPECT_EQ(peak_flops(d, DType::Float32, Arithmetic::Tf32), d.tensor_flops / 2) << name;
   }
+  EXPECT_NEAR(device("t4").tensor_flops, 65e12, 0.2e12);  // of fp16
   for (const std::string& name : device_names()) {
     const DeviceInfo d = device(name.c_str());
     for (DType dtype : ALL_DTYPES)
       EXPECT_EQ(peak_flops(d, dtype, Arithmetic::Fma), peak_flops(d, dtype)) << name;
-    if (d.capability < 80) {
+    if (d.capability < 75) {
       EXPECT_EQ(d.tensor_flops, 0) << name << ": no kernel uses them";
     }
     if (d.capability != 90) {
@@ -318,22 +321,23 @@ TEST(Architectures, SayWhichDevicesTheyServe) {
 TEST(Builds, LeaveTheKernelsThatTheyHave) {
   const DeviceInfo h200 = device("h200"), a10 = device("a10"), t4 = device("t4");
   // The whole library.
-  const Build whole = {"8.0 9.0+PTX", true};
+  const Build whole = {"8.0 9.0+PTX", "7.5", true};
   EXPECT_TRUE(as_built(h200, whole).hopper_kernels);
   for (const DeviceInfo& d : {h200, a10, t4, device("b200")})
     EXPECT_EQ(as_built(d, whole).tensor_flops, d.tensor_flops) << d.name;
   // One for an A10 alone has what an A10 runs.
-  const Build ampere = {"8.6", false};
+  const Build ampere = {"8.6", "", false};
   EXPECT_EQ(as_built(a10, ampere).tensor_flops, a10.tensor_flops);
   EXPECT_EQ(as_built(device("a100"), ampere).tensor_flops, 0);  // 8.0 is older
   // PTX serves newer devices with mma.sync; Hopper's kernels are left out.
-  const DeviceInfo by_ptx = as_built(h200, {"8.0+PTX", false});
+  const DeviceInfo by_ptx = as_built(h200, {"8.0+PTX", "", false});
   EXPECT_TRUE(leaves_out_hopper_kernels(by_ptx));
   EXPECT_EQ(by_ptx.tensor_flops, h200.tensor_flops);
   EXPECT_EQ(by_ptx.fp64_tensor_flops, 0);
   EXPECT_EQ(supported_algos(tensor_problem("nn", 64, 64, 64), by_ptx), Algos{Algo::AsyncMma});
+  EXPECT_EQ(as_built(t4, ampere).tensor_flops, 0);
   // PTX of before does not.
-  const DeviceInfo by_old = as_built(h200, {"", false});
+  const DeviceInfo by_old = as_built(h200, {"", "7.5+PTX", false});
   EXPECT_EQ(by_old.tensor_flops, 0);
   EXPECT_TRUE(supported_algos(tensor_problem("nn", 64, 64, 64), by_old).empty());
 }
@@ -341,9 +345,10 @@ TEST(Builds, LeaveTheKernelsThatTheyHave) {
 TEST(Builds, PlanAsAnotherDeviceWhereItsPlansCanRun) {
   std::string refusal;
   const DeviceInfo h200 = device("h200");
-  const DeviceInfo left = as_built(h200, {"8.0+PTX", false}), old = as_built(h200, {"", false});
-  for (const char* name : {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200", "t4"}) {
-    const auto planned = planned_as(name, left, refusal);
+  const Build mma = {"8.0+PTX", "", false}, by_8 = {"", "9.0", false};
+  const DeviceInfo left = as_built(h200, mma), old = as_built(h200, by_8);
+  for (const char* name : {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200", "k40"}) {
+    const auto planned = planned_as(name, left, mma, refusal);
     ASSERT_TRUE(planned) << name << ": " << refusal;
     EXPECT_EQ(planned->shared_bytes_per_block, device(name).shared_bytes_per_block);
     EXPECT_EQ(planned->name, device(name).name + " (on NVIDIA H200)");
@@ -351,17 +356,19 @@ TEST(Builds, PlanAsAnotherDeviceWhereItsPlansCanRun) {
     const Plan plan = make_plan(p, *planned), own = make_plan(p, device(name));
     EXPECT_EQ(plan.algo, own.algo) << name;
     EXPECT_EQ(plan.block_m, own.block_m) << name;
+    if (own.step_count == 0) continue;  // no tensor cores
     EXPECT_EQ(plan.main_step().shared_bytes, own.main_step().shared_bytes) << name;
   }
-  EXPECT_TRUE(planned_as("h100", h200, refusal));
-  EXPECT_FALSE(planned_as("h200", left, refusal));
+  EXPECT_TRUE(planned_as("h100", h200, {"9.0", "", true}, refusal));
+  EXPECT_FALSE(planned_as("h200", left, mma, refusal));
   EXPECT_NE(refusal.find("kernels that this build does not have for NVIDIA H200"),
             std::string::npos);
-  EXPECT_FALSE(planned_as("a100", old, refusal));
-  EXPECT_TRUE(planned_as("t4", old, refusal));
-  EXPECT_FALSE(planned_as("b200", device("a10"), refusal));
+  EXPECT_FALSE(planned_as("a100", old, by_8, refusal));
+  EXPECT_TRUE(planned_as("t4", old, by_8, refusal));
+  EXPECT_FALSE(planned_as("t4", left, mma, refusal));
+  EXPECT_FALSE(planned_as("b200", device("a10"), {"8.0 10.0", "", false}, refusal));
   EXPECT_NE(refusal.find("limits"), std::string::npos);
-  EXPECT_FALSE(planned_as("h2000", h200, refusal));
+  EXPECT_FALSE(planned_as("h2000", h200, mma, refusal));
   EXPECT_EQ(refusal, "there is no device of this name");
 }
 

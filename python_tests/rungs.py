@@ -139,16 +139,27 @@ def has_mma_kernels(device: str) -> bool:
     return is_served(built, torch.cuda.get_device_capability())
 
 
+def has_fp16_kernels_of_7_5(device: str) -> bool:
+    """That compute capability's own, for fp16 alone."""
+    if device != "cuda" or capability() != (7, 5):
+        return False
+    built = tiled_mm.build_info()["by_8_architectures"]
+    return is_served(built, torch.cuda.get_device_capability())
+
+
 def tensor_rungs(dtype: torch.dtype, **has: Any) -> tuple[str, ...]:
     """Those on tensor cores that take 16-bit inputs, or float32 as tf32."""
     return names("tf32" if dtype == torch.float32 else "tensor", **has)
 
 
-def here(tensor_rungs: tuple[str, ...], device: str = "cuda") -> tuple[str, ...]:
-    """Of these on tensor cores those that the device and the build have."""
+def here(
+    tensor_rungs: tuple[str, ...], device: str = "cuda", dtype: torch.dtype | None = None
+) -> tuple[str, ...]:
+    """Of these on tensor cores those that the device and the build have, for this dtype."""
     if has_tensor_core_kernels(device):
         return tensor_rungs
-    return tuple(x for x in tensor_rungs if x in MMA_RUNGS and has_mma_kernels(device))
+    mma = has_mma_kernels(device) or (dtype == torch.float16 and has_fp16_kernels_of_7_5(device))
+    return tuple(x for x in tensor_rungs if x in MMA_RUNGS and mma)
 
 
 def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
@@ -166,7 +177,8 @@ def arithmetic_of(
         asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
         return "fma" if asked == "ieee" or not has_mma_kernels(device) else asked
     fma = precision == "ieee" or algo in RUNGS["cuda"]
-    return "tensor" if dtype in HALVES and not fma and has_mma_kernels(device) else "fma"
+    mma = has_mma_kernels(device) or (dtype == torch.float16 and has_fp16_kernels_of_7_5(device))
+    return "tensor" if dtype in HALVES and not fma and mma else "fma"
 
 
 # ---- what tests run over ------------------------------------------------------------------------
@@ -210,7 +222,7 @@ class Run:
             # (docs/contract.md); on a GPU a rung by name has the chains that 'ieee' asks for.
             precision = self.precision if self.device == "cpu" else "ieee"
         else:
-            takes = here(tensor_rungs(self.dtype, any_layout=True))
+            takes = here(tensor_rungs(self.dtype, any_layout=True), dtype=self.dtype)
             algo = next((x for x in takes if x != self.algo), None)
             precision = self.precision
             if algo is None:

@@ -111,6 +111,7 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         hopper = device.startswith(("h100", "h20", "gh200"))
         ampere = device.startswith(("a10", "l40", "rtx", "b200"))
         tensor = (hopper or ampere) and dtype in cases.HALVES
+        tensor |= device == "t4" and dtype == torch.float16
         fma = rungs.RUNGS["cuda"]
         if hopper or (ampere and dtype in rungs.BYTES):
             fma += rungs.names("fma", dtype=dtype, tensor_cores=True)
@@ -135,6 +136,7 @@ def test_the_arithmetic_of_a_plan() -> None:
 
     assert found(half) == found(half, device="a100") == "tensor"
     assert found(half, device="t4") == "fma"
+    assert found(meta(64, 64, 64, torch.float16), device="t4") == "tensor"
     assert found(half, precision="ieee") == found(half, algo="register_tile") == "fma"
     assert found(single) == found(single, precision="ieee") == "fma"
     assert found(single, precision="tf32") == "tf32"

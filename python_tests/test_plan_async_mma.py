@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import HALVES, each, meta
@@ -156,6 +157,25 @@ def test_how_it_reads_tf32_and_bytes() -> None:
     assert reads(byte, byte.t()) == (wide, wide)
     assert reads(byte.t(), byte) == (turned, turned)
     assert reads(matrix(torch.int8, 68), matrix(torch.int8, 68)) == (words, turned)
+
+
+def test_fp16_on_7_5() -> None:
+    """By tiles of its own, which hold what they read in registers; bf16 keeps its chains."""
+    for m, n, k in ((4096, 4096, 4096), (1, 4096, 4096), (64, 64, 64), (1023, 999, 1001)):
+        a, b = meta(m, n, k, torch.float16)
+        plan = tiled_mm.plan(a, b, device="t4")
+        assert (plan.algo, plan.arithmetic) == ("async_mma", "tensor")
+        assert {e.tile for e in plan.async_mma.estimates} == {"Held128x128", "Held64x64"}
+        assert [step.work for step in plan.steps] == ["product"]
+        assert plan.shared_bytes <= 32 * 1024 and plan.occupancy.blocks_per_sm >= 1
+        odd = (m, n, k) == (1023, 999, 1001)
+        reads = "through registers, shifted" if odd else "by 16 bytes"
+        assert plan.async_mma.reads_a == plan.async_mma.reads_b == reads
+        plan = tiled_mm.plan(*meta(m, n, k, BF16), device="t4")
+        assert plan.algo in rungs.RUNGS["cuda"] and plan.arithmetic == "fma"
+    apart = torch.empty(128, 128, dtype=torch.float16, device="meta")[::2, ::2]
+    plan = tiled_mm.plan(apart, apart, device="t4")
+    assert plan.async_mma.reads_a == "through registers, by elements"
 
 
 def test_what_it_is_not_for() -> None:

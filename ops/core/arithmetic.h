@@ -8,20 +8,28 @@
 
 namespace tiled {
 
+// Those by mma.sync: rung async_mma, and a kernel of fp16x3.
+enum class Mma : int8_t {
+  None,
+  Fp16By8,  // 7.5's: of fp16 alone, whose steps are 8 of k where all others are 16
+  All,
+};
+
 // The kernels that not every GPU has, as far as they decide its arithmetic.
 struct Kernels {
   bool hopper;  // wgmma, and what else is built for compute capability 9.0 alone
-  bool mma;     // mma.sync: rung async_mma, and a kernel of fp16x3
+  Mma mma;
 };
 
-// Whether they compute so. Chains need no kernel of theirs: every GPU has them.
-constexpr bool computes(Kernels kernels, Arithmetic arithmetic) {
+// Whether they compute this dtype so. Chains need no kernel of theirs: every GPU has them.
+constexpr bool computes(Kernels kernels, Arithmetic arithmetic, DType dtype) {
+  const bool all = kernels.hopper || kernels.mma == Mma::All;
   switch (arithmetic) {
     case Arithmetic::Fma: return true;
     case Arithmetic::Cpu16: return false;
-    case Arithmetic::Tensor:
+    case Arithmetic::Tensor: return all || (kernels.mma == Mma::Fp16By8 && dtype == DType::Float16);
     case Arithmetic::Tf32:
-    case Arithmetic::Fp16x3: return kernels.hopper || kernels.mma;
+    case Arithmetic::Fp16x3: return all;
   }
   return false;
 }
@@ -33,7 +41,7 @@ struct Generation {
 };
 
 constexpr Generation GENERATIONS[] = {
-#define GENERATION(capability, name, hopper, mma) {capability, name, {hopper, mma}},
+#define GENERATION(capability, name, hopper, mma) {capability, name, {hopper, Mma::mma}},
 #include "core/generations.inc"
 };
 

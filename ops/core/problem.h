@@ -17,7 +17,7 @@ enum class Arithmetic : int8_t {
            // (rounded once, at the end), fp64 for fp64; complex: re += ar*br, re += -ai*bi,
            // im += ar*bi, im += ai*br, in this order, each fused; integers wrap
   Tensor,  // 16-bit inputs on tensor cores, of one compute capability: one fp32 accumulator a
-           // segment takes steps of 16 values of k, ascending (wgmma and mma.sync m16n8k16 agree)
+           // segment takes steps of 16 (7.5: 8) of k, ascending (wgmma and mma.sync m16n8k16 agree)
   Cpu16,   // 16-bit inputs on the CPU: bf16 in steps of the level's own instruction (pairs of k for
            // vdpbf16ps, 32 values for AMX) where it has one, else as Fma
   Tf32,    // fp32 inputs, each rounded to tf32 (to nearest, ties to even), likewise in steps of 8

@@ -28,6 +28,7 @@ namespace {
 
 constexpr Build BUILD = {
     TILED_MM_MMA_ARCHITECTURES,
+    TILED_MM_BY_8_ARCHITECTURES,
 #ifdef TILED_MM_HOPPER
     /*hopper=*/true,
 #else
@@ -66,7 +67,7 @@ DeviceInfo planned_device(const DeviceInfo& running) {
   const char* const name = std::getenv("TILED_MM_PLAN_AS");
   if (name == nullptr || *name == '\0') return running;
   std::string refusal;
-  const std::optional<DeviceInfo> planned = planned_as(name, running, refusal);
+  const std::optional<DeviceInfo> planned = planned_as(name, running, BUILD, refusal);
   TORCH_CHECK(planned, "tiled_mm: TILED_MM_PLAN_AS=", name, ": ", refusal);
   return *planned;
 }

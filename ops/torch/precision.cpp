@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "core/algo.h"
-#include "core/arithmetic.h"
+#include "cuda/plan/kernels_of.h"
 #include "cuda/rungs/9_fp16x3/plan.h"
 
 namespace tiled {
@@ -27,9 +27,9 @@ constexpr int8_t FOLLOW_TORCH = -1;
 std::atomic<int8_t> library_setting{FOLLOW_TORCH};
 
 // Whether kernels of this arithmetic exist there, in this build.
-bool has_kernel(Arithmetic arithmetic, Target target) {
+bool has_kernel(Arithmetic arithmetic, DType dtype, Target target) {
   if (target.gpu == nullptr) return arithmetic == Arithmetic::Fma;
-  return computes({target.gpu->hopper_kernels, target.gpu->tensor_flops > 0}, arithmetic);
+  return computes(kernels_of(*target.gpu), arithmetic, dtype);
 }
 
 // Of float32.
@@ -43,7 +43,7 @@ Arithmetic arithmetic_of(Precision precision) {
 }
 
 bool has_kernel(Precision precision, Target target) {
-  return has_kernel(arithmetic_of(precision), target);
+  return has_kernel(arithmetic_of(precision), DType::Float32, target);
 }
 
 // Whether a setting gets it there. What is slower than 'ieee' is for calls that ask for it.
@@ -123,7 +123,8 @@ Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptio
     return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
   if (!asked && runs_chains(options.algo)) return Arithmetic::Fma;
   if (dtype == at::kFloat) return arithmetic_of(parse(*precision));
-  if (is_16_bit(dtype) && !asked && has_kernel(Arithmetic::Tensor, target))
+  const DType half = dtype == at::kHalf ? DType::Float16 : DType::BFloat16;
+  if (is_16_bit(dtype) && !asked && has_kernel(Arithmetic::Tensor, half, target))
     return Arithmetic::Tensor;
   return Arithmetic::Fma;
 }

@@ -65,6 +65,36 @@ class AsyncOperand {
                                 : BLOCK_K * strides.k - offset(COPIES - 1, strides);
   }
 
+  // The same at the edge, for a step all of whose k exist: what lies outside as a whole is read
+  // from the last that exists, and takes part in results that nobody stores.
+  __device__ __forceinline__ void copy_clamped(uint32_t tile, int index, int rows,
+                                               RowsByK strides) {
+    if constexpr (ALONG_MN) {
+      const int first = min(row(index), (rows - 1) / VECTOR * VECTOR);
+      ptx::cp_async_16(tile + to(index), data_ + offset(index, strides) - (row(index) - first),
+                       min(rows - first, VECTOR) * int(sizeof(T)));
+    } else {
+      const int from_first = min(row(index), rows - 1) - row(0);
+      ptx::cp_async_16(tile + to(index), data_ + from_first * strides.row);
+    }
+    if (index == COPIES - 1) data_ += BLOCK_K * strides.k;
+  }
+
+  // Either of them, for a tile that is whole or not.
+  __device__ __forceinline__ void copy_simply(bool whole, uint32_t tile, int index, int rows,
+                                              RowsByK strides) {
+    whole ? copy_whole(tile, index, strides) : copy_clamped(tile, index, rows, strides);
+  }
+
+  // How many steps of a segment may be copied so. Where rows end within a vector not the last,
+  // since its vectors may reach beyond the matrix; and none where all k are the same row.
+  static __device__ __forceinline__ int simple_steps(int rows, int64_t all_rows, int length,
+                                                     RowsByK strides) {
+    if (Tile::ANY) return 0;  // these copy otherwise
+    if (!ALONG_MN || rows == ROWS || all_rows % VECTOR == 0) return length / BLOCK_K;
+    return strides.k == 0 ? 0 : (length - 1) / BLOCK_K;
+  }
+
   // The whole next step at the edge: `rows` of the tile and `k_left` values of k exist (more than
   // BLOCK_K is fine). What lies outside the matrix, which is over at `end`, becomes zero; no
   // address outside it is read.

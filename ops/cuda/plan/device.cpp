@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/arithmetic.h"
+#include "cuda/plan/kernels_of.h"
 
 namespace tiled {
 namespace {
@@ -14,9 +14,9 @@ namespace {
 // Capabilities" (editions 2.3, 8.0 and 13), and the occupancy calculators of the same toolkits.
 // Only the named devices and those that the kernels are built for have a row. The integer rate of
 // 1.x is that of the sequence of 24-bit multiplications; from 10.0 on it is taken to be 9.0's.
-// Tensor cores, 16 bits with fp32 sums: the white papers of GA100, GA102, AD102, GH100 and GB202.
-// Those of 10.x the kernels here reach by mma.sync alone, for which no rate is published: 8.0's is
-// assumed.
+// Tensor cores, 16 bits with fp32 sums: the T4's data sheet and the white papers of GA100, GA102,
+// AD102, GH100 and GB202. Those of 10.x the kernels here reach by mma.sync alone, for which no rate
+// is published: 8.0's is assumed.
 struct Architecture {
   int capability;
   int register_granularity;
@@ -32,7 +32,7 @@ constexpr Architecture ARCHITECTURES[] = {
     {13, 0, 1, 512, 8, 1, 2},             // GT200
     {20, 64, 2, 128, 32, 16, 16},         // Fermi
     {35, 256, 4, 256, 192, 64, 32},       // Kepler
-    {75, 256, 4, 256, 64, 2, 64},         // Turing
+    {75, 256, 4, 256, 64, 2, 64, 512},    // Turing
     {80, 256, 4, 128, 64, 32, 64, 1024},  // Ampere: GA100
     {86, 256, 4, 128, 128, 2, 64, 512},   // and GA102
     {89, 256, 4, 128, 128, 2, 64, 512},   // Ada
@@ -82,9 +82,9 @@ const Chip* chip_of(std::string_view name) {
 // flop/s of 8-bit integers on tensor cores, whose sums are 32-bit integers: a chip that is slow
 // where sums are fp32 is not so here. 0: no kernel here uses them.
 double byte_tensor_flops(const DeviceInfo& device) {
+  if (kernels_of(device).mma != Mma::All) return 0;
   const Chip* chip = chip_of(device.name);
-  if (device.tensor_flops == 0 || chip == nullptr || chip->bytes == 0)
-    return 2 * device.tensor_flops;
+  if (chip == nullptr || chip->bytes == 0) return 2 * device.tensor_flops;
   return 2.0 * device.multiprocessors * device.clock_hz * chip->bytes;
 }
 
@@ -133,9 +133,8 @@ void set_architecture(DeviceInfo& device, double clock_hz) {
   device.int32_ops = architecture.int32 * multiprocessor_flops;
   // The rates of what no kernel here uses are none.
   const Kernels kernels = generation_of(device.capability).kernels;
-  const bool tensor = computes(kernels, Arithmetic::Tensor);
   device.hopper_kernels = kernels.hopper;
-  device.tensor_flops = tensor ? architecture.tensor * multiprocessor_flops : 0;
+  device.tensor_flops = kernels.mma != Mma::None ? architecture.tensor * multiprocessor_flops : 0;
   device.fp64_tensor_flops = kernels.hopper ? architecture.fp64_tensor * multiprocessor_flops : 0;
 }
 

@@ -1,7 +1,8 @@
 // An operand of async_mma that does not lie at multiples of 16 bytes. At multiples of 8 or 4 bytes
 // cp.async copies so much at a time. Else its 16 bytes wait in registers while the step before is
 // multiplied: the two aligned 16 bytes that hold them, which are shifted together on their way to
-// shared memory, or, where neighbours do not lie side by side, element by element.
+// shared memory, or, where neighbours do not lie side by side, element by element. On 7.5, which
+// has no cp.async, all operands wait so.
 #pragma once
 
 #include "cuda/parts/async_operand.cuh"
@@ -28,6 +29,9 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
   // Start the next step's copies, as copy does.
   __device__ __forceinline__ void start(uint32_t tile, int rows, int k_left, RowsByK strides,
                                         ReadBy by) {
+    if constexpr (Tile::OF_7_5)
+      return by == ReadBy::Sixteen ? fetch_wide(rows, k_left, strides)
+                                   : fetch(rows, k_left, strides, by);
     switch (by) {
       case ReadBy::Sixteen: Base::copy(tile, rows, k_left, strides, end_); return;
       case ReadBy::Eight: Base::template copy_by<8>(tile, rows, k_left, strides, end_); return;
@@ -38,17 +42,38 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
 
   // And end them: what waits in registers goes to shared memory. With the same arguments.
   __device__ __forceinline__ void end(uint32_t tile, int rows, int k_left, ReadBy by) const {
-    if (by != ReadBy::Shifted && by != ReadBy::Elements) return;
+    const bool wide = Tile::OF_7_5 && by == ReadBy::Sixteen;
+    if (!wide && by != ReadBy::Shifted && by != ReadBy::Elements) return;
 #pragma unroll
     for (int i = 0; i < COPIES; ++i) {
-      const int count = Base::exist(i, rows, k_left);
-      uint4 v = shifted(held_[i][0], held_[i][1], shifts_ >> 3 * i & 7);
+      const int count = wide && is_whole(rows, k_left) ? VECTOR : Base::exist(i, rows, k_left);
+      uint4 v = held_[i][0];
+      if (!wide) v = shifted(v, held_[i][1], shifts_ >> 3 * i & 7);
       if (count < VECTOR) v = first_of(v, count);
       ptx::store_shared_v4(tile + Base::to(i), v);
     }
   }
 
  private:
+  static __device__ __forceinline__ bool is_whole(int rows, int k_left) {
+    return rows == ROWS && k_left >= BLOCK_K;
+  }
+
+  // What lies at multiples of 16 bytes.
+  __device__ __forceinline__ void fetch_wide(int rows, int k_left, RowsByK strides) {
+#pragma unroll
+    for (int i = 0; i < COPIES; ++i) {
+      const T* const from = data_ + Base::offset(i, strides);
+      const int count = is_whole(rows, k_left) ? VECTOR : Base::exist(i, rows, k_left);
+      held_[i][0] = make_uint4(0, 0, 0, 0);
+      if (count == VECTOR || (count > 0 && from + VECTOR <= end_))
+        held_[i][0] = *reinterpret_cast<const uint4*>(from);
+      else if (count > 0)
+        held_[i][0] = one_by_one(from, count, 1);
+    }
+    data_ += BLOCK_K * strides.k;
+  }
+
   __device__ __forceinline__ void fetch(int rows, int k_left, RowsByK strides, ReadBy by) {
     const int64_t step = ALONG_MN ? strides.row : strides.k;
     shifts_ = 0;
@@ -66,16 +91,19 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
         if (both) held_[i][1] = *reinterpret_cast<const uint4*>(low + 8);
         shifts_ |= shift << 3 * i;
       } else {
-        uint32_t words[4] = {};
-#pragma unroll
-        for (int e = 0; e < VECTOR; ++e)
-          if (e < count)
-            words[e / 2] |= uint32_t{reinterpret_cast<const uint16_t&>(from[e * step])}
-                            << e % 2 * 16;
-        held_[i][0] = make_uint4(words[0], words[1], words[2], words[3]);
+        held_[i][0] = one_by_one(from, count, step);
       }
     }
     data_ += BLOCK_K * strides.k;
+  }
+
+  static __device__ __forceinline__ uint4 one_by_one(const T* from, int count, int64_t step) {
+    uint32_t words[4] = {};
+#pragma unroll
+    for (int e = 0; e < VECTOR; ++e)
+      if (e < count)
+        words[e / 2] |= uint32_t{reinterpret_cast<const uint16_t&>(from[e * step])} << e % 2 * 16;
+    return make_uint4(words[0], words[1], words[2], words[3]);
   }
 
   // The others become zero.

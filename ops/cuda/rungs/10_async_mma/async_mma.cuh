@@ -14,11 +14,11 @@
 // transposes it (async_operand.cuh); tf32 and bytes along k. K ascends in steps of 32 bytes into an
 // accumulator a segment, as in all rungs of its arithmetic; a deep K has totals in the workspace.
 //
-// Preconditions: fp16, bf16, fp32 as tf32, and bytes; compute capability 8.0; any strides and
-// alignment (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k only
-// exchanged. Bound by shared memory: a warp's fragments of 64 x 64 take it two thirds of the time
-// that their multiplications take an H200's tensor cores, the copies another fifth. Of cuBLAS: 58 %
-// in bf16 there. Next: rung tma_wgmma, whose operands pass no register at all.
+// Preconditions: fp16, bf16, fp32 as tf32, bytes; compute capability 8.0, or 7.5 and fp16; any
+// strides (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k exchanged.
+// Bound by shared memory: a warp's fragments of 64 x 64 take it two thirds of the time that their
+// multiplications take an H200's tensor cores, the copies a fifth. Of cuBLAS: 58 % in bf16 there.
+// Next: rung tma_wgmma, whose operands pass no register.
 #pragma once
 
 #include "core/segments.h"
@@ -37,10 +37,9 @@ template <typename Tile, typename T, bool A_ALONG_M, bool B_ALONG_N>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     async_mma(const __grid_constant__ AsyncMmaArguments args) {
   const Problem& problem = args.problem;
-  constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
+  constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, STAGES = Tile::STAGES;
   constexpr bool ANY = Tile::ANY;
   constexpr int BLOCK_K = Tile::STEP_BYTES / sizeof(T), PARTS = Tile::STEP_BYTES / 32;
-  constexpr int STAGES = Tile::STAGES;
   constexpr int TILES_M = Tile::WARP_M / 16, TILES_N = Tile::WARP_N / 8;  // of a warp
   constexpr int64_t RASTER_GROUP = Tile::RASTER_ROWS / BLOCK_M;           // rows of tiles
   using A = OperandOf<Tile, T, BLOCK_M, Tile::WARP_M, A_ALONG_M, false>;
@@ -91,7 +90,6 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       B b(tile_of(problem.b, b_strides(), column0()), b_strides(), first_of(problem.b),
           end_of(problem.b, b_strides(), problem.n));
       const int length = static_cast<int>(end - begin);
-      const int steps = (length + BLOCK_K - 1) / BLOCK_K;
 
       int to_copy = length;  // values of k whose copy has not been started
       const auto start_copies = [&](uint32_t stage) {
@@ -105,13 +103,14 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
           b.copy(b_tile, columns, to_copy, b_strides(), end_of(problem.b, b_strides(), problem.n));
         }
       };
-      // Of a tile that lies in the matrix as a whole, one by one.
-      const bool is_whole = !ANY && rows == BLOCK_M && columns == BLOCK_N;
-      const auto copy_whole = [&](uint32_t stage, int i) {
+      const bool is_whole = rows == BLOCK_M && columns == BLOCK_N;
+      const int simple = min(A::simple_steps(rows, problem.m, length, a_strides()),
+                             B::simple_steps(columns, problem.n, length, b_strides()));
+      const auto copy_one = [&](bool whole, uint32_t stage, int i) {
         if (i < A::COPIES)
-          a.copy_whole(shared_base + stage, i, a_strides());
+          a.copy_simply(whole, shared_base + stage, i, rows, a_strides());
         else
-          b.copy_whole(shared_base + stage + B_AT, i - A::COPIES, b_strides());
+          b.copy_simply(whole, shared_base + stage + B_AT, i - A::COPIES, columns, b_strides());
       };
       const auto end_copies = [&](uint32_t stage) {
         if constexpr (ANY) {
@@ -129,11 +128,10 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       };
 #pragma unroll 1
       for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (is_whole && to_copy >= BLOCK_K)
+        if (stage >= simple) start_copies(stage * STAGE_BYTES);
 #pragma unroll
-          for (int i = 0; i < COPIES; ++i) copy_whole(stage * STAGE_BYTES, i);
-        else
-          start_copies(stage * STAGE_BYTES);
+        for (int i = 0; stage < simple && i < COPIES; ++i)
+          copy_one(is_whole, stage * STAGE_BYTES, i);
         end_copies(stage * STAGE_BYTES);
       }
       change_stage();
@@ -142,7 +140,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       const auto next = [](uint32_t stage) {
         return stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
       };
-      Fragments<T, A, B, TILES_M, TILES_N> fragments;
+      Fragments<Tile, T, A, B> fragments;
       fragments.load_first(a_lane + read, b_lane + read);
       // `copy` starts a share of the copies, of SHARES a step, or all of them as the first.
       const auto run_step = [&](auto copy) {
@@ -166,17 +164,19 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
           }
         }
       };
-      const int whole_steps = is_whole ? length / BLOCK_K - (STAGES - 1) : 0;
       int step = 0;
+      const auto run_simple_steps = [&](bool whole) {
 #pragma unroll 1
-      for (; step < whole_steps; ++step)
-        run_step([&](int share) {
+        for (; step < simple - (STAGES - 1); ++step)
+          run_step([&](int share) {
 #pragma unroll
-          for (int i = share * COPIES / SHARES; i < (share + 1) * COPIES / SHARES; ++i)
-            copy_whole(write, i);
-        });
+            for (int i = share * COPIES / SHARES; i < (share + 1) * COPIES / SHARES; ++i)
+              copy_one(whole, write, i);
+          });
+      };
+      is_whole ? run_simple_steps(true) : run_simple_steps(false);
 #pragma unroll 1
-      for (; step < steps; ++step)
+      for (; step * BLOCK_K < length; ++step)
         run_step([&](int share) {
           if (share == 0) start_copies(write);
         });

@@ -1,17 +1,21 @@
 // A warp's fragments of one part of a step, 32 bytes of k: A's are loaded again as soon as a row of
 // tiles is done with them, B's beside those in use. Those of fp32 are rounded to tf32 where they
-// are used, not where they are loaded, which would wait for them.
+// are used, not where they are loaded, which would wait for them. On 7.5 a part is two steps of 8
+// of k, of which each fragment's words hold one after the other.
 #pragma once
 
 #include "cuda/parts/element.cuh"
 #include "cuda/ptx/cvt.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/mma_k8.cuh"
 
 namespace tiled {
 
 // A and B are the kernel's operands; of the warp, TILES_M x TILES_N tiles of 16 x 8.
-template <typename T, typename A, typename B, int TILES_M, int TILES_N>
+template <typename Tile, typename T, typename A, typename B>
 class Fragments {
+  static constexpr int TILES_M = Tile::WARP_M / 16, TILES_N = Tile::WARP_N / 8;
+
  public:
   __device__ __forceinline__ void load_a(uint32_t lane, int i, int part) {
     A::load(a_[i], lane, i, part);
@@ -41,11 +45,19 @@ class Fragments {
 #pragma unroll
       for (int j = 0; j < TILES_N; ++j) round(b_[of][j]);
     }
+    if constexpr (Tile::OF_7_5) {
 #pragma unroll
-    for (int column = 0; column < TILES_N; ++column) {
-      // Every other row runs backwards, and so begins with the fragment at hand.
-      const int j = i % 2 == 0 ? column : TILES_N - 1 - column;
-      ptx::mma(T(), chain[j], a_[i], b_[of][j]);
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int j = 0; j < TILES_N; ++j)
+          ptx::mma_k8(T(), chain[j], a_[i][2 * half], a_[i][2 * half + 1], b_[of][j][half]);
+    } else {
+#pragma unroll
+      for (int column = 0; column < TILES_N; ++column) {
+        // Every other row runs backwards, and so begins with the fragment at hand.
+        const int j = i % 2 == 0 ? column : TILES_N - 1 - column;
+        ptx::mma(T(), chain[j], a_[i], b_[of][j]);
+      }
     }
   }
 

@@ -8,6 +8,9 @@ namespace tiled {
 namespace {
 
 Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, const AsyncMmaWay& way) {
+  if (async_mma_tile(way.tile).of_7_5)
+    return async_mma_held_fp16(is_mn_major(side_a(computed)), is_mn_major(side_b(computed)),
+                               way.tile - FIRST_HELD_TILE);
   if (computed.dtype == DType::Float32) return async_mma_tf32(way.tile);
   if (size_of(computed.dtype) == 1) return async_mma_int8(way.tile);
   const bool fp16 = computed.dtype == DType::Float16;

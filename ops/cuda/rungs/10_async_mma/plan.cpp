@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "cuda/plan/candidate.h"
 #include "cuda/plan/kernel_name.h"
+#include "cuda/plan/kernels_of.h"
 #include "cuda/plan/rung.h"
 
 namespace tiled {
@@ -18,8 +19,11 @@ bool along_k(const Side& side) {
   return side.k_stride == 1 || (side.k <= 1 && side.row_stride != 1);
 }
 
+// Whether the kernels are those of 7.5, which hold all that they read in registers first.
+bool holds_all(const DeviceInfo& device) { return kernels_of(device).mma == Mma::Fp16By8; }
+
 // How the kernel may read an operand: by the widest copies that its alignment allows.
-ReadBy read_by(const Side& side, DType dtype) {
+ReadBy read_by(const Side& side, DType dtype, const DeviceInfo& device) {
   const bool along_mn = is_mn_major(side);
   const int64_t size = size_of(dtype);
   if (size != 2 && !(along_k(side) && side.alignment >= (size == 1 ? 4 : 16))) {
@@ -31,6 +35,7 @@ ReadBy read_by(const Side& side, DType dtype) {
   const bool side_by_side =
       along_mn ? side.rows <= 1 || side.row_stride == 1 : side.k <= 1 || side.k_stride == 1;
   if (!side_by_side) return ReadBy::Elements;
+  if (holds_all(device) && side.alignment < 16) return ReadBy::Shifted;
   switch (side.alignment) {
     case 16: return ReadBy::Sixteen;
     case 8: return ReadBy::Eight;
@@ -44,18 +49,20 @@ bool is_byte(const Problem& problem) { return size_of(problem.dtype) == 1; }
 // The kernel's counters have 31 bits; a tile may reach beyond the end.
 constexpr int64_t MOST = (int64_t{1} << 31) - 512;
 
-bool takes(const Problem& problem) {
+bool takes(const Problem& problem, const DeviceInfo& device) {
+  const Mma mma = kernels_of(device).mma;
   switch (problem.arithmetic) {
     case Arithmetic::Tensor:
-    case Arithmetic::Tf32: return true;
-    case Arithmetic::Fma: return is_byte(problem);
+    case Arithmetic::Tf32:
+      return computes({/*hopper=*/false, mma}, problem.arithmetic, problem.dtype);
+    case Arithmetic::Fma: return is_byte(problem) && mma == Mma::All;
     default: return false;
   }
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  return takes(problem) && device.capability >= 80 && device.tensor_flops > 0 &&
-         problem.m <= MOST && problem.n <= MOST && problem.k <= MOST && problem.batch <= MOST &&
+  return takes(problem, device) && problem.m <= MOST && problem.n <= MOST && problem.k <= MOST &&
+         problem.batch <= MOST &&
          saturating_product(blocks_over(problem.m, 32), blocks_over(problem.n, 32)) <= MAX_GRID_X;
 }
 
@@ -71,21 +78,24 @@ struct Model {
   // Of a block: the first bytes' way, and the store of its tile's elements.
   static constexpr double FILL = 2500, STORE = 0.09;
   static constexpr double OF_WGMMA = 0.625;  // of 9.0's rate mma.sync can have so much
-  // Bytes a cycle of a multiprocessor: 32 banks of four bytes from 8.0 on (Programming Guide,
-  // "Shared Memory"; GA102 white paper). From L2 the H200's: no other chip's is published but that
-  // of GA100, 5120 for 108 multiprocessors.
-  static constexpr double SHARED = 128, L2 = 48;
+  // Bytes a cycle of a multiprocessor. Shared memory: 32 banks of four bytes from 8.0 on
+  // (Programming Guide, "Shared Memory"), which doubles 7.5's (GA102 white paper). From L2 the
+  // H200's: of others none is published but GA100's, 5120 for 108 multiprocessors; and T4's as Jia,
+  // Maggioni, Smith and Scarpazza have measured it (arXiv 1903.07486), 1.27 TB/s.
+  static constexpr double SHARED = 128, SHARED_OF_7_5 = 64, L2 = 48, L2_OF_7_5 = 20;
   // Of a step, if its block is alone: loads and barrier; and through registers, or in many copies.
   static constexpr double LATENCY = 80, LATENCY_OF_ANY = 760;
   static constexpr double DRAM = 0.85;  // of the bandwidth that the device names
   static constexpr double COPY_KERNEL = 10000, COPY_DRAM = 0.8;  // of the bandwidth
   // Of a multiprocessor, for 16 bytes that do not come by one cp.async: its instructions.
-  static constexpr double sixteen_bytes(ReadBy by, double element_bytes) {
+  static constexpr double sixteen_bytes(ReadBy by, double element_bytes,
+                                        const AsyncMmaTileInfo& tile) {
     switch (by) {
-      case ReadBy::Sixteen: return 0;
+      // Held in registers: a warp's 25 instructions for 32 of them, by four schedulers (counted).
+      case ReadBy::Sixteen: return tile.of_7_5 ? 0.2 : tile.any ? 0.5 : 0;
       case ReadBy::Eight: return 1.5;
       case ReadBy::Four: return element_bytes == 2 ? 2.9 : 1.8;
-      case ReadBy::Turned: return 2.2;
+      case ReadBy::Turned: return 1.9;
       case ReadBy::Shifted: return 1.8;
       case ReadBy::Elements: return 11.8 / element_bytes;
     }
@@ -120,10 +130,12 @@ StepTimes step_times(const Problem& problem, const DeviceInfo& device, const Asy
   t.tensor = m * n * tile.step_bytes / size / rate;
   // Every warp reads its rows and its columns; all of both are written once.
   const double read = m * n / tile.warp_n + m * n / tile.warp_m, written = m + n;
-  t.shared = (read + written) * tile.step_bytes / Model::SHARED;
-  t.l2 = (m + n) * tile.step_bytes / Model::L2;
-  t.instructions = tile.step_bytes / 16. *
-                   (m * Model::sixteen_bytes(way.a, size) + n * Model::sixteen_bytes(way.b, size));
+  t.shared =
+      (read + written) * tile.step_bytes / (tile.of_7_5 ? Model::SHARED_OF_7_5 : Model::SHARED);
+  t.l2 = (m + n) * tile.step_bytes / (tile.of_7_5 ? Model::L2_OF_7_5 : Model::L2);
+  t.instructions =
+      tile.step_bytes / 16. *
+      (m * Model::sixteen_bytes(way.a, size, tile) + n * Model::sixteen_bytes(way.b, size, tile));
   return t;
 }
 
@@ -167,16 +179,17 @@ template <typename Visit>
 void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit) {
   AsyncMmaWay way{};
   way.early = device.capability >= 90;
+  const bool held = holds_all(device);
   const auto is_wide = [&](const Side& side) {
-    return read_by(side, problem.dtype) == ReadBy::Sixteen;
+    return read_by(side, problem.dtype, device) == ReadBy::Sixteen;
   };
   const auto visit_tiles = [&](const Side& a, const Side& b) {
     const bool turns = size_of(problem.dtype) == 2 && is_mn_major(a);
     if (turns && !is_mn_major(b)) return;  // only exchanged
-    way.a = read_by(a, problem.dtype), way.b = read_by(b, problem.dtype);
+    way.a = read_by(a, problem.dtype, device), way.b = read_by(b, problem.dtype, device);
     for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
       const AsyncMmaTileInfo& info = async_mma_tile(tile);
-      if (!info.any && !(is_wide(a) && is_wide(b))) continue;
+      if (info.of_7_5 != held || (!info.any && !(is_wide(a) && is_wide(b)))) continue;
       if (info.shared_bytes > device.shared_bytes_per_block) continue;
       way.tile = static_cast<int8_t>(tile);
       visit(way);
@@ -186,8 +199,8 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
     way.exchanged = exchanged;
     const Side a = exchanged ? side_b(problem) : side_a(problem);
     const Side b = exchanged ? side_a(problem) : side_b(problem);
-    const bool may_copy_a = !is_wide(a) && problem.k > 0;
-    const bool may_copy_b = !is_wide(b) && problem.k > 0;
+    const bool may_copy_a = !held && !is_wide(a) && problem.k > 0;
+    const bool may_copy_b = !held && !is_wide(b) && problem.k > 0;
     for (int copy_a = 0; copy_a <= may_copy_a; ++copy_a)
       for (int copy_b = 0; copy_b <= may_copy_b; ++copy_b) {
         way.copy_a = copy_a, way.copy_b = copy_b;

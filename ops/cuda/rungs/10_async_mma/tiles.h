@@ -23,6 +23,7 @@ struct AsyncMmaTile {
   static constexpr int STAGES = STAGE_COUNT;
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   static constexpr bool ANY = ANY_ALIGNMENT;
+  static constexpr bool OF_7_5 = false;
   static constexpr int RASTER_ROWS = 2048;  // of C, that blocks go down before the next column
   static constexpr int STAGE_BYTES = (M + N) * K_BYTES;
   static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES;
@@ -49,17 +50,28 @@ struct Any64x64 : AsyncMmaTile<64, 64, 128, 32, 32, 4, 2, true> {};
 using AsyncMmaTiles =
     TileList<Async128x256, Async128x128, Async64x64, Async32x64, Any128x128, Any64x64>;
 
+// For compute capability 7.5, which has no cp.async: all of a stage waits in registers while the
+// stage before is multiplied, so two are enough. Its mma.sync takes 8 of k.
+template <int M, int N, int K_BYTES, int WARP_ROWS, int WARP_COLUMNS, int BLOCKS>
+struct HeldTile : AsyncMmaTile<M, N, K_BYTES, WARP_ROWS, WARP_COLUMNS, 2, BLOCKS, true> {
+  static constexpr bool OF_7_5 = true;
+  static_assert(BLOCKS * HeldTile::SHARED_BYTES <= 64 * 1024, "the blocks fit one of 7.5");
+};
+struct Held128x128 : HeldTile<128, 128, 64, 64, 32, 1> {};
+struct Held64x64 : HeldTile<64, 64, 128, 32, 32, 2> {};
+using HeldTiles = TileList<Held128x128, Held64x64>;
+
 // A tile as values, for the planner and the launch.
 struct AsyncMmaTileInfo {
   int32_t block_m, block_n, step_bytes;
   int32_t warp_m, warp_n, threads, shared_bytes, blocks_per_sm;
-  bool any;
+  bool any, of_7_5;
 };
 
 template <typename Tile>
 constexpr AsyncMmaTileInfo async_mma_tile_info() {
   return {Tile::BLOCK_M, Tile::BLOCK_N,      Tile::STEP_BYTES,    Tile::WARP_M, Tile::WARP_N,
-          Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM, Tile::ANY};
+          Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM, Tile::ANY,    Tile::OF_7_5};
 }
 
 template <typename List>
@@ -68,12 +80,20 @@ template <typename... Tiles>
 struct AsyncMmaTable<TileList<Tiles...>> {
   static constexpr AsyncMmaTileInfo TILES[] = {async_mma_tile_info<Tiles>()...};
 };
-constexpr int ASYNC_MMA_TILE_COUNT = AsyncMmaTiles::COUNT;
+
+// By number those of 7.5 follow the others.
+template <typename... Tiles, typename... More>
+constexpr TileList<Tiles..., More...> joined(TileList<Tiles...>, TileList<More...>) {
+  return {};
+}
+using AllAsyncMmaTiles = decltype(joined(AsyncMmaTiles(), HeldTiles()));
+constexpr int FIRST_HELD_TILE = AsyncMmaTiles::COUNT;
+constexpr int ASYNC_MMA_TILE_COUNT = AllAsyncMmaTiles::COUNT;
 constexpr const AsyncMmaTileInfo& async_mma_tile(int index) {
-  return AsyncMmaTable<AsyncMmaTiles>::TILES[index];
+  return AsyncMmaTable<AllAsyncMmaTiles>::TILES[index];
 }
 constexpr std::string_view async_mma_tile_name(int index) {
-  return tile_name_of(AsyncMmaTiles(), index);
+  return tile_name_of(AllAsyncMmaTiles(), index);
 }
 
 }  // namespace tiled

@@ -7,7 +7,7 @@ namespace tiled {
 
 // How an operand comes from global to shared memory.
 enum class ReadBy : int8_t {
-  Sixteen,   // cp.async of 16 bytes,
+  Sixteen,   // cp.async of 16 bytes (on 7.5, which has none, by loads to registers),
   Eight,     // of 8,
   Four,      // and of 4
   Turned,    // through registers, four bytes along m or n by four of k, turned there
@@ -16,7 +16,7 @@ enum class ReadBy : int8_t {
 };
 
 struct AsyncMmaWay {
-  int8_t tile;          // of AsyncMmaTiles
+  int8_t tile;          // of AllAsyncMmaTiles
   bool exchanged;       // C's transpose is computed: B's for A and A's for B
   ReadBy a, b;          // of the operands as the kernel has them
   bool copy_a, copy_b;  // which of these are copied first, to where 16 bytes can be read

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/plan/chip_scale.h"
+#include "cuda/plan/kernels_of.h"
 #include "cuda/plan/tma.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
 
@@ -144,9 +145,9 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
   const int64_t rows = one_split ? few : saturating_product(2, many);
   const int64_t elements = saturating_product(saturating_product(rows, problem.k), problem.batch);
   if (elements > MAX_ELEMENTS) return false;
-  return problem.arithmetic == Arithmetic::Fp16x3 && device.tensor_flops > 0 &&
-         problem.m <= MAX_SIZE && problem.n <= MAX_SIZE && problem.k <= MAX_SIZE &&
-         problem.batch <= MAX_SIZE / 2 &&
+  return problem.arithmetic == Arithmetic::Fp16x3 &&
+         computes(kernels_of(device), problem.arithmetic, problem.dtype) && problem.m <= MAX_SIZE &&
+         problem.n <= MAX_SIZE && problem.k <= MAX_SIZE && problem.batch <= MAX_SIZE / 2 &&
          saturating_product(
              saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 64)),
              problem.batch) <= MAX_SIZE;
