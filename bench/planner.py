@@ -5,7 +5,7 @@
                                             needs no GPU
 
 For every problem each way (tile, operands exchanged or not, cluster, segments shared out or not) is
-sampled, of those tiles whose best is not estimated at a third more than the least; ways that
+sampled, of those tiles whose best is not estimated at 15 % more than the least; ways that
 are not far behind run on, and torch.mm with them, all in turn, in an order shuffled in every round,
 from cold caches. The oracle is the way that was fastest in the odd rounds; it and the planner's
 choice are scored in the even ones, so that noise does not flatter it. Regret is the choice's time
@@ -161,7 +161,7 @@ def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s
     sets = make_sets(shape, stopwatch.device, stopwatch.set_count(shape.bytes), seed=20)
     estimates = planned(sets[0].a, sets[0].b)
     least = estimates[0]["cycles"]
-    tiles = [e["tile"] for e in estimates if e["cycles"] <= 1.35 * least]
+    tiles = [e["tile"] for e in estimates if e["cycles"] <= 1.15 * least]
     calls = ways_of(sets[0].a, sets[0].b, tiles)
     roughly = least / CYCLES_A_SECOND
     prepared = {name: stopwatch.prepare(call, sets, roughly) for name, call in calls.items()}
