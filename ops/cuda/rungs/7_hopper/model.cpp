@@ -172,9 +172,10 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const auto rows_once = [&](const Side& side) {
     return static_cast<double>(side.rows * entries_of(side, problem.batch));
   };
-  const double share = HopperModel::dram_share(std::min(p, q));
-  const double floor = model.start + (rows_once(sides.p) + rows_once(sides.q)) * k_bytes /
-                                         (share * device.memory_bandwidth / model.clock_hz);
+  const double few = std::min(p, q), share = HopperModel::dram_share(few);
+  const double floor = model.start + HopperModel::dram_start(few) +
+                       (rows_once(sides.p) + rows_once(sides.q)) * k_bytes /
+                           (share * device.memory_bandwidth / model.clock_hz);
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
 
   for (const bool of_p : {true, false})
