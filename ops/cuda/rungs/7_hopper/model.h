@@ -19,31 +19,31 @@ struct CoupledFit {
 // a few percent, beside the other rungs' estimates; what is lost there and on others stands in that
 // file. What each constant would be by itself is not fitted: some make up for others.
 struct HopperConstants {
-  double start = 4549;  // launch, the first bytes' way, the end
-  CoupledFit small = {438.7, 0.1125, 0.05874},
-             large = {1160, 0.01004, 0.0006465};  // of tiles with one consumer, or more
-  double tensor = 0.8614;  // and more, when all multiprocessors work at once,
-  double power = 1.074;    // by so much of H200_SLOWDOWN, which slows shared memory as well
-  double shared = 0.6111;  // memory
-  double chip = 1.001;     // tensor, of the whole chip, however tiles divide among multiprocessors;
-  static constexpr double CHIP_POWER = 4.884;  // how sharply the one takes over from the other
-  double lone = 241.9;                         // the shortest step of a tile with one consumer
-  double arrive = 0.8057;                      // 128 bytes reach their multiprocessor
+  double start = 3885;  // launch, the first bytes' way, the end
+  CoupledFit small = {730.8, 0.1565, 0.03652},
+             large = {1694, 0.0108, 0.0001661};  // of tiles with one consumer, or more
+  double tensor = 0.909;                         // and more, when all multiprocessors work at once,
+  double power = 1.475;    // by so much of H200_SLOWDOWN, which slows shared memory as well
+  double shared = 0.6456;  // memory
+  double chip = 0.6866;    // tensor, of the whole chip, however tiles divide among multiprocessors;
+  static constexpr double CHIP_POWER = 12.6;  // how sharply the one takes over from the other
+  double lone = 239.8;                        // the shortest step of a tile with one consumer
+  double arrive = 0.6482;                     // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
   // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
   // multicast cost nothing here. The first read of a round costs first_read more of these; the
   // row's readers share that.
-  double line = 1.021, mn_line = 1.099, two_lines = 0.8035, off_sectors = 2.048;
-  double first_read = 0.03067;
-  double narrow = 1.581, narrowest = 3.44;  // boxes of TMA 64 and 32 bytes wide
+  double line = 1.199, mn_line = 0.8925, two_lines = 1.473, off_sectors = 2.348;
+  double first_read = 0.01462;
+  double narrow = 2.412, narrowest = 1.903;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
-  double dram_bytes = 5180;
-  double crossing = 1.428;
-  double store = 14.09;             // C, for each element of a thread
-  double store_two_lines = 0.4959;  // more, for rows of C that lie in two lines
-  double slice = 0.3437;            // more, for slices of half the width
-  double hidden_store = 0.08188;    // of a store behind another's products
-  double gaps = 0.1752;             // of all but the first round, with no other tile to fill
+  double dram_bytes = 5076;
+  double crossing = 1.512;
+  double store = 17.97;            // C, for each element of a thread
+  double store_two_lines = 0.243;  // more, for rows of C that lie in two lines
+  double slice = 0.2768;           // more, for slices of half the width
+  double hidden_store = 0.01024;   // of a store behind another's products
+  double gaps = 0.1445;            // of all but the first round, with no other tile to fill
 };
 
 // Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
