@@ -236,20 +236,28 @@ def planner_table(documents: Sequence[dict]) -> str:
     runs = [d for d in documents if d.get("regret")]
     if not runs:
         return NOT_MEASURED
-    document = max(runs, key=lambda d: d["environment"]["date"])
     header = ["problems", "count", "regret, geomean", "at worst", "noise floor"]
     names = {
         "named": "named",
         "fitted": "drawn, used to fit the model",
         "held_out": "drawn, held out",
+        "large_named": "large, named",
+        "large_fitted": "large, drawn, used to fit the model",
+        "large_held_out": "large, drawn, held out",
+        "large_sustained": "large, under a load kept up",
     }
-    rows = []
+    rows, shown = [], []
     for key, name in names.items():
-        if key in document["regret"]:
-            s = document["regret"][key]["summary"]
-            figures = (f"{100 * s[q]:.1f} %" for q in ("geomean", "worst", "noise"))
-            rows.append([name, str(s["problems"]), *figures])
-    return markdown(header, rows) + "\n\n" + caption(document)
+        of_key = [d for d in runs if key in d["regret"]]
+        if not of_key:
+            continue
+        document = max(of_key, key=lambda d: d["environment"]["date"])
+        if document not in shown:
+            shown.append(document)
+        s = document["regret"][key]["summary"]
+        figures = (f"{100 * s[q]:.1f} %" for q in ("geomean", "worst", "noise"))
+        rows.append([name, str(s["problems"]), *figures])
+    return "\n\n".join([markdown(header, rows), *map(caption, shown)])
 
 
 def _sizes(shape: dict) -> str:

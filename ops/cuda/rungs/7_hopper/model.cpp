@@ -40,7 +40,7 @@ HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
   const ChipScale scale = scale_of(device);
   for (double* launch : {&start, &sum_kernel, &repack_kernel}) *launch *= scale.clock;
   clock_hz *= scale.clock;
-  tensor /= scale.tensor;
+  tensor /= scale.tensor, chip /= scale.tensor;
   for (double* of_l2 : {&line, &two_lines, &off_sectors, &flush, &hidden_flush})
     *of_l2 /= scale.l2_share();
   for (double* of_dram : {&sum_cycles_a_byte, &repack_cycles_a_byte}) *of_dram /= scale.dram;
@@ -130,6 +130,11 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   double all_steps = 0;
   if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
   if (rest != 0) all_steps += step(rest);
+  // However tiles divide among them, all multiprocessors together do no more than so much.
+  const double evenly =
+      model.chip * area / 32 * static_cast<double>(units.count * blocks) / device.multiprocessors;
+  constexpr double POWER = HopperConstants::CHIP_POWER;
+  all_steps = std::pow(std::pow(all_steps, POWER) + std::pow(evenly, POWER), 1 / POWER);
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
@@ -140,9 +145,13 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
                                                : 1;
   const double on_chip = all_steps * steps * together * (1 + gaps);
 
-  // What DRAM takes for the operands and C, hidden in part; it decides where rows are few.
+  // What DRAM takes for the operands and C, hidden in part; it decides where rows are few. Clusters
+  // that read the same lie on either side of L2, and the more they are the less likely all on one.
+  // (The constants of tf32 and of other chips were fitted with all or nothing.)
   const auto crossing = [&](int sharers, int64_t clusters) {
-    return sharers == 1 && clusters > 1 ? 1 + model.crossing : 1;
+    if (!model.of_tiles) return sharers == 1 && clusters > 1 ? 1 + model.crossing : 1;
+    const double alike = std::exp2(static_cast<double>(1 - std::min<int64_t>(clusters, 64)));
+    return 1 + model.crossing * (1 - alike) / sharers;
   };
   const double bytes = static_cast<double>(problem.batch) *
                        (p * k_bytes * crossing(plan.cluster_q, units.clusters_q) +
@@ -162,11 +171,18 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const auto rows_once = [&](const Side& side) {
     return static_cast<double>(side.rows * entries_of(side, problem.batch));
   };
-  const double share = HopperModel::dram_share(std::min(p, q));
-  const double floor = model.start + (rows_once(sides.p) + rows_once(sides.q)) * k_bytes /
-                                         (share * device.memory_bandwidth / model.clock_hz);
+  const double few = std::min(p, q), share = HopperModel::dram_share(few);
+  const double floor = model.start + HopperModel::dram_start(few) +
+                       (rows_once(sides.p) + rows_once(sides.q)) * k_bytes /
+                           (share * device.memory_bandwidth / model.clock_hz);
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
 
+  if (!problem.epilogue.is_identity() && !plan.share_segments) {
+    const bool activates = problem.epilogue.activation != Activation::None;
+    const double values = static_cast<double>(tile.group_p) * tile.group_q / 128;  // of a thread
+    e.cycles += (HopperModel::COMBINE + (activates ? HopperModel::ACTIVATE : 0)) * values *
+                (tile.ping_pong ? 1 : rounds);
+  }
   for (const bool of_p : {true, false})
     if (of_p ? plan.repack_p : plan.repack_q)
       e.cycles +=
