@@ -172,9 +172,9 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     return static_cast<double>(side.rows * entries_of(side, problem.batch));
   };
   const double few = std::min(p, q), share = HopperModel::dram_share(few);
-  const double floor = model.start + HopperModel::dram_start(few) +
-                       (rows_once(sides.p) + rows_once(sides.q)) * k_bytes /
-                           (share * device.memory_bandwidth / model.clock_hz);
+  const double once = (rows_once(sides.p) + rows_once(sides.q)) * k_bytes;
+  const double floor = model.start + HopperModel::dram_start(few, once) +
+                       once / (share * device.memory_bandwidth / model.clock_hz);
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
 
   if (!problem.epilogue.is_identity() && !plan.share_segments) {

@@ -1,6 +1,8 @@
 // The constants of rung hopper's model of time (model.cpp), as they are on one chip.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/plan/chip_scale.h"
 #include "cuda/rungs/7_hopper/tile_fit.h"
 
@@ -20,7 +22,7 @@ struct CoupledFit {
 // other rungs' estimates. What each constant would be by itself is not fitted: some make up for
 // others.
 struct HopperConstants {
-  double start = 4702;  // launch, the first bytes' way, the end
+  double start = 4050;  // launch, the first bytes' way, the end
   CoupledFit small = {525.9, 0.1376, 0.07096},
              large = {709.1, 0.04328, 0.001607};  // of tiles with one consumer, or more
   double tensor = 0.9278;  // and more, when all multiprocessors work at once,
@@ -69,9 +71,10 @@ struct HopperModel : HopperConstants {
   double clock_hz = 1755e6;
   static constexpr double BELOW_DRAM = 0.05;
   static constexpr double dram_share(double few) { return few <= 32 ? 0.63 : 0.8; }
-  // And later, where tiles have few rows and a ring holds little of the weight
-  // (h200_decode_*.json).
-  static constexpr double dram_start(double few) { return few <= 64 ? 5000 : 0; }  // cycles
+  // And later, where tiles have few rows and a ring holds little of a weight (h200_decode_*.json).
+  static constexpr double dram_start(double few, double bytes) {  // cycles
+    return few <= 64 ? 5000 * std::min(1.0, bytes / 32e6) : 0;
+  }
   // An epilogue's, for each value of a thread, and an activation's (h200_activations.txt).
   static constexpr double COMBINE = 67, ACTIVATE = 50;
   static constexpr double ROWS_SLICE = 0.5;  // as slice, where warps write rows

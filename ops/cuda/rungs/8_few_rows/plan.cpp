@@ -110,7 +110,7 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   // in turn, since the last are few and hide each other's chains no longer.
   const double power = turns > 1 ? 2 : 2.7;
   const double both = std::pow(std::pow(e.memory, power) + std::pow(e.chain, power), 1 / power);
-  const bool again = l.sides.q.rows > Model::MOST;
+  const bool again = tile.by == FewRowsBy::Wgmma && l.sides.q.rows > Model::MOST;
   e.cycles = e.start + (turns - 1) * Model::TILE + both * (again ? Model::AGAIN : 1);
   if (!problem.epilogue.is_identity())
     e.cycles += turns * Model::FINISH * tile.block_p * tile.block_q / (32. * tile.warps);
