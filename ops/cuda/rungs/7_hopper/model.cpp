@@ -150,7 +150,9 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
 
   // What DRAM takes for the operands and C, hidden in part; it decides where rows are few. Clusters
   // that read the same lie on either side of L2, and the more they are the less likely all on one.
+  // (The constants of tf32 and of other chips were fitted with all or nothing.)
   const auto crossing = [&](int sharers, int64_t clusters) {
+    if (!model.of_tiles) return sharers == 1 && clusters > 1 ? 1 + model.crossing : 1;
     const double alike = std::exp2(static_cast<double>(1 - std::min<int64_t>(clusters, 64)));
     return 1 + model.crossing * (1 - alike) / sharers;
   };
@@ -173,11 +175,17 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     return static_cast<double>(side.rows * entries_of(side, problem.batch));
   };
   const double few = std::min(p, q), share = HopperModel::dram_share(few);
-  const double floor = model.start + HopperModel::dram_start(few) +
-                       (rows_once(sides.p) + rows_once(sides.q)) * k_bytes /
-                           (share * device.memory_bandwidth / model.clock_hz);
+  const double once = (rows_once(sides.p) + rows_once(sides.q)) * k_bytes;
+  const double floor = model.start + HopperModel::dram_start(few, once) +
+                       once / (share * device.memory_bandwidth / model.clock_hz);
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
 
+  if (!problem.epilogue.is_identity() && !plan.share_segments) {
+    const bool activates = problem.epilogue.activation != Activation::None;
+    const double values = static_cast<double>(tile.group_p) * tile.group_q / 128;  // of a thread
+    e.cycles += (HopperModel::COMBINE + (activates ? HopperModel::ACTIVATE : 0)) * values *
+                (tile.ping_pong ? 1 : rounds);
+  }
   for (const bool of_p : {true, false})
     if (of_p ? plan.repack_p : plan.repack_q)
       e.cycles +=

@@ -1,6 +1,8 @@
 // The constants of rung hopper's model of time (model.cpp), as they are on one chip.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/plan/chip_scale.h"
 #include "cuda/rungs/7_hopper/tile_fit.h"
 
@@ -68,9 +70,12 @@ struct HopperModel : HopperConstants {
   double clock_hz = 1755e6;
   static constexpr double BELOW_DRAM = 0.05;
   static constexpr double dram_share(double few) { return few <= 32 ? 0.63 : 0.8; }
-  // And later, where tiles have few rows and a ring holds little of the weight
-  // (h200_decode_*.json).
-  static constexpr double dram_start(double few) { return few <= 64 ? 5000 : 0; }  // cycles
+  // And later, where tiles have few rows and a ring holds little of a weight (h200_decode_*.json).
+  static constexpr double dram_start(double few, double bytes) {  // cycles
+    return few <= 64 ? 5000 * std::min(1.0, bytes / 32e6) : 0;
+  }
+  // An epilogue's, for each value of a thread, and an activation's.
+  static constexpr double COMBINE = 14, ACTIVATE = 75;
   static constexpr double ROWS_SLICE = 0.5;  // as slice, where warps write rows
   // The segments' terms, from an earlier fit too: totals to and from L2, the kernel that adds.
   double flush = 4.38, hidden_flush = 4.14;

@@ -20,9 +20,11 @@ struct Model {
   static constexpr double CLOCK = 1755e6;
   static constexpr double START = 4900;  // launch, the first bytes' way, the end
   static constexpr double TILE = 300;    // the end of one, where others follow
-  static constexpr double AGAIN = 1.2;   // where tiles beside each other read a weight again:
-  static constexpr int64_t MOST = 64;    // columns of one tile
-  static constexpr double DRAM = 0.93;   // of the bandwidth that the device names
+  // Of an epilogue, one sum of a thread: side by side, or one by one.
+  static constexpr double finish(FewRowsBy by) { return by == FewRowsBy::Wgmma ? 30 : 340; }
+  static constexpr double AGAIN = 1.2;  // where tiles beside each other read a weight again:
+  static constexpr int64_t MOST = 64;   // columns of one tile
+  static constexpr double DRAM = 0.93;  // of the bandwidth that the device names
   // From L2: for each multiprocessor, all of them at once; for one of them alone; and for two that
   // share a way. Where all read the same bytes, as they do Q's, these come at half the price.
   static constexpr double L2_BYTES_A_CYCLE = 104, ALONE_BYTES_A_CYCLE = 130;
@@ -128,8 +130,10 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   // in turn, since the last are few and hide each other's chains no longer.
   const double power = turns > 1 ? 2 : 2.7;
   const double both = std::pow(std::pow(e.memory, power) + std::pow(e.chain, power), 1 / power);
-  const bool again = l.sides.q.rows > Model::MOST;
+  const bool again = tile.by == FewRowsBy::Wgmma && l.sides.q.rows > Model::MOST;
   e.cycles = e.start + (turns - 1) * Model::TILE + both * (again ? Model::AGAIN : 1);
+  if (!problem.epilogue.is_identity())
+    e.cycles += turns * Model::finish(tile.by) * tile.block_p * tile.block_q / (32. * tile.warps);
   return e;
 }
 
