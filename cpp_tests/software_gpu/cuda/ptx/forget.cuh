@@ -1,0 +1,9 @@
+// What a compiler may keep changes no value.
+#pragma once
+
+namespace tiled::ptx {
+
+template <typename... T>
+inline void forget(T&...) {}
+
+}  // namespace tiled::ptx

@@ -1,0 +1,10 @@
+// Of wgmma only its element type; nothing multiplies by it here.
+#pragma once
+
+namespace tiled::ptx {
+
+struct Tf32 {
+  float value;
+};
+
+}  // namespace tiled::ptx
