@@ -724,6 +724,19 @@ TEST(HopperPlans, AreNotMistakenForAnothers) {
   }
 }
 
+// few_rows finishes its sums one by one; what was planned for a bare product is not taken for one
+// with a bias, nor the other way round.
+TEST(Plans, AnEpilogueHasItsPrice) {
+  const DeviceInfo d = device("h200");
+  const Problem bare = tensor_problem("nt", 512, 1024, 1024);
+  Problem finished = bare;
+  finished.epilogue.bias_along = Along::N;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(make_plan(bare, d).algo, Algo::FewRows);
+    EXPECT_EQ(make_plan(finished, d).algo, Algo::Hopper);
+  }
+}
+
 // The operand that needs it is copied, the other one is not, whichever of them is called P.
 TEST(HopperPlans, OnlyWhatTmaCannotReadIsRepacked) {
   const DeviceInfo d = device("h200");

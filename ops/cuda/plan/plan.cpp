@@ -41,7 +41,7 @@ Plan planned(const Problem& problem, const DeviceInfo& device, const Choice& bes
 }
 
 // Everything that the choice depends on.
-using Key = std::array<int64_t, 34>;
+using Key = std::array<int64_t, 35>;
 
 int64_t bits_of(double value) {
   int64_t bits;
@@ -49,12 +49,18 @@ int64_t bits_of(double value) {
   return bits;
 }
 
+// What the models ask of an epilogue: whether there is one, and whether it activates.
+int64_t finishing_of(const Epilogue& e) {
+  if (e.is_identity()) return 0;
+  return e.activation == Activation::None ? 1 : 2;
+}
+
 Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
   return {p.batch, p.m, p.n, p.k, static_cast<int64_t>(p.dtype), static_cast<int64_t>(p.arithmetic),
-          static_cast<int64_t>(p.epilogue.out_dtype), p.a.row_stride, p.a.col_stride,
-          p.a.batch_stride, p.a.alignment, p.b.row_stride, p.b.col_stride, p.b.batch_stride,
-          p.b.alignment, p.c.row_stride, p.c.col_stride, p.c.batch_stride, p.c.alignment,
-          asked == nullptr ? -1 : static_cast<int64_t>(*asked), device.capability,
+          static_cast<int64_t>(p.epilogue.out_dtype), finishing_of(p.epilogue), p.a.row_stride,
+          p.a.col_stride, p.a.batch_stride, p.a.alignment, p.b.row_stride, p.b.col_stride,
+          p.b.batch_stride, p.b.alignment, p.c.row_stride, p.c.col_stride, p.c.batch_stride,
+          p.c.alignment, asked == nullptr ? -1 : static_cast<int64_t>(*asked), device.capability,
           device.multiprocessors, device.threads_per_block, device.shared_bytes_per_block,
           device.hopper_kernels, device.l2_bytes, bits_of(device.fp32_flops),
           bits_of(device.fp64_flops), bits_of(device.fp64_tensor_flops),
