@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "cuda/plan/estimate.h"
 #include "cuda/rungs/3_register_tile/tiles.h"
 #include "cuda/rungs/4_mma_tile/tiles.h"
 #include "planned.h"
@@ -724,17 +726,25 @@ TEST(HopperPlans, AreNotMistakenForAnothers) {
   }
 }
 
-// few_rows finishes its sums one by one; what was planned for a bare product is not taken for one
-// with a bias, nor the other way round.
-TEST(Plans, AnEpilogueHasItsPrice) {
+// What was planned for a bare product is not taken for one with a bias, nor the other way round: an
+// epilogue has its price.
+TEST(Plans, AreOfTheirEpilogue) {
   const DeviceInfo d = device("h200");
-  const Problem bare = tensor_problem("nt", 512, 1024, 1024);
-  Problem finished = bare;
-  finished.epilogue.bias_along = Along::N;
-  for (int round = 0; round < 2; ++round) {
-    EXPECT_EQ(make_plan(bare, d).algo, Algo::FewRows);
-    EXPECT_EQ(make_plan(finished, d).algo, Algo::Hopper);
-  }
+  const auto seen = [](const Plan& plan) {
+    return std::tuple(plan.algo, plan.block_m, plan.block_n);
+  };
+  int others = 0;
+  for (const int64_t m : {96, 256, 512, 1024})
+    for (const int64_t n : {256, 1024, 4096}) {
+      const Problem bare = tensor_problem("nt", m, n, 1024);
+      Problem finished = bare;
+      finished.epilogue.bias_along = Along::N;
+      for (int round = 0; round < 2; ++round)
+        for (const Problem& p : {bare, finished})
+          EXPECT_TRUE(seen(make_plan(p, d)) == seen(estimated_plan(p, d).plan)) << m << ' ' << n;
+      others += seen(make_plan(bare, d)) != seen(make_plan(finished, d));
+    }
+  EXPECT_GT(others, 0);
 }
 
 // The operand that needs it is copied, the other one is not, whichever of them is called P.
