@@ -46,6 +46,16 @@ FEW_ROWS = Place(
     ("test_few_rows.py",),
     "bfloat16",
 )
+FEW_ROWS_LANES = Place(
+    f"{RUNGS}/8_few_rows/lanes.cu",
+    ("test_few_rows.py",),
+    "float32 and stores",
+)
+FEW_ROWS_DOUBLES = Place(
+    f"{RUNGS}/8_few_rows/few_rows_fp64.cu",
+    ("test_few_rows.py",),
+    "float64",
+)
 ASYNC_MMA = Place(
     f"{RUNGS}/10_async_mma/async_mma_bf16_nt.cu",
     ("test_async_mma.py",),
@@ -95,6 +105,10 @@ BUILDS = {
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),
     "FewRowsNoDependencyWait": Build("NoDependencyWait", FEW_ROWS),
+    "FewRowsLanesNoReadWait": Build("NoReadFence", FEW_ROWS_LANES),
+    "FewRowsDoublesDelays": Build("Delays", FEW_ROWS_DOUBLES, sound=True),
+    "FewRowsDoublesNoEmptyWait": Build("NoEmptyWait", FEW_ROWS_DOUBLES),
+    "FewRowsDoublesNoFullWait": Build("NoFullWait", FEW_ROWS_DOUBLES),
     "AsyncMmaDelays": Build("Delays", ASYNC_MMA, sound=True),
     "AsyncMmaNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA),
     "AsyncMmaNoFullWait": Build("NoFullWait", ASYNC_MMA),

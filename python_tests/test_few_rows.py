@@ -79,6 +79,32 @@ def test_repeats_beside_another_stream(kind: str) -> None:
 
 
 @each_kind
+def test_stores_that_loads_wait_behind(kind: str) -> None:
+    """A stage may not be filled again while loads of it wait behind slow stores.
+
+    Where C's rows lie along the few, every lane stores to another row, and the first stores of a
+    block take microseconds; what the warp has then asked for of the next tile waits behind them. A
+    kernel that gave its word too early was wrong in one product of 400.
+    """
+    dtype, precision, other = KINDS[kind]
+    asked = {"precision": precision}
+    for n, k, rows in ((18440, 136, 64), (8200, 264, 64), (8200, 264, 33)):
+        a = normal(rows, k, dtype).t()
+        for w in weights(n, k, dtype):
+            x = w.t()
+            expected = tiled_mm.mm(x, a, algo=other, **asked)
+            wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+            ways = tiles(x, a, **asked)
+            for e in ways:
+                for _ in range(6000 // len(ways)):
+                    c = torch.ops.tiled_debug.mm_with_tile(
+                        x, a, e.way, e.exchanged, 1, 1, False, algo="few_rows", **asked
+                    )
+                    wrong += (c != expected).any()
+            assert wrong.item() == 0, f"{n} x {k} by {rows}, {w.stride()}"
+
+
+@each_kind
 def test_a_chain_of_products(kind: str) -> None:
     """Each reads what the one before has just written, and starts before it has ended."""
     dtype, precision, other = KINDS[kind]

@@ -29,21 +29,23 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR> {
     lane = threadIdx.x % 32;
     band = warp % Tile::BANDS, group = warp / Tile::BANDS;
     fragments.set_addresses(lane, band, group * Tile::COLUMNS);
-    Place place(*this);
+    Place place(*this), last = place;
     uint32_t parity = 0;
+    bool read = false;  // the stage before, by all lanes
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     this->wait_full(place.full, parity);
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) fragments.fetch(step, place.at);
-    this->release(place);
 
     bool ready = false;  // whether the next stage is known to have arrived
     // One stage's products, and between them the next stage's fragments.
     const auto multiply_and_fetch = [&] {
       maybe_delay();
-      if (place.advance(*this)) parity ^= 1;
       multiply(0);
+      this->release(last, read);
+      last = place;
+      if (place.advance(*this)) parity ^= 1;
       if (!ready) this->wait_full(place.full, parity);
       fragments.fetch(0, place.at);
 #pragma unroll
@@ -56,7 +58,7 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR> {
           ready = this->is_full(next.full, parity ^ wraps);
         }
       }
-      this->release(place);
+      read = this->has_read(chain);
     };
     for (; tile < args.tiles; tile += gridDim.x) {
       int left = args.segment;

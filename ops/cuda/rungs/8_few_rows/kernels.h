@@ -24,7 +24,8 @@ struct FewRowsArguments {
   int32_t q_loads;        // bytes of Q in a stage
   bool p_batch, q_batch;  // false: every batch entry reads the same matrix
   bool c_fp32;
-  bool finishes;  // by the epilogue: it is not the identity
+  bool finishes;     // by the epilogue: it is not the identity
+  uint32_t nothing;  // 0, which no compiler knows: see FewRowsRing::has_read
   void* c;
   int64_t c_p, c_q, c_batch;  // strides, elements
   Epilogue epilogue;          // its rows are P's and its columns Q's

@@ -25,8 +25,9 @@ class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
   __device__ void consume(int warp) {
     lane = threadIdx.x % 32;
     band = warp % Tile::BANDS, group = warp / Tile::BANDS;
-    Place place(*this);
+    Place place(*this), last = place;
     uint32_t parity = 0;
+    bool read = false;  // the stage before, by all lanes
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     this->wait_full(place.full, parity);
@@ -44,12 +45,13 @@ class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
         for (int step = 0; step < STEPS - AHEAD; ++step) {
           multiply(step % AHEAD);
           fetch(step % AHEAD, step + AHEAD, place.at);
+          if (step == 0) this->release(last, read);
         }
-        this->release(place);
         if (last_tile && stage + 1 == args.stages) {
 #pragma unroll
           for (int step = 0; step < AHEAD; ++step) multiply(step);
         } else {
+          last = place;
           if (place.advance(*this)) parity ^= 1;
           multiply(0);
           this->wait_full(place.full, parity);
@@ -59,6 +61,7 @@ class FewRowsByLanes : public FewRowsRing<Tile, 4, P_MN_MAJOR> {
             multiply(step);
             fetch(step, step, place.at);
           }
+          read = this->has_read(chain);
         }
         if (--left == 0) add_segment_to_total(), left = args.segment;
       }

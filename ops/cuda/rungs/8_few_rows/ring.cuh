@@ -107,6 +107,18 @@ class FewRowsRing {
     ptx::mbarrier_arrive_if(has && threadIdx.x % 32 == 0, place.full + EMPTY);
   }
 
+  // Always true, but known only when the sums are that hang on all of a stage's loads. A warp that
+  // has only asked for these may not give its word: they wait behind its stores, microseconds where
+  // these miss a page, and the word does not, so that TMA would overwrite what is still to be read.
+  template <typename T, int COUNT>
+  __device__ __forceinline__ bool has_read(const T (&sums)[COUNT]) const {
+    if constexpr (FAULT == Fault::NoReadFence) return true;
+    uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) bits |= low_bits(sums[i]);
+    return __all_sync(~0u, (bits & args.nothing) == 0);
+  }
+
   // A thread's totals go to C: the i-th to row first.p + row + down(i), column first.q + column +
   // right(i). Few instructions: a block that ends has nothing else to do meanwhile, and they are
   // not in the cache of instructions. `finished`: by the
@@ -138,6 +150,11 @@ class FewRowsRing {
   uint32_t base, barriers, end;  // of the ring and of its barriers
 
  private:
+  static __device__ __forceinline__ uint32_t low_bits(float x) { return __float_as_uint(x); }
+  static __device__ __forceinline__ uint32_t low_bits(const double (&x)[4]) {
+    return __double2loint(x[0]);
+  }
+
   __device__ __forceinline__ void load(const Place& place, int box, const Corner& corner,
                                        const CUtensorMap* p_map, int k) const {
     // Rows past Q's last are whatever was in shared memory; no other column sees them.
