@@ -37,6 +37,9 @@ DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64),
     *(torch.int64, torch.uint8),
 ]
+# Of these, torch's own generator raises before there is any product: it asks for whole numbers from
+# 1 up to 1. The operator is torch.bmm in another name, whose integers are sampled under its own.
+NO_SAMPLES = {("bmm.triton_optimized", dtype) for dtype in (torch.int64, torch.uint8)}
 
 
 def results(op: OpInfo, sample: Any, prepare: Callable[[Tensor], Tensor]) -> list[Tensor]:
@@ -105,6 +108,8 @@ def check_close(found: Tensor, expected: Tensor, size: Tensor, products: int) ->
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_samples(name: str, dtype: torch.dtype, device: str) -> None:
+    if (name, dtype) in NO_SAMPLES:
+        pytest.skip("torch's generator of these samples fails by itself")
     op = OPERATORS[name]
     count = 0
     for sample in samples(op, device, dtype):
