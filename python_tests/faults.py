@@ -105,7 +105,7 @@ BUILDS = {
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),
     "FewRowsNoDependencyWait": Build("NoDependencyWait", FEW_ROWS),
-    "FewRowsLanesNoReadWait": Build("NoReadFence", FEW_ROWS_LANES),
+    "FewRowsLanesNoReadWait": Build("NoReadWait", FEW_ROWS_LANES),
     "FewRowsDoublesDelays": Build("Delays", FEW_ROWS_DOUBLES, sound=True),
     "FewRowsDoublesNoEmptyWait": Build("NoEmptyWait", FEW_ROWS_DOUBLES),
     "FewRowsDoublesNoFullWait": Build("NoFullWait", FEW_ROWS_DOUBLES),

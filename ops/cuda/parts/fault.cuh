@@ -19,7 +19,7 @@ enum class Fault {
   NoSliceWait,       // a slice of C is filled before it has been copied out
   NoSliceBarrier,    // and copied out before all warps have filled it
   NoDependencyWait,  // a kernel reads before the one before has written
-  NoReadFence,       // or while loads of it wait behind stores
+  NoReadWait,        // or while loads of it wait behind stores
   NoTeamWait,        // a block of the split writes before its team has measured
   Delays,            // no fault: every warp stands still now and then, for a while of its own
   NoPatience,        // nor this: who would wait for its team leaves its tiles to the last

@@ -168,9 +168,24 @@ struct alignas(2 * sizeof(T)) BiasPair {
   T first, second;
 };
 
+// v = alpha * v + bias of columns in pairs: pair(j) of 8 j from here on.
+template <typename Pair, int STRIPS, int REGISTERS>
+__device__ __forceinline__ void add_pairs(float alpha, float (&d)[STRIPS][REGISTERS], Pair pair) {
+#pragma unroll
+  for (int j = 0; j < REGISTERS / 4; ++j) {
+    const auto two = pair(j);
+    const float first = widen(two.first), second = widen(two.second);
+#pragma unroll
+    for (int s = 0; s < STRIPS; ++s)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        d[s][4 * j + i] = fused(alpha, d[s][4 * j + i], i % 2 == 0 ? first : second);
+  }
+}
+
 // What most layers ask for, without turns: alpha * sum + bias, where the bias has elements of T one
-// after the other, and C all columns that it is loaded for in pairs. Whether it was so; else
-// nothing is done.
+// after the other, pairs of them if C's columns have one each. Whether it was so; else nothing is
+// done. Past the end the last are read: elements outside of C become anything.
 template <typename T, int STRIPS, int REGISTERS>
 __device__ __forceinline__ bool add_near_bias(const Epilogue& e, float (&d)[STRIPS][REGISTERS],
                                               int row, int column, const Within& c) {
@@ -182,25 +197,18 @@ __device__ __forceinline__ bool add_near_bias(const Epilogue& e, float (&d)[STRI
   const float alpha = static_cast<float>(e.alpha.real);
   const int thread = threadIdx.x % 128;
   if (along_n) {
-    if (reinterpret_cast<uintptr_t>(bias) % sizeof(BiasPair<T>) != 0 ||
-        column + 2 * REGISTERS > c.columns)
+    if (reinterpret_cast<uintptr_t>(bias) % sizeof(BiasPair<T>) != 0 || c.columns % 2 != 0)
       return false;
     const auto* pairs = reinterpret_cast<const BiasPair<T>*>(bias + column) + thread % 4;
-#pragma unroll
-    for (int j = 0; j < REGISTERS / 4; ++j) {
-      const BiasPair<T> pair = pairs[4 * j];
-      const float first = widen(pair.first), second = widen(pair.second);
-#pragma unroll
-      for (int s = 0; s < STRIPS; ++s)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          d[s][4 * j + i] = fused(alpha, d[s][4 * j + i], i % 2 == 0 ? first : second);
-    }
+    const int last = c.columns / 2 - 1 - column / 2 - thread % 4;
+    if (column + 2 * REGISTERS <= c.columns)
+      add_pairs(alpha, d, [&](int j) { return pairs[4 * j]; });
+    else
+      add_pairs(alpha, d, [&](int j) { return pairs[min(4 * j, last)]; });
   } else {
     row += thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (int s = 0; s < STRIPS; ++s) {
-      // Past the end the last is read: elements outside of C become anything.
       const float first = widen(bias[min(row + 64 * s, c.rows - 1)]);
       const float second = widen(bias[min(row + 64 * s + 8, c.rows - 1)]);
 #pragma unroll

@@ -48,7 +48,9 @@ struct Hopper {
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
+  static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
+  using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
 
   // Shared memory, bytes from its begin.
   static constexpr uint32_t P_AT = 0;                              // [STAGES][P::BYTES]
@@ -99,6 +101,12 @@ struct Hopper {
       ptx::cluster_sync_relaxed();
   }
 
+  // From here on the results of the kernel before this one are read and memory that it reads is
+  // written. Whoever works finds its first tile before it asks, beside the end of that kernel.
+  __device__ __forceinline__ void wait_for_kernel_before() const {
+    if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
+  }
+
   // One warp, one lane of which issues the copies. A shared operand's parts come from all blocks of
   // the cluster, so a stage may be filled only when the readers of all of them have left it.
   __device__ __forceinline__ void produce() {
@@ -124,6 +132,7 @@ struct Hopper {
     for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
       const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
       const Unit unit = schedule.at(i), next = paired ? schedule.at(i + schedule.stride) : unit;
+      if (i == schedule.first) wait_for_kernel_before();
       for (int piece = 0; piece < unit.pieces; ++piece) {
         load(unit, piece);
         if (paired) load(next, piece);
@@ -204,12 +213,12 @@ struct Hopper {
     const int column = share % Tile::SPLIT_Q * Tile::GROUP_Q;
     const uint32_t p_at = base + P_AT + P::offset(row, 0);
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
-    const uint32_t slices = base + SLICES_AT + consumer * CONSUMER_SLICES;
+    Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
     float4* total = reinterpret_cast<float4*>(args.totals) +
                     (static_cast<int64_t>(blockIdx.x) * Tile::CONSUMERS + consumer) *
                         (STRIPS * REGISTERS / 4 * 128) +
                     thread;
-    uint32_t slice_count = 0, waits = 0;
+    uint32_t waits = 0;
     Ring<STAGES> ring;
     for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
       const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
@@ -221,6 +230,7 @@ struct Hopper {
       // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
+      if (i == schedule.first) wait_for_kernel_before();
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -240,6 +250,7 @@ struct Hopper {
       }
       // C; before it the values before the activation, where they are kept.
       const int first = FINISHES && args.keeps_before ? 0 : 1;
+      if (i + (odd + 1) * schedule.stride >= schedule.count) slices.use_stages();
 #pragma unroll 1
       for (int output = first; output < 2; ++output) {
         int p = unit.p + row, q = unit.q + column, t = thread;
@@ -251,7 +262,7 @@ struct Hopper {
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip)
           store(args.outputs[output], d[strip], {p + 64 * strip, q, unit.batch, unit.segment},
-                slices, 1 + consumer, t, slice_count);
+                slices, 1 + consumer, t);
       }
     }
     // The slices end with the block.
@@ -259,14 +270,13 @@ struct Hopper {
   }
 
   __device__ __forceinline__ void store(const HopperOutput& c, const float (&d)[REGISTERS],
-                                        Place place, uint32_t slices, int barrier, int thread,
-                                        uint32_t& count) {
+                                        Place place, Slices& slices, int barrier, int thread) {
     if constexpr (sizeof(T) == 2) {
       if (c.store != StorePath::Scatter) {
         if (c.q == 1)
-          store_slices<T, Tile, false>(args, c, d, place, slices, barrier, thread, count);
+          store_slices<T, Tile, false>(args, c, d, place, slices, barrier, thread);
         else
-          store_slices<T, Tile, true>(args, c, d, place, slices, barrier, thread, count);
+          store_slices<T, Tile, true>(args, c, d, place, slices, barrier, thread);
         return;
       }
     }
@@ -286,10 +296,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     if (args.c().store == StorePath::Tma) ptx::prefetch_tensormap(&args.c().map);
   }
   kernel.initialise_barriers();
-  // So far beside the end of the kernel before; from here on its results are read and memory that
-  // it reads is written. The kernel after this one may begin likewise.
   ptx::griddepcontrol_launch_dependents();
-  if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   // The same value in all lanes, known to the compiler as such.
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {

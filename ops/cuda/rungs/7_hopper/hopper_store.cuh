@@ -84,25 +84,53 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
   }
 }
 
-// A warpgroup's 64 x GROUP_Q accumulators through its two slices in turn. `slices` counts those
-// that it has filled; the one that comes next is always free. Where the last begins within the one
+// Where a warpgroup's slices lie, one after the other and then from the first again. Its own two as
+// a rule: each is filled while the other is copied out. But for a block's last tile the stages are
+// done with, and the rows of P in them that only this warpgroup has read hold as much as the tile:
+// no slice waits for another.
+template <typename Tile, uint32_t STAGE_BYTES, int STAGES>
+struct Slices {
+  static constexpr uint32_t BYTES = Tile::SLICE_BYTES;
+  static constexpr uint32_t IN_STAGE = Tile::GROUP_P * 128 / BYTES;  // of a warpgroup's rows
+  static constexpr uint32_t IN_STAGES = STAGES * IN_STAGE;
+  static_assert(Tile::GROUP_P * 128 % BYTES == 0 && IN_STAGES >= 2, "whole slices");
+
+  uint32_t own, stages;  // addresses of the first
+  uint32_t filled = 0;   // so far; in the stages from 0 on
+  bool in_stages = false;
+
+  __device__ __forceinline__ void use_stages() { in_stages = true, filled = 0; }
+  __device__ __forceinline__ uint32_t next() {
+    const uint32_t n = filled++, place = n % IN_STAGES;
+    return in_stages ? stages + place / IN_STAGE * STAGE_BYTES + place % IN_STAGE * BYTES
+                     : own + n % 2 * BYTES;
+  }
+  // Returns when the slice that comes next has been copied out, to the thread that said so.
+  __device__ __forceinline__ void wait_next() const {
+    if (in_stages)
+      ptx::bulk_wait_group_read<IN_STAGES - 2>();
+    else
+      ptx::bulk_wait_group_read<0>();
+  }
+};
+
+// A warpgroup's 64 x GROUP_Q accumulators through its slices. Where the last begins within the one
 // before it, the same elements leave twice.
-template <typename T, typename Tile, bool ALONG_P, int COUNT>
+template <typename T, typename Tile, bool ALONG_P, typename Slices, int COUNT>
 __device__ __forceinline__ void store_slices(const HopperArguments& args, const HopperOutput& c,
-                                             const float (&d)[COUNT], Place place, uint32_t shared,
-                                             int barrier, int thread, uint32_t& slices) {
+                                             const float (&d)[COUNT], Place place, Slices& slices,
+                                             int barrier, int thread) {
   const bool copies = c.store == StorePath::Tma;
   const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
 #pragma unroll
   for (int next = 0; next < Tile::GROUP_Q; next += Tile::SLICE_Q) {
     const int first = std::min(next, Tile::GROUP_Q - Tile::SLICE_Q);
-    const uint32_t address = shared + slices++ % 2 * Tile::SLICE_BYTES;
+    const uint32_t address = slices.next();
     fill_slice<T, Tile::SLICE_Q, ALONG_P>(address, d, first, thread);
     if (copies) {
       ptx::fence_proxy_async();
-      // The other slice, which is filled next, has been copied out. (Else the barrier says so.)
-      if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync())
-        ptx::bulk_wait_group_read<0>();
+      // (Else the barrier says so.)
+      if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync()) slices.wait_next();
     }
     maybe_delay();
     if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);

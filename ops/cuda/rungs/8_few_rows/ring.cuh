@@ -39,12 +39,19 @@ class FewRowsRing {
     __syncthreads();
   }
 
+  // From here on the results of the kernel before this one are read and memory that it reads is
+  // written.
+  __device__ __forceinline__ void wait_for_kernel_before() const {
+    if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
+  }
+
   // One thread fills stage after stage, tile after tile.
   __device__ void produce() const {
     Place place(*this);
     uint32_t parity = 1;  // of a phase before the first: nobody waits in the first lap
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       const Corner corner = corner_of(tile);
+      if (tile == static_cast<int>(blockIdx.x)) wait_for_kernel_before();
       const CUtensorMap* p_map = &args.p_maps[P_MN_MAJOR ? 0 : corner.height - args.strips.least()];
       const uint32_t loads = Tile::BOXES * 128 * args.strip * corner.height + args.q_loads;
       for (int stage = 0; stage < args.stages; ++stage) {
@@ -112,7 +119,7 @@ class FewRowsRing {
   // these miss a page, and the word does not, so that TMA would overwrite what is still to be read.
   template <typename T, int COUNT>
   __device__ __forceinline__ bool has_read(const T (&sums)[COUNT]) const {
-    if constexpr (FAULT == Fault::NoReadFence) return true;
+    if constexpr (FAULT == Fault::NoReadWait) return true;
     uint32_t bits = 0;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) bits |= low_bits(sums[i]);
@@ -121,8 +128,7 @@ class FewRowsRing {
 
   // A thread's totals go to C: the i-th to row first.p + row + down(i), column first.q + column +
   // right(i). Few instructions: a block that ends has nothing else to do meanwhile, and they are
-  // not in the cache of instructions. `finished`: by the
-  // epilogue, if there is one.
+  // not in the cache of instructions. `finished`: by the epilogue, if there is one.
   template <typename Element, int COUNT, typename Down, typename Right>
   __device__ __forceinline__ void store_totals(Accumulator<Element> (&totals)[COUNT], Corner first,
                                                int row, int column, Down down, Right right,
@@ -179,13 +185,14 @@ __global__ void __launch_bounds__(Work::Tile::THREADS, 1)
   Work work(args, memory);
   work.initialise_barriers();
   ptx::griddepcontrol_launch_dependents();
-  if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   // The same value in all lanes, known to the compiler as such.
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
-  if (warp < Work::Tile::WARPS)
+  if (warp < Work::Tile::WARPS) {
+    work.wait_for_kernel_before();
     work.consume(warp);
-  else if (ptx::elect_sync())
+  } else if (ptx::elect_sync()) {
     work.produce();
+  }
 }
 
 // For the tiles that are multiplied by BY; the others are not planned for.
