@@ -182,9 +182,17 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
 
   if (!problem.epilogue.is_identity() && !plan.share_segments) {
     const bool activates = problem.epilogue.activation != Activation::None;
+    const int at_work = tile.ping_pong ? 1 : tile.consumers;  // of the multiprocessor's warpgroups
     const double values = static_cast<double>(tile.group_p) * tile.group_q / 128;  // of a thread
-    e.cycles += (HopperModel::COMBINE + (activates ? HopperModel::ACTIVATE : 0)) * values *
-                (tile.ping_pong ? 1 : rounds);
+    const double own =
+        values *
+        (HopperModel::COMBINE +
+         (activates ? HopperModel::ACTIVATE + HopperModel::ACTIVATE_TOGETHER * at_work : 0));
+    // A consumer that takes turns finishes while the other multiplies, if that takes as long; and
+    // then it still takes instructions from it.
+    const double longer = (own + stores - on_chip / std::max(rounds, 1.0)) / 2;
+    const double each = std::max(HopperModel::HIDDEN_FINISH * own, longer);
+    e.cycles += tile.ping_pong ? own + each * (rounds - 1) : own * rounds;
   }
   for (const bool of_p : {true, false})
     if (of_p ? plan.repack_p : plan.repack_q)

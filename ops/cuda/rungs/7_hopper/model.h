@@ -21,31 +21,31 @@ struct CoupledFit {
 // a few percent, beside the other rungs' estimates; what is lost there and on others stands in that
 // file. What each constant would be by itself is not fitted: some make up for others.
 struct HopperConstants {
-  double start = 4285;  // launch, the first bytes' way, the end
-  CoupledFit small = {730.8, 0.1565, 0.03652},
-             large = {1694, 0.0108, 0.0001661};  // of tiles with one consumer, or more
-  double tensor = 0.909;                         // and more, when all multiprocessors work at once,
-  double power = 1.475;    // by so much of H200_SLOWDOWN, which slows shared memory as well
-  double shared = 0.6456;  // memory
-  double chip = 0.6866;    // tensor, of the whole chip, however tiles divide among multiprocessors;
-  static constexpr double CHIP_POWER = 12.6;  // how sharply the one takes over from the other
-  double lone = 239.8;                        // the shortest step of a tile with one consumer
-  double arrive = 0.6482;                     // 128 bytes reach their multiprocessor
+  double start = 3947;  // launch, the first bytes' way, the end
+  CoupledFit small = {244, 0.1135, 0.03614},
+             large = {858.6, 0.003367, 5.871e-05};  // of tiles with one consumer, or more
+  double tensor = 0.6682;  // and more, when all multiprocessors work at once,
+  double power = 3.589;    // by so much of H200_SLOWDOWN, which slows shared memory as well
+  double shared = 0.7236;  // memory
+  double chip = 0.5489;    // tensor, of the whole chip, however tiles divide among multiprocessors;
+  static constexpr double CHIP_POWER = 10.86;  // how sharply the one takes over from the other
+  double lone = 258.9;                         // the shortest step of a tile with one consumer
+  double arrive = 1.069;                       // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
   // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
   // multicast cost nothing here. The first read of a round costs first_read more of these; the
   // row's readers share that.
-  double line = 1.199, mn_line = 0.8925, two_lines = 1.473, off_sectors = 2.348;
-  double first_read = 0.01462;
-  double narrow = 2.412, narrowest = 1.903;  // boxes of TMA 64 and 32 bytes wide
+  double line = 0.6295, mn_line = 1.17, two_lines = 0.9724, off_sectors = 1.266;
+  double first_read = 2.197;
+  double narrow = 1.682, narrowest = 1.453;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
-  double dram_bytes = 5076;
-  double crossing = 1.512;
-  double store = 17.97;            // C, for each element of a thread
-  double store_two_lines = 0.243;  // more, for rows of C that lie in two lines
-  double slice = 0.2768;           // more, for slices of half the width
-  double hidden_store = 0.01024;   // of a store behind another's products
-  double gaps = 0.1445;            // of all but the first round, with no other tile to fill
+  double dram_bytes = 5348;
+  double crossing = 0.962;
+  double store = 14.95;             // C, for each element of a thread
+  double store_two_lines = 0.2551;  // more, for rows of C that lie in two lines
+  double slice = 0.3827;            // more, for slices of half the width
+  double hidden_store = 0.000943;   // of a store behind another's products
+  double gaps = 0.1573;             // of all but the first round, with no other tile to fill
 };
 
 // Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
@@ -74,8 +74,11 @@ struct HopperModel : HopperConstants {
   static constexpr double dram_start(double few, double bytes) {  // cycles
     return few <= 64 ? 5000 * std::min(1.0, bytes / 32e6) : 0;
   }
-  // An epilogue's, for each value of a thread, and an activation's.
-  static constexpr double COMBINE = 14, ACTIVATE = 75;
+  // An epilogue's, for each value of a thread, and an activation's: alone, and more for each of the
+  // warpgroups that compute it at once. And the share of them that is felt where another
+  // warpgroup's products go on meanwhile.
+  static constexpr double COMBINE = 22, ACTIVATE = 43, ACTIVATE_TOGETHER = 20;
+  static constexpr double HIDDEN_FINISH = 0.25;
   static constexpr double ROWS_SLICE = 0.5;  // as slice, where warps write rows
   // The segments' terms, from an earlier fit too: totals to and from L2, the kernel that adds.
   double flush = 4.38, hidden_flush = 4.14;

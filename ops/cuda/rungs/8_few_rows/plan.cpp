@@ -18,7 +18,7 @@ namespace {
 // 8 and 70 billion parameters and some small ones.
 struct Model {
   static constexpr double CLOCK = 1755e6;
-  static constexpr double START = 4900;  // launch, the first bytes' way, the end
+  static constexpr double START = 4200;  // launch, the first bytes' way, the end
   static constexpr double TILE = 300;    // the end of one, where others follow
   // Of an epilogue, one sum of a thread: side by side, or one by one.
   static constexpr double finish(FewRowsBy by) { return by == FewRowsBy::Wgmma ? 30 : 340; }
