@@ -29,4 +29,9 @@ ChipScale scale_of(const DeviceInfo& device);
 constexpr double H200_SLOWDOWN = 0.305;
 double slowdown_of(const DeviceInfo& device);
 
+// How much longer they take then than on an H200 that works as much.
+inline double slower_than_h200(const DeviceInfo& device) {
+  return (1 + slowdown_of(device)) / (1 + H200_SLOWDOWN);
+}
+
 }  // namespace tiled

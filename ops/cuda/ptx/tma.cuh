@@ -59,8 +59,8 @@ __device__ __forceinline__ void bulk_wait_group_read() {
 
 // Orders this thread's ordinary accesses to shared memory before later ones by the copy engine and
 // the tensor cores: what it has written is what they read, and what it reads they have not yet
-// overwritten. (PTX ISA, "Async proxy". No barrier does this: in the order of the machine a load may
-// come after the arrival that follows it in the program.)
+// overwritten. (PTX ISA, "Async proxy". No barrier does this: in the order of the machine a load
+// may come after the arrival that follows it in the program.)
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -11,10 +11,8 @@ namespace {
 
 Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan) {
   const Sides sides = sides_read(problem, plan);
-  // The sums of segments that are shared out are finished by the kernel that adds them.
-  const bool finishes = !plan.share_segments && !problem.epilogue.is_identity();
   return hopper_kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
-                       finishes);
+                       finishes(problem, plan));
 }
 
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.

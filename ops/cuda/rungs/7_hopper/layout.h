@@ -16,6 +16,12 @@ inline Sides sides_read(const Problem& problem, const HopperPlan& plan) {
   return sides;
 }
 
+// Whether the product's kernel computes the epilogue: the sums of segments that are shared out are
+// finished by the kernel that adds them.
+inline bool finishes(const Problem& problem, const HopperPlan& plan) {
+  return !plan.share_segments && !problem.epilogue.is_identity();
+}
+
 // How a matrix of p by q elements leaves, of these strides and this alignment (Operand::alignment).
 inline StorePath store_path(DType dtype, int64_t p, int64_t q, int64_t p_stride, int64_t q_stride,
                             int32_t alignment) {

@@ -36,7 +36,7 @@ bool is_fitted(const DeviceInfo& device, Arithmetic arithmetic) {
 HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
     : HopperConstants(is_fitted(device, arithmetic) ? HopperConstants{} : constants_elsewhere()),
       of_tiles(is_fitted(device, arithmetic)),
-      slowdown(power * slowdown_of(device)) {
+      slowdown((1 + power * H200_SLOWDOWN) * slower_than_h200(device) - 1) {
   const ChipScale scale = scale_of(device);
   for (double* launch : {&start, &sum_kernel, &repack_kernel}) *launch *= scale.clock;
   clock_hz *= scale.clock;
@@ -180,7 +180,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
                        once / (share * device.memory_bandwidth / model.clock_hz);
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
 
-  if (!problem.epilogue.is_identity() && !plan.share_segments) {
+  if (finishes(problem, plan)) {
     const bool activates = problem.epilogue.activation != Activation::None;
     const int at_work = tile.ping_pong ? 1 : tile.consumers;  // of the multiprocessor's warpgroups
     const double values = static_cast<double>(tile.group_p) * tile.group_q / 128;  // of a thread

@@ -176,7 +176,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   const bool few = has_few_rows(problem);
   if (few) consider(Way(few_rows_plan(problem, device)), 0);
   const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
-  const double slowdown = (1 + slowdown_of(device)) / (1 + H200_SLOWDOWN);
+  const double slowdown = slower_than_h200(device);
   for_fp16x3_plans(problem, device, [&](const Fp16x3Plan& plan) {
     // Tiles of planes are square: Q is the side along which C lies.
     const bool by_name = plan.kernel == Fp16x3Kernel::Planes && plan.exchanged != by_columns;
