@@ -35,7 +35,7 @@ from torch import Tensor
 
 from bench import cli
 from bench.data import make_sets
-from bench.shapes import Shape
+from bench.shapes import Shape, named_set
 from bench.timing import CudaStopwatch, Rounds, interleave
 
 console = Console()
@@ -92,12 +92,20 @@ LARGE_NAMED = (
     Shape(2048, 4096, 14336, "nt", "bfloat16"),
     Shape(8192, 4096, 14336, "nt", "bfloat16"),
 )
+MIDDLE = tuple(
+    sorted(
+        named_set("middle16").shapes(("bfloat16",)),
+        key=lambda s: (s.m not in (128, 256, 1280), s.m, s.n),
+    )
+)
 FITTED, LARGE_FITTED = drawn(122, 150), drawn(123, 45, 2048, 16384)
 SEEN = {*NAMED, *LARGE_NAMED, *FITTED, *LARGE_FITTED}
 PROBLEMS = {
     "named": NAMED,
     "fitted": FITTED,
     "held_out": tuple(s for s in drawn(5099, 110) if s not in SEEN),
+    "middle": tuple(s for i, s in enumerate(MIDDLE) if i % 3 != 0),
+    "middle_held_out": MIDDLE[::3],
     "large_named": LARGE_NAMED,
     "large_fitted": LARGE_FITTED,
     "large_held_out": tuple(s for s in drawn(5101, 35, 2048, 16384) if s not in SEEN),

@@ -241,6 +241,8 @@ def planner_table(documents: Sequence[dict]) -> str:
         "named": "named",
         "fitted": "drawn, used to fit the model",
         "held_out": "drawn, held out",
+        "middle": "middle, layers of models and squares, used to fit the model",
+        "middle_held_out": "middle, held out",
         "large_named": "large, named",
         "large_fitted": "large, drawn, used to fit the model",
         "large_held_out": "large, drawn, held out",

@@ -147,7 +147,7 @@ TEST(Plan, Fp64TilesFollowTheSize) {
 // Each operand for itself: by 16 bytes along either direction, or by elements.
 TEST(Plan, Fp64IsCopiedAsItLies) {
   const auto plan = [](const char* layout, int64_t m, int64_t n, int64_t k) {
-    return make_plan(problem_of(layout, m, n, k, DType::Float64), device("h200"));
+    return make_plan(problem_of(layout, m, n, k, DType::Float64), device("h200"), Algo::MmaTile);
   };
   EXPECT_EQ(access_of(plan("nn", 64, 66, 128)).a, Access::AlongK);
   EXPECT_EQ(access_of(plan("nn", 64, 66, 128)).b, Access::AlongMN);

@@ -227,14 +227,15 @@ TEST(Registers, KeysOfTensorRungs) {
   EXPECT_EQ(key(Algo::TmaWgmma, "nt", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 0, 0>");
   EXPECT_EQ(key(Algo::TmaWgmma, "tn", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 1, 1>");
   EXPECT_EQ(key(Algo::WarpSpecialized, "nt", DType::Float32), "warp_specialized<ptx::Tf32, 0, 0>");
-  // Of tf32 the first operand may lie along m or n; the second is copied to lie along K.
+  // Without an epilogue. Of tf32 the first operand may lie along m or n; the second is copied to
+  // lie along K.
   for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
     const std::string hopper = key(Algo::Hopper, layout.c_str(), DType::Float32);
     const std::string lies = layout == "nt" ? "0" : "1";
-    EXPECT_NE(hopper.find(", ptx::Tf32, " + lies + ", 0>"), std::string::npos) << hopper;
+    EXPECT_NE(hopper.find(", ptx::Tf32, " + lies + ", 0, 0>"), std::string::npos) << hopper;
   }
   const std::string hopper = key(Algo::Hopper, "tn", DType::Float16);
-  EXPECT_NE(hopper.find(", __half, 1, 1>"), std::string::npos) << hopper;
+  EXPECT_NE(hopper.find(", __half, 1, 1, 0>"), std::string::npos) << hopper;
 }
 
 TEST(Registers, KeysOfFp64) {

@@ -142,8 +142,10 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
   const CoupledFit& coupled = tile.consumers == 1 ? model.small : model.large;
-  const double together = plan.cluster_p > 1   ? 1 + coupled.share_q
-                          : plan.cluster_q > 1 ? 1 + coupled.share_p
+  // Blocks that share Q wait for each other's rows of P besides, longest where nobody else reads
+  // these.
+  const double together = plan.cluster_p > 1   ? 1 + coupled.share_q + model.cold / p_readers
+                          : plan.cluster_q > 1 ? 1 + coupled.share_p + model.cold / q_readers
                           : from_copies        ? 1 + HopperModel::ALONE_AFTER_REPACK
                                                : 1;
   const double on_chip = all_steps * steps * together * (1 + gaps);

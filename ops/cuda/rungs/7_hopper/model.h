@@ -16,43 +16,45 @@ struct CoupledFit {
 
 // An H200's: cycles of 1755 MHz, and factors on what the units do at best (2048 multiply-adds of 16
 // bits and 128 bytes of shared memory a cycle). Those of 16-bit inputs, fitted to the measured
-// times of the near ways to run 232 bf16 problems (`named`, `fitted` and the large ones of the same
-// names in bench/results/h200_planner.json), so as to lose little by the choice and to be right by
-// a few percent, beside the other rungs' estimates; what is lost there and on others stands in that
-// file. What each constant would be by itself is not fitted: some make up for others.
+// times of the near ways to run 286 bf16 problems (`named`, `fitted`, `middle` and the large ones
+// of those names in bench/results/h200_planner.json), so as to lose little by the choice and to be
+// right by a few percent, beside the other rungs' estimates; what is lost there and on others
+// stands in that file. What each constant would be by itself is not fitted: some make up for
+// others.
 struct HopperConstants {
-  double start = 3947;  // launch, the first bytes' way, the end
-  CoupledFit small = {244, 0.1135, 0.03614},
-             large = {858.6, 0.003367, 5.871e-05};  // of tiles with one consumer, or more
-  double tensor = 0.6682;  // and more, when all multiprocessors work at once,
-  double power = 3.589;    // by so much of H200_SLOWDOWN, which slows shared memory as well
-  double shared = 0.7236;  // memory
-  double chip = 0.5489;    // tensor, of the whole chip, however tiles divide among multiprocessors;
-  static constexpr double CHIP_POWER = 10.86;  // how sharply the one takes over from the other
-  double lone = 258.9;                         // the shortest step of a tile with one consumer
-  double arrive = 1.069;                       // 128 bytes reach their multiprocessor
+  double start = 4037;  // launch, the first bytes' way, the end
+  CoupledFit small = {309.3, 0.1016, 0.02884},
+             large = {943.3, 0.004389, 2.63e-05};  // of tiles with one consumer, or more
+  double cold = 0.06653;   // of a step, more, where what they do not share comes from DRAM to each
+  double tensor = 0.6986;  // and more, when all multiprocessors work at once,
+  double power = 3.27;     // by so much of H200_SLOWDOWN, which slows shared memory as well
+  double shared = 0.4657;  // memory
+  double chip = 0.3797;    // tensor, of the whole chip, however tiles divide among multiprocessors;
+  static constexpr double CHIP_POWER = 12.07;  // how sharply the one takes over from the other
+  double lone = 261.5;                         // the shortest step of a tile with one consumer
+  double arrive = 0.9071;                      // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
   // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
   // multicast cost nothing here. The first read of a round costs first_read more of these; the
   // row's readers share that.
-  double line = 0.6295, mn_line = 1.17, two_lines = 0.9724, off_sectors = 1.266;
-  double first_read = 2.197;
-  double narrow = 1.682, narrowest = 1.453;  // boxes of TMA 64 and 32 bytes wide
+  double line = 0.7974, mn_line = 1.044, two_lines = 0.8701, off_sectors = 1.007;
+  double first_read = 3.943;
+  double narrow = 1.542, narrowest = 1.672;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
-  double dram_bytes = 5348;
-  double crossing = 0.962;
-  double store = 14.95;             // C, for each element of a thread
-  double store_two_lines = 0.2551;  // more, for rows of C that lie in two lines
-  double slice = 0.3827;            // more, for slices of half the width
-  double hidden_store = 0.000943;   // of a store behind another's products
-  double gaps = 0.1573;             // of all but the first round, with no other tile to fill
+  double dram_bytes = 8253;
+  double crossing = 0.9726;
+  double store = 12.9;              // C, for each element of a thread
+  double store_two_lines = 0.0255;  // more, for rows of C that lie in two lines
+  double slice = 0.5684;            // more, for slices of half the width
+  double hidden_store = 4.421e-05;  // of a store behind another's products
+  double gaps = 0.1385;             // of all but the first round, with no other tile to fill
 };
 
 // Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
 // alike: an earlier fit to 16-bit inputs, without factors of each tile.
 constexpr HopperConstants constants_elsewhere() {
   HopperConstants c;
-  c.start = 3620, c.small = c.large = {391, 0.033, 0.033};
+  c.start = 3620, c.small = c.large = {391, 0.033, 0.033}, c.cold = 0;
   c.tensor = 0.891, c.power = 1, c.shared = 1.13, c.lone = 223;
   c.arrive = 1.43, c.line = 0.0642, c.mn_line = 1, c.two_lines = 1.57, c.off_sectors = 0.862;
   c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;

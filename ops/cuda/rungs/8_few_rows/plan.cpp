@@ -18,8 +18,8 @@ namespace {
 // 8 and 70 billion parameters and some small ones.
 struct Model {
   static constexpr double CLOCK = 1755e6;
-  static constexpr double START = 4200;  // launch, the first bytes' way, the end
-  static constexpr double TILE = 300;    // the end of one, where others follow
+  static constexpr double START = 3800;  // launch, the first bytes' way, the end
+  static constexpr double TILE = 530;    // the end of one, where others follow
   // Of an epilogue, one sum of a thread: side by side, or one by one.
   static constexpr double finish(FewRowsBy by) { return by == FewRowsBy::Wgmma ? 30 : 340; }
   static constexpr double AGAIN = 1.2;  // where tiles beside each other read a weight again:
@@ -27,32 +27,35 @@ struct Model {
   static constexpr double DRAM = 0.93;  // of the bandwidth that the device names
   // From L2: for each multiprocessor, all of them at once; for one of them alone; and for two that
   // share a way. Where all read the same bytes, as they do Q's, these come at half the price.
-  static constexpr double L2_BYTES_A_CYCLE = 104, ALONE_BYTES_A_CYCLE = 130;
-  static constexpr double PAIR_BYTES_A_CYCLE = 57;
+  static constexpr double L2_BYTES_A_CYCLE = 104, ALONE_BYTES_A_CYCLE = 147;
+  static constexpr double PAIR_BYTES_A_CYCLE = 61;
   static constexpr double SAME_BYTES = 0.5;
   // A step of 32 bytes of K, of one chain and what goes on around it, by its columns: with P along
   // K; along m or n, as one strip and as two; and from registers.
   static constexpr double wgmma(int columns) {
-    return columns <= 16 ? 29 : columns <= 32 ? 31 : columns <= 48 ? 38 : 46;
+    return columns <= 16 ? 28.6 : columns <= 32 ? 32.7 : columns <= 48 ? 35.3 : 40.4;
   }
   static constexpr double wgmma_mn_major(int columns) {
-    return columns <= 16 ? 41 : columns <= 32 ? 43 : columns <= 48 ? 47 : 52;
+    return columns <= 16 ? 36.3 : columns <= 32 ? 37.4 : columns <= 48 ? 43.1 : 46;
   }
-  static constexpr double wgmma_two_strips(int columns) { return 46 + columns / 8. * 2; }
+  static constexpr double wgmma_two_strips(int columns) { return 44.9 + columns / 8. * 1.2; }
   static constexpr double wgmma_registers(int columns) { return 55 + columns / 4.; }
   // mma.sync of fp64: after one of its chain, after another; shared memory's time for a warp's rows
   // and columns.
   static constexpr double mma_chain(int columns) {
-    return columns == 8 ? 25.5 : columns == 16 ? 29 : 37;
+    return columns == 8 ? 30.6 : columns == 16 ? 32.6 : 38.3;
   }
-  static constexpr double MMA_FP64 = 19;
-  static constexpr double mma_shared(int columns) { return 1.1 * (4 + columns / 4); }
+  static constexpr double MMA_FP64 = 21.4;
+  static constexpr double mma_shared(int columns) { return 1.03 * (4 + columns / 4); }
   // By lanes: a warp's instructions, and shared memory's time for them.
-  static constexpr double lanes(int columns) { return 8 * (3.6 + 1.55 * columns); }
-  static constexpr double lanes_shared(int columns) { return 8 * (1 + 0.5 * columns); }
+  static constexpr double lanes(int columns) { return 8 * (3.87 + 1.61 * columns); }
+  static constexpr double lanes_shared(int columns) { return 8 * (1.14 + 0.53 * columns); }
   // Boxes of 64 bytes along m or n, half a line of memory: the other half is the same tile's, or
   // another block's.
-  static constexpr double HALF_LINES = 1.06, HALF_LINES_APART = 1.12;
+  static constexpr double HALF_LINES = 1.116, HALF_LINES_APART = 1.26;
+  // Of memory's time and the chains': how sharply the longer decides, for a block's only tile and
+  // for tiles in turn; and how much more than it both together can take.
+  static constexpr double ONE_TILE = 2.13, IN_TURN = 2.7, MOST_BESIDE = 3600;
   static constexpr double REPACK_KERNEL = 2000, REPACK_CYCLES_A_BYTE = 0.9e-3;  // of the copy
 };
 
@@ -90,48 +93,62 @@ double half_lines(const FewRowsPlan& plan, bool mn_major, int64_t bytes) {
   return plan.height == 2 ? Model::HALF_LINES : Model::HALF_LINES_APART;
 }
 
+// Cycles of what goes on at once.
+double beside(double memory, double chain, double power) {
+  const double both = std::pow(std::pow(memory, power) + std::pow(chain, power), 1 / power);
+  return std::min(both, std::max(memory, chain) + Model::MOST_BESIDE);
+}
+
 Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRowsPlan& plan) {
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
   const FewRowsLayout l = few_rows_layout(problem, plan, nullptr);
   const int64_t bytes = size_of(problem.dtype);
   const double row = static_cast<double>(problem.k * bytes);
   const double row_of_p = row * half_lines(plan, is_mn_major(l.sides.p), bytes);
-  const double tiles = static_cast<double>(tiles_of(problem, plan));
+  const double rows = static_cast<double>(l.sides.p.rows);
+  const double tiles = static_cast<double>(std::max<int64_t>(1, tiles_of(problem, plan)));
   const double turns = std::ceil(tiles / plan.blocks);
   const double columns = static_cast<double>(columns_of(problem, plan));
-  const double weight = row_of_p * static_cast<double>(l.sides.p.rows) *
-                        static_cast<double>(entries_of(l.sides.p, problem.batch));
+  const double weight = row_of_p * rows * static_cast<double>(entries_of(l.sides.p, problem.batch));
   const double dram = Model::DRAM * device.memory_bandwidth / Model::CLOCK;  // bytes a cycle
-  // What all blocks read, and one of them.
+  // What all blocks read, and one of them, in so many turns.
   const double of_q = Model::SAME_BYTES * row * tile.block_q;  // for a tile
-  const double all_p = row_of_p * static_cast<double>(l.sides.p.rows * problem.batch) * columns;
-  const double block_p = std::min(turns * plan.height * plan.strip * row_of_p, all_p);
+  const double all_p = row_of_p * rows * static_cast<double>(problem.batch) * columns;
+  const double tile_p = std::min(plan.height * plan.strip * row_of_p, all_p);
   // Tiles of the same rows of P, neighbours, read these together. A block with a strip more has its
   // way beside one without, as long as there are no more of them than ways.
   const FewRowsStrips strips = strips_of(plan, l.sides.p.rows);
-  const bool beside_less = strips.odd > 0 && strips.odd <= device.multiprocessors / 2;
-  const double pair_p = turns > 1     ? (columns > 1 ? 1 : 2) * all_p / plan.blocks
-                        : columns > 1 ? block_p
-                        : beside_less ? 2 * block_p - plan.strip * row_of_p
-                                      : 2 * block_p;
-  const bool alone = plan.blocks <= device.multiprocessors / 2;
+  const double ways = device.multiprocessors / 2;
+  const bool beside_less = turns == 1 && strips.odd > 0 && strips.odd <= ways;
+  const double pair_p = columns > 1   ? tile_p
+                        : beside_less ? 2 * tile_p - plan.strip * row_of_p
+                                      : 2 * tile_p;
+  // So many of the tiles at once, turn after turn.
+  const auto memory = [&](double count, double blocks, double in_turn) {
+    const double share = count / tiles;
+    return std::max(
+        {weight * share / dram,
+         (all_p + tiles * of_q) * share / (Model::L2_BYTES_A_CYCLE * device.multiprocessors),
+         in_turn * (tile_p + of_q) / Model::ALONE_BYTES_A_CYCLE,
+         blocks > ways ? in_turn * pair_p / Model::PAIR_BYTES_A_CYCLE : 0});
+  };
 
   Estimate e;
-  e.memory = std::max({weight / dram,
-                       (all_p + tiles * of_q) / (Model::L2_BYTES_A_CYCLE * device.multiprocessors),
-                       (block_p + turns * of_q) / Model::ALONE_BYTES_A_CYCLE,
-                       alone ? 0 : pair_p / Model::PAIR_BYTES_A_CYCLE});
-  e.chain = turns * row / 32 * step_cycles(plan, is_mn_major(l.sides.p));
   e.start = Model::START;
   if (l.copies.count() > 0)
     e.start +=
         Model::REPACK_KERNEL + Model::REPACK_CYCLES_A_BYTE * static_cast<double>(l.copies.bytes());
-  // The longer of the two, and more where the other comes close; more still where blocks take tiles
-  // in turn, since the last are few and hide each other's chains no longer.
-  const double power = turns > 1 ? 2 : 2.7;
-  const double both = std::pow(std::pow(e.memory, power) + std::pow(e.chain, power), 1 / power);
+  // Rounds in which every block has a tile, and one in which some have.
+  const double chain = row / 32 * step_cycles(plan, is_mn_major(l.sides.p));
+  const double rounds = std::floor(tiles / plan.blocks), rest = tiles - rounds * plan.blocks;
+  const double of_rounds = memory(tiles - rest, plan.blocks, rounds);
+  const double of_rest = rest > 0 ? memory(rest, rest, 1) : 0;
+  e.memory = of_rounds + of_rest;
+  e.chain = turns * chain;
+  double at_once = beside(of_rounds, rounds * chain, rounds > 1 ? Model::IN_TURN : Model::ONE_TILE);
+  if (rest > 0) at_once += beside(of_rest, chain, Model::ONE_TILE);
   const bool again = tile.by == FewRowsBy::Wgmma && l.sides.q.rows > Model::MOST;
-  e.cycles = e.start + (turns - 1) * Model::TILE + both * (again ? Model::AGAIN : 1);
+  e.cycles = e.start + (turns - 1) * Model::TILE + at_once * (again ? Model::AGAIN : 1);
   if (!problem.epilogue.is_identity())
     e.cycles += turns * Model::finish(tile.by) * tile.block_p * tile.block_q / (32. * tile.warps);
   return e;
