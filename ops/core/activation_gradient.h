@@ -106,30 +106,26 @@ TILED_HOST_DEVICE Real gelu_slope(Real x) {
 
 }  // namespace elementary
 
-// A gradient behind an activation, and the sum of such gradients that it is added to.
+// A gradient on its way back through an activation: the two numbers whose product goes on. That
+// product as it is, before it is rounded, is what a sum of such gradients takes up, by one fused
+// multiply-add. relu passes a gradient on or has +0 for it, which no slope does to infinity; so it
+// changes the gradient, and multiplies by 1 as no activation does.
 template <typename Real>
 struct PassedBack {
-  Real gradient, sum;
+  Real gradient, slope;
 };
 
-// `x` is the value before the activation, or relu's result. relu passes a gradient on or has +0 for
-// it. The others multiply; and what is added to the sum is the product before it is rounded, by one
-// fused multiply-add.
+// `x` is the value before the activation, or relu's result.
 template <typename Real>
-TILED_HOST_DEVICE PassedBack<Real> passed_back(Activation activation, Real gradient, Real x,
-                                               Real sum) {
-  Real slope = 1;
+TILED_HOST_DEVICE PassedBack<Real> passed_back(Activation activation, Real gradient, Real x) {
   switch (activation) {
-    case Activation::None: return {gradient, sum + gradient};
-    case Activation::Relu: {
-      const Real passed = x <= 0 ? Real(0) : gradient;
-      return {passed, sum + passed};
-    }
-    case Activation::Gelu: slope = elementary::gelu_slope(x); break;
-    case Activation::GeluTanh: slope = elementary::gelu_tanh_slope(x); break;
-    case Activation::Silu: slope = elementary::silu_slope(x); break;
+    case Activation::None: break;
+    case Activation::Relu: return {x <= 0 ? Real(0) : gradient, 1};
+    case Activation::Gelu: return {gradient, elementary::gelu_slope(x)};
+    case Activation::GeluTanh: return {gradient, elementary::gelu_tanh_slope(x)};
+    case Activation::Silu: return {gradient, elementary::silu_slope(x)};
   }
-  return {gradient * slope, fused(gradient, slope, sum)};
+  return {gradient, 1};
 }
 
 }  // namespace tiled

@@ -16,9 +16,9 @@ void pass_back_by(const PassBack& tile) {
     const Real* __restrict before = static_cast<const Real*>(tile.before) + i * tile.row;
     for (int64_t j = 0; j < tile.cols; ++j) {
       const Real x = ACTIVATION == Activation::None ? Real(0) : before[j];
-      const PassedBack<Real> passed = passed_back(ACTIVATION, gradient[j], x, sums[j]);
-      gradient[j] = passed.gradient;
-      sums[j] = passed.sum;
+      const PassedBack<Real> passed = passed_back(ACTIVATION, gradient[j], x);
+      gradient[j] = passed.gradient * passed.slope;
+      sums[j] = fused(passed.gradient, passed.slope, sums[j]);
     }
   }
 }

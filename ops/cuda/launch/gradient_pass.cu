@@ -1,34 +1,47 @@
-// Two steps. The first reads the gradient once: a thread takes one group of 32 rows of a few
-// columns, so that it alone adds up their sums, in registers, and neighbours take the next columns.
-// It writes 1/32 of a row of sums for every row, 3 % of what it moves.
+// Two steps. The first reads the gradient once. A block takes one of the groups of 32 rows that are
+// summed (core/gradient_pass.h), of as many columns as 128 bytes have; a thread takes 16 bytes of a
+// row, and of every eighth row below it, so that small matrices keep the whole GPU reading. What a
+// column's sum takes up waits in shared memory, from where one thread adds it, row after row:
 //
-//     columns ->            thread (0, 0)   thread (0, 1)   ...
-//     rows 0 .. 31           [COUNT] sums    [COUNT] sums           to sums[0]
-//     rows 32 .. 63         thread (1, 0)   ...                     to sums[1]
+//     columns ->       128 bytes          128 bytes    ...
+//     rows 0 .. 31     block 0            block 1             a row of sums
+//     rows 32 .. 63    block of the next group                a row of sums
 //
 // The second adds 32 times 32 of these rows of sums to one, two levels of the order in one launch:
 // up to 32768 rows take one such launch, and up to 2^25 two.
 //
-// Bound by: memory where a group of 16 bytes a thread fills the GPU; the derivative's arithmetic
-// where gelu is asked of 16-bit gradients. Small matrices take one column a thread: eight times the
-// threads, and the bits are the same.
+// Bound by: memory; of gradients of 32 bits and more by the derivative's arithmetic.
+#include <algorithm>
+
 #include "core/activation_gradient.h"
 #include "cuda/launch/gradient_pass.h"
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/element.cuh"
+#include "cuda/parts/launch.h"
 
 namespace tiled {
 namespace {
 
-constexpr int THREADS = 128;
-constexpr int ROWS_AHEAD = 4;              // in flight at once, for every thread
-constexpr int64_t ENOUGH_THREADS = 65536;  // below it, a column a thread
+constexpr int THREADS = 64;
+constexpr int ROW_BYTES = 128;   // of a block's columns
+constexpr int PIECES_AHEAD = 4;  // of a thread, in flight at once
 constexpr int64_t SUMMED_BY_BLOCK = SUMMED_AT_ONCE * SUMMED_AT_ONCE;
-static_assert(SUMMED_AT_ONCE % ROWS_AHEAD == 0, "whole steps");
 
 // Sums on their way, or the bias' gradient: rows of `columns` elements.
 struct SumRows {
   void* data;
   DType dtype;
+};
+
+struct FirstArguments {
+  GradientPass pass;
+  SumRows out;
+};
+
+struct SecondArguments {
+  const void* sums;  // [count][columns]
+  SumRows out;
+  int64_t count, columns;
 };
 
 template <typename T, int COUNT>
@@ -56,73 +69,113 @@ __device__ __forceinline__ void store_sum(const SumRows& rows, int64_t index, do
 
 // COUNT above 1 wants neighbours in a row of every matrix, on multiples of COUNT elements.
 template <typename T, Activation ACTIVATION, int COUNT>
-__global__ void __launch_bounds__(THREADS, sizeof(Accumulator<T>) == 4 ? 6 : 5)
-    pass_back(const __grid_constant__ GradientPass pass, const __grid_constant__ SumRows out) {
+__global__ void __launch_bounds__(THREADS)
+    pass_back(const __grid_constant__ FirstArguments arguments) {
   using Acc = Accumulator<T>;
   using Vector = Neighbours<T, COUNT>;
   constexpr bool READS_BEFORE = ACTIVATION != Activation::None;
-  const int64_t across = pass.columns / COUNT;
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
-  const int64_t group = at / across, column = at % across * COUNT;
-  const int64_t end = min(pass.rows, (group + 1) * SUMMED_AT_ONCE);
+  constexpr bool HAS_SLOPE = READS_BEFORE && ACTIVATION != Activation::Relu;  // another than 1
+  constexpr int GROUP = static_cast<int>(SUMMED_AT_ONCE);
+  constexpr int COLUMNS = ROW_BYTES / sizeof(T), ACROSS = COLUMNS / COUNT;
+  constexpr int ROWS_AT_ONCE = THREADS / ACROSS, PIECES = GROUP / ROWS_AT_ONCE;
+  constexpr int AHEAD = PIECES < PIECES_AHEAD ? PIECES : PIECES_AHEAD;
+  static_assert(GROUP % ROWS_AT_ONCE == 0 && PIECES % AHEAD == 0, "no piece left over");
+  __shared__ Vector gradients[GROUP][ACROSS];
+  __shared__ alignas(16) Acc slopes[HAS_SLOPE ? GROUP : 1][COLUMNS];
 
-  const auto load = [&](const GradientOperand& x, int64_t row) {
-    return *reinterpret_cast<const Loaded<Vector>*>(static_cast<const T*>(x.data) +
-                                                    row * x.row_stride + column * x.col_stride);
+  let_the_next_start();
+  wait_for_kernels_before();
+  const GradientPass& pass = arguments.pass;
+  // Below 2^31, as the grid is.
+  const auto blocks_across = static_cast<uint32_t>((pass.columns + COLUMNS - 1) / COLUMNS);
+  const uint32_t group = blockIdx.x / blocks_across;
+  const int64_t first_column = int64_t{blockIdx.x - group * blocks_across} * COLUMNS;
+  const int64_t first_row = int64_t{group} * GROUP;
+  const int rows = static_cast<int>(min(pass.rows - first_row, int64_t{GROUP}));
+  const int across = threadIdx.x % ACROSS;
+  const int64_t column = first_column + across * COUNT;
+
+  // Of this thread's first piece; the next are ROWS_AT_ONCE rows further on.
+  const auto first = [&](const void* data, int64_t row_stride, int64_t col_stride) {
+    return static_cast<const T*>(data) + (first_row + threadIdx.x / ACROSS) * row_stride +
+           column * col_stride;
   };
-  Acc sums[COUNT] = {};
-  for (int64_t row = group * SUMMED_AT_ONCE; row < end; row += ROWS_AHEAD) {
-    Loaded<Vector> gradient[ROWS_AHEAD], before[ROWS_AHEAD];
+  const GradientOperand &of_gradient = pass.gradient, &of_before = pass.before;
+  const T* gradient_at = first(of_gradient.data, of_gradient.row_stride, of_gradient.col_stride);
+  const T* before_at = first(of_before.data, of_before.row_stride, of_before.col_stride);
+  T* result_at = const_cast<T*>(first(pass.result, pass.columns, 1));
+  const int64_t gradient_step = ROWS_AT_ONCE * of_gradient.row_stride;
+  const int64_t before_step = ROWS_AT_ONCE * of_before.row_stride;
+  const int64_t result_step = ROWS_AT_ONCE * pass.columns;
+  for (int piece = 0; piece < PIECES && column < pass.columns; piece += AHEAD) {
+    Loaded<Vector> gradient[AHEAD], before[AHEAD];
 #pragma unroll
-    for (int i = 0; i < ROWS_AHEAD; ++i) {
-      if (row + i >= end) break;
-      gradient[i] = load(pass.gradient, row + i);
-      if constexpr (READS_BEFORE) before[i] = load(pass.before, row + i);
+    for (int i = 0; i < AHEAD; ++i) {
+      const int row = threadIdx.x / ACROSS + (piece + i) * ROWS_AT_ONCE;
+      if (row >= rows) break;
+      gradient[i] = *reinterpret_cast<const Loaded<Vector>*>(gradient_at + i * gradient_step);
+      if constexpr (READS_BEFORE)
+        before[i] = *reinterpret_cast<const Loaded<Vector>*>(before_at + i * before_step);
     }
 #pragma unroll
-    for (int i = 0; i < ROWS_AHEAD; ++i) {
-      if (row + i >= end) break;
-      Vector result;
+    for (int i = 0; i < AHEAD; ++i) {
+      const int row = threadIdx.x / ACROSS + (piece + i) * ROWS_AT_ONCE;
+      if (row >= rows) break;
+      Vector kept, result;
       const auto& g = reinterpret_cast<const Vector&>(gradient[i]);
       const auto& b = reinterpret_cast<const Vector&>(before[i]);
 #pragma unroll
       for (int j = 0; j < COUNT; ++j) {
         Acc x{};
         if constexpr (READS_BEFORE) x = widen(b.values[j]);
-        const PassedBack<Acc> passed = passed_back(ACTIVATION, widen(g.values[j]), x, sums[j]);
-        result.values[j] = Round<T, Acc>::from(passed.gradient);
-        sums[j] = passed.sum;
+        const PassedBack<Acc> passed = passed_back(ACTIVATION, widen(g.values[j]), x);
+        kept.values[j] = Round<T, Acc>::from(passed.gradient);  // exact: it was one of these
+        if constexpr (HAS_SLOPE) slopes[row][across * COUNT + j] = passed.slope;
+        result.values[j] = Round<T, Acc>::from(passed.gradient * passed.slope);
       }
-      if (pass.result != nullptr)
-        *reinterpret_cast<Vector*>(static_cast<T*>(pass.result) + (row + i) * pass.columns +
-                                   column) = result;
+      gradients[row][across] = kept;
+      if (pass.result != nullptr) *reinterpret_cast<Vector*>(result_at + i * result_step) = result;
     }
+    gradient_at += AHEAD * gradient_step, before_at += AHEAD * before_step;
+    result_at += AHEAD * result_step;
   }
-  if (out.data == nullptr || group * SUMMED_AT_ONCE >= pass.rows) return;
-#pragma unroll
-  for (int j = 0; j < COUNT; ++j) store_sum(out, group * pass.columns + column + j, sums[j]);
+  if (arguments.out.data == nullptr) return;
+  __syncthreads();
+  const int own = threadIdx.x;
+  if (own >= COLUMNS || first_column + own >= pass.columns) return;
+  Acc sum{};
+#pragma unroll 8
+  for (int row = 0; row < rows; ++row) {
+    Acc slope = 1;
+    if constexpr (HAS_SLOPE) slope = slopes[row][own];
+    sum = fused(widen(gradients[row][own / COUNT].values[own % COUNT]), slope, sum);
+  }
+  store_sum(arguments.out, int64_t{group} * pass.columns + first_column + own, sum);
 }
 
 // Row y of `out` becomes the sum of up to 32 * 32 rows of sums from row 1024 y on: a warp adds up
 // 32 of them, each lane a column, and the first warp what the warps have.
 template <typename Acc>
-__global__ void add_sums(const Acc* __restrict__ sums, const __grid_constant__ SumRows out,
-                         int64_t count, int64_t columns) {
+__global__ void add_sums(const __grid_constant__ SecondArguments arguments) {
   __shared__ Acc of_warp[SUMMED_AT_ONCE][32];
+  let_the_next_start();
+  wait_for_kernels_before();
+  const auto* sums = static_cast<const Acc*>(arguments.sums);
+  const int64_t columns = arguments.columns;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
   const int64_t begin = blockIdx.y * SUMMED_BY_BLOCK + threadIdx.y * SUMMED_AT_ONCE;
+  const int64_t end = min(arguments.count, begin + SUMMED_AT_ONCE);
   Acc sum{};
   if (column < columns) {
 #pragma unroll 8
-    for (int64_t i = begin; i < min(count, begin + SUMMED_AT_ONCE); ++i)
-      sum += sums[i * columns + column];
+    for (int64_t i = begin; i < end; ++i) sum += __ldcg(sums + i * columns + column);
   }
   of_warp[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || column >= columns) return;
   Acc total{};
   for (int i = 0; i < blockDim.y; ++i) total += of_warp[i][threadIdx.x];
-  store_sum(out, blockIdx.y * columns + column, total);
+  store_sum(arguments.out, blockIdx.y * columns + column, total);
 }
 
 namespace {
@@ -140,16 +193,19 @@ int64_t waiting_rows(int64_t count) {
 
 template <typename Acc>
 cudaError_t launch_add_sums(const GradientPass& pass, Acc* sums, cudaStream_t stream) {
-  const unsigned across = static_cast<unsigned>((pass.columns + 31) / 32);
   for (int64_t count = sum_groups(pass.rows); count > 1;) {
     const int64_t left = blocks_of_sums(count);
     Acc* const next = sums + count * pass.columns;
     const SumRows out =
         left == 1 ? SumRows{pass.bias, pass.bias_dtype} : SumRows{next, pass.sum_dtype()};
-    const dim3 grid(across, static_cast<unsigned>(left));
-    const dim3 block(32, static_cast<unsigned>(min(SUMMED_AT_ONCE, sum_groups(count))));
-    add_sums<Acc><<<grid, block, 0, stream>>>(sums, out, count, pass.columns);
-    if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
+    Step step{};
+    step.grid_x = (pass.columns + 31) / 32, step.grid_y = static_cast<int32_t>(left);
+    step.threads_x = 32;
+    step.threads_y = static_cast<int32_t>(std::min(SUMMED_AT_ONCE, sum_groups(count)));
+    const SecondArguments arguments = {sums, out, count, pass.columns};
+    if (const cudaError_t error = launch_early(&add_sums<Acc>, step, stream, arguments);
+        error != cudaSuccess)
+      return error;
     sums = next;
     count = left;
   }
@@ -172,13 +228,13 @@ bool in_vectors(const GradientPass& pass, int count) {
 template <typename T, Activation ACTIVATION>
 cudaError_t launch_first(const GradientPass& pass, const SumRows& out, cudaStream_t stream) {
   constexpr int COUNT = 16 / sizeof(T);
-  const int64_t groups = sum_groups(pass.rows);
-  const bool wide = in_vectors<T>(pass, COUNT) && groups * pass.columns >= COUNT * ENOUGH_THREADS;
-  const int64_t threads = groups * pass.columns / (wide ? COUNT : 1);
-  const auto kernel = wide ? &pass_back<T, ACTIVATION, COUNT> : &pass_back<T, ACTIVATION, 1>;
-  const unsigned blocks = static_cast<unsigned>((threads + THREADS - 1) / THREADS);
-  kernel<<<blocks, THREADS, 0, stream>>>(pass, out);
-  return cudaGetLastError();
+  constexpr int64_t COLUMNS = ROW_BYTES / sizeof(T);
+  Step step{};
+  step.grid_x = sum_groups(pass.rows) * ((pass.columns + COLUMNS - 1) / COLUMNS), step.grid_y = 1;
+  step.threads_x = THREADS, step.threads_y = 1;
+  const auto kernel =
+      in_vectors<T>(pass, COUNT) ? &pass_back<T, ACTIVATION, COUNT> : &pass_back<T, ACTIVATION, 1>;
+  return launch_early(kernel, step, stream, FirstArguments{pass, out});
 }
 
 template <typename T>
