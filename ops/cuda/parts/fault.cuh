@@ -20,6 +20,7 @@ enum class Fault {
   NoSliceBarrier,    // and copied out before all warps have filled it
   NoDependencyWait,  // a kernel reads before the one before has written
   NoReadWait,        // or while loads of it wait behind stores
+  NoHandOverWait,    // a chain goes on before the accumulators so far have been written
   NoTeamWait,        // a block of the split writes before its team has measured
   Delays,            // no fault: every warp stands still now and then, for a while of its own
   NoPatience,        // nor this: who would wait for its team leaves its tiles to the last

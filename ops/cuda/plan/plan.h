@@ -21,6 +21,7 @@ enum class Work : int8_t {
   Copy,     // an operand goes where the product can read it
   Split,    // fp16x3: into two parts, or room is cleared for that
   Product,  // the sums
+  Clear,    // words by which the product's blocks tell each other what is done
   Sums,     // sums of segments that were shared out are added; K = 0: all are +0
   Guard,    // fp16x3: elements are computed again
 };
@@ -30,6 +31,7 @@ constexpr const char* name_of(Work work) {
     case Work::Copy: return "copy";
     case Work::Split: return "split";
     case Work::Product: return "product";
+    case Work::Clear: return "clear";
     case Work::Sums: return "sums";
     case Work::Guard: return "guard";
   }

@@ -8,6 +8,7 @@
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"
+#include "cuda/plan/wrap_around.h"
 #include "cuda/rungs/3_register_tile/tiles.h"
 #include "cuda/rungs/3_register_tile/way.h"
 
@@ -68,12 +69,15 @@ struct Singly {
   bool a, b;
 };
 
+// Cycles of a step for what it copies singly.
+double singles(const Candidate& candidate, Singly singly) {
+  constexpr double SINGLE = 0.1;  // for each element
+  return SINGLE * candidate.block_k * (singly.a * candidate.block_m + singly.b * candidate.block_n);
+}
+
 double cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
               Singly singly) {
-  constexpr double SINGLE = 0.1;  // for each element that a step copies singly
-  const double singles =
-      SINGLE * candidate.block_k * (singly.a * candidate.block_m + singly.b * candidate.block_n);
-  return cycles_of(candidate, problem, device, singles);
+  return cycles_of(candidate, problem, device, singles(candidate, singly));
 }
 
 // Cycles of copying an operand to where register_tile reads vectors: every element is read and
@@ -109,6 +113,34 @@ void choose_access(const Candidate& candidate, const Problem& problem, const Dev
                 singly.b ? Access::Elements : Access::AlongMN};
 }
 
+// How many blocks would share out a problem's largest tiles by cutting some in time, all of them
+// running at once; 0: there is nothing to cut, or K is.
+int32_t wrapping_blocks(const Candidate& large, const Problem& problem, const DeviceInfo& device) {
+  if (problem.batch != 1 || problem.k == 0 || segment_count(problem.k) > 1) return 0;
+  const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{large.block_m}),
+                                           blocks_over(problem.n, int64_t{large.block_n}));
+  const int64_t steps = blocks_over(problem.k, int64_t{large.block_k});
+  for (int resident = large.resident; resident > 0; --resident) {
+    const int32_t blocks = resident * device.multiprocessors;
+    if (tiles < MAX_GRID_X && WrapAround::fits(tiles, blocks, steps)) return blocks;
+  }
+  return 0;
+}
+
+// Every block does the same, but for what it hands over and takes over.
+double wrapped_cycles(const Candidate& large, const Problem& problem, const DeviceInfo& device,
+                      Singly singly, int32_t blocks) {
+  constexpr double HAND_OVER = 8000, CLEAR = 4000;  // an H200's cycles
+  const double tiles = static_cast<double>(blocks_over(problem.m, int64_t{large.block_m})) *
+                       static_cast<double>(blocks_over(problem.n, int64_t{large.block_n}));
+  const double resident = static_cast<double>(blocks) / device.multiprocessors;
+  const double share = tiles / blocks;  // tiles of a block
+  const double single = singles(large, singly);
+  return share * static_cast<double>(blocks_over(problem.k, int64_t{large.block_k})) *
+             std::max(resident * (large.busy + single), large.latency + single) +
+         (large.start + HAND_OVER + CLEAR) * scale_of(device).clock;
+}
+
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const Candidate* table = table_of(problem, device);
   return is_of_chains(problem, device) &&
@@ -131,6 +163,12 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
     way.tile = SIZES[i];
     consider(Way(way), cycles(table[i], problem, device, singly));
   }
+  if (!way.async || !can_launch(table[0], problem, device)) return;
+  way.tile = TileSize::Large;
+  way.blocks = wrapping_blocks(table[0], problem, device);
+  way.wraps_around = way.blocks > 0;
+  if (way.wraps_around)
+    consider(Way(way), wrapped_cycles(table[0], problem, device, singly, way.blocks));
 }
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
@@ -138,14 +176,25 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const Candidate& candidate = table_of(problem, device)[static_cast<int>(way.tile)];
   if (way.async) choose_access(candidate, problem, device, way);
   Plan plan = plan_of(Algo::RegisterTile, candidate, problem, Way(way));
-  const Step product = plan.main_step();
+  Step product = plan.main_step();
   plan.step_count = 0;
   Copies copies(problem);
   if (way.transpose_a) copies.add(side_a(problem), transposed(side_a(problem), problem));
   if (way.transpose_b) copies.add(side_b(problem), transposed(side_b(problem), problem));
   add_copies(plan, copies, problem);
+  if (way.wraps_around) {
+    Step clear{};
+    clear.work = Work::Clear;
+    clear.threads_x = 256, clear.threads_y = 1, clear.grid_x = clear.grid_y = 1;
+    clear.workspace_bytes = wrapped_layout(way, copies.bytes()).words_bytes;
+    plan.add(clear);
+    product.grid_x = way.blocks;
+    product.workspace_bytes = wrapped_layout(way, copies.bytes()).accumulator_bytes;
+    plan.workspace_bytes =
+        saturating_sum(plan.workspace_bytes, clear.workspace_bytes + product.workspace_bytes);
+  }
   plan.add(product);
-  add_totals(plan, problem);
+  if (!way.wraps_around) add_totals(plan, problem);
   return plan;
 }
 
@@ -162,22 +211,28 @@ TileInfo tile_of(DType dtype, const RegisterTileWay& way) {
 //
 //   access      {a, b}: "along_k", "along_mn" or "elements"
 //   transposes  {a, b}: whether the operand is copied first, to lie along m or n, and then read so
+//   wraps_around  whether tiles are cut in time, so that blocks have as much to do
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
   const TileInfo tile = tile_of(problem.dtype, way);
   Description d;
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
-  d.kernel = (way.async ? "register_tile_async<"
-                        : std::string("register_tile<") + element_type(problem.dtype) + ", ") +
+  d.kernel = (way.wraps_around ? "register_tile_wrapped<"
+              : way.async ? "register_tile_async<"
+                          : std::string("register_tile<") + element_type(problem.dtype) + ", ") +
              d.tile + ", " + std::to_string(static_cast<int>(way.access.a)) + ", " +
              std::to_string(static_cast<int>(way.access.b)) + ">";
   if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to lie along m");
   if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to lie along n");
+  if (way.wraps_around)
+    d.lines.emplace_back(
+        "cuts", "tiles in time, for " + std::to_string(way.blocks) + " blocks to do the same");
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
   d.json.emplace_back("transposes",
                       Object().truth("a", way.transpose_a).truth("b", way.transpose_b).str());
+  d.json.emplace_back("wraps_around", way.wraps_around ? "true" : "false");
   return d;
 }
 

@@ -3,15 +3,29 @@
 
 #include "cuda/plan/access.h"
 #include "cuda/plan/candidate.h"
+#include "cuda/rungs/3_register_tile/tiles.h"
 
 namespace tiled {
 
 struct RegisterTileWay {
   TileSize tile;
-  bool async;        // fp32 by cp.async (AsyncTiles), each operand as it can
-  Accesses access;   // unless async both by vectors, or neither
-  bool transpose_a;  // async only: the operand is copied first, to lie along m or n
-  bool transpose_b;  // async only
+  bool async;         // fp32 by cp.async (AsyncTiles), each operand as it can
+  Accesses access;    // unless async both by vectors, or neither
+  bool transpose_a;   // async only: the operand is copied first, to lie along m or n
+  bool transpose_b;   // async only
+  bool wraps_around;  // tiles are cut in time, among so many blocks (plan/wrap_around.h)
+  int32_t blocks;
 };
+
+// Of ways that wrap around, behind the copies: each block's accumulators, of a tile of 128 x 128,
+// and then the ticket and the flags.
+struct WrappedLayout {
+  int64_t accumulators_at, accumulator_bytes, words_at, words_bytes;
+};
+inline WrappedLayout wrapped_layout(const RegisterTileWay& way, int64_t behind) {
+  const int64_t tiles = int64_t{way.blocks} * AsyncTiles::Large::BLOCK_M *
+                        AsyncTiles::Large::BLOCK_N * AsyncTiles::Large::ACC_BYTES;
+  return {behind, tiles, behind + tiles, (int64_t{way.blocks} + 1) * 4};
+}
 
 }  // namespace tiled
