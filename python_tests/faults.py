@@ -41,6 +41,11 @@ HOPPER = Place(
     ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
     "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
 )
+WRAPPED = Place(
+    f"{RUNGS}/3_register_tile/register_tile_wrapped.cu",
+    ("test_wrap_around.py",),
+    "cut",
+)
 FEW_ROWS = Place(
     f"{RUNGS}/8_few_rows/few_rows_bf16.cu",
     ("test_few_rows.py",),
@@ -101,6 +106,8 @@ BUILDS = {
     "NoSliceWait": Build("NoSliceWait", HOPPER),
     "NoSliceBarrier": Build("NoSliceBarrier", HOPPER),
     "NoDependencyWait": Build("NoDependencyWait", HOPPER),
+    "WrappedDelays": Build("Delays", WRAPPED, sound=True),
+    "WrappedNoHandOverWait": Build("NoHandOverWait", WRAPPED),
     "FewRowsDelays": Build("Delays", FEW_ROWS, sound=True),
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),

@@ -13,7 +13,7 @@ Kernel<ProblemAndTotals> kernel_of(const Problem& problem, const RegisterTileWay
 // The tickets and flags are cleared in the stream, at every call and replay.
 cudaError_t launch_wrapped(const Problem& read, const Plan& plan, const RegisterTileWay& way,
                            void* workspace, int64_t behind, cudaStream_t stream) {
-  const WrappedLayout l = wrapped_layout(way, behind);
+  const WrappedLayout l = wrapped_layout(plan, way.blocks, behind);
   char* const base = static_cast<char*>(workspace);
   const auto tiles = static_cast<uint32_t>(plan.tiles_m * plan.tiles_n);
   const auto steps = static_cast<uint32_t>((read.k + plan.block_k - 1) / plan.block_k);

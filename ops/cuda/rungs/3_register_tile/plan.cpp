@@ -113,14 +113,15 @@ void choose_access(const Candidate& candidate, const Problem& problem, const Dev
                 singly.b ? Access::Elements : Access::AlongMN};
 }
 
-// How many blocks would share out a problem's largest tiles by cutting some in time, all of them
-// running at once; 0: there is nothing to cut, or K is.
-int32_t wrapping_blocks(const Candidate& large, const Problem& problem, const DeviceInfo& device) {
+// The most blocks, all running at once, that would share out a problem's tiles by cutting some in
+// time; 0: there is nothing to cut, or K is.
+int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
+                        const DeviceInfo& device) {
   if (problem.batch != 1 || problem.k == 0 || segment_count(problem.k) > 1) return 0;
-  const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{large.block_m}),
-                                           blocks_over(problem.n, int64_t{large.block_n}));
-  const int64_t steps = blocks_over(problem.k, int64_t{large.block_k});
-  for (int resident = large.resident; resident > 0; --resident) {
+  const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{candidate.block_m}),
+                                           blocks_over(problem.n, int64_t{candidate.block_n}));
+  const int64_t steps = blocks_over(problem.k, int64_t{candidate.block_k});
+  for (int resident = candidate.resident; resident > 0; --resident) {
     const int32_t blocks = resident * device.multiprocessors;
     if (tiles < MAX_GRID_X && WrapAround::fits(tiles, blocks, steps)) return blocks;
   }
@@ -128,17 +129,17 @@ int32_t wrapping_blocks(const Candidate& large, const Problem& problem, const De
 }
 
 // Every block does the same, but for what it hands over and takes over.
-double wrapped_cycles(const Candidate& large, const Problem& problem, const DeviceInfo& device,
+double wrapped_cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
                       Singly singly, int32_t blocks) {
   constexpr double HAND_OVER = 8000, CLEAR = 4000;  // an H200's cycles
-  const double tiles = static_cast<double>(blocks_over(problem.m, int64_t{large.block_m})) *
-                       static_cast<double>(blocks_over(problem.n, int64_t{large.block_n}));
+  const double tiles = static_cast<double>(blocks_over(problem.m, int64_t{candidate.block_m})) *
+                       static_cast<double>(blocks_over(problem.n, int64_t{candidate.block_n}));
   const double resident = static_cast<double>(blocks) / device.multiprocessors;
   const double share = tiles / blocks;  // tiles of a block
-  const double single = singles(large, singly);
-  return share * static_cast<double>(blocks_over(problem.k, int64_t{large.block_k})) *
-             std::max(resident * (large.busy + single), large.latency + single) +
-         (large.start + HAND_OVER + CLEAR) * scale_of(device).clock;
+  const double single = singles(candidate, singly);
+  return share * static_cast<double>(blocks_over(problem.k, int64_t{candidate.block_k})) *
+             std::max(resident * (candidate.busy + single), candidate.latency + single) +
+         (candidate.start + HAND_OVER + CLEAR) * scale_of(device).clock;
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
@@ -163,12 +164,15 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
     way.tile = SIZES[i];
     consider(Way(way), cycles(table[i], problem, device, singly));
   }
-  if (!way.async || !can_launch(table[0], problem, device)) return;
-  way.tile = TileSize::Large;
-  way.blocks = wrapping_blocks(table[0], problem, device);
-  way.wraps_around = way.blocks > 0;
-  if (way.wraps_around)
-    consider(Way(way), wrapped_cycles(table[0], problem, device, singly, way.blocks));
+  // Small tiles are for what leaves multiprocessors idle.
+  for (int i = 0; way.async && i < 2; ++i) {
+    way.blocks =
+        can_launch(table[i], problem, device) ? wrapping_blocks(table[i], problem, device) : 0;
+    if (way.blocks == 0) continue;
+    way.tile = SIZES[i];
+    way.wraps_around = true;
+    consider(Way(way), wrapped_cycles(table[i], problem, device, singly, way.blocks));
+  }
 }
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
@@ -186,10 +190,11 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
     Step clear{};
     clear.work = Work::Clear;
     clear.threads_x = 256, clear.threads_y = 1, clear.grid_x = clear.grid_y = 1;
-    clear.workspace_bytes = wrapped_layout(way, copies.bytes()).words_bytes;
+    const WrappedLayout layout = wrapped_layout(plan, way.blocks, copies.bytes());
+    clear.workspace_bytes = layout.words_bytes;
     plan.add(clear);
     product.grid_x = way.blocks;
-    product.workspace_bytes = wrapped_layout(way, copies.bytes()).accumulator_bytes;
+    product.workspace_bytes = layout.accumulator_bytes;
     plan.workspace_bytes =
         saturating_sum(plan.workspace_bytes, clear.workspace_bytes + product.workspace_bytes);
   }

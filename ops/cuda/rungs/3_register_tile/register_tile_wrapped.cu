@@ -39,12 +39,13 @@ __device__ __forceinline__ float4* handed_over(const WrappedArguments& args, uin
 template <typename Tile, int COUNT>
 __device__ __forceinline__ void hand_over(const WrappedArguments& args, uint32_t block,
                                           const float (&chain)[COUNT]) {
+  // Late on purpose: else the next block has so much else to do that nobody would miss its wait.
+  if constexpr (FAULT == Fault::Delays || FAULT == Fault::NoHandOverWait) __nanosleep(1000000);
   float4* const to = handed_over<Tile>(args, block);
 #pragma unroll
   for (int v = 0; v < COUNT / 4; ++v)
     to[v * Tile::THREADS] =
         make_float4(chain[4 * v], chain[4 * v + 1], chain[4 * v + 2], chain[4 * v + 3]);
-  maybe_delay();
   __syncthreads();  // what all threads have written the flag makes seen
   if (threadIdx.x == 0) Word(args.flags[block]).store(1, cuda::memory_order_release);
 }
@@ -118,12 +119,15 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 }
 
 Kernel<WrappedArguments> register_tile_wrapped_kernel(const RegisterTileWay& way) {
-  using Tile = AsyncTiles::Large;
-  constexpr Access MN = Access::AlongMN, ANY = Access::Elements;
-  if (way.access.a == MN && way.access.b == MN) return &register_tile_wrapped<Tile, MN, MN>;
-  if (way.access.a == MN) return &register_tile_wrapped<Tile, MN, ANY>;
-  if (way.access.b == MN) return &register_tile_wrapped<Tile, ANY, MN>;
-  return &register_tile_wrapped<Tile, ANY, ANY>;
+  const auto pick = [&](auto tile) -> Kernel<WrappedArguments> {
+    using Tile = decltype(tile);
+    constexpr Access MN = Access::AlongMN, ANY = Access::Elements;
+    if (way.access.a == MN && way.access.b == MN) return &register_tile_wrapped<Tile, MN, MN>;
+    if (way.access.a == MN) return &register_tile_wrapped<Tile, MN, ANY>;
+    if (way.access.b == MN) return &register_tile_wrapped<Tile, ANY, MN>;
+    return &register_tile_wrapped<Tile, ANY, ANY>;
+  };
+  return way.tile == TileSize::Large ? pick(AsyncTiles::Large{}) : pick(AsyncTiles::Medium{});
 }
 
 Kernel<WrappedArguments> clear_words_kernel() { return &clear_words; }

@@ -3,7 +3,6 @@
 
 #include "cuda/plan/access.h"
 #include "cuda/plan/candidate.h"
-#include "cuda/rungs/3_register_tile/tiles.h"
 
 namespace tiled {
 
@@ -17,15 +16,14 @@ struct RegisterTileWay {
   int32_t blocks;
 };
 
-// Of ways that wrap around, behind the copies: each block's accumulators, of a tile of 128 x 128,
-// and then the ticket and the flags.
+// Of ways that wrap around, behind the copies: each block's accumulators, and then the ticket and
+// the flags.
 struct WrappedLayout {
   int64_t accumulators_at, accumulator_bytes, words_at, words_bytes;
 };
-inline WrappedLayout wrapped_layout(const RegisterTileWay& way, int64_t behind) {
-  const int64_t tiles = int64_t{way.blocks} * AsyncTiles::Large::BLOCK_M *
-                        AsyncTiles::Large::BLOCK_N * AsyncTiles::Large::ACC_BYTES;
-  return {behind, tiles, behind + tiles, (int64_t{way.blocks} + 1) * 4};
+inline WrappedLayout wrapped_layout(const Plan& plan, int32_t blocks, int64_t behind) {
+  const int64_t tiles = int64_t{blocks} * plan.block_m * plan.block_n * 4;
+  return {behind, tiles, behind + tiles, (int64_t{blocks} + 1) * 4};
 }
 
 }  // namespace tiled
