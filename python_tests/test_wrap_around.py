@@ -9,9 +9,9 @@ import torch
 from cases import each, laid_out
 from golden import assert_equal
 
-# Tiles of 128 x 128 are 1.5 times as many as an H200 runs at once, two on a multiprocessor, or 1.6
-# times as many as it has multiprocessors, or a few more than it runs at once, at C's edge.
-SIZES = ((2560, 2560, 264), (1800, 1790, 520), (2170, 2046, 1541))
+# Tiles of 128 x 128 are 1.5 times as many as an H200 runs at once, two on a multiprocessor; 6.1 times,
+# some at C's edge; and a few more than it has multiprocessors.
+SIZES = ((2560, 2560, 264), (5100, 5100, 520), (1536, 1536, 1541))
 
 
 def cut(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -53,8 +53,8 @@ def test_an_epilogue_behind_a_cut_tile() -> None:
     keywords = {"bias": bias, "activation": "gelu"}
     op = torch.ops.tiled_debug.mm_with_epilogue
     assert cut(a, b)
-    expected = op(a, b, algo="shared_tile_16", **keywords)
-    assert_equal(op(a, b, algo="register_tile", **keywords), expected, "gelu")
+    expected, _ = op(a, b, algo="shared_tile_16", **keywords)
+    assert_equal(op(a, b, algo="register_tile", **keywords)[0], expected, "gelu")
 
 
 @pytest.mark.cuda

@@ -45,8 +45,9 @@ double cycles_of(const Candidate& candidate, const Problem& problem, const Devic
                  double more) {
   const double blocks =
       static_cast<double>(tiles_of(candidate, problem)) * static_cast<double>(problem.batch);
-  const double share = std::ceil(blocks / device.multiprocessors);
-  const double waves = std::ceil(share / candidate.resident);
+  const double evenly = std::ceil(blocks / device.multiprocessors);
+  const double waves = std::ceil(evenly / candidate.resident);
+  const double share = candidate.in_company && waves > 1 ? waves * candidate.resident : evenly;
   const double steps = static_cast<double>(tiles_over(problem.k, candidate.block_k));
   const ChipScale scale = scale_of(device);
   const double busy = candidate.busy / rate_of(candidate, problem, scale);

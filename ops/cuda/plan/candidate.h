@@ -23,6 +23,8 @@ struct Candidate {
   double latency;             // cycles of a step
   double start = 0;           // cycles before the first step
   bool tensor_cores = false;  // its multiply-adds are theirs
+  // A multiprocessor's blocks end together, so that the last ones begin as many on one of them.
+  bool in_company = false;
 };
 
 constexpr double LOAD_LATENCY = 600;     // cycles from global memory

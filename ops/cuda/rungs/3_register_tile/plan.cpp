@@ -38,6 +38,7 @@ constexpr Candidate by_async() {
       std::max(LOAD_LATENCY / (Tile::STAGES - 1), Tile::BLOCK_K * std::max(WORK, SHARED_LATENCY)) +
       BARRIER_LATENCY;
   candidate.start = START;
+  candidate.in_company = candidate.resident == 2;  // seen on an H200, and not with more
   return candidate;
 }
 
@@ -128,17 +129,22 @@ int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
   return 0;
 }
 
-// Every block does the same, but for what it hands over and takes over.
+// Every block does the same, but for what it hands over and takes over; and for tiles at C's edge,
+// which take longer, one of which some block has.
 double wrapped_cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
                       Singly singly, int32_t blocks) {
   constexpr double HAND_OVER = 8000, CLEAR = 4000;  // an H200's cycles
+  constexpr double STEP = 1.035, ALONE = 1.03;      // of a step; and of one of a lone block
+  constexpr double EDGE = 0.5;                      // of a tile, more
   const double tiles = static_cast<double>(blocks_over(problem.m, int64_t{candidate.block_m})) *
                        static_cast<double>(blocks_over(problem.n, int64_t{candidate.block_n}));
+  const double steps = static_cast<double>(blocks_over(problem.k, int64_t{candidate.block_k}));
+  const bool has_edge = problem.m % candidate.block_m != 0 || problem.n % candidate.block_n != 0;
   const double resident = static_cast<double>(blocks) / device.multiprocessors;
-  const double share = tiles / blocks;  // tiles of a block
   const double single = singles(candidate, singly);
-  return share * static_cast<double>(blocks_over(problem.k, int64_t{candidate.block_k})) *
-             std::max(resident * (candidate.busy + single), candidate.latency + single) +
+  const double step =
+      std::max(resident * (candidate.busy + single), ALONE * (candidate.latency + single));
+  return (tiles / blocks + (has_edge ? EDGE : 0)) * steps * STEP * step +
          (candidate.start + HAND_OVER + CLEAR) * scale_of(device).clock;
 }
 
