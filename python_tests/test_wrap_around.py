@@ -1,4 +1,4 @@
-"""Tiles whose chain of K one block begins and another ends (ops/cuda/plan/wrap_around.h): the bits
+"""Tiles whose chain of K one block begins and another ends (ops/cuda/parts/wrap_around.h): the bits
 of whole tiles, in whatever order the blocks start."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import torch
 from cases import each, laid_out
 from golden import assert_equal
 
-# Tiles of 128 x 128 are 1.5 times as many as an H200 runs at once, two on a multiprocessor; 6.1 times,
-# some at C's edge; and a few more than it has multiprocessors.
+# Tiles of 128 x 128 are 1.5 times as many as an H200 runs at once, two on a multiprocessor; 6.1
+# times, some at C's edge; and a few more than it has multiprocessors.
 SIZES = ((2560, 2560, 264), (5100, 5100, 520), (1536, 1536, 1541))
 
 

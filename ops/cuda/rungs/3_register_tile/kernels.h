@@ -3,7 +3,7 @@
 
 #include "cuda/parts/launch.h"
 #include "cuda/parts/totals.h"
-#include "cuda/plan/wrap_around.h"
+#include "cuda/parts/wrap_around.h"
 #include "cuda/rungs/3_register_tile/way.h"
 
 namespace tiled {
