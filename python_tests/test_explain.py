@@ -87,7 +87,11 @@ def test_the_grid_covers_the_result() -> None:
             assert (plan.m, plan.n, plan.k) == (m, n, k)
             assert 0 <= plan.grid.tiles_m * tile.m - m < tile.m
             assert 0 <= plan.grid.tiles_n * tile.n - n < tile.n
-            assert plan.grid.x == plan.grid.tiles_m * plan.grid.tiles_n
+            tiles = plan.grid.tiles_m * plan.grid.tiles_n
+            if plan.wraps_around:
+                assert plan.grid.x == plan.grid.blocks < tiles
+            else:
+                assert plan.grid.x == tiles
             assert 0 <= plan.step["count"] * tile.k - k < tile.k
             assert plan.segments == 1
 
