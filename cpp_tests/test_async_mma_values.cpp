@@ -17,7 +17,7 @@ void expect_right(const Product& p, int ways, Wanted wanted, const char* device 
   EXPECT_EQ(right, ways) << wrong << "  (" << p.m << " x " << p.n << " x " << p.k << ")";
 }
 
-constexpr int ALL = 6, ANY = 2;  // tiles; those that take any alignment
+constexpr int ALL = 8, ANY = 2;  // tiles; those that take any alignment
 constexpr int HELD = 2;          // those of 7.5
 
 Product sized(int64_t m, int64_t n, int64_t k, bool a_rows = true, bool b_rows = true) {

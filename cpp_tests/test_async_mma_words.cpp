@@ -8,7 +8,7 @@ namespace {
 
 using namespace test;
 
-constexpr int ALL = 6, ANY = 2;  // tiles; those that take any alignment
+constexpr int ALL = 8, ANY = 2;  // tiles; those that take any alignment
 
 template <typename T>
 class AsyncMmaWords : public testing::Test {

@@ -64,7 +64,7 @@ def reference(a: torch.Tensor, b: torch.Tensor, **asked) -> torch.Tensor:
 
 def tiles() -> int:
     """That the GPU has: the largest needs more than the 99 KiB that a block may have on some."""
-    return 5 if rungs.capability() in ((8, 6), (8, 9), (12, 0)) else 6
+    return 7 if rungs.capability() in ((8, 6), (8, 9), (12, 0)) else 8
 
 
 # A little more than every tile, less than one, a long ring, and a deep K.

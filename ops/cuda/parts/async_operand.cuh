@@ -43,7 +43,6 @@ class AsyncOperand {
   static constexpr int BOXES_A_PASS = ROWS_A_PASS < BLOCK_K ? 1 : ROWS_A_PASS / BLOCK_K;
   static_assert(!ALONG_MN || BLOCK_K % ROWS_A_PASS == 0 || ROWS_A_PASS % BLOCK_K == 0,
                 "whole boxes, or equal parts");
-  static_assert(Tile::THREADS * 16 % 1024 == 0, "a pass covers whole patterns of the swizzle");
   static_assert(!ALONG_MN || WARP_ROWS % ATOM == 0 || ATOM % WARP_ROWS == 0,
                 "a warp's rows are boxes, or a box is warps' rows");
 
@@ -189,9 +188,14 @@ class AsyncOperand {
     const int along = ALONG_MN ? rows_left : k_after, across = ALONG_MN ? k_after : rows_left;
     return across > 0 ? max(0, min(along, VECTOR)) : 0;
   }
-  // Bytes of a copy in the tile.
+  // Bytes of a copy in the tile. Where a pass covers whole patterns of the swizzle, all passes have
+  // the same place in them.
   static __device__ __forceinline__ uint32_t to(int index) {
-    return ptx::swizzled<ROW_BYTES>(threadIdx.x * 16) + index * Tile::THREADS * 16;
+    constexpr int PASS_BYTES = Tile::THREADS * 16;
+    if constexpr (PASS_BYTES % 1024 == 0)
+      return ptx::swizzled<ROW_BYTES>(threadIdx.x * 16) + index * PASS_BYTES;
+    else
+      return ptx::swizzled<ROW_BYTES>(threadIdx.x * 16 + index * PASS_BYTES);
   }
 
   const T* data_;  // this thread's next copy

@@ -191,6 +191,9 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
       const AsyncMmaTileInfo& info = async_mma_tile(tile);
       if (info.of_7_5 != held || (!info.any && !(is_wide(a) && is_wide(b)))) continue;
       if (info.shared_bytes > device.shared_bytes_per_block) continue;
+      if (saturating_product(blocks_over(a.rows, int64_t{info.block_m}),
+                             blocks_over(b.rows, int64_t{info.block_n})) > MAX_GRID_X)
+        continue;
       way.tile = static_cast<int8_t>(tile);
       visit(way);
     }

@@ -43,12 +43,15 @@ struct Async128x256 : AsyncMmaTile<128, 256, 64, 64, 64, 6, 1> {};
 struct Async128x128 : AsyncMmaTile<128, 128, 128, 64, 32, 3, 1> {};
 struct Async64x64 : AsyncMmaTile<64, 64, 128, 32, 32, 6, 2> {};
 struct Async32x64 : AsyncMmaTile<32, 64, 128, 16, 32, 8, 2> {};
+// For a C too small to keep a chip busy otherwise: few rows, or a deep K.
+struct Async16x32 : AsyncMmaTile<16, 32, 128, 16, 16, 8, 4> {};
+struct Async16x16 : AsyncMmaTile<16, 16, 128, 16, 16, 8, 6> {};
 // Threads hold some of a stage in registers, which leaves less of them to sums.
 struct Any128x128 : AsyncMmaTile<128, 128, 64, 64, 32, 6, 1, true> {};
 struct Any64x64 : AsyncMmaTile<64, 64, 128, 32, 32, 4, 2, true> {};
 
-using AsyncMmaTiles =
-    TileList<Async128x256, Async128x128, Async64x64, Async32x64, Any128x128, Any64x64>;
+using AsyncMmaTiles = TileList<Async128x256, Async128x128, Async64x64, Async32x64, Async16x32,
+                               Async16x16, Any128x128, Any64x64>;
 
 // For compute capability 7.5, which has no cp.async: all of a stage waits in registers while the
 // stage before is multiplied, so two are enough. Its mma.sync takes 8 of k.
