@@ -41,8 +41,7 @@ bool can_launch(const Candidate& candidate, const Problem& problem, const Device
          tiles_of(candidate, problem) <= MAX_GRID_X;
 }
 
-double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
-                 double more) {
+double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
   const double blocks =
       static_cast<double>(tiles_of(candidate, problem)) * static_cast<double>(problem.batch);
   const double evenly = std::ceil(blocks / device.multiprocessors);
@@ -51,7 +50,7 @@ double cycles_of(const Candidate& candidate, const Problem& problem, const Devic
   const double steps = static_cast<double>(tiles_over(problem.k, candidate.block_k));
   const ChipScale scale = scale_of(device);
   const double busy = candidate.busy / rate_of(candidate, problem, scale);
-  return steps * std::max(share * (busy + more), waves * (candidate.latency + more)) +
+  return steps * std::max(share * busy, waves * candidate.latency) +
          waves * candidate.start * scale.clock;
 }
 

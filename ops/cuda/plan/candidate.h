@@ -46,10 +46,8 @@ bool is_of_chains(const Problem& problem, const DeviceInfo& device);
 
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
 
-// Cycles until the busiest multiprocessor has done its share of the blocks, each of whose steps
-// takes so many `more`.
-double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
-                 double more = 0);
+// Cycles until the busiest multiprocessor has done its share of the blocks.
+double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
 
 // The plan of one kernel, a block for each tile, `dynamic` where it is given its shared memory.
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,

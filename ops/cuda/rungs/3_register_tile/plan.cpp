@@ -27,13 +27,14 @@ constexpr Candidate by_registers() {
 }
 
 // With cp.async the loads of STAGES - 1 steps are under way together, but a thread whose patch is
-// small waits for its values from shared memory. The first step begins when the first loads have
+// small waits for its values from shared memory, beside others' too. The first step begins when the first loads have
 // arrived and the long program has found its way into the instruction cache.
 template <typename Tile>
 constexpr Candidate by_async() {
-  constexpr double SHARED_LATENCY = 35, START = 2000;  // cycles
+  constexpr double SHARED_LATENCY = 30, START = 2000;  // cycles
   constexpr double WORK = Tile::THREAD_M * Tile::THREAD_N + Tile::THREAD_M + Tile::THREAD_N;
   Candidate candidate = by_registers<Tile>();
+  if (WORK < SHARED_LATENCY) candidate.busy *= 1.1;
   candidate.latency =
       std::max(LOAD_LATENCY / (Tile::STAGES - 1), Tile::BLOCK_K * std::max(WORK, SHARED_LATENCY)) +
       BARRIER_LATENCY;
@@ -70,15 +71,21 @@ struct Singly {
   bool a, b;
 };
 
-// Cycles of a step for what it copies singly.
-double singles(const Candidate& candidate, Singly singly) {
-  constexpr double SINGLE = 0.1;  // for each element
-  return SINGLE * candidate.block_k * (singly.a * candidate.block_m + singly.b * candidate.block_n);
+// With what its step takes for elements copied singly: alone a small patch's multiply-adds leave
+// their instructions less room than those of others, or of other blocks.
+Candidate with(Candidate candidate, Singly singly) {
+  constexpr double SINGLE = 0.05, SMALL_ALONE = 0.1;  // for each element
+  const double elements = static_cast<double>(candidate.block_k) *
+                          (singly.a * candidate.block_m + singly.b * candidate.block_n);
+  const bool small = candidate.block_m * candidate.block_n < 64 * 64;
+  candidate.latency += (small ? SMALL_ALONE : SINGLE) * elements;
+  candidate.busy += SINGLE * elements;
+  return candidate;
 }
 
 double cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
               Singly singly) {
-  return cycles_of(candidate, problem, device, singles(candidate, singly));
+  return cycles_of(with(candidate, singly), problem, device);
 }
 
 // Cycles of copying an operand to where register_tile reads vectors: every element is read and
@@ -141,9 +148,8 @@ double wrapped_cycles(const Candidate& candidate, const Problem& problem, const 
   const double steps = static_cast<double>(blocks_over(problem.k, int64_t{candidate.block_k}));
   const bool has_edge = problem.m % candidate.block_m != 0 || problem.n % candidate.block_n != 0;
   const double resident = static_cast<double>(blocks) / device.multiprocessors;
-  const double single = singles(candidate, singly);
-  const double step =
-      std::max(resident * (candidate.busy + single), ALONE * (candidate.latency + single));
+  const Candidate copying = with(candidate, singly);
+  const double step = std::max(resident * copying.busy, ALONE * copying.latency);
   return (tiles / blocks + (has_edge ? EDGE : 0)) * steps * STEP * step +
          (candidate.start + HAND_OVER + CLEAR) * scale_of(device).clock;
 }
