@@ -27,8 +27,8 @@ constexpr Candidate by_registers() {
 }
 
 // With cp.async the loads of STAGES - 1 steps are under way together, but a thread whose patch is
-// small waits for its values from shared memory, beside others' too. The first step begins when the first loads have
-// arrived and the long program has found its way into the instruction cache.
+// small waits for its values from shared memory, beside others' too. The first step begins when the
+// first loads have arrived and the long program has found its way into the instruction cache.
 template <typename Tile>
 constexpr Candidate by_async() {
   constexpr double SHARED_LATENCY = 30, START = 2000;  // cycles
