@@ -182,9 +182,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
         });
       __syncthreads();  // before the next segment or batch entry fills the first stage
 
-      constexpr int VECTORS = TILES_M * TILES_N;  // of sums
-      add_segment < Tile::THREADS,
-          VECTORS<4 ? VECTORS : 4>(args.totals, in_a_row(chain), segment, segments);
+      constexpr int VECTORS = TILES_M * TILES_N, IN_FLIGHT = VECTORS < 4 ? VECTORS : 4;
+      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment, segments);
     }
     ptx::forget(tile_row, tile_column);  // addresses of C are computed now, as in store_tile
     store_tile<Tile, T>(problem, {entry, row0(), column0(), rows, columns}, chain, shared_base,
