@@ -23,13 +23,21 @@ def newest_part(documents: Sequence[dict], part: str) -> dict | None:
     return max(found, key=lambda d: d["environment"]["date"]) if found else None
 
 
-def part_table(part: str, header: Sequence[str], texts: int, rows_of: Callable) -> Callable:
+def of_cpu(document: dict) -> dict:
+    """As of a run that had no GPU, which these rows did not use."""
+    environment = {**document["environment"], "gpu": None, "cublas": None}
+    return {**document, "environment": environment}
+
+
+def part_table(
+    part: str, header: Sequence[str], texts: int, rows_of: Callable, *, gpu: bool = True
+) -> Callable:
     def table(documents: Sequence[dict]) -> str:
         document = newest_part(documents, part)
         if document is None:
             return NOT_MEASURED
         rows = rows_of(document["models"][part])
-        return markdown(header, rows, texts=texts) + "\n\n" + caption(document)
+        return markdown(header, rows, texts=texts) + "\n\n" + caption(document if gpu else of_cpu(document))
 
     return table
 
@@ -97,6 +105,6 @@ TABLES = {
         "linear", ("M x N x K", "", "time", "beside mm"), 2, finished_rows
     ),
     "models-linear": part_table("linear", ("", "M x N x K", *BESIDE), 2, linear_rows),
-    "models-cpu": part_table("cpu", ("inputs", "M x N x K", *BESIDE), 2, linear_rows),
+    "models-cpu": part_table("cpu", ("inputs", "M x N x K", *BESIDE), 2, linear_rows, gpu=False),
     "models-host": part_table("host", ("16 x 16", "gradients", *BESIDE), 2, host_rows),
 }

@@ -100,7 +100,6 @@ TEST(AsyncMmaPlan, Copies) {
   rung_of(Algo::AsyncMma)->ways(p, device("a100"), [&](const Way& way, double) {
     const AsyncMmaWay w = way.as<AsyncMmaWay>();
     found.emplace(w.copy_a, w.copy_b);
-    EXPECT_FALSE(w.early);
     EXPECT_EQ(w.a == ReadBy::Sixteen, w.copy_a);
     EXPECT_EQ(w.b == ReadBy::Sixteen, w.copy_b);
     EXPECT_TRUE(async_mma_tile(w.tile).any || (w.copy_a && w.copy_b));
@@ -142,7 +141,7 @@ TEST(AsyncMmaPlan, OfCapability75) {
         EXPECT_TRUE(tile.of_7_5);
         const ReadBy by = alignment == 16 ? ReadBy::Sixteen : ReadBy::Shifted;
         EXPECT_TRUE(way.a == by && way.b == by);
-        EXPECT_FALSE(way.copy_a || way.copy_b || way.early);
+        EXPECT_FALSE(way.copy_a || way.copy_b);
         EXPECT_GE(occupancy(t4, {tile.threads, 0, tile.shared_bytes}).blocks_per_sm,
                   tile.blocks_per_sm);
         tiles.insert(way.tile);

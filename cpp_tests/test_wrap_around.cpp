@@ -65,7 +65,7 @@ void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps) {
 
 TEST(WrapAround, DoesEachStepOfEachTileOnceInSharesAsLong) {
   for (const uint32_t clusters : {1u, 2u, 3u, 7u, 39u, 57u, 66u, 114u, 132u, 264u})
-    for (const uint32_t steps : {1u, 2u, 7u, 8u, 9u, 31u, 36u, 64u, 511u})
+    for (const uint32_t steps : {1u, 2u, 7u, 8u, 9u, 31u, 36u, 64u, 511u, 4095u})
       for (uint32_t tiles = clusters + 1; tiles < 4 * clusters; tiles += 1 + clusters / 9)
         if (WrapAround::fits(tiles, clusters, steps)) check_schedule(tiles, clusters, steps);
 }

@@ -108,6 +108,8 @@ BUILDS = {
     "NoDependencyWait": Build("NoDependencyWait", HOPPER),
     "WrappedDelays": Build("Delays", WRAPPED, sound=True),
     "WrappedNoHandOverWait": Build("NoHandOverWait", WRAPPED),
+    "WrappedNoHandOverBarrier": Build("NoHandOverBarrier", WRAPPED),
+    "WrappedNoClear": Build("NoClear", WRAPPED),
     "FewRowsDelays": Build("Delays", FEW_ROWS, sound=True),
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),
@@ -202,13 +204,15 @@ def passes(name: str, seconds: float) -> bool:
 
 @app.command()
 def check(
+    only: Annotated[list[str] | None, typer.Argument()] = None,
     seconds: Annotated[float, typer.Option(help="for the tests of one library")] = 60,
 ) -> None:
-    """Runs the tests with every library that has been built."""
-    built = [name for name in BUILDS if library(name).is_file()]
-    wrong = [name for name in built if passes(name, seconds) != BUILDS[name].sound]
-    if wrong or not built:
-        sys.exit(f"not as they should be: {', '.join(wrong) or 'no library has been built'}")
+    """Runs the tests with each of these libraries (those named, or all), which must be built."""
+    names = only or list(BUILDS)
+    if missing := [name for name in names if not library(name).is_file()]:
+        sys.exit(f"not built: {', '.join(missing)}")
+    if wrong := [name for name in names if passes(name, seconds) != BUILDS[name].sound]:
+        sys.exit(f"not as they should be: {', '.join(wrong)}")
 
 
 if __name__ == "__main__":

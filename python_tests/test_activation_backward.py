@@ -22,8 +22,11 @@ BENT = ("gelu", "gelu_tanh", "silu")
 
 
 def slope(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """The library's own activation' of a float32 or float64 matrix: 1 times it."""
-    return backward(torch.ones_like(x), x, activation)[0].cpu()
+    """The library's own activation' of a matrix, unrounded: 1 times it, as the sum of a row alone;
+    which has lost the sign of zero."""
+    row = x.reshape(1, -1)
+    passed, sums = backward(torch.ones_like(row), row, activation, bias_dtype=sum_dtype(x.dtype))
+    return torch.copysign(sums, passed[0]).reshape(x.shape).cpu()
 
 
 def in_groups(rows: np.ndarray, add: Callable) -> np.ndarray:
@@ -43,7 +46,7 @@ def expected(
     wide = sum_dtype(gradient.dtype)
     g = gradient.cpu().to(wide).reshape(-1, gradient.shape[-1])
     if activation in BENT:
-        factor = slope(before.cpu().to(wide).reshape(g.shape), activation)
+        factor = slope(before.cpu().reshape(g.shape), activation)
         passed = g * factor
         g, s = g.numpy(), factor.numpy()
         sums = in_groups(g, lambda total, k: fma(g[k], s[k], total))
@@ -251,6 +254,41 @@ def test_derivatives_are_exact_to(device: str, values: str, activation: str) -> 
         assert same_bits(got, slope(x, activation))
         wide = x.double() * (1 + torch.rand(x.shape, dtype=torch.float64))
         assert same_bits(slope(wide.cuda(), activation), slope(wide, activation))
+
+
+# What ops/core/brief_slope.h promises of gradients of 16 bits, in units of the same largest term,
+# and where that is below 2^-25.
+BRIEF_BOUND, BRIEF_BOUND_OF_SMALL = 2.0**-16, 2.0**-12
+
+
+def of_brief_bound(got: torch.Tensor, right: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """The error as a multiple of that bound and half the smallest subnormal of float32."""
+    bound = torch.where(scale < 2.0**-25, BRIEF_BOUND_OF_SMALL, BRIEF_BOUND) * scale + 2.0**-150
+    error = (got.double() - right).abs() / bound
+    return torch.where(got.isnan() & right.isnan(), 0, error)
+
+
+@each("activation", BENT)
+@each("dtype", HALVES)
+def test_derivatives_of_16_bits_are_exact_to(
+    device: str, dtype: torch.dtype, activation: str
+) -> None:
+    """Of every value that a gradient of 16 bits can meet."""
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    x = bits.view(dtype).view(256, 256)
+    got = slope(x.to(device), activation)
+    worst = of_brief_bound(got, *truth(x, activation))
+    assert bool((worst <= 1).all()), (worst.max(), x.flatten()[worst.argmax()])
+    if device == "cuda":
+        assert same_bits(got, slope(x, activation))
+
+
+def test_the_brief_bound_sees_bf16_and_nan() -> None:
+    x = torch.linspace(-6, 6, 1000)
+    right, scale = truth(x, "silu")
+    assert float(of_brief_bound(right.float(), right, scale).max()) < 0.01
+    assert float(of_brief_bound(right.bfloat16().float(), right, scale).max()) > 50
+    assert not bool((of_brief_bound(right.float() * math.nan, right, scale) <= 1).any())
 
 
 @each("activation", BENT)

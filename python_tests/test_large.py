@@ -141,3 +141,12 @@ def test_a_batch_of_more_than_2_31_elements(device: str, algo: str | None) -> No
         for begin in range(0, 30000, 2000):
             rows = slice(begin, begin + 2000)
             assert torch.equal(c[i, rows], a[i, rows] * b[i])
+
+
+@pytest.mark.cuda
+def test_sums_of_more_than_2_31_rows() -> None:
+    """Of ones: each level of the stated order is exact, but the last, which rounds 5 away."""
+    needs(1, "cuda")
+    rows = torch.ones(1, 1, device="cuda").expand(BIG + 5, 1)
+    sums = torch.ops.tiled.activation_backward(rows, None, None, bias_dtype=torch.float32)[1]
+    assert sums.tolist() == [BIG]

@@ -36,27 +36,10 @@
 #pragma once
 
 #include "core/activation.h"
+#include "core/brief_slope.h"
 
 namespace tiled {
 namespace elementary {
-
-// From there on a derivative is 1, or less than half the smallest subnormal.
-template <typename Real>
-struct SlopeEnd;
-template <>
-struct SlopeEnd<float> {
-  static constexpr float GELU = 15, SILU = 110, GELU_TANH = 11;
-};
-template <>
-struct SlopeEnd<double> {
-  static constexpr double GELU = 39, SILU = 760, GELU_TANH = 22;
-};
-
-// The smaller; NaN stays.
-template <typename Real>
-TILED_HOST_DEVICE Real at_most(Real x, Real end) {
-  return x > end ? end : x;
-}
 
 // The derivative of x sigmoid(w) for w + tail = -|w| and q = |x w'|.
 template <typename Real>
@@ -115,15 +98,23 @@ struct PassedBack {
   Real gradient, slope;
 };
 
-// `x` is the value before the activation, or relu's result.
-template <typename Real>
+// `x` is the value before the activation, or relu's result. Of a gradient whose elements have 16
+// bits in memory the slopes need fewer digits.
+template <bool OF_16_BITS, typename Real>
 TILED_HOST_DEVICE PassedBack<Real> passed_back(Activation activation, Real gradient, Real x) {
   switch (activation) {
     case Activation::None: break;
     case Activation::Relu: return {x <= 0 ? Real(0) : gradient, 1};
-    case Activation::Gelu: return {gradient, elementary::gelu_slope(x)};
-    case Activation::GeluTanh: return {gradient, elementary::gelu_tanh_slope(x)};
-    case Activation::Silu: return {gradient, elementary::silu_slope(x)};
+#define SLOPE(activation, name)                               \
+  case Activation::activation:                                \
+    if constexpr (OF_16_BITS)                                 \
+      return {gradient, elementary::brief_##name##_slope(x)}; \
+    else                                                      \
+      return {gradient, elementary::name##_slope(x)};
+      SLOPE(Gelu, gelu)
+      SLOPE(GeluTanh, gelu_tanh)
+      SLOPE(Silu, silu)
+#undef SLOPE
   }
   return {gradient, 1};
 }

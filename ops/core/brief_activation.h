@@ -42,9 +42,10 @@ TILED_HOST_DEVICE float size_up_to(float x, float end) {
   return size < end ? size : end;
 }
 
-// 2^(16 + a b) for a b from -142 to 0: so that it is no subnormal.
+// 2^(LIFT + a b) for a b from -126 - LIFT to 0: so that it is no subnormal.
+template <int LIFT>
 TILED_HOST_DEVICE float lifted_power(float a, float b) {
-  constexpr float ROUND = Constants<float>::ROUND, UP = 0x1p16f;
+  constexpr float ROUND = Constants<float>::ROUND, UP = static_cast<float>(int64_t{1} << LIFT);
   const float shifted = fused(a, b, ROUND);
   const float r = fused(a, b, -(shifted - ROUND));
   const float power = polynomial(r, 0x1.ffffe8p-1f * UP, 0x1.62e0dcp-1f * UP, 0x1.ec06dap-3f * UP,
@@ -58,12 +59,12 @@ TILED_HOST_DEVICE float brief_gelu(float x) {
   const float q = polynomial(t, -0x1.26bac2p+0f, -0x1.d52ed2p-2f, -0x1.bdeb9ap-5f, 0x1.22352cp-7f,
                              -0x1.16aa72p-10f, 0x1.75af06p-14f, -0x1.46e996p-18f, 0x1.4c99c4p-23f,
                              -0x1.28eba2p-29f);
-  return fused(t * lifted_power(t, q), -0x1p-17f, relu(x));
+  return fused(t * lifted_power<16>(t, q), -0x1p-17f, relu(x));
 }
 
 // max(x, 0) - t p / (1 + p) for p = 2^(t slope)
 TILED_HOST_DEVICE float brief_times_sigmoid(float x, float t, float slope) {
-  const float p = lifted_power(t, slope);
+  const float p = lifted_power<16>(t, slope);
   // 2^-16 / (1 + 2^-16 p)
   const float inverse =
       polynomial(p, 0x1.fffedap-17f, -0x1.ff8e66p-33f, 0x1.f8874ap-49f, -0x1.ce5d1cp-65f,

@@ -71,7 +71,7 @@ constexpr Codec real(Accumulator accumulator, const Kernels* raw, const Kernels*
                  dot};
   if constexpr (Sum(0.5) != 0) {
     codec.activate = &activate<Sum>;
-    codec.pass_back = &pass_back<Sum>;
+    codec.pass_back = &pass_back<Sum, sizeof(typename Kind::Element) == 2>;
   }
   return codec;
 }

@@ -8,7 +8,7 @@
 namespace tiled::cpu {
 namespace {
 
-template <typename Real, Activation ACTIVATION>
+template <typename Real, bool OF_16_BITS, Activation ACTIVATION>
 void pass_back_by(const PassBack& tile) {
   Real* __restrict sums = static_cast<Real*>(tile.sums);
   for (int64_t i = 0; i < tile.rows; ++i) {
@@ -16,19 +16,19 @@ void pass_back_by(const PassBack& tile) {
     const Real* __restrict before = static_cast<const Real*>(tile.before) + i * tile.row;
     for (int64_t j = 0; j < tile.cols; ++j) {
       const Real x = ACTIVATION == Activation::None ? Real(0) : before[j];
-      const PassedBack<Real> passed = passed_back(ACTIVATION, gradient[j], x);
+      const PassedBack<Real> passed = passed_back<OF_16_BITS>(ACTIVATION, gradient[j], x);
       gradient[j] = passed.gradient * passed.slope;
       sums[j] = fused(passed.gradient, passed.slope, sums[j]);
     }
   }
 }
 
-template <typename Real>
+template <typename Real, bool OF_16_BITS>
 void pass_back(const PassBack& tile) {
   switch (tile.activation) {
-    case Activation::None: return pass_back_by<Real, Activation::None>(tile);
+    case Activation::None: return pass_back_by<Real, OF_16_BITS, Activation::None>(tile);
 #define ACTIVATION(activation, name) \
-  case Activation::activation: return pass_back_by<Real, Activation::activation>(tile);
+  case Activation::activation: return pass_back_by<Real, OF_16_BITS, Activation::activation>(tile);
 #include "core/activations.inc"
   }
 }

@@ -128,13 +128,17 @@ __global__ void __launch_bounds__(THREADS)
       for (int j = 0; j < COUNT; ++j) {
         Acc x{};
         if constexpr (READS_BEFORE) x = widen(b.values[j]);
-        const PassedBack<Acc> passed = passed_back(ACTIVATION, widen(g.values[j]), x);
+        const PassedBack<Acc> passed =
+            passed_back<sizeof(T) == 2>(ACTIVATION, widen(g.values[j]), x);
         kept.values[j] = Round<T, Acc>::from(passed.gradient);  // exact: it was one of these
         if constexpr (HAS_SLOPE) slopes[row][across * COUNT + j] = passed.slope;
         result.values[j] = Round<T, Acc>::from(passed.gradient * passed.slope);
       }
       gradients[row][across] = kept;
-      if (pass.result != nullptr) *reinterpret_cast<Vector*>(result_at + i * result_step) = result;
+      // As four registers: the compiler would store a structure of elements in pieces of 4 bytes.
+      if (pass.result != nullptr)
+        *reinterpret_cast<Loaded<Vector>*>(result_at + i * result_step) =
+            reinterpret_cast<const Loaded<Vector>&>(result);
     }
     gradient_at += AHEAD * gradient_step, before_at += AHEAD * before_step;
     result_at += AHEAD * result_step;
@@ -153,8 +157,8 @@ __global__ void __launch_bounds__(THREADS)
   store_sum(arguments.out, int64_t{group} * pass.columns + first_column + own, sum);
 }
 
-// Row y of `out` becomes the sum of up to 32 * 32 rows of sums from row 1024 y on: a warp adds up
-// 32 of them, each lane a column, and the first warp what the warps have.
+// A block makes 32 columns of one row y of `out`, the sum of up to 32 * 32 rows of sums from row
+// 1024 y on: a warp adds up 32 of them, each lane a column, and the first warp what the warps have.
 template <typename Acc>
 __global__ void add_sums(const __grid_constant__ SecondArguments arguments) {
   __shared__ Acc of_warp[SUMMED_AT_ONCE][32];
@@ -162,8 +166,10 @@ __global__ void add_sums(const __grid_constant__ SecondArguments arguments) {
   wait_for_kernels_before();
   const auto* sums = static_cast<const Acc*>(arguments.sums);
   const int64_t columns = arguments.columns;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
-  const int64_t begin = blockIdx.y * SUMMED_BY_BLOCK + threadIdx.y * SUMMED_AT_ONCE;
+  const auto blocks_across = static_cast<uint32_t>((columns + 31) / 32);
+  const uint32_t y = blockIdx.x / blocks_across;
+  const int64_t column = int64_t{blockIdx.x - y * blocks_across} * 32 + threadIdx.x;
+  const int64_t begin = int64_t{y} * SUMMED_BY_BLOCK + threadIdx.y * SUMMED_AT_ONCE;
   const int64_t end = min(arguments.count, begin + SUMMED_AT_ONCE);
   Acc sum{};
   if (column < columns) {
@@ -175,7 +181,7 @@ __global__ void add_sums(const __grid_constant__ SecondArguments arguments) {
   if (threadIdx.y > 0 || column >= columns) return;
   Acc total{};
   for (int i = 0; i < blockDim.y; ++i) total += of_warp[i][threadIdx.x];
-  store_sum(arguments.out, blockIdx.y * columns + column, total);
+  store_sum(arguments.out, y * columns + column, total);
 }
 
 namespace {
@@ -199,7 +205,7 @@ cudaError_t launch_add_sums(const GradientPass& pass, Acc* sums, cudaStream_t st
     const SumRows out =
         left == 1 ? SumRows{pass.bias, pass.bias_dtype} : SumRows{next, pass.sum_dtype()};
     Step step{};
-    step.grid_x = (pass.columns + 31) / 32, step.grid_y = static_cast<int32_t>(left);
+    step.grid_x = (pass.columns + 31) / 32 * left, step.grid_y = 1;
     step.threads_x = 32;
     step.threads_y = static_cast<int32_t>(std::min(SUMMED_AT_ONCE, sum_groups(count)));
     const SecondArguments arguments = {sums, out, count, pass.columns};

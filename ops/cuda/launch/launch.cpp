@@ -1,6 +1,7 @@
 #include "cuda/launch/launch.h"
 
 #include "core/algo.h"
+#include "cuda/parts/dynamic_shared.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/repack.h"
 

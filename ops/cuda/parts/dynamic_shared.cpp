@@ -8,9 +8,7 @@
 // cudaFuncSetAttribute).
 #include "cuda/parts/dynamic_shared.h"
 
-#include <array>
-#include <atomic>
-#include <cstdint>
+#include "cuda/parts/kernel_notes.h"
 
 namespace tiled {
 namespace {
@@ -30,18 +28,13 @@ cudaError_t raise_cap(const void* kernel, int device) {
 }  // namespace
 
 cudaError_t allow_most_shared(const void* kernel) {
-  // Who was raised last, in each place: two that share one take turns, and are raised again.
-  constexpr int BITS = 12;
-  static std::array<std::atomic<uint64_t>, 1 << BITS> raised{};
+  static KernelNotes raised;
   int device = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error != cudaSuccess) return error;
-  // Addresses have 56 bits at most. No kernel is at 0.
-  const uint64_t key = reinterpret_cast<uintptr_t>(kernel) << 8 | static_cast<uint8_t>(device);
-  std::atomic<uint64_t>& place = raised[(key * 0x9e3779b97f4a7c15u) >> (64 - BITS)];
-  if (place.load(std::memory_order_acquire) == key) return cudaSuccess;
+  if (raised.find(kernel, device)) return cudaSuccess;
   error = raise_cap(kernel, device);
-  if (error == cudaSuccess) place.store(key, std::memory_order_release);
+  if (error == cudaSuccess) raised.note(kernel, device, true);
   return error;
 }
 

@@ -13,17 +13,19 @@ namespace tiled {
 
 enum class Fault {
   None,
-  NoEmptyWait,       // a stage is filled before all have read it
-  NoFullWait,        // and read before it is filled
-  NoTurnWait,        // a consumer goes ahead of the other's tile
-  NoSliceWait,       // a slice of C is filled before it has been copied out
-  NoSliceBarrier,    // and copied out before all warps have filled it
-  NoDependencyWait,  // a kernel reads before the one before has written
-  NoReadWait,        // or while loads of it wait behind stores
-  NoHandOverWait,    // a chain goes on before the accumulators so far have been written
-  NoTeamWait,        // a block of the split writes before its team has measured
-  Delays,            // no fault: every warp stands still now and then, for a while of its own
-  NoPatience,        // nor this: who would wait for its team leaves its tiles to the last
+  NoEmptyWait,        // a stage is filled before all have read it
+  NoFullWait,         // and read before it is filled
+  NoTurnWait,         // a consumer goes ahead of the other's tile
+  NoSliceWait,        // a slice of C is filled before it has been copied out
+  NoSliceBarrier,     // and copied out before all warps have filled it
+  NoDependencyWait,   // a kernel reads before the one before has written
+  NoReadWait,         // or while loads of it wait behind stores
+  NoHandOverWait,     // a chain goes on before the accumulators so far have been written
+  NoHandOverBarrier,  // or its flag is raised before all warps have written them
+  NoClear,            // or it finds the flag of the call before
+  NoTeamWait,         // a block of the split writes before its team has measured
+  Delays,             // no fault: every warp stands still now and then, for a while of its own
+  NoPatience,         // nor this: who would wait for its team leaves its tiles to the last
 };
 constexpr Fault FAULT = Fault::TILED_MM_FAULT;
 

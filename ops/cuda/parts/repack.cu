@@ -156,7 +156,7 @@ Kernel<RepackArguments> kernel_of(CopyBy by, int64_t element_bytes) {
 }  // namespace
 
 cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
-                          cudaStream_t stream, bool early) {
+                          cudaStream_t stream) {
   const auto [grids, together] = copy_grids_of(copies, problem);
   for (int i = 0; i < copies.count(); i += together ? 2 : 1, ++step) {
     const CopyGrid& grid = grids[i];
@@ -165,8 +165,7 @@ cudaError_t launch_copies(const Copies& copies, const Problem& problem, const St
     args.first_blocks = static_cast<uint32_t>(grid.blocks());
     if (together) args.second = matrix_of(copies[i + 1], grids[i + 1], problem);
     const Kernel<RepackArguments> kernel = kernel_of(grid.by, size_of(problem.dtype));
-    const cudaError_t error = (early ? launch_early<RepackArguments>
-                                     : launch_kernel<RepackArguments>)(kernel, *step, stream, args);
+    const cudaError_t error = launch_early(kernel, *step, stream, args);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

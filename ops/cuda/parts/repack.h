@@ -9,10 +9,9 @@
 
 namespace tiled {
 
-// `step`: the first of the plan's steps that add_copies() added. `early`: in the shadow of the
-// kernel before, which devices of compute capability 9.0 on know.
+// `step`: the first of the plan's steps that add_copies() added.
 cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
-                          cudaStream_t stream, bool early = true);
+                          cudaStream_t stream);
 
 // C = round(((0 + sums[0]) + sums[1]) + ...), `sums` as the layout has them.
 cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout, const float* sums,

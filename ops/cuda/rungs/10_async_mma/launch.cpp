@@ -24,7 +24,7 @@ Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, const AsyncMmaWay& 
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaLayout l = async_mma_layout(problem, way, workspace);
-  const cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream, way.early);
+  const cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream);
   if (error != cudaSuccess) return error;
   void* const totals = static_cast<char*>(workspace) + l.copies.bytes();
   const AsyncMmaArguments args = {l.computed, totals, way.a, way.b};

@@ -178,7 +178,6 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
 template <typename Visit>
 void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit) {
   AsyncMmaWay way{};
-  way.early = device.capability >= 90;
   const bool held = holds_all(device);
   const auto is_wide = [&](const Side& side) {
     return read_by(side, problem.dtype, device) == ReadBy::Sixteen;

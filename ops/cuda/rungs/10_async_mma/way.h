@@ -20,7 +20,6 @@ struct AsyncMmaWay {
   bool exchanged;       // C's transpose is computed: B's for A and A's for B
   ReadBy a, b;          // of the operands as the kernel has them
   bool copy_a, copy_b;  // which of these are copied first, to where 16 bytes can be read
-  bool early;           // whether copies may begin in the shadow of the kernel before
 };
 
 struct AsyncMmaArguments {

@@ -41,18 +41,10 @@ struct Fp16x3Arguments {
   bool exchanged;   // P is B and Q is A
 };
 
-// Early, in the shadow of the kernel before, or after it. Early exists from 9.0 on.
-template <typename Arguments>
-cudaError_t launch_as(bool early, Kernel<Arguments> kernel, const Step& step, cudaStream_t stream,
-                      const Arguments& arguments) {
-  return early ? launch_early(kernel, step, stream, arguments)
-               : launch_kernel(kernel, step, stream, arguments);
-}
-
 // Launches the splits, the plan's first steps. `zeros` are cleared before anything else, extents
-// and panels among them. `early`: each in the shadow of the one before.
+// and panels among them.
 cudaError_t launch_splits(const SplitJobs& jobs, const Step* step, uint32_t* zeros,
-                          int64_t zero_count, cudaStream_t stream, bool early);
+                          int64_t zero_count, cudaStream_t stream);
 
 // Of async.cu: the planes, [batch][hi, lo][rows][k] each, where all entries differ.
 struct Fp16x3AsyncArguments {

@@ -40,25 +40,23 @@ cudaError_t launch_async(const Call& call) {
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
   const Step& guard = plan.end()[-1];
   const Fp16x3Plan way = plan.way.as<Fp16x3Plan>();
-  const bool early = way.kernel != Fp16x3Kernel::Async;
   if (problem.k < fp16x3_least_k(way.coarse)) {
     GuardArguments all{};
     all.problem = problem;
     all.list.squares_m = static_cast<uint32_t>(blocks_over(problem.m, GUARD_SQUARE));
     all.list.squares_n = static_cast<uint32_t>(blocks_over(problem.n, GUARD_SQUARE));
-    return launch_as(early, guard_kernel(), guard, stream, all);
+    return launch_early(guard_kernel(), guard, stream, all);
   }
   Call call = {
       problem, way,   fp16x3_layout(problem, way), static_cast<char*>(workspace), plan.main_step(),
       {},      stream};
   call.guard = guard_of(call);
-  cudaError_t error =
-      launch_splits(split_jobs(call.layout, way, call.memory), plan.begin(), call.guard.list.count,
-                    call.layout.zero_bytes / 4, stream, early);
+  cudaError_t error = launch_splits(split_jobs(call.layout, way, call.memory), plan.begin(),
+                                    call.guard.list.count, call.layout.zero_bytes / 4, stream);
   if (error != cudaSuccess) return error;
   error = way.kernel == Fp16x3Kernel::Async ? launch_async(call) : launch_hopper_product(call);
   if (error != cudaSuccess) return error;
-  return launch_as(early, guard_kernel(), guard, stream, call.guard);
+  return launch_early(guard_kernel(), guard, stream, call.guard);
 }
 
 const void* kernel(const Problem& problem, const Plan& plan) {

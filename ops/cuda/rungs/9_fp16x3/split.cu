@@ -174,19 +174,19 @@ SplitArguments arguments_of(const SplitJob& job) {
 }  // namespace
 
 cudaError_t launch_splits(const SplitJobs& jobs, const Step* step, uint32_t* zeros,
-                          int64_t zero_count, cudaStream_t stream, bool early) {
+                          int64_t zero_count, cudaStream_t stream) {
   const bool clears_first = jobs.clears_first();
   if (clears_first) {
     SplitArguments args{};
     args.zeros = zeros, args.zero_count = zero_count;
-    const cudaError_t error = launch_as(early, clear_kernel(), *step++, stream, args);
+    const cudaError_t error = launch_early(clear_kernel(), *step++, stream, args);
     if (error != cudaSuccess) return error;
   }
   for (int i = 0; i < jobs.count; ++i) {
     SplitArguments args = arguments_of(jobs.jobs[i]);
     args.beside = i > 0;
     if (i == 0 && !clears_first) args.zeros = zeros, args.zero_count = zero_count;
-    const cudaError_t error = launch_as(early, kernel_of(jobs.jobs[i]), *step++, stream, args);
+    const cudaError_t error = launch_early(kernel_of(jobs.jobs[i]), *step++, stream, args);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
