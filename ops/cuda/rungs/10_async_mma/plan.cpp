@@ -85,6 +85,9 @@ struct Model {
   static constexpr double SHARED = 128, SHARED_OF_7_5 = 64, L2 = 48, L2_OF_7_5 = 20;
   // Of a step, if its block is alone: loads and barrier; and through registers, or in many copies.
   static constexpr double LATENCY = 80, LATENCY_OF_ANY = 760;
+  // And at least, for each part of 32 bytes of k: its fragments' way and the chain of products; and
+  // of what a warp issues meanwhile, shared among the warps.
+  static constexpr double PART = 68, PART_OF_A_WARP = 8;
   static constexpr double DRAM = 0.85;  // of the bandwidth that the device names
   static constexpr double COPY_KERNEL = 10000, COPY_DRAM = 0.8;  // of the bandwidth
   // Of a multiprocessor, for 16 bytes that do not come by one cp.async: its instructions.
@@ -158,7 +161,9 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   const double steps = std::ceil(k * size / tile.step_bytes);
   const StepTimes times = step_times(problem, device, way);
   const double step = times.all();
-  const double alone = step + (tile.any ? Model::LATENCY_OF_ANY : Model::LATENCY);
+  const double chain =
+      tile.step_bytes / 32. * (Model::PART + Model::PART_OF_A_WARP * 32 / tile.threads);
+  const double alone = std::max(step + (tile.any ? Model::LATENCY_OF_ANY : Model::LATENCY), chain);
   Estimate e;
   e.product = steps * std::max(share * step, waves * alone) +
               waves * (Model::FILL + Model::STORE * tile.block_m * tile.block_n);

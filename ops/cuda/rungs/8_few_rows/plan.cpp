@@ -22,9 +22,9 @@ struct Model {
   static constexpr double TILE = 530;    // the end of one, where others follow
   // Of an epilogue, one sum of a thread: side by side, or one by one.
   static constexpr double finish(FewRowsBy by) { return by == FewRowsBy::Wgmma ? 30 : 340; }
-  static constexpr double AGAIN = 1.2;  // where tiles beside each other read a weight again:
-  static constexpr int64_t MOST = 64;   // columns of one tile
   static constexpr double DRAM = 0.93;  // of the bandwidth that the device names
+  static constexpr double AGAIN = 0.5;  // of a weight's bytes, that each further tile beside the
+                                        // first does not find in L2
   // From L2: for each multiprocessor, all of them at once; for one of them alone; and for two that
   // share a way. Where all read the same bytes, as they do Q's, these come at half the price.
   static constexpr double L2_BYTES_A_CYCLE = 104, ALONE_BYTES_A_CYCLE = 147;
@@ -56,7 +56,9 @@ struct Model {
   // Of memory's time and the chains': how sharply the longer decides, for a block's only tile and
   // for tiles in turn; and how much more than it both together can take.
   static constexpr double ONE_TILE = 2.13, IN_TURN = 2.7, MOST_BESIDE = 3600;
-  static constexpr double REPACK_KERNEL = 2000, REPACK_CYCLES_A_BYTE = 0.9e-3;  // of the copy
+  // Of copies before it; and of an operand that one of them transposes.
+  static constexpr double REPACK_KERNEL = 6000, REPACK_CYCLES_A_BYTE = 1.5e-3;
+  static constexpr double TRANSPOSE_CYCLES_AN_ELEMENT = 6e-3;
 };
 
 struct Estimate {
@@ -127,7 +129,7 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   const auto memory = [&](double count, double blocks, double in_turn) {
     const double share = count / tiles;
     return std::max(
-        {weight * share / dram,
+        {weight * (1 + Model::AGAIN * (columns - 1)) * share / dram,
          (all_p + tiles * of_q) * share / (Model::L2_BYTES_A_CYCLE * device.multiprocessors),
          in_turn * (tile_p + of_q) / Model::ALONE_BYTES_A_CYCLE,
          blocks > ways ? in_turn * pair_p / Model::PAIR_BYTES_A_CYCLE : 0});
@@ -138,6 +140,9 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   if (l.copies.count() > 0)
     e.start +=
         Model::REPACK_KERNEL + Model::REPACK_CYCLES_A_BYTE * static_cast<double>(l.copies.bytes());
+  if (const Side q = sides_of(problem, plan.exchanged).q; is_mn_major(q))
+    e.start += Model::TRANSPOSE_CYCLES_AN_ELEMENT * static_cast<double>(q.rows) *
+               static_cast<double>(q.k) * static_cast<double>(entries_of(q, problem.batch));
   // Rounds in which every block has a tile, and one in which some have.
   const double chain = row / 32 * step_cycles(plan, is_mn_major(l.sides.p));
   const double rounds = std::floor(tiles / plan.blocks), rest = tiles - rounds * plan.blocks;
@@ -147,8 +152,7 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   e.chain = turns * chain;
   double at_once = beside(of_rounds, rounds * chain, rounds > 1 ? Model::IN_TURN : Model::ONE_TILE);
   if (rest > 0) at_once += beside(of_rest, chain, Model::ONE_TILE);
-  const bool again = tile.by == FewRowsBy::Wgmma && l.sides.q.rows > Model::MOST;
-  e.cycles = e.start + (turns - 1) * Model::TILE + at_once * (again ? Model::AGAIN : 1);
+  e.cycles = e.start + (turns - 1 + (columns > 1)) * Model::TILE + at_once;
   if (!problem.epilogue.is_identity())
     e.cycles += turns * Model::finish(tile.by) * tile.block_p * tile.block_q / (32. * tile.warps);
   return e;
