@@ -37,7 +37,11 @@ def part_table(
         if document is None:
             return NOT_MEASURED
         rows = rows_of(document["models"][part])
-        return markdown(header, rows, texts=texts) + "\n\n" + caption(document if gpu else of_cpu(document))
+        return (
+            markdown(header, rows, texts=texts)
+            + "\n\n"
+            + caption(document if gpu else of_cpu(document))
+        )
 
     return table
 

@@ -10,8 +10,8 @@
 // The second adds 32 times 32 of these rows of sums to one, two levels of the order in one launch:
 // up to 32768 rows take one such launch, and up to 2^25 two.
 //
-// Bound by: memory; of 16 bits behind gelu, gelu_tanh and silu by the derivative's arithmetic, which
-// takes 1.3 times as long as memory does (bench/results/h200_gradient_pass.txt).
+// Bound by: memory; of 16 bits behind gelu, gelu_tanh and silu by the derivative's arithmetic,
+// which takes 1.3 times as long as memory does (bench/results/h200_gradient_pass.txt).
 #include <algorithm>
 
 #include "core/activation_gradient.h"
