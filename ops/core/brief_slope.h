@@ -1,7 +1,6 @@
 // The derivatives of the activations where the gradient has 16 bits: of fewer digits than
-// activation_gradient.h's, by a few more instructions than brief_activation.h takes (gelu has 26 of
-// a GPU, silu 26, gelu_tanh 29). Sums, products, fused multiply-adds and integer operations, one
-// text for host and device.
+// activation_gradient.h's, by a few more operations than brief_activation.h takes (some 25 to 30).
+// Sums, products, fused multiply-adds and integer operations, one text for host and device.
 //
 // f(x) - f(-x) = x for all of them, so that f'(x) is D = f'(-t) of negative x = -t, and 1 - D of
 // others. D is a product, or a difference of two:
