@@ -1,6 +1,7 @@
 // exp, tanh, erf and the activations that are made like them, against the C library's in a wider
 // type: 2 ulp at most, of every 16-bit value, and of values over all exponents of float and double.
-// The activations' brief forms, by the bound of brief_activation.h.
+// The activations' brief forms, by the bound of brief_activation.h; their derivatives' for
+// gradients of 16 bits, by that of brief_slope.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "core/activation.h"
+#include "core/activation_gradient.h"
+#include "cpu/kernels.h"
 #include "matrices.h"
 
 namespace tiled::test {
@@ -216,6 +219,171 @@ TEST_P(Elementary, OfSpecialValues) {
 
 INSTANTIATE_TEST_SUITE_P(Functions, Elementary, testing::ValuesIn(FUNCTIONS),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// ---- derivatives where the gradient has 16 bits
+// ----------------------------------------------------
+
+// f'(-t) = one - other, and the derivative of t is 1 - that.
+struct Terms {
+  long double one, other;
+};
+
+struct Slope {
+  const char* name;
+  Activation activation;
+  float (*brief)(float);
+  float (*of_float)(float);
+  float end;  // the bits' last 11 are 0; from there on it is the same number
+  Terms (*right)(long double t);
+};
+
+// Of x sigmoid(w), q = t w'(t).
+Terms sigmoid_terms(long double w, long double q) {
+  const long double p = std::exp(-w), i = 1 / (1 + p);
+  return {p * i, q * p * i * i};
+}
+
+#define BOTH(name)                                             \
+  [](float x) { return elementary::brief_##name##_slope(x); }, \
+      [](float x) { return elementary::name##_slope(x); }
+
+const Slope SLOPES[] = {
+    {"gelu", Activation::Gelu, BOTH(gelu), 16,
+     [](long double t) {
+       const long double pi = 3.14159265358979323846264338327950288L;
+       return Terms{erfc_over_root_2(t) / 2, t * std::exp(-t * t / 2) / std::sqrt(2 * pi)};
+     }},
+    {"gelu_tanh", Activation::GeluTanh, BOTH(gelu_tanh), 12,
+     [](long double t) {
+       const long double cube = 0.044715L * t * t * t;
+       return sigmoid_terms(ROOT * (t + cube), ROOT * (t + 3 * cube));
+     }},
+    {"silu", Activation::Silu, BOTH(silu), 112, [](long double t) { return sigmoid_terms(t, t); }},
+};
+#undef BOTH
+
+// How far off brief_slope.h lets a derivative be where the largest of it and its terms is `size`.
+double slope_bound(double size) {
+  return size < 0x1p-25 ? 0x1p-12 * size + 0x1p-149 : 0x1p-16 * size;
+}
+
+constexpr int ROW = 2048;
+
+// How many derivatives, f'(-t) in the first row and f'(t) in the second, are further off than that
+// for the 2048 floats t that follow `first`, a multiple of 2048 in its bits. The right ones are
+// those of the third degree through four of them, within 2^-30 S: no t is more than 2^-12 larger
+// than another. The bound is that of the smallest S of the four.
+int too_far_off(const Slope& f, float first, const float (&rows)[2][ROW]) {
+  constexpr int STEP = ROW / 3;
+  const auto bits = elementary::bits_as<uint32_t>(first);
+  double c[4], smallest = 1;
+  for (int k = 0; k < 4; ++k) {
+    const Terms terms = f.right(elementary::bits_as<float>(bits + k * STEP));
+    const long double right = terms.one - terms.other;
+    const long double size = std::max({std::abs(right), terms.one, terms.other});
+    c[k] = static_cast<double>(right);
+    smallest = std::min(smallest, static_cast<double>(size));
+  }
+  const double bound = slope_bound(smallest), bound_of_positive = slope_bound(1 - c[0]);
+  for (int k = 1; k < 4; ++k)  // Newton's differences
+    for (int i = 3; i >= k; --i) c[i] -= c[i - 1];
+  int count = 0;
+  for (int i = 0; i < ROW; ++i) {
+    const double u = i * (1.0 / STEP);
+    const double right = c[0] + u * (c[1] + (u - 1) / 2 * (c[2] + (u - 2) / 3 * c[3]));
+    count += !(std::abs(rows[0][i] - right) <= bound);
+    count += !(std::abs(rows[1][i] - (1 - right)) <= bound_of_positive);
+  }
+  return count;
+}
+
+// Derivatives of two rows of x, as a pass over a gradient of ones on the CPU has them.
+struct SlopeRows {
+  alignas(64) float x[2][ROW], slopes[2][ROW], sums[ROW] = {};
+
+  void run(const cpu::Level& level, DType dtype, Activation activation) {
+    std::fill_n(slopes[0], 2 * ROW, 1.0f);
+    level.chains->codecs[static_cast<int>(dtype)].pass_back(
+        {activation, slopes, x, ROW, 2, ROW, sums});
+  }
+};
+
+class Slopes : public testing::TestWithParam<Slope> {};
+
+TEST_P(Slopes, OfEveryFloatAreAsExactAsTheySay) {
+  const Slope& f = GetParam();
+  SlopeRows rows;
+  const auto begin = elementary::bits_as<uint32_t>(0x1p-20f);
+  const auto end = elementary::bits_as<uint32_t>(f.end);
+  for (uint32_t bits = begin; bits < end; bits += ROW) {
+    for (int i = 0; i < ROW; ++i) {
+      rows.x[1][i] = elementary::bits_as<float>(bits + i);
+      rows.x[0][i] = -rows.x[1][i];
+    }
+    rows.run(*cpu::available_levels().back(), DType::BFloat16, f.activation);
+    const float first = rows.x[1][0];
+    ASSERT_EQ(too_far_off(f, first, rows.slopes), 0)
+        << "from " << std::hexfloat << first << " in size";
+  }
+}
+
+// Of gradients of 16 bits alone, and at every level.
+TEST_P(Slopes, AreTheOnesThatThePassTakes) {
+  const Slope& f = GetParam();
+  std::vector<float> values = drawn<float, uint32_t>(ROW / 5, {110, 16, 3, 0.1});
+  for (const float x : edges<float>()) values.push_back(x);
+  values.resize(2 * ROW, 1);
+  SlopeRows rows;
+  std::copy(values.begin(), values.end(), rows.x[0]);
+  for (const cpu::Level* level : cpu::available_levels())
+    for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
+      rows.run(*level, dtype, f.activation);
+      int wrong = 0, differ = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const float brief = f.brief(values[i]), full = f.of_float(values[i]);
+        const float right = dtype == DType::Float32 ? full : brief;
+        const float result = rows.slopes[i / ROW][i % ROW];
+        wrong += std::isnan(right) ? !std::isnan(result)
+                                   : std::memcmp(&result, &right, sizeof right) != 0;
+        differ += brief != full;
+      }
+      EXPECT_EQ(wrong, 0) << level->name << ", " << name_of(dtype);
+      EXPECT_GT(differ, 500);
+    }
+}
+
+TEST_P(Slopes, OfSpecialValues) {
+  const auto is = [&](float x, float right) {
+    const float result = GetParam().brief(x);
+    EXPECT_LE(std::abs(result - right), right == 0.5f ? 0x1p-16f : 0) << "of " << x;
+    EXPECT_EQ(std::signbit(result), std::signbit(right)) << "of " << x;
+  };
+  constexpr float INF = std::numeric_limits<float>::infinity();
+  is(0, 0.5f), is(-0.0f, 0.5f), is(INF, 1), is(1e30f, 1), is(-INF, -0.0f), is(-1e30f, -0.0f);
+  is(std::numeric_limits<float>::denorm_min(), 0.5f), is(-0x1p-30f, 0.5f), is(0x1p-21f, 0.5f);
+  EXPECT_TRUE(std::isnan(GetParam().brief(NAN)) && std::isnan(GetParam().brief(-NAN)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Functions, Slopes, testing::ValuesIn(SLOPES),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// f'(t) - 2^-15 is seen, and so are a fifth of a thousandth of a small f'(-t), and NaN.
+TEST(SlopeBound, SeesALostDigit) {
+  SlopeRows rows;
+  for (const Slope& f : SLOPES)
+    for (const float first : {0.25f, 2.0f, 8.0f}) {
+      for (int i = 0; i < ROW; ++i) {
+        const float t =
+            elementary::bits_as<float>(elementary::bits_as<uint32_t>(first) + uint32_t(i));
+        rows.slopes[0][i] = f.of_float(-t), rows.slopes[1][i] = f.of_float(t);
+      }
+      EXPECT_EQ(too_far_off(f, first, rows.slopes), 0) << f.name;
+      rows.slopes[0][7] *= first < 8 ? 1 + 0x1p-13f : 1.0005f;
+      rows.slopes[1][9] -= 0x1p-15f;
+      rows.slopes[1][11] = NAN;
+      EXPECT_EQ(too_far_off(f, first, rows.slopes), 3) << f.name << " from " << first;
+    }
+}
 
 TEST(Ulps, SeeALostDigit) {
   EXPECT_EQ(ulps(1.0f, 1.0L), 0);
