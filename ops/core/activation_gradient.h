@@ -1,5 +1,6 @@
 // The derivatives of the activations, and a gradient on its way back through one: one text for host
-// and device, by elementary.h's rules.
+// and device, by elementary.h's rules. Where the gradient has 16 bits, brief_slope.h's take their
+// place.
 //
 // With t = |x|, e = exp(-t) and p = 1 / (1 + e), so that sigmoid(x) is p or, of negative x, e p:
 //
@@ -98,8 +99,9 @@ struct PassedBack {
   Real gradient, slope;
 };
 
-// `x` is the value before the activation, or relu's result. Of a gradient whose elements have 16
-// bits in memory the slopes need fewer digits.
+// `x` is the value before the activation, or relu's result. OF_16_BITS: whether the gradient's
+// elements are fp16 or bf16 in memory, here widened; the slopes need fewer digits then. Here alone
+// the long form or the brief one is chosen.
 template <bool OF_16_BITS, typename Real>
 TILED_HOST_DEVICE PassedBack<Real> passed_back(Activation activation, Real gradient, Real x) {
   switch (activation) {
