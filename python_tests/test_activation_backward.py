@@ -262,8 +262,9 @@ BRIEF_BOUND, BRIEF_BOUND_OF_SMALL = 2.0**-16, 2.0**-12
 
 
 def of_brief_bound(got: torch.Tensor, right: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The error as a multiple of that bound and half the smallest subnormal of float32."""
-    bound = torch.where(scale < 2.0**-25, BRIEF_BOUND_OF_SMALL, BRIEF_BOUND) * scale + 2.0**-150
+    """The error as a multiple of that bound, small ones' with the smallest subnormal of float32."""
+    small = BRIEF_BOUND_OF_SMALL * scale + 2.0**-149
+    bound = torch.where(scale < 2.0**-25, small, BRIEF_BOUND * scale)
     error = (got.double() - right).abs() / bound
     return torch.where(got.isnan() & right.isnan(), 0, error)
 
@@ -277,10 +278,18 @@ def test_derivatives_of_16_bits_are_exact_to(
     bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
     x = bits.view(dtype).view(256, 256)
     got = slope(x.to(device), activation)
-    worst = of_brief_bound(got, *truth(x, activation))
+    right, scale = truth(x, activation)
+    worst = of_brief_bound(got, right, scale)
     assert bool((worst <= 1).all()), (worst.max(), x.flatten()[worst.argmax()])
     if device == "cuda":
         assert same_bits(got, slope(x, activation))
+    # A bound of 2^-16 S or 2^-12 S in ulp of S, of which it has 2^11 or 2^8 at most.
+    digits = -math.log2(torch.finfo(dtype).eps) + 1
+    more = torch.where(scale < 2.0**-25, BRIEF_BOUND_OF_SMALL, BRIEF_BOUND) * 2**digits
+    if dtype == torch.float16:  # which has only 0 for small ones
+        more = more.clamp(max=BRIEF_BOUND * 2**digits)
+    rounded = backward(torch.ones_like(x).to(device), x.to(device), activation)[0].cpu()
+    assert bool((ulps(rounded, right, scale) <= 0.5 + more + 1e-6).all())
 
 
 def test_the_brief_bound_sees_bf16_and_nan() -> None:
