@@ -4,6 +4,7 @@
 // gradients of 16 bits, by that of brief_slope.h.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -220,8 +221,7 @@ TEST_P(Elementary, OfSpecialValues) {
 INSTANTIATE_TEST_SUITE_P(Functions, Elementary, testing::ValuesIn(FUNCTIONS),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// ---- derivatives where the gradient has 16 bits
-// ----------------------------------------------------
+// ---- derivatives where the gradient has 16 bits -------------------------------------------------
 
 // f'(-t) = one - other, and the derivative of t is 1 - that.
 struct Terms {
@@ -367,14 +367,13 @@ TEST_P(Slopes, OfSpecialValues) {
 INSTANTIATE_TEST_SUITE_P(Functions, Slopes, testing::ValuesIn(SLOPES),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// f'(t) - 2^-15 is seen, and so are a fifth of a thousandth of a small f'(-t), and NaN.
+// An f'(-t) that is off by 2^-13 of itself, a small one by 1/2000; an f'(t) by 2^-15; and NaN.
 TEST(SlopeBound, SeesALostDigit) {
   SlopeRows rows;
   for (const Slope& f : SLOPES)
     for (const float first : {0.25f, 2.0f, 8.0f}) {
       for (int i = 0; i < ROW; ++i) {
-        const float t =
-            elementary::bits_as<float>(elementary::bits_as<uint32_t>(first) + uint32_t(i));
+        const float t = elementary::bits_as<float>(elementary::bits_as<uint32_t>(first) + i);
         rows.slopes[0][i] = f.of_float(-t), rows.slopes[1][i] = f.of_float(t);
       }
       EXPECT_EQ(too_far_off(f, first, rows.slopes), 0) << f.name;

@@ -37,13 +37,13 @@
 // Horner's steps lose most there, for the terms of t q(t) are up to 2^15 and cancel.
 // cpp_tests/test_elementary.cpp goes through every float from 2^-20 in size to where a derivative
 // ends: the largest errors are 2^-16.42 and 2^-12.23 S (gelu), 2^-16.56 and 2^-15.92 (gelu_tanh),
-// 2^-16.61 and 2^-16.87 (silu).
+// 2^-16.61 and 2^-16.87 (silu), subnormals' rounding not counted.
 //
 // So a gradient times a slope as large as S, rounded to its type, is within 1/2 + 1/32 of an ulp of
 // fp16, 1/2 + 1/256 of bf16. Where S is below 2^-25 it is within 1/2 + 1/16 of bf16 (if the slope
 // is no subnormal), and of fp16 within 1/2 + 1/32 as before if the gradient is 2^8 in size at most.
 //
-// NaN stays; of infinity the derivative is 1, of -infinity some number that rounds to -0.
+// NaN stays; at infinity the derivative is 1, at -infinity -0.
 #pragma once
 
 #include "core/brief_activation.h"
