@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "cuda/parts/wrap_around.h"
 #include "cuda/plan/chip_scale.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/tma.h"
@@ -31,7 +32,8 @@ constexpr double START = 4000, STORE = 3000;
 constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
 // A step of rungs/9_fp16x3/direct.cu.
 constexpr double DIRECT = 850, DIRECT_NARROW = 680;
-constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
+constexpr double HAND_OVER = 5000;  // where tiles are cut in time: numbers, and sums on their way
+constexpr double MEMORY = 1500;     // bytes that all multiprocessors together read or write
 
 // `slowdown` is of tensor cores that work all at once, beside an H200's.
 double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
@@ -44,7 +46,8 @@ double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
   const double units = static_cast<double>(blocks_over(p, int64_t{tile.block_p} * plan.cluster_p)) *
                        static_cast<double>(blocks_over(q, int64_t{tile.block_q} * plan.cluster_q)) *
                        static_cast<double>(problem.batch);
-  const double rounds = std::ceil(units / (device.multiprocessors / sharers));
+  const double each = units / (device.multiprocessors / sharers);
+  const double rounds = std::ceil(each);
   const ChipScale scale = scale_of(device);
   const double tensor = tensor_cycles(tile) / scale.tensor * slowdown;
   const bool pairs = tile.blocks_per_sm == 2 && rounds > 1;
@@ -59,7 +62,12 @@ double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
   const double of_q = static_cast<double>(q) * 8;
   const double split = (of_p + of_q) * static_cast<double>(problem.k) *
                        static_cast<double>(problem.batch) / (MEMORY * scale.dram);
-  return START * scale.clock + split + rounds * (steps * step + STORE / (pairs ? 2 : 1));
+  const double begins = START * scale.clock + split;
+  const double store = STORE / (pairs ? 2 : 1);
+  if (!plan.wraps_around) return begins + rounds * (steps * step + store);
+  // Both ends of a share move by half of what moves a cut, if they do.
+  return begins + HAND_OVER * scale.clock + (each * steps + FP16X3_LEAST_STEPS) * step +
+         rounds * store;
 }
 
 // The same of a tile of async.cu, in cycles of the device's own; only their order counts. What a
@@ -117,6 +125,10 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
         const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers;
         plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
         visit(plan);
+        plan.wraps_around = plan.kernel == Fp16x3Kernel::Planes && segment_count(problem.k) == 1 &&
+                            units < MAX_GRID_X &&
+                            WrapAround::fits(units, places, blocks_over(problem.k, 64));
+        if (plan.wraps_around) visit(plan);
       }
 }
 
@@ -239,7 +251,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 
 bool is(const Way& way, const NamedWay& name) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
-  return is_of_name(plan, tile_name_of(plan), name) && !name.share_segments;
+  return is_of_name(plan, tile_name_of(plan), name) && plan.wraps_around == name.share_segments;
 }
 
 }  // namespace
