@@ -7,7 +7,6 @@
 //     1. of each chunk: W in fp16 parts, main and cross products with X (write_four in split.cu),
 //        and their sum main + 2^-11 cross, one term of an element, into the chunk's slot
 //     2. the terms, chunk by chunk, k ascending
-//     3. what has lost too much, in fp64 (few_rows_again.cuh)
 //
 // A row's scale is known only at its end, so a chunk is scaled by its own largest element instead
 // and its terms are scaled back. Scales are powers of two: where neither parts nor sums are
@@ -24,10 +23,25 @@
 #include "core/segments.h"
 #include "cuda/parts/finish.cuh"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/rungs/9_fp16x3/few_rows_again.cuh"
+#include "cuda/rungs/9_fp16x3/few_rows_extent.cuh"
 #include "cuda/rungs/9_fp16x3/guard_marks.cuh"
 
 namespace tiled {
+namespace {
+
+// C from an element's sum. What the guard computes again is not stored where there is an epilogue:
+// C may be what it reads.
+__device__ __forceinline__ void finish_and_store(const FewRowsArguments& args, float sum,
+                                                 bool unsure, int64_t entry, int64_t m, int64_t n) {
+  const int64_t at = entry * args.c_batch + m * args.c_m + n * args.c_n;
+  if (!args.finishes) {
+    args.c[at] = sum;
+  } else if (!unsure) {
+    args.c[at] = finish<float>(args.epilogue, sum, entry, m, n);
+  }
+}
+
+}  // namespace
 
 template <bool W_IS_A, bool BESIDE>
 __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
@@ -158,37 +172,30 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
       __syncthreads();
     }
 
-    bool any = false;
     for (int e = threadIdx.x; e / ROWS < x_rows; e += blockDim.x) {
       const int of_x = e / ROWS, of_w = e % ROWS;
+      const bool exists = of_w < rows;
       const Scale scale(head.most[of_w]);
       const RowScale x_scale = head.x_scales[of_x], w_scale = scale.result(head.lost[of_w]);
-      float* const of_element = sums + of_x * 2 * ROWS + of_w;
+      const float* of_element = sums + of_x * 2 * ROWS + of_w;
       float sum = all_fit ? 0 : of_element[0], total = all_fit ? 0 : of_element[ROWS];
       if (all_fit) add_up(e, 0, chunks, sum, total);
       total = __fadd_rn(total, sum);
       const int by = is_moderate(head.most[of_w]) ? 0 : w_scale.exponent;
       const float c = __fadd_rn(ldexpf(total, -x_scale.exponent - by), 0);  // zeros are positive
-      of_element[0] = c;
-      // A warp has one of X's rows.
-      const uint32_t marks = __ballot_sync(
-          ~0u, of_w < rows && is_unsure(x_scale.lost + w_scale.lost,
-                                        x_scale.exponent + w_scale.exponent, c, args.tolerance));
-      if (lane == 0) head.marks[of_x] = marks;
-      any |= marks != 0;
-    }
-    if (__syncthreads_or(any)) {
-      const int room = args.slots * (32 * 4 + x_rows * PITCH * 4) / (ROWS * 8);  // of chunks
-      compute_again(args, head, sums, reinterpret_cast<double*>(leasts), room, entry, w0);
-      __syncthreads();
-    }
-    for (int e = threadIdx.x; e / ROWS < x_rows; e += blockDim.x) {
-      const int of_x = e / ROWS, of_w = e % ROWS;
-      if (of_w >= rows) continue;
-      const int64_t m = W_IS_A ? w0 + of_w : of_x, n = W_IS_A ? of_x : w0 + of_w;
-      const float sum = sums[of_x * 2 * ROWS + of_w];
-      args.c[entry * args.c_batch + m * args.c_m + n * args.c_n] =
-          args.finishes ? finish<float>(args.epilogue, sum, entry, m, n) : sum;
+      const bool again =
+          exists && is_unsure(x_scale.lost + w_scale.lost, x_scale.exponent + w_scale.exponent, c,
+                              args.tolerance);
+      if (exists)
+        finish_and_store(args, c, again, entry, W_IS_A ? w0 + of_w : of_x,
+                         W_IS_A ? of_x : w0 + of_w);
+      // A warp has one of X's rows, and half of a square's words for it.
+      const uint32_t word = __ballot_sync(~0u, again);
+      const uint32_t square = square_of(args.guard, entry, of_x, w0);
+      if (lane == 0) {
+        *reinterpret_cast<uint32_t*>(marks_at(args.guard, square, of_x, w0)) = word;
+        if (word != 0) list_square(args.guard, square, of_x, w0, ROWS / MARKED_COLUMNS);
+      }
     }
     __syncthreads();
   }

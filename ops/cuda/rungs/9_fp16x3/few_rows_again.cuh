@@ -1,15 +1,15 @@
-// What few_rows.cu computes again, in fp64 and rounded once: the bits of guard.cu, by the block
-// that has the sums, so that no other kernel need look for them.
+// What few_rows.cu computes again, in fp64 and rounded once: the bits of guard.cu, by the block that
+// has the sums, so that no other kernel need look for them.
 #pragma once
 
 #include "cuda/rungs/9_fp16x3/few_rows_extent.cuh"
 
 namespace tiled {
 
-// Sums of all marked elements, into `sums`. Every CHUNK of K are a chain of fused multiply-adds
-// from +0, a thread's; the chains are added in ascending order. `chains` has room for so many
-// chunks of ROWS. A function of its own, since it is hardly ever called, and would cost registers
-// where it is not.
+// Sums of all marked elements, into `sums`. Every CHUNK of K are a chain of fused multiply-adds from
+// +0, a thread's; the chains are added in ascending order. `chains` has room for so many chunks of
+// ROWS. A function of its own, since it is hardly ever called, and would cost registers where it is
+// not.
 __device__ __noinline__ void compute_again(const FewRowsArguments& args, const Head& head,
                                            float* sums, double* chains, int room, int64_t entry,
                                            int64_t w0) {

@@ -12,7 +12,6 @@ struct Head {
   uint32_t most[ROWS];  // of the magnitudes of a row
   unsigned long long lost[ROWS];
   RowScale x_scales[FEW_ROWS];
-  uint32_t marks[FEW_ROWS];  // of X's rows, a bit for each element that is computed again
 };
 static_assert(sizeof(Head) == FEW_ROWS_HEAD);
 

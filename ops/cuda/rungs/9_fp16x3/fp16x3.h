@@ -68,18 +68,16 @@ struct FewRowsArguments {
   bool vectors;                 // so aligned to 16 bytes
   bool w_is_a;                  // else W is B
   const void* x;
-  int64_t x_rows, x_batch;      // rows; 16 bytes from one entry to the next
-  const float* x_elements;      // as they were given,
-  int64_t x_row, x_k, x_entry;  // with their strides
-  int32_t slots;                // of FewRowsBlock
-  bool fetches_ahead;           // of FewRowsBlock
-  const RowScale* x_scales;     // [batch][x_rows]
+  int64_t x_rows, x_batch;   // rows; 16 bytes from one entry to the next
+  int32_t slots;             // of FewRowsBlock
+  bool fetches_ahead;        // of FewRowsBlock
+  const RowScale* x_scales;  // [batch][x_rows]
   int64_t x_scales_batch;
   float* c;
   int64_t c_m, c_n, c_batch;  // strides, elements
   Epilogue epilogue;
-  bool finishes;    // by it: it is not the identity
-  GuardList guard;  // without squares: a block computes again what it has itself
+  bool finishes;  // by it: it is not the identity
+  GuardList guard;
   float tolerance;
 };
 Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside);

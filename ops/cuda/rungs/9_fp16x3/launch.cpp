@@ -20,7 +20,8 @@ GuardArguments guard_of(const Call& call) {
   guard.list.listed = words + 2;
   guard.list.squares = reinterpret_cast<uint32_t*>(call.memory + l.squares_at);
   guard.list.marks = reinterpret_cast<uint16_t*>(call.memory + l.marks_at);
-  guard.list.rows_along_n = call.way.exchanged;  // rows of marks are P's
+  // Rows of marks are P's, but for few rows, which are Q's.
+  guard.list.rows_along_n = call.way.exchanged != (call.way.kernel == Fp16x3Kernel::FewRows);
   return guard;
 }
 
@@ -37,7 +38,7 @@ cudaError_t launch_async(const Call& call) {
 }
 
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
-  const Step& guard = plan.end()[-1];  // which few rows have not
+  const Step& guard = plan.end()[-1];
   const Fp16x3Plan way = plan.way.as<Fp16x3Plan>();
   if (problem.k < fp16x3_least_k(way.coarse)) {
     GuardArguments all{};
@@ -54,7 +55,7 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
                                     call.guard.list.count, call.layout.zero_bytes / 4, stream);
   if (error != cudaSuccess) return error;
   error = way.kernel == Fp16x3Kernel::Async ? launch_async(call) : launch_hopper_product(call);
-  if (error != cudaSuccess || guard.work != Work::Guard) return error;
+  if (error != cudaSuccess) return error;
   return launch_early(guard_kernel(), guard, stream, call.guard);
 }
 

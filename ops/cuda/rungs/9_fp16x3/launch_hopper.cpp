@@ -31,8 +31,6 @@ cudaError_t launch_few_rows(const Call& call) {
   args.x = call.memory + l.q_planes_at;
   args.x_rows = x.rows;
   args.x_batch = l.q_entries > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
-  args.x_elements = static_cast<const float*>(x.data);
-  args.x_row = x.row_stride, args.x_k = x.k_stride, args.x_entry = x.batch_stride;
   args.slots = call.way.block.slots;
   args.fetches_ahead = call.way.block.fetches_ahead;
   args.x_scales = call.q_scales(), args.x_scales_batch = call.q_scales_batch();

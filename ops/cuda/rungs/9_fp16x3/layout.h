@@ -52,7 +52,7 @@ struct Fp16x3Layout {
   int64_t p_entries, q_entries;
   Side p_planes, q_planes;  // their data null
   int64_t p_planes_at, q_planes_at, p_scales_at, q_scales_at;
-  int64_t squares_m, squares_n, squares;  // of the guard, none of few rows
+  int64_t squares_m, squares_n, squares;  // of the guard
   // What is zero before anything else: the guard's count, recomputed and listed[squares]; the words
   // by which tiles that are cut in time are handed over; extents and panels of rows that lie beside
   // each other.
@@ -90,7 +90,7 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const Fp16x3Plan& plan
   l.q_scales_at = l.bytes;
   l.bytes += workspace_aligned(l.q_entries * l.sides.q.rows * 8);
   l.squares_m = blocks_over(problem.m, 64), l.squares_n = blocks_over(problem.n, 64);
-  l.squares = few_rows ? 0 : l.squares_m * l.squares_n * problem.batch;
+  l.squares = l.squares_m * l.squares_n * problem.batch;
   l.guard_at = l.bytes;
   l.bytes += workspace_aligned((2 + l.squares) * 4);
   l.hand_over_at = l.bytes;

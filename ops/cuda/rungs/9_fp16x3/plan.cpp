@@ -245,8 +245,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
     plan.steps[plan.step_count - 1].workspace_bytes = layout.bytes - layout.squares_at;
     plan.workspace_bytes = layout.bytes;
   }
-  const bool has_guard = !multiplies || way.kernel != Fp16x3Kernel::FewRows;
-  if (has_guard) plan.add(guard_step(problem, device, !multiplies));
+  plan.add(guard_step(problem, device, !multiplies));
   return plan;
 }
 

@@ -130,7 +130,7 @@ constexpr int FEW_ROWS = 32;
 constexpr Fp16x3TileInfo FEW_ROWS_TILE = {32, FEW_ROWS, 512, 227 * 1024, 1};
 constexpr int FEW_ROWS_CHUNK = 64;  // of K, one term of an element
 constexpr int FEW_ROWS_PITCH = 36;  // floats, of terms from one row of X to the next
-constexpr int FEW_ROWS_HEAD = FEW_ROWS_TILE.block_p * 12 + FEW_ROWS * 12;  // bytes
+constexpr int FEW_ROWS_HEAD = FEW_ROWS_TILE.block_p * 12 + FEW_ROWS * 8;  // bytes
 
 // Its Q in fp16 parts: tiles of eight rows, and bytes in all.
 constexpr int64_t few_rows_tiles(int64_t x_rows) { return (x_rows + 7) / 8; }
