@@ -14,8 +14,8 @@
 // the lower part of an element whose upper part takes nearly all of it, are taken once more, by the
 // scales of whole rows; where K is too deep for a block's slots, all are.
 //
-// Inside of 16 of K the order is free, so that lanes load four neighbours. Where shared memory has
-// room, a warp's next chunk comes while it computes one. Bound by the memory that W takes.
+// Inside of 16 of K the order is free, so that lanes load four neighbours. Bound by the memory that
+// W takes.
 #include <cuda_fp16.h>
 
 #include <type_traits>
@@ -51,8 +51,6 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
   uint32_t* const leasts = reinterpret_cast<uint32_t*>(memory + sizeof(Head));  // [slot][lane]
   float* const terms = reinterpret_cast<float*>(leasts + args.slots * 32);      // [slot][x][PITCH]
   float* const sums = terms + args.slots * args.x_rows * PITCH;  // [x][sum, total][ROWS]
-  const uint32_t ahead = ptx::shared_address(sums + args.x_rows * 2 * ROWS) +
-                         threadIdx.x / 32 * FEW_ROWS_AHEAD + threadIdx.x % 32 * 16;
   ptx::griddepcontrol_launch_dependents();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
   const int64_t w0 = int64_t{blockIdx.x} * ROWS;
@@ -94,14 +92,9 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           if (again && all_fit && !__any_sync(~0u, __vcmpltu4(least, sure_exponents<BESIDE>(head))))
             continue;
           Chunk v;
-          if (!again && args.fetches_ahead && chunk != warp && chunk < of.vector_chunks)
-            take_fetched<BESIDE>(v, ahead);
-          else
-            load<BESIDE>(v, args, of, chunk);
+          load<BESIDE>(v, args, of, chunk);
           Halves of_chunk[2];
           measure(of_chunk, v);
-          if (!again && args.fetches_ahead && chunk + warps < of.vector_chunks)
-            fetch<BESIDE>(ahead, args, of, chunk + warps);
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             most[i] = most_of(most[i], of_chunk[i].most);

@@ -3,10 +3,7 @@
 
 #include <cuda_fp16.h>
 
-#include "cuda/ptx/cp_async.cuh"
-#include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
-#include "cuda/ptx/shared.cuh"
 #include "cuda/rungs/9_fp16x3/fp16_parts.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
 
@@ -36,35 +33,25 @@ struct Share {
   int rows, vector_chunks;
 };
 
-// A lane's vectors of a chunk: their first elements, from that of the chunk on, and their places.
-constexpr int VECTORS = 4 * STEPS;
-template <bool BESIDE>
-__device__ __forceinline__ const float* vector_at(const FewRowsArguments& args, const Share& of,
-                                                  int chunk, int i) {
-  const float* const w = of.w + int64_t{chunk} * CHUNK * (BESIDE ? args.w_k : 1);
-  return BESIDE ? w + (i / 4 * 16 + i % 4) * args.w_k
-                : w + i / STEPS * 8 * args.w_row + i % STEPS * 16;
-}
-template <bool BESIDE>
-__device__ __forceinline__ void put(Chunk& v, int i, const float4& x) {
-  if constexpr (BESIDE) {
-    v[0][i / 4][i % 4] = x.x, v[1][i / 4][i % 4] = x.y;
-    v[2][i / 4][i % 4] = x.z, v[3][i / 4][i % 4] = x.w;
-  } else {
-    float (&to)[4] = v[i / STEPS][i % STEPS];
-    to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
-  }
-}
-
 template <bool BESIDE>
 __device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, const Share& of,
                                      int chunk) {
   constexpr int APART = BESIDE ? 1 : 8;  // rows
+  const float* const w = of.w + int64_t{chunk} * CHUNK * (BESIDE ? args.w_k : 1);
   if (chunk < of.vector_chunks) {
 #pragma unroll
-    for (int i = 0; i < VECTORS; ++i)
-      put<BESIDE>(v, i,
-                  __ldcs(reinterpret_cast<const float4*>(vector_at<BESIDE>(args, of, chunk, i))));
+    for (int i = 0; i < 4 * STEPS; ++i) {
+      const float4 x = __ldcs(reinterpret_cast<const float4*>(
+          BESIDE ? w + (i / 4 * 16 + i % 4) * args.w_k
+                 : w + i / STEPS * APART * args.w_row + i % STEPS * 16));
+      if constexpr (BESIDE) {
+        v[0][i / 4][i % 4] = x.x, v[1][i / 4][i % 4] = x.y;
+        v[2][i / 4][i % 4] = x.z, v[3][i / 4][i % 4] = x.w;
+      } else {
+        float (&to)[4] = v[i / STEPS][i % STEPS];
+        to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+      }
+    }
     return;
   }
   const int64_t first = int64_t{chunk} * CHUNK, k = first + threadIdx.x % 4 * 4;
@@ -77,28 +64,6 @@ __device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, con
         v[r][s][j] = row_of<BESIDE>(r) < of.rows && k + 16 * s + j < args.k
                          ? of.w[r * APART * args.w_row + (first + 16 * s + j) * args.w_k]
                          : 0;
-}
-
-// A chunk of vectors on its way, while its warp computes another: from `ahead`, in the shared
-// window, on, [vector][lane], so that a lane takes what it has brought itself.
-template <bool BESIDE>
-__device__ __forceinline__ void fetch(uint32_t ahead, const FewRowsArguments& args, const Share& of,
-                                      int chunk) {
-#pragma unroll
-  for (int i = 0; i < VECTORS; ++i)
-    ptx::cp_async_16(ahead + i * 512, vector_at<BESIDE>(args, of, chunk, i));
-  ptx::cp_async_commit_group();
-}
-template <bool BESIDE>
-__device__ __forceinline__ void take_fetched(Chunk& v, uint32_t ahead) {
-  ptx::cp_async_wait_group<0>();
-#pragma unroll
-  for (int i = 0; i < VECTORS; ++i) {
-    const uint4 x = ptx::load_shared_v4(ahead + i * 512);
-    put<BESIDE>(v, i,
-                make_float4(__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z),
-                            __uint_as_float(x.w)));
-  }
 }
 
 // By one factor each row.

@@ -70,7 +70,6 @@ struct FewRowsArguments {
   const void* x;
   int64_t x_rows, x_batch;   // rows; 16 bytes from one entry to the next
   int32_t slots;             // of FewRowsBlock
-  bool fetches_ahead;        // of FewRowsBlock
   const RowScale* x_scales;  // [batch][x_rows]
   int64_t x_scales_batch;
   float* c;

@@ -32,8 +32,23 @@ constexpr double START = 4000, STORE = 3000;
 constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
 // A step of rungs/9_fp16x3/direct.cu.
 constexpr double DIRECT = 850, DIRECT_NARROW = 680;
-constexpr double HAND_OVER = 5000;  // where tiles are cut in time: numbers, and sums on their way
-constexpr double MEMORY = 1500;     // bytes that all multiprocessors together read or write
+constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
+// Where tiles are cut in time: numbers, and sums on their way; a step, when no multiprocessor is
+// idle and leaves the others its power; and one whose operands L2 has not kept, as clusters that
+// are at different steps of K need them at different times.
+constexpr double HAND_OVER = 4000, CUT_STEP = 1.07, OUT_OF_STEP = 1.145;
+constexpr double KEPT = 0.875;  // of L2, the most that it keeps of them
+
+// Whether L2 keeps all of K of the rows that clusters at work at once have to do with.
+bool keeps_operands(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan& plan) {
+  const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
+  const int64_t side_p = int64_t{tile.block_p} * plan.cluster_p;
+  const int64_t side_q = int64_t{tile.block_q} * plan.cluster_q;
+  const int64_t clusters = plan.blocks / (plan.cluster_p * plan.cluster_q);
+  const int64_t rows = plan.panel * side_p + blocks_over(clusters, plan.panel) * side_q;
+  return static_cast<double>(rows * problem.k * 4) <
+         KEPT * static_cast<double>(device.l2_bytes);
+}
 
 // `slowdown` is of tensor cores that work all at once, beside an H200's.
 double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
@@ -66,7 +81,8 @@ double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
   const double store = STORE / (pairs ? 2 : 1);
   if (!plan.wraps_around) return begins + rounds * (steps * step + store);
   // Both ends of a share move by half of what moves a cut, if they do.
-  return begins + HAND_OVER * scale.clock + (each * steps + FP16X3_LEAST_STEPS) * step +
+  const double cut_step = step * (keeps_operands(problem, device, plan) ? CUT_STEP : OUT_OF_STEP);
+  return begins + HAND_OVER * scale.clock + (each * steps + FP16X3_LEAST_STEPS) * cut_step +
          rounds * store;
 }
 

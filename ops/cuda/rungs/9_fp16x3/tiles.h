@@ -139,12 +139,9 @@ constexpr int64_t few_rows_bytes(int64_t x_rows, int64_t k) {
   return few_rows_tiles(x_rows) * 8 * chunks * FEW_ROWS_CHUNK * 4;
 }
 
-constexpr int FEW_ROWS_AHEAD = FEW_ROWS_TILE.block_p * FEW_ROWS_CHUNK * 4;  // bytes, of a warp
-
 // A block of it, with room for the terms of so many chunks.
 struct FewRowsBlock {
   int32_t threads, slots, shared_bytes;
-  bool fetches_ahead;  // a chunk for each warp
 };
 
 // Two blocks a multiprocessor; or one with twice the warps if only that has room for all chunks, or
@@ -159,11 +156,7 @@ constexpr FewRowsBlock few_rows_block(int64_t x_rows, int64_t k, bool one_each) 
   const bool one = one_each || (half < chunks && chunks <= whole);
   const int room = one ? whole : half;
   const int slots = static_cast<int>(chunks <= room ? chunks : room / 16 * 16);
-  const int threads = one ? 512 : 256, used = fixed + slots * slot;
-  const int with_chunks = used + threads / 32 * FEW_ROWS_AHEAD;
-  const bool fetches_ahead =
-      slots == chunks && with_chunks <= (one ? FEW_ROWS_TILE.shared_bytes : HALF);
-  return {threads, slots, fetches_ahead ? with_chunks : used, fetches_ahead};
+  return {one ? 512 : 256, slots, fixed + slots * slot};
 }
 
 }  // namespace tiled
