@@ -37,7 +37,7 @@ constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read
 // idle and leaves the others its power; and one whose operands L2 has not kept, as clusters that
 // are at different steps of K need them at different times.
 constexpr double HAND_OVER = 4000, CUT_STEP = 1.07, OUT_OF_STEP = 1.145;
-constexpr double KEPT = 0.875;  // of L2, the most that it keeps of them
+constexpr double KEPT = 0.8;  // of L2, the most that it keeps of them
 
 // Whether L2 keeps all of K of the rows that clusters at work at once have to do with.
 bool keeps_operands(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan& plan) {
@@ -46,8 +46,7 @@ bool keeps_operands(const Problem& problem, const DeviceInfo& device, const Fp16
   const int64_t side_q = int64_t{tile.block_q} * plan.cluster_q;
   const int64_t clusters = plan.blocks / (plan.cluster_p * plan.cluster_q);
   const int64_t rows = plan.panel * side_p + blocks_over(clusters, plan.panel) * side_q;
-  return static_cast<double>(rows * problem.k * 4) <
-         KEPT * static_cast<double>(device.l2_bytes);
+  return static_cast<double>(rows * problem.k * 4) < KEPT * static_cast<double>(device.l2_bytes);
 }
 
 // `slowdown` is of tensor cores that work all at once, beside an H200's.
