@@ -41,14 +41,14 @@ __device__ __forceinline__ void synchronise_group() {
 // A thread's accumulators in sixteens of bytes, which lie THREADS apart.
 template <typename T>
 struct alignas(16) HandOverVector {
-  static constexpr int COUNT = 16 / sizeof(T);
-  T of[COUNT];
+  static constexpr int LENGTH = 16 / sizeof(T);
+  T of[LENGTH];
 };
 template <int THREADS, typename T, int COUNT>
 __device__ __forceinline__ float4* handed_over(const HandOver& args, uint32_t group,
                                                const T (&)[COUNT]) {
-  constexpr int VECTORS = COUNT / HandOverVector<T>::COUNT;
-  static_assert(VECTORS * HandOverVector<T>::COUNT == COUNT);
+  constexpr int VECTORS = COUNT / HandOverVector<T>::LENGTH;
+  static_assert(VECTORS * HandOverVector<T>::LENGTH == COUNT);
   return static_cast<float4*>(args.accumulators) + int64_t{group} * VECTORS * THREADS +
          threadIdx.x % THREADS;
 }
@@ -56,7 +56,7 @@ __device__ __forceinline__ float4* handed_over(const HandOver& args, uint32_t gr
 template <int THREADS, typename T, int COUNT>
 __device__ __forceinline__ void hand_over(const HandOver& args, uint32_t group,
                                           const T (&chain)[COUNT]) {
-  using Vector = HandOverVector<T>;
+  constexpr int LENGTH = HandOverVector<T>::LENGTH;
   const auto raise_flag = [&] {
     if (threadIdx.x % THREADS == 0)
       HandOverWord(args.flags[group]).store(1, cuda::memory_order_release);
@@ -66,30 +66,42 @@ __device__ __forceinline__ void hand_over(const HandOver& args, uint32_t group,
   if constexpr (HANDS_OVER_LATE) __nanosleep(1000000);
   float4* const to = handed_over<THREADS>(args, group, chain);
 #pragma unroll
-  for (int v = 0; v < COUNT / Vector::COUNT; ++v) {
-    Vector vector;
+  for (int v = 0; v < COUNT / LENGTH; ++v) {
+    HandOverVector<T> vector;
 #pragma unroll
-    for (int i = 0; i < Vector::COUNT; ++i) vector.of[i] = chain[v * Vector::COUNT + i];
+    for (int i = 0; i < LENGTH; ++i) vector.of[i] = chain[v * LENGTH + i];
     to[v * THREADS] = reinterpret_cast<const float4&>(vector);
   }
   synchronise_group<THREADS>();  // what all threads have written the flag makes seen
   if constexpr (FAULT != Fault::NoHandOverBarrier) raise_flag();
 }
 
-template <int THREADS, typename T, int COUNT>
-__device__ __forceinline__ void take_over(const HandOver& args, uint32_t from, T (&chain)[COUNT]) {
-  using Vector = HandOverVector<T>;
+template <int THREADS>
+__device__ __forceinline__ void await_hand_over(const HandOver& args, uint32_t from) {
   if (FAULT != Fault::NoHandOverWait && threadIdx.x % THREADS == 0)
     while (HandOverWord(args.flags[from]).load(cuda::memory_order_acquire) == 0) __nanosleep(100);
   synchronise_group<THREADS>();
-  const float4* const at = handed_over<THREADS>(args, from, chain);
+}
+
+// load(v): the 16 bytes of vector v.
+template <typename T, int COUNT, typename Load>
+__device__ __forceinline__ void go_on_from(T (&chain)[COUNT], Load load) {
+  constexpr int LENGTH = HandOverVector<T>::LENGTH;
 #pragma unroll
-  for (int v = 0; v < COUNT / Vector::COUNT; ++v) {
-    const float4 sixteen = __ldcg(at + v * THREADS);
-    const Vector& vector = reinterpret_cast<const Vector&>(sixteen);
+  for (int v = 0; v < COUNT / LENGTH; ++v) {
+    const auto sixteen = load(v);
+    static_assert(sizeof(sixteen) == 16);
+    const auto& vector = reinterpret_cast<const HandOverVector<T>&>(sixteen);
 #pragma unroll
-    for (int i = 0; i < Vector::COUNT; ++i) chain[v * Vector::COUNT + i] = vector.of[i];
+    for (int i = 0; i < LENGTH; ++i) chain[v * LENGTH + i] = vector.of[i];
   }
+}
+
+template <int THREADS, typename T, int COUNT>
+__device__ __forceinline__ void take_over(const HandOver& args, uint32_t from, T (&chain)[COUNT]) {
+  await_hand_over<THREADS>(args, from);
+  const float4* const at = handed_over<THREADS>(args, from, chain);
+  go_on_from(chain, [&](int v) { return __ldcg(at + v * THREADS); });
 }
 
 }  // namespace tiled
