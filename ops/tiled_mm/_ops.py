@@ -248,7 +248,8 @@ def fp16x3_recomputed(a: Tensor, b: Tensor) -> Tensor:
     much, those too large for a number, and all of them where K is below 64. It runs the product.
 
     Args:
-        a: [M, K] or [B, M, K], float32, on a CUDA device of compute capability 9.0.
+        a: [M, K] or [B, M, K], float32, on a CUDA device that has a kernel of fp16x3's: of compute
+            capability 8.0 or later.
         b: [K, N] or [B, K, N], dtype and device of ``a``.
 
     Returns:
