@@ -128,6 +128,18 @@ def test_opcheck(device: str, name: str, activation: str) -> None:
         opcheck(overload, tuple(t.detach() for t in inputs), asked)
 
 
+@each("activation", ("gelu", "silu"))
+@each("name", tuple(SIZES))
+def test_opcheck_of_what_autograd_runs(device: str, name: str, activation: str) -> None:
+    """Where a gradient needs the value before the activation too."""
+    kind = "linear" if name.startswith("linear") else "addmm"
+    operator = getattr(torch.ops.tiled, f"_{kind}_with_before").default
+    inputs = leaves(name, torch.float32, device)
+    asked = asked_of(name, torch.float32) | {"activation": activation}
+    opcheck(operator, tuple(t.detach() for t in inputs), asked)
+    opcheck(operator, inputs, asked)
+
+
 def test_compiled(device: str) -> None:
     def layers(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         hidden = tiled_mm.linear(x, w, b, activation="gelu")

@@ -86,6 +86,17 @@ def test_empty_as_torchs(device: str, lead: tuple, k: int, n: int, dtype) -> Non
         assert same_bits(tiled_mm.linear(*operands), F.linear(*operands))
 
 
+@each("activation", ACTIVATIONS)
+def test_gradients_of_no_rows_and_of_no_terms(device: str, activation: str) -> None:
+    for m, k in ((0, 3), (4, 0), (0, 0)):
+        x, weight = torch.ones(m, k, device=device), torch.ones(5, k, device=device)
+        inputs = [t.requires_grad_() for t in (x, weight, torch.ones(5, device=device))]
+        y = tiled_mm.linear(*inputs, activation=activation)
+        grads = torch.autograd.grad(y.sum(), inputs)
+        assert [g.shape for g in grads] == [t.shape for t in inputs]
+        assert not grads[1].any() and bool(grads[2].any()) == (m > 0)
+
+
 def test_a_weight_of_one_dimension(device: str) -> None:
     weight = torch.randint(-3, 4, (5,), device=device).double().requires_grad_()
     for lead in LEADING:
