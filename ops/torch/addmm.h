@@ -85,15 +85,15 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
     epilogue.beta = {};
     add_input(epilogue, wide_bias);
   }
-  const auto plan = Backend::plan(problem, options, x);
-
   const at::IntArrayRef c_sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sizes));
-  at::Tensor c = Backend::empty(c_sizes, type, x);
-  problem.c.data = c.mutable_data_ptr();
   if (before != nullptr) {
     *before = Backend::empty(c_sizes, type, x);
     epilogue.before = {before->mutable_data_ptr(), n, 1, 0, epilogue.out_dtype};
   }
+  const auto plan = Backend::plan(problem, options, x);
+
+  at::Tensor c = Backend::empty(c_sizes, type, x);
+  problem.c.data = c.mutable_data_ptr();
   if (c.numel() > 0) Backend::run(problem, plan, x);
   return c;
 }

@@ -18,7 +18,7 @@
 #pragma once
 
 #include "cuda/parts/fault.cuh"
-#include "cuda/parts/finish_accumulators.cuh"
+#include "cuda/parts/finish_slices.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
@@ -51,6 +51,13 @@ struct Hopper {
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
+  // The parts in which a consumer's accumulators leave: strips, or where it has one, and a wide one,
+  // halves of it.
+  static constexpr int PARTS_Q =
+      FINISHES && STRIPS == 1 && Tile::GROUP_Q >= 192 && Tile::GROUP_Q % (2 * Tile::SLICE_Q) == 0
+          ? 2
+          : 1;
+  static constexpr int PARTS = STRIPS * PARTS_Q, PART = REGISTERS / PARTS_Q;
 
   // Shared memory, bytes from its begin.
   static constexpr uint32_t P_AT = 0;                              // [STAGES][P::BYTES]
@@ -231,6 +238,10 @@ struct Hopper {
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
       if (i == schedule.first) wait_for_kernel_before();
+      if constexpr (FINISHES)
+        prefetch_bias<typename ElementOf<T>::Type>(
+            args.epilogue, unit.p + row, Tile::GROUP_P, unit.q + column, Tile::GROUP_Q,
+            {args.p, args.q, unit.batch}, thread);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -248,35 +259,60 @@ struct Hopper {
         }
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
-      // C; before it the values before the activation, where they are kept.
-      const int first = FINISHES && args.keeps_before ? 0 : 1;
       if (i + (odd + 1) * schedule.stride >= schedule.count) slices.use_stages();
-#pragma unroll 1
-      for (int output = first; output < 2; ++output) {
-        int p = unit.p + row, q = unit.q + column, t = thread;
-        // Addresses are computed anew each time: kept, they would take registers of accumulators.
-        ptx::forget(p, q, t);
-        if constexpr (FINISHES)
-          finish_accumulators<typename ElementOf<T>::Type>(
-              args.epilogue, {output == first, output == 1}, d, p, q, {args.p, args.q, unit.batch});
-#pragma unroll
-        for (int strip = 0; strip < STRIPS; ++strip)
-          store(args.outputs[output], d[strip], {p + 64 * strip, q, unit.batch, unit.segment},
-                slices, 1 + consumer, t);
-      }
+      leave(d, unit, row, column, slices, consumer);
     }
     // The slices end with the block.
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
   }
 
-  __device__ __forceinline__ void store(const HopperOutput& c, const float (&d)[REGISTERS],
-                                        Place place, Slices& slices, int barrier, int thread) {
+  // C, from a consumer's accumulators; before it the values before the activation, where they are
+  // kept. Where there is an epilogue all parts leave by the same code, each in the first one's
+  // registers.
+  __device__ __forceinline__ void leave(Accumulators& d, const Unit& unit, int row, int column,
+                                        Slices& slices, int consumer) {
+    float(&parts)[PARTS][PART] = reinterpret_cast<float(&)[PARTS][PART]>(d);
+    const int first = FINISHES && args.keeps_before ? 0 : 1;
+    const auto leave_part = [&](float(&values)[PART], int part) {
+#pragma unroll 1
+      for (int output = first; output < 2; ++output) {
+        int p = unit.p + row + part / PARTS_Q * 64, q = unit.q + column + part % PARTS_Q * 2 * PART;
+        int t = threadIdx.x % 128;
+        // Addresses are computed anew each time: kept, they would take registers of accumulators.
+        ptx::forget(p, q, t);
+        const HopperOutput& c = args.outputs[output];
+        Activation activation = Activation::None;  // that slices go through
+        if constexpr (FINISHES) {
+          Halves halves = {output == first, output == 1};
+          if (sizeof(T) == 2 && halves.activates && c.store != StorePath::Scatter)
+            activation = args.epilogue.activation, halves.activates = false;
+          finish_accumulators<typename ElementOf<T>::Type, (PARTS - 1) * PART>(
+              args.epilogue, halves, reinterpret_cast<float(&)[1][PART]>(values), p, q,
+              {args.p, args.q, unit.batch});
+        }
+        store(c, values, activation, {p, q, unit.batch, unit.segment}, slices, 1 + consumer, t);
+      }
+    };
+    if constexpr (FINISHES) {
+#pragma unroll 1
+      for (int part = 0; part < PARTS; ++part) {
+        leave_part(parts[0], part);
+#pragma unroll
+        for (int i = 0; i < (PARTS - 1) * PART; ++i)
+          parts[i / PART][i % PART] = parts[i / PART + 1][i % PART];
+      }
+    } else {
+#pragma unroll
+      for (int part = 0; part < PARTS; ++part) leave_part(parts[part], part);
+    }
+  }
+
+  __device__ __forceinline__ void store(const HopperOutput& c, float (&d)[PART],
+                                        Activation activation, Place place, Slices& slices,
+                                        int barrier, int thread) {
     if constexpr (sizeof(T) == 2) {
       if (c.store != StorePath::Scatter) {
-        if (c.q == 1)
-          store_slices<T, Tile, false>(args, c, d, place, slices, barrier, thread);
-        else
-          store_slices<T, Tile, true>(args, c, d, place, slices, barrier, thread);
+        store_slices<T, Tile>(args, c, d, activation, place, slices, barrier, thread);
         return;
       }
     }
@@ -293,7 +329,9 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.p_map);
     ptx::prefetch_tensormap(&args.q_map);
-    if (args.c().store == StorePath::Tma) ptx::prefetch_tensormap(&args.c().map);
+    for (int output = args.keeps_before ? 0 : 1; output < 2; ++output)
+      if (args.outputs[output].store == StorePath::Tma)
+        ptx::prefetch_tensormap(&args.outputs[output].map);
   }
   kernel.initialise_barriers();
   ptx::griddepcontrol_launch_dependents();

@@ -183,13 +183,17 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
 
   if (finishes(problem, plan)) {
-    const bool activates = problem.epilogue.activation != Activation::None;
+    const Epilogue& epilogue = problem.epilogue;
+    const bool activates =
+        epilogue.activation != Activation::None && epilogue.activation != Activation::Relu;
     const int at_work = tile.ping_pong ? 1 : tile.consumers;  // of the multiprocessor's warpgroups
     const double values = static_cast<double>(tile.group_p) * tile.group_q / 128;  // of a thread
+    const double kept = epilogue.before.data != nullptr ? stores : 0;
     const double own =
+        HopperModel::FINISH + kept +
         values *
-        (HopperModel::COMBINE +
-         (activates ? HopperModel::ACTIVATE + HopperModel::ACTIVATE_TOGETHER * at_work : 0));
+            (HopperModel::COMBINE +
+             (activates ? HopperModel::ACTIVATE + HopperModel::ACTIVATE_TOGETHER * at_work : 0));
     // A consumer that takes turns finishes while the other multiplies, if that takes as long; and
     // then it still takes instructions from it.
     const double longer = (own + stores - on_chip / std::max(rounds, 1.0)) / 2;

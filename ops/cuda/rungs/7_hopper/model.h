@@ -76,10 +76,10 @@ struct HopperModel : HopperConstants {
   static constexpr double dram_start(double few, double bytes) {  // cycles
     return few <= 64 ? 5000 * std::min(1.0, bytes / 32e6) : 0;
   }
-  // An epilogue's, for each value of a thread, and an activation's: alone, and more for each of the
-  // warpgroups that compute it at once. And the share of them that is felt where another
-  // warpgroup's products go on meanwhile.
-  static constexpr double COMBINE = 22, ACTIVATE = 43, ACTIVATE_TOGETHER = 20;
+  // An epilogue's: of a tile, and for each value of a thread; and an activation's: alone, and more
+  // for each of the warpgroups that compute it at once. And the share of them that is felt where
+  // another warpgroup's products go on meanwhile.
+  static constexpr double FINISH = 300, COMBINE = 4, ACTIVATE = 4, ACTIVATE_TOGETHER = 18;
   static constexpr double HIDDEN_FINISH = 0.25;
   static constexpr double ROWS_SLICE = 0.5;  // as slice, where warps write rows
   // The segments' terms, from an earlier fit too: totals to and from L2, the kernel that adds.
