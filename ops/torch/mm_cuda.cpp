@@ -116,10 +116,13 @@ struct Cuda {
 
 // C, and the value before the activation, undefined where it is not asked for; by a rung's way of
 // that name. With an epilogue the tile's kernel is another one.
-std::tuple<at::Tensor, at::Tensor> finished_with_tile(
-    const at::Tensor& a, const at::Tensor& b, std::string_view tile, bool exchanged,
-    int64_t cluster_p, int64_t cluster_q, bool share_segments, const std::optional<at::Tensor>& bias,
-    std::optional<std::string_view> activation, bool keeps_before, const MmOptions& asked) {
+std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
+                                                      std::string_view tile, bool exchanged,
+                                                      int64_t cluster_p, int64_t cluster_q,
+                                                      bool share_segments,
+                                                      const std::optional<at::Tensor>& bias,
+                                                      std::optional<std::string_view> activation,
+                                                      bool keeps_before, const MmOptions& asked) {
   check_mm(a, b);
   const at::ScalarType type = check_out_dtype(a.scalar_type(), asked);
   MmOptions options = asked;

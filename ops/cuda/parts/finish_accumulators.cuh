@@ -240,7 +240,7 @@ __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves ha
   // Where registers are to spare: steps of 16, and a turn's bias loaded while the one before it is
   // computed.
   constexpr bool AHEAD = COUNT + HELD <= 144;
-  constexpr int STEP = step_of(COUNT, AHEAD ? 16 : 8);
+  constexpr int STEP = step_of(COUNT, AHEAD ? 16 : HELD == 0 ? 8 : 4);
   constexpr int FOURS = REGISTERS / 4;  // of a strip
   const int thread = threadIdx.x % 128;
   row += thread / 32 * 16 + thread % 32 / 4;

@@ -24,13 +24,13 @@ __device__ __forceinline__ void activate_briefly(Activation activation, float (&
   }
 }
 
-// Asks for the bias of a tile's rows or columns, from `row` and `column` on, so that it is near when
-// the tile's sums are ready. T is C's type; a bias of others, or a scattered one, is asked for in
+// Asks for the bias of a tile's rows or columns, from `row` and `column` on, so that it is near
+// when the tile's sums are ready; one of C's type T, of others nothing, and of a scattered one a
 // part.
 template <typename T>
 __device__ __forceinline__ void prefetch_bias(const Epilogue& e, int row, int rows, int column,
                                               int columns, const Within& c, int thread) {
-  if (e.bias_along == Along::Nothing) return;
+  if (e.bias_along == Along::Nothing || e.bias_dtype != DTYPE_OF<T>) return;
   constexpr int SECTOR = 32 / sizeof(T);  // elements
   const bool along_n = e.bias_along == Along::N;
   const int index = (along_n ? column : row) + thread * SECTOR;

@@ -51,8 +51,8 @@ struct Hopper {
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
-  // The parts in which a consumer's accumulators leave: strips, or where it has one, and a wide one,
-  // halves of it.
+  // The parts in which a consumer's accumulators leave: strips, or where it has one, and a wide
+  // one, halves of it.
   static constexpr int PARTS_Q =
       FINISHES && STRIPS == 1 && Tile::GROUP_Q >= 192 && Tile::GROUP_Q % (2 * Tile::SLICE_Q) == 0
           ? 2
@@ -239,9 +239,9 @@ struct Hopper {
       Accumulators d = {};
       if (i == schedule.first) wait_for_kernel_before();
       if constexpr (FINISHES)
-        prefetch_bias<typename ElementOf<T>::Type>(
-            args.epilogue, unit.p + row, Tile::GROUP_P, unit.q + column, Tile::GROUP_Q,
-            {args.p, args.q, unit.batch}, thread);
+        prefetch_bias<typename ElementOf<T>::Type>(args.epilogue, unit.p + row, Tile::GROUP_P,
+                                                   unit.q + column, Tile::GROUP_Q,
+                                                   {args.p, args.q, unit.batch}, thread);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -271,9 +271,9 @@ struct Hopper {
   // registers.
   __device__ __forceinline__ void leave(Accumulators& d, const Unit& unit, int row, int column,
                                         Slices& slices, int consumer) {
-    float(&parts)[PARTS][PART] = reinterpret_cast<float(&)[PARTS][PART]>(d);
+    float (&parts)[PARTS][PART] = reinterpret_cast<float (&)[PARTS][PART]>(d);
     const int first = FINISHES && args.keeps_before ? 0 : 1;
-    const auto leave_part = [&](float(&values)[PART], int part) {
+    const auto leave_part = [&](float (&values)[PART], int part) {
 #pragma unroll 1
       for (int output = first; output < 2; ++output) {
         int p = unit.p + row + part / PARTS_Q * 64, q = unit.q + column + part % PARTS_Q * 2 * PART;
@@ -287,7 +287,7 @@ struct Hopper {
           if (sizeof(T) == 2 && halves.activates && c.store != StorePath::Scatter)
             activation = args.epilogue.activation, halves.activates = false;
           finish_accumulators<typename ElementOf<T>::Type, (PARTS - 1) * PART>(
-              args.epilogue, halves, reinterpret_cast<float(&)[1][PART]>(values), p, q,
+              args.epilogue, halves, reinterpret_cast<float (&)[1][PART]>(values), p, q,
               {args.p, args.q, unit.batch});
         }
         store(c, values, activation, {p, q, unit.batch, unit.segment}, slices, 1 + consumer, t);
