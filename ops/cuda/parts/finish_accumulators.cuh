@@ -14,7 +14,7 @@
 //             \__/
 //             four times two rows by two columns of C: one turn of the code
 //
-// A step's values are computed side by side, 16 of them, or 8 where a thread has few registers to
+// A step's values are computed side by side, 16 of them, or 8 or 4 where there are few registers to
 // spare, or what divides their number: a multiply-add takes four cycles, and a multiprocessor's
 // quarter has one or two warps that come here. bench/results/h200_epilogues.txt has what that is
 // worth.

@@ -23,7 +23,7 @@
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/ptx/forget.cuh"
-#include "cuda/rungs/7_hopper/hopper_store.cuh"
+#include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
@@ -51,13 +51,6 @@ struct Hopper {
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
-  // The parts in which a consumer's accumulators leave: strips, or where it has one, and a wide
-  // one, halves of it.
-  static constexpr int PARTS_Q =
-      FINISHES && STRIPS == 1 && Tile::GROUP_Q >= 192 && Tile::GROUP_Q % (2 * Tile::SLICE_Q) == 0
-          ? 2
-          : 1;
-  static constexpr int PARTS = STRIPS * PARTS_Q, PART = REGISTERS / PARTS_Q;
 
   // Shared memory, bytes from its begin.
   static constexpr uint32_t P_AT = 0;                              // [STAGES][P::BYTES]
@@ -260,63 +253,10 @@ struct Hopper {
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
       if (i + (odd + 1) * schedule.stride >= schedule.count) slices.use_stages();
-      leave(d, unit, row, column, slices, consumer);
+      leave<T, Tile, FINISHES>(args, d, unit, row, column, slices, 1 + consumer);
     }
     // The slices end with the block.
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
-  }
-
-  // C, from a consumer's accumulators; before it the values before the activation, where they are
-  // kept. Where there is an epilogue all parts leave by the same code, each in the first one's
-  // registers.
-  __device__ __forceinline__ void leave(Accumulators& d, const Unit& unit, int row, int column,
-                                        Slices& slices, int consumer) {
-    float (&parts)[PARTS][PART] = reinterpret_cast<float (&)[PARTS][PART]>(d);
-    const int first = FINISHES && args.keeps_before ? 0 : 1;
-    const auto leave_part = [&](float (&values)[PART], int part) {
-#pragma unroll 1
-      for (int output = first; output < 2; ++output) {
-        int p = unit.p + row + part / PARTS_Q * 64, q = unit.q + column + part % PARTS_Q * 2 * PART;
-        int t = threadIdx.x % 128;
-        // Addresses are computed anew each time: kept, they would take registers of accumulators.
-        ptx::forget(p, q, t);
-        const HopperOutput& c = args.outputs[output];
-        Activation activation = Activation::None;  // that slices go through
-        if constexpr (FINISHES) {
-          Halves halves = {output == first, output == 1};
-          if (sizeof(T) == 2 && halves.activates && c.store != StorePath::Scatter)
-            activation = args.epilogue.activation, halves.activates = false;
-          finish_accumulators<typename ElementOf<T>::Type, (PARTS - 1) * PART>(
-              args.epilogue, halves, reinterpret_cast<float (&)[1][PART]>(values), p, q,
-              {args.p, args.q, unit.batch});
-        }
-        store(c, values, activation, {p, q, unit.batch, unit.segment}, slices, 1 + consumer, t);
-      }
-    };
-    if constexpr (FINISHES) {
-#pragma unroll 1
-      for (int part = 0; part < PARTS; ++part) {
-        leave_part(parts[0], part);
-#pragma unroll
-        for (int i = 0; i < (PARTS - 1) * PART; ++i)
-          parts[i / PART][i % PART] = parts[i / PART + 1][i % PART];
-      }
-    } else {
-#pragma unroll
-      for (int part = 0; part < PARTS; ++part) leave_part(parts[part], part);
-    }
-  }
-
-  __device__ __forceinline__ void store(const HopperOutput& c, float (&d)[PART],
-                                        Activation activation, Place place, Slices& slices,
-                                        int barrier, int thread) {
-    if constexpr (sizeof(T) == 2) {
-      if (c.store != StorePath::Scatter) {
-        store_slices<T, Tile>(args, c, d, activation, place, slices, barrier, thread);
-        return;
-      }
-    }
-    scatter<T>(args, c, d, place, thread);
   }
 };
 
