@@ -237,7 +237,30 @@ def run_epilogues(short: bool) -> int:
                 found = product(a, b, algo=algo, **asked)
                 assert all(map(same_bits, found, expected)), (*what, algo, along)
                 products += 1
+        products += run_finished_tiles(a, b, precision, what)
     return products
+
+
+def run_finished_tiles(a, b, precision: dict, what: tuple) -> int:
+    """hopper with each tile and a bias of C's type, the ways, activations and outputs in turn."""
+    product = torch.ops.tiled_debug.mm_with_epilogue
+    asked = {"bias": cases.fill(1, b.shape[1], a.dtype, "cuda")[0]} | precision
+    expected = {
+        f: product(a, b, algo="mma_tile", activation=f, before=True, **asked)
+        for f in ("gelu", "relu", "silu")
+    }
+    ways = itertools.cycle(itertools.product(expected, (False, True), (True, False), CLUSTERS))
+    tiles = {e.tile for e in tiled_mm.plan(a, b, algo="hopper", **precision).hopper.estimates}
+    for tile in sorted(tiles):
+        activation, exchanged, keeps, (p, q) = next(ways)
+        found = torch.ops.tiled_debug.finished_with_tile(
+            *(a, b, tile, exchanged, p, q, False),
+            **asked | {"activation": activation, "before": keeps},
+        )
+        count = 2 if keeps else 1
+        right = expected[activation]
+        assert all(map(same_bits, found[:count], right[:count])), (*what, tile, activation)
+    return len(tiles)
 
 
 def run_gradient_passes(short: bool) -> int:

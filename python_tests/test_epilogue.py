@@ -3,6 +3,7 @@ those of the stated order (ops/core/epilogue.h), and the activations are as exac
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import cases
@@ -11,6 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 import rungs
+import tiled_mm
 import torch
 from cases import factors
 from epilogues import ACTIVATIONS, expected, operator, same_bits, sum_dtype, sums
@@ -139,6 +141,64 @@ def test_rungs_of_aligned_operands(algo: str, dtype: torch.dtype) -> None:
         right, _ = expected(total, torch.float32, input=out.clone())
         operator(a, b, **product, out_dtype=torch.float32, input=out, out=out)
         assert same_bits(out, right)
+
+
+# C's rows by TMA; by the warps, as they end inside of 16 bytes; with segments of K.
+FINISHED_SIZES = ((264, 520, 200), (129, 391, 100), (100, 72, 33000))
+WAYS = [*itertools.product((False, True), ((1, 1), (2, 1), (1, 2)))]
+
+
+@pytest.mark.cuda
+@pytest.mark.tensor_cores
+@pytest.mark.parametrize("size", FINISHED_SIZES)
+@pytest.mark.parametrize("dtype", [*cases.HALVES, torch.float32])
+def test_every_tile_finishes_alike(dtype: torch.dtype, size: tuple) -> None:
+    """Each tile of hopper has its own kernels with an epilogue, where accumulators leave in parts:
+    with every activation, the value before it kept or not, operands exchanged or not."""
+    m, n, k = size
+    product = {"precision": "tf32"} if dtype == torch.float32 else {}
+    x, y = (cases.fill(*shape, dtype, "cuda") for shape in ((m, k), (k, n)))
+    bias = cases.fill(1, n, dtype, "cuda")[0]
+    total = sums(x, y, algo="mma_tile", **product)
+    asked = {"bias": bias} | product
+    right = {f: expected(total, dtype, bias=bias, activation=f) for f in ACTIVATIONS}
+    seen = 0
+    for a, b in ((x, cases.column_major(y)), (cases.column_major(x), y)):
+        estimates = tiled_mm.plan(a, b, algo="hopper", **product).hopper.estimates
+        for i, tile in enumerate(sorted({e.tile for e in estimates})):
+            for j, (exchanged, (p, q)) in enumerate(WAYS):
+                # Every activation in one way of each tile, one of them in the others.
+                few = [ACTIVATIONS[(i + j) % len(ACTIVATIONS)]]
+                for activation in ACTIVATIONS if (p, q) == (1, 1) else few:
+                    for keeps in (False, True):
+                        c, before = torch.ops.tiled_debug.finished_with_tile(
+                            *(a, b, tile, exchanged, p, q, False),
+                            **asked | {"activation": activation, "before": keeps},
+                        )
+                        what = (tile, exchanged, p, q, activation, keeps)
+                        assert same_bits(c, right[activation][0]), what
+                        assert not keeps or same_bits(before, right[activation][1]), what
+                        seen += 1
+    assert seen >= 2 * 2 * 2 * len(ACTIVATIONS) * 10  # tiles
+
+
+@pytest.mark.cuda
+@pytest.mark.tensor_cores
+@pytest.mark.parametrize("dtype", cases.HALVES)
+def test_hopper_finishes_into_every_layout(dtype: torch.dtype) -> None:
+    """An activation on the way through slices of C, and where C goes element by element; nothing
+    beside C is written."""
+    m, n, k = 136, 200, 96
+    a, b = (cases.fill(*shape, dtype, "cuda") for shape in ((m, k), (k, n)))
+    total = sums(a, b, algo="hopper")
+    for along, length in (("n", n), ("m", m)):
+        asked = {"bias": cases.fill(1, length, dtype, "cuda")[0], "bias_along": along}
+        for activation in ACTIVATIONS:
+            right, _ = expected(total, dtype, activation=activation, **asked)
+            for name, memory, out in cases.outputs(m, n, dtype):
+                operator(a, b, algo="hopper", activation=activation, out=out, **asked)
+                assert same_bits(out, right), (name, along, activation)
+                assert cases.is_untouched_outside(memory, out), (name, along, activation)
 
 
 @each_float_rung

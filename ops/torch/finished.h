@@ -115,6 +115,13 @@ inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueO
   }
 }
 
+// The problem's value before the activation goes to `before`, of C's dtype.
+inline void keep_before(Problem& problem, at::Tensor& before) {
+  const Operand operand = operand_of(before);
+  problem.epilogue.before = {before.mutable_data_ptr(), operand.row_stride, operand.col_stride,
+                             operand.batch_stride, problem.epilogue.out_dtype};
+}
+
 // C, and the value before the activation, undefined where it is not asked for. a and b are matrices
 // or batches of them.
 template <typename Backend>
@@ -145,17 +152,15 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
       keep_apart(expanded(*asked.input, sizes));
   }
   if (aside) problem.c = problem_of(a, b, type, arithmetic).c;
+  if (asked.before) {
+    before = Backend::empty(sizes, type, a);
+    keep_before(problem, before);
+  }
   const auto plan = Backend::plan(problem, options, a);
 
   if (!asked.out || aside) {
     c = Backend::empty(sizes, type, a);
     problem.c.data = c.mutable_data_ptr();
-  }
-  if (asked.before) {
-    before = Backend::empty(sizes, type, a);
-    const Operand operand = operand_of(before);
-    problem.epilogue.before = {before.mutable_data_ptr(), operand.row_stride, operand.col_stride,
-                               operand.batch_stride, problem.epilogue.out_dtype};
   }
   if (c.numel() > 0) Backend::run(problem, plan, a);
   if (aside) c = asked.out->copy_(c);

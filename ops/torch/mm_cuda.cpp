@@ -114,9 +114,15 @@ struct Cuda {
   }
 };
 
-at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
-                        bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
-                        const MmOptions& asked) {
+// C, and the value before the activation, undefined where it is not asked for; by a rung's way of
+// that name. With an epilogue the tile's kernel is another one.
+std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
+                                                      std::string_view tile, bool exchanged,
+                                                      int64_t cluster_p, int64_t cluster_q,
+                                                      bool share_segments,
+                                                      const std::optional<at::Tensor>& bias,
+                                                      std::optional<std::string_view> activation,
+                                                      bool keeps_before, const MmOptions& asked) {
   check_mm(a, b);
   const at::ScalarType type = check_out_dtype(a.scalar_type(), asked);
   MmOptions options = asked;
@@ -124,6 +130,10 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
     options.algo = name_of(asked.precision == "fp16x3" ? Algo::Fp16x3 : Algo::Hopper);
   Problem problem =
       problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
+  const int64_t sizes[] = {a.size(0), b.size(1)};
+  EpilogueOptions epilogue;
+  epilogue.bias = bias, epilogue.bias_along = "n", epilogue.activation = activation;
+  fill_epilogue(problem, a, epilogue, sizes);
   const DeviceInfo& device = cuda_device(a.device().index());
   // Refuses what the rung cannot do.
   const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
@@ -132,16 +142,25 @@ at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_vi
   rung.ways(problem, device, [&](const Way& way, double) {
     if (rung.is != nullptr && rung.is(way, name)) found = way;
   });
-  if (found) {
-    at::Tensor c = Cuda::empty({a.size(0), b.size(1)}, type, a);
-    if (c.numel() == 0) return c;
-    problem.c.data = c.mutable_data_ptr();
-    Cuda::run(problem, rung.plan(problem, device, *found), a);
-    return c;
-  }
-  TORCH_CHECK(false, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
+  TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
               exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
               share_segments ? ", segments shared" : "", " for this problem");
+  at::Tensor c = Cuda::empty(sizes, type, a), before;
+  problem.c.data = c.mutable_data_ptr();
+  if (keeps_before) {
+    before = Cuda::empty(sizes, type, a);
+    keep_before(problem, before);
+  }
+  if (c.numel() > 0) Cuda::run(problem, rung.plan(problem, device, *found), a);
+  return {std::move(c), std::move(before)};
+}
+
+at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
+                        bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
+                        const MmOptions& asked) {
+  return std::get<0>(finished_with_tile(a, b, tile, exchanged, cluster_p, cluster_q, share_segments,
+                                        /*bias=*/{}, /*activation=*/{}, /*keeps_before=*/false,
+                                        asked));
 }
 
 // The guard counts in the workspace, in 32 bits; the count is copied from there on the device.
@@ -216,6 +235,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
 
 TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) {
   m.impl("mm_with_tile", kernel<&mm_with_tile>);
+  m.impl("finished_with_tile", kernel<&finished_with_tile>);
   m.impl("mm_with_epilogue", kernel<&mm_with_epilogue<Cuda>>);
 }
 

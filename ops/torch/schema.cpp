@@ -106,6 +106,11 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
              " int cluster_q, bool share_segments, *, $options) -> Tensor"));
+  // The same with an epilogue: (C, before) with C = activation(before), before = A B + bias.
+  m.def(
+      schema("finished_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
+             " int cluster_q, bool share_segments, *, Tensor? bias=None, str? activation=None,"
+             " bool before=False, $options) -> (Tensor, Tensor)"));
   // (C, before) with C = activation(before), before = beta input + (alpha A B + bias), of matrices
   // or of batches (core/epilogue.h). `before` is undefined if it is not asked for.
   m.def(

@@ -14,7 +14,7 @@
 //             \__/
 //             four times two rows by two columns of C: one turn of the code
 //
-// A step's values are computed side by side, 16 of them, or 8 where a thread has few registers to
+// A step's values are computed side by side, 16 of them, or 8 or 4 where there are few registers to
 // spare, or what divides their number: a multiply-add takes four cycles, and a multiprocessor's
 // quarter has one or two warps that come here. bench/results/h200_epilogues.txt has what that is
 // worth.
@@ -220,8 +220,9 @@ __device__ __forceinline__ bool add_near_bias(const Epilogue& e, float (&d)[STRI
 }
 
 // d[s]: wgmma's registers (ptx/wgmma.cuh) of the 64 rows from row + 64 s and the columns from
-// `column` on. Elements outside of C become anything. Nothing is stored.
-template <typename T, int STRIPS, int REGISTERS>
+// `column` on. Elements outside of C become anything. Nothing is stored. HELD: registers that a
+// thread keeps beside these.
+template <typename T, int HELD = 0, int STRIPS, int REGISTERS>
 __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves halves,
                                                     float (&d)[STRIPS][REGISTERS], int row,
                                                     int column, const Within& c) {
@@ -238,8 +239,8 @@ __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves ha
   constexpr int COUNT = STRIPS * REGISTERS;
   // Where registers are to spare: steps of 16, and a turn's bias loaded while the one before it is
   // computed.
-  constexpr bool AHEAD = COUNT <= 144;
-  constexpr int STEP = step_of(COUNT, AHEAD ? 16 : 8);
+  constexpr bool AHEAD = COUNT + HELD <= 144;
+  constexpr int STEP = step_of(COUNT, AHEAD ? 16 : HELD == 0 ? 8 : 4);
   constexpr int FOURS = REGISTERS / 4;  // of a strip
   const int thread = threadIdx.x % 128;
   row += thread / 32 * 16 + thread % 32 / 4;

@@ -49,10 +49,11 @@ int64_t bits_of(double value) {
   return bits;
 }
 
-// What the models ask of an epilogue: whether there is one, and whether it activates.
+// What the models ask of an epilogue: whether there is one, which activation it has, and whether it
+// keeps the values before.
 int64_t finishing_of(const Epilogue& e) {
   if (e.is_identity()) return 0;
-  return e.activation == Activation::None ? 1 : 2;
+  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.before.data != nullptr);
 }
 
 Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {

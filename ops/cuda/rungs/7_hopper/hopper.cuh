@@ -18,12 +18,12 @@
 #pragma once
 
 #include "cuda/parts/fault.cuh"
-#include "cuda/parts/finish_accumulators.cuh"
+#include "cuda/parts/finish_slices.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/ptx/forget.cuh"
-#include "cuda/rungs/7_hopper/hopper_store.cuh"
+#include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
@@ -231,6 +231,10 @@ struct Hopper {
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
       if (i == schedule.first) wait_for_kernel_before();
+      if constexpr (FINISHES)
+        prefetch_bias<typename ElementOf<T>::Type>(args.epilogue, unit.p + row, Tile::GROUP_P,
+                                                   unit.q + column, Tile::GROUP_Q,
+                                                   {args.p, args.q, unit.batch}, thread);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -248,39 +252,11 @@ struct Hopper {
         }
         add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
       }
-      // C; before it the values before the activation, where they are kept.
-      const int first = FINISHES && args.keeps_before ? 0 : 1;
       if (i + (odd + 1) * schedule.stride >= schedule.count) slices.use_stages();
-#pragma unroll 1
-      for (int output = first; output < 2; ++output) {
-        int p = unit.p + row, q = unit.q + column, t = thread;
-        // Addresses are computed anew each time: kept, they would take registers of accumulators.
-        ptx::forget(p, q, t);
-        if constexpr (FINISHES)
-          finish_accumulators<typename ElementOf<T>::Type>(
-              args.epilogue, {output == first, output == 1}, d, p, q, {args.p, args.q, unit.batch});
-#pragma unroll
-        for (int strip = 0; strip < STRIPS; ++strip)
-          store(args.outputs[output], d[strip], {p + 64 * strip, q, unit.batch, unit.segment},
-                slices, 1 + consumer, t);
-      }
+      leave<T, Tile, FINISHES>(args, d, unit, row, column, slices, 1 + consumer);
     }
     // The slices end with the block.
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
-  }
-
-  __device__ __forceinline__ void store(const HopperOutput& c, const float (&d)[REGISTERS],
-                                        Place place, Slices& slices, int barrier, int thread) {
-    if constexpr (sizeof(T) == 2) {
-      if (c.store != StorePath::Scatter) {
-        if (c.q == 1)
-          store_slices<T, Tile, false>(args, c, d, place, slices, barrier, thread);
-        else
-          store_slices<T, Tile, true>(args, c, d, place, slices, barrier, thread);
-        return;
-      }
-    }
-    scatter<T>(args, c, d, place, thread);
   }
 };
 
@@ -293,7 +269,9 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.p_map);
     ptx::prefetch_tensormap(&args.q_map);
-    if (args.c().store == StorePath::Tma) ptx::prefetch_tensormap(&args.c().map);
+    for (int output = args.keeps_before ? 0 : 1; output < 2; ++output)
+      if (args.outputs[output].store == StorePath::Tma)
+        ptx::prefetch_tensormap(&args.outputs[output].map);
   }
   kernel.initialise_barriers();
   ptx::griddepcontrol_launch_dependents();

@@ -183,17 +183,26 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
 
   if (finishes(problem, plan)) {
-    const bool activates = problem.epilogue.activation != Activation::None;
-    const int at_work = tile.ping_pong ? 1 : tile.consumers;  // of the multiprocessor's warpgroups
+    const Epilogue& epilogue = problem.epilogue;
+    // Warpgroups of a multiprocessor that finish at once.
+    const int64_t meeting = std::min<int64_t>(
+        tile.blocks_per_sm, blocks_over(units.count * blocks, int64_t{device.multiprocessors}));
+    const double at_work =
+        tile.ping_pong ? 1 : static_cast<double>(tile.consumers * std::max<int64_t>(1, meeting));
+    const double activation =
+        epilogue.activation == Activation::None ? 0
+        : epilogue.activation == Activation::Relu
+            ? HopperModel::RELU
+            : HopperModel::ACTIVATE + HopperModel::ACTIVATE_TOGETHER * at_work;
     const double values = static_cast<double>(tile.group_p) * tile.group_q / 128;  // of a thread
-    const double own =
-        values *
-        (HopperModel::COMBINE +
-         (activates ? HopperModel::ACTIVATE + HopperModel::ACTIVATE_TOGETHER * at_work : 0));
-    // A consumer that takes turns finishes while the other multiplies, if that takes as long; and
-    // then it still takes instructions from it.
-    const double longer = (own + stores - on_chip / std::max(rounds, 1.0)) / 2;
-    const double each = std::max(HopperModel::HIDDEN_FINISH * own, longer);
+    const double own = HopperModel::FINISH + values * (HopperModel::COMBINE + activation) +
+                       (epilogue.before.data != nullptr ? HopperModel::KEEP * stores : 0);
+    // A consumer that takes turns finishes while the other multiplies, but the two slow each other
+    // down, the more the less one is beside the other.
+    constexpr double BESIDE = HopperModel::FINISH_BESIDE;
+    const double multiplying = on_chip / std::max(rounds, 1.0);
+    const double each =
+        std::pow(std::pow(multiplying, BESIDE) + std::pow(own, BESIDE), 1 / BESIDE) - multiplying;
     e.cycles += tile.ping_pong ? own + each * (rounds - 1) : own * rounds;
   }
   for (const bool of_p : {true, false})

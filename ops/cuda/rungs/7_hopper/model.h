@@ -76,11 +76,14 @@ struct HopperModel : HopperConstants {
   static constexpr double dram_start(double few, double bytes) {  // cycles
     return few <= 64 ? 5000 * std::min(1.0, bytes / 32e6) : 0;
   }
-  // An epilogue's, for each value of a thread, and an activation's: alone, and more for each of the
-  // warpgroups that compute it at once. And the share of them that is felt where another
-  // warpgroup's products go on meanwhile.
-  static constexpr double COMBINE = 22, ACTIVATE = 43, ACTIVATE_TOGETHER = 20;
-  static constexpr double HIDDEN_FINISH = 0.25;
+  // An epilogue's: of a tile, and for each value of a thread; and an activation's, of which relu is
+  // one instruction: alone, and more for each of the warpgroups that compute it at once. Of another
+  // output, by the store of C. How sharply the longer of products and an epilogue beside them
+  // decides. Fitted to every column of times of bench/results/h200_linear_tiles.txt, so as to lose
+  // little by the choice.
+  static constexpr double FINISH = 1300, COMBINE = 5, RELU = 7;
+  static constexpr double ACTIVATE = 20, ACTIVATE_TOGETHER = 19;
+  static constexpr double KEEP = 1.3, FINISH_BESIDE = 1.5;
   static constexpr double ROWS_SLICE = 0.5;  // as slice, where warps write rows
   // The segments' terms, from an earlier fit too: totals to and from L2, the kernel that adds.
   double flush = 4.38, hidden_flush = 4.14;

@@ -22,8 +22,15 @@ struct Model {
   static constexpr double TILE = 530;    // the end of one, where others follow
   // More, of tiles of more than 64 columns, which a block's few warps store.
   static constexpr double wide_end(int columns) { return 30. * (columns - 40); }
-  // Of an epilogue, one sum of a thread: side by side, or one by one.
-  static constexpr double finish(FewRowsBy by) { return by == FewRowsBy::Wgmma ? 30 : 340; }
+  // Of an epilogue, one sum of a thread. By wgmma: side by side, with an activation of more than
+  // one instruction, and one by one where the value before it is kept, which every thread then
+  // stores for itself. By others: one by one.
+  static constexpr double finish(FewRowsBy by, const Epilogue& epilogue) {
+    if (by != FewRowsBy::Wgmma) return 340;
+    if (epilogue.before.data != nullptr) return 600;
+    const Activation activation = epilogue.activation;
+    return activation == Activation::None || activation == Activation::Relu ? 30 : 80;
+  }
   static constexpr double DRAM = 0.93;  // of the bandwidth that the device names
   static constexpr double AGAIN = 0.5;  // of a weight's bytes, that each further tile beside the
                                         // first does not find in L2
@@ -167,7 +174,8 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   e.cycles = e.start + (turns - 1 + (columns > 1)) * Model::TILE + at_once;
   if (tile.block_q > USUAL_WIDEST) e.cycles += Model::wide_end(tile.block_q);
   if (!problem.epilogue.is_identity())
-    e.cycles += turns * Model::finish(tile.by) * tile.block_p * tile.block_q / (32. * tile.warps);
+    e.cycles += turns * Model::finish(tile.by, problem.epilogue) * tile.block_p * tile.block_q /
+                (32. * tile.warps);
   return e;
 }
 
