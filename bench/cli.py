@@ -438,6 +438,13 @@ _PARTS: dict[str, tuple[list[str], int]] = {
         ["--set", "mma_sync", "--algo", "async_mma", "--budget", "0.15", "--limit", "30"],
         50,
     ),
+    "mma_sync_tf32": (
+        [
+            *("--set", "mma_sync", "--dtype", "float32", "--precision", "tf32"),
+            *("--algo", "async_mma", "--budget", "0.15", "--limit", "20"),
+        ],
+        40,
+    ),
     "tf32": (
         ["--set", "tf32", "--precision", "tf32", "--budget", "0.25", "--limit", "40"],
         60,

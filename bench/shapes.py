@@ -232,11 +232,12 @@ SETS: dict[str, ShapeSet] = {
         ShapeSet(
             "unaligned16",
             "16-bit products whose rows do not begin on 16 bytes, in three layouts",
-            "the sizes of the set `odd` that are large",
+            "the sizes of the set `odd` that are large, two between them, and even ones that are "
+            "no multiple of 8",
             ("bfloat16", "float16"),
             _in_layouts(
                 (
-                    *_cubes(1023, 2047, 4095, 4097, 8191),
+                    *_cubes(1023, 1111, 1999, 2047, 4095, 4097, 8191, 1030, 2050, 4100),
                     Shape(3000, 5000, 7001),
                     Shape(4096, 50257, 768),
                     Shape(8193, 2501, 5008),
@@ -246,7 +247,8 @@ SETS: dict[str, ShapeSet] = {
         ShapeSet(
             "mma_sync",
             "what mma.sync can do, for --algo async_mma, in three layouts",
-            "squares and layers at which CUTLASS's kernels for compute capability 8.0 were timed",
+            "squares and layers at which CUTLASS's kernels for compute capability 8.0 were timed; "
+            "with --dtype float32 --precision tf32 they are for tf32",
             ("bfloat16", "int8"),
             _in_layouts(
                 (

@@ -14,15 +14,12 @@ Kernel<ProblemAndTotals> kernel_of(const Problem& problem, const RegisterTileWay
 cudaError_t launch_wrapped(const Problem& read, const Plan& plan, const RegisterTileWay& way,
                            void* workspace, int64_t behind, cudaStream_t stream) {
   const WrappedLayout l = wrapped_layout(plan, way.blocks, behind);
-  char* const base = static_cast<char*>(workspace);
   const auto tiles = static_cast<uint32_t>(plan.tiles_m * plan.tiles_n);
   const auto steps = static_cast<uint32_t>((read.k + plan.block_k - 1) / plan.block_k);
   WrappedArguments args{};
   args.problem = read;
   args.wrap = WrapAround::of(tiles, static_cast<uint32_t>(way.blocks), steps);
-  args.accumulators = base + l.accumulators_at;
-  args.ticket = reinterpret_cast<uint32_t*>(base + l.words_at);
-  args.flags = args.ticket + 1;
+  args.hand_over = hand_over_at(static_cast<char*>(workspace), l.accumulators_at, l.words_at);
   const Step& product = plan.main_step();
   const cudaError_t error = launch_kernel(clear_words_kernel(), (&product)[-1], stream, args);
   if (error != cudaSuccess) return error;

@@ -1,6 +1,7 @@
 // How register_tile runs a problem.
 #pragma once
 
+#include "cuda/parts/hand_over.h"
 #include "cuda/plan/access.h"
 #include "cuda/plan/candidate.h"
 
@@ -23,7 +24,7 @@ struct WrappedLayout {
 };
 inline WrappedLayout wrapped_layout(const Plan& plan, int32_t blocks, int64_t behind) {
   const int64_t tiles = int64_t{blocks} * plan.block_m * plan.block_n * 4;
-  return {behind, tiles, behind + tiles, (int64_t{blocks} + 1) * 4};
+  return {behind, tiles, behind + tiles, hand_over_words_bytes(blocks)};
 }
 
 }  // namespace tiled
