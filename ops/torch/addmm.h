@@ -106,14 +106,14 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
     epilogue.beta = {};
     add_input(epilogue, wide_bias);
   }
+  at::Tensor target;
+  if (out != nullptr) target = linear_target<Backend>(*out, x, weight, bias, m, n);
+  if (target.defined()) problem.c = result_of(target);
   const at::IntArrayRef c_sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sizes));
   if (before != nullptr) {
     *before = Backend::empty(c_sizes, type, x);
     epilogue.before = {before->mutable_data_ptr(), n, 1, 0, epilogue.out_dtype};
   }
-  at::Tensor target;
-  if (out != nullptr) target = linear_target<Backend>(*out, x, weight, bias, m, n);
-  if (target.defined()) problem.c = result_of(target);
   const auto plan = Backend::plan(problem, options, x);
 
   at::Tensor c = target;
