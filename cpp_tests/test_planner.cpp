@@ -143,7 +143,7 @@ TEST(Plan, Fp64RunsOnTensorCoresOf90) {
     }
   }
   const Plan plan = make_plan(problem_of(4000, 4097, 4096, DType::Float64, 3), device("h200"));
-  EXPECT_EQ(plan.way.as<Fp64Way>().tile, TileSize::Large);
+  EXPECT_EQ(fp64_tile_of(plan), "Fp64Tile128x128");
   EXPECT_EQ(plan.block_m, Fp64Tile128x128::BLOCK_M);
   EXPECT_EQ(plan.main_step().threads_x, Fp64Tile128x128::THREADS);
   EXPECT_EQ(plan.main_step().shared_bytes, Fp64Tile128x128::SHARED_BYTES);

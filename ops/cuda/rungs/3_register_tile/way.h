@@ -16,14 +16,4 @@ struct RegisterTileWay {
   int32_t blocks;
 };
 
-// Of ways that wrap around, behind the copies: each block's accumulators, and then the ticket and
-// the flags.
-struct WrappedLayout {
-  int64_t accumulators_at, accumulator_bytes, words_at, words_bytes;
-};
-inline WrappedLayout wrapped_layout(const Plan& plan, int32_t blocks, int64_t behind) {
-  const int64_t tiles = int64_t{blocks} * plan.block_m * plan.block_n * 4;
-  return {behind, tiles, behind + tiles, (int64_t{blocks} + 1) * 4};
-}
-
 }  // namespace tiled

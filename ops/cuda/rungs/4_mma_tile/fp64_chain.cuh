@@ -1,0 +1,199 @@
+// A block's multiply-adds over a stretch of k, for mma_tile's kernels in fp64.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/parts/patch.cuh"
+#include "cuda/plan/sides.h"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/shared.cuh"
+#include "cuda/rungs/4_mma_tile/fp64_operand.cuh"
+
+namespace tiled {
+
+constexpr int64_t FP64_RASTER_GROUP = 16;  // rows of tiles
+
+// A lane's accumulators: of each tile of 16 x 8 of its warp's, two rows of two columns.
+template <typename Tile>
+using Fp64Chain = double[Tile::WARP_M / 16][Tile::WARP_N / 8][4];
+
+// Where a lane's first accumulator lies in the block's tile, but for row g and columns 2 t.
+template <typename Tile>
+struct Fp64Lane {
+  int warp_m, warp_n, g, t;
+
+  __device__ __forceinline__ Fp64Lane() {
+    constexpr int WARPS_N = Tile::BLOCK_N / Tile::WARP_N;
+    const int warp = threadIdx.x / 32;
+    g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    warp_m = warp / WARPS_N * Tile::WARP_M, warp_n = warp % WARPS_N * Tile::WARP_N;
+  }
+};
+
+// Once, before the first stretch: the block's barrier, at BARRIER_AT of its shared memory, at which
+// every warp arrives.
+template <typename Tile>
+__device__ __forceinline__ void init_fp64_barrier(uint32_t shared) {
+  if (threadIdx.x == 0) ptx::mbarrier_init(shared + Tile::BARRIER_AT, Tile::THREADS / 32);
+  __syncthreads();
+}
+
+// chain += A . B over `length` values of k. `shared` is the address of the ring of STAGES, each A's
+// tile and then B's; `a_data` and `b_data` are the tile's first row of A and column of B at the
+// first k, and `rows` and `columns` how many lie in the matrices. Ends when all threads have read
+// the last stage.
+template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
+__device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t shared,
+                                              const double* a_data, const double* b_data, int rows,
+                                              int columns, int length, const Fp64Lane<Tile>& lane,
+                                              Fp64Chain<Tile>& chain) {
+  constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
+  constexpr int STAGES = Tile::STAGES, MMA_K = 8, PARTS = BLOCK_K / MMA_K;
+  constexpr int TILES_M = Tile::WARP_M / 16, TILES_N = Tile::WARP_N / 8;  // of a warp
+  constexpr uint32_t B_AT = Tile::TILE_BYTES(BLOCK_M), STAGE_BYTES = Tile::STAGE_BYTES;
+  using A = Fp64Operand<Tile, BLOCK_M, A_ALONG_M>;
+  using B = Fp64Operand<Tile, BLOCK_N, B_ALONG_N>;
+  const auto a_strides = [&]() -> Fp64Strides {
+    return {problem.a.row_stride, problem.a.col_stride, problem.a.alignment == 16};
+  };
+  const auto b_strides = [&]() -> Fp64Strides {
+    return {problem.b.col_stride, problem.b.row_stride, problem.b.alignment == 16};
+  };
+  const uint32_t a_lane = shared + A::at(lane.warp_m + lane.g, lane.t);
+  const uint32_t b_lane = shared + B_AT + B::at(lane.warp_n + lane.g, lane.t);
+  const uint32_t barrier = shared + Tile::BARRIER_AT;
+  const int steps = (length + BLOCK_K - 1) / BLOCK_K;
+  A a(a_data, a_strides());
+  B b(b_data, b_strides());
+
+  int to_copy = length;  // values of k whose copy has not been started
+  const auto copy_step = [&](uint32_t stage) {
+    if (to_copy <= 0) return;
+    a.copy(stage, rows, to_copy, a_strides());
+    b.copy(stage + B_AT, columns, to_copy, b_strides());
+    to_copy -= BLOCK_K;
+  };
+  for (int stage = 0; stage < STAGES - 1; ++stage) {
+    copy_step(shared + stage * STAGE_BYTES);
+    ptx::cp_async_commit_group();
+  }
+  ptx::cp_async_wait_group<STAGES - 2>();
+  __syncthreads();
+
+  uint32_t read = 0, write = (STAGES - 1) * STAGE_BYTES;  // stages, as bytes
+  const auto next = [](uint32_t stage) {
+    return stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
+  };
+  // Fragments of one part: A's are loaded again as soon as a row of tiles is done with them, B's
+  // beside those in use.
+  double a_part[TILES_M][4], b_parts[2][TILES_N][2];
+  const auto load_a = [&](int i, int part) {
+#pragma unroll
+    for (int word = 0; word < 4; ++word)
+      a_part[i][word] = ptx::load_shared_f64(
+          a_lane + read + A::at(16 * i + word % 2 * 8, part * MMA_K + word / 2 * 4));
+  };
+  const auto load_b = [&](int j, int part, int into) {
+#pragma unroll
+    for (int word = 0; word < 2; ++word)
+      b_parts[into][j][word] =
+          ptx::load_shared_f64(b_lane + read + B::at(8 * j, part * MMA_K + word * 4));
+  };
+#pragma unroll
+  for (int i = 0; i < TILES_M; ++i) load_a(i, 0);
+#pragma unroll
+  for (int j = 0; j < TILES_N; ++j) load_b(j, 0, 0);
+  // `copy` starts a share of the copies, of SHARES a step, or all of them as the first. A warp says
+  // that it has read this stage and filled its part of the next one, and only a row of
+  // multiplications later waits for the others to have said so.
+  constexpr int SHARES = (PARTS - 1) * TILES_M;
+  const auto run_step = [&](int step, auto copy) {
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      if (part == PARTS - 1) {
+        ptx::cp_async_wait_group<STAGES - 2>();
+        if constexpr (Tile::SPLIT_BARRIER) {
+          __syncwarp();
+          ptx::mbarrier_arrive_if(threadIdx.x % 32 == 0, barrier);
+        } else {
+          __syncthreads();
+          read = next(read);
+        }
+      }
+      const int next_part = (part + 1) % PARTS;
+#pragma unroll
+      for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+        for (int column = 0; column < TILES_N; ++column) {
+          // Every other row runs backwards, and so begins with the fragment at hand.
+          const int j = i % 2 == 0 ? column : TILES_N - 1 - column;
+          ptx::mma(chain[i][j], a_part[i], b_parts[part % 2][j]);
+        }
+        if (Tile::SPLIT_BARRIER && part == PARTS - 1 && i == 0) {
+          ptx::mbarrier_wait(barrier, step % 2);
+          read = next(read);
+        }
+        load_a(i, next_part);
+#pragma unroll
+        for (int j = i * TILES_N / TILES_M; j < (i + 1) * TILES_N / TILES_M; ++j)
+          load_b(j, next_part, (part + 1) % 2);
+        if (part < PARTS - 1) copy(part * TILES_M + i);
+      }
+      if (part == PARTS - 2) {
+        ptx::cp_async_commit_group();
+        write = next(write);
+      }
+    }
+  };
+  int step = 0;
+  if (rows == BLOCK_M && columns == BLOCK_N) {
+    constexpr int COPIES = A::COPIES + B::COPIES;
+    const int whole_steps = length / BLOCK_K - (STAGES - 1);
+#pragma unroll 1
+    for (; step < whole_steps; ++step)
+      run_step(step, [&](int share) {
+#pragma unroll
+        for (int i = share * COPIES / SHARES; i < (share + 1) * COPIES / SHARES; ++i)
+          if (i < A::COPIES)
+            a.copy_whole(shared + write, i, a_strides());
+          else
+            b.copy_whole(shared + write + B_AT, i - A::COPIES, b_strides());
+      });
+    to_copy -= step * BLOCK_K;
+  }
+#pragma unroll 1
+  for (; step < steps; ++step)
+    run_step(step, [&](int share) {
+      if (share == 0) copy_step(shared + write);
+    });
+  // The next stretch counts its steps from 0 again.
+  if (Tile::SPLIT_BARRIER && steps % 2 != 0)
+    ptx::mbarrier_arrive_if(threadIdx.x % 32 == 0, barrier);
+  __syncthreads();  // before it fills the first stage
+}
+
+// A block's tile to C, through the epilogue.
+template <typename Tile>
+__device__ __forceinline__ void store_fp64(const Problem& problem, int64_t entry, int64_t row0,
+                                           int64_t column0, const Fp64Lane<Tile>& lane,
+                                           Fp64Chain<Tile>& chain) {
+  constexpr int TILES_N = Tile::WARP_N / 8;
+  store_patch<double, 2>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
+    const int i = v / 2 / TILES_N, j = v / 2 % TILES_N;  // the tile of two vectors
+    return {row0 + lane.warp_m + 16 * i + v % 2 * 8 + lane.g,
+            column0 + lane.warp_n + 8 * j + 2 * lane.t};
+  });
+}
+
+// pick(A_ALONG_M, B_ALONG_N), as types: which way operands lie.
+template <typename Pick>
+auto as_they_lie(const Problem& problem, Pick pick) {
+  const bool a_along_m = is_mn_major(side_a(problem)), b_along_n = is_mn_major(side_b(problem));
+  if (a_along_m && b_along_n) return pick(std::true_type{}, std::true_type{});
+  if (a_along_m) return pick(std::true_type{}, std::false_type{});
+  if (b_along_n) return pick(std::false_type{}, std::true_type{});
+  return pick(std::false_type{}, std::false_type{});
+}
+
+}  // namespace tiled
