@@ -258,7 +258,7 @@ def overview(device: torch.device, dtypes: Sequence[str]) -> list[Problem]:
         *some("squares", [(1024, 1024), (4096, 4096)], ("float32", "float64", "bfloat16")),
         *some("odd", [(1023, 1023), (4095, 4095)], ("float32", "bfloat16")),
         *some("few_rows", [(1, 4096), (16, 4096)], ("float32", "bfloat16")),
-        *some("tall", [(131072, 64)], ("float32", "bfloat16")),
+        *(p for p in some("tall", [(262144, 64)], ("float32", "bfloat16")) if p[1].layout == "nn"),
         *some("integers", [(1024, 1024)], ("int8", "int32")),
     ]
 
@@ -438,6 +438,13 @@ _PARTS: dict[str, tuple[list[str], int]] = {
         ["--set", "mma_sync", "--algo", "async_mma", "--budget", "0.15", "--limit", "30"],
         50,
     ),
+    "mma_sync_tf32": (
+        [
+            *("--set", "mma_sync", "--dtype", "float32", "--precision", "tf32"),
+            *("--algo", "async_mma", "--budget", "0.15", "--limit", "20"),
+        ],
+        40,
+    ),
     "tf32": (
         ["--set", "tf32", "--precision", "tf32", "--budget", "0.25", "--limit", "40"],
         60,
@@ -457,10 +464,23 @@ _PARTS: dict[str, tuple[list[str], int]] = {
     "fp64": (["--set", "fp64", "--mode", "both", "--budget", "0.25", "--limit", "40"], 60),
     "shapes": (
         [
-            *("--set", "odd", "--set", "deep", "--set", "tall"),
-            *("--set", "integers", "--set", "few_rows", "--budget", "0.15", "--limit", "50"),
+            *("--set", "odd", "--set", "integers", "--set", "few_rows"),
+            *("--budget", "0.15", "--limit", "40"),
         ],
-        90,
+        70,
+    ),
+    "deep": (["--set", "deep", "--budget", "0.1", "--limit", "50"], 70),
+    "tall": (["--set", "tall", "--budget", "0.1", "--limit", "40"], 60),
+    "drawn16": (
+        ["--set", "large16_drawn", "--mode", "sustained", "--budget", "0.15", "--limit", "80"],
+        100,
+    ),
+    "drawn": (
+        [
+            *("--set", "middle16_drawn", "--set", "ieee_drawn", "--set", "fp64_drawn"),
+            *("--budget", "0.1", "--limit", "80"),
+        ],
+        110,
     ),
     "cpu": (["cpu", "--budget", "0.3", "--limit", "25"], 60),
 }

@@ -4,7 +4,8 @@ Every problem is timed beside torch.mm by graph replays over rotated weights of 
 L2 cache, in an order shuffled in every round. And its rows are looked at: have they the bits that
 the same rows have among 1,024? With --no-split-k torch runs as those do who want it to keep bits
 (CUBLAS_WORKSPACE_CONFIG=:16:8, CUBLASLT_WORKSPACE_SIZE=1: no room for split sums). cuBLAS reads
-both when it starts, so that is a run of its own.
+both when it starts, so that is a run of its own. Of fp32, `--dtype tf32` and `--dtype fp16x3` are
+these precisions; torch.mm is in tf32 beside the first.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.progress import track
 
 from bench import cli
+from bench.candidates import fp32_precision
 from bench.check import check_result
 from bench.data import OperandSet, poison, random_matrix
 from bench.timing import CudaStopwatch, Rounds, interleave
@@ -35,6 +37,7 @@ NAMED = (
     *((8192, 28672), (128256, 4096), (2560, 9728), (1536, 1536), (1024, 5120), (256, 7168)),
 )
 FULL = 1024  # rows of the product that others are compared with
+PRECISIONS = ("tf32", "fp16x3")  # of float32, by which they are named here
 
 
 def drawn(seed: int = 20, count: int = 20) -> tuple[tuple[int, int], ...]:
@@ -58,20 +61,27 @@ def weights_of(stopwatch: CudaStopwatch, n: int, k: int, layout: str, dtype: tor
     return [w.t() if layout == "nt" else w for w in made]
 
 
-def check(operands: OperandSet, c: torch.Tensor) -> None:
+def torch_dtype(name: str) -> torch.dtype:
+    return torch.float32 if name in PRECISIONS else getattr(torch, name)
+
+
+def check(operands: OperandSet, c: torch.Tensor, name: str) -> None:
     """Ends the run where a result is wrong. The reference of fp64 would take long: there another
     rung must have the same bits."""
     if c.dtype == torch.float64:
         good = torch.equal(c, torch.ops.tiled.mm(operands.a, operands.b, algo="mma_tile"))
     else:
-        tensor_cores = c.dtype != torch.float32
-        good = check_result(c, operands.a, operands.b, tensor_cores=tensor_cores).ok
+        tensor_cores = name not in ("float32", "fp16x3")
+        good = check_result(
+            c, operands.a, operands.b, tensor_cores=tensor_cores, tf32=name == "tf32"
+        ).ok
     if not good:
         raise RuntimeError(f"a wrong result: {tuple(operands.a.shape)} by {tuple(c.shape)}")
 
 
-def measure(stopwatch: CudaStopwatch, weights: list, m: int, rng: random.Random) -> dict:
+def measure(stopwatch: CudaStopwatch, weights: list, m: int, rng: random.Random, name: str) -> dict:
     """Seconds of ours and torch's, and whether rows changed their bits."""
+    precision = name if name in PRECISIONS else None
     k, n = weights[0].shape
     dtype, device = weights[0].dtype, stopwatch.device
     generator = torch.Generator(device).manual_seed(m)
@@ -83,17 +93,20 @@ def measure(stopwatch: CudaStopwatch, weights: list, m: int, rng: random.Random)
         sets.append(OperandSet(full[:m].clone(), b, out))
 
     def ours(a, b, out):
-        torch.ops.tiled.mm.out(a, b, out=out)
+        torch.ops.tiled.mm.out(a, b, precision=precision, out=out)
         return out
+
+    def whole(a, b):
+        return torch.ops.tiled.mm(a, b, precision=precision)
 
     calls = {"tiled": ours, "torch": lambda a, b, out: torch.mm(a, b, out=out)}
     changed = {}
-    for name, product in (("tiled", torch.ops.tiled.mm), ("torch", torch.mm)):
+    for name, product in (("tiled", whole), ("torch", torch.mm)):
         same = torch.equal(product(sets[0].a, sets[0].b), product(full, sets[0].b)[:m])
         changed[name] = not same
     prepared = {name: stopwatch.prepare(call, sets) for name, call in calls.items()}
     seconds = interleave(stopwatch, prepared, Rounds(7, 40, 0.03), rng)
-    check(sets[0], ours(sets[0].a, sets[0].b, sets[0].out))
+    check(sets[0], ours(sets[0].a, sets[0].b, sets[0].out), name)
     return {
         "seconds": {name: statistics.median(found) for name, found in seconds.items()},
         "changed": changed,
@@ -102,7 +115,9 @@ def measure(stopwatch: CudaStopwatch, weights: list, m: int, rng: random.Random)
 
 def main(
     json_path: Annotated[Path | None, typer.Option("--json")] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="of the inputs; may be repeated")] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="of the inputs, or a precision; may be repeated")
+    ] = None,
     most_rows: Annotated[int, typer.Option(help="leave out more rows than that")] = 64,
     only_named: Annotated[bool, typer.Option(help="the named layers alone")] = False,
     no_split_k: Annotated[bool, typer.Option(help="torch without split-K")] = False,
@@ -123,9 +138,10 @@ def main(
     for name in dtype or ("bfloat16",):
         for n, k, is_drawn in track(layers, name, console=console):
             for layout in ("nt", "nn"):
-                weights = weights_of(stopwatch, n, k, layout, getattr(torch, name))
+                weights = weights_of(stopwatch, n, k, layout, torch_dtype(name))
                 for m in (m for m in ROWS if m <= most_rows):
-                    found = measure(stopwatch, weights, m, rng)
+                    with fp32_precision("tf32" if name == "tf32" else "ieee"):
+                        found = measure(stopwatch, weights, m, rng, name)
                     place = {"dtype": name, "layout": layout, "m": m, "n": n, "k": k}
                     document["decode"].append(place | {"drawn": is_drawn} | found)
                 del weights

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.cells import NOT_MEASURED, caption, markdown
+from bench.cells import NOT_MEASURED, captions, markdown
 
 LARGE = 2048  # columns, from which on memory bounds a product and not its longest chain
-SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # bytes
+SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "tf32": 4, "fp16x3": 4, "float64": 8}  # bytes
 HEAVY = 10**8  # bytes of a weight
 
 
@@ -42,7 +42,7 @@ def decode_table(documents: Sequence[dict], *, split_k: bool = True) -> str:
         document = newest_decode(documents, dtype, split_k=split_k)
         if document is None:
             continue
-        sources.append(document)
+        sources.append((dtype, document))
         cases = [c for c in document["decode"] if c["dtype"] == dtype]
         counts = sorted({c["m"] for c in cases} | set(counts))
         for layout in dict.fromkeys(c["layout"] for c in cases):
@@ -65,8 +65,7 @@ def decode_table(documents: Sequence[dict], *, split_k: bool = True) -> str:
     if not rows:
         return NOT_MEASURED
     header = ["inputs", "layout", "torch.mm's time / ours", *(f"M = {m}" for m in counts)]
-    newest = max(sources, key=lambda d: d["environment"]["date"])
-    return markdown(header, rows, texts=3) + "\n\n" + caption(newest)
+    return markdown(header, rows, texts=3) + "\n\n" + captions(sources)
 
 
 def _geomean(values) -> str:
@@ -75,27 +74,28 @@ def _geomean(values) -> str:
 
 def bits_table(documents: Sequence[dict]) -> str:
     """Of how many problems rows had other bits among 1,024 rows."""
-    rows, newest = [], None
+    rows, sources = [], []
     for dtype in SIZES:
         document, without = (
             newest_decode(documents, dtype, split_k=split_k) for split_k in (True, False)
         )
         if document is None:
             continue
-        newest = document
+        sources.append((dtype, document))
         cases = [c for c in document["decode"] if c["dtype"] == dtype]
         row = [dtype, str(len(cases)), str(sum(c["changed"]["tiled"] for c in cases))]
         row.append(str(sum(c["changed"]["torch"] for c in cases)))
         if without is None:
             row.append("-")
         else:
+            sources.append((f"{dtype} without split-K", without))
             others = [c for c in without["decode"] if c["dtype"] == dtype]
             row.append(f"{sum(c['changed']['torch'] for c in others)} of {len(others)}")
         rows.append(row)
-    if newest is None:
+    if not rows:
         return NOT_MEASURED
     header = ["inputs", "problems", "tiled.mm", "torch.mm", "torch.mm without split-K"]
-    return markdown(header, rows) + "\n\n" + caption(newest)
+    return markdown(header, rows) + "\n\n" + captions(sources)
 
 
 TABLES = {

@@ -288,8 +288,14 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
         f"{name}-{dtype}": grid_table(name, dtype, mode)
         for name, mode in (
             ("large16", "sustained"),
+            ("large16_drawn", "sustained"),
             ("middle16", "burst"),
+            ("middle16_drawn", "burst"),
             ("unaligned16", "burst"),
+            ("ieee_drawn", "burst"),
+            ("fp64_drawn", "burst"),
+            ("deep", "burst"),
+            ("tall", "burst"),
         )
         for dtype in SETS[name].dtypes
     },
@@ -313,7 +319,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "mma-sync": mma_sync_table,
     **{
         f"shapes-{s}": set_table(s, gpu=True)
-        for s in ("llm", "odd", "few_rows", "deep", "tall", "small", "integers")
+        for s in ("llm", "odd", "few_rows", "small", "integers")
     },
 }
 

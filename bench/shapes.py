@@ -7,6 +7,7 @@ Data names what A holds: normal numbers, or what comes out of a softmax or a GEL
 
 from __future__ import annotations
 
+import random
 from dataclasses import asdict, dataclass, replace
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -122,6 +123,33 @@ def _in_layouts(templates: tuple[Shape, ...]) -> tuple[Shape, ...]:
     return tuple(replace(t, layout=layout) for layout in ("nn", "nt", "tn") for t in once)
 
 
+def _drawn(seed: int, count: int, low: int, high: int, most: float) -> tuple[Shape, ...]:
+    """Sizes spread evenly over their logarithms, from `low` to `high`, in multiples of 64, every
+    third a cube; of at most `most` multiply-adds. Nobody chose a tile for them."""
+    rng = random.Random(seed)
+    found: list[Shape] = []
+
+    def size() -> int:
+        return max(64, 64 * round(low * (high / low) ** rng.random() / 64))
+
+    while len(found) < count:
+        one = size()
+        m, n, k = (one, one, one) if len(found) % 3 == 0 else (size(), size(), size())
+        if m * n * k <= most:
+            found.append(Shape(m, n, k))
+    return tuple(found)
+
+
+def _drawn_layers(seed: int, count: int) -> tuple[Shape, ...]:
+    """96 to 512 rows, in multiples of 32, with layers of drawn widths and depths."""
+    rng = random.Random(seed)
+    sizes = [
+        (64 * round(2 ** rng.uniform(4, 8)), 64 * round(2 ** rng.uniform(4, 8)))
+        for _ in range(count)
+    ]
+    return tuple(Shape(32 * rng.randint(3, 16), n, k) for n, k in sizes)
+
+
 SETS: dict[str, ShapeSet] = {
     s.name: s
     for s in (
@@ -188,13 +216,28 @@ SETS: dict[str, ShapeSet] = {
             ),
         ),
         ShapeSet(
+            "large16_drawn",
+            "large 16-bit products of sizes that nobody chose, in three layouts",
+            "drawn by a seed",
+            ("bfloat16",),
+            _in_layouts(_drawn(2201, 40, 2048, 12288, 5e11)),
+        ),
+        ShapeSet(
+            "middle16_drawn",
+            "middle ones, likewise",
+            "drawn by a seed",
+            ("bfloat16",),
+            _in_layouts(_drawn(2202, 20, 224, 1920, 1e10) + _drawn_layers(2203, 12)),
+        ),
+        ShapeSet(
             "unaligned16",
             "16-bit products whose rows do not begin on 16 bytes, in three layouts",
-            "the sizes of the set `odd` that are large",
+            "the sizes of the set `odd` that are large, two between them, and even ones that are "
+            "no multiple of 8",
             ("bfloat16", "float16"),
             _in_layouts(
                 (
-                    *_cubes(1023, 2047, 4095, 4097, 8191),
+                    *_cubes(1023, 1111, 1999, 2047, 4095, 4097, 8191, 1030, 2050, 4100),
                     Shape(3000, 5000, 7001),
                     Shape(4096, 50257, 768),
                     Shape(8193, 2501, 5008),
@@ -204,7 +247,8 @@ SETS: dict[str, ShapeSet] = {
         ShapeSet(
             "mma_sync",
             "what mma.sync can do, for --algo async_mma, in three layouts",
-            "squares and layers at which CUTLASS's kernels for compute capability 8.0 were timed",
+            "squares and layers at which CUTLASS's kernels for compute capability 8.0 were timed; "
+            "with --dtype float32 --precision tf32 they are for tf32",
             ("bfloat16", "int8"),
             _in_layouts(
                 (
@@ -232,7 +276,8 @@ SETS: dict[str, ShapeSet] = {
             ("float32",),
             _in_layouts(
                 (
-                    *_cubes(1024, 2048, 4096, 8192, 16384, 2047, 4095),
+                    *_cubes(1024, 1536, 2048, 2304, 2560, 2816, 3072, 4096, 8192, 16384),
+                    *_cubes(2047, 4095),
                     Shape(8192, 4096, 14336),
                     Shape(4096, 28672, 4096),
                     Shape(4096, 128, 4096),
@@ -267,6 +312,20 @@ SETS: dict[str, ShapeSet] = {
             _in_layouts((*_cubes(512, 1024, 2048, 4096, 8192, 2047, 4095), Shape(4096, 128, 4096))),
         ),
         ShapeSet(
+            "ieee_drawn",
+            "fp32 chains of sizes that nobody chose, for --precision ieee, in three layouts",
+            "drawn by a seed",
+            ("float32",),
+            _in_layouts(_drawn(2204, 24, 512, 8192, 1.5e11)),
+        ),
+        ShapeSet(
+            "fp64_drawn",
+            "fp64 chains, likewise",
+            "drawn by a seed",
+            ("float64",),
+            _in_layouts(_drawn(2205, 24, 512, 8192, 1.5e11)),
+        ),
+        ShapeSet(
             "few_rows",
             "decoding and routing: one to sixteen rows against a weight",
             "vllm issues 44343, 44217, 35121 and 42562, TensorRT-LLM issue 13646, onnxruntime "
@@ -290,31 +349,43 @@ SETS: dict[str, ShapeSet] = {
         ),
         ShapeSet(
             "deep",
-            "small C, deep K",
+            "small C, deep K, in three layouts",
             "pytorch issue 114911 and the split-K literature",
-            ("bfloat16", "float32"),
-            (
-                Shape(1, 1, 131072, "nt"),
-                Shape(16, 4096, 65536, "nt"),
-                Shape(64, 64, 65536, "nt"),
-                Shape(128, 128, 131072, "nt"),
-                Shape(512, 512, 32768, "nt"),
+            ("bfloat16", "float32", "float64"),
+            _in_layouts(
+                (
+                    Shape(1, 1, 131072),
+                    Shape(16, 4096, 65536),
+                    Shape(64, 64, 65536),
+                    Shape(96, 96, 40960),
+                    Shape(128, 128, 131072),
+                    Shape(256, 256, 65536),
+                    Shape(512, 512, 32768),
+                    Shape(512, 512, 131072),
+                    Shape(768, 640, 32768),
+                    Shape(128, 1024, 100000),
+                )
             ),
         ),
         ShapeSet(
             "tall",
-            "many rows, very few columns",
+            "many rows, very few columns, in three layouts",
             "pytorch issues 119000 (a 16 x 16 linear layer), 186348 (K and N below 8), 101249 "
             "and 16594",
             ("float32", "bfloat16"),
-            (
-                *(Shape(1 << e, 16, 16, "nt") for e in (8, 13, 18, 23)),
-                Shape(400000, 4, 4),
-                Shape(1000000, 7, 7),
-                Shape(1048576, 32, 32),
-                Shape(131072, 64, 64),
-                Shape(131072, 128, 128),
-                Shape(262144, 16, 512),
+            _in_layouts(
+                (
+                    *(Shape(1 << e, 16, 16) for e in (13, 18, 23)),
+                    Shape(400000, 4, 4),
+                    Shape(1000000, 7, 7),
+                    Shape(1000000, 16, 16),
+                    Shape(1048576, 32, 32),
+                    Shape(500000, 48, 96),
+                    Shape(262144, 64, 64),
+                    Shape(131072, 128, 128),
+                    Shape(131072, 256, 32),
+                    Shape(262144, 16, 512),
+                )
             ),
         ),
         ShapeSet(

@@ -137,6 +137,29 @@ TEST(Fp16x3Plan, WithoutHoppersKernels) {
   }
 }
 
+// Tiles are cut in time where the last round of whole ones would leave many multiprocessors idle;
+// not where they divide well, nor where the operands of clusters out of step would fall out of L2.
+TEST(Fp16x3Plan, TilesAreCutWhereTheyDoNotDivide) {
+  const DeviceInfo d = device("h200");
+  const auto is_cut = [&](const std::string& layout, int64_t m, int64_t n, int64_t k) {
+    return fp16x3_of(make_plan(parts_problem(layout, m, n, k), d)).wraps_around;
+  };
+  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
+    for (const int64_t size : {1536, 1792, 2304, 2560, 3072}) {
+      EXPECT_TRUE(is_cut(layout, size, size, size)) << layout << ' ' << size;
+      const Plan plan = make_plan(parts_problem(layout, size, size, size), d);
+      EXPECT_EQ(plan.main_step().grid_x, d.multiprocessors);
+      const std::string json = to_json(report(parts_problem(layout, size, size, size), d, plan));
+      EXPECT_NE(json.find(R"("wraps_around": true)"), std::string::npos);
+    }
+    for (const int64_t size : {512, 1024, 1280, 2048, 2816, 4096, 8192})
+      EXPECT_FALSE(is_cut(layout, size, size, size)) << layout << ' ' << size;
+    EXPECT_FALSE(is_cut(layout, 4096, 2048, 1024));
+    EXPECT_FALSE(is_cut(layout, 4096, 16, 4096));
+    EXPECT_FALSE(is_cut(layout, 1536, 1536, 32768)) << "K has segments";
+  }
+}
+
 // Every part of the workspace begins on a cache line, after the end of the one before.
 TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
   const DeviceInfo d = device("h200");
@@ -145,6 +168,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
                                                  {70, 90, 36872, 3, false},
                                                  {1, 1, 64, 1, false},
                                                  {300, 1, 515, 7, true},
+                                                 {1500, 1536, 515, 1, false},
                                                  {4096, 4095, 4097, 1, false}}) {
       Problem p = parts_problem(layout, m, n, k);
       p.batch = batch;
@@ -155,7 +179,8 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
         EXPECT_EQ(l.q_entries, shared && !way.exchanged ? 1 : batch);
         const int64_t rows_p = way.exchanged ? n : m, rows_q = way.exchanged ? m : n;
         const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
-        const bool is_cut = segment_count(k) > 1;
+        const bool has_totals = segment_count(k) > 1 || way.wraps_around;
+        const int64_t warps = int64_t{way.blocks} * (tile_of(way).threads - 128) / 32;
         const int64_t copied_p =
             way.kernel == Fp16x3Kernel::Direct ? 0 : l.p_entries * 2 * rows_p * k * 2;
         const std::pair<int64_t, int64_t> parts[] = {
@@ -163,10 +188,13 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
             {l.q_planes_at, l.q_entries * 2 * rows_q * k * 2},
             {l.p_scales_at, l.p_entries * rows_p * 8},
             {l.q_scales_at, l.q_entries * rows_q * 8},
-            {l.guard_at, (2 + 2 * squares) * 4},
+            {l.guard_at, (2 + squares) * 4},
+            {l.hand_over_at, way.wraps_around ? (1 + warps) * 4 : 0},
+            {l.squares_at, squares * 4},
             {l.marks_at, squares * 64 * 64 / 8},
             {l.totals_at,
-             is_cut ? int64_t{way.blocks} * tile_of(way).block_p * tile_of(way).block_q * 4 : 0}};
+             has_totals ? int64_t{way.blocks} * tile_of(way).block_p * tile_of(way).block_q * 4
+                        : 0}};
         int64_t end = 0;
         for (const auto& [begin, bytes] : parts) {
           EXPECT_GE(begin, end);
@@ -174,6 +202,8 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
           end = begin + bytes;
         }
         EXPECT_LE(end, l.bytes);
+        EXPECT_GE(l.guard_at + l.zero_bytes,
+                  l.hand_over_at + (way.wraps_around ? (1 + warps) * 4 : 0));
       }
     }
 }

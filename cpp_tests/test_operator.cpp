@@ -192,6 +192,9 @@ TEST_P(Operator, LinearTakesAnyLeadingDimensions) {
     for (int64_t j = 0; j < 3; ++j)
       EXPECT_TRUE(same_bits(tiled::linear(x[i][j], weight, bias, {.activation = "gelu"}), y[i][j]));
   EXPECT_TRUE(same_bits(tiled::linear(x[0], weight), tiled::mm(x[0], weight.t())));
+  at::Tensor out = at::empty({0}, options(at::kFloat));
+  EXPECT_EQ(&tiled::linear_out(out, x, weight, bias, {.activation = "gelu"}), &out);
+  EXPECT_TRUE(same_bits(out, y));
   EXPECT_NE(error_of([&] {
               tiled::linear(x, weight.t(), bias);
             }).find("mat1 and mat2 shapes cannot be multiplied (6x40 and 7x40)"),

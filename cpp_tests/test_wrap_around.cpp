@@ -10,10 +10,10 @@
 namespace tiled::test {
 namespace {
 
-void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps) {
+void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps, uint32_t least_steps) {
   SCOPED_TRACE(testing::Message() << tiles << " tiles, " << clusters << " clusters, " << steps
-                                  << " steps");
-  const WrapAround wrap = WrapAround::of(tiles, clusters, steps);
+                                  << " steps, cut from " << least_steps << " on");
+  const WrapAround wrap = WrapAround::of(tiles, clusters, steps, least_steps);
   EXPECT_TRUE(wrap.shared_tiles >= clusters && wrap.shared_tiles < 2 * clusters)
       << "the shared tiles";
   struct Tile {
@@ -54,20 +54,21 @@ void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps) {
     if (tile.rests == 0) continue;
     EXPECT_TRUE(tile.first_part == tile.rest) << "the rest begins where the first part ends";
     EXPECT_TRUE(tile.rest_by == tile.first_part_by + 1) << "the next cluster has the rest";
-    EXPECT_GE(std::min(tile.first_part, steps - tile.rest), WrapAround::LEAST_STEPS);
+    EXPECT_GE(std::min(tile.first_part, steps - tile.rest), least_steps);
     // Where cuts moved to a tile's edge, a share is so much shorter or longer.
-    EXPECT_TRUE(tile.first_part_done <= tile.rest_begun + 2 * WrapAround::LEAST_STEPS)
-        << "nobody waits";
+    EXPECT_TRUE(tile.first_part_done <= tile.rest_begun + 2 * least_steps) << "nobody waits";
   }
   // Both ends of a share may move.
-  EXPECT_LE(most - least, 4 * WrapAround::LEAST_STEPS) << "shares are equal";
+  EXPECT_LE(most - least, 4 * least_steps) << "shares are equal";
 }
 
 TEST(WrapAround, DoesEachStepOfEachTileOnceInSharesAsLong) {
   for (const uint32_t clusters : {1u, 2u, 3u, 7u, 39u, 57u, 66u, 114u, 132u, 264u})
     for (const uint32_t steps : {1u, 2u, 7u, 8u, 9u, 31u, 36u, 64u, 511u, 4095u})
       for (uint32_t tiles = clusters + 1; tiles < 4 * clusters; tiles += 1 + clusters / 9)
-        if (WrapAround::fits(tiles, clusters, steps)) check_schedule(tiles, clusters, steps);
+        for (const uint32_t least_steps : {1u, 2u, WrapAround::LEAST_STEPS})
+          if (WrapAround::fits(tiles, clusters, steps))
+            check_schedule(tiles, clusters, steps, least_steps);
 }
 
 TEST(WrapAround, FitsWhereThereIsSomethingToCutAndCountersDoNotOverflow) {

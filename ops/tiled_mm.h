@@ -86,6 +86,11 @@ TILED_MM_API at::Tensor linear(const at::Tensor& x, const at::Tensor& weight,
                                const std::optional<at::Tensor>& bias = std::nullopt,
                                const LinearOptions& options = {});
 
+// The same into `out`, as mm_out(); it overlaps nothing that is read.
+TILED_MM_API at::Tensor& linear_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
+                                    const std::optional<at::Tensor>& bias = std::nullopt,
+                                    const LinearOptions& options = {});
+
 // The rungs that compute these inputs, from the simplest to the fastest.
 TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b,
                                             const MmOptions& options = {},

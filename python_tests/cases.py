@@ -3,6 +3,8 @@ rungs.py)."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -262,6 +264,7 @@ def in_threads_and_streams(product: Callable[[int], torch.Tensor], expected: lis
 # fp16x3's tiles: of planes of both operands, and with the larger one as it lies.
 PLANE_TILES = ("X3Tile128x128", "X3Tile64x64")
 DIRECT_TILES = ("X3Direct64x64", "X3Direct64x32")
+CUT_TILES = ((PLANE_TILES[0], 128, 1), (PLANE_TILES[1], 64, 2))  # side, blocks a multiprocessor
 # By mma.sync, from compute capability 8.0 on; on 9.0 by name.
 ASYNC_TILES = ("X3Async128x128", "X3Async128x64", "X3Async64x64")
 
@@ -280,3 +283,24 @@ def parts_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple[str, bool, int, i
         for tile in (*PLANE_TILES, *direct):
             ways += [(tile, exchanged, *cluster) for cluster in ((1, 1), (2, 1), (1, 2))]
     return ways + [(tile, False, 1, 1) for tile in ASYNC_TILES]
+
+
+def parts_cut_ways(m: int, n: int, batch: int = 1) -> list[tuple[str, bool, int, int]]:
+    """Those that cut tiles in time: where tiles do not divide among the clusters that run at once.
+    K has one segment."""
+    chip = torch.cuda.get_device_properties(0).multi_processor_count
+    ways = []
+    for (tile, side, resident), exchanged in itertools.product(CUT_TILES, (False, True)):
+        for cluster in ((1, 1), (2, 1), (1, 2)):
+            p, q = (n, m) if exchanged else (m, n)
+            clusters = chip * resident // (cluster[0] * cluster[1])
+            units = math.ceil(p / (side * cluster[0])) * math.ceil(q / (side * cluster[1])) * batch
+            if units > clusters and units % clusters:
+                ways.append((tile, exchanged, *cluster))
+    return ways
+
+
+def parts_cut_size() -> int:
+    """The first multiple of 128 where each tile is cut, in every cluster."""
+    every = 2 * 3 * len(CUT_TILES)
+    return next(s for s in range(128, 10000, 128) if len(parts_cut_ways(s, s)) == every)

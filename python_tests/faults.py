@@ -87,8 +87,13 @@ SPLIT = Place(
     ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
     "all_layouts or scales_that_are_known or every_tile",
 )
-
-
+FP16X3_CUT = Place(
+    f"{RUNGS}/9_fp16x3/fp16x3.cu",
+    ("test_fp16x3_cut.py",),
+    "equal_to_whole or beside or graph",
+)
+# What clears the words by which tiles that are cut are handed over.
+FP16X3_CLEAR = Place(f"{RUNGS}/9_fp16x3/split_beside.cu", FP16X3_CUT.files, FP16X3_CUT.tests)
 FP16X3_ASYNC = Place(
     f"{RUNGS}/9_fp16x3/async.cu",
     ("test_fp16x3_tiles.py",),
@@ -137,6 +142,10 @@ BUILDS = {
     "AsyncMmaBytesDelays": Build("Delays", ASYNC_MMA_BYTES, sound=True),
     "AsyncMmaBytesNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA_BYTES),
     "AsyncMmaBytesNoFullWait": Build("NoFullWait", ASYNC_MMA_BYTES),
+    "Fp16x3CutDelays": Build("Delays", FP16X3_CUT, sound=True),
+    "Fp16x3CutNoHandOverWait": Build("NoHandOverWait", FP16X3_CUT),
+    "Fp16x3CutNoHandOverBarrier": Build("NoHandOverBarrier", FP16X3_CUT),
+    "Fp16x3CutNoClear": Build("NoClear", FP16X3_CLEAR),
     "Fp16x3AsyncDelays": Build("Delays", FP16X3_ASYNC, sound=True),
     "Fp16x3AsyncNoEmptyWait": Build("NoEmptyWait", FP16X3_ASYNC),
     "Fp16x3AsyncNoFullWait": Build("NoFullWait", FP16X3_ASYNC),

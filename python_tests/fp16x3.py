@@ -42,8 +42,9 @@ def normal(*size: int) -> torch.Tensor:
     return torch.randn(*size, device="cuda")
 
 
-def with_tile(a: torch.Tensor, b: torch.Tensor, *way) -> torch.Tensor:
-    return torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, precision="fp16x3")
+def with_tile(a: torch.Tensor, b: torch.Tensor, *way, cut: bool = False) -> torch.Tensor:
+    """`cut`: in time (ops/cuda/parts/wrap_around.h)."""
+    return torch.ops.tiled_debug.mm_with_tile(a, b, *way, cut, precision="fp16x3")
 
 
 def drop(x: torch.Tensor, row: int) -> torch.Tensor:

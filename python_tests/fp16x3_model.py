@@ -1,7 +1,7 @@
 """A model of precision='fp16x3' on any device, element by element: the arithmetic that the proof of
-its bound speaks of (README, "What 'fp16x3' promises"), with the holes that it once had to be put
-back. It shares no line with the kernels. It is for the tests of the tests, and for the search of
-data that breaks the rule before a GPU is asked.
+its bound speaks of (docs/fp16x3.md), with the holes that it once had to be put back. It shares no
+line with the kernels. It is for the tests of the tests, and for the search of data that breaks the
+rule before a GPU is asked.
 
 A tensor core takes 16 products and its accumulator at a time, each in the worst way that the chip
 was seen to (test_hopper_facts.py):

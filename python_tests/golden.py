@@ -1,8 +1,8 @@
 """An independent model of the library's arithmetic, and equality of bits.
 
-The rule (ops/core/segments.h, README "One answer"): K below 32768 is one segment, from there on K
-is cut at every multiple of 4096; a segment is one chain of fused multiply-adds from +0, k
-ascending; the segments' sums are added, ascending, to a total that starts from +0. Nothing here
+The rule (ops/core/segments.h; docs/contract.md, "One answer"): K below 32768 is one segment, from
+there on K is cut at every multiple of 4096; a segment is one chain of fused multiply-adds from +0,
+k ascending; the segments' sums are added, ascending, to a total that starts from +0. Nothing here
 shares a line with the library: the fused multiply-adds are made of ordinary IEEE operations.
 
     fp32, fp16, bf16   chains in fp32, the total rounded once to the output's dtype

@@ -170,9 +170,9 @@ def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
 def arithmetic_of(
     device: str, dtype: torch.dtype, algo: str | None = None, precision: str | None = None
 ) -> str:
-    """What a call runs, by the library's rule (README, "One answer"), where neither the library nor
-    torch is set to tf32: what was asked, else what the rung knows, else tensor cores for 16-bit
-    inputs on GPUs that have kernels for them."""
+    """What a call runs, by the library's rule (docs/contract.md, "Arithmetic"), where neither the
+    library nor torch is set to tf32: what was asked, else what the rung knows, else tensor cores
+    for 16-bit inputs on GPUs that have kernels for them."""
     if dtype == torch.float32:
         asked = precision or (PARTS_RUNG if algo == PARTS_RUNG else "ieee")
         return "fma" if asked == "ieee" or not has_mma_kernels(device) else asked

@@ -193,6 +193,24 @@ def run_parts(short: bool) -> int:
     return products
 
 
+def run_cut_parts(short: bool) -> int:
+    """fp16x3's tiles that are cut in time."""
+    size = cases.parts_cut_size() - 4
+    asked = {"precision": "fp16x3"}
+    ways = cases.parts_cut_ways(size, size)
+    products = 0
+    for a, b, what in problems(
+        ((size, size, 331),), (torch.float32,), LAYOUTS[: 1 if short else 4]
+    ):
+        a[0, 0], a[-1, -1], b[-1, ::2] = torch.inf, 1e30, 0
+        expected = torch.ops.tiled_debug.mm_with_tile(a, b, *ways[0], False, **asked)
+        for way in ways[::3] if short else ways:
+            c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, True, **asked)
+            assert same_bits(c, expected), (*what, *way)
+            products += 1
+    return products
+
+
 def run_epilogues(short: bool) -> int:
     """Rungs with an epilogue of everything: bias, input, activation, and the value before it, which
     leaves as C does. Every rung has mma_tile's bits."""
@@ -254,7 +272,7 @@ def main(short: bool) -> None:
         print(f"{products} products on tensor cores, all with the same bits", flush=True)
         products = run_few_rows(short)
         print(f"{products} products of few rows, all with the same bits", flush=True)
-        products = run_parts(short)
+        products = run_parts(short) + run_cut_parts(short)
         print(f"{products} products of fp16x3, all with the same bits")
     torch.cuda.synchronize()
 

@@ -293,6 +293,34 @@ def test_what_else_is_refused(device: str) -> None:
         tiled_mm.addmm(input.bool(), a.bool(), b.bool())
 
 
+@each("which", ("alpha", "beta"))
+@each("device", (*cases.DEVICES, "meta"))
+def test_factors_beyond_the_sums_type_in_torchs_words(device: str, which: str) -> None:
+    """The sums of 16-bit matrices are fp32, so that only what is beyond that is refused."""
+    for dtype, number, fits in (
+        (F, 1e300, False),
+        (F, float("inf"), True),
+        (H, 1e6, True),
+        (B, 1e300, False),
+        (D, 1e300, True),
+        (torch.complex64, 1e300j, False),
+        (torch.int8, -128, True),
+        (torch.int8, 300, False),
+        (torch.uint8, -3, True),
+        (torch.int32, 1 << 40, False),
+    ):
+        ours, theirs = (torch.ones(2, 2, dtype=dtype, device=d) for d in (device, "cpu"))
+        asked = {which: number}
+        if fits:
+            got = tiled_mm.addmm(ours, ours, ours, **asked)
+            right = torch.addmm(theirs, theirs, theirs, **asked)
+            assert device == "meta" or same_bits(got.cpu(), right), (dtype, number)
+            continue
+        words = message(lambda t=theirs, a=asked: torch.addmm(t, t, t, **a))
+        assert message(lambda t=ours, a=asked: tiled_mm.addmm(t, t, t, **a)) == words
+        assert message(lambda t=ours[None], a=asked: tiled_mm.baddbmm(t, t, t, **a)) == words
+
+
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_other_layouts_are_refused(device: str) -> None:
     dense = torch.ones(2, 2, device=device)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 
 import pytest
+import torch
 
-from bench import decode, results
+from bench import decode, decode_table, results
 from bench.decode_table import TABLES
+from bench.timing import CudaStopwatch
 
 
 def case(m: int, n: int, k: int, ours: float, torch_s: float, **more) -> dict:
@@ -16,12 +19,14 @@ def case(m: int, n: int, k: int, ours: float, torch_s: float, **more) -> dict:
     return place | {"seconds": {"tiled": ours, "torch": torch_s}, "changed": changed} | more
 
 
-def document(cases: list[dict], *, split_k: bool = True, date: str = "2026-01-01") -> dict:
+def document(
+    cases: list[dict], *, split_k: bool = True, date: str = "2026-01-01", commit: str = "abc"
+) -> dict:
     gpu = {"name": "GPU", "driver": "1"}
     environment = {
         "date": date,
         "gpu": gpu,
-        "commit": "abc",
+        "commit": commit,
         "dirty": False,
         "torch": "2",
         "cublas": "3",
@@ -76,6 +81,41 @@ def test_the_table_of_changed_bits() -> None:
     )
     table = TABLES["decode-bits"]([document(cases), without])
     assert "| bfloat16 | 3 | 0 | 2 | 1 of 3 |" in table
+
+
+def test_every_document_that_speaks_is_named() -> None:
+    """Not the newest alone: rows are of the run in which their dtype was measured last."""
+    bf16 = document([case(1, 4096, 4096, 1.0, 1.0)], date="2026-02-01", commit="newer")
+    fp32 = document([case(1, 4096, 4096, 1.0, 1.0, dtype="float32")], commit="older")
+    without = document(
+        [case(1, 4096, 4096, 1.0, 1.0)], split_k=False, date="2026-03-01", commit="apart"
+    )
+    assert "bfloat16: 2026-02-01, commit newer; float32: 2026-01-01, commit older" in (
+        TABLES["decode"]([bf16, fp32])
+    )
+    text = TABLES["decode-bits"]([bf16, fp32, without])
+    assert "bfloat16 without split-K: 2026-03-01, commit apart" in text and "commit older" in text
+
+
+def test_precisions_of_fp32_stand_among_the_inputs() -> None:
+    assert set(decode.PRECISIONS) < set(decode_table.SIZES)
+    assert all(
+        decode.torch_dtype(name).itemsize == size for name, size in decode_table.SIZES.items()
+    )
+    assert decode.torch_dtype("tf32") == decode.torch_dtype("fp16x3") == torch.float32
+    found = rows_of(TABLES["decode"]([document([case(1, 8192, 8192, 1e-4, 2e-4, dtype="tf32")])]))
+    assert found["tf32", "nt", "N >= 2048, geomean"] == ["2.00"]
+    assert found["tf32", "nt", "100 MB and more, GB/s"] == ["2684"]  # of 4 bytes an element
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["bfloat16", "float32", *decode.PRECISIONS])
+def test_a_problem_is_measured(name: str) -> None:
+    stopwatch = CudaStopwatch(torch.device("cuda", 0))
+    weights = decode.weights_of(stopwatch, 256, 512, "nt", decode.torch_dtype(name))
+    found = decode.measure(stopwatch, weights, 3, random.Random(7), name)
+    assert found["changed"]["tiled"] is False
+    assert all(0 < seconds < 1 for seconds in found["seconds"].values())
 
 
 @pytest.mark.parametrize("key", ["seconds", "changed", "drawn"])

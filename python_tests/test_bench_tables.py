@@ -8,7 +8,7 @@ import statistics
 import rungs
 from test_bench import make_case, make_document
 
-from bench import cells, headline, ladder_tables, report, results
+from bench import cells, headline, ladder_tables, mma_sync_table, report, results
 from bench.cpu_table import document_of
 from bench.shapes import Shape
 
@@ -167,3 +167,36 @@ def test_small_ratios_keep_two_digits():
         0.002: "0.002",
     }
     assert {x: cells.ratio_number(x) for x in shown} == shown
+
+
+def mma_sync_document(dtype: str, name: str, rate: float, date: str = "2026-01-01") -> dict:
+    """All of the table's problems at so many TF/s, but for the first at half of that."""
+    cases = []
+    for i, (m, n, k) in enumerate(mma_sync_table.CUTLASS):
+        seconds = 2 * m * n * k / (rate * 1e12) * (2 if i == 0 else 1)
+        for layout in mma_sync_table.LAYOUTS:
+            shape = Shape(m, n, k, layout, dtype)
+            cases.append(make_case("mma_sync", shape, {name: seconds, "torch.mm": seconds}))
+    return make_document(cases, gpu=GPU, date=date)
+
+
+def test_mma_sync_stands_beside_cutlass():
+    bf16 = mma_sync_document("bfloat16", "async_mma", 400.0)
+    text = report.TABLES["mma-sync"]([bf16])
+    rows = rows_of(text)
+    assert rows["512³"] == ["200"] * 3 + ["27"] and rows["4096³"] == ["400"] * 3 + ["414"]
+    peers = list(mma_sync_table.CUTLASS.values())
+    ratios = [200 / peers[0], *(400 / peer for peer in peers[1:])]
+    mean = statistics.geometric_mean(ratios)
+    assert f"bf16 over CUTLASS's: {mean:.2f} in the geometric mean, 0.90 at least." in text
+
+
+def test_mma_sync_in_tf32_is_held_to_half_of_that():
+    """A document of its own, since a run has one precision."""
+    bf16 = mma_sync_document("bfloat16", "async_mma", 400.0)
+    tf32 = mma_sync_document("float32", "async_mma tf32", 217.0, date="2026-02-01")
+    text = report.TABLES["mma-sync"]([bf16, tf32])
+    assert rows_of(text)["8192³"] == ["400"] * 3 + ["434"] + ["217"] * 3
+    assert "tf32 over 0.5 of CUTLASS's in bf16: " in text and " 0.97 at least." in text
+    assert "bf16: 2026-01-01" in text and "tf32: 2026-02-01" in text
+    assert report.TABLES["mma-sync"]([]) == report.NOT_MEASURED

@@ -121,11 +121,21 @@ def test_opcheck(device: str, name: str, activation: str) -> None:
     asked = asked_of(name, torch.float32) | {"activation": activation}
     opcheck(operator, tuple(t.detach() for t in inputs), asked)
     opcheck(operator, inputs, asked)
-    if not name.startswith("linear"):
-        shape = function(name)(*inputs).shape
-        asked["out"] = torch.empty(shape, device=device)
-        overload = getattr(torch.ops.tiled, name.split()[0]).out
-        opcheck(overload, tuple(t.detach() for t in inputs), asked)
+    asked["out"] = torch.empty(function(name)(*inputs).shape, device=device)
+    overload = getattr(torch.ops.tiled, name.split()[0]).out
+    opcheck(overload, tuple(t.detach() for t in inputs), asked)
+
+
+@each("activation", ("gelu", "silu"))
+@each("name", tuple(SIZES))
+def test_opcheck_of_what_autograd_runs(device: str, name: str, activation: str) -> None:
+    """Where a gradient needs the value before the activation too."""
+    kind = "linear" if name.startswith("linear") else "addmm"
+    operator = getattr(torch.ops.tiled, f"_{kind}_with_before").default
+    inputs = leaves(name, torch.float32, device)
+    asked = asked_of(name, torch.float32) | {"activation": activation}
+    opcheck(operator, tuple(t.detach() for t in inputs), asked)
+    opcheck(operator, inputs, asked)
 
 
 def test_compiled(device: str) -> None:

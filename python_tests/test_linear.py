@@ -86,6 +86,17 @@ def test_empty_as_torchs(device: str, lead: tuple, k: int, n: int, dtype) -> Non
         assert same_bits(tiled_mm.linear(*operands), F.linear(*operands))
 
 
+@each("activation", ACTIVATIONS)
+def test_gradients_of_no_rows_and_of_no_terms(device: str, activation: str) -> None:
+    for m, k in ((0, 3), (4, 0), (0, 0)):
+        x, weight = torch.ones(m, k, device=device), torch.ones(5, k, device=device)
+        inputs = [t.requires_grad_() for t in (x, weight, torch.ones(5, device=device))]
+        y = tiled_mm.linear(*inputs, activation=activation)
+        grads = torch.autograd.grad(y.sum(), inputs)
+        assert [g.shape for g in grads] == [t.shape for t in inputs]
+        assert not grads[1].any() and bool(grads[2].any()) == (m > 0)
+
+
 def test_a_weight_of_one_dimension(device: str) -> None:
     weight = torch.randint(-3, 4, (5,), device=device).double().requires_grad_()
     for lead in LEADING:
@@ -134,6 +145,138 @@ def test_errors_stay_within_the_gates(run: rungs.Run) -> None:
     got = tiled_mm.linear(x, weight, bias[0], **asked)
     gates.check_random(got, *longer, run.arithmetic)
     gates.check(got, *longer, run.arithmetic)
+
+
+# ---- out= ----------------------------------------------------------------------------------------
+
+
+@rungs.each_rung_and(cases.DTYPES)
+def test_out(device: str, algo: str | None, dtype: torch.dtype) -> None:
+    x, weight = cases.fill(18, 50, dtype, device), cases.fill(40, 50, dtype, device)
+    bias = cases.fill(1, 40, dtype, device)[0]
+    for of_bias in (None, bias, bias.expand(18, 40)):
+        right = tiled_mm.linear(x, weight, of_bias, algo=algo)
+        for name, out in cases.laid_out(cases.hole(18, 40, dtype, device)):
+            version = out._version
+            assert tiled_mm.linear(x, weight, of_bias, algo=algo, out=out) is out
+            assert same_bits(out, right), name
+            assert out._version == version + 1
+
+
+@each("dtype", cases.REALS)
+def test_out_with_an_activation_and_of_fp32(device: str, dtype: torch.dtype) -> None:
+    x, weight = cases.fill(6, 20, dtype, device), cases.fill(9, 20, dtype, device)
+    bias = cases.fill(1, 9, dtype, device)[0]
+    for activation in ACTIVATIONS:
+        asked = {"activation": activation, "out_dtype": sum_dtype(dtype)}
+        out = cases.hole(6, 9, sum_dtype(dtype), device)
+        tiled_mm.linear(x, weight, bias, **asked, out=out)
+        assert same_bits(out, tiled_mm.linear(x, weight, bias, **asked))
+
+
+def test_out_of_any_leading_dimensions(device: str) -> None:
+    """Also where its strides make no matrix of it, and of a weight of one dimension."""
+    weight, bias = torch.randn(9, 17, device=device), torch.randn(9, device=device)
+    for lead in LEADING:
+        x = torch.randn(*lead, 17, device=device)
+        right = tiled_mm.linear(x, weight, bias, activation="gelu")
+        outs = [torch.full_like(right, torch.nan)]
+        wide = torch.full((*lead, 18), torch.nan, device=device)
+        outs += [wide[..., ::2], wide[..., 4:13]]
+        if len(lead) > 1:
+            outs.append(
+                torch.full_like(right, torch.nan).transpose(0, 1).contiguous().transpose(0, 1)
+            )
+        for out in outs:
+            assert tiled_mm.linear(x, weight, bias, activation="gelu", out=out) is out
+            assert same_bits(out, right)
+        assert wide[..., 13::2].isnan().all()
+        of_vector = torch.full(lead, torch.nan, device=device)
+        tiled_mm.linear(x, weight[0], out=of_vector)
+        assert same_bits(of_vector, tiled_mm.linear(x, weight[0]))
+
+
+def test_an_out_of_no_elements_is_resized(device: str) -> None:
+    x, weight = torch.randn(2, 3, 17, device=device), torch.randn(9, 17, device=device)
+    right = tiled_mm.linear(x, weight)
+    out = torch.empty(0, device=device)
+    assert tiled_mm.linear(x, weight, out=out) is out and same_bits(out, right)
+    rows = x.flatten(0, 1)
+    out = rows[:0]  # whose storage is an input's
+    assert same_bits(tiled_mm.linear(rows, weight, out=out).view(2, 3, 9), right)
+
+
+@each("device", (*cases.DEVICES, "meta"))
+def test_a_wrong_out_is_not_written(device: str) -> None:
+    x, weight = torch.ones(2, 3, 4, device=device), torch.ones(5, 4, device=device)
+
+    def refused(out: torch.Tensor, pattern: str) -> None:
+        with pytest.raises(RuntimeError, match=pattern):
+            tiled_mm.linear(x, weight, out=out)
+        assert device == "meta" or bool((out == 7).all())
+
+    refused(torch.full((2, 3, 6), 7.0, device=device), "does not match the required output shape")
+    refused(torch.full((6, 5), 7.0, device=device), "does not match the required output shape")
+    refused(torch.full((2, 3, 5), 7.0, device=device).double(), "to have dtype float, but got")
+    refused(torch.full((2, 3, 1), 7.0, device=device).expand(2, 3, 5), "single memory location")
+    if device != "meta":
+        memory = torch.full((40,), 7.0, device=device)
+        refused(memory.as_strided((2, 3, 5), (6, 2, 1)), "single memory location")
+
+
+def test_an_out_over_what_is_read(device: str) -> None:
+    """Refused where it is certain, computed aside where it cannot be told."""
+    memory = torch.randn(200, device=device)
+    x, weight = memory[:80].view(4, 20), torch.randn(20, 20, device=device)
+    bias = memory[100:120]
+    before = memory.clone()
+    for out in (x, memory[40:120].view(4, 20), memory[90:170].view(4, 20)):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            tiled_mm.linear(x, weight, bias, out=out)
+    assert same_bits(memory, before)
+    right = tiled_mm.linear(memory[::2][:80].view(4, 20), weight)
+    out = memory[1::2][:80].view(4, 20)
+    assert same_bits(tiled_mm.linear(memory[::2][:80].view(4, 20), weight, out=out), right)
+
+
+@each("which", ("x", "weight", "bias", "out"))
+def test_gradients_with_out_in_torchs_words(device: str, which: str) -> None:
+    x = {
+        "x": torch.ones(2, 3, device=device),
+        "weight": torch.ones(5, 3, device=device),
+        "bias": torch.ones(5, device=device),
+        "out": torch.full((2, 5), 7.0, device=device),
+    }
+    x[which].requires_grad_()
+    *operands, out = x.values()
+    ours = message(lambda: tiled_mm.linear(*operands, out=out))
+    assert ours == message(lambda: torch._C._nn.linear(*operands, out=out))
+    assert bool((out == 7).all())
+
+
+def test_lazy_views_with_out(device: str) -> None:
+    x, weight = (cases.fill(m, 7, torch.complex64, device) for m in (5, 6))
+    bias = cases.fill(1, 6, torch.complex64, device)[0]
+    plain = [t.conj().resolve_conj() for t in (x, weight, bias)]
+    for make in (torch.conj, torch._neg_view):
+        out = make(torch.zeros(5, 6, dtype=torch.complex64, device=device))
+        tiled_mm.linear(x.conj(), weight.conj(), bias.conj(), out=out)
+        assert same_bits(out.resolve_conj().resolve_neg(), tiled_mm.linear(*plain))
+        tiled_mm.linear(x.conj(), weight.conj(), out=out)
+        assert same_bits(out.resolve_conj().resolve_neg(), tiled_mm.linear(*plain[:2]))
+
+
+def test_autocast_leaves_out_alone(device: str) -> None:
+    x, weight = torch.randn(2, 3, device=device), torch.randn(5, 3, device=device)
+    out, right = torch.empty(2, 5, device=device), tiled_mm.linear(x, weight)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        assert same_bits(tiled_mm.linear(x, weight, out=out), right)
+
+
+def test_sparse_operands_with_out_are_refused(device: str) -> None:
+    dense = torch.ones(2, 2, device=device)
+    with pytest.raises(NotImplementedError, match="not implemented for"):
+        tiled_mm.linear(dense.to_sparse(), dense, out=torch.ones(2, 2, device=device))
 
 
 # ---- errors --------------------------------------------------------------------------------------

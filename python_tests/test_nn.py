@@ -189,6 +189,20 @@ def test_main_grad_under_autocast_and_without_gradients(device: str) -> None:
     assert same_bits(module.weight.main_grad, right)
 
 
+def test_main_grad_of_a_checkpoint_and_of_no_rows(device: str) -> None:
+    """Computed twice, added once; and nothing is added for nothing."""
+    module = nn.Linear(7, 5, device=device, accumulate_main_grad=True)
+    module.weight.main_grad = torch.zeros(5, 7, device=device)
+    x = torch.randn(3, 7, device=device)
+    leaf = x.clone().requires_grad_()
+    torch.utils.checkpoint.checkpoint(module, leaf, use_reentrant=False).sum().backward()
+    right = torch.zeros(5, 7, device=device)
+    tiled_mm.addmm_(right, torch.ones(3, 5, device=device).t(), x)
+    assert same_bits(module.weight.main_grad, right)
+    module(x[:0]).sum().backward()
+    assert same_bits(module.weight.main_grad, right)
+
+
 def test_a_main_grad_that_does_not_fit(device: str) -> None:
     module = nn.Linear(7, 5, device=device, dtype=torch.bfloat16, accumulate_main_grad=True)
     x = torch.randn(3, 7, device=device).bfloat16()

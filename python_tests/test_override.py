@@ -441,6 +441,22 @@ def test_as_a_decorator() -> None:
     assert inside(2) and not overridden()
 
 
+def test_what_runs_after_its_call_is_not_decorated() -> None:
+    """Or the override would be off by its first step, and nobody told."""
+
+    def generator():
+        yield
+
+    async def coroutine() -> None: ...
+
+    async def both():
+        yield
+
+    for function in (generator, coroutine, both):
+        with pytest.raises(TypeError, match="use a with block inside of it"):
+            tiled_mm.override("cpu")(function)
+
+
 def test_for_a_whole_process() -> None:
     tiled_mm.enable_override(torch.device("cpu"))
     assert overridden()

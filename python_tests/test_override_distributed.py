@@ -1,4 +1,5 @@
-"""Two processes on one machine, by gloo: data-parallel training under tiled_mm.override()."""
+"""Two processes on one machine, by gloo: data- and tensor-parallel training under
+tiled_mm.override()."""
 
 from __future__ import annotations
 
@@ -42,9 +43,9 @@ def inputs() -> Tensor:
     return torch.randint(-2, 3, (STEPS, PROCESSES * 4, 6)).double()
 
 
-def train(net: nn.Module, batches: Tensor) -> None:
+def train(net: nn.Module, batches: Tensor, lr: float = 2.0**-6) -> None:
     """Each process's loss is a sum over its rows; gradients are averaged over processes."""
-    optimizer = torch.optim.SGD(net.parameters(), lr=2.0**-6)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     for x in batches:
         optimizer.zero_grad()
         net(x).sum().backward()
@@ -54,11 +55,7 @@ def train(net: nn.Module, batches: Tensor) -> None:
 def one_process() -> list[Tensor]:
     """The same steps without a second process: the sum over all rows, halved."""
     net = make_net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=2.0**-6 / PROCESSES)
-    for x in inputs():
-        optimizer.zero_grad()
-        net(x).sum().backward()
-        optimizer.step()
+    train(net, inputs(), lr=2.0**-6 / PROCESSES)
     return [parameter.detach() for parameter in net.parameters()]
 
 
@@ -80,7 +77,26 @@ def by_fsdp2(net: nn.Module, batches: Tensor) -> list[Tensor]:
     return [parameter.full_tensor().detach() for parameter in net.parameters()]
 
 
-WAYS: dict[str, Callable[[nn.Module, Tensor], list[Tensor]]] = {"ddp": by_ddp, "fsdp2": by_fsdp2}
+def by_tensor_parallel(net: nn.Module, batches: Tensor) -> list[Tensor]:
+    """A process has all rows, half of the first layer's columns and of the second's terms."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    mesh = init_device_mesh("cpu", (PROCESSES,))
+    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    train(net, inputs(), lr=2.0**-6 / PROCESSES)
+    return [parameter.full_tensor().detach() for parameter in net.parameters()]
+
+
+WAYS: dict[str, Callable[[nn.Module, Tensor], list[Tensor]]] = {
+    "ddp": by_ddp,
+    "fsdp2": by_fsdp2,
+    "tensor_parallel": by_tensor_parallel,
+}
 
 
 def process(rank: int, port: int, way: str, results: list) -> None:
@@ -107,7 +123,7 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_data_parallel_training(way: str) -> None:
+def test_parallel_training(way: str) -> None:
     """The parameters of one process that had all rows, on both processes; and every product was
     tiled's: two forward, three backward (the first layer's input has no gradient)."""
     context = torch.multiprocessing.get_context("spawn")

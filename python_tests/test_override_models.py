@@ -220,6 +220,16 @@ def test_compiled_models(device: str) -> None:
     assert computed() == (0, 0)
 
 
+def test_compiled_models_of_any_number_of_rows(device: str) -> None:
+    layer = nn.Linear(48, 32, device=device)
+    compiled = torch.compile(layer, dynamic=True)
+    with torch.inference_mode(), tiled_mm.override():
+        for rows in (3, 5, 9):
+            x = torch.randn(rows, 48, device=device)
+            assert torch.equal(compiled(x), layer(x))
+    assert computed() == (6, 0)
+
+
 @pytest.mark.cuda
 def test_cuda_graphs_of_compiled_models() -> None:
     layer = nn.Linear(64, 48, device="cuda", dtype=torch.bfloat16)

@@ -80,8 +80,8 @@ def test_bytes_have_their_own_rate() -> None:
 
 
 def test_the_model_has_the_measured_times() -> None:
-    """Of 16-bit squares and layers on an H200, each with the tile that was taken. (The file was
-    recorded when a tile's first copies still took longer: short K has more.)"""
+    """Of 16-bit squares and layers on an H200, each with the tile that was taken. Short K, whose
+    start and end count for more, is not held to it."""
     path = Path(__file__).parents[1] / "bench/results/h200_mma_sync.json"
     if not path.exists():
         pytest.skip("bench/results is not here")

@@ -25,6 +25,19 @@ def test_it_passes_and_says_what_runs() -> None:
     assert lines[-1] == "self-test: all results are right"
 
 
+def test_what_it_says_of_a_wrong_result_ends_the_process_with_1() -> None:
+    program = """
+import runpy
+import tiled_mm
+right = tiled_mm.mm
+tiled_mm.mm = lambda a, b, **options: right(a, b, **options) + 1
+runpy.run_module("tiled_mm", run_name="__main__")
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 1, result.stderr
+    assert result.stdout.splitlines()[-1].endswith(" failures")
+
+
 def one_element_off(c: Tensor) -> Tensor:
     c[-1, -1] += 1
     return c

@@ -64,8 +64,7 @@ class Cut:
 LARGE = Cut("register_tile", torch.float32, "AsyncTile128x128")
 SMALL = Cut("register_tile", torch.float32, "AsyncTile64x64")
 DOUBLE = Cut("mma_tile", torch.float64, "Fp64Tile128x128")
-DOUBLE_SMALL = Cut("mma_tile", torch.float64, "Fp64Tile128x64")
-TILES = (LARGE, SMALL, DOUBLE, DOUBLE_SMALL)
+TILES = (LARGE, SMALL, DOUBLE)
 # The sizes that are tried, of a number that grows until the planner has tiles cut in time.
 KINDS = {
     "a short chain": lambda s: (s, s, 264),

@@ -1,7 +1,8 @@
 """Tiled matrix multiplication as a PyTorch operator: ``torch.ops.tiled.mm(a, b)``.
 
 Importing this package loads ``libtiled_mm.so``, which registers the operators for CPU and CUDA with
-their gradients, and the batching rules of ``torch.vmap``. Nothing touches CUDA at import.
+their gradients, and the batching rules of ``torch.vmap``; DTensor's sharding rules when
+``torch.distributed.tensor`` is imported too. Nothing touches CUDA at import.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ from ._scale import (  # noqa: E402
 from ._vmap import register_batching_rules  # noqa: E402
 
 register_batching_rules()
+
+from .distributed import register_when_imported  # noqa: E402
+
+register_when_imported()
 
 from . import nn  # noqa: E402
 from .nn import convert  # noqa: E402

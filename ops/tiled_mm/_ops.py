@@ -66,7 +66,9 @@ def bmm(
     return torch.ops.tiled.bmm(a, b, algo=algo, precision=precision, out_dtype=out_dtype)
 
 
-def _into(out: Tensor | None, product: Callable, *tensors: Tensor, **options: object) -> Tensor:
+def _into(
+    out: Tensor | None, product: Callable, *tensors: Tensor | None, **options: object
+) -> Tensor:
     """The product, in ``out`` if there is one: that overload of an operator returns nothing."""
     if out is None:
         return product(*tensors, **options)
@@ -210,6 +212,7 @@ def linear(
     algo: str | None = None,
     precision: str | None = None,
     out_dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """``activation(x @ weight.T + bias)`` in one pass, rounded once, at the end:
     torch.nn.functional.linear with an activation.
@@ -222,16 +225,21 @@ def linear(
         weight: [N, K], or [K] without a bias; dtype and device of ``x``.
         bias: [N], or what torch broadcasts; dtypes as of :func:`addmm`'s input.
         activation, algo, precision, out_dtype: as of :func:`addmm`.
+        out: [..., N] of the result's dtype, or a tensor of no elements, which is resized. It lies
+            apart from all that is read. Gradients do not flow through it.
 
     Returns:
-        [..., N], contiguous; [...] for a weight of one dimension.
+        [..., N], contiguous; [...] for a weight of one dimension; or ``out``.
 
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit, in torch.nn.functional.linear's words;
-            the activation or ``algo`` is unknown or does not fit.
+            the activation or ``algo`` is unknown or does not fit; ``out`` has another dtype or
+            shape.
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
-    return torch.ops.tiled.linear(
+    return _into(
+        out,
+        torch.ops.tiled.linear,
         x,
         weight,
         bias,
@@ -248,7 +256,8 @@ def fp16x3_recomputed(a: Tensor, b: Tensor) -> Tensor:
     much, those too large for a number, and all of them where K is below 64. It runs the product.
 
     Args:
-        a: [M, K] or [B, M, K], float32, on a CUDA device of compute capability 9.0.
+        a: [M, K] or [B, M, K], float32, on a CUDA device that has a kernel of fp16x3's: of compute
+            capability 8.0 or later.
         b: [K, N] or [B, K, N], dtype and device of ``a``.
 
     Returns:

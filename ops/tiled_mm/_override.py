@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Callable
 from contextlib import ContextDecorator
 
 import torch
@@ -34,10 +36,24 @@ class override(ContextDecorator):
     Raises:
         RuntimeError: the device is another one, or a compiled function enters it.
         NotImplementedError: ``'cuda'``, and the library was built without.
+        TypeError: it decorates a generator or a coroutine, whose call ends before its first step.
     """
 
     def __init__(self, device: str | torch.device | None = None) -> None:
         self.device = device
+
+    def __call__(self, function: Callable) -> Callable:
+        for has_steps in (
+            inspect.isgeneratorfunction,
+            inspect.iscoroutinefunction,
+            inspect.isasyncgenfunction,
+        ):
+            if has_steps(function):
+                raise TypeError(
+                    f"tiled_mm: {function.__qualname__} would run after its call has ended; "
+                    "use a with block inside of it"
+                )
+        return super().__call__(function)
 
     def __enter__(self) -> None:
         enable_override(self.device)

@@ -1,9 +1,11 @@
 // addmm, baddbmm and linear of a backend (product.h).
 #pragma once
 
+#include <ATen/TensorUtils.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
+#include <array>
 #include <tuple>
 
 #include "torch/check_addmm.h"
@@ -55,13 +57,32 @@ class Addmm {
   }
 };
 
-// activation(x weight^T + bias), and the value before the activation if `before` is not null. A
-// call allocates nothing but these: weight is transposed by its strides.
+// `out` [..., N] as the matrix [m, n] that a kernel may write to; undefined where its strides make
+// none, or where it may share memory with what is read. It is refused where that is certain.
+template <typename Backend>
+at::Tensor linear_target(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
+                         const std::optional<at::Tensor>& bias, int64_t m, int64_t n) {
+  bool apart = true;
+  for (const at::Tensor& t : {x, weight, bias.value_or(at::Tensor())}) {
+    if (!t.defined()) continue;
+    at::assert_no_overlap(out, t);
+    apart = apart && !Product<Backend>::may_overlap(out, t);
+  }
+  const std::array<int64_t, 2> sizes = {m, n};
+  const auto strides =
+      at::detail::computeStride(out.sizes(), out.strides(), at::IntArrayRef(sizes));
+  const at::Tensor matrix = strides ? out.view(sizes) : at::Tensor();
+  check_no_self_overlap(strides ? matrix : out);
+  return apart ? matrix : at::Tensor();
+}
+
+// activation(x weight^T + bias), in `out` if that is not null, and the value before the activation
+// if `before` is not null. A call allocates nothing but these: weight is transposed by its strides.
 template <typename Backend>
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias,
                           std::optional<std::string_view> activation, const MmOptions& options,
-                          at::Tensor* before) {
+                          at::Tensor* before, const at::Tensor* out = nullptr) {
   const LinearShape shape = check_linear(x, weight, bias);
   const int64_t m = shape.rows.expect_int(), n = shape.columns.expect_int(), k = x.size(-1);
   const at::ScalarType dtype = x.scalar_type(), type = check_out_dtype(dtype, options);
@@ -85,16 +106,23 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
     epilogue.beta = {};
     add_input(epilogue, wide_bias);
   }
+  at::Tensor target;
+  if (out != nullptr) target = linear_target<Backend>(*out, x, weight, bias, m, n);
+  if (target.defined()) problem.c = result_of(target);
   const auto plan = Backend::plan(problem, options, x);
 
   const at::IntArrayRef c_sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sizes));
-  at::Tensor c = Backend::empty(c_sizes, type, x);
-  problem.c.data = c.mutable_data_ptr();
+  at::Tensor c = target;
+  if (!c.defined()) {
+    c = Backend::empty(c_sizes, type, x);
+    problem.c.data = c.mutable_data_ptr();
+  }
   if (before != nullptr) {
     *before = Backend::empty(c_sizes, type, x);
     epilogue.before = {before->mutable_data_ptr(), n, 1, 0, epilogue.out_dtype};
   }
   if (c.numel() > 0) Backend::run(problem, plan, x);
+  if (out != nullptr && !target.defined()) out->copy_(c);
   return c;
 }
 
@@ -103,6 +131,23 @@ at::Tensor finished_linear(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias,
                            std::optional<std::string_view> activation, const MmOptions& options) {
   return linear_product<Backend>(x, weight, bias, activation, options, nullptr);
+}
+
+template <typename Backend>
+void linear_out(const at::Tensor& x, const at::Tensor& weight,
+                const std::optional<at::Tensor>& bias, std::optional<std::string_view> activation,
+                const MmOptions& options, at::Tensor& out) {
+  check_linear(x, weight, bias);
+  const at::ScalarType type = check_out_dtype(x.scalar_type(), options);
+  if (check_out(x, out, type, linear_sizes(x, weight)) == OutShape::Fits) {
+    linear_product<Backend>(x, weight, bias, activation, options, nullptr, &out);
+    return;
+  }
+  // As of product_out() above.
+  check_no_self_overlap(out);
+  const at::Tensor c = linear_product<Backend>(x, weight, bias, activation, options, nullptr);
+  at::native::resize_output(out, c.sizes());
+  out.copy_(c);
 }
 
 template <typename Backend>
@@ -126,6 +171,7 @@ void register_addmm(torch::Library& m) {
   m.impl("baddbmm.out", kernel<&OfBatches::product_out>);
   m.impl("_addmm_with_before", kernel<&Addmm<Backend, &check_addmm_or_baddbmm>::with_before>);
   m.impl("linear", kernel<&finished_linear<Backend>>);
+  m.impl("linear.out", kernel<&linear_out<Backend>>);
   m.impl("_linear_with_before", kernel<&linear_with_before<Backend>>);
 }
 

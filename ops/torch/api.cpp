@@ -52,6 +52,12 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight,
   return linear_operator().call(x, weight, bias, options.activation, of_product(options));
 }
 
+at::Tensor& linear_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, const LinearOptions& options) {
+  linear_out_operator().call(x, weight, bias, options.activation, of_product(options), out);
+  return out;
+}
+
 std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                                std::optional<std::string_view> device) {
   return algos_of(a, b, options, device);

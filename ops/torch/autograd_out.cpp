@@ -72,18 +72,40 @@ void addmm_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& input, 
   });
 }
 
+void linear_out_without_gradient(c10::DispatchKeySet keys, const at::Tensor& x,
+                                 const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                                 std::optional<std::string_view> activation,
+                                 const MmOptions& options, at::Tensor& out) {
+  check_no_gradient("linear", out, x, weight, bias);
+  at::AutoDispatchBelowAutograd below;
+  linear_out_operator().redispatch(keys & c10::after_autograd_keyset, x, weight, bias, activation,
+                                   options, out);
+}
+
+void linear_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& x,
+                              const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                              std::optional<std::string_view> activation, const MmOptions& options,
+                              at::Tensor& out) {
+  write_new_version(out, [&] {
+    linear_out_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, weight, bias,
+                                     activation, options, out);
+  });
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("mm.out", kernel<&mm_out_without_gradient>);
   m.impl("addmm.out", kernel<&addmm_out_without_gradient<&addmm_out_operator>>);
   m.impl("baddbmm.out", kernel<&addmm_out_without_gradient<&baddbmm_out_operator>>);
+  m.impl("linear.out", kernel<&linear_out_without_gradient>);
 }
 
 TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) {
   m.impl("mm.out", kernel<&mm_out_bumps_version>);
   m.impl("addmm.out", kernel<&addmm_out_bumps_version<&addmm_out_operator>>);
   m.impl("baddbmm.out", kernel<&addmm_out_bumps_version<&baddbmm_out_operator>>);
+  m.impl("linear.out", kernel<&linear_out_bumps_version>);
 }
 
 }  // namespace tiled

@@ -2,6 +2,7 @@
 // is asked, as tensors and scalars; its checks, in torch's words; and the product itself.
 #pragma once
 
+#include <ATen/Dispatch.h>
 #include <ATen/ScalarOps.h>
 
 #include <optional>
@@ -24,6 +25,16 @@ struct EpilogueOptions {
   std::optional<at::Tensor> out;               // C; may be the input itself
 };
 
+// Torch's own conversions refuse, in its words, a number that the sums' type does not hold.
+inline void check_range(const at::Scalar& scalar, at::ScalarType dtype) {
+  if (at::isIntegralType(dtype, false))
+    AT_DISPATCH_INTEGRAL_TYPES(dtype, "tiled_mm", [&] { (void)scalar.to<scalar_t>(); });
+  else if (sums_are_floats(dtype))
+    (void)scalar.toFloat();
+  else if (dtype == at::kComplexFloat)
+    (void)scalar.toComplexFloat();
+}
+
 // A scalar in the arithmetic of `dtype`; torch.addmm's refusals.
 inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const char* name) {
   TORCH_CHECK(!at::isIntegralType(dtype, false) || scalar.isIntegral(/*includeBool=*/true),
@@ -31,6 +42,7 @@ inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const ch
               " must not be a floating point number.");
   TORCH_CHECK(at::isComplexType(dtype) || !scalar.isComplex(),
               "For non-complex input tensors, argument ", name, " must not be a complex number.");
+  check_range(scalar, dtype);
   const c10::complex<double> value = scalar.toComplexDouble();
   // Of a float 1 and 0 count as such (Factor::is), and no other integer.
   return {value.real(), value.imag(),

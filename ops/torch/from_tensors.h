@@ -51,16 +51,19 @@ inline Problem problem_of(const Operand& a, const Operand& b, int64_t batch, int
   return problem;
 }
 
+// C, to be written where this tensor is.
+inline Result result_of(const at::Tensor& c) {
+  const Operand operand = operand_of(c);
+  return {c.mutable_data_ptr(), operand.row_stride, operand.col_stride, operand.batch_stride,
+          operand.alignment};
+}
+
 inline Problem problem_of(const at::Tensor& a, const at::Tensor& b, at::ScalarType result_type,
                           Arithmetic arithmetic, const at::Tensor& c = {}) {
   Problem problem = problem_of(operand_of(a), operand_of(b), a.dim() == 3 ? a.size(0) : 1,
                                a.size(a.dim() - 2), b.size(b.dim() - 1), a.size(a.dim() - 1),
                                dtype_of(a.scalar_type()), result_type, arithmetic);
-  if (c.defined()) {
-    const Operand operand = operand_of(c);
-    problem.c = {c.mutable_data_ptr(), operand.row_stride, operand.col_stride, operand.batch_stride,
-                 operand.alignment};
-  }
+  if (c.defined()) problem.c = result_of(c);
   return problem;
 }
 

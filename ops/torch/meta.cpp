@@ -94,14 +94,31 @@ void addmm_out_meta(const at::Tensor& input, const at::Tensor& a, const at::Tens
   if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
 }
 
-at::Tensor linear_meta(const at::Tensor& x, const at::Tensor& weight,
-                       const std::optional<at::Tensor>& bias, Name activation,
-                       const MmOptions& options) {
+// The size of C and its dtype.
+std::tuple<c10::SymDimVector, at::ScalarType> check_linear_request(
+    const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+    Name activation, const MmOptions& options) {
   const LinearShape shape = check_linear(x, weight, bias);
   const auto sizes = linear_sizes(x, weight);
   if (bias) expanded_bias(*bias, x, shape, sizes);  // or its refusal
   check_activation(activation, x.scalar_type());
-  return at::empty_symint(sizes, x.options().dtype(check_request(x, options)));
+  return {sizes, check_request(x, options)};
+}
+
+at::Tensor linear_meta(const at::Tensor& x, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, Name activation,
+                       const MmOptions& options) {
+  const auto [sizes, type] = check_linear_request(x, weight, bias, activation, options);
+  return at::empty_symint(sizes, x.options().dtype(type));
+}
+
+void linear_out_meta(const at::Tensor& x, const at::Tensor& weight,
+                     const std::optional<at::Tensor>& bias, Name activation,
+                     const MmOptions& options, at::Tensor& out) {
+  const auto [sizes, type] = check_linear_request(x, weight, bias, activation, options);
+  const OutShape shape = check_out(x, out, type, sizes);
+  check_no_self_overlap(out);
+  if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
 }
 
 std::tuple<at::Tensor, at::Tensor> linear_with_before_meta(const at::Tensor& x,
@@ -136,6 +153,7 @@ TORCH_LIBRARY_IMPL(tiled, Meta, m) {
   m.impl("baddbmm.out", kernel<&addmm_out_meta<&check_baddbmm>>);
   m.impl("_addmm_with_before", kernel<&addmm_with_before_meta>);
   m.impl("linear", kernel<&linear_meta>);
+  m.impl("linear.out", kernel<&linear_out_meta>);
   m.impl("_linear_with_before", kernel<&linear_with_before_meta>);
   m.impl("activation_backward", &activation_backward_meta);
 }

@@ -39,8 +39,9 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("baddbmm.out" + addmm + ", Tensor(a!) out) -> ()"), tags);
   // C = activation(x W^T + bias), x with any number of leading dimensions.
   const std::string linear =
-      "(Tensor x, Tensor weight, Tensor? bias=None, *, str? activation=None, $options)";
-  m.def(schema("linear" + linear + " -> Tensor"), tags);
+      "(Tensor x, Tensor weight, Tensor? bias=None, *, str? activation=None, $options";
+  m.def(schema("linear" + linear + ") -> Tensor"), tags);
+  m.def(schema("linear.out" + linear + ", Tensor(a!) out) -> ()"), tags);
   // linear whose backward adds weight's gradient to main_grad, and gives weight none.
   m.def(
       schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor main_grad, *,"
@@ -48,7 +49,7 @@ TORCH_LIBRARY(tiled, m) {
   // (C, the value before the activation): what autograd runs where a gradient needs both. The first
   // is of matrices or of batches.
   m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
-  m.def(schema("_linear_with_before" + linear + " -> (Tensor, Tensor)"), tags);
+  m.def(schema("_linear_with_before" + linear + ") -> (Tensor, Tensor)"), tags);
   // The way back through an epilogue in one pass: grad activation'(before), of relu with its result
   // for `before`, and the bias' gradient, the sums of that over all dimensions but the last, in the
   // order of core/gradient_pass.h. Without an activation the first has no elements, since it would
@@ -166,6 +167,11 @@ const ActivationBackwardOperator& activation_backward_operator() {
 
 const LinearOperator& linear_operator() {
   static const LinearOperator door("tiled::linear", "");
+  return door;
+}
+
+const LinearOutOperator& linear_out_operator() {
+  static const LinearOutOperator door("tiled::linear", "out");
   return door;
 }
 

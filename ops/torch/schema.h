@@ -34,6 +34,9 @@ using LinearLike = Operator<Result(
 using LinearOperator = LinearLike<at::Tensor>;
 using LinearWithBeforeOperator = LinearLike<std::tuple<at::Tensor, at::Tensor>>;
 using LinearIntoMainGradOperator = LinearLike<at::Tensor, const at::Tensor&>;
+using LinearOutOperator = Operator<void(
+    const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+    std::optional<std::string_view> activation, const MmOptions& options, at::Tensor& out)>;
 
 // What an activation passes back, and the bias' gradient.
 using GradientAndSums = std::tuple<at::Tensor, at::Tensor>;
@@ -53,6 +56,7 @@ const AddmmOutOperator& baddbmm_out_operator();                    // tiled::bad
 const AddmmWithBeforeOperator& addmm_with_before_operator();       // tiled::_addmm_with_before
 const ActivationBackwardOperator& activation_backward_operator();  // tiled::activation_backward
 const LinearOperator& linear_operator();                           // tiled::linear
+const LinearOutOperator& linear_out_operator();                    // tiled::linear.out
 const LinearIntoMainGradOperator&
 linear_into_main_grad_operator();                               // tiled::_linear_into_main_grad
 const LinearWithBeforeOperator& linear_with_before_operator();  // tiled::_linear_with_before

@@ -11,8 +11,8 @@ __global__ void clear_words(const __grid_constant__ WrappedArguments args) {
   let_the_next_start();
   wait_for_kernels_before();  // the workspace may be theirs
   for (uint32_t i = threadIdx.x; i < args.wrap.clusters; i += blockDim.x)
-    if (FAULT != Fault::NoClear) args.flags[i] = 0;
-  if (threadIdx.x == 0) *args.ticket = 0;
+    if (FAULT != Fault::NoClear) args.hand_over.flags[i] = 0;
+  if (threadIdx.x == 0) *args.hand_over.ticket = 0;
 }
 
 }  // namespace

@@ -24,14 +24,15 @@
 namespace tiled {
 
 struct WrapAround {
-  // What lies on either side of a cut must be worth handing over; else the cut moves to the tile's
-  // edge.
+  // What lies on either side of a cut must be worth handing over, `least` steps; else the cut moves
+  // to the tile's edge.
   static constexpr uint32_t LEAST_STEPS = 4;
 
   uint32_t clusters;      // 0: no tile is cut
   uint32_t whole_rounds;  // of `clusters` tiles each; the tiles after them are shared
   uint32_t shared_tiles;  // clusters <= shared_tiles < 2 * clusters
   uint32_t steps;         // of K, of a tile
+  uint32_t least;
   Divisor by_clusters, by_steps;
 
   // Where a cluster's share begins: so many steps into that of the shared tiles.
@@ -44,18 +45,24 @@ struct WrapAround {
     return tiles > clusters && tiles % clusters != 0 &&
            2 * clusters * clusters * steps < int64_t{1} << 31;
   }
-  static constexpr WrapAround of(uint32_t tiles, uint32_t clusters, uint32_t steps) {
+  static constexpr WrapAround of(uint32_t tiles, uint32_t clusters, uint32_t steps,
+                                 uint32_t least = LEAST_STEPS) {
     const uint32_t whole_rounds = tiles / clusters - 1;
-    return {clusters, whole_rounds,          tiles - whole_rounds * clusters,
-            steps,    Divisor::of(clusters), Divisor::of(steps)};
+    return {clusters,
+            whole_rounds,
+            tiles - whole_rounds * clusters,
+            steps,
+            least,
+            Divisor::of(clusters),
+            Divisor::of(steps)};
   }
 
   // For cluster = clusters, where the last share ends.
   constexpr Cut cut(uint32_t cluster) const {
     const uint32_t place = by_clusters.quotient(cluster * shared_tiles * steps);
     const uint32_t tile = by_steps.quotient(place), step = place - tile * steps;
-    if (step < LEAST_STEPS) return {tile, 0};
-    if (steps - step < LEAST_STEPS) return {tile + 1, 0};
+    if (step < least) return {tile, 0};
+    if (steps - step < least) return {tile + 1, 0};
     return {tile, step};
   }
 

@@ -1,20 +1,9 @@
 // What kernels have in common whose tiles are cut in time (parts/wrap_around.h): a block's turns,
-// and the accumulators' way from one block to the next.
-//
-//     block b      first part of a tile, accumulators, flag -> whole tiles -> ...
-//                                               |
-//     block b + 1  first part, ... -> whole tiles -> accumulators, rest of b's tile, C
-//
-// Nobody waits for long, and nobody for ever, in whatever order blocks start and whatever runs
-// beside them: a block's number is the ticket that it draws as it begins, so the block before it
-// has begun too, and what it hands over is the first thing that it does, which waits for nothing.
+// between which accumulators go from one block to the next (hand_over.cuh).
 #pragma once
 
-#include <cuda/atomic>
-#include <type_traits>
-
 #include "cuda/parts/early_start.cuh"
-#include "cuda/parts/fault.cuh"
+#include "cuda/parts/hand_over.cuh"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
 #include "cuda/parts/wrapped.h"
@@ -23,85 +12,24 @@
 
 namespace tiled {
 
-using Word = cuda::atomic_ref<uint32_t, cuda::thread_scope_device>;
-
-// Accumulators as they are handed over, 16 bytes at a time.
-template <typename Acc>
-struct HandedOver {
-  using Vector = std::conditional_t<sizeof(Acc) == 4, float4, double2>;
-  static constexpr int LENGTH = 16 / sizeof(Acc);
-
-  static __device__ __forceinline__ Vector packed(const Acc* values) {
-    if constexpr (LENGTH == 4)
-      return make_float4(values[0], values[1], values[2], values[3]);
-    else
-      return make_double2(values[0], values[1]);
-  }
-  static __device__ __forceinline__ void unpack(const Vector& vector, Acc* values) {
-    values[0] = vector.x, values[1] = vector.y;
-    if constexpr (LENGTH == 4) values[2] = vector.z, values[3] = vector.w;
-  }
-  static __device__ __forceinline__ void unpack(const uint4& bits, Acc* values) {
-    if constexpr (LENGTH == 4) {
-      values[0] = __uint_as_float(bits.x), values[1] = __uint_as_float(bits.y);
-      values[2] = __uint_as_float(bits.z), values[3] = __uint_as_float(bits.w);
-    } else {
-      values[0] = __hiloint2double(bits.y, bits.x), values[1] = __hiloint2double(bits.w, bits.z);
-    }
-  }
-  // A block's, of COUNT a thread: [vector][thread].
-  template <int THREADS, int COUNT>
-  static __device__ __forceinline__ Vector* at(const WrappedArguments& args, uint32_t block) {
-    return static_cast<Vector*>(args.accumulators) + int64_t{block} * (COUNT / LENGTH) * THREADS +
-           threadIdx.x;
-  }
-};
-
-constexpr bool HANDS_OVER_LATE =
-    FAULT == Fault::Delays || FAULT == Fault::NoHandOverWait || FAULT == Fault::NoClear;
-
-template <int THREADS, typename Acc, int COUNT>
-__device__ __forceinline__ void hand_over(const WrappedArguments& args, uint32_t block,
-                                          const Acc (&chain)[COUNT]) {
-  using Handed = HandedOver<Acc>;
-  // Late on purpose: else the next block has so much else to do that nobody would miss its wait.
-  if constexpr (HANDS_OVER_LATE) __nanosleep(1000000);
-  if (FAULT == Fault::NoHandOverBarrier && threadIdx.x >= 32) __nanosleep(1000000);
-  auto* const to = Handed::template at<THREADS, COUNT>(args, block);
-#pragma unroll
-  for (int v = 0; v < COUNT / Handed::LENGTH; ++v)
-    to[v * THREADS] = Handed::packed(chain + v * Handed::LENGTH);
-  if constexpr (FAULT != Fault::NoHandOverBarrier)
-    __syncthreads();  // what all threads have written the flag makes seen
-  if (threadIdx.x == 0) Word(args.flags[block]).store(1, cuda::memory_order_release);
-}
-
-// `shared`: the address of SHARED_BYTES of shared memory that nobody reads. Where they hold a tile
-// it comes by them: chains that begin with what is loaded from global memory the compiler would
+// take_over() by SHARED_BYTES of shared memory at the address `shared`, which nobody reads, where
+// they hold a tile: chains that begin with what is loaded from global memory the compiler would
 // schedule by waiting for each instruction of a tensor core.
 template <int THREADS, int SHARED_BYTES, typename Acc, int COUNT>
-__device__ __forceinline__ void take_over(const WrappedArguments& args, uint32_t from,
-                                          uint32_t shared, Acc (&chain)[COUNT]) {
-  using Handed = HandedOver<Acc>;
-  constexpr int VECTORS = COUNT / Handed::LENGTH;
-  if (FAULT != Fault::NoHandOverWait && threadIdx.x == 0)
-    while (Word(args.flags[from]).load(cuda::memory_order_acquire) == 0) __nanosleep(100);
-  __syncthreads();
-  const auto* const at = Handed::template at<THREADS, COUNT>(args, from);
+__device__ __forceinline__ void take_over_by_shared(const HandOver& args, uint32_t from,
+                                                    uint32_t shared, Acc (&chain)[COUNT]) {
+  constexpr int VECTORS = COUNT * static_cast<int>(sizeof(Acc)) / 16;
   if constexpr (VECTORS * THREADS * 16 > SHARED_BYTES) {
-#pragma unroll
-    for (int v = 0; v < VECTORS; ++v)
-      Handed::unpack(__ldcg(at + v * THREADS), chain + v * Handed::LENGTH);
+    take_over<THREADS>(args, from, chain);
   } else {
+    await_hand_over<THREADS>(args, from);
+    const float4* const at = handed_over<THREADS>(args, from, chain);
     const uint32_t own = shared + threadIdx.x * 16;
 #pragma unroll
-    for (int v = 0; v < VECTORS; ++v)
-      ptx::cp_async_16(own + v * THREADS * 16, at + v * THREADS);
+    for (int v = 0; v < VECTORS; ++v) ptx::cp_async_16(own + v * THREADS * 16, at + v * THREADS);
     ptx::cp_async_commit_group();
     ptx::cp_async_wait_group<0>();
-#pragma unroll
-    for (int v = 0; v < VECTORS; ++v)
-      Handed::unpack(ptx::load_shared_v4(own + v * THREADS * 16), chain + v * Handed::LENGTH);
+    go_on_from(chain, [&](int v) { return ptx::load_shared_v4(own + v * THREADS * 16); });
     __syncthreads();  // before others fill it
   }
 }
@@ -116,7 +44,7 @@ __device__ __forceinline__ void run_turns(const WrappedArguments& args, uint32_t
   const Problem& problem = args.problem;
   __shared__ uint32_t number;
   wait_for_kernels_before();
-  if (threadIdx.x == 0) number = Word(*args.ticket).fetch_add(1, cuda::memory_order_relaxed);
+  if (threadIdx.x == 0) number = draw_number(args.hand_over);
   __syncthreads();
   const uint32_t turns = args.wrap.share(number).turns;
 #pragma unroll 1
@@ -134,14 +62,15 @@ __device__ __forceinline__ void run_turns(const WrappedArguments& args, uint32_t
     if (turn.first == 0)
       clear(chain);
     else
-      take_over<Tile::THREADS, Tile::SHARED_BYTES>(args, number - 1, shared, in_a_row(chain));
+      take_over_by_shared<Tile::THREADS, Tile::SHARED_BYTES>(args.hand_over, number - 1, shared,
+                                                             in_a_row(chain));
     const int64_t begin = int64_t{turn.first} * Tile::BLOCK_K;
     multiply(row0(), column0(), begin, is_last ? problem.k : int64_t{turn.last} * Tile::BLOCK_K);
     if (is_last) {
       add_segment<Tile::THREADS>(nullptr, in_a_row(chain), 0, 1);
       store(row0(), column0());
     } else {
-      hand_over<Tile::THREADS>(args, number, in_a_row(chain));
+      hand_over<Tile::THREADS>(args.hand_over, number, in_a_row(chain));
     }
   }
 }

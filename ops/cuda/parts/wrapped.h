@@ -2,20 +2,17 @@
 #pragma once
 
 #include "core/problem.h"
+#include "cuda/parts/hand_over.h"
 #include "cuda/parts/launch.h"
 #include "cuda/parts/wrap_around.h"
 
 namespace tiled {
 
-// `wrap` says which tiles are cut, and where. Each block's accumulators on their way to the next
-// block, of a tile, [block][vector][thread]; and words in which blocks find their number and say
-// that the accumulators are there.
+// `wrap` says which tiles are cut, and where; a block is a group of the hand-over.
 struct WrappedArguments {
   Problem problem;
   WrapAround wrap;
-  void* accumulators;
-  uint32_t* ticket;
-  uint32_t* flags;  // [blocks]
+  HandOver hand_over;
 };
 
 // The product of `plan`, which cuts tiles for so many blocks (plan/wrapped.h), as the kernel reads

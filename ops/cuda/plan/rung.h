@@ -52,7 +52,7 @@ struct NamedWay {
   std::string_view tile;
   bool exchanged;  // B's transpose stands on the side that A has else
   int64_t cluster_p, cluster_q;
-  bool share_segments;
+  bool share_segments;  // or, of rungs that cut tiles in time, whether they do
 };
 inline bool is_of_name(const ClusterPlan& plan, std::string_view tile, const NamedWay& name) {
   return tile == name.tile && plan.exchanged == name.exchanged &&

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/parts/hand_over.h"
 #include "cuda/parts/wrap_around.h"
 #include "cuda/plan/busy.h"
 
@@ -10,7 +11,7 @@ namespace tiled {
 WrappedLayout wrapped_layout(const Plan& plan, DType dtype, int32_t blocks, int64_t behind) {
   const int64_t bytes =
       int64_t{blocks} * plan.block_m * plan.block_n * int64_t{accumulator_bytes(dtype)};
-  return {behind, bytes, behind + bytes, (int64_t{blocks} + 1) * 4};
+  return {behind, bytes, behind + bytes, hand_over_words_bytes(blocks)};
 }
 
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
@@ -33,8 +34,8 @@ double wrapped_cycles(const Candidate& candidate, const Problem& problem, const 
   const double steps = static_cast<double>(blocks_over(problem.k, int64_t{candidate.block_k}));
   const bool has_edge = problem.m % candidate.block_m != 0 || problem.n % candidate.block_n != 0;
   const double resident = static_cast<double>(blocks) / device.multiprocessors;
-  const double step = costs.step * std::max(resident * busy_of(candidate, problem, device),
-                                            candidate.latency);
+  const double step =
+      costs.step * std::max(resident * busy_of(candidate, problem, device), candidate.latency);
   return (tiles / blocks + (has_edge ? costs.edge : 0)) * steps * step +
          (candidate.start + costs.hand_over + costs.clear + costs.tile * tiles / blocks) *
              scale_of(device).clock;

@@ -1,10 +1,7 @@
 // A block's multiply-adds over a stretch of k, for mma_tile's kernels in fp64.
 #pragma once
 
-#include <type_traits>
-
 #include "cuda/parts/patch.cuh"
-#include "cuda/plan/sides.h"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared.cuh"
@@ -31,12 +28,13 @@ struct Fp64Lane {
   }
 };
 
-// Once, before the first stretch: the block's barrier, at BARRIER_AT of its shared memory, at which
-// every warp arrives.
-template <typename Tile>
-__device__ __forceinline__ void init_fp64_barrier(uint32_t shared) {
-  if (threadIdx.x == 0) ptx::mbarrier_init(shared + Tile::BARRIER_AT, Tile::THREADS / 32);
-  __syncthreads();
+// Where a tile that begins at row (or column) `first` of `size` is read: at the edge so much before
+// it that it lies in the matrix as a whole, for steps of such tiles take a third less. By an even
+// number, as copies are of pairs.
+template <int BLOCK>
+__device__ __forceinline__ int64_t read_from(int64_t first, int64_t size) {
+  const int64_t back = first + BLOCK - size;
+  return back > 0 && back <= first && back % 2 == 0 ? first - back : first;
 }
 
 // chain += A . B over `length` values of k. `shared` is the address of the ring of STAGES, each A's
@@ -62,7 +60,6 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
   };
   const uint32_t a_lane = shared + A::at(lane.warp_m + lane.g, lane.t);
   const uint32_t b_lane = shared + B_AT + B::at(lane.warp_n + lane.g, lane.t);
-  const uint32_t barrier = shared + Tile::BARRIER_AT;
   const int steps = (length + BLOCK_K - 1) / BLOCK_K;
   A a(a_data, a_strides());
   B b(b_data, b_strides());
@@ -104,22 +101,15 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
   for (int i = 0; i < TILES_M; ++i) load_a(i, 0);
 #pragma unroll
   for (int j = 0; j < TILES_N; ++j) load_b(j, 0, 0);
-  // `copy` starts a share of the copies, of SHARES a step, or all of them as the first. A warp says
-  // that it has read this stage and filled its part of the next one, and only a row of
-  // multiplications later waits for the others to have said so.
+  // `copy` starts a share of the copies, of SHARES a step, or all of them as the first.
   constexpr int SHARES = (PARTS - 1) * TILES_M;
-  const auto run_step = [&](int step, auto copy) {
+  const auto run_step = [&](auto copy) {
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
       if (part == PARTS - 1) {
         ptx::cp_async_wait_group<STAGES - 2>();
-        if constexpr (Tile::SPLIT_BARRIER) {
-          __syncwarp();
-          ptx::mbarrier_arrive_if(threadIdx.x % 32 == 0, barrier);
-        } else {
-          __syncthreads();
-          read = next(read);
-        }
+        __syncthreads();
+        read = next(read);
       }
       const int next_part = (part + 1) % PARTS;
 #pragma unroll
@@ -129,10 +119,6 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
           // Every other row runs backwards, and so begins with the fragment at hand.
           const int j = i % 2 == 0 ? column : TILES_N - 1 - column;
           ptx::mma(chain[i][j], a_part[i], b_parts[part % 2][j]);
-        }
-        if (Tile::SPLIT_BARRIER && part == PARTS - 1 && i == 0) {
-          ptx::mbarrier_wait(barrier, step % 2);
-          read = next(read);
         }
         load_a(i, next_part);
 #pragma unroll
@@ -152,7 +138,7 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
     const int whole_steps = length / BLOCK_K - (STAGES - 1);
 #pragma unroll 1
     for (; step < whole_steps; ++step)
-      run_step(step, [&](int share) {
+      run_step([&](int share) {
 #pragma unroll
         for (int i = share * COPIES / SHARES; i < (share + 1) * COPIES / SHARES; ++i)
           if (i < A::COPIES)
@@ -164,36 +150,46 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
   }
 #pragma unroll 1
   for (; step < steps; ++step)
-    run_step(step, [&](int share) {
+    run_step([&](int share) {
       if (share == 0) copy_step(shared + write);
     });
-  // The next stretch counts its steps from 0 again.
-  if (Tile::SPLIT_BARRIER && steps % 2 != 0)
-    ptx::mbarrier_arrive_if(threadIdx.x % 32 == 0, barrier);
-  __syncthreads();  // before it fills the first stage
+  __syncthreads();  // before the next stretch fills the first stage
 }
 
-// A block's tile to C, through the epilogue.
+// The tile of C whose first row and column these are: chain += A . B over k in [begin, end).
+template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
+__device__ __forceinline__ void multiply_fp64_tile(const Problem& problem, uint32_t shared,
+                                                   int64_t entry, int64_t row0, int64_t column0,
+                                                   int64_t begin, int64_t end,
+                                                   const Fp64Lane<Tile>& lane,
+                                                   Fp64Chain<Tile>& chain) {
+  const int64_t row = read_from<Tile::BLOCK_M>(row0, problem.m);
+  const int64_t column = read_from<Tile::BLOCK_N>(column0, problem.n);
+  multiply_fp64<Tile, A_ALONG_M, B_ALONG_N>(
+      problem, shared,
+      static_cast<const double*>(problem.a.data) + entry * problem.a.batch_stride +
+          row * problem.a.row_stride + begin * problem.a.col_stride,
+      static_cast<const double*>(problem.b.data) + entry * problem.b.batch_stride +
+          column * problem.b.col_stride + begin * problem.b.row_stride,
+      static_cast<int>(min(problem.m - row, int64_t{Tile::BLOCK_M})),
+      static_cast<int>(min(problem.n - column, int64_t{Tile::BLOCK_N})),
+      static_cast<int>(end - begin), lane, chain);
+}
+
+// The same tile to C, through the epilogue. What lies before it is another block's.
 template <typename Tile>
 __device__ __forceinline__ void store_fp64(const Problem& problem, int64_t entry, int64_t row0,
                                            int64_t column0, const Fp64Lane<Tile>& lane,
                                            Fp64Chain<Tile>& chain) {
   constexpr int TILES_N = Tile::WARP_N / 8;
+  const int64_t from_row = read_from<Tile::BLOCK_M>(row0, problem.m);
+  const int64_t from_column = read_from<Tile::BLOCK_N>(column0, problem.n);
   store_patch<double, 2>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
     const int i = v / 2 / TILES_N, j = v / 2 % TILES_N;  // the tile of two vectors
-    return {row0 + lane.warp_m + 16 * i + v % 2 * 8 + lane.g,
-            column0 + lane.warp_n + 8 * j + 2 * lane.t};
+    const int64_t row = from_row + lane.warp_m + 16 * i + v % 2 * 8 + lane.g;
+    const int64_t column = from_column + lane.warp_n + 8 * j + 2 * lane.t;
+    return {row < row0 || column < column0 ? problem.m : row, column};
   });
-}
-
-// pick(A_ALONG_M, B_ALONG_N), as types: which way operands lie.
-template <typename Pick>
-auto as_they_lie(const Problem& problem, Pick pick) {
-  const bool a_along_m = is_mn_major(side_a(problem)), b_along_n = is_mn_major(side_b(problem));
-  if (a_along_m && b_along_n) return pick(std::true_type{}, std::true_type{});
-  if (a_along_m) return pick(std::true_type{}, std::false_type{});
-  if (b_along_n) return pick(std::false_type{}, std::true_type{});
-  return pick(std::false_type{}, std::false_type{});
 }
 
 }  // namespace tiled

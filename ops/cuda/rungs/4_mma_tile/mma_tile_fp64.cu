@@ -11,9 +11,10 @@
 //      -> fragments            <- cp.async
 //
 // One barrier a step of 16 of k: after it the next stage is filled and the one just read may be
-// filled again. Warps arrive at it before a row of multiplications and wait after it. Fragments of 8 of k are loaded while those before them are multiplied,
-// across the change of stage too, and the copies are strewn among the multiplications, so that the
-// tensor cores need not wait. Totals wait in the workspace.
+// filled again. Fragments of 8 of k are loaded while those before them are multiplied, across the
+// change of stage too, and the copies are strewn among the multiplications, so that the tensor
+// cores need not wait. A tile at C's edge is read from further back, as a whole, and what it has of
+// its neighbour's is not stored. Totals wait in the workspace.
 //
 // Preconditions: fp64; any strides and alignment.
 // Bound by: the tensor cores, or the power that they draw.
@@ -36,7 +37,6 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
   extern __shared__ __align__(16) char shared[];
   const uint32_t shared_base = ptx::shared_address(shared);
-  init_fp64_barrier<Tile>(shared_base);
   // No launch_dependents: a next product's blocks would crowd on the multiprocessors that have room
   // beside this one's, two on some and none on others (512 with tiles of 64 x 64: 1.6 times
   // slower).
@@ -58,16 +58,9 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 #pragma unroll 1
     for (int64_t segment = 0; segment < segments; ++segment) {
       clear(chain);
-      const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
-      multiply_fp64<Tile, A_ALONG_M, B_ALONG_N>(
-          problem, shared_base,
-          static_cast<const double*>(problem.a.data) + entry * problem.a.batch_stride +
-              row0() * problem.a.row_stride + begin * problem.a.col_stride,
-          static_cast<const double*>(problem.b.data) + entry * problem.b.batch_stride +
-              column0() * problem.b.col_stride + begin * problem.b.row_stride,
-          static_cast<int>(min(problem.m - row0(), int64_t{BLOCK_M})),
-          static_cast<int>(min(problem.n - column0(), int64_t{BLOCK_N})),
-          static_cast<int>(end - begin), lane, chain);
+      multiply_fp64_tile<Tile, A_ALONG_M, B_ALONG_N>(problem, shared_base, entry, row0(), column0(),
+                                                     segment_begin(segment),
+                                                     segment_end(segment, problem.k), lane, chain);
       add_segment<Tile::THREADS>(args.totals, in_a_row(chain), segment, segments);
     }
     store_fp64<Tile>(problem, entry, row0(), column0(), lane, chain);

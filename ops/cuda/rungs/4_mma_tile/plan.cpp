@@ -20,7 +20,7 @@ namespace {
 // part of C, at its share of the memory's speed.
 template <typename Tile>
 constexpr Candidate fp64_tile(double busy, double alone) {
-  constexpr double START = 2000, STORE = 18;  // cycles; bytes a cycle and multiprocessor
+  constexpr double START = 3460, STORE = 15;  // cycles; bytes a cycle and multiprocessor
   Candidate candidate = candidate_of<Tile>(busy, alone);
   candidate.start = START + Tile::BLOCK_M * Tile::BLOCK_N * 8 / STORE;
   candidate.tensor_cores = true;
@@ -28,12 +28,11 @@ constexpr Candidate fp64_tile(double busy, double alone) {
 }
 // In the order of Fp64Tiles.
 constexpr Candidate FP64_TABLE[] = {
-    fp64_tile<Fp64Tile128x128>(2210, 2210),      fp64_tile<Fp64Tile128x64>(1120, 1120),
-    fp64_tile<Fp64Tile64x64>(600, 1090),         fp64_tile<Fp64Tile64x64Deep>(650, 650),
-    fp64_tile<Fp64Tile64x64Deep8>(700, 700),     fp64_tile<Fp64Tile32x64>(460, 460),
-    fp64_tile<Fp64Tile128x128Split>(2220, 2220), fp64_tile<Fp64Tile64x64DeepSplit>(660, 660)};
+    fp64_tile<Fp64Tile128x128>(2216, 2216), fp64_tile<Fp64Tile128x64>(1158, 1158),
+    fp64_tile<Fp64Tile64x64>(603, 719), fp64_tile<Fp64Tile32x64>(488, 488)};
 static_assert(std::size(FP64_TABLE) == Fp64Tiles::COUNT, "a line for each tile");
-constexpr WrappedCosts WRAPPED_COSTS = {2000, 2000, 2000, 1, 0.2};
+// A tile's is with its part of C, which whole tiles have in their start.
+constexpr WrappedCosts WRAPPED_COSTS = {500, 500, 21000, 1.045, 0.05};
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
 
@@ -63,7 +62,7 @@ void for_fp64_ways(const Problem& problem, const DeviceInfo& device, Function co
     way.tile = static_cast<int8_t>(tile);
     way.blocks = 0;
     consider(way, cycles_of(candidate, problem, device));
-    if (tile < Fp64WrappedTiles::COUNT) way.blocks = wrapping_blocks(candidate, problem, device);
+    if (tile == 0) way.blocks = wrapping_blocks(candidate, problem, device);
     if (way.blocks > 0)
       consider(way, wrapped_cycles(candidate, problem, device, way.blocks, WRAPPED_COSTS));
   }
@@ -74,9 +73,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
     consider(Way(), is_small_and_unaligned(problem) ? 0 : LAST_RESORT);
     return;
   }
-  for_fp64_ways(problem, device, [&](const Fp64Way& way, double cycles) {
-    consider(Way(way), cycles);
-  });
+  for_fp64_ways(problem, device,
+                [&](const Fp64Way& way, double cycles) { consider(Way(way), cycles); });
 }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {

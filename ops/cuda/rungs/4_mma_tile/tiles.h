@@ -18,10 +18,8 @@ struct MmaTile {
 
 // Rung mma_tile for fp64 (rungs/4_mma_tile/mma_tile_fp64.cu): warps of WARP_ROWS x WARP_COLUMNS of
 // C, fed by steps of 16 of k, of which STAGE_COUNT lie in shared memory.
-template <int M, int N, int WARP_ROWS, int WARP_COLUMNS, int STAGE_COUNT, int BLOCKS,
-          bool SPLIT = false>
+template <int M, int N, int WARP_ROWS, int WARP_COLUMNS, int STAGE_COUNT, int BLOCKS>
 struct Fp64Tile {
-  static constexpr bool SPLIT_BARRIER = SPLIT;
   static constexpr int BLOCK_M = M;
   static constexpr int BLOCK_N = N;
   static constexpr int BLOCK_K = 16;
@@ -38,8 +36,7 @@ struct Fp64Tile {
   // Bytes of an operand's tile that lies along k; along m or n it has fewer.
   static constexpr int TILE_BYTES(int rows) { return rows * (BLOCK_K + PADDING) * 8; }
   static constexpr int STAGE_BYTES = TILE_BYTES(M) + TILE_BYTES(N);
-  static constexpr int BARRIER_AT = STAGES * STAGE_BYTES;  // bytes
-  static constexpr int SHARED_BYTES = BARRIER_AT + 16;
+  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES;
 
   static_assert(SEGMENT_K % BLOCK_K == 0, "a segment is a whole number of steps");
   static_assert(M % 16 == 0 && N % 16 == 0 && WARP_M % 16 == 0 && WARP_N % 8 == 0,
@@ -55,17 +52,11 @@ struct Fp64Tile128x128 : Fp64Tile<128, 128, 64, 32, 4, 1> {};
 struct Fp64Tile128x64 : Fp64Tile<128, 64, 32, 32, 7, 1> {};
 struct Fp64Tile64x64 : Fp64Tile<64, 64, 32, 32, 4, 2> {};
 // For one block a multiprocessor, and few rows: many steps on their way.
-struct Fp64Tile64x64Deep : Fp64Tile<64, 64, 32, 32, 11, 1> {};
-struct Fp64Tile64x64Deep8 : Fp64Tile<64, 64, 32, 16, 11, 1> {};
 struct Fp64Tile32x64 : Fp64Tile<32, 64, 16, 16, 12, 1> {};
-struct Fp64Tile128x128Split : Fp64Tile<128, 128, 64, 32, 4, 1, true> {};
-struct Fp64Tile64x64DeepSplit : Fp64Tile<64, 64, 32, 32, 11, 1, true> {};
 
 // In this order the planner counts them.
-using Fp64Tiles =
-    TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64Tile64x64Deep, Fp64Tile64x64Deep8,
-             Fp64Tile32x64, Fp64Tile128x128Split, Fp64Tile64x64DeepSplit>;
-// The first of them, which are cut in time too (parts/wrap_around.h).
-using Fp64WrappedTiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64>;
+using Fp64Tiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64Tile32x64>;
+// The first of them is cut in time too (parts/wrap_around.h).
+using Fp64WrappedTile = Fp64Tile128x128;
 
 }  // namespace tiled

@@ -12,13 +12,13 @@
 //     few Q    8 |    ------>    |
 //                +---------------+        one warpgroup: wgmma on stage s while stage s + 1 arrives
 //
-// P is on wgmma's side of 64 rows, Q on its side of 8 to 64 columns, and both are read where TMA
+// P is on wgmma's side of 64 rows, Q on its side of 8 to 96 columns, and both are read where TMA
 // has put them: shared memory is touched once for each byte, and no thread loads anything. A wgmma
 // takes its time by its columns: rows that a tile does not have cost nothing.
 //
 // Preconditions: both operands as TMA reads them, Q along K (the plan copies what is not); 16-bit
-// elements, or fp32 as tf32 (rounded by TMA), then P along K too. More than 64 columns are several
-// tiles, each of which reads the weight again. (few_rows_fp64.cu has the same for fp64, lanes.cu
+// elements, or fp32 as tf32 (rounded by TMA), then P along K too. More columns are several tiles,
+// each of which reads the weight again. (few_rows_fp64.cu has the same for fp64, lanes.cu
 // for fp32's chains of fused multiply-adds.)
 // Bound by memory from some 2,000 rows of P on, below by the chain. docs/performance.md has it
 // beside cuBLAS. Next: rung 9, fp32's accuracy from tensor cores.

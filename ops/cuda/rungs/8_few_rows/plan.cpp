@@ -20,6 +20,8 @@ struct Model {
   static constexpr double CLOCK = 1755e6;
   static constexpr double START = 3800;  // launch, the first bytes' way, the end
   static constexpr double TILE = 530;    // the end of one, where others follow
+  // More, of tiles of more than 64 columns, which a block's few warps store.
+  static constexpr double wide_end(int columns) { return 30. * (columns - 40); }
   // Of an epilogue, one sum of a thread: side by side, or one by one.
   static constexpr double finish(FewRowsBy by) { return by == FewRowsBy::Wgmma ? 30 : 340; }
   static constexpr double DRAM = 0.93;  // of the bandwidth that the device names
@@ -33,10 +35,16 @@ struct Model {
   // A step of 32 bytes of K, of one chain and what goes on around it, by its columns: with P along
   // K; along m or n, as one strip and as two; and from registers.
   static constexpr double wgmma(int columns) {
-    return columns <= 16 ? 28.6 : columns <= 32 ? 32.7 : columns <= 48 ? 35.3 : 40.4;
+    return columns <= 16   ? 28.6
+           : columns <= 32 ? 32.7
+           : columns <= 48 ? 35.3
+                           : std::max(40.4, 8 + columns / 2.);
   }
   static constexpr double wgmma_mn_major(int columns) {
-    return columns <= 16 ? 36.3 : columns <= 32 ? 37.4 : columns <= 48 ? 43.1 : 46;
+    return columns <= 16   ? 36.3
+           : columns <= 32 ? 37.4
+           : columns <= 48 ? 43.1
+                           : std::max(46., 14 + columns / 2.);
   }
   static constexpr double wgmma_two_strips(int columns) { return 44.9 + columns / 8. * 1.2; }
   static constexpr double wgmma_registers(int columns) { return 55 + columns / 4.; }
@@ -60,6 +68,10 @@ struct Model {
   static constexpr double REPACK_KERNEL = 6000, REPACK_CYCLES_A_BYTE = 1.5e-3;
   static constexpr double TRANSPOSE_CYCLES_AN_ELEMENT = 6e-3;
 };
+
+constexpr int USUAL_WIDEST = 64;                   // columns of a tile
+constexpr int64_t NARROW_ROWS = 32;                // of P for each block
+constexpr int64_t MOST_NARROW = 4, MOST_WIDE = 8;  // tiles along Q
 
 struct Estimate {
   double memory, chain, start;  // cycles
@@ -153,13 +165,11 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   double at_once = beside(of_rounds, rounds * chain, rounds > 1 ? Model::IN_TURN : Model::ONE_TILE);
   if (rest > 0) at_once += beside(of_rest, chain, Model::ONE_TILE);
   e.cycles = e.start + (turns - 1 + (columns > 1)) * Model::TILE + at_once;
+  if (tile.block_q > USUAL_WIDEST) e.cycles += Model::wide_end(tile.block_q);
   if (!problem.epilogue.is_identity())
     e.cycles += turns * Model::finish(tile.by) * tile.block_p * tile.block_q / (32. * tile.warps);
   return e;
 }
-
-constexpr int64_t NARROW_ROWS = 32;  // of P for each block
-constexpr int64_t MOST_NARROW = 4;   // tiles along Q
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   // More than with any tile.
@@ -223,9 +233,13 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
     const int64_t columns = columns_of(problem, plan);
     const int64_t beside = std::max<int64_t>(1, saturating_product(columns, problem.batch));
     const int64_t room = std::max<int64_t>(1, device.multiprocessors / beside);
-    // Narrower ones, several beside each other, where the multiprocessors are not needed for P.
-    if (tile.block_q < widest &&
+    // Others than the usual one, several beside each other: narrower ones where the multiprocessors
+    // are not needed for P, wider ones where each has a tile of them at the most.
+    const int usual = std::min(widest, USUAL_WIDEST);
+    if (tile.block_q < usual &&
         (!is_of_wgmma(by) || sides.p.rows > room * NARROW_ROWS || columns > MOST_NARROW))
+      continue;
+    if (tile.block_q > usual && (sides.p.rows > room * tile.block_p || columns > MOST_WIDE))
       continue;
     const auto visit_plan = [&](FewRowsPlan found) {
       const int64_t tiles = std::max<int64_t>(1, tiles_of(problem, found));

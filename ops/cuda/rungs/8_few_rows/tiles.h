@@ -54,6 +54,8 @@ struct Few16 : FewRowsWgmma<FewRowsBy::Wgmma, 16> {};
 struct Few32 : FewRowsWgmma<FewRowsBy::Wgmma, 32> {};
 struct Few48 : FewRowsWgmma<FewRowsBy::Wgmma, 48> {};
 struct Few64 : FewRowsWgmma<FewRowsBy::Wgmma, 64> {};
+struct Few80 : FewRowsWgmma<FewRowsBy::Wgmma, 80> {};
+struct Few96 : FewRowsWgmma<FewRowsBy::Wgmma, 96> {};
 // With P in registers only the warps that have rows of a tile load any.
 struct Regs8 : FewRowsWgmma<FewRowsBy::Registers, 8> {};
 struct Regs16 : FewRowsWgmma<FewRowsBy::Registers, 16> {};
@@ -93,11 +95,11 @@ struct Lanes32x16 : FewRowsLanes<32, 16, 4> {};
 struct Lanes64x16 : FewRowsLanes<64, 16, 2> {};
 
 using FewRowsTiles =
-    TileList<Few8, Few16, Few32, Few48, Few64, Regs8, Regs16, Regs32, Regs48, Regs64, Doubles32x8,
-             Doubles48x8, Doubles64x8, Doubles32x16, Doubles48x16, Doubles64x16, Doubles32x32,
-             Doubles48x32, Doubles64x32, Doubles32x64, Doubles48x64, Lanes64x1, Lanes32x1,
-             Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8, Lanes32x16,
-             Lanes64x16>;
+    TileList<Few8, Few16, Few32, Few48, Few64, Few80, Few96, Regs8, Regs16, Regs32, Regs48, Regs64,
+             Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16, Doubles48x16, Doubles64x16,
+             Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64, Doubles48x64, Lanes64x1,
+             Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8,
+             Lanes32x16, Lanes64x16>;
 
 // How a stage lies in shared memory, and how many of them a block's ring has.
 struct FewRowsStage {

@@ -59,6 +59,10 @@ Description describe_fp16x3(const Problem& problem, const DeviceInfo& device, co
   d.lines.emplace_back("product",
                        "hi hi + (hi lo + lo hi) / 2048, added up in fp32 for every 64 of K" +
                            std::string(plan.exchanged && !few_rows ? "; A and B exchanged" : ""));
+  if (plan.wraps_around)
+    d.lines.emplace_back(
+        "cuts", "tiles in time, for " + std::to_string(plan.blocks) + " blocks to do the same");
+  d.json.emplace_back("wraps_around", plan.wraps_around ? "true" : "false");
   d.lines.emplace_back("guard", "elements whose parts lost more than " +
                                     scientific(fp16x3_tolerance(problem.k, plan.coarse)) +
                                     " of them, and those not finite: again, in fp64");

@@ -8,8 +8,10 @@
 //                         sum  += main + 2^-11 cross          fp32, rounded to nearest
 //
 // The tensor core truncates its sums, which adds up over K: hence the fresh accumulators for every
-// 64. Roles, stages and grid are those of rung 7. While one consumer adds up, the other multiplies:
-// each gives the other its turn shortly before its own products are done.
+// 64. Roles, stages and grid are those of rung 7; where tiles do not divide among the clusters that
+// run at once they are cut in time (parts/wrap_around.h): the sums, exact in fp32, are handed over
+// at a multiple of 64 of K, so that bits stay as they are. While one consumer adds up, the other
+// multiplies: each gives the other its turn shortly before its own products are done.
 // Preconditions: planes as split.cu writes them; K is not 0.
 // Bound by the power limit at large sizes: 3.9 to 4.8 times cuBLAS's fp32 from 4096 on, on an H200,
 // split and guard included.
@@ -28,7 +30,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
   using P = typename Base::P::Plane;
   using Q = typename Base::Q::Plane;
   using Set = typename Base::Set;
-  using Base::args, Base::base, Base::full, Base::turn, Base::schedule;
+  using Base::args, Base::base, Base::full, Base::turn;
   static constexpr int STAGES = Base::STAGES, REGISTERS = Base::REGISTERS;
   static constexpr uint32_t Q_AT = Base::Q_AT;
 
@@ -50,14 +52,19 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
     float4* const total = this->total_of(consumer);
     Ring<STAGES> ring;
     uint32_t waits = 0;
-    for (uint32_t i = schedule.first; i < schedule.count; i += schedule.stride) {
-      const Unit unit = schedule.at(i);
+    const typename Base::Turns turns = this->turns();
+    for (uint32_t i = turns.first; i < turns.end; i += turns.stride) {
+      const Unit unit = this->unit_of(i);
       Set main, cross, sum;
       ptx::declare_accumulators(main);
       ptx::declare_accumulators(cross);
       for (int piece = 0; piece < unit.pieces; ++piece) {
+        if (unit.first == 0) {
 #pragma unroll
-        for (int j = 0; j < REGISTERS; ++j) sum[j] = 0;
+          for (int j = 0; j < REGISTERS; ++j) sum[j] = 0;
+        } else {  // K has one segment
+          take_over<32>(args.hand_over, this->group_of(this->number - 1, consumer), sum);
+        }
         const int end = unit.end(piece);
         for (int step = unit.begin(piece); step < end; ++step, ring.advance()) {
           const uint32_t offset = ring.stage * Tile::STAGE_BYTES;
@@ -94,7 +101,10 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
         }
         if (unit.pieces > 1) this->add_to_total(sum, total, piece == 0);
       }
-      this->store(sum, unit.p + row, unit.q, unit.batch);
+      if (this->is_first_part(unit))
+        hand_over<32>(args.hand_over, this->group_of(this->number, consumer), sum);
+      else
+        this->store(sum, unit.p + row, unit.q, unit.batch);
     }
   }
 };

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 
+#include "cuda/parts/hand_over.h"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/launch.h"
+#include "cuda/parts/wrap_around.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
 
 namespace tiled {
@@ -36,6 +38,8 @@ struct Fp16x3Arguments {
   HopperArguments grid;                 // maps of the planes, [batch][2][rows][k] each, grid and C
   const RowScale *p_scales, *q_scales;  // [batch][rows]
   int64_t p_scales_batch, q_scales_batch;
+  WrapAround wrap;     // of the grid's units, where they are cut in time
+  HandOver hand_over;  // by warps of consumers
   GuardList guard;
   float tolerance;  // of is_unsure
   bool exchanged;   // P is B and Q is A

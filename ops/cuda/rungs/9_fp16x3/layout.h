@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/segments.h"
+#include "cuda/parts/hand_over.h"
 #include "cuda/plan/repack_layout.h"
 #include "cuda/rungs/9_fp16x3/plan.h"
 
@@ -52,11 +53,12 @@ struct Fp16x3Layout {
   Side p_planes, q_planes;  // their data null
   int64_t p_planes_at, q_planes_at, p_scales_at, q_scales_at;
   int64_t squares_m, squares_n, squares;  // of the guard
-  // What is zero before anything else: the guard's count, recomputed and listed[squares]; extents
-  // and panels of rows that lie beside each other.
-  int64_t guard_at, p_extents_at, p_panels_at, q_extents_at, q_panels_at, zero_bytes;
+  // What is zero before anything else: the guard's count, recomputed and listed[squares]; the words
+  // by which tiles that are cut in time are handed over; extents and panels of rows that lie beside
+  // each other.
+  int64_t guard_at, hand_over_at, p_extents_at, p_panels_at, q_extents_at, q_panels_at, zero_bytes;
   int64_t squares_at, marks_at;  // squares[squares], marks[squares][GUARD_MARK_BYTES / 2]
-  int64_t totals_at, bytes;
+  int64_t totals_at, bytes;      // totals, or sums that are handed over: a tile for each block
 };
 
 constexpr int64_t RECOMPUTED_AT = 4;       // bytes from guard_at
@@ -91,6 +93,9 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const Fp16x3Plan& plan
   l.squares = l.squares_m * l.squares_n * problem.batch;
   l.guard_at = l.bytes;
   l.bytes += workspace_aligned((2 + l.squares) * 4);
+  l.hand_over_at = l.bytes;
+  const int64_t consumer_warps = int64_t{plan.blocks} * (tile.threads - 128) / 32;
+  if (plan.wraps_around) l.bytes += workspace_aligned(hand_over_words_bytes(consumer_warps));
   const auto beside = [&](const Side& side, int64_t entries, int64_t& extents_at, int64_t& at) {
     extents_at = at = l.bytes;
     if (!lies_beside(side)) return;
@@ -108,7 +113,7 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const Fp16x3Plan& plan
   l.marks_at = l.bytes;
   l.bytes += l.squares * GUARD_MARK_BYTES;
   l.totals_at = l.bytes;
-  if (segment_count(problem.k) > 1 && !few_rows)
+  if (plan.wraps_around || (segment_count(problem.k) > 1 && !few_rows))
     l.bytes += int64_t{plan.blocks} * tile.block_p * tile.block_q * 4;
   return l;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "cuda/parts/wrap_around.h"
 #include "cuda/plan/chip_scale.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/tma.h"
@@ -32,6 +33,21 @@ constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves a
 // A step of rungs/9_fp16x3/direct.cu.
 constexpr double DIRECT = 850, DIRECT_NARROW = 680;
 constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
+// Where tiles are cut in time: numbers, and sums on their way; a step, when no multiprocessor is
+// idle and leaves the others its power; and one whose operands L2 has not kept, as clusters that
+// are at different steps of K need them at different times.
+constexpr double HAND_OVER = 4000, CUT_STEP = 1.07, OUT_OF_STEP = 1.145;
+constexpr double KEPT = 0.8;  // of L2, the most that it keeps of them
+
+// Whether L2 keeps all of K of the rows that clusters at work at once have to do with.
+bool keeps_operands(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan& plan) {
+  const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
+  const int64_t side_p = int64_t{tile.block_p} * plan.cluster_p;
+  const int64_t side_q = int64_t{tile.block_q} * plan.cluster_q;
+  const int64_t clusters = plan.blocks / (plan.cluster_p * plan.cluster_q);
+  const int64_t rows = plan.panel * side_p + blocks_over(clusters, plan.panel) * side_q;
+  return static_cast<double>(rows * problem.k * 4) < KEPT * static_cast<double>(device.l2_bytes);
+}
 
 // `slowdown` is of tensor cores that work all at once, beside an H200's.
 double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
@@ -44,7 +60,8 @@ double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
   const double units = static_cast<double>(blocks_over(p, int64_t{tile.block_p} * plan.cluster_p)) *
                        static_cast<double>(blocks_over(q, int64_t{tile.block_q} * plan.cluster_q)) *
                        static_cast<double>(problem.batch);
-  const double rounds = std::ceil(units / (device.multiprocessors / sharers));
+  const double each = units / (device.multiprocessors / sharers);
+  const double rounds = std::ceil(each);
   const ChipScale scale = scale_of(device);
   const double tensor = tensor_cycles(tile) / scale.tensor * slowdown;
   const bool pairs = tile.blocks_per_sm == 2 && rounds > 1;
@@ -59,7 +76,13 @@ double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
   const double of_q = static_cast<double>(q) * 8;
   const double split = (of_p + of_q) * static_cast<double>(problem.k) *
                        static_cast<double>(problem.batch) / (MEMORY * scale.dram);
-  return START * scale.clock + split + rounds * (steps * step + STORE / (pairs ? 2 : 1));
+  const double begins = START * scale.clock + split;
+  const double store = STORE / (pairs ? 2 : 1);
+  if (!plan.wraps_around) return begins + rounds * (steps * step + store);
+  // Both ends of a share move by half of what moves a cut, if they do.
+  const double cut_step = step * (keeps_operands(problem, device, plan) ? CUT_STEP : OUT_OF_STEP);
+  return begins + HAND_OVER * scale.clock + (each * steps + FP16X3_LEAST_STEPS) * cut_step +
+         rounds * store;
 }
 
 // The same of a tile of async.cu, in cycles of the device's own; only their order counts. What a
@@ -117,6 +140,10 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
         const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers;
         plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
         visit(plan);
+        plan.wraps_around = plan.kernel == Fp16x3Kernel::Planes && segment_count(problem.k) == 1 &&
+                            units < MAX_GRID_X &&
+                            WrapAround::fits(units, places, blocks_over(problem.k, 64));
+        if (plan.wraps_around) visit(plan);
       }
 }
 
@@ -239,7 +266,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 
 bool is(const Way& way, const NamedWay& name) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
-  return is_of_name(plan, tile_name_of(plan), name) && !name.share_segments;
+  return is_of_name(plan, tile_name_of(plan), name) && plan.wraps_around == name.share_segments;
 }
 
 }  // namespace

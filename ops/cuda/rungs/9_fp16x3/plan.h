@@ -28,6 +28,9 @@ inline bool fp16x3_pays(const DeviceInfo& device) {
   return device.tensor_flops / 3 > device.fp32_flops;
 }
 
+// The steps of 64 of K that make a part of a tile worth handing over, which takes as long as two.
+constexpr uint32_t FP16X3_LEAST_STEPS = 2;
+
 // The kernel of the product.
 enum class Fp16x3Kernel : int8_t {
   Planes,   // fp16x3.cu: of two split operands
@@ -39,6 +42,7 @@ enum class Fp16x3Kernel : int8_t {
 struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own list if it has one
   Fp16x3Kernel kernel;
   bool coarse;         // the device's tensor cores are
+  bool wraps_around;   // planes only: tiles are cut in time (parts/wrap_around.h)
   FewRowsBlock block;  // few rows only
 };
 

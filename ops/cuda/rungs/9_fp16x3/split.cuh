@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/parts/early_start.cuh"
+#include "cuda/parts/fault.cuh"
 #include "cuda/rungs/9_fp16x3/fp16_parts.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
 
@@ -36,7 +37,7 @@ __device__ __forceinline__ void end(const SplitArguments& args) {
 
 __device__ __forceinline__ void clear(const SplitArguments& args) {
   const int64_t threads = int64_t{gridDim.x} * blockDim.x;
-  if (blockIdx.y != 0) return;
+  if (FAULT == Fault::NoClear || blockIdx.y != 0) return;
 #pragma unroll 1
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.zero_count;
        i += threads)

@@ -1,0 +1,107 @@
+// Where a tile is cut in time (wrap_around.h), its accumulators, exact as they are, go from one
+// block to the next through memory:
+//
+//     block b      first part of a tile, accumulators, flag -> whole tiles -> ...
+//                                               |
+//     block b + 1  first part, ... -> whole tiles -> accumulators, rest of b's tile, C
+//
+// Nobody waits for long, and nobody for ever, in whatever order blocks start and whatever runs
+// beside them: a block's number is the ticket that it draws as it begins, so the block before it
+// has begun too, and what it hands over is the first thing that it does, which waits for nothing.
+//
+// Accumulators go by groups of threads, of the whole block or of a warp, each with a flag of its
+// own: thread i of a group hands over to thread i of the other block's.
+#pragma once
+
+#include <cuda/atomic>
+
+#include "cuda/parts/fault.cuh"
+#include "cuda/parts/hand_over.h"
+
+namespace tiled {
+
+using HandOverWord = cuda::atomic_ref<uint32_t, cuda::thread_scope_device>;
+
+// By one thread of a block, or of a cluster.
+__device__ __forceinline__ uint32_t draw_number(const HandOver& args) {
+  return HandOverWord(*args.ticket).fetch_add(1, cuda::memory_order_relaxed);
+}
+
+constexpr bool HANDS_OVER_LATE = FAULT == Fault::Delays || FAULT == Fault::NoHandOverWait ||
+                                 FAULT == Fault::NoHandOverBarrier || FAULT == Fault::NoClear;
+
+template <int THREADS>
+__device__ __forceinline__ void synchronise_group() {
+  if constexpr (THREADS == 32)
+    __syncwarp();
+  else
+    __syncthreads();
+}
+
+// A thread's accumulators in sixteens of bytes, which lie THREADS apart.
+template <typename T>
+struct alignas(16) HandOverVector {
+  static constexpr int LENGTH = 16 / sizeof(T);
+  T of[LENGTH];
+};
+template <int THREADS, typename T, int COUNT>
+__device__ __forceinline__ float4* handed_over(const HandOver& args, uint32_t group,
+                                               const T (&)[COUNT]) {
+  constexpr int VECTORS = COUNT / HandOverVector<T>::LENGTH;
+  static_assert(VECTORS * HandOverVector<T>::LENGTH == COUNT);
+  return static_cast<float4*>(args.accumulators) + int64_t{group} * VECTORS * THREADS +
+         threadIdx.x % THREADS;
+}
+
+template <int THREADS, typename T, int COUNT>
+__device__ __forceinline__ void hand_over(const HandOver& args, uint32_t group,
+                                          const T (&chain)[COUNT]) {
+  constexpr int LENGTH = HandOverVector<T>::LENGTH;
+  const auto raise_flag = [&] {
+    if (threadIdx.x % THREADS == 0)
+      HandOverWord(args.flags[group]).store(1, cuda::memory_order_release);
+  };
+  if constexpr (FAULT == Fault::NoHandOverBarrier) raise_flag();
+  // Late on purpose: else the next block has so much else to do that nobody would miss its wait.
+  if constexpr (HANDS_OVER_LATE) __nanosleep(1000000);
+  float4* const to = handed_over<THREADS>(args, group, chain);
+#pragma unroll
+  for (int v = 0; v < COUNT / LENGTH; ++v) {
+    HandOverVector<T> vector;
+#pragma unroll
+    for (int i = 0; i < LENGTH; ++i) vector.of[i] = chain[v * LENGTH + i];
+    to[v * THREADS] = reinterpret_cast<const float4&>(vector);
+  }
+  synchronise_group<THREADS>();  // what all threads have written the flag makes seen
+  if constexpr (FAULT != Fault::NoHandOverBarrier) raise_flag();
+}
+
+template <int THREADS>
+__device__ __forceinline__ void await_hand_over(const HandOver& args, uint32_t from) {
+  if (FAULT != Fault::NoHandOverWait && threadIdx.x % THREADS == 0)
+    while (HandOverWord(args.flags[from]).load(cuda::memory_order_acquire) == 0) __nanosleep(100);
+  synchronise_group<THREADS>();
+}
+
+// load(v): the 16 bytes of vector v.
+template <typename T, int COUNT, typename Load>
+__device__ __forceinline__ void go_on_from(T (&chain)[COUNT], Load load) {
+  constexpr int LENGTH = HandOverVector<T>::LENGTH;
+#pragma unroll
+  for (int v = 0; v < COUNT / LENGTH; ++v) {
+    const auto sixteen = load(v);
+    static_assert(sizeof(sixteen) == 16);
+    const auto& vector = reinterpret_cast<const HandOverVector<T>&>(sixteen);
+#pragma unroll
+    for (int i = 0; i < LENGTH; ++i) chain[v * LENGTH + i] = vector.of[i];
+  }
+}
+
+template <int THREADS, typename T, int COUNT>
+__device__ __forceinline__ void take_over(const HandOver& args, uint32_t from, T (&chain)[COUNT]) {
+  await_hand_over<THREADS>(args, from);
+  const float4* const at = handed_over<THREADS>(args, from, chain);
+  go_on_from(chain, [&](int v) { return __ldcg(at + v * THREADS); });
+}
+
+}  // namespace tiled

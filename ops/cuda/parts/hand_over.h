@@ -1,0 +1,24 @@
+// How accumulators of tiles that are cut in time (wrap_around.h) go from block to block: where they
+// lie in the workspace, and the words in which blocks find their number and say that they are
+// there. Host and device; hand_over.cuh has the way itself.
+#pragma once
+
+#include <cstdint>
+
+namespace tiled {
+
+struct HandOver {
+  void* accumulators;  // of a group of threads, [group][vector][thread] of 16 bytes
+  uint32_t* ticket;    // zero before, as are the flags
+  uint32_t* flags;     // [groups]
+};
+
+// Its words in one place, which is zero before.
+constexpr int64_t hand_over_words_bytes(int64_t groups) { return (groups + 1) * 4; }
+
+inline HandOver hand_over_at(char* workspace, int64_t accumulators_at, int64_t words_at) {
+  auto* const words = reinterpret_cast<uint32_t*>(workspace + words_at);
+  return {workspace + accumulators_at, words, words + 1};
+}
+
+}  // namespace tiled
