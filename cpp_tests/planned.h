@@ -9,6 +9,7 @@
 #include "cuda/plan/device.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/3_register_tile/way.h"
+#include "cuda/rungs/4_mma_tile/tiles.h"
 #include "cuda/rungs/4_mma_tile/way.h"
 #include "cuda/rungs/7_hopper/layout.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
@@ -101,6 +102,10 @@ inline Accesses access_of(const Plan& plan) {
   if (plan.way.is<RegisterTileWay>()) return plan.way.as<RegisterTileWay>().access;
   if (plan.way.is<Fp64Way>()) return plan.way.as<Fp64Way>().access;
   return {Access::Elements, Access::Elements};
+}
+// fp64's tile of mma_tile.
+inline std::string fp64_tile_of(const Plan& plan) {
+  return std::string(tile_name_of(Fp64Tiles(), plan.way.as<Fp64Way>().tile));
 }
 inline RegisterTileWay register_of(const Plan& plan) { return plan.way.as<RegisterTileWay>(); }
 

@@ -144,7 +144,7 @@ TEST(Plan, Fp64RunsOnTensorCoresOf90) {
     }
   }
   const Plan plan = make_plan(problem_of(4000, 4097, 4096, DType::Float64, 3), device("h200"));
-  EXPECT_EQ(plan.way.as<Fp64Way>().tile, TileSize::Large);
+  EXPECT_EQ(fp64_tile_of(plan), "Fp64Tile128x128");
   EXPECT_EQ(plan.block_m, Fp64Tile128x128::BLOCK_M);
   EXPECT_EQ(plan.main_step().threads_x, Fp64Tile128x128::THREADS);
   EXPECT_EQ(plan.main_step().shared_bytes, Fp64Tile128x128::SHARED_BYTES);
@@ -154,14 +154,37 @@ TEST(Plan, Fp64RunsOnTensorCoresOf90) {
 }
 
 TEST(Plan, Fp64TilesFollowTheSize) {
-  const auto tile = [](int64_t size) {
-    return make_plan(problem_of(size, size, size, DType::Float64), device("h200"), Algo::MmaTile)
-        .way.as<Fp64Way>()
-        .tile;
+  const auto tile = [](int64_t m, int64_t n, int64_t k) {
+    return fp64_tile_of(make_plan(problem_of(m, n, k, DType::Float64), device("h200")));
   };
-  for (int64_t size : {64, 512}) EXPECT_EQ(tile(size), TileSize::Small) << size;
-  EXPECT_EQ(tile(1024), TileSize::Medium);
-  for (int64_t size : {2048, 4096, 16384}) EXPECT_EQ(tile(size), TileSize::Large) << size;
+  for (int64_t size : {64, 512}) EXPECT_EQ(tile(size, size, size), "Fp64Tile32x64") << size;
+  for (int64_t size : {704, 960}) EXPECT_EQ(tile(size, size, size), "Fp64Tile64x64") << size;
+  EXPECT_EQ(tile(768, 1024, 4096), "Fp64Tile128x64");
+  for (int64_t size : {2048, 4096, 16384})
+    EXPECT_EQ(tile(size, size, size), "Fp64Tile128x128") << size;
+}
+
+// 144 tiles among 132 multiprocessors are cut in time; 256 are nearly two rounds. Not tiles of
+// batches, nor of a K of several segments.
+TEST(Plan, Fp64TilesAreCutWhereTheyDoNotDivide) {
+  const DeviceInfo d = device("h200");
+  const auto blocks = [&](int64_t m, int64_t n, int64_t k, int64_t batch = 1) {
+    const Plan plan = make_plan(problem_of(m, n, k, DType::Float64, batch), d, Algo::MmaTile);
+    const int32_t cut = plan.way.as<Fp64Way>().blocks;
+    if (cut > 0) {
+      EXPECT_EQ(plan.step_count, 2);
+      EXPECT_EQ(plan.steps[0].work, Work::Clear);
+      EXPECT_EQ(plan.main_step().grid_x, cut);
+      EXPECT_EQ(plan.main_step().workspace_bytes, int64_t{cut} * 128 * 128 * 8);
+      EXPECT_EQ(plan.workspace_bytes, plan.main_step().workspace_bytes + (cut + 1) * 4);
+    }
+    return cut;
+  };
+  for (int64_t size : {1536, 2560, 3328}) EXPECT_EQ(blocks(size, size, size), 132) << size;
+  EXPECT_EQ(blocks(3072, 1024, 4096), 132);
+  for (int64_t size : {1024, 2048}) EXPECT_EQ(blocks(size, size, size), 0) << size;
+  EXPECT_EQ(blocks(1536, 1536, 1536, 2), 0);
+  EXPECT_EQ(blocks(1536, 1536, DEEP_K), 0);
 }
 
 // Each operand for itself: by 16 bytes along either direction, or by elements.

@@ -31,7 +31,7 @@ RUNGS = "ops/cuda/rungs"
 class Place:
     """A kernel that can be built with a fault, and the tests that look for it."""
 
-    source: str
+    source: str  # or several, by semicolons
     files: tuple[str, ...]
     tests: str  # of these files: pytest's -k
 
@@ -41,10 +41,16 @@ HOPPER = Place(
     ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
     "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
 )
+CLEAR = "ops/cuda/parts/clear_words.cu"
 WRAPPED = Place(
-    f"{RUNGS}/3_register_tile/register_tile_wrapped.cu",
+    f"{RUNGS}/3_register_tile/register_tile_wrapped.cu;{CLEAR}",
     ("test_wrap_around.py",),
-    "cut",
+    "cut and not fp64",
+)
+WRAPPED_DOUBLES = Place(
+    f"{RUNGS}/4_mma_tile/mma_tile_fp64_wrapped.cu;{CLEAR}",
+    ("test_wrap_around.py",),
+    "cut and fp64",
 )
 FEW_ROWS = Place(
     f"{RUNGS}/8_few_rows/few_rows_bf16.cu",
@@ -115,6 +121,10 @@ BUILDS = {
     "WrappedNoHandOverWait": Build("NoHandOverWait", WRAPPED),
     "WrappedNoHandOverBarrier": Build("NoHandOverBarrier", WRAPPED),
     "WrappedNoClear": Build("NoClear", WRAPPED),
+    "WrappedDoublesDelays": Build("Delays", WRAPPED_DOUBLES, sound=True),
+    "WrappedDoublesNoHandOverWait": Build("NoHandOverWait", WRAPPED_DOUBLES),
+    "WrappedDoublesNoHandOverBarrier": Build("NoHandOverBarrier", WRAPPED_DOUBLES),
+    "WrappedDoublesNoClear": Build("NoClear", WRAPPED_DOUBLES),
     "FewRowsDelays": Build("Delays", FEW_ROWS, sound=True),
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),

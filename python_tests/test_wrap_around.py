@@ -4,6 +4,7 @@ of whole tiles, in whatever order the blocks start."""
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 import cases
 import epilogues
@@ -15,76 +16,97 @@ from golden import assert_equal
 
 pytestmark = pytest.mark.cuda
 
-LARGE, SMALL = "AsyncTile128x128", "AsyncTile64x64"
-# The sizes that are tried, of a number that grows until the planner has tiles cut in time. The
-# smaller tile is not cut where some lie at C's edge.
+
+@dataclass(frozen=True)
+class Cut:
+    """A tile that the planner has cut in time."""
+
+    algo: str
+    dtype: torch.dtype
+    tile: str
+
+    def __str__(self) -> str:
+        return self.tile
+
+    def plan(self, a: torch.Tensor, b: torch.Tensor):
+        return tiled_mm.plan(a, b, algo=self.algo)
+
+    def is_cut(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        return bool(self.plan(a, b).get("wraps_around"))
+
+    def mm(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.ops.tiled.mm(a, b, algo=self.algo)
+
+    def normal(self, rows: int, columns: int) -> torch.Tensor:
+        return torch.randn(rows, columns, device="cuda", dtype=self.dtype)
+
+    def size(self, kind: str, blocks: int = 0) -> tuple[int, int, int]:
+        """The first of a kind whose tiles, such ones, this GPU's planner has cut; among so many
+        blocks, if they matter."""
+        for s in range(640, 6145, 64):
+            m, n, k = KINDS[kind](s)
+            empty = functools.partial(torch.empty, device="cuda", dtype=self.dtype)
+            if self.algo not in tiled_mm.algos(empty(m, k), empty(k, n)):
+                break
+            found = self.plan(empty(m, k), empty(k, n))
+            is_such = found.get("wraps_around") and found.tile.name == self.tile
+            if is_such and blocks in (0, found.grid.x):
+                return m, n, k
+        pytest.skip(f"no {self.tile} is cut in time on this GPU: {kind}")
+
+    def two_pairs(self, m: int, n: int, k: int) -> list[tuple[torch.Tensor, ...]]:
+        """Two problems with their products, run in turn, so that one's accumulators are wrong where
+        the other's are missed."""
+        pairs = [(self.normal(m, k), self.normal(k, n)) for _ in range(2)]
+        return [(a, b, whole(a, b)) for a, b in pairs]
+
+
+LARGE = Cut("register_tile", torch.float32, "AsyncTile128x128")
+SMALL = Cut("register_tile", torch.float32, "AsyncTile64x64")
+DOUBLE = Cut("mma_tile", torch.float64, "Fp64Tile128x128")
+TILES = (LARGE, SMALL, DOUBLE)
+# The sizes that are tried, of a number that grows until the planner has tiles cut in time.
 KINDS = {
     "a short chain": lambda s: (s, s, 264),
     "a long chain": lambda s: (s, s, s + 5),
     "at C's edge": lambda s: (s - 20, s - 20, 520),
 }
-CASES = [(tile, kind) for tile in (LARGE, SMALL) for kind in KINDS][:-1]
-each_case = pytest.mark.parametrize(("tile", "kind"), CASES, ids=[" ".join(c) for c in CASES])
+each_tile = pytest.mark.parametrize("cut", TILES, ids=str)
+# Smaller tiles are not cut where some lie at C's edge.
+CASES = [
+    (cut, kind) for cut in TILES for kind in KINDS if cut is not SMALL or kind != "at C's edge"
+]
+each_case = pytest.mark.parametrize(("cut", "kind"), CASES, ids=[f"{c} {k}" for c, k in CASES])
 
 
-def plan(a: torch.Tensor, b: torch.Tensor):
-    return tiled_mm.plan(a, b, algo="register_tile")
-
-
-def is_cut(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return bool(plan(a, b).get("wraps_around"))
-
-
-@functools.cache
-def cut_size(tile: str, kind: str, blocks: int = 0) -> tuple[int, int, int]:
-    """The first of a kind whose tiles, such ones, this GPU's planner has cut; among so many blocks,
-    if they matter."""
-    for s in range(640, 6145, 64):
-        m, n, k = KINDS[kind](s)
-        found = plan(torch.empty(m, k, device="cuda"), torch.empty(k, n, device="cuda"))
-        is_such = found.get("wraps_around") and found.tile.name == tile
-        if is_such and blocks in (0, found.grid.x):
-            return m, n, k
-    pytest.skip(f"no {tile} is cut in time on this GPU: {kind}")
-
-
-def mm(a: torch.Tensor, b: torch.Tensor, algo: str = "register_tile") -> torch.Tensor:
-    return torch.ops.tiled.mm(a, b, algo=algo)
-
-
-def normal(rows: int, columns: int) -> torch.Tensor:
-    return torch.randn(rows, columns, device="cuda")
-
-
-def two_pairs(m: int, n: int, k: int) -> list[tuple[torch.Tensor, ...]]:
-    """Two problems with their products, run in turn, so that one's accumulators are wrong where the
-    other's are missed."""
-    pairs = [(normal(m, k), normal(k, n)) for _ in range(2)]
-    return [(a, b, mm(a, b, "shared_tile_16")) for a, b in pairs]
+def whole(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The same bits by another rung."""
+    return torch.ops.tiled.mm(a, b, algo="shared_tile_16")
 
 
 @each_case
-def test_tiles_cut_in_time_are_equal_to_whole_ones(tile: str, kind: str) -> None:
-    pairs = two_pairs(*cut_size(tile, kind))
+def test_tiles_cut_in_time_are_equal_to_whole_ones(cut: Cut, kind: str) -> None:
+    pairs = cut.two_pairs(*cut.size(kind))
     for _ in range(3):  # at once after each other
         for a, b, expected in pairs:
-            assert_equal(mm(a, b), expected, (tile, kind))
-    cut = 0
+            assert_equal(cut.mm(a, b), expected, (cut, kind))
+    count = 0
     for name, _ in laid_out(pairs[0][0]):
         for other, _ in laid_out(pairs[0][1]):
             for a, b, expected in pairs:
                 x, y = dict(laid_out(a))[name], dict(laid_out(b))[other]
-                cut += is_cut(x, y)
-                assert_equal(mm(x, y), expected, (name, other))
-    assert cut > 4
+                count += cut.is_cut(x, y)
+                assert_equal(cut.mm(x, y), expected, (name, other))
+    assert count > 4
 
 
-@each("tile", (LARGE, SMALL))
-def test_what_becomes_of_a_cut_tile(tile: str) -> None:
+@each_tile
+def test_what_becomes_of_a_cut_tile(cut: Cut) -> None:
     """Everything that an epilogue has, and results that lie anyhow."""
-    m, n, k = cut_size(tile, "a long chain")
+    m, n, k = cut.size("a long chain")
+    normal = cut.normal
     a, b = normal(m, k), normal(k, n)
-    assert is_cut(a, b)
+    assert cut.is_cut(a, b)
     op = torch.ops.tiled_debug.mm_with_epilogue
     everything = {"input": normal(m, n), "alpha": 0.7, "beta": -1.3}
     everything |= {"activation": "gelu", "before": True}
@@ -94,50 +116,72 @@ def test_what_becomes_of_a_cut_tile(tile: str) -> None:
         {"bias": normal(1, n)[0], **everything},
     ):
         right, right_before = op(a, b, algo="shared_tile_16", **asked)
-        got, before = op(a, b, algo="register_tile", **asked)
+        got, before = op(a, b, algo=cut.algo, **asked)
         assert epilogues.same_bits(got, right), asked.keys()
         if "before" in asked:
             assert epilogues.same_bits(before, right_before), asked.keys()
-    right = mm(a, b, "shared_tile_16")
-    for name, memory, out in cases.outputs(m, n, torch.float32):
-        tiled_mm.mm(a, b, algo="register_tile", out=out)
+    right = whole(a, b)
+    for name, memory, out in cases.outputs(m, n, cut.dtype):
+        tiled_mm.mm(a, b, algo=cut.algo, out=out)
         assert_equal(out, right, name)
         assert cases.is_untouched_outside(memory, out), name
 
 
-def test_tiles_cut_in_time_beside_a_kernel_that_holds_half_of_the_chip() -> None:
+@pytest.mark.parametrize(("cut", "resident"), [(LARGE, 2), (DOUBLE, 1)], ids=["fp32", "fp64"])
+def test_tiles_cut_in_time_beside_a_kernel_that_holds_half_of_the_chip(
+    cut: Cut, resident: int
+) -> None:
     """Half of the blocks start when the others have ended, in an order that nobody promises."""
     chip = torch.cuda.get_device_properties(0).multi_processor_count
     half = chip // 2
     # Blocks of 1024 threads, one for each of so many multiprocessors.
-    held = normal(32 * half, 20000), normal(20000, 32)
+    held = LARGE.normal(32 * half, 20000), LARGE.normal(20000, 32)
     holding = "shared_tile_32"
     assert tiled_mm.plan(*held, algo=holding).grid.x == half
-    size = cut_size(LARGE, "at C's edge", blocks=2 * chip)
-    pairs = two_pairs(*size)
+    pairs = cut.two_pairs(*cut.size("at C's edge", blocks=resident * chip))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(100):
-            mm(*held, holding)
-    results = [mm(a, b) for _ in range(50) for a, b, _ in pairs]
+            torch.ops.tiled.mm(*held, algo=holding)
+    results = [cut.mm(a, b) for _ in range(50) for a, b, _ in pairs]
     for i, c in enumerate(results):
         assert_equal(c, pairs[i % 2][2], i)
     side.synchronize()
 
 
-@each("tile", (LARGE, SMALL))
-def test_tiles_cut_in_time_in_a_graph(tile: str) -> None:
+@each_tile
+def test_tiles_cut_in_time_in_a_graph(cut: Cut) -> None:
     """Each replay finds the flags of the one before."""
-    m, n, k = cut_size(tile, "a short chain")
-    a, b = normal(m, k), normal(k, n)
-    assert is_cut(a, b)
-    mm(a, b)
+    m, n, k = cut.size("a short chain")
+    a, b = cut.normal(m, k), cut.normal(k, n)
+    assert cut.is_cut(a, b)
+    cut.mm(a, b)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        c = mm(a, b)
+        c = cut.mm(a, b)
     for _ in range(20):
-        a.copy_(normal(m, k))
+        a.copy_(cut.normal(m, k))
         c.fill_(torch.nan)
         graph.replay()
-        assert_equal(c, mm(a, b, "shared_tile_16"), "replay")
+        assert_equal(c, whole(a, b), "replay")
+
+
+# More tiles than multiprocessors or fewer, whole and at C's edge; K of several lengths.
+NAMED = ((1600, 1600, 264), (1601, 1537, 333), (2300, 1100, 63), (1000, 1056, 100), (70, 4000, 515))
+
+
+@each("size", NAMED)
+def test_every_way_of_fp64_by_name(size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    pairs = DOUBLE.two_pairs(m, n, k)
+    if "mma_tile" not in tiled_mm.algos(*pairs[0][:2]):
+        pytest.skip("no kernel of mma_tile for this GPU")
+    for name, _ in laid_out(pairs[0][0]):
+        for a, b, expected in pairs:
+            x, y = dict(laid_out(a))[name], dict(laid_out(b))[name]
+            for way in tiled_mm.plan(x, y, algo="mma_tile").mma_tile.estimates:
+                c = torch.ops.tiled_debug.mm_with_tile(
+                    x, y, way.way, False, 1, 1, False, algo="mma_tile"
+                )
+                assert_equal(c, expected, (name, way.way))

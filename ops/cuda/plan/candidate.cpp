@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cuda/plan/chip_scale.h"
+#include "cuda/plan/busy.h"
 
 namespace tiled {
 namespace {
@@ -17,16 +17,6 @@ int64_t tiles_over(int64_t size, int32_t block) {
 int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
   return saturating_product(tiles_over(problem.m, candidate.block_m),
                             tiles_over(problem.n, candidate.block_n));
-}
-
-bool is_of_fp64(const Problem& problem) {
-  return problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
-}
-
-// The multiply-adds that one of this chip's multiprocessors does a cycle, for one of an H200's.
-double rate_of(const Candidate& candidate, const Problem& problem, const ChipScale& scale) {
-  if (!is_of_fp64(problem)) return 1;
-  return candidate.tensor_cores ? scale.fp64_tensor : scale.fp64;
 }
 
 }  // namespace
@@ -48,10 +38,8 @@ double cycles_of(const Candidate& candidate, const Problem& problem, const Devic
   const double waves = std::ceil(evenly / candidate.resident);
   const double share = candidate.in_company && waves > 1 ? waves * candidate.resident : evenly;
   const double steps = static_cast<double>(tiles_over(problem.k, candidate.block_k));
-  const ChipScale scale = scale_of(device);
-  const double busy = candidate.busy / rate_of(candidate, problem, scale);
-  return steps * std::max(share * busy, waves * candidate.latency) +
-         waves * candidate.start * scale.clock;
+  return steps * std::max(share * busy_of(candidate, problem, device), waves * candidate.latency) +
+         waves * candidate.start * scale_of(device).clock;
 }
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,

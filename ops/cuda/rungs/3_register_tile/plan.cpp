@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "core/text.h"
-#include "cuda/parts/wrap_around.h"
 #include "cuda/plan/chip_scale.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"
+#include "cuda/plan/wrapped.h"
 #include "cuda/rungs/3_register_tile/tiles.h"
 #include "cuda/rungs/3_register_tile/way.h"
 
@@ -118,37 +118,7 @@ double choose_access(const Problem& problem, const DeviceInfo& device, RegisterT
   return transposing + cycles(singly);
 }
 
-// The most blocks, all running at once, that would share out a problem's tiles by cutting some in
-// time; 0: there is nothing to cut, or K is.
-int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
-                        const DeviceInfo& device) {
-  if (problem.batch != 1 || problem.k == 0 || segment_count(problem.k) > 1) return 0;
-  const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{candidate.block_m}),
-                                           blocks_over(problem.n, int64_t{candidate.block_n}));
-  const int64_t steps = blocks_over(problem.k, int64_t{candidate.block_k});
-  for (int resident = candidate.resident; resident > 0; --resident) {
-    const int32_t blocks = resident * device.multiprocessors;
-    if (tiles < MAX_GRID_X && WrapAround::fits(tiles, blocks, steps)) return blocks;
-  }
-  return 0;
-}
-
-// Every block does the same, but for what it hands over and takes over; and for tiles at C's edge,
-// which take longer, one of which some block has.
-double wrapped_cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
-                      int32_t blocks) {
-  constexpr double HAND_OVER = 2000, CLEAR = 4000;  // an H200's cycles
-  constexpr double STEP = 1.04;                     // of a step
-  constexpr double EDGE = 0.4;                      // of a tile, more
-  const double tiles = static_cast<double>(blocks_over(problem.m, int64_t{candidate.block_m})) *
-                       static_cast<double>(blocks_over(problem.n, int64_t{candidate.block_n}));
-  const double steps = static_cast<double>(blocks_over(problem.k, int64_t{candidate.block_k}));
-  const bool has_edge = problem.m % candidate.block_m != 0 || problem.n % candidate.block_n != 0;
-  const double resident = static_cast<double>(blocks) / device.multiprocessors;
-  const double step = STEP * std::max(resident * candidate.busy, candidate.latency);
-  return (tiles / blocks + (has_edge ? EDGE : 0)) * steps * step +
-         (candidate.start + HAND_OVER + CLEAR) * scale_of(device).clock;
-}
+constexpr WrappedCosts WRAPPED_COSTS = {2000, 4000, 0, 1.04, 0.4};
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const Candidate* table = table_of(problem, device);
@@ -174,7 +144,7 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Consider co
     if (way.blocks == 0) continue;
     way.wraps_around = true;
     const double cut = choose_access(problem, device, way, [&](Singly singly) {
-      return wrapped_cycles(with(candidate, singly), problem, device, way.blocks);
+      return wrapped_cycles(with(candidate, singly), problem, device, way.blocks, WRAPPED_COSTS);
     });
     consider(Way(way), cut);
   }
@@ -203,19 +173,11 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   if (way.transpose_b) copies.add(side_b(problem), transposed(side_b(problem), problem));
   add_copies(plan, copies, problem);
   if (way.wraps_around) {
-    Step clear{};
-    clear.work = Work::Clear;
-    clear.threads_x = 256, clear.threads_y = 1, clear.grid_x = clear.grid_y = 1;
-    const WrappedLayout layout = wrapped_layout(plan, way.blocks, copies.bytes());
-    clear.workspace_bytes = layout.words_bytes;
-    plan.add(clear);
-    product.grid_x = way.blocks;
-    product.workspace_bytes = layout.accumulator_bytes;
-    plan.workspace_bytes =
-        saturating_sum(plan.workspace_bytes, clear.workspace_bytes + product.workspace_bytes);
+    add_wrapped(plan, product, problem.dtype, way.blocks, copies.bytes());
+    return plan;
   }
   plan.add(product);
-  if (!way.wraps_around) add_totals(plan, problem);
+  add_totals(plan, problem);
   return plan;
 }
 
@@ -246,14 +208,11 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
              std::to_string(static_cast<int>(way.access.b)) + ">";
   if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to lie along m");
   if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to lie along n");
-  if (way.wraps_around)
-    d.lines.emplace_back(
-        "cuts", "tiles in time, for " + std::to_string(way.blocks) + " blocks to do the same");
+  describe_wrapped(d, way.wraps_around ? way.blocks : 0);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
   d.json.emplace_back("transposes",
                       Object().truth("a", way.transpose_a).truth("b", way.transpose_b).str());
-  d.json.emplace_back("wraps_around", way.wraps_around ? "true" : "false");
   return d;
 }
 

@@ -1,7 +1,6 @@
 // How register_tile runs a problem.
 #pragma once
 
-#include "cuda/parts/hand_over.h"
 #include "cuda/plan/access.h"
 #include "cuda/plan/candidate.h"
 
@@ -16,15 +15,5 @@ struct RegisterTileWay {
   bool wraps_around;  // tiles are cut in time, among so many blocks (parts/wrap_around.h)
   int32_t blocks;
 };
-
-// Of ways that wrap around, behind the copies: each block's accumulators, and then the ticket and
-// the flags.
-struct WrappedLayout {
-  int64_t accumulators_at, accumulator_bytes, words_at, words_bytes;
-};
-inline WrappedLayout wrapped_layout(const Plan& plan, int32_t blocks, int64_t behind) {
-  const int64_t tiles = int64_t{blocks} * plan.block_m * plan.block_n * 4;
-  return {behind, tiles, behind + tiles, hand_over_words_bytes(blocks)};
-}
 
 }  // namespace tiled

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "cuda/plan/sides.h"
 #include "cuda/ptx/cp_async.cuh"
 
 namespace tiled {
@@ -92,5 +94,15 @@ class Fp64Operand {
   const double* data_;  // this thread's next copy
   uint32_t shared_;     // bytes from the tile's begin to this thread's first copy
 };
+
+// pick(A_ALONG_M, B_ALONG_N), as types: which way operands lie.
+template <typename Pick>
+auto as_they_lie(const Problem& problem, Pick pick) {
+  const bool a_along_m = is_mn_major(side_a(problem)), b_along_n = is_mn_major(side_b(problem));
+  if (a_along_m && b_along_n) return pick(std::true_type{}, std::true_type{});
+  if (a_along_m) return pick(std::true_type{}, std::false_type{});
+  if (b_along_n) return pick(std::false_type{}, std::true_type{});
+  return pick(std::false_type{}, std::false_type{});
+}
 
 }  // namespace tiled

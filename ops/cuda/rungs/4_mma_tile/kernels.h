@@ -3,12 +3,13 @@
 
 #include "cuda/parts/launch.h"
 #include "cuda/parts/totals.h"
-#include "cuda/plan/candidate.h"
+#include "cuda/parts/wrapped.h"
 
 namespace tiled {
 
 Kernel<Problem> mma_tile_kernel(const Problem& problem);  // of 16 bits and tf32
-// Operands whose alignment is 16 are read by vectors.
-Kernel<ProblemAndTotals> mma_tile_fp64_kernel(const Problem& problem, TileSize tile_size);
+// Operands whose alignment is 16 are read by vectors. `tile`: of Fp64Tiles.
+Kernel<ProblemAndTotals> mma_tile_fp64_kernel(const Problem& problem, int tile);
+Kernel<WrappedArguments> mma_tile_fp64_wrapped_kernel(const Problem& problem);  // Fp64WrappedTile
 
 }  // namespace tiled

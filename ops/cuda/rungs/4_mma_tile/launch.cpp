@@ -14,12 +14,17 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   // The alignment says to the kernel what the plan's access is.
   args.problem.a.alignment = way.access.a == Access::Elements ? 8 : 16;
   args.problem.b.alignment = way.access.b == Access::Elements ? 8 : 16;
+  if (way.blocks > 0)
+    return launch_wrapped(mma_tile_fp64_wrapped_kernel(problem), args.problem, plan, way.blocks,
+                          workspace, 0, stream);
   return launch_early(mma_tile_fp64_kernel(problem, way.tile), plan.main_step(), stream, args);
 }
 
 const void* kernel(const Problem& problem, const Plan& plan) {
   if (!plan.way.is<Fp64Way>()) return address_of(mma_tile_kernel(problem));
-  return address_of(mma_tile_fp64_kernel(problem, plan.way.as<Fp64Way>().tile));
+  const Fp64Way way = plan.way.as<Fp64Way>();
+  if (way.blocks > 0) return address_of(mma_tile_fp64_wrapped_kernel(problem));
+  return address_of(mma_tile_fp64_kernel(problem, way.tile));
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // Rung mma_tile as the planner sees it: one tile for 16 bits and tf32, and in fp64, where it
-// computes the chains of Arithmetic::Fma, three.
+// computes the chains of Arithmetic::Fma, several, whole or cut in time.
 #include <algorithm>
 
+#include "core/text.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"
 #include "cuda/plan/tma.h"
+#include "cuda/plan/wrapped.h"
 #include "cuda/rungs/4_mma_tile/tiles.h"
 #include "cuda/rungs/4_mma_tile/way.h"
 
@@ -18,16 +20,19 @@ namespace {
 // part of C, at its share of the memory's speed.
 template <typename Tile>
 constexpr Candidate fp64_tile(double busy, double alone) {
-  constexpr double START = 2000, STORE = 18;  // cycles; bytes a cycle and multiprocessor
+  constexpr double START = 3460, STORE = 15;  // cycles; bytes a cycle and multiprocessor
   Candidate candidate = candidate_of<Tile>(busy, alone);
   candidate.start = START + Tile::BLOCK_M * Tile::BLOCK_N * 8 / STORE;
   candidate.tensor_cores = true;
   return candidate;
 }
-constexpr Candidate FP64_TABLE[] = {fp64_tile<Fp64Tiles::Large>(2210, 2210),
-                                    fp64_tile<Fp64Tiles::Medium>(600, 1090),
-                                    fp64_tile<Fp64Tiles::Small>(460, 460)};
-constexpr TileSize SIZES[] = {TileSize::Large, TileSize::Medium, TileSize::Small};
+// In the order of Fp64Tiles.
+constexpr Candidate FP64_TABLE[] = {
+    fp64_tile<Fp64Tile128x128>(2216, 2216), fp64_tile<Fp64Tile128x64>(1158, 1158),
+    fp64_tile<Fp64Tile64x64>(603, 719), fp64_tile<Fp64Tile32x64>(488, 488)};
+static_assert(std::size(FP64_TABLE) == Fp64Tiles::COUNT, "a line for each tile");
+// A tile's is with its part of C, which whole tiles have in their start.
+constexpr WrappedCosts WRAPPED_COSTS = {500, 500, 21000, 1.045, 0.05};
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
 
@@ -46,25 +51,43 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
   return is_of_wgmma(problem.arithmetic) && grid_fits(problem, MmaTile::ROWS, MmaTile::ROWS);
 }
 
+// consider(way, cycles) for every way in fp64.
+template <typename Function>
+void for_fp64_ways(const Problem& problem, const DeviceInfo& device, Function consider) {
+  Fp64Way way{};
+  way.access = {copied_access_of(side_a(problem)), copied_access_of(side_b(problem))};
+  for (int tile = 0; tile < Fp64Tiles::COUNT; ++tile) {
+    const Candidate& candidate = FP64_TABLE[tile];
+    if (!can_launch(candidate, problem, device)) continue;
+    way.tile = static_cast<int8_t>(tile);
+    way.blocks = 0;
+    consider(way, cycles_of(candidate, problem, device));
+    if (tile == 0) way.blocks = wrapping_blocks(candidate, problem, device);
+    if (way.blocks > 0)
+      consider(way, wrapped_cycles(candidate, problem, device, way.blocks, WRAPPED_COSTS));
+  }
+}
+
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   if (!is_fp64(problem)) {
     consider(Way(), is_small_and_unaligned(problem) ? 0 : LAST_RESORT);
     return;
   }
-  Fp64Way way{};
-  way.access = {copied_access_of(side_a(problem)), copied_access_of(side_b(problem))};
-  for (int i = 0; i < 3; ++i) {
-    if (!can_launch(FP64_TABLE[i], problem, device)) continue;
-    way.tile = SIZES[i];
-    consider(Way(way), cycles_of(FP64_TABLE[i], problem, device));
-  }
+  for_fp64_ways(problem, device,
+                [&](const Fp64Way& way, double cycles) { consider(Way(way), cycles); });
 }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   if (is_fp64(problem)) {
-    const Candidate& candidate = FP64_TABLE[static_cast<int>(way.as<Fp64Way>().tile)];
-    Plan plan = plan_of(Algo::MmaTile, candidate, problem, way, /*dynamic=*/true);
-    add_totals(plan, problem);
+    const Fp64Way chosen = way.as<Fp64Way>();
+    Plan plan = plan_of(Algo::MmaTile, FP64_TABLE[chosen.tile], problem, way, /*dynamic=*/true);
+    if (chosen.blocks == 0) {
+      add_totals(plan, problem);
+      return plan;
+    }
+    const Step product = plan.main_step();
+    plan.step_count = 0;
+    add_wrapped(plan, product, problem.dtype, chosen.blocks, 0);
     return plan;
   }
   const int32_t block_k = MmaTile::WORDS * 4 / static_cast<int32_t>(size_of(problem.dtype));
@@ -73,8 +96,19 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan_of(Algo::MmaTile, candidate, problem, way);
 }
 
-// In JSON, of fp64: access, as register_tile's.
-Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
+template <typename... Tiles>
+constexpr TileInfo tile_info_of(TileList<Tiles...>, int tile) {
+  constexpr TileInfo INFOS[] = {tiled::tile_info_of<Tiles>()...};
+  return INFOS[tile];
+}
+
+std::string name_of(const Fp64Way& way) {
+  return std::string(tile_name_of(Fp64Tiles(), way.tile)) + (way.blocks > 0 ? ", cut" : "");
+}
+
+// In JSON, of fp64: access and wraps_around, as register_tile's; and mma_tile, {estimates: [{way,
+// cycles}]} of every way.
+Description describe(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
   Description d;
   if (!is_fp64(problem)) {
     // Who owns which elements is the instruction's doing: pairs of columns in two rows of every 8.
@@ -83,17 +117,28 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
     return d;
   }
   const Fp64Way way = plan.way.as<Fp64Way>();
-  const TileInfo tile = tile_info_of<Fp64Tiles>(way.tile);
+  const TileInfo tile = tile_info_of(Fp64Tiles(), way.tile);
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
-  d.kernel = "mma_tile_fp64<" + d.tile + ", " + major_names(side_a(problem), side_b(problem)) + ">";
+  d.kernel = (way.blocks > 0 ? "mma_tile_fp64_wrapped<" : "mma_tile_fp64<") + d.tile + ", " +
+             major_names(side_a(problem), side_b(problem)) + ">";
+  describe_wrapped(d, way.blocks);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
+  std::vector<std::string> list;
+  for_fp64_ways(problem, device, [&](const Fp64Way& other, double cycles) {
+    list.push_back(Object().text("way", name_of(other)).real("cycles", cycles).str());
+  });
+  d.json.emplace_back("mma_tile", Object().json("estimates", array_of(list)).str());
   return d;
+}
+
+bool is(const Way& way, const NamedWay& name) {
+  return way.is<Fp64Way>() && name_of(way.as<Fp64Way>()) == name.tile;
 }
 
 }  // namespace
 
-extern const Rung MmaTileRung = {Algo::MmaTile, &supports, &ways, &plan, &describe};
+extern const Rung MmaTileRung = {Algo::MmaTile, &supports, &ways, &plan, &describe, &is};
 
 }  // namespace tiled

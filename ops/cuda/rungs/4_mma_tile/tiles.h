@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/segments.h"
+#include "cuda/plan/tile_name.h"
 
 namespace tiled {
 
@@ -42,19 +43,20 @@ struct Fp64Tile {
                 "warps are made of tiles of 16 x 8, and rows are padded to 4 modulo 16 elements");
   static_assert(THREADS * BLOCKS * THREAD_M * THREAD_N * 2 <= 32768,
                 "the accumulators leave half of the 65,536 registers to everything else");
-  static_assert(STAGES >= 2 && BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
+  static_assert(STAGES >= 2 && SHARED_BYTES <= 227 * 1024 &&
+                    BLOCKS * (SHARED_BYTES + 1024) <= 228 * 1024,
                 "the blocks fit a multiprocessor of compute capability 9.0");
 };
 
 struct Fp64Tile128x128 : Fp64Tile<128, 128, 64, 32, 4, 1> {};
+struct Fp64Tile128x64 : Fp64Tile<128, 64, 32, 32, 7, 1> {};
 struct Fp64Tile64x64 : Fp64Tile<64, 64, 32, 32, 4, 2> {};
 // For one block a multiprocessor, and few rows: many steps on their way.
 struct Fp64Tile32x64 : Fp64Tile<32, 64, 16, 16, 12, 1> {};
 
-struct Fp64Tiles {
-  using Large = Fp64Tile128x128;
-  using Medium = Fp64Tile64x64;
-  using Small = Fp64Tile32x64;
-};
+// In this order the planner counts them.
+using Fp64Tiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64Tile32x64>;
+// The first of them is cut in time too (parts/wrap_around.h).
+using Fp64WrappedTile = Fp64Tile128x128;
 
 }  // namespace tiled

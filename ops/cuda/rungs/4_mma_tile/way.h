@@ -2,13 +2,13 @@
 #pragma once
 
 #include "cuda/plan/access.h"
-#include "cuda/plan/candidate.h"
 
 namespace tiled {
 
 struct Fp64Way {
-  TileSize tile;
+  int8_t tile;  // of Fp64Tiles
   Accesses access;
+  int32_t blocks;  // among which tiles are cut in time (parts/wrap_around.h); 0: none are
 };
 
 }  // namespace tiled

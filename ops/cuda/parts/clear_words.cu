@@ -1,0 +1,22 @@
+// The words by which the blocks of a kernel whose tiles are cut in time find each other, set to
+// zero before it (parts/wrapped.h).
+#include "cuda/parts/early_start.cuh"
+#include "cuda/parts/fault.cuh"
+#include "cuda/parts/wrapped.h"
+
+namespace tiled {
+namespace {
+
+__global__ void clear_words(const __grid_constant__ WrappedArguments args) {
+  let_the_next_start();
+  wait_for_kernels_before();  // the workspace may be theirs
+  for (uint32_t i = threadIdx.x; i < args.wrap.clusters; i += blockDim.x)
+    if (FAULT != Fault::NoClear) args.hand_over.flags[i] = 0;
+  if (threadIdx.x == 0) *args.hand_over.ticket = 0;
+}
+
+}  // namespace
+
+Kernel<WrappedArguments> clear_words_kernel() { return &clear_words; }
+
+}  // namespace tiled

@@ -1,0 +1,26 @@
+// The launch of kernels whose tiles are cut in time (parts/wrap_around.h).
+#pragma once
+
+#include "core/problem.h"
+#include "cuda/parts/hand_over.h"
+#include "cuda/parts/launch.h"
+#include "cuda/parts/wrap_around.h"
+
+namespace tiled {
+
+// `wrap` says which tiles are cut, and where; a block is a group of the hand-over.
+struct WrappedArguments {
+  Problem problem;
+  WrapAround wrap;
+  HandOver hand_over;
+};
+
+// The product of `plan`, which cuts tiles for so many blocks (plan/wrapped.h), as the kernel reads
+// it. The words are cleared before it, in the stream, at every call and replay. `behind`: bytes of
+// the workspace that are others'.
+cudaError_t launch_wrapped(Kernel<WrappedArguments> kernel, const Problem& read, const Plan& plan,
+                           int32_t blocks, void* workspace, int64_t behind, cudaStream_t stream);
+
+Kernel<WrappedArguments> clear_words_kernel();
+
+}  // namespace tiled

@@ -1,0 +1,65 @@
+#include "cuda/plan/wrapped.h"
+
+#include <algorithm>
+
+#include "cuda/parts/hand_over.h"
+#include "cuda/parts/wrap_around.h"
+#include "cuda/plan/busy.h"
+
+namespace tiled {
+
+WrappedLayout wrapped_layout(const Plan& plan, DType dtype, int32_t blocks, int64_t behind) {
+  const int64_t bytes =
+      int64_t{blocks} * plan.block_m * plan.block_n * int64_t{accumulator_bytes(dtype)};
+  return {behind, bytes, behind + bytes, hand_over_words_bytes(blocks)};
+}
+
+int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
+                        const DeviceInfo& device) {
+  if (problem.batch != 1 || problem.k == 0 || segment_count(problem.k) > 1) return 0;
+  const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{candidate.block_m}),
+                                           blocks_over(problem.n, int64_t{candidate.block_n}));
+  const int64_t steps = blocks_over(problem.k, int64_t{candidate.block_k});
+  for (int resident = candidate.resident; resident > 0; --resident) {
+    const int32_t blocks = resident * device.multiprocessors;
+    if (tiles < MAX_GRID_X && WrapAround::fits(tiles, blocks, steps)) return blocks;
+  }
+  return 0;
+}
+
+double wrapped_cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+                      int32_t blocks, const WrappedCosts& costs) {
+  const double tiles = static_cast<double>(blocks_over(problem.m, int64_t{candidate.block_m})) *
+                       static_cast<double>(blocks_over(problem.n, int64_t{candidate.block_n}));
+  const double steps = static_cast<double>(blocks_over(problem.k, int64_t{candidate.block_k}));
+  const bool has_edge = problem.m % candidate.block_m != 0 || problem.n % candidate.block_n != 0;
+  const double resident = static_cast<double>(blocks) / device.multiprocessors;
+  const double step =
+      costs.step * std::max(resident * busy_of(candidate, problem, device), candidate.latency);
+  return (tiles / blocks + (has_edge ? costs.edge : 0)) * steps * step +
+         (candidate.start + costs.hand_over + costs.clear + costs.tile * tiles / blocks) *
+             scale_of(device).clock;
+}
+
+void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks, int64_t behind) {
+  Step clear{};
+  clear.work = Work::Clear;
+  clear.threads_x = 256, clear.threads_y = 1, clear.grid_x = clear.grid_y = 1;
+  const WrappedLayout layout = wrapped_layout(plan, dtype, blocks, behind);
+  clear.workspace_bytes = layout.words_bytes;
+  plan.add(clear);
+  product.grid_x = blocks;
+  product.workspace_bytes = layout.accumulator_bytes;
+  plan.workspace_bytes =
+      saturating_sum(plan.workspace_bytes, clear.workspace_bytes + product.workspace_bytes);
+  plan.add(product);
+}
+
+void describe_wrapped(Description& description, int32_t blocks) {
+  if (blocks > 0)
+    description.lines.emplace_back(
+        "cuts", "tiles in time, for " + std::to_string(blocks) + " blocks to do the same");
+  description.json.emplace_back("wraps_around", blocks > 0 ? "true" : "false");
+}
+
+}  // namespace tiled

@@ -1,0 +1,40 @@
+// Products whose tiles are cut in time (parts/wrap_around.h), as the planners of their rungs see
+// them.
+#pragma once
+
+#include "cuda/plan/candidate.h"
+#include "cuda/plan/rung.h"
+
+namespace tiled {
+
+// In the workspace: each block's accumulators, and then the ticket and the flags.
+struct WrappedLayout {
+  int64_t accumulators_at, accumulator_bytes, words_at, words_bytes;
+};
+// `behind`: bytes of the workspace that are others'.
+WrappedLayout wrapped_layout(const Plan& plan, DType dtype, int32_t blocks, int64_t behind);
+
+// The most blocks, all running at once, that would share out a problem's tiles by cutting some in
+// time; 0: there is nothing to cut, or K is.
+int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
+                        const DeviceInfo& device);
+
+// What cutting costs, in an H200's cycles.
+struct WrappedCosts {
+  double hand_over, clear;  // once
+  double tile;              // of each tile, beside its steps
+  double step;              // of a step, over that of whole tiles
+  double edge;              // of a tile, where some lie at C's edge and so take longer
+};
+// Cycles of the whole call. Every block does the same, but for what it hands over and takes over;
+// and for tiles at C's edge, one of which some block has.
+double wrapped_cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+                      int32_t blocks, const WrappedCosts& costs);
+
+// The step that clears the words, and then the product, by so many blocks.
+void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks, int64_t behind);
+
+// What reports say of it.
+void describe_wrapped(Description& description, int32_t blocks);
+
+}  // namespace tiled
