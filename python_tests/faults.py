@@ -82,6 +82,16 @@ ASYNC_MMA_BYTES = Place(
     ("test_async_mma.py",),
     "int8",
 )
+TALL = Place(
+    f"{RUNGS}/11_tall/tall_bf16.cu",
+    ("test_tall.py",),
+    "bfloat16",
+)
+TALL_CHAINS = Place(
+    f"{RUNGS}/11_tall/tall_fp32.cu",
+    ("test_tall.py",),
+    "float32",
+)
 SPLIT = Place(
     f"{RUNGS}/9_fp16x3/split_beside.cu",
     ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
@@ -149,6 +159,10 @@ BUILDS = {
     "Fp16x3AsyncDelays": Build("Delays", FP16X3_ASYNC, sound=True),
     "Fp16x3AsyncNoEmptyWait": Build("NoEmptyWait", FP16X3_ASYNC),
     "Fp16x3AsyncNoFullWait": Build("NoFullWait", FP16X3_ASYNC),
+    "TallDelays": Build("Delays", TALL, sound=True),
+    "TallNoFullWait": Build("NoFullWait", TALL),
+    "TallChainsDelays": Build("Delays", TALL_CHAINS, sound=True),
+    "TallChainsNoFullWait": Build("NoFullWait", TALL_CHAINS),
     "NoPatience": Build("NoPatience", SPLIT, sound=True),
     "NoTeamWait": Build("NoTeamWait", SPLIT),
 }

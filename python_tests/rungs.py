@@ -48,6 +48,13 @@ _ODD = tuple((130, n, k) for n in (258, 260, 263) for k in (66, 68, 71))
 # last tile of 32 to 64.
 _FEW = tuple((m, n, k) for m in (1, 8, 9, 16, 17, 32, 33, 64) for n, k in ((104, 136), (200, 520)))
 
+# Strips of 16 to 64 rows, more of them than warps; columns about those of a tile; rows that begin
+# anywhere; a K of a panel, of several, and of a rest.
+_TALL = (
+    *((70001, 16, 16), (9001, 7, 7), (5003, 33, 40), (3000, 130, 24), (1500, 64, 600)),
+    *((16, 9000, 16), (9, 5003, 33), (2049, 17, 1030)),
+)
+
 TABLE = (
     Rung("naive", "cpu", ALL),
     Rung("blocked", "cpu", ALL),
@@ -64,6 +71,7 @@ TABLE = (
     Rung(
         "few_rows", "cuda", TENSOR | {"fma": SINGLE + DOUBLE}, tensor_cores=True, edges=_WIDE + _FEW
     ),
+    Rung("tall", "cuda", {"tensor": HALVES, "fma": SINGLE}, True, mma=True, edges=_WIDE + _TALL),
     Rung("fp16x3", "cuda", {"fp16x3": SINGLE}, tensor_cores=True, edges=_WIDE),
 )
 
@@ -158,8 +166,10 @@ def here(
     """Of these on tensor cores those that the device and the build have, for this dtype."""
     if has_tensor_core_kernels(device):
         return tensor_rungs
-    mma = has_mma_kernels(device) or (dtype == torch.float16 and has_fp16_kernels_of_7_5(device))
-    return tuple(x for x in tensor_rungs if x in MMA_RUNGS and mma)
+    if has_mma_kernels(device):
+        return tuple(x for x in tensor_rungs if x in MMA_RUNGS)
+    of_7_5 = dtype == torch.float16 and has_fp16_kernels_of_7_5(device)
+    return tuple(x for x in tensor_rungs if x == "async_mma" and of_7_5)
 
 
 def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:

@@ -46,6 +46,16 @@ FEW_SHAPES = tuple(
     (m, n, k) for m in (1, 5, 16, 31, 64) for n, k in ((40, 24), (8456, 264), (72, 4200))
 )
 SHORT_FEW_SHAPES = ((1, 72, 264), (9, 8456, 24), (33, 72, 24), (64, 40, 520))
+# Of tall: strips and their rests, columns about a tile's, a K of a panel and of several.
+TALL_SHAPES = (
+    (1100, 16, 16),
+    (999, 7, 7),
+    (600, 40, 33),
+    (300, 130, 24),
+    (16, 999, 24),
+    (70, 17, 1030),
+)
+SHORT_TALL_SHAPES = ((600, 16, 16), (333, 7, 7), (40, 17, 72))
 FEW_LAYOUTS = (("n", "t"), ("n", "n"), ("t", "misaligned"))
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
@@ -161,6 +171,23 @@ def run_few_rows(short: bool) -> int:
                 )
                 assert same_bits(c, expected), (*what, e.tile, e.exchanged)
                 products += 1
+    return products
+
+
+def run_tall(short: bool) -> int:
+    """tall with each of its tiles."""
+    shapes = SHORT_TALL_SHAPES if short else TALL_SHAPES
+    products = 0
+    for a, b, what in problems(shapes, TENSOR_DTYPES, LAYOUTS[1:3] if short else LAYOUTS):
+        other = "register_tile" if a.dtype == torch.float32 else "mma_tile"
+        expected = tiled_mm.mm(a, b, algo=other)
+        products += run(a, b, ("tall",), expected, what)
+        for e in tiled_mm.plan(a, b, algo="tall").tall.estimates:
+            c = torch.ops.tiled_debug.mm_with_tile(
+                a, b, e.way, e.exchanged, 1, 1, False, algo="tall"
+            )
+            assert same_bits(c, expected), (*what, e.tile, e.exchanged)
+            products += 1
     return products
 
 
@@ -295,6 +322,8 @@ def main(short: bool) -> None:
         print(f"{products} products on tensor cores, all with the same bits", flush=True)
         products = run_few_rows(short)
         print(f"{products} products of few rows, all with the same bits", flush=True)
+        products = run_tall(short)
+        print(f"{products} products of a long operand, all with the same bits", flush=True)
         products = run_parts(short) + run_cut_parts(short)
         print(f"{products} products of fp16x3, all with the same bits")
     torch.cuda.synchronize()

@@ -1,9 +1,8 @@
 // How rung async_mma runs a problem. Pure, as plan/plan.h.
 #pragma once
 
-#include <utility>
-
 #include "cuda/plan/copies.h"
+#include "cuda/plan/turned.h"
 #include "cuda/rungs/10_async_mma/tiles.h"
 #include "cuda/rungs/10_async_mma/way.h"
 
@@ -11,17 +10,7 @@ namespace tiled {
 
 // This problem, or that of C's transpose.
 inline Problem as_turned(const Problem& problem, const AsyncMmaWay& way) {
-  if (!way.exchanged) return problem;
-  const auto transpose = [](auto x) {
-    std::swap(x.row_stride, x.col_stride);
-    return x;
-  };
-  Problem turned = problem;
-  turned.m = problem.n, turned.n = problem.m;
-  turned.a = transpose(problem.b), turned.b = transpose(problem.a);
-  turned.c = transpose(problem.c);
-  turned.epilogue = transposed(problem.epilogue);
-  return turned;
+  return way.exchanged ? turned(problem) : problem;
 }
 
 // A copy of an operand, of which 16 bytes can be read: it keeps its direction where elements have

@@ -1,0 +1,19 @@
+// The kernels of rung tall.
+#pragma once
+
+#include "cuda/parts/launch.h"
+#include "cuda/rungs/11_tall/way.h"
+
+namespace tiled {
+
+struct TallKernel {
+  int tile;      // counted from the first of its kind
+  bool along_m;  // so the long operand lies
+  bool plain;    // lines are aligned, K is in the panel, and the sums go to C as they are
+};
+
+Kernel<TallArguments> tall_bf16(const TallKernel& kernel);
+Kernel<TallArguments> tall_fp16(const TallKernel& kernel);
+Kernel<TallArguments> tall_fp32(const TallKernel& kernel);
+
+}  // namespace tiled

@@ -1,0 +1,33 @@
+// The launch of rung tall.
+#include "cuda/parts/launch_rung.h"
+#include "cuda/plan/sides.h"
+#include "cuda/rungs/11_tall/kernels.h"
+#include "cuda/rungs/11_tall/plan.h"
+
+namespace tiled {
+namespace {
+
+Kernel<TallArguments> kernel_of(const Problem& computed, const TallWay& way) {
+  const bool chains = computed.dtype == DType::Float32;
+  const TallKernel kernel = {way.tile - (chains ? FIRST_CHAIN_TILE : 0),
+                             is_mn_major(side_a(computed)), is_plain(computed, way)};
+  if (chains) return tall_fp32(kernel);
+  return computed.dtype == DType::Float16 ? tall_fp16(kernel) : tall_bf16(kernel);
+}
+
+cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
+  const TallWay way = plan.way.as<TallWay>();
+  const TallArguments args = tall_arguments(problem, way, workspace);
+  return launch_kernel(kernel_of(args.problem, way), plan.main_step(), stream, args);
+}
+
+const void* kernel(const Problem& problem, const Plan& plan) {
+  const TallWay way = plan.way.as<TallWay>();
+  return address_of(kernel_of(long_first(problem, way), way));
+}
+
+}  // namespace
+
+extern const RungLaunch TallLaunch = {&launch, &kernel};
+
+}  // namespace tiled

@@ -1,0 +1,40 @@
+// How rung tall runs a problem. Pure, as plan/plan.h.
+#pragma once
+
+#include "cuda/plan/turned.h"
+#include "cuda/rungs/11_tall/tiles.h"
+#include "cuda/rungs/11_tall/way.h"
+
+namespace tiled {
+
+// The problem whose A is the long operand.
+inline Problem long_first(const Problem& problem, const TallWay& way) {
+  return way.exchanged ? turned(problem) : problem;
+}
+
+inline int32_t tall_columns(const Problem& long_first, const TallWay& way) {
+  const int64_t block_n = tall_tile(way.tile).block_n;
+  return static_cast<int32_t>((long_first.n + block_n - 1) / block_n);
+}
+
+// Whether C's lines of `computed` are aligned, so that a warp's vectors of 16 bytes fill them.
+inline bool has_whole_vectors(const Problem& computed) {
+  const Result& c = computed.c;
+  return c.alignment == 16 && (c.row_stride == 1 || (c.col_stride == 1 && computed.n % 8 == 0));
+}
+
+// Whether it is for the kernel that knows nothing else: the long operand's lines are aligned, all
+// of K is in the panel, and the sums go to C as they are.
+inline bool is_plain(const Problem& computed, const TallWay& way) {
+  return way.read == TallRead::Sixteen && computed.k <= way.panel_k &&
+         computed.epilogue.is_identity() && computed.epilogue.out_dtype == computed.dtype &&
+         (computed.dtype == DType::Float32 || has_whole_vectors(computed));
+}
+
+inline TallArguments tall_arguments(const Problem& problem, const TallWay& way, void* totals) {
+  const Problem computed = long_first(problem, way);
+  return {computed,   totals, way.read, way.lanes, way.panel_k, tall_columns(computed, way),
+          way.sharers};
+}
+
+}  // namespace tiled

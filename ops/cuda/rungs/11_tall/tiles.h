@@ -1,0 +1,92 @@
+// The tiles of rung tall. Plain constants, for the planner and the kernels.
+#pragma once
+
+#include "core/segments.h"
+#include "cuda/plan/shared_limits.h"
+#include "cuda/plan/tile_name.h"
+
+namespace tiled {
+
+// A warp's strip of STRIP_ROWS x COLUMNS of C. BYTES of K of its rows are a stage of the warp's own
+// ring. CHAINS: of fp32, by multiply-adds; else of 16 bits, on tensor cores.
+template <int STRIP_ROWS, int COLUMNS, int BYTES, int STAGE_COUNT, int BLOCKS, bool OF_CHAINS>
+struct TallTile {
+  static constexpr int ROWS = STRIP_ROWS;
+  static constexpr int BLOCK_N = COLUMNS;
+  static constexpr int STAGES = STAGE_COUNT;
+  static constexpr int WARPS = 8;
+  static constexpr int THREADS = WARPS * 32;
+  // Asked of the compiler, which fits the registers; the kernel for all problems needs more of
+  // them.
+  static constexpr int BLOCKS_PER_SM = OF_CHAINS ? BLOCKS : COLUMNS > 48 ? 1 : 2;
+  static constexpr int PLAIN_BLOCKS_PER_SM = BLOCKS;
+  static constexpr bool CHAINS = OF_CHAINS;
+  static constexpr int ELEMENT_BYTES = CHAINS ? 4 : 2;
+  static constexpr int STEP_K = BYTES / ELEMENT_BYTES;
+  // Lines are 16 bytes apart, for what stands before a line that is not aligned; and so eight of
+  // them are read without a bank conflict.
+  static constexpr int BYTES_ALONG_K = ROWS * (BYTES + 16);
+  static constexpr int BYTES_ALONG_M = STEP_K * (ROWS * ELEMENT_BYTES + 16);
+  static constexpr int STAGE_BYTES = BYTES_ALONG_K > BYTES_ALONG_M ? BYTES_ALONG_K : BYTES_ALONG_M;
+  // Rows of C that leave through shared memory as one stretch: of chains a lane's, or a fragment's.
+  static constexpr int STORE_ROWS = CHAINS ? 8 : 16;
+  static constexpr int STORE_BYTES = STORE_ROWS * COLUMNS * ELEMENT_BYTES;
+  static constexpr int WARP_BYTES = STAGES * STAGE_BYTES + STORE_BYTES;
+  static constexpr int RINGS_BYTES = WARPS * WARP_BYTES;  // the panel follows
+
+  static_assert(BYTES % 32 == 0 && SEGMENT_K % STEP_K == 0, "a segment is a whole number of steps");
+  static_assert(STAGES >= 2, "a stage is filled while another is read");
+  static_assert(CHAINS ? ROWS % 8 == 0 && COLUMNS % 16 == 0 : ROWS % 16 == 0 && COLUMNS % 16 == 0);
+};
+
+// Bytes of a panel of `k` of K.
+template <typename Tile>
+constexpr int panel_bytes(int k) {
+  return Tile::CHAINS ? k * Tile::BLOCK_N * 4 : Tile::BLOCK_N * (2 * k + 16);
+}
+
+struct Tall32x16 : TallTile<32, 16, 64, 2, 4, false> {};
+struct Tall32x32 : TallTile<32, 32, 64, 3, 3, false> {};
+struct Tall32x48 : TallTile<32, 48, 64, 3, 2, false> {};
+struct Tall32x64 : TallTile<32, 64, 64, 3, 2, false> {};
+
+struct Chain32x16 : TallTile<32, 16, 64, 3, 2, true> {};
+struct Chain32x32 : TallTile<32, 32, 64, 3, 2, true> {};
+struct Chain64x48 : TallTile<64, 48, 64, 3, 1, true> {};
+
+using TensorTallTiles = TileList<Tall32x16, Tall32x32, Tall32x48, Tall32x64>;
+using ChainTallTiles = TileList<Chain32x16, Chain32x32, Chain64x48>;
+
+// A tile as values, for the planner.
+struct TallTileInfo {
+  int32_t rows, block_n, step_k, stages, warps, threads, blocks_per_sm, plain_blocks_per_sm;
+  int32_t rings_bytes;
+  bool chains;
+};
+
+template <typename Tile>
+constexpr TallTileInfo tall_tile_info() {
+  return {Tile::ROWS,        Tile::BLOCK_N, Tile::STEP_K,        Tile::STAGES,
+          Tile::WARPS,       Tile::THREADS, Tile::BLOCKS_PER_SM, Tile::PLAIN_BLOCKS_PER_SM,
+          Tile::RINGS_BYTES, Tile::CHAINS};
+}
+
+template <typename List>
+struct TallTable;
+template <typename... Tiles>
+struct TallTable<TileList<Tiles...>> {
+  static constexpr TallTileInfo TILES[] = {tall_tile_info<Tiles>()...};
+};
+
+// By number those of chains follow the others.
+template <typename... Tiles, typename... More>
+constexpr TileList<Tiles..., More...> both_of(TileList<Tiles...>, TileList<More...>) {
+  return {};
+}
+using TallTiles = decltype(both_of(TensorTallTiles(), ChainTallTiles()));
+constexpr int FIRST_CHAIN_TILE = TensorTallTiles::COUNT;
+constexpr int TALL_TILE_COUNT = TallTiles::COUNT;
+constexpr const TallTileInfo& tall_tile(int index) { return TallTable<TallTiles>::TILES[index]; }
+constexpr std::string_view tall_tile_name(int index) { return tile_name_of(TallTiles(), index); }
+
+}  // namespace tiled
