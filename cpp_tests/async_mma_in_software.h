@@ -49,6 +49,24 @@ Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, int tile) {
   return async_mma_function<T, false, false>(AsyncMmaTiles(), tile);
 }
 
+// What the kernel after a product does whose segments were shared out, without an epilogue.
+template <typename T>
+void add_sums_of(const Matrix& c, const SumsLayout& layout, const void* sums, const Product& p) {
+  using Sum = Accumulator<T>;
+  for (int64_t entry = 0; entry < p.batch; ++entry)
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        const int64_t at = layout.along_m ? j * layout.pitch + i : i * layout.pitch + j;
+        Sum total = 0;
+        for (int64_t s = 0; s < layout.segments; ++s)
+          total += static_cast<const Sum*>(sums)[(s * p.batch + entry) * layout.entry + at];
+        if (p.fp32)
+          c.at<float>(entry, i, j) = static_cast<float>(total);
+        else
+          c.at<T>(entry, i, j) = T(total);
+      }
+}
+
 // Runs every way that the planner offers for it on the device and `wanted` takes, each with another
 // seed; returns how many ran, or -1 at the first wrong element, which `wrong` describes.
 template <typename T, typename Wanted>
@@ -119,8 +137,11 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     const Plan plan = rung.plan(problem, device, way);
     const Step step = plan.main_step();
     std::vector<float> totals(plan.workspace_bytes / 4 + 4);
-    const AsyncMmaArguments arguments = {as_turned(problem, chosen), totals.data(), chosen.a,
-                                         chosen.b};
+    const SumsLayout layout = sums_layout(problem, segment_count(problem.k));
+    const Problem read =
+        chosen.shares_segments ? problem_of_sums(problem, layout, totals.data()) : problem;
+    const AsyncMmaArguments arguments = {as_turned(read, chosen), totals.data(), chosen.a, chosen.b,
+                                         chosen.shares_segments};
     const auto kernel = kernel_of<T>(arguments.problem, chosen.tile);
     gridDim = {static_cast<unsigned>(step.grid_x), static_cast<unsigned>(step.grid_y), 1};
     for (unsigned y = 0; y < gridDim.y; ++y)
@@ -129,6 +150,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
         software_gpu::block.run(step.threads_x, static_cast<uint32_t>(random()),
                                 [&] { kernel(arguments); });
       }
+    if (chosen.shares_segments) add_sums_of<T>(c, layout, totals.data(), p);
     ++right;
     const Sum* sum = sums.data();
     for (int64_t entry = 0; entry < p.batch; ++entry)

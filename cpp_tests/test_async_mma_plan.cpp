@@ -162,11 +162,11 @@ TEST(AsyncMmaPlan, OfCapability75) {
   EXPECT_EQ(most(512), 64);
 }
 
-// Totals of a deep K wait in the workspace, a tile's for each block. (An odd K may be copied
-// first.)
+// Totals of a deep K wait in the workspace, a tile's for each block, where tiles are enough to fill
+// the GPU. (An odd K may be copied first.)
 TEST(AsyncMmaPlan, TotalsOfADeepK) {
   for (const int64_t k : {DEEP_K - 1, DEEP_K}) {
-    const Problem p = tensor_problem("nt", 300, 200, k);
+    const Problem p = tensor_problem("nt", 8000, 6000, k);
     const Plan plan = make_plan(p, device("a100"), Algo::AsyncMma);
     const int64_t tiles = plan.main_step().grid_x;
     EXPECT_EQ(plan.main_step().workspace_bytes,

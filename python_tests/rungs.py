@@ -244,7 +244,7 @@ class Run:
         asked = {"algo": self.algo, "precision": self.precision} | keywords
         tile = tiled_mm.plan(a, b, **asked)[self.algo].estimates[-1]
         return torch.ops.tiled_debug.mm_with_tile(
-            a, b, tile.tile, tile.exchanged, 1, 1, False, **asked
+            a, b, tile.tile, tile.exchanged, 1, 1, tile.share_segments, **asked
         )
 
     def takes(self, a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -149,7 +149,7 @@ def run_async_tiles(a, b, asked: dict, what: tuple) -> int:
     estimates = tiled_mm.plan(a, b, algo="async_mma", **asked).async_mma.estimates
     for e in estimates:
         c = torch.ops.tiled_debug.mm_with_tile(
-            a, b, e.way, e.exchanged, 1, 1, False, algo="async_mma", **asked
+            a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="async_mma", **asked
         )
         assert same_bits(c, expected), (*what, e.way, e.exchanged)
     return len(estimates)
@@ -167,7 +167,7 @@ def run_few_rows(short: bool) -> int:
             products += run(a, b, ("few_rows",), expected, what, **asked)
             for e in tiled_mm.plan(a, b, algo="few_rows", **asked).few_rows.estimates:
                 c = torch.ops.tiled_debug.mm_with_tile(
-                    a, b, e.way, e.exchanged, 1, 1, False, algo="few_rows", **asked
+                    a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="few_rows", **asked
                 )
                 assert same_bits(c, expected), (*what, e.tile, e.exchanged)
                 products += 1

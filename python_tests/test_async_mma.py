@@ -39,7 +39,7 @@ def laid(x: torch.Tensor) -> dict[str, torch.Tensor]:
 def with_each_tile(a: torch.Tensor, b: torch.Tensor, **precision: str):
     for e in tiled_mm.plan(a, b, algo="async_mma", **precision).async_mma.estimates:
         c = torch.ops.tiled_debug.mm_with_tile(
-            a, b, e.way, e.exchanged, 1, 1, False, algo="async_mma", **precision
+            a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="async_mma", **precision
         )
         yield e.tile, (e.way, e.exchanged), c
 

@@ -55,7 +55,7 @@ def test_every_tile_has_the_bits_of_the_other_rungs(kind: str, rows: int) -> Non
                 assert expected.isfinite().all()
                 for e in tiles(x, y, **asked):
                     c = torch.ops.tiled_debug.mm_with_tile(
-                        x, y, e.way, e.exchanged, 1, 1, False, algo="few_rows", **asked
+                        x, y, e.way, e.exchanged, 1, 1, e.share_segments, algo="few_rows", **asked
                     )
                     assert_same_bits(c, expected, f"{n} x {k}, {e.way}, {e.exchanged}")
                     met.add(e.way)
@@ -98,7 +98,7 @@ def test_stores_that_loads_wait_behind(kind: str) -> None:
             for e in ways:
                 for _ in range(6000 // len(ways)):
                     c = torch.ops.tiled_debug.mm_with_tile(
-                        x, a, e.way, e.exchanged, 1, 1, False, algo="few_rows", **asked
+                        x, a, e.way, e.exchanged, 1, 1, e.share_segments, algo="few_rows", **asked
                     )
                     wrong += (c != expected).any()
             assert wrong.item() == 0, f"{n} x {k} by {rows}, {w.stride()}"

@@ -3,7 +3,7 @@
 #include "core/algo.h"
 #include "cuda/parts/dynamic_shared.h"
 #include "cuda/parts/launch_rung.h"
-#include "cuda/parts/repack.h"
+#include "cuda/parts/sum_segments.h"
 
 namespace tiled {
 

@@ -118,13 +118,14 @@ __device__ __forceinline__ void clear(Patch& patch) {
   for (int i = 0; i < static_cast<int>(std::size(values)); ++i) values[i] = {};
 }
 
-// Add a segment's sums to the total so far, which they become. Where segments follow, it waits for
+// Add a segment's sums to the total so far, which they become: of a first one there is none. Where
+// segments follow, and this is not the last, it waits for
 // them in the workspace and needs no registers: [block][vector][thread] of 16 bytes, of a block of
 // THREADS (plan/candidate.h, add_totals). IN_FLIGHT vectors are loaded at a time, or 0: all of
 // them, if the compiler finds the registers. An accumulator stored and read again is the same.
 template <int THREADS, int IN_FLIGHT = 0, typename Acc, int COUNT>
-__device__ __forceinline__ void add_segment(void* totals, Acc (&sums)[COUNT], int64_t segment,
-                                            int64_t segments) {
+__device__ __forceinline__ void add_segment(void* totals, Acc (&sums)[COUNT], bool is_first,
+                                            bool is_last) {
   constexpr int VECTOR = 16 / sizeof(Acc);
   struct alignas(16) Vector {
     Acc element[VECTOR];
@@ -133,7 +134,7 @@ __device__ __forceinline__ void add_segment(void* totals, Acc (&sums)[COUNT], in
   const int64_t block = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
   Vector* const at =
       static_cast<Vector*>(totals) + block * (COUNT / VECTOR * THREADS) + threadIdx.x;
-  if (segment == 0) {
+  if (is_first) {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) sums[i] = add(Acc{}, sums[i]);
   } else {
@@ -147,7 +148,7 @@ __device__ __forceinline__ void add_segment(void* totals, Acc (&sums)[COUNT], in
       }
     });
   }
-  if (segment + 1 == segments) return;
+  if (is_last) return;
 #pragma unroll
   for (int v = 0; v < COUNT / VECTOR; ++v) {
     Vector total;

@@ -1,10 +1,14 @@
 // Where segments of K were shared out among blocks, their sums wait in a workspace: here each
 // element's are added, in ascending order from +0, finished and rounded once. Where K is 0 there
-// are none, and every sum is +0: of fp64 that is all there is to do.
+// are none, and every sum is +0.
+//
+// Nothing here takes long but the way from L2, once for each BATCH of segments: their loads are all
+// under way before the first is added. Past the last segment +0 is added, which changes no total:
+// none of them is -0.
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"
-#include "cuda/parts/repack.h"
-#include "cuda/ptx/cluster.cuh"
+#include "cuda/parts/sum_segments.h"
 
 namespace tiled {
 namespace {
@@ -13,7 +17,7 @@ constexpr int THREADS = SUMS_THREADS;
 constexpr int VECTOR = SUMS_VECTOR;
 
 struct SumArguments {
-  const float* sums;  // [segments][batch][rows][pitch]
+  const void* sums;  // [segments][batch][rows][pitch] of accumulators
   int64_t segments, segment_stride, entry_stride, pitch;
   int64_t rows, columns, batch;
   void* c;
@@ -21,28 +25,47 @@ struct SumArguments {
   Epilogue epilogue;                 // of these rows and columns
 };
 
+// VECTOR accumulators as they come from L2.
+template <typename Sum>
+struct Loaded {
+  static constexpr int WORDS = VECTOR * sizeof(Sum) / sizeof(uint4);
+  uint4 words[WORDS];
+
+  __device__ __forceinline__ void load(const Sum* from) {
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) words[i] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
+  }
+  __device__ __forceinline__ void add_to(Sum (&total)[VECTOR]) const {
+    const auto& sums = reinterpret_cast<const Sum(&)[VECTOR]>(words);
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) total[i] = add(total[i], sums[i]);
+  }
+};
+
 template <typename Out>
 __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ SumArguments args) {
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
+  let_the_next_start();
+  wait_for_kernels_before();
   using Sum = Accumulator<Out>;
+  constexpr int BATCH = 64 / sizeof(Sum);  // segments
   const int64_t vectors = args.pitch / VECTOR;
   const int64_t count = args.rows * vectors;
   for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
-    const float* sums = args.sums + entry * args.entry_stride;
+    const Sum* sums = static_cast<const Sum*>(args.sums) + entry * args.entry_stride;
     Out* c = static_cast<Out*>(args.c) + entry * args.c_batch;
     for (int64_t i = int64_t{blockIdx.x} * THREADS + threadIdx.x; i < count;
          i += int64_t{gridDim.x} * THREADS) {
       const int64_t row = i / vectors, column = i % vectors * VECTOR;
-      const float* from = sums + row * args.pitch + column;
+      const Sum* from = sums + row * args.pitch + column;
       Sum total[VECTOR] = {};
-      if constexpr (std::is_same_v<Sum, float>) {
-#pragma unroll 4
-        for (int64_t s = 0; s < args.segments; ++s) {
-          const float4 sum =
-              __ldcg(reinterpret_cast<const float4*>(from + s * args.segment_stride));
-          total[0] += sum.x, total[1] += sum.y, total[2] += sum.z, total[3] += sum.w;
-        }
+#pragma unroll 1
+      for (int64_t s = 0; s < args.segments; s += BATCH) {
+        Loaded<Sum> loaded[BATCH] = {};
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j)
+          if (s + j < args.segments) loaded[j].load(from + (s + j) * args.segment_stride);
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) loaded[j].add_to(total);
       }
       if (!leaves_sums(args.epilogue))
         finish_vector<Out>(args.epilogue, total, entry, row, column, args.columns);
@@ -66,7 +89,7 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ 
 
 }  // namespace
 
-cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout, const float* sums,
+cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout, const void* sums,
                                 const Step& step, cudaStream_t stream) {
   SumArguments args{};
   args.sums = sums;
@@ -78,10 +101,9 @@ cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout
   args.c_column = layout.along_m ? problem.c.row_stride : problem.c.col_stride;
   args.c_batch = problem.c.batch_stride;
   args.epilogue = layout.along_m ? transposed(problem.epilogue) : problem.epilogue;
-  Kernel<SumArguments> kernel = &sum_segments<float>;
-  if (problem.epilogue.out_dtype == DType::Float16) kernel = &sum_segments<__half>;
-  if (problem.epilogue.out_dtype == DType::BFloat16) kernel = &sum_segments<__nv_bfloat16>;
-  if (problem.epilogue.out_dtype == DType::Float64) kernel = &sum_segments<double>;
+  const auto kernel = with_element_type(
+      problem.epilogue.out_dtype,
+      [](auto tag) -> Kernel<SumArguments> { return &sum_segments<typename decltype(tag)::Type>; });
   return launch_early(kernel, step, stream, args);
 }
 

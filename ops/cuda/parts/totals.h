@@ -1,4 +1,4 @@
-// What kernels take whose registers do not hold the running totals of segments of K.
+// What kernels take that go through segments of K one after the other, or each block through one.
 #pragma once
 
 #include "core/problem.h"
@@ -6,8 +6,9 @@
 namespace tiled {
 
 struct ProblemAndTotals {
-  Problem problem;
-  void* totals;  // in the workspace (plan/candidate.h, add_totals), where they wait
+  Problem problem;  // C is the sums' place where segments are shared out (plan/sums.h)
+  void* totals;     // else where they wait, in the workspace (plan/candidate.h, add_totals)
+  bool shares_segments;
 };
 
 }  // namespace tiled

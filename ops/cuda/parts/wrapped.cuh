@@ -67,7 +67,7 @@ __device__ __forceinline__ void run_turns(const WrappedArguments& args, uint32_t
     const int64_t begin = int64_t{turn.first} * Tile::BLOCK_K;
     multiply(row0(), column0(), begin, is_last ? problem.k : int64_t{turn.last} * Tile::BLOCK_K);
     if (is_last) {
-      add_segment<Tile::THREADS>(nullptr, in_a_row(chain), 0, 1);
+      add_segment<Tile::THREADS>(nullptr, in_a_row(chain), true, true);
       store(row0(), column0());
     } else {
       hand_over<Tile::THREADS>(args.hand_over, number, in_a_row(chain));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/plan/busy.h"
+#include "cuda/plan/sums.h"
 
 namespace tiled {
 namespace {
@@ -31,15 +32,33 @@ bool can_launch(const Candidate& candidate, const Problem& problem, const Device
          tiles_of(candidate, problem) <= MAX_GRID_X;
 }
 
-double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
-  const double blocks =
-      static_cast<double>(tiles_of(candidate, problem)) * static_cast<double>(problem.batch);
+bool gains_by_sharing(const Candidate& candidate, const Problem& problem,
+                      const DeviceInfo& device) {
+  constexpr int64_t ROUNDS = 4;  // of blocks, the last of which is not full: of five a tenth idles
+  return may_share_segments(problem) &&
+         saturating_product(tiles_of(candidate, problem), problem.batch) <
+             ROUNDS * candidate.resident * device.multiprocessors;
+}
+
+double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+                 bool shares_segments) {
+  const double turns = static_cast<double>(problem.batch) *
+                       (shares_segments ? static_cast<double>(segment_count(problem.k)) : 1);
+  const double blocks = static_cast<double>(tiles_of(candidate, problem)) * turns;
   const double evenly = std::ceil(blocks / device.multiprocessors);
   const double waves = std::ceil(evenly / candidate.resident);
-  const double share = candidate.in_company && waves > 1 ? waves * candidate.resident : evenly;
-  const double steps = static_cast<double>(tiles_over(problem.k, candidate.block_k));
+  // Segments are many and short: the next block begins where one ends, and none is long at the end.
+  // (Not seen of fp64's tensor cores.)
+  const double share = waves == 1             ? evenly
+                       : candidate.in_company ? waves * candidate.resident
+                       : shares_segments && !candidate.tensor_cores
+                           ? blocks / device.multiprocessors
+                           : evenly;
+  const int64_t depth = shares_segments ? segment_size(problem.k) : problem.k;
+  const double steps = static_cast<double>(tiles_over(depth, candidate.block_k));
+  const double sums = shares_segments ? sums_seconds(problem, device) * device.clock_hz : 0;
   return steps * std::max(share * busy_of(candidate, problem, device), waves * candidate.latency) +
-         waves * candidate.start * scale_of(device).clock;
+         waves * candidate.start * scale_of(device).clock + sums;
 }
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
@@ -71,6 +90,14 @@ void add_totals(Plan& plan, const Problem& problem) {
   product.workspace_bytes =
       saturating_product(saturating_product(product.grid_x, product.grid_y), tile);
   plan.workspace_bytes = saturating_sum(plan.workspace_bytes, product.workspace_bytes);
+}
+
+void add_sums(Plan& plan, const Problem& problem) {
+  Step& product = plan.steps[plan.step_count - 1];
+  const SumsLayout layout = sums_layout(problem, segment_count(problem.k));
+  product.grid_y = static_cast<int32_t>(
+      std::min(saturating_product(problem.batch, layout.segments), MAX_GRID_Y));
+  add_sums_step(plan, problem, layout);
 }
 
 }  // namespace tiled

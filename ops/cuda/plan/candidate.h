@@ -46,8 +46,10 @@ bool is_of_chains(const Problem& problem, const DeviceInfo& device);
 
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
 
-// Cycles until the busiest multiprocessor has done its share of the blocks.
-double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
+// Cycles until the busiest multiprocessor has done its share of the blocks, each with all of K or,
+// where segments are shared out, one of them; and until their sums are added then.
+double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
+                 bool shares_segments = false);
 
 // The plan of one kernel, a block for each tile, `dynamic` where it is given its shared memory.
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
@@ -56,5 +58,12 @@ Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, cons
 // Of the product's blocks, in the workspace after all else: where they keep their tiles' running
 // totals between segments of K, in kernels whose registers do not hold them.
 void add_totals(Plan& plan, const Problem& problem);
+
+// The same for a product whose segments are shared out: their sums, and the kernel that adds them.
+// The grid's y is a segment of an entry (parts/turn.cuh).
+void add_sums(Plan& plan, const Problem& problem);
+
+// Whether there are blocks too few to fill the device evenly, so that sharing segments may gain.
+bool gains_by_sharing(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
 
 }  // namespace tiled

@@ -59,6 +59,13 @@ inline bool is_of_name(const ClusterPlan& plan, std::string_view tile, const Nam
          plan.cluster_p == name.cluster_p && plan.cluster_q == name.cluster_q;
 }
 
+// What reports say of plans whose segments of K are shared out, if they are.
+inline void describe_sharing(Description& d, bool shares_segments) {
+  if (shares_segments)
+    d.lines.emplace_back("shares", "segments of K among blocks, adds their sums");
+  d.json.emplace_back("shares_segments", shares_segments ? "true" : "false");
+}
+
 struct Rung {
   Algo algo;
   bool (*supports)(const Problem& problem, const DeviceInfo& device);

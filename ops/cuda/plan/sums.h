@@ -1,20 +1,31 @@
-// Sums of segments that were shared out: where they wait, and the kernel that adds them.
+// Sums of segments that are shared out among blocks: where they wait, what that takes, and the
+// kernel that adds them. Every rung that shares segments plans by this:
+//
+//     may_share_segments()  ->  sums_layout()  ->  the product's kernel writes problem_of_sums()
+//                                              ->  sums_step(), Work::Sums
 #pragma once
 
 #include <algorithm>
 
+#include "core/segments.h"
+#include "cuda/plan/chip_scale.h"
 #include "cuda/plan/plan.h"
 
 namespace tiled {
 
-// [segments][batch][rows][pitch] of fp32 in the order of C's elements: rows lie along n, or m.
+// [segments][batch][rows][pitch] of accumulators in the order of C's elements: rows lie along n, or
+// m.
 struct SumsLayout {
   bool along_m;
   int64_t segments;  // none for K = 0: every element is +0
   int64_t rows, columns;
   int64_t pitch, entry;  // elements: of a row, of a batch entry
+  int64_t element;       // bytes
 
-  int64_t bytes(int64_t batch) const { return entry * batch * segments * 4; }
+  int64_t bytes(int64_t batch) const {
+    return saturating_product(saturating_product(entry, batch),
+                              saturating_product(segments, element));
+  }
 };
 
 inline SumsLayout sums_layout(const Problem& problem, int64_t segments) {
@@ -22,9 +33,45 @@ inline SumsLayout sums_layout(const Problem& problem, int64_t segments) {
   l.along_m = problem.c.row_stride == 1 && problem.c.col_stride != 1;
   l.segments = segments;
   l.rows = l.along_m ? problem.n : problem.m, l.columns = l.along_m ? problem.m : problem.n;
-  l.pitch = (l.columns + 3) / 4 * 4;
-  l.entry = l.rows * l.pitch;
+  l.pitch = saturating_sum(l.columns, 3) / 4 * 4;
+  l.entry = saturating_product(l.rows, l.pitch);
+  l.element = accumulator_bytes(problem.dtype);
   return l;
+}
+
+// Whether K's segments may go to different blocks. Their sums may take half of what the operands
+// do: a C beyond that has tiles enough, and the pass over its sums would cost more than it gains.
+inline bool may_share_segments(const Problem& problem) {
+  constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes that nobody minds
+  const int64_t segments = segment_count(problem.k);
+  if (segments < 2 || problem.m == 0 || problem.n == 0) return false;
+  const int64_t operands =
+      saturating_product(saturating_product(saturating_sum(problem.m, problem.n), problem.k),
+                         saturating_product(problem.batch, size_of(problem.dtype)));
+  return sums_layout(problem, segments).bytes(problem.batch) <= std::max(LITTLE, operands / 2);
+}
+
+// The dtype of sums that no epilogue has come near.
+constexpr DType accumulator_of(DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+    case DType::BFloat16: return DType::Float32;
+    case DType::Int8:
+    case DType::UInt8:
+    case DType::Int16: return DType::Int32;
+    default: return dtype;
+  }
+}
+
+// The same product as far as its kernel is concerned: C is the workspace's sums, where the segments
+// of an entry stand apart as entries of a batch do: entry e of segment s is number s * batch + e.
+inline Problem problem_of_sums(const Problem& problem, const SumsLayout& layout, void* sums) {
+  Problem of_sums = problem;
+  of_sums.c = {sums, layout.along_m ? 1 : layout.pitch, layout.along_m ? layout.pitch : 1,
+               layout.entry, 16};
+  of_sums.epilogue = {};
+  of_sums.epilogue.out_dtype = accumulator_of(problem.dtype);
+  return of_sums;
 }
 
 constexpr int SUMS_THREADS = 256;
@@ -39,6 +86,23 @@ inline Step sums_step(const Problem& problem, const SumsLayout& layout) {
       std::min(blocks_over(layout.rows * (layout.pitch / SUMS_VECTOR), SUMS_THREADS), MOST_BLOCKS);
   step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
   return step;
+}
+
+// After the product, the plan's last step so far: its workspace has the sums.
+inline void add_sums_step(Plan& plan, const Problem& problem, const SumsLayout& layout) {
+  Step& product = plan.steps[plan.step_count - 1];
+  product.workspace_bytes = layout.bytes(problem.batch);
+  plan.workspace_bytes = saturating_sum(plan.workspace_bytes, product.workspace_bytes);
+  plan.add(sums_step(problem, layout));
+}
+
+// What that kernel takes after the product's. (An H200's, which others are scaled from.)
+inline double sums_seconds(const Problem& problem, const DeviceInfo& device) {
+  constexpr double START = 1.94e-6, BYTES_A_SECOND = 5.66e12;  // to and from L2
+  const ChipScale scale = scale_of(device);
+  const SumsLayout layout = sums_layout(problem, segment_count(problem.k));
+  return START + static_cast<double>(layout.bytes(problem.batch)) /
+                     (BYTES_A_SECOND * scale.dram * scale.clock);
 }
 
 }  // namespace tiled

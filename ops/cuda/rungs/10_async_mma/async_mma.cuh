@@ -22,9 +22,11 @@
 #pragma once
 
 #include "core/segments.h"
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
+#include "cuda/parts/turn.cuh"
 #include "cuda/rungs/10_async_mma/choose_operand.cuh"
 #include "cuda/rungs/10_async_mma/fragments.cuh"
 #include "cuda/rungs/10_async_mma/kernels.h"
@@ -68,12 +70,12 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const uint32_t a_lane = shared_base + A::lane_at(warp_m);
   const uint32_t b_lane = shared_base + B_AT + B::lane_at(warp_n);
 
-  for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
-    // K = 0 has one segment of no length here, which stores zeros.
-    const int64_t segments = problem.k == 0 ? 1 : segment_count(problem.k);
+  const bool shares = args.shares_segments;
+  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
+    const int64_t entry = entry_of(problem, shares, turn);
     Accumulator<T> chain[TILES_M][TILES_N][4];
 #pragma unroll 1
-    for (int64_t segment = 0; segment < segments; ++segment) {
+    for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
       clear(chain);
       const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
       const auto first_of = [&](const Operand& x) {
@@ -183,10 +185,14 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       __syncthreads();  // before the next segment or batch entry fills the first stage
 
       constexpr int VECTORS = TILES_M * TILES_N, IN_FLIGHT = VECTORS < 4 ? VECTORS : 4;
-      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment, segments);
+      const bool is_last = is_last_segment(problem, shares, segment);
+      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain),
+                                            is_first_segment(shares, segment), is_last);
+      if (is_last) break;
     }
     ptx::forget(tile_row, tile_column);  // addresses of C are computed now, as in store_tile
-    store_tile<Tile, T>(problem, {entry, row0(), column0(), rows, columns}, chain, shared_base,
+    if (shares) let_the_next_start();
+    store_tile<Tile, T>(problem, {turn, row0(), column0(), rows, columns}, chain, shared_base,
                         warp_m, warp_n);
   }
 }

@@ -1,5 +1,6 @@
 // The launch of rung async_mma, with the copies before it.
 #include "cuda/parts/launch_rung.h"
+#include "cuda/parts/launch_segments.h"
 #include "cuda/parts/repack.h"
 #include "cuda/rungs/10_async_mma/kernels.h"
 #include "cuda/rungs/10_async_mma/plan.h"
@@ -27,8 +28,13 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   const cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream);
   if (error != cudaSuccess) return error;
   void* const totals = static_cast<char*>(workspace) + l.copies.bytes();
-  const AsyncMmaArguments args = {l.computed, totals, way.a, way.b};
-  return launch_kernel(kernel_of(l.computed, way), plan.main_step(), stream, args);
+  return launch_segments(problem, l.computed, plan, way.shares_segments, totals, stream,
+                         [&](const ProblemAndTotals& product) {
+                           const AsyncMmaArguments args = {product.problem, product.totals, way.a,
+                                                           way.b, product.shares_segments};
+                           return launch_kernel(kernel_of(l.computed, way), plan.main_step(),
+                                                stream, args);
+                         });
 }
 
 const void* kernel(const Problem& problem, const Plan& plan) {

@@ -10,6 +10,7 @@
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/sums.h"
 
 namespace tiled {
 namespace {
@@ -153,12 +154,15 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   const double n = static_cast<double>(way.exchanged ? problem.m : problem.n);
   const double k = static_cast<double>(problem.k), batch = static_cast<double>(problem.batch);
   const double size = static_cast<double>(size_of(problem.dtype));
-  const double blocks = std::ceil(m / tile.block_m) * std::ceil(n / tile.block_n) * batch;
+  const double turns =
+      batch * (way.shares_segments ? static_cast<double>(segment_count(problem.k)) : 1);
+  const double blocks = std::ceil(m / tile.block_m) * std::ceil(n / tile.block_n) * turns;
   const double share = std::ceil(blocks / device.multiprocessors);
   const double fit = static_cast<double>(device.shared_bytes_per_sm /
                                          (tile.shared_bytes + device.shared_bytes_reserved));
   const double waves = std::ceil(share / std::clamp(fit, 1., double(tile.blocks_per_sm)));
-  const double steps = std::ceil(k * size / tile.step_bytes);
+  const double depth = way.shares_segments ? static_cast<double>(segment_size(problem.k)) : k;
+  const double steps = std::ceil(depth * size / tile.step_bytes);
   const StepTimes times = step_times(problem, device, way);
   const double step = times.all();
   const double chain =
@@ -171,6 +175,7 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * device.clock_hz;
   e.bound = e.memory > e.product ? "memory" : times.bound();
   e.cycles = (is_byte(problem) ? 0 : Model::START) + std::max(e.product, e.memory);
+  if (way.shares_segments) e.cycles += sums_seconds(problem, device) * device.clock_hz;
   if (way.copy_a || way.copy_b) {
     const double copied =
         static_cast<double>(async_mma_layout(problem, way, nullptr).copies.bytes());
@@ -178,6 +183,21 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
                 2 * copied / (Model::COPY_DRAM * device.memory_bandwidth) * device.clock_hz;
   }
   return e;
+}
+
+// What a plan asks of a tile; times are estimated otherwise.
+Candidate candidate_of_tile(const Problem& problem, int index) {
+  const AsyncMmaTileInfo& tile = async_mma_tile(index);
+  const int32_t block_k = tile.step_bytes / static_cast<int32_t>(size_of(problem.dtype));
+  return {tile.block_m,
+          tile.block_n,
+          block_k,
+          tile.threads,
+          1,
+          tile.shared_bytes,
+          tile.blocks_per_sm,
+          0,
+          0};
 }
 
 template <typename Visit>
@@ -199,7 +219,13 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
                              blocks_over(b.rows, int64_t{info.block_n})) > MAX_GRID_X)
         continue;
       way.tile = static_cast<int8_t>(tile);
-      visit(way);
+      const Candidate candidate = candidate_of_tile(problem, tile);
+      const Problem computed = as_turned(problem, way);
+      for (int share = 0; share <= gains_by_sharing(candidate, computed, device); ++share) {
+        way.shares_segments = share;
+        visit(way);
+      }
+      way.shares_segments = false;
     }
   };
   for (const bool exchanged : {false, true}) {
@@ -230,16 +256,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
-  const AsyncMmaTileInfo& tile = async_mma_tile(chosen.tile);
-  const Candidate candidate = {tile.block_m,
-                               tile.block_n,
-                               tile.step_bytes / static_cast<int32_t>(size_of(problem.dtype)),
-                               tile.threads,
-                               1,
-                               tile.shared_bytes,
-                               tile.blocks_per_sm,
-                               0,
-                               0};
+  const Candidate candidate = candidate_of_tile(problem, chosen.tile);
   const AsyncMmaLayout layout = async_mma_layout(problem, chosen, nullptr);
   Plan plan = plan_of(Algo::AsyncMma, candidate, layout.computed, way, /*dynamic=*/true);
   const Step product = plan.main_step();
@@ -250,7 +267,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     std::swap(plan.block_m, plan.block_n);
     std::swap(plan.tiles_m, plan.tiles_n);
   }
-  add_totals(plan, problem);
+  chosen.shares_segments ? add_sums(plan, problem) : add_totals(plan, problem);
   return plan;
 }
 
@@ -284,8 +301,9 @@ std::string name_of(const AsyncMmaWay& way) {
 
 // In JSON:
 //
-//   async_mma  {exchanged, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and the like,
-//              estimates: [{tile, way, exchanged, bound, product, memory, cycles (of the call)}]}
+//   async_mma  {exchanged, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
+//              the like, estimates: [{tile, way, exchanged, share_segments, bound, product, memory,
+//              cycles (of the call)}]}
 Description describe(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
@@ -307,15 +325,19 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   for_each_way(problem, device, [&](const AsyncMmaWay& other) {
     const Estimate e = estimate(problem, device, other);
     const std::string name = name_of(other);
-    const bool chosen = name == name_of(way) && other.exchanged == way.exchanged;
+    const bool chosen = name == name_of(way) && other.exchanged == way.exchanged &&
+                        other.shares_segments == way.shares_segments;
     d.lines.emplace_back(chosen ? "estimate" : "rejected",
-                         name + (other.exchanged ? ", exchanged: " : ": ") + grouped(e.cycles) +
-                             " cycles; bound by " + e.bound + ", " + grouped(e.product) +
-                             " of the product, " + grouped(e.memory) + " of memory");
+                         name + (other.exchanged ? ", exchanged" : "") +
+                             (other.shares_segments ? ", segments shared out: " : ": ") +
+                             grouped(e.cycles) + " cycles; bound by " + e.bound + ", " +
+                             grouped(e.product) + " of the product, " + grouped(e.memory) +
+                             " of memory");
     list.push_back(Object()
                        .text("tile", async_mma_tile_name(other.tile))
                        .text("way", name)
                        .truth("exchanged", other.exchanged)
+                       .truth("share_segments", other.shares_segments)
                        .text("bound", e.bound)
                        .real("product", e.product)
                        .real("memory", e.memory)
@@ -324,6 +346,7 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   });
   d.json.emplace_back("async_mma", Object()
                                        .truth("exchanged", way.exchanged)
+                                       .truth("share_segments", way.shares_segments)
                                        .truth("copies_a", copies_a(way))
                                        .truth("copies_b", copies_b(way))
                                        .text("reads_a", a)
@@ -335,7 +358,8 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
 
 bool is(const Way& way, const NamedWay& name) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
-  return name_of(chosen) == name.tile && chosen.exchanged == name.exchanged;
+  return name_of(chosen) == name.tile && chosen.exchanged == name.exchanged &&
+         chosen.shares_segments == name.share_segments;
 }
 
 }  // namespace

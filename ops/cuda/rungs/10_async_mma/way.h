@@ -20,12 +20,14 @@ struct AsyncMmaWay {
   bool exchanged;       // C's transpose is computed: B's for A and A's for B
   ReadBy a, b;          // of the operands as the kernel has them
   bool copy_a, copy_b;  // which of these are copied first, to where 16 bytes can be read
+  bool shares_segments;
 };
 
 struct AsyncMmaArguments {
-  Problem problem;
-  void* totals;  // in the workspace (plan/candidate.h, add_totals), where they wait
+  Problem problem;  // as ProblemAndTotals has them
+  void* totals;
   ReadBy a, b;
+  bool shares_segments;
 };
 
 }  // namespace tiled

@@ -52,7 +52,7 @@ class TallFragments {
 
   template <int THREADS>
   __device__ __forceinline__ void add_segment_to(void* totals, int64_t segment, int64_t segments) {
-    add_segment<THREADS, 1>(totals, in_a_row(chain_), segment, segments);
+    add_segment<THREADS, 1>(totals, in_a_row(chain_), segment == 0, segment + 1 == segments);
   }
 
   template <bool PLAIN>

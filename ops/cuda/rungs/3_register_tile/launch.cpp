@@ -1,5 +1,6 @@
 // The launch of rung register_tile, with the copies before it.
 #include "cuda/parts/launch_rung.h"
+#include "cuda/parts/launch_segments.h"
 #include "cuda/parts/repack.h"
 #include "cuda/rungs/3_register_tile/kernels.h"
 
@@ -12,8 +13,7 @@ Kernel<ProblemAndTotals> kernel_of(const Problem& problem, const RegisterTileWay
 
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
-  ProblemAndTotals args{problem, nullptr};
-  Problem& read = args.problem;  // as the kernel reads it
+  Problem read = problem;  // as the kernel reads it
   Copies copies(problem, workspace);
   if (way.transpose_a) {
     const Side a = copies.add(side_a(problem), transposed(side_a(problem), problem));
@@ -28,8 +28,11 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   if (way.wraps_around)
     return launch_wrapped(register_tile_wrapped_kernel(way), read, plan, way.blocks, workspace,
                           copies.bytes(), stream);
-  args.totals = static_cast<char*>(workspace) + copies.bytes();
-  return launch_kernel(kernel_of(problem, way), plan.main_step(), stream, args);
+  return launch_segments(
+      problem, read, plan, way.shares_segments, static_cast<char*>(workspace) + copies.bytes(),
+      stream, [&](const ProblemAndTotals& args) {
+        return launch_kernel(kernel_of(problem, way), plan.main_step(), stream, args);
+      });
 }
 
 const void* kernel(const Problem& problem, const Plan& plan) {

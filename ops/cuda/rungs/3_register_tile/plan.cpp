@@ -135,10 +135,14 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Consider co
     RegisterTileWay way{};
     way.async = true;
     way.tile = SIZES[i];
-    const double whole = choose_access(problem, device, way, [&](Singly singly) {
-      return cycles_of(with(candidate, singly), problem, device);
-    });
-    consider(Way(way), whole);
+    for (const bool share : {true, false}) {
+      if (share && !gains_by_sharing(candidate, problem, device)) continue;
+      way.shares_segments = share;
+      const double whole = choose_access(problem, device, way, [&](Singly singly) {
+        return cycles_of(with(candidate, singly), problem, device, share);
+      });
+      consider(Way(way), whole);
+    }
     // Small tiles are for what leaves multiprocessors idle.
     way.blocks = SIZES[i] == TileSize::Small ? 0 : wrapping_blocks(candidate, problem, device);
     if (way.blocks == 0) continue;
@@ -158,7 +162,10 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   for (int i = 0; i < 3; ++i) {
     if (!can_launch(table[i], problem, device)) continue;
     way.tile = SIZES[i];
-    consider(Way(way), cycles_of(table[i], problem, device));
+    for (int share = 0; share <= gains_by_sharing(table[i], problem, device); ++share) {
+      way.shares_segments = share;
+      consider(Way(way), cycles_of(table[i], problem, device, share));
+    }
   }
 }
 
@@ -177,7 +184,10 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
     return plan;
   }
   plan.add(product);
-  add_totals(plan, problem);
+  if (way.shares_segments)
+    add_sums(plan, problem);
+  else
+    add_totals(plan, problem);
   return plan;
 }
 
@@ -195,6 +205,7 @@ TileInfo tile_of(DType dtype, const RegisterTileWay& way) {
 //   access      {a, b}: "along_k", "along_mn" or "elements"
 //   transposes  {a, b}: whether the operand is copied first, to lie along m or n, and then read so
 //   wraps_around  whether tiles are cut in time, so that blocks have as much to do
+//   shares_segments  whether blocks share out segments of K, whose sums another kernel adds
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
   const TileInfo tile = tile_of(problem.dtype, way);
@@ -213,11 +224,22 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   d.json.emplace_back("access", json_of(way.access));
   d.json.emplace_back("transposes",
                       Object().truth("a", way.transpose_a).truth("b", way.transpose_b).str());
+  describe_sharing(d, way.shares_segments);
   return d;
+}
+
+// Such as "AsyncTile64x64", or "AsyncTile64x64 cut". Its tile hangs on the accumulator.
+bool is(const Way& way, const NamedWay& name) {
+  const RegisterTileWay chosen = way.as<RegisterTileWay>();
+  const char* const how = chosen.wraps_around ? " cut" : "";
+  for (const DType dtype : {DType::Float32, DType::Float64, DType::Complex128})
+    if (std::string(tile_of(dtype, chosen).name) + how == name.tile)
+      return chosen.shares_segments == name.share_segments;
+  return false;
 }
 
 }  // namespace
 
-extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways, &plan, &describe};
+extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways, &plan, &describe, &is};
 
 }  // namespace tiled

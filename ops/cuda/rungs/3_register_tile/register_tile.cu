@@ -20,8 +20,10 @@
 // Measured: 94 % of cuBLAS (fp32, 4096, H200).
 // Next: register_tile_async.cu, the same for fp32 without the way through registers.
 #include "core/segments.h"
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
+#include "cuda/parts/turn.cuh"
 #include "cuda/rungs/3_register_tile/kernels.h"
 #include "cuda/rungs/3_register_tile/tile_loader.cuh"
 #include "cuda/rungs/3_register_tile/tiles.h"
@@ -63,16 +65,16 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       (warp / WARPS_N * 4 + lane / 16 * 2 + lane % 2) * VECTOR;      // first row of the patch
   const int patch_n = (warp % WARPS_N * 8 + lane / 2 % 8) * VECTOR;  // first column
 
-  for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
+  const bool shares = args.shares_segments;
+  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
+    const int64_t entry = entry_of(problem, shares, turn);
     const T* a_data = static_cast<const T*>(problem.a.data) + entry * problem.a.batch_stride +
                       row0() * problem.a.row_stride;
     const T* b_data = static_cast<const T*>(problem.b.data) + entry * problem.b.batch_stride +
                       column0() * problem.b.col_stride;
-    // K = 0 has one segment of no length here, which stores zeros.
-    const int64_t segments = problem.k == 0 ? 1 : segment_count(problem.k);
     Acc chain[THREAD_M][THREAD_N];
 #pragma unroll 1
-    for (int64_t segment = 0; segment < segments; ++segment) {
+    for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
       clear(chain);
       const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
       TileLoader<T, Tile, BLOCK_M, Tile::LEADING_A, ACCESS_A> a(
@@ -124,9 +126,13 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
         }
       }
       __syncthreads();  // before the next segment or batch entry fills the first stage
-      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), segment, segments);
+      const bool is_last = is_last_segment(problem, shares, segment);
+      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), is_first_segment(shares, segment),
+                                 is_last);
+      if (is_last) break;
     }
-    store_patch<T, VECTOR>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
+    if (shares) let_the_next_start();
+    store_patch<T, VECTOR>(problem, turn, in_a_row(chain), [&](int v) -> Spot {
       const int i = v / (THREAD_N / VECTOR), j = v % (THREAD_N / VECTOR);
       return {row0() + patch_m + i / VECTOR * STRIDE_M + i % VECTOR,
               column0() + patch_n + j * STRIDE_N};

@@ -25,7 +25,9 @@
 // 93 to 95 % without them.
 // Next: tensor cores. One instruction then multiplies whole tiles.
 #include "core/segments.h"
+#include "cuda/parts/early_start.cuh"
 #include "cuda/parts/raster.cuh"
+#include "cuda/parts/turn.cuh"
 #include "cuda/rungs/3_register_tile/async_chain.cuh"
 #include "cuda/rungs/3_register_tile/kernels.h"
 #include "cuda/rungs/3_register_tile/tiles.h"
@@ -50,16 +52,16 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 
   const PatchOf<Tile> patch;
 
-  for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
+  const bool shares = args.shares_segments;
+  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
+    const int64_t entry = entry_of(problem, shares, turn);
     const float* a_data = static_cast<const float*>(problem.a.data) +
                           entry * problem.a.batch_stride + row0() * problem.a.row_stride;
     const float* b_data = static_cast<const float*>(problem.b.data) +
                           entry * problem.b.batch_stride + column0() * problem.b.col_stride;
-    // K = 0 has one segment of no length here, which stores zeros.
-    const int64_t segments = problem.k == 0 ? 1 : segment_count(problem.k);
     float chain[THREAD_M][THREAD_N];
 #pragma unroll 1
-    for (int64_t segment = 0; segment < segments; ++segment) {
+    for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
       clear(chain);
       const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
       multiply_stretch<Tile, ACCESS_A, ACCESS_B>(
@@ -68,9 +70,13 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
           patch, chain);
 
       constexpr int IN_FLIGHT = THREAD_M * THREAD_N > 64 ? 8 : 0;  // else the largest tile spills
-      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment, segments);
+      const bool is_last = is_last_segment(problem, shares, segment);
+      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain),
+                                            is_first_segment(shares, segment), is_last);
+      if (is_last) break;
     }
-    store_tile<Tile>(problem, entry, row0(), column0(), patch, chain);
+    if (shares) let_the_next_start();
+    store_tile<Tile>(problem, turn, row0(), column0(), patch, chain);
   }
 }
 

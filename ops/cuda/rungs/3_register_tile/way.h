@@ -14,6 +14,7 @@ struct RegisterTileWay {
   bool transpose_b;   // async only
   bool wraps_around;  // tiles are cut in time, among so many blocks (parts/wrap_around.h)
   int32_t blocks;
+  bool shares_segments;  // among blocks (plan/sums.h); then nothing wraps around
 };
 
 }  // namespace tiled

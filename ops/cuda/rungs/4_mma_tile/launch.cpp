@@ -1,5 +1,6 @@
 // The launch of rung mma_tile.
 #include "cuda/parts/launch_rung.h"
+#include "cuda/parts/launch_segments.h"
 #include "cuda/rungs/4_mma_tile/kernels.h"
 #include "cuda/rungs/4_mma_tile/way.h"
 
@@ -10,14 +11,18 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   if (!plan.way.is<Fp64Way>())
     return launch_kernel(mma_tile_kernel(problem), plan.main_step(), stream, problem);
   const Fp64Way way = plan.way.as<Fp64Way>();
-  ProblemAndTotals args{problem, workspace};
   // The alignment says to the kernel what the plan's access is.
-  args.problem.a.alignment = way.access.a == Access::Elements ? 8 : 16;
-  args.problem.b.alignment = way.access.b == Access::Elements ? 8 : 16;
+  Problem read = problem;
+  read.a.alignment = way.access.a == Access::Elements ? 8 : 16;
+  read.b.alignment = way.access.b == Access::Elements ? 8 : 16;
   if (way.blocks > 0)
-    return launch_wrapped(mma_tile_fp64_wrapped_kernel(problem), args.problem, plan, way.blocks,
-                          workspace, 0, stream);
-  return launch_early(mma_tile_fp64_kernel(problem, way.tile), plan.main_step(), stream, args);
+    return launch_wrapped(mma_tile_fp64_wrapped_kernel(problem), read, plan, way.blocks, workspace,
+                          0, stream);
+  return launch_segments(problem, read, plan, way.shares_segments, workspace, stream,
+                         [&](const ProblemAndTotals& args) {
+                           return launch_early(mma_tile_fp64_kernel(problem, way.tile),
+                                               plan.main_step(), stream, args);
+                         });
 }
 
 const void* kernel(const Problem& problem, const Plan& plan) {

@@ -23,6 +23,7 @@
 // Next: nothing for fp64, which has no wgmma; for 16 bits, rung 5.
 #include "core/segments.h"
 #include "cuda/parts/raster.cuh"
+#include "cuda/parts/turn.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/rungs/4_mma_tile/fp64_chain.cuh"
 #include "cuda/rungs/4_mma_tile/kernels.h"
@@ -51,19 +52,23 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const auto column0 = [=] { return int64_t{tile_column} * BLOCK_N; };
   const Fp64Lane<Tile> lane;
 
-  for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
-    // K = 0 has one segment of no length here, which stores zeros.
-    const int64_t segments = problem.k == 0 ? 1 : segment_count(problem.k);
+  const bool shares = args.shares_segments;
+  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
+    const int64_t entry = entry_of(problem, shares, turn);
     Fp64Chain<Tile> chain;
 #pragma unroll 1
-    for (int64_t segment = 0; segment < segments; ++segment) {
+    for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
       clear(chain);
       multiply_fp64_tile<Tile, A_ALONG_M, B_ALONG_N>(problem, shared_base, entry, row0(), column0(),
                                                      segment_begin(segment),
                                                      segment_end(segment, problem.k), lane, chain);
-      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), segment, segments);
+      const bool is_last = is_last_segment(problem, shares, segment);
+      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), is_first_segment(shares, segment),
+                                 is_last);
+      if (is_last) break;
     }
-    store_fp64<Tile>(problem, entry, row0(), column0(), lane, chain);
+    if (shares) ptx::griddepcontrol_launch_dependents();
+    store_fp64<Tile>(problem, turn, row0(), column0(), lane, chain);
   }
 }
 

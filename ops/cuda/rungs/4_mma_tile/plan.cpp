@@ -61,7 +61,11 @@ void for_fp64_ways(const Problem& problem, const DeviceInfo& device, Function co
     if (!can_launch(candidate, problem, device)) continue;
     way.tile = static_cast<int8_t>(tile);
     way.blocks = 0;
-    consider(way, cycles_of(candidate, problem, device));
+    for (int share = 0; share <= gains_by_sharing(candidate, problem, device); ++share) {
+      way.shares_segments = share;
+      consider(way, cycles_of(candidate, problem, device, share));
+    }
+    way.shares_segments = false;
     if (tile == 0) way.blocks = wrapping_blocks(candidate, problem, device);
     if (way.blocks > 0)
       consider(way, wrapped_cycles(candidate, problem, device, way.blocks, WRAPPED_COSTS));
@@ -82,7 +86,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     const Fp64Way chosen = way.as<Fp64Way>();
     Plan plan = plan_of(Algo::MmaTile, FP64_TABLE[chosen.tile], problem, way, /*dynamic=*/true);
     if (chosen.blocks == 0) {
-      add_totals(plan, problem);
+      chosen.shares_segments ? add_sums(plan, problem) : add_totals(plan, problem);
       return plan;
     }
     const Step product = plan.main_step();
@@ -106,8 +110,8 @@ std::string name_of(const Fp64Way& way) {
   return std::string(tile_name_of(Fp64Tiles(), way.tile)) + (way.blocks > 0 ? ", cut" : "");
 }
 
-// In JSON, of fp64: access and wraps_around, as register_tile's; and mma_tile, {estimates: [{way,
-// cycles}]} of every way.
+// In JSON, of fp64: access, wraps_around and shares_segments, as register_tile's; and mma_tile,
+// {estimates: [{way, cycles}]} of every way.
 Description describe(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
   Description d;
   if (!is_fp64(problem)) {
@@ -127,14 +131,21 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   d.json.emplace_back("access", json_of(way.access));
   std::vector<std::string> list;
   for_fp64_ways(problem, device, [&](const Fp64Way& other, double cycles) {
-    list.push_back(Object().text("way", name_of(other)).real("cycles", cycles).str());
+    list.push_back(Object()
+                       .text("way", name_of(other))
+                       .truth("shares_segments", other.shares_segments)
+                       .real("cycles", cycles)
+                       .str());
   });
   d.json.emplace_back("mma_tile", Object().json("estimates", array_of(list)).str());
+  describe_sharing(d, way.shares_segments);
   return d;
 }
 
 bool is(const Way& way, const NamedWay& name) {
-  return way.is<Fp64Way>() && name_of(way.as<Fp64Way>()) == name.tile;
+  if (!way.is<Fp64Way>()) return false;
+  const Fp64Way chosen = way.as<Fp64Way>();
+  return name_of(chosen) == name.tile && chosen.shares_segments == name.share_segments;
 }
 
 }  // namespace

@@ -8,7 +8,8 @@ namespace tiled {
 struct Fp64Way {
   int8_t tile;  // of Fp64Tiles
   Accesses access;
-  int32_t blocks;  // among which tiles are cut in time (parts/wrap_around.h); 0: none are
+  bool shares_segments;  // among blocks (plan/sums.h)
+  int32_t blocks;        // among which tiles are cut in time (parts/wrap_around.h); 0: none are
 };
 
 }  // namespace tiled

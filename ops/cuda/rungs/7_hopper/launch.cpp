@@ -3,6 +3,7 @@
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/map_operand.h"
 #include "cuda/parts/repack.h"
+#include "cuda/parts/sum_segments.h"
 #include "cuda/rungs/7_hopper/kernels.h"
 #include "cuda/rungs/7_hopper/layout.h"
 
@@ -82,7 +83,7 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   if (error != cudaSuccess) return error;
   error = launch_product(problem, way, l, workspace, plan.main_step(), stream);
   if (error != cudaSuccess || !way.share_segments) return error;
-  const auto* sums = reinterpret_cast<const float*>(static_cast<char*>(workspace) + l.totals_at);
+  const void* const sums = static_cast<char*>(workspace) + l.totals_at;
   return launch_sum_segments(problem, l.sums, sums, plan.end()[-1], stream);
 }
 

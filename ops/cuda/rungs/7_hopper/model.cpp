@@ -38,12 +38,12 @@ HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
       of_tiles(is_fitted(device, arithmetic)),
       slowdown((1 + power * H200_SLOWDOWN) * slower_than_h200(device) - 1) {
   const ChipScale scale = scale_of(device);
-  for (double* launch : {&start, &sum_kernel, &repack_kernel}) *launch *= scale.clock;
+  for (double* launch : {&start, &share_start, &repack_kernel}) *launch *= scale.clock;
   clock_hz *= scale.clock;
-  tensor /= scale.tensor, chip /= scale.tensor;
+  tensor /= scale.tensor, chip /= scale.tensor, alone /= scale.tensor;
   for (double* of_l2 : {&line, &two_lines, &off_sectors, &flush, &hidden_flush})
     *of_l2 /= scale.l2_share();
-  for (double* of_dram : {&sum_cycles_a_byte, &repack_cycles_a_byte}) *of_dram /= scale.dram;
+  repack_cycles_a_byte /= scale.dram;
   dram_bytes *= scale.dram;
   l2_bytes *= scale.l2;
 }
@@ -124,7 +124,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     const double load = static_cast<double>(clusters * blocks) / device.multiprocessors;
     const int meeting = load > 0.25 ? tile.blocks_per_sm : 1;
     const double pace = (1 + model.slowdown * std::min(load, 1.0)) / (1 + model.slowdown);
-    const double products = std::max(e.tensor, e.shared) * pace * meeting;
+    const double least = plan.share_segments ? model.alone * area / 32 : 0;
+    const double products = std::max(least, std::max(e.tensor, e.shared) * pace) * meeting;
     const double feed = arriving * meeting + reading * load;
     const double lone = tile.consumers == 1 ? model.lone : 0;
     const auto fourth = [](double x) { return x * x * (x * x); };
@@ -212,8 +213,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
           model.repack_cycles_a_byte *
               static_cast<double>(copy_bytes(repacked(of_p ? sides.p : sides.q, problem), problem));
   if (plan.share_segments)
-    e.cycles +=
-        model.sum_kernel + model.sum_cycles_a_byte * p * q * 4 * static_cast<double>(segments);
+    e.cycles += model.share_start + sums_seconds(problem, device) * model.clock_hz;
   else
     e.cycles += e.waves * static_cast<double>(segments - 1) * area * 8 / 64 *
                 (tile.ping_pong && area <= 128 * 128 ? model.hidden_flush : model.flush);

@@ -48,6 +48,9 @@ struct HopperConstants {
   double slice = 0.5684;            // more, for slices of half the width
   double hidden_store = 4.421e-05;  // of a store behind another's products
   double gaps = 0.1385;             // of all but the first round, with no other tile to fill
+  // Where blocks share out segments of K, which those problems did not: a step of tensor is no less
+  // than what the instructions take, though few blocks run; and the start takes longer.
+  double alone = 1.05, share_start = 1500;
 };
 
 // Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
@@ -60,6 +63,7 @@ constexpr HopperConstants constants_elsewhere() {
   c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;
   c.chip = 0, c.dram_bytes = 3800, c.crossing = 0.723;
   c.store = 13, c.store_two_lines = 1.45, c.slice = 0.25, c.hidden_store = 0.383, c.gaps = 0.0571;
+  c.alone = 0, c.share_start = 0;
   return c;
 }
 
@@ -85,9 +89,8 @@ struct HopperModel : HopperConstants {
   static constexpr double ACTIVATE = 20, ACTIVATE_TOGETHER = 19;
   static constexpr double KEEP = 1.3, FINISH_BESIDE = 1.5;
   static constexpr double ROWS_SLICE = 0.5;  // as slice, where warps write rows
-  // The segments' terms, from an earlier fit too: totals to and from L2, the kernel that adds.
+  // From an earlier fit too: totals of segments to and from L2.
   double flush = 4.38, hidden_flush = 4.14;
-  double sum_kernel = 3410, sum_cycles_a_byte = 0.31e-3;
   double repack_kernel = 2000, repack_cycles_a_byte = 0.9e-3;  // of the copy
   // More, for blocks without a cluster where operands beyond the size of L2 were copied just
   // before: the copies are on their way to DRAM still, and are read from there again.

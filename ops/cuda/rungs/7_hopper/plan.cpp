@@ -29,8 +29,7 @@ constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
 
 template <typename Visit>
 void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const int64_t segments = segment_count(problem.k);
-  const bool may_share = segments > 1 && problem.batch <= MAX_GRID_Y;
+  const bool may_share = may_share_segments(problem);
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     const bool q_is_ready = tma_reads(sides.q, problem);

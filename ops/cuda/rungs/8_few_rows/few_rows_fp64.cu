@@ -15,9 +15,9 @@
 
 namespace tiled {
 
-template <typename Tile, bool P_MN_MAJOR>
-class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR> {
-  using Ring = FewRowsRing<Tile, 8, P_MN_MAJOR>;
+template <typename Tile, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR, Q_MN_MAJOR> {
+  using Ring = FewRowsRing<Tile, 8, P_MN_MAJOR, Q_MN_MAJOR>;
   using Ring::args;
   using typename Ring::Place;
 
@@ -80,7 +80,7 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR> {
   }
 
  private:
-  using Operands = FewRowsDoubles<Tile, P_MN_MAJOR>;
+  using Operands = FewRowsDoubles<Tile, P_MN_MAJOR, Q_MN_MAJOR>;
   static constexpr int STEPS = Operands::STEPS;  // in a stage
   static constexpr int SUMS = 4 * Tile::EIGHTS;  // of a thread
 
@@ -110,10 +110,8 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR> {
   double chain[Tile::EIGHTS][4] = {}, total[SUMS];
 };
 
-Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major) {
-  constexpr FewRowsBy BY = FewRowsBy::Mma;
-  return p_mn_major ? few_rows_kernel<BY, FewRowsByDoubles, true>(FewRowsTiles(), tile)
-                    : few_rows_kernel<BY, FewRowsByDoubles, false>(FewRowsTiles(), tile);
+Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major, bool q_mn_major) {
+  return few_rows_kernel<FewRowsBy::Mma, FewRowsByDoubles>(tile, p_mn_major, q_mn_major);
 }
 
 }  // namespace tiled

@@ -6,21 +6,23 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/swizzle.cuh"
+#include "cuda/rungs/8_few_rows/tiles.h"
 
 namespace tiled {
 
 // Addresses are computed once and kept: anew in every step, they would stand between the steps of
 // the chain.
-template <typename Tile, bool P_MN_MAJOR>
+template <typename Tile, bool P_MN_MAJOR, bool Q_MN_MAJOR>
 class FewRowsDoubles {
  public:
   static constexpr int STEPS = Tile::BOXES * 128 / 64;  // in a stage
 
   // Which of eight rows of P, or columns of Q, is the instruction's i-th.
   // The even ones first: half a warp then loads from 32 different banks.
-  static __device__ __forceinline__ int q_place(int i) { return i % 4 * 2 + i / 4; }
+  static __device__ __forceinline__ int place_along_k(int i) { return i % 4 * 2 + i / 4; }
   // Along m or n that would do harm.
-  static __device__ __forceinline__ int p_place(int i) { return P_MN_MAJOR ? i : q_place(i); }
+  static __device__ __forceinline__ int p_place(int i) { return P_MN_MAJOR ? i : place_along_k(i); }
+  static __device__ __forceinline__ int q_place(int i) { return Q_MN_MAJOR ? i : place_along_k(i); }
 
   // Lane g * 4 + t has of P the g-th rows of both eights, of Q the g-th column, and of K the
   // elements t and t + 4 of a step.
@@ -37,7 +39,11 @@ class FewRowsDoubles {
             P_MN_MAJOR ? band * 16 * 128 +  // a band is as wide as a box
                              ptx::swizzled<128>((t + half * 4) * 128 + (row + i * 8) * 8)
                        : ptx::swizzled<128>((band * 16 + row) * 128 + i * 64 + half * 32 + t * 8);
-        q_at[i][half] = Q_AT + ptx::swizzled<128>(column * 128 + i * 64 + half * 32 + t * 8);
+        q_at[i][half] =
+            Q_AT + (Q_MN_MAJOR ? column / STRIP * (16 * ROW) +  // boxes of 16 of k
+                                     ptx::swizzled<ROW>((t + half * 4) * ROW +
+                                                        (column % STRIP + i * 8) * 8)
+                               : ptx::swizzled<128>(column * 128 + i * 64 + half * 32 + t * 8));
         ptx::forget(p_at[i][half], q_at[i][half]);
       }
   }
@@ -53,13 +59,17 @@ class FewRowsDoubles {
                                             : p_box + p_at[step % 2][half] + eight * 8 * 128);
 #pragma unroll
       for (int eight = 0; eight < Tile::EIGHTS; ++eight)
-        q[step][eight][half] = ptx::load_shared_f64(q_box + q_at[step % 2][half] + eight * 8 * 128);
+        q[step][eight][half] = ptx::load_shared_f64(
+            Q_MN_MAJOR ? q_box + q_at[eight % 2][half] + eight / 2 * 16 * ROW + step % 2 * 8 * ROW
+                       : q_box + q_at[step % 2][half] + eight * 8 * 128);
     }
   }
 
   double p[STEPS][4], q[STEPS][Tile::EIGHTS][2];
 
  private:
+  // Of a Q along m or n: columns side by side, and their bytes.
+  static constexpr int STRIP = few_rows_q_strip(Tile::BLOCK_Q, 8), ROW = STRIP * 8;
   uint32_t p_at[2][2], q_at[2][2];
 };
 

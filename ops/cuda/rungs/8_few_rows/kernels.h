@@ -17,7 +17,8 @@ struct FewRowsArguments {
   FewRowsStrips strips;           // along K: the maps' boxes are least() and most() strips high
   int32_t strip;                  // elements; along m or n: the width of the maps' boxes
   Divisor by_columns, by_blocks;  // by the tiles along Q, and by strips.blocks
-  int32_t tiles;                  // of all entries
+  Divisor by_tiles;               // by those of a segment, where segments are shared out
+  int32_t tiles;                  // of all entries and segments
   int32_t stages;                 // of K, of a tile
   int32_t segment;                // of these stages
   FewRowsStage stage;
@@ -28,6 +29,7 @@ struct FewRowsArguments {
   uint32_t nothing;  // 0, which no compiler knows: see FewRowsRing::has_read
   void* c;
   int64_t c_p, c_q, c_batch;  // strides, elements
+  int32_t batch;              // entries, of each segment's sums, which follow each other
   Epilogue epilogue;          // its rows are P's and its columns Q's
 };
 
@@ -35,7 +37,9 @@ struct FewRowsArguments {
 Kernel<FewRowsArguments> few_rows_bf16(int tile, bool p_mn_major);
 Kernel<FewRowsArguments> few_rows_fp16(int tile, bool p_mn_major);
 Kernel<FewRowsArguments> few_rows_tf32(int tile, bool p_mn_major);
-Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major);
-Kernel<FewRowsArguments> few_rows_lanes(int tile, bool p_mn_major);  // fp32, not on tensor cores
+Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major, bool q_mn_major);
+// fp32, not on tensor cores.
+Kernel<FewRowsArguments> few_rows_lanes(int tile, bool p_mn_major);
+Kernel<FewRowsArguments> few_rows_patches(int tile, bool p_mn_major, bool q_mn_major);
 
 }  // namespace tiled

@@ -34,6 +34,7 @@ struct Model {
   static constexpr double DRAM = 0.93;  // of the bandwidth that the device names
   static constexpr double AGAIN = 0.5;  // of a weight's bytes, that each further tile beside the
                                         // first does not find in L2
+  static constexpr double AGAIN_OF_SEGMENTS = 0.1;  // the same of tiles that all run at once
   // From L2: for each multiprocessor, all of them at once; for one of them alone; and for two that
   // share a way. Where all read the same bytes, as they do Q's, these come at half the price.
   static constexpr double L2_BYTES_A_CYCLE = 104, ALONE_BYTES_A_CYCLE = 147;
@@ -65,6 +66,8 @@ struct Model {
   // By lanes: a warp's instructions, and shared memory's time for them.
   static constexpr double lanes(int columns) { return 8 * (3.87 + 1.61 * columns); }
   static constexpr double lanes_shared(int columns) { return 8 * (1.14 + 0.53 * columns); }
+  // By patches: multiply-adds, and loads of 16 bytes, which the few warps do not hide behind them.
+  static constexpr double patches(int p, int q) { return 8 * (1.05 * p * q + 1.17 * (p + q)); }
   // Boxes of 64 bytes along m or n, half a line of memory: the other half is the same tile's, or
   // another block's.
   static constexpr double HALF_LINES = 1.116, HALF_LINES_APART = 1.26;
@@ -79,6 +82,7 @@ struct Model {
 constexpr int USUAL_WIDEST = 64;                   // columns of a tile
 constexpr int64_t NARROW_ROWS = 32;                // of P for each block
 constexpr int64_t MOST_NARROW = 4, MOST_WIDE = 8;  // tiles along Q
+constexpr int64_t MOST_OF_CHAINS = 8;              // the same of segments that are shared out
 
 struct Estimate {
   double memory, chain, start;  // cycles
@@ -103,6 +107,7 @@ double step_cycles(const FewRowsPlan& plan, bool mn_major) {
       return std::max({Model::mma_chain(tile.columns), in_turn * tile.columns / 8 * Model::MMA_FP64,
                        tile.warps * Model::mma_shared(tile.columns)});
     }
+    case FewRowsBy::Patches: return Model::patches(tile.patch_p, tile.patch_q);
     case FewRowsBy::Lanes: break;
   }
   return std::max(Model::lanes(tile.columns), tile.warps * Model::lanes_shared(tile.columns));
@@ -124,17 +129,23 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
   const FewRowsLayout l = few_rows_layout(problem, plan, nullptr);
   const int64_t bytes = size_of(problem.dtype);
-  const double row = static_cast<double>(problem.k * bytes);
+  const double row = static_cast<double>(depth_of(problem, plan) * bytes);  // of a tile
+  const double segments = static_cast<double>(segments_of(problem, plan));
   const double row_of_p = row * half_lines(plan, is_mn_major(l.sides.p), bytes);
   const double rows = static_cast<double>(l.sides.p.rows);
-  const double tiles = static_cast<double>(std::max<int64_t>(1, tiles_of(problem, plan)));
+  const double tiles = static_cast<double>(std::max<int64_t>(1, units_of(problem, plan)));
   const double turns = std::ceil(tiles / plan.blocks);
   const double columns = static_cast<double>(columns_of(problem, plan));
-  const double weight = row_of_p * rows * static_cast<double>(entries_of(l.sides.p, problem.batch));
+  double weight =
+      row_of_p * rows * segments * static_cast<double>(entries_of(l.sides.p, problem.batch));
+  // Where C is small in both directions, Q is no little thing beside it.
+  if (plan.share_segments)
+    weight += row * static_cast<double>(l.sides.q.rows) * segments *
+              static_cast<double>(entries_of(l.sides.q, problem.batch));
   const double dram = Model::DRAM * device.memory_bandwidth / Model::CLOCK;  // bytes a cycle
   // What all blocks read, and one of them, in so many turns.
   const double of_q = Model::SAME_BYTES * row * tile.block_q;  // for a tile
-  const double all_p = row_of_p * rows * static_cast<double>(problem.batch) * columns;
+  const double all_p = row_of_p * rows * segments * static_cast<double>(problem.batch) * columns;
   const double tile_p = std::min(plan.height * plan.strip * row_of_p, all_p);
   // Tiles of the same rows of P, neighbours, read these together. A block with a strip more has its
   // way beside one without, as long as there are no more of them than ways.
@@ -144,11 +155,12 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   const double pair_p = columns > 1   ? tile_p
                         : beside_less ? 2 * tile_p - plan.strip * row_of_p
                                       : 2 * tile_p;
+  const double again = plan.share_segments ? Model::AGAIN_OF_SEGMENTS : Model::AGAIN;
   // So many of the tiles at once, turn after turn.
   const auto memory = [&](double count, double blocks, double in_turn) {
     const double share = count / tiles;
     return std::max(
-        {weight * (1 + Model::AGAIN * (columns - 1)) * share / dram,
+        {weight * (1 + again * (columns - 1)) * share / dram,
          (all_p + tiles * of_q) * share / (Model::L2_BYTES_A_CYCLE * device.multiprocessors),
          in_turn * (tile_p + of_q) / Model::ALONE_BYTES_A_CYCLE,
          blocks > ways ? in_turn * pair_p / Model::PAIR_BYTES_A_CYCLE : 0});
@@ -159,7 +171,7 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   if (l.copies.count() > 0)
     e.start +=
         Model::REPACK_KERNEL + Model::REPACK_CYCLES_A_BYTE * static_cast<double>(l.copies.bytes());
-  if (const Side q = sides_of(problem, plan.exchanged).q; is_mn_major(q))
+  if (const Side q = sides_of(problem, plan.exchanged).q; plan.repack_q && is_mn_major(q))
     e.start += Model::TRANSPOSE_CYCLES_AN_ELEMENT * static_cast<double>(q.rows) *
                static_cast<double>(q.k) * static_cast<double>(entries_of(q, problem.batch));
   // Rounds in which every block has a tile, and one in which some have.
@@ -173,7 +185,9 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const FewRow
   if (rest > 0) at_once += beside(of_rest, chain, Model::ONE_TILE);
   e.cycles = e.start + (turns - 1 + (columns > 1)) * Model::TILE + at_once;
   if (tile.block_q > USUAL_WIDEST) e.cycles += Model::wide_end(tile.block_q);
-  if (!problem.epilogue.is_identity())
+  if (plan.share_segments)
+    e.cycles += sums_seconds(problem, device) * Model::CLOCK;
+  else if (!problem.epilogue.is_identity())
     e.cycles += turns * Model::finish(tile.by, problem.epilogue) * tile.block_p * tile.block_q /
                 (32. * tile.warps);
   return e;
@@ -193,7 +207,8 @@ bool multiplies(FewRowsBy by, const Problem& problem) {
   if (problem.arithmetic != Arithmetic::Fma)
     return by == FewRowsBy::Wgmma ||
            (by == FewRowsBy::Registers && problem.arithmetic == Arithmetic::Tf32);
-  return by == (problem.dtype == DType::Float64 ? FewRowsBy::Mma : FewRowsBy::Lanes);
+  if (problem.dtype == DType::Float64) return by == FewRowsBy::Mma;
+  return by == FewRowsBy::Lanes || by == FewRowsBy::Patches;
 }
 
 // The ways to share out P among `room` blocks in strips of so many rows, of tiles up to `most`
@@ -220,13 +235,14 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
 
 template <typename Visit>
 void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRowsBy by,
-                        bool exchanged, Visit visit) {
+                        bool exchanged, bool share, Visit visit) {
   const int bytes = static_cast<int>(size_of(problem.dtype));
   const Sides sides = sides_of(problem, exchanged);
   FewRowsPlan plan{};
   plan.exchanged = exchanged;
+  plan.share_segments = share;
   plan.repack_p = by == FewRowsBy::Wgmma ? !tma_reads(sides.p, problem) : !is_mappable(sides.p);
-  plan.repack_q = !is_mappable(sides.q) || is_mn_major(sides.q);
+  plan.repack_q = !is_mappable(sides.q) || (!takes_any_q(by) && is_mn_major(sides.q));
   const bool mn_major = is_mn_major(few_rows_layout(problem, plan, nullptr).sides.p);
   if (by == FewRowsBy::Registers && !mn_major) return;
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
@@ -239,18 +255,21 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
     if (tile.by != by || tile.block_q > widest) continue;
     plan.tile = static_cast<int8_t>(t);
     const int64_t columns = columns_of(problem, plan);
-    const int64_t beside = std::max<int64_t>(1, saturating_product(columns, problem.batch));
+    const int64_t beside = std::max<int64_t>(
+        1,
+        saturating_product(saturating_product(columns, problem.batch), segments_of(problem, plan)));
     const int64_t room = std::max<int64_t>(1, device.multiprocessors / beside);
     // Others than the usual one, several beside each other: narrower ones where the multiprocessors
     // are not needed for P, wider ones where each has a tile of them at the most.
     const int usual = std::min(widest, USUAL_WIDEST);
-    if (tile.block_q < usual &&
-        (!is_of_wgmma(by) || sides.p.rows > room * NARROW_ROWS || columns > MOST_NARROW))
-      continue;
+    const bool narrow = share || (is_of_wgmma(by) && sides.p.rows <= room * NARROW_ROWS);
+    const int64_t most = share && !is_of_wgmma(by) ? MOST_OF_CHAINS : MOST_NARROW;
+    if (tile.block_q < usual && (!narrow || columns > most)) continue;
     if (tile.block_q > usual && (sides.p.rows > room * tile.block_p || columns > MOST_WIDE))
       continue;
     const auto visit_plan = [&](FewRowsPlan found) {
-      const int64_t tiles = std::max<int64_t>(1, tiles_of(problem, found));
+      const int64_t tiles = std::max<int64_t>(1, units_of(problem, found));
+      if (tiles > MOST_OF_TMA) return;
       found.blocks = static_cast<int32_t>(std::min<int64_t>(tiles, device.multiprocessors));
       visit(found);
     };
@@ -266,19 +285,26 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
 
 template <typename Visit>
 void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  // The last segment is taken for a whole one, and its end is a coordinate of TMA's.
+  const bool may_share = may_share_segments(problem) && problem.k <= MOST_OF_TMA - SEGMENT_K;
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     if (sides.q.rows > sides.p.rows) continue;
-    for (const FewRowsBy by :
-         {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Mma, FewRowsBy::Lanes})
-      if (multiplies(by, problem)) for_few_rows_plans(problem, device, by, exchanged, visit);
+    for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Mma,
+                               FewRowsBy::Lanes, FewRowsBy::Patches})
+      for (int share = 0; share <= may_share; ++share)
+        if (multiplies(by, problem) && (has_totals(by) || share || segment_count(problem.k) < 2))
+          for_few_rows_plans(problem, device, by, exchanged, share, visit);
   }
 }
 
 // Estimates of fp32's chains are compared with register_tile's, which count cycles of 1980 MHz. (So
 // do fp64's, but those leave out the launch, which is as much.)
 double comparable(const FewRowsPlan& plan, double cycles) {
-  return few_rows_tile(plan.tile).by == FewRowsBy::Lanes ? cycles * 1980e6 / Model::CLOCK : cycles;
+  // Where segments are not shared out patches have not been judged beside register_tile.
+  if (few_rows_tile(plan.tile).by == FewRowsBy::Patches && !plan.share_segments)
+    return BY_NAME_ONLY;
+  return is_by_lanes(few_rows_tile(plan.tile).by) ? cycles * 1980e6 / Model::CLOCK : cycles;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
@@ -302,6 +328,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const FewRowsLayout layout = few_rows_layout(problem, choice, nullptr);
   add_copies(plan, layout.copies, problem);
   plan.add(product_step(tile.threads, choice.blocks, tile.shared_bytes(rows)));
+  if (choice.share_segments) add_sums_step(plan, problem, layout.sums);
   return plan;
 }
 
@@ -318,21 +345,24 @@ const char* name_of(FewRowsBy by) {
     case FewRowsBy::Wgmma: return "Wgmma";
     case FewRowsBy::Registers: return "Registers";
     case FewRowsBy::Mma: return "Doubles";
+    case FewRowsBy::Patches: return "Patches";
     case FewRowsBy::Lanes: break;
   }
   return "Lanes";
 }
 
 std::string text_of(const FewRowsPlan& plan, const Estimate& e) {
-  return name_of(plan) + ": " + grouped(e.cycles) + " cycles; " + grouped(e.memory) +
-         " of memory, " + grouped(e.chain) + " of the chain, " + grouped(e.start) +
-         " of start and end";
+  return name_of(plan) + (plan.share_segments ? ", segments shared out: " : ": ") +
+         grouped(e.cycles) + " cycles; " + grouped(e.memory) + " of memory, " + grouped(e.chain) +
+         " of the chain, " + grouped(e.start) + " of start and end";
 }
 
 // In JSON:
 //
-//   few_rows  {exchanged, repack_a, repack_b, bound: "memory", "chain" or "start and end",
-//             estimates: [{tile, way, exchanged, memory, chain, start, cycles (of the call)}]}
+//   few_rows  {exchanged, share_segments, repack_a, repack_b, bound: "memory", "chain" or "start
+//   and
+//             end", estimates: [{tile, way, exchanged, share_segments, memory, chain, start, cycles
+//             (of the call)}]}
 Description describe(const Problem& problem, const DeviceInfo& device, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
@@ -340,12 +370,14 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   const Estimate e = estimate(problem, device, plan);
   Description d;
   d.tile = few_rows_tile_name(plan.tile);
-  const bool lanes = tile.by == FewRowsBy::Lanes;
+  const bool lanes = is_by_lanes(tile.by);
   std::string work = "FewRowsBy" + std::string(name_of(tile.by)) + "<" + d.tile;
   if (tile.by == FewRowsBy::Wgmma) work += ", " + wgmma_type(problem.dtype);
-  d.kernel = "few_rows<" + work + ", " + (is_mn_major(sides.p) ? "1" : "0") + ">>";
+  work += is_mn_major(sides.p) ? ", 1" : ", 0";
+  if (takes_any_q(tile.by)) work += is_mn_major(sides.q) ? ", 1" : ", 0";
+  d.kernel = "few_rows<" + work + ">>";
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
-  d.thread_m = lanes ? 1 : 2, d.thread_n = lanes ? tile.columns : tile.columns / 4;
+  d.thread_m = lanes ? tile.patch_p : 2, d.thread_n = lanes ? tile.patch_q : tile.columns / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
   d.lines.emplace_back("bound", e.bound());
   const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
@@ -355,12 +387,14 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   std::vector<std::string> list;
   for_few_rows_plans(problem, device, [&](const FewRowsPlan& other) {
     const Estimate found = estimate(problem, device, other);
-    const bool chosen = name_of(other) == name_of(plan) && other.exchanged == plan.exchanged;
+    const bool chosen = name_of(other) == name_of(plan) && other.exchanged == plan.exchanged &&
+                        other.share_segments == plan.share_segments;
     d.lines.emplace_back(chosen ? "estimate" : "rejected", text_of(other, found));
     list.push_back(Object()
                        .text("tile", few_rows_tile_name(other.tile))
                        .text("way", name_of(other))
                        .truth("exchanged", other.exchanged)
+                       .truth("share_segments", other.share_segments)
                        .real("memory", found.memory)
                        .real("chain", found.chain)
                        .real("start", found.start)
@@ -369,6 +403,7 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   });
   d.json.emplace_back("few_rows", Object()
                                       .truth("exchanged", plan.exchanged)
+                                      .truth("share_segments", plan.share_segments)
                                       .truth("repack_a", repack_a)
                                       .truth("repack_b", repack_b)
                                       .text("bound", e.bound())
@@ -379,7 +414,8 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
 
 bool is(const Way& way, const NamedWay& name) {
   const FewRowsPlan plan = way.as<FewRowsPlan>();
-  return name_of(plan) == name.tile && plan.exchanged == name.exchanged;
+  return name_of(plan) == name.tile && plan.exchanged == name.exchanged &&
+         plan.share_segments == name.share_segments;
 }
 
 }  // namespace

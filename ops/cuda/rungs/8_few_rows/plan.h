@@ -5,6 +5,7 @@
 
 #include "core/segments.h"
 #include "cuda/plan/copies.h"
+#include "cuda/plan/sums.h"
 #include "cuda/rungs/8_few_rows/strips.h"
 #include "cuda/rungs/8_few_rows/tiles.h"
 
@@ -18,6 +19,7 @@ struct FewRowsPlan {
   int8_t height;            // strips of the highest tile
   int32_t sharers, rounds;  // of an entry's P: blocks that share it out, and tiles of each
   int32_t blocks;           // of the grid
+  bool share_segments;      // among blocks; their sums meet in a second kernel
 };
 
 // How an entry's P of so many rows is shared out.
@@ -31,21 +33,36 @@ inline int64_t columns_of(const Problem& problem, const FewRowsPlan& plan) {
   return blocks_over(plan.exchanged ? problem.m : problem.n, few_rows_tile(plan.tile).block_q);
 }
 
-// Tiles of C, of all entries of the batch.
+// Segments of K that are shared out, and what a tile has of K: one of them, the last as long as all
+// others, since nothing stands beyond K; else all.
+inline int64_t segments_of(const Problem& problem, const FewRowsPlan& plan) {
+  return plan.share_segments ? segment_count(problem.k) : 1;
+}
+inline int64_t depth_of(const Problem& problem, const FewRowsPlan& plan) {
+  return plan.share_segments ? segment_size(problem.k) : problem.k;
+}
+
+// Tiles of C, of all entries of the batch; and those of all segments that are shared out.
 inline int64_t tiles_of(const Problem& problem, const FewRowsPlan& plan) {
   const int64_t along_p = saturating_product(plan.sharers, plan.rounds);
   return saturating_product(saturating_product(along_p, columns_of(problem, plan)), problem.batch);
 }
+inline int64_t units_of(const Problem& problem, const FewRowsPlan& plan) {
+  return saturating_product(tiles_of(problem, plan), segments_of(problem, plan));
+}
 
-// P and Q as the kernel reads them, and the copies that takes.
+// P and Q as the kernel reads them, and the copies that takes; behind these, in the workspace, the
+// sums of segments that are shared out.
 struct FewRowsLayout {
   Copies copies;
   Sides sides;
+  SumsLayout sums;
 };
 
 inline FewRowsLayout few_rows_layout(const Problem& problem, const FewRowsPlan& plan,
                                      void* workspace) {
-  FewRowsLayout l{Copies(problem, workspace), sides_of(problem, plan.exchanged)};
+  FewRowsLayout l{Copies(problem, workspace), sides_of(problem, plan.exchanged),
+                  sums_layout(problem, segments_of(problem, plan))};
   if (plan.repack_p) l.sides.p = l.copies.add(l.sides.p, repacked(l.sides.p, problem));
   if (plan.repack_q)
     l.sides.q = l.copies.add(l.sides.q, copied(l.sides.q, problem, /*along_rows=*/false));

@@ -13,7 +13,7 @@
 
 namespace tiled {
 
-template <typename Tile_, int ELEMENT_BYTES, bool P_MN_MAJOR>
+template <typename Tile_, int ELEMENT_BYTES, bool P_MN_MAJOR, bool Q_MN_MAJOR = false>
 class FewRowsRing {
  public:
   using Tile = Tile_;
@@ -53,6 +53,7 @@ class FewRowsRing {
       const Corner corner = corner_of(tile);
       if (tile == static_cast<int>(blockIdx.x)) wait_for_kernel_before();
       const CUtensorMap* p_map = &args.p_maps[P_MN_MAJOR ? 0 : corner.height - args.strips.least()];
+      const int first = corner.segment * args.segment;
       const uint32_t loads = Tile::BOXES * 128 * args.strip * corner.height + args.q_loads;
       for (int stage = 0; stage < args.stages; ++stage) {
         if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(place.full + EMPTY, parity);
@@ -60,7 +61,7 @@ class FewRowsRing {
         ptx::mbarrier_arrive_expect_tx(place.full, loads);
 #pragma unroll
         for (int box = 0; box < Tile::BOXES; ++box)
-          load(place, box, corner, p_map, (stage * Tile::BOXES + box) * BOX_K);
+          load(place, box, corner, p_map, ((first + stage) * Tile::BOXES + box) * BOX_K);
         if (place.advance(*this)) parity ^= 1;
       }
     }
@@ -84,19 +85,23 @@ class FewRowsRing {
     }
   };
 
-  // The first rows of P and of Q of a tile, the strips of P that it has, and its entry of the
-  // batch. Tiles that read the same rows of P follow each other.
+  // The first rows of P and of Q of a tile, the strips of P that it has, its entry of the batch,
+  // and its segment, of those that are shared out. Tiles that read the same rows of P follow each
+  // other.
   struct Corner {
-    int p, height, q, entry;
+    int p, height, q, entry, segment;
   };
   __device__ __forceinline__ Corner corner_of(int tile) const {
+    const int segment = args.by_tiles.quotient(tile);
+    tile -= segment * args.by_tiles.value;
     const int along_p = args.by_columns.quotient(tile);
     const int turn = args.by_blocks.quotient(along_p);
     const int entry = args.strips.by_rounds.quotient(turn);
     const StripRange range =
         args.strips.tile(turn - entry * args.strips.rounds(), along_p - turn * args.strips.blocks);
     return {range.first * args.strip, range.end - range.first,
-            static_cast<int>(tile - along_p * args.by_columns.value) * Tile::BLOCK_Q, entry};
+            static_cast<int>(tile - along_p * args.by_columns.value) * Tile::BLOCK_Q, entry,
+            segment};
   }
 
   __device__ __forceinline__ void wait_full(uint32_t full, uint32_t parity) const {
@@ -144,7 +149,8 @@ class FewRowsRing {
                                       column + right(i));
       });
     }
-    const int64_t at = first.entry * args.c_batch + row * args.c_p + column * args.c_q;
+    const int64_t entry = int64_t{first.segment} * args.batch + first.entry;
+    const int64_t at = entry * args.c_batch + row * args.c_p + column * args.c_q;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
       if (down(i) < rows && right(i) < columns)
@@ -173,7 +179,14 @@ class FewRowsRing {
     } else {
       ptx::tma_load(p, p_map, k, corner.p, p_entry, place.full);
     }
-    ptx::tma_load(q, &args.q_map, k, corner.q, args.q_batch ? corner.entry : 0, place.full);
+    const int q_entry = args.q_batch ? corner.entry : 0;
+    if constexpr (Q_MN_MAJOR) {
+#pragma unroll
+      for (int to = 0; to < Tile::BLOCK_Q; to += few_rows_q_strip(Tile::BLOCK_Q, ELEMENT_BYTES))
+        ptx::tma_load(q + to * 128, &args.q_map, corner.q + to, k, q_entry, place.full);
+    } else {
+      ptx::tma_load(q, &args.q_map, k, corner.q, q_entry, place.full);
+    }
   }
 };
 
@@ -208,6 +221,27 @@ Kernel<FewRowsArguments> few_rows_kernel(TileList<Tiles...>, int tile) {
   static const Kernel<FewRowsArguments> kernels[] = {
       few_rows_kernel<BY, Work, P_MN_MAJOR, Tiles>()...};
   return kernels[tile];
+}
+
+// For those that take a Q along m or n too.
+template <FewRowsBy BY, template <typename, bool, bool> typename Work>
+struct FewRowsOfAnyQ {
+  template <typename Tile, bool P_MN_MAJOR>
+  using AlongK = Work<Tile, P_MN_MAJOR, false>;
+  template <typename Tile, bool P_MN_MAJOR>
+  using AlongMN = Work<Tile, P_MN_MAJOR, true>;
+
+  template <bool P_MN_MAJOR>
+  static Kernel<FewRowsArguments> kernel(int tile, bool q_mn_major) {
+    return q_mn_major ? few_rows_kernel<BY, AlongMN, P_MN_MAJOR>(FewRowsTiles(), tile)
+                      : few_rows_kernel<BY, AlongK, P_MN_MAJOR>(FewRowsTiles(), tile);
+  }
+};
+template <FewRowsBy BY, template <typename, bool, bool> typename Work>
+Kernel<FewRowsArguments> few_rows_kernel(int tile, bool p_mn_major, bool q_mn_major) {
+  using Kernels = FewRowsOfAnyQ<BY, Work>;
+  return p_mn_major ? Kernels::template kernel<true>(tile, q_mn_major)
+                    : Kernels::template kernel<false>(tile, q_mn_major);
 }
 
 }  // namespace tiled

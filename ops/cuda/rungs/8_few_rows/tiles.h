@@ -19,10 +19,27 @@ enum class FewRowsBy : int8_t {
   Registers,  // the same, with P in its registers: tf32 along m or n
   Mma,        // warps with mma.sync: fp64
   Lanes,      // a thread has a row of P and chains of multiply-adds: fp32
+  Patches,    // the same, of several rows and columns
 };
 
 constexpr bool is_of_wgmma(FewRowsBy by) {
   return by == FewRowsBy::Wgmma || by == FewRowsBy::Registers;
+}
+
+constexpr bool is_by_lanes(FewRowsBy by) {
+  return by == FewRowsBy::Lanes || by == FewRowsBy::Patches;
+}
+
+// Whether a block may go through several segments of K.
+constexpr bool has_totals(FewRowsBy by) { return by != FewRowsBy::Patches; }
+
+// Who reads a Q that lies along m or n; for others it is copied.
+constexpr bool takes_any_q(FewRowsBy by) {
+  return by == FewRowsBy::Mma || by == FewRowsBy::Patches;
+}
+// Columns of a box of such a Q: rows of 128 bytes or less.
+constexpr int few_rows_q_strip(int block_q, int element_bytes) {
+  return std::min(block_q, 128 / element_bytes);
 }
 
 // At most P rows by Q columns of D for a block. A warp has ROWS of the rows, and GROUPS of warps
@@ -34,8 +51,9 @@ struct FewRowsTile {
   static constexpr int BLOCK_Q = Q;
   static constexpr int GROUPS = GROUPS_;
   static constexpr int BANDS = P / ROWS;
-  static constexpr int WARPS = BANDS * GROUPS;  // that multiply; one more loads
-  static constexpr int COLUMNS = Q / GROUPS;    // of a warp
+  static constexpr int WARPS = BANDS * GROUPS;          // that multiply; one more loads
+  static constexpr int COLUMNS = Q / GROUPS;            // of a warp
+  static constexpr int PATCH_P = 1, PATCH_Q = COLUMNS;  // of a lane, where lanes multiply
   static constexpr int THREADS = 32 * (WARPS + 1);
   static constexpr int BOXES = 2;                      // of 128 bytes of K, in a stage
   static constexpr int P_BOX = P * 128;                // bytes; less where tiles are lower
@@ -72,6 +90,7 @@ struct Doubles32x8 : FewRowsMma<32, 8, 1> {};
 struct Doubles48x8 : FewRowsMma<48, 8, 1> {};
 struct Doubles64x8 : FewRowsMma<64, 8, 1> {};
 struct Doubles32x16 : FewRowsMma<32, 16, 1> {};
+struct Doubles32x16Apart : FewRowsMma<32, 16, 2> {};  // as many chains, of twice the warps
 struct Doubles48x16 : FewRowsMma<48, 16, 1> {};
 struct Doubles64x16 : FewRowsMma<64, 16, 1> {};
 struct Doubles32x32 : FewRowsMma<32, 32, 1> {};
@@ -82,7 +101,9 @@ struct Doubles48x64 : FewRowsMma<48, 64, 2> {};
 
 // A lane has a row, and a chain for each column.
 template <int P, int Q, int GROUPS>
-struct FewRowsLanes : FewRowsTile<FewRowsBy::Lanes, P, Q, 32, GROUPS> {};
+struct FewRowsLanes : FewRowsTile<FewRowsBy::Lanes, P, Q, 32, GROUPS> {
+  static constexpr int LANES_P = 32, LANES_Q = 1;
+};
 struct Lanes32x1 : FewRowsLanes<32, 1, 1> {};
 struct Lanes64x1 : FewRowsLanes<64, 1, 1> {};
 struct Lanes32x2 : FewRowsLanes<32, 2, 1> {};
@@ -94,12 +115,25 @@ struct Lanes64x8 : FewRowsLanes<64, 8, 2> {};
 struct Lanes32x16 : FewRowsLanes<32, 16, 4> {};
 struct Lanes64x16 : FewRowsLanes<64, 16, 2> {};
 
+// A lane has LANE_ROWS rows and LANE_COLUMNS columns, and a warp 8 x 4 such patches: the larger
+// they are, the fewer values come from shared memory for a multiply-add. Four warps, one a
+// scheduler.
+template <int P, int Q, int LANE_ROWS, int LANE_COLUMNS>
+struct FewRowsPatches
+    : FewRowsTile<FewRowsBy::Patches, P, Q, 8 * LANE_ROWS, Q / (4 * LANE_COLUMNS)> {
+  static constexpr int LANES_P = 8, LANES_Q = 4;
+  static constexpr int PATCH_P = LANE_ROWS, PATCH_Q = LANE_COLUMNS;
+  static_assert(FewRowsPatches::WARPS == 4);
+};
+struct Patches32x16 : FewRowsPatches<32, 16, 2, 2> {};
+struct Patches32x32 : FewRowsPatches<32, 32, 2, 4> {};
+
 using FewRowsTiles =
     TileList<Few8, Few16, Few32, Few48, Few64, Few80, Few96, Regs8, Regs16, Regs32, Regs48, Regs64,
-             Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16, Doubles48x16, Doubles64x16,
-             Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64, Doubles48x64, Lanes64x1,
-             Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8,
-             Lanes32x16, Lanes64x16>;
+             Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16, Doubles32x16Apart, Doubles48x16,
+             Doubles64x16, Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64, Doubles48x64,
+             Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8,
+             Lanes32x16, Lanes64x16, Patches32x16, Patches32x32>;
 
 // How a stage lies in shared memory, and how many of them a block's ring has.
 struct FewRowsStage {
@@ -114,6 +148,7 @@ struct FewRowsTileInfo {
   int32_t block_p, block_q;  // elements
   int32_t warps, columns;    // of a warp
   int32_t threads, boxes, p_box, q_box;
+  int32_t patch_p, patch_q;  // of a lane, where lanes multiply
 
   // Of tiles of so many rows. One block fills a multiprocessor's shared memory with stages on their
   // way.
@@ -134,8 +169,8 @@ struct FewRowsTileInfo {
 
 template <typename Tile>
 constexpr FewRowsTileInfo few_rows_tile_info() {
-  return {Tile::BY,      Tile::BLOCK_P, Tile::BLOCK_Q, Tile::WARPS, Tile::COLUMNS,
-          Tile::THREADS, Tile::BOXES,   Tile::P_BOX,   Tile::Q_BOX};
+  return {Tile::BY,    Tile::BLOCK_P, Tile::BLOCK_Q, Tile::WARPS,   Tile::COLUMNS, Tile::THREADS,
+          Tile::BOXES, Tile::P_BOX,   Tile::Q_BOX,   Tile::PATCH_P, Tile::PATCH_Q};
 }
 
 template <typename List>

@@ -177,7 +177,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
         read = next(read), write = next(write);
       }
       __syncthreads();  // before the next segment fills the first stage, or C takes its place
-      add_segment<Tile::THREADS, 4>(grid.totals, in_a_row(sums), segment, segments);
+      add_segment<Tile::THREADS, 4>(grid.totals, in_a_row(sums), segment == 0,
+                                    segment + 1 == segments);
     }
     go_round<8 * Parts::COLUMNS>(in_a_row(sums), [&](int i, const auto& of_rows) {
       store_sums(args.product, shared_base + warp * FP16X3_STORE_BYTES, of_rows,

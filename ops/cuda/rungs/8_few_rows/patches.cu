@@ -1,0 +1,26 @@
+// few_rows for fp32 where C is small in both directions, or K is deep: a lane has a patch of rows
+// and columns, as in register_tile, and so a value from shared memory is used more than once
+// (chains.cuh).
+//
+//     warp: 8 x 4 lanes        a patch of 4 x 4: 64 multiply-adds for 8 loads of 16 bytes, each of
+//       l0  l2  .. l14         which takes shared memory two cycles
+//       l1  l3  .. l15  ...
+//
+// Both operands come by TMA as they lie, so that nothing is transposed and no thread copies.
+// Bound by shared memory with the smallest patches, 8 cycles a k for 2 x 2 of four warps, else by
+// the multiply-adds. Next: rung 9, fp32's accuracy from tensor cores.
+#include "cuda/rungs/8_few_rows/chains.cuh"
+
+namespace tiled {
+
+template <typename Tile, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+class FewRowsByPatches : public FewRowsChains<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
+ public:
+  using FewRowsChains<Tile, P_MN_MAJOR, Q_MN_MAJOR>::FewRowsChains;
+};
+
+Kernel<FewRowsArguments> few_rows_patches(int tile, bool p_mn_major, bool q_mn_major) {
+  return few_rows_kernel<FewRowsBy::Patches, FewRowsByPatches>(tile, p_mn_major, q_mn_major);
+}
+
+}  // namespace tiled
