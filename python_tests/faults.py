@@ -67,6 +67,16 @@ FEW_ROWS_DOUBLES = Place(
     ("test_few_rows.py",),
     "float64",
 )
+FEW_ROWS_PATCHES = Place(
+    f"{RUNGS}/8_few_rows/patches.cu",
+    ("test_shared_segments.py",),
+    "float32 and every_way",
+)
+SUMS = Place(
+    "ops/cuda/parts/sum_segments.cu",
+    ("test_shared_segments.py",),
+    "in_turn",
+)
 ASYNC_MMA = Place(
     f"{RUNGS}/10_async_mma/async_mma_bf16_nt.cu",
     ("test_async_mma.py",),
@@ -143,6 +153,10 @@ BUILDS = {
     "FewRowsDoublesDelays": Build("Delays", FEW_ROWS_DOUBLES, sound=True),
     "FewRowsDoublesNoEmptyWait": Build("NoEmptyWait", FEW_ROWS_DOUBLES),
     "FewRowsDoublesNoFullWait": Build("NoFullWait", FEW_ROWS_DOUBLES),
+    "FewRowsPatchesDelays": Build("Delays", FEW_ROWS_PATCHES, sound=True),
+    "FewRowsPatchesNoEmptyWait": Build("NoEmptyWait", FEW_ROWS_PATCHES),
+    "FewRowsPatchesNoFullWait": Build("NoFullWait", FEW_ROWS_PATCHES),
+    "SumsNoDependencyWait": Build("NoDependencyWait", SUMS),
     "AsyncMmaDelays": Build("Delays", ASYNC_MMA, sound=True),
     "AsyncMmaNoEmptyWait": Build("NoEmptyWait", ASYNC_MMA),
     "AsyncMmaNoFullWait": Build("NoFullWait", ASYNC_MMA),

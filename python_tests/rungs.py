@@ -19,7 +19,18 @@ import torch
 from cases import DTYPES, HALVES
 
 DEEP = 9 * 4096 + 8  # K that is cut, into nine segments and a short one
+SHARED_K = 32768  # from here on there are several, which blocks may share out
 SINGLE, DOUBLE, BYTES = (torch.float32,), (torch.float64,), (torch.int8, torch.uint8)
+# Tiles whose blocks do, of rungs whose plans do not list them.
+SHARED_TILES: dict[torch.dtype, tuple[tuple[str, str], ...]] = {
+    torch.float32: tuple(
+        ("register_tile", tile) for tile in ("AsyncTile128x128", "AsyncTile64x64", "AsyncTile64x32")
+    ),
+    torch.float64: (
+        *(("register_tile", tile) for tile in ("Tile128x64", "Tile64x64Wide")),
+        *(("mma_tile", tile) for tile in ("Fp64Tile128x128", "Fp64Tile64x64", "Fp64Tile32x64")),
+    ),
+}
 ALL: dict[str, tuple[torch.dtype, ...]] = {"fma": DTYPES}
 TENSOR = {"tensor": HALVES, "tf32": SINGLE}
 

@@ -56,6 +56,8 @@ TALL_SHAPES = (
     (70, 17, 1030),
 )
 SHORT_TALL_SHAPES = ((600, 16, 16), (333, 7, 7), (40, 17, 72))
+# A small C with a deep K, whose segments are shared out.
+SHARED_SHAPES = ((9, 40, 32772), (72, 56, 36871))
 FEW_LAYOUTS = (("n", "t"), ("n", "n"), ("t", "misaligned"))
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
@@ -159,12 +161,17 @@ def run_few_rows(short: bool) -> int:
     """few_rows with each of the tiles that hold so many rows, on every input that it takes."""
     dtypes = (*TENSOR_DTYPES, torch.float64)
     products = 0
-    for a, b, what in problems(SHORT_FEW_SHAPES if short else FEW_SHAPES, dtypes, FEW_LAYOUTS):
+    every = itertools.chain(
+        problems(SHORT_FEW_SHAPES if short else FEW_SHAPES, dtypes, FEW_LAYOUTS),
+        problems(SHARED_SHAPES[:1] if short else SHARED_SHAPES, dtypes, FEW_LAYOUTS[short:]),
+    )
+    for a, b, what in every:
         for precision in ("tf32", "ieee") if a.dtype == torch.float32 else (None,):
             asked = {"precision": precision}
             other = "register_tile" if precision == "ieee" else "mma_tile"
             expected = tiled_mm.mm(a, b, algo=other, **asked)
             products += run(a, b, ("few_rows",), expected, what, **asked)
+            products += run_shared_tiles(a, b, asked, expected, what)
             for e in tiled_mm.plan(a, b, algo="few_rows", **asked).few_rows.estimates:
                 c = torch.ops.tiled_debug.mm_with_tile(
                     a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="few_rows", **asked
@@ -189,6 +196,18 @@ def run_tall(short: bool) -> int:
             assert same_bits(c, expected), (*what, e.tile, e.exchanged)
             products += 1
     return products
+
+
+def run_shared_tiles(a, b, asked: dict, expected: torch.Tensor, what: tuple) -> int:
+    """register_tile and mma_tile, with each tile whose blocks share out the segments of a deep K,
+    of fp32 and fp64."""
+    if what[2] < rungs.SHARED_K or a.dtype not in (torch.float32, torch.float64):
+        return 0
+    tiles = rungs.SHARED_TILES[a.dtype] if asked["precision"] != "tf32" else ()
+    for algo, tile in tiles:
+        c = torch.ops.tiled_debug.mm_with_tile(a, b, tile, False, 1, 1, True, algo=algo, **asked)
+        assert same_bits(c, expected), (*what, algo, tile)
+    return len(tiles)
 
 
 def run_parts(short: bool) -> int:

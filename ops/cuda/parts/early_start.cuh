@@ -3,6 +3,7 @@
 // ended, and there is nothing to say or to wait for.
 #pragma once
 
+#include "cuda/parts/fault.cuh"
 #include "cuda/ptx/cluster.cuh"
 
 namespace tiled {
@@ -17,7 +18,7 @@ __device__ __forceinline__ void let_the_next_start() {
 // Until the kernels before have ended, and what they wrote is seen.
 __device__ __forceinline__ void wait_for_kernels_before() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  ptx::griddepcontrol_wait();
+  if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
 #endif
 }
 

@@ -84,11 +84,11 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
   using P = LaneValues<Tile::PATCH_P, Tile::LANES_P, P_MN_MAJOR, 32>;
   using Q =
       LaneValues<Tile::PATCH_Q, Tile::LANES_Q, Q_MN_MAJOR, few_rows_q_strip(Tile::BLOCK_Q, 4)>;
-  // Large patches leave no registers to totals: their tiles have one segment (plan.cpp).
+  // Patches are for segments that are shared out: a tile has one (plan.cpp).
   static constexpr bool HAS_TOTALS = has_totals(Tile::BY);
   static constexpr int SUMS = Tile::PATCH_P * Tile::PATCH_Q;
-  static constexpr int STEPS = 8 * Tile::BOXES;   // of 16 bytes of K, in a stage
-  static constexpr int AHEAD = SUMS > 8 ? 2 : 4;  // as registers allow
+  static constexpr int STEPS = 8 * Tile::BOXES;  // of 16 bytes of K, in a stage
+  static constexpr int AHEAD = 4;                // as registers allow, of 8 sums at the most
   static_assert(STEPS % AHEAD == 0, "a step's registers are the same in every stage");
 
   __device__ __forceinline__ void fetch(int slot, int step, uint32_t stage) {

@@ -2,13 +2,13 @@
 // and columns, as in register_tile, and so a value from shared memory is used more than once
 // (chains.cuh).
 //
-//     warp: 8 x 4 lanes        a patch of 4 x 4: 64 multiply-adds for 8 loads of 16 bytes, each of
-//       l0  l2  .. l14         which takes shared memory two cycles
+//     warp: 8 x 4 lanes        a patch of 2 x 4, 16 bytes of k: 32 multiply-adds for 6 loads
+//       l0  l2  .. l14
 //       l1  l3  .. l15  ...
 //
 // Both operands come by TMA as they lie, so that nothing is transposed and no thread copies.
-// Bound by shared memory with the smallest patches, 8 cycles a k for 2 x 2 of four warps, else by
-// the multiply-adds. Next: rung 9, fp32's accuracy from tensor cores.
+// Bound by the multiply-adds and the loads, which four warps do not hide behind them: where larger
+// patches would fit, register_tile is ahead. Next: rung 9, fp32's accuracy from tensor cores.
 #include "cuda/rungs/8_few_rows/chains.cuh"
 
 namespace tiled {
