@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "cuda/parts/wrapped_plan.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"
 #include "cuda/plan/tma.h"
-#include "cuda/plan/wrapped.h"
 #include "cuda/rungs/4_mma_tile/tiles.h"
 #include "cuda/rungs/4_mma_tile/way.h"
 
