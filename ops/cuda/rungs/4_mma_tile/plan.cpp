@@ -103,7 +103,7 @@ constexpr TileInfo tile_info_of(TileList<Tiles...>, int tile) {
 }
 
 std::string name_of(const Fp64Way& way) {
-  return std::string(tile_name_of(Fp64Tiles(), way.tile)) + (way.blocks > 0 ? ", cut" : "");
+  return std::string(tile_name_of(Fp64Tiles(), way.tile)) + (way.blocks > 0 ? " cut" : "");
 }
 
 // In JSON, of fp64: access and wraps_around, as register_tile's; and mma_tile, {estimates: [{way,
