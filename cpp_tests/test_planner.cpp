@@ -154,7 +154,8 @@ TEST(Plan, Fp64RunsOnTensorCoresOf90) {
 
 TEST(Plan, Fp64TilesFollowTheSize) {
   const auto tile = [](int64_t m, int64_t n, int64_t k) {
-    return fp64_tile_of(make_plan(problem_of(m, n, k, DType::Float64), device("h200")));
+    return fp64_tile_of(
+        make_plan(problem_of(m, n, k, DType::Float64), device("h200"), Algo::MmaTile));
   };
   for (int64_t size : {64, 512}) EXPECT_EQ(tile(size, size, size), "Fp64Tile32x64") << size;
   for (int64_t size : {640, 704}) EXPECT_EQ(tile(size, size, size), "Fp64Tile64x64") << size;
