@@ -246,7 +246,7 @@ TEST(Registers, KeysOfFp64) {
   };
   EXPECT_EQ(key("nn", 4096), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
   EXPECT_EQ(key("tt", 4095), "mma_tile_fp64<Fp64Tile128x128, 1, 0>");
-  EXPECT_EQ(key("nt", 1024), "mma_tile_fp64<Fp64Tile64x64, 0, 0>");
+  EXPECT_EQ(key("nt", 704), "mma_tile_fp64<Fp64Tile64x64, 0, 0>");
   EXPECT_EQ(key("tn", 64), "mma_tile_fp64<Fp64Tile32x64, 1, 1>");
 }
 

@@ -39,6 +39,24 @@ def test_it_is_not_for_others(dtype: torch.dtype) -> None:
         assert tiled_mm.plan(*meta(m, n, k, dtype), device="h200").algo != "tall", (m, n, k)
 
 
+@each("layout", ("nn", "nt"))
+def test_others_are_taken_where_they_were_faster(layout: str) -> None:
+    """As measured on an H200: bench/results/h200_tall.txt."""
+    for dtype, m, n, k in (
+        (torch.float32, 262144, 64, 64),
+        (torch.float32, 131072, 128, 128),
+        (torch.float32, 4096, 64, 64),
+        (torch.float32, 8192, 16, 16),
+        (BF16, 131072, 128, 128),
+        (BF16, 4096, 64, 64),
+        (BF16, 8192, 16, 16),
+    ):
+        a, b = meta(m, n, k, dtype)
+        if layout == "nt":
+            b = b.t().contiguous().t()
+        assert tiled_mm.plan(a, b, device="h200").algo != "tall", (dtype, m, n, k)
+
+
 def test_it_needs_the_kernels_of_8_0() -> None:
     a, b = meta(100000, 16, 16, torch.float32)
     assert tiled_mm.plan(a, b, device="t4").algo != "tall"
@@ -64,13 +82,14 @@ def test_the_best_estimate_is_chosen_and_explained(dtype: torch.dtype) -> None:
     plan = tiled_mm.plan(a, b, device="h200")
     chosen = min(plan.tall.estimates, key=lambda e: e.cycles)
     assert (plan.tile.name, plan.tall.exchanged) == (chosen.tile, chosen.exchanged)
-    assert plan.tall.bound == "memory" and plan.tall.reads == "by 16 bytes"
+    assert plan.tall.bound in ("memory", "instructions") and plan.tall.reads == "by 16 bytes"
     assert plan.tall.panel_k >= 16
     assert {e.tile for e in plan.tall.estimates} >= {chosen.tile}
     assert len(plan.tall.estimates) == (3 if dtype == torch.float32 else 4)
     text = tiled_mm.explain(a, b, device="h200")
     assert text.startswith("tall on") and "A by 16 bytes" in text and "rejected" in text
-    assert json.loads(torch.ops.tiled_debug.plan(a, b, device="h200"))["tall"]["bound"] == "memory"
+    found = json.loads(torch.ops.tiled_debug.plan(a, b, device="h200"))["tall"]
+    assert found["bound"] == plan.tall.bound
 
 
 def test_how_it_reads() -> None:
@@ -82,7 +101,8 @@ def test_how_it_reads() -> None:
     assert reads(wide) == reads(wide[:, :24]) == "by 16 bytes"
     assert reads(torch.empty(64, 100000, dtype=BF16, device="meta").t()) == "by 16 bytes"
     assert reads(torch.empty(100000, 7, dtype=BF16, device="meta")) == "by 16 bytes, shifted"
-    assert reads(wide[:, 1:25]) == "by 16 bytes, shifted"
+    odd = torch.empty(100000, 65, dtype=BF16, device="meta")
+    assert reads(odd[:, :24]) == "by 16 bytes, shifted"
     assert reads(wide[:, ::2]) == "by elements"
 
 

@@ -1,6 +1,6 @@
 #include "cuda/parts/wrapped.h"
 
-#include "cuda/plan/wrapped.h"
+#include "cuda/parts/wrapped_plan.h"
 
 namespace tiled {
 

@@ -15,9 +15,9 @@ struct WrappedArguments {
   HandOver hand_over;
 };
 
-// The product of `plan`, which cuts tiles for so many blocks (plan/wrapped.h), as the kernel reads
-// it. The words are cleared before it, in the stream, at every call and replay. `behind`: bytes of
-// the workspace that are others'.
+// The product of `plan`, which cuts tiles for so many blocks (parts/wrapped_plan.h), as the kernel
+// reads it. The words are cleared before it, in the stream, at every call and replay. `behind`:
+// bytes of the workspace that are others'.
 cudaError_t launch_wrapped(Kernel<WrappedArguments> kernel, const Problem& read, const Plan& plan,
                            int32_t blocks, void* workspace, int64_t behind, cudaStream_t stream);
 

@@ -206,12 +206,14 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
 
 // As what the other rungs estimate, which is compared with it: cycles of the chip, for fp32 of an
 // H200's 1980 MHz. They know little of memory, and of what is long and thin they promise too much:
-// on an H200 a part of the time that they take, a half to 0.8.
+// on an H200 such a part of the time that they take.
 double comparable(const Problem& problem, const DeviceInfo& device, double cycles) {
-  constexpr double PROMISED = 0.7, PROMISED_CHAINS = 0.77, CHAINS_CLOCK = 1980e6;
-  return problem.arithmetic == Arithmetic::Fma
-             ? cycles * PROMISED_CHAINS * CHAINS_CLOCK / Model::CLOCK * scale_of(device).clock
-             : cycles * PROMISED;
+  constexpr double PROMISED = 0.7, PROMISED_CHAINS = 0.77, PROMISED_THIN = 0.55;
+  constexpr double CHAINS_CLOCK = 1980e6;
+  if (problem.arithmetic != Arithmetic::Fma) return cycles * PROMISED;
+  const bool thin = std::min(problem.m, problem.n) <= 16;
+  return cycles * (thin ? PROMISED_THIN : PROMISED_CHAINS) * CHAINS_CLOCK / Model::CLOCK *
+         scale_of(device).clock;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {

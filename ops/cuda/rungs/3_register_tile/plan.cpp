@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "cuda/parts/wrapped_plan.h"
 #include "cuda/plan/chip_scale.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"
-#include "cuda/plan/wrapped.h"
 #include "cuda/rungs/3_register_tile/tiles.h"
 #include "cuda/rungs/3_register_tile/way.h"
 

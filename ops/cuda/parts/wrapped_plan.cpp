@@ -1,4 +1,4 @@
-#include "cuda/plan/wrapped.h"
+#include "cuda/parts/wrapped_plan.h"
 
 #include <algorithm>
 
