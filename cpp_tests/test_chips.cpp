@@ -213,7 +213,7 @@ TEST(Plans, OfAnH200StayAsTheyWereFitted) {
                                            {Algo::RegisterTile, 0x577b302e0f30c4f6},
                                            {Algo::MmaTile, 0xa8fb14da5777fee7},
                                            {Algo::Hopper, 0x3420dff2dc451503},
-                                           {Algo::Fp16x3, 0x62c2ab7555cd4f7c}};
+                                           {Algo::Fp16x3, 0x8cdc2ae84efa190d}};
   for (const DeviceInfo& d : {device("h200"), h200_at_hand()}) {
     std::map<Algo, Digest> digests;
     std::mt19937_64 random(18);
