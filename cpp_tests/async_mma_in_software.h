@@ -12,6 +12,7 @@
 
 #include "core/finish.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/sums.h"
 #include "cuda/rungs/10_async_mma/held_fp16.cu"
 #include "cuda/rungs/10_async_mma/plan.h"
 #include "product_in_software.h"
