@@ -51,6 +51,7 @@ inline Algos tensor_algos(bool any_layout = false, DType dtype = DType::BFloat16
   Algos algos;
   for (Algo algo : ALL_ALGOS)
     if (on_tensor_cores(algo) && algo != Algo::Fp16x3 &&
+        !(algo == Algo::Tall && dtype == DType::Float32) &&
         !(any_layout && (algo == Algo::TmaWgmma || algo == Algo::WarpSpecialized)))
       algos.push_back(algo);
   return algos;

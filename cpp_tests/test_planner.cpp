@@ -503,16 +503,16 @@ TEST(AsyncTranspose, ViewsThatOverlapAreReadWhereTheyLie) {
 
 // ---- what is supported ----------------------------------------------------------------------
 
-// In the fma arithmetic: 16-bit types too, where that is asked for. fp32 and fp64 have more rungs
-// where there are Hopper's kernels, and bytes from 8.0 on.
+// In the fma arithmetic: 16-bit types too, where that is asked for. fp32 and bytes have more rungs
+// from 8.0 on, fp64 where there are Hopper's kernels.
 TEST(Supports, EveryRungTakesEveryDtype) {
   for (const char* name : {"h200", "h100", "a100", "t4"})
     for (DType dtype : ALL_DTYPES) {
       const Problem p = problem_of("tn", 33, 65, 17, dtype);
       Algos found = supported_algos(p, device(name));
       const int capability = device(name).capability;
-      if ((capability == 90 && (dtype == DType::Float32 || dtype == DType::Float64)) ||
-          (capability >= 80 && size_of(dtype) == 1))
+      if ((capability == 90 && dtype == DType::Float64) ||
+          (capability >= 80 && (dtype == DType::Float32 || size_of(dtype) == 1)))
         found.erase(std::remove_if(found.begin(), found.end(),
                                    [](Algo algo) { return on_tensor_cores(algo); }),
                     found.end());
@@ -605,12 +605,12 @@ TEST(TensorSupports, TheArithmeticDecides) {
   }
 }
 
-// async_mma from 8.0 on, the others on 9.0 alone.
+// async_mma and tall from 8.0 on, the others on 9.0 alone.
 TEST(TensorSupports, TheComputeCapabilityDecides) {
   const Problem p = tensor_problem("nn", 64, 128, 256);
   EXPECT_EQ(rungs_of(p, "h100"), EVERY_RUNG);
   for (const char* name : {"a100", "a10", "l40s", "rtx3090", "rtx4090", "rtx5090", "b200"})
-    EXPECT_EQ(rungs_of(p, name), Algos{Algo::AsyncMma}) << name;
+    EXPECT_EQ(rungs_of(p, name), (Algos{Algo::AsyncMma, Algo::Tall})) << name;
   for (const char* name : {"t4", "k40", "fermi", "g80"})
     EXPECT_TRUE(rungs_of(p, name).empty()) << name;
 }

@@ -82,8 +82,8 @@ TABLE = (
     Rung(
         "few_rows", "cuda", TENSOR | {"fma": SINGLE + DOUBLE}, tensor_cores=True, edges=_WIDE + _FEW
     ),
-    Rung("tall", "cuda", {"tensor": HALVES, "fma": SINGLE}, True, mma=True, edges=_WIDE + _TALL),
     Rung("fp16x3", "cuda", {"fp16x3": SINGLE}, tensor_cores=True, edges=_WIDE),
+    Rung("tall", "cuda", {"tensor": HALVES, "fma": SINGLE}, True, mma=True, edges=_WIDE + _TALL),
 )
 
 

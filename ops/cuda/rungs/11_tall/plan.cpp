@@ -106,7 +106,8 @@ double strip_cycles(const Problem& p, const TallWay& way) {
 }
 
 // Those that the planner takes: others are right, but not what the rung is for.
-constexpr int64_t MOST_COLUMNS = 4;  // tiles side by side
+constexpr int64_t MOST_COLUMNS = 4;   // tiles side by side
+constexpr int64_t FEWEST_STRIPS = 8;  // of a multiprocessor: with fewer there is no stream
 constexpr double NOT_JUDGED = 1e15;
 
 Estimate estimate(const Problem& problem, const DeviceInfo& device, const TallWay& way) {
@@ -134,7 +135,8 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const TallWa
   e.latency =
       waves * (turns * (std::ceil(k / tile.step_k) * Model::STAGE_LATENCY + Model::STRIP_LATENCY));
   e.cycles = Model::START + waves * panel + beside(beside(e.memory, e.work), e.latency);
-  if (!stays(p, way) || columns > MOST_COLUMNS) e.cycles += NOT_JUDGED;
+  if (!stays(p, way) || columns > MOST_COLUMNS || strips < FEWEST_STRIPS * chip)
+    e.cycles += NOT_JUDGED;
   return e;
 }
 
@@ -210,7 +212,8 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
 double comparable(const Problem& problem, const DeviceInfo& device, double cycles) {
   constexpr double PROMISED = 0.7, PROMISED_CHAINS = 0.77, PROMISED_THIN = 0.55;
   constexpr double CHAINS_CLOCK = 1980e6;
-  if (problem.arithmetic != Arithmetic::Fma) return cycles * PROMISED;
+  if (problem.arithmetic != Arithmetic::Fma)  // elsewhere it is async_mma's model, which knows
+    return device.capability == 90 ? cycles * PROMISED : cycles;
   const bool thin = std::min(problem.m, problem.n) <= 16;
   return cycles * (thin ? PROMISED_THIN : PROMISED_CHAINS) * CHAINS_CLOCK / Model::CLOCK *
          scale_of(device).clock;
