@@ -28,13 +28,12 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   const cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream);
   if (error != cudaSuccess) return error;
   void* const totals = static_cast<char*>(workspace) + l.copies.bytes();
-  return launch_segments(problem, l.computed, plan, way.shares_segments, totals, stream,
-                         [&](const ProblemAndTotals& product) {
-                           const AsyncMmaArguments args = {product.problem, product.totals, way.a,
-                                                           way.b, product.shares_segments};
-                           return launch_kernel(kernel_of(l.computed, way), plan.main_step(),
-                                                stream, args);
-                         });
+  return launch_segments(
+      l.computed, plan, way.shares_segments, totals, stream, [&](const ProblemAndTotals& product) {
+        const AsyncMmaArguments args = {product.problem, product.totals, way.a, way.b,
+                                        product.shares_segments};
+        return launch_kernel(kernel_of(l.computed, way), plan.main_step(), stream, args);
+      });
 }
 
 const void* kernel(const Problem& problem, const Plan& plan) {

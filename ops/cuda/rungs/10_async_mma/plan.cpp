@@ -267,7 +267,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     std::swap(plan.block_m, plan.block_n);
     std::swap(plan.tiles_m, plan.tiles_n);
   }
-  chosen.shares_segments ? add_sums(plan, problem) : add_totals(plan, problem);
+  chosen.shares_segments ? add_sums(plan, layout.computed) : add_totals(plan, problem);
   return plan;
 }
 

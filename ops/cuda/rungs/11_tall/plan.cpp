@@ -36,6 +36,9 @@ constexpr StripCost CHAINS_SHIFTED = {0, 0, 0, 0, 4.7, 100};
 // The model's other constants: cycles of 1755 MHz, as those of rungs hopper and few_rows.
 struct Model {
   static constexpr double CLOCK = 1755e6;
+  // More, on tensor cores, for each 16 of K beyond the first of a strip: of deep ones fewer are on
+  // their way at once.
+  static constexpr double NEAR_STEPS = 4, FAR_STEP = 75;
   static constexpr double START = 4500;  // launch, the first bytes' way, the end
   static constexpr double DRAM = 0.85;   // of the bandwidth that the device names
   static constexpr double L2 = 40;       // bytes a cycle of a multiprocessor, of what is read again
@@ -100,14 +103,17 @@ double strip_cycles(const Problem& p, const TallWay& way) {
   double cycles = cost.strip + std::ceil(k / tile.step_k) * cost.stage + steps * cost.step +
                   (tile.chains ? rows * columns * k / 1024 : steps * columns / 16) * cost.work +
                   k * (vectors + columns / 16) * cost.loads + rows * columns / 512 * cost.out;
+  if (!tile.chains && way.read != TallRead::Shifted)
+    cycles += std::max(0., steps - Model::NEAR_STEPS) * Model::FAR_STEP;
   if (way.read == TallRead::Elements) cycles += rows * k / 32 * Model::SINGLY;
   if (!p.epilogue.is_identity()) cycles += rows * columns / 32 * Model::EPILOGUE;
   return cycles;
 }
 
 // Those that the planner takes: others are right, but not what the rung is for.
-constexpr int64_t MOST_COLUMNS = 4;   // tiles side by side
-constexpr int64_t FEWEST_STRIPS = 8;  // of a multiprocessor: with fewer there is no stream
+constexpr int64_t MOST_COLUMNS = 4;  // tiles side by side
+// Strips of a multiprocessor: with fewer there is no stream.
+constexpr int64_t fewest_strips(const TallTileInfo& tile) { return tile.chains ? 24 : 8; }
 constexpr double NOT_JUDGED = 1e15;
 
 Estimate estimate(const Problem& problem, const DeviceInfo& device, const TallWay& way) {
@@ -135,7 +141,8 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const TallWa
   e.latency =
       waves * (turns * (std::ceil(k / tile.step_k) * Model::STAGE_LATENCY + Model::STRIP_LATENCY));
   e.cycles = Model::START + waves * panel + beside(beside(e.memory, e.work), e.latency);
-  if (!stays(p, way) || columns > MOST_COLUMNS || strips < FEWEST_STRIPS * chip)
+  if (!stays(p, way) || columns > MOST_COLUMNS ||
+      strips < static_cast<double>(fewest_strips(tile)) * chip)
     e.cycles += NOT_JUDGED;
   return e;
 }

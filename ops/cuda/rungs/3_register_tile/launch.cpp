@@ -29,8 +29,8 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
     return launch_wrapped(register_tile_wrapped_kernel(way), read, plan, way.blocks, workspace,
                           copies.bytes(), stream);
   return launch_segments(
-      problem, read, plan, way.shares_segments, static_cast<char*>(workspace) + copies.bytes(),
-      stream, [&](const ProblemAndTotals& args) {
+      read, plan, way.shares_segments, static_cast<char*>(workspace) + copies.bytes(), stream,
+      [&](const ProblemAndTotals& args) {
         return launch_kernel(kernel_of(problem, way), plan.main_step(), stream, args);
       });
 }

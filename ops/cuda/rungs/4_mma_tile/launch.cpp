@@ -18,7 +18,7 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   if (way.blocks > 0)
     return launch_wrapped(mma_tile_fp64_wrapped_kernel(problem), read, plan, way.blocks, workspace,
                           0, stream);
-  return launch_segments(problem, read, plan, way.shares_segments, workspace, stream,
+  return launch_segments(read, plan, way.shares_segments, workspace, stream,
                          [&](const ProblemAndTotals& args) {
                            return launch_early(mma_tile_fp64_kernel(problem, way.tile),
                                                plan.main_step(), stream, args);
