@@ -210,7 +210,8 @@ TEST(Registers, KeysAreTheKernelsNames) {
   EXPECT_EQ(key(Algo::SharedTile8, DType::BFloat16), "shared_tile<__nv_bfloat16, 8>");
   EXPECT_EQ(key(Algo::SharedTile32, DType::Int64), "shared_tile<unsigned long, 32>");
   EXPECT_EQ(key(Algo::RegisterTile, DType::Float16), "register_tile<__half, Tile128x256, 0, 1>");
-  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32), "register_tile_async<AsyncTile128x128, 1, 1>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32),
+            "register_tile_async<AsyncTile128x128, 1, 1, 0>");
   EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64),
             "register_tile<Complex<float>, Tile128x64, 2, 2>");
   EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));

@@ -16,7 +16,9 @@ cudaError_t launch_wrapped(Kernel<WrappedArguments> kernel, const Problem& read,
   const Step& product = plan.main_step();
   const cudaError_t error = launch_early(clear_words_kernel(), (&product)[-1], stream, args);
   if (error != cudaSuccess) return error;
-  return launch_early(kernel, product, stream, args);
+  // Not early: beside the end of the kernel before, blocks would crowd on the multiprocessors that
+  // have room, two on some and none on others, and they are made to do the same, each in its place.
+  return launch_kernel(kernel, product, stream, args);
 }
 
 }  // namespace tiled

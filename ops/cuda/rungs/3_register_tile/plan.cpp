@@ -216,7 +216,9 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
               : way.async ? "register_tile_async<"
                           : std::string("register_tile<") + element_type(problem.dtype) + ", ") +
              d.tile + ", " + std::to_string(static_cast<int>(way.access.a)) + ", " +
-             std::to_string(static_cast<int>(way.access.b)) + ">";
+             std::to_string(static_cast<int>(way.access.b));
+  if (way.async && !way.wraps_around) d.kernel += way.shares_segments ? ", 1" : ", 0";
+  d.kernel += ">";
   if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to lie along m");
   if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to lie along n");
   describe_wrapped(d, way.wraps_around ? way.blocks : 0);

@@ -34,7 +34,9 @@
 
 namespace tiled {
 
-template <typename Tile, Access ACCESS_A, Access ACCESS_B>
+// SHARES: blocks share out segments of K (plan/sums.h). An instance of its own: asked at run time
+// it spreads the registers of all otherwise, which whole tiles pay for.
+template <typename Tile, Access ACCESS_A, Access ACCESS_B, bool SHARES>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     register_tile_async(const __grid_constant__ ProblemAndTotals args) {
   const Problem& problem = args.problem;
@@ -52,48 +54,54 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 
   const PatchOf<Tile> patch;
 
-  const bool shares = args.shares_segments;
-  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
-    const int64_t entry = entry_of(problem, shares, turn);
+  const int64_t turns = SHARES ? turns_of(problem, true) : problem.batch;
+  for (int64_t turn = blockIdx.y; turn < turns; turn += gridDim.y) {
+    const int64_t entry = SHARES ? entry_of(problem, true, turn) : turn;
     const float* a_data = static_cast<const float*>(problem.a.data) +
                           entry * problem.a.batch_stride + row0() * problem.a.row_stride;
     const float* b_data = static_cast<const float*>(problem.b.data) +
                           entry * problem.b.batch_stride + column0() * problem.b.col_stride;
+    const int64_t segments = SHARES ? 1 : segments_of(problem);
     float chain[THREAD_M][THREAD_N];
 #pragma unroll 1
-    for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
+    for (int64_t segment = 0; segment < segments; ++segment) {
       clear(chain);
-      const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
+      const int64_t at = SHARES ? first_segment_of(problem, true, turn) : segment;
+      const int64_t begin = segment_begin(at), end = segment_end(at, problem.k);
       multiply_stretch<Tile, ACCESS_A, ACCESS_B>(
           problem, shared, a_data + begin * problem.a.col_stride,
           b_data + begin * problem.b.row_stride, row0(), column0(), static_cast<int>(end - begin),
           patch, chain);
 
       constexpr int IN_FLIGHT = THREAD_M * THREAD_N > 64 ? 8 : 0;  // else the largest tile spills
-      const bool is_last = is_last_segment(problem, shares, segment);
-      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain),
-                                            is_first_segment(shares, segment), is_last);
-      if (is_last) break;
+      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment == 0,
+                                            segment + 1 == segments);
     }
-    if (shares) let_the_next_start();
+    if constexpr (SHARES) let_the_next_start();
     store_tile<Tile>(problem, turn, row0(), column0(), patch, chain);
   }
 }
 
-Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way) {
+template <bool SHARES>
+Kernel<ProblemAndTotals> register_tile_async_function(const RegisterTileWay& way) {
   const auto pick = [&](auto tile) -> Kernel<ProblemAndTotals> {
     using Tile = decltype(tile);
     constexpr Access MN = Access::AlongMN, ANY = Access::Elements;
-    if (way.access.a == MN && way.access.b == MN) return &register_tile_async<Tile, MN, MN>;
-    if (way.access.a == MN) return &register_tile_async<Tile, MN, ANY>;
-    if (way.access.b == MN) return &register_tile_async<Tile, ANY, MN>;
-    return &register_tile_async<Tile, ANY, ANY>;
+    if (way.access.a == MN && way.access.b == MN) return &register_tile_async<Tile, MN, MN, SHARES>;
+    if (way.access.a == MN) return &register_tile_async<Tile, MN, ANY, SHARES>;
+    if (way.access.b == MN) return &register_tile_async<Tile, ANY, MN, SHARES>;
+    return &register_tile_async<Tile, ANY, ANY, SHARES>;
   };
   switch (way.tile) {
     case TileSize::Large: return pick(AsyncTiles::Large{});
     case TileSize::Medium: return pick(AsyncTiles::Medium{});
     default: return pick(AsyncTiles::Small{});
   }
+}
+
+Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way) {
+  return way.shares_segments ? register_tile_async_function<true>(way)
+                             : register_tile_async_function<false>(way);
 }
 
 }  // namespace tiled
