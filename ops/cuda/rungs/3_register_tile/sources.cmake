@@ -1,2 +1,5 @@
-tiled_mm_rung(PLAN plan.cpp LAUNCH launch.cpp PORTABLE register_tile.cu ASYNC
-                  register_tile_async.cu register_tile_wrapped.cu)
+tiled_mm_rung(
+  PLAN plan.cpp
+  LAUNCH launch.cpp
+  PORTABLE register_tile.cu
+  ASYNC register_tile_async.cu register_tile_wrapped.cu)
