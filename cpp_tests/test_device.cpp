@@ -334,7 +334,8 @@ TEST(Builds, LeaveTheKernelsThatTheyHave) {
   EXPECT_TRUE(leaves_out_hopper_kernels(by_ptx));
   EXPECT_EQ(by_ptx.tensor_flops, h200.tensor_flops);
   EXPECT_EQ(by_ptx.fp64_tensor_flops, 0);
-  EXPECT_EQ(supported_algos(tensor_problem("nn", 64, 64, 64), by_ptx), Algos{Algo::AsyncMma});
+  EXPECT_EQ(supported_algos(tensor_problem("nn", 64, 64, 64), by_ptx),
+            (Algos{Algo::AsyncMma, Algo::Tall}));
   EXPECT_EQ(as_built(t4, ampere).tensor_flops, 0);
   // PTX of before does not.
   const DeviceInfo by_old = as_built(h200, {"", "7.5+PTX", false});
