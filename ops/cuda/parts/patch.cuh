@@ -118,11 +118,11 @@ __device__ __forceinline__ void clear(Patch& patch) {
   for (int i = 0; i < static_cast<int>(std::size(values)); ++i) values[i] = {};
 }
 
-// Add a segment's sums to the total so far, which they become: of a first one there is none. Where
-// segments follow, and this is not the last, it waits for
-// them in the workspace and needs no registers: [block][vector][thread] of 16 bytes, of a block of
-// THREADS (plan/candidate.h, add_totals). IN_FLIGHT vectors are loaded at a time, or 0: all of
-// them, if the compiler finds the registers. An accumulator stored and read again is the same.
+// Add a segment's sums to the total so far, which they become; the first has none before it. After
+// all but the last the total waits in the workspace and needs no registers: [block][vector][thread]
+// of 16 bytes, of a block of THREADS (plan/candidate.h, add_totals). IN_FLIGHT vectors are loaded
+// at a time, or 0: all of them, if the compiler finds the registers. An accumulator stored and
+// read again is the same.
 template <int THREADS, int IN_FLIGHT = 0, typename Acc, int COUNT>
 __device__ __forceinline__ void add_segment(void* totals, Acc (&sums)[COUNT], bool is_first,
                                             bool is_last) {
