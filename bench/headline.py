@@ -125,7 +125,7 @@ ROWS: tuple[Product | FewRows | HostTime | CpuGroup, ...] = (
     Product("bf16, 4095³, unaligned", "unaligned16", "bfloat16", (4095, 4095, 4095)),
     FewRows("bf16, few rows: 16x4096x4096", "bfloat16", (16, 4096, 4096)),
     Product("fp32 `ieee`, 4096³, sustained", "ieee", "float32", (4096,) * 3, mode="sustained"),
-    Product("fp32 `ieee`, small and deep: 64x64x65536", "deep", "float32", (64, 64, 65536), "nt"),
+    Product("fp32 `ieee`, small and deep: 64x64x65536", "deep", "float32", (64, 64, 65536)),
     # Not sustained: beside fp16x3 the power limit slows torch.mm down too.
     Product("fp32 `fp16x3`, 4096³", "fp16x3", "float32", (4096,) * 3),
     Product("fp32 `tf32`, 8192³, beside torch's tf32", "tf32", "float32", (8192,) * 3),

@@ -81,7 +81,6 @@ bool stays(const Problem& p, const TallWay& way) { return p.k <= way.panel_k; }
 // Blocks of a way that a multiprocessor holds; p is the problem whose A is the long operand.
 int64_t fitting(const Problem& p, const TallWay& way, const DeviceInfo& device) {
   const TallTileInfo& tile = tall_tile(way.tile);
-
   const int64_t fit =
       device.shared_bytes_per_sm / (shared_bytes_of(way) + device.shared_bytes_reserved);
   return std::clamp<int64_t>(fit, 1,

@@ -29,7 +29,7 @@ constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
 
 template <typename Visit>
 void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const bool may_share = may_share_segments(problem);
+  const bool may_share = may_share_segments(problem) && problem.batch <= MAX_GRID_Y;
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     const bool q_is_ready = tma_reads(sides.q, problem);

@@ -359,10 +359,9 @@ std::string text_of(const FewRowsPlan& plan, const Estimate& e) {
 
 // In JSON:
 //
-//   few_rows  {exchanged, share_segments, repack_a, repack_b, bound: "memory", "chain" or "start
-//   and
-//             end", estimates: [{tile, way, exchanged, share_segments, memory, chain, start, cycles
-//             (of the call)}]}
+//   few_rows  {exchanged, share_segments, repack_a, repack_b, bound: "memory", "chain" or
+//             "start and end", estimates: [{tile, way, exchanged, share_segments, memory, chain,
+//             start, cycles (of the call)}]}
 Description describe(const Problem& problem, const DeviceInfo& device, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
