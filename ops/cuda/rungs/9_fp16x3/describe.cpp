@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "cuda/parts/wrapped_plan.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 
@@ -59,10 +60,7 @@ Description describe_fp16x3(const Problem& problem, const DeviceInfo& device, co
   d.lines.emplace_back("product",
                        "hi hi + (hi lo + lo hi) / 2048, added up in fp32 for every 64 of K" +
                            std::string(plan.exchanged && !few_rows ? "; A and B exchanged" : ""));
-  if (plan.wraps_around)
-    d.lines.emplace_back(
-        "cuts", "tiles in time, for " + std::to_string(plan.blocks) + " blocks to do the same");
-  d.json.emplace_back("wraps_around", plan.wraps_around ? "true" : "false");
+  describe_wrapped(d, plan.wraps_around ? plan.blocks : 0);
   d.lines.emplace_back("guard", "elements whose parts lost more than " +
                                     scientific(fp16x3_tolerance(problem.k, plan.coarse)) +
                                     " of them, and those not finite: again, in fp64");
