@@ -51,10 +51,11 @@ struct FewRowsTile {
   static constexpr int BLOCK_Q = Q;
   static constexpr int GROUPS = GROUPS_;
   static constexpr int BANDS = P / ROWS;
-  static constexpr int WARPS = BANDS * GROUPS;          // that multiply; one more loads
+  static constexpr int WARPS = BANDS * GROUPS;          // that multiply
   static constexpr int COLUMNS = Q / GROUPS;            // of a warp
   static constexpr int PATCH_P = 1, PATCH_Q = COLUMNS;  // of a lane, where lanes multiply
-  static constexpr int THREADS = 32 * (WARPS + 1);
+  static constexpr int PRODUCERS = 2;                    // that fill stages in turn
+  static constexpr int THREADS = 32 * (WARPS + PRODUCERS);
   static constexpr int BOXES = 2;                      // of 128 bytes of K, in a stage
   static constexpr int P_BOX = P * 128;                // bytes; less where tiles are lower
   static constexpr int Q_BOX = (Q + 7) / 8 * 8 * 128;  // bytes: whole patterns of the swizzle
