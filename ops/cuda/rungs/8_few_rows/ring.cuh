@@ -124,10 +124,17 @@ class FewRowsRing {
   // these miss a page, and the word does not, so that TMA would overwrite what is still to be read.
   template <typename T, int COUNT>
   __device__ __forceinline__ bool has_read(const T (&sums)[COUNT]) const {
-    if constexpr (FAULT == Fault::NoReadWait) return true;
-    uint32_t bits = 0;
+    return has_read(0, sums);
+  }
+  template <typename T, int COUNT>
+  __device__ __forceinline__ bool has_read(uint32_t bits, const T (&sums)[COUNT]) const {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) bits |= low_bits(sums[i]);
+    return has_read(bits);
+  }
+  // The same by bits of what has been loaded, which the chain need not be waited for to know.
+  __device__ __forceinline__ bool has_read(uint32_t bits) const {
+    if constexpr (FAULT == Fault::NoReadWait) return true;
     return __all_sync(~0u, (bits & args.nothing) == 0);
   }
 
