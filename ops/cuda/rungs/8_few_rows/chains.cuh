@@ -37,7 +37,8 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
     p_offset = P::offset(p_row), q_offset = Q::offset(q_row);
     Place place(*this), next = place, last = place;
     uint32_t parity = 0;  // of the next stage
-    bool read = false;    // the stage before, by all lanes
+    uint32_t bits = 0;    // of the stage before: has_read() votes on them beside the next products
+    bool has_last = false;
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     // Stages of this block that are not done.
@@ -63,10 +64,10 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
           fetch(step + AHEAD, place.at);
         else if (has_next)
           fetch(step + AHEAD - STEPS, next.at);
-        if (step == 0) this->release(last, read);
+        if (step == 0) this->release(last, this->has_read(bits) & has_last);
         if (has_next && step == STEPS / 2) ready = this->is_full(after.full, parity ^ wraps);
       }
-      read = this->has_read(has_next ? bits_of_loads() : 0, chain);
+      bits = this->bits_of(chain) | (has_next ? bits_of_loads() : 0), has_last = true;
       last = place, place = next, next = after, parity ^= wraps;
       if (has_next && --left > 1 && !ready) this->wait_full(next.full, parity);
     };
