@@ -28,7 +28,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 bool multiplies(FewRowsBy by, const Problem& problem) {
   if (problem.arithmetic != Arithmetic::Fma)
     return by == FewRowsBy::Wgmma ||
-           (by == FewRowsBy::Registers && problem.arithmetic == Arithmetic::Tf32);
+           by == (problem.arithmetic == Arithmetic::Tf32 ? FewRowsBy::Registers : FewRowsBy::Warps);
   if (problem.dtype == DType::Float64) return by == FewRowsBy::Mma;
   return by == FewRowsBy::Lanes || by == FewRowsBy::Patches;
 }
@@ -67,6 +67,9 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
   plan.repack_q = !is_mappable(sides.q) || (!takes_any_q(by) && is_mn_major(sides.q));
   const bool mn_major = is_mn_major(few_rows_layout(problem, plan, nullptr).sides.p);
   if (by == FewRowsBy::Registers && !mn_major) return;
+  // Of more columns than a tile has every further one would read the weight again from shared
+  // memory, whose rate already bounds a warp of many.
+  if (by == FewRowsBy::Warps && sides.q.rows > FEW_ROWS_USUAL) return;
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;
   for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
@@ -84,8 +87,8 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
     // Others than the usual one, several beside each other: narrower ones where the multiprocessors
     // are not needed for P, wider ones where each has a tile of them at the most.
     const int usual = std::min(widest, FEW_ROWS_USUAL);
-    const bool narrow = share || (is_of_wgmma(by) && sides.p.rows <= room * NARROW_ROWS);
-    const int64_t most = share && !is_of_wgmma(by) ? MOST_OF_CHAINS : MOST_NARROW;
+    const bool narrow = share || (has_low_tiles(by) && sides.p.rows <= room * NARROW_ROWS);
+    const int64_t most = share && !has_low_tiles(by) ? MOST_OF_CHAINS : MOST_NARROW;
     if (tile.block_q < usual && (!narrow || columns > most)) continue;
     if (tile.block_q > usual && (sides.p.rows > room * tile.block_p || columns > MOST_WIDE))
       continue;
@@ -96,11 +99,13 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
       visit(found);
     };
     // Along K a strip is a swizzle's pattern; along m or n a box, of 128 bytes, or of 64 where
-    // wgmma reads 16 bits.
+    // tensor cores take 16 bits; by warps the whole tile is one.
     if (!mn_major)
       for_shares(plan, sides.p.rows, room, 8, tile.block_p / 8, visit_plan);
+    else if (by == FewRowsBy::Warps)
+      for_shares(plan, sides.p.rows, room, tile.block_p, 1, visit_plan);
     else
-      for (int strip = 128 / bytes; strip >= (is_of_wgmma(by) ? 32 : 128 / bytes); strip /= 2)
+      for (int strip = 128 / bytes; strip >= (has_low_tiles(by) ? 32 : 128 / bytes); strip /= 2)
         for_shares(plan, sides.p.rows, room, strip, tile.block_p / strip, visit_plan);
   }
 }
@@ -112,8 +117,8 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit 
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     if (sides.q.rows > sides.p.rows) continue;
-    for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Mma,
-                               FewRowsBy::Lanes, FewRowsBy::Patches})
+    for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Warps,
+                               FewRowsBy::Mma, FewRowsBy::Lanes, FewRowsBy::Patches})
       for (int share = 0; share <= may_share; ++share)
         if (multiplies(by, problem) && (has_totals(by) || share || segment_count(problem.k) < 2))
           for_few_rows_plans(problem, device, by, exchanged, share, visit);
@@ -166,6 +171,7 @@ const char* name_of(FewRowsBy by) {
   switch (by) {
     case FewRowsBy::Wgmma: return "Wgmma";
     case FewRowsBy::Registers: return "Registers";
+    case FewRowsBy::Warps: return "Warps";
     case FewRowsBy::Mma: return "Doubles";
     case FewRowsBy::Patches: return "Patches";
     case FewRowsBy::Lanes: break;
@@ -193,7 +199,8 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   d.tile = few_rows_tile_name(plan.tile);
   const bool lanes = is_by_lanes(tile.by);
   std::string work = "FewRowsBy" + std::string(name_of(tile.by)) + "<" + d.tile;
-  if (tile.by == FewRowsBy::Wgmma) work += ", " + wgmma_type(problem.dtype);
+  if (tile.by == FewRowsBy::Wgmma || tile.by == FewRowsBy::Warps)
+    work += ", " + wgmma_type(problem.dtype);
   work += is_mn_major(sides.p) ? ", 1" : ", 0";
   if (takes_any_q(tile.by)) work += is_mn_major(sides.q) ? ", 1" : ", 0";
   d.kernel = "few_rows<" + work + ">>";

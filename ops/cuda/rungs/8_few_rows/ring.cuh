@@ -129,11 +129,20 @@ class FewRowsRing {
   // these miss a page, and the word does not, so that TMA would overwrite what is still to be read.
   template <typename T, int COUNT>
   __device__ __forceinline__ bool has_read(const T (&sums)[COUNT]) const {
+    return has_read(bits_of(sums));
+  }
+  // The same by bits of the sums, or of all that has been loaded, for which the chain need not be
+  // waited for.
+  __device__ __forceinline__ bool has_read(uint32_t bits) const {
     if constexpr (FAULT == Fault::NoReadWait) return true;
+    return __all_sync(~0u, (bits & args.nothing) == 0);
+  }
+  template <typename T, int COUNT>
+  static __device__ __forceinline__ uint32_t bits_of(const T (&sums)[COUNT]) {
     uint32_t bits = 0;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) bits |= low_bits(sums[i]);
-    return __all_sync(~0u, (bits & args.nothing) == 0);
+    return bits;
   }
 
   // A thread's totals go to C: the i-th to row first.p + row + down(i), column first.q + column +
