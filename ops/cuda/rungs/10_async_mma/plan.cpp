@@ -2,11 +2,10 @@
 // read in small pieces or copied first. model.cpp says what its ways take.
 #include <algorithm>
 
-#include "core/text.h"
 #include "cuda/plan/candidate.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
-#include "cuda/plan/rung.h"
 #include "cuda/rungs/10_async_mma/model.h"
 
 namespace tiled {
@@ -163,10 +162,8 @@ const char* name_of(ReadBy by) {
 bool copies_a(const AsyncMmaWay& way) { return way.exchanged ? way.copy_b : way.copy_a; }
 bool copies_b(const AsyncMmaWay& way) { return way.exchanged ? way.copy_a : way.copy_b; }
 
-// The operands that are copied, or null.
 const char* copies_of(const AsyncMmaWay& way) {
-  const bool a = copies_a(way), b = copies_b(way);
-  return a && b ? "A and B" : a ? "A" : b ? "B" : nullptr;
+  return names_of_operands(copies_a(way), copies_b(way));
 }
 
 // Such as "Async64x64", or "Async64x64 of copied A".
@@ -174,6 +171,10 @@ std::string name_of(const AsyncMmaWay& way) {
   const std::string tile(async_mma_tile_name(way.tile));
   const char* const copied = copies_of(way);
   return copied ? tile + " of copied " + copied : tile;
+}
+
+NamedWay named(const AsyncMmaWay& way) {
+  return named_way(name_of(way), way.exchanged, way.shares_segments);
 }
 
 // In JSON:
@@ -198,28 +199,22 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   if (way.exchanged) std::swap(d.thread_m, d.thread_n);
   if (const char* const copied = copies_of(way)) d.lines.emplace_back("copies", copied);
   d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
-  std::vector<std::string> list;
+  WayList list(d, named(way));
   for_each_way(problem, device, [&](const AsyncMmaWay& other) {
     const AsyncMmaEstimate e = async_mma_estimate(problem, device, other);
-    const std::string name = name_of(other);
-    const bool chosen = name == name_of(way) && other.exchanged == way.exchanged &&
-                        other.shares_segments == way.shares_segments;
-    d.lines.emplace_back(chosen ? "estimate" : "rejected",
-                         name + (other.exchanged ? ", exchanged" : "") +
-                             (other.shares_segments ? ", segments shared out: " : ": ") +
-                             grouped(e.cycles) + " cycles; bound by " + e.bound + ", " +
-                             grouped(e.product) + " of the product, " + grouped(e.memory) +
-                             " of memory");
-    list.push_back(Object()
-                       .text("tile", async_mma_tile_name(other.tile))
-                       .text("way", name)
-                       .truth("exchanged", other.exchanged)
-                       .truth("share_segments", other.shares_segments)
-                       .text("bound", e.bound)
-                       .real("product", e.product)
-                       .real("memory", e.memory)
-                       .real("cycles", e.cycles)
-                       .str());
+    const NamedWay found = named(other);
+    list.add(found,
+             text_of(found, e.cycles) + "bound by " + e.bound + ", " + grouped(e.product) +
+                 " of the product, " + grouped(e.memory) + " of memory",
+             Object()
+                 .text("tile", async_mma_tile_name(other.tile))
+                 .text("way", found.tile)
+                 .truth("exchanged", found.exchanged)
+                 .truth("share_segments", found.share_segments)
+                 .text("bound", e.bound)
+                 .real("product", e.product)
+                 .real("memory", e.memory)
+                 .real("cycles", e.cycles));
   });
   d.json.emplace_back("async_mma", Object()
                                        .truth("exchanged", way.exchanged)
@@ -228,16 +223,12 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
                                        .truth("copies_b", copies_b(way))
                                        .text("reads_a", a)
                                        .text("reads_b", b)
-                                       .json("estimates", array_of(list))
+                                       .json("estimates", list.json())
                                        .str());
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) {
-  const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
-  return name_of(chosen) == name.tile && chosen.exchanged == name.exchanged &&
-         chosen.shares_segments == name.share_segments;
-}
+bool is(const Way& way, const NamedWay& name) { return named(way.as<AsyncMmaWay>()) == name; }
 
 }  // namespace
 

@@ -2,12 +2,11 @@
 // what its ways take.
 #include <algorithm>
 
-#include "core/text.h"
 #include "cuda/plan/candidate.h"
 #include "cuda/plan/chip_scale.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
-#include "cuda/plan/rung.h"
 #include "cuda/plan/sums.h"
 #include "cuda/rungs/11_tall/model.h"
 
@@ -142,6 +141,10 @@ const char* name_of(TallRead read) {
   return "?";
 }
 
+NamedWay named(const TallWay& way) {
+  return named_way(std::string(tall_tile_name(way.tile)), way.exchanged, /*share_segments=*/false);
+}
+
 // In JSON:
 //
 //   tall  {exchanged, reads: "by 16 bytes" and the like, panel_k, bound,
@@ -161,39 +164,33 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   d.lines.emplace_back("bound", chosen.bound());
   d.lines.emplace_back("reads", std::string(way.exchanged ? "B " : "A ") + name_of(way.read) +
                                     (panel_stays(p, way) ? "" : "; the panel again and again"));
-  std::vector<std::string> list;
+  WayList list(d, named(way));
   for_each_way(problem, device, [&](const TallWay& other) {
     const TallEstimate e = tall_estimate(problem, device, other);
-    const bool is_chosen = other.tile == way.tile && other.exchanged == way.exchanged;
-    d.lines.emplace_back(is_chosen ? "estimate" : "rejected",
-                         std::string(tall_tile_name(other.tile)) +
-                             (other.exchanged ? ", exchanged: " : ": ") + grouped(e.cycles) +
-                             " cycles; bound by " + e.bound() + ", " + grouped(e.memory) +
-                             " of memory, " + grouped(e.work) + " of instructions");
-    list.push_back(Object()
-                       .text("tile", tall_tile_name(other.tile))
-                       .text("way", tall_tile_name(other.tile))
-                       .truth("exchanged", other.exchanged)
-                       .real("memory", e.memory)
-                       .real("work", e.work)
-                       .real("latency", e.latency)
-                       .real("cycles", e.cycles)
-                       .str());
+    const NamedWay found = named(other);
+    list.add(found,
+             text_of(found, e.cycles) + "bound by " + e.bound() + ", " + grouped(e.memory) +
+                 " of memory, " + grouped(e.work) + " of instructions",
+             Object()
+                 .text("tile", found.tile)
+                 .text("way", found.tile)
+                 .truth("exchanged", found.exchanged)
+                 .real("memory", e.memory)
+                 .real("work", e.work)
+                 .real("latency", e.latency)
+                 .real("cycles", e.cycles));
   });
   d.json.emplace_back("tall", Object()
                                   .truth("exchanged", way.exchanged)
                                   .text("reads", name_of(way.read))
                                   .count("panel_k", way.panel_k)
                                   .text("bound", chosen.bound())
-                                  .json("estimates", array_of(list))
+                                  .json("estimates", list.json())
                                   .str());
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) {
-  const TallWay chosen = way.as<TallWay>();
-  return tall_tile_name(chosen.tile) == name.tile && chosen.exchanged == name.exchanged;
-}
+bool is(const Way& way, const NamedWay& name) { return named(way.as<TallWay>()) == name; }
 
 }  // namespace
 

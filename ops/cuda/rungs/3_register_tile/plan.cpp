@@ -6,6 +6,7 @@
 #include "cuda/parts/wrapped_plan.h"
 #include "cuda/plan/chip_scale.h"
 #include "cuda/plan/copies.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"

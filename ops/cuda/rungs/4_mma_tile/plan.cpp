@@ -4,6 +4,7 @@
 
 #include "core/text.h"
 #include "cuda/parts/wrapped_plan.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"

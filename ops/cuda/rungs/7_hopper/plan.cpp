@@ -102,8 +102,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
 
 bool is(const Way& way, const NamedWay& name) {
   const HopperPlan plan = way.as<HopperPlan>();
-  return is_of_name(plan, hopper_tile_name(plan.tile), name) &&
-         plan.share_segments == name.share_segments;
+  return named_way(hopper_tile_name(plan.tile), plan, plan.share_segments) == name;
 }
 
 }  // namespace

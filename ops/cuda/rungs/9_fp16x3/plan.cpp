@@ -266,7 +266,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 
 bool is(const Way& way, const NamedWay& name) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
-  return is_of_name(plan, tile_name_of(plan), name) && plan.wraps_around == name.share_segments;
+  return named_way(tile_name_of(plan), plan, plan.wraps_around) == name;
 }
 
 }  // namespace
