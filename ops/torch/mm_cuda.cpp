@@ -140,7 +140,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
   const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
   std::optional<Way> found;
   rung.ways(problem, device, [&](const Way& way, double) {
-    if (rung.is != nullptr && rung.is(way, name)) found = way;
+    if (rung.name != nullptr && rung.name(problem, way) == name) found = way;
   });
   TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
               exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,

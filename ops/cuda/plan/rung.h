@@ -4,6 +4,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,8 +75,9 @@ struct Rung {
   void (*ways)(const Problem& problem, const DeviceInfo& device, Consider consider);
   Plan (*plan)(const Problem& problem, const DeviceInfo& device, const Way& way);
   Description (*describe)(const Problem& problem, const DeviceInfo& device, const Plan& plan);
-  // Whether one of its ways is the one of this name; null for rungs whose ways have none.
-  bool (*is)(const Way& way, const NamedWay& name) = nullptr;
+  // What one of its ways for the problem is called, as no other of them is; null for rungs whose
+  // ways have no names.
+  std::optional<NamedWay> (*name)(const Problem& problem, const Way& way) = nullptr;
 };
 
 // The ladder's rungs that have CUDA kernels, from the lowest up.

@@ -228,10 +228,12 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) { return named(way.as<AsyncMmaWay>()) == name; }
+std::optional<NamedWay> name(const Problem&, const Way& way) {
+  return named(way.as<AsyncMmaWay>());
+}
 
 }  // namespace
 
-extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports, &ways, &plan, &describe, &is};
+extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports, &ways, &plan, &describe, &name};
 
 }  // namespace tiled

@@ -190,10 +190,10 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) { return named(way.as<TallWay>()) == name; }
+std::optional<NamedWay> name(const Problem&, const Way& way) { return named(way.as<TallWay>()); }
 
 }  // namespace
 
-extern const Rung TallRung = {Algo::Tall, &supports, &ways, &plan, &describe, &is};
+extern const Rung TallRung = {Algo::Tall, &supports, &ways, &plan, &describe, &name};
 
 }  // namespace tiled

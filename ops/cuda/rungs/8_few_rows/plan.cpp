@@ -44,14 +44,18 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
     plan.height = static_cast<int8_t>(strips_of(plan, rows).most());
     visit(plan);
   };
-  const int64_t sharers = std::min(strips, room);
+  int64_t sharers = std::min(strips, room);
   const int64_t least = blocks_over(strips, sharers);
   if (most == 1)
     share(strips, 1);
   else
     share(sharers, blocks_over(least, most));
-  for (int height = 2; height <= most; height *= 2)
-    if (height > least) share(blocks_over(strips, height), 1);
+  for (int height = 2; height <= most; height *= 2) {
+    const int64_t fewer = blocks_over(strips, height);
+    if (height <= least || fewer == sharers) continue;
+    sharers = fewer;
+    share(sharers, 1);
+  }
 }
 
 template <typename Visit>
@@ -231,10 +235,12 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) { return named(way.as<FewRowsPlan>()) == name; }
+std::optional<NamedWay> name(const Problem&, const Way& way) {
+  return named(way.as<FewRowsPlan>());
+}
 
 }  // namespace
 
-extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways, &plan, &describe, &is};
+extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways, &plan, &describe, &name};
 
 }  // namespace tiled

@@ -264,9 +264,9 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   return plan;
 }
 
-bool is(const Way& way, const NamedWay& name) {
+std::optional<NamedWay> name(const Problem&, const Way& way) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
-  return named_way(tile_name_of(plan), plan, plan.wraps_around) == name;
+  return named_way(tile_name_of(plan), plan, plan.wraps_around);
 }
 
 }  // namespace
@@ -279,6 +279,6 @@ double fp16x3_tolerance(int64_t k, bool coarse) {
   return (g - ((coarse ? 93.4 : 53.2) + sums)) * 0x1p-24;
 }
 
-extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3, &is};
+extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3, &name};
 
 }  // namespace tiled
