@@ -2,7 +2,6 @@
 // what its ways take.
 #include <algorithm>
 
-#include "cuda/plan/candidate.h"
 #include "cuda/plan/chip_scale.h"
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
