@@ -140,6 +140,21 @@ inline software_gpu::Index threadIdx, blockIdx, gridDim;
 
 namespace software_gpu {
 
+// A grid's blocks, one after the other, each in an order of its own.
+template <typename Kernel>
+void run_grid(int64_t grid_x, int64_t grid_y, int threads, std::mt19937& random, Kernel kernel) {
+  gridDim = {static_cast<unsigned>(grid_x), static_cast<unsigned>(grid_y), 1};
+  for (unsigned y = 0; y < gridDim.y; ++y)
+    for (unsigned x = 0; x < gridDim.x; ++x) {
+      blockIdx = {x, y, 0};
+      block.run(threads, static_cast<uint32_t>(random()), kernel);
+    }
+}
+
+}  // namespace software_gpu
+
+namespace software_gpu {
+
 // ---- the scheduler ------------------------------------------------------------------------------
 
 inline void Block::begin() {
@@ -268,7 +283,6 @@ inline void Block::wait(size_t pending) {
 
 // Dynamic shared memory, as a kernel declares it.
 namespace tiled {
-inline constexpr int DYNAMIC_SHARED_BYTES = software_gpu::SHARED_BYTES;
 extern char shared[];
 }  // namespace tiled
 inline char* software_gpu::shared_memory() { return tiled::shared; }

@@ -100,10 +100,9 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan;
 }
 
-bool is(const Way& way, const NamedWay& name) {
+std::optional<NamedWay> name(const Problem&, const Way& way) {
   const HopperPlan plan = way.as<HopperPlan>();
-  return is_of_name(plan, hopper_tile_name(plan.tile), name) &&
-         plan.share_segments == name.share_segments;
+  return named_way(hopper_tile_name(plan.tile), plan, plan.share_segments);
 }
 
 }  // namespace
@@ -115,6 +114,6 @@ std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& d
   return plans;
 }
 
-extern const Rung HopperRung = {Algo::Hopper, &supports, &ways, &plan, &describe_hopper, &is};
+extern const Rung HopperRung = {Algo::Hopper, &supports, &ways, &plan, &describe_hopper, &name};
 
 }  // namespace tiled

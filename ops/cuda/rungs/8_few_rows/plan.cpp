@@ -2,9 +2,8 @@
 // tile that just holds it. model.cpp says what its ways take.
 #include <algorithm>
 
-#include "core/text.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
-#include "cuda/plan/rung.h"
 #include "cuda/plan/tma.h"
 #include "cuda/rungs/8_few_rows/model.h"
 
@@ -45,14 +44,18 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
     plan.height = static_cast<int8_t>(strips_of(plan, rows).most());
     visit(plan);
   };
-  const int64_t sharers = std::min(strips, room);
+  int64_t sharers = std::min(strips, room);
   const int64_t least = blocks_over(strips, sharers);
   if (most == 1)
     share(strips, 1);
   else
     share(sharers, blocks_over(least, most));
-  for (int height = 2; height <= most; height *= 2)
-    if (height > least) share(blocks_over(strips, height), 1);
+  for (int height = 2; height <= most; height *= 2) {
+    const int64_t fewer = blocks_over(strips, height);
+    if (height <= least || fewer == sharers) continue;
+    sharers = fewer;
+    share(sharers, 1);
+  }
 }
 
 template <typename Visit>
@@ -179,10 +182,8 @@ const char* name_of(FewRowsBy by) {
   return "Lanes";
 }
 
-std::string text_of(const FewRowsPlan& plan, const FewRowsEstimate& e) {
-  return name_of(plan) + (plan.share_segments ? ", segments shared out: " : ": ") +
-         grouped(e.cycles) + " cycles; " + grouped(e.memory) + " of memory, " + grouped(e.chain) +
-         " of the chain, " + grouped(e.start) + " of start and end";
+NamedWay named(const FewRowsPlan& plan) {
+  return named_way(name_of(plan), plan.exchanged, plan.share_segments);
 }
 
 // In JSON:
@@ -210,24 +211,25 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   d.lines.emplace_back("bound", e.bound());
   const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
   const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
-  if (repack_a || repack_b)
-    d.lines.emplace_back("repacks", repack_a && repack_b ? "A and B" : repack_a ? "A" : "B");
-  std::vector<std::string> list;
+  if (const char* const repacked = names_of_operands(repack_a, repack_b))
+    d.lines.emplace_back("repacks", repacked);
+  WayList list(d, named(plan));
   for_few_rows_plans(problem, device, [&](const FewRowsPlan& other) {
     const FewRowsEstimate found = few_rows_estimate(problem, device, other);
-    const bool chosen = name_of(other) == name_of(plan) && other.exchanged == plan.exchanged &&
-                        other.share_segments == plan.share_segments;
-    d.lines.emplace_back(chosen ? "estimate" : "rejected", text_of(other, found));
-    list.push_back(Object()
-                       .text("tile", few_rows_tile_name(other.tile))
-                       .text("way", name_of(other))
-                       .truth("exchanged", other.exchanged)
-                       .truth("share_segments", other.share_segments)
-                       .real("memory", found.memory)
-                       .real("chain", found.chain)
-                       .real("start", found.start)
-                       .real("cycles", found.cycles)
-                       .str());
+    const NamedWay way = named(other);
+    list.add(way,
+             text_of(way, found.cycles) + grouped(found.memory) + " of memory, " +
+                 grouped(found.chain) + " of the chain, " + grouped(found.start) +
+                 " of start and end",
+             Object()
+                 .text("tile", few_rows_tile_name(other.tile))
+                 .text("way", way.tile)
+                 .truth("exchanged", way.exchanged)
+                 .truth("share_segments", way.share_segments)
+                 .real("memory", found.memory)
+                 .real("chain", found.chain)
+                 .real("start", found.start)
+                 .real("cycles", found.cycles));
   });
   d.json.emplace_back("few_rows", Object()
                                       .truth("exchanged", plan.exchanged)
@@ -235,19 +237,17 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
                                       .truth("repack_a", repack_a)
                                       .truth("repack_b", repack_b)
                                       .text("bound", e.bound())
-                                      .json("estimates", array_of(list))
+                                      .json("estimates", list.json())
                                       .str());
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) {
-  const FewRowsPlan plan = way.as<FewRowsPlan>();
-  return name_of(plan) == name.tile && plan.exchanged == name.exchanged &&
-         plan.share_segments == name.share_segments;
+std::optional<NamedWay> name(const Problem&, const Way& way) {
+  return named(way.as<FewRowsPlan>());
 }
 
 }  // namespace
 
-extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways, &plan, &describe, &is};
+extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways, &plan, &describe, &name};
 
 }  // namespace tiled
