@@ -110,7 +110,7 @@ PROBLEMS = {
     "large_fitted": LARGE_FITTED,
     "large_held_out": tuple(s for s in drawn(5101, 35, 2048, 16384) if s not in SEEN),
 }
-CLUSTERS = ((1, 1), (2, 1), (1, 2))
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))
 BOTH = (False, True)
 CYCLES_A_SECOND = 1.755e9  # the models'
 

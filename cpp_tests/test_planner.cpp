@@ -696,7 +696,7 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   const int cluster = plan.cluster_p * plan.cluster_q;
   EXPECT_GE(cluster, 1);
-  EXPECT_LE(cluster, 8);  // the portable limit
+  EXPECT_LE(cluster, 4);
   EXPECT_TRUE(plan.cluster_p == 1 || plan.cluster_q == 1);
   EXPECT_GT(plan.blocks, 0);
   EXPECT_EQ(plan.blocks % cluster, 0);

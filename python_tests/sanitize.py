@@ -59,7 +59,6 @@ SHORT_TALL_SHAPES = ((600, 16, 16), (333, 7, 7), (40, 17, 72))
 # A small C with a deep K, whose segments are shared out.
 SHARED_SHAPES = ((9, 40, 32772), (72, 56, 36871))
 FEW_LAYOUTS = (("n", "t"), ("n", "n"), ("t", "misaligned"))
-CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
 
 def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
@@ -129,6 +128,10 @@ def run_tensor_cores(short: bool) -> int:
     return products
 
 
+def clusters_of(estimate) -> tuple[tuple[int, int], ...]:
+    return cases.hopper_clusters(estimate.block_q)
+
+
 def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     """hopper with each tile, in every way or in one of them, the ways in turn."""
     expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
@@ -136,8 +139,8 @@ def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     estimates = plan.hopper.estimates
     shares = (False, True) if plan.segments > 1 else (False,)
     products = 0
-    for i, tile in enumerate(e.tile for e in estimates):
-        ways = list(itertools.product((False, True), CLUSTERS, shares))
+    for i, (tile, clusters) in enumerate((e.tile, clusters_of(e)) for e in estimates):
+        ways = list(itertools.product((False, True), clusters, shares))
         for exchanged, (p, q), share in ways if every_way else [ways[i % len(ways)]]:
             c = torch.ops.tiled_debug.mm_with_tile(a, b, tile, exchanged, p, q, share, **asked)
             assert same_bits(c, expected), (*what, tile, exchanged, p, q, share)
@@ -295,10 +298,12 @@ def run_finished_tiles(a, b, precision: dict, what: tuple) -> int:
         f: product(a, b, algo="mma_tile", activation=f, before=True, **asked)
         for f in ("gelu", "relu", "silu")
     }
-    ways = itertools.cycle(itertools.product(expected, (False, True), (True, False), CLUSTERS))
-    tiles = {e.tile for e in tiled_mm.plan(a, b, algo="hopper", **precision).hopper.estimates}
-    for tile in sorted(tiles):
-        activation, exchanged, keeps, (p, q) = next(ways)
+    ways = itertools.cycle(itertools.product(expected, (False, True), (True, False)))
+    estimates = tiled_mm.plan(a, b, algo="hopper", **precision).hopper.estimates
+    tiles = {e.tile: clusters_of(e) for e in estimates}
+    for i, (tile, clusters) in enumerate(sorted(tiles.items())):
+        activation, exchanged, keeps = next(ways)
+        p, q = clusters[i % len(clusters)]
         found = torch.ops.tiled_debug.finished_with_tile(
             *(a, b, tile, exchanged, p, q, False),
             **asked | {"activation": activation, "before": keeps},

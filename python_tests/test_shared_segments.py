@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import cases
 import pytest
 import rungs
 import tiled_mm
@@ -30,7 +31,6 @@ RUNGS = {
     "float64": ("register_tile", "mma_tile", "few_rows"),
     **dict.fromkeys(("bfloat16", "float16", "tf32"), ("hopper", "few_rows", "async_mma")),
 }
-CLUSTERS = ((1, 1), (2, 1), (1, 2))
 # Eight whole segments; a ninth of one k; nine and a tenth of seven.
 DEPTHS = (32768, 32769, 9 * 4096 + 7)
 
@@ -66,8 +66,9 @@ def ways(kind: str, a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple]:
     if of_chains:
         return
     hopper = tiled_mm.plan(a, b, algo="hopper", **asked).hopper.estimates
-    for i, tile in enumerate(dict.fromkeys(e.tile for e in hopper)):
-        yield tile, i % 2 == 1, *CLUSTERS[i % 3], "hopper"
+    for i, (tile, block_q) in enumerate({e.tile: e.block_q for e in hopper}.items()):
+        clusters = cases.hopper_clusters(block_q)
+        yield tile, i % 2 == 1, *clusters[i % len(clusters)], "hopper"
     for e in tiled_mm.plan(a, b, algo="async_mma", **asked).async_mma.estimates:
         if e.share_segments:
             yield e.way, e.exchanged, 1, 1, "async_mma"

@@ -336,11 +336,14 @@ def test_every_tile_and_cluster_is_equal(dtype: torch.dtype, size: tuple) -> Non
     a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
     expected = mm(a, b, "mma_tile", out_dtype=torch.float32)
     for x, y in ((a, b), (column_major(a), column_major(b))):
-        tiles = {
-            e.tile for e in tiled_mm.plan(x, y, algo="hopper", **asked(dtype)).hopper.estimates
-        }
+        estimates = tiled_mm.plan(x, y, algo="hopper", **asked(dtype)).hopper.estimates
+        tiles = {e.tile: cases.hopper_clusters(e.block_q) for e in estimates}
         assert len(tiles) > 1
-        ways = itertools.product(sorted(tiles), (False, True), CLUSTERS, SHARES[k >= 32768])
+        ways = [
+            (tile, *way)
+            for tile, clusters in tiles.items()
+            for way in itertools.product((False, True), clusters, SHARES[k >= 32768])
+        ]
         for tile, exchanged, (p, q), share in ways:
             for out_dtype in {dtype, torch.float32}:
                 c = torch.ops.tiled_debug.mm_with_tile(
@@ -349,7 +352,6 @@ def test_every_tile_and_cluster_is_equal(dtype: torch.dtype, size: tuple) -> Non
                 assert_equal(c, expected.to(out_dtype), (tile, exchanged, p, q, share))
 
 
-CLUSTERS = ((1, 1), (2, 1), (1, 2))
 SHARES = {False: (False,), True: (False, True)}  # whether K has segments to share out
 
 

@@ -21,7 +21,8 @@ struct HopperOutput {
 };
 
 struct HopperArguments {
-  CUtensorMap p_map, q_map;  // P [batch][p][k] and Q [batch][q][k]
+  CUtensorMap p_map, q_map;    // P [batch][p][k] and Q [batch][q][k]
+  CUtensorMap p_edge, q_edge;  // their last rows (OperandTile::Reach)
   int32_t p, q, k, batch;    // elements
   int32_t p_batch, q_batch;  // 0: every batch entry reads the same matrix; else 1
   // The grid of work: tiles of the cluster, segments that are shared out, batch.

@@ -48,6 +48,10 @@ struct Hopper {
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
+  // Warps that fill stages in turn: two where one needs longer for a stage than the products take.
+  // (More fill the first stages no sooner, since their copies meet on the way.)
+  static constexpr int PRODUCERS =
+      producing_cycles(P::BOXES + Q::BOXES) > Tile::BLOCK_P * Tile::BLOCK_Q / 32 ? 2 : 1;
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
@@ -107,12 +111,10 @@ struct Hopper {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   }
 
-  // Warp `producer` of those that fill stages in turn, one lane of which issues the copies: a warp
-  // needs some 280 cycles for the word of a stage and two copies, longer than a small tile's
-  // products take. A shared operand's parts come from all blocks of the cluster, so a stage may be
-  // filled only when the readers of all of them have left it.
+  // Warp `producer` of those that fill stages in turn, one lane of which issues the copies. A shared
+  // operand's parts come from all blocks of the cluster, so a stage may be filled only when the
+  // readers of all of them have left it.
   __device__ __forceinline__ void produce(int producer) {
-    constexpr int TOGETHER = Tile::PRODUCERS;
     const bool issues = ptx::elect_sync();
     // Blocks along Q share P and blocks along P share Q.
     const auto p_part = P::part(args.cluster_q, schedule.rank);
@@ -122,18 +124,20 @@ struct Hopper {
     int ahead = producer;  // steps of the next piece that are the others'
     const auto load = [&](const Unit& unit, int piece) {
       const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
+      const auto p_reach = P::reach(p_part, unit.p, args.p);
+      const auto q_reach = Q::reach(q_part, unit.q, args.q);
       const int end = unit.end(piece);
       int step = unit.begin(piece) + ahead;
-      for (; step < end; step += TOGETHER, ring.skip(TOGETHER)) {
+      for (; step < end; step += PRODUCERS, ring.skip(PRODUCERS)) {
         const uint32_t s = ring.stage;
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
         if (!issues) continue;
-        ptx::mbarrier_arrive_expect_tx(full(s), P::BYTES + Q::BYTES);
-        P::load(p_part, base + P_AT + s * P::BYTES, &args.p_map, unit.p, step * BLOCK_K, p_batch,
-                full(s));
-        Q::load(q_part, base + Q_AT + s * Q::BYTES, &args.q_map, unit.q, step * BLOCK_K, q_batch,
-                full(s));
+        ptx::mbarrier_arrive_expect_tx(full(s), p_reach.bytes + q_reach.bytes);
+        P::load(p_part, p_reach, base + P_AT + s * P::BYTES, &args.p_map, &args.p_edge, unit.p,
+                step * BLOCK_K, p_batch, full(s));
+        Q::load(q_part, q_reach, base + Q_AT + s * Q::BYTES, &args.q_map, &args.q_edge, unit.q,
+                step * BLOCK_K, q_batch, full(s));
       }
       ahead = step - end;
     };
@@ -288,7 +292,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   if (warpgroup == 0) {
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
-    if (warp < Tile::PRODUCERS) kernel.produce(warp);
+    if (warp < Kernel::PRODUCERS) kernel.produce(warp);
   } else {
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
     kernel.consume(warpgroup - 1);

@@ -64,10 +64,11 @@ cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const
   args.totals = reinterpret_cast<float*>(static_cast<char*>(workspace) + l.totals_at);
   set_result(args, problem, plan, l);
   // Blocks along Q share P, and the other way round.
-  cudaError_t error =
-      map_operand(&args.p_map, l.sides.p, problem, tile.block_p, tile.group_p, plan.cluster_q);
+  cudaError_t error = map_with_edge(&args.p_map, &args.p_edge, l.sides.p, problem, tile.block_p,
+                                    tile.group_p, plan.cluster_q);
   if (error != cudaSuccess) return error;
-  error = map_operand(&args.q_map, l.sides.q, problem, tile.block_q, tile.group_q, plan.cluster_p);
+  error = map_with_edge(&args.q_map, &args.q_edge, l.sides.q, problem, tile.block_q, tile.group_q,
+                        plan.cluster_p);
   if (error != cudaSuccess) return error;
   error = map_output(args.c(), args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;

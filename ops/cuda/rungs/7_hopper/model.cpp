@@ -126,8 +126,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     const double pace = (1 + model.slowdown * std::min(load, 1.0)) / (1 + model.slowdown);
     const double least = plan.share_segments ? model.alone * area / 32 : 0;
     const double products = std::max(least, std::max(e.tensor, e.shared) * pace) * meeting;
-    const double feed = arriving * meeting + reading * std::pow(load, model.few_blocks);
-    const double lone = tile.producers > 1 ? model.lone : tile.consumers == 1 ? model.lone_one : 0;
+    const double feed = arriving * meeting + reading * load;
+    const double lone = tile.consumers == 1 ? model.lone : 0;
     const auto fourth = [](double x) { return x * x * (x * x); };
     return own * std::sqrt(std::sqrt(fourth(products) + fourth(feed) + fourth(lone)));
   };

@@ -33,8 +33,6 @@ struct HopperConstants {
   double chip = 0.1004;    // tensor, of the whole chip, however tiles divide among multiprocessors;
   static constexpr double CHIP_POWER = 12.07;  // how sharply the one takes over from the other
   double lone = 221.8;                         // the shortest step of a tile with one consumer
-  double lone_one = 206.6;                       // and with one warp that fills its stages
-  double few_blocks = 1.109;                     // of a grid of few blocks, how much less they wait for L2
   double arrive = 0.8225;                      // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
   // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
@@ -64,7 +62,6 @@ constexpr HopperConstants constants_elsewhere() {
   c.tensor = 0.891, c.power = 1, c.shared = 1.13, c.lone = 223;
   c.arrive = 1.43, c.line = 0.0642, c.mn_line = 1, c.two_lines = 1.57, c.off_sectors = 0.862;
   c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;
-  c.lone_one = c.lone, c.few_blocks = 1;
   c.chip = 0, c.dram_bytes = 3800, c.crossing = 0.723;
   c.store = 13, c.store_two_lines = 1.45, c.slice = 0.25, c.hidden_store = 0.383, c.gaps = 0.0571;
   c.alone = 0, c.share_start = 0;

@@ -18,6 +18,9 @@ namespace tiled {
 // Of a thread of a tile's so many consumer warpgroups, after the producer has given up its own.
 constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
 
+// Of an H200, for a warp that fills a stage: the word that it may, and so many copies.
+constexpr int producing_cycles(int copies) { return 60 + 110 * copies; }
+
 enum class Roles : int8_t {
   Cooperative,  // the consumer warpgroups share a tile
   PingPong,     // each has a tile of its own; one stores while the other multiplies
@@ -35,7 +38,6 @@ struct HopperTile {
   static constexpr int GROUP_P =
       PING_PONG ? P : P / CONSUMERS_P;  // a warpgroup's share of the tile
   static constexpr int GROUP_Q = Q / SPLIT_Q;
-  static constexpr int PRODUCERS = P * Q <= 64 * 128 ? 2 : 1;  // warps that fill stages in turn
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
   static constexpr int BLOCKS_PER_SM = BLOCKS;
   // Shared memory, of a multiprocessor's 227 KiB: the stages; slices of C; barriers.
@@ -125,7 +127,7 @@ struct HopperTileInfo {
   int32_t block_p, block_q;  // elements
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
-  int32_t consumers, producers;
+  int32_t consumers;
   bool ping_pong;
   int32_t threads;
   int32_t shared_bytes;
@@ -135,7 +137,7 @@ struct HopperTileInfo {
 template <typename Tile>
 constexpr HopperTileInfo hopper_tile_info() {
   return {Tile::BLOCK_P,   Tile::BLOCK_Q,   Tile::GROUP_P, Tile::GROUP_Q,      Tile::SLICE_Q,
-          Tile::CONSUMERS, Tile::PRODUCERS, Tile::PING_PONG, Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+          Tile::CONSUMERS, Tile::PING_PONG, Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
 }
 
 template <typename List>

@@ -6,7 +6,7 @@
 //                    k ->                 one stage: 256 bytes of K, two boxes of P and two of Q,
 //     weight P   +---------------+        swizzled
 //       8 to 64  |               |
-//         rows   |    ------>    |        a ring of 6 to 40 stages that one warp fills by TMA; it
+//         rows   |    ------>    |        a ring of 6 to 40 stages that warps fill by TMA; it
 //                |               |        runs on from tile to tile, so that memory does not wait
 //                +---------------+        for the end of a tile (ring.cuh)
 //     few Q    8 |    ------>    |

@@ -44,6 +44,10 @@ constexpr int few_rows_q_strip(int block_q, int element_bytes) {
   return std::min(block_q, 128 / element_bytes);
 }
 
+constexpr int few_rows_producers(FewRowsBy by, int block_q) {
+  return (by == FewRowsBy::Wgmma || by == FewRowsBy::Registers) && block_q >= 48 ? 1 : 2;
+}
+
 // At most P rows by Q columns of D for a block. A warp has ROWS of the rows, and GROUPS of warps
 // share out the columns. A stage holds 256 bytes of K of both operands.
 template <FewRowsBy BY_, int P, int Q, int ROWS, int GROUPS_>
@@ -56,7 +60,9 @@ struct FewRowsTile {
   static constexpr int WARPS = BANDS * GROUPS;          // that multiply
   static constexpr int COLUMNS = Q / GROUPS;            // of a warp
   static constexpr int PATCH_P = 1, PATCH_Q = COLUMNS;  // of a lane, where lanes multiply
-  static constexpr int PRODUCERS = 2;                    // that fill stages in turn
+  // Warps that fill stages in turn. Of many columns one is fast enough, and two are in each other's
+  // way.
+  static constexpr int PRODUCERS = few_rows_producers(BY_, Q);
   static constexpr int THREADS = 32 * (WARPS + PRODUCERS);
   static constexpr int BOXES = 2;                      // of 128 bytes of K, in a stage
   static constexpr int P_BOX = P * 128;                // bytes; less where tiles are lower
@@ -95,13 +101,6 @@ struct FewRowsWarps : FewRowsTile<FewRowsBy::Warps, P, Q, 16, GROUPS> {
   static constexpr int EIGHTS = Q / GROUPS / 8;
 };
 struct Warps32x8 : FewRowsWarps<32, 8, 1> {};
-struct Warps64x8 : FewRowsWarps<64, 8, 1> {};
-struct Warps32x16 : FewRowsWarps<32, 16, 1> {};
-struct Warps64x16 : FewRowsWarps<64, 16, 1> {};
-struct Warps32x32 : FewRowsWarps<32, 32, 1> {};
-struct Warps64x32 : FewRowsWarps<64, 32, 1> {};
-struct Warps32x48 : FewRowsWarps<32, 48, 2> {};
-struct Warps32x64 : FewRowsWarps<32, 64, 2> {};
 
 struct Doubles32x8 : FewRowsMma<32, 8, 1> {};
 struct Doubles48x8 : FewRowsMma<48, 8, 1> {};
@@ -147,8 +146,7 @@ struct Patches32x32 : FewRowsPatches<32, 32, 2, 4> {};
 
 using FewRowsTiles =
     TileList<Few8, Few16, Few32, Few48, Few64, Few80, Few96, Regs8, Regs16, Regs32, Regs48, Regs64,
-             Warps32x8, Warps64x8, Warps32x16, Warps64x16, Warps32x32, Warps64x32, Warps32x48,
-             Warps32x64, Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16, Doubles32x16Apart,
+             Warps32x8, Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16, Doubles32x16Apart,
              Doubles48x16, Doubles64x16, Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64,
              Doubles48x64, Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4,
              Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16, Patches32x16, Patches32x32>;
