@@ -143,8 +143,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
   const CoupledFit& coupled = blocks > 2            ? model.four
-                              : tile.consumers == 1 ? model.small
-                                                    : model.large;
+                              : tile.block_p == 64 ? model.small
+                                                   : model.large;
   // Blocks that share Q wait for each other's rows of P besides, longest where nobody else reads
   // these.
   const double together = plan.cluster_p > 1   ? 1 + coupled.share_q + model.cold / p_readers

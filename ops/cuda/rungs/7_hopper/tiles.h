@@ -18,8 +18,8 @@ namespace tiled {
 // Of a thread of a tile's so many consumer warpgroups, after the producer has given up its own.
 constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
 
-// Of an H200, for a warp that fills a stage: the word that it may, and so many copies.
-constexpr int producing_cycles(int copies) { return 60 + 110 * copies; }
+// A warp that fills a stage takes so long, on an H200: the word that it may, and so many copies.
+constexpr int producing_cycles(int copies) { return 170 + 46 * copies; }
 
 enum class Roles : int8_t {
   Cooperative,  // the consumer warpgroups share a tile
