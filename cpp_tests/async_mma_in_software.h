@@ -61,8 +61,8 @@ void add_sums_of(const Matrix& c, const SumsLayout& layout, const void* sums, co
         Sum total = 0;
         for (int64_t s = 0; s < layout.segments; ++s)
           total += static_cast<const Sum*>(sums)[(s * p.batch + entry) * layout.entry + at];
-        if (p.fp32)
-          c.at<float>(entry, i, j) = static_cast<float>(total);
+        if (p.unrounded)
+          c.at<Sum>(entry, i, j) = total;
         else
           c.at<T>(entry, i, j) = T(total);
       }
@@ -100,7 +100,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
   };
   problem.a = operand(a), problem.b = operand(b);
   Epilogue& e = problem.epilogue;
-  e.out_dtype = p.fp32 ? DType::Float32 : DTYPE;
+  e.out_dtype = p.unrounded ? accumulator_of(DTYPE) : DTYPE;
   e.activation = p.activation;
   if (p.bias_along != Along::Nothing)
     e.bias_along = p.bias_along, e.bias = bias.data(), e.bias_stride = 1, e.bias_dtype = DTYPE;
@@ -131,7 +131,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
     // The copies before a product are other kernels.
     if (right < 0 || !wanted(chosen) || chosen.copy_a || chosen.copy_b) return;
-    const Matrix c(p.batch, p.m, p.n, p.c, p.fp32 ? 4 : BYTES);
+    const Matrix c(p.batch, p.m, p.n, p.c, p.unrounded ? 4 : BYTES);
     const DType out = e.out_dtype;
     problem.c = {c.data(), c.row_stride(), c.column_stride(), c.entry,
                  alignment_of(c.data(), out, c.row_stride(), c.column_stride(), c.entry)};
@@ -158,8 +158,8 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
       for (int64_t i = 0; i < p.m; ++i)
         for (int64_t j = 0; j < p.n; ++j, ++sum) {
           const Sum found =
-              p.fp32 ? c.at<float>(entry, i, j) : static_cast<Sum>(c.at<T>(entry, i, j));
-          const Sum wants = p.fp32 ? *sum : static_cast<Sum>(T(*sum));
+              p.unrounded ? c.at<Sum>(entry, i, j) : static_cast<Sum>(c.at<T>(entry, i, j));
+          const Sum wants = p.unrounded ? *sum : static_cast<Sum>(T(*sum));
           if (found == wants || right < 0) continue;
           wrong = std::string(async_mma_tile_name(chosen.tile)) +
                   (chosen.exchanged ? ", exchanged" : "") + ": C[" + std::to_string(entry) + ", " +

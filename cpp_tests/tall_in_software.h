@@ -63,7 +63,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
   };
   problem.a = operand(a), problem.b = operand(b);
   Epilogue& e = problem.epilogue;
-  e.out_dtype = p.fp32 ? DType::Float32 : DTYPE;
+  e.out_dtype = p.unrounded ? DType::Float32 : DTYPE;
   e.activation = p.activation;
   if (p.bias_along != Along::Nothing)
     e.bias_along = p.bias_along, e.bias = bias.data(), e.bias_stride = 1, e.bias_dtype = DTYPE;
@@ -95,7 +95,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     TallWay chosen = offered.as<TallWay>();
     if (right < 0 || !wanted(chosen)) return;
     if (panel_k > 0) chosen.panel_k = std::min(chosen.panel_k, panel_k);
-    const Matrix c(p.batch, p.m, p.n, p.c, p.fp32 ? 4 : BYTES);
+    const Matrix c(p.batch, p.m, p.n, p.c, p.unrounded ? 4 : BYTES);
     const DType out = e.out_dtype;
     problem.c = {c.data(), c.row_stride(), c.column_stride(), c.entry,
                  alignment_of(c.data(), out, c.row_stride(), c.column_stride(), c.entry)};
@@ -126,8 +126,8 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
       for (int64_t i = 0; i < p.m; ++i)
         for (int64_t j = 0; j < p.n; ++j, ++sum) {
           const float found =
-              p.fp32 ? c.at<float>(entry, i, j) : static_cast<float>(c.at<T>(entry, i, j));
-          const float wants = p.fp32 ? *sum : static_cast<float>(T(*sum));
+              p.unrounded ? c.at<float>(entry, i, j) : static_cast<float>(c.at<T>(entry, i, j));
+          const float wants = p.unrounded ? *sum : static_cast<float>(T(*sum));
           if (found == wants || right < 0) continue;
           wrong = name + ": C[" + std::to_string(entry) + ", " + std::to_string(i) + ", " +
                   std::to_string(j) + "] is " + std::to_string(found) + ", not " +

@@ -777,6 +777,28 @@ TEST(HopperPlans, AreNotMistakenForAnothers) {
   }
 }
 
+// int32 sums of bytes run where bytes do, and what was planned for one result is not taken for the
+// other: beside a K that is no work the larger C is what takes time.
+TEST(Plans, OfInt32SumsOfBytes) {
+  for (const char* name : {"a100", "h200", "t4", "k40"})
+    for (const DType dtype : {DType::Int8, DType::UInt8})
+      for (const int64_t k : {64, 4096, 40000}) {
+        const DeviceInfo d = device(name);
+        Problem bytes = problem_of("nt", 512, 512, k, dtype);
+        Problem sums = bytes;
+        sums.epilogue.out_dtype = DType::Int32;
+        for (const Algo algo : ALL_ALGOS)
+          EXPECT_EQ(supports(algo, sums, d), supports(algo, bytes, d));
+        for (int round = 0; round < 2; ++round) {
+          EXPECT_EQ(make_plan(sums, d).algo, make_plan(bytes, d).algo) << name << ' ' << k;
+          if (!supports(Algo::AsyncMma, sums, d)) continue;
+          const PlanReport of_sums = report(sums, d, make_plan(sums, d, Algo::AsyncMma));
+          const PlanReport of_bytes = report(bytes, d, make_plan(bytes, d, Algo::AsyncMma));
+          EXPECT_EQ(of_sums.compulsory_bytes - of_bytes.compulsory_bytes, 512 * 512 * 3);
+        }
+      }
+}
+
 // A layer's: bias along N, and where it is asked for an activation, and the value before it kept.
 Problem finished(Problem p, Activation activation = Activation::None, bool keeps = false) {
   static float memory;  // never read

@@ -171,7 +171,8 @@ Estimate estimate(const Problem& problem, const DeviceInfo& device, const AsyncM
   Estimate e;
   e.product = steps * std::max(share * step, waves * alone) +
               waves * (Model::FILL + Model::STORE * tile.block_m * tile.block_n);
-  const double bytes = size * batch * (m * k + k * n + m * n);
+  const double c_size = static_cast<double>(size_of(problem.epilogue.out_dtype));
+  const double bytes = batch * (size * (m * k + k * n) + c_size * m * n);
   e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * device.clock_hz;
   e.bound = e.memory > e.product ? "memory" : times.bound();
   e.cycles = (is_byte(problem) ? 0 : Model::START) + std::max(e.product, e.memory);
@@ -313,7 +314,7 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   Description d;
   d.tile = async_mma_tile_name(way.tile);
   d.kernel =
-      "async_mma<" + d.tile + ", " + element_type(problem.dtype) + ", " +
+      "async_mma<" + d.tile + ", " + element_type(problem) + ", " +
       (size_of(problem.dtype) == 2 ? major_names(side_a(computed), side_b(computed)) : "0, 0") +
       ">";
   // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
