@@ -45,7 +45,8 @@ class Addmm {
     CHECK_ALL(input, a, b);
     c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
     sizes.back() = b.size(-1);
-    if (check_out(a, out, check_out_dtype(a.scalar_type(), options), sizes) == OutShape::Fits) {
+    if (check_out(a, out, check_finished_out_dtype(a.scalar_type(), options), sizes) ==
+        OutShape::Fits) {
       finished_product<Backend>(
           a, b, {{}, "n", input, alpha, beta, activation, /*before=*/false, out}, options);
       return;
@@ -85,7 +86,7 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
                           at::Tensor* before, const at::Tensor* out = nullptr) {
   const LinearShape shape = check_linear(x, weight, bias);
   const int64_t m = shape.rows.expect_int(), n = shape.columns.expect_int(), k = x.size(-1);
-  const at::ScalarType dtype = x.scalar_type(), type = check_out_dtype(dtype, options);
+  const at::ScalarType dtype = x.scalar_type(), type = check_finished_out_dtype(dtype, options);
   const Arithmetic arithmetic = resolve_arithmetic(dtype, Backend::target(x), options);
   at::Tensor folded, row, wide_bias;  // where a tensor itself is not the matrix that is read
   if (x.dim() != 2) folded = x.reshape({m, k});
@@ -138,7 +139,7 @@ void linear_out(const at::Tensor& x, const at::Tensor& weight,
                 const std::optional<at::Tensor>& bias, std::optional<std::string_view> activation,
                 const MmOptions& options, at::Tensor& out) {
   check_linear(x, weight, bias);
-  const at::ScalarType type = check_out_dtype(x.scalar_type(), options);
+  const at::ScalarType type = check_finished_out_dtype(x.scalar_type(), options);
   if (check_out(x, out, type, linear_sizes(x, weight)) == OutShape::Fits) {
     linear_product<Backend>(x, weight, bias, activation, options, nullptr, &out);
     return;
