@@ -62,8 +62,8 @@ def test_every_layout(device: str, dtype: torch.dtype) -> None:
 
 @each_byte
 def test_the_largest_sums_and_those_beyond_32_bits(device: str, dtype: torch.dtype) -> None:
-    """Extremes, which half of a vector unit's instructions for bytes would saturate or take for
-    numbers of the other sign; and a K whose sum wraps around."""
+    """Extremes, which some instructions for bytes saturate or take for numbers of the other sign;
+    and a K whose sum wraps around."""
     info = torch.iinfo(dtype)
     for k in (1, 35, 5000, 140000):
         for x in (info.min, info.max):
