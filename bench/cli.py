@@ -420,68 +420,40 @@ def cpu(
     finish(document, device, json, plots)
 
 
+def _sets(*names: str, limit: int, **options: str | float) -> list[str]:
+    """The arguments that run these sets."""
+    flags = [*(("set", name) for name in names), *options.items(), ("limit", limit)]
+    return [word for flag, value in flags for word in (f"--{flag}", str(value))]
+
+
 # The parts of `all`, each a process of its own: an illegal access in one kernel ends every later
 # call of its process. With the most seconds a part may take.
 _PARTS: dict[str, tuple[list[str], int]] = {
     "host": (["host"], 60),
     "ladder": (["ladder", "--limit", "45"], 90),
     "ladder16": (["ladder", "--dtype", "bfloat16", "--budget", "1", "--limit", "30"], 60),
-    "squares": (["--set", "squares", "--mode", "both", "--limit", "75"], 110),
+    "squares": (_sets("squares", mode="both", limit=75), 110),
     # Three layouts of many shapes: one candidate and its peers a case, short rounds.
-    "large16": (
-        ["--set", "large16", "--mode", "sustained", "--budget", "0.25", "--limit", "150"],
-        200,
-    ),
-    "middle16": (["--set", "middle16", "--budget", "0.15", "--limit", "70"], 90),
-    "unaligned16": (["--set", "unaligned16", "--budget", "0.2", "--limit", "60"], 80),
-    "mma_sync": (
-        ["--set", "mma_sync", "--algo", "async_mma", "--budget", "0.15", "--limit", "30"],
-        50,
-    ),
+    "large16": (_sets("large16", mode="sustained", budget=0.25, limit=150), 200),
+    "middle16": (_sets("middle16", budget=0.15, limit=70), 90),
+    "unaligned16": (_sets("unaligned16", budget=0.2, limit=60), 80),
+    "mma_sync": (_sets("mma_sync", algo="async_mma", budget=0.15, limit=30), 50),
     "mma_sync_tf32": (
-        [
-            *("--set", "mma_sync", "--dtype", "float32", "--precision", "tf32"),
-            *("--algo", "async_mma", "--budget", "0.15", "--limit", "20"),
-        ],
+        _sets(
+            "mma_sync", dtype="float32", precision="tf32", algo="async_mma", budget=0.15, limit=20
+        ),
         40,
     ),
-    "tf32": (
-        ["--set", "tf32", "--precision", "tf32", "--budget", "0.25", "--limit", "40"],
-        60,
-    ),
-    "fp16x3": (
-        ["--set", "fp16x3", "--precision", "fp16x3", "--budget", "0.25", "--limit", "80"],
-        110,
-    ),
-    "activations": (
-        ["--set", "activations", "--precision", "fp16x3", "--limit", "20"],
-        50,
-    ),
-    "ieee": (
-        ["--set", "ieee", "--precision", "ieee", "--budget", "0.25", "--limit", "40"],
-        60,
-    ),
-    "fp64": (["--set", "fp64", "--mode", "both", "--budget", "0.25", "--limit", "40"], 60),
-    "shapes": (
-        [
-            *("--set", "odd", "--set", "integers", "--set", "few_rows"),
-            *("--budget", "0.15", "--limit", "40"),
-        ],
-        70,
-    ),
-    "deep": (["--set", "deep", "--budget", "0.1", "--limit", "50"], 70),
-    "tall": (["--set", "tall", "--budget", "0.1", "--limit", "40"], 60),
-    "drawn16": (
-        ["--set", "large16_drawn", "--mode", "sustained", "--budget", "0.15", "--limit", "80"],
-        100,
-    ),
-    "drawn": (
-        [
-            *("--set", "middle16_drawn", "--set", "ieee_drawn", "--set", "fp64_drawn"),
-            *("--budget", "0.1", "--limit", "80"),
-        ],
-        110,
-    ),
+    "tf32": (_sets("tf32", precision="tf32", budget=0.25, limit=40), 60),
+    "fp16x3": (_sets("fp16x3", precision="fp16x3", budget=0.25, limit=80), 110),
+    "activations": (_sets("activations", precision="fp16x3", limit=20), 50),
+    "ieee": (_sets("ieee", precision="ieee", budget=0.25, limit=40), 60),
+    "fp64": (_sets("fp64", mode="both", budget=0.25, limit=40), 60),
+    "shapes": (_sets("odd", "integers", "few_rows", budget=0.15, limit=40), 70),
+    "deep": (_sets("deep", budget=0.1, limit=50), 70),
+    "tall": (_sets("tall", budget=0.1, limit=40), 60),
+    "drawn16": (_sets("large16_drawn", mode="sustained", budget=0.15, limit=80), 100),
+    "drawn": (_sets("middle16_drawn", "ieee_drawn", "fp64_drawn", budget=0.1, limit=80), 110),
     "cpu": (["cpu", "--budget", "0.3", "--limit", "25"], 60),
 }
 

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from bench import cli
 from bench.data import make_sets
-from bench.shapes import Shape, named_set
+from bench.shapes import Shape, drawn_size, named_set
 from bench.timing import CudaStopwatch, Rounds, interleave
 
 console = Console()
@@ -56,7 +56,7 @@ def drawn(seed: int, count: int, low: int = 224, high: int = 5600) -> tuple[Shap
     rows = [m for m in FEW_ROWS if 2 * m > low] + [2048, 4096] * (low > 512)
 
     def size(high: int) -> int:
-        return max(step, step * round(low * (high / low) ** rng.random() / step))
+        return drawn_size(rng, low, high, step)
 
     while len(shapes) < count:
         step, kind = rng.choice((8, 64, 64, 128)), rng.random()

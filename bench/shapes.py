@@ -105,7 +105,7 @@ def _linear(rows: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tupl
     return tuple(Shape(m, n, k, "nt") for n, k in weights for m in rows)
 
 
-# (N, K) of the linear layers of transformers of 8 and 70 billion parameters.
+# (N, K) of the linear layers of transformers of 8 billion parameters, the first four, and of 70.
 LAYERS = (
     (4096, 4096),
     (6144, 4096),
@@ -117,10 +117,23 @@ LAYERS = (
 )
 
 
+def _with_layers(*rows: int) -> tuple[Shape, ...]:
+    return tuple(Shape(m, n, k) for m in rows for n, k in LAYERS)
+
+
 def _in_layouts(templates: tuple[Shape, ...]) -> tuple[Shape, ...]:
     """Each of them, once, in the layouts that a training step asks for."""
     once = dict.fromkeys(templates)
     return tuple(replace(t, layout=layout) for layout in ("nn", "nt", "tn") for t in once)
+
+
+# From issues on small products.
+TINY = (Shape(12, 12, 64), Shape(128, 45, 45), Shape(128, 46, 46))
+
+
+def drawn_size(rng: random.Random, low: int, high: int, step: int) -> int:
+    """A multiple of `step`, of sizes that are spread evenly over their logarithms."""
+    return max(step, step * round(low * (high / low) ** rng.random() / step))
 
 
 def _drawn(seed: int, count: int, low: int, high: int, most: float) -> tuple[Shape, ...]:
@@ -130,7 +143,7 @@ def _drawn(seed: int, count: int, low: int, high: int, most: float) -> tuple[Sha
     found: list[Shape] = []
 
     def size() -> int:
-        return max(64, 64 * round(low * (high / low) ** rng.random() / 64))
+        return drawn_size(rng, low, high, 64)
 
     while len(found) < count:
         one = size()
@@ -174,7 +187,7 @@ SETS: dict[str, ShapeSet] = {
             "down 14336",
             ("bfloat16", "float32"),
             (
-                *_linear((512, 2048), ((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336))),
+                *_linear((512, 2048), LAYERS[:4]),
                 Shape(2048, 4096, 28672, "nn"),
                 Shape(28672, 4096, 2048, "tn"),
             ),
@@ -202,7 +215,7 @@ SETS: dict[str, ShapeSet] = {
             ("bfloat16", "float16"),
             _in_layouts(
                 _cubes(2048, 2056, 3072, 4096, 6144, 8192, 12288, 16384)
-                + tuple(Shape(m, n, k) for m in (512, 2048, 8192) for n, k in LAYERS)
+                + _with_layers(512, 2048, 8192)
             ),
         ),
         ShapeSet(
@@ -210,10 +223,7 @@ SETS: dict[str, ShapeSet] = {
             "16-bit products of one wave or few, in three layouts",
             "squares off the powers of two, and the same layers with 128 and 256 rows",
             ("bfloat16", "float16"),
-            _in_layouts(
-                _cubes(384, 512, 768, 1024, 1280, 1536, 1792)
-                + tuple(Shape(m, n, k) for m in (128, 256) for n, k in LAYERS)
-            ),
+            _in_layouts(_cubes(384, 512, 768, 1024, 1280, 1536, 1792) + _with_layers(128, 256)),
         ),
         ShapeSet(
             "large16_drawn",
@@ -395,9 +405,7 @@ SETS: dict[str, ShapeSet] = {
             ("float32",),
             (
                 *_cubes(3, 4, 16, 32, 64, 128, 256),
-                Shape(12, 12, 64),
-                Shape(128, 45, 45),
-                Shape(128, 46, 46),
+                *TINY,
             ),
         ),
         ShapeSet(
@@ -421,9 +429,7 @@ SETS: dict[str, ShapeSet] = {
             ("float32", "float64", "bfloat16", "int32"),
             (
                 *_cubes(16, 64, 256, 1000, 1024),
-                Shape(12, 12, 64),
-                Shape(128, 45, 45),
-                Shape(128, 46, 46),
+                *TINY,
                 Shape(1, 4096, 4096, "nt"),
             ),
         ),

@@ -121,16 +121,11 @@ std::string wrong_of(const Parts& p, uint32_t seed) {
                         static_cast<uint32_t>(squares_m),
                         static_cast<uint32_t>(squares_n),
                         false};
-  gridDim = {static_cast<unsigned>(grid.clusters_p * grid.clusters_q),
-             static_cast<unsigned>(std::min<int64_t>(p.batch, 2)), 1};
-  std::vector<float> totals(gridDim.x * gridDim.y * Tile::BLOCK_P * Tile::BLOCK_Q);
+  const int64_t tiles = int64_t{grid.clusters_p} * grid.clusters_q;
+  const int64_t entries = std::min<int64_t>(p.batch, 2);
+  std::vector<float> totals(tiles * entries * Tile::BLOCK_P * Tile::BLOCK_Q);
   grid.totals = totals.data();
-  for (unsigned y = 0; y < gridDim.y; ++y)
-    for (unsigned x = 0; x < gridDim.x; ++x) {
-      blockIdx = {x, y, 0};
-      software_gpu::block.run(Tile::THREADS, static_cast<uint32_t>(random()),
-                              [&] { fp16x3_async<Tile>(args); });
-    }
+  software_gpu::run_grid(tiles, entries, Tile::THREADS, random, [&] { fp16x3_async<Tile>(args); });
 
   uint32_t with_marks = 0;
   std::vector<bool> has_mark(listed.size());

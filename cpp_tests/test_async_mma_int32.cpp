@@ -87,8 +87,9 @@ TYPED_TEST(AsyncMmaInt32, ADeepK) {
 // What the kernels are held to is the sum of numbers with a sign.
 TEST(AsyncMmaInt32Reference, HasTheSign) {
   const signed char least = -128;
-  EXPECT_NE(as_multiplied(least), as_multiplied(static_cast<unsigned char>(least)));
-  EXPECT_EQ(static_cast<int32_t>(as_multiplied(least) * as_multiplied<signed char>(127)),
+  const auto multiplied = [](auto byte) { return as_multiplied(Arithmetic::Fma, byte); };
+  EXPECT_NE(multiplied(least), multiplied(static_cast<unsigned char>(least)));
+  EXPECT_EQ(static_cast<int32_t>(multiplied(least) * multiplied(static_cast<signed char>(127))),
             -128 * 127);
 }
 

@@ -51,7 +51,7 @@ def test_what_bounds_it(n: int, k: int, bound: str) -> None:
     text = tiled_mm.explain(a, b, algo="few_rows", **H200)
     best = min(plan.few_rows.estimates, key=lambda e: e.cycles)
     assert best.tile == plan.tile.name
-    assert bound in text and re.search(rf"estimate +{best.way}: ", text)
+    assert bound in text and re.search(rf"estimate +{best.way}, exchanged: ", text)
 
 
 def test_copies() -> None:

@@ -44,6 +44,16 @@ class Block {
   void together(Collective what, void* argument);
   // Until all threads have.
   void barrier();
+  // Lets others go on, for a thread that waits for what they do.
+  void yield() {
+    ++in_vain_;
+    leave(State::Ready);
+  }
+  // The current thread goes no further, and run() throws.
+  void fail(const char* why) {
+    error_ = why;
+    leave(State::Done);
+  }
 
   bool draw(int one_in) { return random_() % one_in == 0; }
 
@@ -88,6 +98,13 @@ class Block {
   void resume(int thread);
   void leave(State state);  // the current thread; returns when it is resumed
   void turn(int warp);
+  // Whether a warp's other lanes do, and its first has met them already.
+  bool waits(int warp) const {
+    const auto lanes = threads_.begin() + warp * WARP;
+    return lanes->state == State::InWarp &&
+           std::any_of(lanes, lanes + WARP,
+                       [](const Thread& lane) { return lane.state == State::Ready; });
+  }
   static void begin();
 
   std::vector<Memory> memory_;
@@ -97,6 +114,8 @@ class Block {
   jmp_buf scheduler_;
   ucontext_t start_;
   int current_ = 0;
+  int in_vain_ = 0;  // yields since somebody went on
+  const char* error_ = nullptr;
 };
 
 inline Block block;
@@ -118,6 +137,21 @@ T& shared_at(uint32_t address) {
 
 // As CUDA C++ has them. threadIdx is the running fiber's.
 inline software_gpu::Index threadIdx, blockIdx, gridDim;
+
+namespace software_gpu {
+
+// A grid's blocks, one after the other, each in an order of its own.
+template <typename Kernel>
+void run_grid(int64_t grid_x, int64_t grid_y, int threads, std::mt19937& random, Kernel kernel) {
+  gridDim = {static_cast<unsigned>(grid_x), static_cast<unsigned>(grid_y), 1};
+  for (unsigned y = 0; y < gridDim.y; ++y)
+    for (unsigned x = 0; x < gridDim.x; ++x) {
+      blockIdx = {x, y, 0};
+      block.run(threads, static_cast<uint32_t>(random()), kernel);
+    }
+}
+
+}  // namespace software_gpu
 
 namespace software_gpu {
 
@@ -163,12 +197,15 @@ inline void Block::barrier() { leave(State::AtBarrier); }
 inline void Block::turn(int warp) {
   Thread* const lanes = &threads_[warp * WARP];
   int together = 0;
+  bool waiting = false;  // for other warps
   for (int lane = 0; lane < WARP; ++lane) {
     if (lanes[lane].state == State::Ready) resume(warp * WARP + lane);
+    waiting |= lanes[lane].state == State::Ready;
     together += lanes[lane].state == State::InWarp && lanes[lane].what == lanes[0].what;
   }
-  if (together == 0) return;
+  if (together == 0 || waiting) return;
   if (together < WARP) throw std::runtime_error("the lanes of a warp do different things");
+  in_vain_ = 0;
   void* arguments[WARP];
   for (int lane = 0; lane < WARP; ++lane) {
     arguments[lane] = lanes[lane].argument;
@@ -184,12 +221,15 @@ inline void Block::run(int threads, uint32_t seed, const std::function<void()>& 
   body_ = body;
   random_.seed(seed);
   int warp = 0;
+  in_vain_ = 0, error_ = nullptr;
   for (;;) {
+    if (error_ != nullptr) throw std::runtime_error(error_);
+    if (in_vain_ > 100000) throw std::runtime_error("some threads wait for ever");
     std::vector<int> ready;
     bool done = true;
     for (int w = 0; w < threads / WARP; ++w) {
       done &= threads_[w * WARP].state == State::Done;
-      if (threads_[w * WARP].state == State::Ready) ready.push_back(w);
+      if (threads_[w * WARP].state == State::Ready || waits(w)) ready.push_back(w);
     }
     if (done) return;
     if (ready.empty()) {
@@ -201,7 +241,7 @@ inline void Block::run(int threads, uint32_t seed, const std::function<void()>& 
       continue;
     }
     // Mostly the same goes on, so that warps drift apart.
-    if (threads_[warp * WARP].state != State::Ready || draw(64))
+    if ((threads_[warp * WARP].state != State::Ready && !waits(warp)) || draw(64))
       warp = ready[random_() % ready.size()];
     turn(warp);
   }
@@ -243,7 +283,6 @@ inline void Block::wait(size_t pending) {
 
 // Dynamic shared memory, as a kernel declares it.
 namespace tiled {
-inline constexpr int DYNAMIC_SHARED_BYTES = software_gpu::SHARED_BYTES;
 extern char shared[];
 }  // namespace tiled
 inline char* software_gpu::shared_memory() { return tiled::shared; }
@@ -335,6 +374,16 @@ T atomicAdd(T* at, U value) {
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline int __double2hiint(double value) {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<int>(bits >> 32);
+}
+inline int __double2loint(double value) {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<int>(bits);
+}
 inline float __uint_as_float(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);

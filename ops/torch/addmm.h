@@ -77,8 +77,9 @@ at::Tensor linear_target(const at::Tensor& out, const at::Tensor& x, const at::T
   return apart ? matrix : at::Tensor();
 }
 
-// activation(x weight^T + bias), in `out` if that is not null, and the value before the activation
-// if `before` is not null. A call allocates nothing but these: weight is transposed by its strides.
+// activation(x weight^T + bias), in `out` if that is not null, which is resized where it has no
+// elements, and the value before the activation if `before` is not null. A call allocates nothing
+// but these: weight is transposed by its strides.
 template <typename Backend>
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias,
@@ -87,6 +88,9 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
   const LinearShape shape = check_linear(x, weight, bias);
   const int64_t m = shape.rows.expect_int(), n = shape.columns.expect_int(), k = x.size(-1);
   const at::ScalarType dtype = x.scalar_type(), type = check_finished_out_dtype(dtype, options);
+  const c10::SymDimVector sizes = linear_sizes(x, weight);
+  const bool resizes = out != nullptr && check_out(x, *out, type, sizes) == OutShape::ToBeResized;
+  if (resizes) check_no_self_overlap(*out);
   const Arithmetic arithmetic = resolve_arithmetic(dtype, Backend::target(x), options);
   at::Tensor folded, row, wide_bias;  // where a tensor itself is not the matrix that is read
   if (x.dim() != 2) folded = x.reshape({m, k});
@@ -96,7 +100,6 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
                                dtype_of(dtype), type, arithmetic);
   Epilogue& epilogue = problem.epilogue;
   epilogue.activation = check_activation(activation, dtype);
-  const c10::SymDimVector sizes = linear_sizes(x, weight);
   if (bias && bias->dim() == 1 && bias->size(0) == n) {
     epilogue.bias_along = Along::N;
     epilogue.bias = bias->const_data_ptr();
@@ -108,7 +111,7 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
     add_input(epilogue, wide_bias);
   }
   at::Tensor target;
-  if (out != nullptr) target = linear_target<Backend>(*out, x, weight, bias, m, n);
+  if (out != nullptr && !resizes) target = linear_target<Backend>(*out, x, weight, bias, m, n);
   if (target.defined()) problem.c = result_of(target);
   const at::IntArrayRef c_sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sizes));
   if (before != nullptr) {
@@ -123,7 +126,9 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
     problem.c.data = c.mutable_data_ptr();
   }
   if (c.numel() > 0) Backend::run(problem, plan, x);
-  if (out != nullptr && !target.defined()) out->copy_(c);
+  if (out == nullptr || target.defined()) return c;
+  if (resizes) at::native::resize_output(*out, c_sizes);  // only now, as of product_out() above
+  out->copy_(c);
   return c;
 }
 
@@ -138,17 +143,7 @@ template <typename Backend>
 void linear_out(const at::Tensor& x, const at::Tensor& weight,
                 const std::optional<at::Tensor>& bias, std::optional<std::string_view> activation,
                 const MmOptions& options, at::Tensor& out) {
-  check_linear(x, weight, bias);
-  const at::ScalarType type = check_finished_out_dtype(x.scalar_type(), options);
-  if (check_out(x, out, type, linear_sizes(x, weight)) == OutShape::Fits) {
-    linear_product<Backend>(x, weight, bias, activation, options, nullptr, &out);
-    return;
-  }
-  // As of product_out() above.
-  check_no_self_overlap(out);
-  const at::Tensor c = linear_product<Backend>(x, weight, bias, activation, options, nullptr);
-  at::native::resize_output(out, c.sizes());
-  out.copy_(c);
+  linear_product<Backend>(x, weight, bias, activation, options, nullptr, &out);
 }
 
 template <typename Backend>

@@ -139,10 +139,10 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
   const DeviceInfo& device = cuda_device(a.device().index());
   // Refuses what the rung cannot do.
   const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
-  const NamedWay name = {tile, exchanged, cluster_p, cluster_q, share_segments};
+  const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
   std::optional<Way> found;
   rung.ways(problem, device, [&](const Way& way, double) {
-    if (rung.is != nullptr && rung.is(way, name)) found = way;
+    if (rung.name != nullptr && rung.name(problem, way) == name) found = way;
   });
   TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
               exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,

@@ -102,7 +102,8 @@ TORCH_LIBRARY(tiled_debug, m) {
         &roofline_json);
   // A rung with this tile, cluster and so on, whatever the planner would choose: to compare them.
   // The rung is `algo`, one with named tiles; else fp16x3 if that is the precision, and hopper if
-  // not. plan() lists the tiles of hopper and few_rows.
+  // not. plan() lists the ways of all that have many. Clusters other than 1 x 1 are hopper's and
+  // fp16x3's.
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
              " int cluster_q, bool share_segments, *, $options) -> Tensor"));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,23 +48,24 @@ struct Description {
   Entries json;  // of plan(): a key, and a value of JSON; no two rungs mean different things by one
 };
 
-// A way of a rung with named tiles, as tests and benchmarks ask for it.
+// A way of a rung with named tiles, as tests, benchmarks and reports call it.
 struct NamedWay {
-  std::string_view tile;
+  std::string tile;
   bool exchanged;  // B's transpose stands on the side that A has else
   int64_t cluster_p, cluster_q;
   bool share_segments;  // or, of rungs that cut tiles in time, whether they do
 };
-inline bool is_of_name(const ClusterPlan& plan, std::string_view tile, const NamedWay& name) {
-  return tile == name.tile && plan.exchanged == name.exchanged &&
-         plan.cluster_p == name.cluster_p && plan.cluster_q == name.cluster_q;
+inline bool operator==(const NamedWay& x, const NamedWay& y) {
+  return x.tile == y.tile && x.exchanged == y.exchanged && x.cluster_p == y.cluster_p &&
+         x.cluster_q == y.cluster_q && x.share_segments == y.share_segments;
 }
 
-// What reports say of plans whose segments of K are shared out, if they are.
-inline void describe_sharing(Description& d, bool shares_segments) {
-  if (shares_segments)
-    d.lines.emplace_back("shares", "segments of K among blocks, adds their sums");
-  d.json.emplace_back("shares_segments", shares_segments ? "true" : "false");
+// Of rungs without clusters.
+inline NamedWay named_way(std::string tile, bool exchanged, bool share_segments) {
+  return {std::move(tile), exchanged, 1, 1, share_segments};
+}
+inline NamedWay named_way(std::string_view tile, const ClusterPlan& plan, bool share_segments) {
+  return {std::string(tile), plan.exchanged, plan.cluster_p, plan.cluster_q, share_segments};
 }
 
 struct Rung {
@@ -73,8 +75,9 @@ struct Rung {
   void (*ways)(const Problem& problem, const DeviceInfo& device, Consider consider);
   Plan (*plan)(const Problem& problem, const DeviceInfo& device, const Way& way);
   Description (*describe)(const Problem& problem, const DeviceInfo& device, const Plan& plan);
-  // Whether one of its ways is the one of this name; null for rungs whose ways have none.
-  bool (*is)(const Way& way, const NamedWay& name) = nullptr;
+  // What one of its ways for the problem is called, as no other of them is; null for rungs whose
+  // ways have no names.
+  std::optional<NamedWay> (*name)(const Problem& problem, const Way& way) = nullptr;
 };
 
 // The ladder's rungs that have CUDA kernels, from the lowest up.

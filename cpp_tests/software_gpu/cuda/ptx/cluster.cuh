@@ -1,9 +1,12 @@
 // Of ptx/cluster.cuh: a kernel starts when the one before has ended, and has nothing to wait for.
 #pragma once
 
+#include "software_gpu/block.h"
+
 namespace tiled::ptx {
 
 inline void griddepcontrol_launch_dependents() {}
 inline void griddepcontrol_wait() {}
+inline bool elect_sync() { return threadIdx.x % 32 == 0; }
 
 }  // namespace tiled::ptx

@@ -12,6 +12,7 @@ inline void store_shared_v4(uint32_t address, uint4 v) {
 inline uint32_t load_shared_u32(uint32_t address) {
   return software_gpu::shared_at<uint32_t>(address);
 }
+inline double load_shared_f64(uint32_t address) { return software_gpu::shared_at<double>(address); }
 inline void store_shared_v2(uint32_t address, float x, float y) {
   software_gpu::shared_at<float2>(address) = make_float2(x, y);
 }

@@ -1,150 +1,16 @@
-// Rung tall as the planner sees it: either operand as the long one, each tile, and a model of how
-// fast strips stream past the short one.
-#include "cuda/rungs/11_tall/plan.h"
-
+// Rung tall as the planner sees it: either operand as the long one, and each tile. model.cpp says
+// what its ways take.
 #include <algorithm>
-#include <cmath>
 
-#include "core/text.h"
-#include "cuda/plan/candidate.h"
 #include "cuda/plan/chip_scale.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
-#include "cuda/plan/rung.h"
 #include "cuda/plan/sums.h"
+#include "cuda/rungs/11_tall/model.h"
 
 namespace tiled {
 namespace {
-
-// What a strip takes of a multiprocessor that is full of warps: cycles, fitted to measured times.
-// They are a warp's own instructions, most of them, which wait for one another: neither tensor
-// cores nor shared memory are busy all the time.
-struct StripCost {
-  double strip;  // for itself
-  double stage;  // for each of its stages
-  double step;   // for each 16 of K
-  double work;   // of chains: for 1024 multiply-adds; else for a step of 16 columns
-  double loads;  // of chains: for a load of 16 bytes a lane
-  double out;    // for 512 elements of C
-};
-constexpr StripCost FRAGMENTS_PLAIN = {70, 10, 25, 5, 0, 15};
-constexpr StripCost FRAGMENTS = {111, 14, 47, 5, 0, 29};
-constexpr StripCost FRAGMENTS_SHIFTED = {67, 0, 147, 37, 0, 0};
-constexpr StripCost CHAINS = {9, 61, 0, 14, 0, 108};
-constexpr StripCost CHAINS_SHIFTED = {0, 0, 0, 0, 4.7, 100};
-
-// The model's other constants: cycles of 1755 MHz, as those of rungs hopper and few_rows.
-struct Model {
-  static constexpr double CLOCK = 1755e6;
-  // More, on tensor cores, for each 16 of K beyond the first of a strip: of deep ones fewer are on
-  // their way at once.
-  static constexpr double NEAR_STEPS = 4, FAR_STEP = 75;
-  static constexpr double START = 4500;  // launch, the first bytes' way, the end
-  static constexpr double DRAM = 0.85;   // of the bandwidth that the device names
-  static constexpr double L2 = 40;       // bytes a cycle of a multiprocessor, of what is read again
-  // Of the panel: the way of its first bytes, and cycles a byte.
-  static constexpr double PANEL = 800, PANEL_BYTE = 0.15;
-  // A lone warp's cycles around a strip and a stage.
-  static constexpr double STRIP_LATENCY = 1000, STAGE_LATENCY = 1000;
-  // For an element that is copied singly, and one that goes through an epilogue, of 32.
-  static constexpr double SINGLY = 3, EPILOGUE = 8;
-  static constexpr double POWER = 4;  // how sharply the longer of what overlaps decides
-};
-
-struct Estimate {
-  double memory, work, latency;  // cycles
-  double cycles;                 // of the whole call
-
-  const char* bound() const {
-    return memory >= std::max(work, latency) ? "memory"
-           : work >= latency                 ? "instructions"
-                                             : "a strip's latency";
-  }
-};
-
-double beside(double a, double b) {
-  return std::pow(std::pow(a, Model::POWER) + std::pow(b, Model::POWER), 1 / Model::POWER);
-}
-
-int64_t strips_of(const Problem& p, const TallWay& way) {
-  return blocks_over(p.m, int64_t{tall_tile(way.tile).rows});
-}
-
-int64_t shared_bytes_of(const TallWay& way) {
-  const TallTileInfo& tile = tall_tile(way.tile);
-  return tile.rings_bytes + (tile.chains ? int64_t{way.panel_k} * tile.block_n * 4
-                                         : int64_t{tile.block_n} * (2 * way.panel_k + 16));
-}
-
-bool stays(const Problem& p, const TallWay& way) { return p.k <= way.panel_k; }
-
-// Blocks of a way that a multiprocessor holds; p is the problem whose A is the long operand.
-int64_t fitting(const Problem& p, const TallWay& way, const DeviceInfo& device) {
-  const TallTileInfo& tile = tall_tile(way.tile);
-  const int64_t fit =
-      device.shared_bytes_per_sm / (shared_bytes_of(way) + device.shared_bytes_reserved);
-  return std::clamp<int64_t>(fit, 1,
-                             is_plain(p, way) ? tile.plain_blocks_per_sm : tile.blocks_per_sm);
-}
-
-const StripCost& cost_of(const Problem& p, const TallWay& way) {
-  const bool shifted = way.read == TallRead::Shifted;
-  if (tall_tile(way.tile).chains) return shifted ? CHAINS_SHIFTED : CHAINS;
-  return shifted ? FRAGMENTS_SHIFTED : is_plain(p, way) ? FRAGMENTS_PLAIN : FRAGMENTS;
-}
-
-double strip_cycles(const Problem& p, const TallWay& way) {
-  const TallTileInfo& tile = tall_tile(way.tile);
-  const StripCost& cost = cost_of(p, way);
-  const double rows = tile.rows, columns = tile.block_n, k = static_cast<double>(p.k);
-  const double steps = std::ceil(k / 16);
-  const double vectors = way.read == TallRead::Shifted ? rows / 8 : rows / 32;  // of A, a k
-  double cycles = cost.strip + std::ceil(k / tile.step_k) * cost.stage + steps * cost.step +
-                  (tile.chains ? rows * columns * k / 1024 : steps * columns / 16) * cost.work +
-                  k * (vectors + columns / 16) * cost.loads + rows * columns / 512 * cost.out;
-  if (!tile.chains && way.read != TallRead::Shifted)
-    cycles += std::max(0., steps - Model::NEAR_STEPS) * Model::FAR_STEP;
-  if (way.read == TallRead::Elements) cycles += rows * k / 32 * Model::SINGLY;
-  if (!p.epilogue.is_identity()) cycles += rows * columns / 32 * Model::EPILOGUE;
-  return cycles;
-}
-
-// Those that the planner takes: others are right, but not what the rung is for.
-constexpr int64_t MOST_COLUMNS = 4;  // tiles side by side
-// Strips of a multiprocessor: with fewer there is no stream.
-constexpr int64_t fewest_strips(const TallTileInfo& tile) { return tile.chains ? 24 : 8; }
-constexpr double NOT_JUDGED = 1e15;
-
-Estimate estimate(const Problem& problem, const DeviceInfo& device, const TallWay& way) {
-  const Problem p = long_first(problem, way);
-  const TallTileInfo& tile = tall_tile(way.tile);
-  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n);
-  const double k = static_cast<double>(p.k), batch = static_cast<double>(p.batch);
-  const double in = static_cast<double>(size_of(p.dtype));
-  const double out = static_cast<double>(size_of(p.epilogue.out_dtype));
-  const double columns = tall_columns(p, way);
-  const double strips = static_cast<double>(strips_of(p, way)) * columns * batch;
-  const double dram = Model::DRAM * device.memory_bandwidth / Model::CLOCK;
-  const double chip = device.multiprocessors;
-  Estimate e;
-  e.memory = batch * (in * k * (m + n) + out * m * n) / dram +
-             (columns - 1) * batch * in * m * k / (Model::L2 * chip);
-  e.work = std::ceil(strips / chip) * strip_cycles(p, way);
-  const double blocks = static_cast<double>(way.sharers) * columns * batch;
-  const double slots = chip * static_cast<double>(fitting(p, way, device));
-  const double waves = std::ceil(blocks / slots);
-  const double turns = std::ceil(static_cast<double>(strips_of(p, way)) /
-                                 (static_cast<double>(way.sharers) * tile.warps));
-  const double panel = Model::PANEL + static_cast<double>(shared_bytes_of(way) - tile.rings_bytes) *
-                                          Model::PANEL_BYTE;
-  e.latency =
-      waves * (turns * (std::ceil(k / tile.step_k) * Model::STAGE_LATENCY + Model::STRIP_LATENCY));
-  e.cycles = Model::START + waves * panel + beside(beside(e.memory, e.work), e.latency);
-  if (!stays(p, way) || columns > MOST_COLUMNS ||
-      strips < static_cast<double>(fewest_strips(tile)) * chip)
-    e.cycles += NOT_JUDGED;
-  return e;
-}
 
 // The kernel's counters have 31 bits; a tile may reach beyond the end.
 constexpr int64_t MOST = (int64_t{1} << 31) - 512;
@@ -202,7 +68,7 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
       way.panel_k = static_cast<int32_t>(std::min(steps, most / tile.step_k) * tile.step_k);
       const int64_t columns = blocks_over(p.n, int64_t{tile.block_n});
       if (saturating_product(columns, device.multiprocessors) > MAX_GRID_X / 2) continue;
-      const int64_t slots = device.multiprocessors * fitting(p, way, device);
+      const int64_t slots = device.multiprocessors * fitting_blocks(p, way, device);
       const int64_t others = saturating_product(columns, p.batch);
       way.sharers = static_cast<int32_t>(std::clamp<int64_t>(
           slots / std::max<int64_t>(others, 1), 1, std::max<int64_t>(strips_of(p, way), 1)));
@@ -221,13 +87,13 @@ double comparable(const Problem& problem, const DeviceInfo& device, double cycle
   if (problem.arithmetic != Arithmetic::Fma)  // elsewhere it is async_mma's model, which knows
     return device.capability == 90 ? cycles * PROMISED : cycles;
   const bool thin = std::min(problem.m, problem.n) <= 16;
-  return cycles * (thin ? PROMISED_THIN : PROMISED_CHAINS) * CHAINS_CLOCK / Model::CLOCK *
+  return cycles * (thin ? PROMISED_THIN : PROMISED_CHAINS) * CHAINS_CLOCK / TALL_CLOCK *
          scale_of(device).clock;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   for_each_way(problem, device, [&](const TallWay& way) {
-    consider(Way(way), comparable(problem, device, estimate(problem, device, way).cycles));
+    consider(Way(way), comparable(problem, device, tall_estimate(problem, device, way).cycles));
   });
 }
 
@@ -274,6 +140,10 @@ const char* name_of(TallRead read) {
   return "?";
 }
 
+NamedWay named(const TallWay& way) {
+  return named_way(std::string(tall_tile_name(way.tile)), way.exchanged, /*share_segments=*/false);
+}
+
 // In JSON:
 //
 //   tall  {exchanged, reads: "by 16 bytes" and the like, panel_k, bound,
@@ -282,7 +152,7 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   const TallWay way = whole.way.as<TallWay>();
   const TallTileInfo& tile = tall_tile(way.tile);
   const Problem p = long_first(problem, way);
-  const Estimate chosen = estimate(problem, device, way);
+  const TallEstimate chosen = tall_estimate(problem, device, way);
   Description d;
   d.tile = tall_tile_name(way.tile);
   d.kernel = "tall<" + d.tile + ", " + element_type(problem.dtype) + ", " +
@@ -292,43 +162,37 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   if (way.exchanged) std::swap(d.thread_m, d.thread_n);
   d.lines.emplace_back("bound", chosen.bound());
   d.lines.emplace_back("reads", std::string(way.exchanged ? "B " : "A ") + name_of(way.read) +
-                                    (stays(p, way) ? "" : "; the panel again and again"));
-  std::vector<std::string> list;
+                                    (panel_stays(p, way) ? "" : "; the panel again and again"));
+  WayList list(d, named(way));
   for_each_way(problem, device, [&](const TallWay& other) {
-    const Estimate e = estimate(problem, device, other);
-    const bool is_chosen = other.tile == way.tile && other.exchanged == way.exchanged;
-    d.lines.emplace_back(is_chosen ? "estimate" : "rejected",
-                         std::string(tall_tile_name(other.tile)) +
-                             (other.exchanged ? ", exchanged: " : ": ") + grouped(e.cycles) +
-                             " cycles; bound by " + e.bound() + ", " + grouped(e.memory) +
-                             " of memory, " + grouped(e.work) + " of instructions");
-    list.push_back(Object()
-                       .text("tile", tall_tile_name(other.tile))
-                       .text("way", tall_tile_name(other.tile))
-                       .truth("exchanged", other.exchanged)
-                       .real("memory", e.memory)
-                       .real("work", e.work)
-                       .real("latency", e.latency)
-                       .real("cycles", e.cycles)
-                       .str());
+    const TallEstimate e = tall_estimate(problem, device, other);
+    const NamedWay found = named(other);
+    list.add(found,
+             text_of(found, e.cycles) + "bound by " + e.bound() + ", " + grouped(e.memory) +
+                 " of memory, " + grouped(e.work) + " of instructions",
+             Object()
+                 .text("tile", found.tile)
+                 .text("way", found.tile)
+                 .truth("exchanged", found.exchanged)
+                 .real("memory", e.memory)
+                 .real("work", e.work)
+                 .real("latency", e.latency)
+                 .real("cycles", e.cycles));
   });
   d.json.emplace_back("tall", Object()
                                   .truth("exchanged", way.exchanged)
                                   .text("reads", name_of(way.read))
                                   .count("panel_k", way.panel_k)
                                   .text("bound", chosen.bound())
-                                  .json("estimates", array_of(list))
+                                  .json("estimates", list.json())
                                   .str());
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) {
-  const TallWay chosen = way.as<TallWay>();
-  return tall_tile_name(chosen.tile) == name.tile && chosen.exchanged == name.exchanged;
-}
+std::optional<NamedWay> name(const Problem&, const Way& way) { return named(way.as<TallWay>()); }
 
 }  // namespace
 
-extern const Rung TallRung = {Algo::Tall, &supports, &ways, &plan, &describe, &is};
+extern const Rung TallRung = {Algo::Tall, &supports, &ways, &plan, &describe, &name};
 
 }  // namespace tiled

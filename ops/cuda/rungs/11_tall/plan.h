@@ -1,6 +1,9 @@
 // How rung tall runs a problem. Pure, as plan/plan.h.
 #pragma once
 
+#include <algorithm>
+
+#include "cuda/plan/device.h"
 #include "cuda/plan/turned.h"
 #include "cuda/rungs/11_tall/tiles.h"
 #include "cuda/rungs/11_tall/way.h"
@@ -23,12 +26,37 @@ inline bool has_whole_vectors(const Problem& computed) {
   return c.alignment == 16 && (c.row_stride == 1 || (c.col_stride == 1 && computed.n % 8 == 0));
 }
 
+// Whether the panel holds all of K, so that a block loads it once.
+inline bool panel_stays(const Problem& computed, const TallWay& way) {
+  return computed.k <= way.panel_k;
+}
+
 // Whether it is for the kernel that knows nothing else: the long operand's lines are aligned, all
 // of K is in the panel, and the sums go to C as they are.
 inline bool is_plain(const Problem& computed, const TallWay& way) {
-  return way.read == TallRead::Sixteen && computed.k <= way.panel_k &&
+  return way.read == TallRead::Sixteen && panel_stays(computed, way) &&
          computed.epilogue.is_identity() && computed.epilogue.out_dtype == computed.dtype &&
          (computed.dtype == DType::Float32 || has_whole_vectors(computed));
+}
+
+inline int64_t strips_of(const Problem& computed, const TallWay& way) {
+  return blocks_over(computed.m, int64_t{tall_tile(way.tile).rows});
+}
+
+inline int64_t shared_bytes_of(const TallWay& way) {
+  const TallTileInfo& tile = tall_tile(way.tile);
+  return tile.rings_bytes + (tile.chains ? int64_t{way.panel_k} * tile.block_n * 4
+                                         : int64_t{tile.block_n} * (2 * way.panel_k + 16));
+}
+
+// Blocks that a multiprocessor holds.
+inline int64_t fitting_blocks(const Problem& computed, const TallWay& way,
+                              const DeviceInfo& device) {
+  const TallTileInfo& tile = tall_tile(way.tile);
+  const int64_t fit =
+      device.shared_bytes_per_sm / (shared_bytes_of(way) + device.shared_bytes_reserved);
+  return std::clamp<int64_t>(
+      fit, 1, is_plain(computed, way) ? tile.plain_blocks_per_sm : tile.blocks_per_sm);
 }
 
 inline TallArguments tall_arguments(const Problem& problem, const TallWay& way, void* totals) {

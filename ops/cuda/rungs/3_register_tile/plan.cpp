@@ -6,6 +6,7 @@
 #include "cuda/parts/wrapped_plan.h"
 #include "cuda/plan/chip_scale.h"
 #include "cuda/plan/copies.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"
@@ -159,7 +160,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   const Candidate* table = table_of(problem, device);
   RegisterTileWay way{};
   way.access = vector_accesses_of(problem);
-  for (int i = 0; i < 3; ++i) {
+  const int sizes = accumulator_bytes(problem.dtype) > 4 ? 2 : 3;  // that differ (tiles.h)
+  for (int i = 0; i < sizes; ++i) {
     if (!can_launch(table[i], problem, device)) continue;
     way.tile = SIZES[i];
     for (int share = 0; share <= gains_by_sharing(table[i], problem, device); ++share) {
@@ -230,18 +232,17 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   return d;
 }
 
-// Such as "AsyncTile64x64", or "AsyncTile64x64 cut". Its tile hangs on the accumulator.
-bool is(const Way& way, const NamedWay& name) {
+// Such as "AsyncTile64x64", or "AsyncTile64x64 cut".
+std::optional<NamedWay> name(const Problem& problem, const Way& way) {
   const RegisterTileWay chosen = way.as<RegisterTileWay>();
-  const char* const how = chosen.wraps_around ? " cut" : "";
-  for (const DType dtype : {DType::Float32, DType::Float64, DType::Complex128})
-    if (std::string(tile_of(dtype, chosen).name) + how == name.tile)
-      return chosen.shares_segments == name.share_segments;
-  return false;
+  return named_way(
+      std::string(tile_of(problem.dtype, chosen).name) + (chosen.wraps_around ? " cut" : ""),
+      /*exchanged=*/false, chosen.shares_segments);
 }
 
 }  // namespace
 
-extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways, &plan, &describe, &is};
+extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways, &plan,
+                                      &describe,          &name};
 
 }  // namespace tiled

@@ -4,6 +4,7 @@
 
 #include "core/text.h"
 #include "cuda/parts/wrapped_plan.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tile_name.h"
@@ -142,14 +143,14 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) {
-  if (!way.is<Fp64Way>()) return false;
+std::optional<NamedWay> name(const Problem&, const Way& way) {
+  if (!way.is<Fp64Way>()) return std::nullopt;  // there is one
   const Fp64Way chosen = way.as<Fp64Way>();
-  return name_of(chosen) == name.tile && chosen.shares_segments == name.share_segments;
+  return named_way(name_of(chosen), /*exchanged=*/false, chosen.shares_segments);
 }
 
 }  // namespace
 
-extern const Rung MmaTileRung = {Algo::MmaTile, &supports, &ways, &plan, &describe, &is};
+extern const Rung MmaTileRung = {Algo::MmaTile, &supports, &ways, &plan, &describe, &name};
 
 }  // namespace tiled

@@ -1,4 +1,6 @@
 // What reports say of a plan with hopper: its choices, and the model's figures for the best tiles.
+#include "cuda/plan/describe.h"
+
 #include <algorithm>
 
 #include "core/text.h"
@@ -90,8 +92,8 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
   const int blocks = plan.cluster_p * plan.cluster_q;
   if (blocks > 1)
     d.lines.emplace_back("cluster", std::to_string(blocks) + " blocks share an operand");
-  if (repack_a || repack_b)
-    d.lines.emplace_back("repacks", repack_a && repack_b ? "A and B" : repack_a ? "A" : "B");
+  if (const char* const repacked = names_of_operands(repack_a, repack_b))
+    d.lines.emplace_back("repacks", repacked);
   if (plan.share_segments)
     d.lines.emplace_back("segments", "shared out; a second kernel adds the sums");
   constexpr size_t SHOWN = 4;

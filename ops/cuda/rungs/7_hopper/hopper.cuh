@@ -2,7 +2,7 @@
 // after tile; the blocks of a cluster share an operand by multicast; C leaves while the next tile
 // is on its way.
 //
-//     producer warpgroup, one thread            consumer warpgroups
+//     producer warps, one thread of each        consumer warpgroups
 //     wait empty[s]  (all that read it left)    wait full[s]
 //     TMA -> P[s], Q[s]  ... full[s]            wgmma P[s] x Q[s], one group always in flight
 //                                               arrive empty[s - 1]
@@ -107,17 +107,24 @@ struct Hopper {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   }
 
-  // One warp, one lane of which issues the copies. A shared operand's parts come from all blocks of
-  // the cluster, so a stage may be filled only when the readers of all of them have left it.
-  __device__ __forceinline__ void produce() {
+  // Warp `producer` of those that fill stages in turn, one lane of which issues the copies: a warp
+  // needs some 280 cycles for the word of a stage and two copies, longer than a small tile's
+  // products take. A shared operand's parts come from all blocks of the cluster, so a stage may be
+  // filled only when the readers of all of them have left it.
+  __device__ __forceinline__ void produce(int producer) {
+    constexpr int TOGETHER = Tile::PRODUCERS;
     const bool issues = ptx::elect_sync();
     // Blocks along Q share P and blocks along P share Q.
     const auto p_part = P::part(args.cluster_q, schedule.rank);
     const auto q_part = Q::part(args.cluster_p, schedule.rank);
     Ring<STAGES> ring;
+    ring.skip(producer);
+    int ahead = producer;  // steps of the next piece that are the others'
     const auto load = [&](const Unit& unit, int piece) {
       const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
-      for (int step = unit.begin(piece); step < unit.end(piece); ++step, ring.advance()) {
+      const int end = unit.end(piece);
+      int step = unit.begin(piece) + ahead;
+      for (; step < end; step += TOGETHER, ring.skip(TOGETHER)) {
         const uint32_t s = ring.stage;
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
@@ -128,6 +135,7 @@ struct Hopper {
         Q::load(q_part, base + Q_AT + s * Q::BYTES, &args.q_map, unit.q, step * BLOCK_K, q_batch,
                 full(s));
       }
+      ahead = step - end;
     };
     for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
       const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
@@ -279,7 +287,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
-    if (__shfl_sync(~0u, threadIdx.x / 32, 0) == 0) kernel.produce();
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+    if (warp < Tile::PRODUCERS) kernel.produce(warp);
   } else {
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
     kernel.consume(warpgroup - 1);

@@ -76,7 +76,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   // Rounds of tiles, one for every block that fits the chip.
   const int blocks = plan.cluster_p * plan.cluster_q;
   const Units units = units_of(problem, plan);
-  const int64_t clusters_at_once = std::max(1, device.multiprocessors / blocks);
+  const int64_t clusters_at_once = tiled::clusters_at_once(device, blocks);
   const int64_t places = clusters_at_once * tile.blocks_per_sm;
   const int64_t whole_rounds = units.count / places, rest = units.count % places;
   const double rounds = static_cast<double>(whole_rounds + (rest != 0));
@@ -126,8 +126,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     const double pace = (1 + model.slowdown * std::min(load, 1.0)) / (1 + model.slowdown);
     const double least = plan.share_segments ? model.alone * area / 32 : 0;
     const double products = std::max(least, std::max(e.tensor, e.shared) * pace) * meeting;
-    const double feed = arriving * meeting + reading * load;
-    const double lone = tile.consumers == 1 ? model.lone : 0;
+    const double feed = arriving * meeting + reading * std::pow(load, model.few_blocks);
+    const double lone = tile.producers > 1 ? model.lone : tile.consumers == 1 ? model.lone_one : 0;
     const auto fourth = [](double x) { return x * x * (x * x); };
     return own * std::sqrt(std::sqrt(fourth(products) + fourth(feed) + fourth(lone)));
   };
@@ -142,7 +142,9 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
-  const CoupledFit& coupled = tile.consumers == 1 ? model.small : model.large;
+  const CoupledFit& coupled = blocks > 2            ? model.four
+                              : tile.consumers == 1 ? model.small
+                                                    : model.large;
   // Blocks that share Q wait for each other's rows of P besides, longest where nobody else reads
   // these.
   const double together = plan.cluster_p > 1   ? 1 + coupled.share_q + model.cold / p_readers

@@ -22,32 +22,35 @@ struct CoupledFit {
 // stands in that file. What each constant would be by itself is not fitted: some make up for
 // others.
 struct HopperConstants {
-  double start = 4037;  // launch, the first bytes' way, the end
-  CoupledFit small = {309.3, 0.1016, 0.02884},
-             large = {943.3, 0.004389, 2.63e-05};  // of tiles with one consumer, or more
-  double cold = 0.06653;   // of a step, more, where what they do not share comes from DRAM to each
-  double tensor = 0.6986;  // and more, when all multiprocessors work at once,
-  double power = 3.27;     // by so much of H200_SLOWDOWN, which slows shared memory as well
-  double shared = 0.4657;  // memory
-  double chip = 0.3797;    // tensor, of the whole chip, however tiles divide among multiprocessors;
+  double start = 3892;  // launch, the first bytes' way, the end
+  CoupledFit small = {438.8, 0.1252, 0.03388},
+             large = {1471, 0.0004074, 0.0004084},  // of tiles with one consumer, or more,
+             four = {545.3, 0.006531, 0};           // and of four blocks, whatever the tile
+  double cold = 0.04989;   // of a step, more, where what they do not share comes from DRAM to each
+  double tensor = 0.6229;  // and more, when all multiprocessors work at once,
+  double power = 3.768;     // by so much of H200_SLOWDOWN, which slows shared memory as well
+  double shared = 0.6351;  // memory
+  double chip = 0.1004;    // tensor, of the whole chip, however tiles divide among multiprocessors;
   static constexpr double CHIP_POWER = 12.07;  // how sharply the one takes over from the other
-  double lone = 261.5;                         // the shortest step of a tile with one consumer
-  double arrive = 0.9071;                      // 128 bytes reach their multiprocessor
+  double lone = 221.8;                         // the shortest step of a tile with one consumer
+  double lone_one = 206.6;                       // and with one warp that fills its stages
+  double few_blocks = 1.109;                     // of a grid of few blocks, how much less they wait for L2
+  double arrive = 0.8225;                      // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
   // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
   // multicast cost nothing here. The first read of a round costs first_read more of these; the
   // row's readers share that.
-  double line = 0.7974, mn_line = 1.044, two_lines = 0.8701, off_sectors = 1.007;
-  double first_read = 3.943;
-  double narrow = 1.542, narrowest = 1.672;  // boxes of TMA 64 and 32 bytes wide
+  double line = 0.7348, mn_line = 0.9459, two_lines = 0.8639, off_sectors = 1.029;
+  double first_read = 4.139;
+  double narrow = 1.503, narrowest = 2.823;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
-  double dram_bytes = 8253;
-  double crossing = 0.9726;
-  double store = 12.9;              // C, for each element of a thread
-  double store_two_lines = 0.0255;  // more, for rows of C that lie in two lines
-  double slice = 0.5684;            // more, for slices of half the width
-  double hidden_store = 4.421e-05;  // of a store behind another's products
-  double gaps = 0.1385;             // of all but the first round, with no other tile to fill
+  double dram_bytes = 6260;
+  double crossing = 1.657;
+  double store = 16.65;              // C, for each element of a thread
+  double store_two_lines = 0.05886;  // more, for rows of C that lie in two lines
+  double slice = 0.6325;            // more, for slices of half the width
+  double hidden_store = 0.04348;  // of a store behind another's products
+  double gaps = 0.1428;             // of all but the first round, with no other tile to fill
   // Where blocks share out segments of K, which those problems did not: a step of tensor is no less
   // than what the instructions take, though few blocks run; and the start takes longer.
   double alone = 1.05, share_start = 1500;
@@ -57,10 +60,11 @@ struct HopperConstants {
 // alike: an earlier fit to 16-bit inputs, without factors of each tile.
 constexpr HopperConstants constants_elsewhere() {
   HopperConstants c;
-  c.start = 3620, c.small = c.large = {391, 0.033, 0.033}, c.cold = 0;
+  c.start = 3620, c.small = c.large = c.four = {391, 0.033, 0.033}, c.cold = 0;
   c.tensor = 0.891, c.power = 1, c.shared = 1.13, c.lone = 223;
   c.arrive = 1.43, c.line = 0.0642, c.mn_line = 1, c.two_lines = 1.57, c.off_sectors = 0.862;
   c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;
+  c.lone_one = c.lone, c.few_blocks = 1;
   c.chip = 0, c.dram_bytes = 3800, c.crossing = 0.723;
   c.store = 13, c.store_two_lines = 1.45, c.slice = 0.25, c.hidden_store = 0.383, c.gaps = 0.0571;
   c.alone = 0, c.share_start = 0;

@@ -25,7 +25,7 @@ bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
          (q_mn_major || tile.block_q % (8 * plan.cluster_p) == 0);
 }
 
-constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
+constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
 
 template <typename Visit>
 void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
@@ -54,7 +54,7 @@ void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit vi
           const Units units = units_of(problem, plan);
           if (units.count > MOST_OF_TMA) continue;
           const int blocks = cluster_p * cluster_q;
-          const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / blocks;
+          const int64_t places = clusters_at_once(device, blocks) * tile.blocks_per_sm;
           plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
           // No taller than the problem, so that the panel's count of units fits too.
           plan.panel =
@@ -100,10 +100,9 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan;
 }
 
-bool is(const Way& way, const NamedWay& name) {
+std::optional<NamedWay> name(const Problem&, const Way& way) {
   const HopperPlan plan = way.as<HopperPlan>();
-  return is_of_name(plan, hopper_tile_name(plan.tile), name) &&
-         plan.share_segments == name.share_segments;
+  return named_way(hopper_tile_name(plan.tile), plan, plan.share_segments);
 }
 
 }  // namespace
@@ -115,6 +114,6 @@ std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& d
   return plans;
 }
 
-extern const Rung HopperRung = {Algo::Hopper, &supports, &ways, &plan, &describe_hopper, &is};
+extern const Rung HopperRung = {Algo::Hopper, &supports, &ways, &plan, &describe_hopper, &name};
 
 }  // namespace tiled

@@ -19,6 +19,10 @@ struct HopperPlan : ClusterPlan {
 // Every way in which hopper can run the problem, for those who measure or print them all.
 std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device);
 
+inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
+  return std::max(1, blocks <= 2 ? device.multiprocessors / blocks : device.multiprocessors * 10 / 11 / blocks);
+}
+
 // The grid of units that a plan's clusters walk through.
 struct Units {
   int64_t clusters_p, clusters_q, count;

@@ -35,6 +35,7 @@ struct HopperTile {
   static constexpr int GROUP_P =
       PING_PONG ? P : P / CONSUMERS_P;  // a warpgroup's share of the tile
   static constexpr int GROUP_Q = Q / SPLIT_Q;
+  static constexpr int PRODUCERS = P * Q <= 64 * 128 ? 2 : 1;  // warps that fill stages in turn
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
   static constexpr int BLOCKS_PER_SM = BLOCKS;
   // Shared memory, of a multiprocessor's 227 KiB: the stages; slices of C; barriers.
@@ -94,9 +95,9 @@ struct Ping128x160 : HopperTile<128, 160, 2, 1, PING, 5> {};
 struct Ping128x192 : HopperTile<128, 192, 2, 1, PING, 4> {};
 struct Ping64x128 : HopperTile<64, 128, 2, 1, PING, 7> {};
 // Middle sizes, where the number of tiles decides.
-struct Coop128x208 : HopperTile<128, 208, 2, 1, COOP, 4> {};
 struct Coop128x176 : HopperTile<128, 176, 2, 1, COOP, 5> {};
 struct Coop128x128 : HopperTile<128, 128, 2, 1, COOP, 6> {};
+struct Coop128x112 : HopperTile<128, 112, 2, 1, COOP, 6> {};
 struct Coop128x96 : HopperTile<128, 96, 2, 1, COOP, 6> {};
 struct Coop192x96 : HopperTile<192, 96, 3, 1, COOP, 5> {};
 // Small: one consumer, many stages in flight.
@@ -104,14 +105,14 @@ struct Deep64x192 : HopperTile<64, 192, 1, 1, COOP, 6> {};
 struct Deep64x160 : HopperTile<64, 160, 1, 1, COOP, 7> {};
 struct Deep64x128 : HopperTile<64, 128, 1, 1, COOP, 8> {};
 struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
+struct Deep64x80 : HopperTile<64, 80, 1, 1, COOP, 11> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
-struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
 using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
-                             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x208,
-                             Coop128x176, Coop128x128, Coop128x96, Coop192x96, Deep64x192,
-                             Deep64x160, Deep64x128, Deep64x96, Deep64x64, Solo64x32, Solo64x16>;
+                             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x176,
+                             Coop128x128, Coop128x112, Coop128x96, Coop192x96, Deep64x192,
+                             Deep64x160, Deep64x128, Deep64x96, Deep64x80, Deep64x64, Solo64x16>;
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
@@ -124,7 +125,7 @@ struct HopperTileInfo {
   int32_t block_p, block_q;  // elements
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
-  int32_t consumers;
+  int32_t consumers, producers;
   bool ping_pong;
   int32_t threads;
   int32_t shared_bytes;
@@ -134,7 +135,7 @@ struct HopperTileInfo {
 template <typename Tile>
 constexpr HopperTileInfo hopper_tile_info() {
   return {Tile::BLOCK_P,   Tile::BLOCK_Q,   Tile::GROUP_P, Tile::GROUP_Q,      Tile::SLICE_Q,
-          Tile::CONSUMERS, Tile::PING_PONG, Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+          Tile::CONSUMERS, Tile::PRODUCERS, Tile::PING_PONG, Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
 }
 
 template <typename List>

@@ -3,10 +3,14 @@
 //
 //     stage:  P [rows][16 bytes of k], Q [columns][16 bytes of k], swizzled (lane_values.cuh)
 //
-// A step is 16 bytes of K of both; its registers are refilled as soon as it is done, AHEAD steps
-// before they are needed.
+// A step is 16 bytes of K of both, loaded AHEAD steps before it is needed. Where registers allow,
+// loads go to others than those that are being read, or the compiler holds them back until these
+// are free, in a heap for which the chain then waits.
 #pragma once
 
+#include <type_traits>
+
+#include "cuda/ptx/forget_sum.cuh"
 #include "cuda/rungs/8_few_rows/lane_values.cuh"
 #include "cuda/rungs/8_few_rows/ring.cuh"
 
@@ -31,47 +35,54 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
     p_row = P::row(warp % Tile::BANDS * (Tile::BLOCK_P / Tile::BANDS), lane_p);
     q_row = Q::row(warp / Tile::BANDS * Tile::COLUMNS, lane_q);
     p_offset = P::offset(p_row), q_offset = Q::offset(q_row);
-    Place place(*this), last = place;
-    uint32_t parity = 0;
-    bool read = false;  // the stage before, by all lanes
+    Place place(*this), next = place, last = place;
+    uint32_t parity = 0;  // of the next stage
+    uint32_t bits = 0;    // of the stage before: has_read() votes on them beside the next products
+    bool has_last = false;
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
+    // Stages of this block that are not done.
+    uint32_t left = ((args.tiles - 1 - tile) / gridDim.x + 1) * args.stages;
     this->wait_full(place.full, parity);
+    if (next.advance(*this)) parity ^= 1;
+    if (left > 1) this->wait_full(next.full, parity);
 #pragma unroll
-    for (int step = 0; step < AHEAD; ++step) fetch(step, step, place.at);
+    for (int step = 0; step < AHEAD; ++step) fetch(step, place.at);
 
+    // One stage's products, and between them what comes AHEAD steps later. The next stage has
+    // arrived before: a wait in the middle would part loads from the products that hide them. Only
+    // at the end comes that for the stage after it, if there is one.
+    const auto multiply_stage = [&](auto has_next) {
+      maybe_delay();
+      Place after = next;
+      const uint32_t wraps = after.advance(*this);
+      bool ready = false;
+#pragma unroll
+      for (int step = 0; step < STEPS; ++step) {
+        multiply(step);
+        if (step + AHEAD < STEPS)
+          fetch(step + AHEAD, place.at);
+        else if (has_next)
+          fetch(step + AHEAD - STEPS, next.at);
+        if (step == 0) this->release(last, this->has_read(bits) & has_last);
+        if (has_next && step == STEPS / 2) ready = this->is_full(after.full, parity ^ wraps);
+      }
+      bits = this->bits_of(chain) | (has_next ? bits_of_loads() : 0), has_last = true;
+      last = place, place = next, next = after, parity ^= wraps;
+      if (has_next && --left > 1 && !ready) this->wait_full(next.full, parity);
+    };
     for (; tile < args.tiles; tile += gridDim.x) {
+      // After the very last stage nothing is loaded.
       const bool last_tile = tile + static_cast<int>(gridDim.x) >= args.tiles;
-      int left = args.segment;
+      const int before_last = args.stages - last_tile;
 #pragma unroll
       for (int i = 0; i < SUMS; ++i) total[i] = 0;
-      for (int stage = 0; stage < args.stages; ++stage) {
-        maybe_delay();
-#pragma unroll
-        for (int step = 0; step < STEPS - AHEAD; ++step) {
-          multiply(step % AHEAD);
-          fetch(step % AHEAD, step + AHEAD, place.at);
-          if (step == 0) this->release(last, read);
-        }
-        if (last_tile && stage + 1 == args.stages) {
-#pragma unroll
-          for (int step = 0; step < AHEAD; ++step) multiply(step);
-        } else {
-          last = place;
-          if (place.advance(*this)) parity ^= 1;
-          multiply(0);
-          this->wait_full(place.full, parity);
-          fetch(0, 0, place.at);
-#pragma unroll
-          for (int step = 1; step < AHEAD; ++step) {
-            multiply(step);
-            fetch(step, step, place.at);
-          }
-          read = this->has_read(chain);
-        }
-        if (HAS_TOTALS && --left == 0) add_segment_to_total(), left = args.segment;
+      for (int stage = 0; stage < args.stages;) {
+        const int end = HAS_TOTALS ? min(stage + args.segment, args.stages) : args.stages;
+        for (; stage < min(end, before_last); ++stage) multiply_stage(std::true_type());
+        if (stage < end) multiply_stage(std::false_type()), ++stage;
+        add_segment_to_total();
       }
-      if (!HAS_TOTALS || left != args.segment) add_segment_to_total();
       this->template store_totals<float>(
           total, this->corner_of(tile), p_row, q_row,
           [](int i) { return P::apart(i / Tile::PATCH_Q); },
@@ -89,21 +100,41 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
   static constexpr int SUMS = Tile::PATCH_P * Tile::PATCH_Q;
   static constexpr int STEPS = 8 * Tile::BOXES;  // of 16 bytes of K, in a stage
   static constexpr int AHEAD = 4;                // as registers allow, of 8 sums at the most
-  static_assert(STEPS % AHEAD == 0, "a step's registers are the same in every stage");
+  // Steps that have registers.
+  static constexpr int SLOTS = Tile::PATCH_P + Tile::PATCH_Q <= 5 ? 2 * AHEAD : AHEAD;
+  static_assert(STEPS % SLOTS == 0, "a step's registers are the same in every stage");
 
-  __device__ __forceinline__ void fetch(int slot, int step, uint32_t stage) {
+  __device__ __forceinline__ void fetch(int step, uint32_t stage) {
+    const int slot = step % SLOTS;
     constexpr int Q_AT = Tile::BOXES * Tile::P_BOX;
     P::load(p_values[slot], stage + p_offset, step / 8 * Tile::P_BOX, step % 8);
     Q::load(q_values[slot], stage + q_offset, Q_AT + step / 8 * Tile::Q_BOX, step % 8);
   }
 
-  __device__ __forceinline__ void multiply(int slot) {
+  __device__ __forceinline__ void multiply(int step) {
+    const int slot = step % SLOTS;
+    // The compiler would have the products of a stage's end before the wait for the next one, whose
+    // loads would then stand alone.
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) ptx::forget_sum(chain[i]);
 #pragma unroll
     for (int k = 0; k < P::K; ++k)
 #pragma unroll
       for (int i = 0; i < SUMS; ++i)
         chain[i] = mul_add(p_values[slot].value[i / Tile::PATCH_Q][k],
                            q_values[slot].value[i % Tile::PATCH_Q][k], chain[i]);
+  }
+
+  // Of what has been loaded of the next stage. Nobody asks for them, but the compiler would issue
+  // loads that nothing in this stage needs behind all of its products, where the next one waits for
+  // them.
+  __device__ __forceinline__ uint32_t bits_of_loads() const {
+    uint32_t bits = 0;
+#pragma unroll
+    for (int step = 0; step < AHEAD; ++step)
+      bits |=
+          __float_as_uint(p_values[step].value[0][0]) | __float_as_uint(q_values[step].value[0][0]);
+    return bits;
   }
 
   __device__ __forceinline__ void add_segment_to_total() {
@@ -116,8 +147,8 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
 
   int p_row, q_row;  // of the tile, the lane's first
   uint32_t p_offset, q_offset;
-  typename P::Step p_values[AHEAD];
-  typename Q::Step q_values[AHEAD];
+  typename P::Step p_values[SLOTS];
+  typename Q::Step q_values[SLOTS];
   float chain[SUMS] = {}, total[SUMS];
 };
 

@@ -36,6 +36,8 @@ struct FewRowsArguments {
 // By element type.
 Kernel<FewRowsArguments> few_rows_bf16(int tile, bool p_mn_major);
 Kernel<FewRowsArguments> few_rows_fp16(int tile, bool p_mn_major);
+Kernel<FewRowsArguments> few_rows_warps_bf16(int tile, bool p_mn_major);
+Kernel<FewRowsArguments> few_rows_warps_fp16(int tile, bool p_mn_major);
 Kernel<FewRowsArguments> few_rows_tf32(int tile, bool p_mn_major);
 Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major, bool q_mn_major);
 // fp32, not on tensor cores.

@@ -1,6 +1,7 @@
 // What a lane of few_rows' fp32 kernels reads of one operand's tile.
 #pragma once
 
+#include "cuda/ptx/ldmatrix.cuh"
 #include "cuda/ptx/shared.cuh"
 
 namespace tiled {
@@ -10,6 +11,10 @@ namespace tiled {
 //
 //     along k      row 0, 1, ... LANES - 1: lanes' first rows; then their second ones
 //     along m, n   rows 0 .. VECTOR - 1: the first lane's, the next VECTOR the next lane's
+//
+// One row of a weight along m or n comes by ldmatrix, which takes four k at once: a lane gets the
+// l % 4-th word of the l / 4-th row of each of its matrices, and 16 bytes eight times are the 32
+// neighbours that a strip has of a k.
 //
 // The tile has boxes of 128 bytes of k, swizzled: [rows][128 bytes of k]; or along m or n
 // [strips][32 of k][STRIP rows]. Eight lanes that load together meet 32 different banks.
@@ -30,13 +35,22 @@ class LaneValues {
 
   // Where its first row stands, bytes from the begin of a box.
   static __device__ __forceinline__ uint32_t offset(int row) {
+    if (BY_MATRICES) {  // what the lane says to ldmatrix: of the k that its eight lanes ask for
+      const int k = row % 32 / 8;
+      return row / 32 * STRIP_BYTES + k * 128 + (row % 8 ^ k) * 16;
+    }
     return MN_MAJOR ? row / STRIP * STRIP_BYTES + row % STRIP * 4 : row * 128 + row % 8 * 16;
   }
 
   // The chunk-th step of the box that begins `box` bytes, a multiple of 1024, behind another one,
   // where the first row stands at `at`.
   static __device__ __forceinline__ void load(Step& step, uint32_t at, int box, int chunk) {
-    if constexpr (MN_MAJOR) {
+    if constexpr (BY_MATRICES) {
+      uint32_t v[4];
+      ptx::ldmatrix_x4(v, (at ^ chunk % 2 * 64) + (box + chunk * (K * 128)));
+#pragma unroll
+      for (int k = 0; k < K; ++k) step.value[0][k] = __uint_as_float(v[k]);
+    } else if constexpr (MN_MAJOR) {
 #pragma unroll
       for (int i = 0; i < COUNT; i += VECTOR)
 #pragma unroll
@@ -59,6 +73,7 @@ class LaneValues {
   }
 
  private:
+  static constexpr bool BY_MATRICES = MN_MAJOR && COUNT == 1 && LANES == 32 && STRIP == 32;
   static constexpr int ROW_BYTES = STRIP * 4, STRIP_BYTES = 32 * ROW_BYTES;
 
   // VECTOR neighbours of one k, the i-th value and those after it.

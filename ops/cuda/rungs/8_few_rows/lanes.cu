@@ -1,8 +1,9 @@
 // few_rows for fp32: a lane has a row of the weight and a chain for each of its columns, whose
 // values all lanes read at once (chains.cuh).
 //
-// Bound by memory, below some 2,500 rows of P by the chain (5 cycles a multiply-add), and from 8
-// columns on by shared memory's rate. Next: patches.cu, for a C that is small in both directions.
+// Bound by memory, below some 2,500 rows of P by the chain (4 cycles and a little a multiply-add),
+// and from 8 columns on by shared memory's rate. Next: patches.cu, for a C that is small in both
+// directions.
 #include "cuda/rungs/8_few_rows/chains.cuh"
 
 namespace tiled {

@@ -52,6 +52,14 @@ struct Model {
   }
   static constexpr double wgmma_two_strips(int columns) { return 44.9 + columns / 8. * 1.2; }
   static constexpr double wgmma_registers(int columns) { return 55 + columns / 4.; }
+  // mma.sync of 16 bits: the chain, by columns of a warp, whose products are in turn; and shared
+  // memory's time for the loads of a warp and for what TMA brings. Predicted: 25.6 cycles of
+  // 1980 MHz from product to product, one more for a stage's barriers, 128 bytes a cycle.
+  static constexpr double warps_chain(int columns) {
+    return columns <= 16 ? 23.8 : columns <= 24 ? 25 : 28;
+  }
+  static constexpr double warps_shared(int columns) { return 0.93 * (4 + columns / 4.); }
+  static constexpr double WARPS_LOADED = 0.93 * 32 / 128;  // of a row of P
   // mma.sync of fp64: after one of its chain, after another; shared memory's time for a warp's rows
   // and columns.
   static constexpr double mma_chain(int columns) {
@@ -60,7 +68,11 @@ struct Model {
   static constexpr double MMA_FP64 = 21.4;
   static constexpr double mma_shared(int columns) { return 1.03 * (4 + columns / 4); }
   // By lanes: a warp's instructions, and shared memory's time for them.
-  static constexpr double lanes(int columns) { return 8 * (3.87 + 1.61 * columns); }
+  // Predicted up to 4 columns: 4 cycles of 1980 MHz from multiply-add to multiply-add, half of one
+  // more for what stands between stages, and each further column's multiply-add.
+  static constexpr double lanes(int columns) {
+    return 8 * (columns <= 4 ? 3.65 + 0.33 * columns : 3.87 + 1.61 * columns);
+  }
   static constexpr double lanes_shared(int columns) { return 8 * (1.14 + 0.53 * columns); }
   // By patches: multiply-adds, and loads of 16 bytes, which the few warps do not hide behind them.
   static constexpr double patches(int p, int q) { return 8 * (1.05 * p * q + 1.17 * (p + q)); }
@@ -84,6 +96,10 @@ double step_cycles(const FewRowsPlan& plan, bool mn_major) {
              : plan.strip < 64 && plan.height > 1 ? Model::wgmma_two_strips(tile.columns)
                                                   : Model::wgmma_mn_major(tile.columns);
     case FewRowsBy::Registers: return Model::wgmma_registers(tile.columns);
+    case FewRowsBy::Warps:
+      return std::max(Model::warps_chain(tile.columns),
+                      tile.warps * Model::warps_shared(tile.columns) +
+                          plan.height * plan.strip * Model::WARPS_LOADED);
     case FewRowsBy::Mma: {
       const double in_turn = std::ceil(tile.warps / 4.);  // four tensor cores
       return std::max({Model::mma_chain(tile.columns), in_turn * tile.columns / 8 * Model::MMA_FP64,

@@ -2,9 +2,8 @@
 // tile that just holds it. model.cpp says what its ways take.
 #include <algorithm>
 
-#include "core/text.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
-#include "cuda/plan/rung.h"
 #include "cuda/plan/tma.h"
 #include "cuda/rungs/8_few_rows/model.h"
 
@@ -28,7 +27,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 bool multiplies(FewRowsBy by, const Problem& problem) {
   if (problem.arithmetic != Arithmetic::Fma)
     return by == FewRowsBy::Wgmma ||
-           (by == FewRowsBy::Registers && problem.arithmetic == Arithmetic::Tf32);
+           by == (problem.arithmetic == Arithmetic::Tf32 ? FewRowsBy::Registers : FewRowsBy::Warps);
   if (problem.dtype == DType::Float64) return by == FewRowsBy::Mma;
   return by == FewRowsBy::Lanes || by == FewRowsBy::Patches;
 }
@@ -45,14 +44,18 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
     plan.height = static_cast<int8_t>(strips_of(plan, rows).most());
     visit(plan);
   };
-  const int64_t sharers = std::min(strips, room);
+  int64_t sharers = std::min(strips, room);
   const int64_t least = blocks_over(strips, sharers);
   if (most == 1)
     share(strips, 1);
   else
     share(sharers, blocks_over(least, most));
-  for (int height = 2; height <= most; height *= 2)
-    if (height > least) share(blocks_over(strips, height), 1);
+  for (int height = 2; height <= most; height *= 2) {
+    const int64_t fewer = blocks_over(strips, height);
+    if (height <= least || fewer == sharers) continue;
+    sharers = fewer;
+    share(sharers, 1);
+  }
 }
 
 template <typename Visit>
@@ -67,6 +70,9 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
   plan.repack_q = !is_mappable(sides.q) || (!takes_any_q(by) && is_mn_major(sides.q));
   const bool mn_major = is_mn_major(few_rows_layout(problem, plan, nullptr).sides.p);
   if (by == FewRowsBy::Registers && !mn_major) return;
+  // Of more columns than a tile has every further one would read the weight again from shared
+  // memory, whose rate already bounds a warp of many.
+  if (by == FewRowsBy::Warps && sides.q.rows > FEW_ROWS_USUAL) return;
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;
   for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
@@ -84,8 +90,8 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
     // Others than the usual one, several beside each other: narrower ones where the multiprocessors
     // are not needed for P, wider ones where each has a tile of them at the most.
     const int usual = std::min(widest, FEW_ROWS_USUAL);
-    const bool narrow = share || (is_of_wgmma(by) && sides.p.rows <= room * NARROW_ROWS);
-    const int64_t most = share && !is_of_wgmma(by) ? MOST_OF_CHAINS : MOST_NARROW;
+    const bool narrow = share || (has_low_tiles(by) && sides.p.rows <= room * NARROW_ROWS);
+    const int64_t most = share && !has_low_tiles(by) ? MOST_OF_CHAINS : MOST_NARROW;
     if (tile.block_q < usual && (!narrow || columns > most)) continue;
     if (tile.block_q > usual && (sides.p.rows > room * tile.block_p || columns > MOST_WIDE))
       continue;
@@ -96,11 +102,13 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
       visit(found);
     };
     // Along K a strip is a swizzle's pattern; along m or n a box, of 128 bytes, or of 64 where
-    // wgmma reads 16 bits.
+    // tensor cores take 16 bits; by warps the whole tile is one.
     if (!mn_major)
       for_shares(plan, sides.p.rows, room, 8, tile.block_p / 8, visit_plan);
+    else if (by == FewRowsBy::Warps)
+      for_shares(plan, sides.p.rows, room, tile.block_p, 1, visit_plan);
     else
-      for (int strip = 128 / bytes; strip >= (is_of_wgmma(by) ? 32 : 128 / bytes); strip /= 2)
+      for (int strip = 128 / bytes; strip >= (has_low_tiles(by) ? 32 : 128 / bytes); strip /= 2)
         for_shares(plan, sides.p.rows, room, strip, tile.block_p / strip, visit_plan);
   }
 }
@@ -112,8 +120,8 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit 
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     if (sides.q.rows > sides.p.rows) continue;
-    for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Mma,
-                               FewRowsBy::Lanes, FewRowsBy::Patches})
+    for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Warps,
+                               FewRowsBy::Mma, FewRowsBy::Lanes, FewRowsBy::Patches})
       for (int share = 0; share <= may_share; ++share)
         if (multiplies(by, problem) && (has_totals(by) || share || segment_count(problem.k) < 2))
           for_few_rows_plans(problem, device, by, exchanged, share, visit);
@@ -166,6 +174,7 @@ const char* name_of(FewRowsBy by) {
   switch (by) {
     case FewRowsBy::Wgmma: return "Wgmma";
     case FewRowsBy::Registers: return "Registers";
+    case FewRowsBy::Warps: return "Warps";
     case FewRowsBy::Mma: return "Doubles";
     case FewRowsBy::Patches: return "Patches";
     case FewRowsBy::Lanes: break;
@@ -173,10 +182,8 @@ const char* name_of(FewRowsBy by) {
   return "Lanes";
 }
 
-std::string text_of(const FewRowsPlan& plan, const FewRowsEstimate& e) {
-  return name_of(plan) + (plan.share_segments ? ", segments shared out: " : ": ") +
-         grouped(e.cycles) + " cycles; " + grouped(e.memory) + " of memory, " + grouped(e.chain) +
-         " of the chain, " + grouped(e.start) + " of start and end";
+NamedWay named(const FewRowsPlan& plan) {
+  return named_way(name_of(plan), plan.exchanged, plan.share_segments);
 }
 
 // In JSON:
@@ -193,7 +200,8 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   d.tile = few_rows_tile_name(plan.tile);
   const bool lanes = is_by_lanes(tile.by);
   std::string work = "FewRowsBy" + std::string(name_of(tile.by)) + "<" + d.tile;
-  if (tile.by == FewRowsBy::Wgmma) work += ", " + wgmma_type(problem.dtype);
+  if (tile.by == FewRowsBy::Wgmma || tile.by == FewRowsBy::Warps)
+    work += ", " + wgmma_type(problem.dtype);
   work += is_mn_major(sides.p) ? ", 1" : ", 0";
   if (takes_any_q(tile.by)) work += is_mn_major(sides.q) ? ", 1" : ", 0";
   d.kernel = "few_rows<" + work + ">>";
@@ -203,24 +211,25 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   d.lines.emplace_back("bound", e.bound());
   const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
   const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
-  if (repack_a || repack_b)
-    d.lines.emplace_back("repacks", repack_a && repack_b ? "A and B" : repack_a ? "A" : "B");
-  std::vector<std::string> list;
+  if (const char* const repacked = names_of_operands(repack_a, repack_b))
+    d.lines.emplace_back("repacks", repacked);
+  WayList list(d, named(plan));
   for_few_rows_plans(problem, device, [&](const FewRowsPlan& other) {
     const FewRowsEstimate found = few_rows_estimate(problem, device, other);
-    const bool chosen = name_of(other) == name_of(plan) && other.exchanged == plan.exchanged &&
-                        other.share_segments == plan.share_segments;
-    d.lines.emplace_back(chosen ? "estimate" : "rejected", text_of(other, found));
-    list.push_back(Object()
-                       .text("tile", few_rows_tile_name(other.tile))
-                       .text("way", name_of(other))
-                       .truth("exchanged", other.exchanged)
-                       .truth("share_segments", other.share_segments)
-                       .real("memory", found.memory)
-                       .real("chain", found.chain)
-                       .real("start", found.start)
-                       .real("cycles", found.cycles)
-                       .str());
+    const NamedWay way = named(other);
+    list.add(way,
+             text_of(way, found.cycles) + grouped(found.memory) + " of memory, " +
+                 grouped(found.chain) + " of the chain, " + grouped(found.start) +
+                 " of start and end",
+             Object()
+                 .text("tile", few_rows_tile_name(other.tile))
+                 .text("way", way.tile)
+                 .truth("exchanged", way.exchanged)
+                 .truth("share_segments", way.share_segments)
+                 .real("memory", found.memory)
+                 .real("chain", found.chain)
+                 .real("start", found.start)
+                 .real("cycles", found.cycles));
   });
   d.json.emplace_back("few_rows", Object()
                                       .truth("exchanged", plan.exchanged)
@@ -228,19 +237,17 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
                                       .truth("repack_a", repack_a)
                                       .truth("repack_b", repack_b)
                                       .text("bound", e.bound())
-                                      .json("estimates", array_of(list))
+                                      .json("estimates", list.json())
                                       .str());
   return d;
 }
 
-bool is(const Way& way, const NamedWay& name) {
-  const FewRowsPlan plan = way.as<FewRowsPlan>();
-  return name_of(plan) == name.tile && plan.exchanged == name.exchanged &&
-         plan.share_segments == name.share_segments;
+std::optional<NamedWay> name(const Problem&, const Way& way) {
+  return named(way.as<FewRowsPlan>());
 }
 
 }  // namespace
 
-extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways, &plan, &describe, &is};
+extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways, &plan, &describe, &name};
 
 }  // namespace tiled

@@ -45,9 +45,11 @@ class FewRowsRing {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   }
 
-  // One thread fills stage after stage, tile after tile.
-  __device__ void produce() const {
+  // Stage after stage is filled, tile after tile, by threads that take turns: one alone needs longer
+  // for a stage's copies than products of few columns take.
+  __device__ void produce(int producer) const {
     Place place(*this);
+    int until_turn = producer;  // stages of the others
     uint32_t parity = 1;  // of a phase before the first: nobody waits in the first lap
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       const Corner corner = corner_of(tile);
@@ -55,13 +57,16 @@ class FewRowsRing {
       const CUtensorMap* p_map = &args.p_maps[P_MN_MAJOR ? 0 : corner.height - args.strips.least()];
       const int first = corner.segment * args.segment;
       const uint32_t loads = Tile::BOXES * 128 * args.strip * corner.height + args.q_loads;
-      for (int stage = 0; stage < args.stages; ++stage) {
-        if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(place.full + EMPTY, parity);
-        maybe_delay();
-        ptx::mbarrier_arrive_expect_tx(place.full, loads);
+      for (int stage = 0; stage < args.stages; ++stage, --until_turn) {
+        if (until_turn == 0) {
+          until_turn = Tile::PRODUCERS;
+          if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(place.full + EMPTY, parity);
+          maybe_delay();
+          ptx::mbarrier_arrive_expect_tx(place.full, loads);
 #pragma unroll
-        for (int box = 0; box < Tile::BOXES; ++box)
-          load(place, box, corner, p_map, ((first + stage) * Tile::BOXES + box) * BOX_K);
+          for (int box = 0; box < Tile::BOXES; ++box)
+            load(place, box, corner, p_map, ((first + stage) * Tile::BOXES + box) * BOX_K);
+        }
         if (place.advance(*this)) parity ^= 1;
       }
     }
@@ -124,11 +129,20 @@ class FewRowsRing {
   // these miss a page, and the word does not, so that TMA would overwrite what is still to be read.
   template <typename T, int COUNT>
   __device__ __forceinline__ bool has_read(const T (&sums)[COUNT]) const {
+    return has_read(bits_of(sums));
+  }
+  // The same by bits of the sums, or of all that has been loaded, for which the chain need not be
+  // waited for.
+  __device__ __forceinline__ bool has_read(uint32_t bits) const {
     if constexpr (FAULT == Fault::NoReadWait) return true;
+    return __all_sync(~0u, (bits & args.nothing) == 0);
+  }
+  template <typename T, int COUNT>
+  static __device__ __forceinline__ uint32_t bits_of(const T (&sums)[COUNT]) {
     uint32_t bits = 0;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) bits |= low_bits(sums[i]);
-    return __all_sync(~0u, (bits & args.nothing) == 0);
+    return bits;
   }
 
   // A thread's totals go to C: the i-th to row first.p + row + down(i), column first.q + column +
@@ -190,7 +204,7 @@ class FewRowsRing {
   }
 };
 
-// The kernel of all three: Tile::WARPS warps that multiply, and one that loads.
+// The kernel of all three: Tile::WARPS warps that multiply, and some that load.
 template <typename Work>
 __global__ void __launch_bounds__(Work::Tile::THREADS, 1)
     few_rows(const __grid_constant__ FewRowsArguments args) {
@@ -204,7 +218,7 @@ __global__ void __launch_bounds__(Work::Tile::THREADS, 1)
     work.wait_for_kernel_before();
     work.consume(warp);
   } else if (ptx::elect_sync()) {
-    work.produce();
+    work.produce(warp - Work::Tile::WARPS);
   }
 }
 

@@ -17,13 +17,15 @@ namespace tiled {
 enum class FewRowsBy : int8_t {
   Wgmma,      // a warpgroup with wgmma: 16-bit floats and tf32
   Registers,  // the same, with P in its registers: tf32 along m or n
-  Mma,        // warps with mma.sync: fp64
+  Warps,      // warps with mma.sync: 16-bit floats
+  Mma,        // the same: fp64
   Lanes,      // a thread has a row of P and chains of multiply-adds: fp32
   Patches,    // the same, of several rows and columns
 };
 
-constexpr bool is_of_wgmma(FewRowsBy by) {
-  return by == FewRowsBy::Wgmma || by == FewRowsBy::Registers;
+// Tensor cores in fp32, whose tiles may be lower in shared memory than BLOCK_P.
+constexpr bool has_low_tiles(FewRowsBy by) {
+  return by == FewRowsBy::Wgmma || by == FewRowsBy::Registers || by == FewRowsBy::Warps;
 }
 
 constexpr bool is_by_lanes(FewRowsBy by) {
@@ -51,10 +53,11 @@ struct FewRowsTile {
   static constexpr int BLOCK_Q = Q;
   static constexpr int GROUPS = GROUPS_;
   static constexpr int BANDS = P / ROWS;
-  static constexpr int WARPS = BANDS * GROUPS;          // that multiply; one more loads
+  static constexpr int WARPS = BANDS * GROUPS;          // that multiply
   static constexpr int COLUMNS = Q / GROUPS;            // of a warp
   static constexpr int PATCH_P = 1, PATCH_Q = COLUMNS;  // of a lane, where lanes multiply
-  static constexpr int THREADS = 32 * (WARPS + 1);
+  static constexpr int PRODUCERS = 2;                    // that fill stages in turn
+  static constexpr int THREADS = 32 * (WARPS + PRODUCERS);
   static constexpr int BOXES = 2;                      // of 128 bytes of K, in a stage
   static constexpr int P_BOX = P * 128;                // bytes; less where tiles are lower
   static constexpr int Q_BOX = (Q + 7) / 8 * 8 * 128;  // bytes: whole patterns of the swizzle
@@ -86,6 +89,20 @@ template <int P, int Q, int GROUPS>
 struct FewRowsMma : FewRowsTile<FewRowsBy::Mma, P, Q, 16, GROUPS> {
   static constexpr int EIGHTS = Q / GROUPS / 8;
 };
+// Of 16 bits, whose strips along m or n are as wide as the tile.
+template <int P, int Q, int GROUPS>
+struct FewRowsWarps : FewRowsTile<FewRowsBy::Warps, P, Q, 16, GROUPS> {
+  static constexpr int EIGHTS = Q / GROUPS / 8;
+};
+struct Warps32x8 : FewRowsWarps<32, 8, 1> {};
+struct Warps64x8 : FewRowsWarps<64, 8, 1> {};
+struct Warps32x16 : FewRowsWarps<32, 16, 1> {};
+struct Warps64x16 : FewRowsWarps<64, 16, 1> {};
+struct Warps32x32 : FewRowsWarps<32, 32, 1> {};
+struct Warps64x32 : FewRowsWarps<64, 32, 1> {};
+struct Warps32x48 : FewRowsWarps<32, 48, 2> {};
+struct Warps32x64 : FewRowsWarps<32, 64, 2> {};
+
 struct Doubles32x8 : FewRowsMma<32, 8, 1> {};
 struct Doubles48x8 : FewRowsMma<48, 8, 1> {};
 struct Doubles64x8 : FewRowsMma<64, 8, 1> {};
@@ -130,10 +147,11 @@ struct Patches32x32 : FewRowsPatches<32, 32, 2, 4> {};
 
 using FewRowsTiles =
     TileList<Few8, Few16, Few32, Few48, Few64, Few80, Few96, Regs8, Regs16, Regs32, Regs48, Regs64,
-             Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16, Doubles32x16Apart, Doubles48x16,
-             Doubles64x16, Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64, Doubles48x64,
-             Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8,
-             Lanes32x16, Lanes64x16, Patches32x16, Patches32x32>;
+             Warps32x8, Warps64x8, Warps32x16, Warps64x16, Warps32x32, Warps64x32, Warps32x48,
+             Warps32x64, Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16, Doubles32x16Apart,
+             Doubles48x16, Doubles64x16, Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64,
+             Doubles48x64, Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4,
+             Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16, Patches32x16, Patches32x32>;
 
 // How a stage lies in shared memory, and how many of them a block's ring has.
 struct FewRowsStage {
@@ -154,10 +172,12 @@ struct FewRowsTileInfo {
   // way.
   constexpr FewRowsStage stage(int32_t rows) const {
     constexpr int32_t MOST = 227 * 1024, BARRIERS = 16, MOST_STAGES = 40;
-    const int32_t p = is_of_wgmma(by) ? rows * 128 : p_box;
+    const int32_t p = has_low_tiles(by) ? rows * 128 : p_box;
     const int32_t bytes = boxes * (p + q_box);
-    // What wgmma reads past the last stage. (Loads to registers end in Q's boxes.)
-    const int32_t beyond = by == FewRowsBy::Wgmma ? std::max(0, boxes * p_box - bytes) : 0;
+    // What wgmma and ldmatrix read past the last stage: from their last box on, all of BLOCK_P.
+    // (Other loads to registers end in Q's boxes.)
+    const bool reads_all = by == FewRowsBy::Wgmma || by == FewRowsBy::Warps;
+    const int32_t beyond = reads_all ? std::max(0, boxes * p_box - bytes) : 0;
     const int32_t ring = std::min(MOST_STAGES, (MOST - beyond) / (bytes + BARRIERS));
     return {p, boxes * p, bytes, ring, ring * bytes + beyond};
   }

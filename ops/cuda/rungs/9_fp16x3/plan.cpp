@@ -1,5 +1,4 @@
-// Rung fp16x3 as the planner sees it.
-#include "cuda/rungs/9_fp16x3/plan.h"
+// Rung fp16x3 as the planner sees it. model.cpp says what its ways take.
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include "cuda/plan/chip_scale.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/tma.h"
+#include "cuda/rungs/9_fp16x3/model.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
 
 namespace tiled {
@@ -17,97 +17,6 @@ namespace {
 // TMA's coordinates, the kernels' counters and the guard's squares have 31 bits.
 constexpr int64_t MAX_SIZE = (int64_t{1} << 31) - 512;
 constexpr int64_t MAX_ELEMENTS = int64_t{1} << 54;  // of the planes: their bytes can be counted
-
-// The model: cycles of one multiprocessor. A tile takes 12 wgmma of 64 x BLOCK_Q x 16 for each 64
-// of K and 64 rows, and its accumulators are added up after each. Factors fitted on an H200
-// (bench/results/h200_fp16x3.json); the tensor cores, the memory and launches are scaled by another
-// chip's own.
-constexpr double tensor_cycles(const Fp16x3TileInfo& tile) {
-  return 12.0 * tile.block_q / 2 * tile.block_p / 64;
-}
-constexpr double TURNS = 1.08;     // two consumers in turn keep the tensor cores busy
-constexpr double PAIRS = 1.45;     // two blocks, each waiting for its own operands, less so
-constexpr double PROMOTION = 350;  // of a consumer alone
-constexpr double START = 4000, STORE = 3000;
-constexpr double SHARED_OPERAND = 0.985;  // of a step, where a cluster halves an operand's bytes
-// A step of rungs/9_fp16x3/direct.cu.
-constexpr double DIRECT = 850, DIRECT_NARROW = 680;
-constexpr double MEMORY = 1500;  // bytes that all multiprocessors together read or write
-// Where tiles are cut in time: numbers, and sums on their way; a step, when no multiprocessor is
-// idle and leaves the others its power; and one whose operands L2 has not kept, as clusters that
-// are at different steps of K need them at different times.
-constexpr double HAND_OVER = 4000, CUT_STEP = 1.07, OUT_OF_STEP = 1.145;
-constexpr double KEPT = 0.8;  // of L2, the most that it keeps of them
-
-// Whether L2 keeps all of K of the rows that clusters at work at once have to do with.
-bool keeps_operands(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan& plan) {
-  const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
-  const int64_t side_p = int64_t{tile.block_p} * plan.cluster_p;
-  const int64_t side_q = int64_t{tile.block_q} * plan.cluster_q;
-  const int64_t clusters = plan.blocks / (plan.cluster_p * plan.cluster_q);
-  const int64_t rows = plan.panel * side_p + blocks_over(clusters, plan.panel) * side_q;
-  return static_cast<double>(rows * problem.k * 4) < KEPT * static_cast<double>(device.l2_bytes);
-}
-
-// `slowdown` is of tensor cores that work all at once, beside an H200's.
-double cycles(const Problem& problem, const DeviceInfo& device, double slowdown,
-              const Fp16x3Plan& plan) {
-  const Fp16x3TileInfo tile = fp16x3_tile(plan.tile);
-  const int sharers = plan.cluster_p * plan.cluster_q;
-  const double steps = static_cast<double>(blocks_over(problem.k, 64));
-  const int64_t p = plan.exchanged ? problem.n : problem.m;
-  const int64_t q = plan.exchanged ? problem.m : problem.n;
-  const double units = static_cast<double>(blocks_over(p, int64_t{tile.block_p} * plan.cluster_p)) *
-                       static_cast<double>(blocks_over(q, int64_t{tile.block_q} * plan.cluster_q)) *
-                       static_cast<double>(problem.batch);
-  const double each = units / (device.multiprocessors / sharers);
-  const double rounds = std::ceil(each);
-  const ChipScale scale = scale_of(device);
-  const double tensor = tensor_cycles(tile) / scale.tensor * slowdown;
-  const bool pairs = tile.blocks_per_sm == 2 && rounds > 1;
-  double step = tensor + PROMOTION;
-  if (tile.block_p > 64) step = TURNS * tensor;
-  if (pairs) step = std::max(PAIRS * tensor, step / 2);
-  if (is_direct(plan.tile))
-    step = std::max(tile.block_q == 64 ? DIRECT : DIRECT_NARROW, TURNS * tensor);
-  if (sharers == 2 && rounds > 1) step *= SHARED_OPERAND;
-  // What is split is read and written, what is measured is read.
-  const double of_p = static_cast<double>(p) * (is_direct(plan.tile) ? 4 : 8);
-  const double of_q = static_cast<double>(q) * 8;
-  const double split = (of_p + of_q) * static_cast<double>(problem.k) *
-                       static_cast<double>(problem.batch) / (MEMORY * scale.dram);
-  const double begins = START * scale.clock + split;
-  const double store = STORE / (pairs ? 2 : 1);
-  if (!plan.wraps_around) return begins + rounds * (steps * step + store);
-  // Both ends of a share move by half of what moves a cut, if they do.
-  const double cut_step = step * (keeps_operands(problem, device, plan) ? CUT_STEP : OUT_OF_STEP);
-  return begins + HAND_OVER * scale.clock + (each * steps + FP16X3_LEAST_STEPS) * cut_step +
-         rounds * store;
-}
-
-// The same of a tile of async.cu, in cycles of the device's own; only their order counts. What a
-// step costs beside its products is assumed, no such device having been measured: of the time that
-// L2 takes for its operands, a quarter is not hidden.
-double async_cycles(const Problem& problem, const DeviceInfo& device, const Fp16x3Plan& plan) {
-  const Fp16x3TileInfo tile = tile_of(plan);
-  constexpr double OF_TENSOR = 0.8;  // of what the tensor cores can do
-  constexpr double STEP = 1500;      // the shortest of a block alone: its loads, fragments and sums
-  constexpr double L2_BYTES_A_CYCLE = 52, NOT_HIDDEN = 0.25;  // of a multiprocessor
-  const double sms = device.multiprocessors;
-  const double peak = device.tensor_flops / (2 * device.clock_hz * sms);  // multiply-adds a cycle
-  const double loads = 2.0 * (tile.block_p + tile.block_q) * 128 / L2_BYTES_A_CYCLE;
-  const double busy =
-      3.0 * tile.block_p * tile.block_q * 64 / (OF_TENSOR * peak) + NOT_HIDDEN * loads;
-  const double share = std::ceil(static_cast<double>(plan.blocks) / sms);
-  const double fit = static_cast<double>(device.shared_bytes_per_sm /
-                                         (tile.shared_bytes + device.shared_bytes_reserved));
-  const double waves = std::ceil(share / std::clamp(fit, 1., double(tile.blocks_per_sm)));
-  const double steps = static_cast<double>(blocks_over(problem.k, 64));
-  const double elements = static_cast<double>(problem.m + problem.n) *
-                          static_cast<double>(problem.k) * static_cast<double>(problem.batch);
-  const double split = 12 * elements / device.memory_bandwidth * device.clock_hz;
-  return START + split + steps * std::max(share * busy, waves * STEP) + waves * STORE;
-}
 
 bool is_coarse(const DeviceInfo& device) { return device.capability != 90; }
 
@@ -197,7 +106,7 @@ Fp16x3Plan few_rows_plan(const Problem& problem, const DeviceInfo& device) {
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   for_async_plans(problem, device, [&](const Fp16x3Plan& plan) {
     const bool by_name = device.hopper_kernels;
-    consider(Way(plan), by_name ? BY_NAME_ONLY : async_cycles(problem, device, plan));
+    consider(Way(plan), by_name ? BY_NAME_ONLY : fp16x3_async_cycles(problem, device, plan));
   });
   if (!device.hopper_kernels) return;
   const bool few = has_few_rows(problem);
@@ -207,7 +116,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   for_fp16x3_plans(problem, device, [&](const Fp16x3Plan& plan) {
     // Tiles of planes are square: Q is the side along which C lies.
     const bool by_name = plan.kernel == Fp16x3Kernel::Planes && plan.exchanged != by_columns;
-    consider(Way(plan), few || by_name ? BY_NAME_ONLY : cycles(problem, device, slowdown, plan));
+    consider(Way(plan),
+             few || by_name ? BY_NAME_ONLY : fp16x3_cycles(problem, device, slowdown, plan));
   });
 }
 
@@ -264,9 +174,9 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   return plan;
 }
 
-bool is(const Way& way, const NamedWay& name) {
+std::optional<NamedWay> name(const Problem&, const Way& way) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
-  return is_of_name(plan, tile_name_of(plan), name) && plan.wraps_around == name.share_segments;
+  return named_way(tile_name_of(plan), plan, plan.wraps_around);
 }
 
 }  // namespace
@@ -279,6 +189,6 @@ double fp16x3_tolerance(int64_t k, bool coarse) {
   return (g - ((coarse ? 93.4 : 53.2) + sums)) * 0x1p-24;
 }
 
-extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3, &is};
+extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3, &name};
 
 }  // namespace tiled
