@@ -108,8 +108,10 @@ inline void amx_bf16ps(int c, int a, int b) {
   });
   _mm_setcsr(mode);
 }
-inline void amx_uud(int c, int a, int b) {
-  const AmxOperands<uint32_t, 4> x(a, b, [](const uint8_t* p) { return *p; });
+template <typename Byte>
+void amx_bytes(int c, int a, int b) {
+  const AmxOperands<uint32_t, 4> x(
+      a, b, [](const uint8_t* p) { return static_cast<uint32_t>(int32_t{static_cast<Byte>(*p)}); });
   amx_dot<uint32_t>(c, a, b, [&](int i, int j, uint32_t sum) {
     for (int k = 0; k < 64; ++k) sum += x.a[i][k] * x.b[j][k];
     return sum;
@@ -125,10 +127,12 @@ inline void amx_uud(int c, int a, int b) {
 #undef _tile_stored
 #undef _tile_dpbf16ps
 #undef _tile_dpbuud
+#undef _tile_dpbssd
 #define _tile_loadconfig amx_configure
 #define _tile_release() (amx_tiles().configured = false)
 #define _tile_zero amx_zero
 #define _tile_loadd amx_load
 #define _tile_stored amx_store
 #define _tile_dpbf16ps amx_bf16ps
-#define _tile_dpbuud amx_uud
+#define _tile_dpbuud amx_bytes<uint8_t>
+#define _tile_dpbssd amx_bytes<int8_t>

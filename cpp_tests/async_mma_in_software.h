@@ -40,8 +40,8 @@ void add_sums_of(const Problem& problem, const SumsLayout& layout, const void* s
         for (int64_t s = 0; s < layout.segments; ++s)
           total += static_cast<const Sum*>(sums)[(s * problem.batch + entry) * layout.entry + at];
         const int64_t of_c = entry * c.batch_stride + i * c.row_stride + j * c.col_stride;
-        if (problem.epilogue.out_dtype == DType::Float32)
-          static_cast<float*>(c.data)[of_c] = static_cast<float>(total);
+        if (problem.epilogue.out_dtype != problem.dtype)
+          static_cast<Sum*>(c.data)[of_c] = total;
         else
           static_cast<T*>(c.data)[of_c] = T(total);
       }

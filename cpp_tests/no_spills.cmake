@@ -9,7 +9,7 @@ cmake_minimum_required(VERSION 3.24)
 set(FULL_avx2 "Chain<float>, 6, 2;Chain<double>, 6, 2")
 set(FULL_avx512 "Chain<float>, 14, 2;Chain<double>, 14, 2;Chain<float>, 9, 3;Chain<double>, 9, 3")
 set(FULL_avx512_bf16 "DotPairs, 14, 2")
-set(FULL_avx512_vnni "DotQuads, 14, 2")
+set(FULL_avx512_vnni "DotQuads, 14, 2;WholeQuads<true>, 12, 2;WholeQuads<false>, 12, 2")
 
 if(NOT OBJDUMP)
   message("no_spills: skipped, objdump was not found")
@@ -38,9 +38,13 @@ foreach(object IN LISTS OBJECTS)
     string(REPLACE "\n" ";" lines "${function}")
 
     # An innermost loop is straight code: from where a jump leads back to, up to the jump, with the
-    # multiply-adds of one step of the tile, or of several.
+    # multiply-adds of one step of the tile, or of several. WholeQuads has one more for each column.
     string(REGEX MATCH "([0-9]+), ([0-9]+)$" _ "${tile}")
     math(EXPR step "${CMAKE_MATCH_1} * ${CMAKE_MATCH_2}")
+    set(columns ${CMAKE_MATCH_2})
+    if(tile MATCHES "^WholeQuads")
+      math(EXPR step "${step} + ${columns}")
+    endif()
     set(loops 0)
     set(body "")
     foreach(line IN LISTS lines)

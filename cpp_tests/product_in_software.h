@@ -66,14 +66,14 @@ struct Matrix {
 struct Product {
   int64_t batch = 1, m, n, k;
   Lie a{true}, b{true}, c{true};
-  bool fp32 = false;  // of C
+  bool unrounded = false;  // C holds sums: fp32, or 32 bits of bytes
   Activation activation = Activation::None;
   Along bias_along = Along::Nothing;
 };
 
 template <typename T>
 constexpr DType dtype_of() {
-  if (sizeof(T) == 1) return DType::UInt8;
+  if (sizeof(T) == 1) return std::is_signed_v<T> ? DType::Int8 : DType::UInt8;
   if (sizeof(T) == 4) return DType::Float32;
   return std::is_same_v<T, __half> ? DType::Float16 : DType::BFloat16;
 }

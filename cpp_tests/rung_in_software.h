@@ -16,6 +16,7 @@
 #include "core/segments.h"
 #include "cuda/parts/element.cuh"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/sums.h"
 
 namespace tiled {
 namespace test {
@@ -51,7 +52,7 @@ struct Operands {
     problem.a = filled(a, random), problem.b = filled(b, random);
     for (int64_t i = 0; i < bias.columns; ++i) bias.at<T>(0, 0, i) = T(static_cast<Sum>(i % 7));
     Epilogue& e = problem.epilogue;
-    e.out_dtype = p.fp32 ? DType::Float32 : problem.dtype;
+    e.out_dtype = p.unrounded ? accumulator_of(problem.dtype) : problem.dtype;
     e.activation = p.activation;
     if (p.bias_along != Along::Nothing)
       e.bias_along = p.bias_along, e.bias = bias.data(), e.bias_stride = 1,
@@ -108,8 +109,8 @@ std::string wrong_with(const Product& p, const Matrix& c, const std::vector<Accu
     for (int64_t i = 0; i < p.m; ++i)
       for (int64_t j = 0; j < p.n; ++j, ++sum) {
         const Sum found =
-            p.fp32 ? c.at<float>(entry, i, j) : static_cast<Sum>(c.at<T>(entry, i, j));
-        const Sum wants = p.fp32 ? *sum : static_cast<Sum>(T(*sum));
+            p.unrounded ? c.at<Sum>(entry, i, j) : static_cast<Sum>(c.at<T>(entry, i, j));
+        const Sum wants = p.unrounded ? *sum : static_cast<Sum>(T(*sum));
         if (found != wants)
           return "C[" + std::to_string(entry) + ", " + std::to_string(i) + ", " +
                  std::to_string(j) + "] is " + std::to_string(found) + ", not " +

@@ -91,7 +91,7 @@ TEST(AsyncMmaValues, WhereTheResultLies) {
     for (const bool fp32 : {false, true})
       for (const bool b_rows : {false, true}) {
         Product p = sized(133, 264, 40, true, b_rows);
-        p.c = lie, p.fp32 = fp32;
+        p.c = lie, p.unrounded = fp32;
         // Either side, in turn.
         expect_right(p, ALL, [&](const AsyncMmaWay& way) {
           return b_rows || way.exchanged == (lie.before % 2 == 1);
@@ -147,7 +147,7 @@ TEST(AsyncMmaOf75, EdgesResultsAndSegments) {
     Product p = sized(133, 200, 40);
     p.batch = 2, p.c = lie, p.bias_along = Along::N, p.activation = Activation::Relu;
     expect_right<__half>(p, HELD, EVERY_WAY, "t4");
-    p.fp32 = true;
+    p.unrounded = true;
     expect_right<__half>(p, HELD, EVERY_WAY, "t4");
   }
   expect_right<__half>(

@@ -47,7 +47,7 @@ class Core : public testing::TestWithParam<const cpu::Level*> {
                    Layout layout_a = Layout::Rows, Layout layout_b = Layout::Rows,
                    Layout layout_c = Layout::Rows, bool unrounded = false) {
     Matrix a(dtype, batch, m, k, layout_a), b(dtype, batch, k, n, layout_b);
-    const DType out = unrounded ? DType::Float32 : dtype;
+    const DType out = !unrounded ? dtype : size_of(dtype) == 1 ? DType::Int32 : DType::Float32;
     Matrix c(out, batch, m, n, layout_c), reference(out, batch, m, n, layout_c);
     fill(a, 1);
     fill(b, 2);
@@ -128,6 +128,52 @@ TEST_P(Core, NaiveIntegersWrap) {
   check(DType::Int64, int64_t{});
 }
 
+// Exact, the largest and smallest numbers among them, and wrapped only past 32 bits. Poison, which
+// is -91 or 165, lies around what is read.
+TEST_P(Core, SumsOfBytesAreKeptWhole) {
+  const auto check = [&](DType dtype, auto zero, int64_t m, int64_t n, int64_t k) {
+    using T = decltype(zero);
+    for (const bool extreme : {false, true}) {
+      Matrix a(dtype, 2, m, k, Layout::PaddedRows), b(dtype, 2, k, n, Layout::PaddedColumns);
+      Matrix c(DType::Int32, 2, m, n, Layout::Rows);
+      fill(a, 5);
+      fill(b, 6);
+      const T value = std::is_signed_v<T> ? T(-128) : T(255);
+      if (extreme)
+        for (Matrix* x : {&a, &b}) {
+          x->poison();
+          for (int64_t e = 0; e < 2; ++e)
+            for (int64_t i = 0; i < x->rows; ++i)
+              for (int64_t j = 0; j < x->cols; ++j) std::memcpy(x->at(e, i, j), &value, 1);
+        }
+      for (const bool is_naive : {true, false}) {
+        is_naive ? naive(a, b, c, TWO) : blocked(a, b, c, TWO);
+        for (int64_t e = 0; e < 2; ++e)
+          for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < n; ++j) {
+              int64_t sum = 0;
+              for (int64_t p = 0; p < k; ++p)
+                sum += int64_t{*reinterpret_cast<T*>(a.at(e, i, p))} *
+                       *reinterpret_cast<T*>(b.at(e, p, j));
+              ASSERT_EQ(*reinterpret_cast<int32_t*>(c.at(e, i, j)), static_cast<int32_t>(sum))
+                  << name_of(dtype) << (is_naive ? " naive " : " blocked ") << m << " x " << n
+                  << " x " << k << (extreme ? ", extreme" : "");
+            }
+      }
+    }
+  };
+  for (const auto& [m, n, k] : {std::array{5, 6, 50},
+                                {1, 40, 0},
+                                {1, 70, 1000},
+                                {40, 35, 129},
+                                {2, 3, 4097},
+                                {3, 17, 33100},
+                                {2, 2, 70000}}) {
+    check(DType::Int8, int8_t{}, m, n, k);
+    check(DType::UInt8, uint8_t{}, m, n, k);
+  }
+}
+
 TEST_P(Core, BlockedEqualsNaiveInEveryDType) {
   for (int d = 0; d < DTYPE_COUNT; ++d)
     for (const auto& [m, n, k] : SIZES) expect_same(static_cast<DType>(d), 1, m, n, k);
@@ -185,10 +231,28 @@ TEST_P(Core, BlockedEqualsNaiveInLargerProducts) {
 }
 
 TEST_P(Core, BlockedEqualsNaiveUnrounded) {
-  for (const DType dtype : {DType::Float16, DType::BFloat16})
+  for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Int8, DType::UInt8})
     for (const auto& [m, n, k] : SIZES)
       for (const Layout c : {Layout::Rows, Layout::Columns})
         expect_same(dtype, 1, m, n, k, Layout::Rows, Layout::Rows, c, true);
+}
+
+TEST_P(Core, BlockedEqualsNaiveInSumsOfBytes) {
+  constexpr Layout ALL[] = {Layout::Rows,          Layout::Columns,    Layout::PaddedRows,
+                            Layout::PaddedColumns, Layout::EveryOther, Layout::Backwards};
+  for (const DType dtype : {DType::Int8, DType::UInt8}) {
+    for (const Layout a : ALL)
+      for (const Layout b : ALL)
+        for (const Layout c : {Layout::Rows, Layout::Columns, Layout::EveryOther}) {
+          expect_same(dtype, 2, 37, 41, 43, a, b, c, true);
+          expect_same(dtype, 1, 1, 70, 36, a, b, c, true);
+          expect_same(dtype, 1, 33, 1, 52, a, b, c, true);
+        }
+    for (const int64_t k : {4095, 9000, 32768, 36870})
+      expect_same(dtype, 1, 18, 40, k, Layout::Rows, Layout::Columns, Layout::EveryOther, true);
+    expect_same(dtype, 1, 90, 1300, 513, Layout::Columns, Layout::Columns, Layout::Rows, true);
+    expect_same(dtype, 1, 3, 1100, 4200, Layout::Rows, Layout::Rows, Layout::Rows, true);
+  }
 }
 
 TEST_P(Core, SlicesKeepTheirBits) {
@@ -231,7 +295,7 @@ TEST(SetUp, IsTakenDownWhereARegionThrows) {
     for (cpu::TileKernel& tile : row) tile = [](const cpu::Tile&) { throw std::bad_alloc(); };
   cpu::Codec& codec = chains.codecs[static_cast<int>(DType::Float32)];
   codec.raw = codec.dot = nullptr;
-  const cpu::Level level = {"throwing", &chains, nullptr, nullptr};
+  const cpu::Level level = {"throwing", &chains, nullptr, nullptr, nullptr, nullptr};
   Matrix a(DType::Float32, 1, 64, 64, Layout::Rows), b = a, c = a;
   EXPECT_THROW(cpu::mm_blocked(problem_of(a, b, c), ONE, level), std::bad_alloc);
   EXPECT_EQ(set_up, 0);

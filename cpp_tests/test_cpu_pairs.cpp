@@ -43,7 +43,7 @@ class Pairs : public testing::TestWithParam<const cpu::Level*> {
   // Against three loops, for bf16 of the same instruction, bit for bit.
   void expect_same(DType dtype, int64_t m, int64_t n, int64_t k, Layout layout_a, Layout layout_b,
                    Layout layout_c = Layout::Rows, bool unrounded = false) {
-    const DType out = unrounded ? DType::Float32 : dtype;
+    const DType out = !unrounded ? dtype : dtype == BF16 ? DType::Float32 : DType::Int32;
     Matrix a(dtype, 1, m, k, layout_a), b(dtype, 1, k, n, layout_b);
     Matrix c(out, 1, m, n, layout_c), reference(out, 1, m, n, layout_c);
     fill(a, 1);
@@ -128,6 +128,27 @@ TEST_P(Pairs, SlicesKeepTheirBits) {
     for (int64_t r = 0; r < rows; ++r)
       ASSERT_EQ(std::memcmp(slice.at(0, r, 0), whole.at(0, i + r, j), cols * 2), 0)
           << "rows " << i << " + " << rows << ", columns " << j;
+  }
+}
+
+// Sums of bytes as C keeps them whole: the chains' three loops know no words.
+TEST_P(Pairs, SumsOfBytes) {
+  for (const DType dtype : {DType::Int8, DType::UInt8}) {
+    for (const Layout a : LAYOUTS)
+      for (const Layout b : LAYOUTS)
+        for (const Layout c : {Layout::Rows, Layout::Columns, Layout::EveryOther})
+          for (const auto& [m, n, k] :
+               {std::array{1, 40, 72}, {3, 33, 65}, {12, 48, 64}, {13, 70, 96}, {50, 1, 64}})
+            expect_same(dtype, m, n, k, a, b, c, true);
+    for (const int64_t m : {1, 2, 8, 9, 11, 12, 13, 16, 17, 24, 25, 32, 33})
+      for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 63})
+        for (const int64_t k : {1, 3, 4, 5, 63, 64, 68, 1031, 4096})
+          for (const Layout b : {Layout::Rows, Layout::Columns})
+            expect_same(dtype, m, n, k, Layout::Rows, b, Layout::Rows, true);
+    for (const int64_t k : {4100, 32767, 36872})
+      for (const Layout b : {Layout::Rows, Layout::Columns})
+        for (const int64_t m : {1, 7, 34})
+          expect_same(dtype, m, 50, k, Layout::Rows, b, Layout::Rows, true);
   }
 }
 

@@ -144,6 +144,25 @@ TEST_P(Operator, GivesTheUnroundedSum) {
   EXPECT_TRUE(same_bits(sum.to(at::kHalf), tiled::mm(a, b)));
 }
 
+TEST_P(Operator, GivesTheWholeSumOfBytes) {
+  tiled::MmOptions request;
+  request.out_dtype = at::kInt;
+  for (const at::ScalarType type : {at::kChar, at::kByte}) {
+    const int64_t low = type == at::kChar ? -128 : 0;
+    const at::Tensor a = at::randint(low, low + 256, {5, 640}, options(type));
+    const at::Tensor b = at::randint(low, low + 256, {640, 6}, options(type));
+    const at::Tensor exact = at::mm(a.cpu().to(at::kLong), b.cpu().to(at::kLong));
+    const at::Tensor sum = tiled::mm(a, b, request);
+    EXPECT_EQ(sum.scalar_type(), at::kInt);
+    EXPECT_TRUE(at::equal(sum.cpu().to(at::kLong), exact));
+    at::Tensor out = at::empty({0}, options(at::kInt));
+    tiled::mm_out(out, a, b, request);
+    EXPECT_TRUE(at::equal(out, sum));
+    EXPECT_TRUE(at::equal(tiled::bmm(a.unsqueeze(0), b.unsqueeze(0), request)[0], sum));
+    EXPECT_TRUE(at::equal(sum.to(type), tiled::mm(a, b)));
+  }
+}
+
 TEST_P(Operator, HasGradientsOfBothOrders) {
   const auto leaf = [&](at::IntArrayRef sizes) {
     return normal(sizes).to(at::kDouble).requires_grad_();

@@ -777,6 +777,29 @@ TEST(HopperPlans, AreNotMistakenForAnothers) {
   }
 }
 
+// int32 sums of bytes run where bytes do, with a C four times as large, which the estimate counts.
+TEST(Plans, OfInt32SumsOfBytes) {
+  const auto of_sums = [](Problem p) {
+    p.epilogue.out_dtype = DType::Int32;
+    return p;
+  };
+  for (const char* name : {"a100", "h200", "t4", "k40"})
+    for (const DType dtype : {DType::Int8, DType::UInt8}) {
+      const DeviceInfo d = device(name);
+      for (const int64_t k : {64, 4096, 40000}) {
+        const Problem p = problem_of("nt", 512, 512, k, dtype);
+        for (const Algo algo : ALL_ALGOS)
+          EXPECT_EQ(supports(algo, of_sums(p), d), supports(algo, p, d));
+        EXPECT_EQ(make_plan(of_sums(p), d).algo, make_plan(p, d).algo) << name << ' ' << k;
+      }
+      // Next to no K: C is what takes time.
+      const Problem flat = problem_of("nt", 8192, 8192, 64, dtype);
+      if (!supports(Algo::AsyncMma, flat, d)) continue;
+      EXPECT_EQ(make_plan(flat, d).algo, Algo::AsyncMma);
+      EXPECT_GT(estimated_plan(of_sums(flat), d).cycles, estimated_plan(flat, d).cycles);
+    }
+}
+
 // A layer's: bias along N, and where it is asked for an activation, and the value before it kept.
 Problem finished(Problem p, Activation activation = Activation::None, bool keeps = false) {
   static float memory;  // never read

@@ -50,6 +50,16 @@ TEST(Report, TrafficAtTheBorderAndOutDtype) {
   EXPECT_EQ(r.compulsory_bytes, 20 * 10 * 2 + 10 * 33 * 2 + 20 * 33 * 4);
 }
 
+// An int32 C is four times as large as one of bytes.
+TEST(Report, Int32SumsOfBytes) {
+  Problem p = problem_of(20, 33, 10, DType::Int8);
+  p.epilogue.out_dtype = DType::Int32;
+  const PlanReport r = report_of("a100", Algo::SharedTile16, p);
+  EXPECT_EQ(r.compulsory_bytes, 20 * 10 + 10 * 33 + 20 * 33 * 4);
+  const PlanReport chosen = report_of("a100", Algo::AsyncMma, p);
+  EXPECT_NE(to_text(chosen).find("int8 to int32"), std::string::npos);
+}
+
 // Expanded operands are as large as their memory: A one number, B one matrix for all 5 entries.
 TEST(Report, ExpandedOperandsAreSmall) {
   Problem p = problem_of(8, 8, 8, DType::Float32, 5);
@@ -215,6 +225,27 @@ TEST(Registers, KeysAreTheKernelsNames) {
   EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64),
             "register_tile<Complex<float>, Tile128x64, 2, 2>");
   EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));
+}
+
+// Signs matter to a sum of bytes that C keeps whole, and to no other.
+TEST(Registers, KeysOfBytes) {
+  const DeviceInfo d = device("h200");
+  const auto key = [&](Algo algo, DType dtype, DType out) {
+    Problem p = problem_of("nt", 512, 512, 512, dtype);
+    p.epilogue.out_dtype = out;
+    return report(p, d, make_plan(p, d, algo)).about.kernel;
+  };
+  constexpr DType I8 = DType::Int8, U8 = DType::UInt8, I32 = DType::Int32;
+  for (const Algo algo : {Algo::Naive, Algo::SharedTile16, Algo::RegisterTile, Algo::AsyncMma}) {
+    const std::string whole = key(algo, U8, U8), with_sign = key(algo, I8, I32);
+    EXPECT_NE(whole.find("unsigned char"), std::string::npos) << whole;
+    EXPECT_EQ(key(algo, I8, I8), whole);
+    EXPECT_EQ(key(algo, U8, I32), whole);
+    std::string expected = whole;
+    expected.replace(expected.find("unsigned char"), 13, "signed char");
+    EXPECT_EQ(with_sign, expected);
+  }
+  EXPECT_EQ(key(Algo::Naive, I8, I32), "naive<signed char>");
 }
 
 TEST(Registers, KeysOfTensorRungs) {

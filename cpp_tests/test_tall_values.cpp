@@ -27,7 +27,7 @@ void expect_right(const Product& p, int ways, Wanted wanted, int multiprocessors
 // By every tile, as often as a tile has ways.
 void expect_both_right(const Product& p, int ways_of_a_tile = 1) {
   expect_right<__nv_bfloat16>(p, ways_of_a_tile * TENSOR_TILES, EVERY_WAY);
-  if (!p.fp32) expect_right<float>(p, ways_of_a_tile * CHAIN_TILES, EVERY_WAY);
+  if (!p.unrounded) expect_right<float>(p, ways_of_a_tile * CHAIN_TILES, EVERY_WAY);
 }
 
 // Several strips a warp with a rest, in every layout and on either side.
@@ -79,7 +79,7 @@ TEST(TallValues, WhereTheResultLies) {
     for (const bool fp32 : {false, true})
       for (const auto& [m, n] : {std::pair(300, 72), std::pair(301, 37), std::pair(72, 304)}) {
         Product p = sized(m, n, 24, m < 301);
-        p.c = lie, p.fp32 = fp32;
+        p.c = lie, p.unrounded = fp32;
         expect_both_right(p);
       }
 }

@@ -29,7 +29,8 @@ struct MmOptions {
   // For float32 inputs: "ieee" (fp32 chains), "tf32" (operands rounded to 11 bits) or "fp16x3"
   // (fp32's error bound from tensor cores); if empty the library's setting, else torch's.
   std::optional<std::string_view> precision = {};
-  // The inputs' dtype if empty; at::kFloat for fp16 and bf16 inputs gives the unrounded sum.
+  // The inputs' dtype if empty; at::kFloat for fp16 and bf16 inputs gives the unrounded sum, and
+  // at::kInt for int8 and uint8 inputs of mm and bmm the sum modulo 2^32, not its low 8 bits.
   std::optional<at::ScalarType> out_dtype = {};
 };
 

@@ -36,10 +36,10 @@ def laid(x: torch.Tensor) -> dict[str, torch.Tensor]:
     return found
 
 
-def with_each_tile(a: torch.Tensor, b: torch.Tensor, **precision: str):
-    for e in tiled_mm.plan(a, b, algo="async_mma", **precision).async_mma.estimates:
+def with_each_tile(a: torch.Tensor, b: torch.Tensor, **asked: object):
+    for e in tiled_mm.plan(a, b, algo="async_mma", **asked).async_mma.estimates:
         c = torch.ops.tiled_debug.mm_with_tile(
-            a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="async_mma", **precision
+            a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="async_mma", **asked
         )
         yield e.tile, (e.way, e.exchanged), c
 
@@ -100,13 +100,17 @@ def test_results_of_any_layout(dtype: torch.dtype) -> None:
 
 
 TF32 = {"precision": "tf32"}
+INT32 = {"out_dtype": torch.int32}  # sums of bytes as they are
 each_word = pytest.mark.parametrize(
-    ("dtype", "precision"),
-    [(torch.float32, TF32), (torch.int8, {}), (torch.uint8, {})],
-    ids=["tf32", "int8", "uint8"],
+    ("dtype", "asked"),
+    [
+        (torch.float32, TF32),
+        *((dtype, asked) for dtype in (torch.int8, torch.uint8) for asked in ({}, INT32)),
+    ],
+    ids=["tf32", "int8", "int8 to int32", "uint8", "uint8 to int32"],
 )
 each_kind = pytest.mark.parametrize(
-    ("dtype", "precision"),
+    ("dtype", "asked"),
     [(torch.float32, TF32), (torch.int8, {}), *((dtype, {}) for dtype in HALVES)],
     ids=["tf32", "int8", *(str(dtype).removeprefix("torch.") for dtype in HALVES)],
 )
@@ -114,42 +118,43 @@ each_kind = pytest.mark.parametrize(
 
 @each("size", ((136, 264, 592), (131, 261, 203), (5, 7, 1), (72, 136, 9 * 4096 + 272)))
 @each_word
-def test_every_tile_of_tf32_and_bytes(dtype: torch.dtype, precision: dict, size: tuple) -> None:
+def test_every_tile_of_tf32_and_bytes(dtype: torch.dtype, asked: dict, size: tuple) -> None:
     m, n, k = size
     a, b = normal(m, k, dtype), normal(k, n, dtype)
-    expected = reference(a, b, **precision)
+    expected = reference(a, b, **asked)
     met = set()
     for (name_a, x), (name_b, y) in pairs(a, b):
-        for tile, way, c in with_each_tile(x, y, **precision):
+        for tile, way, c in with_each_tile(x, y, **asked):
             assert_equal(c, expected, (*way, name_a, name_b))
             met.add(tile)
     assert len(met) == tiles()
 
 
 @each_word
-def test_results_of_any_layout_of_tf32_and_bytes(dtype: torch.dtype, precision: dict) -> None:
+def test_results_of_any_layout_of_tf32_and_bytes(dtype: torch.dtype, asked: dict) -> None:
     a, b = normal(133, 80, dtype), normal(80, 261, dtype)
-    expected = reference(a, b, **precision)
-    for name, out in laid(torch.zeros(133, 261, device="cuda", dtype=dtype)).items():
-        tiled_mm.mm(a, b, algo="async_mma", out=out, **precision)
+    expected = reference(a, b, **asked)
+    zeros = torch.zeros_like(expected)
+    for name, out in laid(zeros).items():
+        tiled_mm.mm(a, b, algo="async_mma", out=out, **asked)
         assert_equal(out, expected, name)
-    hole = cases.in_a_hole(cases.hole(133, 261, dtype, "cuda"))
-    tiled_mm.mm(a, b, algo="async_mma", out=hole, **precision)
+    hole = cases.in_a_hole(cases.hole(133, 261, zeros.dtype, "cuda"))
+    tiled_mm.mm(a, b, algo="async_mma", out=hole, **asked)
     assert_equal(hole, expected)
 
 
 @each_kind
-def test_repeats_beside_another_stream(dtype: torch.dtype, precision: dict) -> None:
+def test_repeats_beside_another_stream(dtype: torch.dtype, asked: dict) -> None:
     """The ring, 100 times, while another stream takes multiprocessors at random."""
     beside = torch.cuda.Stream()
     noise = normal(1536, 1536, torch.bfloat16)
     for m, n, k in ((1024, 1024, 1024), (300, 520, 6152), (255, 257, 999)):
         a, b = normal(m, k, dtype), normal(n, k, dtype).t()
-        expected = reference(a, b, **precision)
+        expected = reference(a, b, **asked)
         for _ in range(34):
             with torch.cuda.stream(beside):
                 noise @ noise
-            assert_equal(tiled_mm.mm(a, b, algo="async_mma", **precision), expected)
+            assert_equal(tiled_mm.mm(a, b, algo="async_mma", **asked), expected)
 
 
 def test_what_rounding_to_tf32_meets() -> None:

@@ -49,6 +49,7 @@ def samples(device: str) -> Iterator[tuple[str, tuple, dict]]:
     a, b = pair(torch.complex64)
     yield "complex", (a.requires_grad_(), b.requires_grad_()), {}
     yield "int8", pair(torch.int8), {}
+    yield "int32 output", pair(torch.uint8), {"out_dtype": torch.int32}
     a, b = pair(torch.bfloat16)
     yield (
         "fp32 output",

@@ -280,11 +280,19 @@ def test_only_float32_has_other_precisions(device: str, dtype: torch.dtype) -> N
 
 @each("device", WHERE)
 def test_out_dtypes(device: str) -> None:
-    wanted = "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs"
+    wanted = (
+        "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs or int32 for "
+        "int8/uint8 inputs"
+    )
+    bytes_ = (torch.int8, torch.uint8)
     for dtype in cases.DTYPES:
         a, b = (torch.ones(2, 2, device=device).to(dtype) for _ in range(2))
         for out_dtype in (*cases.DTYPES, torch.bool):
-            fits = out_dtype == dtype or (out_dtype == torch.float32 and dtype in cases.HALVES)
+            fits = (
+                out_dtype == dtype
+                or (out_dtype == torch.float32 and dtype in cases.HALVES)
+                or (out_dtype == torch.int32 and dtype in bytes_)
+            )
             if fits:
                 assert tiled_mm.mm(a, b, out_dtype=out_dtype).dtype == out_dtype
             else:

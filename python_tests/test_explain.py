@@ -208,6 +208,11 @@ def test_keywords() -> None:
     plan = tiled_mm.plan(a, b, out_dtype=torch.float32, precision="ieee", device="h200")
     assert (plan.dtype, plan.out_dtype) == ("bfloat16", "float32")
     assert "bfloat16 to float32" in tiled_mm.explain(a, b, out_dtype=torch.float32, device="h200")
+    a, b = meta(512, 512, 512, torch.int8)
+    plan = tiled_mm.plan(a, b, out_dtype=torch.int32, device="a100")
+    assert (plan.dtype, plan.out_dtype, plan.algo) == ("int8", "int32", "async_mma")
+    assert plan.kernel.endswith(", signed char, 0, 0>")
+    assert "int8 to int32" in tiled_mm.explain(a, b, out_dtype=torch.int32, device="a100")
     with pytest.raises(AttributeError, match="no 'colour'"):
         plan.colour  # noqa: B018, the access is the test
 

@@ -138,6 +138,19 @@ def test_unrounded_sums(k: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
+@each("dtype", (torch.int8, torch.uint8))
+@each("k", (700, DEEP + PIECE + 77))
+def test_int32_sums_of_bytes(k: int, dtype: torch.dtype) -> None:
+    """Parts of a K that goes by in pieces are kept in 32 bits too."""
+    a, b = cases.pair(40, 50, k, dtype, "cpu")
+    expected = (a.long() @ b.long()).int()
+    assert expected.abs().max() > 255
+    capacity = 90 * PIECE * 2 + MIB
+    same(on_cpu(a, b, capacities=(capacity,), out_dtype=torch.int32), expected)
+    assert k == 700 or a.nbytes + b.nbytes > capacity
+
+
+@pytest.mark.usefixtures("nothing_left")
 @each("dtype", (torch.float32, torch.int8))
 def test_any_strides_of_all_three(dtype: torch.dtype) -> None:
     a, b = cases.pair(130, 170, 900, dtype, "cpu")

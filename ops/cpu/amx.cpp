@@ -1,6 +1,7 @@
 // AMX: an instruction multiplies tiles, 16 rows of A of 64 bytes by 64 bytes of 16 columns of B,
 // and adds to 16 x 16 sums of 32 bits: TDPBF16PS for bf16, TDPBUUD for integers of 8 bits, of whose
-// sums the low 8 bits are right for signed and for unsigned ones. The rest runs as at level avx512.
+// sums the low 8 bits are right for signed ones too; TDPBSSD for those where C keeps sums whole.
+// The rest runs as at level avx512.
 //
 //                  tile 6    tile 7        b: [16][16 words], packed (words.h)
 //                +---------+---------+
@@ -66,6 +67,7 @@ struct DotPairs {
     if constexpr (SUM == 3) _tile_dpbf16ps(3, 5, 7);
   }
 };
+template <bool SIGNED>
 struct DotQuads {
   using Sum = uint32_t;
   using Rounded = uint8_t;
@@ -76,10 +78,14 @@ struct DotQuads {
 
   template <int SUM>
   static inline __attribute__((always_inline)) void step() {
-    if constexpr (SUM == 0) _tile_dpbuud(0, 4, 6);
-    if constexpr (SUM == 1) _tile_dpbuud(1, 4, 7);
-    if constexpr (SUM == 2) _tile_dpbuud(2, 5, 6);
-    if constexpr (SUM == 3) _tile_dpbuud(3, 5, 7);
+    if constexpr (SUM == 0 && SIGNED) _tile_dpbssd(0, 4, 6);
+    if constexpr (SUM == 1 && SIGNED) _tile_dpbssd(1, 4, 7);
+    if constexpr (SUM == 2 && SIGNED) _tile_dpbssd(2, 5, 6);
+    if constexpr (SUM == 3 && SIGNED) _tile_dpbssd(3, 5, 7);
+    if constexpr (SUM == 0 && !SIGNED) _tile_dpbuud(0, 4, 6);
+    if constexpr (SUM == 1 && !SIGNED) _tile_dpbuud(1, 4, 7);
+    if constexpr (SUM == 2 && !SIGNED) _tile_dpbuud(2, 5, 6);
+    if constexpr (SUM == 3 && !SIGNED) _tile_dpbuud(3, 5, 7);
   }
 };
 
@@ -216,6 +222,11 @@ constexpr Kernels tile_kernels() {
 
 constexpr DotTable AMX_BF16 = {tile_kernels<DotPairs>(), words_codec<uint16_t>(STEPS),
                                &naive_dots<chain>};
-constexpr DotTable AMX_INT8 = {tile_kernels<DotQuads>(), words_codec<uint8_t>(STEPS), nullptr};
+constexpr DotTable AMX_INT8 = {tile_kernels<DotQuads<false>>(), words_codec<uint8_t>(STEPS),
+                               nullptr};
+constexpr DotTable AMX_WHOLE_INT8 = {tile_kernels<DotQuads<true>>(),
+                                     words_codec<uint8_t>(STEPS, /*whole=*/true), nullptr};
+constexpr DotTable AMX_WHOLE_UINT8 = {tile_kernels<DotQuads<false>>(),
+                                      words_codec<uint8_t>(STEPS, /*whole=*/true), nullptr};
 
 }  // namespace tiled::cpu

@@ -18,7 +18,7 @@ struct DotPairs {
   using Operand = uint32_t;
   using Sum = float;
   using Rounded = uint16_t;
-  static constexpr bool ROUNDS = true;
+  static constexpr bool ROUNDS = true, EXCEEDS = false;
 
   // To nearest even, as BFloat16::narrow: the instruction takes subnormals for zero, but step
   // leaves none.

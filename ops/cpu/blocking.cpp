@@ -10,7 +10,7 @@ Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
   const ChainTable& chains = *level.chains;
   Blocking x = {};
-  x.codec = &chains.codecs[static_cast<int>(p.dtype)];
+  x.codec = &chains.codecs[kind_of(p)];
   x.out = &chains.codecs[static_cast<int>(p.epilogue.out_dtype)];
   x.kernels = &chains.kernels[static_cast<int>(x.codec->accumulator)];
   if (const DotTable* dots = dots_of(p, level); dots != nullptr) {
@@ -86,10 +86,14 @@ void split(Blocking& x, int64_t threads) {
 }  // namespace
 
 const DotTable* dots_of(const Problem& p, const Level& level) {
-  switch (p.dtype) {
-    case DType::BFloat16: return p.arithmetic == Arithmetic::Cpu16 ? level.pairs : nullptr;
-    case DType::Int8:
-    case DType::UInt8: return p.epilogue.is_identity() ? level.quads : nullptr;
+  const bool is_bare = p.epilogue.is_identity();
+  switch (kind_of(p)) {
+    case static_cast<int>(DType::BFloat16):
+      return p.arithmetic == Arithmetic::Cpu16 ? level.pairs : nullptr;
+    case static_cast<int>(DType::Int8):
+    case static_cast<int>(DType::UInt8): return is_bare ? level.quads : nullptr;
+    case WHOLE_INT8: return is_bare ? level.whole_int8 : nullptr;
+    case WHOLE_UINT8: return is_bare ? level.whole_uint8 : nullptr;
     default: return nullptr;
   }
 }
@@ -149,7 +153,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   x.pack_b = !x.dot && !x.raw &&
              (!b_readable || tiles >= (b_scattered ? TILES_TO_PACK_SCATTERED_B : TILES_TO_PACK_B) ||
               (!few && large));
-  x.a_by_k = real && unit == 1 && !x.dot && x.a_strides.col != 1 && x.a_strides.row == 1;
+  x.a_by_k = real && unit == 1 && !x.dot && !x.codec->turned && x.a_strides.col != 1 &&
+             x.a_strides.row == 1;
 
   if (x.dot) {
     x.tile_rows = ceil_div(rows, ceil_div(rows, kernels.rows));

@@ -78,6 +78,14 @@ struct Blocking {
   int64_t regions() const { return batch * parts_m * parts_n; }
 };
 
+// Which of ChainTable's codecs and functions read the problem's operands.
+constexpr int kind_of(const Problem& problem) {
+  if (problem.epilogue.out_dtype == DType::Int32 && problem.dtype == DType::Int8) return WHOLE_INT8;
+  if (problem.epilogue.out_dtype == DType::Int32 && problem.dtype == DType::UInt8)
+    return WHOLE_UINT8;
+  return static_cast<int>(problem.dtype);
+}
+
 // The level's instructions for words of such elements, or null where the product runs on chains.
 const DotTable* dots_of(const Problem& problem, const Level& level);
 

@@ -37,6 +37,22 @@ struct Byte {
   }
 };
 
+// 8 bits whose sum C keeps whole, T saying whether they have a sign.
+template <typename T>
+struct WholeByte {
+  using Element = T;
+  using Sum = uint32_t;
+  static constexpr int64_t BYTES = VECTOR / 4;
+  static uint32_t widen(T x) { return static_cast<uint32_t>(int32_t{x}); }
+  static T narrow(uint32_t x) { return static_cast<T>(x); }
+  static Vector<uint32_t> widen_vector(const void* p) {
+    return (Vector<uint32_t>)__builtin_convertvector((load<T, BYTES>(p)), Vector<int32_t>);
+  }
+  static void narrow_vector(void* p, Vector<uint32_t> v) {
+    store<T, BYTES>(p, __builtin_convertvector(v, Vector<T, BYTES>));
+  }
+};
+
 inline float as_float(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);

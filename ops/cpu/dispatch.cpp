@@ -20,12 +20,13 @@ namespace tiled::cpu {
 namespace {
 
 constexpr Level LEVELS[] = {
-    {"base", &BASE, nullptr, nullptr},
+    {"base", &BASE, nullptr, nullptr, nullptr, nullptr},
 #ifdef __x86_64__
-    {"avx2", &AVX2, nullptr, nullptr},
-    {"avx512", &AVX512, nullptr, nullptr},
-    {"avx512_bf16", &AVX512, &AVX512_BF16, &AVX512_VNNI},
-    {"amx", &AVX512, &AMX_BF16, &AMX_INT8},
+    {"avx2", &AVX2, nullptr, nullptr, nullptr, nullptr},
+    {"avx512", &AVX512, nullptr, nullptr, nullptr, nullptr},
+    {"avx512_bf16", &AVX512, &AVX512_BF16, &AVX512_VNNI, &AVX512_VNNI_WHOLE_INT8,
+     &AVX512_VNNI_WHOLE_UINT8},
+    {"amx", &AVX512, &AMX_BF16, &AMX_INT8, &AMX_WHOLE_INT8, &AMX_WHOLE_UINT8},
 #endif
 };
 
@@ -151,9 +152,8 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& 
               {problem.b.batch_stride, problem.b.row_stride, problem.b.col_stride},
               {problem.c.batch_stride, problem.c.row_stride, problem.c.col_stride},
               problem.epilogue.out_dtype != problem.dtype},
-             dots != nullptr && dots->naive != nullptr
-                 ? dots->naive
-                 : level.chains->naive[static_cast<int>(problem.dtype)]};
+             dots != nullptr && dots->naive != nullptr ? dots->naive
+                                                       : level.chains->naive[kind_of(problem)]};
   const int64_t rows = problem.batch * problem.m;
   if (rows == 0 || problem.n == 0) return;
   parallel.run(

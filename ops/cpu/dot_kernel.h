@@ -76,6 +76,7 @@ void dot_tile(const Tile& tile) {
 
   const Operand* a = static_cast<const Operand*>(tile.a);
   const Element* b = static_cast<const Element*>(tile.b);
+  [[maybe_unused]] Vector<Sum> excess = {};  // of every row
   const bool whole = tile.last == L;
   int64_t k = tile.k;
   if constexpr (UNROLLED) {
@@ -90,6 +91,7 @@ void dot_tile(const Tile& tile) {
         }
         const auto* row = reinterpret_cast<const Element*>(turned + s % L) + s / L * L;
         const Vector<Operand> v = Kind::widen_vector(row);
+        if constexpr (Math::EXCEEDS) excess = Math::excess(v, excess);
 #pragma GCC unroll 16
         for (int i = 0; i < ROWS; ++i) acc[i] = Math::step(a[i * tile.a_row], v, acc[i]);
       }
@@ -113,6 +115,7 @@ void dot_tile(const Tile& tile) {
           ahead += tile.b_k;
         }
         const Vector<Operand> v = Kind::widen_vector(row);
+        if constexpr (Math::EXCEEDS) excess = Math::excess(v, excess);
 #pragma GCC unroll 16
         for (int i = 0; i < ROWS; ++i) acc[i] = Math::step(a[i * tile.a_row], v, acc[i]);
       }
@@ -123,6 +126,7 @@ void dot_tile(const Tile& tile) {
 #pragma GCC unroll 16
   for (int i = 0; i < ROWS; ++i, out += tile.out_row) {
     const Vector<Sum> total = tile.add ? part.load(out) : Vector<Sum>{};
+    if constexpr (Math::EXCEEDS) acc[i] -= excess;
     part.store(out, total + acc[i]);
   }
 }

@@ -131,6 +131,7 @@ struct Codec {
   // For few rows, b as it stands, made into operands in registers; or null:
   const Kernels* raw;  // rows of neighbours (raw_kernel.h)
   const Kernels* dot;  // columns of neighbours (dot_kernel.h), and rows of them in a
+  bool turned;         // pack_a changes A's bits: it is never packed as B is
 };
 
 struct Strides {
@@ -143,7 +144,7 @@ struct NaiveProblem {
   const void* b;  // [batch][k][n]
   void* c;        // [batch][m][n]
   Strides a_strides, b_strides, c_strides;
-  bool unrounded;  // 16-bit inputs, float output
+  bool unrounded;  // c holds sums: float of 16-bit inputs, 32 bits of bytes
 };
 
 // Rows [begin, end) of the product's batch * m rows, by three loops.
@@ -155,12 +156,16 @@ enum DTypeCounter {
   TYPE_COUNT  // of DType
 };
 
-// Chains of multiply-adds, one step an element of k: every dtype at one width of vectors.
+// What is read and summed: a dtype, by its number, or bytes whose sums C keeps whole.
+constexpr int WHOLE_INT8 = TYPE_COUNT, WHOLE_UINT8 = TYPE_COUNT + 1;
+constexpr int KIND_COUNT = TYPE_COUNT + 2;
+
+// Chains of multiply-adds, one step an element of k: every kind at one width of vectors.
 struct ChainTable {
   bool fused;                          // multiply and add round once
   Kernels kernels[ACCUMULATOR_COUNT];  // [Accumulator]
-  Codec codecs[TYPE_COUNT];            // [DType]
-  NaiveFunction naive[TYPE_COUNT];     // [DType]
+  Codec codecs[KIND_COUNT];            // [DType], and what C keeps whole
+  NaiveFunction naive[KIND_COUNT];     // likewise
 };
 
 // Products by words of 32 bits: one instruction multiplies the neighbours in k that a word holds
@@ -177,15 +182,21 @@ extern const ChainTable AVX2;
 extern const ChainTable AVX512;
 extern const DotTable AVX512_BF16;
 extern const DotTable AVX512_VNNI;
+extern const DotTable AVX512_VNNI_WHOLE_INT8;
+extern const DotTable AVX512_VNNI_WHOLE_UINT8;
 extern const DotTable AMX_BF16;
 extern const DotTable AMX_INT8;
+extern const DotTable AMX_WHOLE_INT8;
+extern const DotTable AMX_WHOLE_UINT8;
 #endif
 
 struct Level {
   const char* name;
   const ChainTable* chains;
-  const DotTable* pairs;  // of bf16; null: bf16 runs chains too
-  const DotTable* quads;  // of 8-bit integers, likewise
+  const DotTable* pairs;       // of bf16; null: bf16 runs chains too
+  const DotTable* quads;       // of 8-bit integers, likewise
+  const DotTable* whole_int8;  // the same where C keeps their sums whole
+  const DotTable* whole_uint8;
 };
 
 }  // namespace tiled::cpu

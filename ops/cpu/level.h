@@ -68,7 +68,8 @@ constexpr Codec real(Accumulator accumulator, const Kernels* raw, const Kernels*
                  nullptr,
                  nullptr,
                  raw,
-                 dot};
+                 dot,
+                 false};
   if constexpr (Sum(0.5) != 0) {
     codec.activate = &activate<Sum>;
     codec.pass_back = &pass_back<Sum, sizeof(typename Kind::Element) == 2>;
@@ -90,7 +91,8 @@ constexpr Codec complex(Accumulator accumulator) {
           nullptr,
           nullptr,
           nullptr,
-          nullptr};
+          nullptr,
+          false};
 }
 
 template <int ROWS, int VECTORS, int DOT_ROWS>
@@ -102,7 +104,7 @@ constexpr ChainTable make_chains() {
        make_kernels<Chain<uint16_t>, ROWS, VECTORS>(),
        make_kernels<Chain<uint32_t>, ROWS, VECTORS>(),
        make_kernels<Chain<uint64_t>, ROWS, VECTORS>()},
-      // in the order of DType
+      // in the order of DType, then bytes whose sums C keeps whole
       {real<Same<float>>(A::Float32, nullptr, &DOT<Same<float>, DOT_ROWS>),
        real<Same<double>>(A::Float64, nullptr, &DOT<Same<double>, DOT_ROWS>),
        real<Half>(A::Float32, &RAW<Half, ROWS, VECTORS>, &DOT<Half, DOT_ROWS>),
@@ -110,11 +112,14 @@ constexpr ChainTable make_chains() {
        complex<float>(A::Float32), complex<double>(A::Float64),
        real<Byte>(A::UInt16, nullptr, nullptr), real<Same<uint16_t>>(A::UInt16, nullptr, nullptr),
        real<Same<uint32_t>>(A::UInt32, nullptr, nullptr),
-       real<Same<uint64_t>>(A::UInt64, nullptr, nullptr), real<Byte>(A::UInt16, nullptr, nullptr)},
+       real<Same<uint64_t>>(A::UInt64, nullptr, nullptr), real<Byte>(A::UInt16, nullptr, nullptr),
+       real<WholeByte<int8_t>>(A::UInt32, nullptr, nullptr),
+       real<WholeByte<uint8_t>>(A::UInt32, nullptr, nullptr)},
       {&naive_rows<Same<float>>, &naive_rows<Same<double>>, &naive_rows<Half>,
        &naive_rows<BFloat16>, &naive_rows<ComplexElement<float>>,
        &naive_rows<ComplexElement<double>>, &naive_rows<Byte>, &naive_rows<Same<uint16_t>>,
-       &naive_rows<Same<uint32_t>>, &naive_rows<Same<uint64_t>>, &naive_rows<Byte>}};
+       &naive_rows<Same<uint32_t>>, &naive_rows<Same<uint64_t>>, &naive_rows<Byte>,
+       &naive_rows<WholeByte<int8_t>>, &naive_rows<WholeByte<uint8_t>>}};
 }
 
 }  // namespace

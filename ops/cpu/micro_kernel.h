@@ -43,6 +43,8 @@ struct Chain {
   using Sum = T;
   using Rounded = T;
   static constexpr bool ROUNDS = false;  // else round() stores a vector of sums as Rounded
+  // Else a step adds too much to each of a column's sums: excess(b, excess so far).
+  static constexpr bool EXCEEDS = false;
   static inline __attribute__((always_inline)) Vector<T> step(T a, Vector<T> b, Vector<T> sum) {
     return accumulate<T>(a, b, sum);
   }
@@ -102,9 +104,14 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
 
   const Operand* a = static_cast<const Operand*>(tile.a);
   const int64_t a_row = tile.a_row;
+  [[maybe_unused]] Vector<T> excess[VECTORS] = {};
   for (int64_t p = 0; p < tile.k; ++p) {
     Vector<Operand> row[VECTORS];
     b.read(row);
+    if constexpr (Math::EXCEEDS) {
+#pragma GCC unroll 16
+      for (int j = 0; j < VECTORS; ++j) excess[j] = Math::excess(row[j], excess[j]);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS; ++i) {
       const Operand scalar = a[i * a_row];
@@ -112,6 +119,12 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
       for (int j = 0; j < VECTORS; ++j) acc[i][j] = Math::step(scalar, row[j], acc[i][j]);
     }
     a += tile.a_k;
+  }
+  if constexpr (Math::EXCEEDS) {
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 16
+      for (int j = 0; j < VECTORS; ++j) acc[i][j] -= excess[j];
   }
 
   if constexpr (Math::ROUNDS) {

@@ -77,14 +77,14 @@ void naive_rows(const NaiveProblem& problem, int64_t begin, int64_t end) {
                                static_cast<Sum>(Kind::widen(b_j[k * b.row])), chain);
         total = total + chain;
       }
-      if constexpr (sizeof(Element) < sizeof(Sum) && sizeof(Sum) == 4) {
+      const auto sum = static_cast<typename Kind::Sum>(total);
+      if constexpr (sizeof(Element) < sizeof sum) {
         if (problem.unrounded) {
-          static_cast<float*>(problem.c)[c_i + j * c.col] = total;
+          static_cast<typename Kind::Sum*>(problem.c)[c_i + j * c.col] = sum;
           continue;
         }
       }
-      static_cast<Element*>(problem.c)[c_i + j * c.col] =
-          Kind::narrow(static_cast<typename Kind::Sum>(total));
+      static_cast<Element*>(problem.c)[c_i + j * c.col] = Kind::narrow(sum);
     }
   }
 }

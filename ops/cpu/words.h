@@ -213,9 +213,10 @@ struct LowByte {
   }
 };
 
-// `unit` words are not parted. Sums of pairs are stored as those of chains.
+// `unit` words are not parted. Sums of pairs are stored as those of chains, and so are sums of
+// bytes that C keeps whole.
 template <typename T>
-constexpr Codec words_codec(int32_t unit) {
+constexpr Codec words_codec(int32_t unit, bool whole = false) {
   constexpr bool PAIRS = sizeof(T) == 2;
   Codec codec = {};
   codec.accumulator = PAIRS ? Accumulator::Float32 : Accumulator::UInt32;
@@ -225,7 +226,7 @@ constexpr Codec words_codec(int32_t unit) {
   codec.direct = true;
   codec.pack_a = &pack_words_a<T>;
   codec.pack_b = &pack_words_b<T>;
-  codec.store = PAIRS ? nullptr : &store_real<LowByte>;
+  codec.store = PAIRS || whole ? nullptr : &store_real<LowByte>;
   return codec;
 }
 

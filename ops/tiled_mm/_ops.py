@@ -31,7 +31,8 @@ def mm(
         precision: for float32 inputs ``'ieee'`` (fp32 chains), ``'tf32'`` (operands rounded to 11
             bits) or ``'fp16x3'`` (fp32's error bound from tensor cores); ``None`` follows
             :func:`set_float32_precision`, else torch's own setting. Other dtypes know ``'ieee'``.
-        out_dtype: ``torch.float32`` for float16 and bfloat16 inputs gives the unrounded sum.
+        out_dtype: ``torch.float32`` for float16 and bfloat16 inputs gives the unrounded sum,
+            ``torch.int32`` for int8 and uint8 inputs the sum modulo 2^32, not its low 8 bits.
         out: [M, N] of the result's dtype, or a tensor of no elements, which is resized. It may
             overlap an input. Gradients do not flow through it.
 
@@ -98,7 +99,7 @@ def addmm(
     Args:
         input: expands to [M, N]; dtype and device of ``a``. Where ``a`` is float32, float16 or
             bfloat16 it may be any of these.
-        a, b, algo, precision, out_dtype: as of :func:`mm`.
+        a, b, algo, precision, out_dtype: as of :func:`mm`, but int32 sums of int8 and uint8.
         beta, alpha: numbers; for integers integers. Where ``beta`` is 0 the input is not read.
         activation: ``'relu'``, ``'gelu'``, ``'gelu_tanh'`` or ``'silu'``, of real floating-point
             results.

@@ -45,7 +45,8 @@ class Addmm {
     CHECK_ALL(input, a, b);
     c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
     sizes.back() = b.size(-1);
-    if (check_out(a, out, check_out_dtype(a.scalar_type(), options), sizes) == OutShape::Fits) {
+    if (check_out(a, out, check_finished_out_dtype(a.scalar_type(), options), sizes) ==
+        OutShape::Fits) {
       finished_product<Backend>(
           a, b, {{}, "n", input, alpha, beta, activation, /*before=*/false, out}, options);
       return;
@@ -86,7 +87,7 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
                           at::Tensor* before, const at::Tensor* out = nullptr) {
   const LinearShape shape = check_linear(x, weight, bias);
   const int64_t m = shape.rows.expect_int(), n = shape.columns.expect_int(), k = x.size(-1);
-  const at::ScalarType dtype = x.scalar_type(), type = check_out_dtype(dtype, options);
+  const at::ScalarType dtype = x.scalar_type(), type = check_finished_out_dtype(dtype, options);
   const c10::SymDimVector sizes = linear_sizes(x, weight);
   const bool resizes = out != nullptr && check_out(x, *out, type, sizes) == OutShape::ToBeResized;
   if (resizes) check_no_self_overlap(*out);

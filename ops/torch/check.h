@@ -70,13 +70,25 @@ inline void check_bmm(const at::Tensor& a, const at::Tensor& b) {
   check_same_dtype(a, b);
 }
 
-// The dtype of the result: the inputs', or float32 for 16-bit inputs if asked.
+inline bool is_byte(at::ScalarType dtype) { return dtype == at::kChar || dtype == at::kByte; }
+
+// The dtype of the result: the inputs' or, if asked, the one that holds their sum as it is, float32
+// for 16-bit inputs and int32 for bytes.
 inline at::ScalarType check_out_dtype(at::ScalarType dtype, const MmOptions& options) {
   const at::ScalarType result = options.out_dtype.value_or(dtype);
-  TORCH_CHECK(
-      result == dtype || (result == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16)),
-      "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
+  TORCH_CHECK(result == dtype || (result == at::kInt && is_byte(dtype)) ||
+                  (result == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16)),
+              "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs or int32 for "
+              "int8/uint8 inputs");
   return result;
+}
+
+// The same of operators that go on from the sum. What they add to integers has the inputs' dtype,
+// and a byte is hardly what is meant to be added to an int32 sum: refused, not given a meaning.
+inline at::ScalarType check_finished_out_dtype(at::ScalarType dtype, const MmOptions& options) {
+  TORCH_CHECK(!is_byte(dtype) || options.out_dtype != at::kInt,
+              "tiled_mm: out_dtype int32 for int8/uint8 inputs is for mm and bmm alone");
+  return check_out_dtype(dtype, options);
 }
 
 // Every element of out has memory of its own. Elements (i, j) and (i', j') are the same memory

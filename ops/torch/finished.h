@@ -129,7 +129,7 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
                                                     const EpilogueOptions& asked,
                                                     const MmOptions& options) {
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
-  const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
+  const at::ScalarType type = check_finished_out_dtype(a.scalar_type(), options);
   std::vector<int64_t> sizes = a.sizes().vec();
   sizes.back() = b.size(-1);
   if (asked.out) check_finished_out(a, *asked.out, type, sizes);

@@ -24,6 +24,12 @@ at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
   return check_out_dtype(a.scalar_type(), options);
 }
 
+// The same of operators that go on from the sum.
+at::ScalarType check_finished_request(const at::Tensor& a, const MmOptions& options) {
+  check_request(a, options);
+  return check_finished_out_dtype(a.scalar_type(), options);
+}
+
 at::Tensor mm_meta(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
   check_mm(a, b);
   const at::ScalarType type = check_request(a, options);
@@ -58,7 +64,7 @@ c10::SymDimVector addmm_sizes(const at::Tensor& input, const at::Tensor& a, cons
 at::ScalarType check_addmm_request(const at::Tensor& a, const at::Scalar& beta,
                                    const at::Scalar& alpha, Name activation,
                                    const MmOptions& options) {
-  const at::ScalarType type = check_request(a, options);
+  const at::ScalarType type = check_finished_request(a, options);
   check_activation(activation, a.scalar_type());
   factor_of(alpha, a.scalar_type(), "alpha");
   factor_of(beta, a.scalar_type(), "beta");
@@ -102,7 +108,7 @@ std::tuple<c10::SymDimVector, at::ScalarType> check_linear_request(
   const auto sizes = linear_sizes(x, weight);
   if (bias) expanded_bias(*bias, x, shape, sizes);  // or its refusal
   check_activation(activation, x.scalar_type());
-  return {sizes, check_request(x, options)};
+  return {sizes, check_finished_request(x, options)};
 }
 
 at::Tensor linear_meta(const at::Tensor& x, const at::Tensor& weight,

@@ -124,7 +124,9 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
                                                       std::optional<std::string_view> activation,
                                                       bool keeps_before, const MmOptions& asked) {
   check_mm(a, b);
-  const at::ScalarType type = check_out_dtype(a.scalar_type(), asked);
+  const bool is_bare = !bias && !activation && !keeps_before;
+  const at::ScalarType type = is_bare ? check_out_dtype(a.scalar_type(), asked)
+                                      : check_finished_out_dtype(a.scalar_type(), asked);
   MmOptions options = asked;
   if (!asked.algo)
     options.algo = name_of(asked.precision == "fp16x3" ? Algo::Fp16x3 : Algo::Hopper);

@@ -60,8 +60,8 @@ scale::Report plan_out_of_core(const OutOfCoreProduct& product,
 // The least of the targets' memory: they share one plan.
 int64_t memory_of(const std::vector<OutOfCoreTarget>& targets);
 
-// What sums of this dtype are added in.
-at::ScalarType sum_type_of(at::ScalarType dtype);
+// What sums of this dtype, on their way to a result, are added in.
+at::ScalarType sum_type_of(at::ScalarType dtype, at::ScalarType result);
 
 // The plan as text and as JSON, for the operators (schema.cpp).
 std::string explain_out_of_core_text(const at::Tensor& a, const at::Tensor& b,

@@ -30,8 +30,9 @@ void OutOfCoreJob::attempt() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     shared_ = std::make_unique<SharedJob>(
-        product_.a, product_.b, product_.c, !copy_, sum_type_of(product_.a.scalar_type()),
-        report_->plan, static_cast<int64_t>(targets_.size()), [this] { change_.notify_all(); });
+        product_.a, product_.b, product_.c, !copy_,
+        sum_type_of(product_.a.scalar_type(), product_.c.scalar_type()), report_->plan,
+        static_cast<int64_t>(targets_.size()), [this] { change_.notify_all(); });
     shared_->stopping = stopping_;
   }
   SharedJob& shared = *shared_;

@@ -69,7 +69,8 @@ scale::Task task_of(const OutOfCoreProduct& product, const OutOfCoreTarget& targ
   task.c_along_n = !lies_by_columns(c);
   task.element_bytes = a.element_size();
   task.result_bytes = c.element_size();
-  task.sum_bytes = static_cast<int64_t>(c10::elementSize(sum_type_of(a.scalar_type())));
+  task.sum_bytes =
+      static_cast<int64_t>(c10::elementSize(sum_type_of(a.scalar_type(), c.scalar_type())));
   task.maps = !copy;
   task.cuts_k = copy && task.k >= DEEP_K && target.arithmetic != Arithmetic::Fp16x3;
   task.flops = (is_complex ? 8. : 2.) * task.m * task.n * task.k;
@@ -78,8 +79,8 @@ scale::Task task_of(const OutOfCoreProduct& product, const OutOfCoreTarget& targ
 
 }  // namespace
 
-at::ScalarType sum_type_of(at::ScalarType dtype) {
-  return dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : dtype;
+at::ScalarType sum_type_of(at::ScalarType dtype, at::ScalarType result) {
+  return dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : result;
 }
 
 OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,

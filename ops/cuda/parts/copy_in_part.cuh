@@ -14,6 +14,12 @@
 
 namespace tiled {
 
+// A byte without its sign.
+template <typename Byte>
+__device__ __forceinline__ uint8_t bits_of(Byte byte) {
+  return static_cast<uint8_t>(byte);
+}
+
 // The first `count` elements, fewer than a word has, as a word; the others are zero.
 template <typename T>
 __device__ __forceinline__ uint32_t word_of(const T* from, int count) {
@@ -23,7 +29,7 @@ __device__ __forceinline__ uint32_t word_of(const T* from, int count) {
   } else if constexpr (sizeof(T) == 1) {
 #pragma unroll
     for (int i = 0; i < 3; ++i)
-      if (i < count) word |= uint32_t{from[i]} << 8 * i;
+      if (i < count) word |= uint32_t{bits_of(from[i])} << 8 * i;
   }
   return word;
 }

@@ -19,7 +19,7 @@ struct alignas(2 * sizeof(Real)) Complex {
 };
 
 // Accumulator: fp32 for 16-bit floats; unsigned for integers, whose products wrap modulo 2^bits
-// (the low bits do not depend on the sign, so int8 and uint8 are one type here).
+// (the low bits do not depend on the sign: int8 is uint8 here, but see parts/signed_bytes.cuh).
 template <typename T>
 struct AccumulatorOf {
   using Type = T;
@@ -94,8 +94,8 @@ __device__ __forceinline__ Complex<Real> add(Complex<Real> a, Complex<Real> b) {
   return {a.re + b.re, a.im + b.im};
 }
 
-// Store one finished sum. 16-bit inputs may ask for the unrounded fp32 sum (out_dtype), a choice
-// that is the same for the whole launch, so a branch costs less than a second set of kernels.
+// Store one finished sum, or where out_dtype asks for that the accumulator as it is: a choice that
+// is the same for the whole launch, so a branch costs less than a second set of kernels.
 template <typename T>
 __device__ __forceinline__ void store(void* data, int64_t index, Accumulator<T> value,
                                       bool as_accumulator) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda/plan/sides.h"
+#include "cuda/plan/signed_bytes.h"
 
 namespace tiled {
 
@@ -14,6 +15,11 @@ inline const char* element_type(DType dtype) {
 #include "core/dtypes.inc"
   };
   return TYPES[static_cast<int>(dtype)];
+}
+
+// The same of the kernel that runs a problem.
+inline const char* element_type(const Problem& problem) {
+  return reads_signs(problem) ? "signed char" : element_type(problem.dtype);
 }
 
 // The operands' type of wgmma: fp32 is tf32 there.

@@ -1,4 +1,5 @@
-// async_mma for bytes, with or without a sign.
+// async_mma for bytes, with or without a sign where C has the low 8 bits of their sums, and without
+// one where it has all 32.
 #include "cuda/rungs/10_async_mma/async_mma.cuh"
 
 namespace tiled {

@@ -4,10 +4,11 @@
 // of k, of which each fragment's words hold one after the other.
 #pragma once
 
-#include "cuda/parts/element.cuh"
+#include "cuda/parts/signed_bytes.cuh"
 #include "cuda/ptx/cvt.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/mma_k8.cuh"
+#include "cuda/ptx/mma_s8.cuh"
 
 namespace tiled {
 

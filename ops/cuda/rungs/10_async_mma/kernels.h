@@ -17,6 +17,7 @@ Kernel<AsyncMmaArguments> async_mma_fp16_tn(int tile);
 // Of these all come to lie along k.
 Kernel<AsyncMmaArguments> async_mma_tf32(int tile);
 Kernel<AsyncMmaArguments> async_mma_int8(int tile);
+Kernel<AsyncMmaArguments> async_mma_signed_int8(int tile);
 // Those of compute capability 7.5, by HeldTiles.
 Kernel<AsyncMmaArguments> async_mma_held_fp16(bool a_along_m, bool b_along_n, int tile);
 

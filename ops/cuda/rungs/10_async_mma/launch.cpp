@@ -2,6 +2,7 @@
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/launch_segments.h"
 #include "cuda/parts/repack.h"
+#include "cuda/plan/signed_bytes.h"
 #include "cuda/rungs/10_async_mma/kernels.h"
 #include "cuda/rungs/10_async_mma/plan.h"
 
@@ -13,6 +14,7 @@ Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, const AsyncMmaWay& 
     return async_mma_held_fp16(is_mn_major(side_a(computed)), is_mn_major(side_b(computed)),
                                way.tile - FIRST_HELD_TILE);
   if (computed.dtype == DType::Float32) return async_mma_tf32(way.tile);
+  if (reads_signs(computed)) return async_mma_signed_int8(way.tile);
   if (size_of(computed.dtype) == 1) return async_mma_int8(way.tile);
   const bool fp16 = computed.dtype == DType::Float16;
   if (!is_mn_major(side_b(computed)))

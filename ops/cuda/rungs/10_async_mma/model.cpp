@@ -112,7 +112,8 @@ AsyncMmaEstimate async_mma_estimate(const Problem& problem, const DeviceInfo& de
   AsyncMmaEstimate e;
   e.product = steps * std::max(share * step, waves * alone) +
               waves * (Model::FILL + Model::STORE * tile.block_m * tile.block_n);
-  const double bytes = size * batch * (m * k + k * n + m * n);
+  const double c_size = static_cast<double>(size_of(problem.epilogue.out_dtype));
+  const double bytes = batch * (size * (m * k + k * n) + c_size * m * n);
   e.memory = bytes / (Model::DRAM * device.memory_bandwidth) * device.clock_hz;
   e.bound = e.memory > e.product ? "memory" : times.bound();
   e.cycles = (is_byte(problem) ? 0 : Model::START) + std::max(e.product, e.memory);

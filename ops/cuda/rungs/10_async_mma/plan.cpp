@@ -191,7 +191,7 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   Description d;
   d.tile = async_mma_tile_name(way.tile);
   d.kernel =
-      "async_mma<" + d.tile + ", " + element_type(problem.dtype) + ", " +
+      "async_mma<" + d.tile + ", " + element_type(problem) + ", " +
       (size_of(problem.dtype) == 2 ? major_names(side_a(computed), side_b(computed)) : "0, 0") +
       ">";
   // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.

@@ -9,4 +9,4 @@ tiled_mm_rung(
   ASYNC
     async_mma_bf16_nt.cu async_mma_bf16_nn.cu async_mma_bf16_tn.cu
     async_mma_fp16_nt.cu async_mma_fp16_nn.cu async_mma_fp16_tn.cu
-    async_mma_tf32.cu async_mma_int8.cu)
+    async_mma_tf32.cu async_mma_int8.cu async_mma_signed_int8.cu)

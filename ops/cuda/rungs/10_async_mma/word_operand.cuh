@@ -117,7 +117,7 @@ class WordOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B> {
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           if (at.row + row < rows && at.word * 4 + e < k_left)
-            words[row] |= uint32_t{from[row * strides.row + e * strides.k]} << 8 * e;
+            words[row] |= uint32_t{bits_of(from[row * strides.row + e * strides.k])} << 8 * e;
       store(tile, at, words);
     }
   }

@@ -17,6 +17,7 @@
 #include "core/segments.h"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch_rung.h"
+#include "cuda/parts/signed_bytes.cuh"
 
 namespace tiled {
 
@@ -59,9 +60,8 @@ __global__ void naive(const __grid_constant__ Problem problem) {
 namespace {
 
 Kernel<Problem> kernel_of(const Problem& problem) {
-  return with_element_type(problem.dtype, [](auto tag) -> Kernel<Problem> {
-    return &naive<typename decltype(tag)::Type>;
-  });
+  return with_element_type(
+      problem, [](auto tag) -> Kernel<Problem> { return &naive<typename decltype(tag)::Type>; });
 }
 
 cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {

@@ -21,7 +21,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
 
 Description describe(const Problem& problem, const DeviceInfo&, const Plan&) {
   Description d;
-  d.kernel = std::string("naive<") + element_type(problem.dtype) + ">";
+  d.kernel = std::string("naive<") + element_type(problem) + ">";
   d.shares = false;
   return d;
 }

@@ -49,8 +49,8 @@ constexpr Rung RUNG = {
     },
     [](const Problem& problem, const DeviceInfo&, const Plan&) {
       Description d;
-      d.kernel = std::string("shared_tile<") + element_type(problem.dtype) + ", " +
-                 std::to_string(WIDTH) + ">";
+      d.kernel =
+          std::string("shared_tile<") + element_type(problem) + ", " + std::to_string(WIDTH) + ">";
       return d;
     }};
 

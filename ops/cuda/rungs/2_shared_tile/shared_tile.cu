@@ -29,6 +29,7 @@
 #include "core/segments.h"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch_rung.h"
+#include "cuda/parts/signed_bytes.cuh"
 
 namespace tiled {
 
@@ -96,7 +97,7 @@ namespace {
 
 template <int WIDTH>
 Kernel<Problem> kernel_of(const Problem& problem) {
-  return with_element_type(problem.dtype, [](auto tag) -> Kernel<Problem> {
+  return with_element_type(problem, [](auto tag) -> Kernel<Problem> {
     return &shared_tile<typename decltype(tag)::Type, WIDTH>;
   });
 }

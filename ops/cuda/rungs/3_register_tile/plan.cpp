@@ -215,8 +215,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
   d.kernel = (way.wraps_around ? "register_tile_wrapped<"
-              : way.async ? "register_tile_async<"
-                          : std::string("register_tile<") + element_type(problem.dtype) + ", ") +
+              : way.async      ? "register_tile_async<"
+                               : std::string("register_tile<") + element_type(problem) + ", ") +
              d.tile + ", " + std::to_string(static_cast<int>(way.access.a)) + ", " +
              std::to_string(static_cast<int>(way.access.b));
   if (way.async && !way.wraps_around) d.kernel += way.shares_segments ? ", 1" : ", 0";

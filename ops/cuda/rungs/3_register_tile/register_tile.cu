@@ -23,6 +23,7 @@
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
+#include "cuda/parts/signed_bytes.cuh"
 #include "cuda/parts/turn.cuh"
 #include "cuda/rungs/3_register_tile/kernels.h"
 #include "cuda/rungs/3_register_tile/tile_loader.cuh"
@@ -164,9 +165,8 @@ Kernel<ProblemAndTotals> register_tile_function(const RegisterTileWay& way) {
 }
 
 Kernel<ProblemAndTotals> register_tile_kernel(const Problem& problem, const RegisterTileWay& way) {
-  return with_element_type(problem.dtype, [&](auto tag) {
-    return register_tile_function<typename decltype(tag)::Type>(way);
-  });
+  return with_element_type(
+      problem, [&](auto tag) { return register_tile_function<typename decltype(tag)::Type>(way); });
 }
 
 }  // namespace tiled
