@@ -256,7 +256,9 @@ def planner_table(documents: Sequence[dict]) -> str:
         if document not in shown:
             shown.append(document)
         s = document["regret"][key]["summary"]
-        figures = (f"{100 * s[q]:.1f} %" for q in ("geomean", "worst", "noise"))
+        figures = [f"{100 * s[q]:.1f} %" for q in ("geomean", "worst")]
+        # One median of all rounds has no second one to differ from.
+        figures.append(f"{100 * s['noise']:.1f} %" if s["noise"] else "-")
         ratios = f"{s['ratio']:.2f}, least {s['least']:.2f}"
         rows.append([name, str(s["problems"]), *figures, ratios])
     return "\n\n".join([markdown(header, rows), *map(caption, shown)])

@@ -34,7 +34,7 @@ void run(const FewRowsArguments& args) {
   if (warp < Work::Tile::WARPS)
     work.consume(warp);
   else if (ptx::elect_sync())
-    work.produce();
+    work.produce(warp - Work::Tile::WARPS);
 }
 
 template <typename T, typename Tile, bool P_MN_MAJOR>

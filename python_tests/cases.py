@@ -276,7 +276,7 @@ def tma_reads(x: torch.Tensor) -> bool:
 
 
 def hopper_clusters(block_q: int) -> tuple[tuple[int, int], ...]:
-    """Those that rung hopper has with a tile of so many columns, whatever the operands' layouts: the
+    """Those that rung hopper has with a tile of so many columns, whatever way the operands lie: the
     blocks of a cluster share them out by whole groups of eight."""
     clusters = ((1, 1), (2, 1), (1, 2), (1, 4), (4, 1))
     return tuple((p, q) for p, q in clusters if block_q % (8 * p) == 0)

@@ -23,8 +23,8 @@ struct HopperOutput {
 struct HopperArguments {
   CUtensorMap p_map, q_map;    // P [batch][p][k] and Q [batch][q][k]
   CUtensorMap p_edge, q_edge;  // their last rows (OperandTile::Reach)
-  int32_t p, q, k, batch;    // elements
-  int32_t p_batch, q_batch;  // 0: every batch entry reads the same matrix; else 1
+  int32_t p, q, k, batch;      // elements
+  int32_t p_batch, q_batch;    // 0: every batch entry reads the same matrix; else 1
   // The grid of work: tiles of the cluster, segments that are shared out, batch.
   int32_t clusters_p, clusters_q;  // clusters that cover P and Q
   int32_t segments;                // shared out; 1: a block does all of K

@@ -51,7 +51,7 @@ struct Hopper {
   // Warps that fill stages in turn: two where one needs longer for a stage than the products take.
   // (More fill the first stages no sooner, since their copies meet on the way.)
   static constexpr int PRODUCERS =
-      producing_cycles(P::BOXES + Q::BOXES) > Tile::BLOCK_P * Tile::BLOCK_Q / 32 ? 2 : 1;
+      producing_cycles(P::BOXES + Q::BOXES) > Tile::BLOCK_P* Tile::BLOCK_Q / 32 ? 2 : 1;
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
@@ -111,9 +111,9 @@ struct Hopper {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   }
 
-  // Warp `producer` of those that fill stages in turn, one lane of which issues the copies. A shared
-  // operand's parts come from all blocks of the cluster, so a stage may be filled only when the
-  // readers of all of them have left it.
+  // Warp `producer` of those that fill stages in turn, one lane of which issues the copies. A
+  // shared operand's parts come from all blocks of the cluster, so a stage may be filled only when
+  // the readers of all of them have left it.
   __device__ __forceinline__ void produce(int producer) {
     const bool issues = ptx::elect_sync();
     // Blocks along Q share P and blocks along P share Q.

@@ -142,7 +142,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
-  const CoupledFit& coupled = blocks > 2            ? model.four
+  const CoupledFit& coupled = blocks > 2           ? model.four
                               : tile.block_p == 64 ? model.small
                                                    : model.large;
   // Blocks that share Q wait for each other's rows of P besides, longest where nobody else reads

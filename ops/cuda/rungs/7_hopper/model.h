@@ -16,39 +16,39 @@ struct CoupledFit {
 
 // An H200's: cycles of 1755 MHz, and factors on what the units do at best (2048 multiply-adds of 16
 // bits and 128 bytes of shared memory a cycle). Those of 16-bit inputs, fitted to the measured
-// times of the near ways to run 286 bf16 problems (`named`, `fitted`, `middle` and the large ones
-// of those names in bench/results/h200_planner.json), so as to lose little by the choice and to be
-// right by a few percent, beside the other rungs' estimates; what is lost there and on others
-// stands in that file. What each constant would be by itself is not fitted: some make up for
-// others.
+// times of the ways to run bf16 problems, so as to lose little by the choice and to be right by a
+// few percent, beside the other rungs' estimates: to 137 problems up to 3.2e10 multiply-adds
+// (`fitted` in bench/results/h200_planner.json, which also says what is lost there and on others),
+// and of larger tiles to an earlier kernel's times of larger problems (that file as of commit
+// eae5b0d). What each constant would be by itself is not fitted: some make up for others.
 struct HopperConstants {
-  double start = 3892;  // launch, the first bytes' way, the end
-  CoupledFit small = {438.8, 0.1252, 0.03388},
-             large = {1471, 0.0004074, 0.0004084},  // of tiles with one consumer, or more,
-             four = {545.3, 0.006531, 0};           // and of four blocks, whatever the tile
-  double cold = 0.04989;   // of a step, more, where what they do not share comes from DRAM to each
-  double tensor = 0.6229;  // and more, when all multiprocessors work at once,
-  double power = 3.768;     // by so much of H200_SLOWDOWN, which slows shared memory as well
-  double shared = 0.6351;  // memory
-  double chip = 0.1004;    // tensor, of the whole chip, however tiles divide among multiprocessors;
+  double start = 4140;                          // launch, the first bytes' way, the end
+  CoupledFit small = {532.4, 0.1447, 0.03781};  // of tiles of 64 rows,
+  CoupledFit large = {1367, 0, 0};              // of more,
+  CoupledFit four = {414.6, 0, 0};              // and of four blocks, whatever the tile
+  double cold = 0.06786;   // of a step, more, where what they do not share comes from DRAM to each
+  double tensor = 0.6118;  // and more, when all multiprocessors work at once,
+  double power = 3.678;    // by so much of H200_SLOWDOWN, which slows shared memory as well
+  double shared = 0.6118;  // memory
+  double chip = 0.1;       // tensor, of the whole chip, however tiles divide among multiprocessors;
   static constexpr double CHIP_POWER = 12.07;  // how sharply the one takes over from the other
-  double lone = 221.8;                         // the shortest step of a tile with one consumer
-  double arrive = 0.8225;                      // 128 bytes reach their multiprocessor
+  double lone = 182.1;                         // the shortest step of a tile with one consumer
+  double arrive = 0.8133;                      // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
   // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
   // multicast cost nothing here. The first read of a round costs first_read more of these; the
   // row's readers share that.
-  double line = 0.7348, mn_line = 0.9459, two_lines = 0.8639, off_sectors = 1.029;
-  double first_read = 4.139;
-  double narrow = 1.503, narrowest = 2.823;  // boxes of TMA 64 and 32 bytes wide
+  double line = 0.7417, mn_line = 1.003, two_lines = 1.578, off_sectors = 0.4143;
+  double first_read = 3.538;
+  double narrow = 1.479, narrowest = 1.901;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
-  double dram_bytes = 6260;
-  double crossing = 1.657;
-  double store = 16.65;              // C, for each element of a thread
-  double store_two_lines = 0.05886;  // more, for rows of C that lie in two lines
-  double slice = 0.6325;            // more, for slices of half the width
-  double hidden_store = 0.04348;  // of a store behind another's products
-  double gaps = 0.1428;             // of all but the first round, with no other tile to fill
+  double dram_bytes = 6153;
+  double crossing = 1.487;
+  double store = 16.62;          // C, for each element of a thread
+  double store_two_lines = 0;    // more, for rows of C that lie in two lines
+  double slice = 0.7778;         // more, for slices of half the width
+  double hidden_store = 0.1164;  // of a store behind another's products
+  double gaps = 0.1586;          // of all but the first round, with no other tile to fill
   // Where blocks share out segments of K, which those problems did not: a step of tensor is no less
   // than what the instructions take, though few blocks run; and the start takes longer.
   double alone = 1.05, share_start = 1500;

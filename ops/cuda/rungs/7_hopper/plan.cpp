@@ -1,4 +1,4 @@
-// Rung hopper as the planner sees it: every tile, either operand on wgmma's side of 64 rows, three
+// Rung hopper as the planner sees it: every tile, either operand on wgmma's side of 64 rows, five
 // clusters, segments shared out or not; model.cpp says what each would cost.
 #include "cuda/rungs/7_hopper/plan.h"
 

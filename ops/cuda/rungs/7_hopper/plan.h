@@ -19,8 +19,12 @@ struct HopperPlan : ClusterPlan {
 // Every way in which hopper can run the problem, for those who measure or print them all.
 std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device);
 
+// Clusters of so many blocks that run at once, a block on each multiprocessor. Larger ones than two
+// do not fill a chip whose groups of multiprocessors are no multiples of them: of an H200's 132,
+// 120 (cudaOccupancyMaxActiveClusters), and others are taken to be alike.
 inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
-  return std::max(1, blocks <= 2 ? device.multiprocessors / blocks : device.multiprocessors * 10 / 11 / blocks);
+  return std::max(
+      1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
 }
 
 // The grid of units that a plan's clusters walk through.

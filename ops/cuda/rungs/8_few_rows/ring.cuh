@@ -45,12 +45,12 @@ class FewRowsRing {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   }
 
-  // Stage after stage is filled, tile after tile, by threads that take turns: one alone needs longer
-  // for a stage's copies than products of few columns take.
+  // Stage after stage is filled, tile after tile, by threads that take turns: one alone needs
+  // longer for a stage's copies than products of few columns take.
   __device__ void produce(int producer) const {
     Place place(*this);
     int until_turn = producer;  // stages of the others
-    uint32_t parity = 1;  // of a phase before the first: nobody waits in the first lap
+    uint32_t parity = 1;        // of a phase before the first: nobody waits in the first lap
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       const Corner corner = corner_of(tile);
       if (tile == static_cast<int>(blockIdx.x)) wait_for_kernel_before();
