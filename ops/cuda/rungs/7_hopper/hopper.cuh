@@ -48,10 +48,10 @@ struct Hopper {
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
+  static constexpr int PRODUCT_CYCLES = Tile::BLOCK_P * Tile::BLOCK_Q / 32;  // of a stage
   // Warps that fill stages in turn: two where one needs longer for a stage than the products take.
-  // (More fill the first stages no sooner, since their copies meet on the way.)
-  static constexpr int PRODUCERS =
-      producing_cycles(P::BOXES + Q::BOXES) > Tile::BLOCK_P* Tile::BLOCK_Q / 32 ? 2 : 1;
+  // (Where it does not, two are slower: the first stages' copies meet on their way.)
+  static constexpr int PRODUCERS = producing_cycles(P::BOXES + Q::BOXES) > PRODUCT_CYCLES ? 2 : 1;
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
