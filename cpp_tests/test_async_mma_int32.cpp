@@ -1,33 +1,14 @@
 // Rung async_mma's kernels in software, of bytes whose sums C keeps whole: with a sign and without
 // one, through every way to shared memory and every store.
-#include <gtest/gtest.h>
-
-#include "async_mma_in_software.h"
+#include "async_mma_words.h"
 
 namespace tiled {
 namespace {
 
 using namespace test;
 
-constexpr int ALL = 8, ANY = 2;  // tiles; those that take any alignment
-
 template <typename T>
-class AsyncMmaInt32 : public testing::Test {
- protected:
-  // Either side of every product, with the tiles of its alignment.
-  static void expect_right(Product p, int tiles) {
-    p.unrounded = true;
-    std::string wrong;
-    const int right = count_right_ways<T>(p, /*seed=*/1, [](const auto&) { return true; }, wrong);
-    EXPECT_EQ(right, 2 * tiles) << wrong << "  (" << p.m << " x " << p.n << " x " << p.k << ")";
-  }
-  static Product sized(int64_t m, int64_t n, int64_t k, bool a_rows = true, bool b_rows = false) {
-    Product p{};
-    p.batch = 1, p.m = m, p.n = n, p.k = k;
-    p.a = {a_rows}, p.b = {b_rows}, p.c = {true};
-    return p;
-  }
-};
+class AsyncMmaInt32 : public AsyncMmaOfWords<T, /*UNROUNDED=*/true> {};
 
 using Bytes = testing::Types<signed char, unsigned char>;
 TYPED_TEST_SUITE(AsyncMmaInt32, Bytes);

@@ -1,26 +1,15 @@
 // The epilogue of a warpgroup's accumulators where they are, in registers: sums before, what C gets
 // after.
 //
-// Registers have names, not indices, so a loop over accumulators must be unrolled, and the
-// epilogue's code would stand in the kernel a hundred times. Here the loop stays a loop and the
-// values go round instead, in two rings, so that the moves are few. (Seen with CUDA 13.0: choosing
-// a loop's accumulators by branches or a jump table spills hundreds of bytes. A function that is
-// not inlined becomes a subroutine of the kernel: 4 instructions a value instead of 9 moves, but
-// the widest tile spills 132 bytes, and the kernels are larger.)
-//
-//     outer:  d[0 .. 31] | d[32 .. 63] | ... | d[96 .. 127]     a turn moves all down by a part,
-//             \________/                                        the finished part to the end
-//     inner:  0-15 | 16-31                                      the same with a step of a part
-//             \__/
-//             four times two rows by two columns of C: one turn of the code
-//
-// A step's values are computed side by side, 16 of them, or 8 or 4 where there are few registers to
-// spare, or what divides their number: a multiply-add takes four cycles, and a multiprocessor's
-// quarter has one or two warps that come here. bench/results/h200_epilogues.txt has what that is
-// worth.
+// The loop over them stays a loop (go_round.cuh): unrolled, the epilogue's code would stand in the
+// kernel a hundred times. A step's values are computed side by side, 16 of them, or 8 or 4 where
+// there are few registers to spare, or what divides their number: a multiply-add takes four cycles,
+// and a multiprocessor's quarter has one or two warps that come here.
+// bench/results/h200_epilogues.txt has what that is worth.
 #pragma once
 
 #include "cuda/parts/finish.cuh"
+#include "cuda/parts/go_round.cuh"
 #include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
@@ -36,61 +25,12 @@ struct ElementOf<ptx::Tf32> {
   using Type = float;
 };
 
-// The most values of a step, whole fours of them, that `count` values fall into.
-constexpr int step_of(int count, int most) {
-  while (count % most != 0) most -= 4;
-  return most;
-}
-
 template <typename T>
 constexpr DType DTYPE_OF = DType::Float32;
 template <>
 constexpr DType DTYPE_OF<__half> = DType::Float16;
 template <>
 constexpr DType DTYPE_OF<__nv_bfloat16> = DType::BFloat16;
-
-// body(turn, the STEP values that begin at STEP * turn), turn by turn.
-template <int STEP, int COUNT, typename Body>
-__device__ __forceinline__ void go_round(float (&values)[COUNT], Body body) {
-  static_assert(COUNT % STEP == 0, "whole turns");
-#pragma unroll 1
-  for (int turn = 0; turn < COUNT / STEP; ++turn) {
-    float first[STEP];
-#pragma unroll
-    for (int i = 0; i < STEP; ++i) first[i] = values[i];
-    body(turn, first);
-#pragma unroll
-    for (int i = 0; i + STEP < COUNT; ++i) values[i] = values[i + STEP];
-#pragma unroll
-    for (int i = 0; i < STEP; ++i) values[COUNT - STEP + i] = first[i];
-  }
-}
-
-// The outer ring's part for the fewest moves: COUNT + part of them for every part, and part + step
-// for every step.
-constexpr int part_of(int count, int step) {
-  int best = count, least = count * (count + step);
-  for (int part = step; part < count; part += step) {
-    if (count % part != 0) continue;
-    const int inner = part == step ? 0 : (part + step) * (count / step);
-    const int moves = (count + part) * (count / part) + inner;
-    if (moves < least) best = part, least = moves;
-  }
-  return best;
-}
-
-// The same by two rings.
-template <int STEP, int COUNT, typename Body>
-__device__ __forceinline__ void go_round_in_parts(float (&values)[COUNT], Body body) {
-  constexpr int PART = part_of(COUNT, STEP);
-  if constexpr (PART == STEP || PART == COUNT)
-    go_round<STEP>(values, body);
-  else
-    go_round<PART>(values, [&](int outer, float (&part)[PART]) {
-      go_round<STEP>(
-          part, [&](int inner, float (&step)[STEP]) { body(outer * (PART / STEP) + inner, step); });
-    });
-}
 
 // The choice is made once for all COUNT values.
 template <int COUNT>

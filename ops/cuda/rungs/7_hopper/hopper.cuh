@@ -48,10 +48,7 @@ struct Hopper {
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
-  static constexpr int PRODUCT_CYCLES = Tile::BLOCK_P * Tile::BLOCK_Q / 32;  // of a stage
-  // Warps that fill stages in turn: two where one needs longer for a stage than the products take.
-  // (Where it does not, two are slower: the first stages' copies meet on their way.)
-  static constexpr int PRODUCERS = producing_cycles(P::BOXES + Q::BOXES) > PRODUCT_CYCLES ? 2 : 1;
+  static constexpr int PRODUCERS = hopper_producers<Tile>(P::BOXES + Q::BOXES);
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
@@ -111,9 +108,8 @@ struct Hopper {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   }
 
-  // Warp `producer` of those that fill stages in turn, one lane of which issues the copies. A
-  // shared operand's parts come from all blocks of the cluster, so a stage may be filled only when
-  // the readers of all of them have left it.
+  // Warp `producer` of those that fill stages in turn. A shared operand's parts come from all
+  // blocks of the cluster: a stage may be filled only when the readers of all have left it.
   __device__ __forceinline__ void produce(int producer) {
     const bool issues = ptx::elect_sync();
     // Blocks along Q share P and blocks along P share Q.

@@ -18,7 +18,7 @@ struct CoupledFit {
 // bits and 128 bytes of shared memory a cycle). Those of 16-bit inputs, fitted to the measured
 // times of the ways to run bf16 problems, so as to lose little by the choice and to be right by a
 // few percent, beside the other rungs' estimates: to 137 problems up to 3.2e10 multiply-adds
-// (`fitted` in bench/results/h200_planner.json, which also says what is lost there and on others),
+// (`mixed` in bench/results/h200_planner.json, which also says what is lost there and on others),
 // and of larger tiles to an earlier kernel's times of larger problems (that file as of commit
 // eae5b0d). What each constant would be by itself is not fitted: some make up for others.
 struct HopperConstants {

@@ -18,8 +18,13 @@ namespace tiled {
 // Of a thread of a tile's so many consumer warpgroups, after the producer has given up its own.
 constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
 
-// A warp that fills a stage takes so long, on an H200: the word that it may, and so many copies.
-constexpr int producing_cycles(int copies) { return 170 + 46 * copies; }
+// Warps that fill stages in turn, of so many copies each: two where one needs longer for the word
+// that it may and for the copies than the products take. (Where it does not, two are slower: the
+// first stages' copies meet on their way.) Cycles of an H200's.
+template <typename Tile>
+constexpr int hopper_producers(int copies) {
+  return 170 + 46 * copies > Tile::BLOCK_P * Tile::BLOCK_Q / 32 ? 2 : 1;
+}
 
 enum class Roles : int8_t {
   Cooperative,  // the consumer warpgroups share a tile

@@ -8,12 +8,13 @@
 //     few Q    8 | ------------> |        load 4 | mma 0 | load 5 | mma 1 | ...
 //
 // wgmma reads 64 rows of P for every step, whether a tile has them or not, and waits for four
-// warps: 32 cycles of an H200's for a step of its chain, along m or n 41 to 50. A mma.sync takes
-// 25.6 after the one before, and nothing else stands between them: a warp waits for no other, and
-// ldmatrix transposes what lies along m or n at no cost.
+// warps. A mma.sync takes 25.6 cycles of an H200's after the one before, and little else stands
+// between them: a warp waits for no other, and ldmatrix transposes what lies along m or n at no
+// cost. It is ahead by up to 9 % where the chain is the bound
+// (bench/results/h200_few_rows_warps.txt); wider tiles were behind.
 //
 // Preconditions are few_rows.cuh's. Bound by the chain up to some 2,000 rows of P, and beyond by
-// memory; of many columns, by shared memory's rate, since every warp reads all of Q.
+// memory.
 #pragma once
 
 #include <type_traits>

@@ -70,8 +70,7 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
   plan.repack_q = !is_mappable(sides.q) || (!takes_any_q(by) && is_mn_major(sides.q));
   const bool mn_major = is_mn_major(few_rows_layout(problem, plan, nullptr).sides.p);
   if (by == FewRowsBy::Registers && !mn_major) return;
-  // Of more columns than a tile has every further one would read the weight again from shared
-  // memory, whose rate already bounds a warp of many.
+  // Of more columns each tile would read the weight once more: others have wider ones.
   if (by == FewRowsBy::Warps && sides.q.rows > FEW_ROWS_USUAL) return;
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;

@@ -44,6 +44,8 @@ constexpr int few_rows_q_strip(int block_q, int element_bytes) {
   return std::min(block_q, 128 / element_bytes);
 }
 
+// Warps that fill stages in turn. Of many columns one is fast enough, and two are in each other's
+// way.
 constexpr int few_rows_producers(FewRowsBy by, int block_q) {
   return (by == FewRowsBy::Wgmma || by == FewRowsBy::Registers) && block_q >= 48 ? 1 : 2;
 }
@@ -60,8 +62,6 @@ struct FewRowsTile {
   static constexpr int WARPS = BANDS * GROUPS;          // that multiply
   static constexpr int COLUMNS = Q / GROUPS;            // of a warp
   static constexpr int PATCH_P = 1, PATCH_Q = COLUMNS;  // of a lane, where lanes multiply
-  // Warps that fill stages in turn. Of many columns one is fast enough, and two are in each other's
-  // way.
   static constexpr int PRODUCERS = few_rows_producers(BY_, Q);
   static constexpr int THREADS = 32 * (WARPS + PRODUCERS);
   static constexpr int BOXES = 2;                      // of 128 bytes of K, in a stage
@@ -95,12 +95,10 @@ template <int P, int Q, int GROUPS>
 struct FewRowsMma : FewRowsTile<FewRowsBy::Mma, P, Q, 16, GROUPS> {
   static constexpr int EIGHTS = Q / GROUPS / 8;
 };
-// Of 16 bits, whose strips along m or n are as wide as the tile.
-template <int P, int Q, int GROUPS>
-struct FewRowsWarps : FewRowsTile<FewRowsBy::Warps, P, Q, 16, GROUPS> {
-  static constexpr int EIGHTS = Q / GROUPS / 8;
+// Of 16 bits; its strip along m or n is as wide as the tile.
+struct Warps32x8 : FewRowsTile<FewRowsBy::Warps, 32, 8, 16, 1> {
+  static constexpr int EIGHTS = 1;
 };
-struct Warps32x8 : FewRowsWarps<32, 8, 1> {};
 
 struct Doubles32x8 : FewRowsMma<32, 8, 1> {};
 struct Doubles48x8 : FewRowsMma<48, 8, 1> {};
