@@ -35,10 +35,10 @@ float value_of(int i) {
 // A sum that says where it stands.
 float sum_at(int row, int column) { return (row * 13 + column * 7) % 255 / 8.f - 15; }
 
-// HELD: registers that a thread keeps beside these. By slices: the sums become the values before,
-// and those C's in a brief activation's slices of so many registers.
+// HELD: registers that a thread keeps beside these. Apart: the sums become the values before,
+// and those C's by a brief activation.
 template <typename T, int STRIPS, int REGISTERS, int HELD>
-void check(const Case& t, int slice) {
+void check(const Case& t, bool apart) {
   const bool along_n = t.along == Along::N;
   const int length = along_n ? t.columns : t.rows;
   const int64_t last = int64_t{t.entry} * t.entry_stride + int64_t{length - 1} * t.stride;
@@ -63,11 +63,9 @@ void check(const Case& t, int slice) {
     float d[STRIPS][REGISTERS];
     for (int s = 0; s < STRIPS; ++s)
       for (int i = 0; i < REGISTERS; ++i) d[s][i] = sum_at(place(s, i).first, place(s, i).second);
-    finish_accumulators<T, HELD>(e, {true, slice == 0}, d, t.row, t.column,
+    finish_accumulators<T, HELD>(e, {true, !apart}, d, t.row, t.column,
                                  {t.rows, t.columns, t.entry});
-    for (int s = 0; slice != 0 && s < STRIPS; ++s)
-      for (int first = 0; first < REGISTERS; first += slice)
-        activate_briefly(e.activation, d[s], first, std::min(first + slice, REGISTERS));
+    for (int s = 0; apart && s < STRIPS; ++s) activate_briefly(e.activation, d[s]);
     for (int s = 0; s < STRIPS; ++s)
       for (int i = 0; i < REGISTERS; ++i) {
         const auto [row, column] = place(s, i);
@@ -87,11 +85,9 @@ void check(const Case& t, int slice) {
 template <typename T, int STRIPS, int REGISTERS, int HELD = 0>
 void check_all() {
   const int rows = 64 * STRIPS, columns = 2 * REGISTERS;
-  const auto check_whole_and_slices = [](const Case& t) {
-    check<T, STRIPS, REGISTERS, HELD>(t, 0);
-    // Where C has 16 bits; of whole slices, and of such that the last is shorter.
-    if (sizeof(T) == 2)
-      for (const int slice : {8, 12, REGISTERS}) check<T, STRIPS, REGISTERS, HELD>(t, slice);
+  const auto check_both = [](const Case& t) {
+    check<T, STRIPS, REGISTERS, HELD>(t, false);
+    if (sizeof(T) == 2) check<T, STRIPS, REGISTERS, HELD>(t, true);  // C has 16 bits
   };
   for (const Along along : {Along::Nothing, Along::M, Along::N})
     for (const Activation activation :
@@ -102,9 +98,9 @@ void check_all() {
         for (const auto& [stride, entry, entry_stride] :
              {std::array{1, 0, 0}, std::array{1, 1, 600}, std::array{1, 3, 601},
               std::array{3, 1, 1900}})
-          check_whole_and_slices({row + rows + more_rows, column + columns + more_columns, row,
-                                  column, along, stride, entry, entry_stride,
-                                  activation == Activation::None ? 1.7 : 1, activation});
+          check_both({row + rows + more_rows, column + columns + more_columns, row, column, along,
+                      stride, entry, entry_stride, activation == Activation::None ? 1.7 : 1,
+                      activation});
 }
 
 TEST(FinishAccumulators, OfFp16) { check_all<__half, 1, 32>(), check_all<__half, 2, 64>(); }

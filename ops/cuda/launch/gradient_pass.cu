@@ -172,11 +172,15 @@ __global__ void add_sums(const __grid_constant__ SecondArguments arguments) {
   const int64_t column = int64_t{blockIdx.x - y * blocks_across} * 32 + threadIdx.x;
   const int64_t begin = int64_t{y} * SUMMED_BY_BLOCK + threadIdx.y * SUMMED_AT_ONCE;
   const int64_t end = min(arguments.count, begin + SUMMED_AT_ONCE);
-  Acc sum{};
-  if (column < columns) {
-#pragma unroll 8
-    for (int64_t i = begin; i < end; ++i) sum += __ldcg(sums + i * columns + column);
+  // All loads at once: one after the other, they would take longer than the launch.
+  Acc rows[SUMMED_AT_ONCE], sum{};
+#pragma unroll
+  for (int i = 0; i < SUMMED_AT_ONCE; ++i) {
+    const int64_t row = begin + i;
+    rows[i] = row < end && column < columns ? __ldcg(sums + row * columns + column) : Acc{};
   }
+#pragma unroll
+  for (int i = 0; i < SUMMED_AT_ONCE; ++i) sum += rows[i];  // a sum is not -0: 0 leaves it
   of_warp[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || column >= columns) return;

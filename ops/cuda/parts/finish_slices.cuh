@@ -7,14 +7,13 @@
 
 namespace tiled {
 
-// values[first .. last) through the brief form of an activation (core/brief_activation.h), in code
-// of their own, without a move: an activation has some twenty instructions.
+// The values through the brief form of an activation (core/brief_activation.h), in code of their
+// own, without a move: an activation has some twenty instructions.
 template <int COUNT>
-__device__ __forceinline__ void activate_briefly(Activation activation, float (&values)[COUNT],
-                                                 int first, int last) {
+__device__ __forceinline__ void activate_briefly(Activation activation, float (&values)[COUNT]) {
   const auto activate = [&](auto f) {
 #pragma unroll
-    for (int i = first; i < last; ++i) values[i] = f(values[i]);
+    for (int i = 0; i < COUNT; ++i) values[i] = f(values[i]);
   };
   switch (activation) {
     case Activation::None: return;

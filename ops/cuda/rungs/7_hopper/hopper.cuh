@@ -12,12 +12,12 @@
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
 // others repacked); sizes below 2^31; K is not 0; Q of tf32 lies along K.
-// Between segments a consumer keeps its total in a workspace of its own, in register order.
 // Bound by the power limit at large sizes, by the bytes from L2 where rows begin off its lines. The
 // best tile is at 0.96 to 1.04 of cuBLAS from 2048 to 8192, bf16, on an H200.
 #pragma once
 
 #include "cuda/parts/fault.cuh"
+#include "cuda/parts/filling_turns.cuh"
 #include "cuda/parts/finish_slices.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
@@ -48,7 +48,7 @@ struct Hopper {
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
-  static constexpr int PRODUCERS = hopper_producers<Tile>(P::BOXES + Q::BOXES);
+  static constexpr int COPIES = P::BOXES + Q::BOXES, PRODUCERS = hopper_producers<Tile>(COPIES);
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
@@ -78,8 +78,7 @@ struct Hopper {
         // one arrival of each warp that reads the stage, here and in the cluster's other blocks
         ptx::mbarrier_init(empty(s), 4 * Tile::CONSUMERS / TURNS * blocks);
       }
-      // the other consumer's warps
-      for (int consumer = 0; consumer < 2; ++consumer) ptx::mbarrier_init(turn(consumer), 4);
+      for (int i = 0; i < 2; ++i) ptx::mbarrier_init(turn(i), 4);  // the other consumer's warps
       ptx::fence_mbarrier_init();
     }
     synchronise();
@@ -102,8 +101,8 @@ struct Hopper {
       ptx::cluster_sync_relaxed();
   }
 
-  // From here on the results of the kernel before this one are read and memory that it reads is
-  // written. Whoever works finds its first tile before it asks, beside the end of that kernel.
+  // From here on what the kernel before wrote is read, and what it reads is written. Whoever works
+  // finds its first tile before it asks, beside the end of that kernel.
   __device__ __forceinline__ void wait_for_kernel_before() const {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   }
@@ -115,17 +114,19 @@ struct Hopper {
     // Blocks along Q share P and blocks along P share Q.
     const auto p_part = P::part(args.cluster_q, schedule.rank);
     const auto q_part = Q::part(args.cluster_p, schedule.rank);
+    FillingTurns<PRODUCERS> turns(producer, hopper_stages_of_one<Tile>(COPIES, STAGES));
+    int ahead = turns.first();  // steps of the next piece that are the others'
     Ring<STAGES> ring;
-    ring.skip(producer);
-    int ahead = producer;  // steps of the next piece that are the others'
+    ring.skip(ahead);
     const auto load = [&](const Unit& unit, int piece) {
       const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
       const auto p_reach = P::reach(p_part, unit.p, args.p);
       const auto q_reach = Q::reach(q_part, unit.q, args.q);
       const int end = unit.end(piece);
       int step = unit.begin(piece) + ahead;
-      for (; step < end; step += PRODUCERS, ring.skip(PRODUCERS)) {
+      for (int next; step < end; step += next, ring.skip(next)) {
         const uint32_t s = ring.stage;
+        next = turns.next();
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
         if (!issues) continue;
@@ -258,13 +259,12 @@ struct Hopper {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
         }
-        add_to_total(d, total, piece == 0, piece == unit.pieces - 1);
+        total_with(d, total, piece, unit.pieces);
       }
       if (i + (odd + 1) * schedule.stride >= schedule.count) slices.use_stages();
       leave<T, Tile, FINISHES>(args, d, unit, row, column, slices, 1 + consumer);
     }
-    // The slices end with the block.
-    if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();
+    if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }
 };
 

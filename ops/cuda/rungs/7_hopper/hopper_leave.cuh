@@ -2,9 +2,13 @@
 // epilogue, where there is one, and out (hopper_store.cuh). What is finished goes on its way while
 // the next part is computed.
 //
-//     d[0 .. PART) | d[PART .. 2 PART) | ...      strips of 64 rows; of one wide strip, halves
+//     d[0 .. SIZE) | d[SIZE .. 2 SIZE) | ...      of a strip of 64 rows, a slice of columns each;
 //     \__________/ <- the next part moves here    every part goes through the same code, so that
 //                                                 the kernel has it once
+//
+// A block has one tile as a rule, or a few, so that instructions are read about as often as they
+// are executed. Where another kernel ran before they come from afar, some 25 ns for 128 bytes
+// (bench/results/h200_kernels_in_turn.txt): short code is worth the moves.
 #pragma once
 
 #include "cuda/parts/finish_slices.cuh"
@@ -15,15 +19,16 @@
 
 namespace tiled {
 
-// The parts in which the accumulators of GROUP_P x GROUP_Q elements leave.
+// The parts in which the accumulators of GROUP_P x GROUP_Q elements leave: with an epilogue, slices
+// where these are wide enough for values side by side.
 template <typename Tile, bool FINISHES>
 struct Parts {
   static constexpr int STRIPS = Tile::GROUP_P / 64;
-  static constexpr int ALONG_Q =  // of a strip
-      FINISHES && STRIPS == 1 && Tile::GROUP_Q >= 192 && Tile::GROUP_Q % (2 * Tile::SLICE_Q) == 0
-          ? 2
-          : 1;
-  static constexpr int COUNT = STRIPS * ALONG_Q, SIZE = Tile::GROUP_Q / 2 / ALONG_Q;  // registers
+  static constexpr bool BY_SLICES =
+      FINISHES && Tile::SLICE_Q >= 32 && Tile::GROUP_Q % Tile::SLICE_Q == 0;
+  static constexpr int OF_STRIP = BY_SLICES ? Tile::GROUP_Q / Tile::SLICE_Q : 1;
+  static constexpr int COUNT = STRIPS * OF_STRIP;
+  static constexpr int SIZE = Tile::GROUP_Q / 2 / OF_STRIP;  // registers
 };
 
 // A part: what `output` gets of the values, which are sums for the first of the outputs, and
@@ -45,7 +50,8 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
   }
   if constexpr (sizeof(T) == 2) {
     if (by_slices) {
-      store_slices<T, Tile>(args, c, values, activation, place, slices, barrier, thread);
+      if constexpr (FINISHES) activate_briefly(activation, values);
+      store_slices<T, Tile>(args, c, values, place, slices, barrier, thread);
       return;
     }
   }
@@ -65,8 +71,8 @@ __device__ __forceinline__ void leave(const HopperArguments& args, float (&d)[ST
   const auto leave_part = [&](float (&values)[SIZE], int part) {
 #pragma unroll 1
     for (int output = first; output < 2; ++output) {
-      int p = unit.p + row + part / Parts::ALONG_Q * 64;
-      int q = unit.q + column + part % Parts::ALONG_Q * 2 * SIZE;
+      int p = unit.p + row + part / Parts::OF_STRIP * 64;
+      int q = unit.q + column + part % Parts::OF_STRIP * 2 * SIZE;
       int thread = threadIdx.x % 128;
       // Addresses are computed anew each time: kept, they would take registers of accumulators.
       ptx::forget(p, q, thread);
@@ -75,11 +81,21 @@ __device__ __forceinline__ void leave(const HopperArguments& args, float (&d)[ST
     }
   };
   if constexpr (FINISHES) {
-#pragma unroll 1
-    for (int part = 0; part < Parts::COUNT; ++part) {
-      leave_part(parts[0], part);
+    // Of a strip's parts, and of strips, the next takes the place of the one before.
+    const auto advance = [&](int by, int last) {
 #pragma unroll
-      for (int i = 0; i < HELD; ++i) parts[i / SIZE][i % SIZE] = parts[i / SIZE + 1][i % SIZE];
+      for (int to = 0; to + by < last; ++to)
+#pragma unroll
+        for (int i = 0; i < SIZE; ++i) parts[to][i] = parts[to + by][i];
+    };
+#pragma unroll 1
+    for (int strip = 0; strip < Parts::COUNT; strip += Parts::OF_STRIP) {
+#pragma unroll 1
+      for (int part = 0; part < Parts::OF_STRIP; ++part) {
+        leave_part(parts[0], strip + part);
+        advance(1, Parts::OF_STRIP);
+      }
+      advance(Parts::OF_STRIP, Parts::COUNT);
     }
   } else {
 #pragma unroll

@@ -115,26 +115,20 @@ struct Slices {
   }
 };
 
-// A warpgroup's 64 rows of accumulators through its slices, on the way through an activation of few
-// instructions: while one slice leaves the next is computed. Where the last begins within the one
-// before it, the same elements leave twice.
-template <typename T, typename Tile, typename Slices, int COUNT>
-__device__ __forceinline__ void store_slices(const HopperArguments& args, const HopperOutput& c,
-                                             float (&d)[COUNT], Activation activation, Place place,
-                                             Slices& slices, int barrier, int thread) {
+// A warpgroup's 64 rows of accumulators through its slices: while one leaves the next is filled.
+// Where the last begins within the one before it, the same elements leave twice.
+template <typename T, typename Tile, bool ALONG_P, bool COPIES, typename Slices, int COUNT>
+__device__ __forceinline__ void store_slices_as(const HopperArguments& args, const HopperOutput& c,
+                                                const float (&d)[COUNT], Place place,
+                                                Slices& slices, int barrier, int thread) {
   constexpr int COLUMNS = 2 * COUNT;
-  const bool copies = c.store == StorePath::Tma, along_p = c.q != 1;
   const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
 #pragma unroll
   for (int next = 0; next < COLUMNS; next += Tile::SLICE_Q) {
-    activate_briefly(activation, d, next / 2, std::min(next + Tile::SLICE_Q, COLUMNS) / 2);
     const int first = std::min(next, COLUMNS - Tile::SLICE_Q);
     const uint32_t address = slices.next();
-    if (along_p)
-      fill_slice<T, Tile::SLICE_Q, true>(address, d, first, thread);
-    else
-      fill_slice<T, Tile::SLICE_Q, false>(address, d, first, thread);
-    if (copies) {
+    fill_slice<T, Tile::SLICE_Q, ALONG_P>(address, d, first, thread);
+    if constexpr (COPIES) {
       ptx::fence_proxy_async();
       // (Else the barrier says so.)
       if (FAULT != Fault::NoSliceWait && is_first_warp && ptx::elect_sync()) slices.wait_next();
@@ -142,18 +136,36 @@ __device__ __forceinline__ void store_slices(const HopperArguments& args, const 
     maybe_delay();
     if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);
     const int p = place.p, q = place.q + first;
-    if (copies) {
+    if constexpr (COPIES) {
       if (is_first_warp && ptx::elect_sync()) {
-        ptx::tma_store(&c.map, address, along_p ? p : q, along_p ? q : p, place.batch);
+        ptx::tma_store(&c.map, address, ALONG_P ? p : q, ALONG_P ? q : p, place.batch);
         ptx::bulk_commit_group();
       }
-      continue;
+    } else {
+      uint16_t* to = static_cast<uint16_t*>(c.data) + place.batch * c.batch + p * c.p + q * c.q;
+      if constexpr (ALONG_P)
+        write_rows<Tile::SLICE_Q, 64, 128>(address, to, c.q, args.q - q, args.p - p, thread);
+      else
+        write_rows<64, Tile::SLICE_Q, 128>(address, to, c.p, args.p - p, args.q - q, thread);
     }
-    uint16_t* to = static_cast<uint16_t*>(c.data) + place.batch * c.batch + p * c.p + q * c.q;
+  }
+}
+
+// Each of the four ways in a row of its own: what a launch executes lies side by side.
+template <typename T, typename Tile, typename Slices, int COUNT>
+__device__ __forceinline__ void store_slices(const HopperArguments& args, const HopperOutput& c,
+                                             const float (&d)[COUNT], Place place, Slices& slices,
+                                             int barrier, int thread) {
+  const bool along_p = c.q != 1;
+  if (c.store == StorePath::Tma) {
     if (along_p)
-      write_rows<Tile::SLICE_Q, 64, 128>(address, to, c.q, args.q - q, args.p - p, thread);
+      store_slices_as<T, Tile, true, true>(args, c, d, place, slices, barrier, thread);
     else
-      write_rows<64, Tile::SLICE_Q, 128>(address, to, c.p, args.p - p, args.q - q, thread);
+      store_slices_as<T, Tile, false, true>(args, c, d, place, slices, barrier, thread);
+  } else if (along_p) {
+    store_slices_as<T, Tile, true, false>(args, c, d, place, slices, barrier, thread);
+  } else {
+    store_slices_as<T, Tile, false, false>(args, c, d, place, slices, barrier, thread);
   }
 }
 

@@ -33,4 +33,14 @@ __device__ __forceinline__ void add_to_total(float (&d)[STRIPS][REGISTERS], floa
   }
 }
 
+// Segment `piece` of so many, in turn. One alone has no code between its products and its store but
+// 0 + d, which makes -0 to 0.
+template <int STRIPS, int REGISTERS>
+__device__ __forceinline__ void total_with(float (&d)[STRIPS][REGISTERS], float4* total, int piece,
+                                           int pieces) {
+  if (pieces != 1) return add_to_total(d, total, piece == 0, piece == pieces - 1);
+#pragma unroll
+  for (int i = 0; i < STRIPS * REGISTERS; ++i) d[i / REGISTERS][i % REGISTERS] += 0;
+}
+
 }  // namespace tiled

@@ -18,12 +18,16 @@ namespace tiled {
 // Of a thread of a tile's so many consumer warpgroups, after the producer has given up its own.
 constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
 
-// Warps that fill stages in turn, of so many copies each: two where one needs longer for the word
-// that it may and for the copies than the products take. (Where it does not, two are slower: the
-// first stages' copies meet on their way.) Cycles of an H200's.
+// Warps that fill stages of so many copies in turn: two where one needs longer for the word that it
+// may and for the copies than the products take. Cycles of an H200's.
 template <typename Tile>
 constexpr int hopper_producers(int copies) {
   return 170 + 46 * copies > Tile::BLOCK_P * Tile::BLOCK_Q / 32 ? 2 : 1;
+}
+// How many of the first stages are one warp's: a lap where it is nearly fast enough (FillingTurns).
+template <typename Tile>
+constexpr int hopper_stages_of_one(int copies, int lap) {
+  return 150 + 46 * copies > Tile::BLOCK_P * Tile::BLOCK_Q / 32 ? 0 : lap;
 }
 
 enum class Roles : int8_t {
