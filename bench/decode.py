@@ -101,9 +101,9 @@ def measure(stopwatch: CudaStopwatch, weights: list, m: int, rng: random.Random,
 
     calls = {"tiled": ours, "torch": lambda a, b, out: torch.mm(a, b, out=out)}
     changed = {}
-    for name, product in (("tiled", whole), ("torch", torch.mm)):
+    for who, product in (("tiled", whole), ("torch", torch.mm)):
         same = torch.equal(product(sets[0].a, sets[0].b), product(full, sets[0].b)[:m])
-        changed[name] = not same
+        changed[who] = not same
     prepared = {name: stopwatch.prepare(call, sets) for name, call in calls.items()}
     seconds = interleave(stopwatch, prepared, Rounds(7, 40, 0.03), rng)
     check(sets[0], ours(sets[0].a, sets[0].b, sets[0].out), name)

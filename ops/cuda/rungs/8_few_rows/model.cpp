@@ -14,8 +14,8 @@ namespace {
 // 8 and 70 billion parameters and some small ones.
 struct Model {
   static constexpr double CLOCK = FEW_ROWS_CLOCK;
-  static constexpr double START = 3800;  // launch, the first bytes' way, the end
-  static constexpr double TILE = 530;    // the end of one, where others follow
+  static constexpr double START = FEW_ROWS_START;
+  static constexpr double TILE = 530;  // the end of one, where others follow
   // More, of tiles of more than 64 columns, which a block's few warps store.
   static constexpr double wide_end(int columns) { return 30. * (columns - 40); }
   // Of an epilogue, one sum of a thread. By wgmma: side by side, with an activation of more than

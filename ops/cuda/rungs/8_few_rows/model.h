@@ -9,6 +9,7 @@
 namespace tiled {
 
 constexpr double FEW_ROWS_CLOCK = 1755e6;  // whose cycles the model counts
+constexpr double FEW_ROWS_START = 3800;    // of them: launch, the first bytes' way, the end
 constexpr int FEW_ROWS_USUAL = 64;         // columns of a tile; wider ones are for one round
 
 struct FewRowsEstimate {

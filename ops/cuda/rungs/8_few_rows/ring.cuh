@@ -50,7 +50,8 @@ class FewRowsRing {
   // longer for a stage's copies than products of few columns take.
   __device__ void produce(int producer) const {
     Place place(*this);
-    FillingTurns<Tile::PRODUCERS> turns(producer, args.stage.ring);
+    constexpr bool IS_ONES = few_rows_first_lap_is_ones(Tile::BY);
+    FillingTurns<Tile::PRODUCERS> turns(producer, IS_ONES ? args.stage.ring : 0);
     int until_turn = turns.first();  // stages of the others
     uint32_t parity = 1;             // of a phase before the first: nobody waits in the first lap
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
