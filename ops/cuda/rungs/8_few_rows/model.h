@@ -10,6 +10,7 @@ namespace tiled {
 
 constexpr double FEW_ROWS_CLOCK = 1755e6;  // whose cycles the model counts
 constexpr double FEW_ROWS_START = 3800;    // of them: launch, the first bytes' way, the end
+constexpr int64_t FEW_ROWS_OF_FP64 = 256;  // so many are few beside mma_tile
 constexpr int FEW_ROWS_USUAL = 64;         // columns of a tile; wider ones are for one round
 
 struct FewRowsEstimate {

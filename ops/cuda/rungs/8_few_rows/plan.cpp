@@ -127,21 +127,22 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit 
   }
 }
 
-// Estimates of fp32's chains are compared with register_tile's, which count cycles of 1980 MHz; so
-// do mma_tile's, of fp64, but those leave out the launch, and of short products that is as much.
-double comparable(const FewRowsPlan& plan, double cycles) {
-  // Where segments are not shared out patches have not been judged beside register_tile.
-  if (few_rows_tile(plan.tile).by == FewRowsBy::Patches && !plan.share_segments)
-    return BY_NAME_ONLY;
+// Estimates of fp32's chains are compared with register_tile's, which count cycles of 1980 MHz. So
+// do mma_tile's, of fp64: those leave out the launch, which is as much of short products, and what
+// a large weight's bytes take, so that where rows are few the two are compared as they are.
+double comparable(const Problem& problem, const FewRowsPlan& plan, double cycles) {
   constexpr double FASTER = 1980e6 / FEW_ROWS_CLOCK;
   const FewRowsBy by = few_rows_tile(plan.tile).by;
-  if (by == FewRowsBy::Mma) return std::max(cycles, (cycles - FEW_ROWS_START) * FASTER);
+  // Where segments are not shared out patches have not been judged beside register_tile.
+  if (by == FewRowsBy::Patches && !plan.share_segments) return BY_NAME_ONLY;
+  if (by == FewRowsBy::Mma && std::min(problem.m, problem.n) > FEW_ROWS_OF_FP64)
+    return std::max(cycles, (cycles - FEW_ROWS_START) * FASTER);
   return is_by_lanes(by) ? cycles * FASTER : cycles;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   for_few_rows_plans(problem, device, [&](const FewRowsPlan& plan) {
-    consider(Way(plan), comparable(plan, few_rows_estimate(problem, device, plan).cycles));
+    consider(Way(plan), comparable(problem, plan, few_rows_estimate(problem, device, plan).cycles));
   });
 }
 

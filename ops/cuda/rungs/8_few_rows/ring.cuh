@@ -4,7 +4,6 @@
 
 #include "core/segments.h"
 #include "cuda/parts/fault.cuh"
-#include "cuda/parts/filling_turns.cuh"
 #include "cuda/parts/finish.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/forget.cuh"
@@ -50,10 +49,8 @@ class FewRowsRing {
   // longer for a stage's copies than products of few columns take.
   __device__ void produce(int producer) const {
     Place place(*this);
-    constexpr bool IS_ONES = few_rows_first_lap_is_ones(Tile::BY);
-    FillingTurns<Tile::PRODUCERS> turns(producer, IS_ONES ? args.stage.ring : 0);
-    int until_turn = turns.first();  // stages of the others
-    uint32_t parity = 1;             // of a phase before the first: nobody waits in the first lap
+    int until_turn = producer;  // stages of the others
+    uint32_t parity = 1;        // of a phase before the first: nobody waits in the first lap
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       const Corner corner = corner_of(tile);
       if (tile == static_cast<int>(blockIdx.x)) wait_for_kernel_before();
@@ -62,7 +59,7 @@ class FewRowsRing {
       const uint32_t loads = Tile::BOXES * 128 * args.strip * corner.height + args.q_loads;
       for (int stage = 0; stage < args.stages; ++stage, --until_turn) {
         if (until_turn == 0) {
-          until_turn = turns.next();
+          until_turn = Tile::PRODUCERS;
           if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(place.full + EMPTY, parity);
           maybe_delay();
           ptx::mbarrier_arrive_expect_tx(place.full, loads);

@@ -49,11 +49,6 @@ constexpr int few_rows_q_strip(int block_q, int element_bytes) {
 constexpr int few_rows_producers(FewRowsBy by, int block_q) {
   return (by == FewRowsBy::Wgmma || by == FewRowsBy::Registers) && block_q >= 48 ? 1 : 2;
 }
-// Whether the ring's first lap is one's (FillingTurns): where wgmma's products, of a large weight,
-// leave it the time.
-constexpr bool few_rows_first_lap_is_ones(FewRowsBy by) {
-  return by == FewRowsBy::Wgmma || by == FewRowsBy::Registers;
-}
 
 // At most P rows by Q columns of D for a block. A warp has ROWS of the rows, and GROUPS of warps
 // share out the columns. A stage holds 256 bytes of K of both operands.
