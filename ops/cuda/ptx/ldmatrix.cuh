@@ -9,13 +9,6 @@
 namespace tiled::ptx {
 
 // `address` of the shared window, a multiple of 16 bytes.
-__device__ __forceinline__ void ldmatrix_x2(uint32_t (&values)[2], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(values[0]), "=r"(values[1])
-               : "r"(address)
-               : "memory");
-}
-
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&values)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])

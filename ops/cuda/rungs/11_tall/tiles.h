@@ -39,12 +39,6 @@ struct TallTile {
   static_assert(CHAINS ? ROWS % 8 == 0 && COLUMNS % 16 == 0 : ROWS % 16 == 0 && COLUMNS % 16 == 0);
 };
 
-// Bytes of a panel of `k` of K.
-template <typename Tile>
-constexpr int panel_bytes(int k) {
-  return Tile::CHAINS ? k * Tile::BLOCK_N * 4 : Tile::BLOCK_N * (2 * k + 16);
-}
-
 struct Tall32x16 : TallTile<32, 16, 64, 2, 4, false> {};
 struct Tall32x32 : TallTile<32, 32, 64, 3, 3, false> {};
 struct Tall32x48 : TallTile<32, 48, 64, 3, 2, false> {};
