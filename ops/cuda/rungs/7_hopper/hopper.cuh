@@ -17,12 +17,12 @@
 #pragma once
 
 #include "cuda/parts/fault.cuh"
-#include "cuda/parts/filling_turns.cuh"
 #include "cuda/parts/finish_slices.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/ptx/forget.cuh"
+#include "cuda/rungs/7_hopper/filling_turns.cuh"
 #include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"

@@ -18,16 +18,22 @@ namespace tiled {
 // Of a thread of a tile's so many consumer warpgroups, after the producer has given up its own.
 constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
 
-// Warps that fill stages of so many copies in turn: two where one needs longer for the word that it
-// may and for the copies than the products take. Cycles of an H200's.
+// Cycles of an H200's: what one warp needs to fill a stage of so many copies, for the word that it
+// may and for these; and what a stage's products take.
+constexpr int filling_cycles(int copies) { return 170 + 46 * copies; }
+template <typename Tile>
+constexpr int product_cycles() {
+  return Tile::BLOCK_P * Tile::BLOCK_Q / 32;
+}
+// Warps that fill stages in turn, and how many of the first stages are one's alone: a lap of the
+// ring where it is nearly fast enough (filling_turns.cuh).
 template <typename Tile>
 constexpr int hopper_producers(int copies) {
-  return 170 + 46 * copies > Tile::BLOCK_P * Tile::BLOCK_Q / 32 ? 2 : 1;
+  return filling_cycles(copies) > product_cycles<Tile>() ? 2 : 1;
 }
-// How many of the first stages are one warp's: a lap where it is nearly fast enough (FillingTurns).
 template <typename Tile>
 constexpr int hopper_stages_of_one(int copies, int lap) {
-  return 150 + 46 * copies > Tile::BLOCK_P * Tile::BLOCK_Q / 32 ? 0 : lap;
+  return filling_cycles(copies) > product_cycles<Tile>() + 20 ? 0 : lap;
 }
 
 enum class Roles : int8_t {
