@@ -57,8 +57,10 @@ double cycles_of(const Candidate& candidate, const Problem& problem, const Devic
   const int64_t depth = shares_segments ? segment_size(problem.k) : problem.k;
   const double steps = static_cast<double>(tiles_over(depth, candidate.block_k));
   const double sums = shares_segments ? sums_seconds(problem, device) * device.clock_hz : 0;
+  // Where fp64's tensor cores have two blocks, one starts and ends while the other multiplies.
+  const double starts = candidate.tensor_cores && candidate.resident > 1 ? 1 : waves;
   return steps * std::max(share * busy_of(candidate, problem, device), waves * candidate.latency) +
-         waves * candidate.start * scale_of(device).clock + sums;
+         starts * candidate.start * scale_of(device).clock + sums;
 }
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,

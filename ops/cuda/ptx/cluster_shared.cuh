@@ -13,6 +13,22 @@ __device__ __forceinline__ void cluster_sync() {
           : "memory");
 }
 
+// In two halves: whoever has arrived waits before it arrives again.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// Where block `rank` of the cluster has what this one has at `data`, in its shared memory.
+template <typename T>
+__device__ __forceinline__ T* map_shared_cluster(T* data, uint32_t rank) {
+  T* there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(data), "r"(rank));
+  return there;
+}
+
 // To the word at the same address, in the shared window, of block `rank` of the cluster.
 __device__ __forceinline__ void store_shared_cluster_u32(uint32_t address, uint32_t rank,
                                                          uint32_t v) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/parts/patch.cuh"
+#include "cuda/parts/raster.cuh"
 #include "cuda/rungs/3_register_tile/async_tile_loader.cuh"
 
 namespace tiled {
@@ -26,14 +27,23 @@ struct PatchOf {
   }
 };
 
+// Where a tile of C is read, at the edge from further back (read_from).
+template <typename Tile>
+struct ReadFrom {
+  int64_t row, column;
+  __device__ __forceinline__ ReadFrom(const Problem& problem, int64_t row0, int64_t column0)
+      : row(read_from<Tile::BLOCK_M, Tile::VECTOR>(row0, problem.m)),
+        column(read_from<Tile::BLOCK_N, Tile::VECTOR>(column0, problem.n)) {}
+};
+
 // chain += A . B over `length` values of k. `shared` is the ring of STAGES, each A's tile
 // [BLOCK_K][LEADING_A] and then B's [BLOCK_K][LEADING_B]; `a_data` and `b_data` are the tile's
-// first row of A and column of B at the first k, and `row0`, `column0` which of the matrices' these
-// are. Ends when all threads have read the last stage.
+// first row of A and column of B at the first k, and `rows` and `columns` how many lie in the
+// matrices from there on. Ends when all threads have read the last stage.
 template <typename Tile, Access ACCESS_A, Access ACCESS_B>
 __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* shared,
                                                  const float* a_data, const float* b_data,
-                                                 int64_t row0, int64_t column0, int length,
+                                                 int64_t rows, int64_t columns, int length,
                                                  const PatchOf<Tile>& patch,
                                                  float (&chain)[Tile::THREAD_M][Tile::THREAD_N]) {
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
@@ -44,10 +54,10 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   constexpr uint32_t STAGE_BYTES = Tile::STAGE_ELEMENTS * 4;
   const uint32_t shared_base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 
-  AsyncTileLoader<Tile, BLOCK_M, Tile::LEADING_A, ACCESS_A> a(
-      a_data, problem.a.row_stride, problem.a.col_stride, problem.m - row0);
-  AsyncTileLoader<Tile, BLOCK_N, Tile::LEADING_B, ACCESS_B> b(
-      b_data, problem.b.col_stride, problem.b.row_stride, problem.n - column0);
+  AsyncTileLoader<Tile, BLOCK_M, Tile::LEADING_A, ACCESS_A> a(a_data, problem.a.row_stride,
+                                                              problem.a.col_stride, rows);
+  AsyncTileLoader<Tile, BLOCK_N, Tile::LEADING_B, ACCESS_B> b(b_data, problem.b.col_stride,
+                                                              problem.b.row_stride, columns);
   const int steps = (length + BLOCK_K - 1) / BLOCK_K;
 
   int to_copy = length;  // values of k whose copy has not been started
@@ -117,16 +127,21 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   __syncthreads();  // before the next chain fills the first stage
 }
 
-// A block's tile to C, rounded once, through the epilogue.
+// The same tile to C, rounded once, through the epilogue. What lies before it is another block's.
 template <typename Tile>
 __device__ __forceinline__ void store_tile(const Problem& problem, int64_t entry, int64_t row0,
                                            int64_t column0, const PatchOf<Tile>& patch,
                                            float (&chain)[Tile::THREAD_M][Tile::THREAD_N]) {
   constexpr int VECTOR = Tile::VECTOR, VECTORS_N = Tile::THREAD_N / VECTOR;
+  const ReadFrom<Tile> from(problem, row0, column0);
+  const int first_row = static_cast<int>(row0 - from.row);
+  const int first_column = static_cast<int>(column0 - from.column);
   store_patch<float, VECTOR>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
     const int i = v / VECTORS_N, j = v % VECTORS_N;
-    return {row0 + patch.m + i / VECTOR * patch.STRIDE_M + i % VECTOR,
-            column0 + patch.n + j * patch.STRIDE_N};
+    const int row = patch.m + i / VECTOR * patch.STRIDE_M + i % VECTOR;
+    const int column = patch.n + j * patch.STRIDE_N;
+    const bool is_own = row >= first_row && column >= first_column;
+    return {is_own ? from.row + row : problem.m, from.column + column};
   });
 }
 

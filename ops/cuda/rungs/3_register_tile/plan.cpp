@@ -119,7 +119,17 @@ double choose_access(const Problem& problem, const DeviceInfo& device, RegisterT
   return transposing + cycles(singly);
 }
 
-constexpr WrappedCosts WRAPPED_COSTS = {2000, 4000, 0, 1.04, 0.4};
+// Whether tiles at C's edge, read from further back, lie in the matrix as a whole (read_from in
+// parts/raster.cuh); the others' steps take longer.
+bool are_whole(int64_t size, int64_t block) {
+  const int64_t rest = size % block;
+  return rest == 0 || (size > block && (block - rest) % AsyncTiles::Large::VECTOR == 0);
+}
+WrappedCosts wrapped_costs(const Candidate& candidate, const Problem& problem) {
+  const bool whole =
+      are_whole(problem.m, candidate.block_m) && are_whole(problem.n, candidate.block_n);
+  return {2000, 4000, 2000, 1.04, whole ? 0 : 0.4};
+}
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const Candidate* table = table_of(problem, device);
@@ -144,12 +154,12 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Consider co
       });
       consider(Way(way), whole);
     }
-    // Small tiles are for what leaves multiprocessors idle.
-    way.blocks = SIZES[i] == TileSize::Small ? 0 : wrapping_blocks(candidate, problem, device);
+    way.blocks = wrapping_blocks(candidate, problem, device);
     if (way.blocks == 0) continue;
     way.wraps_around = true;
     const double cut = choose_access(problem, device, way, [&](Singly singly) {
-      return wrapped_cycles(with(candidate, singly), problem, device, way.blocks, WRAPPED_COSTS);
+      return wrapped_cycles(with(candidate, singly), problem, device, way.blocks,
+                            wrapped_costs(candidate, problem));
     });
     consider(Way(way), cut);
   }

@@ -57,10 +57,11 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const int64_t turns = SHARES ? turns_of(problem, true) : problem.batch;
   for (int64_t turn = blockIdx.y; turn < turns; turn += gridDim.y) {
     const int64_t entry = SHARES ? entry_of(problem, true, turn) : turn;
+    const ReadFrom<Tile> from(problem, row0(), column0());
     const float* a_data = static_cast<const float*>(problem.a.data) +
-                          entry * problem.a.batch_stride + row0() * problem.a.row_stride;
+                          entry * problem.a.batch_stride + from.row * problem.a.row_stride;
     const float* b_data = static_cast<const float*>(problem.b.data) +
-                          entry * problem.b.batch_stride + column0() * problem.b.col_stride;
+                          entry * problem.b.batch_stride + from.column * problem.b.col_stride;
     const int64_t segments = SHARES ? 1 : segments_of(problem);
     float chain[THREAD_M][THREAD_N];
 #pragma unroll 1
@@ -70,8 +71,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       const int64_t begin = segment_begin(at), end = segment_end(at, problem.k);
       multiply_stretch<Tile, ACCESS_A, ACCESS_B>(
           problem, shared, a_data + begin * problem.a.col_stride,
-          b_data + begin * problem.b.row_stride, row0(), column0(), static_cast<int>(end - begin),
-          patch, chain);
+          b_data + begin * problem.b.row_stride, problem.m - from.row, problem.n - from.column,
+          static_cast<int>(end - begin), patch, chain);
 
       constexpr int IN_FLIGHT = THREAD_M * THREAD_N > 64 ? 8 : 0;  // else the largest tile spills
       add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment == 0,

@@ -26,13 +26,15 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   run_turns<Tile, ASYNC_RASTER_GROUP>(
       args, static_cast<uint32_t>(__cvta_generic_to_shared(shared)), chain,
       [&](int64_t row0, int64_t column0, int64_t begin, int64_t end) {
+        const ReadFrom<Tile> from(problem, row0, column0);
         multiply_stretch<Tile, ACCESS_A, ACCESS_B>(
             problem, shared,
-            static_cast<const float*>(problem.a.data) + row0 * problem.a.row_stride +
+            static_cast<const float*>(problem.a.data) + from.row * problem.a.row_stride +
                 begin * problem.a.col_stride,
-            static_cast<const float*>(problem.b.data) + column0 * problem.b.col_stride +
+            static_cast<const float*>(problem.b.data) + from.column * problem.b.col_stride +
                 begin * problem.b.row_stride,
-            row0, column0, static_cast<int>(end - begin), patch, chain);
+            problem.m - from.row, problem.n - from.column, static_cast<int>(end - begin), patch,
+            chain);
       },
       [&](int64_t row0, int64_t column0) {
         store_tile<Tile>(problem, 0, row0, column0, patch, chain);
@@ -48,7 +50,11 @@ Kernel<WrappedArguments> register_tile_wrapped_kernel(const RegisterTileWay& way
     if (way.access.b == MN) return &register_tile_wrapped<Tile, ANY, MN>;
     return &register_tile_wrapped<Tile, ANY, ANY>;
   };
-  return way.tile == TileSize::Large ? pick(AsyncTiles::Large{}) : pick(AsyncTiles::Medium{});
+  switch (way.tile) {
+    case TileSize::Large: return pick(AsyncTiles::Large{});
+    case TileSize::Medium: return pick(AsyncTiles::Medium{});
+    default: return pick(AsyncTiles::Small{});
+  }
 }
 
 }  // namespace tiled

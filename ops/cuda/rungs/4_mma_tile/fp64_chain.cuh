@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/parts/patch.cuh"
+#include "cuda/parts/raster.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared.cuh"
@@ -27,15 +28,6 @@ struct Fp64Lane {
     warp_m = warp / WARPS_N * Tile::WARP_M, warp_n = warp % WARPS_N * Tile::WARP_N;
   }
 };
-
-// Where a tile that begins at row (or column) `first` of `size` is read: at the edge so much before
-// it that it lies in the matrix as a whole, for steps of such tiles take a third less. By an even
-// number, as copies are of pairs.
-template <int BLOCK>
-__device__ __forceinline__ int64_t read_from(int64_t first, int64_t size) {
-  const int64_t back = first + BLOCK - size;
-  return back > 0 && back <= first && back % 2 == 0 ? first - back : first;
-}
 
 // chain += A . B over `length` values of k. `shared` is the address of the ring of STAGES, each A's
 // tile and then B's; `a_data` and `b_data` are the tile's first row of A and column of B at the
@@ -163,8 +155,8 @@ __device__ __forceinline__ void multiply_fp64_tile(const Problem& problem, uint3
                                                    int64_t begin, int64_t end,
                                                    const Fp64Lane<Tile>& lane,
                                                    Fp64Chain<Tile>& chain) {
-  const int64_t row = read_from<Tile::BLOCK_M>(row0, problem.m);
-  const int64_t column = read_from<Tile::BLOCK_N>(column0, problem.n);
+  const int64_t row = read_from<Tile::BLOCK_M, 2>(row0, problem.m);
+  const int64_t column = read_from<Tile::BLOCK_N, 2>(column0, problem.n);
   multiply_fp64<Tile, A_ALONG_M, B_ALONG_N>(
       problem, shared,
       static_cast<const double*>(problem.a.data) + entry * problem.a.batch_stride +
@@ -182,8 +174,8 @@ __device__ __forceinline__ void store_fp64(const Problem& problem, int64_t entry
                                            int64_t column0, const Fp64Lane<Tile>& lane,
                                            Fp64Chain<Tile>& chain) {
   constexpr int TILES_N = Tile::WARP_N / 8;
-  const int64_t from_row = read_from<Tile::BLOCK_M>(row0, problem.m);
-  const int64_t from_column = read_from<Tile::BLOCK_N>(column0, problem.n);
+  const int64_t from_row = read_from<Tile::BLOCK_M, 2>(row0, problem.m);
+  const int64_t from_column = read_from<Tile::BLOCK_N, 2>(column0, problem.n);
   store_patch<double, 2>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
     const int i = v / 2 / TILES_N, j = v / 2 % TILES_N;  // the tile of two vectors
     const int64_t row = from_row + lane.warp_m + 16 * i + v % 2 * 8 + lane.g;

@@ -10,6 +10,7 @@ namespace tiled {
 Kernel<Problem> mma_tile_kernel(const Problem& problem);  // of 16 bits and tf32
 // Operands whose alignment is 16 are read by vectors. `tile`: of Fp64Tiles.
 Kernel<ProblemAndTotals> mma_tile_fp64_kernel(const Problem& problem, int tile);
-Kernel<WrappedArguments> mma_tile_fp64_wrapped_kernel(const Problem& problem);  // Fp64WrappedTile
+// `tile`: of Fp64WrappedTiles.
+Kernel<WrappedArguments> mma_tile_fp64_wrapped_kernel(const Problem& problem, int tile);
 
 }  // namespace tiled

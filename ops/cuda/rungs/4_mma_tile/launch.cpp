@@ -16,8 +16,8 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
   read.a.alignment = way.access.a == Access::Elements ? 8 : 16;
   read.b.alignment = way.access.b == Access::Elements ? 8 : 16;
   if (way.blocks > 0)
-    return launch_wrapped(mma_tile_fp64_wrapped_kernel(problem), read, plan, way.blocks, workspace,
-                          0, stream);
+    return launch_wrapped(mma_tile_fp64_wrapped_kernel(problem, way.tile), read, plan, way.blocks,
+                          workspace, 0, stream);
   return launch_segments(read, plan, way.shares_segments, workspace, stream,
                          [&](const ProblemAndTotals& args) {
                            return launch_early(mma_tile_fp64_kernel(problem, way.tile),
@@ -28,7 +28,7 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
 const void* kernel(const Problem& problem, const Plan& plan) {
   if (!plan.way.is<Fp64Way>()) return address_of(mma_tile_kernel(problem));
   const Fp64Way way = plan.way.as<Fp64Way>();
-  if (way.blocks > 0) return address_of(mma_tile_fp64_wrapped_kernel(problem));
+  if (way.blocks > 0) return address_of(mma_tile_fp64_wrapped_kernel(problem, way.tile));
   return address_of(mma_tile_fp64_kernel(problem, way.tile));
 }
 

@@ -33,10 +33,17 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       });
 }
 
-Kernel<WrappedArguments> mma_tile_fp64_wrapped_kernel(const Problem& problem) {
-  return as_they_lie(problem, [](auto a_along_m, auto b_along_n) -> Kernel<WrappedArguments> {
-    return &mma_tile_fp64_wrapped<Fp64WrappedTile, a_along_m, b_along_n>;
+template <typename... Tiles>
+Kernel<WrappedArguments> kernel_of(TileList<Tiles...>, const Problem& problem, int tile) {
+  return as_they_lie(problem, [&](auto a_along_m, auto b_along_n) {
+    constexpr Kernel<WrappedArguments> KERNELS[] = {
+        &mma_tile_fp64_wrapped<Tiles, a_along_m, b_along_n>...};
+    return KERNELS[tile];
   });
+}
+
+Kernel<WrappedArguments> mma_tile_fp64_wrapped_kernel(const Problem& problem, int tile) {
+  return kernel_of(Fp64WrappedTiles(), problem, tile);
 }
 
 }  // namespace tiled

@@ -30,10 +30,13 @@ constexpr Candidate fp64_tile(double busy, double alone) {
 // In the order of Fp64Tiles.
 constexpr Candidate FP64_TABLE[] = {
     fp64_tile<Fp64Tile128x128>(2216, 2216), fp64_tile<Fp64Tile128x64>(1158, 1158),
-    fp64_tile<Fp64Tile64x64>(603, 719), fp64_tile<Fp64Tile32x64>(460, 460)};
+    fp64_tile<Fp64Tile64x64>(603, 640), fp64_tile<Fp64Tile32x64>(460, 460)};
 static_assert(std::size(FP64_TABLE) == Fp64Tiles::COUNT, "a line for each tile");
-// A tile's is with its part of C, which whole tiles have in their start.
-constexpr WrappedCosts WRAPPED_COSTS = {500, 500, 21000, 1.045, 0.05};
+// In the order of Fp64WrappedTiles. A tile's is with its part of C, which whole tiles have in their
+// start.
+constexpr WrappedCosts WRAPPED_COSTS[] = {{500, 500, 19000, 1.0, 0.05},
+                                          {500, 500, 17000, 1.13, 0.05}};
+static_assert(std::size(WRAPPED_COSTS) == Fp64WrappedTiles::COUNT, "a line for each tile");
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
 
@@ -67,9 +70,10 @@ void for_fp64_ways(const Problem& problem, const DeviceInfo& device, Function co
       consider(way, cycles_of(candidate, problem, device, share));
     }
     way.shares_segments = false;
-    if (tile == 0) way.blocks = wrapping_blocks(candidate, problem, device);
+    if (tile >= Fp64WrappedTiles::COUNT) continue;
+    way.blocks = wrapping_blocks(candidate, problem, device);
     if (way.blocks > 0)
-      consider(way, wrapped_cycles(candidate, problem, device, way.blocks, WRAPPED_COSTS));
+      consider(way, wrapped_cycles(candidate, problem, device, way.blocks, WRAPPED_COSTS[tile]));
   }
 }
 

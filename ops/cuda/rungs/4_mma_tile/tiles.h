@@ -56,7 +56,8 @@ struct Fp64Tile32x64 : Fp64Tile<32, 64, 16, 16, 12, 1> {};
 
 // In this order the planner counts them.
 using Fp64Tiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64Tile32x64>;
-// The first of them is cut in time too (parts/wrap_around.h).
-using Fp64WrappedTile = Fp64Tile128x128;
+// The first of them are cut in time too (parts/wrap_around.h). (Of 64 x 64, two blocks a
+// multiprocessor, a step takes a third more where tiles are cut.)
+using Fp64WrappedTiles = TileList<Fp64Tile128x128, Fp64Tile128x64>;
 
 }  // namespace tiled

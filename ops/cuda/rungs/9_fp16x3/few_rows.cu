@@ -1,18 +1,20 @@
 // fp16x3 where A has few rows, or B few columns (X): the same bits as fp16x3.cu, but the large
 // operand W is read once, as it lies, and its planes never reach memory.
 //
-//     block: 32 rows of W (columns of B, or rows of A), all of K; warp w: chunks of 64 of K
-//     w, w + warps, ..., of which a lane holds 64 elements of W
+//     cluster: 32 rows of W (columns of B, or rows of A), all of K, by chunks of 64 of K
+//     block r of c: chunks r, r + c, ..., and of these warp w has the w-th, (w + warps)-th, ...;
+//     a lane holds 64 elements of W
 //
 //     1. of each chunk: W in fp16 parts, main and cross products with X (write_four in split.cu),
-//        and their sum main + 2^-11 cross, one term of an element, into the chunk's slot
+//        and their sum main + 2^-11 cross, one term of an element, into the chunk's slot: row x of
+//        X has its slots in block x mod c
 //     2. the terms, chunk by chunk, k ascending
 //
 // A row's scale is known only at its end, so a chunk is scaled by its own largest element instead
 // and its terms are scaled back. Scales are powers of two: where neither parts nor sums are
 // subnormal under the row's, each scale gives the same bits. Only chunks with a part that is, even
 // the lower part of an element whose upper part takes nearly all of it, are taken once more, by the
-// scales of whole rows; where K is too deep for a block's slots, all are.
+// scales of whole rows; where K is too deep for the slots, all are.
 //
 // Inside of 16 of K the order is free, so that lanes load four neighbours. Bound by the memory that
 // W takes.
@@ -22,8 +24,7 @@
 
 #include "core/segments.h"
 #include "cuda/parts/finish.cuh"
-#include "cuda/ptx/cluster.cuh"
-#include "cuda/rungs/9_fp16x3/few_rows_extent.cuh"
+#include "cuda/rungs/9_fp16x3/few_rows_cluster.cuh"
 #include "cuda/rungs/9_fp16x3/guard_marks.cuh"
 
 namespace tiled {
@@ -44,26 +45,47 @@ __device__ __forceinline__ void finish_and_store(const FewRowsArguments& args, f
 }  // namespace
 
 template <bool W_IS_A, bool BESIDE>
-__global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
+__global__ void __launch_bounds__(FEW_ROWS_THREADS)
     fp16x3_few_rows(const __grid_constant__ FewRowsArguments args) {
   extern __shared__ __align__(16) uint8_t memory[];
   Head& head = *reinterpret_cast<Head*>(memory);
   uint32_t* const leasts = reinterpret_cast<uint32_t*>(memory + sizeof(Head));  // [slot][lane]
-  float* const terms = reinterpret_cast<float*>(leasts + args.slots * 32);      // [slot][x][PITCH]
-  float* const sums = terms + args.slots * args.x_rows * PITCH;  // [x][sum, total][ROWS]
+  float* const terms = reinterpret_cast<float*>(leasts + args.slots * 32);
   ptx::griddepcontrol_launch_dependents();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
-  const int64_t w0 = int64_t{blockIdx.x} * ROWS;
+  const Cluster cluster = {args.cluster, static_cast<int>(blockIdx.x % args.cluster)};
+  const int64_t w0 = int64_t{blockIdx.x / args.cluster} * ROWS;
   const int chunks = static_cast<int>((args.k + CHUNK - 1) / CHUNK);
-  const bool all_fit = args.slots >= chunks;
+  const int slots = args.slots * cluster.blocks;  // of terms
+  const bool all_fit = slots >= chunks;
   const int x_rows = static_cast<int>(args.x_rows), x_step = (x_rows + 7) / 8 * STEPS * 32;
+  // Of rows of X: that a block of the cluster has at most, and this one.
+  const int share = (x_rows + cluster.blocks - 1) / cluster.blocks;
+  const int own_rows = cluster.share_of(x_rows);
+  const int slot_size = share * PITCH;            // terms are [slot][own x][PITCH],
+  float* const sums = terms + slots * slot_size;  // sums [own x][sum, total][ROWS]
+  if (threadIdx.x < x_rows)
+    head.terms[threadIdx.x] =
+        cluster.at(terms + static_cast<int>(threadIdx.x) / cluster.blocks * PITCH,
+                   static_cast<int>(threadIdx.x) % cluster.blocks);
+  // Only where a block has started may others write to its shared memory.
+  if (cluster.blocks > 1) ptx::cluster_arrive_relaxed();
+  bool begun = false;
+  const auto begin_to_write = [&] {
+    if (begun) return;
+    begun = true;
+    ptx::griddepcontrol_wait();  // W is the caller's; X, and all memory to write, the kernel's
+                                 // before
+    if (cluster.blocks > 1) ptx::cluster_wait();
+  };
 
   for (int entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
     const int rows = static_cast<int>(min(args.w_rows - w0, int64_t{ROWS}));
     const Share of = {args.w + entry * args.w_batch + (w0 + row_of<BESIDE>(0)) * args.w_row +
                           lane % 4 * 4 * args.w_k,
                       rows, args.vectors && rows == ROWS ? static_cast<int>(args.k / CHUNK) : 0};
-    if (threadIdx.x < ROWS) head.most[threadIdx.x] = 0, head.lost[threadIdx.x] = 0;
+    if (threadIdx.x < ROWS)
+      head.most[threadIdx.x] = 0, head.least[threadIdx.x] = 255, head.lost[threadIdx.x] = 0;
     __syncthreads();
 
     // The terms of chunks from `begin` to `end`, which are in the slots, onto those of element e
@@ -76,19 +98,21 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           total = __fadd_rn(total, sum), sum = 0;
         const int until = min(end, (chunk / OF_SEGMENT + 1) * OF_SEGMENT);
 #pragma unroll 16
-        for (; chunk < until; ++chunk, term += x_rows * PITCH) sum = __fadd_rn(sum, *term);
+        for (; chunk < until; ++chunk, term += slot_size) sum = __fadd_rn(sum, *term);
       }
     };
 
-    uint32_t most[2] = {};  // upper halves, of rows 0 and 1, and of 2 and 3
+    uint32_t most[2] = {};        // upper halves, of rows 0 and 1, and of 2 and 3
+    uint32_t least_of_all = ~0u;  // of what this lane has found, in bytes
     // By the scales of chunks, and, where these will not do, again by those of rows.
     const auto pass = [&](auto second) {
       constexpr bool again = decltype(second)::value;
-      for (int begin = 0; begin < chunks; begin += args.slots) {
-        const int end = min(chunks, begin + args.slots);
-        for (int chunk = begin + warp; chunk < end; chunk += warps) {
-          const int slot = chunk - begin;
-          uint32_t& least = leasts[slot * 32 + lane];
+      for (int begin = 0; begin < chunks; begin += slots) {
+        const int end = min(chunks, begin + slots);
+        for (int own = warp;; own += warps) {
+          const int slot = own * cluster.blocks + cluster.rank, chunk = begin + slot;
+          if (chunk >= end) break;
+          uint32_t& least = leasts[own * 32 + lane];
           if (again && all_fit && !__any_sync(~0u, __vcmpltu4(least, sure_exponents<BESIDE>(head))))
             continue;
           Chunk v;
@@ -122,55 +146,61 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
           Fragments parts;
           split_chunk(parts, v, factor);
           if (look) found = least_parts(parts, of_elements, back);
-          // W is the caller's; X, and all memory to write, are the kernel's before.
-          if (chunk == warp) ptx::griddepcontrol_wait();
+          begin_to_write();
           // Where slots are used again, of all that a lane had in this one.
           if (!again) least = begin == 0 ? found : __vminu4(least, found);
-          multiply<W_IS_A, BESIDE>(terms + slot * x_rows * PITCH, parts, back, x_rows,
+          if (!again) least_of_all = __vminu4(least_of_all, found);
+          multiply<W_IS_A, BESIDE>(head.terms, slot * slot_size, parts, back, x_rows,
                                    static_cast<const uint4*>(args.x) + entry * args.x_batch +
                                        int64_t{chunk} * x_step + lane);
         }
         if (all_fit) break;
-        __syncthreads();
-        for (int e = threadIdx.x; e / ROWS < x_rows; e += blockDim.x) {
+        begin_to_write();
+        cluster.sync();
+        for (int e = threadIdx.x; e / ROWS < own_rows; e += blockDim.x) {
           float* of_element = sums + e / ROWS * 2 * ROWS + e % ROWS;
           float sum = begin == 0 ? 0 : of_element[0], total = begin == 0 ? 0 : of_element[ROWS];
           add_up(e, begin, end, sum, total);
           of_element[0] = sum, of_element[ROWS] = total;
         }
-        __syncthreads();
+        cluster.sync();
       }
     };
     pass(std::false_type());
-    ptx::griddepcontrol_wait();
+    begin_to_write();
 
+#pragma unroll
+    for (int by = 1; by <= 2; by *= 2)
+      least_of_all = __vminu4(least_of_all, __shfl_xor_sync(~0u, least_of_all, by));
     if (lane % 4 == 0)
 #pragma unroll
-      for (int r = 0; r < 4; ++r)
-        atomicMax(&head.most[row_of<BESIDE>(r)],
-                  r % 2 == 0 ? most[r / 2] << 16 : most[r / 2] & 0xffff0000);
+      for (int r = 0; r < 4; ++r) {
+        const int row = row_of<BESIDE>(r);
+        atomicMax(&head.most[row], r % 2 == 0 ? most[r / 2] << 16 : most[r / 2] & 0xffff0000);
+        atomicMin(&head.least[row], least_of_all >> 8 * r & 0xff);
+      }
     if (threadIdx.x < x_rows)
       head.x_scales[threadIdx.x] = args.x_scales[entry * args.x_scales_batch + threadIdx.x];
     __syncthreads();
-    uint32_t unsure = 0;
-    const uint32_t sure = sure_exponents<BESIDE>(head);
-    for (int slot = warp; slot < min(args.slots, chunks); slot += warps)
-      unsure |= __vcmpltu4(leasts[slot * 32 + lane], sure);
-    if (__syncthreads_or(unsure != 0)) {
+    exchange_extents(head, cluster);
+    // All blocks of the cluster know the same, and so decide the same.
+    const bool unsure =
+        threadIdx.x < ROWS && head.least[threadIdx.x] < sure_exponent(head.most[threadIdx.x]);
+    if (__syncthreads_or(unsure)) {
 #pragma unroll
       for (int i = 0; i < 2; ++i)
         most[i] = __byte_perm(head.most[row_of<BESIDE>(2 * i)],
                               head.most[row_of<BESIDE>(2 * i + 1)], 0x7632);
       pass(std::true_type());
-      __syncthreads();
+      exchange_losses(head, cluster);
     }
 
-    for (int e = threadIdx.x; e / ROWS < x_rows; e += blockDim.x) {
-      const int of_x = e / ROWS, of_w = e % ROWS;
+    for (int e = threadIdx.x; e / ROWS < own_rows; e += blockDim.x) {
+      const int of_x = e / ROWS * cluster.blocks + cluster.rank, of_w = e % ROWS;
       const bool exists = of_w < rows;
       const Scale scale(head.most[of_w]);
       const RowScale x_scale = head.x_scales[of_x], w_scale = scale.result(head.lost[of_w]);
-      const float* of_element = sums + of_x * 2 * ROWS + of_w;
+      const float* of_element = sums + e / ROWS * 2 * ROWS + of_w;
       float sum = all_fit ? 0 : of_element[0], total = all_fit ? 0 : of_element[ROWS];
       if (all_fit) add_up(e, 0, chunks, sum, total);
       total = __fadd_rn(total, sum);
@@ -190,7 +220,7 @@ __global__ void __launch_bounds__(FEW_ROWS_TILE.threads)
         if (word != 0) list_square(args.guard, square, of_x, w0, ROWS / MARKED_COLUMNS);
       }
     }
-    __syncthreads();
+    if (entry + gridDim.y < args.batch) cluster.sync();
   }
 }
 

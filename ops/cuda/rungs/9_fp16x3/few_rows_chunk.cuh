@@ -9,8 +9,8 @@
 
 namespace tiled {
 
-constexpr int ROWS = FEW_ROWS_TILE.block_p;  // of W, a block; a lane has four of them
-constexpr int CHUNK = FEW_ROWS_CHUNK;        // of K
+constexpr int ROWS = FEW_ROWS_BLOCK_P;  // of W, a block; a lane has four of them
+constexpr int CHUNK = FEW_ROWS_CHUNK;   // of K
 constexpr int STEPS = CHUNK / 16;
 static_assert(ROWS == 32 && CHUNK == 64 && SEGMENT_K % CHUNK == 0);
 
@@ -83,10 +83,12 @@ __device__ __forceinline__ void split_chunk(Fragments& parts, const Chunk& v,
 // Terms of a chunk, [x][ROWS and some more, so that lanes meet different banks].
 constexpr int PITCH = FEW_ROWS_PITCH;
 
-// `x` is this lane's part of the chunk's first tile.
+// `terms` are those of the chunk's slot, of each row of X; `x` is this lane's part of the chunk's
+// first tile.
 template <bool W_IS_A, bool BESIDE>
-__device__ __forceinline__ void multiply(float* terms, const Fragments& w, const float (&back)[4],
-                                         int x_rows, const uint4* x) {
+__device__ __forceinline__ void multiply(float* const (&terms)[FEW_ROWS], int slot,
+                                         const Fragments& w, const float (&back)[4], int x_rows,
+                                         const uint4* x) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int step = (x_rows + 7) / 8 * 32;
 #pragma unroll 1
@@ -120,12 +122,12 @@ __device__ __forceinline__ void multiply(float* terms, const Fragments& w, const
       for (int r = 0; r < 4; ++r)
         term[r] =
             __fmaf_rn(cross[r / 2][r % 2 * 2 + j], 0x1p-11f, main[r / 2][r % 2 * 2 + j]) * back[r];
+      float* const to = terms[column] + slot;
       if constexpr (BESIDE) {
-        *reinterpret_cast<float4*>(terms + column * PITCH + 4 * g) =
-            make_float4(term[0], term[1], term[2], term[3]);
+        *reinterpret_cast<float4*>(to + 4 * g) = make_float4(term[0], term[1], term[2], term[3]);
       } else {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) terms[column * PITCH + 8 * r + g] = term[r];
+        for (int r = 0; r < 4; ++r) to[8 * r + g] = term[r];
       }
     }
   }

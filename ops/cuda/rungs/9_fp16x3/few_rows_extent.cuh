@@ -7,11 +7,17 @@
 
 namespace tiled {
 
-// In front of the terms in shared memory: of the rows of W that a block has.
+// In front of the terms in shared memory: of the rows of W that a block has. What concerns all
+// of K is first of the block's own chunks, then of the whole cluster's.
 struct Head {
-  uint32_t most[ROWS];  // of the magnitudes of a row
+  uint32_t most[ROWS];   // of the magnitudes of a row
+  uint32_t least[ROWS];  // of what the first pass has found (sure_exponent())
   unsigned long long lost[ROWS];
   RowScale x_scales[FEW_ROWS];
+  float* terms[FEW_ROWS];  // the first slot of each row of X, in the block that adds them up
+  // By the blocks of the cluster: most and least, and lost.
+  uint2 extents[FEW_ROWS_CLUSTER][ROWS];
+  unsigned long long losses[FEW_ROWS_CLUSTER][ROWS];
 };
 static_assert(sizeof(Head) == FEW_ROWS_HEAD);
 

@@ -69,7 +69,7 @@ struct FewRowsArguments {
   bool w_is_a;                  // else W is B
   const void* x;
   int64_t x_rows, x_batch;   // rows; 16 bytes from one entry to the next
-  int32_t slots;             // of FewRowsBlock
+  int32_t cluster, slots;    // of FewRowsBlock
   const RowScale* x_scales;  // [batch][x_rows]
   int64_t x_scales_batch;
   float* c;

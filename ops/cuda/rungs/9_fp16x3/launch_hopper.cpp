@@ -31,7 +31,7 @@ cudaError_t launch_few_rows(const Call& call) {
   args.x = call.memory + l.q_planes_at;
   args.x_rows = x.rows;
   args.x_batch = l.q_entries > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
-  args.slots = call.way.block.slots;
+  args.cluster = call.way.block.cluster, args.slots = call.way.block.slots;
   args.x_scales = call.q_scales(), args.x_scales_batch = call.q_scales_batch();
   args.c = static_cast<float*>(problem.c.data);
   args.c_m = problem.c.row_stride, args.c_n = problem.c.col_stride;

@@ -78,6 +78,37 @@ double fp16x3_cycles(const Problem& problem, const DeviceInfo& device, double sl
          rounds * store;
 }
 
+double fp16x3_few_rows_cycles(const Problem& problem, const DeviceInfo& device,
+                              const Fp16x3Plan& plan) {
+  // Fitted to 17 products on an H200 with every tile and cluster: 13 % off in the mean
+  // (bench/results/h200_fp16x3_few_rows.txt). A warp's chunk, from its load to its terms; what a
+  // block does before and after, and in a cluster; the instructions of a chunk, and of its products
+  // with eight rows of X; bytes of W that all multiprocessors together read in a cycle; and where
+  // slots are used more than once.
+  constexpr double STEP = 5300, ENDS = 5200, IN_CLUSTER = 3700, EACH_BLOCK = 220;
+  constexpr double SPLIT = 380, PRODUCTS = 85, W_BYTES = 1630, AGAIN = 1.4;
+  constexpr double CHUNK_BYTES = FEW_ROWS_CHUNK * FEW_ROWS_BLOCK_P * 4;
+  const Fp16x3TileInfo tile = tile_of(plan);
+  const FewRowsBlock& block = plan.block;
+  const ChipScale scale = scale_of(device);
+  const double chunks = static_cast<double>(blocks_over(problem.k, FEW_ROWS_CHUNK));
+  const double blocks = static_cast<double>(plan.blocks) * static_cast<double>(problem.batch);
+  const double eights = static_cast<double>(blocks_over(std::min(problem.m, problem.n), 8));
+  const double own = std::ceil(chunks / block.cluster);
+  const double steps = std::ceil(own / (tile.threads / 32));
+  const double resident = std::clamp<double>(
+      device.shared_bytes_per_sm / (block.shared_bytes + device.shared_bytes_reserved), 1,
+      FEW_ROWS_THREADS / tile.threads);
+  const double share = std::ceil(blocks / device.multiprocessors);  // of the busiest
+  const double together = std::min(resident, share), waves = std::ceil(share / resident);
+  const double busy = own * (SPLIT + PRODUCTS * eights);
+  const double ends = ENDS + (block.cluster > 1 ? IN_CLUSTER + EACH_BLOCK * block.cluster : 0);
+  const double of_blocks = waves * std::max(steps * STEP + ends, together * busy);
+  const double memory = blocks / block.cluster * chunks * CHUNK_BYTES / (W_BYTES * scale.dram);
+  return START * scale.clock +
+         std::max(of_blocks, memory + ends) * (block.has_all(problem.k) ? 1 : AGAIN);
+}
+
 double fp16x3_async_cycles(const Problem& problem, const DeviceInfo& device,
                            const Fp16x3Plan& plan) {
   const Fp16x3TileInfo tile = tile_of(plan);

@@ -17,4 +17,8 @@ double fp16x3_cycles(const Problem& problem, const DeviceInfo& device, double sl
 double fp16x3_async_cycles(const Problem& problem, const DeviceInfo& device,
                            const Fp16x3Plan& plan);
 
+// And of few_rows.cu.
+double fp16x3_few_rows_cycles(const Problem& problem, const DeviceInfo& device,
+                              const Fp16x3Plan& plan);
+
 }  // namespace tiled

@@ -20,11 +20,7 @@ constexpr int64_t MAX_ELEMENTS = int64_t{1} << 54;  // of the planes: their byte
 
 bool is_coarse(const DeviceInfo& device) { return device.capability != 90; }
 
-// With more rows the terms of a deep K have no room, and to read W twice is the better way.
-bool has_few_rows(const Problem& problem) {
-  const int64_t few = std::min(problem.m, problem.n);
-  return few <= FEW_ROWS / 2 || (few <= FEW_ROWS && problem.k <= 8192);
-}
+bool has_few_rows(const Problem& problem) { return std::min(problem.m, problem.n) <= FEW_ROWS; }
 
 template <typename Visit>
 void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
@@ -90,17 +86,23 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 }
 
 // Q has few rows: P is read once, as it lies.
-Fp16x3Plan few_rows_plan(const Problem& problem, const DeviceInfo& device) {
-  Fp16x3Plan plan{};
-  plan.kernel = Fp16x3Kernel::FewRows;
-  plan.exchanged = problem.m < problem.n;
-  plan.cluster_p = plan.cluster_q = 1;
-  plan.panel = 1;
-  plan.blocks = static_cast<int32_t>(
-      std::max<int64_t>(blocks_over(std::max(problem.m, problem.n), FEW_ROWS_TILE.block_p), 1));
-  const bool one_each = plan.blocks * problem.batch <= device.multiprocessors;
-  plan.block = few_rows_block(std::min(problem.m, problem.n), problem.k, one_each);
-  return plan;
+template <typename Visit>
+void for_few_rows_plans(const Problem& problem, Visit visit) {
+  const int64_t few = std::min(problem.m, problem.n), many = std::max(problem.m, problem.n);
+  for (int t = 0; t < Fp16x3FewRowsTiles::COUNT; ++t)
+    for (int cluster = 1; cluster <= FEW_ROWS_CLUSTER; ++cluster) {
+      if (cluster > 1 && int64_t{cluster} * FEW_ROWS_CHUNK > problem.k) break;
+      Fp16x3Plan plan{};
+      plan.kernel = Fp16x3Kernel::FewRows;
+      plan.tile = static_cast<int8_t>(t);
+      plan.exchanged = problem.m < problem.n;
+      plan.cluster_p = static_cast<int8_t>(cluster), plan.cluster_q = 1;
+      plan.panel = 1;
+      plan.blocks =
+          static_cast<int32_t>(std::max<int64_t>(blocks_over(many, FEW_ROWS_BLOCK_P), 1) * cluster);
+      plan.block = few_rows_block(few, problem.k, fp16x3_few_rows_tile(t), cluster);
+      visit(plan);
+    }
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
@@ -110,7 +112,10 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   });
   if (!device.hopper_kernels) return;
   const bool few = has_few_rows(problem);
-  if (few) consider(Way(few_rows_plan(problem, device)), 0);
+  if (few)
+    for_few_rows_plans(problem, [&](const Fp16x3Plan& plan) {
+      consider(Way(plan), fp16x3_few_rows_cycles(problem, device, plan));
+    });
   const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
   const double slowdown = slower_than_h200(device);
   for_fp16x3_plans(problem, device, [&](const Fp16x3Plan& plan) {
@@ -124,7 +129,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
 Step product_of(const Problem& problem, const Fp16x3Plan& way) {
   const int32_t blocks = std::max(way.blocks, 1);
   if (way.kernel == Fp16x3Kernel::FewRows) {
-    Step step = product_step(way.block.threads, blocks, way.block.shared_bytes);
+    Step step = product_step(tile_of(way).threads, blocks, way.block.shared_bytes);
+    if (way.block.cluster > 1) step.cluster = way.block.cluster;
     step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
     return step;
   }

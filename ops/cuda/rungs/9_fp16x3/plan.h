@@ -43,19 +43,19 @@ struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own 
   Fp16x3Kernel kernel;
   bool coarse;         // the device's tensor cores are
   bool wraps_around;   // planes only: tiles are cut in time (parts/wrap_around.h)
-  FewRowsBlock block;  // few rows only
+  FewRowsBlock block;  // few rows only; a cluster shares K there, and counts as one along P
 };
 
 inline std::string_view tile_name_of(const Fp16x3Plan& plan) {
   switch (plan.kernel) {
-    case Fp16x3Kernel::FewRows: return "FewRows";
+    case Fp16x3Kernel::FewRows: return fp16x3_few_rows_tile_name(plan.tile);
     case Fp16x3Kernel::Async: return fp16x3_async_tile_name(plan.tile);
     default: return fp16x3_tile_name(plan.tile);
   }
 }
 inline Fp16x3TileInfo tile_of(const Fp16x3Plan& plan) {
   switch (plan.kernel) {
-    case Fp16x3Kernel::FewRows: return FEW_ROWS_TILE;
+    case Fp16x3Kernel::FewRows: return fp16x3_few_rows_tile(plan.tile);
     case Fp16x3Kernel::Async: return fp16x3_async_tile(plan.tile);
     default: return fp16x3_tile(plan.tile);
   }

@@ -124,13 +124,37 @@ constexpr std::string_view fp16x3_async_tile_name(int index) {
   return tile_name_of(Fp16x3AsyncTiles(), index);
 }
 
-// The one of few_rows.cu, whose Q has FEW_ROWS rows at most. Its threads and shared memory depend
-// on the problem: these are the most.
+// Those of few_rows.cu, whose Q has FEW_ROWS rows at most: 32 rows of P, shared out along K among
+// the warps of up to FEW_ROWS_CLUSTER blocks.
 constexpr int FEW_ROWS = 32;
-constexpr Fp16x3TileInfo FEW_ROWS_TILE = {32, FEW_ROWS, 512, 227 * 1024, 1};
-constexpr int FEW_ROWS_CHUNK = 64;  // of K, one term of an element
-constexpr int FEW_ROWS_PITCH = 36;  // floats, of terms from one row of X to the next
-constexpr int FEW_ROWS_HEAD = FEW_ROWS_TILE.block_p * 12 + FEW_ROWS * 8;  // bytes
+constexpr int FEW_ROWS_BLOCK_P = 32;
+constexpr int FEW_ROWS_CLUSTER = 8;
+constexpr int FEW_ROWS_THREADS = 512;  // at most
+constexpr int FEW_ROWS_CHUNK = 64;     // of K, one term of an element
+constexpr int FEW_ROWS_PITCH = 36;     // floats, of terms from one row of X to the next
+// Bytes in front of a block's terms.
+constexpr int FEW_ROWS_HEAD = FEW_ROWS_BLOCK_P * (16 + FEW_ROWS_CLUSTER * 16) + FEW_ROWS * 16;
+
+// Registers allow for 512 threads a multiprocessor. Shared memory depends on the problem: this is
+// the most.
+template <int THREADS_>
+struct FewRowsTile {
+  static constexpr int BLOCK_P = FEW_ROWS_BLOCK_P;
+  static constexpr int BLOCK_Q = FEW_ROWS;
+  static constexpr int THREADS = THREADS_;
+  static constexpr int BLOCKS_PER_SM = FEW_ROWS_THREADS / THREADS;
+  static constexpr int SHARED_BYTES = (228 / BLOCKS_PER_SM - 1) * 1024;
+};
+struct FewRows256 : FewRowsTile<256> {};
+struct FewRows512 : FewRowsTile<512> {};
+struct FewRows128 : FewRowsTile<128> {};
+using Fp16x3FewRowsTiles = TileList<FewRows256, FewRows512, FewRows128>;
+constexpr Fp16x3TileInfo fp16x3_few_rows_tile(int index) {
+  return fp16x3_tile_of(Fp16x3FewRowsTiles(), index);
+}
+constexpr std::string_view fp16x3_few_rows_tile_name(int index) {
+  return tile_name_of(Fp16x3FewRowsTiles(), index);
+}
 
 // Its Q in fp16 parts: tiles of eight rows, and bytes in all.
 constexpr int64_t few_rows_tiles(int64_t x_rows) { return (x_rows + 7) / 8; }
@@ -139,24 +163,24 @@ constexpr int64_t few_rows_bytes(int64_t x_rows, int64_t k) {
   return few_rows_tiles(x_rows) * 8 * chunks * FEW_ROWS_CHUNK * 4;
 }
 
-// A block of it, with room for the terms of so many chunks.
+// What a block of it has room for: the chunks of its own, `slots` of them at a time, and of all
+// blocks of its cluster the terms of its share of Q's rows.
 struct FewRowsBlock {
-  int32_t threads, slots, shared_bytes;
+  int32_t cluster, slots, shared_bytes;
+  // Whether slots are used once.
+  constexpr bool has_all(int64_t k) const { return int64_t{cluster} * slots * FEW_ROWS_CHUNK >= k; }
 };
 
-// Two blocks a multiprocessor; or one with twice the warps if only that has room for all chunks, or
-// if there is `one_each` at most. Slots for all chunks, or for some, used several times.
-constexpr FewRowsBlock few_rows_block(int64_t x_rows, int64_t k, bool one_each) {
-  constexpr int HALF = 113 * 1024;  // of a multiprocessor's shared memory, less what is reserved
-  const int rows = static_cast<int>(x_rows);
-  const int fixed = FEW_ROWS_HEAD + rows * FEW_ROWS_TILE.block_p * 8;
-  const int slot = rows * FEW_ROWS_PITCH * 4 + 32 * 4;
-  const int64_t chunks = (k + FEW_ROWS_CHUNK - 1) / FEW_ROWS_CHUNK;
-  const int half = (HALF - fixed) / slot, whole = (FEW_ROWS_TILE.shared_bytes - fixed) / slot;
-  const bool one = one_each || (half < chunks && chunks <= whole);
-  const int room = one ? whole : half;
-  const int slots = static_cast<int>(chunks <= room ? chunks : room / 16 * 16);
-  return {one ? 512 : 256, slots, fixed + slots * slot};
+// Slots for all chunks, or for some, a whole number for each warp, used several times.
+constexpr FewRowsBlock few_rows_block(int64_t x_rows, int64_t k, const Fp16x3TileInfo& tile,
+                                      int cluster) {
+  const int share = (static_cast<int>(x_rows) + cluster - 1) / cluster;
+  const int fixed = FEW_ROWS_HEAD + share * FEW_ROWS_BLOCK_P * 8;
+  const int slot = 32 * 4 + cluster * share * FEW_ROWS_PITCH * 4;
+  const int64_t chunks = (k + int64_t{FEW_ROWS_CHUNK} * cluster - 1) / (FEW_ROWS_CHUNK * cluster);
+  const int room = (tile.shared_bytes - fixed) / slot, warps = tile.threads / 32;
+  const int slots = static_cast<int>(chunks <= room ? chunks : room / warps * warps);
+  return {cluster, slots, fixed + slots * slot};
 }
 
 }  // namespace tiled
