@@ -85,8 +85,11 @@ double fp16x3_few_rows_cycles(const Problem& problem, const DeviceInfo& device,
   // block does before and after, and in a cluster; the instructions of a chunk, and of its products
   // with eight rows of X; bytes of W that all multiprocessors together read in a cycle; and where
   // slots are used more than once.
-  constexpr double STEP = 5300, ENDS = 5200, IN_CLUSTER = 3700, EACH_BLOCK = 220;
-  constexpr double SPLIT = 380, PRODUCTS = 85, W_BYTES = 1630, AGAIN = 1.4;
+  constexpr double STEP = 5500, ENDS = 1600, IN_CLUSTER = 3260, EACH_BLOCK = 510;
+  constexpr double SPLIT = 464, PRODUCTS = 58, W_BYTES = 1730, AGAIN = 1.23;
+  // Of the places on all multiprocessors, what clusters can take: one needs a whole number in one
+  // of the chip's parts.
+  constexpr double PACKED = 0.85;
   constexpr double CHUNK_BYTES = FEW_ROWS_CHUNK * FEW_ROWS_BLOCK_P * 4;
   const Fp16x3TileInfo tile = tile_of(plan);
   const FewRowsBlock& block = plan.block;
@@ -99,7 +102,8 @@ double fp16x3_few_rows_cycles(const Problem& problem, const DeviceInfo& device,
   const double resident = std::clamp<double>(
       device.shared_bytes_per_sm / (block.shared_bytes + device.shared_bytes_reserved), 1,
       FEW_ROWS_THREADS / tile.threads);
-  const double share = std::ceil(blocks / device.multiprocessors);  // of the busiest
+  const double places = device.multiprocessors * (block.cluster > 1 ? PACKED : 1);
+  const double share = std::ceil(blocks / places);  // of the busiest
   const double together = std::min(resident, share), waves = std::ceil(share / resident);
   const double busy = own * (SPLIT + PRODUCTS * eights);
   const double ends = ENDS + (block.cluster > 1 ? IN_CLUSTER + EACH_BLOCK * block.cluster : 0);

@@ -20,7 +20,11 @@ constexpr int64_t MAX_ELEMENTS = int64_t{1} << 54;  // of the planes: their byte
 
 bool is_coarse(const DeviceInfo& device) { return device.capability != 90; }
 
-bool has_few_rows(const Problem& problem) { return std::min(problem.m, problem.n) <= FEW_ROWS; }
+// With more rows the terms of a deep K have no room, and to read W twice is the better way.
+bool has_few_rows(const Problem& problem) {
+  const int64_t few = std::min(problem.m, problem.n);
+  return few <= FEW_ROWS / 2 || (few <= FEW_ROWS && problem.k <= 8192);
+}
 
 template <typename Visit>
 void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
