@@ -225,7 +225,7 @@ TEST(Fp16x3Plan, FewRowsHaveAKernelOfTheirOwn) {
       const Plan columns = make_plan(parts_problem(layout, 4096, few, k), d);
       const bool expected = few <= 16 || (few <= 32 && k == 4096);
       for (const Plan& plan : {rows, columns}) {
-        const bool is_few = tile_name_of(fp16x3_of(plan)) == "FewRows";
+        const bool is_few = fp16x3_of(plan).kernel == Fp16x3Kernel::FewRows;
         EXPECT_EQ(is_few, expected) << layout << ' ' << few << ' ' << k;
         if (is_few) {
           EXPECT_LT(plan.workspace_bytes,
@@ -236,31 +236,71 @@ TEST(Fp16x3Plan, FewRowsHaveAKernelOfTheirOwn) {
       EXPECT_TRUE(fp16x3_of(rows).exchanged && !fp16x3_of(columns).exchanged);
       EXPECT_GE(rows.tiles_n * rows.block_n, 4096);
       EXPECT_GE(columns.tiles_m * columns.block_m, 4096);
-      EXPECT_EQ(rows.main_step().grid_x, rows.tiles_n);
-      EXPECT_EQ(columns.main_step().grid_x, columns.tiles_m);
+      EXPECT_EQ(rows.main_step().grid_x, rows.tiles_n * fp16x3_of(rows).block.cluster);
+      EXPECT_EQ(columns.main_step().grid_x, columns.tiles_m * fp16x3_of(columns).block.cluster);
     }
 }
 
-// A block's slots and what is around them are within its shared memory, and two blocks within a
-// multiprocessor's.
+// A block's slots and what is around them are within its shared memory, and as many blocks within
+// a multiprocessor's as its registers allow.
 TEST(Fp16x3Plan, FewRowsFitSharedMemory) {
   const DeviceInfo d = device("h200");
   for (int rows = 1; rows <= FEW_ROWS; ++rows)
     for (const int64_t k : {64, 100, 4096, 8192, 40000, 1 << 30})
-      for (const bool one_each : {false, true}) {
-        const FewRowsBlock block = few_rows_block(rows, k, one_each);
-        const int64_t chunks = (k + 63) / 64;
-        EXPECT_GT(block.slots, 0);
-        EXPECT_LE(block.slots, chunks);
-        EXPECT_TRUE(block.slots == chunks || block.slots % (block.threads / 32) == 0);
-        EXPECT_TRUE(block.threads == 512 || (block.threads == 256 && !one_each));
-        const int64_t used = FEW_ROWS_HEAD + rows * FEW_ROWS_TILE.block_p * 8 +
-                             int64_t{block.slots} * (rows * FEW_ROWS_PITCH * 4 + 32 * 4);
-        EXPECT_EQ(block.shared_bytes, used);
-        EXPECT_LE((block.shared_bytes + d.shared_bytes_reserved) * (512 / block.threads),
-                  d.shared_bytes_per_sm);
-        EXPECT_LE(block.shared_bytes, d.shared_bytes_per_block);
-      }
+      for (int t = 0; t < Fp16x3FewRowsTiles::COUNT; ++t)
+        for (int cluster = 1; cluster <= FEW_ROWS_CLUSTER; ++cluster) {
+          const Fp16x3TileInfo tile = fp16x3_few_rows_tile(t);
+          const FewRowsBlock block = few_rows_block(rows, k, tile, cluster);
+          const int64_t chunks = (k + 63) / 64, own = (chunks + cluster - 1) / cluster;
+          const int64_t share = (rows + cluster - 1) / cluster;
+          EXPECT_EQ(block.cluster, cluster);
+          EXPECT_GT(block.slots, 0);
+          EXPECT_LE(block.slots, own);
+          EXPECT_TRUE(block.slots == own || block.slots % (tile.threads / 32) == 0);
+          EXPECT_EQ(block.has_all(k), block.slots == own);
+          const int64_t used =
+              few_rows_head(cluster) + share * FEW_ROWS_BLOCK_P * 8 +
+              int64_t{block.slots} * (cluster * share * FEW_ROWS_PITCH * 4 + 32 * 4);
+          EXPECT_EQ(block.shared_bytes, used);
+          EXPECT_LE((block.shared_bytes + d.shared_bytes_reserved) * tile.blocks_per_sm,
+                    d.shared_bytes_per_sm);
+          EXPECT_LE(block.shared_bytes, d.shared_bytes_per_block);
+        }
+}
+
+// Where there are fewer bands of 32 rows than multiprocessors, blocks of a cluster share out K; and
+// so they do where only all of them together have room for a deep K. Every way has a name.
+TEST(Fp16x3Plan, FewRowsShareKInClusters) {
+  const DeviceInfo d = device("h200");
+  for (const auto& [few, many, k] :
+       {std::tuple{1, 2112, 3072}, {1, 2560, 9728}, {16, 2560, 9728}, {16, 4288, 32064}})
+    for (const std::string layout : {"nn", "nt"}) {
+      const Problem p = parts_problem(layout, few, many, k);
+      const Plan plan = make_plan(p, d);
+      const Fp16x3Plan way = fp16x3_of(plan);
+      EXPECT_GT(way.block.cluster, 1) << many << ' ' << k;
+      EXPECT_TRUE(way.block.has_all(k)) << many << ' ' << k;
+      EXPECT_EQ(plan.main_step().cluster, way.block.cluster);
+      EXPECT_EQ(plan.main_step().grid_x % way.block.cluster, 0);
+    }
+  std::vector<NamedWay> names;
+  const Problem p = parts_problem("nt", 1, 4096, 4096);
+  rung_of(Algo::Fp16x3)->ways(p, d, [&](const Way& way, double cycles) {
+    if (way.as<Fp16x3Plan>().kernel != Fp16x3Kernel::FewRows) return;
+    EXPECT_LT(cycles, BY_NAME_ONLY);
+    EXPECT_GT(cycles, 0);
+    const NamedWay name = rung_of(Algo::Fp16x3)->name(p, way).value();
+    EXPECT_EQ(std::find(names.begin(), names.end(), name), names.end());
+    names.push_back(name);
+  });
+  EXPECT_EQ(names.size(), size_t{Fp16x3FewRowsTiles::COUNT} * FEW_ROWS_CLUSTER);
+  // No block without a chunk.
+  const Problem shortest = parts_problem("nt", 1, 4096, 130);
+  rung_of(Algo::Fp16x3)->ways(shortest, d, [&](const Way& way, double) {
+    const Fp16x3Plan plan = way.as<Fp16x3Plan>();
+    if (plan.kernel != Fp16x3Kernel::FewRows) return;
+    EXPECT_LE(plan.block.cluster, 3);
+  });
 }
 
 // A narrow C reads its large operand as it lies where TMA can; where it cannot, planes of it are

@@ -44,39 +44,38 @@ __device__ __forceinline__ void finish_and_store(const FewRowsArguments& args, f
 
 }  // namespace
 
-template <bool W_IS_A, bool BESIDE>
+// SHARES: a cluster has several blocks.
+template <bool W_IS_A, bool BESIDE, bool SHARES>
 __global__ void __launch_bounds__(FEW_ROWS_THREADS)
     fp16x3_few_rows(const __grid_constant__ FewRowsArguments args) {
   extern __shared__ __align__(16) uint8_t memory[];
   Head& head = *reinterpret_cast<Head*>(memory);
-  uint32_t* const leasts = reinterpret_cast<uint32_t*>(memory + sizeof(Head));  // [slot][lane]
+  uint32_t* const leasts = reinterpret_cast<uint32_t*>(  // [slot][lane]
+      memory + (SHARES ? FEW_ROWS_HEAD : FEW_ROWS_HEAD_ALONE));
   float* const terms = reinterpret_cast<float*>(leasts + args.slots * 32);
   ptx::griddepcontrol_launch_dependents();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
-  const Cluster cluster = {args.cluster, static_cast<int>(blockIdx.x % args.cluster)};
-  const int64_t w0 = int64_t{blockIdx.x / args.cluster} * ROWS;
+  const Cluster<SHARES> cluster(args.cluster);
+  const int64_t w0 = int64_t{blockIdx.x / cluster.blocks()} * ROWS;
   const int chunks = static_cast<int>((args.k + CHUNK - 1) / CHUNK);
-  const int slots = args.slots * cluster.blocks;  // of terms
+  const int slots = args.slots * cluster.blocks();  // of terms
   const bool all_fit = slots >= chunks;
   const int x_rows = static_cast<int>(args.x_rows), x_step = (x_rows + 7) / 8 * STEPS * 32;
   // Of rows of X: that a block of the cluster has at most, and this one.
-  const int share = (x_rows + cluster.blocks - 1) / cluster.blocks;
+  const int share = (x_rows + cluster.blocks() - 1) / cluster.blocks();
   const int own_rows = cluster.share_of(x_rows);
   const int slot_size = share * PITCH;            // terms are [slot][own x][PITCH],
   float* const sums = terms + slots * slot_size;  // sums [own x][sum, total][ROWS]
-  if (threadIdx.x < x_rows)
-    head.terms[threadIdx.x] =
-        cluster.at(terms + static_cast<int>(threadIdx.x) / cluster.blocks * PITCH,
-                   static_cast<int>(threadIdx.x) % cluster.blocks);
+  const RowsOfTerms<SHARES> of_x(head, cluster, terms, x_rows);
   // Only where a block has started may others write to its shared memory.
-  if (cluster.blocks > 1) ptx::cluster_arrive_relaxed();
+  if (SHARES) ptx::cluster_arrive_relaxed();
   bool begun = false;
   const auto begin_to_write = [&] {
     if (begun) return;
     begun = true;
-    ptx::griddepcontrol_wait();  // W is the caller's; X, and all memory to write, the kernel's
-                                 // before
-    if (cluster.blocks > 1) ptx::cluster_wait();
+    // W is the caller's; X, and all memory to write, are the kernel's before.
+    ptx::griddepcontrol_wait();
+    if (SHARES) ptx::cluster_wait();
   };
 
   for (int entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
@@ -110,7 +109,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
       for (int begin = 0; begin < chunks; begin += slots) {
         const int end = min(chunks, begin + slots);
         for (int own = warp;; own += warps) {
-          const int slot = own * cluster.blocks + cluster.rank, chunk = begin + slot;
+          const int slot = own * cluster.blocks() + cluster.rank, chunk = begin + slot;
           if (chunk >= end) break;
           uint32_t& least = leasts[own * 32 + lane];
           if (again && all_fit && !__any_sync(~0u, __vcmpltu4(least, sure_exponents<BESIDE>(head))))
@@ -150,7 +149,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
           // Where slots are used again, of all that a lane had in this one.
           if (!again) least = begin == 0 ? found : __vminu4(least, found);
           if (!again) least_of_all = __vminu4(least_of_all, found);
-          multiply<W_IS_A, BESIDE>(head.terms, slot * slot_size, parts, back, x_rows,
+          multiply<W_IS_A, BESIDE>(of_x, slot * slot_size, parts, back, x_rows,
                                    static_cast<const uint4*>(args.x) + entry * args.x_batch +
                                        int64_t{chunk} * x_step + lane);
         }
@@ -196,7 +195,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
     }
 
     for (int e = threadIdx.x; e / ROWS < own_rows; e += blockDim.x) {
-      const int of_x = e / ROWS * cluster.blocks + cluster.rank, of_w = e % ROWS;
+      const int of_x = e / ROWS * cluster.blocks() + cluster.rank, of_w = e % ROWS;
       const bool exists = of_w < rows;
       const Scale scale(head.most[of_w]);
       const RowScale x_scale = head.x_scales[of_x], w_scale = scale.result(head.lost[of_w]);
@@ -224,9 +223,15 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
   }
 }
 
-Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside) {
-  if (w_is_a) return beside ? &fp16x3_few_rows<true, true> : &fp16x3_few_rows<true, false>;
-  return beside ? &fp16x3_few_rows<false, true> : &fp16x3_few_rows<false, false>;
+template <bool SHARES>
+Kernel<FewRowsArguments> kernel_of(bool w_is_a, bool beside) {
+  if (w_is_a)
+    return beside ? &fp16x3_few_rows<true, true, SHARES> : &fp16x3_few_rows<true, false, SHARES>;
+  return beside ? &fp16x3_few_rows<false, true, SHARES> : &fp16x3_few_rows<false, false, SHARES>;
+}
+
+Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside, bool shares) {
+  return shares ? kernel_of<true>(w_is_a, beside) : kernel_of<false>(w_is_a, beside);
 }
 
 }  // namespace tiled

@@ -83,12 +83,11 @@ __device__ __forceinline__ void split_chunk(Fragments& parts, const Chunk& v,
 // Terms of a chunk, [x][ROWS and some more, so that lanes meet different banks].
 constexpr int PITCH = FEW_ROWS_PITCH;
 
-// `terms` are those of the chunk's slot, of each row of X; `x` is this lane's part of the chunk's
-// first tile.
-template <bool W_IS_A, bool BESIDE>
-__device__ __forceinline__ void multiply(float* const (&terms)[FEW_ROWS], int slot,
-                                         const Fragments& w, const float (&back)[4], int x_rows,
-                                         const uint4* x) {
+// terms(column) is the first slot of a row of X, and `slot` so many floats behind it the chunk's;
+// `x` is this lane's part of the chunk's first tile.
+template <bool W_IS_A, bool BESIDE, typename Terms>
+__device__ __forceinline__ void multiply(const Terms& terms, int slot, const Fragments& w,
+                                         const float (&back)[4], int x_rows, const uint4* x) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int step = (x_rows + 7) / 8 * 32;
 #pragma unroll 1
@@ -122,7 +121,7 @@ __device__ __forceinline__ void multiply(float* const (&terms)[FEW_ROWS], int sl
       for (int r = 0; r < 4; ++r)
         term[r] =
             __fmaf_rn(cross[r / 2][r % 2 * 2 + j], 0x1p-11f, main[r / 2][r % 2 * 2 + j]) * back[r];
-      float* const to = terms[column] + slot;
+      float* const to = terms(column) + slot;
       if constexpr (BESIDE) {
         *reinterpret_cast<float4*>(to + 4 * g) = make_float4(term[0], term[1], term[2], term[3]);
       } else {

@@ -8,39 +8,66 @@
 
 namespace tiled {
 
-// The blocks of a cluster, and this one's number.
+// The blocks of a cluster, and this one's number. Alone, a block pays nothing for it.
+template <bool SHARES>
 struct Cluster {
-  int blocks, rank;
+  int count, rank;
 
+  __device__ __forceinline__ explicit Cluster(int blocks)
+      : count(blocks), rank(SHARES ? static_cast<int>(blockIdx.x % blocks) : 0) {}
+  __device__ __forceinline__ int blocks() const { return SHARES ? count : 1; }
   __device__ __forceinline__ void sync() const {
-    if (blocks == 1)
-      __syncthreads();
-    else
+    if constexpr (SHARES)
       ptx::cluster_sync();
+    else
+      __syncthreads();
   }
   template <typename T>
   __device__ __forceinline__ T* at(T* data, int block) const {
-    return blocks == 1 ? data : ptx::map_shared_cluster(data, block);
+    return SHARES ? ptx::map_shared_cluster(data, block) : data;
   }
-  // The rows of X that this block adds up: rank, rank + blocks, ...
+  // The rows of X that this block adds up: rank, rank + blocks(), ...
   __device__ __forceinline__ int share_of(int x_rows) const {
-    return (x_rows - rank + blocks - 1) / blocks;
+    return (x_rows - rank + blocks() - 1) / blocks();
   }
+};
+
+// The first slot of each row of X, in the block that adds them up.
+template <bool SHARES>
+class RowsOfTerms {
+ public:
+  // All threads see them after the next __syncthreads().
+  __device__ __forceinline__ RowsOfTerms(Head& head, const Cluster<SHARES>& cluster, float* terms,
+                                         int x_rows)
+      : head_(head), terms_(terms) {
+    const int x = threadIdx.x;
+    if (SHARES && x < x_rows)
+      head.terms[x] = cluster.at(terms + x / cluster.blocks() * PITCH, x % cluster.blocks());
+  }
+  __device__ __forceinline__ float* operator()(int x) const {
+    return SHARES ? head_.terms[x] : terms_ + x * PITCH;
+  }
+
+ private:
+  const Head& head_;
+  float* const terms_;
 };
 
 // Of all blocks of a cluster, for threads below ROWS alone; the others see it after the next
 // __syncthreads(). Before, the block's own are seen by these.
-__device__ __forceinline__ void exchange_extents(Head& head, const Cluster& cluster) {
-  if (cluster.blocks == 1) return;
+template <bool SHARES>
+__device__ __forceinline__ void exchange_extents(Head& head, const Cluster<SHARES>& cluster) {
+  if (!SHARES) return;
   const int row = threadIdx.x;
   if (row < ROWS) {
     const uint2 own = make_uint2(head.most[row], head.least[row]);
-    for (int b = 0; b < cluster.blocks; ++b) *cluster.at(&head.extents[cluster.rank][row], b) = own;
+    for (int b = 0; b < cluster.blocks(); ++b)
+      *cluster.at(&head.extents[cluster.rank][row], b) = own;
   }
   cluster.sync();
   if (row < ROWS) {
     uint2 all = head.extents[0][row];
-    for (int b = 1; b < cluster.blocks; ++b) {
+    for (int b = 1; b < cluster.blocks(); ++b) {
       all.x = max(all.x, head.extents[b][row].x);
       all.y = min(all.y, head.extents[b][row].y);
     }
@@ -49,17 +76,18 @@ __device__ __forceinline__ void exchange_extents(Head& head, const Cluster& clus
 }
 
 // The same of what is lost, which all threads see after.
-__device__ __forceinline__ void exchange_losses(Head& head, const Cluster& cluster) {
+template <bool SHARES>
+__device__ __forceinline__ void exchange_losses(Head& head, const Cluster<SHARES>& cluster) {
   __syncthreads();
-  if (cluster.blocks == 1) return;
+  if (!SHARES) return;
   const int row = threadIdx.x;
   if (row < ROWS)
-    for (int b = 0; b < cluster.blocks; ++b)
+    for (int b = 0; b < cluster.blocks(); ++b)
       *cluster.at(&head.losses[cluster.rank][row], b) = head.lost[row];
   cluster.sync();
   if (row < ROWS) {
     unsigned long long all = 0;
-    for (int b = 0; b < cluster.blocks; ++b) all += head.losses[b][row];
+    for (int b = 0; b < cluster.blocks(); ++b) all += head.losses[b][row];
     head.lost[row] = all;
   }
   __syncthreads();

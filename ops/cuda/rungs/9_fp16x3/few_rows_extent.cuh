@@ -2,6 +2,8 @@
 // elements, and whether any is so small that the row's scale may give other bits than the chunk's.
 #pragma once
 
+#include <cstddef>
+
 #include "cuda/rungs/9_fp16x3/few_rows_chunk.cuh"
 #include "cuda/rungs/9_fp16x3/few_rows_scale.cuh"
 
@@ -14,12 +16,13 @@ struct Head {
   uint32_t least[ROWS];  // of what the first pass has found (sure_exponent())
   unsigned long long lost[ROWS];
   RowScale x_scales[FEW_ROWS];
+  // In a cluster alone:
   float* terms[FEW_ROWS];  // the first slot of each row of X, in the block that adds them up
-  // By the blocks of the cluster: most and least, and lost.
+  // By its blocks: most and least, and lost.
   uint2 extents[FEW_ROWS_CLUSTER][ROWS];
   unsigned long long losses[FEW_ROWS_CLUSTER][ROWS];
 };
-static_assert(sizeof(Head) == FEW_ROWS_HEAD);
+static_assert(sizeof(Head) == FEW_ROWS_HEAD && offsetof(Head, terms) == FEW_ROWS_HEAD_ALONE);
 
 // sure_exponent() of a lane's four rows, in bytes.
 template <bool BESIDE>

@@ -79,7 +79,7 @@ struct FewRowsArguments {
   GuardList guard;
   float tolerance;
 };
-Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside);
+Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside, bool shares);
 
 // Computes again in fp64: the marked elements of the listed squares, or, where there is no list
 // (its `count` null), all elements.

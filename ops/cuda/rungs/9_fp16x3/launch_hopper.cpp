@@ -7,7 +7,7 @@ namespace tiled {
 namespace {
 
 Kernel<FewRowsArguments> few_rows_kernel(const Sides& sides, const Fp16x3Plan& way) {
-  return fp16x3_few_rows_kernel(!way.exchanged, is_mn_major(sides.p));
+  return fp16x3_few_rows_kernel(!way.exchanged, is_mn_major(sides.p), way.block.cluster > 1);
 }
 
 Kernel<Fp16x3Arguments> cluster_kernel(const Sides& sides, const Fp16x3Plan& way) {

@@ -109,6 +109,23 @@ void for_few_rows_plans(const Problem& problem, Visit visit) {
     }
 }
 
+// Whether bands of rows fill all multiprocessors several times over; then nothing is gained by
+// sharing K.
+bool has_bands_for_all(const Problem& problem, const DeviceInfo& device) {
+  constexpr int64_t TIMES = 3;
+  const int64_t bands = blocks_over(std::max(problem.m, problem.n), FEW_ROWS_BLOCK_P);
+  return saturating_product(bands, problem.batch) >= TIMES * device.multiprocessors;
+}
+// Two blocks a multiprocessor, or one with twice the warps if only that has room for all of K.
+bool is_usual(const Fp16x3Plan& plan, const Problem& problem) {
+  const auto has_all = [&](int tile) {
+    return few_rows_block(std::min(problem.m, problem.n), problem.k, fp16x3_few_rows_tile(tile), 1)
+        .has_all(problem.k);
+  };
+  const bool one = !has_all(FEW_ROWS_PAIR) && has_all(FEW_ROWS_ONE);
+  return plan.block.cluster == 1 && plan.tile == (one ? FEW_ROWS_ONE : FEW_ROWS_PAIR);
+}
+
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   for_async_plans(problem, device, [&](const Fp16x3Plan& plan) {
     const bool by_name = device.hopper_kernels;
@@ -118,7 +135,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   const bool few = has_few_rows(problem);
   if (few)
     for_few_rows_plans(problem, [&](const Fp16x3Plan& plan) {
-      consider(Way(plan), fp16x3_few_rows_cycles(problem, device, plan));
+      const bool by_name = has_bands_for_all(problem, device) && !is_usual(plan, problem);
+      consider(Way(plan), by_name ? BY_NAME_ONLY : fp16x3_few_rows_cycles(problem, device, plan));
     });
   const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
   const double slowdown = slower_than_h200(device);
