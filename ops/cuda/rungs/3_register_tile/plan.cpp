@@ -128,7 +128,9 @@ bool are_whole(int64_t size, int64_t block) {
 WrappedCosts wrapped_costs(const Candidate& candidate, const Problem& problem) {
   const bool whole =
       are_whole(problem.m, candidate.block_m) && are_whole(problem.n, candidate.block_n);
-  return {2000, 4000, 2000, 1.04, whole ? 0 : 0.4};
+  // 64 KiB of two blocks a multiprocessor go out together, and come back.
+  const double hand_over = candidate.block_m * candidate.block_n > 64 * 64 ? 30000 : 2000;
+  return {hand_over, 4000, 2000, 1.04, whole ? 0 : 0.4};
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
