@@ -145,16 +145,16 @@ constexpr int few_rows_head(int cluster) {
 // the most, for it is taken from L1, where what is on its way from memory has its place. (Blocks
 // with 203 KiB of a multiprocessor's took 20 % longer than with 194.)
 template <int THREADS_>
-struct FewRowsTile {
+struct X3FewRowsTile {
   static constexpr int BLOCK_P = FEW_ROWS_BLOCK_P;
   static constexpr int BLOCK_Q = FEW_ROWS;
   static constexpr int THREADS = THREADS_;
   static constexpr int BLOCKS_PER_SM = FEW_ROWS_THREADS / THREADS;
   static constexpr int SHARED_BYTES = (196 / BLOCKS_PER_SM - 1) * 1024;
 };
-struct FewRows256 : FewRowsTile<256> {};
-struct FewRows512 : FewRowsTile<512> {};
-struct FewRows128 : FewRowsTile<128> {};
+struct FewRows256 : X3FewRowsTile<256> {};
+struct FewRows512 : X3FewRowsTile<512> {};
+struct FewRows128 : X3FewRowsTile<128> {};
 using Fp16x3FewRowsTiles = TileList<FewRows256, FewRows512, FewRows128>;
 constexpr int FEW_ROWS_PAIR = 0, FEW_ROWS_ONE = 1;  // of these: blocks a multiprocessor
 constexpr Fp16x3TileInfo fp16x3_few_rows_tile(int index) {
