@@ -93,11 +93,11 @@ TEST(Plan, AsyncTilesFollowTheSize) {
     return register_of(make_plan(p, device("h200"), Algo::RegisterTile)).tile;
   };
   for (int64_t size : {64, 512, 896}) EXPECT_EQ(tile(size), TileSize::Small) << size;
-  for (int64_t size : {1024, 1280}) EXPECT_EQ(tile(size), TileSize::Medium) << size;
-  for (int64_t size : {1536, 2048, 4096, 16384}) EXPECT_EQ(tile(size), TileSize::Large) << size;
+  for (int64_t size : {1024, 1280, 1536}) EXPECT_EQ(tile(size), TileSize::Medium) << size;
+  for (int64_t size : {2048, 4096, 16384}) EXPECT_EQ(tile(size), TileSize::Large) << size;
 }
 
-// Tiles are cut in time where they do not divide among the blocks: 324 among 264, 144 among 132.
+// Tiles are cut in time where they do not divide among the blocks: 324 among 264, 576 among 528.
 TEST(Plan, TilesAreCutInTime) {
   const DeviceInfo d = device("h200");
   const auto blocks = [&](const Problem& p) {
@@ -108,7 +108,7 @@ TEST(Plan, TilesAreCutInTime) {
     return way.blocks;
   };
   EXPECT_EQ(blocks(problem_of(2304, 2304, 2304)), 264);
-  EXPECT_EQ(blocks(problem_of(1536, 1536, 1536)), 132);
+  EXPECT_EQ(blocks(problem_of(1536, 1536, 1536)), 528);
   EXPECT_EQ(blocks(problem_of(1024, 1024, 1024)), 0);
   EXPECT_EQ(blocks(problem_of(4096, 4096, 4096)), 0);   // nearly divides
   EXPECT_EQ(blocks(problem_of(2304, 2304, 40000)), 0);  // K is cut, and has totals

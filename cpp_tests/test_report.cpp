@@ -179,9 +179,9 @@ TEST(Report, Fp16x3OfFewRows) {
       EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
   };
   expect(16, 4096,
-         {"split       A into two planes of fp16, B on its way", "fp16x3_few_rows<0, 0>"});
+         {"split       A into two planes of fp16, B on its way", "fp16x3_few_rows<0, 0, 0>"});
   expect(4096, 16,
-         {"split       B into two planes of fp16, A on its way", "fp16x3_few_rows<1, 0>"});
+         {"split       B into two planes of fp16, A on its way", "fp16x3_few_rows<1, 0, 0>"});
 }
 
 TEST(Report, Fp16x3OfAShortK) {

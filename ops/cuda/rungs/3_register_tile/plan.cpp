@@ -125,11 +125,14 @@ bool are_whole(int64_t size, int64_t block) {
   const int64_t rest = size % block;
   return rest == 0 || (size > block && (block - rest) % AsyncTiles::Large::VECTOR == 0);
 }
-WrappedCosts wrapped_costs(const Candidate& candidate, const Problem& problem) {
+WrappedCosts wrapped_costs(const Candidate& candidate, const Problem& problem,
+                           const DeviceInfo& device, int32_t blocks) {
   const bool whole =
       are_whole(problem.m, candidate.block_m) && are_whole(problem.n, candidate.block_n);
-  // 64 KiB of two blocks a multiprocessor go out together, and come back.
-  const double hand_over = candidate.block_m * candidate.block_n > 64 * 64 ? 30000 : 2000;
+  // All blocks' 64 KiB of the large tile go out together, and come back; where a multiprocessor has
+  // two of them it takes its time.
+  const bool large = candidate.block_m * candidate.block_n > 64 * 64;
+  const double hand_over = !large ? 2000 : blocks > device.multiprocessors ? 30000 : 8000;
   return {hand_over, 4000, 2000, 1.04, whole ? 0 : 0.4};
 }
 
@@ -161,7 +164,7 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Consider co
     way.wraps_around = true;
     const double cut = choose_access(problem, device, way, [&](Singly singly) {
       return wrapped_cycles(with(candidate, singly), problem, device, way.blocks,
-                            wrapped_costs(candidate, problem));
+                            wrapped_costs(candidate, problem, device, way.blocks));
     });
     consider(Way(way), cut);
   }

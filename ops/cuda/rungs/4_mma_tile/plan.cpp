@@ -38,7 +38,7 @@ constexpr double FROM_L2 = 0.89;
 constexpr int64_t FEW_ROWS = 64;
 // In the order of Fp64WrappedTiles. A tile's is with its part of C, which whole tiles have in their
 // start.
-constexpr WrappedCosts WRAPPED_COSTS[] = {{500, 500, 19000, 1.0, 0.05},
+constexpr WrappedCosts WRAPPED_COSTS[] = {{500, 500, 21000, 1.045, 0.05},
                                           {500, 500, 17000, 1.13, 0.05}};
 static_assert(std::size(WRAPPED_COSTS) == Fp64WrappedTiles::COUNT, "a line for each tile");
 
