@@ -173,7 +173,7 @@ TEST(Report, Fp16x3) {
 TEST(Report, Fp16x3OfFewRows) {
   const auto expect = [](int64_t m, int64_t n, std::initializer_list<const char*> parts) {
     const PlanReport r = report_of("h200", Algo::Fp16x3, parts_problem("nt", m, n, 4096));
-    EXPECT_EQ(r.about.tile.substr(0, 7), "FewRows");
+    EXPECT_EQ(r.about.tile, "FewRows512");
     const std::string text = to_text(r);
     for (const char* part : parts)
       EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;

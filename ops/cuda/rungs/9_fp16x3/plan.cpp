@@ -116,14 +116,14 @@ bool has_bands_for_all(const Problem& problem, const DeviceInfo& device) {
   const int64_t bands = blocks_over(std::max(problem.m, problem.n), FEW_ROWS_BLOCK_P);
   return saturating_product(bands, problem.batch) >= TIMES * device.multiprocessors;
 }
-// Two blocks a multiprocessor, or one with twice the warps if only that has room for all of K.
-bool is_usual(const Fp16x3Plan& plan, const Problem& problem) {
+// The tile of a block without a cluster: two blocks a multiprocessor, or one with twice the warps
+// if only that has room for all of K.
+int usual_tile(const Problem& problem) {
   const auto has_all = [&](int tile) {
     return few_rows_block(std::min(problem.m, problem.n), problem.k, fp16x3_few_rows_tile(tile), 1)
         .has_all(problem.k);
   };
-  const bool one = !has_all(FEW_ROWS_PAIR) && has_all(FEW_ROWS_ONE);
-  return plan.block.cluster == 1 && plan.tile == (one ? FEW_ROWS_ONE : FEW_ROWS_PAIR);
+  return !has_all(FEW_ROWS_PAIR) && has_all(FEW_ROWS_ONE) ? FEW_ROWS_ONE : FEW_ROWS_PAIR;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
@@ -133,11 +133,14 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   });
   if (!device.hopper_kernels) return;
   const bool few = has_few_rows(problem);
-  if (few)
+  if (few) {
+    const bool filled = has_bands_for_all(problem, device);
+    const int usual = usual_tile(problem);
     for_few_rows_plans(problem, [&](const Fp16x3Plan& plan) {
-      const bool by_name = has_bands_for_all(problem, device) && !is_usual(plan, problem);
+      const bool by_name = filled && (plan.block.cluster > 1 || plan.tile != usual);
       consider(Way(plan), by_name ? BY_NAME_ONLY : fp16x3_few_rows_cycles(problem, device, plan));
     });
+  }
   const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
   const double slowdown = slower_than_h200(device);
   for_fp16x3_plans(problem, device, [&](const Fp16x3Plan& plan) {
