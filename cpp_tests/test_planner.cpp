@@ -710,6 +710,17 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
   if (plan.share_segments) {
     EXPECT_GT(segment_count(p.k), 1);
   }
+  if (plan.wraps_around) {
+    const HopperLayout layout = hopper_layout(p, plan, nullptr);
+    const int64_t tile_bytes = int64_t{4} * tile.block_p * tile.block_q;
+    EXPECT_EQ(segment_count(p.k), 1);
+    EXPECT_TRUE(p.epilogue.is_identity());
+    EXPECT_GT(units_of(p, plan).count, plan.blocks / cluster) << "no tile to cut";
+    EXPECT_EQ(wrap_around(p, plan).clusters, plan.blocks / cluster);
+    EXPECT_GE(layout.totals_bytes, plan.blocks * tile_bytes);
+    EXPECT_EQ(layout.words_bytes(), 4 * (1 + plan.blocks)) << "a ticket, and a flag a block";
+    EXPECT_EQ(layout.words_at() % 4, 0);
+  }
   const HopperEstimate e = estimate(p, d, HopperModel(d, p.arithmetic), plan);
   EXPECT_GT(e.cycles, 0);
   EXPECT_TRUE(e.tensor > 0 && e.shared > 0 && e.feed > 0 && e.waves > 0);
@@ -724,6 +735,38 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
   EXPECT_EQ(whole.workspace_bytes, of_steps);
   EXPECT_GE(whole.tiles_m * whole.block_m, p.m);
   EXPECT_GE(whole.tiles_n * whole.block_n, p.n);
+}
+
+// Tiles are cut in time where there are more than clusters, and the last round is not nearly full.
+TEST(HopperPlans, CutTilesInTimeWhereTheyDoNotDivide) {
+  const DeviceInfo d = device("h200");
+  const auto cut = [&](int64_t m, int64_t n, int64_t k, DType dtype = DType::BFloat16) {
+    const Problem p = tensor_problem("nt", m, n, k, dtype);
+    int found = 0;
+    for (const HopperPlan& plan : hopper_plans(p, d)) {
+      if (!plan.wraps_around) continue;
+      ++found;
+      expect_sound(p, d, plan);
+      const Plan whole = plan_with(Algo::Hopper, p, d, plan);
+      EXPECT_EQ((&whole.main_step())[-1].work, Work::Clear);
+      const Description about = rung_of(Algo::Hopper)->describe(p, d, whole);
+      EXPECT_EQ(about.kernel.rfind("hopper_cut<", 0), 0);
+      EXPECT_TRUE(std::any_of(about.lines.begin(), about.lines.end(),
+                              [](const auto& line) { return line.first == "cuts"; }));
+    }
+    return found;
+  };
+  for (const DType dtype : TENSOR_DTYPES) {
+    EXPECT_GT(cut(2304, 2304, 2304, dtype), 40);
+    EXPECT_GT(cut(1024, 5120, 5120, dtype), 40);
+    EXPECT_EQ(cut(512, 512, 4096, dtype), 0);       // one round
+    EXPECT_EQ(cut(2304, 2304, 40000, dtype), 0);    // several segments
+    EXPECT_EQ(cut(16384, 16384, 16384, dtype), 0);  // many rounds
+  }
+  EXPECT_TRUE(hopper_of(make_plan(tensor_problem("nt", 320, 13824, 5120), d)).wraps_around);
+  Problem finished = tensor_problem("nt", 320, 13824, 5120);
+  finished.epilogue.activation = Activation::Relu;
+  EXPECT_FALSE(hopper_of(make_plan(finished, d)).wraps_around);
 }
 
 TEST(HopperPlans, AreWithinTheHardwaresLimits) {
@@ -754,7 +797,8 @@ TEST(HopperPlans, TheChoiceIsOneOfThem) {
       for (const HopperPlan& plan : hopper_plans(p, d))
         found |= plan.tile == choice.tile && plan.exchanged == choice.exchanged &&
                  plan.cluster_p == choice.cluster_p && plan.cluster_q == choice.cluster_q &&
-                 plan.share_segments == choice.share_segments && plan.blocks == choice.blocks;
+                 plan.share_segments == choice.share_segments &&
+                 plan.wraps_around == choice.wraps_around && plan.blocks == choice.blocks;
       EXPECT_TRUE(found) << name_of(dtype) << ' ' << m << ' ' << n << ' ' << k;
     }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import cases
 import pytest
 import rungs
 import tiled_mm
@@ -59,3 +60,33 @@ def ways(a: torch.Tensor, b: torch.Tensor) -> list[Callable]:
 def normal(*size: int, dtype: torch.dtype) -> torch.Tensor:
     """Made on the GPU: these matrices are large."""
     return torch.randn(*size, device="cuda").to(dtype)
+
+
+def cut_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple]:
+    """Those of hopper's ways that cut tiles in time (ops/cuda/parts/wrap_around.h): the tile,
+    whether A and B are exchanged, the cluster."""
+    estimates = tiled_mm.plan(a, b, algo="hopper", **asked(a.dtype)).hopper.estimates
+    ways = [
+        (e.tile, exchanged, cluster)
+        for e in sorted(estimates, key=lambda e: e.tile)
+        for exchanged in (False, True)
+        for cluster in cases.hopper_clusters(e.block_q)
+    ]
+    return [way for way in ways if has_cut(a, b, way)]
+
+
+def has_cut(a: torch.Tensor, b: torch.Tensor, way: tuple) -> bool:
+    try:
+        mm_cut(a, b, way)
+    except RuntimeError as error:
+        if f"no way {way[0]}" not in str(error):
+            raise
+        return False
+    return True
+
+
+def mm_cut(a: torch.Tensor, b: torch.Tensor, way: tuple, **keywords) -> torch.Tensor:
+    tile, exchanged, cluster = way
+    return torch.ops.tiled_debug.mm_with_tile(
+        a, b, tile, exchanged, *cluster, True, **asked(a.dtype), **keywords
+    )

@@ -7,16 +7,25 @@
 namespace tiled {
 namespace {
 
-__global__ void clear_words(const __grid_constant__ WrappedArguments args) {
+struct ClearArguments {
+  HandOver hand_over;
+  uint32_t groups;
+};
+
+__global__ void clear_words(const __grid_constant__ ClearArguments args) {
   let_the_next_start();
   wait_for_kernels_before();  // the workspace may be theirs
-  for (uint32_t i = threadIdx.x; i < args.wrap.clusters; i += blockDim.x)
+  for (uint32_t i = threadIdx.x; i < args.groups; i += blockDim.x)
     if (FAULT != Fault::NoClear) args.hand_over.flags[i] = 0;
   if (threadIdx.x == 0) *args.hand_over.ticket = 0;
 }
 
 }  // namespace
 
-Kernel<WrappedArguments> clear_words_kernel() { return &clear_words; }
+cudaError_t launch_clear_words(const HandOver& hand_over, int64_t groups, const Step& step,
+                               cudaStream_t stream) {
+  return launch_early(&clear_words, step, stream,
+                      ClearArguments{hand_over, static_cast<uint32_t>(groups)});
+}
 
 }  // namespace tiled

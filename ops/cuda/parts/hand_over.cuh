@@ -17,6 +17,7 @@
 
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/hand_over.h"
+#include "cuda/ptx/ld_global.cuh"
 
 namespace tiled {
 
@@ -53,15 +54,19 @@ __device__ __forceinline__ float4* handed_over(const HandOver& args, uint32_t gr
          threadIdx.x % THREADS;
 }
 
+// What group `group` wrote before is seen by whoever sees its flag. By one thread.
+__device__ __forceinline__ void raise_flag(const HandOver& args, uint32_t group) {
+  HandOverWord(args.flags[group]).store(1, cuda::memory_order_release);
+}
+__device__ __forceinline__ void await_flag(const HandOver& args, uint32_t from) {
+  if constexpr (FAULT != Fault::NoHandOverWait)
+    while (HandOverWord(args.flags[from]).load(cuda::memory_order_acquire) == 0) __nanosleep(100);
+}
+
 template <int THREADS, typename T, int COUNT>
-__device__ __forceinline__ void hand_over(const HandOver& args, uint32_t group,
-                                          const T (&chain)[COUNT]) {
+__device__ __forceinline__ void write_accumulators(const HandOver& args, uint32_t group,
+                                                   const T (&chain)[COUNT]) {
   constexpr int LENGTH = HandOverVector<T>::LENGTH;
-  const auto raise_flag = [&] {
-    if (threadIdx.x % THREADS == 0)
-      HandOverWord(args.flags[group]).store(1, cuda::memory_order_release);
-  };
-  if constexpr (FAULT == Fault::NoHandOverBarrier) raise_flag();
   // Late on purpose: else the next block has so much else to do that nobody would miss its wait.
   if constexpr (HANDS_OVER_LATE) __nanosleep(1000000);
   float4* const to = handed_over<THREADS>(args, group, chain);
@@ -73,13 +78,22 @@ __device__ __forceinline__ void hand_over(const HandOver& args, uint32_t group,
     to[v * THREADS] = reinterpret_cast<const float4&>(vector);
   }
   synchronise_group<THREADS>();  // what all threads have written the flag makes seen
-  if constexpr (FAULT != Fault::NoHandOverBarrier) raise_flag();
+}
+
+template <int THREADS, typename T, int COUNT>
+__device__ __forceinline__ void hand_over(const HandOver& args, uint32_t group,
+                                          const T (&chain)[COUNT]) {
+  const bool raises = threadIdx.x % THREADS == 0;
+  if constexpr (FAULT == Fault::NoHandOverBarrier)
+    if (raises) raise_flag(args, group);
+  write_accumulators<THREADS>(args, group, chain);
+  if constexpr (FAULT != Fault::NoHandOverBarrier)
+    if (raises) raise_flag(args, group);
 }
 
 template <int THREADS>
 __device__ __forceinline__ void await_hand_over(const HandOver& args, uint32_t from) {
-  if (FAULT != Fault::NoHandOverWait && threadIdx.x % THREADS == 0)
-    while (HandOverWord(args.flags[from]).load(cuda::memory_order_acquire) == 0) __nanosleep(100);
+  if (threadIdx.x % THREADS == 0) await_flag(args, from);
   synchronise_group<THREADS>();
 }
 
@@ -102,6 +116,15 @@ __device__ __forceinline__ void take_over(const HandOver& args, uint32_t from, T
   await_hand_over<THREADS>(args, from);
   const float4* const at = handed_over<THREADS>(args, from, chain);
   go_on_from(chain, [&](int v) { return __ldcg(at + v * THREADS); });
+}
+
+// From where they lie, if the chain `resumes`; else zeros. There is no branch around the loads:
+// where accumulators come from two branches, ptxas has wgmma wait for each one.
+template <int THREADS, int COUNT>
+__device__ __forceinline__ void read_accumulators_or_clear(const HandOver& args, bool resumes,
+                                                           uint32_t from, float (&chain)[COUNT]) {
+  const float4* const at = handed_over<THREADS>(args, from, chain);
+  go_on_from(chain, [&](int v) { return ptx::load_global_or_zero(at + v * THREADS, resumes); });
 }
 
 }  // namespace tiled

@@ -67,6 +67,17 @@ struct Schedule {
   }
 };
 
+// A cluster's units by the grid: i = first, first + stride, ... below end.
+template <typename Schedule>
+struct WholeTurns {
+  static constexpr bool CUTS = false;  // no chain of K is another cluster's to go on with
+  const Schedule& schedule;
+  uint32_t first, end, stride;
+  __device__ __forceinline__ explicit WholeTurns(const Schedule& s)
+      : schedule(s), first(s.first), end(s.count), stride(s.stride) {}
+  __device__ __forceinline__ Unit at(uint32_t i) const { return schedule.at(i); }
+};
+
 // The ring of stages, as producer and consumers walk it: stage and parity follow from a count.
 template <int STAGES>
 struct Ring {

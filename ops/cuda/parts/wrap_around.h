@@ -16,7 +16,9 @@
 //              cluster 2  3   2b      b: the rest of it, which goes on from them
 //
 // So only accumulators move, which are exact, and K is cut nowhere: the chain goes on where it
-// stopped. With more than two tiles a cluster the first ones go round whole, as they would anyhow.
+// stopped. With more than two tiles a cluster the first ones go round whole, as they would anyhow,
+// and before the others: clusters that begin together read rows of an operand together, once for
+// all of them.
 #pragma once
 
 #include "cuda/parts/divisor.h"
@@ -80,14 +82,15 @@ struct WrapAround {
   struct Turn {
     uint32_t tile, first, last;
   };
-  // The first part that ends the share, whole tiles, the rest that begins it.
+  // The whole rounds; of the share, the first part that ends it, whole tiles, the rest that begins
+  // it.
   constexpr Turn turn(uint32_t cluster, const Share& share, uint32_t i) const {
     const uint32_t whole_tiles = whole_rounds * clusters;
     const bool has_first_part = share.end.step != 0, has_rest = share.begin.step != 0;
-    if (has_first_part && i == 0) return {whole_tiles + share.end.tile, 0, share.end.step};
-    i -= has_first_part;
     if (i < whole_rounds) return {cluster + i * clusters, 0, steps};
     i -= whole_rounds;
+    if (has_first_part && i == 0) return {whole_tiles + share.end.tile, 0, share.end.step};
+    i -= has_first_part;
     if (has_rest && i + 1 == share.end.tile - share.begin.tile)
       return {whole_tiles + share.begin.tile, share.begin.step, steps};
     return {whole_tiles + share.begin.tile + has_rest + i, 0, steps};

@@ -21,6 +21,8 @@ struct WrappedArguments {
 cudaError_t launch_wrapped(Kernel<WrappedArguments> kernel, const Problem& read, const Plan& plan,
                            int32_t blocks, void* workspace, int64_t behind, cudaStream_t stream);
 
-Kernel<WrappedArguments> clear_words_kernel();
+// Clears the words of a hand-over among so many groups, in the stream (plan/wrapped_plan.h).
+cudaError_t launch_clear_words(const HandOver& hand_over, int64_t groups, const Step& step,
+                               cudaStream_t stream);
 
 }  // namespace tiled

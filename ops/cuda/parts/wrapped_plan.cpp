@@ -41,12 +41,17 @@ double wrapped_cycles(const Candidate& candidate, const Problem& problem, const 
              scale_of(device).clock;
 }
 
+Step clear_words_step(int64_t words_bytes) {
+  Step step{};
+  step.work = Work::Clear;
+  step.threads_x = 32, step.threads_y = 1, step.grid_x = step.grid_y = 1;
+  step.workspace_bytes = words_bytes;
+  return step;
+}
+
 void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks, int64_t behind) {
-  Step clear{};
-  clear.work = Work::Clear;
-  clear.threads_x = 256, clear.threads_y = 1, clear.grid_x = clear.grid_y = 1;
   const WrappedLayout layout = wrapped_layout(plan, dtype, blocks, behind);
-  clear.workspace_bytes = layout.words_bytes;
+  const Step clear = clear_words_step(layout.words_bytes);
   plan.add(clear);
   product.grid_x = blocks;
   product.workspace_bytes = layout.accumulator_bytes;

@@ -31,7 +31,10 @@ struct WrappedCosts {
 double wrapped_cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
                       int32_t blocks, const WrappedCosts& costs);
 
-// The step that clears the words, and then the product, by so many blocks.
+// The step that clears the words of a hand-over (parts/wrapped.h).
+Step clear_words_step(int64_t words_bytes);
+
+// That step, and then the product, by so many blocks.
 void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks, int64_t behind);
 
 // What reports say of it.

@@ -52,12 +52,22 @@ std::string json_of(const TileEstimate& e) {
       .count("cluster_p", e.plan.cluster_p)
       .count("cluster_q", e.plan.cluster_q)
       .truth("share_segments", e.plan.share_segments)
+      .truth("wraps_around", e.plan.wraps_around)
       .real("tensor", e.estimate.tensor)
       .real("shared", e.estimate.shared)
       .real("feed", e.estimate.feed)
       .real("waves", e.estimate.waves)
       .real("cycles", e.estimate.cycles)
       .str();
+}
+
+std::string cuts_of(const Problem& problem, const HopperPlan& plan) {
+  const WrapAround wrap = wrap_around(problem, plan);
+  const WrapAround::Cut cut = wrap.cut(1);
+  return "the last " + grouped(wrap.shared_tiles) + " tiles in time among " +
+         grouped(wrap.clusters) +
+         (plan.blocks > static_cast<int>(wrap.clusters) ? " clusters" : " blocks") +
+         ", the first at step " + grouped(cut.step) + " of " + grouped(wrap.steps);
 }
 
 std::string name_of(StorePath path) {
@@ -80,8 +90,11 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
   const std::vector<TileEstimate> estimates = estimates_of(problem, device);
   Description d;
   d.tile = hopper_tile_name(plan.tile);
-  d.kernel = "hopper<" + d.tile + ", " + wgmma_type(problem.dtype) + ", " +
-             major_names(sides.p, sides.q) + (finishes(problem, plan) ? ", 1>" : ", 0>");
+  d.kernel = (plan.wraps_around ? "hopper_cut<" : "hopper<") + d.tile + ", " +
+             wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
+             (plan.wraps_around         ? ">"
+              : finishes(problem, plan) ? ", 1>"
+                                        : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
@@ -96,6 +109,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
     d.lines.emplace_back("repacks", repacked);
   if (plan.share_segments)
     d.lines.emplace_back("segments", "shared out; a second kernel adds the sums");
+  if (plan.wraps_around) d.lines.emplace_back("cuts", cuts_of(problem, plan));
   constexpr size_t SHOWN = 4;
   for (size_t i = 0; i < std::min(estimates.size(), SHOWN); ++i)
     d.lines.emplace_back(i == 0 ? "estimate" : "rejected", text_of(estimates[i]));
@@ -108,6 +122,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
                                     .count("cluster_q", plan.cluster_q)
                                     .count("panel", plan.panel)
                                     .truth("share_segments", plan.share_segments)
+                                    .truth("wraps_around", plan.wraps_around)
                                     .truth("repack_a", repack_a)
                                     .truth("repack_b", repack_b)
                                     .text("store", name_of(plan.store))

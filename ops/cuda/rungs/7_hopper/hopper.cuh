@@ -34,8 +34,8 @@ namespace tiled {
 template <typename Kernel>
 __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
                                                         typename Kernel::Accumulators& d, int first,
-                                                        int last, uint32_t p_at, uint32_t q_at,
-                                                        Ring<Kernel::STAGES>& ring);
+                                                        int last, bool resumes, uint32_t p_at,
+                                                        uint32_t q_at, Ring<Kernel::STAGES>& ring);
 
 // FINISHES: by the epilogue. Its code is most of a kernel's, so that kernels without it are others:
 // instructions that are far apart come late.
@@ -61,7 +61,8 @@ struct Hopper {
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
-  static_assert(TURN_AT + 2 * 8 <= Tile::SHARED_BYTES);
+  static constexpr uint32_t CUT_AT = TURN_AT + 2 * 8;         // [3], hopper_cut.cuh's
+  static_assert(CUT_AT + 3 * 8 <= Tile::SHARED_BYTES);
 
   const HopperArguments& args;
   uint32_t base;  // of memory, in the shared window
@@ -109,7 +110,8 @@ struct Hopper {
 
   // Warp `producer` of those that fill stages in turn. A shared operand's parts come from all
   // blocks of the cluster: a stage may be filled only when the readers of all have left it.
-  __device__ __forceinline__ void produce(int producer) {
+  template <typename Turns>
+  __device__ __forceinline__ void produce(const Turns& units, int producer) {
     const bool issues = ptx::elect_sync();
     // Blocks along Q share P and blocks along P share Q.
     const auto p_part = P::part(args.cluster_q, schedule.rank);
@@ -138,10 +140,10 @@ struct Hopper {
       }
       ahead = step - end;
     };
-    for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
-      const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
-      const Unit unit = schedule.at(i), next = paired ? schedule.at(i + schedule.stride) : unit;
-      if (i == schedule.first) wait_for_kernel_before();
+    for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
+      const bool paired = TURNS == 2 && i + units.stride < units.end;
+      const Unit unit = units.at(i), next = paired ? units.at(i + units.stride) : unit;
+      if (!Turns::CUTS && i == units.first) wait_for_kernel_before();
       for (int piece = 0; piece < unit.pieces; ++piece) {
         load(unit, piece);
         if (paired) load(next, piece);
@@ -166,13 +168,13 @@ struct Hopper {
     }
   };
 
-  // Steps [first, last) of one segment into d, a chain from zero.
-  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
-                                           uint32_t q_at, Ring<STAGES>& ring) {
+  // Steps [first, last) of one segment into d, a chain from zero, or on from d where it `resumes`.
+  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, bool resumes,
+                                           uint32_t p_at, uint32_t q_at, Ring<STAGES>& ring) {
     if constexpr (P_MN_MAJOR && sizeof(T) == 4)
-      multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
+      multiply_from_registers(*this, d, first, last, resumes, p_at, q_at, ring);
     else
-      multiply_from_memory(d, first, last, p_at, q_at, ring);
+      multiply_from_memory(d, first, last, resumes, p_at, q_at, ring);
     ptx::finish_accumulators(d);
   }
 
@@ -181,7 +183,7 @@ struct Hopper {
   // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
   // products go on, and the word to the producer has no branch.
   __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
-                                                       uint32_t p_at, uint32_t q_at,
+                                                       bool resumes, uint32_t p_at, uint32_t q_at,
                                                        Ring<STAGES>& ring) {
     const Word word(*this);
     uint32_t full_at = full(0);
@@ -203,7 +205,8 @@ struct Hopper {
         for (int strip = 0; strip < STRIPS; ++strip)
           ptx::Wgmma<T, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
               d[strip], ptx::descriptor_at(P::LAYOUT, p + P::offset(64 * strip, k) / 16),
-              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16), step != first || k != 0);
+              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16),
+              resumes || step != first || k != 0);
       ptx::wgmma_commit_group();
       ring.advance();
       is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
@@ -215,7 +218,8 @@ struct Hopper {
     word.send(previous);
   }
 
-  __device__ __forceinline__ void consume(int consumer) {
+  template <typename Turns>
+  __device__ __forceinline__ void consume(const Turns& units, int consumer) {
     const int thread = threadIdx.x % 128;
     const int share = Tile::PING_PONG ? 0 : consumer;
     const int row = share / Tile::SPLIT_Q * Tile::GROUP_P;
@@ -229,17 +233,21 @@ struct Hopper {
                     thread;
     uint32_t waits = 0;
     Ring<STAGES> ring;
-    for (uint32_t i = schedule.first; i < schedule.count; i += TURNS * schedule.stride) {
-      const bool paired = TURNS == 2 && i + schedule.stride < schedule.count;
+    for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
+      const bool paired = TURNS == 2 && i + units.stride < units.end;
       if (TURNS == 2 && consumer == 1 && !paired) break;  // the last tile is the other consumer's
       // The even one of a pair of tiles is consumer 0's, the odd one consumer 1's.
       const uint32_t odd = TURNS == 2 ? consumer : 0;
-      const Unit unit = schedule.at(i + odd * schedule.stride);
-      const Unit other = paired ? schedule.at(i + (1 - odd) * schedule.stride) : unit;
+      const Unit unit = units.at(i + odd * units.stride);
+      const Unit other = paired ? units.at(i + (1 - odd) * units.stride) : unit;
       // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
-      if (i == schedule.first) wait_for_kernel_before();
+      bool resumes = false;
+      if constexpr (Turns::CUTS)
+        resumes = units.take_over(d, unit, consumer);
+      else if (i == units.first)
+        wait_for_kernel_before();
       if constexpr (FINISHES)
         prefetch_bias<typename ElementOf<T>::Type>(args.epilogue, unit.p + row, Tile::GROUP_P,
                                                    unit.q + column, Tile::GROUP_Q,
@@ -250,51 +258,26 @@ struct Hopper {
           // piece must have been read. Nothing was before the first, and nothing by the other one
           // between the pieces of a tile without a partner.
           if (consumer == 1) ring.skip(other.end(piece) - other.begin(piece));
-          if (consumer == 1 || (piece == 0 ? i != schedule.first : paired))
+          if (consumer == 1 || (piece == 0 ? i != units.first : paired))
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring);
+        multiply(d, unit.begin(piece), unit.end(piece), resumes, p_at, q_at, ring);
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
         }
-        total_with(d, total, piece, unit.pieces);
+        if constexpr (!Turns::CUTS) total_with(d, total, piece, unit.pieces);
       }
-      if (i + (odd + 1) * schedule.stride >= schedule.count) slices.use_stages();
+      if constexpr (Turns::CUTS) {
+        if (units.hand_over(d, unit, consumer)) continue;
+        total_with(d, total, 0, 1);
+      }
+      if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
       leave<T, Tile, FINISHES>(args, d, unit, row, column, slices, 1 + consumer);
     }
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }
 };
-
-template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
-__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    hopper(const __grid_constant__ HopperArguments args) {
-  extern __shared__ __align__(1024) uint8_t memory[];
-  using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>;
-  Kernel kernel(args, memory);
-  if (threadIdx.x == 0) {
-    ptx::prefetch_tensormap(&args.p_map);
-    ptx::prefetch_tensormap(&args.q_map);
-    for (int output = args.keeps_before ? 0 : 1; output < 2; ++output)
-      if (args.outputs[output].store == StorePath::Tma)
-        ptx::prefetch_tensormap(&args.outputs[output].map);
-  }
-  kernel.initialise_barriers();
-  ptx::griddepcontrol_launch_dependents();
-  // The same value in all lanes, known to the compiler as such.
-  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
-  if (warpgroup == 0) {
-    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
-    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
-    if (warp < Kernel::PRODUCERS) kernel.produce(warp);
-  } else {
-    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
-    kernel.consume(warpgroup - 1);
-  }
-  // No block leaves while others may still write to its shared memory or arrive at its barriers.
-  kernel.synchronise();
-}
 
 }  // namespace tiled

@@ -2,7 +2,7 @@
 // side by side.
 #pragma once
 
-#include "cuda/rungs/7_hopper/hopper.cuh"
+#include "cuda/rungs/7_hopper/hopper_kernel.cuh"
 #include "cuda/rungs/7_hopper/kernels.h"
 
 namespace tiled {

@@ -38,10 +38,12 @@ HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
       of_tiles(is_fitted(device, arithmetic)),
       slowdown((1 + power * H200_SLOWDOWN) * slower_than_h200(device) - 1) {
   const ChipScale scale = scale_of(device);
-  for (double* launch : {&start, &share_start, &repack_kernel}) *launch *= scale.clock;
+  for (double* launch : {&start, &share_start, &clear_kernel, &repack_kernel})
+    *launch *= scale.clock;
   clock_hz *= scale.clock;
   tensor /= scale.tensor, chip /= scale.tensor, alone /= scale.tensor;
-  for (double* of_l2 : {&line, &two_lines, &off_sectors, &flush, &hidden_flush})
+  for (double* of_l2 :
+       {&line, &two_lines, &off_sectors, &flush, &hidden_flush, &hand_over, &hidden_hand_over})
     *of_l2 /= scale.l2_share();
   repack_cycles_a_byte /= scale.dram;
   dram_bytes *= scale.dram;
@@ -79,7 +81,9 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const int64_t clusters_at_once = tiled::clusters_at_once(device, blocks);
   const int64_t places = clusters_at_once * tile.blocks_per_sm;
   const int64_t whole_rounds = units.count / places, rest = units.count % places;
-  const double rounds = static_cast<double>(whole_rounds + (rest != 0));
+  const double rounds = plan.wraps_around
+                            ? static_cast<double>(units.count) / static_cast<double>(places)
+                            : static_cast<double>(whole_rounds + (rest != 0));
 
   // The clusters of a round that read the same rows of P, and those of Q.
   const auto readers = [&](double each_reads, int64_t clusters) {
@@ -103,7 +107,13 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   };
   const double rounding = problem.arithmetic == Arithmetic::Tf32 ? HopperModel::ROUNDING : 1;
   const double arriving = model.arrive * rounding * (p_rows + q_rows * narrow);
-  const double reading = rounding * (reads(p_rows, plan.cluster_q, p_readers) *
+  // Where all tiles of many rounds read the same rows, a few lines of L2 answer everybody.
+  const auto again = [&](double rows, int sharers, int64_t clusters) {
+    return clusters == 1 && rounds > 1 ? model.again * rows / sharers : 0;
+  };
+  const double reading = rounding * (again(p_rows, plan.cluster_q, units.clusters_p) +
+                                     again(q_rows, plan.cluster_p, units.clusters_q) +
+                                     reads(p_rows, plan.cluster_q, p_readers) *
                                          row_cost(model, read.p, plan.repack_p, element_bytes) +
                                      reads(q_rows, plan.cluster_p, q_readers) * narrow *
                                          row_cost(model, read.q, plan.repack_q, element_bytes));
@@ -132,8 +142,13 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     return own * std::sqrt(std::sqrt(fourth(products) + fourth(feed) + fourth(lone)));
   };
   double all_steps = 0;
-  if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
-  if (rest != 0) all_steps += step(rest);
+  if (plan.wraps_around) {
+    const double cut_rounds = rounds - static_cast<double>(whole_rounds - 1);
+    all_steps = (rounds + model.out_of_step * cut_rounds) * step(places);
+  } else {
+    if (whole_rounds != 0) all_steps += static_cast<double>(whole_rounds) * step(places);
+    if (rest != 0) all_steps += step(rest);
+  }
   // However tiles divide among them, all multiprocessors together do no more than so much.
   const double evenly =
       model.chip * area / 32 * static_cast<double>(units.count * blocks) / device.multiprocessors;
@@ -142,9 +157,10 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
-  const CoupledFit& coupled = blocks > 2           ? model.four
-                              : tile.block_p == 64 ? model.small
-                                                   : model.large;
+  const bool is_small = tile.block_p == 64;
+  const CoupledFit& coupled = blocks > 2 ? (is_small ? model.four_small : model.four)
+                              : is_small ? model.small
+                                         : model.large;
   // Blocks that share Q wait for each other's rows of P besides, longest where nobody else reads
   // these.
   const double together = plan.cluster_p > 1   ? 1 + coupled.share_q + model.cold / p_readers
@@ -166,23 +182,31 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
                         q * k_bytes * crossing(plan.cluster_p, units.clusters_p) +
                         p * q * static_cast<double>(size_of(problem.epilogue.out_dtype)));
   const double from_dram = bytes / model.dram_bytes;
-  e.cycles = model.start + fit.begin + (blocks > 1 ? coupled.begin : 0) +
-             std::sqrt(on_chip * on_chip + from_dram * from_dram);
   const double across =
       across_lines(sides.c_q == 1 ? sides.c_p : sides.c_q, size_of(problem.epilogue.out_dtype));
   const double narrower = plan.store == StorePath::Scatter ? 0 : 64. / tile.slice_q - 1;
   const double slices =
       1 + narrower * (plan.store == StorePath::Rows ? HopperModel::ROWS_SLICE : model.slice);
-  const double stores = model.store * (1 + model.store_two_lines * across) * slices * area / 128 /
+  const double stores = (plan.share_segments ? model.share_store : 1) * model.store *
+                        (1 + model.store_two_lines * across) * slices * area / 128 /
                         (tile.ping_pong ? 1 : tile.consumers);
-  e.cycles += stores * (tile.ping_pong ? 1 + model.hidden_store * (rounds - 1) : rounds);
+  // All but the last round's are beside what DRAM takes; of consumers in turn, beside the other's
+  // products, as far as these go.
+  const double products = on_chip / std::max(rounds, 1.0);
+  const double each_store =
+      tile.ping_pong ? std::max(model.hidden_store * stores, (stores - products) / 2) : stores;
+  const double beside_dram = on_chip + (rounds - 1) * (each_store + model.turn);
+  e.cycles = model.start + fit.begin + (blocks > 1 ? coupled.begin : 0) + stores +
+             std::sqrt(beside_dram * beside_dram + from_dram * from_dram);
   const auto rows_once = [&](const Side& side) {
     return static_cast<double>(side.rows * entries_of(side, problem.batch));
   };
-  const double few = std::min(p, q), share = HopperModel::dram_share(few);
+  const double few = std::min(p, q), share = HopperModel::dram_share(few, rounds);
+  const double of_c = p * q * static_cast<double>(size_of(problem.epilogue.out_dtype)) *
+                      static_cast<double>(problem.batch);
   const double once = (rows_once(sides.p) + rows_once(sides.q)) * k_bytes;
   const double floor = model.start + HopperModel::dram_start(few, once) +
-                       once / (share * device.memory_bandwidth / model.clock_hz);
+                       (once + of_c) / (share * device.memory_bandwidth / model.clock_hz);
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
 
   if (finishes(problem, plan)) {
@@ -214,6 +238,9 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
           model.repack_kernel +
           model.repack_cycles_a_byte *
               static_cast<double>(copy_bytes(repacked(of_p ? sides.p : sides.q, problem), problem));
+  if (plan.wraps_around)
+    e.cycles +=
+        model.clear_kernel + (tile.ping_pong ? model.hidden_hand_over : model.hand_over) * area;
   if (plan.share_segments)
     e.cycles += model.share_start + sums_seconds(problem, device) * model.clock_hz;
   else

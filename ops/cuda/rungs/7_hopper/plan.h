@@ -13,6 +13,7 @@ namespace tiled {
 struct HopperPlan : ClusterPlan {
   bool repack_p, repack_q;  // the operand is copied to where TMA can read it
   bool share_segments;      // among blocks; their sums meet in a second kernel
+  bool wraps_around;        // tiles are cut in time, so that all clusters have as much to do
   StorePath store;
 };
 
@@ -25,6 +26,11 @@ std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& d
 inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
   return std::max(
       1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
+}
+
+// Steps of 128 bytes of K.
+inline int64_t steps_of(const Problem& problem) {
+  return blocks_over(problem.k, int64_t{128 / size_of(problem.dtype)});
 }
 
 // The grid of units that a plan's clusters walk through.
@@ -44,7 +50,8 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
 
 // plan.cpp's rung describes its plans by this (describe.cpp). In JSON:
 //
-//   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
+//   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, wraps_around, repack_a,
+//   repack_b,
 //           store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q, exchanged,
 //           cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of a step), waves,
 //           cycles}], best first}

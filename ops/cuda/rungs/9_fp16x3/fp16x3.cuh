@@ -4,11 +4,10 @@
 
 #include <cuda_fp16.h>
 
-#include "cuda/parts/hand_over.cuh"
+#include "cuda/parts/cut_turns.cuh"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/cluster_shared.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
 #include "cuda/rungs/9_fp16x3/fp16x3_store.cuh"
@@ -110,18 +109,8 @@ struct Fp16x3 {
 
   // All threads: clusters find their numbers (hand_over.cuh).
   __device__ __forceinline__ void draw_number() {
-    if (!cuts()) return;
-    if (threadIdx.x == 0 && schedule.rank == 0) {
-      const uint32_t drawn = tiled::draw_number(args.hand_over);
-      ptx::store_shared_u32(base + NUMBER_AT, drawn);
-      for (uint32_t rank = 1; rank < blocks; ++rank)
-        ptx::store_shared_cluster_u32(base + NUMBER_AT, rank, drawn);
-    }
-    if (blocks == 1)
-      __syncthreads();
-    else
-      ptx::cluster_sync();
-    number = ptx::load_shared_u32(base + NUMBER_AT);
+    if (cuts())
+      number = draw_cluster_number(args.hand_over, schedule.rank, blocks, base + NUMBER_AT);
   }
 
   // What the cluster does, in turn: from `first` on, below `end`.

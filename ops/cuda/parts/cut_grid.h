@@ -1,0 +1,14 @@
+// A grid of persistent clusters whose tiles are cut in time (wrap_around.h). Host and device.
+#pragma once
+
+#include "cuda/parts/hand_over.h"
+#include "cuda/parts/wrap_around.h"
+
+namespace tiled {
+
+struct CutGrid {
+  WrapAround wrap;     // of the grid's units
+  HandOver hand_over;  // by warps of consumers
+};
+
+}  // namespace tiled
