@@ -79,13 +79,15 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
 }
 
 // As what the other rungs estimate, which is compared with it: cycles of the chip, for fp32 of an
-// H200's 1980 MHz. They know little of memory, and of what is long and thin they promise too much:
-// on an H200 such a part of the time that they take.
+// H200's 1980 MHz. Of what is long and thin register_tile, and hopper in tf32, promise too much: on
+// an H200 such a part of the time that they take.
 double comparable(const Problem& problem, const DeviceInfo& device, double cycles) {
-  constexpr double PROMISED = 0.7, PROMISED_CHAINS = 0.77, PROMISED_THIN = 0.55;
+  constexpr double PROMISED_TF32 = 0.7, PROMISED_CHAINS = 0.77, PROMISED_THIN = 0.55;
   constexpr double CHAINS_CLOCK = 1980e6;
-  if (problem.arithmetic != Arithmetic::Fma)  // elsewhere it is async_mma's model, which knows
-    return device.capability == 90 ? cycles * PROMISED : cycles;
+  if (problem.arithmetic != Arithmetic::Fma) {
+    const bool by_hopper = problem.arithmetic == Arithmetic::Tf32 && device.capability == 90;
+    return by_hopper ? cycles * PROMISED_TF32 : cycles;
+  }
   const bool thin = std::min(problem.m, problem.n) <= 16;
   return cycles * (thin ? PROMISED_THIN : PROMISED_CHAINS) * CHAINS_CLOCK / TALL_CLOCK *
          scale_of(device).clock;

@@ -27,6 +27,9 @@ struct Model {
     const Activation activation = epilogue.activation;
     return activation == Activation::None || activation == Activation::Relu ? 30 : 80;
   }
+  // A weight along m or n with so many turns is one whose rows along k lie far apart: more for each
+  // further turn (two long and thin products by hand, bench/results/h200_long_and_thin.txt).
+  static constexpr double NEAR_TURNS = 4, FAR_TURN = 2800;
   static constexpr double DRAM = 0.93;  // of the bandwidth that the device names
   static constexpr double AGAIN = 0.5;  // of a weight's bytes, that each further tile beside the
                                         // first does not find in L2
@@ -176,6 +179,7 @@ FewRowsEstimate few_rows_estimate(const Problem& problem, const DeviceInfo& devi
   double at_once = beside(of_rounds, rounds * chain, rounds > 1 ? Model::IN_TURN : Model::ONE_TILE);
   if (rest > 0) at_once += beside(of_rest, chain, Model::ONE_TILE);
   e.cycles = e.start + (turns - 1 + (columns > 1)) * Model::TILE + at_once;
+  if (is_mn_major(l.sides.p)) e.cycles += std::max(0., turns - Model::NEAR_TURNS) * Model::FAR_TURN;
   if (tile.block_q > FEW_ROWS_USUAL) e.cycles += Model::wide_end(tile.block_q);
   if (plan.share_segments)
     e.cycles += sums_seconds(problem, device) * Model::CLOCK;
