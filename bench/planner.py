@@ -4,7 +4,8 @@
     python -m bench.planner --score FILE    this library's choices in the times of such a file;
                                             needs no GPU
 
-For every problem each way (tile, operands exchanged or not, cluster, segments shared out or not) is
+For every problem each way (tile, operands exchanged or not, cluster, segments shared out or, where
+K has but one, tiles cut in time, or not) is
 sampled, of those tiles whose best is not estimated at 15 % more than the least; ways that
 are not far behind run on, and torch.mm with them, all in turn, in an order shuffled in every round,
 from cold caches. The oracle is the way that was fastest in the odd rounds; it and the planner's
@@ -116,7 +117,7 @@ CYCLES_A_SECOND = 1.755e9  # the models'
 
 
 def name_of(tile: str, exchanged: bool, p: int, q: int, share: bool) -> str:
-    marks = (("exchanged", exchanged), ("shared out", share))
+    marks = (("exchanged", exchanged), ("shared out", share))  # or cut in time
     return " ".join((tile, f"{p}x{q}", *(name for name, holds in marks if holds)))
 
 
@@ -157,8 +158,9 @@ def meta_operands(shape: Shape) -> tuple[Tensor, Tensor]:
 
 
 def choice_of(estimates: list[dict]) -> str:
-    keys = ("tile", "exchanged", "cluster_p", "cluster_q", "share_segments")
-    return name_of(*(estimates[0][key] for key in keys))
+    best = estimates[0]
+    shares = best["share_segments"] or best["wraps_around"]
+    return name_of(best["tile"], best["exchanged"], best["cluster_p"], best["cluster_q"], shares)
 
 
 def mm(a: Tensor, b: Tensor, out: Tensor) -> Tensor:

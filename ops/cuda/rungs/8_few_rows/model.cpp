@@ -27,6 +27,8 @@ struct Model {
     const Activation activation = epilogue.activation;
     return activation == Activation::None || activation == Activation::Relu ? 30 : 80;
   }
+  // By wgmma: 64 rows of the weight take no less, their sums' way out included, however short K is.
+  static constexpr double SHORTEST = 3300;
   // A weight along m or n with so many turns is one whose rows along k lie far apart: more for each
   // further turn (two long and thin products by hand, bench/results/h200_long_and_thin.txt).
   static constexpr double NEAR_TURNS = 4, FAR_TURN = 2800;
@@ -140,7 +142,8 @@ FewRowsEstimate few_rows_estimate(const Problem& problem, const DeviceInfo& devi
   const double dram = Model::DRAM * device.memory_bandwidth / Model::CLOCK;  // bytes a cycle
   // What all blocks read, and one of them, in so many turns.
   const double of_q = Model::SAME_BYTES * row * tile.block_q;  // for a tile
-  const double all_p = row_of_p * rows * segments * static_cast<double>(problem.batch) * columns;
+  const double all_rows = rows * segments * static_cast<double>(problem.batch);
+  const double all_p = row_of_p * all_rows * columns;
   const double tile_p = std::min(plan.height * plan.strip * row_of_p, all_p);
   // Tiles of the same rows of P, neighbours, read these together. A block with a strip more has its
   // way beside one without, as long as there are no more of them than ways.
@@ -178,6 +181,8 @@ FewRowsEstimate few_rows_estimate(const Problem& problem, const DeviceInfo& devi
   e.chain = turns * chain;
   double at_once = beside(of_rounds, rounds * chain, rounds > 1 ? Model::IN_TURN : Model::ONE_TILE);
   if (rest > 0) at_once += beside(of_rest, chain, Model::ONE_TILE);
+  if (tile.by == FewRowsBy::Wgmma)
+    at_once = std::max(at_once, all_rows * columns / plan.blocks / 64 * Model::SHORTEST);
   e.cycles = e.start + (turns - 1 + (columns > 1)) * Model::TILE + at_once;
   if (is_mn_major(l.sides.p)) e.cycles += std::max(0., turns - Model::NEAR_TURNS) * Model::FAR_TURN;
   if (tile.block_q > FEW_ROWS_USUAL) e.cycles += Model::wide_end(tile.block_q);

@@ -135,6 +135,10 @@ double comparable(const Problem& problem, const FewRowsPlan& plan, double cycles
   const FewRowsBy by = few_rows_tile(plan.tile).by;
   // Where segments are not shared out patches have not been judged beside register_tile.
   if (by == FewRowsBy::Patches && !plan.share_segments) return BY_NAME_ONLY;
+  // Shared out, more rows than two tiles' took twice their estimate (512x512x131072 and
+  // 768x640x32768 nt in bench/results/h200_deep.json as of 93d53f4), which hopper does not.
+  if (by == FewRowsBy::Wgmma && plan.share_segments && std::min(problem.m, problem.n) > 128)
+    return BY_NAME_ONLY;
   if (by == FewRowsBy::Mma && std::min(problem.m, problem.n) > FEW_ROWS_OF_FP64)
     return std::max(cycles, (cycles - FEW_ROWS_START) * FASTER);
   return is_by_lanes(by) ? cycles * FASTER : cycles;
