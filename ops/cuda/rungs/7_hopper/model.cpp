@@ -201,13 +201,17 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const auto rows_once = [&](const Side& side) {
     return static_cast<double>(side.rows * entries_of(side, problem.batch));
   };
-  const double few = std::min(p, q), share = HopperModel::dram_share(few, rounds);
+  const double few = std::min(p, q);
+  const bool is_short = k_bytes <= HopperModel::SHORT;
+  const double share = HopperModel::dram_share(few, rounds, is_short);
   const double of_c = p * q * static_cast<double>(size_of(problem.epilogue.out_dtype)) *
                       static_cast<double>(problem.batch);
   const double once = (rows_once(sides.p) + rows_once(sides.q)) * k_bytes;
   const double floor = model.start + HopperModel::dram_start(few, once) +
                        (once + of_c) / (share * device.memory_bandwidth / model.clock_hz);
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
+  if (few <= HopperModel::FEW && !is_short && !plan.share_segments)
+    e.cycles *= HopperModel::BESIDE_FEW_ROWS;
 
   if (finishes(problem, plan)) {
     const Epilogue& epilogue = problem.epilogue;

@@ -17,43 +17,43 @@ struct CoupledFit {
 // An H200's: cycles of 1755 MHz, and factors on what the units do at best (2048 multiply-adds of 16
 // bits and 128 bytes of shared memory a cycle). Those of 16-bit inputs, fitted to the measured
 // times of the ways to run bf16 problems, so as to lose little by the choice and to be right by a
-// few percent, beside the other rungs' estimates: to some 250 problems, drawn, of layers, long and
+// few percent, beside the other rungs' estimates: to 361 problems, drawn, of layers, long and
 // thin, and deep (`mixed` in bench/results/h200_planner.json, which also says what is lost there
 // and on others). What each constant would be by itself is not fitted: some make up for others.
 struct HopperConstants {
-  double start = 3336;                           // launch, the first bytes' way, the end
-  CoupledFit small = {590.5, 0.1438, 0.02325};   // of tiles of 64 rows,
-  CoupledFit large = {1194, 0, 0};               // of more,
-  CoupledFit four_small = {445.3, 0.02249, 0};   // of four such blocks,
-  CoupledFit four = {2.568, 0.005968, 0.01171};  // and of four others
-  double cold = 0.008037;  // of a step, more, where what they do not share comes from DRAM to each
-  double tensor = 0.5894;  // and more, when all multiprocessors work at once,
-  double power = 3.663;    // by so much of H200_SLOWDOWN, which slows shared memory as well
-  double shared = 0.5894;  // memory
-  double chip = 0.1009;    // tensor, of the whole chip, however tiles divide among multiprocessors;
+  double start = 3217;                           // launch, the first bytes' way, the end
+  CoupledFit small = {587.9, 0.1455, 0.02381};   // of tiles of 64 rows,
+  CoupledFit large = {1157, 0, 0};               // of more,
+  CoupledFit four_small = {445.8, 0.02124, 0};   // of four such blocks,
+  CoupledFit four = {19.65, 0.005708, 0.01147};  // and of four others
+  double cold = 0.007934;  // of a step, more, where what they do not share comes from DRAM to each
+  double tensor = 0.5907;  // and more, when all multiprocessors work at once,
+  double power = 3.558;    // by so much of H200_SLOWDOWN, which slows shared memory as well
+  double shared = 0.61;    // memory
+  double chip = 0.1;       // tensor, of the whole chip, however tiles divide among multiprocessors;
   static constexpr double CHIP_POWER = 12.07;  // how sharply the one takes over from the other
-  double lone = 149.6;                         // the shortest step of a tile with one consumer
-  double arrive = 0.9013;                      // 128 bytes reach their multiprocessor
+  double lone = 155.5;                         // the shortest step of a tile with one consumer
+  double arrive = 0.8915;                      // 128 bytes reach their multiprocessor
   // A row of 128 bytes leaves L2 while the whole chip reads: in one line, as much where rows lie
   // along m or n; more if in two lines; more if it begins off L2's sectors of 32 bytes. Reads by
   // multicast cost nothing here. The first read of a round costs first_read more of these; the
   // row's readers share that.
-  double line = 0.7056, mn_line = 1.145, two_lines = 0.8905, off_sectors = 0.2801;
-  double first_read = 2.296;
-  double narrow = 1.471, narrowest = 1.775;  // boxes of TMA 64 and 32 bytes wide
+  double line = 0.7124, mn_line = 1.146, two_lines = 0.8574, off_sectors = 0.264;
+  double first_read = 2.299;
+  double narrow = 1.434, narrowest = 1.86;  // boxes of TMA 64 and 32 bytes wide
   // A cycle, of the chip. What several clusters read without multicast crosses between L2's halves.
-  double dram_bytes = 5097;
-  double crossing = 1.733;
-  double store = 19.25;          // C, for each element of a thread
+  double dram_bytes = 5048;
+  double crossing = 1.628;
+  double store = 19.8;           // C, for each element of a thread
   double store_two_lines = 0;    // more, for rows of C that lie in two lines
-  double slice = 0.3845;         // more, for slices of half the width
-  double hidden_store = 0.1506;  // of a store behind another's products
-  double turn = 505.5;           // of a tile, from a block's second on: its begin and its end
-  double again = 0.8253;  // a row of what all tiles of several rounds read: a few lines of L2
-  double gaps = 0.1145;   // of all but the first round, with no other tile to fill
+  double slice = 0.3261;         // more, for slices of half the width
+  double hidden_store = 0.1487;  // of a store behind another's products
+  double turn = 356.8;           // of a tile, from a block's second on: its begin and its end
+  double again = 2.261;  // a row of what all tiles of several rounds read: a few lines of L2
+  double gaps = 0.1045;  // of all but the first round, with no other tile to fill
   // Where blocks share out segments of K: a step of tensor is no less than what the instructions
   // take, though few blocks run; the start takes longer; and a store of sums is one of fp32.
-  double alone = 1.172, share_start = 0, share_store = 3.147;
+  double alone = 1.171, share_start = 0, share_store = 2.854;
 };
 
 // Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
@@ -78,9 +78,12 @@ struct HopperModel : HopperConstants {
   // Below that the order of the tiles is kept, so little apart.
   double clock_hz = 1755e6;
   static constexpr double BELOW_DRAM = 0.05;
-  static constexpr double dram_share(double few, double rounds) {
-    return few <= 32 ? (rounds >= 4 ? 0.88 : 0.63) : 0.8;
+  static constexpr double dram_share(double few, double rounds, bool is_short) {
+    return few > 32 ? 0.8 : is_short && rounds >= 4 ? 0.88 : 0.63;
   }
+  // A K of so few bytes is short. Longer ones with so few rows were not fitted to; beside few_rows,
+  // whose choice was measured there (h200_decode_*.json), hopper counts so much more.
+  static constexpr double SHORT = 2048, FEW = 64, BESIDE_FEW_ROWS = 1.07;
   // And later, where tiles have few rows and a ring holds little of a weight (h200_decode_*.json).
   static constexpr double dram_start(double few, double bytes) {  // cycles
     return few <= 64 ? 5000 * std::min(1.0, bytes / 32e6) : 0;
@@ -99,8 +102,7 @@ struct HopperModel : HopperConstants {
   // Tiles that are cut in time: words are cleared before; a block's accumulators go to L2 and
   // another's come from there, beside another consumer's products or not, cycles for an element;
   // and clusters that are not at the same k read less together, a share of a step.
-  double clear_kernel = 3454, hand_over = 0.06165, hidden_hand_over = 0.08538,
-         out_of_step = 0.04681;
+  double clear_kernel = 2808, hand_over = 0.1163, hidden_hand_over = 0.12, out_of_step = 0.05144;
   double repack_kernel = 2000, repack_cycles_a_byte = 0.9e-3;  // of the copy
   // More, for blocks without a cluster where operands beyond the size of L2 were copied just
   // before: the copies are on their way to DRAM still, and are read from there again.
