@@ -226,8 +226,11 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
             ? HopperModel::RELU
             : HopperModel::ACTIVATE + HopperModel::ACTIVATE_TOGETHER * at_work;
     const double values = static_cast<double>(tile.group_p) * tile.group_q / 128;  // of a thread
+    // Another output leaves two consumers as fast as three.
+    const double kept =
+        HopperModel::KEEP * stores * (tile.ping_pong ? 1 : std::max(1., tile.consumers / 2.));
     const double own = HopperModel::FINISH + values * (HopperModel::COMBINE + activation) +
-                       (epilogue.before.data != nullptr ? HopperModel::KEEP * stores : 0);
+                       (epilogue.before.data != nullptr ? kept : 0);
     // A consumer that takes turns finishes while the other multiplies, but the two slow each other
     // down, the more the less one is beside the other.
     constexpr double BESIDE = HopperModel::FINISH_BESIDE;
