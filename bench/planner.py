@@ -4,14 +4,13 @@
     python -m bench.planner --score FILE    this library's choices in the times of such a file;
                                             needs no GPU
 
-For every problem each way (tile, operands exchanged or not, cluster, segments shared out or, where
-K has but one, tiles cut in time, or not) is
-sampled, of those tiles whose best is not estimated at 15 % more than the least; ways that
-are not far behind run on, and torch.mm with them, all in turn, in an order shuffled in every round,
-from cold caches. The oracle is the way that was fastest in the odd rounds; it and the planner's
-choice are scored in the even ones, so that noise does not flatter it. Regret is the choice's time
-over the oracle's, less one. The noise floor is the oracle's regret against itself: its odd rounds'
-time over its even rounds'.
+For every problem each way (tile, operands exchanged or not, cluster, segments shared out or not,
+or, where K has one, tiles cut in time or not) is sampled, of those tiles whose best is not
+estimated at 15 % more than the least; ways that are not far behind run on, and torch.mm with them,
+all in turn, in an order shuffled in every round, from cold caches. The oracle is the way that was
+fastest in the odd rounds; it and the planner's choice are scored in the even ones, so that noise
+does not flatter it. Regret is the choice's time over the oracle's, less one. The noise floor is the
+oracle's regret against itself: its odd rounds' time over its even rounds'.
 
 The drawn problems of another seed, `held_out`, took no part in the fit of the model's constants.
 """
@@ -24,7 +23,7 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Annotated
 
@@ -157,10 +156,14 @@ def meta_operands(shape: Shape) -> tuple[Tensor, Tensor]:
     return operand(shape.m, shape.k, shape.layout[0]), operand(shape.k, shape.n, shape.layout[1])
 
 
-def choice_of(estimates: list[dict]) -> str:
-    best = estimates[0]
-    shares = best["share_segments"] or best["wraps_around"]
-    return name_of(best["tile"], best["exchanged"], best["cluster_p"], best["cluster_q"], shares)
+def choice_of(estimates: list[dict], measured: Container[str]) -> str:
+    """The best by its estimate of the ways with each tile, of those that were measured."""
+
+    def name(e: dict) -> str:
+        shares = e["share_segments"] or e["wraps_around"]
+        return name_of(e["tile"], e["exchanged"], e["cluster_p"], e["cluster_q"], shares)
+
+    return next(way for way in map(name, estimates) if way in measured)
 
 
 def mm(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
@@ -192,7 +195,7 @@ def measure(stopwatch: CudaStopwatch, shape: Shape, rng: random.Random, budget_s
         "even": {name: statistics.median(s[0::2]) for name, s in seconds.items()},
         "far": {name: s for name, s in sampled.items() if name not in near},
     }
-    return score(case, choice_of(estimates))
+    return score(case, choice_of(estimates, sampled))
 
 
 def score(case: dict, choice: str) -> dict:
@@ -243,8 +246,8 @@ def scored(document: dict, device: str) -> dict:
     for name, regret in document["regret"].items():
         cases = []
         for case in regret["cases"]:
-            shape = Shape.from_json(case["shape"])
-            cases.append(score(case, choice_of(planned(*meta_operands(shape), device))))
+            estimates = planned(*meta_operands(Shape.from_json(case["shape"])), device)
+            cases.append(score(case, choice_of(estimates, case["odd"] | case["far"])))
         summarise(result, name, cases)
     return result
 
