@@ -7,7 +7,7 @@
 //
 // Nobody waits for long, and nobody for ever, in whatever order blocks start and whatever runs
 // beside them: a block's number is the ticket that it draws as it begins, so the block before it
-// has begun too, and what it hands over is the first thing that it does, which waits for nothing.
+// has begun too, and waits for nothing before it has handed over.
 //
 // Accumulators go by groups of threads, of the whole block or of a warp, each with a flag of its
 // own: thread i of a group hands over to thread i of the other block's.
