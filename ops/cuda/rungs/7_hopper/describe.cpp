@@ -21,6 +21,7 @@ std::vector<TileEstimate> estimates_of(const Problem& problem, const DeviceInfo&
   const HopperModel model(device, problem.arithmetic);
   std::vector<TileEstimate> estimates;
   for (const HopperPlan& plan : hopper_plans(problem, device)) {
+    if (is_by_name_only(problem, plan)) continue;
     const TileEstimate next = {plan, estimate(problem, device, model, plan)};
     const auto same = std::find_if(estimates.begin(), estimates.end(),
                                    [&](const auto& other) { return other.plan.tile == plan.tile; });

@@ -31,9 +31,9 @@ bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
 bool may_wrap_around(const Problem& problem, const HopperTileInfo& tile, int64_t units,
                      int64_t places) {
   constexpr int64_t MOST_ROUNDS = 8;
-  return tile.cuts && segment_count(problem.k) == 1 && problem.epilogue.is_identity() &&
-         units < MOST_ROUNDS * places && units % places * 10 < 9 * places &&
-         WrapAround::fits(units, places, steps_of(problem));
+  return tile.cuts && problem.batch == 1 && segment_count(problem.k) == 1 &&
+         problem.epilogue.is_identity() && units < MOST_ROUNDS * places &&
+         units % places * 10 < 9 * places && WrapAround::fits(units, places, steps_of(problem));
 }
 
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
@@ -90,7 +90,9 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
   const HopperModel model(device, problem.arithmetic);
   for_hopper_plans(problem, device, [&](const HopperPlan& plan) {
-    consider(Way(plan), estimate(problem, device, model, plan).cycles);
+    consider(Way(plan), is_by_name_only(problem, plan)
+                            ? BY_NAME_ONLY
+                            : estimate(problem, device, model, plan).cycles);
   });
 }
 

@@ -28,6 +28,12 @@ inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
       1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
 }
 
+// Ways that the planner does not take by itself: how long tiles of tf32 take that are cut in time
+// is not measured.
+inline bool is_by_name_only(const Problem& problem, const HopperPlan& plan) {
+  return plan.wraps_around && problem.arithmetic == Arithmetic::Tf32;
+}
+
 // Steps of 128 bytes of K.
 inline int64_t steps_of(const Problem& problem) {
   return blocks_over(problem.k, int64_t{128 / size_of(problem.dtype)});
