@@ -27,8 +27,10 @@ struct Model {
     const Activation activation = epilogue.activation;
     return activation == Activation::None || activation == Activation::Relu ? 30 : 80;
   }
-  // By wgmma: 64 rows of the weight take no less, their sums' way out included, however short K is.
+  // By wgmma: 64 rows of the weight take no less, their sums' way out included, however short K is;
+  // seen with 48 columns and 64.
   static constexpr double SHORTEST = 3300;
+  static constexpr int SHORTEST_FROM = 48;
   // A weight along m or n with so many turns is one whose rows along k lie far apart: more for each
   // further turn (two long and thin products by hand, bench/results/h200_long_and_thin.txt).
   static constexpr double NEAR_TURNS = 4, FAR_TURN = 2800;
@@ -181,7 +183,7 @@ FewRowsEstimate few_rows_estimate(const Problem& problem, const DeviceInfo& devi
   e.chain = turns * chain;
   double at_once = beside(of_rounds, rounds * chain, rounds > 1 ? Model::IN_TURN : Model::ONE_TILE);
   if (rest > 0) at_once += beside(of_rest, chain, Model::ONE_TILE);
-  if (tile.by == FewRowsBy::Wgmma)
+  if (tile.by == FewRowsBy::Wgmma && tile.block_q >= Model::SHORTEST_FROM)
     at_once = std::max(at_once, all_rows * columns / plan.blocks / 64 * Model::SHORTEST);
   e.cycles = e.start + (turns - 1 + (columns > 1)) * Model::TILE + at_once;
   if (is_mn_major(l.sides.p)) e.cycles += std::max(0., turns - Model::NEAR_TURNS) * Model::FAR_TURN;
