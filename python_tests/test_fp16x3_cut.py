@@ -16,6 +16,7 @@ import torch
 from cases import each, laid_out
 from fp16x3 import DATA, NAN, mm, normal, with_tile
 from golden import assert_equal
+from half_chip import half_of_the_chip_held
 from rungs import DEEP
 
 pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
@@ -151,24 +152,16 @@ def test_batches() -> None:
 
 def test_cut_tiles_beside_a_kernel_that_holds_half_of_the_chip() -> None:
     """Half of the clusters start when the others have ended, in an order that nobody promises."""
-    half = torch.cuda.get_device_properties(0).multi_processor_count // 2
-    held = normal(32 * half, 20000), normal(20000, 32)  # a block of 1024 threads for each of half
-    holding = "shared_tile_32"
-    assert tiled_mm.plan(*held, algo=holding).grid.x == half
     s = cut_size()
     pairs = two_pairs(s, s, 515)
     ways = cases.parts_cut_ways(s, s)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(100):
-            torch.ops.tiled.mm(*held, algo=holding)
     results = []
-    for way in ways * math.ceil(60 / len(ways)):
-        results += [(way, with_tile(a, b, *way, cut=True), expected) for a, b, expected in pairs]
-    for way, c, expected in results:
-        assert_equal(c, expected, way)
-    side.synchronize()
+    with half_of_the_chip_held():
+        for way in ways * math.ceil(60 / len(ways)):
+            for a, b, expected in pairs:
+                results.append((way, with_tile(a, b, *way, cut=True), expected))
+        for way, c, expected in results:
+            assert_equal(c, expected, way)
 
 
 def test_cut_tiles_in_a_graph() -> None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 
 import pytest
-import tiled_mm
 import torch
 from cases import column_major, each, laid_out
 from golden import assert_equal
+from half_chip import half_of_the_chip_held
 from tensor_cores import cut_ways, each_dtype, mm, mm_cut, normal
 
 pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
@@ -74,21 +74,12 @@ def test_cut_tiles_beside_a_kernel_that_holds_half_of_the_chip(dtype: torch.dtyp
     """Half of the clusters start when the others have ended, in an order that nobody promises."""
     pairs = two_pairs(*SIZES[0], dtype)
     ways = cut_ways(*pairs[0][:2])
-    half = torch.cuda.get_device_properties(0).multi_processor_count // 2
-    held = normal(32 * half, 20000, dtype=torch.float32), normal(20000, 32, dtype=torch.float32)
-    holding = "shared_tile_32"  # a block of 1024 threads for each of half
-    assert tiled_mm.plan(*held, algo=holding).grid.x == half
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(100):
-            torch.ops.tiled.mm(*held, algo=holding)
     results = []
-    for way in ways * math.ceil(500 / len(ways)):
-        results += [(way, mm_cut(a, b, way), expected) for a, b, expected in pairs]
-    for way, c, expected in results:
-        assert_equal(c, expected.to(dtype), way)
-    side.synchronize()
+    with half_of_the_chip_held():
+        for way in ways * math.ceil(500 / len(ways)):
+            results += [(way, mm_cut(a, b, way), expected) for a, b, expected in pairs]
+        for way, c, expected in results:
+            assert_equal(c, expected.to(dtype), way)
 
 
 @each_dtype

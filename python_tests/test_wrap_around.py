@@ -13,6 +13,7 @@ import tiled_mm
 import torch
 from cases import each, laid_out
 from golden import assert_equal
+from half_chip import half_of_the_chip_held
 
 pytestmark = pytest.mark.cuda
 
@@ -133,21 +134,11 @@ def test_tiles_cut_in_time_beside_a_kernel_that_holds_half_of_the_chip(
 ) -> None:
     """Half of the blocks start when the others have ended, in an order that nobody promises."""
     chip = torch.cuda.get_device_properties(0).multi_processor_count
-    half = chip // 2
-    # Blocks of 1024 threads, one for each of so many multiprocessors.
-    held = LARGE.normal(32 * half, 20000), LARGE.normal(20000, 32)
-    holding = "shared_tile_32"
-    assert tiled_mm.plan(*held, algo=holding).grid.x == half
     pairs = cut.two_pairs(*cut.size("at C's edge", blocks=resident * chip))
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(100):
-            torch.ops.tiled.mm(*held, algo=holding)
-    results = [cut.mm(a, b) for _ in range(50) for a, b, _ in pairs]
-    for i, c in enumerate(results):
-        assert_equal(c, pairs[i % 2][2], i)
-    side.synchronize()
+    with half_of_the_chip_held():
+        results = [cut.mm(a, b) for _ in range(50) for a, b, _ in pairs]
+        for i, c in enumerate(results):
+            assert_equal(c, pairs[i % 2][2], i)
 
 
 @each_tile
