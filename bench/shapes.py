@@ -359,7 +359,7 @@ SETS: dict[str, ShapeSet] = {
         ),
         ShapeSet(
             "deep",
-            "small C, deep K, in three layouts",
+            "small C, deep K, and two as large as a weight's gradient, in three layouts",
             "pytorch issue 114911 and the split-K literature",
             ("bfloat16", "float32", "float64"),
             _in_layouts(
@@ -374,6 +374,8 @@ SETS: dict[str, ShapeSet] = {
                     Shape(512, 512, 131072),
                     Shape(768, 640, 32768),
                     Shape(128, 1024, 100000),
+                    Shape(2048, 2048, 32768),
+                    Shape(4096, 4096, 65536),
                 )
             ),
         ),

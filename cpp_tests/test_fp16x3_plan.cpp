@@ -180,7 +180,6 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
         const int64_t rows_p = way.exchanged ? n : m, rows_q = way.exchanged ? m : n;
         const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
         const bool has_totals = segment_count(k) > 1 || way.wraps_around;
-        const int64_t warps = int64_t{way.blocks} * (tile_of(way).threads - 128) / 32;
         const int64_t copied_p =
             way.kernel == Fp16x3Kernel::Direct ? 0 : l.p_entries * 2 * rows_p * k * 2;
         const std::pair<int64_t, int64_t> parts[] = {
@@ -189,7 +188,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
             {l.p_scales_at, l.p_entries * rows_p * 8},
             {l.q_scales_at, l.q_entries * rows_q * 8},
             {l.guard_at, (2 + squares) * 4},
-            {l.hand_over_at, way.wraps_around ? (1 + warps) * 4 : 0},
+            {l.hand_over_at, way.wraps_around ? (1 + way.blocks) * 4 : 0},
             {l.squares_at, squares * 4},
             {l.marks_at, squares * 64 * 64 / 8},
             {l.totals_at,
@@ -203,7 +202,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
         }
         EXPECT_LE(end, l.bytes);
         EXPECT_GE(l.guard_at + l.zero_bytes,
-                  l.hand_over_at + (way.wraps_around ? (1 + warps) * 4 : 0));
+                  l.hand_over_at + (way.wraps_around ? (1 + way.blocks) * 4 : 0));
       }
     }
 }

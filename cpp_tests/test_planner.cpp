@@ -1021,12 +1021,53 @@ TEST(HopperPlans, BytesOfSegments) {
   for (const HopperPlan& plan : hopper_plans(eight, d)) {
     const HopperTileInfo& tile = hopper_tile(plan.tile);
     const int64_t tiles = tile.ping_pong ? tile.consumers : 1;  // of one block, at a time
-    const int64_t totals = tiles * plan.blocks * tile.block_p * tile.block_q * 4;
+    const int64_t totals =
+        tile.totals_fit ? 0 : tiles * plan.blocks * tile.block_p * tile.block_q * 4;
     EXPECT_EQ(plan_with(Algo::Hopper, eight, d, plan).workspace_bytes,
               plan.share_segments ? 8 * 256 * 256 * 4 : totals);
     shared += plan.share_segments;
   }
   EXPECT_GT(shared, 0);
+}
+
+// Tf32 has registers of its own for an operand, and so its totals always wait in the workspace.
+TEST(HopperPlans, TotalsThatFitRegistersWaitThere) {
+  EXPECT_TRUE(Coop128x176::TOTALS_FIT && Coop192x96::TOTALS_FIT && Deep64x160::TOTALS_FIT);
+  EXPECT_FALSE(Coop128x256::TOTALS_FIT || Coop192x128::TOTALS_FIT || Ping128x128::TOTALS_FIT);
+  const DeviceInfo d = device("h200");
+  for (const DType dtype : {DType::Float32, DType::BFloat16}) {
+    const Problem p = tensor_problem("nn", 256, 256, 32768, dtype);
+    for (const HopperPlan& plan : hopper_plans(p, d))
+      if (!plan.share_segments && hopper_tile(plan.tile).totals_fit)
+        EXPECT_EQ(hopper_layout(p, plan, nullptr).totals_bytes > 0, dtype == DType::Float32);
+  }
+}
+
+// Of shared segments, all tiles of one are in the same round, where that costs no round.
+TEST(HopperPlans, KeepTheTilesOfASegmentTogether) {
+  const DeviceInfo d = device("h200");
+  int together = 0, apart = 0;
+  for (const auto& [m, n, k] :
+       {std::tuple{512, 512, 131072}, {768, 640, 32768}, {128, 1024, 100000}, {64, 64, 65536}}) {
+    const Problem p = tensor_problem("nn", m, n, k);
+    for (const HopperPlan& plan : hopper_plans(p, d)) {
+      if (!plan.share_segments) continue;
+      const Units units = units_of(p, plan);
+      const int cluster = plan.cluster_p * plan.cluster_q;
+      const int64_t tiles = units.clusters_p * units.clusters_q;  // of a segment
+      const int64_t clusters = plan.blocks / cluster;
+      const int64_t places = clusters_at_once(d, cluster) * hopper_tile(plan.tile).blocks_per_sm;
+      EXPECT_EQ(blocks_over(units.count, clusters), blocks_over(units.count, places));
+      const int64_t whole = places / tiles * tiles;
+      const bool costs =
+          whole == 0 || blocks_over(units.count, whole) != blocks_over(units.count, places);
+      if (units.count <= clusters) continue;  // one round
+      (clusters % tiles == 0 ? together : apart) += 1;
+      EXPECT_TRUE(clusters % tiles == 0 || costs);
+    }
+  }
+  EXPECT_GT(together, 20);
+  EXPECT_GT(apart, 0);
 }
 
 TEST(HopperPlans, HowTheResultIsStored) {

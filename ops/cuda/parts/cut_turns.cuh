@@ -45,18 +45,16 @@ struct CutTurns {
   uint32_t number, end;
   uint32_t given, taken;  // barriers in shared memory, of one phase
 
-  __device__ __forceinline__ CutTurns(const Schedule& s, const CutGrid& c, uint32_t n,
-                                      uint32_t barriers)
-      : schedule(s),
-        cuts(c),
-        number(n),
-        end(c.wrap.share(n).turns),
-        given(barriers),
-        taken(barriers + 8) {}
-
-  static __device__ __forceinline__ void initialise(uint32_t barriers) {
-    ptx::mbarrier_init(barriers, 4 * SHARERS);
-    ptx::mbarrier_init(barriers + 8, 1);
+  // By all threads of the cluster. `barriers`: two and a word, of shared memory for nothing else.
+  static __device__ __forceinline__ CutTurns of(const Schedule& schedule, const CutGrid& cuts,
+                                                uint32_t blocks, uint32_t barriers) {
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(barriers, 4 * SHARERS);
+      ptx::mbarrier_init(barriers + 8, 1);
+    }
+    return CutTurns(schedule, cuts,
+                    draw_cluster_number(cuts.hand_over, schedule.rank, blocks, barriers + 2 * 8),
+                    barriers);
   }
 
   __device__ __forceinline__ Unit at(uint32_t i) const {
@@ -97,6 +95,15 @@ struct CutTurns {
   }
 
  private:
+  __device__ __forceinline__ CutTurns(const Schedule& s, const CutGrid& c, uint32_t n,
+                                      uint32_t barriers)
+      : schedule(s),
+        cuts(c),
+        number(n),
+        end(c.wrap.share(n).turns),
+        given(barriers),
+        taken(barriers + 8) {}
+
   template <typename Chain>
   static __device__ __forceinline__ auto in_a_row(Chain& chain)
       -> float (&)[sizeof(Chain) / sizeof(float)] {

@@ -9,6 +9,7 @@
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"
 #include "cuda/parts/sum_segments.h"
+#include "cuda/ptx/global.cuh"
 
 namespace tiled {
 namespace {
@@ -33,7 +34,8 @@ struct Loaded {
 
   __device__ __forceinline__ void load(const Sum* from) {
 #pragma unroll
-    for (int i = 0; i < WORDS; ++i) words[i] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
+    for (int i = 0; i < WORDS; ++i)
+      words[i] = ptx::load_global_last(reinterpret_cast<const uint4*>(from) + i);
   }
   __device__ __forceinline__ void add_to(Sum (&total)[VECTOR]) const {
     const auto& sums = reinterpret_cast<const Sum(&)[VECTOR]>(words);

@@ -227,10 +227,7 @@ struct Hopper {
     const uint32_t p_at = base + P_AT + P::offset(row, 0);
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
-    float4* total = reinterpret_cast<float4*>(args.totals) +
-                    (static_cast<int64_t>(blockIdx.x) * Tile::CONSUMERS + consumer) *
-                        (STRIPS * REGISTERS / 4 * 128) +
-                    thread;
+    Total<Tile, Tile::TOTALS_FIT && sizeof(T) == 2> total(args.totals, consumer);
     uint32_t waits = 0;
     Ring<STAGES> ring;
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
@@ -267,11 +264,11 @@ struct Hopper {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
         }
-        if constexpr (!Turns::CUTS) total_with(d, total, piece, unit.pieces);
+        if constexpr (!Turns::CUTS) total.add(d, piece, unit.pieces);
       }
       if constexpr (Turns::CUTS) {
         if (units.hand_over(d, unit, consumer)) continue;
-        total_with(d, total, 0, 1);
+        total_alone(d);
       }
       if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
       leave<T, Tile, FINISHES>(args, d, unit, row, column, slices, 1 + consumer);

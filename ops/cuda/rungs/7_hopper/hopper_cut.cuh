@@ -16,24 +16,18 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, /*FINISHES=*/false>;
   using Turns = CutTurns<decltype(Kernel::schedule), Tile::PING_PONG ? 1 : Tile::CONSUMERS>;
   run_hopper<Kernel, Tile>(args.grid, memory, [&](const Kernel& kernel) {
-    const uint32_t barriers = kernel.base + Kernel::CUT_AT, word = barriers + 2 * 8;
-    if (threadIdx.x == 0) Turns::initialise(barriers);
     kernel.wait_for_kernel_before();
-    const uint32_t number =
-        draw_cluster_number(args.cuts.hand_over, kernel.schedule.rank, kernel.blocks, word);
-    return Turns(kernel.schedule, args.cuts, number, barriers);
+    return Turns::of(kernel.schedule, args.cuts, kernel.blocks, kernel.base + Kernel::CUT_AT);
   });
 }
 
 // The instances, by tile; null where none is planned for.
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
 Kernel<HopperCutArguments> hopper_cut_instance() {
-  constexpr bool BY_REGISTERS = sizeof(T) == 4 && P_MN_MAJOR;
-  if constexpr (!Tile::CUTS || (BY_REGISTERS &&
-                                !reads_by_registers(Tile::GROUP_P, Tile::GROUP_Q, Tile::CONSUMERS)))
-    return nullptr;
-  else
+  if constexpr (Tile::CUTS && has_hopper_kernel<Tile, T, P_MN_MAJOR>())
     return &hopper_cut<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>;
+  else
+    return nullptr;
 }
 
 template <typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, typename... Tiles>

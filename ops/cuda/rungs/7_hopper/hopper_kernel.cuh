@@ -38,6 +38,14 @@ __device__ __forceinline__ void run_hopper(const HopperArguments& args, uint8_t*
   kernel.synchronise();
 }
 
+// Whether there are kernels of the tile for a P that lies so: wgmma takes tf32 that does not lie
+// along k from registers, where these have room.
+template <typename Tile, typename T, bool P_MN_MAJOR>
+constexpr bool has_hopper_kernel() {
+  return !(sizeof(T) == 4 && P_MN_MAJOR) ||
+         reads_by_registers(Tile::GROUP_P, Tile::GROUP_Q, Tile::CONSUMERS);
+}
+
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     hopper(const __grid_constant__ HopperArguments args) {

@@ -13,6 +13,7 @@
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/write_rows.cuh"
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/global.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
@@ -68,7 +69,11 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
       const int q = column + 8 * j;
       const float low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
       if (pairs && q + 1 < args.q) {
-        *reinterpret_cast<float2*>(static_cast<float*>(c.data) + at + q) = make_float2(low, high);
+        auto* const to = reinterpret_cast<float2*>(static_cast<float*>(c.data) + at + q);
+        if (args.segments == 1)
+          *to = make_float2(low, high);
+        else  // sums, which another kernel adds
+          ptx::store_global_kept(to, make_float2(low, high));
         continue;
       }
 #pragma unroll

@@ -9,11 +9,10 @@ namespace tiled {
 
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
 Kernel<HopperArguments> hopper_instance() {
-  constexpr bool BY_REGISTERS = sizeof(T) == 4 && P_MN_MAJOR;
-  if constexpr (BY_REGISTERS && !reads_by_registers(Tile::GROUP_P, Tile::GROUP_Q, Tile::CONSUMERS))
-    return nullptr;  // not planned for
-  else
+  if constexpr (has_hopper_kernel<Tile, T, P_MN_MAJOR>())
     return &hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>;
+  else
+    return nullptr;  // not planned for
 }
 
 template <typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES, typename... Tiles>

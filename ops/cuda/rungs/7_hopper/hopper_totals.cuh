@@ -1,46 +1,80 @@
-// Totals of segments: where K has several, a consumer keeps its tile's total in the workspace, in
-// register order.
+// Totals of segments: where K has several, a consumer adds each one's sums to its tile's total.
+// That stays in registers where they have room for it; else it waits in the workspace, in register
+// order.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/rungs/7_hopper/tiles.h"
+
 namespace tiled {
 
-// total = total + d, through this thread's place in the workspace; the first of a chain of
-// segments writes it, the last leaves the total in d. Loads go out in batches: one by one, each
-// would wait for the L2 cache on its own.
+// d = 0 + d, which makes -0 to 0: a total of one segment.
 template <int STRIPS, int REGISTERS>
-__device__ __forceinline__ void add_to_total(float (&d)[STRIPS][REGISTERS], float4* total,
-                                             bool is_first, bool is_last) {
-  constexpr int BATCH = STRIPS * REGISTERS >= 192 ? 4 : 8;
-  const auto at = [&](int i) -> float& { return d[i / REGISTERS][i % REGISTERS]; };
-#pragma unroll
-  for (int first = 0; first < STRIPS * REGISTERS / 4; first += BATCH) {
-    float4 sum[BATCH];
-#pragma unroll
-    for (int i = 0; i < BATCH; ++i)
-      sum[i] = is_first || first + i >= STRIPS * REGISTERS / 4 ? make_float4(0, 0, 0, 0)
-                                                               : __ldcg(total + (first + i) * 128);
-#pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
-      if (first + i >= STRIPS * REGISTERS / 4) continue;
-      const int j = 4 * (first + i);
-      at(j) = sum[i].x + at(j), at(j + 1) = sum[i].y + at(j + 1);
-      at(j + 2) = sum[i].z + at(j + 2), at(j + 3) = sum[i].w + at(j + 3);
-      if (!is_last)
-        __stcg(total + (first + i) * 128, make_float4(at(j), at(j + 1), at(j + 2), at(j + 3)));
-    }
-  }
-}
-
-// Segment `piece` of so many, in turn. One alone has no code between its products and its store but
-// 0 + d, which makes -0 to 0.
-template <int STRIPS, int REGISTERS>
-__device__ __forceinline__ void total_with(float (&d)[STRIPS][REGISTERS], float4* total, int piece,
-                                           int pieces) {
-  if (pieces != 1) return add_to_total(d, total, piece == 0, piece == pieces - 1);
+__device__ __forceinline__ void total_alone(float (&d)[STRIPS][REGISTERS]) {
 #pragma unroll
   for (int i = 0; i < STRIPS * REGISTERS; ++i) d[i / REGISTERS][i % REGISTERS] += 0;
 }
+
+// add(d, piece, pieces): the total so far and segment `piece` of so many, in turn; the last leaves
+// the total in d. One alone has no code between its products and its store but total_alone().
+template <typename Tile, bool IN_REGISTERS>
+struct Total;
+
+template <typename Tile>
+struct Total<Tile, /*IN_REGISTERS=*/true> {
+  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::GROUP_Q / 2;
+  float sum[STRIPS][REGISTERS];
+
+  __device__ __forceinline__ Total(float*, int) {}
+  __device__ __forceinline__ void add(float (&d)[STRIPS][REGISTERS], int piece, int pieces) {
+    if (pieces == 1) return total_alone(d);
+    const bool is_first = piece == 0, is_last = piece == pieces - 1;
+#pragma unroll
+    for (int i = 0; i < STRIPS * REGISTERS; ++i) {
+      float &total = sum[i / REGISTERS][i % REGISTERS], &value = d[i / REGISTERS][i % REGISTERS];
+      total = (is_first ? 0 : total) + value;
+      if (is_last) value = total;
+    }
+  }
+};
+
+template <typename Tile>
+struct Total<Tile, /*IN_REGISTERS=*/false> {
+  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::GROUP_Q / 2;
+  static constexpr int VECTORS = STRIPS * REGISTERS / 4;
+  float4* at;  // this thread's first, of [block][consumer][VECTORS][128]
+
+  __device__ __forceinline__ Total(float* workspace, int consumer)
+      : at(reinterpret_cast<float4*>(workspace) +
+           (static_cast<int64_t>(blockIdx.x) * Tile::CONSUMERS + consumer) * (VECTORS * 128) +
+           threadIdx.x % 128) {}
+
+  // Loads go out in batches: one by one, each would wait for the L2 cache on its own.
+  __device__ __forceinline__ void add(float (&d)[STRIPS][REGISTERS], int piece, int pieces) {
+    if (pieces == 1) return total_alone(d);
+    const bool is_first = piece == 0, is_last = piece == pieces - 1;
+    constexpr int BATCH = STRIPS * REGISTERS >= 192 ? 4 : 8;
+    const auto value = [&](int i) -> float& { return d[i / REGISTERS][i % REGISTERS]; };
+#pragma unroll
+    for (int first = 0; first < VECTORS; first += BATCH) {
+      float4 sum[BATCH];
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i)
+        sum[i] = is_first || first + i >= VECTORS ? make_float4(0, 0, 0, 0)
+                                                  : __ldcg(at + (first + i) * 128);
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        if (first + i >= VECTORS) continue;
+        const int j = 4 * (first + i);
+        value(j) = sum[i].x + value(j), value(j + 1) = sum[i].y + value(j + 1);
+        value(j + 2) = sum[i].z + value(j + 2), value(j + 3) = sum[i].w + value(j + 3);
+        if (!is_last)
+          __stcg(at + (first + i) * 128,
+                 make_float4(value(j), value(j + 1), value(j + 2), value(j + 3)));
+      }
+    }
+  }
+};
 
 }  // namespace tiled

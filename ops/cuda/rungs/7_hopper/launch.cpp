@@ -65,8 +65,9 @@ cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Probl
 cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const HopperLayout& l,
                            void* workspace, const Step& step, cudaStream_t stream) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
-  HopperArguments args =
-      grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.sums.segments);
+  HopperCutArguments cut{};
+  HopperArguments& args = cut.grid;
+  args = grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.sums.segments);
   args.totals = reinterpret_cast<float*>(static_cast<char*>(workspace) + l.totals_at);
   set_result(args, problem, plan, l);
   // Blocks along Q share P, and the other way round.
@@ -81,8 +82,6 @@ cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const
   if (args.keeps_before) error = map_output(args.outputs[0], args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
   if (!plan.wraps_around) return launch_early(kernel_of(problem, plan), step, stream, args);
-  HopperCutArguments cut{};
-  cut.grid = args;
   cut.cuts.wrap = wrap_around(problem, plan);
   cut.cuts.hand_over = hand_over_at(static_cast<char*>(workspace), l.totals_at, l.words_at());
   error = launch_clear_words(cut.cuts.hand_over, l.hand_over_groups, (&step)[-1], stream);

@@ -43,9 +43,9 @@ inline WrapAround wrap_around(const Problem& problem, const HopperPlan& plan) {
                         static_cast<uint32_t>(steps_of(problem)));
 }
 
-// The workspace: repacked P, repacked Q, then the totals of the blocks' tiles or, where segments
-// are shared out, the segments' sums. Tiles that are cut in time wait where totals would, before
-// the words of their hand-over.
+// The workspace: repacked P, repacked Q, then tiles' totals, where registers have no room for them,
+// or, where segments are shared out, the segments' sums. Tiles that are cut in time wait where
+// totals would, before the words of their hand-over.
 struct HopperLayout {
   Copies copies;
   Sides sides;      // as the kernel reads them
@@ -68,7 +68,7 @@ inline HopperLayout hopper_layout(const Problem& problem, const HopperPlan& plan
   l.totals_at = l.copies.bytes();
   if (plan.share_segments)
     l.totals_bytes = l.sums.bytes(problem.batch);
-  else if (segments > 1 || plan.wraps_around)
+  else if (totals_in_workspace(problem, plan) || plan.wraps_around)
     l.totals_bytes = int64_t{plan.blocks} * tile.consumers * tile.group_p * tile.group_q * 4;
   if (plan.wraps_around) l.hand_over_groups = plan.blocks;
   return l;

@@ -251,8 +251,10 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   if (plan.share_segments)
     e.cycles += model.share_start + sums_seconds(problem, device) * model.clock_hz;
   else
-    e.cycles += e.waves * static_cast<double>(segments - 1) * area * 8 / 64 *
-                (tile.ping_pong && area <= 128 * 128 ? model.hidden_flush : model.flush);
+    e.cycles += e.waves * static_cast<double>(segments - 1) *
+                (!totals_in_workspace(problem, plan)   ? HopperModel::BETWEEN_SEGMENTS
+                 : tile.ping_pong && area <= 128 * 128 ? area * 8 / 64 * model.hidden_flush
+                                                       : area * 8 / 64 * model.flush);
   return e;
 }
 

@@ -36,6 +36,15 @@ bool may_wrap_around(const Problem& problem, const HopperTileInfo& tile, int64_t
          units % places * 10 < 9 * places && WrapAround::fits(units, places, steps_of(problem));
 }
 
+// Of so many places, those that clusters with shared segments take: the tiles of a segment read the
+// same rows, and do so together where they are in one round. (All entries of a batch count.)
+int64_t places_for(const Units& units, int64_t segments, int64_t places) {
+  const int64_t tiles = units.count / segments, aligned = places / tiles * tiles;
+  const bool as_soon =
+      aligned > 0 && blocks_over(units.count, aligned) == blocks_over(units.count, places);
+  return as_soon ? aligned : places;
+}
+
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
 
 template <typename Visit>
@@ -65,7 +74,8 @@ void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit vi
           const Units units = units_of(problem, plan);
           if (units.count > MOST_OF_TMA) continue;
           const int blocks = cluster_p * cluster_q;
-          const int64_t places = clusters_at_once(device, blocks) * tile.blocks_per_sm;
+          int64_t places = clusters_at_once(device, blocks) * tile.blocks_per_sm;
+          if (share) places = places_for(units, segment_count(problem.k), places);
           plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
           // No taller than the problem, so that the panel's count of units fits too.
           plan.panel =

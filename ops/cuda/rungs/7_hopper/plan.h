@@ -34,6 +34,12 @@ inline bool is_by_name_only(const Problem& problem, const HopperPlan& plan) {
   return plan.wraps_around && problem.arithmetic == Arithmetic::Tf32;
 }
 
+// Whether tiles' totals of segments wait in the workspace, where a block does all of K.
+inline bool totals_in_workspace(const Problem& problem, const HopperPlan& plan) {
+  return !plan.share_segments && segment_count(problem.k) > 1 &&
+         !(hopper_tile(plan.tile).totals_fit && size_of(problem.dtype) == 2);
+}
+
 // Steps of 128 bytes of K.
 inline int64_t steps_of(const Problem& problem) {
   return blocks_over(problem.k, int64_t{128 / size_of(problem.dtype)});

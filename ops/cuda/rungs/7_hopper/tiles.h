@@ -91,6 +91,10 @@ struct HopperTile {
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
   static constexpr int CONSUMER_REGISTERS = consumer_registers(CONSUMERS);
   static constexpr bool MOVES_REGISTERS = CONSUMERS > 1;
+  // Whether a total of segments fits a consumer's registers beside accumulators, of 16 bits: tf32
+  // needs some for its operand. Consumers in turn hide the way to memory and back.
+  static constexpr bool TOTALS_FIT =
+      !PING_PONG && BLOCKS == 1 && 2 * (GROUP_P / 64 * GROUP_Q / 2) + 48 <= CONSUMER_REGISTERS;
 
   static_assert(GROUP_P % 64 == 0, "a wgmma has 64 rows");
   static_assert(GROUP_Q % 8 == 0 && GROUP_Q <= 256, "the widths of wgmma");
@@ -145,7 +149,7 @@ struct HopperTileInfo {
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
-  bool ping_pong, cuts;
+  bool ping_pong, cuts, totals_fit;
   int32_t threads;
   int32_t shared_bytes;
   int32_t blocks_per_sm;
@@ -153,9 +157,9 @@ struct HopperTileInfo {
 
 template <typename Tile>
 constexpr HopperTileInfo hopper_tile_info() {
-  return {Tile::BLOCK_P, Tile::BLOCK_Q,      Tile::GROUP_P,      Tile::GROUP_Q,
-          Tile::SLICE_Q, Tile::CONSUMERS,    Tile::PING_PONG,    Tile::CUTS,
-          Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+  return {Tile::BLOCK_P,    Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::GROUP_Q,
+          Tile::SLICE_Q,    Tile::CONSUMERS, Tile::PING_PONG,    Tile::CUTS,
+          Tile::TOTALS_FIT, Tile::THREADS,   Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
 }
 
 template <typename List>

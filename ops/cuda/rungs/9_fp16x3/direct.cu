@@ -27,7 +27,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
   using Q = typename Base::Q::Plane;
   using Set = typename Base::Set;
   using Sums = typename Base::Sums;
-  using Base::args, Base::base, Base::full, Base::schedule;
+  using Base::args, Base::base, Base::full;
   static constexpr int STAGES = Base::STAGES, REGISTERS = Base::REGISTERS, STEPS = Q::STEPS;
   static constexpr int SUMS = Base::SUMS;
   static_assert(2 * SUMS == REGISTERS && Tile::CONSUMERS == 2);
@@ -133,7 +133,8 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
     for (int j = 0; j < SUMS; ++j) sum[j] = __fadd_rn(sum[j], term[KEPT + j]);
   }
 
-  __device__ __forceinline__ void consume(int consumer) {
+  template <typename Turns>
+  __device__ __forceinline__ void consume(const Turns& units, int consumer) {
     const int other = 1 - consumer;
     const Fp32Rows<P_MN_MAJOR> rows;
     float4* const total = this->total_of(consumer);
@@ -141,8 +142,8 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
     ring.skip(consumer);
     uint32_t parity = 0;   // of what it is given
     int ahead = consumer;  // steps until its next one
-    for (uint32_t i = schedule.first; i < schedule.count; i += schedule.stride) {
-      const Unit unit = schedule.at(i);
+    for (uint32_t i = units.first; i < units.end; i += units.stride) {
+      const Unit unit = units.at(i);
       const Factors factors = factors_of(unit);
       Set main, cross;
       ptx::declare_accumulators(main);
@@ -190,7 +191,9 @@ template <typename Tile, bool P_MN_MAJOR, bool EXCHANGED>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     fp16x3_direct(const __grid_constant__ Fp16x3Arguments args) {
   extern __shared__ __align__(1024) uint8_t memory[];
-  run_fp16x3<OfFp32<Tile, P_MN_MAJOR, EXCHANGED>>(args, memory);
+  using Kernel = OfFp32<Tile, P_MN_MAJOR, EXCHANGED>;
+  run_fp16x3<Kernel>(args, memory,
+                     [](const Kernel& kernel) { return WholeTurns(kernel.schedule); });
 }
 
 template <bool P_MN_MAJOR, bool EXCHANGED, typename... Tiles>

@@ -15,6 +15,7 @@
 // Preconditions: planes as split.cu writes them; K is not 0.
 // Bound by the power limit at large sizes: 3.9 to 4.8 times cuBLAS's fp32 from 4096 on, on an H200,
 // split and guard included.
+#include "cuda/parts/cut_turns.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.cuh"
 
 namespace tiled {
@@ -40,7 +41,8 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
     ptx::Wgmma<__half, Tile::BLOCK_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(d, p, q, accumulate);
   }
 
-  __device__ __forceinline__ void consume(int consumer) {
+  template <typename Turns>
+  __device__ __forceinline__ void consume(const Turns& units, int consumer) {
     const int thread = threadIdx.x % 128;
     const uint32_t row = 64 * consumer;
     const uint32_t p_at = base + P::offset(row, 0), q_at = base + Q_AT;
@@ -52,18 +54,17 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
     float4* const total = this->total_of(consumer);
     Ring<STAGES> ring;
     uint32_t waits = 0;
-    const typename Base::Turns turns = this->turns();
-    for (uint32_t i = turns.first; i < turns.end; i += turns.stride) {
-      const Unit unit = this->unit_of(i);
+    for (uint32_t i = units.first; i < units.end; i += units.stride) {
+      const Unit unit = units.at(i);
       Set main, cross, sum;
       ptx::declare_accumulators(main);
       ptx::declare_accumulators(cross);
       for (int piece = 0; piece < unit.pieces; ++piece) {
-        if (unit.first == 0) {
+        if constexpr (Turns::CUTS) {
+          units.take_over(sum, unit, consumer);
+        } else {
 #pragma unroll
           for (int j = 0; j < REGISTERS; ++j) sum[j] = 0;
-        } else {  // K has one segment
-          take_over<32>(args.hand_over, this->group_of(this->number - 1, consumer), sum);
         }
         const int end = unit.end(piece);
         for (int step = unit.begin(piece); step < end; ++step, ring.advance()) {
@@ -101,10 +102,9 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
         }
         if (unit.pieces > 1) this->add_to_total(sum, total, piece == 0);
       }
-      if (this->is_first_part(unit))
-        hand_over<32>(args.hand_over, this->group_of(this->number, consumer), sum);
-      else
-        this->store(sum, unit.p + row, unit.q, unit.batch);
+      if constexpr (Turns::CUTS)
+        if (units.hand_over(sum, unit, consumer)) continue;
+      this->store(sum, unit.p + row, unit.q, unit.batch);
     }
   }
 };
@@ -115,22 +115,36 @@ template <typename Tile, bool P_MN_MAJOR, bool Q_MN_MAJOR>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     fp16x3(const __grid_constant__ Fp16x3Arguments args) {
   extern __shared__ __align__(1024) uint8_t memory[];
-  run_fp16x3<OfPlanes<Tile, P_MN_MAJOR, Q_MN_MAJOR>>(args, memory);
+  using Kernel = OfPlanes<Tile, P_MN_MAJOR, Q_MN_MAJOR>;
+  run_fp16x3<Kernel>(args, memory,
+                     [](const Kernel& kernel) { return WholeTurns(kernel.schedule); });
+}
+
+template <typename Tile, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    fp16x3_cut(const __grid_constant__ Fp16x3Arguments args) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  using Kernel = OfPlanes<Tile, P_MN_MAJOR, Q_MN_MAJOR>;
+  using Turns = CutTurns<decltype(Kernel::schedule), Tile::CONSUMERS>;
+  run_fp16x3<Kernel>(args, memory, [&](const Kernel& kernel) {
+    return Turns::of(kernel.schedule, args.cuts, kernel.blocks, kernel.base + Kernel::CUT_AT);
+  });
 }
 
 template <bool P_MN_MAJOR, bool Q_MN_MAJOR, typename... Tiles>
-static Kernel<Fp16x3Arguments> function_of(TileList<Tiles...>, int tile) {
-  static const Kernel<Fp16x3Arguments> functions[] = {&fp16x3<Tiles, P_MN_MAJOR, Q_MN_MAJOR>...};
-  return functions[tile];
+static Kernel<Fp16x3Arguments> function_of(TileList<Tiles...>, int tile, bool cuts) {
+  static const Kernel<Fp16x3Arguments> whole[] = {&fp16x3<Tiles, P_MN_MAJOR, Q_MN_MAJOR>...};
+  static const Kernel<Fp16x3Arguments> cut[] = {&fp16x3_cut<Tiles, P_MN_MAJOR, Q_MN_MAJOR>...};
+  return cuts ? cut[tile] : whole[tile];
 }
 
-Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major) {
+Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major, bool cuts) {
   const Fp16x3PlaneTiles tiles;
   if (p_mn_major)
-    return q_mn_major ? function_of<true, true>(tiles, tile)
-                      : function_of<true, false>(tiles, tile);
-  return q_mn_major ? function_of<false, true>(tiles, tile)
-                    : function_of<false, false>(tiles, tile);
+    return q_mn_major ? function_of<true, true>(tiles, tile, cuts)
+                      : function_of<true, false>(tiles, tile, cuts);
+  return q_mn_major ? function_of<false, true>(tiles, tile, cuts)
+                    : function_of<false, false>(tiles, tile, cuts);
 }
 
 }  // namespace tiled

@@ -4,7 +4,6 @@
 
 #include <cuda_fp16.h>
 
-#include "cuda/parts/cut_turns.cuh"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/ptx/cluster.cuh"
@@ -55,14 +54,13 @@ struct Fp16x3 {
   static constexpr uint32_t FULL_AT = STAGING_AT + Tile::STAGING_BYTES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;             // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may issue
-  static constexpr uint32_t NUMBER_AT = TURN_AT + 2 * 8;
-  static constexpr uint32_t GIVEN_AT = NUMBER_AT + 8;  // [2][4], warp i's terms lie there
+  static constexpr uint32_t CUT_AT = TURN_AT + 2 * 8;         // [3], of tiles that are cut in time
+  static constexpr uint32_t GIVEN_AT = CUT_AT + 3 * 8;        // [2][4], warp i's terms lie there
 
   const Fp16x3Arguments& args;
   uint32_t base;  // of memory, in the shared window
   Schedule<Tile, Tile::BLOCK_K> schedule;
-  uint32_t blocks;      // of the cluster
-  uint32_t number = 0;  // of the cluster, where tiles are cut in time
+  uint32_t blocks;  // of the cluster
 
   __device__ __forceinline__ Fp16x3(const Fp16x3Arguments& a, uint8_t* memory)
       : args(a),
@@ -105,48 +103,16 @@ struct Fp16x3 {
     synchronise();
   }
 
-  __device__ __forceinline__ bool cuts() const { return args.wrap.clusters != 0; }
-
-  // All threads: clusters find their numbers (hand_over.cuh).
-  __device__ __forceinline__ void draw_number() {
-    if (cuts())
-      number = draw_cluster_number(args.hand_over, schedule.rank, blocks, base + NUMBER_AT);
-  }
-
-  // What the cluster does, in turn: from `first` on, below `end`.
-  struct Turns {
-    uint32_t first, end, stride;
-  };
-  __device__ __forceinline__ Turns turns() const {
-    if (cuts()) return {0, args.wrap.share(number).turns, 1};
-    return {schedule.first, schedule.count, schedule.stride};
-  }
-  __device__ __forceinline__ Unit unit_of(uint32_t i) const {
-    if (!cuts()) return schedule.at(i);
-    const WrapAround::Turn turn = args.wrap.turn(number, args.wrap.share(number), i);
-    Unit unit = schedule.at(turn.tile);
-    unit.first = static_cast<int>(turn.first), unit.last = static_cast<int>(turn.last);
-    return unit;
-  }
-  // Whether another cluster goes on from this unit's sums.
-  __device__ __forceinline__ bool is_first_part(const Unit& unit) const {
-    return cuts() && unit.last != static_cast<int>(args.wrap.steps);
-  }
-  // A warp of this block, or of the one in its place in another cluster.
-  __device__ __forceinline__ uint32_t group_of(uint32_t cluster, int consumer) const {
-    return ((cluster * blocks + schedule.rank) * Tile::CONSUMERS + consumer) * 4 +
-           threadIdx.x % 128 / 32;
-  }
-
-  __device__ __forceinline__ void produce() {
+  // Turns: the cluster's units, WholeTurns or CutTurns.
+  template <typename Turns>
+  __device__ __forceinline__ void produce(const Turns& units) {
     const HopperArguments& grid = args.grid;
     const bool issues = ptx::elect_sync();
     const auto p_part = P::part(grid.cluster_q, schedule.rank);
     const auto q_part = Q::part(grid.cluster_p, schedule.rank);
     Ring<STAGES> ring;
-    const Turns turns = this->turns();
-    for (uint32_t i = turns.first; i < turns.end; i += turns.stride) {
-      const Unit unit = unit_of(i);
+    for (uint32_t i = units.first; i < units.end; i += units.stride) {
+      const Unit unit = units.at(i);
       for (int step = unit.first; step < unit.last; ++step, ring.advance()) {
         const uint32_t stage = base + ring.stage * Tile::STAGE_BYTES, f = full(ring.stage);
         ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
@@ -195,9 +161,11 @@ struct Fp16x3 {
   }
 };
 
-// Kernel: a Fp16x3 with consume(number of the consumer).
-template <typename Kernel>
-__device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t* memory) {
+// Kernel: a Fp16x3 with consume(units, number of the consumer). The units of its cluster are those
+// that turns_of(kernel) says.
+template <typename Kernel, typename TurnsOf>
+__device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t* memory,
+                                           TurnsOf turns_of) {
   using Tile = typename Kernel::Tile;
   Kernel kernel(args, memory);
   if (threadIdx.x == 0) {
@@ -207,14 +175,19 @@ __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t*
   kernel.initialise_barriers();
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
-  kernel.draw_number();
+  const auto units = turns_of(kernel);
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {
     ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
-    if (__shfl_sync(~0u, threadIdx.x / 32, 0) == 0) kernel.produce();
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+    if (warp == 0) kernel.produce(units);
+    if constexpr (decltype(units)::CUTS) {
+      if (warp == 3 && ptx::elect_sync()) units.carry();
+      __syncwarp();
+    }
   } else {
     ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
-    kernel.consume(warpgroup - 1);
+    kernel.consume(units, warpgroup - 1);
   }
   // No block leaves while others may still write to its shared memory or arrive at its barriers.
   kernel.synchronise();

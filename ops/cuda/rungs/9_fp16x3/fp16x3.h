@@ -7,10 +7,9 @@
 
 #include <cstdint>
 
-#include "cuda/parts/hand_over.h"
+#include "cuda/parts/cut_grid.h"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/launch.h"
-#include "cuda/parts/wrap_around.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
 
 namespace tiled {
@@ -38,8 +37,7 @@ struct Fp16x3Arguments {
   HopperArguments grid;                 // maps of the planes, [batch][2][rows][k] each, grid and C
   const RowScale *p_scales, *q_scales;  // [batch][rows]
   int64_t p_scales_batch, q_scales_batch;
-  WrapAround wrap;     // of the grid's units, where they are cut in time
-  HandOver hand_over;  // by warps of consumers
+  CutGrid cuts;  // where tiles are cut in time
   GuardList guard;
   float tolerance;  // of is_unsure
   bool exchanged;   // P is B and Q is A
@@ -89,8 +87,8 @@ struct GuardArguments {
 };
 Kernel<GuardArguments> guard_kernel();
 
-// The product of the planes, and of P as it lies.
-Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major);
+// The product of the planes, where tiles are cut in time or not; and of P as it lies.
+Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major, bool cuts);
 Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);
 
 }  // namespace tiled

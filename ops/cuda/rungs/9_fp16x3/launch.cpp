@@ -81,11 +81,11 @@ Fp16x3Arguments product_arguments(const Call& call) {
   args.grid.totals = reinterpret_cast<float*>(call.memory + l.totals_at);
   if (call.way.wraps_around) {
     const HopperArguments& grid = args.grid;
-    args.wrap = WrapAround::of(
+    args.cuts.wrap = WrapAround::of(
         static_cast<uint32_t>(int64_t{grid.clusters_p} * grid.clusters_q * grid.batch),
         call.way.blocks / (call.way.cluster_p * call.way.cluster_q),
         static_cast<uint32_t>(blocks_over(call.problem.k, 64)), FP16X3_LEAST_STEPS);
-    args.hand_over = hand_over_at(call.memory, l.totals_at, l.hand_over_at);
+    args.cuts.hand_over = hand_over_at(call.memory, l.totals_at, l.hand_over_at);
   }
   args.p_scales = call.p_scales(), args.q_scales = call.q_scales();
   args.p_scales_batch = call.p_scales_batch(), args.q_scales_batch = call.q_scales_batch();

@@ -14,7 +14,7 @@ Kernel<Fp16x3Arguments> cluster_kernel(const Sides& sides, const Fp16x3Plan& way
   if (way.kernel == Fp16x3Kernel::Direct)
     return fp16x3_direct_kernel(way.tile, is_mn_major(sides.p), way.exchanged);
   return fp16x3_kernel(way.tile, is_mn_major(split_planes(sides.p, nullptr)),
-                       is_mn_major(split_planes(sides.q, nullptr)));
+                       is_mn_major(split_planes(sides.q, nullptr)), way.wraps_around);
 }
 
 cudaError_t launch_few_rows(const Call& call) {

@@ -94,8 +94,7 @@ inline Fp16x3Layout fp16x3_layout(const Problem& problem, const Fp16x3Plan& plan
   l.guard_at = l.bytes;
   l.bytes += workspace_aligned((2 + l.squares) * 4);
   l.hand_over_at = l.bytes;
-  const int64_t consumer_warps = int64_t{plan.blocks} * (tile.threads - 128) / 32;
-  if (plan.wraps_around) l.bytes += workspace_aligned(hand_over_words_bytes(consumer_warps));
+  if (plan.wraps_around) l.bytes += workspace_aligned(hand_over_words_bytes(plan.blocks));
   const auto beside = [&](const Side& side, int64_t entries, int64_t& extents_at, int64_t& at) {
     extents_at = at = l.bytes;
     if (!lies_beside(side)) return;

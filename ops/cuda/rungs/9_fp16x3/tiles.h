@@ -28,7 +28,7 @@ struct Fp16x3Tile {
   static constexpr int STAGES = STAGES_;
   static constexpr int STAGE_BYTES = 2 * (P + Q) * 128;
   static constexpr int STAGING_BYTES = 4 * CONSUMERS * FP16X3_STORE_BYTES;
-  static constexpr int BARRIER_BYTES = (2 * STAGES + 2) * 8 + 8;  // and the cluster's number
+  static constexpr int BARRIER_BYTES = (2 * STAGES + 2 + 3) * 8;  // the last of tiles that are cut
   static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + STAGING_BYTES + BARRIER_BYTES;
   static constexpr int PRODUCER_REGISTERS = BLOCKS == 2 ? 24 : 40;
   static constexpr int CONSUMER_REGISTERS = BLOCKS == 2 ? 224 : 232;
