@@ -1,4 +1,5 @@
-"""The tables of README.md and of the pages in docs/, from the documents in bench/results/ alone.
+"""The tables of README.md and of the pages in docs/, from the documents in bench/results/ alone; of
+a page that has a folder of its own there (docs/h100.md has h100/), from that folder's.
 
 A table stands between <!-- bench:NAME --> and <!-- /bench:NAME -->. Each is made from the newest
 document that has its cases, so a new run of one part replaces that part's tables only.
@@ -338,6 +339,12 @@ def pages(root: Path = ROOT) -> list[Path]:
     return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
 
 
+def folder_of(page: Path, folder: Path = RESULTS) -> Path:
+    """Where a page's tables come from."""
+    own = folder / page.stem
+    return own if own.is_dir() else folder
+
+
 def rewrite(text: str, documents: Sequence[dict]) -> str:
     """`text` with every marked table made anew."""
     if 2 * len(_MARKED.findall(text)) != len(_MARKER.findall(text)):
@@ -357,7 +364,7 @@ def rewrite(text: str, documents: Sequence[dict]) -> str:
 def update(page: Path, folder: Path = RESULTS, *, check: bool = False) -> bool:
     """Rewrites the tables of a page (or with `check` only looks); whether they were current."""
     text = page.read_text()
-    wanted = rewrite(text, results.read_all(folder))
+    wanted = rewrite(text, results.read_all(folder_of(page, folder)))
     if wanted == text:
         return True
     if not check:

@@ -857,6 +857,17 @@ def test_report_command_finds_and_mends_stale_tables(tmp_path):
     assert status("--check") == 1, "one stale page is enough"
 
 
+def test_a_page_with_a_folder_of_its_own_has_its_tables_from_there(tmp_path):
+    folder, (readme, other) = tmp_path / "results", make_pages(tmp_path)
+    results.write(ladder_document(), folder / "ladder.json")
+    for page in (readme, other):
+        report.update(page, folder)
+    assert readme.read_text() == other.read_text()
+    results.write(ladder_document(seconds=3.0), folder / "other" / "ladder.json")
+    assert report.update(readme, folder, check=True)
+    assert not report.update(other, folder, check=True)
+
+
 def make_pages(root: Path) -> list[Path]:
     (root / "docs").mkdir()
     made = [root / "README.md", root / "docs" / "other.md"]
@@ -883,7 +894,8 @@ def test_the_pages_are_current():
 
 
 def test_committed_results_are_valid():
-    for path in sorted(report.RESULTS.glob("*.json")):
+    folders = {report.RESULTS, *map(report.folder_of, report.pages())}
+    for path in sorted(path for folder in folders for path in folder.glob("*.json")):
         assert results.validate(json.loads(path.read_text())) == [], path
         assert results.failures(results.read(path)) == [], path
 
