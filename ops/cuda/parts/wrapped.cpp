@@ -11,10 +11,10 @@ cudaError_t launch_wrapped(Kernel<WrappedArguments> kernel, const Problem& read,
   const auto steps = static_cast<uint32_t>((read.k + plan.block_k - 1) / plan.block_k);
   WrappedArguments args{};
   args.problem = read;
-  args.wrap = WrapAround::of(tiles, static_cast<uint32_t>(blocks), steps);
-  args.hand_over = hand_over_at(static_cast<char*>(workspace), l.accumulators_at, l.words_at);
+  args.cuts.wrap = WrapAround::of(tiles, static_cast<uint32_t>(blocks), steps);
+  args.cuts.hand_over = hand_over_at(static_cast<char*>(workspace), l.accumulators_at, l.words_at);
   const Step& product = plan.main_step();
-  const cudaError_t error = launch_clear_words(args.hand_over, blocks, (&product)[-1], stream);
+  const cudaError_t error = launch_clear_words(args.cuts.hand_over, blocks, (&product)[-1], stream);
   if (error != cudaSuccess) return error;
   // Not early: beside the end of the kernel before, blocks would crowd on the multiprocessors that
   // have room, two on some and none on others, and they are made to do the same, each in its place.

@@ -44,12 +44,12 @@ __device__ __forceinline__ void run_turns(const WrappedArguments& args, uint32_t
   const Problem& problem = args.problem;
   __shared__ uint32_t number;
   wait_for_kernels_before();
-  if (threadIdx.x == 0) number = draw_number(args.hand_over);
+  if (threadIdx.x == 0) number = draw_number(args.cuts.hand_over);
   __syncthreads();
-  const uint32_t turns = args.wrap.share(number).turns;
+  const uint32_t turns = args.cuts.wrap.share(number).turns;
 #pragma unroll 1
   for (uint32_t i = 0; i < turns; ++i) {
-    const WrapAround::Turn turn = args.wrap.turn(number, args.wrap.share(number), i);
+    const WrapAround::Turn turn = args.cuts.wrap.turn(number, args.cuts.wrap.share(number), i);
     int64_t tile_m, tile_n;
     tile_of_block<RASTER_GROUP>(turn.tile, (problem.m + Tile::BLOCK_M - 1) / Tile::BLOCK_M,
                                 (problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N, tile_m, tile_n);
@@ -57,20 +57,20 @@ __device__ __forceinline__ void run_turns(const WrappedArguments& args, uint32_t
     const int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
     const auto row0 = [=] { return int64_t{tile_row} * Tile::BLOCK_M; };
     const auto column0 = [=] { return int64_t{tile_column} * Tile::BLOCK_N; };
-    const bool is_last = turn.last == args.wrap.steps;
+    const bool is_last = turn.last == args.cuts.wrap.steps;
 
     if (turn.first == 0)
       clear(chain);
     else
-      take_over_by_shared<Tile::THREADS, Tile::SHARED_BYTES>(args.hand_over, number - 1, shared,
-                                                             in_a_row(chain));
+      take_over_by_shared<Tile::THREADS, Tile::SHARED_BYTES>(args.cuts.hand_over, number - 1,
+                                                             shared, in_a_row(chain));
     const int64_t begin = int64_t{turn.first} * Tile::BLOCK_K;
     multiply(row0(), column0(), begin, is_last ? problem.k : int64_t{turn.last} * Tile::BLOCK_K);
     if (is_last) {
       add_segment<Tile::THREADS>(nullptr, in_a_row(chain), true, true);
       store(row0(), column0());
     } else {
-      hand_over<Tile::THREADS>(args.hand_over, number, in_a_row(chain));
+      hand_over<Tile::THREADS>(args.cuts.hand_over, number, in_a_row(chain));
     }
   }
 }

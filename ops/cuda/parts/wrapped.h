@@ -2,17 +2,15 @@
 #pragma once
 
 #include "core/problem.h"
-#include "cuda/parts/hand_over.h"
+#include "cuda/parts/cut_grid.h"
 #include "cuda/parts/launch.h"
-#include "cuda/parts/wrap_around.h"
 
 namespace tiled {
 
-// `wrap` says which tiles are cut, and where; a block is a group of the hand-over.
+// A block is a cluster of the grid, and a group of the hand-over.
 struct WrappedArguments {
   Problem problem;
-  WrapAround wrap;
-  HandOver hand_over;
+  CutGrid cuts;
 };
 
 // The product of `plan`, which cuts tiles for so many blocks (parts/wrapped_plan.h), as the kernel
