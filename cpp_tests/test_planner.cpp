@@ -1047,9 +1047,13 @@ TEST(HopperPlans, TotalsThatFitRegistersWaitThere) {
 TEST(HopperPlans, KeepTheTilesOfASegmentTogether) {
   const DeviceInfo d = device("h200");
   int together = 0, apart = 0;
-  for (const auto& [m, n, k] :
-       {std::tuple{512, 512, 131072}, {768, 640, 32768}, {128, 1024, 100000}, {64, 64, 65536}}) {
-    const Problem p = tensor_problem("nn", m, n, k);
+  for (const auto& [m, n, k, batch] : {std::tuple{512, 512, 131072, 1},
+                                       {768, 640, 32768, 1},
+                                       {128, 1024, 100000, 1},
+                                       {64, 64, 65536, 1},
+                                       {512, 512, 32768, 3}}) {
+    Problem p = tensor_problem("nn", m, n, k);
+    p.batch = batch;
     for (const HopperPlan& plan : hopper_plans(p, d)) {
       if (!plan.share_segments) continue;
       const Units units = units_of(p, plan);

@@ -21,10 +21,10 @@
 //     (+0 * +0, which could turn an underflowed -0 into +0) cannot be seen from outside;
 //   - K = 0 has no segment and gives +0.
 //
-// Why two numbers. A cut costs a large C one pass of its totals: with cuts at every 4096 from the
-// start, 16-bit products on an H200 lost 5 to 17 % for K = 8192 to 28672, as deep as the layers of
-// today's models are, while K = 4096 was level with cuBLAS, which does not cut there either. Deep K
-// with a small C needs the cuts: only they let it fill the GPU.
+// Why two numbers. A cut costs a large C its totals: cut from 8192 on, as deep as the layers of
+// today's models are, 16-bit products on an H100 took 2.6 % longer by the best way to run them, and
+// 7 % with totals in memory (bench/results/h100/cut_of_k.txt). Deep K with a small C needs the
+// cuts: only they let it fill the GPU.
 #pragma once
 
 #include <cstdint>

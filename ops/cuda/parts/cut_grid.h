@@ -8,7 +8,7 @@ namespace tiled {
 
 struct CutGrid {
   WrapAround wrap;     // of the grid's units
-  HandOver hand_over;  // by warps of consumers
+  HandOver hand_over;  // by blocks, or by CutTurns
 };
 
 }  // namespace tiled

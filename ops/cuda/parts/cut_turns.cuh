@@ -45,7 +45,8 @@ struct CutTurns {
   uint32_t number, end;
   uint32_t given, taken;  // barriers in shared memory, of one phase
 
-  // By all threads of the cluster. `barriers`: two and a word, of shared memory for nothing else.
+  // By all threads of the cluster, after the kernel before, which clears the ticket. `barriers`:
+  // two and a word, of shared memory for nothing else.
   static __device__ __forceinline__ CutTurns of(const Schedule& schedule, const CutGrid& cuts,
                                                 uint32_t blocks, uint32_t barriers) {
     if (threadIdx.x == 0) {

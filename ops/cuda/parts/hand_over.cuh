@@ -9,8 +9,8 @@
 // beside them: a block's number is the ticket that it draws as it begins, so the block before it
 // has begun too, and waits for nothing before it has handed over.
 //
-// Accumulators go by groups of threads, of the whole block or of a warp, each with a flag of its
-// own: thread i of a group hands over to thread i of the other block's.
+// Accumulators go by groups of threads, of the whole block or of a warp: thread i of a group hands
+// over to thread i of the other block's. A block has one flag (that of warps: cut_turns.cuh).
 #pragma once
 
 #include <cuda/atomic>

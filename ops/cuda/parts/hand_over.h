@@ -10,7 +10,7 @@ namespace tiled {
 struct HandOver {
   void* accumulators;  // of a group of threads, [group][vector][thread] of 16 bytes
   uint32_t* ticket;    // zero before, as are the flags
-  uint32_t* flags;     // [groups]
+  uint32_t* flags;     // [blocks]
 };
 
 // Its words in one place, which is zero before.

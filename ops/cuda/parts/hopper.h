@@ -41,7 +41,8 @@ struct HopperArguments {
   Epilogue epilogue;  // its rows are P's and its columns Q's
   bool finishes;      // by it: it is not the identity, and C is C
   bool keeps_before;
-  // Where a block keeps its tile between segments: [block][consumer][register / 4][thread] float4.
+  // Where a block keeps its tile between segments, if registers have no room for it:
+  // [block][consumer][register / 4][thread] float4. Of shared segments, their sums.
   float* totals;
 
   constexpr HopperOutput& c() { return outputs[1]; }

@@ -78,6 +78,16 @@ struct WholeTurns {
   __device__ __forceinline__ Unit at(uint32_t i) const { return schedule.at(i); }
 };
 
+// A producer's warp has this to do beside filling stages: the last of the four is the courier of
+// turns that cut (cut_turns.cuh).
+template <typename Turns>
+__device__ __forceinline__ void run_courier(const Turns& units, int warp) {
+  if constexpr (Turns::CUTS) {
+    if (warp == 3 && ptx::elect_sync()) units.carry();
+    __syncwarp();
+  }
+}
+
 // The ring of stages, as producer and consumers walk it: stage and parity follow from a count.
 template <int STAGES>
 struct Ring {

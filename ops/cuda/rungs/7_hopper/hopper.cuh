@@ -8,7 +8,8 @@
 //                                               arrive empty[s - 1]
 //                                               ... end of K: round, shared memory, TMA store
 //
-//     shared memory: P[STAGES] | Q[STAGES] | slices of C, two a consumer | full[], empty[], turn[]
+//     shared memory: P[STAGES] | Q[STAGES] | slices, two a consumer | full[], empty[], turn[],
+//     cut[]
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
 // others repacked); sizes below 2^31; K is not 0; Q of tf32 lies along K.
@@ -227,7 +228,7 @@ struct Hopper {
     const uint32_t p_at = base + P_AT + P::offset(row, 0);
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
-    Total<Tile, Tile::TOTALS_FIT && sizeof(T) == 2> total(args.totals, consumer);
+    Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))> total(args.totals, consumer);
     uint32_t waits = 0;
     Ring<STAGES> ring;
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {

@@ -26,10 +26,7 @@ __device__ __forceinline__ void run_hopper(const HopperArguments& args, uint8_t*
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp < Kernel::PRODUCERS) kernel.produce(units, warp);
-    if constexpr (decltype(units)::CUTS) {
-      if (warp == 3 && ptx::elect_sync()) units.carry();
-      __syncwarp();
-    }
+    run_courier(units, warp);
   } else {
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
     kernel.consume(units, warpgroup - 1);

@@ -65,9 +65,9 @@ cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Probl
 cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const HopperLayout& l,
                            void* workspace, const Step& step, cudaStream_t stream) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
-  HopperCutArguments cut{};
+  HopperCutArguments cut{
+      grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.sums.segments), {}};
   HopperArguments& args = cut.grid;
-  args = grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.sums.segments);
   args.totals = reinterpret_cast<float*>(static_cast<char*>(workspace) + l.totals_at);
   set_result(args, problem, plan, l);
   // Blocks along Q share P, and the other way round.

@@ -98,8 +98,9 @@ struct HopperModel : HopperConstants {
   static constexpr double KEEP = 1.3, FINISH_BESIDE = 1.5;
   static constexpr double ROWS_SLICE = 0.5;  // as slice, where warps write rows
   // From an earlier fit too: totals of segments to and from L2. Where they stay in registers, what
-  // a consumer loses between two segments: of 24 products on an H100, those with a small C took 2
-  // to 20 % longer than estimated without.
+  // a consumer loses between two segments. That is not fitted: 18 such products on an H100 took
+  // from 6 % less to 35 % more than estimated without (bench/results/h100/segments.txt), and it is
+  // enough to leave 768 x 640 x 32768 to a faster way.
   double flush = 4.38, hidden_flush = 4.14;
   static constexpr double BETWEEN_SEGMENTS = 1200;
   // Tiles that are cut in time: words are cleared before; a block's accumulators go to L2 and

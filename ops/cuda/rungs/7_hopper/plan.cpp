@@ -37,9 +37,10 @@ bool may_wrap_around(const Problem& problem, const HopperTileInfo& tile, int64_t
 }
 
 // Of so many places, those that clusters with shared segments take: the tiles of a segment read the
-// same rows, and do so together where they are in one round. (All entries of a batch count.)
-int64_t places_for(const Units& units, int64_t segments, int64_t places) {
-  const int64_t tiles = units.count / segments, aligned = places / tiles * tiles;
+// same rows, and do so together where they are in one round.
+int64_t places_for(const Units& units, int64_t places) {
+  const int64_t tiles = saturating_product(units.clusters_p, units.clusters_q);
+  const int64_t aligned = places / tiles * tiles;
   const bool as_soon =
       aligned > 0 && blocks_over(units.count, aligned) == blocks_over(units.count, places);
   return as_soon ? aligned : places;
@@ -75,7 +76,7 @@ void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit vi
           if (units.count > MOST_OF_TMA) continue;
           const int blocks = cluster_p * cluster_q;
           int64_t places = clusters_at_once(device, blocks) * tile.blocks_per_sm;
-          if (share) places = places_for(units, segment_count(problem.k), places);
+          if (share) places = places_for(units, places);
           plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
           // No taller than the problem, so that the panel's count of units fits too.
           plan.panel =

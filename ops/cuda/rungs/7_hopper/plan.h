@@ -37,7 +37,7 @@ inline bool is_by_name_only(const Problem& problem, const HopperPlan& plan) {
 // Whether tiles' totals of segments wait in the workspace, where a block does all of K.
 inline bool totals_in_workspace(const Problem& problem, const HopperPlan& plan) {
   return !plan.share_segments && segment_count(problem.k) > 1 &&
-         !(hopper_tile(plan.tile).totals_fit && size_of(problem.dtype) == 2);
+         !totals_stay(hopper_tile(plan.tile).totals_fit, size_of(problem.dtype));
 }
 
 // Steps of 128 bytes of K.

@@ -91,8 +91,8 @@ struct HopperTile {
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
   static constexpr int CONSUMER_REGISTERS = consumer_registers(CONSUMERS);
   static constexpr bool MOVES_REGISTERS = CONSUMERS > 1;
-  // Whether a total of segments fits a consumer's registers beside accumulators, of 16 bits: tf32
-  // needs some for its operand. Consumers in turn hide the way to memory and back.
+  // Whether a total of segments fits a consumer's registers beside accumulators, where no operand
+  // needs any, as tf32's may (totals_stay()). Consumers in turn have room for one set alone.
   static constexpr bool TOTALS_FIT =
       !PING_PONG && BLOCKS == 1 && 2 * (GROUP_P / 64 * GROUP_Q / 2) + 48 <= CONSUMER_REGISTERS;
 
@@ -141,6 +141,11 @@ using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128,
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
 constexpr bool reads_by_registers(int group_p, int group_q, int consumers) {
   return group_p == 64 && group_q / 2 + 32 + 48 <= consumer_registers(consumers);
+}
+
+// Whether a tile's total of segments stays in registers: by whether it fits, of elements so wide.
+constexpr bool totals_stay(bool totals_fit, int64_t element_bytes) {
+  return totals_fit && element_bytes == 2;
 }
 
 // A tile as values, for the planner and the launch.
