@@ -160,13 +160,13 @@ TEST(Plan, Fp64TilesFollowTheSize) {
   };
   for (int64_t size : {64, 512}) EXPECT_EQ(tile(size, size, size), "Fp64Tile32x64") << size;
   for (int64_t size : {640, 704}) EXPECT_EQ(tile(size, size, size), "Fp64Tile64x64") << size;
-  EXPECT_EQ(tile(768, 1024, 4096), "Fp64Tile128x64");
-  for (int64_t size : {2048, 4096, 16384})
-    EXPECT_EQ(tile(size, size, size), "Fp64Tile128x128") << size;
+  EXPECT_EQ(tile(1024, 1024, 2176), "Fp64Tile128x64");
+  EXPECT_EQ(tile(2816, 3456, 640), "Fp64Pair128x64");
+  for (int64_t size : {4096, 16384}) EXPECT_EQ(tile(size, size, size), "Fp64Tile128x128") << size;
 }
 
-// 144 tiles among 132 multiprocessors are cut in time; 256 are nearly two rounds. Not tiles of
-// batches, nor of a K of several segments.
+// 144 tiles among 132 multiprocessors are cut in time; 256 are nearly two rounds, and 4096 are
+// many. Not tiles of batches, nor of a K of several segments.
 TEST(Plan, Fp64TilesAreCutWhereTheyDoNotDivide) {
   const DeviceInfo d = device("h200");
   const auto blocks = [&](int64_t m, int64_t n, int64_t k, int64_t batch = 1) {
@@ -183,7 +183,7 @@ TEST(Plan, Fp64TilesAreCutWhereTheyDoNotDivide) {
   };
   for (int64_t size : {1536, 2560, 3328}) EXPECT_EQ(blocks(size, size, size), 132) << size;
   EXPECT_EQ(blocks(3072, 1024, 4096), 132);
-  for (int64_t size : {1024, 2048}) EXPECT_EQ(blocks(size, size, size), 0) << size;
+  for (int64_t size : {1024, 2048, 8192}) EXPECT_EQ(blocks(size, size, size), 0) << size;
   EXPECT_EQ(blocks(1536, 1536, 1536, 2), 0);
   EXPECT_EQ(blocks(1536, 1536, DEEP_K), 0);
 }

@@ -276,8 +276,8 @@ TEST(Registers, KeysOfFp64) {
     const Problem p = problem_of(layout, size, size, size, DType::Float64);
     return report(p, d, make_plan(p, d)).about.kernel;
   };
-  EXPECT_EQ(key("nn", 4096), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
-  EXPECT_EQ(key("tt", 4095), "mma_tile_fp64<Fp64Tile128x128, 1, 0>");
+  EXPECT_EQ(key("nn", 8192), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
+  EXPECT_EQ(key("tt", 4095), "mma_tile_fp64_wrapped<Fp64Tile128x128, 1, 0>");
   EXPECT_EQ(key("nt", 704), "mma_tile_fp64<Fp64Tile64x64, 0, 0>");
   EXPECT_EQ(key("tn", 64), "mma_tile_fp64<Fp64Tile32x64, 1, 1>");
 }

@@ -11,7 +11,7 @@ from bench import planner
 from bench.machine import ROOT
 from bench.shapes import Shape
 
-RECORDED = ROOT / "bench" / "results" / "h200_planner.json"
+RECORDED = {"h200": "h200_planner.json", "h100": "h100/planner.json"}
 
 
 def test_a_choice_is_scored_in_the_rounds_that_did_not_choose_the_oracle() -> None:
@@ -40,11 +40,12 @@ def test_drawn_problems_are_those_of_their_seed() -> None:
         assert all(size % 8 == 0 for size in sizes) and any(size % 64 for size in sizes)
 
 
-def test_the_recorded_regret_is_that_of_this_librarys_choices() -> None:
-    """Whoever changes the model scores the file anew: python -m bench.planner --score FILE --json
-    FILE."""
-    document = json.loads(RECORDED.read_text())
-    found = planner.scored(document, "h200")
+@pytest.mark.parametrize("device", RECORDED)
+def test_the_recorded_regret_is_that_of_this_librarys_choices(device: str) -> None:
+    """Whoever changes the model scores the files anew: python -m bench.planner --score FILE --json
+    FILE --device NAME."""
+    document = json.loads((ROOT / "bench" / "results" / RECORDED[device]).read_text())
+    found = planner.scored(document, device)
     for name, regret in document["regret"].items():
         again = found["regret"][name]
         for case, other in zip(regret["cases"], again["cases"], strict=True):

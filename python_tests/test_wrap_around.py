@@ -65,18 +65,16 @@ class Cut:
 LARGE = Cut("register_tile", torch.float32, "AsyncTile128x128")
 SMALL = Cut("register_tile", torch.float32, "AsyncTile64x64")
 DOUBLE = Cut("mma_tile", torch.float64, "Fp64Tile128x128")
-TILES = (LARGE, SMALL, DOUBLE)
+DOUBLE_SMALL = Cut("mma_tile", torch.float64, "Fp64Tile64x64")
+TILES = (LARGE, SMALL, DOUBLE, DOUBLE_SMALL)
 # The sizes that are tried, of a number that grows until the planner has tiles cut in time.
 KINDS = {
-    "a short chain": lambda s: (s, s, 264),
+    "a short chain": lambda s: (s, s, 776),
     "a long chain": lambda s: (s, s, s + 5),
-    "at C's edge": lambda s: (s - 20, s - 20, 520),
+    "at C's edge": lambda s: (s - 20, s - 20, 1032),
 }
 each_tile = pytest.mark.parametrize("cut", TILES, ids=str)
-# Smaller tiles are not cut where some lie at C's edge.
-CASES = [
-    (cut, kind) for cut in TILES for kind in KINDS if cut is not SMALL or kind != "at C's edge"
-]
+CASES = [(cut, kind) for cut in TILES for kind in KINDS]
 each_case = pytest.mark.parametrize(("cut", "kind"), CASES, ids=[f"{c} {k}" for c, k in CASES])
 
 
@@ -128,7 +126,11 @@ def test_what_becomes_of_a_cut_tile(cut: Cut) -> None:
         assert cases.is_untouched_outside(memory, out), name
 
 
-@pytest.mark.parametrize(("cut", "resident"), [(LARGE, 2), (DOUBLE, 1)], ids=["fp32", "fp64"])
+@pytest.mark.parametrize(
+    ("cut", "resident"),
+    [(LARGE, 2), (DOUBLE, 1), (DOUBLE_SMALL, 2)],
+    ids=["fp32", "fp64", "fp64 of two a multiprocessor"],
+)
 def test_tiles_cut_in_time_beside_a_kernel_that_holds_half_of_the_chip(
     cut: Cut, resident: int
 ) -> None:

@@ -32,10 +32,10 @@ struct Loaded {
   static constexpr int WORDS = VECTOR * sizeof(Sum) / sizeof(uint4);
   uint4 words[WORDS];
 
-  __device__ __forceinline__ void load(const Sum* from) {
+  __device__ __forceinline__ void load(const Sum* from, ptx::CachePolicy policy) {
 #pragma unroll
     for (int i = 0; i < WORDS; ++i)
-      words[i] = ptx::load_global_last(reinterpret_cast<const uint4*>(from) + i);
+      words[i] = ptx::load_global(reinterpret_cast<const uint4*>(from) + i, policy);
   }
   __device__ __forceinline__ void add_to(Sum (&total)[VECTOR]) const {
     const auto& sums = reinterpret_cast<const Sum(&)[VECTOR]>(words);
@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ 
   wait_for_kernels_before();
   using Sum = Accumulator<Out>;
   constexpr int BATCH = 64 / sizeof(Sum);  // segments
+  const ptx::CachePolicy policy = ptx::leave_first();
   const int64_t vectors = args.pitch / VECTOR;
   const int64_t count = args.rows * vectors;
   for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ 
         Loaded<Sum> loaded[BATCH] = {};
 #pragma unroll
         for (int j = 0; j < BATCH; ++j)
-          if (s + j < args.segments) loaded[j].load(from + (s + j) * args.segment_stride);
+          if (s + j < args.segments) loaded[j].load(from + (s + j) * args.segment_stride, policy);
 #pragma unroll
         for (int j = 0; j < BATCH; ++j) loaded[j].add_to(total);
       }

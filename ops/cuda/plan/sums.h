@@ -96,13 +96,16 @@ inline void add_sums_step(Plan& plan, const Problem& problem, const SumsLayout& 
   plan.add(sums_step(problem, layout));
 }
 
-// What that kernel takes after the product's. (An H200's, which others are scaled from.)
+// What that kernel takes after the product's. (An H200's, which others are scaled from.) Sums that
+// L2 does not keep, half of it being the operands', go to DRAM and come back.
 inline double sums_seconds(const Problem& problem, const DeviceInfo& device) {
   constexpr double START = 1.94e-6, BYTES_A_SECOND = 5.66e12;  // to and from L2
   const ChipScale scale = scale_of(device);
   const SumsLayout layout = sums_layout(problem, segment_count(problem.k));
-  return START + static_cast<double>(layout.bytes(problem.batch)) /
-                     (BYTES_A_SECOND * scale.dram * scale.clock);
+  const double bytes = static_cast<double>(layout.bytes(problem.batch));
+  const double beyond = std::max(0.0, bytes - static_cast<double>(device.l2_bytes) / 2);
+  return START + bytes / (BYTES_A_SECOND * scale.dram * scale.clock) +
+         2 * beyond / device.memory_bandwidth;
 }
 
 }  // namespace tiled

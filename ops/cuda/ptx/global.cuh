@@ -13,34 +13,52 @@ __device__ __forceinline__ void store_global_v4(void* to, uint4 v) {
                : "memory");
 }
 
-// What is written and read once more, soon and by another kernel: it stays in L2 while operands
-// stream through, until load_global_last() has read it.
-__device__ __forceinline__ void store_global_kept(float2* to, float2 v) {
+// What L2 is to do with what is stored or loaded by them. Making one takes some instructions: once
+// for many stores.
+struct CachePolicy {
+  uint64_t bits = 0;
+};
+// What is written and read once more, soon and by another kernel, stays in L2 while operands stream
+// through, until it has been loaded by leave_first().
+__device__ __forceinline__ CachePolicy leave_last() {
+  CachePolicy policy;
 #if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "{\n"
-      ".reg .b64 policy;\n"
-      "createpolicy.fractional.L2::evict_last.b64 policy, 1.0;\n"
-      "st.global.L2::cache_hint.v2.f32 [%0], {%1, %2}, policy;\n"
-      "}" ::"l"(to),
-      "f"(v.x), "f"(v.y)
-      : "memory");
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy.bits));
+#endif
+  return policy;
+}
+__device__ __forceinline__ CachePolicy leave_first() {
+  CachePolicy policy;
+#if __CUDA_ARCH__ >= 800
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy.bits));
+#endif
+  return policy;
+}
+
+__device__ __forceinline__ void store_global(float* to, float v, CachePolicy policy) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("st.global.L2::cache_hint.f32 [%0], %1, %2;" ::"l"(to), "f"(v), "l"(policy.bits)
+               : "memory");
 #else
   *to = v;
 #endif
 }
-__device__ __forceinline__ uint4 load_global_last(const uint4* from) {
+__device__ __forceinline__ void store_global(float2* to, float2 v, CachePolicy policy) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("st.global.L2::cache_hint.v2.f32 [%0], {%1, %2}, %3;" ::"l"(to), "f"(v.x), "f"(v.y),
+               "l"(policy.bits)
+               : "memory");
+#else
+  *to = v;
+#endif
+}
+__device__ __forceinline__ uint4 load_global(const uint4* from, CachePolicy policy) {
   uint4 v;
 #if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "{\n"
-      ".reg .b64 policy;\n"
-      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
-      "ld.global.cg.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;\n"
-      "}"
-      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-      : "l"(from)
-      : "memory");
+  asm volatile("ld.global.cg.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from), "l"(policy.bits)
+               : "memory");
 #else
   v = __ldcg(from);
 #endif

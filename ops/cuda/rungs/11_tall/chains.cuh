@@ -72,7 +72,7 @@ class TallChains {
       if (!PLAIN && !leaves_sums(problem.epilogue))
         finish_in_place<float, 4>(problem, place.entry, sums, spot);
       store_along_m(problem, place, lane);
-    } else if (!ALONG_M && problem.c.alignment < 16 &&
+    } else if ((ALONG_M || problem.c.alignment < 16) &&
                is_stretch(problem, place.entry, Tile::BLOCK_N, 4)) {
       if (!PLAIN && !leaves_sums(problem.epilogue))
         finish_in_place<float, 4>(problem, place.entry, sums, spot);
@@ -83,8 +83,9 @@ class TallChains {
   }
 
  private:
-  static constexpr int ROWS = Tile::ROWS / 8, VECTORS = Tile::BLOCK_N / 16;         // of a lane
-  static constexpr uint32_t LINE = (ALONG_M ? Tile::ROWS : Tile::STEP_K) * 4 + 16;  // bytes
+  static constexpr int ROWS = Tile::ROWS / 8, VECTORS = Tile::BLOCK_N / 16;  // of a lane
+  static constexpr uint32_t LINE =
+      (ALONG_M ? Tile::ROWS : Tile::STEP_K) * 4 + Tile::BETWEEN;  // bytes
 
   static __device__ __forceinline__ int row(int lane, int r) {
     return ALONG_M ? r / 4 * 32 + lane / 4 * 4 + r % 4 : lane / 4 + r * 8;
@@ -148,20 +149,27 @@ class TallChains {
     }
   }
 
-  // Eight rows at a time, as a stretch of C.
+  // Eight rows at a time, as a stretch of C: one of every lane's, or four of eight lanes'.
   __device__ __forceinline__ void store_stretches(const Problem& problem, const StripPlace& place,
                                                   int lane) {
     float* const c = static_cast<float*>(problem.c.data) + place.entry * problem.c.batch_stride;
     const int columns = static_cast<int>(problem.n), group = lane / 4;
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-      const int64_t first = place.row0 + 8 * r;
+    const auto put = [&](int row, const float (&values)[4 * VECTORS]) {
 #pragma unroll
       for (int j = 0; j < 4 * VECTORS; ++j) {
         const int at = j / 4 * 16 + column(lane) + j % 4;
         if (at < columns)
-          ptx::store_shared_u32(place.room + (group * columns + at) * 4,
-                                __float_as_uint(chain_[r][j]));
+          ptx::store_shared_u32(place.room + (row * columns + at) * 4, __float_as_uint(values[j]));
+      }
+    };
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const int64_t first = place.row0 + 8 * r;
+      if constexpr (!ALONG_M) {
+        put(group, chain_[r]);
+      } else if (group / 2 == r % 4) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) put(group % 2 * 4 + i, chain_[r / 4 * 4 + i]);
       }
       __syncwarp();
       const int rows = static_cast<int>(min(problem.m - first, int64_t{8}));

@@ -4,7 +4,7 @@
 //     along k:  [ROWS][STEP_K], a line is a row's step        along m:  [STEP_K][ROWS], a line is a
 //     k
 //
-// A line takes 16 bytes more than its elements. Where lines begin at multiples of 16 bytes they
+// A line takes some bytes more than its elements. Where lines begin at multiples of 16 bytes they
 // begin a line of the stage, too; else they are copied from the multiple before them, and begin as
 // many bytes behind the line's begin (shift()). What lies there belongs to the matrix, or is left
 // out.
@@ -41,7 +41,7 @@ class Strips {
  public:
   static constexpr int LINES = ALONG_M ? Tile::STEP_K : Tile::ROWS;
   static constexpr int LENGTH = ALONG_M ? Tile::ROWS : Tile::STEP_K;  // elements of a line
-  static constexpr int PITCH = LENGTH * sizeof(T) + 16;               // bytes
+  static constexpr int PITCH = LENGTH * sizeof(T) + Tile::BETWEEN;    // bytes
   static_assert(LINES * PITCH <= Tile::STAGE_BYTES);
 
   // Those of a matrix from strip `first` on, `step` apart; the ring is in shared memory at `ring`.

@@ -23,10 +23,12 @@ struct TallTile {
   static constexpr bool CHAINS = OF_CHAINS;
   static constexpr int ELEMENT_BYTES = CHAINS ? 4 : 2;
   static constexpr int STEP_K = BYTES / ELEMENT_BYTES;
-  // Lines are 16 bytes apart, for what stands before a line that is not aligned; and so eight of
-  // them are read without a bank conflict.
-  static constexpr int BYTES_ALONG_K = ROWS * (BYTES + 16);
-  static constexpr int BYTES_ALONG_M = STEP_K * (ROWS * ELEMENT_BYTES + 16);
+  // Bytes between lines: for what stands before a line that is not aligned, and so that lanes read
+  // several without a bank conflict. ldmatrix reads eight; else no line is fetched twice
+  // (ptx::CP_ASYNC_ALIGNMENT).
+  static constexpr int BETWEEN = CHAINS ? 32 : 16;
+  static constexpr int BYTES_ALONG_K = ROWS * (BYTES + BETWEEN);
+  static constexpr int BYTES_ALONG_M = STEP_K * (ROWS * ELEMENT_BYTES + BETWEEN);
   static constexpr int STAGE_BYTES = BYTES_ALONG_K > BYTES_ALONG_M ? BYTES_ALONG_K : BYTES_ALONG_M;
   // Rows of C that leave through shared memory as one stretch: of chains a lane's, or a fragment's.
   static constexpr int STORE_ROWS = CHAINS ? 8 : 16;

@@ -50,14 +50,16 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N, VECTOR = Tile::VECTOR;
   constexpr int STRIDE_M = PatchOf<Tile>::STRIDE_M, STRIDE_N = PatchOf<Tile>::STRIDE_N;
   constexpr int STAGES = Tile::STAGES;
-  constexpr uint32_t A_BYTES = BLOCK_K * Tile::LEADING_A * 4;
+  constexpr int LEADING_A = Tile::leading(BLOCK_M, ACCESS_A == Access::AlongMN);
+  constexpr int LEADING_B = Tile::leading(BLOCK_N, ACCESS_B == Access::AlongMN);
+  constexpr uint32_t A_BYTES = BLOCK_K * LEADING_A * 4;
   constexpr uint32_t STAGE_BYTES = Tile::STAGE_ELEMENTS * 4;
   const uint32_t shared_base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 
-  AsyncTileLoader<Tile, BLOCK_M, Tile::LEADING_A, ACCESS_A> a(a_data, problem.a.row_stride,
-                                                              problem.a.col_stride, rows);
-  AsyncTileLoader<Tile, BLOCK_N, Tile::LEADING_B, ACCESS_B> b(b_data, problem.b.col_stride,
-                                                              problem.b.row_stride, columns);
+  AsyncTileLoader<Tile, BLOCK_M, LEADING_A, ACCESS_A> a(a_data, problem.a.row_stride,
+                                                        problem.a.col_stride, rows);
+  AsyncTileLoader<Tile, BLOCK_N, LEADING_B, ACCESS_B> b(b_data, problem.b.col_stride,
+                                                        problem.b.row_stride, columns);
   const int steps = (length + BLOCK_K - 1) / BLOCK_K;
 
   int to_copy = length;  // values of k whose copy has not been started
@@ -81,8 +83,8 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   const auto load_patches = [&](int k) {
     const float* a_row = reinterpret_cast<const float*>(shared + read) + patch.m;
     const float* b_row = reinterpret_cast<const float*>(shared + read + A_BYTES) + patch.n;
-    load_patch<float, THREAD_M, VECTOR>(a_row + k * Tile::LEADING_A, STRIDE_M, a_patch[k % 2]);
-    load_patch<float, THREAD_N, VECTOR>(b_row + k * Tile::LEADING_B, STRIDE_N, b_patch[k % 2]);
+    load_patch<float, THREAD_M, VECTOR>(a_row + k * LEADING_A, STRIDE_M, a_patch[k % 2]);
+    load_patch<float, THREAD_N, VECTOR>(b_row + k * LEADING_B, STRIDE_N, b_patch[k % 2]);
   };
   load_patches(0);
   const auto run_step = [&](auto copy) {

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const Problem& problem = args.problem;
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N;
-  __shared__ alignas(16) char shared[Tile::SHARED_BYTES];
+  __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
 
   int64_t tile_m, tile_n;
   tile_of_block<ASYNC_RASTER_GROUP>(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,

@@ -20,7 +20,7 @@ template <typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     register_tile_wrapped(const __grid_constant__ WrappedArguments args) {
   const Problem& problem = args.problem;
-  __shared__ alignas(16) char shared[Tile::SHARED_BYTES];
+  __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
   const PatchOf<Tile> patch;
   float chain[Tile::THREAD_M][Tile::THREAD_N];
   run_turns<Tile, ASYNC_RASTER_GROUP>(

@@ -66,15 +66,17 @@ struct AsyncTile {
   static constexpr int STAGES = STAGE_COUNT;
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   static constexpr int VECTOR = 4;              // elements in a 16-byte access
-  // One vector of padding a row of k, as above: lanes that copy single elements take 8 of k of 4
-  // rows, and these 32 fall into different banks.
-  static constexpr int LEADING_A = M + VECTOR;  // elements
-  static constexpr int LEADING_B = N + VECTOR;
-  static constexpr int STAGE_ELEMENTS = K * (LEADING_A + LEADING_B);
+  // Elements from a row of k of an operand's tile to the next. Lanes that copy single elements take
+  // 8 of k of 4 rows, and with a padding of one vector these 32 fall into different banks; vectors
+  // must begin at multiples of 32 bytes by twos (ptx::CP_ASYNC_ALIGNMENT).
+  static constexpr int leading(int rows, bool by_vectors) {
+    return rows + (by_vectors ? 2 : 1) * VECTOR;
+  }
+  static constexpr int STAGE_ELEMENTS = K * (leading(M, true) + leading(N, true));  // at most
   static constexpr int SHARED_BYTES = STAGES * STAGE_ELEMENTS * 4;
 
   static_assert(SEGMENT_K % K == 0, "a segment is a whole number of steps");
-  static_assert(K % 8 == 0 && LEADING_A % 32 == 4 && LEADING_B % 32 == 4,
+  static_assert(K % 8 == 0 && leading(M, false) % 32 == 4 && leading(N, false) % 32 == 4,
                 "8 of k of 4 rows fall into 32 different banks");
   static_assert(PATCH_M % VECTOR == 0 && PATCH_N % VECTOR == 0,
                 "a thread's patch is made of 16-byte vectors");

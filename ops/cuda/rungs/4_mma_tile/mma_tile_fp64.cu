@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     mma_tile_fp64(const __grid_constant__ ProblemAndTotals args) {
   const Problem& problem = args.problem;
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
-  extern __shared__ __align__(16) char shared[];
+  extern __shared__ __align__(ptx::CP_ASYNC_ALIGNMENT) char shared[];
   const uint32_t shared_base = ptx::shared_address(shared);
   // No launch_dependents: a next product's blocks would crowd on the multiprocessors that have room
   // beside this one's, two on some and none on others (512 with tiles of 64 x 64: 1.6 times

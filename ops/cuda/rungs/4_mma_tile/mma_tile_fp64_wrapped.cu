@@ -18,7 +18,7 @@ template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     mma_tile_fp64_wrapped(const __grid_constant__ WrappedArguments args) {
   const Problem& problem = args.problem;
-  extern __shared__ __align__(16) char shared[];
+  extern __shared__ __align__(ptx::CP_ASYNC_ALIGNMENT) char shared[];
   const uint32_t shared_base = ptx::shared_address(shared);
   const Fp64Lane<Tile> lane;
   Fp64Chain<Tile> chain;

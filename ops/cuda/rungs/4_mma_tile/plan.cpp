@@ -30,17 +30,21 @@ constexpr Candidate fp64_tile(double busy, double alone) {
 // In the order of Fp64Tiles.
 constexpr Candidate FP64_TABLE[] = {
     fp64_tile<Fp64Tile128x128>(2216, 2216), fp64_tile<Fp64Tile128x64>(1158, 1158),
-    fp64_tile<Fp64Tile64x64>(603, 719), fp64_tile<Fp64Tile32x64>(460, 460)};
+    fp64_tile<Fp64Tile64x64>(603, 719), fp64_tile<Fp64Pair128x64>(1140, 1400),
+    fp64_tile<Fp64Tile32x64>(460, 460)};
 static_assert(std::size(FP64_TABLE) == Fp64Tiles::COUNT, "a line for each tile");
 // Of latencies, where other blocks read the same and so bring it to L2: these are measured with a
 // weight that comes from memory past few rows.
 constexpr double FROM_L2 = 0.89;
 constexpr int64_t FEW_ROWS = 64;
-// In the order of Fp64WrappedTiles. A tile's is with its part of C, which whole tiles have in their
-// start.
-constexpr WrappedCosts WRAPPED_COSTS[] = {{500, 500, 21000, 1.045, 0.05},
-                                          {500, 500, 17000, 1.13, 0.05}};
+// In the order of Fp64WrappedTiles; fitted, as the pair's cycles, to an H100's times
+// (bench/results/h100/fp64_ways.txt). A tile's is with its part of C, which whole tiles have in
+// their start.
+constexpr WrappedCosts WRAPPED_COSTS[] = {
+    {5900, 500, 7400, 1.024, 0}, {10700, 500, 4000, 1.027, 0}, {13200, 500, 0, 1.06, 0}};
 static_assert(std::size(WRAPPED_COSTS) == Fp64WrappedTiles::COUNT, "a line for each tile");
+// Of more rounds than these a cut saves little, and blocks of whole tiles keep in step.
+constexpr int64_t MOST_ROUNDS = 8;
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
 
@@ -77,7 +81,9 @@ void for_fp64_ways(const Problem& problem, const DeviceInfo& device, Function co
     way.shares_segments = false;
     if (tile >= Fp64WrappedTiles::COUNT) continue;
     way.blocks = wrapping_blocks(candidate, problem, device);
-    if (way.blocks > 0)
+    const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{candidate.block_m}),
+                                             blocks_over(problem.n, int64_t{candidate.block_n}));
+    if (way.blocks > 0 && tiles < MOST_ROUNDS * way.blocks)
       consider(way, wrapped_cycles(candidate, problem, device, way.blocks, WRAPPED_COSTS[tile]));
   }
 }

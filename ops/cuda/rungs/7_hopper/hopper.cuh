@@ -272,7 +272,8 @@ struct Hopper {
         total_alone(d);
       }
       if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
-      leave<T, Tile, FINISHES>(args, d, unit, row, column, slices, 1 + consumer);
+      constexpr bool MAY_SHARE = !FINISHES && !Turns::CUTS;
+      leave<T, Tile, FINISHES, MAY_SHARE>(args, d, unit, row, column, slices, 1 + consumer);
     }
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }

@@ -50,7 +50,7 @@ __device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUN
   }
 }
 
-// Every thread its own elements: fp32 sums, and a C without a stride of 1.
+// Every thread its own elements: fp32, and a C without a stride of 1.
 template <typename T, int COUNT>
 __device__ __forceinline__ void scatter(const HopperArguments& args, const HopperOutput& c,
                                         const float (&d)[COUNT], Place place, int thread) {
@@ -69,11 +69,7 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
       const int q = column + 8 * j;
       const float low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
       if (pairs && q + 1 < args.q) {
-        auto* const to = reinterpret_cast<float2*>(static_cast<float*>(c.data) + at + q);
-        if (args.segments == 1)
-          *to = make_float2(low, high);
-        else  // sums, which another kernel adds
-          ptx::store_global_kept(to, make_float2(low, high));
+        *reinterpret_cast<float2*>(static_cast<float*>(c.data) + at + q) = make_float2(low, high);
         continue;
       }
 #pragma unroll
@@ -87,6 +83,35 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
           static_cast<T*>(c.data)[index] = T(value);
       }
     }
+  }
+}
+
+// Sums of a segment, which another kernel adds: 64 rows that lie along q, or along p, all of them
+// within the problem. Nothing is computed or asked between two stores: all blocks store at once,
+// and that takes as long as the instructions do.
+template <int COUNT>
+__device__ __forceinline__ void store_sums(const HopperOutput& c, const float (&d)[COUNT],
+                                           Place place, int thread) {
+  const ptx::CachePolicy policy = ptx::leave_last();
+  const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
+  const int column = place.q + thread % 4 * 2;
+  float* at = static_cast<float*>(c.data) + place.batch * c.batch + place.segment * c.segment +
+              row * c.p + column * c.q;
+  if (c.q == 1) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half, at += 8 * c.p)
+#pragma unroll
+      for (int j = 0; j < COUNT / 4; ++j)
+        ptx::store_global(reinterpret_cast<float2*>(at) + 4 * j,
+                          make_float2(d[4 * j + 2 * half], d[4 * j + 2 * half + 1]), policy);
+  } else {
+#pragma unroll
+    for (int j = 0; j < COUNT / 4; ++j, at += 8 * c.q)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          ptx::store_global(at + i * c.q + 8 * half, d[4 * j + 2 * half + i], policy);
   }
 }
 

@@ -26,6 +26,17 @@ double row_cost(const HopperModel& model, const Side& read, bool repacked, int64
   return line + model.two_lines * across + (across >= HALF_SECTORS ? model.off_sectors : 0);
 }
 
+// How long L2 is busy with a row of an operand's boxes, beside one that is a line of its own.
+double lines_of(const Side& read, bool repacked, int64_t element_bytes) {
+  const double line = is_mn_major(read) ? HopperModel::MN_LINE_BUSY : 1;
+  if (repacked) return line;
+  const int64_t stride = is_mn_major(read) ? read.k_stride : read.row_stride;
+  const bool off_sectors = stride * element_bytes % 32 != 0;
+  return line * (1 + across_lines(stride, element_bytes) *
+                         (HopperModel::TWO_LINES_BUSY +
+                          (off_sectors ? HopperModel::OFF_SECTORS_BUSY : 0)));
+}
+
 // Whether the constants are of such products: 16-bit inputs, tensor cores as fast as an H200's.
 bool is_fitted(const DeviceInfo& device, Arithmetic arithmetic) {
   return arithmetic != Arithmetic::Tf32 && scale_of(device).tensor == 1;
@@ -38,15 +49,14 @@ HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
       of_tiles(is_fitted(device, arithmetic)),
       slowdown((1 + power * H200_SLOWDOWN) * slower_than_h200(device) - 1) {
   const ChipScale scale = scale_of(device);
-  for (double* launch : {&start, &share_start, &clear_kernel, &repack_kernel})
-    *launch *= scale.clock;
+  for (double* launch : {&start, &clear_kernel, &repack_kernel}) *launch *= scale.clock;
   clock_hz *= scale.clock;
   tensor /= scale.tensor, chip /= scale.tensor, alone /= scale.tensor;
   for (double* of_l2 :
        {&line, &two_lines, &off_sectors, &flush, &hidden_flush, &hand_over, &hidden_hand_over})
     *of_l2 /= scale.l2_share();
   repack_cycles_a_byte /= scale.dram;
-  dram_bytes *= scale.dram;
+  dram_bytes *= scale.dram, drifts_from *= std::cbrt(scale.dram);
   l2_bytes *= scale.l2;
 }
 
@@ -154,10 +164,22 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
       model.chip * area / 32 * static_cast<double>(units.count * blocks) / device.multiprocessors;
   constexpr double POWER = HopperConstants::CHIP_POWER;
   all_steps = std::pow(std::pow(all_steps, POWER) + std::pow(evenly, POWER), 1 / POWER);
-  const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
+  // What readers of the same rows lose where L2 keeps them waiting: they drift apart, until what
+  // one has read has left L2 before the next asks for it.
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
-  const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
   const bool is_small = tile.block_p == 64;
+  if (!is_small) {
+    const double lines = p_rows / plan.cluster_q * lines_of(read.p, plan.repack_p, element_bytes) +
+                         q_rows / plan.cluster_p * lines_of(read.q, plan.repack_q, element_bytes);
+    const double busy = lines / (HopperModel::LINES_A_CYCLE * area / 32);
+    const double bytes = 2 * std::min(p, q) * static_cast<double>(depth * element_bytes);
+    all_steps *=
+        1 + HopperModel::DRIFT *
+                std::pow(std::max(0.0, busy - model.drifts_from), HopperModel::DRIFT_POWER) *
+                std::pow(std::max(0.0, bytes / model.l2_bytes - 2), HopperModel::DRIFT_BYTES);
+  }
+  const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
+  const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
   const CoupledFit& coupled = blocks > 2 ? (is_small ? model.four_small : model.four)
                               : is_small ? model.small
                                          : model.large;
@@ -187,8 +209,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double narrower = plan.store == StorePath::Scatter ? 0 : 64. / tile.slice_q - 1;
   const double slices =
       1 + narrower * (plan.store == StorePath::Rows ? HopperModel::ROWS_SLICE : model.slice);
-  const double stores = (plan.share_segments ? model.share_store : 1) * model.store *
-                        (1 + model.store_two_lines * across) * slices * area / 128 /
+  const double stores = model.store * (1 + model.store_two_lines * across) * slices * area / 128 /
                         (tile.ping_pong ? 1 : tile.consumers);
   // All but the last round's are beside what DRAM takes; of consumers in turn, beside the other's
   // products, as far as these go.
@@ -249,7 +270,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     e.cycles +=
         model.clear_kernel + (tile.ping_pong ? model.hidden_hand_over : model.hand_over) * area;
   if (plan.share_segments)
-    e.cycles += model.share_start + sums_seconds(problem, device) * model.clock_hz;
+    e.cycles += sums_seconds(problem, device) * model.clock_hz;
   else
     e.cycles += e.waves * static_cast<double>(segments - 1) *
                 (!totals_in_workspace(problem, plan)   ? HopperModel::BETWEEN_SEGMENTS

@@ -51,9 +51,9 @@ struct HopperConstants {
   double turn = 356.8;           // of a tile, from a block's second on: its begin and its end
   double again = 2.261;  // a row of what all tiles of several rounds read: a few lines of L2
   double gaps = 0.1045;  // of all but the first round, with no other tile to fill
-  // Where blocks share out segments of K: a step of tensor is no less than what the instructions
-  // take, though few blocks run; the start takes longer; and a store of sums is one of fp32.
-  double alone = 1.171, share_start = 0, share_store = 2.854;
+  // Where blocks share out segments of K, a step of tensor is no less than what the instructions
+  // take, though few blocks run.
+  double alone = 1.171;
 };
 
 // Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
@@ -66,7 +66,7 @@ constexpr HopperConstants constants_elsewhere() {
   c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;
   c.chip = 0, c.dram_bytes = 3800, c.crossing = 0.723;
   c.store = 13, c.store_two_lines = 1.45, c.slice = 0.25, c.hidden_store = 0.383, c.gaps = 0.0571;
-  c.turn = c.again = 0, c.alone = 0, c.share_start = 0, c.share_store = 1;
+  c.turn = c.again = 0, c.alone = 0;
   return c;
 }
 
@@ -107,6 +107,16 @@ struct HopperModel : HopperConstants {
   // another's come from there, beside another consumer's products or not, cycles for an element;
   // and clusters that are not at the same k read less together, a share of a step.
   double clear_kernel = 2808, hand_over = 0.1163, hidden_hand_over = 0.12, out_of_step = 0.05144;
+  // Lines a cycle that L2 answers to each multiprocessor when all ask, and how much longer it is
+  // busy with those along m or n, with two for a row of 128 bytes, and with rows off its sectors.
+  // Where that takes more than a share of what the products do at best, blocks that read the same
+  // drift apart, and lose by it what operands are larger than L2. Fitted to all ways of 44 large
+  // products on an H100 (large_fitted in bench/results/h100/planner.json); that faster memory makes
+  // up for more is from one on an H200, 8192 x 4096 x 14336.
+  static constexpr double LINES_A_CYCLE = 0.606;
+  static constexpr double MN_LINE_BUSY = 1.13, TWO_LINES_BUSY = 0.26, OFF_SECTORS_BUSY = 0.25;
+  double drifts_from = 0.62;
+  static constexpr double DRIFT = 0.53, DRIFT_POWER = 1.57, DRIFT_BYTES = 0.7;
   double repack_kernel = 2000, repack_cycles_a_byte = 0.9e-3;  // of the copy
   // More, for blocks without a cluster where operands beyond the size of L2 were copied just
   // before: the copies are on their way to DRAM still, and are read from there again.
