@@ -248,6 +248,9 @@ def planner_table(documents: Sequence[dict]) -> str:
         "large_named": "large, named",
         "large_fitted": "large, drawn, used to fit the model",
         "large_held_out": "large, drawn, held out",
+        "large_behind": "large, that stayed behind before, used too",
+        "deep": "deep, with a small C, used too",
+        "deep_large": "deep, with a large C, used too",
     }
     rows, shown = [], []
     for key, name in names.items():

@@ -100,12 +100,13 @@ inline void add_sums_step(Plan& plan, const Problem& problem, const SumsLayout& 
 // L2 does not keep, half of it being the operands', go to DRAM and come back.
 inline double sums_seconds(const Problem& problem, const DeviceInfo& device) {
   constexpr double START = 1.94e-6, BYTES_A_SECOND = 5.66e12;  // to and from L2
+  constexpr double DRAM_A_SECOND = 4.8e12, KEPT = 31e6;
   const ChipScale scale = scale_of(device);
   const SumsLayout layout = sums_layout(problem, segment_count(problem.k));
   const double bytes = static_cast<double>(layout.bytes(problem.batch));
-  const double beyond = std::max(0.0, bytes - static_cast<double>(device.l2_bytes) / 2);
+  const double beyond = std::max(0.0, bytes - KEPT * scale.l2);
   return START + bytes / (BYTES_A_SECOND * scale.dram * scale.clock) +
-         2 * beyond / device.memory_bandwidth;
+         2 * beyond / (DRAM_A_SECOND * scale.dram);
 }
 
 }  // namespace tiled

@@ -85,8 +85,7 @@ class TallFragments {
  private:
   static constexpr int TILES_M = Tile::ROWS / 16, TILES_N = Tile::BLOCK_N / 8;
   static constexpr int COUNT = TILES_M * TILES_N * 4;
-  static constexpr uint32_t LINE =
-      (ALONG_M ? Tile::ROWS : Tile::STEP_K) * 2 + Tile::BETWEEN;  // bytes
+  static constexpr uint32_t LINE = Tile::pitch(ALONG_M);  // bytes
   static_assert(TILES_M == 2, "a lane's eight rows of a column are one of four of a strip");
 
   template <int UNROLL, typename LoadA>

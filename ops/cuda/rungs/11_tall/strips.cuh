@@ -41,7 +41,7 @@ class Strips {
  public:
   static constexpr int LINES = ALONG_M ? Tile::STEP_K : Tile::ROWS;
   static constexpr int LENGTH = ALONG_M ? Tile::ROWS : Tile::STEP_K;  // elements of a line
-  static constexpr int PITCH = LENGTH * sizeof(T) + Tile::BETWEEN;    // bytes
+  static constexpr int PITCH = Tile::pitch(ALONG_M);                  // bytes
   static_assert(LINES * PITCH <= Tile::STAGE_BYTES);
 
   // Those of a matrix from strip `first` on, `step` apart; the ring is in shared memory at `ring`.

@@ -23,12 +23,14 @@ struct TallTile {
   static constexpr bool CHAINS = OF_CHAINS;
   static constexpr int ELEMENT_BYTES = CHAINS ? 4 : 2;
   static constexpr int STEP_K = BYTES / ELEMENT_BYTES;
-  // Bytes between lines: for what stands before a line that is not aligned, and so that lanes read
-  // several without a bank conflict. ldmatrix reads eight; else no line is fetched twice
-  // (ptx::CP_ASYNC_ALIGNMENT).
-  static constexpr int BETWEEN = CHAINS ? 32 : 16;
-  static constexpr int BYTES_ALONG_K = ROWS * (BYTES + BETWEEN);
-  static constexpr int BYTES_ALONG_M = STEP_K * (ROWS * ELEMENT_BYTES + BETWEEN);
+  // Bytes from a line to the next: there is room for what stands before one that is not aligned,
+  // and eight lines are read without a bank conflict. Chains read one line along m at a time, and
+  // it begins where no sector is fetched twice (ptx::CP_ASYNC_ALIGNMENT).
+  static constexpr int pitch(bool along_m) {
+    return along_m ? ROWS * ELEMENT_BYTES + (CHAINS ? 32 : 16) : BYTES + 16;
+  }
+  static constexpr int BYTES_ALONG_K = ROWS * pitch(false);
+  static constexpr int BYTES_ALONG_M = STEP_K * pitch(true);
   static constexpr int STAGE_BYTES = BYTES_ALONG_K > BYTES_ALONG_M ? BYTES_ALONG_K : BYTES_ALONG_M;
   // Rows of C that leave through shared memory as one stretch: of chains a lane's, or a fragment's.
   static constexpr int STORE_ROWS = CHAINS ? 8 : 16;

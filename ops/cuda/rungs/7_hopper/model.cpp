@@ -56,7 +56,7 @@ HopperModel::HopperModel(const DeviceInfo& device, Arithmetic arithmetic)
        {&line, &two_lines, &off_sectors, &flush, &hidden_flush, &hand_over, &hidden_hand_over})
     *of_l2 /= scale.l2_share();
   repack_cycles_a_byte /= scale.dram;
-  dram_bytes *= scale.dram, drifts_from *= std::cbrt(scale.dram);
+  dram_bytes *= scale.dram, drifts_from *= std::pow(scale.dram, 2. / 3);
   l2_bytes *= scale.l2;
 }
 
@@ -173,10 +173,11 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
                          q_rows / plan.cluster_p * lines_of(read.q, plan.repack_q, element_bytes);
     const double busy = lines / (HopperModel::LINES_A_CYCLE * area / 32);
     const double bytes = 2 * std::min(p, q) * static_cast<double>(depth * element_bytes);
+    const double apart = std::max(0.0, busy - model.drifts_from);
     all_steps *=
-        1 + HopperModel::DRIFT *
-                std::pow(std::max(0.0, busy - model.drifts_from), HopperModel::DRIFT_POWER) *
+        1 + HopperModel::DRIFT * std::pow(apart, HopperModel::DRIFT_POWER) *
                 std::pow(std::max(0.0, bytes / model.l2_bytes - 2), HopperModel::DRIFT_BYTES);
+    if (plan.cluster_p > 1 && tile.ping_pong) all_steps *= 1 + HopperModel::DRIFT_TOGETHER * apart;
   }
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
@@ -209,8 +210,10 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double narrower = plan.store == StorePath::Scatter ? 0 : 64. / tile.slice_q - 1;
   const double slices =
       1 + narrower * (plan.store == StorePath::Rows ? HopperModel::ROWS_SLICE : model.slice);
-  const double stores = model.store * (1 + model.store_two_lines * across) * slices * area / 128 /
-                        (tile.ping_pong ? 1 : tile.consumers);
+  const bool has_edge = sides.p.rows % tile.group_p != 0 || sides.q.rows % tile.group_q != 0;
+  const double of_sums = plan.share_segments && has_edge ? model.share_edge_store : 1;
+  const double stores = of_sums * model.store * (1 + model.store_two_lines * across) * slices *
+                        area / 128 / (tile.ping_pong ? 1 : tile.consumers);
   // All but the last round's are beside what DRAM takes; of consumers in turn, beside the other's
   // products, as far as these go.
   const double products = on_chip / std::max(rounds, 1.0);
@@ -230,6 +233,10 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double once = (rows_once(sides.p) + rows_once(sides.q)) * k_bytes;
   const double floor = model.start + HopperModel::dram_start(few, once) +
                        (once + of_c) / (share * device.memory_bandwidth / model.clock_hz);
+  if (plan.share_segments) {
+    const double load = static_cast<double>(units.count * blocks) / device.multiprocessors;
+    e.cycles *= 1 + model.share_free * std::max(0.0, 1 - load);
+  }
   if (e.cycles < floor) e.cycles = floor - HopperModel::BELOW_DRAM * (floor - e.cycles);
   if (few <= HopperModel::FEW && !is_short && !plan.share_segments)
     e.cycles *= HopperModel::BESIDE_FEW_ROWS;

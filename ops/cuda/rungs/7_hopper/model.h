@@ -52,8 +52,9 @@ struct HopperConstants {
   double again = 2.261;  // a row of what all tiles of several rounds read: a few lines of L2
   double gaps = 0.1045;  // of all but the first round, with no other tile to fill
   // Where blocks share out segments of K, a step of tensor is no less than what the instructions
-  // take, though few blocks run.
-  double alone = 1.171;
+  // take, though few blocks run; a store of sums at C's edge is slower; and blocks that leave
+  // multiprocessors free read DRAM so much slower, in all.
+  double alone = 1.171, share_edge_store = 2.854, share_free = 0.05;
 };
 
 // Of tf32, and of chips with slower tensor cores, for which products wait more and tiles are more
@@ -66,7 +67,7 @@ constexpr HopperConstants constants_elsewhere() {
   c.first_read = 2.47, c.narrow = 1.48, c.narrowest = 2.19;
   c.chip = 0, c.dram_bytes = 3800, c.crossing = 0.723;
   c.store = 13, c.store_two_lines = 1.45, c.slice = 0.25, c.hidden_store = 0.383, c.gaps = 0.0571;
-  c.turn = c.again = 0, c.alone = 0;
+  c.turn = c.again = 0, c.alone = 0, c.share_edge_store = 1, c.share_free = 0;
   return c;
 }
 
@@ -115,8 +116,8 @@ struct HopperModel : HopperConstants {
   // up for more is from one on an H200, 8192 x 4096 x 14336.
   static constexpr double LINES_A_CYCLE = 0.606;
   static constexpr double MN_LINE_BUSY = 1.13, TWO_LINES_BUSY = 0.26, OFF_SECTORS_BUSY = 0.25;
-  double drifts_from = 0.62;
-  static constexpr double DRIFT = 0.53, DRIFT_POWER = 1.57, DRIFT_BYTES = 0.7;
+  double drifts_from = 0.7;
+  static constexpr double DRIFT = 0.53, DRIFT_POWER = 1.57, DRIFT_BYTES = 0.7, DRIFT_TOGETHER = 0.5;
   double repack_kernel = 2000, repack_cycles_a_byte = 0.9e-3;  // of the copy
   // More, for blocks without a cluster where operands beyond the size of L2 were copied just
   // before: the copies are on their way to DRAM still, and are read from there again.
