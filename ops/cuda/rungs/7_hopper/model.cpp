@@ -169,8 +169,9 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool is_small = tile.block_p == 64;
   if (!is_small) {
-    const double lines = p_rows / plan.cluster_q * lines_of(read.p, plan.repack_p, element_bytes) +
-                         q_rows / plan.cluster_p * lines_of(read.q, plan.repack_q, element_bytes);
+    const double lines =
+        p_rows / plan.cluster_q * lines_of(read.p, plan.repack_p, element_bytes) +
+        q_rows / plan.cluster_p * narrow * lines_of(read.q, plan.repack_q, element_bytes);
     const double busy = lines / (HopperModel::LINES_A_CYCLE * area / 32);
     const double bytes = 2 * std::min(p, q) * static_cast<double>(depth * element_bytes);
     const double apart = std::max(0.0, busy - model.drifts_from);
