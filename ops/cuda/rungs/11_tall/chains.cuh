@@ -64,6 +64,9 @@ class TallChains {
   template <bool PLAIN>
   __device__ __forceinline__ void store(const Problem& problem, const StripPlace& place) {
     const int lane = lane_anew();
+    // A lane's rows along m lie beside each other, so that a store's pieces of some rows of C lie
+    // apart. One vector a row is whole anyhow, and of wide rows the pieces are.
+    const bool leaves_in_pieces = ALONG_M && problem.n > 4 && problem.n <= 32;
     const auto spot = [&](int v) -> Spot {
       return {place.row0 + row(lane, v / VECTORS), place.column0 + v % VECTORS * 16 + column(lane)};
     };
@@ -72,7 +75,7 @@ class TallChains {
       if (!PLAIN && !leaves_sums(problem.epilogue))
         finish_in_place<float, 4>(problem, place.entry, sums, spot);
       store_along_m(problem, place, lane);
-    } else if ((ALONG_M || problem.c.alignment < 16) &&
+    } else if ((leaves_in_pieces || problem.c.alignment < 16) &&
                is_stretch(problem, place.entry, Tile::BLOCK_N, 4)) {
       if (!PLAIN && !leaves_sums(problem.epilogue))
         finish_in_place<float, 4>(problem, place.entry, sums, spot);
