@@ -111,9 +111,10 @@ struct HopperModel : HopperConstants {
   // Lines a cycle that L2 answers to each multiprocessor when all ask, and how much longer it is
   // busy with those along m or n, with two for a row of 128 bytes, and with rows off its sectors.
   // Where that takes more than a share of what the products do at best, blocks that read the same
-  // drift apart, and lose by it what operands are larger than L2. Fitted to all ways of 44 large
-  // products on an H100 (large_fitted in bench/results/h100/planner.json); that faster memory makes
-  // up for more is from one on an H200, 8192 x 4096 x 14336.
+  // drift apart: they lose by it what operands are larger than L2, and consumers in turn whose
+  // blocks share Q lose at any size. Fitted to all ways of 44 large products on an H100
+  // (large_fitted in bench/results/h100/planner.json). Faster memory makes up for more: 2x1 costs
+  // Ping128x128 3 to 8 % more than 1x2 there, and nothing on an H200.
   static constexpr double LINES_A_CYCLE = 0.606;
   static constexpr double MN_LINE_BUSY = 1.13, TWO_LINES_BUSY = 0.26, OFF_SECTORS_BUSY = 0.25;
   double drifts_from = 0.7;
