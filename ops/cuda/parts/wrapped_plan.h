@@ -14,10 +14,13 @@ struct WrappedLayout {
 // `behind`: bytes of the workspace that are others'.
 WrappedLayout wrapped_layout(const Plan& plan, DType dtype, int32_t blocks, int64_t behind);
 
+// Of more rounds of tiles a cut saves little, and whole ones keep in step.
+constexpr int64_t MOST_CUT_ROUNDS = 8;
+
 // The most blocks, all running at once, that would share out a problem's tiles by cutting some in
-// time; 0: there is nothing to cut, or K is.
+// time; 0: there is nothing to cut, or K is, or these are more rounds.
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
-                        const DeviceInfo& device);
+                        const DeviceInfo& device, int64_t most_rounds = MAX_GRID_X);
 
 // What cutting costs, in an H200's cycles.
 struct WrappedCosts {

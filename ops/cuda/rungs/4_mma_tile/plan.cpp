@@ -43,8 +43,6 @@ constexpr int64_t FEW_ROWS = 64;
 constexpr WrappedCosts WRAPPED_COSTS[] = {
     {5900, 500, 7400, 1.024, 0}, {10700, 500, 4000, 1.027, 0}, {13200, 500, 0, 1.06, 0}};
 static_assert(std::size(WRAPPED_COSTS) == Fp64WrappedTiles::COUNT, "a line for each tile");
-// Of more rounds than these a cut saves little, and blocks of whole tiles keep in step.
-constexpr int64_t MOST_ROUNDS = 8;
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
 
@@ -80,10 +78,8 @@ void for_fp64_ways(const Problem& problem, const DeviceInfo& device, Function co
     }
     way.shares_segments = false;
     if (tile >= Fp64WrappedTiles::COUNT) continue;
-    way.blocks = wrapping_blocks(candidate, problem, device);
-    const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{candidate.block_m}),
-                                             blocks_over(problem.n, int64_t{candidate.block_n}));
-    if (way.blocks > 0 && tiles < MOST_ROUNDS * way.blocks)
+    way.blocks = wrapping_blocks(candidate, problem, device, MOST_CUT_ROUNDS);
+    if (way.blocks > 0)
       consider(way, wrapped_cycles(candidate, problem, device, way.blocks, WRAPPED_COSTS[tile]));
   }
 }

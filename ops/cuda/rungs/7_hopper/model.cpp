@@ -16,25 +16,32 @@ double across_lines(int64_t stride, int64_t element_bytes) {
   return offset == 0 ? 0 : 1 - static_cast<double>(alignment) / 128;
 }
 
-// What a row of an operand's boxes costs on its way out of L2.
-double row_cost(const HopperModel& model, const Side& read, bool repacked, int64_t element_bytes) {
-  const double line = model.line * (is_mn_major(read) ? model.mn_line : 1);
-  if (repacked) return line;
-  const double across =
-      across_lines(is_mn_major(read) ? read.k_stride : read.row_stride, element_bytes);
-  constexpr double HALF_SECTORS = 1 - 16. / 128;  // across, where every other row begins in one
-  return line + model.two_lines * across + (across >= HALF_SECTORS ? model.off_sectors : 0);
+// How rows of an operand's boxes lie in L2: along m or n or along k, the share of them in two
+// lines, and whether every other one begins in half a sector of 32 bytes. Copies lie in lines of
+// their own.
+struct Lie {
+  bool mn_major;
+  double across;
+  bool off_sectors;
+
+  Lie(const Side& read, bool repacked, int64_t element_bytes) : mn_major(is_mn_major(read)) {
+    constexpr double HALF_SECTORS = 1 - 16. / 128;
+    across = repacked ? 0 : across_lines(mn_major ? read.k_stride : read.row_stride, element_bytes);
+    off_sectors = across >= HALF_SECTORS;
+  }
+};
+
+// What such a row costs on its way out of L2.
+double row_cost(const HopperModel& model, const Lie& lie) {
+  return model.line * (lie.mn_major ? model.mn_line : 1) + model.two_lines * lie.across +
+         (lie.off_sectors ? model.off_sectors : 0);
 }
 
-// How long L2 is busy with a row of an operand's boxes, beside one that is a line of its own.
-double lines_of(const Side& read, bool repacked, int64_t element_bytes) {
-  const double line = is_mn_major(read) ? HopperModel::MN_LINE_BUSY : 1;
-  if (repacked) return line;
-  const int64_t stride = is_mn_major(read) ? read.k_stride : read.row_stride;
-  const bool off_sectors = stride * element_bytes % 32 != 0;
-  return line * (1 + across_lines(stride, element_bytes) *
-                         (HopperModel::TWO_LINES_BUSY +
-                          (off_sectors ? HopperModel::OFF_SECTORS_BUSY : 0)));
+// How long L2 is busy with it, beside one that is a line of its own.
+double lines_of(const Lie& lie) {
+  const double off_sectors = lie.off_sectors ? HopperModel::OFF_SECTORS_BUSY : 0;
+  return (lie.mn_major ? HopperModel::MN_LINE_BUSY : 1) *
+         (1 + lie.across * (HopperModel::TWO_LINES_BUSY + off_sectors));
 }
 
 // Whether the constants are of such products: 16-bit inputs, tensor cores as fast as an H200's.
@@ -116,17 +123,18 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
     return rows / sharers * ((sharers == 1 ? 1 : 0) + model.first_read / of_readers);
   };
   const double rounding = problem.arithmetic == Arithmetic::Tf32 ? HopperModel::ROUNDING : 1;
+  const Lie p_lie(read.p, plan.repack_p, element_bytes),
+      q_lie(read.q, plan.repack_q, element_bytes);
   const double arriving = model.arrive * rounding * (p_rows + q_rows * narrow);
   // Where all tiles of many rounds read the same rows, a few lines of L2 answer everybody.
   const auto again = [&](double rows, int sharers, int64_t clusters) {
     return clusters == 1 && rounds > 1 ? model.again * rows / sharers : 0;
   };
-  const double reading = rounding * (again(p_rows, plan.cluster_q, units.clusters_p) +
-                                     again(q_rows, plan.cluster_p, units.clusters_q) +
-                                     reads(p_rows, plan.cluster_q, p_readers) *
-                                         row_cost(model, read.p, plan.repack_p, element_bytes) +
-                                     reads(q_rows, plan.cluster_p, q_readers) * narrow *
-                                         row_cost(model, read.q, plan.repack_q, element_bytes));
+  const double reading =
+      rounding * (again(p_rows, plan.cluster_q, units.clusters_p) +
+                  again(q_rows, plan.cluster_p, units.clusters_q) +
+                  reads(p_rows, plan.cluster_q, p_readers) * row_cost(model, p_lie) +
+                  reads(q_rows, plan.cluster_p, q_readers) * narrow * row_cost(model, q_lie));
 
   HopperEstimate e;
   const TileFit fit = model.of(plan.tile);
@@ -169,16 +177,17 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double k_bytes = static_cast<double>(problem.k * element_bytes);
   const bool is_small = tile.block_p == 64;
   if (!is_small) {
-    const double lines =
-        p_rows / plan.cluster_q * lines_of(read.p, plan.repack_p, element_bytes) +
-        q_rows / plan.cluster_p * narrow * lines_of(read.q, plan.repack_q, element_bytes);
+    const double lines = p_rows / plan.cluster_q * lines_of(p_lie) +
+                         q_rows / plan.cluster_p * narrow * lines_of(q_lie);
     const double busy = lines / (HopperModel::LINES_A_CYCLE * area / 32);
-    const double bytes = 2 * std::min(p, q) * static_cast<double>(depth * element_bytes);
-    const double apart = std::max(0.0, busy - model.drifts_from);
-    all_steps *=
-        1 + HopperModel::DRIFT * std::pow(apart, HopperModel::DRIFT_POWER) *
-                std::pow(std::max(0.0, bytes / model.l2_bytes - 2), HopperModel::DRIFT_BYTES);
-    if (plan.cluster_p > 1 && tile.ping_pong) all_steps *= 1 + HopperModel::DRIFT_TOGETHER * apart;
+    const double apart = busy - model.drifts_from;
+    const double beyond =
+        2 * std::min(p, q) * static_cast<double>(depth * element_bytes) / model.l2_bytes - 2;
+    if (apart > 0 && beyond > 0)
+      all_steps *= 1 + HopperModel::DRIFT * std::pow(apart, HopperModel::DRIFT_POWER) *
+                           std::pow(beyond, HopperModel::DRIFT_BYTES);
+    if (apart > 0 && plan.cluster_p > 1 && tile.ping_pong)
+      all_steps *= 1 + HopperModel::DRIFT_TOGETHER * apart;
   }
   const double gaps = tile.ping_pong ? 0 : model.gaps * (1 - 1 / std::max(rounds, 1.0));
   const bool from_copies = (plan.repack_p || plan.repack_q) && (p + q) * k_bytes > model.l2_bytes;
@@ -211,7 +220,7 @@ HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const 
   const double narrower = plan.store == StorePath::Scatter ? 0 : 64. / tile.slice_q - 1;
   const double slices =
       1 + narrower * (plan.store == StorePath::Rows ? HopperModel::ROWS_SLICE : model.slice);
-  const bool has_edge = sides.p.rows % tile.group_p != 0 || sides.q.rows % tile.group_q != 0;
+  const bool has_edge = sides.p.rows % 64 != 0 || sides.q.rows % tile.group_q != 0;
   const double of_sums = plan.share_segments && has_edge ? model.share_edge_store : 1;
   const double stores = of_sums * model.store * (1 + model.store_two_lines * across) * slices *
                         area / 128 / (tile.ping_pong ? 1 : tile.consumers);

@@ -30,9 +30,8 @@ bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
 // is nearly full or one of many, and to know that costs less here than by an estimate.
 bool may_wrap_around(const Problem& problem, const HopperTileInfo& tile, int64_t units,
                      int64_t places) {
-  constexpr int64_t MOST_ROUNDS = 8;
   return tile.cuts && problem.batch == 1 && segment_count(problem.k) == 1 &&
-         problem.epilogue.is_identity() && units < MOST_ROUNDS * places &&
+         problem.epilogue.is_identity() && units < MOST_CUT_ROUNDS * places &&
          units % places * 10 < 9 * places && WrapAround::fits(units, places, steps_of(problem));
 }
 
