@@ -88,7 +88,7 @@ class TallChains {
 
  private:
   static constexpr int ROWS = Tile::ROWS / 8, VECTORS = Tile::BLOCK_N / 16;  // of a lane
-  static constexpr uint32_t LINE = Tile::pitch(ALONG_M);                     // bytes
+  static constexpr uint32_t LINE = Tile::pitch(ALONG_M, false);              // bytes
 
   static __device__ __forceinline__ int row(int lane, int r) {
     return ALONG_M ? r / 4 * 32 + lane / 4 * 4 + r % 4 : lane / 4 + r * 8;

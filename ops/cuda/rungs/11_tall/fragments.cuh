@@ -13,7 +13,7 @@
 
 namespace tiled {
 
-template <typename Tile, typename T, bool ALONG_M>
+template <typename Tile, typename T, bool ALONG_M, bool SWIZZLES>
 class TallFragments {
  public:
   __device__ __forceinline__ void clear() { tiled::clear(chain_); }
@@ -22,13 +22,18 @@ class TallFragments {
   __device__ __forceinline__ void multiply(uint32_t stage, uint32_t panel, uint32_t pitch, int ks) {
     const int lane = lane_anew(), across = lane / 8 % 2 * 8 + lane % 8, along = lane / 16 * 8;
     // A lane's row of the four matrices of 8 x 8 of a fragment.
-    const uint32_t at = ALONG_M ? stage + (along + lane % 8) * LINE + lane / 8 % 2 * 16
-                                : stage + across * LINE + along * 2;
+    const uint32_t in_stage =
+        ALONG_M ? (along + lane % 8) * LINE + lane / 8 % 2 * 16 : across * LINE + along * 2;
+    const uint32_t at = stage + (SWIZZLES ? ptx::swizzled<64>(in_stage) : in_stage);
+    // So many bytes further along the line: 32 or none, of 64 that begin at a multiple.
+    const auto along_line = [](uint32_t from, uint32_t bytes) {
+      return SWIZZLES ? from ^ bytes : from + bytes;
+    };
     run_steps<Tile::BLOCK_N == 32 ? 1 : 2>(panel, pitch, ks, [&](uint32_t (&a)[4], int i, int k) {
       if constexpr (ALONG_M)
-        ptx::ldmatrix_x4_trans(a, at + k * LINE + i * 32);
+        ptx::ldmatrix_x4_trans(a, along_line(at + k * LINE, i * 32));
       else
-        ptx::ldmatrix_x4(a, at + i * 16 * LINE + k * 2);
+        ptx::ldmatrix_x4(a, along_line(at + i * 16 * LINE, k * 2));
     });
   }
 
@@ -85,7 +90,7 @@ class TallFragments {
  private:
   static constexpr int TILES_M = Tile::ROWS / 16, TILES_N = Tile::BLOCK_N / 8;
   static constexpr int COUNT = TILES_M * TILES_N * 4;
-  static constexpr uint32_t LINE = Tile::pitch(ALONG_M);  // bytes
+  static constexpr uint32_t LINE = Tile::pitch(ALONG_M, SWIZZLES);  // bytes
   static_assert(TILES_M == 2, "a lane's eight rows of a column are one of four of a strip");
 
   template <int UNROLL, typename LoadA>

@@ -5,15 +5,16 @@
 //     k
 //
 // A line takes some bytes more than its elements. Where lines begin at multiples of 16 bytes they
-// begin a line of the stage, too; else they are copied from the multiple before them, and begin as
-// many bytes behind the line's begin (shift()). What lies there belongs to the matrix, or is left
-// out.
+// begin a line of the stage, too (where all do, it is swizzled); else they are copied from the
+// multiple before them, and begin as many bytes behind the line's begin (shift()). What lies there
+// belongs to the matrix, or is left out.
 #pragma once
 
 #include "cuda/parts/copy_in_part.cuh"
 #include "cuda/parts/fault.cuh"
 #include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/shared_u16.cuh"
+#include "cuda/ptx/swizzle.cuh"
 #include "cuda/rungs/11_tall/way.h"
 
 namespace tiled {
@@ -41,7 +42,8 @@ class Strips {
  public:
   static constexpr int LINES = ALONG_M ? Tile::STEP_K : Tile::ROWS;
   static constexpr int LENGTH = ALONG_M ? Tile::ROWS : Tile::STEP_K;  // elements of a line
-  static constexpr int PITCH = Tile::pitch(ALONG_M);                  // bytes
+  static constexpr bool SWIZZLES = Tile::swizzles(PLAIN);
+  static constexpr int PITCH = Tile::pitch(ALONG_M, SWIZZLES);  // bytes
   static_assert(LINES * PITCH <= Tile::STAGE_BYTES);
 
   // Those of a matrix from strip `first` on, `step` apart; the ring is in shared memory at `ring`.
@@ -123,7 +125,10 @@ class Strips {
     const int exist = length - piece * PER_PIECE;  // elements of the piece
     if (piece * PER_PIECE >= (ALONG_M ? length : filled(length))) return;
     int line = lane >> args_.lanes;
-    uint32_t to = stage + line * PITCH + piece * 16;
+    // A line has four pieces at most, so that a lane goes down by eight lines, whose swizzle is the
+    // same, or by a multiple of them.
+    const uint32_t in_stage = line * PITCH + piece * 16;
+    uint32_t to = stage + (SWIZZLES ? ptx::swizzled<64>(in_stage) : in_stage);
     from += line * pitch() + piece * PER_PIECE;
     const int64_t further = down * pitch();
     if (exist >= PER_PIECE) {

@@ -34,8 +34,8 @@ template <typename Tile, typename T, bool ALONG_M, bool PLAIN>
 __global__ void __launch_bounds__(Tile::THREADS,
                                   PLAIN ? Tile::PLAIN_BLOCKS_PER_SM : Tile::BLOCKS_PER_SM)
     tall(const __grid_constant__ TallArguments args) {
-  using Sums =
-      std::conditional_t<Tile::CHAINS, TallChains<Tile, ALONG_M>, TallFragments<Tile, T, ALONG_M>>;
+  using Sums = std::conditional_t<Tile::CHAINS, TallChains<Tile, ALONG_M>,
+                                  TallFragments<Tile, T, ALONG_M, Tile::swizzles(PLAIN)>>;
   const Problem& problem = args.problem;
   extern __shared__ __align__(1024) char shared[];
   const uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));

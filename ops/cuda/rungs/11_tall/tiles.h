@@ -25,12 +25,15 @@ struct TallTile {
   static constexpr int STEP_K = BYTES / ELEMENT_BYTES;
   // Bytes from a line to the next: there is room for what stands before one that is not aligned,
   // and eight lines are read without a bank conflict. Chains read one line along m at a time, and
-  // it begins where no sector is fetched twice (ptx::CP_ASYNC_ALIGNMENT).
-  static constexpr int pitch(bool along_m) {
-    return along_m ? ROWS * ELEMENT_BYTES + (CHAINS ? 32 : 16) : BYTES + 16;
+  // it begins where no sector is fetched twice (ptx::CP_ASYNC_ALIGNMENT). Aligned lines of 16 bits
+  // do so too: they are swizzled, and need no more bytes than their own.
+  static constexpr int pitch(bool along_m, bool is_swizzled) {
+    const int own = along_m ? ROWS * ELEMENT_BYTES : BYTES;
+    return own + (is_swizzled ? 0 : along_m && CHAINS ? 32 : 16);
   }
-  static constexpr int BYTES_ALONG_K = ROWS * pitch(false);
-  static constexpr int BYTES_ALONG_M = STEP_K * pitch(true);
+  static constexpr bool swizzles(bool plain) { return plain && !CHAINS; }
+  static constexpr int BYTES_ALONG_K = ROWS * pitch(false, false);
+  static constexpr int BYTES_ALONG_M = STEP_K * pitch(true, false);
   static constexpr int STAGE_BYTES = BYTES_ALONG_K > BYTES_ALONG_M ? BYTES_ALONG_K : BYTES_ALONG_M;
   // Rows of C that leave through shared memory as one stretch: of chains a lane's, or a fragment's.
   static constexpr int STORE_ROWS = CHAINS ? 8 : 16;
@@ -40,6 +43,9 @@ struct TallTile {
 
   static_assert(BYTES % 32 == 0 && SEGMENT_K % STEP_K == 0, "a segment is a whole number of steps");
   static_assert(STAGES >= 2, "a stage is filled while another is read");
+  static_assert(CHAINS ||
+                    (BYTES == 64 && ROWS == 32 && STAGE_BYTES % 512 == 0 && WARP_BYTES % 512 == 0),
+                "lines of 64 bytes, which are swizzled by their place in eight");
   static_assert(CHAINS ? ROWS % 8 == 0 && COLUMNS % 16 == 0 : ROWS % 16 == 0 && COLUMNS % 16 == 0);
 };
 

@@ -38,9 +38,12 @@ class Fp64Operand {
       : data_(data + row() * strides.row + k() * strides.k), shared_(at(row(), k())) {}
 
   // Start one of the next step's copies, in order, of a tile that lies in the matrix as a whole.
+  // VECTORS: of 16 bytes, which is known. A question here would be one for each copy, and the
+  // copies that it leaves out are issued all the same, as instructions that do nothing.
+  template <bool VECTORS>
   __device__ __forceinline__ void copy_whole(uint32_t stage, int index, Fp64Strides strides) {
     const uint32_t to = stage + shared_ + index * STEP * PITCH * ELEMENT;
-    if (strides.vectors) {
+    if (VECTORS || strides.vectors) {
       ptx::cp_async_16(to, data_);
     } else {
       ptx::cp_async_8(to, data_);

@@ -57,8 +57,11 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
     }
   }
   if constexpr (MAY_SHARE) {
-    if (args.segments != 1 && place.p + 64 <= args.p && place.q + 2 * COUNT <= args.q)
-      return store_sums(c, values, place, thread);
+    if (args.segments != 1) {
+      const bool is_whole = place.p + 64 <= args.p && place.q + 2 * COUNT <= args.q;
+      return is_whole ? store_sums<false>(args, c, values, place, thread)
+                      : store_sums<true>(args, c, values, place, thread);
+    }
   }
   scatter<T>(args, c, values, place, thread);
 }

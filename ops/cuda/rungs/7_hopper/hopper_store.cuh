@@ -56,8 +56,8 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
                                         const float (&d)[COUNT], Place place, int thread) {
   const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
   const int column = place.q + thread % 4 * 2;
-  const int64_t origin = place.batch * c.batch + place.segment * c.segment;
-  const bool pairs = c.q == 1 && c.fp32 && c.p % 2 == 0 && c.batch % 2 == 0 && c.segment % 2 == 0 &&
+  const int64_t origin = place.batch * c.batch;
+  const bool pairs = c.q == 1 && c.fp32 && c.p % 2 == 0 && c.batch % 2 == 0 &&
                      reinterpret_cast<uintptr_t>(c.data) % 8 == 0;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -86,24 +86,28 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
   }
 }
 
-// Sums of a segment, which another kernel adds: 64 rows that lie along q, or along p, all of them
-// within the problem. Nothing is computed or asked between two stores: all blocks store at once,
-// and that takes as long as the instructions do.
-template <int COUNT>
-__device__ __forceinline__ void store_sums(const HopperOutput& c, const float (&d)[COUNT],
-                                           Place place, int thread) {
+// Sums of a segment, which another kernel adds: 64 rows that lie along q, or along p, in part
+// beyond the problem if AT_EDGE. Nothing else is computed or asked between two stores: all blocks
+// store at once, and that takes as long as the instructions do. Rows of sums end at a multiple of
+// four, so that a pair whose first is there has room.
+template <bool AT_EDGE, int COUNT>
+__device__ __forceinline__ void store_sums(const HopperArguments& args, const HopperOutput& c,
+                                           const float (&d)[COUNT], Place place, int thread) {
   const ptx::CachePolicy policy = ptx::leave_last();
   const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
   const int column = place.q + thread % 4 * 2;
   float* at = static_cast<float*>(c.data) + place.batch * c.batch + place.segment * c.segment +
               row * c.p + column * c.q;
+  const int rows = args.p - row, columns = args.q - column;  // from here to the edges
+  const auto is_there = [&](int p, int q) { return !AT_EDGE || (p < rows && q < columns); };
   if (c.q == 1) {
 #pragma unroll
     for (int half = 0; half < 2; ++half, at += 8 * c.p)
 #pragma unroll
       for (int j = 0; j < COUNT / 4; ++j)
-        ptx::store_global(reinterpret_cast<float2*>(at) + 4 * j,
-                          make_float2(d[4 * j + 2 * half], d[4 * j + 2 * half + 1]), policy);
+        if (is_there(8 * half, 8 * j))
+          ptx::store_global(reinterpret_cast<float2*>(at) + 4 * j,
+                            make_float2(d[4 * j + 2 * half], d[4 * j + 2 * half + 1]), policy);
   } else {
 #pragma unroll
     for (int j = 0; j < COUNT / 4; ++j, at += 8 * c.q)
@@ -111,7 +115,8 @@ __device__ __forceinline__ void store_sums(const HopperOutput& c, const float (&
       for (int i = 0; i < 2; ++i)
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          ptx::store_global(at + i * c.q + 8 * half, d[4 * j + 2 * half + i], policy);
+          if (is_there(8 * half, 8 * j + i))
+            ptx::store_global(at + i * c.q + 8 * half, d[4 * j + 2 * half + i], policy);
   }
 }
 
