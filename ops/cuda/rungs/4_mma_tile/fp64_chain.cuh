@@ -100,9 +100,9 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
     read = next(read);
   };
   // `copy` starts a share of the copies, of SHARES a step, or all of them as the first. The order
-  // of all this is worth up to 8 % (bench/results/h200_fp64_order.txt): copies go out before the
-  // loads of their row, not behind them, and products are on their way while warps wait for each
-  // other.
+  // of all this is worth 10 % and more (bench/results/h200_fp64_order.txt): copies go out before
+  // the loads of their row, not behind them, and products are on their way while warps wait for
+  // each other.
   constexpr int SHARES = (PARTS - 1) * TILES_M;
   const auto run_step = [&](auto copy) {
 #pragma unroll

@@ -18,7 +18,7 @@
 //
 // Preconditions: fp64; any strides and alignment.
 // Bound by: the tensor cores, or the power that they draw.
-// Measured on an H200, 2048 to 8192 in nn, nt and tn: 98 to 107 % of cuBLAS in bursts, 97 to 99 %
+// Measured on an H200, 2048 to 8192 in nn, nt and tn: 96 to 110 % of cuBLAS in bursts, 97 to 99 %
 // at the power limit.
 // Next: nothing for fp64, which has no wgmma; for 16 bits, rung 5.
 #include "core/segments.h"
