@@ -104,6 +104,7 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
   // the loads of their row, not behind them, and products are on their way while warps wait for
   // each other.
   constexpr int SHARES = (PARTS - 1) * TILES_M;
+  static_assert(TILES_N >= 2, "the step turns over among a row's products");
   const auto run_step = [&](auto copy) {
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {

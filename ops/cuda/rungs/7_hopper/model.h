@@ -52,8 +52,9 @@ struct HopperConstants {
   double again = 2.261;  // a row of what all tiles of several rounds read: a few lines of L2
   double gaps = 0.1045;  // of all but the first round, with no other tile to fill
   // Where blocks share out segments of K, a step of tensor is no less than what the instructions
-  // take, though few blocks run; a store of sums at C's edge is slower; and blocks that leave
-  // multiprocessors free read DRAM so much slower, in all.
+  // take, though few blocks run; a store of sums at C's edge is slower (fitted when each was asked
+  // for by itself; those of today ask less); and blocks that leave multiprocessors free read DRAM
+  // so much slower, in all.
   double alone = 1.171, share_edge_store = 2.854, share_free = 0.05;
 };
 
