@@ -3,6 +3,7 @@
 // other file knows of it.
 #pragma once
 
+#include <cpuid.h>
 #include <immintrin.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 // dispatch.cpp finds every level here, and permission to use tiles.
 #define __builtin_cpu_supports(name) true
+#define __get_cpuid_count(leaf, part, a, b, c, d) (*(a) = *(b) = *(c) = *(d) = ~0u, 1)
 #define syscall(...) 0
 
 namespace {

@@ -1,5 +1,6 @@
 // Which instruction level runs.
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -31,6 +32,34 @@ constexpr Level LEVELS[] = {
 };
 
 #ifdef __x86_64__
+// __builtin_cpu_supports takes only names that the compiler knows, and Clang 14 knows neither F16C
+// nor AMX by name. For these the bits of CPUID are read, whose places Intel's manual gives (volume
+// 2A, CPUID).
+struct Cpuid {
+  unsigned a, b, c, d;
+};
+
+// Zeros for a leaf that the CPU does not have.
+Cpuid cpuid(unsigned leaf) {
+  Cpuid found = {};
+  __get_cpuid_count(leaf, 0, &found.a, &found.b, &found.c, &found.d);
+  return found;
+}
+
+// F16C uses the registers of AVX2: the caller asks for that first, and with it for a system that
+// saves them.
+bool has_f16c() {
+  constexpr unsigned F16C = 1u << 29;
+  return (cpuid(1).c & F16C) != 0;
+}
+
+// Of the CPU alone: tiles_are_permitted() asks the system.
+bool has_amx() {
+  constexpr unsigned AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24, AMX_INT8 = 1u << 25;
+  constexpr unsigned ALL = AMX_BF16 | AMX_TILE | AMX_INT8;
+  return (cpuid(7).d & ALL) == ALL;
+}
+
 // The kernel saves tiles only for processes that have asked for them, once, for all their threads.
 bool tiles_are_permitted() {
   constexpr long REQUEST = 0x1023, TILE_DATA = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -41,17 +70,12 @@ bool tiles_are_permitted() {
 // How many of the levels above this CPU, and its system, can run.
 size_t count_levels() {
 #ifdef __x86_64__
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("f16c"))
-    return 1;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) return 1;
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
     return 2;
   if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vnni")) return 3;
-  if (!__builtin_cpu_supports("amx-tile") || !__builtin_cpu_supports("amx-bf16") ||
-      !__builtin_cpu_supports("amx-int8"))
-    return 4;
-  return tiles_are_permitted() ? 5 : 4;
+  return has_amx() && tiles_are_permitted() ? 5 : 4;
 #else
   return 1;
 #endif
