@@ -13,8 +13,19 @@
 #   TILED_MM_TORCH_CUDA_MAJOR  "13"; empty for a CPU-only torch
 # and makes the targets
 #   TiledMM::torch        headers and libraries
-#   TiledMM::torch_cuda   torch's CUDA libraries, kept even where the linker sees no use of them:
-#                         programs need the registrations inside. Empty for a CPU-only torch.
+#   TiledMM::torch_cuda   torch's CUDA libraries, whose registrations programs need. Empty for a
+#                         CPU-only torch.
+# Both keep torch's libraries in a program that names none of their functions, as find_package(Torch)
+# does: libtiled_mm.so need not lie beside torch, and a library that it needs is found where the
+# program needs it too, by the program's own RUNPATH.
+
+# The linker's words that keep libraries of which it sees no use. Each stands in quotes for the shell,
+# since CMake copies words that begin with a dash as they are, and a path may have spaces.
+function(_tiled_mm_kept out)
+  list(TRANSFORM ARGN REPLACE "(.+)" "\"\\1\"")
+  list(JOIN ARGN "," joined)
+  set(${out} "-Wl,--push-state,--no-as-needed,${joined},--pop-state" PARENT_SCOPE)
+endfunction()
 
 function(tiled_mm_find_torch)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "HINTS")
@@ -52,12 +63,13 @@ function(tiled_mm_find_torch)
   add_library(TiledMM::torch INTERFACE IMPORTED)
   target_include_directories(TiledMM::torch INTERFACE
     ${root}/include ${root}/include/torch/csrc/api/include)
-  target_link_libraries(TiledMM::torch INTERFACE
-    ${cuda_libraries} ${root}/lib/libtorch_cpu.so ${root}/lib/libc10.so)
+  # By their paths too, from which CMake makes the RUNPATH.
+  set(libraries ${root}/lib/libtorch_cpu.so ${root}/lib/libc10.so)
+  _tiled_mm_kept(kept ${libraries})
+  target_link_libraries(TiledMM::torch INTERFACE ${cuda_libraries} ${libraries} ${kept})
   add_library(TiledMM::torch_cuda INTERFACE IMPORTED)
   if(cuda_libraries)
-    list(JOIN cuda_libraries "," joined)
-    target_link_libraries(TiledMM::torch_cuda INTERFACE
-      "-Wl,--push-state,--no-as-needed,${joined},--pop-state")
+    _tiled_mm_kept(kept ${cuda_libraries})
+    target_link_libraries(TiledMM::torch_cuda INTERFACE ${kept})
   endif()
 endfunction()
