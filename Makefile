@@ -14,10 +14,11 @@
 # TORCH_CUDA_ARCH_LIST do. BENCH= and PYTEST= hand arguments on to the two programs.
 
 PYTHON ?= python3
+# In quotes for the shell, since the path of the clone may have spaces.
 VENV := .venv
-BIN := $(CURDIR)/$(VENV)/bin
+BIN := "$(CURDIR)/$(VENV)/bin"
 NEWEST := .venv-newest
-NEWEST_BIN := $(CURDIR)/$(NEWEST)/bin
+NEWEST_BIN := "$(CURDIR)/$(NEWEST)/bin"
 PACKAGE := ops/tiled_mm
 BUILT := $(addprefix $(PACKAGE)/,lib include share _build_info.py)
 

@@ -43,25 +43,24 @@ compile() {  # object, source, further flags
     "${flags[@]}" "${@:3}" -c "$2" -o "$1"
 }
 
-avx2="-mavx2 -mfma -mf16c"
-avx512="$avx2 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512"
+avx2=(-mavx2 -mfma -mf16c)
+avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
 objects=()
 for source in "$root"/ops/cpu/*.cpp; do
   name=$(basename "$source" .cpp)
-  level=
+  level=()
   case $name in
-    avx2) level=$avx2 ;;
-    avx512) level=$avx512 ;;
-    avx512_bf16) level="$avx512 -mavx512bf16" ;;
-    avx512_vnni) level="$avx512 -mavx512vnni" ;;
-    amx) level="$avx512 -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8" ;;
+    avx2) level=("${avx2[@]}") ;;
+    avx512) level=("${avx512[@]}") ;;
+    avx512_bf16) level=("${avx512[@]}" -mavx512bf16) ;;
+    avx512_vnni) level=("${avx512[@]}" -mavx512vnni) ;;
+    amx) level=("${avx512[@]}" -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8) ;;
   esac
-  [ "$mode" = aarch64 ] && [ -n "$level" ] && continue
+  [ "$mode" = aarch64 ] && [ ${#level[@]} -gt 0 ] && continue
   if [ "$mode" = emulate ] && [[ "$name" = amx || "$name" = dispatch ]]; then
-    level="$level -include $root/cpp_tests/amx_in_software.h"
+    level+=(-include "$root/cpp_tests/amx_in_software.h")
   fi
-  # shellcheck disable=SC2086
-  compile "$out/$name.o" "$source" -ffp-contract=fast $level
+  compile "$out/$name.o" "$source" -ffp-contract=fast "${level[@]}"
   objects+=("$out/$name.o")
 done
 compile "$out/gtest.o" "$gtest/src/gtest-all.cc" -I"$gtest"
