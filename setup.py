@@ -27,6 +27,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 PACKAGE = "tiled_mm"
+OLDEST_TORCH = (2, 10)  # CMakeLists.txt says the same, and why
 
 
 def torch_requirement() -> str:
@@ -38,7 +39,10 @@ def torch_requirement() -> str:
             "tiled-mm is built for the torch that is installed, and there is none: "
             "pip install torch first, or leave out --no-build-isolation."
         )
-    major, minor = version.split(".")[:2]
+    major, minor = (int(number) for number in version.split(".")[:2])
+    if (major, minor) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        sys.exit(f"tiled-mm needs torch {oldest} or later, but torch {version} is installed.")
     return f"torch=={major}.{minor}.*"
 
 

@@ -70,11 +70,17 @@ def metadata(wheel: Path) -> Iterator[tuple[email.message.Message, email.message
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel unpacked in a site-packages of its own, beside this Python's torch."""
-    site_packages = tmp_path_factory.mktemp("site-packages")
+    """The wheel unpacked in a site-packages of its own, whose path has a space, beside this Python's
+    torch: links to its files, but for those by which CMake finds out where it lies."""
+    site_packages = tmp_path_factory.mktemp("site packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site_packages)
-    (site_packages / "torch").symlink_to(SITE_PACKAGES / "torch")
+    torch_folder = site_packages / "torch"
+    torch_folder.mkdir()
+    for entry in (SITE_PACKAGES / "torch").iterdir():
+        if entry.name != "share":
+            (torch_folder / entry.name).symlink_to(entry)
+    shutil.copytree(SITE_PACKAGES / "torch" / "share", torch_folder / "share")
     return site_packages / "tiled_mm"
 
 
@@ -242,6 +248,12 @@ def fake_nvcc(folder: Path, release: str) -> Path:
     return nvcc
 
 
+def status_lines(output: str) -> list[str]:
+    """The lines of CMake's output that this project wrote. The folder's path, which CMake writes
+    too, may have its name."""
+    return [line for line in output.splitlines() if line.startswith("-- tiled-mm ")]
+
+
 class Configured:
     """The outcome of `cmake -S . -B folder` under the given settings."""
 
@@ -260,7 +272,7 @@ class Configured:
         self.good = result.returncode == 0
         # CMake wraps and indents the text of errors.
         self.error = " ".join(result.stderr.split())
-        self.status = [line for line in result.stdout.splitlines() if "tiled-mm" in line]
+        self.status = status_lines(result.stdout)
         self.folder = folder
 
     def commands(self) -> dict[str, str]:
@@ -337,6 +349,29 @@ def test_cuda_can_be_left_out(tmp_path: Path) -> None:
     configured = Configured(tmp_path / "build", torch_dir, settings)
     assert configured.good, configured.error
     assert "CUDA off: FORCE_CUDA=0 leaves it out" in configured.status[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "good"),
+    [("1.13.1", False), ("2.9.1+cu130", False), ("2.10.0", True), ("3.0.0a0+git1", True)],
+)
+def test_a_torch_that_is_too_old_is_refused_at_once(
+    version: str, good: bool, tmp_path: Path
+) -> None:
+    """By CMake, and by setup.py before it."""
+    configured = Configured(
+        tmp_path / "build", fake_torch(tmp_path / "torch", version, None), {"FORCE_CUDA": "0"}
+    )
+    metadata = tmp_path / "packages" / f"torch-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+    environment = {**os.environ, "PYTHONPATH": str(metadata.parents[1])}
+    setup = run(sys.executable, "setup.py", "--version", cwd=ROOT, env=environment)
+    assert configured.good == (setup.returncode == 0) == good, configured.error + setup.stderr
+    if not good:
+        told = f"tiled-mm needs torch 2.10 or later, but torch {version}"
+        assert f"{told} was found in {tmp_path / 'torch'}" in configured.error
+        assert f"{told} is installed" in setup.stderr
 
 
 needs_nvcc = pytest.mark.skipif(
@@ -462,23 +497,66 @@ def test_unknown_architectures_are_refused(wanted: str, tmp_path: Path) -> None:
     assert f"'{wanted}'" in configured.error
 
 
-def test_a_source_distribution_can_be_built_from(tmp_path: Path) -> None:
+# ---- the sources, wherever they lie -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def source_distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive that `python -m build --sdist` makes."""
+    folder = tmp_path_factory.mktemp("sdist")
     program = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-    result = run(sys.executable, "-c", program, tmp_path, cwd=ROOT)
+    result = run(sys.executable, "-c", program, folder, cwd=ROOT)
     assert result.returncode == 0, result.stderr
-    (archive,) = tmp_path.iterdir()
-    shutil.unpack_archive(archive, tmp_path)
-    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    (archive,) = folder.iterdir()
+    return archive
+
+
+def unpacked(archive: Path, folder: Path) -> Path:
+    """The archive's one folder, as `folder`."""
+    shutil.unpack_archive(archive, folder.parent)
+    (only,) = (path for path in folder.parent.iterdir() if path.is_dir())
+    return only.rename(folder)
+
+
+def test_a_source_distribution_has_all_that_is_built_and_no_more(
+    source_distribution: Path, tmp_path: Path
+) -> None:
+    folder = unpacked(source_distribution, tmp_path / "sources")
     assert not (folder / "ops" / "tiled_mm" / "lib").exists()
     pages = {page.name for page in (ROOT / "docs").glob("*.md")}
     assert pages and pages == {page.name for page in (folder / "docs").glob("*.md")}
-    # CMake looks for every source file when it configures.
-    result = run(
-        tool("cmake"),
-        *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"),
-        *("-S", folder, "-B", tmp_path / "build", f"-DPython3_EXECUTABLE={sys.executable}"),
-    )
-    assert result.returncode == 0, result.stderr
+
+
+# In the place of the virtual environment's programs, which lie below the clone too. CMake configures,
+# for which it looks for every source file; what would compile or install is only told.
+TOOLS = {
+    "cmake": 'case "$1" in -S) exec "{cmake}" "$@" ;; *) echo cmake "$@" ;; esac',
+    "ninja": 'exec "{ninja}" "$@"',
+    "python": 'case "$1" in -c) exec "{python}" "$@" ;; *) echo python "$@" ;; esac',
+}
+
+
+@pytest.mark.parametrize("name", ["tiled-mm", "two words", "tiled.mm-0.1 (copy)"])
+def test_make_builds_in_a_folder_of_any_name(
+    name: str, source_distribution: Path, tmp_path: Path
+) -> None:
+    clone = unpacked(source_distribution, tmp_path / name)
+    tools = {"cmake": tool("cmake"), "ninja": tool("ninja"), "python": sys.executable}
+    programs = clone / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for program, text in TOOLS.items():
+        (programs / program).write_text(f"#!/bin/sh\n{text.format(**tools)}\n")
+        (programs / program).chmod(0o755)
+    # Not the settings of the make that runs these tests.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    result = run("make", "build", cwd=clone, env=environment)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (status,) = status_lines(result.stdout)
+    assert f" {tiled_mm.__version__}: CUDA " in status
+    cache = (clone / "build" / "CMakeCache.txt").read_text()
+    assert f"Python3_EXECUTABLE:UNINITIALIZED={programs / 'python'}\n" in cache
+    assert (clone / "build" / "build.ninja").exists()
+    assert "cmake --install build --prefix ops/tiled_mm\n" in result.stdout
 
 
 def test_the_source_list_is_complete() -> None:
