@@ -47,7 +47,7 @@ TEST(FewRowsStrips, EveryStripOnceAndEvenly) {
 void expect_sound(const Problem& p, const DeviceInfo& d, const FewRowsPlan& plan) {
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
   const int64_t rows = plan.exchanged ? p.n : p.m;
-  const FewRowsStrips strips = strips_of(plan, rows);
+  const FewRowsStrips strips = few_rows_strips(plan, rows);
   EXPECT_GE(int64_t{strips.count} * plan.strip, rows);
   EXPECT_GE(strips.least(), 1);
   EXPECT_EQ(strips.most(), plan.height);

@@ -15,7 +15,7 @@ struct MmBackward : public Node {
   SavedVariable a, b;  // a only if b needs a gradient, and the other way round
   bool a_column_major, b_column_major;
   at::ScalarType dtype;
-  Request request;
+  GradientRequest request;
 
   std::string name() const override {
     return OPERATOR == &bmm_operator ? "TiledBmmBackward0" : "TiledMmBackward0";
@@ -71,7 +71,7 @@ at::Tensor differentiable(c10::DispatchKeySet keys, const at::Tensor& a, const a
     node->a_column_major = is_column_major(a);
     node->b_column_major = is_column_major(b);
     node->dtype = a.scalar_type();
-    node->request = Request(options);
+    node->request = GradientRequest(options);
     torch::autograd::set_history(c, node);
   }
   if (has_tangent) {

@@ -31,7 +31,7 @@ struct FinishedBackward : public Node {
   SavedVariable value;  // before the activation, or relu's result
   Activation activation;
   at::ScalarType dtype;  // of A and B
-  Request request;
+  GradientRequest request;
 
   // The gradient of the value before the activation, undefined if there is none; and, where that is
   // asked, its column sums.
@@ -85,7 +85,7 @@ struct FinishedCall {
     if (node) {
       node->activation = activation;
       node->dtype = dtype;
-      node->request = Request(options);
+      node->request = GradientRequest(options);
       torch::autograd::set_history(c, node);
       if (before.defined()) torch::autograd::set_history(before, node);
     }

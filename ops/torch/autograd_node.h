@@ -43,12 +43,12 @@ inline at::Tensor aligned_copy(const at::Tensor& x) {
 }
 
 // How a call was asked for; its gradients are asked for in the same way.
-class Request {
+class GradientRequest {
  public:
-  Request() = default;
+  GradientRequest() = default;
 
   // `asked` has its precision resolved: such names live forever, that of the rung is copied.
-  explicit Request(const MmOptions& asked) : options_(asked), algo_(asked.algo) {
+  explicit GradientRequest(const MmOptions& asked) : options_(asked), algo_(asked.algo) {
     options_.algo.reset();
     options_.out_dtype.reset();
   }
@@ -85,7 +85,7 @@ inline bool is_column_major(const at::Tensor& t) {
 }
 
 // x y, computed as (y^T x^T)^T if the result is to be column-major.
-inline at::Tensor product_in_layout(const MmOperator& op, const Request& request,
+inline at::Tensor product_in_layout(const MmOperator& op, const GradientRequest& request,
                                     const at::Tensor& x, const at::Tensor& y, bool column_major) {
   return column_major ? request.product(op, y.mT(), x.mT()).mT() : request.product(op, x, y);
 }

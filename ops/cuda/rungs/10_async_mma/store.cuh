@@ -13,7 +13,7 @@ namespace tiled {
 
 // ROWS x LENGTH elements in slices of SLICE of a row.
 template <int ROWS, int LENGTH>
-struct Slices {
+struct SwizzledSlices {
   static constexpr int SLICE = LENGTH < 64 ? LENGTH : 64;
   static constexpr int BYTES = ROWS * SLICE * 2;
 
@@ -32,7 +32,7 @@ struct TilePlace {
 template <typename Tile, int ROWS, int LENGTH>
 __device__ __forceinline__ void write_slices(uint32_t shared, uint16_t* c, int64_t pitch, int rows,
                                              int length, bool aligned) {
-  using S = Slices<ROWS, LENGTH>;
+  using S = SwizzledSlices<ROWS, LENGTH>;
   if (!aligned) {
     for (int first = 0; first < LENGTH; first += S::SLICE)
       write_rows<ROWS, S::SLICE, Tile::THREADS>(shared + first / S::SLICE * S::BYTES, c + first,
@@ -69,11 +69,12 @@ __device__ __forceinline__ void store_through_slices(const Problem& problem, con
           const bool odd = g % 2 == 1;
           const float other = __shfl_xor_sync(~0u, odd ? low : high, 4);
           ptx::store_shared_u32(
-              shared + Slices<Tile::BLOCK_N, Tile::BLOCK_M>::at(column + odd, row - odd),
+              shared + SwizzledSlices<Tile::BLOCK_N, Tile::BLOCK_M>::at(column + odd, row - odd),
               odd ? pack(T(), other, high) : pack(T(), low, other));
         } else {
-          ptx::store_shared_u32(shared + Slices<Tile::BLOCK_M, Tile::BLOCK_N>::at(row, column),
-                                pack(T(), low, high));
+          ptx::store_shared_u32(
+              shared + SwizzledSlices<Tile::BLOCK_M, Tile::BLOCK_N>::at(row, column),
+              pack(T(), low, high));
         }
       }
   __syncthreads();

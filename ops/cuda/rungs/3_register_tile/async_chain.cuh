@@ -131,9 +131,9 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
 
 // The same tile to C, rounded once, through the epilogue. What lies before it is another block's.
 template <typename Tile>
-__device__ __forceinline__ void store_tile(const Problem& problem, int64_t entry, int64_t row0,
-                                           int64_t column0, const PatchOf<Tile>& patch,
-                                           float (&chain)[Tile::THREAD_M][Tile::THREAD_N]) {
+__device__ __forceinline__ void store_chain(const Problem& problem, int64_t entry, int64_t row0,
+                                            int64_t column0, const PatchOf<Tile>& patch,
+                                            float (&chain)[Tile::THREAD_M][Tile::THREAD_N]) {
   constexpr int VECTOR = Tile::VECTOR, VECTORS_N = Tile::THREAD_N / VECTOR;
   const ReadFrom<Tile> from(problem, row0, column0);
   const int first_row = static_cast<int>(row0 - from.row);

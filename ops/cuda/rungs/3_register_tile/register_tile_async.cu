@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
                                             segment + 1 == segments);
     }
     if constexpr (SHARES) let_the_next_start();
-    store_tile<Tile>(problem, turn, row0(), column0(), patch, chain);
+    store_chain<Tile>(problem, turn, row0(), column0(), patch, chain);
   }
 }
 

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
             chain);
       },
       [&](int64_t row0, int64_t column0) {
-        store_tile<Tile>(problem, 0, row0, column0, patch, chain);
+        store_chain<Tile>(problem, 0, row0, column0, patch, chain);
       });
 }
 

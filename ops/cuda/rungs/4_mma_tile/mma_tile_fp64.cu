@@ -72,6 +72,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
 }
 
+namespace {
+
 template <typename... Tiles>
 Kernel<ProblemAndTotals> kernel_of(TileList<Tiles...>, const Problem& problem, int tile) {
   return as_they_lie(problem, [&](auto a_along_m, auto b_along_n) {
@@ -79,6 +81,8 @@ Kernel<ProblemAndTotals> kernel_of(TileList<Tiles...>, const Problem& problem, i
     return KERNELS[tile];
   });
 }
+
+}  // namespace
 
 Kernel<ProblemAndTotals> mma_tile_fp64_kernel(const Problem& problem, int tile) {
   return kernel_of(Fp64Tiles{}, problem, tile);

@@ -33,6 +33,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       });
 }
 
+namespace {
+
 template <typename... Tiles>
 Kernel<WrappedArguments> kernel_of(TileList<Tiles...>, const Problem& problem, int tile) {
   return as_they_lie(problem, [&](auto a_along_m, auto b_along_n) {
@@ -41,6 +43,8 @@ Kernel<WrappedArguments> kernel_of(TileList<Tiles...>, const Problem& problem, i
     return KERNELS[tile];
   });
 }
+
+}  // namespace
 
 Kernel<WrappedArguments> mma_tile_fp64_wrapped_kernel(const Problem& problem, int tile) {
   return kernel_of(Fp64WrappedTiles(), problem, tile);

@@ -31,7 +31,7 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
   args.batch = static_cast<int32_t>(problem.batch);
   args.p_batch = l.sides.p.batch_stride != 0, args.q_batch = l.sides.q.batch_stride != 0;
   args.strip = way.strip;
-  args.strips = strips_of(way, l.sides.p.rows);
+  args.strips = few_rows_strips(way, l.sides.p.rows);
   args.by_columns = Divisor::of(static_cast<uint32_t>(columns_of(problem, way)));
   args.by_blocks = Divisor::of(static_cast<uint32_t>(way.sharers));
   args.by_tiles = Divisor::of(static_cast<uint32_t>(tiles_of(problem, way)));

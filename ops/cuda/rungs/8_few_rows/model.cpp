@@ -149,7 +149,7 @@ FewRowsEstimate few_rows_estimate(const Problem& problem, const DeviceInfo& devi
   const double tile_p = std::min(plan.height * plan.strip * row_of_p, all_p);
   // Tiles of the same rows of P, neighbours, read these together. A block with a strip more has its
   // way beside one without, as long as there are no more of them than ways.
-  const FewRowsStrips strips = strips_of(plan, l.sides.p.rows);
+  const FewRowsStrips strips = few_rows_strips(plan, l.sides.p.rows);
   const double ways = device.multiprocessors / 2;
   const bool beside_less = turns == 1 && strips.odd > 0 && strips.odd <= ways;
   const double pair_p = columns > 1   ? tile_p

@@ -41,7 +41,7 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
   const auto share = [&](int64_t sharers, int64_t rounds) {
     plan.strip = static_cast<int8_t>(strip);
     plan.sharers = static_cast<int32_t>(sharers), plan.rounds = static_cast<int32_t>(rounds);
-    plan.height = static_cast<int8_t>(strips_of(plan, rows).most());
+    plan.height = static_cast<int8_t>(few_rows_strips(plan, rows).most());
     visit(plan);
   };
   int64_t sharers = std::min(strips, room);

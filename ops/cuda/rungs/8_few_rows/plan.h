@@ -23,7 +23,7 @@ struct FewRowsPlan {
 };
 
 // How an entry's P of so many rows is shared out.
-inline FewRowsStrips strips_of(const FewRowsPlan& plan, int64_t rows) {
+inline FewRowsStrips few_rows_strips(const FewRowsPlan& plan, int64_t rows) {
   const int64_t count = std::max<int64_t>(1, blocks_over(rows, plan.strip));
   return FewRowsStrips::of(static_cast<int32_t>(count), plan.sharers, plan.rounds);
 }

@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
                                     segment + 1 == segments);
     }
     go_round<8 * Parts::COLUMNS>(in_a_row(sums), [&](int i, const auto& of_rows) {
-      store_sums(args.product, shared_base + warp * FP16X3_STORE_BYTES, of_rows,
-                 p0 + warp_p + 16 * i, q0 + warp_q, entry);
+      store_fp16x3_sums(args.product, shared_base + warp * FP16X3_STORE_BYTES, of_rows,
+                        p0 + warp_p + 16 * i, q0 + warp_q, entry);
     });
     __syncthreads();  // before the next entry's planes come to the same place
   }

@@ -6,8 +6,9 @@
 // other's. They exchange halves of their terms, so that each adds up half of the columns, k
 // ascending.
 //
-// Preconditions: P's scales (split.cu, Form::Nothing), Q's planes along k, in the order of k that
-// Fp32Rows names; TMA can read P. Bound by the bytes of P and Q that a multiprocessor takes in.
+// Preconditions: P's scales (split.cu, SplitForm::Nothing), Q's planes along k, in the order of k
+// that Fp32Rows names; TMA can read P. Bound by the bytes of P and Q that a multiprocessor takes
+// in.
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 #include "cuda/rungs/9_fp16x3/fp16_parts.cuh"

@@ -32,7 +32,7 @@ namespace {
 
 // C from an element's sum. What the guard computes again is not stored where there is an epilogue:
 // C may be what it reads.
-__device__ __forceinline__ void finish_and_store(const FewRowsArguments& args, float sum,
+__device__ __forceinline__ void finish_and_store(const Fp16x3FewRowsArguments& args, float sum,
                                                  bool unsure, int64_t entry, int64_t m, int64_t n) {
   const int64_t at = entry * args.c_batch + m * args.c_m + n * args.c_n;
   if (!args.finishes) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ void finish_and_store(const FewRowsArguments& args, f
 // SHARES: a cluster has several blocks.
 template <bool W_IS_A, bool BESIDE, bool SHARES>
 __global__ void __launch_bounds__(FEW_ROWS_THREADS)
-    fp16x3_few_rows(const __grid_constant__ FewRowsArguments args) {
+    fp16x3_few_rows(const __grid_constant__ Fp16x3FewRowsArguments args) {
   extern __shared__ __align__(16) uint8_t memory[];
   Head& head = *reinterpret_cast<Head*>(memory);
   uint32_t* const leasts = reinterpret_cast<uint32_t*>(  // [slot][lane]
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
             continue;
           Chunk v;
           load<BESIDE>(v, args, of, chunk);
-          Halves of_chunk[2];
+          UpperHalvesRange of_chunk[2];
           measure(of_chunk, v);
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
@@ -224,13 +224,13 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
 }
 
 template <bool SHARES>
-Kernel<FewRowsArguments> kernel_of(bool w_is_a, bool beside) {
+Kernel<Fp16x3FewRowsArguments> kernel_of(bool w_is_a, bool beside) {
   if (w_is_a)
     return beside ? &fp16x3_few_rows<true, true, SHARES> : &fp16x3_few_rows<true, false, SHARES>;
   return beside ? &fp16x3_few_rows<false, true, SHARES> : &fp16x3_few_rows<false, false, SHARES>;
 }
 
-Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside, bool shares) {
+Kernel<Fp16x3FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside, bool shares) {
   return shares ? kernel_of<true>(w_is_a, beside) : kernel_of<false>(w_is_a, beside);
 }
 

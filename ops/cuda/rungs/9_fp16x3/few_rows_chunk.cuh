@@ -34,7 +34,7 @@ struct Share {
 };
 
 template <bool BESIDE>
-__device__ __forceinline__ void load(Chunk& v, const FewRowsArguments& args, const Share& of,
+__device__ __forceinline__ void load(Chunk& v, const Fp16x3FewRowsArguments& args, const Share& of,
                                      int chunk) {
   constexpr int APART = BESIDE ? 1 : 8;  // rows
   const float* const w = of.w + int64_t{chunk} * CHUNK * (BESIDE ? args.w_k : 1);

@@ -35,10 +35,10 @@ __device__ __forceinline__ uint32_t sure_exponents(const Head& head) {
 
 // Extents of a chunk's rows 0 and 1, and 2 and 3: the largest elements of all lanes that share a
 // row, the smallest of this one.
-__device__ __forceinline__ void measure(Halves (&of_chunk)[2], const Chunk& v) {
+__device__ __forceinline__ void measure(UpperHalvesRange (&of_chunk)[2], const Chunk& v) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    Halves of_row[2];
+    UpperHalvesRange of_row[2];
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
       of_row[0].include(v[2 * i][s]), of_row[1].include(v[2 * i + 1][s]);
@@ -65,7 +65,7 @@ __device__ __forceinline__ bool least_elements(uint32_t& found, uint32_t& of_ele
   found = of_elements = 0;
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
-    Range range;
+    MagnitudeRange range;
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
 #pragma unroll

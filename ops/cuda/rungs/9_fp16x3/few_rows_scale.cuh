@@ -25,7 +25,7 @@ __device__ __forceinline__ uint32_t upper_halves(float x, float y) {
 }
 
 // The largest and the smallest of some upper halves, of even and odd elements apart.
-struct Halves {
+struct UpperHalvesRange {
   uint32_t most = 0, least = ~0u;
   __device__ __forceinline__ void include(const float (&x)[4]) {
     const uint32_t first = upper_halves(x[0], x[1]), second = upper_halves(x[2], x[3]);
@@ -34,8 +34,9 @@ struct Halves {
   }
 };
 // Of two rows, each in its half.
-__device__ __forceinline__ Halves of_rows(const Halves& x, const Halves& y) {
-  Halves both;
+__device__ __forceinline__ UpperHalvesRange of_rows(const UpperHalvesRange& x,
+                                                    const UpperHalvesRange& y) {
+  UpperHalvesRange both;
   both.most = most_of(__byte_perm(x.most, y.most, 0x5410), __byte_perm(x.most, y.most, 0x7632));
   both.least =
       least_of(__byte_perm(x.least, y.least, 0x5410), __byte_perm(x.least, y.least, 0x7632));
@@ -61,7 +62,8 @@ struct TwoScales {
   }
 };
 
-// The smallest of some lower parts that are not zero, two at a time; less one, as Range has it.
+// The smallest of some lower parts that are not zero, two at a time; less one, as MagnitudeRange
+// has it.
 struct LeastLower {
   uint32_t pair = ~0u;
   __device__ __forceinline__ void include(uint32_t lo) {
@@ -83,7 +85,7 @@ __device__ __forceinline__ bool is_moderate(uint32_t most) {
 }
 
 // The biased exponent of the smallest element; 255 of none.
-__device__ __forceinline__ uint32_t least_exponent(const Range& range) {
+__device__ __forceinline__ uint32_t least_exponent(const MagnitudeRange& range) {
   return range.least == ~0u ? 255 : (range.least + 1) >> 23;
 }
 

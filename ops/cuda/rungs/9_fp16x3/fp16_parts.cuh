@@ -27,11 +27,11 @@ __device__ __forceinline__ uint32_t lost_units(float x, float y) {
 }
 
 // What the parts of one element are, and the units that they lose.
-struct Parts {
+struct Fp16Parts {
   __half hi, lo;
   uint32_t lost;
 };
-__device__ __forceinline__ Parts split(float x, float scale1, float scale2) {
+__device__ __forceinline__ Fp16Parts split(float x, float scale1, float scale2) {
   const float scaled = x * scale1 * scale2;
   const __half hi = __float2half_rn(scaled);
   const __half lo = __float2half_rn((scaled - __half2float(hi)) * 0x1p11f);
@@ -43,7 +43,7 @@ __device__ __forceinline__ uint32_t magnitude(float x) { return __float_as_uint(
 
 // The largest magnitude of some elements, and the smallest of those that are not zero, less one, so
 // that none is the largest.
-struct Range {
+struct MagnitudeRange {
   uint32_t most = 0, least = ~0u;
   __device__ __forceinline__ void include(float x) {
     most = max(most, magnitude(x));
@@ -77,7 +77,7 @@ struct Scale {
     const bool counts = least != ~0u && (biased == 0 || biased - 127 + exponent < -14);
     return finite && exponent <= 127 && !counts;
   }
-  __device__ __forceinline__ Parts split(float x) const {
+  __device__ __forceinline__ Fp16Parts split(float x) const {
     return tiled::split(finite ? x : 0, factor1, factor2);
   }
   // What split() of some elements loses; with one factor where that takes them to units and none
@@ -117,7 +117,7 @@ __device__ __forceinline__ PairParts split_pair(float x, float y, const Scale& o
   if constexpr (PLAIN) {
     return split_plain(x * (of_x.factor1 * of_x.factor2), y * (of_y.factor1 * of_y.factor2));
   } else {
-    const Parts a = of_x.split(x), b = of_y.split(y);
+    const Fp16Parts a = of_x.split(x), b = of_y.split(y);
     lost_x += a.lost, lost_y += b.lost;
     return {__halves2half2(a.hi, b.hi), __halves2half2(a.lo, b.lo)};
   }

@@ -156,8 +156,8 @@ struct Fp16x3 {
   // C from the sums of 64 rows from (p, q) on.
   __device__ __forceinline__ void store(const Sums& sum, int p, int q, int batch) const {
     const uint32_t warp = threadIdx.x / 32 - 4;  // of the consumers'
-    store_sums(args, base + STAGING_AT + warp * FP16X3_STORE_BYTES, sum,
-               p + static_cast<int>(warp) % 4 * STORE_ROWS, q, batch);
+    store_fp16x3_sums(args, base + STAGING_AT + warp * FP16X3_STORE_BYTES, sum,
+                      p + static_cast<int>(warp) % 4 * STORE_ROWS, q, batch);
   }
 };
 

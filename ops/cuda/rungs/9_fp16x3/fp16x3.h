@@ -58,7 +58,7 @@ struct Fp16x3AsyncArguments {
 Kernel<Fp16x3AsyncArguments> fp16x3_async_kernel(int tile);
 
 // The product of W, fp32, with the fragments of X, of at most FEW_ROWS rows; W's scales on the way.
-struct FewRowsArguments {
+struct Fp16x3FewRowsArguments {
   const float* w;
   int64_t w_rows, k, batch;
   int64_t w_row, w_k, w_batch;  // strides, elements
@@ -77,7 +77,7 @@ struct FewRowsArguments {
   GuardList guard;
   float tolerance;
 };
-Kernel<FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside, bool shares);
+Kernel<Fp16x3FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside, bool shares);
 
 // Computes again in fp64: the marked elements of the listed squares, or, where there is no list
 // (its `count` null), all elements.

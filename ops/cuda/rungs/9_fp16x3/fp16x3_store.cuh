@@ -115,8 +115,8 @@ __device__ __forceinline__ void mark(const GuardList& list, uint32_t unsure, con
   if (lane == 0) list_square(list, square, row0, column0, COLUMNS / MARKED_COLUMNS);
 }
 
-// The same as store_sums() where an epilogue is to be applied: its code stands here once, so the
-// chunks go round. What the guard computes again is not stored, as C may be what it reads.
+// The same as store_fp16x3_sums() where an epilogue is to be applied: its code stands here once, so
+// the chunks go round. What the guard computes again is not stored, as C may be what it reads.
 template <int COLUMNS, int SUMS>
 __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args, uint32_t staging,
                                                     const float (&sums)[SUMS], const RowScale& row,
@@ -166,8 +166,9 @@ __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args,
 // the guard. `sums` are those of a warp's thread, as wgmma.cuh has D; (row0, q0) is where the
 // warp's 16 rows begin; `staging` is its FP16X3_STORE_BYTES in the shared window.
 template <int SUMS>
-__device__ __forceinline__ void store_sums(const Fp16x3Arguments& args, uint32_t staging,
-                                           const float (&sums)[SUMS], int row0, int q0, int batch) {
+__device__ __forceinline__ void store_fp16x3_sums(const Fp16x3Arguments& args, uint32_t staging,
+                                                  const float (&sums)[SUMS], int row0, int q0,
+                                                  int batch) {
   constexpr int COLUMNS = 2 * SUMS < STORE_COLUMNS ? 2 * SUMS : STORE_COLUMNS;
   constexpr int CHUNKS = 2 * SUMS / COLUMNS;
   const HopperArguments& grid = args.grid;

@@ -6,7 +6,7 @@
 namespace tiled {
 namespace {
 
-Kernel<FewRowsArguments> few_rows_kernel(const Sides& sides, const Fp16x3Plan& way) {
+Kernel<Fp16x3FewRowsArguments> few_rows_kernel(const Sides& sides, const Fp16x3Plan& way) {
   return fp16x3_few_rows_kernel(!way.exchanged, is_mn_major(sides.p), way.block.cluster > 1);
 }
 
@@ -21,7 +21,7 @@ cudaError_t launch_few_rows(const Call& call) {
   const Fp16x3Layout& l = call.layout;
   const Problem& problem = call.problem;
   const Side &w = l.sides.p, &x = l.sides.q;
-  FewRowsArguments args{};
+  Fp16x3FewRowsArguments args{};
   args.w = static_cast<const float*>(w.data);
   args.w_rows = w.rows, args.k = problem.k, args.batch = problem.batch;
   args.w_row = w.row_stride, args.w_k = w.k_stride, args.w_batch = w.batch_stride;

@@ -30,7 +30,7 @@ inline Side split_planes(const Side& side, void* data, bool along_k = false) {
 
 // What rungs/9_fp16x3/split_beside.cu gathers of a row; all zero before.
 struct RowExtent {
-  uint32_t most, least;     // of Range's, the second's complement
+  uint32_t most, least;     // of MagnitudeRange's, the second's complement
   unsigned long long lost;  // units
 };
 // And of each panel of so many rows, which a team of blocks shares; all zero before, too.

@@ -10,7 +10,7 @@
 // A scale for each 64 of k would be known as soon as those are read, and reach further; but scaling
 // every term anew costs the product more than the split could gain (docs/fp16x3.md).
 //
-// Planes may have another order of k (Form), and few_rows.cu has fragments of 16 bytes,
+// Planes may have another order of k (SplitForm), and few_rows.cu has fragments of 16 bytes,
 // [k / 16][row / 8][row % 8][k % 16 / 4] [hi, lo][4 of k], with zeros up to the end of a chunk.
 //
 // Here a block takes a row: it finds the maximum first, and reads again, mostly from the L1 and L2
@@ -49,19 +49,19 @@ __device__ __forceinline__ void load_chunk(Chunk& x, const float* from, int64_t 
 
 // Four neighbours in k, from `k` on. Permuted: 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15 of each 16, so
 // that what one lane of wgmma holds are neighbours in the other operand.
-template <Form FORM>
+template <SplitForm FORM>
 __device__ __forceinline__ void write(const SplitArguments& args, int64_t entry, int64_t row,
                                       int64_t k, const PairParts (&parts)[2]) {
   __half* const of_row = args.to + 2 * entry * args.plane + row * args.to_pitch;
-  if constexpr (FORM == Form::AlongK) {
+  if constexpr (FORM == SplitForm::AlongK) {
     write_four(of_row + k, parts[0].hi, parts[1].hi);
     write_four(of_row + args.plane + k, parts[0].lo, parts[1].lo);
-  } else if constexpr (FORM == Form::Permuted) {
+  } else if constexpr (FORM == SplitForm::Permuted) {
     __half2* to = reinterpret_cast<__half2*>(of_row + k / 16 * 16 + k % 16 / 2);
     to[0] = parts[0].hi, to[4] = parts[1].hi;
     to += args.plane / 2;
     to[0] = parts[0].lo, to[4] = parts[1].lo;
-  } else if constexpr (FORM == Form::Fragments) {
+  } else if constexpr (FORM == SplitForm::Fragments) {
     const int64_t tile = k / 16 * args.tiles + row / 8, lane = row % 8 * 4 + k % 16 / 4;
     __half* to = args.to + entry * args.fragments + (tile * 32 + lane) * 8;
     write_four(to, parts[0].hi, parts[1].hi);
@@ -69,8 +69,8 @@ __device__ __forceinline__ void write(const SplitArguments& args, int64_t entry,
   }
 }
 
-template <Form FORM>
-__global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
+template <SplitForm FORM>
+__global__ void __launch_bounds__(MOST_THREADS, FORM == SplitForm::Nothing ? 4 : 3)
     split_along_k(const SplitArguments args) {
   begin(args);
   __shared__ uint32_t maxima[MOST_THREADS / 32];
@@ -79,13 +79,15 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
   const int chunk = blockDim.x * VECTORS * 4;  // elements
   // With zeros beyond K: planes are read by whole 16, fragments by whole chunks.
-  constexpr int WHOLE = FORM == Form::Permuted ? 16 : FORM == Form::Fragments ? FEW_ROWS_CHUNK : 1;
+  constexpr int WHOLE = FORM == SplitForm::Permuted    ? 16
+                        : FORM == SplitForm::Fragments ? FEW_ROWS_CHUNK
+                                                       : 1;
   const int64_t end_k = (args.k + WHOLE - 1) / WHOLE * WHOLE;
   for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
     const int64_t row = blockIdx.x;
     const float* from = args.from + entry * args.from_batch + row * args.from_row;
     Chunk x;
-    Range range;
+    MagnitudeRange range;
 #pragma unroll 1
     for (int64_t first = 0; first < args.k; first += chunk) {
       load_chunk(x, from, first, args);
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
       for (int64_t first = 0; first < args.k; first += chunk) {
         if (args.k > chunk) load_chunk(x, from, first, args);
         uint32_t units = 0;
-        if constexpr (FORM == Form::Nothing) {
+        if constexpr (FORM == SplitForm::Nothing) {
 #pragma unroll
           for (int i = 0; i < VECTORS; ++i) units += scale.lost(x[i]);
         } else {
@@ -126,7 +128,7 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
     };
     if (!__all_sync(~0u, scale.is_plain(range.least)))
       write_all(std::false_type());
-    else if (FORM != Form::Nothing)
+    else if (FORM != SplitForm::Nothing)
       write_all(std::true_type());
     if (lane == 0) losses[warp] = lost;
     __syncthreads();
@@ -143,10 +145,10 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == Form::Nothing ? 4 : 3)
 Kernel<SplitArguments> kernel_of(const SplitJob& job) {
   if (job.is_beside()) return split_beside_kernel(job.form);
   switch (job.form) {
-    case Form::Nothing: return &split_along_k<Form::Nothing>;
-    case Form::Permuted: return &split_along_k<Form::Permuted>;
-    case Form::Fragments: return &split_along_k<Form::Fragments>;
-    default: return &split_along_k<Form::AlongK>;
+    case SplitForm::Nothing: return &split_along_k<SplitForm::Nothing>;
+    case SplitForm::Permuted: return &split_along_k<SplitForm::Permuted>;
+    case SplitForm::Fragments: return &split_along_k<SplitForm::Fragments>;
+    default: return &split_along_k<SplitForm::AlongK>;
   }
 }
 

@@ -51,7 +51,7 @@ __device__ __forceinline__ void write_four(__half* to, __half2 first, __half2 se
 }
 
 // split_beside.cu.
-Kernel<SplitArguments> split_beside_kernel(Form form);
+Kernel<SplitArguments> split_beside_kernel(SplitForm form);
 Kernel<SplitArguments> clear_kernel();
 
 }  // namespace tiled

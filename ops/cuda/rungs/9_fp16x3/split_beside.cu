@@ -29,7 +29,7 @@ constexpr int FINISHERS = SPLIT_FINISHERS;
 
 // The tiles of blocks that have left. A function of its own, since it is hardly ever called, and
 // would cost registers where it is not.
-template <Form FORM>
+template <SplitForm FORM>
 __device__ __noinline__ void write_inherited(Shared& shared, const SplitArguments& args, Place at,
                                              int tiles) {
   const int warp = threadIdx.x / 32;
@@ -43,7 +43,7 @@ __device__ __noinline__ void write_inherited(Shared& shared, const SplitArgument
     }
 }
 
-template <Form FORM>
+template <SplitForm FORM>
 __global__ void __launch_bounds__(THREADS, 4)
     split_beside(const __grid_constant__ SplitArguments args) {
   begin(args);
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(THREADS, 4)
   __syncthreads();
   const uint32_t of_entry = static_cast<uint32_t>(blocks_over(args.rows, PANEL));
   const uint32_t members = of_entry * static_cast<uint32_t>(args.batch * args.team);
-  const bool measures = FORM != Form::Nothing || shared.number < members;
+  const bool measures = FORM != SplitForm::Nothing || shared.number < members;
   const uint32_t number = measures ? shared.number : shared.number - members;
   const uint32_t team = measures ? args.team : FINISHERS;
   const int tiles =
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 
   Loaded x;
   if (measures) {
-    Range ranges[4];
+    MagnitudeRange ranges[4];
     for (int tile = 0; tile < tiles; ++tile) {
       if (tile > 0) at.k += TILE_K;
       load<FORM>(x, args, at);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(THREADS, 4)
       for (int i = 0; i < BATCH; ++i)
 #pragma unroll
         for (int j = 0; j < 4; ++j) ranges[j].include(x[i][j]);
-      if (FORM == Form::AsTheyLie && tile == tiles - 2) keep(shared, x);
+      if (FORM == SplitForm::AsTheyLie && tile == tiles - 2) keep(shared, x);
     }
     add_extents(shared, ranges, at, extents);
   } else {
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(THREADS, 4)
   }
   uint32_t inherited = 0;
   if (threadIdx.x == 0) {
-    if (FORM != Form::Nothing)
+    if (FORM != SplitForm::Nothing)
       inherited = wait_for_team(of_panel, part, team);
     else if (measures)
       atomicAdd(&of_panel->team, 1);
@@ -96,10 +96,10 @@ __global__ void __launch_bounds__(THREADS, 4)
     shared.inherited = inherited;
   }
   const bool leaves = __syncthreads_or(inherited == LEFT);
-  if ((FORM == Form::Nothing && measures) || leaves) return end(args);
+  if ((FORM == SplitForm::Nothing && measures) || leaves) return end(args);
 
   const bool has_row = threadIdx.x < PANEL && threadIdx.x < at.left;
-  Range range;  // of row threadIdx.x
+  MagnitudeRange range;  // of row threadIdx.x
   if (has_row) {
     range.most = __ldcg(&extents[threadIdx.x].most);
     range.least = ~__ldcg(&extents[threadIdx.x].least);
@@ -107,11 +107,11 @@ __global__ void __launch_bounds__(THREADS, 4)
   const Scale scale(range.most);
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = range.most, shared.lost[threadIdx.x] = 0;
   const bool is_plain = __syncthreads_and(scale.is_plain(range.least));
-  const bool has_all = FORM == Form::Nothing && is_plain;
+  const bool has_all = FORM == SplitForm::Nothing && is_plain;
   for (int tile = tiles - 1; tile >= 0 && !has_all; --tile) {
     if (tile < tiles - 1 || !measures) {
       at.k -= TILE_K;
-      if (FORM == Form::AsTheyLie && tile == tiles - 2)
+      if (FORM == SplitForm::AsTheyLie && tile == tiles - 2)
         take_kept(x, shared);
       else
         load<FORM>(x, args, at);
@@ -150,12 +150,12 @@ __global__ void __launch_bounds__(THREADS) clear_only(const SplitArguments args)
 
 }  // namespace
 
-Kernel<SplitArguments> split_beside_kernel(Form form) {
+Kernel<SplitArguments> split_beside_kernel(SplitForm form) {
   switch (form) {
-    case Form::AlongK: return &split_beside<Form::AlongK>;
-    case Form::Nothing: return &split_beside<Form::Nothing>;
-    case Form::Permuted: return &split_beside<Form::Permuted>;
-    default: return &split_beside<Form::AsTheyLie>;
+    case SplitForm::AlongK: return &split_beside<SplitForm::AlongK>;
+    case SplitForm::Nothing: return &split_beside<SplitForm::Nothing>;
+    case SplitForm::Permuted: return &split_beside<SplitForm::Permuted>;
+    default: return &split_beside<SplitForm::AsTheyLie>;
   }
 }
 

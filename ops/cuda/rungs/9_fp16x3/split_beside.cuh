@@ -23,9 +23,9 @@ struct Place {
 };
 
 using Loaded = float[BATCH][4];
-constexpr int k_step(Form form) { return goes_along_k(form) ? 1 : WARPS; }
+constexpr int k_step(SplitForm form) { return goes_along_k(form) ? 1 : WARPS; }
 
-template <Form FORM>
+template <SplitForm FORM>
 __device__ __forceinline__ void load(Loaded& x, const SplitArguments& args, const Place& at) {
   const float* from =
       args.from + at.entry * args.from_batch + at.k * args.from_k + at.row0 + at.row;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void take_kept(Loaded& x, const Shared& shared) {
 }
 
 // The panel's extents grow by those of this block's part.
-__device__ __forceinline__ void add_extents(Shared& shared, const Range (&ranges)[4],
+__device__ __forceinline__ void add_extents(Shared& shared, const MagnitudeRange (&ranges)[4],
                                             const Place& at, RowExtent* extents) {
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = 0, shared.least[threadIdx.x] = ~0u;
   __syncthreads();
@@ -174,16 +174,16 @@ __device__ __forceinline__ void write_along_k(Shared& shared, const SplitArgumen
 }
 
 // `shared` has the largest magnitudes of the rows, and takes what they lose.
-template <Form FORM, bool PLAIN>
+template <SplitForm FORM, bool PLAIN>
 __device__ __forceinline__ void write(Shared& shared, const SplitArguments& args, const Loaded& x,
                                       const Place& at) {
   const uint4 most = *reinterpret_cast<const uint4*>(&shared.most[at.row]);
   const Scale scales[4] = {Scale(most.x), Scale(most.y), Scale(most.z), Scale(most.w)};
   uint32_t lost[4] = {};
   if constexpr (goes_along_k(FORM))
-    write_along_k<PLAIN>(shared, args, x, at, scales, lost, FORM == Form::Permuted);
+    write_along_k<PLAIN>(shared, args, x, at, scales, lost, FORM == SplitForm::Permuted);
   else
-    write_as_they_lie<FORM != Form::Nothing, PLAIN>(args, x, at, scales, lost);
+    write_as_they_lie<FORM != SplitForm::Nothing, PLAIN>(args, x, at, scales, lost);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     if (lost[i] != 0) atomicAdd(&shared.lost[at.row + i], static_cast<unsigned long long>(lost[i]));

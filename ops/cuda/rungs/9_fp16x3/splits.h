@@ -11,7 +11,7 @@ namespace tiled {
 
 // How hi and lo lie: as the operand does; along k; along k in the order in which
 // direct.cu has k; as lanes of few_rows.cu load them. Or only the scales are wanted.
-enum class Form : int8_t { AsTheyLie, AlongK, Permuted, Fragments, Nothing };
+enum class SplitForm : int8_t { AsTheyLie, AlongK, Permuted, Fragments, Nothing };
 
 struct RowScale;  // fp16x3.h
 
@@ -19,13 +19,13 @@ struct RowScale;  // fp16x3.h
 struct SplitJob {
   Side from, to;
   int64_t batch;
-  Form form;
+  SplitForm form;
   RowScale* scales;
   RowExtent* extents;  // where rows lie beside each other
   SplitPanel* panels;
 
   // Whether split_beside.cu takes it; fragments are along k, however rows lie.
-  bool is_beside() const { return form != Form::Fragments && lies_beside(from); }
+  bool is_beside() const { return form != SplitForm::Fragments && lies_beside(from); }
 };
 
 struct SplitJobs {
@@ -41,7 +41,7 @@ struct SplitJobs {
 
 // In the order of their launch; `memory` is the workspace, null while it is only planned.
 inline SplitJobs split_jobs(const Fp16x3Layout& l, const Fp16x3Plan& plan, char* memory) {
-  const auto job = [&](const Side& from, Side to, int64_t entries, Form form, int64_t to_at,
+  const auto job = [&](const Side& from, Side to, int64_t entries, SplitForm form, int64_t to_at,
                        int64_t scales_at, int64_t extents_at, int64_t panels_at) {
     const auto at = [&](int64_t offset) { return memory == nullptr ? nullptr : memory + offset; };
     to.data = at(to_at);
@@ -54,16 +54,16 @@ inline SplitJobs split_jobs(const Fp16x3Layout& l, const Fp16x3Plan& plan, char*
                     reinterpret_cast<SplitPanel*>(at(panels_at))};
   };
   const auto by_lie = [](const Side& to) {
-    return to.k_stride == 1 ? Form::AlongK : Form::AsTheyLie;
+    return to.k_stride == 1 ? SplitForm::AlongK : SplitForm::AsTheyLie;
   };
   const bool direct = plan.kernel == Fp16x3Kernel::Direct;
   const bool few_rows = plan.kernel == Fp16x3Kernel::FewRows;
   const SplitJob p =
-      job(l.sides.p, l.p_planes, l.p_entries, direct ? Form::Nothing : by_lie(l.p_planes),
+      job(l.sides.p, l.p_planes, l.p_entries, direct ? SplitForm::Nothing : by_lie(l.p_planes),
           l.p_planes_at, l.p_scales_at, l.p_extents_at, l.p_panels_at);
-  const Form q_form = few_rows                            ? Form::Fragments
-                      : direct && !is_mn_major(l.sides.p) ? Form::Permuted
-                                                          : by_lie(l.q_planes);
+  const SplitForm q_form = few_rows                            ? SplitForm::Fragments
+                           : direct && !is_mn_major(l.sides.p) ? SplitForm::Permuted
+                                                               : by_lie(l.q_planes);
   const SplitJob q = job(l.sides.q, l.q_planes, l.q_entries, q_form, l.q_planes_at, l.q_scales_at,
                          l.q_extents_at, l.q_panels_at);
   if (few_rows) return {{q, {}}, 1};
@@ -79,7 +79,9 @@ constexpr int SPLIT_BESIDE_THREADS = 256;
 constexpr int SPLIT_TILE_K = 64;    // that a block of split_beside.cu has in registers
 constexpr int SPLIT_FINISHERS = 8;  // blocks of a panel there, where only scales are wanted
 
-constexpr bool goes_along_k(Form form) { return form == Form::AlongK || form == Form::Permuted; }
+constexpr bool goes_along_k(SplitForm form) {
+  return form == SplitForm::AlongK || form == SplitForm::Permuted;
+}
 
 // The blocks of split_beside.cu that share a panel along k, and the tiles of each.
 struct SplitTeam {
@@ -103,7 +105,7 @@ inline Step split_step(const SplitJob& job) {
   step.threads_y = step.grid_y = 1;
   if (job.is_beside()) {
     const int64_t blocks =
-        split_team(job).blocks + (job.form == Form::Nothing ? SPLIT_FINISHERS : 0);
+        split_team(job).blocks + (job.form == SplitForm::Nothing ? SPLIT_FINISHERS : 0);
     step.threads_x = SPLIT_BESIDE_THREADS;
     step.grid_x = panels_of(job.from.rows, job.batch) * blocks;
   } else {  // as many threads as take a row in one chunk
