@@ -4,7 +4,8 @@
 #   make test       set up, build, lint, pytest, ctest
 #   make build      set up and build the library in place (ops/tiled_mm), incrementally
 #   make bench-cpp  a short benchmark through C++ alone
-#   make lint       the formatters, ruff and which way includes point, without changing a file
+#   make lint       the formatters, ruff, the include directions and the rule of one definition,
+#                   without changing a file
 #   make format     let the formatters change files
 #   make newest     the newest torch in an environment of its own (.venv-newest, build-newest):
 #                   build, then the CPU tests
@@ -32,7 +33,7 @@ configure = $(2)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(2)/ninja \
 
 .PHONY: help bench bench-cpp test build lint format newest clean
 help:
-	@sed -n '3,15s/^# \{0,1\}//p' Makefile
+	@sed -n '3,16s/^# \{0,1\}//p' Makefile
 
 bench: build
 	$(BIN)/python -m bench $(BENCH)
@@ -70,6 +71,7 @@ lint: $(VENV)/.requirements
 	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/python python_tests/includes.py
+	$(BIN)/python python_tests/definitions.py
 	@echo clang-format --dry-run ...
 	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
