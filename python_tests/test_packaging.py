@@ -70,8 +70,8 @@ def metadata(wheel: Path) -> Iterator[tuple[email.message.Message, email.message
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel unpacked in a site-packages of its own, whose path has a space, beside this Python's
-    torch: links to its files, but for those by which CMake finds out where it lies."""
+    """The wheel unpacked in a site-packages of its own, whose path has a space, beside a torch of
+    links to this Python's, save the files by which CMake finds out where torch lies."""
     site_packages = tmp_path_factory.mktemp("site packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site_packages)
@@ -527,8 +527,8 @@ def test_a_source_distribution_has_all_that_is_built_and_no_more(
     assert pages and pages == {page.name for page in (folder / "docs").glob("*.md")}
 
 
-# In the place of the virtual environment's programs, which lie below the clone too. CMake configures,
-# for which it looks for every source file; what would compile or install is only told.
+# These stand for the programs of the virtual environment, which lies below the clone too. CMake
+# configures, and so looks for every source file; commands that compile or install are only printed.
 TOOLS = {
     "cmake": 'case "$1" in -S) exec "{cmake}" "$@" ;; *) echo cmake "$@" ;; esac',
     "ninja": 'exec "{ninja}" "$@"',
