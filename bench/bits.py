@@ -28,8 +28,8 @@ import typer
 from torch import Tensor
 
 from bench import machine
+from bench.arguments import pick_device
 from bench.bits_list import Product, memory, operands, products
-from bench.cli import pick_device
 from bench.compare import ROOT, environment_with
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

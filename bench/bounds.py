@@ -105,7 +105,7 @@ def run(algo: str, dtype: str, n: int) -> None:
 @app.command()
 def ladder(
     json_path: Annotated[Path | None, typer.Option("--json")] = None,
-    size: Annotated[int, typer.Option("--size")] = 4096,
+    size: Annotated[int, typer.Option("--size", min=1)] = 4096,
 ) -> None:
     """Reads the counters of every rung."""
     ncu = shutil.which("ncu")

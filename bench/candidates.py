@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.shapes import FLOATS, INTEGERS, Shape
+from bench.shapes import DTYPES, FLOATS, INTEGERS, Shape
 
 Call = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+PRECISIONS = ("ieee", "tf32", "fp16x3")  # ours, of float32
 
 # 16 bytes of a 16-bit type: below this alignment cuBLAS leaves its fast kernels.
 _ALIGNED = 8  # elements
@@ -38,6 +40,9 @@ class Operator(Protocol):
     def algos(self, a: Tensor, b: Tensor) -> list[str]:
         """The rungs that support these inputs, in the order of the ladder."""
 
+    def rungs(self, device: torch.device) -> list[str]:
+        """The rungs that compute anything on this device."""
+
     def call(self, algo: str | None, precision: str | None) -> Call:
         """A product with this rung (None: the planner's choice)."""
 
@@ -58,6 +63,15 @@ class TiledOperator:
 
     def algos(self, a: Tensor, b: Tensor) -> list[str]:
         return list(self._library.algos(a, b))
+
+    def rungs(self, device: torch.device) -> list[str]:
+        found: dict[str, None] = {}
+        for dtype in DTYPES:
+            x = torch.empty(256, 256, dtype=getattr(torch, dtype), device=device)
+            for precision in PRECISIONS if dtype == "float32" else (None,):
+                with contextlib.suppress(NotImplementedError):  # this device has no kernel for it
+                    found |= dict.fromkeys(self._library.algos(x, x, precision=precision))
+        return list(found)
 
     def call(self, algo: str | None, precision: str | None) -> Call:
         out_of_place = torch.ops.tiled.bmm

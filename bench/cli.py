@@ -17,6 +17,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import cells, host, machine, report, results, terminal
+from bench.arguments import (
+    BudgetOption,
+    DeviceOption,
+    JsonOption,
+    LimitOption,
+    PlotsOption,
+    ThreadsOption,
+    check_algos,
+    check_precision,
+    pick_device,
+)
 from bench.candidates import TiledOperator
 from bench.runner import MODES, Bench, Settings, run_cases
 from bench.shapes import DTYPES, SETS, Shape, named_set
@@ -30,32 +41,7 @@ console = Console()
 
 Problem = tuple[str, Shape]  # with the name of the set it comes from
 
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N")]
-JsonOption = Annotated[
-    Path | None,
-    typer.Option("--json", help="write the results here; with no --plots either: bench/out/"),
-]
-PlotsOption = Annotated[Path | None, typer.Option("--plots", help="write PNG plots here")]
-LimitOption = Annotated[
-    float | None, typer.Option("--limit", help="begin no case after so many seconds")
-]
-BudgetOption = Annotated[float, typer.Option("--budget", help="seconds of rounds for each case")]
-ThreadsOption = Annotated[int | None, typer.Option("--threads", help="of the CPU")]
-
-
 # ---- what all commands share -------------------------------------------------------------------
-
-
-def pick_device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise typer.BadParameter("this machine has no GPU that torch can use")
-        device = torch.device("cuda", device.index or 0)
-        torch.cuda.set_device(device)
-    return device
 
 
 def make_stopwatch(device: torch.device, mode: str, cache: str) -> Stopwatch:
@@ -310,11 +296,13 @@ def run(
         raise typer.BadParameter(f"--mode is one of {', '.join(MODES)}, both")
     begin = time.monotonic()
     chosen = pick_device(device)
+    check_precision(chosen, precision)
+    problems = expand(sets, dtypes or ()) if sets else overview(chosen, dtypes or ())
+    check_algos(load_operator(), chosen, algos or ())
     if threads:
         torch.set_num_threads(threads)
     if limit is None and not sets:
         limit = 150.0 if chosen.type == "cuda" else 90.0
-    problems = expand(sets, dtypes or ()) if sets else overview(chosen, dtypes or ())
     settings = Settings(
         algos=tuple(algos or ["auto"]),
         precision=precision,

@@ -27,7 +27,8 @@ import torch
 import typer
 
 from bench import machine
-from bench.cli import make_stopwatch, pick_device
+from bench.arguments import check_precision, pick_device
+from bench.cli import make_stopwatch
 from bench.data import make_sets
 from bench.shapes import Shape, named_set
 
@@ -113,21 +114,27 @@ def compare(
     old: Path,
     new: Annotated[Path, typer.Argument()] = INSTALLED,
     sets: Annotated[list[str] | None, typer.Option("--set", help="as 'fp16x3:fp16x3'")] = None,
-    turns: int = 7,
-    samples: int = 3,
+    turns: Annotated[int, typer.Option(min=1)] = 7,
+    samples: Annotated[int, typer.Option(min=1)] = 3,
     only: Annotated[str, typer.Option(help="problems whose label has this pattern")] = "",
-    copies: Annotated[int, typer.Option(help="of the operands, at least: different data")] = 1,
+    copies: Annotated[
+        int, typer.Option(min=1, help="of the operands, at least: different data")
+    ] = 1,
     output: Annotated[Path | None, typer.Option("--json")] = None,
 ) -> None:
     """Prints, for every problem and set, the old library's time over the new one's."""
-    environment = machine.environment(pick_device("auto"))
+    device = pick_device("auto")
+    asked = list(problems(sets or ["fp16x3:fp16x3"]))
+    for _, _, precision in asked:
+        check_precision(device, precision)
+    environment = machine.environment(device)
     cases: list[dict] = []
     with tempfile.TemporaryDirectory() as folder:
         workers = []
         for i, library in enumerate((old, new)):
             (Path(folder) / str(i)).mkdir()
             workers.append(Worker(library, Path(folder) / str(i)))
-        for name, shape, precision in problems(sets or ["fp16x3:fp16x3"]):
+        for name, shape, precision in asked:
             if not re.search(only, shape.label):
                 continue
             for worker in workers:

@@ -225,17 +225,32 @@ def document_of(
     }
 
 
+def seconds(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def counts(text: str) -> list[int]:
+    """Numbers of threads with commas between them, each once."""
+    values = [int(part) for part in text.split(",")]
+    if min(values) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: a number of threads is 1 or more")
+    return list(dict.fromkeys(values))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--threads", default=f"1,{torch.get_num_threads()}")
+    parser.add_argument("--threads", type=counts, default=f"1,{torch.get_num_threads()}")
     parser.add_argument("--groups", default="", help="comma-separated; all where not given")
     parser.add_argument("--host", action="store_true", help="256 ... 4096, for a server's cores")
     parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
     parser.add_argument("--peak", help="the program cpu_peak")
     parser.add_argument("--tiny", help="the program bench_tiny")
-    parser.add_argument("--budget", type=float, default=1.0, help="seconds a case")
-    parser.add_argument("--sample", type=float, default=0.01, help="seconds of calls a sample")
+    parser.add_argument("--budget", type=seconds, default=1.0, help="seconds a case")
+    parser.add_argument("--sample", type=seconds, default=0.01, help="seconds of calls a sample")
     options = parser.parse_args()
     if options.library:
         torch.ops.load_library(options.library)
@@ -244,9 +259,11 @@ def main() -> None:
         import tiled_mm  # noqa: F401
     groups = _groups(options.host)
     wanted = options.groups.split(",") if options.groups else list(groups)
+    if unknown := set(wanted) - set(groups):
+        parser.error(f"no group {', '.join(sorted(unknown))}; there are: {', '.join(groups)}")
     options.out.mkdir(parents=True, exist_ok=True)
     torch.set_grad_enabled(False)
-    for threads in dict.fromkeys(int(t) for t in options.threads.split(",")):
+    for threads in options.threads:
         torch.set_num_threads(threads)
         peak = _output(options.peak, threads)
         measured = []

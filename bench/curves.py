@@ -44,8 +44,10 @@ class Regression:
         return asdict(self)
 
 
-def arithmetics() -> list[Arithmetic]:
-    """What is compared; distances are from the first."""
+def arithmetics(device: torch.device) -> list[Arithmetic]:
+    """What is compared; distances are from the first. A CPU has one arithmetic."""
+    if device.type == "cpu":
+        return [torch_arithmetic("torch fp32"), tiled_arithmetic("ieee")]
     return [
         torch_arithmetic("torch fp32"),
         torch_arithmetic("torch tf32", "tf32"),
@@ -93,7 +95,7 @@ def run_curves(
     """One curve of each arithmetic. An error costs its own curve."""
     start, batches = make_task(task, device)
     curves = []
-    for arithmetic in chosen or arithmetics():
+    for arithmetic in chosen or arithmetics(device):
         curve = {"name": arithmetic.name, "ours": arithmetic.ours, "error": None, "losses": []}
         try:
             losses = train(task, start, batches, arithmetic)

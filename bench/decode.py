@@ -23,9 +23,11 @@ from rich.console import Console
 from rich.progress import track
 
 from bench import cli
+from bench.arguments import pick_device
 from bench.candidates import fp32_precision
 from bench.check import check_result
 from bench.data import OperandSet, poison, random_matrix
+from bench.shapes import FLOATS
 from bench.timing import CudaStopwatch, Rounds, interleave
 
 console = Console()
@@ -118,17 +120,19 @@ def main(
     dtype: Annotated[
         list[str] | None, typer.Option(help="of the inputs, or a precision; may be repeated")
     ] = None,
-    most_rows: Annotated[int, typer.Option(help="leave out more rows than that")] = 64,
+    most_rows: Annotated[int, typer.Option(min=1, help="leave out more rows than that")] = 64,
     only_named: Annotated[bool, typer.Option(help="the named layers alone")] = False,
     no_split_k: Annotated[bool, typer.Option(help="torch without split-K")] = False,
 ) -> None:
     """Measures the products of few rows on this GPU."""
+    device = pick_device("cuda")
+    if unknown := set(dtype or ()) - {*FLOATS, *PRECISIONS}:
+        raise typer.BadParameter(f"no dtype {', '.join(sorted(unknown))}")
     if no_split_k:
         os.environ |= {"CUBLAS_WORKSPACE_CONFIG": ":16:8", "CUBLASLT_WORKSPACE_SIZE": "1"}
     import tiled_mm  # noqa: F401, registers the operators
 
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True  # torch's default
-    device = torch.device("cuda", 0)
     stopwatch = CudaStopwatch(device)
     rng = random.Random(7)
     document = cli.new_document("decode", device, {"split_k": not no_split_k})

@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench import cli
+from bench.arguments import pick_device
 from bench.linears import Work, both, cpu_linears, host_times, linears, tiled
 from bench.timing import CpuStopwatch, CudaStopwatch, Stopwatch
 
@@ -160,7 +161,7 @@ def main(
     small: Annotated[bool, typer.Option(help="tiny models: whether all of it runs")] = False,
 ) -> None:
     """Measures models on this device."""
-    device = cli.pick_device(device_name)
+    device = pick_device(device_name)
     parts = tuple(only or PARTS)
     if unknown := set(parts) - set(PARTS):
         raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")

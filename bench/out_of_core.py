@@ -29,6 +29,7 @@ import typer
 from torch import Tensor
 
 from bench import cli
+from bench.arguments import DivideOption, PlotsOption, pick_device
 from bench.out_of_core_table import TABLES
 from bench.runner import describe
 
@@ -271,13 +272,13 @@ def measure(
 
 def main(
     json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
-    plots: cli.PlotsOption = None,
+    plots: PlotsOption = None,
     sizes: Annotated[str, typer.Option(help="names, with commas; all if empty")] = "",
-    devices: Annotated[int, typer.Option(help="GPUs that share the products")] = 1,
-    divide: Annotated[int, typer.Option(help="sizes by this, to try the program")] = 1,
+    devices: Annotated[int, typer.Option(min=1, help="GPUs that share the products")] = 1,
+    divide: DivideOption = 1,
 ) -> None:
     """Measures products streamed from host memory beside the link's rate and the arithmetic's."""
-    device = cli.pick_device("cuda")
+    device = pick_device("cuda")
     cli.load_operator()
     known = products(divide)
     names = [name for name in sizes.split(",") if name] or list(known)

@@ -25,6 +25,7 @@ import typer
 from rich.table import Table
 
 from bench import cells, cli, results
+from bench.arguments import BudgetOption, DivideOption, PlotsOption, pick_device
 from bench.candidates import uses_tensor_cores
 from bench.curves import Regression, run_curves
 from bench.data import OperandSet
@@ -84,10 +85,12 @@ LINEAR_STACK = Work("linear-stack", "bfloat16", layers=4, mlp=False)
 MLP_STEP = Work("mlp-step", "float32", layers=3, mlp=True)
 
 
-def rivals(work: Work) -> list[Arithmetic]:
-    """Ours and torch's; ratios are against the first that is not ours."""
+def rivals(work: Work, device: torch.device) -> list[Arithmetic]:
+    """Ours and torch's; ratios are against the first that is not ours. A CPU has one arithmetic."""
     if work.dtype != "float32":
         return [tiled_arithmetic(), torch_arithmetic("torch.mm")]
+    if device.type == "cpu":
+        return [tiled_arithmetic("ieee"), torch_arithmetic("torch fp32")]
     return [
         tiled_arithmetic("fp16x3"),
         torch_arithmetic("torch fp32"),
@@ -175,7 +178,7 @@ def run_step(
     cache = cli.cache_state(device)
     case = results.case(work.name, work.shape.to_json(), mode, cache, grad=True)
     try:
-        chosen = chosen or rivals(work)
+        chosen = chosen or rivals(work, device)
         case["peer"] = next(a.name for a in chosen if not a.ours)
         _measure(case, work, chosen, device, power, rounds)
     except Exception as error:
@@ -196,14 +199,14 @@ def _print_curves(task: dict, curves: list[dict]) -> None:
 
 def main(
     json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
-    plots: cli.PlotsOption = None,
+    plots: PlotsOption = None,
     device_name: Annotated[str, typer.Option("--device", help="cuda, cuda:N or cpu")] = "cuda",
-    budget: Annotated[float, typer.Option(help="seconds of rounds for each step and mode")] = 3.0,
-    steps: Annotated[int, typer.Option(help="of each loss curve")] = 200,
-    divide: Annotated[int, typer.Option(help="rows and widths by this, to try the program")] = 1,
+    budget: BudgetOption = 3.0,
+    steps: Annotated[int, typer.Option(min=1, help="of each loss curve")] = 200,
+    divide: DivideOption = 1,
 ) -> None:
     """Times training steps through tiled-mm and through torch, and trains with both."""
-    device = cli.pick_device(device_name)
+    device = pick_device(device_name)
     cli.load_operator()
     works = [work.smaller(divide) for work in (LINEAR_STACK, MLP_STEP)]
     task = Regression(steps=steps)

@@ -53,6 +53,9 @@ class StandIn:
     def algos(self, a: Tensor, b: Tensor) -> list[str]:
         return ["naive", "register_tile"]
 
+    def rungs(self, device: torch.device) -> list[str]:
+        return ["naive", "register_tile"]
+
     def call(self, algo: str | None, precision: str | None) -> candidates.Call:
         if algo == "broken":
             raise RuntimeError("no such rung")

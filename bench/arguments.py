@@ -1,0 +1,80 @@
+"""What the commands may be asked for. Whatever else is asked for is refused before anything is
+measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from bench.candidates import PRECISIONS, Operator
+
+
+def positive(value: float | None) -> float | None:
+    """Of an option in seconds. NaN is no number of seconds either."""
+    if value is not None and not value > 0:
+        raise typer.BadParameter(f"{value:g} is not above 0")
+    return value
+
+
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N")]
+JsonOption = Annotated[
+    Path | None,
+    typer.Option("--json", help="write the results here; with no --plots either: bench/out/"),
+]
+PlotsOption = Annotated[Path | None, typer.Option("--plots", help="write PNG plots here")]
+LimitOption = Annotated[
+    float | None,
+    typer.Option("--limit", callback=positive, help="begin no case after so many seconds"),
+]
+BudgetOption = Annotated[
+    float, typer.Option("--budget", callback=positive, help="seconds of rounds for each case")
+]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="of the CPU")]
+DivideOption = Annotated[
+    int, typer.Option("--divide", min=1, help="sizes by this, to try the program")
+]
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of this name; a GPU is made the current one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"no device {name!r}; there are: auto, cpu, cuda, cuda:N")
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise typer.BadParameter("this machine has no GPU that torch can use")
+        device = torch.device("cuda", device.index or 0)
+        if device.index >= torch.cuda.device_count():
+            last = torch.cuda.device_count() - 1
+            raise typer.BadParameter(f"no device {name!r}; the last is cuda:{last}")
+        torch.cuda.set_device(device)
+    return device
+
+
+def check_precision(device: torch.device, precision: str | None) -> None:
+    """A CPU takes every precision and computes `'ieee'`: under another name its times are false."""
+    if precision is None:
+        return
+    if precision not in PRECISIONS:
+        raise typer.BadParameter(f"no precision {precision!r}; there are: {', '.join(PRECISIONS)}")
+    if device.type == "cpu" and precision != "ieee":
+        raise typer.BadParameter(f"a CPU computes 'ieee', and has no {precision!r} to measure")
+
+
+def check_algos(operator: Operator, device: torch.device, algos: Sequence[str]) -> None:
+    """Every name is a rung of this device, though maybe not of every problem."""
+    known = ("auto", "all", *operator.rungs(device))
+    unknown = [name for name in algos if name not in known]
+    if unknown:
+        raise typer.BadParameter(
+            f"no rung {', '.join(map(repr, unknown))} on this device; there are: {', '.join(known)}"
+        )
