@@ -21,6 +21,11 @@ def caption(document: dict, *, threads: bool = True) -> str:
     return f"<sub>{_machine(document, threads)}, {_run(document)}</sub>"
 
 
+def source(document: dict) -> str:
+    """The same as plain text."""
+    return f"{_machine(document, True)}, {_run(document)}"
+
+
 def captions(documents: Sequence[tuple[str, dict]], *, threads: bool = True) -> str:
     """That of a table whose parts, here by name, come from several documents of one machine."""
     by_source: dict[str, dict[str, list[str]]] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import matplotlib
@@ -11,12 +12,18 @@ matplotlib.use("Agg")  # no display is needed, or asked for
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from bench.cells import cubes, device_name
+from bench.cells import cubes, device_name, source
 from bench.training_tables import distances
 
 _DPI = 150
+_MARKERS = "o^Dvp<*>PhXd8H"
+# Without C3, the red of the planner's choice.
+_COLOURS = (*(f"C{i}" for i in (0, 1, 2, 4, 5, 6, 7, 8, 9)), "navy", "goldenrod", "teal")
+_COLOURS += ("indigo", "salmon")
 
 
 def _candidate_names(cases: list[dict]) -> list[str]:
@@ -24,12 +31,20 @@ def _candidate_names(cases: list[dict]) -> list[str]:
     return list(dict.fromkeys(c["name"] for x in cases for c in x["candidates"] if c["seconds"]))
 
 
-def _style(name: str) -> dict:
-    if name.startswith("torch"):
-        return {"color": "black", "linestyle": "--", "marker": "s"}
-    if name.startswith("tiled.mm"):
-        return {"color": "tab:red", "linestyle": ":", "marker": "x"}
-    return {"marker": "o"}
+def _styles(names: Iterable[str]) -> dict[str, dict]:
+    """A marker and a colour for each line, so that lines are told apart where they lie close, and
+    in print. torch's are black, the planner's choice is red and dotted."""
+    styles, rungs = {}, 0
+    for name in names:
+        if name.startswith("torch"):
+            styles[name] = {"color": "black", "linestyle": "--", "marker": "s"}
+        elif name.startswith("tiled.mm"):
+            styles[name] = {"color": "tab:red", "linestyle": ":", "marker": "x"}
+        else:
+            i = rungs % len(_MARKERS)
+            styles[name] = {"color": _COLOURS[i], "marker": _MARKERS[i]}
+            rungs += 1
+    return styles
 
 
 def _lines(cases: list[dict], quantity: str) -> Iterator[tuple[str, list[int], list[float]]]:
@@ -46,44 +61,70 @@ def _lines(cases: list[dict], quantity: str) -> Iterator[tuple[str, list[int], l
 
 
 def _figure(title: str) -> tuple[Figure, Axes]:
-    figure, axes = plt.subplots(figsize=(7.5, 5))
+    figure, axes = plt.subplots(figsize=(8.5, 5))
     axes.set_title(title, fontsize=10)
     axes.grid(True, which="both", alpha=0.25)
     return figure, axes
 
 
+def ticks(sizes: Iterable[int]) -> list[int]:
+    """Those of some sizes that have room for their number on a logarithmic axis, a third of an
+    octave apart; powers of two first, so of 1000 and 1024 the second."""
+    kept: list[int] = []
+    for size in sorted(set(sizes), key=lambda s: (s & (s - 1) != 0, s)):
+        if all(abs(math.log2(size / other)) >= 1 / 3 for other in kept):
+            kept.append(size)
+    return sorted(kept)
+
+
 def _sizes_axis(axes: Axes, cases: list[dict]) -> None:
-    sizes = sorted({case["shape"]["n"] for case in cases})
+    shown = ticks(case["shape"]["n"] for case in cases)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(s) for s in sizes])
+    axes.set_xticks(shown, [str(s) for s in shown])
     axes.minorticks_off()
     axes.set_xlabel("N (square matrices)")
+
+
+def _decades(axis: Axis) -> None:
+    """1, 2, 5, 10, ... in plain numbers on a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _legend(axes: Axes) -> None:
+    """Beside the plot, where it hides no line."""
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
 def run_time(cases: list[dict], title: str) -> Figure:
     """Run time over N, one line for each rung: the plot of every lecture on tiling."""
     figure, axes = _figure(title)
+    styles = _styles(_candidate_names(cases))
     for name, sizes, seconds in _lines(cases, "seconds"):
-        axes.plot(sizes, [s * 1e3 for s in seconds], label=name, **_style(name))
+        axes.plot(sizes, [s * 1e3 for s in seconds], label=name, **styles[name])
     axes.set_yscale("log")
     _sizes_axis(axes, cases)
     axes.set_ylabel("time per product (ms)")
-    axes.legend(fontsize=8)
+    _legend(axes)
     return figure
 
 
 def rate(cases: list[dict], title: str) -> Figure:
-    """TF/s (of a slow device GF/s) over N."""
+    """TF/s (of a slow device GF/s) over N. The axis is logarithmic: the first rungs are a hundredth
+    of the last, and a linear one would lay them all on its floor."""
     figure, axes = _figure(title)
     lines = list(_lines(cases, "flops"))
     fastest = max(f for _, _, flops in lines for f in flops)
     unit, scale = ("TF/s", 1e12) if fastest >= 1e12 else ("GF/s", 1e9)
+    styles = _styles(_candidate_names(cases))
     for name, sizes, flops in lines:
-        axes.plot(sizes, [f / scale for f in flops], label=name, **_style(name))
+        axes.plot(sizes, [f / scale for f in flops], label=name, **styles[name])
+    axes.set_yscale("log")
+    _decades(axes.yaxis)
     _sizes_axis(axes, cases)
-    axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
-    axes.legend(fontsize=8)
+    _legend(axes)
     return figure
 
 
@@ -95,6 +136,7 @@ def roofline(case: dict, ceilings: dict, title: str) -> Figure | None:
     if not points or peak is None:
         return None
     figure, axes = _figure(title)
+    styles = _styles(_candidate_names([case]))
     low = min(c["intensity"] for c in points) / 2
     high = max(4 * peak / bandwidth, *(2 * c["intensity"] for c in points))
     knee = peak / bandwidth
@@ -102,15 +144,17 @@ def roofline(case: dict, ceilings: dict, title: str) -> Figure | None:
         [low, knee, high],
         [low * bandwidth * 1e-12, peak * 1e-12, peak * 1e-12],
         color="black",
-        label=f"copy {bandwidth * 1e-9:.0f} GB/s, fp32 peak {peak * 1e-12:.1f} TF/s",
+        label=f"if no load hit a cache: copy {bandwidth * 1e-9:.0f} GB/s,\n"
+        f"fp32 peak {peak * 1e-12:.1f} TF/s",
     )
-    for c in points:
-        (line,) = axes.plot(c["intensity"], c["flops"] * 1e-12, **{**_style(c["name"]), "ls": ""})
+    for i, c in enumerate(points):
+        style = {**styles[c["name"]], "linestyle": ""}
+        (line,) = axes.plot(c["intensity"], c["flops"] * 1e-12, **style)
         axes.annotate(
             c["name"],
             (c["intensity"], c["flops"] * 1e-12),
             textcoords="offset points",
-            xytext=(6, -10),
+            xytext=(6, 4 if i % 2 else -10),  # neighbours' names apart
             fontsize=8,
             color=line.get_color(),
         )
@@ -186,8 +230,9 @@ def plot_document(document: dict, folder: Path) -> list[Path]:
     def save(figure: Figure, name: str) -> None:
         path = folder / f"{name}.png"
         figure.tight_layout()
-        # No date or version inside: the same document gives the same file.
-        figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+        # No version inside and no date but the document's: the same document gives the same file,
+        # and the file says which.
+        figure.savefig(path, dpi=_DPI, metadata={"Software": None, "Source": source(document)})
         plt.close(figure)
         written.append(path)
 
