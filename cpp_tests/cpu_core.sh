@@ -8,7 +8,8 @@
 #   cpp_tests/cpu_core.sh emulate [folder]    level amx in software (amx_in_software.h), run
 #   cpp_tests/cpu_core.sh bundle folder       static programs, to be carried to another machine
 #
-# What is built stays in `folder`, by default /tmp/tiled-mm-<mode>. GoogleTest comes from its sources
+# What is built stays in `folder`, by default /tmp/tiled-mm-<mode>. $CXX names another compiler than
+# g++, clang++ for example. GoogleTest comes from its sources
 # in $GTEST (/usr/src/googletest, Debian's package googletest). aarch64 needs g++-aarch64-linux-gnu
 # and qemu-user. In a bundle, run.sh runs every test.
 set -euo pipefail
@@ -16,7 +17,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 mode=${1:-}
 out=${2:-/tmp/tiled-mm-$mode}
 gtest=${GTEST:-/usr/src/googletest}/googletest
-cxx=g++
+cxx=${CXX:-g++}
 link=()
 filter=*
 case $mode in
