@@ -1,5 +1,5 @@
-"""What the commands may be asked for. Whatever else is asked for is refused before anything is
-measured."""
+"""The options that several commands have, and the checks of what was asked for. A command refuses
+what it cannot measure before it measures anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.candidates import PRECISIONS, Operator
 
 
 def positive(value: float | None) -> float | None:
-    """Of an option in seconds. NaN is no number of seconds either."""
+    """Refuses an option in seconds that is 0, below it or NaN."""
     if value is not None and not value > 0:
         raise typer.BadParameter(f"{value:g} is not above 0")
     return value
@@ -61,7 +61,8 @@ def pick_device(name: str) -> torch.device:
 
 
 def check_precision(device: torch.device, precision: str | None) -> None:
-    """A CPU takes every precision and computes `'ieee'`: under another name its times are false."""
+    """Refuses a precision that the device does not have. A CPU takes every name and computes
+    `'ieee'`, whose times would be false under another name."""
     if precision is None:
         return
     if precision not in PRECISIONS:
@@ -70,8 +71,19 @@ def check_precision(device: torch.device, precision: str | None) -> None:
         raise typer.BadParameter(f"a CPU computes 'ieee', and has no {precision!r} to measure")
 
 
+def check_kernel(operator: Operator, device: torch.device, precision: str | None) -> None:
+    """Refuses a precision for which this GPU, or the build, has no kernel."""
+    if precision in (None, "ieee"):
+        return
+    a, b, c = torch.ones(3, 16, 16, device=device)
+    try:
+        operator.call(None, precision)(a, b, c)
+    except NotImplementedError as error:
+        raise typer.BadParameter(str(error).splitlines()[0]) from error
+
+
 def check_algos(operator: Operator, device: torch.device, algos: Sequence[str]) -> None:
-    """Every name is a rung of this device, though maybe not of every problem."""
+    """Refuses a name that is no rung of this device. A rung need not run every problem."""
     known = ("auto", "all", *operator.rungs(device))
     unknown = [name for name in algos if name not in known]
     if unknown:

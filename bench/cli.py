@@ -25,6 +25,7 @@ from bench.arguments import (
     PlotsOption,
     ThreadsOption,
     check_algos,
+    check_kernel,
     check_precision,
     pick_device,
 )
@@ -298,7 +299,9 @@ def run(
     chosen = pick_device(device)
     check_precision(chosen, precision)
     problems = expand(sets, dtypes or ()) if sets else overview(chosen, dtypes or ())
-    check_algos(load_operator(), chosen, algos or ())
+    operator = load_operator()
+    check_kernel(operator, chosen, precision)
+    check_algos(operator, chosen, algos or ())
     if threads:
         torch.set_num_threads(threads)
     if limit is None and not sets:

@@ -9,9 +9,9 @@
 #   cpp_tests/cpu_core.sh bundle folder       static programs, to be carried to another machine
 #
 # What is built stays in `folder`, by default /tmp/tiled-mm-<mode>. $CXX names another compiler than
-# g++, clang++ for example. GoogleTest comes from its sources
-# in $GTEST (/usr/src/googletest, Debian's package googletest). aarch64 needs g++-aarch64-linux-gnu
-# and qemu-user. In a bundle, run.sh runs every test.
+# g++, clang++ for example. GoogleTest comes from its sources in $GTEST (/usr/src/googletest, Debian's
+# package googletest). aarch64 needs g++-aarch64-linux-gnu and qemu-user. In a bundle, run.sh runs
+# every test.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 mode=${1:-}

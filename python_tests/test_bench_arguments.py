@@ -1,4 +1,4 @@
-"""What the benchmark's commands refuse, before they measure anything."""
+"""The benchmark's commands refuse what they cannot measure before they measure anything."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 
 import pytest
 import torch
+import typer
 from test_bench import CPU, StandIn, invoke
 from typer.testing import CliRunner
 
-from bench import candidates, cli, cpu_table, ladder_tables
+from bench import arguments, candidates, cli, cpu_table, ladder_tables
 
 
 class NoOperator(StandIn):
@@ -33,12 +34,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "told"), REFUSED, ids=[" ".join(a) for a, _ in REFUSED])
-def test_what_cannot_be_measured_is_refused_before_anything_is(
-    monkeypatch, tmp_path, arguments, told
-):
+@pytest.mark.parametrize(("asked", "told"), REFUSED, ids=[" ".join(a) for a, _ in REFUSED])
+def test_what_cannot_be_measured_is_refused_before_anything_is(monkeypatch, tmp_path, asked, told):
     path = tmp_path / "out.json"
-    more = ("--set", "small", "--json", str(path), *arguments)
+    more = ("--set", "small", "--json", str(path), *asked)
     done = invoke(monkeypatch, *more, operator=NoOperator())
     assert done.exit_code == 2 and not path.exists()
     output = " ".join(re.sub("[│╭╮╰╯─]", " ", done.output).split())
@@ -50,6 +49,22 @@ def test_what_cannot_be_measured_is_refused_before_anything_is(
 def test_every_command_refuses_them(monkeypatch, command, option):
     monkeypatch.setattr(cli, "load_operator", NoOperator)
     assert CliRunner().invoke(cli.app, [command, *option]).exit_code == 2
+
+
+def test_a_precision_without_a_kernel_is_refused():
+    """As a GPU refuses it; here the device does not matter."""
+
+    class NoKernel(StandIn):
+        def call(self, algo, precision):
+            def run(a, b, out):
+                raise NotImplementedError("tiled_mm: no kernel of 'fp16x3' here\nand a trace")
+
+            return run
+
+    with pytest.raises(typer.BadParameter, match=r"^tiled_mm: no kernel of 'fp16x3' here$"):
+        arguments.check_kernel(NoKernel(), CPU, "fp16x3")
+    for precision in (None, "ieee"):
+        arguments.check_kernel(NoOperator(), CPU, precision)
 
 
 def test_the_librarys_rungs_of_a_cpu_are_known():

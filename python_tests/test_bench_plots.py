@@ -1,5 +1,5 @@
-"""What plots show: every line apart from the others, every tick with room for its number, and the
-committed ones what the tables show."""
+"""Plots show every line apart from the others and every tick with room for its number; committed
+ones show what the tables do."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ bool has_f16c() {
   return (cpuid(1).c & F16C) != 0;
 }
 
-// Of the CPU alone: tiles_are_permitted() asks the system.
+// Whether the CPU has AMX; tiles_are_permitted() asks the system.
 bool has_amx() {
   constexpr unsigned AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24, AMX_INT8 = 1u << 25;
   constexpr unsigned ALL = AMX_BF16 | AMX_TILE | AMX_INT8;
