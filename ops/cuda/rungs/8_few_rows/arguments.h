@@ -35,7 +35,7 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
   args.by_columns = Divisor::of(static_cast<uint32_t>(columns_of(problem, way)));
   args.by_blocks = Divisor::of(static_cast<uint32_t>(way.sharers));
   args.by_tiles = Divisor::of(static_cast<uint32_t>(tiles_of(problem, way)));
-  args.tiles = static_cast<int32_t>(units_of(problem, way));
+  args.tiles = static_cast<int32_t>(few_rows_units(problem, way));
   args.stages = static_cast<int32_t>(blocks_over(depth_of(problem, way), block_k));
   args.segment = static_cast<int32_t>(segment_steps(problem.k, block_k));
   args.stage = tile.stage(way.strip * way.height);

@@ -132,7 +132,7 @@ FewRowsEstimate few_rows_estimate(const Problem& problem, const DeviceInfo& devi
   const double segments = static_cast<double>(segments_of(problem, plan));
   const double row_of_p = row * half_lines(plan, is_mn_major(l.sides.p), bytes);
   const double rows = static_cast<double>(l.sides.p.rows);
-  const double tiles = static_cast<double>(std::max<int64_t>(1, units_of(problem, plan)));
+  const double tiles = static_cast<double>(std::max<int64_t>(1, few_rows_units(problem, plan)));
   const double turns = std::ceil(tiles / plan.blocks);
   const double columns = static_cast<double>(columns_of(problem, plan));
   double weight =

@@ -95,7 +95,7 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
     if (tile.block_q > usual && (sides.p.rows > room * tile.block_p || columns > MOST_WIDE))
       continue;
     const auto visit_plan = [&](FewRowsPlan found) {
-      const int64_t tiles = std::max<int64_t>(1, units_of(problem, found));
+      const int64_t tiles = std::max<int64_t>(1, few_rows_units(problem, found));
       if (tiles > MOST_OF_TMA) return;
       found.blocks = static_cast<int32_t>(std::min<int64_t>(tiles, device.multiprocessors));
       visit(found);

@@ -47,7 +47,7 @@ inline int64_t tiles_of(const Problem& problem, const FewRowsPlan& plan) {
   const int64_t along_p = saturating_product(plan.sharers, plan.rounds);
   return saturating_product(saturating_product(along_p, columns_of(problem, plan)), problem.batch);
 }
-inline int64_t units_of(const Problem& problem, const FewRowsPlan& plan) {
+inline int64_t few_rows_units(const Problem& problem, const FewRowsPlan& plan) {
   return saturating_product(tiles_of(problem, plan), segments_of(problem, plan));
 }
 
