@@ -366,6 +366,36 @@ def test_errors_are_torchs(name: str) -> None:
     assert name == "vector" or passed_on(operator) == {reason: 1}
 
 
+@pytest.mark.parametrize("strides", [(1, 1), (2, 1), (1, 2)], ids=str)
+def test_an_out_that_lies_on_itself_goes_on_to_torch(strides: tuple[int, int]) -> None:
+    """Torch writes it where no stride is 0; equal elements can be compared."""
+    a = torch.ones(3, 3)
+
+    def out() -> Tensor:
+        return torch.zeros(20).as_strided((3, 3), strides)
+
+    calls = {
+        "mm.out": lambda: torch.mm(a, a, out=out()),
+        "addmm.out": lambda: torch.addmm(a, a, a, out=out()),
+        "addmm_": lambda: out().addmm_(a, a, beta=0),
+        "bmm.out": lambda: torch.bmm(a[None], a[None], out=out()[None]),
+        "baddbmm.out": lambda: torch.baddbmm(a, a[None], a[None], out=out()[None]),
+    }
+    for name, call in calls.items():
+        expected = call()
+        with tiled_mm.override("cpu"):
+            assert torch.equal(call(), expected), name
+        assert passed_on(name) == {"layout": 1}, name
+
+
+def test_an_out_whose_entries_lie_on_one_another_goes_on_to_torch() -> None:
+    a = torch.ones(2, 3, 3)
+    with tiled_mm.override("cpu"):
+        out = torch.zeros(30).as_strided((2, 3, 3), (4, 3, 1))
+        assert torch.equal(torch.bmm(a, a, out=out), torch.full((2, 3, 3), 3.0))
+    assert passed_on("bmm.out") == {"layout": 1}
+
+
 def test_a_fraction_of_integers_goes_on_to_torch() -> None:
     a = torch.ones(2, 2, dtype=torch.int)
     expected = torch.addmm(a, a, a, alpha=1.5)
