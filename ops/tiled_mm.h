@@ -177,13 +177,18 @@ TILED_MM_API void disable_override(std::optional<at::DeviceType> device = std::n
 // that was called, {"mm": {"tiled": 3, "torch": {"dtype": 1}}}. What torch computed is by reason.
 TILED_MM_API std::string override_counts(bool reset = false);
 
-// Overrides for a scope.
+namespace detail {
+TILED_MM_API void leave_override(std::optional<at::DeviceType> device) noexcept;
+}  // namespace detail
+
+// Overrides for a scope. Its end raises nothing: where disable_override() has taken back what the
+// scope enabled, it does nothing.
 class Override {
  public:
   explicit Override(std::optional<at::DeviceType> device = std::nullopt) : device_(device) {
     enable_override(device_);
   }
-  ~Override() { disable_override(device_); }
+  ~Override() { detail::leave_override(device_); }
   Override(const Override&) = delete;
   Override& operator=(const Override&) = delete;
 

@@ -592,6 +592,41 @@ def test_a_kernel_that_was_there_before_is_called() -> None:
     """)
 
 
+def test_counts_may_be_asked_for_by_threads_at_once() -> None:
+    in_a_new_process("""
+        import threading, time, tiled_mm
+        tiled_mm.enable_override("cpu")
+        end = time.monotonic() + 2
+        def ask():
+            while time.monotonic() < end:
+                assert tiled_mm.override_counts() == {}
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+    """)
+
+
+def test_counts_leave_no_memory_behind() -> None:
+    in_a_new_process("""
+        import ctypes, gc, tiled_mm
+        class Usage(ctypes.Structure):
+            _fields_ = [(name, ctypes.c_size_t) for name in (
+                "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+                "fordblks", "keepcost")]
+        mallinfo2 = ctypes.CDLL(None).mallinfo2
+        mallinfo2.restype = Usage
+        tiled_mm.enable_override("cpu")
+        def used(calls):
+            for _ in range(calls):
+                tiled_mm.override_counts()
+            gc.collect()
+            return mallinfo2().uordblks
+        before = used(20)
+        grown = used(200) - before
+        assert grown < 200 * 100, grown  # bytes; a token for each operator were 200 * 780
+    """)
+
+
 def test_a_kernel_that_comes_later_wins_and_is_named() -> None:
     in_a_new_process("""
         import warnings, torch, tiled_mm

@@ -94,6 +94,10 @@ void disable_override(std::optional<at::DeviceType> device) {
   disable_override_of(name_of(device));
 }
 
+void detail::leave_override(std::optional<at::DeviceType> device) noexcept {
+  leave_override_of(device);
+}
+
 std::string override_counts(bool reset) { return override_counts_json(reset); }
 
 void detail::keep_registrations() {}
