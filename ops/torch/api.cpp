@@ -79,6 +79,14 @@ void set_float32_precision(std::optional<std::string_view> precision) {
 
 std::optional<std::string> get_float32_precision() { return get_float32_precision_name(); }
 
+int64_t detail::enter_float32_precision(std::optional<std::string_view> precision) {
+  return enter_float32_precision_block(precision);
+}
+
+void detail::leave_float32_precision(int64_t block) noexcept {
+  leave_float32_precision_block(block);
+}
+
 namespace {
 
 std::optional<std::string> name_of(std::optional<at::DeviceType> device) {

@@ -62,6 +62,12 @@ TORCH_LIBRARY(tiled, m) {
   // The library's own fp32 precision: 'ieee', 'tf32', 'fp16x3', or None to follow torch's.
   m.def("set_float32_precision(str? precision) -> ()", &set_float32_precision_name);
   m.def("get_float32_precision() -> str?", &get_float32_precision_name);
+  // A block within which it is another, by the number that entering it gives.
+  m.def("_enter_float32_precision(str? precision) -> int", &enter_float32_precision_block);
+  m.def("_leave_float32_precision(int block) -> ()", [](int64_t block) {
+    TORCH_CHECK(leave_float32_precision_block(block),
+                "tiled_mm: no such block of a float32 precision is open");
+  });
 
   // torch's own products by tiled's kernels, on 'cpu', 'cuda' or both; and who computed what since
   // the last reset, as a JSON object.
