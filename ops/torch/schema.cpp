@@ -42,9 +42,10 @@ TORCH_LIBRARY(tiled, m) {
       "(Tensor x, Tensor weight, Tensor? bias=None, *, str? activation=None, $options";
   m.def(schema("linear" + linear + ") -> Tensor"), tags);
   m.def(schema("linear.out" + linear + ", Tensor(a!) out) -> ()"), tags);
-  // linear whose backward adds weight's gradient to main_grad, and gives weight none.
+  // linear whose backward adds weight's gradient to main_grad, and gives weight none. Where weight
+  // needs no gradient, main_grad is not needed either.
   m.def(
-      schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor main_grad, *,"
+      schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor? main_grad, *,"
              " str? activation=None, $options) -> Tensor"));
   // (C, the value before the activation): what autograd runs where a gradient needs both. The first
   // is of matrices or of batches.
