@@ -126,7 +126,10 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
     };
     if (isFwGradDefined(x)) add(x._fw_grad(0), weight._fw_primal(0));
     if (isFwGradDefined(weight)) add(x._fw_primal(0), weight._fw_grad(0));
-    return sum.defined() ? sum : of_bias->to(c.scalar_type()).expand_symint(c.sym_sizes());
+    if (sum.defined()) return sum;
+    return expanded_bias(of_bias->to(c.scalar_type()), x, check_linear(x, weight, bias),
+                         c.sym_sizes())
+        .reshape_symint(c.sym_sizes());
   };
   call.record(c, before, node, x.scalar_type(), tangent);
   return {std::move(c), std::move(before)};
