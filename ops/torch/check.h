@@ -106,14 +106,14 @@ inline OutShape check_out(const at::Tensor& a, const at::Tensor& out, at::Scalar
   return OutShape::ToBeResized;
 }
 
-// `why` adds a reason that does not lie in the inputs.
+// `why` says why a known rung does not fit.
 [[noreturn]] inline void throw_unfit_algo(std::string_view asked, const std::vector<Algo>& fitting,
-                                          const char* why = nullptr) {
+                                          const std::string& why = "") {
   std::vector<std::string_view> names;
   for (Algo algo : fitting) names.push_back(name_of(algo));
   TORCH_CHECK(false, "tiled_mm: algo '", std::string(asked), "' is ",
-              parse_algo(asked) ? "not for these inputs" : "unknown",
-              "; expected one of: ", joined(names), why ? "; " : "", why ? why : "");
+              parse_algo(asked) ? "not for these inputs" : "unknown", why.empty() ? "" : ": ", why,
+              "; expected one of: ", joined(names));
 }
 
 }  // namespace tiled
