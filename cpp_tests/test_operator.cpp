@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -264,6 +265,53 @@ TEST(Precision, HoldsForAScope) {
   EXPECT_EQ(tiled::get_float32_precision(), std::nullopt);
   EXPECT_NE(error_of([] { tiled::set_float32_precision("fp8"); }).find("unknown precision 'fp8'"),
             std::string::npos);
+}
+
+TEST(Precision, ScopesOfSeveralThreadsMayInterleave) {
+  auto first = std::make_unique<tiled::Float32Precision>("tf32");
+  auto second = std::make_unique<tiled::Float32Precision>("tf32");
+  std::thread([&] { first.reset(); }).join();
+  EXPECT_EQ(tiled::get_float32_precision(), "tf32");
+  tiled::set_float32_precision("ieee");
+  EXPECT_EQ(tiled::get_float32_precision(), "ieee");
+  second.reset();
+  EXPECT_EQ(tiled::get_float32_precision(), std::nullopt);
+}
+
+TEST(Override, ScopesEndQuietlyWhatIsNotOnAnyMore) {
+  const auto is_on = [] {
+    tiled::override_counts(/*reset=*/true);
+    at::mm(at::ones({2, 2}), at::ones({2, 2}));
+    return tiled::override_counts().find("\"tiled\": 1") != std::string::npos;
+  };
+  for (const std::optional<at::DeviceType> device :
+       {std::optional<at::DeviceType>(), std::optional(at::kCPU)}) {
+    {
+      const tiled::Override scope(device);
+      EXPECT_TRUE(is_on());
+      tiled::disable_override(device);
+      EXPECT_FALSE(is_on());
+    }
+    EXPECT_FALSE(is_on());
+    const std::string refusal = error_of([&] { tiled::disable_override(device); });
+    EXPECT_NE(refusal.find("override is not enabled for cpu"), std::string::npos) << refusal;
+    {
+      const tiled::Override scope(device), inner(device);
+      EXPECT_TRUE(is_on());
+    }
+    EXPECT_FALSE(is_on());
+  }
+}
+
+// What is enabled for both devices is taken back from both or from none.
+TEST(Override, DisablesBothDevicesOrNone) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "needs a CUDA GPU";
+  const tiled::Override cpu(at::kCPU);
+  EXPECT_NE(error_of([] { tiled::disable_override(); }).find("not enabled for cuda"),
+            std::string::npos);
+  tiled::override_counts(/*reset=*/true);
+  at::mm(at::ones({2, 2}), at::ones({2, 2}));
+  EXPECT_NE(tiled::override_counts().find("\"tiled\": 1"), std::string::npos);
 }
 
 TEST(Threads, CallsFromSeveralAtOnceAgree) {

@@ -150,19 +150,23 @@ TILED_MM_API std::string explain_out_of_core(const at::Tensor& a, const at::Tens
 TILED_MM_API void set_float32_precision(std::optional<std::string_view> precision);
 TILED_MM_API std::optional<std::string> get_float32_precision();
 
-// Sets the library-wide precision for a scope.
+namespace detail {
+TILED_MM_API int64_t enter_float32_precision(std::optional<std::string_view> precision);
+TILED_MM_API void leave_float32_precision(int64_t block) noexcept;
+}  // namespace detail
+
+// Sets the library-wide precision for a scope. Scopes of several threads may interleave: of those
+// that are open the one entered last decides. set_float32_precision() in one counts until its end.
 class Float32Precision {
  public:
   explicit Float32Precision(std::optional<std::string_view> precision)
-      : previous_(get_float32_precision()) {
-    set_float32_precision(precision);
-  }
-  ~Float32Precision() { set_float32_precision(previous_); }
+      : block_(detail::enter_float32_precision(precision)) {}
+  ~Float32Precision() { detail::leave_float32_precision(block_); }
   Float32Precision(const Float32Precision&) = delete;
   Float32Precision& operator=(const Float32Precision&) = delete;
 
  private:
-  std::optional<std::string> previous_;
+  const int64_t block_;
 };
 
 // While it is on, torch's own products (mm, addmm, bmm, baddbmm, addmv, dot and their variants, and
@@ -177,13 +181,18 @@ TILED_MM_API void disable_override(std::optional<at::DeviceType> device = std::n
 // that was called, {"mm": {"tiled": 3, "torch": {"dtype": 1}}}. What torch computed is by reason.
 TILED_MM_API std::string override_counts(bool reset = false);
 
-// Overrides for a scope.
+namespace detail {
+TILED_MM_API void leave_override(std::optional<at::DeviceType> device) noexcept;
+}  // namespace detail
+
+// Overrides for a scope. Its end raises nothing: where disable_override() has taken back what the
+// scope enabled, it does nothing.
 class Override {
  public:
   explicit Override(std::optional<at::DeviceType> device = std::nullopt) : device_(device) {
     enable_override(device_);
   }
-  ~Override() { disable_override(device_); }
+  ~Override() { detail::leave_override(device_); }
   Override(const Override&) = delete;
   Override& operator=(const Override&) = delete;
 

@@ -249,6 +249,82 @@ def test_algos_that_do_not_fit_list_those_that_do(device: str) -> None:
             assert (out == 7).all()
 
 
+def test_an_algo_of_a_gpu_says_so_on_cpu_tensors() -> None:
+    a, b = torch.ones(2, 3), torch.ones(3, 5)
+    out = torch.full((2, 5), 7.0)
+    for algo in (*rungs.TENSOR_RUNGS, "register_tile"):
+        for call in (
+            lambda algo=algo: tiled_mm.mm(a, b, algo=algo),
+            lambda algo=algo: tiled_mm.mm(a, b, algo=algo, out=out),
+            lambda algo=algo: tiled_mm.explain(a, b, algo=algo),
+        ):
+            kind, text = message(call)
+            assert kind is RuntimeError
+            assert text == (
+                f"tiled_mm: algo '{algo}' is not for these inputs: it runs on CUDA tensors, and "
+                "these are on the CPU; expected one of: naive, blocked"
+            )
+    assert bool((out == 7).all())
+
+
+@each("device", ("h200", "a100", "t4", "k40"))
+def test_an_algo_says_why_it_does_not_fit_a_gpu(device: str) -> None:
+    """By the planner, which needs no GPU: as mm on one says it."""
+
+    def why(algo: str, dtype: torch.dtype, shape: tuple[int, int] = (64, 64), **asked) -> str:
+        a = torch.empty(shape, dtype=dtype, device="meta")
+        b = torch.empty(shape[::-1], dtype=dtype, device="meta")
+        kind, text = message(lambda: tiled_mm.plan(a, b, algo=algo, device=device, **asked))
+        assert kind is RuntimeError
+        begin, end = f"tiled_mm: algo '{algo}' is not for these inputs: ", "; expected one of: "
+        assert text.startswith(begin)
+        return text.removeprefix(begin).split(end)[0]
+
+    assert why("blocked", torch.float32) == "it runs on CPU tensors, and these are on a GPU"
+    if device == "h200":
+        computes = "it computes float32 with precision='tf32', float16, bfloat16"
+        assert why("hopper", torch.float64) == computes
+        assert why("hopper", torch.float32, precision="ieee") == computes
+        assert why("hopper", torch.int8) == computes
+        sizes = "it is not for these sizes or strides"
+        assert why("tma_wgmma", torch.bfloat16, (64, 63)) == sizes
+        assert why("fp16x3", torch.float64) == "it computes float32 with precision='fp16x3'"
+        of_few_rows = "float32 with precision='ieee', float32 with precision='tf32', float64"
+        assert why("few_rows", torch.int32).startswith(f"it computes {of_few_rows}")
+    else:
+        assert re.fullmatch(
+            r"it has no kernel for .* of compute capability \d\.\d", why("hopper", torch.bfloat16)
+        )
+    if device == "a100":
+        assert why("async_mma", torch.float64).startswith("it computes float32 with precision=")
+
+
+@pytest.mark.cuda
+def test_an_algo_says_why_it_does_not_fit_these_cuda_tensors() -> None:
+    a = torch.ones(64, 64, device="cuda", dtype=torch.float64)
+    reason = "not for these inputs: (it computes|it has no kernel|this build leaves out)"
+    with pytest.raises(RuntimeError, match=reason):
+        tiled_mm.mm(a, a, algo="hopper")
+    with pytest.raises(RuntimeError, match="it runs on CPU tensors, and these are on a GPU"):
+        tiled_mm.mm(a, a, algo="blocked")
+
+
+def test_operators_of_a_gpu_refuse_cpu_tensors_in_one_line() -> None:
+    a = torch.ones(64, 64)
+    tile = ("128x128", False, 1, 1, False)
+    for call in (
+        lambda: tiled_mm.fp16x3_recomputed(a, a),
+        lambda: torch.ops.tiled_debug.mm_with_tile(a, a, *tile),
+        lambda: torch.ops.tiled_debug.finished_with_tile(a, a, *tile),
+    ):
+        with pytest.raises(NotImplementedError, match=r"expected CUDA tensors, got cpu$") as raised:
+            call()
+        assert len(str(raised.value).splitlines()) == 1
+    meta = a.to("meta")
+    count = tiled_mm.fp16x3_recomputed(meta, meta)
+    assert count.shape == () and count.dtype == torch.int64 and count.is_meta
+
+
 def test_a_wrong_algo_is_an_error_for_empty_results_too(device: str) -> None:
     for m, n, k in cases.EMPTY_SHAPES:
         a, b = torch.ones(m, k, device=device), torch.ones(k, n, device=device)

@@ -112,8 +112,44 @@ def test_a_weight_of_one_dimension(device: str) -> None:
 BIASES = {  # x's leading dimensions -> biases that torch takes
     (4,): ((1,), (), (4, 7), (1, 7), (4, 1)),
     (2, 3): ((1,), (3, 7), (2, 3, 7), (2, 3, 1)),
-    (): ((1,), ()),
+    (): ((1,), (), (1, 7)),
 }
+
+
+@each("lead", tuple(BIASES))
+def test_tangents_of_biases_that_broadcast(device: str, lead: tuple) -> None:
+    """Torch's own linear refuses some of these in forward mode."""
+    x = torch.randint(-5, 6, (*lead, 6), device=device).double()
+    weight = torch.randint(-5, 6, (7, 6), device=device).double()
+    for sizes in BIASES[lead]:
+        bias, tangent = (torch.randint(-5, 6, sizes, device=device).double() for _ in range(2))
+        y, moved = torch.func.jvp(lambda b: tiled_mm.linear(x, weight, b), (bias,), (tangent,))
+        assert torch.equal(y, F.linear(x, weight, bias)), sizes
+        assert torch.equal(moved, (torch.zeros_like(y) + tangent).view_as(y)), sizes
+
+
+@each("device", (*cases.DEVICES, "meta"))
+def test_a_vectors_bias_of_two_dimensions_is_its_row_alone(device: str) -> None:
+    x, weight = torch.ones(3, device=device), torch.ones(5, 3, device=device)
+    assert tiled_mm.linear(x, weight, torch.ones(1, 5, device=device)).shape == (5,)
+    for sizes in ((1, 1), (2, 5), (1, 1, 1), (2, 3, 5)):
+        bias = torch.ones(sizes, device=device)
+        right = message(lambda b=bias: F.linear(torch.ones(3), torch.ones(5, 3), b.to("cpu")))
+        if device != "meta":
+            assert message(lambda b=bias: tiled_mm.linear(x, weight, b)) == right
+
+
+@each("device", (*cases.DEVICES, "meta"))
+def test_a_bias_of_another_dtype_is_named(device: str) -> None:
+    x, weight = torch.ones(2, 3, device=device), torch.ones(5, 3, device=device)
+    for dtype in (torch.int64, torch.float64):
+        bias = torch.ones(5, device=device, dtype=dtype)
+        with pytest.raises(RuntimeError, match="bias") as raised:
+            tiled_mm.linear(x, weight, bias)
+        first, second = str(raised.value).splitlines()[:2]
+        name = {torch.int64: "Long", torch.float64: "Double"}[dtype]
+        assert first == f"self and mat2 must have the same dtype, but got {name} and Float"
+        assert second == "self is linear's bias, mat2 its weight"
 
 
 @each("lead", tuple(BIASES))

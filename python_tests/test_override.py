@@ -366,6 +366,36 @@ def test_errors_are_torchs(name: str) -> None:
     assert name == "vector" or passed_on(operator) == {reason: 1}
 
 
+@pytest.mark.parametrize("strides", [(1, 1), (2, 1), (1, 2)], ids=str)
+def test_an_out_that_lies_on_itself_goes_on_to_torch(strides: tuple[int, int]) -> None:
+    """Torch writes it where no stride is 0; equal elements can be compared."""
+    a = torch.ones(3, 3)
+
+    def out() -> Tensor:
+        return torch.zeros(20).as_strided((3, 3), strides)
+
+    calls = {
+        "mm.out": lambda: torch.mm(a, a, out=out()),
+        "addmm.out": lambda: torch.addmm(a, a, a, out=out()),
+        "addmm_": lambda: out().addmm_(a, a, beta=0),
+        "bmm.out": lambda: torch.bmm(a[None], a[None], out=out()[None]),
+        "baddbmm.out": lambda: torch.baddbmm(a, a[None], a[None], out=out()[None]),
+    }
+    for name, call in calls.items():
+        expected = call()
+        with tiled_mm.override("cpu"):
+            assert torch.equal(call(), expected), name
+        assert passed_on(name) == {"layout": 1}, name
+
+
+def test_an_out_whose_entries_lie_on_one_another_goes_on_to_torch() -> None:
+    a = torch.ones(2, 3, 3)
+    with tiled_mm.override("cpu"):
+        out = torch.zeros(30).as_strided((2, 3, 3), (4, 3, 1))
+        assert torch.equal(torch.bmm(a, a, out=out), torch.full((2, 3, 3), 3.0))
+    assert passed_on("bmm.out") == {"layout": 1}
+
+
 def test_a_fraction_of_integers_goes_on_to_torch() -> None:
     a = torch.ones(2, 2, dtype=torch.int)
     expected = torch.addmm(a, a, a, alpha=1.5)
@@ -559,6 +589,41 @@ def test_a_kernel_that_was_there_before_is_called() -> None:
             assert torch.equal(torch.mm(a, a), a)
             assert torch.equal(torch.mm(a.bool(), a.bool()), torch.full((7,), 7))
         assert torch.equal(torch.mm(a, a), torch.full((7,), 7))
+    """)
+
+
+def test_counts_may_be_asked_for_by_threads_at_once() -> None:
+    in_a_new_process("""
+        import threading, time, tiled_mm
+        tiled_mm.enable_override("cpu")
+        end = time.monotonic() + 2
+        def ask():
+            while time.monotonic() < end:
+                assert tiled_mm.override_counts() == {}
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+    """)
+
+
+def test_counts_leave_no_memory_behind() -> None:
+    in_a_new_process("""
+        import ctypes, gc, tiled_mm
+        class Usage(ctypes.Structure):
+            _fields_ = [(name, ctypes.c_size_t) for name in (
+                "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+                "fordblks", "keepcost")]
+        mallinfo2 = ctypes.CDLL(None).mallinfo2
+        mallinfo2.restype = Usage
+        tiled_mm.enable_override("cpu")
+        def used(calls):
+            for _ in range(calls):
+                tiled_mm.override_counts()
+            gc.collect()
+            return mallinfo2().uordblks
+        before = used(20)
+        grown = used(200) - before
+        assert grown < 200 * 100, grown  # bytes; a token for each operator were 200 * 780
     """)
 
 

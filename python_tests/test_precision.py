@@ -51,6 +51,50 @@ def test_the_context_restores_what_was_set() -> None:
     assert tiled_mm.get_float32_precision() == "tf32"
 
 
+@each("first,second", (("tf32", "tf32"), ("tf32", "ieee"), (None, "fp16x3"), ("ieee", None)))
+@each("outside", (None, "ieee"))
+def test_blocks_of_several_threads_may_interleave(outside, first, second) -> None:
+    """One enters, the other enters, the one leaves, the other leaves."""
+    tiled_mm.set_float32_precision(outside)
+    entered, may_leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with tiled_mm.float32_precision(second):
+            entered.set()
+            assert may_leave.wait(60)
+
+    thread = threading.Thread(target=other)
+    with tiled_mm.float32_precision(first):
+        thread.start()
+        assert entered.wait(60)
+        assert tiled_mm.get_float32_precision() == second
+    assert tiled_mm.get_float32_precision() == second
+    may_leave.set()
+    thread.join()
+    assert tiled_mm.get_float32_precision() == outside
+
+
+def test_what_is_left_in_any_order_restores_what_was_outside() -> None:
+    tiled_mm.set_float32_precision("ieee")
+    for order in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)):
+        blocks = [tiled_mm.float32_precision(name) for name in PRECISIONS]
+        [block.__enter__() for block in blocks]
+        open_ = list(PRECISIONS)
+        for i in order:
+            assert tiled_mm.get_float32_precision() == open_[-1]
+            blocks[i].__exit__(None, None, None)
+            open_.remove(PRECISIONS[i])
+        assert tiled_mm.get_float32_precision() == "ieee"
+
+
+def test_what_is_set_in_a_block_counts_until_its_end() -> None:
+    tiled_mm.set_float32_precision("tf32")
+    with tiled_mm.float32_precision("ieee"):
+        tiled_mm.set_float32_precision("fp16x3")
+        assert tiled_mm.get_float32_precision() == "fp16x3"
+    assert tiled_mm.get_float32_precision() == "tf32"
+
+
 def test_the_setting_holds_for_all_threads() -> None:
     tiled_mm.set_float32_precision("fp16x3")
     seen = []

@@ -93,7 +93,7 @@ def override_counts(reset: bool = False) -> Counts:
         For each operator that was called ``{"tiled": n, "torch": {reason: n}}``. The reasons:
         ``off`` (nothing overrode the device), ``dtype`` (no kernel, or dtypes that do not fit),
         ``shape`` (shapes that do not fit), ``device``, ``scalar`` (alpha or beta), ``layout`` (of
-        ``out``) and ``names``. ``"replaced_by"`` names a kernel that someone registered later:
+        ``out``), ``names`` and ``memory``. ``"replaced_by"`` names a kernel that came later:
         calls go there, and are not counted.
     """
     return json.loads(torch.ops.tiled.override_counts(reset))

@@ -20,8 +20,7 @@ def set_float32_precision(precision: str | None) -> None:
         RuntimeError: the name is unknown, or the call stands inside a compiled function, where it
             would run once, at compile time.
     """
-    if torch.compiler.is_compiling():
-        raise RuntimeError("tiled_mm: set the float32 precision outside of the compiled function")
+    _refuse_in_compiled_code()
     torch.ops.tiled.set_float32_precision(precision)
 
 
@@ -32,10 +31,23 @@ def get_float32_precision() -> str | None:
 
 @contextmanager
 def float32_precision(precision: str | None) -> Iterator[None]:
-    """Set the library-wide precision for a block of code, for all threads."""
-    previous = get_float32_precision()
-    set_float32_precision(precision)
+    """Set the library-wide precision for a block of code, for all threads.
+
+    Blocks of several threads may interleave: of those that are open the one entered last decides,
+    and when all are left, what was set outside of them holds again. :func:`set_float32_precision`
+    inside a block counts until that block is left.
+
+    Raises:
+        RuntimeError: as :func:`set_float32_precision`.
+    """
+    _refuse_in_compiled_code()
+    block = torch.ops.tiled._enter_float32_precision(precision)
     try:
         yield
     finally:
-        set_float32_precision(previous)
+        torch.ops.tiled._leave_float32_precision(block)
+
+
+def _refuse_in_compiled_code() -> None:
+    if torch.compiler.is_compiling():
+        raise RuntimeError("tiled_mm: set the float32 precision outside of the compiled function")

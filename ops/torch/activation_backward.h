@@ -53,6 +53,8 @@ std::tuple<at::Tensor, at::Tensor> activation_backward(const at::Tensor& gradien
   const at::ScalarType type = gradient.scalar_type();
   const bool is_complex = at::isComplexType(type), passes = activation != Activation::None;
   const int64_t columns = gradient.size(-1), elements = gradient.numel();
+  check_allocated(gradient);
+  if (passes) check_allocated(*before);
   at::Tensor result = passes ? Backend::empty(gradient.sizes(), type, gradient)
                              : Backend::empty({0}, type, gradient);
   at::Tensor bias = bias_dtype ? Backend::empty({columns}, *bias_dtype, gradient)

@@ -60,15 +60,12 @@ class Addmm {
 
 // `out` [..., N] as the matrix [m, n] that a kernel may write to; undefined where its strides make
 // none, or where it may share memory with what is read. It is refused where that is certain.
-template <typename Backend>
-at::Tensor linear_target(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
-                         const std::optional<at::Tensor>& bias, int64_t m, int64_t n) {
+inline at::Tensor linear_target(const at::Tensor& out, const at::Tensor& x,
+                                const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                                int64_t m, int64_t n) {
   bool apart = true;
-  for (const at::Tensor& t : {x, weight, bias.value_or(at::Tensor())}) {
-    if (!t.defined()) continue;
-    at::assert_no_overlap(out, t);
-    apart = apart && !Product<Backend>::may_overlap(out, t);
-  }
+  for (const at::Tensor* t : {&x, &weight, bias ? &*bias : nullptr})
+    if (t != nullptr && may_overlap_unless_certain(out, *t)) apart = false;
   const std::array<int64_t, 2> sizes = {m, n};
   const auto strides =
       at::detail::computeStride(out.sizes(), out.strides(), at::IntArrayRef(sizes));
@@ -93,8 +90,14 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
   if (resizes) check_no_self_overlap(*out);
   const Arithmetic arithmetic = resolve_arithmetic(dtype, Backend::target(x), options);
   at::Tensor folded, row, wide_bias;  // where a tensor itself is not the matrix that is read
-  if (x.dim() != 2) folded = x.reshape({m, k});
-  if (weight.dim() != 2) row = weight.unsqueeze(0);
+  if (x.dim() != 2) {
+    check_allocated(x);  // reshape may copy
+    folded = x.reshape({m, k});
+  }
+  if (weight.dim() != 2) {
+    check_allocated(weight);  // as torch's views of it would have other words
+    row = weight.unsqueeze(0);
+  }
   Problem problem = problem_of(operand_of(folded.defined() ? folded : x),
                                transposed(operand_of(row.defined() ? row : weight)), 1, m, n, k,
                                dtype_of(dtype), type, arithmetic);
@@ -102,16 +105,17 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
   epilogue.activation = check_activation(activation, dtype);
   if (bias && bias->dim() == 1 && bias->size(0) == n) {
     epilogue.bias_along = Along::N;
-    epilogue.bias = bias->const_data_ptr();
+    epilogue.bias = address_of(*bias);
     epilogue.bias_stride = n > 1 ? bias->stride(0) : 0;
     epilogue.bias_dtype = dtype_of(bias->scalar_type());
   } else if (bias) {
+    check_allocated(*bias);
     wide_bias = expanded_bias(*bias, x, shape, sizes);
     epilogue.beta = {};
     add_input(epilogue, wide_bias);
   }
   at::Tensor target;
-  if (out != nullptr && !resizes) target = linear_target<Backend>(*out, x, weight, bias, m, n);
+  if (out != nullptr && !resizes) target = linear_target(*out, x, weight, bias, m, n);
   if (target.defined()) problem.c = result_of(target);
   const at::IntArrayRef c_sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sizes));
   if (before != nullptr) {

@@ -79,6 +79,14 @@ void set_float32_precision(std::optional<std::string_view> precision) {
 
 std::optional<std::string> get_float32_precision() { return get_float32_precision_name(); }
 
+int64_t detail::enter_float32_precision(std::optional<std::string_view> precision) {
+  return enter_float32_precision_block(precision);
+}
+
+void detail::leave_float32_precision(int64_t block) noexcept {
+  leave_float32_precision_block(block);
+}
+
 namespace {
 
 std::optional<std::string> name_of(std::optional<at::DeviceType> device) {
@@ -92,6 +100,10 @@ void enable_override(std::optional<at::DeviceType> device) { enable_override_of(
 
 void disable_override(std::optional<at::DeviceType> device) {
   disable_override_of(name_of(device));
+}
+
+void detail::leave_override(std::optional<at::DeviceType> device) noexcept {
+  leave_override_of(device);
 }
 
 std::string override_counts(bool reset) { return override_counts_json(reset); }

@@ -65,7 +65,7 @@ at::Tensor autocast_linear(const at::Tensor& x, const at::Tensor& weight,
 template <at::DeviceType DEVICE>
 at::Tensor autocast_linear_into_main_grad(const at::Tensor& x, const at::Tensor& weight,
                                           const std::optional<at::Tensor>& bias,
-                                          const at::Tensor& main_grad,
+                                          const std::optional<at::Tensor>& main_grad,
                                           std::optional<std::string_view> activation,
                                           const MmOptions& options) {
   const Cast<DEVICE> cast(x, weight, options);

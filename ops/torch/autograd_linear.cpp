@@ -4,6 +4,7 @@
 
 #include "torch/autograd_finished.h"
 #include "torch/check_addmm.h"
+#include "torch/main_grad.h"
 
 namespace tiled {
 namespace {
@@ -44,7 +45,8 @@ struct LinearBackward : public FinishedBackward {
     if (task_should_compute_output(1)) {
       const at::Tensor rows = as_matrix(x.unpack(getptr()).conj());
       if (main_grad.defined())
-        request.add_product(main_grad, gradient.mT(), rows);
+        add_in_order(next_edge(1), main_grad,
+                     [&] { request.add_product(main_grad, gradient.mT(), rows); });
       else
         result[1] =
             product_in_layout(mm_operator(), request, gradient.mT(), rows, weight_column_major);
@@ -72,8 +74,13 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
   // A vector is a matrix of one row, whose derivatives are then a matrix'.
   if ((needs_gradient || has_tangent) && weight.dim() == 1) {
     check_linear(x, weight, bias);
-    const auto [c, before] =
-        linear_with_before_operator().call(x, weight.unsqueeze(0), bias, activation, asked);
+    const at::Tensor row = weight.unsqueeze(0);
+    if (main_grad.defined())
+      return {linear_into_main_grad_operator()
+                  .call(x, row, bias, main_grad.unsqueeze(0), activation, asked)
+                  .squeeze(-1),
+              at::Tensor()};
+    const auto [c, before] = linear_with_before_operator().call(x, row, bias, activation, asked);
     return {c.squeeze(-1), before.squeeze(-1)};
   }
   // What this call runs, its derivatives run too; see autograd.cpp.
@@ -119,7 +126,10 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
     };
     if (isFwGradDefined(x)) add(x._fw_grad(0), weight._fw_primal(0));
     if (isFwGradDefined(weight)) add(x._fw_primal(0), weight._fw_grad(0));
-    return sum.defined() ? sum : of_bias->to(c.scalar_type()).expand_symint(c.sym_sizes());
+    if (sum.defined()) return sum;
+    return expanded_bias(of_bias->to(c.scalar_type()), x, check_linear(x, weight, bias),
+                         c.sym_sizes())
+        .reshape_symint(c.sym_sizes());
   };
   call.record(c, before, node, x.scalar_type(), tangent);
   return {std::move(c), std::move(before)};
@@ -143,22 +153,24 @@ WithBefore differentiable_with_before(c10::DispatchKeySet keys, const at::Tensor
 
 at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
                                  const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                                 const at::Tensor& main_grad,
+                                 const std::optional<at::Tensor>& main_grad,
                                  std::optional<std::string_view> activation,
                                  const MmOptions& options) {
-  const at::ScalarType type = main_grad.scalar_type(), dtype = x.scalar_type();
-  TORCH_CHECK(type == dtype || (type == at::kFloat && sums_are_floats(dtype)),
-              "tiled_mm: main_grad of a ", dtype, " product has dtype ", type,
-              "; expected that or Float");
-  TORCH_CHECK(main_grad.sizes() == weight.sizes(), "tiled_mm: main_grad has shape ",
-              main_grad.sizes(), ", and weight ", weight.sizes());
-  TORCH_CHECK(!main_grad.requires_grad(), "tiled_mm: main_grad may not require a gradient itself");
-  return std::get<0>(record_linear(false, keys, x, weight, bias, main_grad, activation, options));
+  if (main_grad)
+    check_main_grad(*main_grad, weight, x.scalar_type());
+  else
+    TORCH_CHECK(!compute_requires_grad(weight),
+                "tiled_mm: main_grad is missing: set weight.main_grad to a tensor of shape ",
+                weight.sizes(), " and dtype ",
+                sums_are_floats(x.scalar_type()) ? at::kFloat : x.scalar_type(), " on ",
+                weight.device(), ", to which backward() adds weight's gradient");
+  return std::get<0>(record_linear(false, keys, x, weight, bias, main_grad.value_or(at::Tensor()),
+                                   activation, options));
 }
 
 // Without gradients it is linear.
 at::Tensor linear_alone(const at::Tensor& x, const at::Tensor& weight,
-                        const std::optional<at::Tensor>& bias, const at::Tensor&,
+                        const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>&,
                         std::optional<std::string_view> activation, const MmOptions& options) {
   return linear_operator().call(x, weight, bias, activation, options);
 }

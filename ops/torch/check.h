@@ -3,11 +3,9 @@
 // questions of symbolic shapes.
 #pragma once
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/op_registration/adaption.h>
 
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "core/problem.h"
 #include "core/text.h"
 #include "tiled_mm.h"
+#include "torch/memory.h"
 
 namespace tiled {
 
@@ -91,18 +90,6 @@ inline at::ScalarType check_finished_out_dtype(at::ScalarType dtype, const MmOpt
   return check_out_dtype(dtype, options);
 }
 
-// Every element of out has memory of its own. Elements (i, j) and (i', j') are the same memory
-// where s0 (i - i') = s1 (j' - j): in steps of s1 / g rows and s0 / g columns, g their greatest
-// divisor.
-inline void check_no_self_overlap(const at::Tensor& out) {
-  at::assert_no_internal_overlap(out);
-  if (out.dim() != 2 || out.is_meta() || out.size(0) < 2 || out.size(1) < 2) return;
-  const int64_t divisor = std::gcd(out.stride(0), out.stride(1));
-  TORCH_CHECK(out.stride(1) / divisor >= out.size(0) || out.stride(0) / divisor >= out.size(1),
-              "unsupported operation: more than one element of the written-to tensor refers to a "
-              "single memory location. Please clone() the tensor before performing the operation.");
-}
-
 enum class OutShape { Fits, ToBeResized };
 
 // out= of the right dtype and device, and of the right shape or with no elements.
@@ -119,14 +106,14 @@ inline OutShape check_out(const at::Tensor& a, const at::Tensor& out, at::Scalar
   return OutShape::ToBeResized;
 }
 
-// `why` adds a reason that does not lie in the inputs.
+// `why` says why a known rung does not fit.
 [[noreturn]] inline void throw_unfit_algo(std::string_view asked, const std::vector<Algo>& fitting,
-                                          const char* why = nullptr) {
+                                          const std::string& why = "") {
   std::vector<std::string_view> names;
   for (Algo algo : fitting) names.push_back(name_of(algo));
   TORCH_CHECK(false, "tiled_mm: algo '", std::string(asked), "' is ",
-              parse_algo(asked) ? "not for these inputs" : "unknown",
-              "; expected one of: ", joined(names), why ? "; " : "", why ? why : "");
+              parse_algo(asked) ? "not for these inputs" : "unknown", why.empty() ? "" : ": ", why,
+              "; expected one of: ", joined(names));
 }
 
 }  // namespace tiled

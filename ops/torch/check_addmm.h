@@ -19,11 +19,13 @@ inline bool may_be_added(at::ScalarType added, at::ScalarType dtype) {
   return added == dtype || (sums_are_floats(added) && sums_are_floats(dtype));
 }
 
-// torch.addmm's, also of linear where there is a bias.
-inline void check_addmm_dtypes(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b) {
+// torch.addmm's, also of linear where there is a bias. `note` says whose names these are, if not
+// the caller's.
+inline void check_addmm_dtypes(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                               const char* note = "") {
   TORCH_CHECK(may_be_added(input.scalar_type(), b.scalar_type()),
               "self and mat2 must have the same dtype, but got ", input.scalar_type(), " and ",
-              b.scalar_type());
+              b.scalar_type(), note);
   TORCH_CHECK(a.scalar_type() == b.scalar_type(),
               "mat1 and mat2 must have the same dtype, but got ", a.scalar_type(), " and ",
               b.scalar_type());
@@ -70,7 +72,7 @@ inline LinearShape check_linear(const at::Tensor& x, const at::Tensor& weight,
   TORCH_CHECK(weight.dim() <= 2, "t() expects a tensor with <= 2 dimensions, but self is ",
               weight.dim(), "D");
   TORCH_CHECK(weight.dim() == 2 || !bias, "mat2 must be a matrix, got 1-D tensor");
-  if (bias) check_addmm_dtypes(*bias, x, weight);
+  if (bias) check_addmm_dtypes(*bias, x, weight, "\nself is linear's bias, mat2 its weight");
   c10::SymInt rows = 1;
   for (int64_t i = 0; i + 1 < x.dim(); ++i) rows = rows * x.sym_size(i);
   const c10::SymInt k = x.sym_size(-1), depth = weight.sym_size(-1);
@@ -102,10 +104,15 @@ inline c10::SymDimVector linear_sizes(const at::Tensor& x, const at::Tensor& wei
 }
 
 // The bias as [rows, columns]: one of at most one dimension, or added to a matrix x, expands to
-// that; any other must broadcast to the result, `sizes`.
+// that, and so does [1, columns] for a vector x, the one case in which torch takes a bias of more
+// dimensions than the result; any other must broadcast to the result, `sizes`.
 inline at::Tensor expanded_bias(const at::Tensor& bias, const at::Tensor& x,
                                 const LinearShape& shape, c10::SymIntArrayRef sizes) {
-  if (bias.dim() < 2 || x.dim() == 2) return bias.expand_symint({shape.rows, shape.columns});
+  const bool is_row_of_vector = x.dim() == 1 && bias.dim() == 2 &&
+                                TORCH_GUARD_OR_FALSE(bias.sym_size(0).sym_eq(1).sym_and(
+                                    bias.sym_size(1).sym_eq(shape.columns)));
+  if (bias.dim() < 2 || x.dim() == 2 || is_row_of_vector)
+    return bias.expand_symint({shape.rows, shape.columns});
   const c10::SymDimVector broadcast = at::infer_size_symdimvector(bias.sym_sizes(), sizes);
   TORCH_CHECK(c10::SymIntArrayRef(broadcast) == sizes, "output with shape ", sizes,
               " doesn't match the broadcast shape ", c10::SymIntArrayRef(broadcast));

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cuda/plan/plan.h"
+#include "cuda/plan/rung.h"
 #include "torch/check.h"
 #include "torch/precision.h"
 
@@ -23,6 +25,48 @@ inline std::vector<Algo> fitting_algos(Problem problem, const DeviceInfo& device
   return fitting;
 }
 
+// A product that suits every rung but for its dtype and arithmetic.
+inline Problem easy_problem(DType dtype, Arithmetic arithmetic) {
+  constexpr int64_t SIZE = 64;
+  Problem problem;
+  problem.batch = 1;
+  problem.m = problem.n = problem.k = SIZE;
+  problem.dtype = problem.epilogue.out_dtype = dtype;
+  problem.arithmetic = arithmetic;
+  problem.a = problem.b = {nullptr, SIZE, 1, 0, alignment_of(nullptr, dtype, SIZE, 1, 0)};
+  problem.c = {nullptr, SIZE, 1, 0, alignment_of(nullptr, dtype, SIZE, 1, 0)};
+  return problem;
+}
+
+// Why a rung refuses a problem on a device: it is the CPU's, has no kernel there, computes other
+// dtypes and precisions, or, where it computes these, is not for such sizes or strides.
+inline std::string why_unfit(Algo algo, const Problem& problem, const DeviceInfo& device) {
+  if (rung_of(algo) == nullptr) return "it runs on CPU tensors, and these are on a GPU";
+  std::vector<std::string> computed;
+  const auto ask = [&](DType dtype, Arithmetic arithmetic, const char* precision) {
+    if (!supports(algo, easy_problem(dtype, arithmetic), device)) return;
+    computed.push_back(name_of(dtype));
+    if (on_tensor_cores(algo)) computed.back() += precision;
+  };
+  for (const DType dtype : ALL_DTYPES) {
+    const bool is_float = dtype == DType::Float32;
+    ask(dtype, Arithmetic::Fma, is_float ? " with precision='ieee'" : "");
+    if (dtype == DType::Float16 || dtype == DType::BFloat16) ask(dtype, Arithmetic::Tensor, "");
+    if (!is_float) continue;
+    ask(dtype, Arithmetic::Tf32, " with precision='tf32'");
+    ask(dtype, Arithmetic::Fp16x3, " with precision='fp16x3'");
+  }
+  if (computed.empty())
+    return leaves_out_hopper_kernels(device)
+               ? HOPPER_LEFT_OUT
+               : "it has no kernel for " + device.name + " of compute capability " +
+                     std::to_string(device.capability / 10) + "." +
+                     std::to_string(device.capability % 10);
+  if (supports(algo, easy_problem(problem.dtype, problem.arithmetic), device))
+    return "it is not for these sizes or strides";
+  return "it computes " + joined(computed);
+}
+
 // The plan with the rung that the options name, else the best. Where that rung does not fit, the
 // refusal lists those that do, by the inputs' dtype and the other options.
 inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::ScalarType dtype,
@@ -35,11 +79,9 @@ inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::Sc
     return plan;
   }
   const std::optional<Algo> algo = parse_algo(*options.algo);
-  if (!algo || !supports(*algo, problem, device)) {
-    const bool left_out = algo && on_tensor_cores(*algo) && leaves_out_hopper_kernels(device);
+  if (!algo || !supports(*algo, problem, device))
     throw_unfit_algo(*options.algo, fitting_algos(problem, device, dtype, options),
-                     left_out ? HOPPER_LEFT_OUT : nullptr);
-  }
+                     algo ? why_unfit(*algo, problem, device) : "");
   return make_plan(problem, device, *algo);
 }
 

@@ -54,6 +54,7 @@ inline void check_companion(const at::Tensor& a, const at::Tensor& t, const char
   check_same_device(a, t, "tiled::mm", name);
   TORCH_CHECK(may_be_added(t.scalar_type(), a.scalar_type()), "Expected ", name, " to have dtype ",
               a.dtype().name(), ", but got ", t.dtype().name(), " instead");
+  check_allocated(t);
 }
 
 // t.expand(sizes), without a call where nothing is to be expanded.
@@ -141,10 +142,7 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
   // What is read after C is written: refused where it is certain, computed aside where it is not.
   bool aside = false;
   if (asked.out) {
-    const auto keep_apart = [&](const at::Tensor& t) {
-      at::assert_no_overlap(c, t);
-      aside |= Product<Backend>::may_overlap(c, t);
-    };
+    const auto keep_apart = [&](const at::Tensor& t) { aside |= may_overlap_unless_certain(c, t); };
     keep_apart(a);
     keep_apart(b);
     if (asked.bias) keep_apart(*asked.bias);

@@ -14,8 +14,7 @@ namespace tiled {
 inline Operand operand_of(const at::Tensor& t) {
   const auto stride = [&](int64_t dim) { return t.size(dim) > 1 ? t.stride(dim) : 0; };
   Operand operand;
-  // Meta tensors, and what functorch and FakeTensorMode wrap, have no memory.
-  operand.data = t.is_meta() || !t.has_storage() ? nullptr : t.const_data_ptr();
+  operand.data = address_of(t);
   operand.row_stride = stride(t.dim() - 2);
   operand.col_stride = stride(t.dim() - 1);
   operand.batch_stride = t.dim() == 3 ? stride(0) : 0;

@@ -3,12 +3,16 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include "torch/memory.h"
 #include "torch/schema.h"
 
 namespace tiled {
 namespace {
 
-at::Tensor resolved(const at::Tensor& t) { return t.resolve_conj().resolve_neg(); }
+at::Tensor resolved(const at::Tensor& t) {
+  check_allocated(t);
+  return t.resolve_conj().resolve_neg();
+}
 
 // write(plain) for out itself, or, where out is a lazy view, for a tensor that is copied to it.
 template <typename Write>

@@ -20,7 +20,9 @@ const std::vector<Algo>& cpu_algos() {
 Algo cpu_algo(std::optional<std::string_view> asked) {
   if (!asked) return Algo::Blocked;
   const std::optional<Algo> algo = parse_algo(*asked);
-  if (algo != Algo::Naive && algo != Algo::Blocked) throw_unfit_algo(*asked, cpu_algos());
+  if (algo != Algo::Naive && algo != Algo::Blocked)
+    throw_unfit_algo(*asked, cpu_algos(),
+                     algo ? "it runs on CUDA tensors, and these are on the CPU" : "");
   return *algo;
 }
 

@@ -153,33 +153,62 @@ class Quiet : public c10::WarningHandler {
   const c10::WarningUtils::WarnAlways always_;                // so that this one does not count
 };
 
-void register_kernels(int device, c10::DispatchKey key) {
-  const Quiet quiet;
-  // Never destroyed: other threads may compute while the process ends.
-  auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+// A kernel that someone else has registered, where ours is to stand.
+struct Found {
+  const Overridden* op;
+  c10::OperatorHandle handle;
+  c10::SafeKernelFunction kernel;
+};
+
+// All of them are read before any is replaced. Ours stand there already where an earlier try ended
+// halfway: they have what was there before them.
+std::vector<Found> kernels_of_others(c10::DispatchKey key) {
+  std::vector<Found> found;
   for (const Overridden& op : OVERRIDDEN) {
     const auto handle =
         c10::Dispatcher::singleton().findSchema({"aten::" + std::string(op.name), op.overload});
     // What torch does not have on this device, it shall not have from here.
     if (!handle || !handle->hasKernelForDispatchKey(key)) continue;
-    Slot& slot = *op.slots[device];
-    slot.previous = handle->getComputedKernelForDispatchKey(key);
-    slot.op = *handle;
-    library->impl(full_name(op).c_str(), op.kernels[device]().debug(OUR_NAME));
+    c10::SafeKernelFunction kernel = handle->getComputedKernelForDispatchKey(key);
+    if (kernel.debug() != OUR_NAME) found.push_back({&op, *handle, std::move(kernel)});
   }
+  return found;
+}
+
+void register_kernels(int device, c10::DispatchKey key) {
+  const Quiet quiet;
+  std::vector<Found> found = kernels_of_others(key);
+  // Never destroyed: other threads may compute while the process ends.
+  auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+  for (Found& one : found) {
+    Slot& slot = *one.op->slots[device];
+    slot.previous = std::move(one.kernel);
+    slot.op = one.handle;
+    library->impl(full_name(*one.op).c_str(), one.op->kernels[device]().debug(OUR_NAME));
+  }
+}
+
+std::mutex registration;  // of registering, and of reading what is registered
+
+void register_once(at::DeviceType device) {
+  static bool done[2];
+  const std::lock_guard<std::mutex> lock(registration);
+  const int i = device == at::kCPU ? 0 : 1;
+  if (done[i]) return;
+  register_kernels(i, i == 0 ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA);
+  done[i] = true;
 }
 
 std::atomic<int64_t>& enabled_on(at::DeviceType device) {
   return device == at::kCPU ? enabled<at::kCPU> : enabled<at::kCUDA>;
 }
 
-void enable(at::DeviceType device) {
-  static std::once_flag registered[2];
-  if (device == at::kCPU)
-    std::call_once(registered[0], register_kernels, 0, c10::DispatchKey::CPU);
-  else
-    std::call_once(registered[1], register_kernels, 1, c10::DispatchKey::CUDA);
-  ++enabled_on(device);
+// Takes back one enable; false where there is none.
+bool take_back(at::DeviceType device) noexcept {
+  std::atomic<int64_t>& count = enabled_on(device);
+  for (int64_t now = count.load(); now > 0;)
+    if (count.compare_exchange_weak(now, now - 1)) return true;
+  return false;
 }
 
 // The devices that are meant: of both, those that the build has.
@@ -196,20 +225,41 @@ std::vector<at::DeviceType> devices_of(std::optional<std::string_view> name) {
   return {at::kCUDA};
 }
 
+// What the kernel was called that an operator has now, from the dispatcher's own text of its table:
+// "CPU: <name> [kernel]". Asked for the kernel itself, the dispatcher keeps a token of each call.
+std::string kernel_name(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  const std::string begin = "\n" + std::string(c10::toString(key)) + ": ";
+  const std::string table = "\n" + op.dumpComputedTable();
+  const size_t line = table.find(begin);
+  TORCH_INTERNAL_ASSERT(line != std::string::npos, "tiled_mm: the dispatcher's table has no ", key);
+  const size_t name = line + begin.size();
+  return table.substr(name, table.rfind(" [", table.find('\n', name)) - name);
+}
+
 }  // namespace
 
 void enable_override_of(std::optional<std::string_view> device) {
-  for (const at::DeviceType type : devices_of(device)) enable(type);
+  const std::vector<at::DeviceType> types = devices_of(device);
+  for (const at::DeviceType type : types) register_once(type);
+  for (const at::DeviceType type : types) ++enabled_on(type);  // all or none
 }
 
 void disable_override_of(std::optional<std::string_view> device) {
   const std::vector<at::DeviceType> types = devices_of(device);
-  for (const at::DeviceType type : types)
-    TORCH_CHECK(enabled_on(type) > 0, "tiled_mm: override is not enabled for ", type);
-  for (const at::DeviceType type : types) --enabled_on(type);
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (take_back(types[i])) continue;
+    for (size_t taken = 0; taken < i; ++taken) ++enabled_on(types[taken]);
+    TORCH_CHECK(false, "tiled_mm: override is not enabled for ", types[i]);
+  }
+}
+
+void leave_override_of(std::optional<at::DeviceType> device) noexcept {
+  for (const at::DeviceType type : {at::kCPU, at::kCUDA})
+    if (!device || *device == type) take_back(type);
 }
 
 std::string override_counts_json(bool reset) {
+  const std::lock_guard<std::mutex> lock(registration);
   constexpr c10::DispatchKey KEYS[] = {c10::DispatchKey::CPU, c10::DispatchKey::CUDA};
   Object all;
   for (const Overridden& op : OVERRIDDEN) {
@@ -220,7 +270,7 @@ std::string override_counts_json(bool reset) {
       for (int i = 0; i < VERDICTS; ++i)
         counts[i] += reset ? slot.counts[i].exchange(0) : slot.counts[i].load();
       if (!slot.op) continue;
-      const std::string now = slot.op->getComputedKernelForDispatchKey(KEYS[device]).debug();
+      const std::string now = kernel_name(*slot.op, KEYS[device]);
       if (now != OUR_NAME) replaced_by = now;
     }
     if (counts == decltype(counts){} && replaced_by.empty()) continue;

@@ -15,6 +15,9 @@ namespace tiled {
 void enable_override_of(std::optional<std::string_view> device);
 void disable_override_of(std::optional<std::string_view> device);
 
+// The same as disabling, without a complaint where it is not enabled.
+void leave_override_of(std::optional<at::DeviceType> device) noexcept;
+
 // {"addmm": {"tiled": 3, "torch": {"dtype": 1}}, ...} for the operators that were called since the
 // last reset.
 std::string override_counts_json(bool reset);

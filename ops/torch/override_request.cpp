@@ -6,6 +6,8 @@
 #include <ATen/native/Resize.h>
 #include <c10/util/overflows.h>
 
+#include "torch/memory.h"
+
 namespace tiled {
 namespace {
 
@@ -85,19 +87,16 @@ bool is_in(at::ScalarType dtype, const at::Scalar& scalar) {
       dtype, "tiled_mm", [&] { return !c10::overflows<scalar_t, int64_t>(scalar.toLong()); });
 }
 
-// Whether writing to out could change t.
-bool may_overlap(const at::Tensor& out, const at::Tensor& t) {
-  return out.is_alias_of(t) && at::get_overlap_status(out, t) != at::MemOverlapStatus::No;
+// An out of another size is resized, and torch has done with what it was.
+bool is_resized(const Request& asked) {
+  return asked.out->sizes() != at::IntArrayRef(sizes_of(asked));
 }
 
 bool writable(const Request& asked) {
   const at::Tensor& out = *asked.out;
-  if (out.is_conj() || out.is_neg() || at::has_internal_overlap(out) == at::MemOverlap::Yes)
-    return false;
-  if (out.sizes() == at::IntArrayRef(sizes_of(asked))) return true;
-  // What is resized must not be what is read.
-  return !out.is_alias_of(*asked.a) && !out.is_alias_of(*asked.b) &&
-         !(asked.input && out.is_alias_of(*asked.input));
+  return !out.is_conj() && !out.is_neg() &&
+         (is_resized(asked) ? at::has_internal_overlap(out) != at::MemOverlap::Yes
+                            : !overlaps_itself(out));
 }
 
 template <typename Predicate>
@@ -110,6 +109,13 @@ bool every_tensor(const Request& asked, const Predicate& holds) {
 
 bool reads_input(const Request& asked) {
   return asked.input != nullptr && asked.beta->toComplexDouble() != 0.;
+}
+
+// Here, since torch's views and copies of a freed tensor have other words for it, or none.
+void check_read_memory(const Request& asked) {
+  check_allocated(*asked.a);
+  check_allocated(*asked.b);
+  if (reads_input(asked)) check_allocated(*asked.input);
 }
 
 // The same elements at the same places.
@@ -174,8 +180,8 @@ bool is_named(const Tensor&, long) {
 }  // namespace
 
 const char* name_of(Verdict verdict) {
-  constexpr const char* NAMES[VERDICTS] = {"tiled",  "off",    "dtype",  "shape",
-                                           "device", "scalar", "layout", "names"};
+  constexpr const char* NAMES[VERDICTS] = {"tiled",  "off",    "dtype", "shape", "device",
+                                           "scalar", "layout", "names", "memory"};
   return NAMES[static_cast<int>(verdict)];
 }
 
@@ -192,22 +198,30 @@ Verdict judge(const Request& asked, at::DeviceType device, const Products& produ
   if (asked.out && !writable(asked)) return Verdict::Layout;
   if (!every_tensor(asked, [](const at::Tensor& t) { return !is_named(t, 0); }))
     return Verdict::Names;
+  if (!every_tensor(asked, [](const at::Tensor& t) { return !t._is_zerotensor(); }))
+    return Verdict::Memory;
   return Verdict::Tiled;
 }
 
 at::Tensor compute(const Request& asked, const Products& products) {
+  check_read_memory(asked);
   const at::Tensor c = product(asked, products);
   const bool is_matrix = asked.form == Form::Matrices || asked.form == Form::Batches;
   return is_matrix ? c : c.view(sizes_of(asked));
 }
 
 void compute_out(const Request& asked, const Products& products) {
+  check_read_memory(asked);
   at::Tensor& out = *asked.out;
-  at::native::resize_output(out, sizes_of(asked));
-  // What is read after C is written: the product is computed aside.
-  if (may_overlap(out, *asked.a) || may_overlap(out, *asked.b) ||
+  const bool resized = is_resized(asked);
+  // What shares memory with out would be overwritten before it is read, and what memory out shares
+  // when it is resized is known only then.
+  if (resized || may_overlap(out, *asked.a) || may_overlap(out, *asked.b) ||
       (reads_input(asked) && !is_same_view(out, *asked.input) && may_overlap(out, *asked.input))) {
-    out.copy_(compute(asked, products));
+    const Sizes sizes = sizes_of(asked);  // taken now: out may be an operand
+    const at::Tensor c = compute(asked, products);
+    if (resized) at::native::resize_output(out, sizes);
+    out.copy_(c);
     return;
   }
   product(asked, products, asked.form == Form::MatrixVector ? out.unsqueeze(1) : out);

@@ -22,10 +22,11 @@ enum class Verdict : int8_t {
   Shape,   // shapes do not fit: torch's kernel raises
   Device,  // tensors of several devices, or of one that the build has no kernels for
   Scalar,  // alpha or beta does not fit the dtype
-  Layout,  // out= is a lazy view or lies in memory in a way that only torch writes
+  Layout,  // out= is a lazy view or lies on itself
   Names,   // named tensors
+  Memory,  // zeros without memory (torch._efficientzerotensor)
 };
-constexpr int VERDICTS = 8;
+constexpr int VERDICTS = 9;
 
 // The word for it in the counts.
 const char* name_of(Verdict verdict);

@@ -36,4 +36,10 @@ Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptio
 void set_float32_precision_name(std::optional<std::string_view> name);
 std::optional<std::string> get_float32_precision_name();
 
+// A block within which the setting is another: its number, to leave it by. Blocks of several
+// threads may interleave: of those that are open the one entered last decides.
+int64_t enter_float32_precision_block(std::optional<std::string_view> name);
+// Whether the block was open.
+bool leave_float32_precision_block(int64_t block) noexcept;
+
 }  // namespace tiled

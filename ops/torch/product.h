@@ -10,8 +10,9 @@
 // be changed by another thread at any time.
 #pragma once
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+
+#include <array>
 
 #include "torch/check.h"
 #include "torch/from_tensors.h"
@@ -37,30 +38,21 @@ class Product {
     check_mm(a, b);
     const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
     const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
-    const bool fits = check_out(a, out, type, {a.sym_size(0), b.sym_size(1)}) == OutShape::Fits;
+    // Taken now: out may be an operand, whose sizes change with it.
+    const std::array<int64_t, 2> sizes = {a.size(0), b.size(1)};
+    const bool fits = check_out(a, out, type, c10::fromIntArrayRefSlow(sizes)) == OutShape::Fits;
     check_no_self_overlap(out);
-    Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
-    auto plan = Backend::plan(problem, options, a);
-    if (!fits) {
-      // Nothing can be refused from here on. The storage that grows may be an input's, and the
-      // view's offset is kept, so addresses and alignment are known only now.
-      at::native::resize_output(out, {a.size(0), b.size(1)});
-      problem = problem_of(a, b, type, arithmetic, out);
-      plan = Backend::plan(problem, options, a);
-    }
-    if (out.numel() == 0) return;
-    // An input that shares memory with out would be read after it is overwritten.
-    if (may_overlap(out, a) || may_overlap(out, b)) {
-      out.copy_(compute(a, b, options, type, arithmetic, {a.size(0), b.size(1)}));
+    // An operand that shares memory with out would be overwritten before it is read, and what
+    // memory out shares when it is resized is known only then.
+    if (!fits || may_overlap(out, a) || may_overlap(out, b)) {
+      const at::Tensor c = compute(a, b, options, type, arithmetic, sizes);
+      if (!fits) at::native::resize_output(out, sizes);
+      out.copy_(c);
       return;
     }
-    Backend::run(problem, plan, a);
-  }
-
-  // Whether writing to out could change the input. Views of one storage whose relation is too
-  // hard to tell count as overlapping.
-  static bool may_overlap(const at::Tensor& out, const at::Tensor& input) {
-    return out.is_alias_of(input) && at::get_overlap_status(out, input) != at::MemOverlapStatus::No;
+    const Problem problem = problem_of(a, b, type, arithmetic, out);
+    const auto plan = Backend::plan(problem, options, a);
+    if (out.numel() > 0) Backend::run(problem, plan, a);
   }
 
  private:

@@ -42,9 +42,10 @@ TORCH_LIBRARY(tiled, m) {
       "(Tensor x, Tensor weight, Tensor? bias=None, *, str? activation=None, $options";
   m.def(schema("linear" + linear + ") -> Tensor"), tags);
   m.def(schema("linear.out" + linear + ", Tensor(a!) out) -> ()"), tags);
-  // linear whose backward adds weight's gradient to main_grad, and gives weight none.
+  // linear whose backward adds weight's gradient to main_grad, and gives weight none. Where weight
+  // needs no gradient, main_grad is not needed either.
   m.def(
-      schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor main_grad, *,"
+      schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor? main_grad, *,"
              " str? activation=None, $options) -> Tensor"));
   // (C, the value before the activation): what autograd runs where a gradient needs both. The first
   // is of matrices or of batches.
@@ -62,6 +63,12 @@ TORCH_LIBRARY(tiled, m) {
   // The library's own fp32 precision: 'ieee', 'tf32', 'fp16x3', or None to follow torch's.
   m.def("set_float32_precision(str? precision) -> ()", &set_float32_precision_name);
   m.def("get_float32_precision() -> str?", &get_float32_precision_name);
+  // A block within which it is another, by the number that entering it gives.
+  m.def("_enter_float32_precision(str? precision) -> int", &enter_float32_precision_block);
+  m.def("_leave_float32_precision(int block) -> ()", [](int64_t block) {
+    TORCH_CHECK(leave_float32_precision_block(block),
+                "tiled_mm: no such block of a float32 precision is open");
+  });
 
   // torch's own products by tiled's kernels, on 'cpu', 'cuda' or both; and who computed what since
   // the last reset, as a JSON object.

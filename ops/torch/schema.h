@@ -33,7 +33,7 @@ using LinearLike = Operator<Result(
     MainGrad... main_grad, std::optional<std::string_view> activation, const MmOptions& options)>;
 using LinearOperator = LinearLike<at::Tensor>;
 using LinearWithBeforeOperator = LinearLike<std::tuple<at::Tensor, at::Tensor>>;
-using LinearIntoMainGradOperator = LinearLike<at::Tensor, const at::Tensor&>;
+using LinearIntoMainGradOperator = LinearLike<at::Tensor, const std::optional<at::Tensor>&>;
 using LinearOutOperator = Operator<void(
     const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
     std::optional<std::string_view> activation, const MmOptions& options, at::Tensor& out)>;

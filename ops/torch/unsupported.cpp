@@ -1,5 +1,5 @@
-// Tensors that are not dense: one error that says what is supported, instead of the dispatcher's
-// list of keys.
+// Tensors that are not dense, and CPU tensors where only a GPU has kernels: one error that says
+// what is supported, instead of the dispatcher's list of keys.
 #include <torch/library.h>
 
 #include <sstream>
@@ -25,11 +25,25 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 void refuse_all(torch::Library& m) {
   for (const char* name :
        {"mm", "bmm", "mm.out", "addmm", "addmm.out", "baddbmm", "baddbmm.out", "_addmm_with_before",
-        "linear", "linear.out", "_linear_with_before", "activation_backward"})
+        "linear", "linear.out", "_linear_with_before", "activation_backward", "fp16x3_recomputed"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
+// Operators of a GPU's own kernels.
+void refuse_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(),
+                              " is for kernels of a GPU: expected CUDA tensors, got cpu");
+}
+
 }  // namespace
+
+TORCH_LIBRARY_IMPL(tiled, CPU, m) {
+  m.impl("fp16x3_recomputed", torch::CppFunction::makeFromBoxedFunction<&refuse_on_cpu>());
+}
+TORCH_LIBRARY_IMPL(tiled_debug, CPU, m) {
+  for (const char* name : {"mm_with_tile", "finished_with_tile"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_on_cpu>());
+}
 
 TORCH_LIBRARY_IMPL(tiled, SparseCPU, m) { refuse_all(m); }
 TORCH_LIBRARY_IMPL(tiled, SparseCUDA, m) { refuse_all(m); }
