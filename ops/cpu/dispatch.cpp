@@ -13,6 +13,7 @@
 #include "cpu/blocked.h"
 #include "cpu/blocking.h"
 #include "cpu/finish.h"
+#include "cpu/float_mode.h"
 #include "cpu/gradient_pass.h"
 
 namespace tiled::cpu {
@@ -160,6 +161,7 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& 
       rows,
       [](void* state, int64_t begin, int64_t end) {
         const State& s = *static_cast<State*>(state);
+        const IeeeMode mode;
         if (s.whole.epilogue.is_identity())
           s.rows(s.problem, begin, end);
         else

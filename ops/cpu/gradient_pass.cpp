@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "cpu/float_mode.h"
+
 namespace tiled::cpu {
 namespace {
 
@@ -30,6 +32,7 @@ void widen(const Work& work, const GradientOperand& x, int64_t row, int64_t rows
 }
 
 void run_tiles(void* state, int64_t begin, int64_t end) {
+  const IeeeMode mode;
   const Work& work = *static_cast<const Work*>(state);
   const GradientPass& pass = work.pass;
   const Codec& codec = work.codec(pass.dtype);
@@ -72,6 +75,7 @@ void add_groups(Real* sums, int64_t pitch, int64_t count, int64_t begin, int64_t
 }
 
 void run_stripes(void* state, int64_t begin, int64_t end) {
+  const IeeeMode mode;
   const Work& work = *static_cast<const Work*>(state);
   const GradientPass& pass = work.pass;
   const int64_t groups = sum_groups(pass.rows), n = pass.columns;
