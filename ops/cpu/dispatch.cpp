@@ -124,7 +124,7 @@ void naive_rows_finished(const Problem& p, const Level& level, NaiveFunction row
     const int64_t entry = at / p.m, i = at % p.m;
     for (int64_t j = 0; j < p.n; j += most) {
       const int64_t cols = std::min(most, p.n - j);
-      codec.pack_a({&row[j * size_of(sum)], 0, 1, 1, cols, cols, sums, 0, cols});
+      codec.widen({&row[j * size_of(sum)], 0, 1, 1, cols, cols, sums, 0, cols});
       char* to = static_cast<char*>(p.c.data) +
                  (entry * c.batch + i * c.row + j * c.col) * size_of(p.epilogue.out_dtype);
       finish(p.epilogue, *level.chains, sums, 0, entry, {i, i + 1}, {j, j + cols}, to, c);

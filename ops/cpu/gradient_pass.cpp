@@ -28,7 +28,7 @@ void widen(const Work& work, const GradientOperand& x, int64_t row, int64_t rows
   const char* from = static_cast<const char*>(x.data) +
                      (row * x.row_stride + column * x.col_stride) * size_of(work.pass.dtype);
   work.codec(work.pass.dtype)
-      .pack_a({from, x.row_stride, x.col_stride, rows, cols, cols, to, TILE, cols});
+      .widen({from, x.row_stride, x.col_stride, rows, cols, cols, to, TILE, cols});
 }
 
 void run_tiles(void* state, int64_t begin, int64_t end) {
