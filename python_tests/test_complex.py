@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 
 import cases
+import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import COMPLEX, column_major, each
@@ -80,6 +82,30 @@ def test_gradients_of_either_layout(device: str, dtype: torch.dtype, size) -> No
     for of_a, of_b in found[1:]:
         assert_same_bits(of_a, found[0][0], "A's")
         assert_same_bits(of_b, found[0][1], "B's")
+
+
+TILES = {
+    torch.complex64: ("Tile128x64Complex", "Tile64x64WideComplex"),
+    torch.complex128: ("Tile64x64Complex", "Tile32x32Complex"),
+}
+
+
+@pytest.mark.cuda
+@each("dtype", COMPLEX)
+@each("size", ((200, 150, 70), (65, 130, 9 * 4096 + 7)))
+def test_every_tile_has_the_cpus_bits(dtype: torch.dtype, size) -> None:
+    """With the segments of a tile one after the other, or shared out among blocks."""
+    a, b = cases.pair(*size, dtype)
+    expected = tiled_mm.mm(a, b)
+    on_gpu, exchanged = (a.cuda(), b.cuda()), (b.cuda().t(), a.cuda().t())
+    for tile in TILES[dtype]:
+        for shares in (False, True) if size[2] >= rungs.SHARED_K else (False,):
+            asked = (tile, False, 1, 1, shares)
+            product = torch.ops.tiled_debug.mm_with_tile
+            c = product(*on_gpu, *asked, algo="register_tile")
+            assert_same_bits(c.cpu(), expected, f"{tile}, {shares}")
+            c = product(*exchanged, *asked, algo="register_tile").t()
+            assert_same_bits(c.cpu(), expected, f"{tile}, {shares}, exchanged")
 
 
 EINSUMS = {"bk,nk->nb": 1, "bik,nk->bni": 0, "bik,k->bi": 0, "bn,nk->kb": 1}  # where b is in C
