@@ -52,7 +52,7 @@ struct Tile64x64Wide : RegisterTile<64, 64, 4, 4, 8, 2> {};
 // complex64: the chains of the larger are as many registers as Tile128x256's, the smaller's half.
 struct Tile128x64Complex : RegisterTile<128, 64, 8, 4, 8, 1, 4, 16> {};
 struct Tile64x64WideComplex : RegisterTile<64, 64, 4, 4, 8, 2, 4, 16> {};
-// complex128: the same.
+// complex128, likewise; the smaller's chains are a quarter.
 struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 1, 4, 32> {};
 struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2, 2, 32> {};
 
