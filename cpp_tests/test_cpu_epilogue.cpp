@@ -32,11 +32,11 @@ void expected_real(const Epilogue& e, DType out, const double* sum, const double
                    const double* input, bool complex, double* before, double* result) {
   const auto apply = [&](const Factor& f, const T* x, T* c) {
     const T re = static_cast<T>(f.real), im = static_cast<T>(f.imaginary);
-    c[0] = std::fma(re, x[0], c[0]);
+    if (!complex || re != 0 || im == 0) c[0] = std::fma(re, x[0], c[0]);
     if (!complex) return;
-    c[0] = std::fma(-im, x[1], c[0]);
-    c[1] = std::fma(re, x[1], c[1]);
-    c[1] = std::fma(im, x[0], c[1]);
+    if (re != 0 || im == 0) c[1] = std::fma(re, x[1], c[1]);
+    if (im != 0) c[0] = std::fma(-im, x[1], c[0]);
+    if (im != 0) c[1] = std::fma(im, x[0], c[1]);
   };
   const T s[2] = {T(sum[0]), T(sum[1])}, i[2] = {T(input[0]), T(input[1])};
   T c[2] = {T(bias[0]), T(bias[1])};

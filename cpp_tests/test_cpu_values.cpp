@@ -2,10 +2,13 @@
 // strides.
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <string>
 
+#include "cpu/float_mode.h"
 #include "matrices.h"
 
 namespace tiled::test {
@@ -79,23 +82,52 @@ TEST_P(Values, MultiplyAddIsFused) {
   EXPECT_EQ(dot({-(1 + 0x1p-11f), x}, {1, x}), GetParam().level->chains->fused ? 0x1p-24f : 0.f);
 }
 
-// Beside 2^24 neighbours are 2 apart and ties go to multiples of 4: another order, another answer.
-TEST_P(Values, ComplexPartsKeepTheirOrder) {
-  const auto product = [&](float ar, float ai, float br, float bi) {
-    Matrix a(DType::Complex64, 1, 1, 2, Layout::Rows), b(DType::Complex64, 1, 2, 1, Layout::Rows);
+// From 2^24 on numbers are 2 apart, and a tie with 1 more goes back: ones that are added one by one
+// are lost, and those that were added up before are not.
+TEST_P(Values, ComplexPartsAreChainsOfTheirOwn) {
+  using Numbers = std::complex<float>[3];
+  const auto product = [&](const Numbers& x, const Numbers& y) {
+    Matrix a(DType::Complex64, 1, 1, 3, Layout::Rows), b(DType::Complex64, 1, 3, 1, Layout::Rows);
     Matrix c(DType::Complex64, 1, 1, 1, Layout::Rows);
-    const float first[4] = {0x1p24f, 0x1p24f, ar, ai}, second[4] = {1, 0, br, bi};
-    std::memcpy(a.data, first, sizeof first);
-    std::memcpy(b.data, second, sizeof second);
+    std::memcpy(a.data, x, sizeof x);
+    std::memcpy(b.data, y, sizeof y);
     multiply(a, b, c);
     return std::pair(number(DType::Complex64, c.data, 0), number(DType::Complex64, c.data, 1));
   };
-  // Real part: + 1 is a tie and changes nothing, nor does the second + 1; together they would.
-  EXPECT_EQ(product(1, 1, 1, -1).first, 0x1p24);
-  // + 3 is a tie and gives + 4, from where - 1 is a tie back to + 4; reversed: - 1, then + 2.
-  EXPECT_EQ(product(3, 1, 1, 1).first, 0x1p24 + 4);
-  // Imaginary part: - 1 is exact, and + 3 then gives + 2; reversed: + 4, and - 1 is a tie.
-  EXPECT_EQ(product(1, 3, 1, -1).second, 0x1p24 + 2);
+  constexpr std::complex<float> i(0, 1), large(0x1p24f, 0);
+  const Numbers ones = {large, 1, 1}, unit = {1, 1, 1}, turned = {large, i, i};
+  EXPECT_EQ(product(ones, unit).first, 0x1p24);
+  EXPECT_EQ(product(turned, {1, -i, -i}).first, 0x1p24 + 2);
+  EXPECT_EQ(product({large, 1, 1}, {i, i, i}).second, 0x1p24);
+  EXPECT_EQ(product({large, i, i}, {i, 1, 1}).second, 0x1p24 + 2);
+  EXPECT_EQ(product({i, 1, 1}, {large, i, i}).second, 0x1p24 + 2);
+}
+
+// How the thread that calls rounds, and whether it keeps subnormals, is not seen, and stays so.
+TEST_P(Values, TheThreadsModeIsNotSeen) {
+  Matrix a(DType::Float32, 1, 1, 2, Layout::Rows), b(DType::Float32, 1, 2, 200, Layout::Rows);
+  Matrix c(DType::Float32, 1, 1, 200, Layout::Rows);
+  float *first = reinterpret_cast<float*>(b.data), *second = first + 200;
+  for (int64_t j = 0; j < 200; ++j) {
+    first[j] = j % 2 == 0 ? 1 : 0x1p-120f;
+    second[j] = j % 2 == 0 ? 0x1p-60f : 0;
+  }
+  const float row[2] = {0x1p-20f, 1};
+  std::memcpy(a.data, row, sizeof row);
+  std::fesetround(FE_UPWARD);
+#ifdef __x86_64__
+  const uint32_t before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // subnormal results and operands become zeros
+#endif
+  multiply(a, b, c);
+#ifdef __x86_64__
+  EXPECT_EQ(_mm_getcsr() & 0x8040, 0x8040u);
+  _mm_setcsr(before);
+#endif
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+  for (int64_t j = 0; j < 200; ++j)
+    ASSERT_EQ(number(DType::Float32, c.at(0, 0, j)), j % 2 == 0 ? 0x1p-20 : 0x1p-140) << j;
 }
 
 // Every 16-bit number times 1: comes back as it was, except that -0 is +0 and a NaN is some NaN,

@@ -223,7 +223,7 @@ TEST(Registers, KeysAreTheKernelsNames) {
   EXPECT_EQ(key(Algo::RegisterTile, DType::Float32),
             "register_tile_async<AsyncTile128x128, 1, 1, 0>");
   EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64),
-            "register_tile<Complex<float>, Tile128x64, 2, 2>");
+            "register_tile<Complex<float>, Tile128x64Complex, 2, 2>");
   EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));
 }
 

@@ -65,8 +65,10 @@ def scaled(factor: complex | int, x: torch.Tensor, c: torch.Tensor) -> torch.Ten
         return torch.from_numpy(fma(factor, x.numpy(), c.numpy()))
     factor = complex(factor)
     xr, xi, re, im = (t.contiguous().numpy() for t in (x.real, x.imag, c.real, c.imag))
-    re = fma(-factor.imag, xi, fma(factor.real, xr, re))
-    im = fma(factor.imag, xr, fma(factor.real, xi, im))
+    if factor.real != 0 or factor.imag == 0:
+        re, im = fma(factor.real, xr, re), fma(factor.real, xi, im)
+    if factor.imag != 0:
+        re, im = fma(-factor.imag, xi, re), fma(factor.imag, xr, im)
     return torch.complex(torch.from_numpy(re), torch.from_numpy(im))
 
 

@@ -7,7 +7,8 @@ shares a line with the library: the fused multiply-adds are made of ordinary IEE
 
     fp32, fp16, bf16   chains in fp32, the total rounded once to the output's dtype
     fp64               chains in fp64
-    complex            re += ar br, re += -ai bi; im += ar bi, im += ai br: each one fused
+    complex            four such chains of real numbers, whose ends make up a segment's sum:
+                       (ar br) - (ai bi) and (ar bi) + (ai br)
 """
 
 from __future__ import annotations
@@ -68,40 +69,45 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return value_high + round_to_odd_sum(sum_low, value_low)
 
 
-def chains(pairs: list[tuple[np.ndarray, np.ndarray]], k: int, real: type) -> np.ndarray:
-    """The total over all segments; `pairs` holds the operands of each fused step of one k, matrices
-    or as many of them."""
-    fma = fma32 if real is np.float32 else fma64
-    shape = (*pairs[0][0].shape[:-1], pairs[0][1].shape[-1])
-    total = np.zeros(shape, real)
+def chain_sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """One chain for each element of the products of matrices [..., M, K] and [..., K, N]."""
+    fma = fma32 if a.dtype == np.float32 else fma64
+    shape = (*a.shape[:-1], b.shape[-1])
+    chain = np.zeros(shape, a.dtype)
+    for i in range(a.shape[-1]):
+        chain = fma(
+            np.broadcast_to(a[..., i, None], shape),
+            np.broadcast_to(b[..., i, None, :], shape),
+            chain,
+        )
+    return chain
+
+
+def complex_chain_sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The same of complex numbers, in parts: [2, M, N], the real one first."""
+    rr, ii, ri, ir = chain_sums(
+        np.stack([a.real, a.imag, a.real, a.imag]), np.stack([b.real, b.imag, b.imag, b.real])
+    )
+    return np.stack([rr - ii, ri + ir])
+
+
+def sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The total over all segments."""
+    of_segment = complex_chain_sums if np.iscomplexobj(a) else chain_sums
+    k = a.shape[-1]
     cuts = range(SEGMENT_K, k, SEGMENT_K) if k >= DEEP_K else ()
-    for begin, end in itertools.pairwise((0, *cuts, k)):
-        chain = np.zeros(shape, real)
-        for i in range(begin, end):
-            for a, b in pairs:
-                chain = fma(
-                    np.broadcast_to(a[..., i, None], shape),
-                    np.broadcast_to(b[..., i, None, :], shape),
-                    chain,
-                )
-        total = total + chain
-    return total
+    segments = itertools.pairwise((0, *cuts, k))
+    return sum((of_segment(a[:, i:j], b[i:j]) for i, j in segments), start=a.real.dtype.type(0))
 
 
 def golden_mm(a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None = None):
     """The product A B, bit for bit as the library promises it, on the CPU."""
     a, b = a.cpu().resolve_conj().resolve_neg(), b.cpu().resolve_conj().resolve_neg()
-    k = a.shape[1]
     if a.is_complex():
-        real = np.float64 if a.dtype == torch.complex128 else np.float32
-        ar, ai, br, bi = (x.contiguous().numpy() for x in (a.real, a.imag, b.real, b.imag))
-        first = np.stack([ar, ar]), np.stack([br, bi])
-        second = np.stack([-ai, ai]), np.stack([bi, br])
-        re, im = torch.from_numpy(chains([first, second], k, real))
-        return torch.complex(re, im)
+        return torch.complex(*torch.from_numpy(sums(a.numpy(), b.numpy())))
     if a.dtype == torch.float64:
-        return torch.from_numpy(chains([(a.numpy(), b.numpy())], k, np.float64))
-    total = chains([(a.float().numpy(), b.float().numpy())], k, np.float32)
+        return torch.from_numpy(sums(a.numpy(), b.numpy()))
+    total = sums(a.float().numpy(), b.float().numpy())
     return torch.from_numpy(total).to(out_dtype or a.dtype)
 
 

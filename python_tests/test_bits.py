@@ -101,6 +101,15 @@ def test_vmap(device: str, algo: str | None, in_dims: tuple) -> None:
         assert_same_bits(mapped[i], tiled_mm.mm(x, y, algo=algo), f"entry {i}")
 
 
+@each("k", (1, 67, 4097, 32768 + 3))
+@rungs.each_rung_and(cases.DTYPES)
+def test_exchanged_operands(device: str, algo: str | None, dtype: torch.dtype, k: int) -> None:
+    """B' A' is (A B)', of complex numbers too (test_complex.py has more of them)."""
+    a, b = cases.pair(33, 20, k, dtype, device)
+    exchanged = tiled_mm.mm(b.t(), a.t(), algo=algo).t()
+    assert_same_bits(exchanged, tiled_mm.mm(a, b, algo=algo))
+
+
 @each("dtype", cases.DTYPES)
 @each("algo", (None, *rungs.RUNGS["cpu"]))
 def test_thread_counts(threads: None, algo: str | None, dtype: torch.dtype) -> None:

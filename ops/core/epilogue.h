@@ -8,7 +8,7 @@
 // The activation is off by 2 ulp of the sums' type at most; where C is fp16 or bf16 by 1/32 of an
 // ulp of C's, for which it is computed in a shorter way (brief_activation.h).
 // A complex factor f takes four: re += f.re*x.re, re += -f.im*x.im, im += f.re*x.im,
-// im += f.im*x.re, in this order.
+// im += f.im*x.re, in this order; if one of its parts is 0, the two of the other part.
 // Where there is no bias it counts as +0, and where beta is 0 the input is neither read nor
 // counted. A product of floating-point numbers is never added but by an explicit fused
 // multiply-add: there is nothing that a compiler could contract, so that CPU and GPU agree.

@@ -11,8 +11,9 @@
 
 namespace tiled {
 
-// f * x + c. Number is real, an integer that wraps, or a complex number as a struct of re and im,
-// whose parts are summed in the order of a step of a chain (problem.h, Arithmetic::Fma).
+// f * x + c. Number is real, an integer that wraps, or a complex number as a struct of re and im. A
+// part of a complex factor that is 0 takes no product with x: infinity times it would be NaN, and
+// so a factor of 1 changes nothing.
 template <typename Number>
 TILED_HOST_DEVICE Number scaled(const Factor& f, Number x, Number c) {
   if constexpr (std::is_floating_point_v<Number>) {
@@ -24,10 +25,8 @@ TILED_HOST_DEVICE Number scaled(const Factor& f, Number x, Number c) {
   } else {
     using Real = decltype(x.re);
     const Real re = static_cast<Real>(f.real), im = static_cast<Real>(f.imaginary);
-    c.re = fused(re, x.re, c.re);
-    c.re = fused(-im, x.im, c.re);
-    c.im = fused(re, x.im, c.im);
-    c.im = fused(im, x.re, c.im);
+    if (re != 0 || im == 0) c = {fused(re, x.re, c.re), fused(re, x.im, c.im)};
+    if (im != 0) c = {fused(-im, x.im, c.re), fused(im, x.re, c.im)};
     return c;
   }
 }

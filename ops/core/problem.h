@@ -14,8 +14,8 @@ namespace tiled {
 // The arithmetic decides the bits; kernels of the same arithmetic agree bit for bit.
 enum class Arithmetic : int8_t {
   Fma,     // one chain of fused multiply-adds a segment, k ascending; fp32 chains for 16-bit inputs
-           // (rounded once, at the end), fp64 for fp64; complex: re += ar*br, re += -ai*bi,
-           // im += ar*bi, im += ai*br, in this order, each fused; integers wrap
+           // (rounded once, at the end), fp64 for fp64; complex: four such chains, of ar*br,
+           // ai*bi, ar*bi and ai*br, a segment being (1st - 2nd, 3rd + 4th); integers wrap
   Tensor,  // 16-bit inputs on tensor cores, of one compute capability: one fp32 accumulator a
            // segment takes steps of 16 (7.5: 8) of k, ascending (wgmma and mma.sync m16n8k16 agree)
   Cpu16,   // 16-bit inputs on the CPU: bf16 in steps of the level's own instruction (pairs of k for

@@ -1,6 +1,7 @@
 // The default product: regions of C shared out over threads.
 #include "cpu/blocked.h"
 
+#include "cpu/float_mode.h"
 #include "cpu/region.h"
 
 namespace tiled::cpu {
@@ -24,6 +25,7 @@ class SetUp {
 
 void run_regions(void* state, int64_t begin, int64_t end) {
   const Blocking& x = *static_cast<const Blocking*>(state);
+  const IeeeMode mode;
   const SetUp set_up(*x.kernels);
   for (int64_t index = begin; index < end; ++index) {
     const int64_t parts = x.parts_m * x.parts_n;

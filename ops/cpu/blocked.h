@@ -10,7 +10,7 @@
 namespace tiled::cpu {
 
 // Calls body(state, begin, end) for parts that make up [0, count), on up to `threads` threads, and
-// returns when all are done.
+// returns when all are done. A body brings its own mode of floating-point numbers (float_mode.h).
 using Body = void (*)(void* state, int64_t begin, int64_t end);
 struct ParallelFor {
   void (*run)(int64_t count, Body body, void* state);

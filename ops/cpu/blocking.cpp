@@ -23,8 +23,8 @@ Blocking describe(const Problem& p, const Level& level) {
   x.out_element = size_of(p.epilogue.out_dtype);
   x.batch = p.batch;
   x.m = p.m;
-  x.n = p.n * x.codec->parts;
-  x.k = ceil_div(p.k * x.codec->parts, x.codec->fold);
+  x.n = p.n;
+  x.k = ceil_div(p.k, x.codec->fold);
   x.depth = p.k;
   x.a = static_cast<const char*>(p.a.data);
   x.b = static_cast<const char*>(p.b.data);
@@ -41,20 +41,20 @@ Blocking describe(const Problem& p, const Level& level) {
   if (p.k == 1) x.a_strides.col = 1;
   if (p.k == 0) x.a_strides = x.b_strides = {0, 0, 0};
 
-  // C' = B' A' where that makes rows of C of neighbours, or one row of a column. The chains of a
-  // complex product name their operands in order, so those stay.
+  // C' = B' A' where that makes rows of C of neighbours, or one row of a column.
   const bool column = x.n == 1 && x.m > 1 && x.kernels->row_unit == 1;
   const bool by_columns = x.c_strides.col != 1 && x.c_strides.row == 1;
   // AMX can read A as it stands, but not B: let the larger operand be A.
   const bool large_b = x.kernels->row_unit > 1 && x.m <= x.kernels->row_unit && x.n > x.m &&
                        x.b_strides.row == 1 && x.b_strides.col != 1;
-  if (x.codec->parts == 1 && (column || by_columns || large_b)) {
+  if (column || by_columns || large_b) {
     std::swap(x.a, x.b);
     std::swap(x.m, x.n);
     std::swap(x.a_strides, x.b_strides);
     for (Strides* s : {&x.a_strides, &x.b_strides, &x.c_strides}) std::swap(s->row, s->col);
     x.exchanged = true;
   }
+  x.n *= x.codec->parts;
   x.direct_c =
       x.epilogue == nullptr && x.out_element == x.bytes * x.out->parts && x.c_strides.col == 1;
   return x;
@@ -66,7 +66,7 @@ void split(Blocking& x, int64_t threads) {
   const int64_t lanes = x.kernels->lanes, unit = x.kernels->row_unit;
   x.parts_m = x.parts_n = 1;
   const double vectors = static_cast<double>(ceil_div(x.n, lanes));
-  const double steps = static_cast<double>(x.batch) * x.m * vectors * (x.k + 1);
+  const double steps = static_cast<double>(x.batch) * x.m * vectors * (x.k * x.codec->parts + 1);
   threads = std::min<double>(threads, steps / THREAD_STEPS);
   if (threads <= 1) return;
   // Whole products, where there are enough of them for an even share.
@@ -107,7 +107,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const int64_t cols = round_up(ceil_div(x.n, x.parts_n), x.kernels->lanes);
   const bool real = x.codec->parts == 1;
   // No zeros to make up for at the end of K.
-  const bool even = x.depth % (x.codec->fold * x.codec->unit / x.codec->parts) == 0;
+  const bool even = x.depth % (x.codec->fold * x.codec->unit) == 0;
   const bool streams = x.k * x.n * x.bytes > STREAM_BYTES;
   if (const Kernels* dot = x.codec->dot; dot != nullptr && even && x.b_strides.row == 1 &&
                                          x.b_strides.col != 1 &&
@@ -125,9 +125,10 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   x.round_c = kernels.rounds && !x.direct_c && x.epilogue == nullptr && x.c_strides.col == 1 &&
               segment_count(x.depth) <= 1;
 
-  // Pairs, as complex numbers, are found in memory only where they are neighbours.
+  // Words are found in memory only where their elements are neighbours, and i times a complex B
+  // never is.
   const bool single = real && x.codec->fold == 1;
-  const bool a_readable = x.codec->direct && (single || x.a_strides.col == 1) && even &&
+  const bool a_readable = x.codec->direct && (x.codec->fold == 1 || x.a_strides.col == 1) && even &&
                           x.a_strides.row % x.codec->fold == 0 && x.m % unit == 0;
   const bool b_readable = x.codec->direct && single && x.b_strides.col == 1;
   const bool a_in_rows = a_readable && x.a_strides.col == 1;

@@ -35,8 +35,9 @@ inline Range piece(int64_t size, int64_t parts, int64_t index, int64_t unit = 1)
 
 constexpr int64_t MAX_GROUP = 4;  // tiles
 
-// Sizes count accumulators, of which a complex number has two (pack.h), and k counts steps, which
-// may be of several elements (words.h); strides count elements.
+// Sizes count accumulators, of which a complex number has two side by side, and k counts steps,
+// which may be of several elements (words.h), and of a complex product come twice, once for each
+// part of A (pack.h); strides count elements.
 struct Blocking {
   const Kernels* kernels;
   const Codec* codec;   // of A and B
@@ -69,12 +70,12 @@ struct Blocking {
   int64_t panel;    // columns of B, worked on together
   int64_t ahead;    // bytes along a row of B from a strip to the one to be fetched, or 0
 
-  // Steps that so many elements of K take, from 0 on. Parts are 1 or 2, and fold is 1, 2 or 4.
+  // Steps that so many elements of K take, from 0 on. Fold is 1, 2 or 4.
   int64_t steps_of(int64_t elements) const {
-    return (elements * codec->parts + codec->fold - 1) >> (codec->fold >> 1);
+    return (elements + codec->fold - 1) >> (codec->fold >> 1);
   }
   // Where in K, in elements, a step begins.
-  int64_t element_of(int64_t step) const { return step * codec->fold >> (codec->parts - 1); }
+  int64_t element_of(int64_t step) const { return step * codec->fold; }
   int64_t regions() const { return batch * parts_m * parts_n; }
 };
 

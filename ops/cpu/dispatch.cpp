@@ -14,6 +14,7 @@
 #include "cpu/blocked.h"
 #include "cpu/blocking.h"
 #include "cpu/finish.h"
+#include "cpu/float_mode.h"
 #include "cpu/gradient_pass.h"
 
 namespace tiled::cpu {
@@ -147,7 +148,7 @@ void naive_rows_finished(const Problem& p, const Level& level, NaiveFunction row
     const int64_t entry = at / p.m, i = at % p.m;
     for (int64_t j = 0; j < p.n; j += most) {
       const int64_t cols = std::min(most, p.n - j);
-      codec.pack_a({&row[j * size_of(sum)], 0, 1, 1, cols, cols, sums, 0, cols});
+      codec.widen({&row[j * size_of(sum)], 0, 1, 1, cols, cols, sums, 0, cols});
       char* to = static_cast<char*>(p.c.data) +
                  (entry * c.batch + i * c.row + j * c.col) * size_of(p.epilogue.out_dtype);
       finish(p.epilogue, *level.chains, sums, 0, entry, {i, i + 1}, {j, j + cols}, to, c);
@@ -184,6 +185,7 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel, const Level& 
       rows,
       [](void* state, int64_t begin, int64_t end) {
         const State& s = *static_cast<State*>(state);
+        const IeeeMode mode;
         if (s.whole.epilogue.is_identity())
           s.rows(s.problem, begin, end);
         else

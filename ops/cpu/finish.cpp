@@ -15,7 +15,7 @@ void finish(const Epilogue& e, const ChainTable& chains, char* sums, int64_t sum
     const char* from = static_cast<const char*>(data) +
                        (entry * s.batch + rows.begin * s.row + cols.begin * s.col) * size_of(dtype);
     const int64_t n = cols.size();
-    chains.codecs[static_cast<int>(dtype)].pack_a({from, s.row, s.col, count, n, n, to, row, n});
+    chains.codecs[static_cast<int>(dtype)].widen({from, s.row, s.col, count, n, n, to, row, n});
   };
   Finish tile = {&e, sums, sums_row, rows.size(), cols.size(), NO_BIAS, 0, input, row};
   if (e.bias_along != Along::Nothing) {

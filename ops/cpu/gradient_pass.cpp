@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "cpu/float_mode.h"
+
 namespace tiled::cpu {
 namespace {
 
@@ -26,10 +28,11 @@ void widen(const Work& work, const GradientOperand& x, int64_t row, int64_t rows
   const char* from = static_cast<const char*>(x.data) +
                      (row * x.row_stride + column * x.col_stride) * size_of(work.pass.dtype);
   work.codec(work.pass.dtype)
-      .pack_a({from, x.row_stride, x.col_stride, rows, cols, cols, to, TILE, cols});
+      .widen({from, x.row_stride, x.col_stride, rows, cols, cols, to, TILE, cols});
 }
 
 void run_tiles(void* state, int64_t begin, int64_t end) {
+  const IeeeMode mode;
   const Work& work = *static_cast<const Work*>(state);
   const GradientPass& pass = work.pass;
   const Codec& codec = work.codec(pass.dtype);
@@ -72,6 +75,7 @@ void add_groups(Real* sums, int64_t pitch, int64_t count, int64_t begin, int64_t
 }
 
 void run_stripes(void* state, int64_t begin, int64_t end) {
+  const IeeeMode mode;
   const Work& work = *static_cast<const Work*>(state);
   const GradientPass& pass = work.pass;
   const int64_t groups = sum_groups(pass.rows), n = pass.columns;

@@ -115,15 +115,19 @@ struct Kernels {
   void (*end)();
 };
 
-// How elements of one dtype get in and out of the accumulators.
+// How elements of one dtype get in and out of the accumulators. A complex product is two real ones,
+// one by A's real parts and one by its imaginary ones (pack.h).
 struct Codec {
   Accumulator accumulator;
-  int32_t parts;        // accumulators of one element: 2 for complex numbers, else 1
-  int32_t fold;         // elements of k in one step: 2 or 4 in products by words, else 1
-  int32_t unit;         // steps of k that may not be parted
-  bool direct;          // memory holds accumulators: kernels may read and write it unpacked
-  PackFunction pack_a;  // to [rows][k], or, of one part, from [k][rows] to [k][rows]
-  PackFunction pack_b;  // to [k][cols]; complex numbers to [2 k][2 cols], see pack.h
+  int32_t parts;         // accumulators of one element: 2 for complex numbers, else 1
+  int32_t fold;          // elements of k in one step: 2 or 4 in products by words, else 1
+  int32_t unit;          // steps of k that may not be parted
+  bool direct;           // memory holds accumulators: kernels may read and write it unpacked
+  PackFunction pack_a;   // to [rows][k], or, of one part, from [k][rows] to [k][rows]; of complex
+                         // numbers one part, strides counting reals
+  PackFunction pack_b;   // to [k][parts cols]
+  PackFunction pack_ib;  // the same of i times b, for A's imaginary parts; null of one part
+  PackFunction widen;    // whole elements to accumulators, [rows][parts cols]
   StoreFunction store;
   // beta * input + (alpha * sum + bias), and the activation of it; null where there is none.
   FinishFunction combine, activate;

@@ -25,15 +25,6 @@ inline double multiply_add(double a, double b, double sum) { return a * b + sum;
 inline uint64_t multiply_add(uint64_t a, uint64_t b, uint64_t sum) { return a * b + sum; }
 
 template <typename T>
-inline Complex<T> multiply_add(Complex<T> a, Complex<T> b, Complex<T> sum) {
-  sum.re = multiply_add(a.re, b.re, sum.re);
-  sum.re = multiply_add(-a.im, b.im, sum.re);
-  sum.im = multiply_add(a.re, b.im, sum.im);
-  sum.im = multiply_add(a.im, b.re, sum.im);
-  return sum;
-}
-
-template <typename T>
 inline Complex<T> operator+(Complex<T> x, Complex<T> y) {
   return {x.re + y.re, x.im + y.im};
 }
@@ -56,6 +47,36 @@ struct NaiveSum<Complex<T>> {
   using Type = Complex<T>;
 };
 
+// A segment's sum: one chain over k, whose elements of A and B are so far apart;
+template <typename Kind, typename Sum = typename NaiveSum<typename Kind::Sum>::Type>
+inline Sum segment_sum(Kind, const typename Kind::Element* a, int64_t a_stride,
+                       const typename Kind::Element* b, int64_t b_stride, int64_t k) {
+  Sum chain = {};
+  for (int64_t p = 0; p < k; ++p)
+    chain = multiply_add(static_cast<Sum>(Kind::widen(a[p * a_stride])),
+                         static_cast<Sum>(Kind::widen(b[p * b_stride])), chain);
+  return chain;
+}
+
+// of complex numbers four, one for each product of two parts: none has terms of two kinds, so that
+// A and B may change places. (In two loops: of one, GCC 12 makes vectors that read past the end.)
+template <typename T>
+inline Complex<T> segment_sum(ComplexElement<T>, const Complex<T>* a, int64_t a_stride,
+                              const Complex<T>* b, int64_t b_stride, int64_t k) {
+  Complex<T> by_re = {}, by_im = {};
+  for (int64_t p = 0; p < k; ++p) {
+    const T x = a[p * a_stride].re;
+    const Complex<T> y = b[p * b_stride];
+    by_re = {multiply_add(x, y.re, by_re.re), multiply_add(x, y.im, by_re.im)};
+  }
+  for (int64_t p = 0; p < k; ++p) {
+    const T x = a[p * a_stride].im;
+    const Complex<T> y = b[p * b_stride];
+    by_im = {multiply_add(x, y.re, by_im.re), multiply_add(x, y.im, by_im.im)};
+  }
+  return {by_re.re - by_im.im, by_re.im + by_im.re};
+}
+
 template <typename Kind>
 void naive_rows(const NaiveProblem& problem, int64_t begin, int64_t end) {
   using Element = typename Kind::Element;
@@ -71,11 +92,9 @@ void naive_rows(const NaiveProblem& problem, int64_t begin, int64_t end) {
       const Element* b_j = b_0 + j * b.col;
       Sum total = {};
       for (int64_t segment = 0; segment < segment_count(problem.k); ++segment) {
-        Sum chain = {};
-        for (int64_t k = segment_begin(segment); k < segment_end(segment, problem.k); ++k)
-          chain = multiply_add(static_cast<Sum>(Kind::widen(a_i[k * a.col])),
-                               static_cast<Sum>(Kind::widen(b_j[k * b.row])), chain);
-        total = total + chain;
+        const int64_t k = segment_begin(segment);
+        total = total + segment_sum(Kind{}, a_i + k * a.col, a.col, b_j + k * b.row, b.row,
+                                    segment_end(segment, problem.k) - k);
       }
       const auto sum = static_cast<typename Kind::Sum>(total);
       if constexpr (sizeof(Element) < sizeof sum) {

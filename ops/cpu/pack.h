@@ -1,13 +1,13 @@
 // Operands copied, converted and transposed for the micro-kernel, a vector at a time.
 //
-// Complex numbers become real ones here, and no kernel knows them. With A's rows read as 2 k reals
-// (re, im, re, im, ...) and each row k of B doubled,
+// Complex numbers become real ones here, and no kernel knows them. A's real parts and its imaginary
+// ones are a matrix of reals each, [m][k], and a row of B is a row of [k][2n] in two ways,
 //
-//     row 2k:      re0  im0  re1  im1 ...     (b as it stands)
-//     row 2k + 1: -im0  re0 -im1  re1 ...     (i * b)
+//      re0  im0  re1  im1 ...     (b as it stands)
+//     -im0  re0 -im1  re1 ...     (i * b)
 //
-// the real product of [m][2k] and [2k][2n] is C as it stands in memory, its parts side by side, by
-// the chains re += ar*br, re += ai*(-bi) and im += ar*bi, im += ai*br, each fused.
+// The sum of the two real products, Ar b + Ai (i * b), is C as it stands in memory, its parts side
+// by side: each part of an element is the sum of two chains, one of each product.
 #pragma once
 
 #include "cpu/convert.h"
@@ -96,9 +96,9 @@ void pack_real(const Pack& pack) {
            (pack.padded - pack.cols) * sizeof(Sum));
 }
 
-// Complex A: elements moved whole, [rows][2 cols] reals.
+// Elements moved whole, to [rows][2 cols] reals.
 template <typename T>
-void pack_complex_a(const Pack& pack) {
+void move_complex(const Pack& pack) {
   const auto* src = static_cast<const Complex<T>*>(pack.src);
   for (int64_t i = 0; i < pack.rows; ++i) {
     T* dst = static_cast<T*>(pack.dst) + i * pack.dst_row;
@@ -119,28 +119,24 @@ inline __attribute__((always_inline)) Vector<T> times_i(Vector<T> v) {
   return turned;
 }
 
-// Complex B: [2 rows][2 cols] reals, `padded` counting reals.
-template <typename T>
+// Complex B, or i * B: [rows][2 cols] reals, `padded` counting reals.
+template <typename T, bool TIMES_I>
 void pack_complex_b(const Pack& pack) {
   const auto* src = static_cast<const Complex<T>*>(pack.src);
   for (int64_t i = 0; i < pack.rows; ++i) {
-    T* even = static_cast<T*>(pack.dst) + 2 * i * pack.dst_row;
-    T* odd = even + pack.dst_row;
+    T* dst = static_cast<T*>(pack.dst) + i * pack.dst_row;
     int64_t j = 0;
     if (pack.col == 1)
       for (; 2 * j + LANES<T> <= 2 * pack.cols; j += LANES<T> / 2) {
         const Vector<T> v = load<T>(src + i * pack.row + j);
-        store<T>(even + 2 * j, v);
-        store<T>(odd + 2 * j, times_i<T>(v));
+        store<T>(dst + 2 * j, TIMES_I ? times_i<T>(v) : v);
       }
     for (; j < pack.cols; ++j) {
       const Complex<T> x = src[i * pack.row + j * pack.col];
-      even[2 * j] = x.re;
-      even[2 * j + 1] = x.im;
-      odd[2 * j] = -x.im;
-      odd[2 * j + 1] = x.re;
+      dst[2 * j] = TIMES_I ? -x.im : x.re;
+      dst[2 * j + 1] = TIMES_I ? x.re : x.im;
     }
-    for (j = 2 * pack.cols; j < pack.padded; ++j) even[j] = odd[j] = 0;
+    for (j = 2 * pack.cols; j < pack.padded; ++j) dst[j] = 0;
   }
 }
 

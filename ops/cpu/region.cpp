@@ -23,11 +23,12 @@ Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
       a_(x.a + entry * x.a_strides.batch * x.element),
       b_(x.b + entry * x.b_strides.batch * x.element),
       c_(x.c + entry * x.c_strides.batch * x.out_element),
-      one_block_(x.k <= x.block_k),
+      one_block_(x.k <= x.block_k && x.codec->parts == 1),
       chunk_(rows.size()),
       span_(cols.size()) {
   const bool many_segments = segment_count(x.depth) > 1;
-  if (many_segments || (!x.direct_c && !one_block_)) {
+  const bool has_chains = many_segments || (x.codec->parts > 1 && x.k > x.block_k);
+  if (has_chains || (!x.direct_c && !one_block_)) {
     const int64_t area = SUMS_BYTES / x.bytes;
     chunk_ = std::min(chunk_, round_up(std::max(SUMS_ROWS, area / span_), x.tile_rows));
     span_ = std::min(span_, std::max(x.panel, area / chunk_ / x.panel * x.panel));
@@ -48,7 +49,7 @@ Region::Region(const Blocking& x, int64_t entry, Range rows, Range cols)
   } const wanted[] = {
       {&packed_a_, x.pack_a ? tiles_a * tile_a_ : 0},
       {&packed_b_, x.pack_b ? strips * packed_b_strip(x, x.block_k) * x.bytes : 0},
-      {&chains_, many_segments ? chunk_ * span_ * x.bytes : 0},
+      {&chains_, has_chains ? (many_segments ? x.codec->parts : 1) * chunk_ * span_ * x.bytes : 0},
       {&sums_, x.direct_c || (x.round_c && one_block_) ? 0 : sums * x.bytes},
   };
   int64_t bytes = 0;
@@ -81,13 +82,16 @@ void Region::run_chunk(Range rows, Range cols) {
     const int64_t blocks = std::max<int64_t>(1, ceil_div(size, x_.block_k));
     for (int64_t block = 0; block < blocks; ++block) {
       const Range k = piece(size, blocks, block, x_.unit_k);
-      run_step({rows,
-                cols,
-                {begin + k.begin, begin + k.end},
-                block == 0,
-                block == blocks - 1,
-                s == 0,
-                s == segments - 1});
+      const bool is_end = s == segments - 1 && block == blocks - 1;
+      for (int64_t part = 0; part < x_.codec->parts; ++part)
+        run_step({rows,
+                  cols,
+                  {begin + k.begin, begin + k.end},
+                  part,
+                  block == 0,
+                  block == blocks - 1,
+                  s == 0,
+                  is_end && part == x_.codec->parts - 1});
     }
   }
 }
@@ -123,6 +127,12 @@ Region::Place Region::waiting(const Step& step, int64_t i, int64_t j) const {
   return {sums_ + at * x_.bytes, span_};
 }
 
+// Where chains grow that do not where their total will be.
+Region::Place Region::chain(const Step& step, int64_t area, int64_t i, int64_t j) const {
+  const int64_t at = (area * chunk_ + i - step.rows.begin) * span_ + j - step.cols.begin;
+  return {chains_ + at * x_.bytes, span_};
+}
+
 // A strip's rows are far apart, and no hardware looks ahead along so many of them. Always inlined:
 // a function that does nothing but fetch counts as one without effect, and GCC drops calls of it.
 inline __attribute__((always_inline)) void Region::fetch_ahead(const Tile& tile) const {
@@ -131,26 +141,34 @@ inline __attribute__((always_inline)) void Region::fetch_ahead(const Tile& tile)
     for (int64_t at = 0; at < x_.strip * x_.element; at += LINE) __builtin_prefetch(row + at);
 }
 
-// One tile, whose sums end in `total`. A first segment's chains grow there too; later ones' in
-// their own place.
+// One tile, whose sums end in `total`. A first segment's chains of the first part grow there too;
+// the others in a place of their own, from which they are added to it: of later segments, one
+// part's to the other's before that.
 inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Tile& tile,
                                                             Range rows, Range cols, int64_t vectors,
                                                             Place total) {
   Place place = total;
   if (x_.round_c && !step.first_block) place = waiting(step, rows.begin, cols.begin);
-  if (!step.first_segment) {
-    const int64_t at = (rows.begin - step.rows.begin) * span_ + cols.begin - step.cols.begin;
-    place = {chains_ + at * x_.bytes, span_};
-  }
+  const bool adds_parts = x_.codec->parts > 1 && !step.first_segment;
+  if (step.part > 0 || !step.first_segment)
+    place = chain(step, adds_parts ? step.part : 0, rows.begin, cols.begin);
   tile.rows = static_cast<int32_t>(rows.size());
   tile.start = step.first_block ? nullptr : place.data;
   tile.start_row = place.row;
-  if (step.last_block) place = total;
+  if (step.last_block) place = adds_parts ? chain(step, 0, rows.begin, cols.begin) : total;
   tile.out = place.data;
   tile.out_row = place.row;
-  x_.kernels->tile[rows.size()][vectors](tile);
+  const TileKernel kernel = x_.kernels->tile[rows.size()][vectors];
+  kernel(tile);
+  if (adds_parts && step.part > 0 && step.last_block) {
+    Tile sum = tile;  // of no k: what it starts from is added
+    sum.k = 0;
+    sum.start = place.data, sum.start_row = place.row;
+    sum.out = total.data, sum.out_row = total.row;
+    kernel(sum);
+  }
 
-  if (!x_.direct_c && !x_.round_c && step.last_block && step.last_segment) {
+  if (!x_.direct_c && !x_.round_c && step.last) {
     const Strides& s = x_.c_strides;
     const int64_t parts = x_.out->parts;
     char* c = c_ + (rows.begin * s.row + cols.begin / parts * s.col) * x_.out_element;
@@ -168,7 +186,7 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
   Tile tile = {};
   tile.k = round_up(step.k.size(), x_.codec->unit);
   tile.padded = x_.pack_b;
-  tile.add = step.last_block && !step.first_segment;
+  tile.add = step.last_block && (step.part > 0 || (!step.first_segment && x_.codec->parts == 1));
   tile.round = x_.round_c && step.last_block;
   tile.more = !step.last_block;
   if (x_.pack_a) {
@@ -176,7 +194,7 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
     tile.a_k = x_.a_by_k ? packed_a_column(x_) : 1;
   } else {
     tile.a_row = x_.a_strides.row * x_.codec->parts / x_.codec->fold;
-    tile.a_k = x_.a_strides.col;
+    tile.a_k = x_.a_strides.col * x_.codec->parts;
   }
   const char* a[MAX_GROUP];
   for (int64_t t = 0; t < count; ++t) {
@@ -184,10 +202,11 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
     char* packed = packed_a + t * tile_a_;
     a[t] = x_.pack_a
                ? packed
-               : a_ + (group[t].begin * s.row + x_.element_of(step.k.begin) * s.col) * x_.element;
+               : a_ + (group[t].begin * s.row + x_.element_of(step.k.begin) * s.col) * x_.element +
+                     step.part * x_.bytes;
     // Kept from the first panel for the others.
     if (x_.pack_a && (!keep_a_ || panel.begin == step.cols.begin))
-      pack_a(group[t], step.k, tile.k, packed);
+      pack_a(step, group[t], tile.k, packed);
   }
 
   const int64_t whole = ceil_div(x_.strip, x_.kernels->lanes);  // vectors of a strip

@@ -27,8 +27,10 @@ class Region {
  private:
   struct Step {
     Range rows, cols, k;
+    int64_t part;                  // of A's elements: 0, or of complex numbers also 1
     bool first_block, last_block;  // of its segment
-    bool first_segment, last_segment;
+    bool first_segment;
+    bool last;  // of all: it leaves totals
   };
   // Where a tile's sums stand, and how far its rows are apart.
   struct Place {
@@ -41,10 +43,11 @@ class Region {
   void run_group(const Step& step, Range panel, const Range* group, int64_t count, char* packed_a);
   void run_tile(const Step& step, Tile& tile, Range rows, Range cols, int64_t vectors, Place total);
   void fetch_ahead(const Tile& tile) const;
-  void pack_a(Range rows, Range k, int64_t steps, char* packed);
+  void pack_a(const Step& step, Range rows, int64_t steps, char* packed);
   void pack_b(const Step& step, Range panel);
   Place waiting(const Step& step, int64_t i, int64_t j) const;
   Place total(const Step& step, int64_t i, int64_t j) const;
+  Place chain(const Step& step, int64_t area, int64_t i, int64_t j) const;
 
   const Blocking& x_;
   int64_t entry_;
@@ -58,8 +61,9 @@ class Region {
   int64_t tile_a_;  // bytes of a packed tile of A
   char* packed_a_ = nullptr;
   char* packed_b_ = nullptr;
-  char* chains_ = nullptr;  // [chunk][span]: chains of the second and later segments
-  char* sums_ = nullptr;    // [chunk][span]: totals on their way to C, or of one tile
+  // [chunk][span], one or two: chains that do not grow where their totals will be
+  char* chains_ = nullptr;
+  char* sums_ = nullptr;  // [chunk][span]: totals on their way to C, or of one tile
 };
 
 }  // namespace tiled::cpu

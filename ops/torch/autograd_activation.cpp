@@ -2,12 +2,14 @@
 // linear in g: so its own operator comes again where g is differentiated. s' is composed of torch's
 // operators, which have every further derivative.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/clamp.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
+#include "core/brief_slope.h"
 #include "torch/autograd_finished.h"
 #include "torch/check_addmm.h"
 
@@ -17,18 +19,31 @@ namespace {
 constexpr double ROOT_2_PI = 2.5066282746310002, ROOT_2_OVER_PI = 0.7978845608028654;
 constexpr double CUBIC = 0.044715;
 
+// x, kept to where activation'' differs from 0: powers of larger ones may overflow, and infinity
+// times 0 is NaN. At NaN it stays.
+at::Tensor within(const at::Tensor& x, double float_end, double double_end) {
+  const double end = x.scalar_type() == at::kDouble ? double_end : float_end;
+  return at::clamp(x, -end, end);
+}
+
 // activation''(x), in the type that sums have.
 at::Tensor slope_of_slope(const at::Tensor& value, Activation activation) {
-  const at::Tensor x = sums_are_floats(value.scalar_type()) ? value.to(at::kFloat) : value;
+  using Float = elementary::SlopeEnd<float>;
+  using Double = elementary::SlopeEnd<double>;
+  at::Tensor x = sums_are_floats(value.scalar_type()) ? value.to(at::kFloat) : value;
   switch (activation) {
-    case Activation::Gelu: return (2 - x * x) * at::exp(-0.5 * x * x) / ROOT_2_PI;
+    case Activation::Gelu:
+      x = within(x, Float::GELU, Double::GELU);
+      return (2 - x * x) * at::exp(-0.5 * x * x) / ROOT_2_PI;
     case Activation::GeluTanh: {
+      x = within(x, Float::GELU_TANH, Double::GELU_TANH);
       const at::Tensor t = at::tanh(ROOT_2_OVER_PI * x * (1 + CUBIC * x * x));
       const at::Tensor u = ROOT_2_OVER_PI * (1 + 3 * CUBIC * x * x);  // of tanh's argument
       const at::Tensor bend = 6 * ROOT_2_OVER_PI * CUBIC * x;         // u'
       return (1 - t * t) * (u + 0.5 * x * (bend - 2 * t * u * u));
     }
     case Activation::Silu: {
+      x = within(x, Float::SILU, Double::SILU);
       const at::Tensor s = at::sigmoid(x);
       return s * (1 - s) * (2 + x * (1 - 2 * s));
     }

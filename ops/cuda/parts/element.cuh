@@ -66,6 +66,24 @@ struct Round<__nv_bfloat16, float> {
   }
 };
 
+// What a chain of a segment is added up in: an accumulator, or of complex numbers four, one for
+// each product of two parts: `ri` is the sum of a's real parts times b's imaginary ones. No chain
+// has terms of two kinds, so that a and b may change places and the bits stay.
+template <typename Real>
+struct FourChains {
+  Real rr, ii, ri, ir;
+};
+template <typename Acc>
+struct ChainOf {
+  using Type = Acc;
+};
+template <typename Real>
+struct ChainOf<Complex<Real>> {
+  using Type = FourChains<Real>;
+};
+template <typename Acc>
+using Chain = typename ChainOf<Acc>::Type;
+
 // a * b + c, one step of a chain.
 __device__ __forceinline__ float mul_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ double mul_add(double a, double b, double c) { return fma(a, b, c); }
@@ -76,13 +94,23 @@ __device__ __forceinline__ uint64_t mul_add(uint64_t a, uint64_t b, uint64_t c) 
   return a * b + c;
 }
 template <typename Real>
-__device__ __forceinline__ Complex<Real> mul_add(Complex<Real> a, Complex<Real> b,
-                                                 Complex<Real> c) {
-  c.re = mul_add(a.re, b.re, c.re);
-  c.re = mul_add(-a.im, b.im, c.re);
-  c.im = mul_add(a.re, b.im, c.im);
-  c.im = mul_add(a.im, b.re, c.im);
+__device__ __forceinline__ FourChains<Real> mul_add(Complex<Real> a, Complex<Real> b,
+                                                    FourChains<Real> c) {
+  c.rr = mul_add(a.re, b.re, c.rr);
+  c.ri = mul_add(a.re, b.im, c.ri);
+  c.ii = mul_add(a.im, b.im, c.ii);
+  c.ir = mul_add(a.im, b.re, c.ir);
   return c;
+}
+
+// A segment's sum, of its chain.
+template <typename Acc>
+__device__ __forceinline__ Acc segment_sum(Acc chain) {
+  return chain;
+}
+template <typename Real>
+__device__ __forceinline__ Complex<Real> segment_sum(FourChains<Real> chains) {
+  return {chains.rr - chains.ii, chains.ri + chains.ir};
 }
 
 template <typename Acc>

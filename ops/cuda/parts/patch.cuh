@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_patch(const Acc* tile, int stride, Acc (&pa
 // so that the b of the turn is still at hand and need not be read from the register file again.
 template <int PANEL, typename Acc, int M, int N>
 __device__ __forceinline__ void multiply_patches(const Acc (&a)[M], const Acc (&b)[N],
-                                                 Acc (&chain)[M][N]) {
+                                                 Chain<Acc> (&chain)[M][N]) {
 #pragma unroll
   for (int panel = 0; panel < N; panel += PANEL)
 #pragma unroll
@@ -116,6 +116,15 @@ __device__ __forceinline__ void clear(Patch& patch) {
   auto& values = in_a_row(patch);
 #pragma unroll
   for (int i = 0; i < static_cast<int>(std::size(values)); ++i) values[i] = {};
+}
+
+// The segment's sums of a thread's chains.
+template <typename Acc, int M, int N>
+__device__ __forceinline__ void sum_chains(const Chain<Acc> (&chain)[M][N], Acc (&sums)[M][N]) {
+#pragma unroll
+  for (int i = 0; i < M; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j) sums[i][j] = segment_sum(chain[i][j]);
 }
 
 // Add a segment's sums to the total so far, which they become; the first has none before it. After

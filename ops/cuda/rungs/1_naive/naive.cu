@@ -42,11 +42,11 @@ __global__ void naive(const __grid_constant__ Problem problem) {
                  column * problem.b.col_stride;
     Accumulator<T> total{};
     for (int64_t segment = 0; segment < segment_count(problem.k); ++segment) {
-      Accumulator<T> chain{};
+      Chain<Accumulator<T>> chain{};
       for (int64_t k = segment_begin(segment); k < segment_end(segment, problem.k); ++k)
         chain =
             mul_add(widen(a[k * problem.a.col_stride]), widen(b[k * problem.b.row_stride]), chain);
-      total = add(total, chain);
+      total = add(total, segment_sum(chain));
     }
     if (!leaves_sums(problem.epilogue))
       total = finish_apart<T>(problem.epilogue, total, entry, row, column);

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(WIDTH* WIDTH, BLOCKS<T, WIDTH>)
     for (int64_t segment = 0; segment < segment_count(problem.k); ++segment) {
       // Values of k from this phase to the segment's end.
       int left = static_cast<int>(segment_end(segment, problem.k) - segment_begin(segment));
-      Acc chain{};
+      Chain<Acc> chain{};
       T a_next = has_row && x < left ? *a : T{}, b_next = has_column && y < left ? *b : T{};
       while (left > 0) {
         a_tile[y][x] = widen(a_next);
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(WIDTH* WIDTH, BLOCKS<T, WIDTH>)
         for (int k = 0; k < WIDTH; ++k) chain = mul_add(a_tile[y][k], b_tile[k][x], chain);
         __syncthreads();
       }
-      total = add(total, chain);
+      total = add(total, segment_sum(chain));
     }
     if (has_row && has_column) store_finished<T>(problem, total, entry, row, column);
   }

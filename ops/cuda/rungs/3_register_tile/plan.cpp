@@ -46,10 +46,10 @@ constexpr Candidate by_async() {
 constexpr TileSize SIZES[] = {TileSize::Large, TileSize::Medium, TileSize::Small};
 
 // In the order of SIZES.
-template <int ACC_BYTES>
-constexpr Candidate TABLE[] = {by_registers<typename RegisterTilesFor<ACC_BYTES>::Large>(),
-                               by_registers<typename RegisterTilesFor<ACC_BYTES>::Medium>(),
-                               by_registers<typename RegisterTilesFor<ACC_BYTES>::Small>()};
+template <typename Tiles>
+constexpr Candidate TABLE[] = {by_registers<typename Tiles::Large>(),
+                               by_registers<typename Tiles::Medium>(),
+                               by_registers<typename Tiles::Small>()};
 constexpr Candidate ASYNC_TABLE[] = {by_async<AsyncTiles::Large>(), by_async<AsyncTiles::Medium>(),
                                      by_async<AsyncTiles::Small>()};
 
@@ -57,13 +57,22 @@ bool is_async(const Problem& problem, const DeviceInfo& device) {
   return problem.dtype == DType::Float32 && device.capability >= 80;
 }
 
+// function(tiles) with the dtype's three.
+template <typename Function>
+auto with_tiles(DType dtype, Function function) {
+  switch (accumulator_bytes(dtype)) {
+    case 4: return function(RegisterTilesFor<4>{});
+    case 8:
+      return is_complex(dtype) ? function(RegisterTilesFor<8, 16>{})
+                               : function(RegisterTilesFor<8>{});
+    default: return function(RegisterTilesFor<16, 32>{});
+  }
+}
+
 const Candidate* table_of(const Problem& problem, const DeviceInfo& device) {
   if (is_async(problem, device)) return ASYNC_TABLE;
-  switch (accumulator_bytes(problem.dtype)) {
-    case 4: return TABLE<4>;
-    case 8: return TABLE<8>;
-    default: return TABLE<16>;
-  }
+  return with_tiles(problem.dtype,
+                    [](auto tiles) -> const Candidate* { return TABLE<decltype(tiles)>; });
 }
 
 // Which operands an async plan copies one element at a time.
@@ -210,11 +219,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 
 TileInfo tile_of(DType dtype, const RegisterTileWay& way) {
   if (way.async) return tile_info_of<AsyncTiles>(way.tile);
-  switch (accumulator_bytes(dtype)) {
-    case 4: return tile_info_of<RegisterTilesFor<4>>(way.tile);
-    case 8: return tile_info_of<RegisterTilesFor<8>>(way.tile);
-    default: return tile_info_of<RegisterTilesFor<16>>(way.tile);
-  }
+  return with_tiles(dtype, [&](auto tiles) { return tile_info_of<decltype(tiles)>(way.tile); });
 }
 
 // In JSON:

@@ -73,9 +73,10 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
                       row0() * problem.a.row_stride;
     const T* b_data = static_cast<const T*>(problem.b.data) + entry * problem.b.batch_stride +
                       column0() * problem.b.col_stride;
-    Acc chain[THREAD_M][THREAD_N];
+    Acc sums[THREAD_M][THREAD_N];  // of a segment, then of all so far
 #pragma unroll 1
     for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
+      Chain<Acc> chain[THREAD_M][THREAD_N];
       clear(chain);
       const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
       TileLoader<T, Tile, BLOCK_M, Tile::LEADING_A, ACCESS_A> a(
@@ -128,12 +129,13 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       }
       __syncthreads();  // before the next segment or batch entry fills the first stage
       const bool is_last = is_last_segment(problem, shares, segment);
-      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), is_first_segment(shares, segment),
+      sum_chains(chain, sums);
+      add_segment<Tile::THREADS>(args.totals, in_a_row(sums), is_first_segment(shares, segment),
                                  is_last);
       if (is_last) break;
     }
     if (shares) let_the_next_start();
-    store_patch<T, VECTOR>(problem, turn, in_a_row(chain), [&](int v) -> Spot {
+    store_patch<T, VECTOR>(problem, turn, in_a_row(sums), [&](int v) -> Spot {
       const int i = v / (THREAD_N / VECTOR), j = v % (THREAD_N / VECTOR);
       return {row0() + patch_m + i / VECTOR * STRIDE_M + i % VECTOR,
               column0() + patch_n + j * STRIDE_N};
@@ -145,7 +147,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 // operands use it or neither.
 template <typename T>
 Kernel<ProblemAndTotals> register_tile_function(const RegisterTileWay& way) {
-  using Tiles = RegisterTilesFor<sizeof(Accumulator<T>)>;
+  using Tiles = RegisterTilesFor<sizeof(Accumulator<T>), sizeof(Chain<Accumulator<T>>)>;
   const auto pick = [&](auto tile) -> Kernel<ProblemAndTotals> {
     using Tile = decltype(tile);
     if constexpr (HAS_VECTOR_ACCESS<T>) {

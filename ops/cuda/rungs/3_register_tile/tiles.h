@@ -7,8 +7,10 @@
 
 namespace tiled {
 
-// What register_tile needs of a configuration; the named ones follow.
-template <int M, int N, int PATCH_M, int PATCH_N, int BYTES, int BLOCKS, int PANEL = PATCH_N>
+// What register_tile needs of a configuration; the named ones follow. CHAIN: bytes of an element's
+// chain, which of complex numbers is four and takes twice their bytes.
+template <int M, int N, int PATCH_M, int PATCH_N, int BYTES, int BLOCKS, int PANEL = PATCH_N,
+          int CHAIN = BYTES>
 struct RegisterTile {
   static constexpr int BLOCK_M = M;
   static constexpr int BLOCK_N = N;
@@ -35,7 +37,7 @@ struct RegisterTile {
   static_assert(PATCH_N % PANEL == 0, "a patch is a whole number of panels");
   static_assert((M / PATCH_M) % 4 == 0 && (N / PATCH_N) % 8 == 0,
                 "a warp is 4 x 8 threads of the grid of patches");
-  static_assert(THREADS * BLOCKS * (PATCH_M * PATCH_N * BYTES / 4) <= 32768,
+  static_assert(THREADS * BLOCKS * (PATCH_M * PATCH_N * CHAIN / 4) <= 32768,
                 "the accumulators leave half of the 65,536 registers to everything else");
   static_assert(SHARED_BYTES <= 48 * 1024, "static shared memory ends at 48 KiB");
 };
@@ -44,12 +46,15 @@ struct RegisterTile {
 struct Tile128x256 : RegisterTile<128, 256, 8, 16, 4, 1> {};    // 128 FMAs for 24 loaded values
 struct Tile128x128 : RegisterTile<128, 128, 8, 8, 4, 2, 2> {};  // 64 for 16, and twice the blocks
 struct Tile64x64 : RegisterTile<64, 64, 8, 4, 4, 4> {};         // eight times the blocks
-// 8-byte accumulators: fp64, int64, complex64. 8 x 8 of them would not fit 128 registers.
+// 8-byte accumulators: fp64 and int64. 8 x 8 of them would not fit 128 registers.
 struct Tile128x64 : RegisterTile<128, 64, 8, 4, 8, 2> {};
 struct Tile64x64Wide : RegisterTile<64, 64, 4, 4, 8, 2> {};
-// 16-byte accumulators: complex128.
-struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 2> {};
-struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2> {};
+// complex64: the chains of the larger are as many registers as Tile128x256's, the smaller's half.
+struct Tile128x64Complex : RegisterTile<128, 64, 8, 4, 8, 1, 4, 16> {};
+struct Tile64x64WideComplex : RegisterTile<64, 64, 4, 4, 8, 2, 4, 16> {};
+// complex128, likewise; the smaller's chains are a quarter.
+struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 1, 4, 32> {};
+struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2, 2, 32> {};
 
 // register_tile for fp32 from compute capability 8.0 on
 // (rungs/3_register_tile/register_tile_async.cu). K elements of k are a step; STAGE_COUNT steps lie
@@ -99,8 +104,8 @@ struct AsyncTiles {
   using Small = AsyncTile64x32;
 };
 
-// The tiles for accumulators of this many bytes. Wide accumulators have two sizes only.
-template <int ACC_BYTES>
+// The tiles for accumulators of this many bytes, and their chains. Wide ones have two sizes only.
+template <int ACC_BYTES, int CHAIN_BYTES = ACC_BYTES>
 struct RegisterTilesFor;
 template <>
 struct RegisterTilesFor<4> {
@@ -115,7 +120,13 @@ struct RegisterTilesFor<8> {
   using Small = Tile64x64Wide;
 };
 template <>
-struct RegisterTilesFor<16> {
+struct RegisterTilesFor<8, 16> {
+  using Large = Tile128x64Complex;
+  using Medium = Tile64x64WideComplex;
+  using Small = Tile64x64WideComplex;
+};
+template <>
+struct RegisterTilesFor<16, 32> {
   using Large = Tile64x64Complex;
   using Medium = Tile32x32Complex;
   using Small = Tile32x32Complex;
