@@ -32,26 +32,30 @@ class Product {
     return product(a, b, options, {a.size(0), a.size(1), b.size(2)});
   }
 
+  // Of matrices or of batches, as CHECK_ALL has it.
+  template <auto CHECK_ALL>
   static void mm_out(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                      at::Tensor& out) {
-    check_mm(a, b);
+    CHECK_ALL(a, b);
+    at::DimVector sizes(a.sizes());
+    sizes.back() = b.size(-1);
     const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
     const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
-    const bool fits = check_out(a, out, type, {a.sym_size(0), b.sym_size(1)}) == OutShape::Fits;
+    const bool fits = check_out(a, out, type, c10::fromIntArrayRefSlow(sizes)) == OutShape::Fits;
     check_no_self_overlap(out);
     Problem problem = problem_of(a, b, type, arithmetic, fits ? out : at::Tensor());
     auto plan = Backend::plan(problem, options, a);
     if (!fits) {
       // Nothing can be refused from here on. The storage that grows may be an input's, and the
       // view's offset is kept, so addresses and alignment are known only now.
-      at::native::resize_output(out, {a.size(0), b.size(1)});
+      at::native::resize_output(out, sizes);
       problem = problem_of(a, b, type, arithmetic, out);
       plan = Backend::plan(problem, options, a);
     }
     if (out.numel() == 0) return;
     // An input that shares memory with out would be read after it is overwritten.
     if (may_overlap(out, a) || may_overlap(out, b)) {
-      out.copy_(compute(a, b, options, type, arithmetic, {a.size(0), b.size(1)}));
+      out.copy_(compute(a, b, options, type, arithmetic, sizes));
       return;
     }
     Backend::run(problem, plan, a);
