@@ -188,6 +188,7 @@ def test_other_functions_refuse_types_too() -> None:
         (lambda: tiled_mm.roofline("h200", peak=3, **rate), "roofline(): argument 'peak'"),
         (lambda: tiled_mm.nn.Linear(3, 3)([1.0]), "linear(): argument 'input' (position 1)"),
         (lambda: tiled_mm.addmm_([1.0], a, a), "addmm(): argument 'input' (position 1)"),
+        (lambda: tiled_mm.override_counts("x"), "override_counts(): argument 'reset'"),
     ):
         with pytest.raises(TypeError) as refused:
             call()
@@ -252,6 +253,15 @@ def test_models_keep_jagged_tensors(device: str) -> None:
     assert tiled_mm.nn.MLP(4, 8, gated=True, device=device)(x).shape == x.shape
     compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
     assert same_bits(compiled(x).values(), right)
+    for layer in (net[0], net[2]):
+        layer.accumulate_main_grad = True
+        layer.weight.main_grad = torch.zeros_like(layer.weight)
+    net(x).values().sum().backward()
+    rows = x.values().detach()
+    grads = torch.autograd.grad(
+        tiled_mm.linear(net[0](rows).relu(), net[2].weight).sum(), net[2].weight
+    )
+    assert same_bits(net[2].weight.main_grad, grads[0])
 
 
 def test_jagged_tensors_that_are_refused(device: str) -> None:

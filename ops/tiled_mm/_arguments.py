@@ -20,6 +20,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "torch.dtype": (torch.dtype,),
     "float": (int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool),
     "int": (int, torch.SymInt),
+    "bool": (bool,),
 }
 
 

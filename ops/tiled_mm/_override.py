@@ -9,6 +9,8 @@ from contextlib import ContextDecorator
 
 import torch
 
+from ._arguments import with_types_checked
+
 Counts = dict[str, dict[str, int | dict[str, int] | str]]
 
 
@@ -90,6 +92,7 @@ def disable_override(device: str | torch.device | None = None) -> None:
     torch.ops.tiled.disable_override(_name(device))
 
 
+@with_types_checked
 def override_counts(reset: bool = False) -> Counts:
     """Who computed the calls of torch's products since the last reset, on both devices together.
 
