@@ -129,6 +129,19 @@ def test_numbers_that_torch_takes(device: str, name: str, number: str) -> None:
         assert torch.equal(matrix, right)
 
 
+def test_an_error_beside_a_number_is_told_alone() -> None:
+    for name in ("addmm", "baddbmm"):
+        given = tensors(name)
+        last = list(given)[-1]
+        wrong = given | {last: given[last].mT}
+        with pytest.raises(RuntimeError) as refused:
+            getattr(tiled_mm, name)(**wrong, alpha=np.float32(2))
+        assert refused.value.__context__ is None
+        with pytest.raises(RuntimeError) as plain:
+            getattr(tiled_mm, name)(**wrong, alpha=2)
+        assert str(refused.value) == str(plain.value)
+
+
 def test_numbers_that_torch_refuses() -> None:
     given, leaf = tensors("addmm"), torch.tensor(2.0, requires_grad=True)
     for number in (leaf, torch.ones(1), np.array(2.0), np.str_("2"), "2", None):

@@ -155,10 +155,11 @@ def addmm(
             out_dtype=out_dtype,
         )
     except RuntimeError:
-        if (arguments := with_numbers(locals())) is not None:
-            return addmm(**arguments)
-        check_types(addmm, locals())
-        raise
+        again = with_numbers(locals())
+        if again is None:
+            check_types(addmm, locals())
+            raise
+    return addmm(**again)
 
 
 def addmm_(
@@ -236,10 +237,11 @@ def baddbmm(
             out_dtype=out_dtype,
         )
     except RuntimeError:
-        if (arguments := with_numbers(locals())) is not None:
-            return baddbmm(**arguments)
-        check_types(baddbmm, locals())
-        raise
+        again = with_numbers(locals())
+        if again is None:
+            check_types(baddbmm, locals())
+            raise
+    return baddbmm(**again)
 
 
 @with_types_checked
