@@ -124,7 +124,9 @@ class Named(torch.nn.Linear):
 
 
 def test_subclasses_that_someone_has_written_stay() -> None:
-    net = torch.nn.Sequential(Named(3, 4), torch.nn.MultiheadAttention(4, 2))
+    class Local(torch.nn.Linear): ...
+
+    net = torch.nn.Sequential(Named(3, 4), Local(4, 4), torch.nn.MultiheadAttention(4, 2))
     kinds = [type(m) for m in net.modules()]
     assert [type(m) for m in tiled_mm.convert(net).modules()] == kinds
 

@@ -9,10 +9,6 @@ import torch
 
 from ._linear import Linear
 
-# What a Linear has beside torch's, in its own dictionary: torch.compile compares a module's class
-# only once something has changed there.
-_OWN = {"activation": None, "accumulate_main_grad": False}
-
 
 def convert(
     model: torch.nn.Module, *, back: bool = False, accumulate_main_grad: bool = False
@@ -45,12 +41,15 @@ def convert(
         for name, module in model.named_modules()
         if (changed := _changed(name, module, old, new)) is not type(module)
     ]
+    # A Linear has these in its own dictionary, and what goes back has not: torch.compile compares a
+    # module's class only once something has changed there.
+    own = {"activation": None, "accumulate_main_grad": accumulate_main_grad}
     for module, changed in layers:
-        for name, value in _OWN.items():
-            if back:
+        if back:
+            for name in own:
                 vars(module).pop(name, None)
-            else:
-                vars(module)[name] = accumulate_main_grad if value is False else value
+        else:
+            vars(module).update(own)
         module.__class__ = changed
     for module in model.modules():
         _choose_path(module)
@@ -77,11 +76,13 @@ def _changed(name: str, module: torch.nn.Module, old: type, new: type) -> type:
 @functools.cache
 def _with_base(kind: type, old: type, new: type) -> type:
     """`new` for `old`; and for a class that torch derived from `old` when it was called, to keep
-    something beside a layer, the same derived from `new`. Such a class is found nowhere by name."""
+    something beside a layer, the same derived from `new`. No class statement has made such a class:
+    it stands in no scope, and its module does not know it."""
     if kind is old:
         return new
     by_name = getattr(sys.modules.get(kind.__module__), kind.__name__, None)
-    if not issubclass(kind, old) or kind.forward is not old.forward or by_name is kind:
+    is_written = by_name is kind or kind.__qualname__ != kind.__name__
+    if is_written or not issubclass(kind, old) or kind.forward is not old.forward:
         return kind
     bases = tuple(_with_base(base, old, new) for base in kind.__bases__)
     if bases == kind.__bases__:
