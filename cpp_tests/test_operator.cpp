@@ -134,6 +134,9 @@ TEST_P(Operator, WritesIntoOut) {
   EXPECT_EQ(&tiled::mm_out(view, a, b), &view);
   EXPECT_TRUE(same_bits(view, tiled::mm(a, b)));
   EXPECT_TRUE(at::all(at::isnan(wide.slice(1, 9, 20))).item<bool>());
+  at::Tensor entries = view.unsqueeze(0).zero_();
+  EXPECT_EQ(&tiled::bmm_out(entries, a.unsqueeze(0), b.unsqueeze(0)), &entries);
+  EXPECT_TRUE(same_bits(view, tiled::mm(a, b)));
 }
 
 TEST_P(Operator, GivesTheUnroundedSum) {

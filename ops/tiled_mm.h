@@ -48,6 +48,10 @@ TILED_MM_API at::Tensor& mm_out(at::Tensor& out, const at::Tensor& a, const at::
 TILED_MM_API at::Tensor bmm(const at::Tensor& a, const at::Tensor& b,
                             const MmOptions& options = {});
 
+// The same into `out`, as mm_out().
+TILED_MM_API at::Tensor& bmm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                                 const MmOptions& options = {});
+
 struct AddmmOptions {
   at::Scalar beta = 1, alpha = 1;
   // Of real floating-point results: "relu", "gelu", "gelu_tanh" or "silu"; none if empty.

@@ -52,7 +52,29 @@ ELEMENTWISE: dict[str, Part] = {
     "gated": lambda x: F.silu(x) * x + x,
     "rotary": rotated,
 }
-HALVES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+FLOATS = [torch.float32, torch.bfloat16, torch.float16]
+
+# What the page names for a CPU, where torch's own change in some dtypes.
+ON_A_CPU: dict[str, Part] = {
+    "x / (1 + exp(-x))": lambda x: x / (1 + torch.exp(-x)),
+    "1 / sqrt(x)": lambda x: 1 / torch.sqrt(x.abs() + 0.5),
+    **{
+        name: lambda x, name=name: tiled_mm.linear(x, torch.eye(3).to(x.dtype), activation=name)
+        for name in ("gelu", "gelu_tanh", "silu")
+    },
+}
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ON_A_CPU)
+def test_elementwise_operations_on_a_cpu(name: str, dtype: torch.dtype) -> None:
+    """Of sizes that leave something over at the end of vectors and of threads' shares."""
+    for length in (1, 7, 1001):
+        x = torch.randn(max(BATCHES), length, 3).to(dtype)
+        same_alone(ON_A_CPU[name], x)
+
+
+HALVES = pytest.mark.parametrize("dtype", FLOATS, ids=str)
 
 
 @pytest.mark.cuda

@@ -78,6 +78,8 @@ def test_opcheck_mm_out(device: str, name: str) -> None:
     dtype = kwargs.get("out_dtype", args[0].dtype)
     out = cases.hole(args[0].shape[0], args[1].shape[1], dtype, device)
     opcheck(torch.ops.tiled.mm.out, args, {**kwargs, "out": out})
+    args, out = tuple(x[None] for x in args), out[None]
+    opcheck(torch.ops.tiled.bmm.out, args, {**kwargs, "out": out})
 
 
 @each("name", NAMES)

@@ -17,6 +17,7 @@ from test_override_distributed import PROCESSES, free_port, inputs, make_net, on
 from test_override_distributed import by_tensor_parallel as train_in_parallel
 from tiled_mm import nn
 from torch import Tensor, distributed
+from torch.profiler import profile
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 
@@ -281,6 +282,42 @@ def a_sequence() -> None:
 
 
 @case
+def fully_sharded_layers() -> None:
+    """convert() of layers that fully_shard has been called for, and before: the same training."""
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
+    def trained(order: str) -> list[Tensor]:
+        net = torch.nn.Sequential(
+            torch.nn.Linear(12, 8), torch.nn.ReLU(), torch.nn.Linear(8, 6, bias=False)
+        )
+        generator = torch.Generator().manual_seed(9)
+        for parameter in net.parameters():
+            torch.nn.init.normal_(parameter, generator=generator)
+        if order == "before":
+            tiled_mm.convert(net)
+        for module in (net[0], net[2], net):
+            fully_shard(module, mesh=mesh())
+        if order != "before":
+            tiled_mm.convert(net)
+            for layer in (net[0], net[2]):
+                assert isinstance(layer, nn.Linear) and isinstance(layer, FSDPModule)
+        if order == "back":
+            tiled_mm.convert(net, back=True)
+            assert not any(isinstance(layer, nn.Linear) for layer in net)
+        x = torch.randn(5, 12, generator=generator)
+        with profile() as found:
+            net(x).square().sum().backward()
+        ours = sum(event.name == "tiled::linear" for event in found.events())
+        assert ours == (0 if order == "back" else 2), ours
+        return [parameter.grad.full_tensor() for parameter in net.parameters()]
+
+    before, after, back = map(trained, ("before", "after", "back"))
+    for one, other, torchs in zip(before, after, back, strict=True):
+        equal(other, one)
+        torch.testing.assert_close(torchs, one)
+
+
+@case
 def a_mesh_of_two_dimensions() -> None:
     from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -338,12 +375,32 @@ def test_two_processes(name: str, found: list[dict[str, str]]) -> None:
 ORDERS = {
     "before": "import tiled_mm; assert 'torch.distributed.tensor' not in sys.modules",
     "after": "import torch.distributed.tensor; import tiled_mm",
+    "after a look-up": (
+        "import importlib.util, tiled_mm; "
+        "assert importlib.util.find_spec('torch.distributed.tensor').loader.is_package; "
+        "assert importlib.util.find_spec('torch.distributed.tensor')"
+    ),
+    "after look-ups of threads": (
+        "import importlib.util, threading, tiled_mm; threading.excepthook = sys.excepthook; "
+        "found = []; look = lambda: found.append("
+        "importlib.util.find_spec('torch.distributed.tensor')); "
+        "threads = [threading.Thread(target=look) for _ in range(8)]; "
+        "[t.start() for t in threads]; [t.join() for t in threads]; assert len(found) == 8"
+    ),
+    "in threads": (
+        "import importlib, threading, tiled_mm; threads = [threading.Thread("
+        "target=importlib.import_module, args=('torch.distributed.tensor',)) for _ in range(4)]; "
+        "[t.start() for t in threads]; [t.join() for t in threads]"
+    ),
+    "before, and loaded anew": (
+        "import importlib, tiled_mm; importlib.reload(tiled_mm); "
+        "import torch.distributed.tensor; importlib.reload(tiled_mm)"
+    ),
 }
 ALONE = """
 import torch.distributed.tensor.parallel  # comes by the parent package
 from torch import distributed
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
-assert not any(type(f).__module__.startswith('tiled_mm') for f in sys.meta_path)
 loader = torch.distributed.tensor.__spec__.loader
 assert loader is torch.distributed.tensor.__loader__
 assert not type(loader).__module__.startswith('tiled_mm')

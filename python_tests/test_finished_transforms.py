@@ -72,6 +72,55 @@ def test_vmap_over_every_dimension(device: str, name: str) -> None:
             assert same_bits(got[i], function(name)(*entry, activation="silu")), dims
 
 
+EMPTY = [size for size in itertools.product((0, 2), (0, 3), (0, 5), (0, 4)) if 0 in size]
+BATCHED = [dims for dims in itertools.product((None, 0), repeat=3) if dims != (None, None, None)]
+
+
+@pytest.mark.usefixtures("no_fallback")
+@each("name", ("addmm", "baddbmm", "linear"))
+@each("activation", (None, "gelu"))
+def test_vmap_over_nothing(device: str, activation: str | None, name: str) -> None:
+    """Where a size is 0 an entry has what torch gives: nothing, or an activation of the bias."""
+    activate = torch.nn.functional.gelu if activation else lambda x: x
+
+    def ours(*x: torch.Tensor) -> torch.Tensor:
+        return function(name)(*x, activation=activation)
+
+    def theirs(*x: torch.Tensor) -> torch.Tensor:
+        return activate(function(name, torch)(*x))
+
+    def gradients(f: Callable) -> Callable:
+        return grad(lambda *x: f(*x).sum(), (0, 1, 2))
+
+    for (batch, m, n, k), dims in itertools.product(EMPTY, BATCHED):
+        sizes = {
+            "addmm": ((n,), (m, k), (k, n)),
+            "baddbmm": ((n,), (2, m, k), (2, k, n)),
+            "linear": ((m, k), (n, k), (n,)),
+        }[name]
+        x = [
+            torch.ones(*([] if dim is None else [batch]), *size, device=device)
+            for size, dim in zip(sizes, dims, strict=True)
+        ]
+        torch.testing.assert_close(vmap(ours, dims)(*x), vmap(theirs, dims)(*x))
+        torch.testing.assert_close(
+            vmap(gradients(ours), dims)(*x), vmap(gradients(theirs), dims)(*x)
+        )
+        if name == "linear" and dims[:2] != (None, None):  # without a bias
+            torch.testing.assert_close(vmap(ours, dims[:2])(*x[:2]), vmap(theirs, dims[:2])(*x[:2]))
+
+
+@pytest.mark.usefixtures("no_fallback")
+def test_vmap_refuses_a_bias_beside_a_vector_as_an_entry_does(device: str) -> None:
+    x, weight, bias = (torch.ones(*s, device=device) for s in ((6, 1, 4), (6, 4), (6, 1)))
+    for call in (
+        lambda: tiled_mm.linear(x[0], weight[0], bias[0]),
+        lambda: vmap(tiled_mm.linear)(x, weight, bias),
+    ):
+        with pytest.raises(RuntimeError, match="mat2 must be a matrix, got 1-D tensor"):
+            call()
+
+
 @pytest.mark.usefixtures("no_fallback")
 def test_vmap_refuses_in_torchs_words(device: str) -> None:
     x, weight, bias = (torch.ones(*s, device=device) for s in ((6, 2, 3), (6, 5, 4), (5,)))

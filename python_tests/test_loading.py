@@ -177,6 +177,44 @@ def run_python(program: str, folder: Path) -> str:
     return result.stdout
 
 
+RELOAD_PROGRAM = """
+import gc, importlib, sys
+import torch, tiled_mm
+
+def use():
+    x, y = torch.ones(2, 3, 4), torch.ones(2, 4, 5)
+    assert torch.equal(torch.vmap(tiled_mm.mm)(x, y), x @ y)
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as flops:
+        tiled_mm.bmm(x, y)
+    assert flops.get_total_flops() == 2 * 2 * 3 * 4 * 5
+    jagged = torch.nested.nested_tensor([x[0], y[0].mT[:2]], layout=torch.jagged)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert tiled_mm.linear(jagged, torch.ones(5, 4)).is_nested
+    with tiled_mm.override():
+        assert torch.equal(torch.mm(x[0], y[0]), tiled_mm.mm(x[0], y[0]))
+
+import torch.utils.flop_counter
+use()
+importlib.reload(tiled_mm)
+use()
+for module in [m for name, m in sys.modules.items() if name.startswith("tiled_mm.")]:
+    importlib.reload(module)
+importlib.reload(tiled_mm)
+use()
+for name in [name for name in sys.modules if name.startswith("tiled_mm")]:
+    del sys.modules[name]
+import tiled_mm
+gc.collect()
+use()
+"""
+
+
+def test_the_package_can_be_loaded_anew(tmp_path: Path) -> None:
+    """As notebooks that reload what has changed do: twice, each module, and without a trace."""
+    run_python(RELOAD_PROGRAM, tmp_path)
+
+
 IMPORT_PROGRAM = """
 import json, os, time
 import torch

@@ -487,6 +487,22 @@ def test_what_runs_after_its_call_is_not_decorated() -> None:
             tiled_mm.override("cpu")(function)
 
 
+def test_a_class_stays_a_class() -> None:
+    """A decorator would make a function of it, which no isinstance takes."""
+    with pytest.raises(TypeError, match="Linear is a class, of which a decorator"):
+        tiled_mm.override()(torch.nn.Linear)
+
+
+def test_one_gpu_of_many_is_refused() -> None:
+    """The switch is one for all of them."""
+    for call in (tiled_mm.override, tiled_mm.enable_override, tiled_mm.disable_override):
+        for device in ("cuda:7", torch.device("cuda", 0)):
+            with pytest.raises(RuntimeError, match="all devices of a kind together: 'cuda', not"):
+                call(device)
+    with tiled_mm.override(torch.device("cpu", 0)):  # which is the CPU
+        assert overridden()
+
+
 def test_for_a_whole_process() -> None:
     tiled_mm.enable_override(torch.device("cpu"))
     assert overridden()

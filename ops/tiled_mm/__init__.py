@@ -1,8 +1,9 @@
 """Tiled matrix multiplication as a PyTorch operator: ``torch.ops.tiled.mm(a, b)``.
 
 Importing this package loads ``libtiled_mm.so``, which registers the operators for CPU and CUDA with
-their gradients, and the batching rules of ``torch.vmap``; DTensor's sharding rules when
-``torch.distributed.tensor`` is imported too. Nothing touches CUDA at import.
+their gradients, and the batching rules of ``torch.vmap``. DTensor's sharding rules follow when
+``torch.distributed.tensor`` is imported too, and what FlopCounterMode counts with
+``torch.utils.flop_counter``. Nothing touches CUDA at import.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from ._load import build_info, load
 load()
 
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
-from ._ops import addmm, addmm_, baddbmm, bmm, fp16x3_recomputed, linear, mm  # noqa: E402
+from ._linear import linear  # noqa: E402
+from ._ops import addmm, addmm_, baddbmm, bmm, fp16x3_recomputed, mm  # noqa: E402
 from ._override import (  # noqa: E402
     disable_override,
     enable_override,
@@ -35,6 +37,14 @@ from ._scale import (  # noqa: E402
 from ._vmap import register_batching_rules  # noqa: E402
 
 register_batching_rules()
+
+from ._flops import register_flop_formulas  # noqa: E402
+
+register_flop_formulas()
+
+from ._jagged import register_jagged_linear  # noqa: E402
+
+register_jagged_linear()
 
 from .distributed import register_when_imported  # noqa: E402
 

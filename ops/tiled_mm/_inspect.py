@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._arguments import with_types_checked
+
 
 class Plan(dict[str, Any]):
     """The planner's answer: a dictionary whose keys can be read as attributes."""
@@ -23,6 +25,7 @@ def _plan_from(text: str) -> Plan:
     return json.loads(text, object_hook=Plan)
 
 
+@with_types_checked
 def algos(
     a: Tensor,
     b: Tensor,
@@ -36,6 +39,7 @@ def algos(
     return torch.ops.tiled.algos(a, b, precision=precision, out_dtype=out_dtype, device=device)
 
 
+@with_types_checked
 def explain(
     a: Tensor,
     b: Tensor,
@@ -59,6 +63,7 @@ def explain(
     )
 
 
+@with_types_checked
 def plan(
     a: Tensor,
     b: Tensor,
@@ -81,6 +86,7 @@ def devices() -> list[str]:
     return torch.ops.tiled.devices()
 
 
+@with_types_checked
 def occupancy(device: str, *, threads: int, registers: int = 0, shared_bytes: int = 0) -> Plan:
     """How many blocks of ``threads`` threads a multiprocessor of ``device`` holds.
 
@@ -100,6 +106,7 @@ def occupancy(device: str, *, threads: int, registers: int = 0, shared_bytes: in
     )
 
 
+@with_types_checked
 def roofline(device: str, *, bytes: float, flops: float, peak: str = "float32") -> Plan:
     """The roofline bound (Williams, Waterman and Patterson, CACM 52(4), 2009) of a computation.
 

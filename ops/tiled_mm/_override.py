@@ -9,6 +9,8 @@ from contextlib import ContextDecorator
 
 import torch
 
+from ._arguments import with_types_checked
+
 Counts = dict[str, dict[str, int | dict[str, int] | str]]
 
 
@@ -31,18 +33,25 @@ class override(ContextDecorator):
     may be nested; what was on before is on afterwards, errors or not.
 
     Args:
-        device: ``'cpu'``, ``'cuda'``, or ``None`` for both.
+        device: ``'cpu'``, ``'cuda'``, which is all GPUs together, or ``None`` for both.
 
     Raises:
-        RuntimeError: the device is another one, or a compiled function enters it.
+        RuntimeError: the device is another one, or one GPU of them, or a compiled function enters
+            it.
         NotImplementedError: ``'cuda'``, and the library was built without.
-        TypeError: it decorates a generator or a coroutine, whose call ends before its first step.
+        TypeError: it decorates a class, or a generator or a coroutine, whose call ends before its
+            first step.
     """
 
     def __init__(self, device: str | torch.device | None = None) -> None:
-        self.device = device
+        self.device = _kind(device)
 
     def __call__(self, function: Callable) -> Callable:
+        if inspect.isclass(function):
+            raise TypeError(
+                f"tiled_mm: {function.__qualname__} is a class, of which a decorator would make a "
+                "function; decorate its methods"
+            )
         for has_steps in (
             inspect.isgeneratorfunction,
             inspect.iscoroutinefunction,
@@ -83,6 +92,7 @@ def disable_override(device: str | torch.device | None = None) -> None:
     torch.ops.tiled.disable_override(_name(device))
 
 
+@with_types_checked
 def override_counts(reset: bool = False) -> Counts:
     """Who computed the calls of torch's products since the last reset, on both devices together.
 
@@ -99,7 +109,20 @@ def override_counts(reset: bool = False) -> Counts:
     return json.loads(torch.ops.tiled.override_counts(reset))
 
 
+def _kind(device: str | torch.device | None) -> str | None:
+    """'cpu' or 'cuda': the switch of a kind of device is one for all of them."""
+    if device is None:
+        return None
+    device = torch.device(device)
+    if device.type != "cpu" and device.index is not None:
+        raise RuntimeError(
+            f"tiled_mm: override is for all devices of a kind together: '{device.type}', not "
+            f"'{device}'"
+        )
+    return device.type
+
+
 def _name(device: str | torch.device | None) -> str | None:
     if torch.compiler.is_compiling():
         raise RuntimeError("tiled_mm: override outside of the compiled function")
-    return None if device is None else torch.device(device).type
+    return _kind(device)

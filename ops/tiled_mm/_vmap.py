@@ -8,6 +8,7 @@ stand beside it, every entry equals its unbatched call.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -158,13 +159,19 @@ def _linear_rule(linear: Any, of_batches: Any) -> Callable:
         batch = info.batch_size
         x, weight = _in_front(x, x_dim, batch, 1), _in_front(weight, weight_dim, batch, 1)
         is_vector = weight.dim() == 2
+        if is_vector and bias is not None:
+            raise RuntimeError("a weight of one dimension takes no bias")
         sizes = (*x.shape[:-1], *([] if is_vector else [weight.shape[1]]))
-        matrices = (x.reshape(batch, -1, x.shape[-1]), weight.reshape(batch, -1, x.shape[-1]).mT)
+        rows = math.prod(x.shape[1:-1])  # and not -1, which nothing can tell where K is 0
+        matrices = (
+            x.reshape(batch, rows, x.shape[-1]),
+            (weight.unsqueeze(1) if is_vector else weight).mT,
+        )
         if bias is None:
             result = of_batches(x.new_zeros(()), *matrices, beta=0, **options)
         else:
             bias = _in_front(bias, bias_dim, batch, len(sizes) - 1).expand(sizes)
-            result = of_batches(bias.reshape(batch, -1, sizes[-1]), *matrices, **options)
+            result = of_batches(bias.reshape(batch, rows, sizes[-1]), *matrices, **options)
         return _each(lambda t: t.reshape(sizes), result)
 
     return _in_its_own_words(linear, rule)
@@ -201,7 +208,8 @@ def _activation_backward_rule(
 
 
 def register_batching_rules() -> None:
-    """Register the rules above; called once, at import."""
+    """Register the rules above, if they are not there yet: a package that is loaded anew finds
+    those of its first load, which call the same operators."""
     tiled = torch.ops.tiled
     rules = {
         "mm": _mm_rule,
@@ -214,4 +222,6 @@ def register_batching_rules() -> None:
         "activation_backward": _activation_backward_rule,
     }
     for name, rule in rules.items():
-        torch.library.register_vmap(f"tiled::{name}", rule)
+        operator = f"tiled::{name}"
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(operator, "FuncTorchBatched"):
+            torch.library.register_vmap(operator, rule)

@@ -10,17 +10,12 @@ The rules are registered when `torch.distributed.tensor` is imported, before or 
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
 import torch
 
-_DTENSOR = "torch.distributed.tensor"
+from ._after_import import when_imported
 
 
 class _Rules:
@@ -141,7 +136,8 @@ def _tell_activations_apart(operators: list) -> bool:
 
 
 def register_sharding_rules() -> None:
-    """Register the rules above; called once, when torch.distributed.tensor has been imported."""
+    """Register the rules above, once torch.distributed.tensor is imported, in place of any that are
+    there."""
     try:
         from torch.distributed.tensor.experimental import register_sharding
     except ImportError:  # an experimental function of torch's, which may move
@@ -167,39 +163,7 @@ def register_sharding_rules() -> None:
     rules.may_be_partial = _tell_activations_apart(finished)
 
 
-class _AfterImport(MetaPathFinder, Loader):
-    """Registers the rules once torch.distributed.tensor has been imported, which takes more than a
-    second and which most programs never do."""
-
-    def __init__(self) -> None:
-        self.loader: Any = None
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if name != _DTENSOR:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            self.loader, spec.loader = spec.loader, self
-        return spec
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = module.__spec__.loader = self.loader
-        self.loader.exec_module(module)
-        register_sharding_rules()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loader, name)
-
-
 def register_when_imported() -> None:
     """Register the rules now if torch.distributed.tensor is there, else when it comes."""
-    if not torch.distributed.is_available():
-        return
-    if _DTENSOR in sys.modules:
-        register_sharding_rules()
-    else:
-        sys.meta_path.insert(0, _AfterImport())
+    if torch.distributed.is_available():
+        when_imported("torch.distributed.tensor", register_sharding_rules)

@@ -21,6 +21,12 @@ at::Tensor bmm(const at::Tensor& a, const at::Tensor& b, const MmOptions& option
   return bmm_operator().call(a, b, options);
 }
 
+at::Tensor& bmm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                    const MmOptions& options) {
+  bmm_out_operator().call(a, b, options, out);
+  return out;
+}
+
 at::Tensor addmm(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
                  const AddmmOptions& options) {
   return addmm_operator().call(input, a, b, options.beta, options.alpha, options.activation,

@@ -36,17 +36,19 @@ void write_new_version(const at::Tensor& out, const Write& write) {
   torch::autograd::increment_version(out);
 }
 
+template <const MmOutOperator& (*OPERATOR)()>
 void mm_out_without_gradient(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
                              const MmOptions& options, at::Tensor& out) {
-  check_no_gradient("mm", out, a, b);
+  check_no_gradient(OPERATOR == &mm_out_operator ? "mm" : "bmm", out, a, b);
   at::AutoDispatchBelowAutograd below;
-  mm_out_operator().redispatch(keys & c10::after_autograd_keyset, a, b, options, out);
+  OPERATOR().redispatch(keys & c10::after_autograd_keyset, a, b, options, out);
 }
 
+template <const MmOutOperator& (*OPERATOR)()>
 void mm_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
                           const MmOptions& options, at::Tensor& out) {
   write_new_version(out, [&] {
-    mm_out_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, a, b, options, out);
+    OPERATOR().redispatch(keys & c10::after_ADInplaceOrView_keyset, a, b, options, out);
   });
 }
 
@@ -95,14 +97,16 @@ void linear_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& x,
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
-  m.impl("mm.out", kernel<&mm_out_without_gradient>);
+  m.impl("mm.out", kernel<&mm_out_without_gradient<&mm_out_operator>>);
+  m.impl("bmm.out", kernel<&mm_out_without_gradient<&bmm_out_operator>>);
   m.impl("addmm.out", kernel<&addmm_out_without_gradient<&addmm_out_operator>>);
   m.impl("baddbmm.out", kernel<&addmm_out_without_gradient<&baddbmm_out_operator>>);
   m.impl("linear.out", kernel<&linear_out_without_gradient>);
 }
 
 TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) {
-  m.impl("mm.out", kernel<&mm_out_bumps_version>);
+  m.impl("mm.out", kernel<&mm_out_bumps_version<&mm_out_operator>>);
+  m.impl("bmm.out", kernel<&mm_out_bumps_version<&bmm_out_operator>>);
   m.impl("addmm.out", kernel<&addmm_out_bumps_version<&addmm_out_operator>>);
   m.impl("baddbmm.out", kernel<&addmm_out_bumps_version<&baddbmm_out_operator>>);
   m.impl("linear.out", kernel<&linear_out_bumps_version>);

@@ -25,11 +25,11 @@ void write_resolved(at::Tensor& out, const Write& write) {
   out.copy_(plain);
 }
 
+template <const MmOutOperator& (*OPERATOR)()>
 void mm_out_resolved(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                      at::Tensor& out) {
-  write_resolved(out, [&](at::Tensor& plain) {
-    mm_out_operator().call(resolved(a), resolved(b), options, plain);
-  });
+  write_resolved(
+      out, [&](at::Tensor& plain) { OPERATOR().call(resolved(a), resolved(b), options, plain); });
 }
 
 template <const AddmmOutOperator& (*OPERATOR)()>
@@ -55,7 +55,8 @@ void linear_out_resolved(const at::Tensor& x, const at::Tensor& weight,
 }
 
 void register_resolved(torch::Library& m) {
-  m.impl("mm.out", kernel<&mm_out_resolved>);
+  m.impl("mm.out", kernel<&mm_out_resolved<&mm_out_operator>>);
+  m.impl("bmm.out", kernel<&mm_out_resolved<&bmm_out_operator>>);
   m.impl("addmm.out", kernel<&addmm_out_resolved<&addmm_out_operator>>);
   m.impl("baddbmm.out", kernel<&addmm_out_resolved<&baddbmm_out_operator>>);
   m.impl("linear.out", kernel<&linear_out_resolved>);

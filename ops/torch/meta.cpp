@@ -42,13 +42,17 @@ at::Tensor bmm_meta(const at::Tensor& a, const at::Tensor& b, const MmOptions& o
   return at::empty_symint({a.sym_size(0), a.sym_size(1), b.sym_size(2)}, a.options().dtype(type));
 }
 
-void mm_out_meta(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                 at::Tensor& out) {
-  check_mm(a, b);
+// mm and bmm, by their checks.
+template <auto CHECK_ALL>
+void product_out_meta(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                      at::Tensor& out) {
+  CHECK_ALL(a, b);
+  c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
+  sizes.back() = b.sym_size(-1);
   const at::ScalarType type = check_request(a, options);
-  const OutShape shape = check_out(a, out, type, {a.sym_size(0), b.sym_size(1)});
+  const OutShape shape = check_out(a, out, type, sizes);
   check_no_self_overlap(out);
-  if (shape == OutShape::ToBeResized) out.resize__symint({a.sym_size(0), b.sym_size(1)});
+  if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
 }
 
 // addmm and baddbmm, by their checks. The size of C.
@@ -157,7 +161,8 @@ at::Tensor fp16x3_recomputed_meta(const at::Tensor& a, const at::Tensor& b) {
 TORCH_LIBRARY_IMPL(tiled, Meta, m) {
   m.impl("mm", kernel<&mm_meta>);
   m.impl("bmm", kernel<&bmm_meta>);
-  m.impl("mm.out", kernel<&mm_out_meta>);
+  m.impl("mm.out", kernel<&product_out_meta<&check_mm>>);
+  m.impl("bmm.out", kernel<&product_out_meta<&check_bmm>>);
   m.impl("addmm", kernel<&addmm_meta<&check_addmm>>);
   m.impl("addmm.out", kernel<&addmm_out_meta<&check_addmm>>);
   m.impl("baddbmm", kernel<&addmm_meta<&check_baddbmm>>);

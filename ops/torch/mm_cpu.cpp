@@ -68,7 +68,8 @@ const Products& cpu_products() {
 TORCH_LIBRARY_IMPL(tiled, CPU, m) {
   m.impl("mm", kernel<&Product<Cpu>::mm>);
   m.impl("bmm", kernel<&Product<Cpu>::bmm>);
-  m.impl("mm.out", kernel<&Product<Cpu>::mm_out>);
+  m.impl("mm.out", kernel<&Product<Cpu>::mm_out<&check_mm>>);
+  m.impl("bmm.out", kernel<&Product<Cpu>::mm_out<&check_bmm>>);
   register_addmm<Cpu>(m);
 }
 

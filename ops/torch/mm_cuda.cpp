@@ -230,7 +230,8 @@ const Products* cuda_products() {
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("mm", kernel<&Product<Cuda>::mm>);
   m.impl("bmm", kernel<&Product<Cuda>::bmm>);
-  m.impl("mm.out", kernel<&Product<Cuda>::mm_out>);
+  m.impl("mm.out", kernel<&Product<Cuda>::mm_out<&check_mm>>);
+  m.impl("bmm.out", kernel<&Product<Cuda>::mm_out<&check_bmm>>);
   register_addmm<Cuda>(m);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }

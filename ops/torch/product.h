@@ -33,13 +33,16 @@ class Product {
     return product(a, b, options, {a.size(0), a.size(1), b.size(2)});
   }
 
+  // Of matrices or of batches, as CHECK_ALL has it.
+  template <auto CHECK_ALL>
   static void mm_out(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                      at::Tensor& out) {
-    check_mm(a, b);
+    CHECK_ALL(a, b);
+    // Taken now: out may be an operand, whose sizes change with it.
+    at::DimVector sizes(a.sizes());
+    sizes.back() = b.size(-1);
     const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
     const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
-    // Taken now: out may be an operand, whose sizes change with it.
-    const std::array<int64_t, 2> sizes = {a.size(0), b.size(1)};
     const bool fits = check_out(a, out, type, c10::fromIntArrayRefSlow(sizes)) == OutShape::Fits;
     check_no_self_overlap(out);
     // An operand that shares memory with out would be overwritten before it is read, and what

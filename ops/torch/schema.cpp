@@ -27,6 +27,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("mm.out(Tensor a, Tensor b, *, $options, Tensor(a!) out) -> ()"), tags);
   // C[i] = A[i] B[i] for every i of a batch.
   m.def(schema("bmm(Tensor a, Tensor b, *, $options) -> Tensor"), tags);
+  m.def(schema("bmm.out(Tensor a, Tensor b, *, $options, Tensor(a!) out) -> ()"), tags);
 
   // C = activation(alpha A B + beta input), rounded once; input expands to C and, where beta is 0,
   // is not read. out= may be the input.
@@ -143,6 +144,11 @@ const MmOperator& bmm_operator() {
 
 const MmOutOperator& mm_out_operator() {
   static const MmOutOperator door("tiled::mm", "out");
+  return door;
+}
+
+const MmOutOperator& bmm_out_operator() {
+  static const MmOutOperator door("tiled::bmm", "out");
   return door;
 }
 

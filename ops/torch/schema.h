@@ -49,6 +49,7 @@ using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSi
 const MmOperator& mm_operator();                                   // tiled::mm
 const MmOperator& bmm_operator();                                  // tiled::bmm
 const MmOutOperator& mm_out_operator();                            // tiled::mm.out
+const MmOutOperator& bmm_out_operator();                           // tiled::bmm.out
 const AddmmOperator& addmm_operator();                             // tiled::addmm
 const AddmmOutOperator& addmm_out_operator();                      // tiled::addmm.out
 const AddmmOperator& baddbmm_operator();                           // tiled::baddbmm

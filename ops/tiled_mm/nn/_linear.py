@@ -1,11 +1,15 @@
 """torch.nn.Linear on tiled::linear."""
 
-from __future__ import annotations
-
-from typing import Any
+# Annotations are values here and no text: TorchScript reads those of the class.
+import functools
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+
+from .._arguments import check_types
+from .._linear import linear
+from ._activation import name_of
 
 
 class Linear(torch.nn.Linear):
@@ -16,14 +20,23 @@ class Linear(torch.nn.Linear):
 
     Args:
         in_features, out_features, bias, device, dtype: as of torch.nn.Linear.
-        activation: as of :func:`tiled_mm.addmm`.
+        activation: a name, as of :func:`tiled_mm.addmm`; or a torch.nn.ReLU, GELU or SiLU, which is
+            kept as its name. It may be set later too.
         accumulate_main_grad: backward adds the gradient of ``weight`` to ``weight.main_grad``, a
             float32 tensor of its shape that the caller provides, and leaves ``weight.grad`` alone.
             Each sum is rounded once, to float32. In such a module gradients cannot be
-            differentiated again, and it is not for torch.compile.
+            differentiated again, and it is not for torch.compile or torch.jit.script.
+
+    Raises:
+        ValueError, TypeError: the activation is none of these.
     """
 
-    # Of the class, so that what torch.nn.Linear has made has them too (convert()).
+    __constants__: ClassVar[list[str]] = [
+        *torch.nn.Linear.__constants__,
+        "activation",
+        "accumulate_main_grad",
+    ]
+
     activation: str | None = None
     accumulate_main_grad: bool = False
 
@@ -35,21 +48,44 @@ class Linear(torch.nn.Linear):
         device: Any = None,
         dtype: torch.dtype | None = None,
         *,
-        activation: str | None = None,
+        activation: str | torch.nn.Module | None = None,
         accumulate_main_grad: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
         self.activation = activation
         self.accumulate_main_grad = accumulate_main_grad
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # As a module an activation would become a child that nothing calls.
+        super().__setattr__(name, name_of(value) if name == "activation" else value)
+
+    def _scripted(self, input: Tensor) -> Tensor:
+        """forward() for torch.jit.script, which knows no `try`."""
+        if self.accumulate_main_grad:
+            return self._into_main_grad(input)
+        return torch.ops.tiled.linear(input, self.weight, self.bias, activation=self.activation)
+
+    @functools.wraps(_scripted, assigned=(), updated=())  # torch.jit.script reads the text of that
     def forward(self, input: Tensor) -> Tensor:
         """[..., in_features] -> [..., out_features]."""
-        weight, bias = self.weight, self.bias
         if self.accumulate_main_grad:
-            return torch.ops.tiled._linear_into_main_grad(
-                input, weight, bias, weight.main_grad, activation=self.activation
+            return self._into_main_grad(input)
+        try:
+            return torch.ops.tiled.linear(input, self.weight, self.bias, activation=self.activation)
+        except RuntimeError:
+            check_types(linear, {"input": input, "weight": self.weight, "bias": self.bias})
+            raise
+
+    def _into_main_grad(self, input: Tensor) -> Tensor:
+        weight = self.weight
+        if not isinstance(getattr(weight, "main_grad", None), Tensor):
+            raise AttributeError(
+                "accumulate_main_grad: the weight has no main_grad; set weight.main_grad = "
+                "torch.zeros_like(weight, dtype=torch.float32) before the first forward"
             )
-        return torch.ops.tiled.linear(input, weight, bias, activation=self.activation)
+        return torch.ops.tiled._linear_into_main_grad(
+            input, weight, self.bias, weight.main_grad, activation=self.activation
+        )
 
     def extra_repr(self) -> str:
         """What torch.nn.Linear says, and what differs from it."""

@@ -19,7 +19,7 @@ class MLP(torch.nn.Module):
         in_features: of the input and, unless ``out_features`` says otherwise, of the result.
         hidden_features: between the layers.
         out_features: of the result.
-        activation: as of :func:`tiled_mm.addmm`.
+        activation: as of :class:`Linear`.
         gated: with a third layer, ``gate``.
         bias: of every layer.
         device, dtype: of the parameters.
@@ -31,7 +31,7 @@ class MLP(torch.nn.Module):
         hidden_features: int,
         out_features: int | None = None,
         *,
-        activation: str = "gelu",
+        activation: str | torch.nn.Module | None = "gelu",
         gated: bool = False,
         bias: bool = True,
         device: Any = None,

@@ -1,0 +1,84 @@
+"""Arguments that no operator takes. They are looked at once a call has failed, so that calls that
+are good pay nothing."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# By the annotations of the public functions.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "Tensor": (torch.Tensor,),
+    "str": (str,),
+    "torch.dtype": (torch.dtype,),
+    "float": (int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool),
+    "int": (int, torch.SymInt),
+    "bool": (bool,),
+}
+
+
+def check_types(function: Callable, arguments: dict[str, Any]) -> None:
+    """Refuses what has not the type of its parameter, as torch's functions do. Arguments that are
+    left out are not looked at.
+
+    Raises:
+        TypeError: in torch's words, on one line.
+    """
+    for position, parameter in enumerate(inspect.signature(function).parameters.values(), 1):
+        kind, *others = parameter.annotation.split(" | ")
+        if kind not in _KINDS or parameter.name not in arguments:
+            continue
+        given = arguments[parameter.name]
+        if isinstance(given, _KINDS[kind]) or (given is None and others):
+            continue
+        where = f" (position {position})" if parameter.kind is not parameter.KEYWORD_ONLY else ""
+        kind = "Number" if kind == "float" else kind
+        raise TypeError(
+            f"{function.__name__}(): argument '{parameter.name}'{where} must be {kind}, "
+            f"not {_name(type(given))}"
+        ) from None
+
+
+def with_numbers(arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments with the numbers that torch's functions see in a scalar of numpy's and in a
+    tensor of no dimensions that requires no gradient, for ``beta`` and ``alpha``; None where these
+    are as they should be."""
+    numbers = {name: _number(arguments[name]) for name in ("beta", "alpha")}
+    is_new = any(number is not arguments[name] for name, number in numbers.items())
+    return arguments | numbers if is_new else None
+
+
+def with_types_checked(function: _Function) -> _Function:
+    """The function with :func:`check_types` where it fails, for those whose calls are rare."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except RuntimeError:
+            bound = inspect.signature(function).bind(*args, **kwargs)
+            bound.apply_defaults()
+            check_types(function, bound.arguments)
+            raise
+
+    return checked
+
+
+def _name(kind: type) -> str:
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _number(value: Any) -> Any:
+    numpy = sys.modules.get("numpy")
+    if isinstance(value, torch.Tensor):
+        is_number = value.dim() == 0 and not value.requires_grad
+    else:
+        is_number = numpy is not None and isinstance(value, (numpy.number, numpy.bool_))
+    return value.item() if is_number else value
