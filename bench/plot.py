@@ -102,7 +102,8 @@ def roofline(case: dict, ceilings: dict, title: str) -> Figure | None:
         [low, knee, high],
         [low * bandwidth * 1e-12, peak * 1e-12, peak * 1e-12],
         color="black",
-        label=f"copy {bandwidth * 1e-9:.0f} GB/s, fp32 peak {peak * 1e-12:.1f} TF/s",
+        label=f"if no load hit a cache: copy {bandwidth * 1e-9:.0f} GB/s, "
+        f"fp32 peak {peak * 1e-12:.1f} TF/s",
     )
     for c in points:
         (line,) = axes.plot(c["intensity"], c["flops"] * 1e-12, **{**_style(c["name"]), "ls": ""})
@@ -119,7 +120,7 @@ def roofline(case: dict, ceilings: dict, title: str) -> Figure | None:
             axes.axhline(c["flops"] * 1e-12, color="black", linestyle="--", lw=1, label=c["name"])
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("operations per byte asked of global memory")
+    axes.set_xlabel("operations per byte that tiles load, from memory or a cache")
     axes.set_ylabel("TF/s")
     axes.legend(fontsize=8, loc="lower right")
     return figure
