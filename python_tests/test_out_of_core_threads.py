@@ -1,9 +1,8 @@
 """The threads of out_of_core, and the one that calls it: threads that cannot start, calls from many
-threads, modes of the caller, tensors that have no memory, and a bar whose terminal is gone."""
+threads, modes of the caller, and tensors that have no memory."""
 
 from __future__ import annotations
 
-import io
 import os
 import resource
 import subprocess
@@ -236,56 +235,29 @@ def test_out_is_apart_from_operands_of_another_storage() -> None:
     same(on_cpu(square, torch.eye(6), copy), square)
 
 
-# ---- a bar without a terminal -----------------------------------------------------------------
+# ---- on a GPU ---------------------------------------------------------------------------------
 
 
-class Gone(io.StringIO):
-    """A terminal that goes away after so many calls."""
-
-    def __init__(self, after: int) -> None:
-        super().__init__()
-        self.left = after
-
-    def isatty(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        self.left -= 1
-        if self.left < 0:
-            raise BrokenPipeError(32, "Broken pipe")
-        return super().write(text)
-
-
-def closed() -> io.StringIO:
-    stream = io.StringIO()
-    stream.close()
-    return stream
-
-
-@pytest.mark.usefixtures("nothing_left")
-@each("asked", (None, True))
-@each("stderr", (lambda: None, closed, lambda: Gone(0), lambda: Gone(1)))
-def test_a_bar_without_a_terminal_ends_nothing(
-    stderr: Callable, asked: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = cases.pair(100, 100, 1000, torch.float32, "cpu")
-    expected = tiled_mm.mm(a, b)
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", stderr())
-        found = on_cpu(a, b, capacities=(MIB,), progress=asked)
+@pytest.mark.cuda
+@each("k", (700, DEEP))
+@each("dtype", (torch.float32, torch.bfloat16))
+def test_modes_of_the_caller_on_the_gpu(dtype: torch.dtype, k: int) -> None:
+    a, b = cases.pair(300, 400, k, dtype, "cpu")
+    expected = tiled_mm.mm(a.cuda(), b.cuda()).cpu()
+    memory = 2 * 2 * 130 * 4096 * a.element_size() + 8 * MIB
+    with torch.inference_mode():
+        found = tiled_mm.out_of_core(a, b, memory=memory)
+        pinned = torch.empty(300, 400, dtype=dtype).pin_memory()
+        tiled_mm.out_of_core(a.pin_memory(), b.pin_memory(), pinned, memory=memory)
+        assert found.is_inference()
     same(found, expected)
+    same(pinned, expected)
+    with torch.autocast("cuda", torch.float16), torch.enable_grad():
+        same(tiled_mm.out_of_core(a, b, memory=memory), expected)
 
 
-@pytest.mark.usefixtures("nothing_left")
-def test_a_bar_into_a_pipe_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = cases.pair(100, 100, 1000, torch.float32, "cpu")
-    expected = tiled_mm.mm(a, b)
-    reader, writer = os.pipe()
-    os.close(reader)
-    stream = open(writer, "w")  # noqa: SIM115, closing it raises
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", stream)
-        found = on_cpu(a, b, capacities=(MIB,), progress=True)
-    with pytest.raises(BrokenPipeError):
-        stream.close()
-    same(found, expected)
+@pytest.mark.cuda
+def test_the_current_gpu_is_named_once() -> None:
+    a = torch.randn(4, 4)
+    with pytest.raises(RuntimeError, match=r"device cuda:\d is named twice"):
+        tiled_mm.out_of_core(a, a, devices=["cuda", torch.cuda.current_device()])
