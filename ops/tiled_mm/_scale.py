@@ -77,8 +77,11 @@ def out_of_core(
 
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit, in torch.mm's words; not even small
-            tiles fit into ``memory``; an operand requires grad; a device failed.
-        NotImplementedError: no kernel for this dtype or precision, or a build without CUDA.
+            tiles fit into ``memory``; an operand requires grad; a device failed; the system has no
+            thread left.
+        NotImplementedError: no kernel for this dtype or precision, a build without CUDA, or a
+            tensor without memory of its own, as torch.func and tracing have.
+        TypeError: ``devices`` or ``progress`` is of another kind.
         torch.OutOfMemoryError: the memory was not there, nor that for smaller tiles.
 
     Ctrl-C and an exception in ``progress`` end the product, and are raised when threads and memory
