@@ -257,6 +257,9 @@ TEST_P(Operator, ExplainsWithoutComputing) {
   const at::Tensor a = normal({64, 64});
   EXPECT_NE(tiled::explain(a, a, {}, "h200").find("NVIDIA H200"), std::string::npos);
   EXPECT_EQ(tiled::plan(a, a).front(), '{');
+  const at::Tensor large = at::empty({4096, 4096}, at::device(at::kMeta).dtype(at::kBFloat16));
+  EXPECT_GT(tiled::explain(large, large, {}, "h200", /*verbose=*/true).size(),
+            tiled::explain(large, large, {}, "h200").size());
 }
 
 TEST(Precision, HoldsForAScope) {

@@ -103,9 +103,11 @@ TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tenso
 
 // What would run on these inputs and what bounds it, as text. Computes nothing. `device` names a
 // GPU to plan for ("h200", "a100", ..., see the README); otherwise the tensors' own device.
+// `verbose` lists every way that the rung has for the problem, not only the four best.
 TILED_MM_API std::string explain(const at::Tensor& a, const at::Tensor& b,
                                  const MmOptions& options = {},
-                                 std::optional<std::string_view> device = std::nullopt);
+                                 std::optional<std::string_view> device = std::nullopt,
+                                 bool verbose = false);
 
 // The same as a JSON object.
 TILED_MM_API std::string plan(const at::Tensor& a, const at::Tensor& b,

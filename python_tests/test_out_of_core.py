@@ -4,81 +4,36 @@ interruptions and failures are the same everywhere. The GPU's tests stand at the
 
 from __future__ import annotations
 
-import gc
 import itertools
-import mmap
 import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from pathlib import Path
 
 import cases
 import pytest
 import tiled_mm
 import torch
 from cases import each
+from streaming import (
+    MIB,
+    check_tiles,
+    done_of,
+    on_cpu,
+    pageable,
+    pinned,
+    same,
+    start,
+    tiles_of,
+)
 from tiled_mm import _scale
 
-MIB = 2**20
 DEEP = 32768  # the smallest K that is cut
 PIECE = 4096  # elements of a segment
-
-
-def pinned(x: torch.Tensor, offset: int = 0) -> torch.Tensor:
-    """A copy that counts as pinned for the CPU's device, since it begins where a page does."""
-    memory = mmap.mmap(-1, offset + max(1, x.numel() * x.element_size()))
-    flat = torch.frombuffer(memory, dtype=x.dtype, count=x.numel(), offset=offset)
-    return flat.view(x.shape).copy_(x)
-
-
-def pageable(x: torch.Tensor) -> torch.Tensor:
-    """A copy that does not."""
-    return pinned(x, offset=64)
-
-
-def start(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    out: torch.Tensor | None = None,
-    *,
-    capacities: tuple[int, ...] = (4 * MIB,),
-    memory: int | None = None,
-    precision: str | None = None,
-    out_dtype: torch.dtype | None = None,
-    copy: bool = True,
-    fail_at: int = -1,
-    slow: float = 0,
-):
-    return torch.classes.tiled_debug.OutOfCoreOnCpu(
-        a, b, out, precision, out_dtype, list(capacities), memory, copy, fail_at, slow
-    )
-
-
-def on_cpu(*operands: torch.Tensor, progress=False, **options) -> torch.Tensor:
-    return _scale._wait_for(start(*operands, **options), progress)
-
-
-def tiles_of(job) -> int:
-    return _scale.Progress(*job.progress()).tiles
-
-
-def same(c: torch.Tensor, expected: torch.Tensor) -> None:
-    assert c.dtype == expected.dtype and c.shape == expected.shape
-    # NaN where NaN is expected, bits elsewhere; assert_close compares no signs of zero.
-    torch.testing.assert_close(c, expected, rtol=0, atol=0, equal_nan=True)
-    if not c.is_complex() and c.dtype.is_floating_point:
-        assert torch.equal(torch.signbit(c), torch.signbit(expected)) or expected.isnan().any()
-
-
-@pytest.fixture
-def nothing_left() -> Iterator[None]:
-    yield
-    held = torch.ops.tiled_debug.out_of_core_on_cpu_holds
-    if held() != [0, 0, 0]:
-        gc.collect()  # of an exception and the frame that caught it, each of which has the other
-    assert held() == [0, 0, 0]
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -259,17 +214,6 @@ def test_the_bar(asked: bool | None, capsys: pytest.CaptureFixture[str]) -> None
 # ---- what ends a product early ----------------------------------------------------------------
 
 
-def check_tiles(out: torch.Tensor, before: torch.Tensor, expected: torch.Tensor) -> None:
-    """Every element is as it was, or done."""
-    assert torch.equal(torch.where(out == before, expected, out), expected)
-
-
-def done_of(error: BaseException) -> tuple[int, int]:
-    text = "\n".join([str(error), *getattr(error, "__notes__", [])])
-    done, tiles = re.search(r"(\d+) of (\d+) tiles of out are done", text).groups()
-    return int(done), int(tiles)
-
-
 @pytest.mark.usefixtures("nothing_left")
 def test_an_exception_in_the_progress_ends_the_product() -> None:
     a, b = cases.pair(400, 400, 2000, torch.float32, "cpu")
@@ -413,10 +357,45 @@ def test_without_a_gpu_it_says_so() -> None:
     built = tiled_mm.build_info()["cuda"] is not None
     error = RuntimeError if built else NotImplementedError
     text = "No CUDA GPUs are available" if built else "built without CUDA"
-    with pytest.raises(error, match=text):
-        tiled_mm.out_of_core(a, a)
-    with pytest.raises(error, match=text):
-        tiled_mm.explain_out_of_core(a, a)
+    for function in (tiled_mm.out_of_core, tiled_mm.explain_out_of_core, tiled_mm.plan_out_of_core):
+        with pytest.raises(error, match=text) as refusal:
+            function(a, a)
+        assert "on the CPU there is tiled_mm.mm" in str(refusal.value)
+        assert "move the tensors" not in str(refusal.value)  # they are where they belong
+
+
+@each("function", ("out_of_core", "explain_out_of_core", "plan_out_of_core"))
+def test_devices_that_are_no_gpus_are_refused(function: str) -> None:
+    a = torch.randn(4, 4)
+    named = {} if function == "out_of_core" else {"device": "h200"}
+
+    def run(devices: object) -> object:
+        return getattr(tiled_mm, function)(a, a, devices=devices, **named)
+
+    for devices in (["cpu"], "cpu", torch.device("cpu"), [torch.device("meta")], ["cuda:0", "cpu"]):
+        with pytest.raises(RuntimeError, match=r"computes on GPUs, not on (cpu|meta)"):
+            run(devices)
+    for devices in (["cuda:1", 1], [0, 0], ["cuda", "cuda"]):
+        with pytest.raises(RuntimeError, match=r"device cuda(:\d)? is named twice"):
+            run(devices)
+    with pytest.raises(RuntimeError, match="devices names none"):
+        run([])
+    for devices in ([-1], ["gpu"], ["cuda:-1"]):
+        with pytest.raises(RuntimeError, match=r"[Dd]evice"):
+            run(devices)
+    for devices in (True, 2.5):
+        with pytest.raises(TypeError, match=f"devices must be CUDA devices.*not {devices}"):
+            run(devices)
+    for number in (0, -1):
+        error = TypeError if function == "out_of_core" else RuntimeError
+        with pytest.raises(error, match="devices"):
+            run(number)
+
+
+def test_a_progress_that_cannot_be_called_is_refused_before_any_work() -> None:
+    a = torch.randn(4, 4)
+    with pytest.raises(TypeError, match="progress must be a bool or a function, not 'yes'"):
+        tiled_mm.out_of_core(a, a, progress="yes")
 
 
 # ---- explain ----------------------------------------------------------------------------------
@@ -438,6 +417,22 @@ def test_explain_plans_for_named_devices() -> None:
     assert plan.seconds.estimate < 1.05 * room.seconds.estimate
     two = tiled_mm.plan_out_of_core(a, b, memory=8 * 2**30, device="h200", devices=2)
     assert two.devices == 2 and two.seconds.estimate < 0.55 * plan.seconds.estimate
+
+
+IN_LITTLE_MEMORY = r"""
+import re, resource, sys, tiled_mm, torch
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, used + 2**30))
+exec(re.search(r"```python\n(.*?)```", open(sys.argv[1]).read(), re.DOTALL).group(1))
+"""
+
+
+def test_the_page_explains_without_the_memory() -> None:
+    page = Path(__file__).parents[1] / "docs" / "scale.md"
+    command = [sys.executable, "-c", IN_LITTLE_MEMORY, str(page)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("out of core on 1 x NVIDIA H200")
 
 
 @pytest.mark.parametrize("name", tiled_mm.devices())

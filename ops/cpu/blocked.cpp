@@ -39,7 +39,8 @@ void run_regions(void* state, int64_t begin, int64_t end) {
 constexpr ParallelFor ALONE = {[](int64_t count, Body body, void* state) { body(state, 0, count); },
                                1};
 
-// Whether three loops are done before the choices below would be made, and operands packed.
+}  // namespace
+
 bool is_tiny(const Problem& p, const Level& level) {
   constexpr int64_t TINY = 100, TINY_PACKED[] = {512, 350};  // multiply-adds; of 1 and 2 bytes
   if (p.k == 0 || p.batch > TINY || p.m > TINY || p.n > TINY || p.k > TINY) return false;
@@ -49,8 +50,6 @@ bool is_tiny(const Problem& p, const Level& level) {
   const int64_t size = size_of(p.dtype), most = size < 4 ? TINY_PACKED[size - 1] : TINY;
   return p.batch * p.m * p.n * p.k <= most;
 }
-
-}  // namespace
 
 void mm_blocked(const Problem& problem, const ParallelFor& parallel, const Level& level) {
   if (problem.batch == 0 || problem.m == 0 || problem.n == 0) return;

@@ -23,11 +23,15 @@ void mm_naive(const Problem& problem, const ParallelFor& parallel);
 // The default: blocked for the caches, a tile of vectors in registers. The same bits as mm_naive.
 void mm_blocked(const Problem& problem, const ParallelFor& parallel);
 
+// Whether it does three loops itself, since they are done before its choices would be made.
+bool is_tiny(const Problem& problem, const Level& level);
+
 // The instruction level in use: "base", "avx2", "avx512", "avx512_bf16" or "amx". The highest that
 // this CPU has, or the one that the environment variable TILED_MM_CPU_LEVEL names. Throws
 // std::invalid_argument, as the products above do, if that is none or one that this CPU does not
 // have.
 const char* level();
+const Level& chosen_level();
 
 // For tests: every level that this CPU has, lowest first, and the products at a given one.
 const std::vector<const Level*>& available_levels();

@@ -107,12 +107,12 @@ const Level& choose_level() {
                               "', but this CPU has: " + joined(names));
 }
 
+}  // namespace
+
 const Level& chosen_level() {
   static const Level& chosen = choose_level();  // tried again while it throws
   return chosen;
 }
-
-}  // namespace
 
 const char* level() { return chosen_level().name; }
 

@@ -30,10 +30,7 @@ void count_traffic(PlanReport& r) {
   const double a_reads = shares ? as_double(r.plan.tiles_n) : n;
   const double b_reads = shares ? as_double(r.plan.tiles_m) : m;
   r.tile_bytes = batch * (m * k * a_reads + k * n * b_reads) * element + c_bytes;
-  r.compulsory_bytes =
-      (distinct_elements(p.a, p.batch, p.m, p.k) + distinct_elements(p.b, p.batch, p.k, p.n)) *
-          element +
-      c_bytes;
+  r.compulsory_bytes = compulsory_bytes(p);
 }
 
 std::string why_unknown(int capability) {
@@ -74,6 +71,18 @@ void count_step(PlanReport& r, double flops_per_multiply_add) {
 
 }  // namespace
 
+double compulsory_bytes(const Problem& p) {
+  const double inputs =
+      distinct_elements(p.a, p.batch, p.m, p.k) + distinct_elements(p.b, p.batch, p.k, p.n);
+  const double results = as_double(p.batch) * as_double(p.m) * as_double(p.n);
+  return inputs * as_double(size_of(p.dtype)) + results * as_double(size_of(p.epilogue.out_dtype));
+}
+
+double flops_of(const Problem& p) {
+  return (is_complex(p.dtype) ? 8 : 2) * as_double(p.batch) * as_double(p.m) * as_double(p.n) *
+         as_double(p.k);
+}
+
 PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
   PlanReport r{};
   r.problem = problem;
@@ -86,8 +95,7 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   const double flops_per_multiply_add = is_complex(problem.dtype) ? 8 : 2;
   count_step(r, flops_per_multiply_add);
   count_traffic(r);
-  r.flops = flops_per_multiply_add * as_double(problem.batch) * as_double(problem.m) *
-            as_double(problem.n) * as_double(problem.k);
+  r.flops = flops_of(problem);
   r.peak_flops = peak_flops(device, problem.dtype, problem.arithmetic);
   r.balance = r.peak_flops / device.memory_bandwidth;
   r.tile_roofline = roofline(device, r.tile_bytes, r.flops, r.peak_flops);

@@ -41,21 +41,29 @@ struct PlanReport {
   double peak_flops;  // flop/s of the device in this arithmetic
   double balance;     // flops per byte from which on the device is bound by computing
 
-  // Bytes from and to global memory: if each tile loads what it needs and no cache helps; and if
-  // every element is moved once (an expanded operand is as large as its memory).
+  // Bytes from and to global memory: if each tile loads what it needs and no cache helps, which is
+  // no bound where one does; and if every element is moved once (an expanded operand is as large as
+  // its memory), which is the least.
   double tile_bytes;
   double compulsory_bytes;
   Roofline tile_roofline;
   Roofline compulsory_roofline;
 };
 
-// "fma", "tensor", "tf32" or "fp16x3".
+// Bytes if every element is moved once; an expanded operand is as large as its memory.
+double compulsory_bytes(const Problem& problem);
+
+// A multiply-add is two flops, a complex one eight.
+double flops_of(const Problem& problem);
+
+// "fma", "cpu16", "tensor", "tf32" or "fp16x3".
 std::string arithmetic_name(Arithmetic arithmetic);
 
 PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
-// For people: what happens, what limits it, and how fast it can be at best.
-std::string to_text(const PlanReport& report);
+// For people: what happens, what limits it, and how fast it can be at best. Of the ways that the
+// rung has for the problem it shows the chosen one and the three next best, or all if `verbose`.
+std::string to_text(const PlanReport& report, bool verbose = false);
 
 // For programs. One JSON object; a number that does not exist is null (a limit that a resource does
 // not set, the waves of a block that does not fit, an infinite intensity).

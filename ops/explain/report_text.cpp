@@ -8,6 +8,7 @@
 
 #include "core/segments.h"
 #include "core/text.h"
+#include "explain/lines.h"
 #include "explain/report.h"
 
 namespace tiled {
@@ -22,24 +23,6 @@ std::string kibibytes(int64_t bytes) {
 
 std::string capability_name(int capability) {
   return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
-}
-
-// One line of a table: a name and what there is to say.
-std::string line(const std::string& name, const std::string& text) {
-  std::ostringstream out;
-  out << "  " << std::left << std::setw(11) << name << ' ' << text << '\n';
-  return out.str();
-}
-
-std::string problem_text(const Problem& p) {
-  const std::string batch = p.batch == 1 ? "" : std::to_string(p.batch) + ", ";
-  const auto matrix = [&](int64_t rows, int64_t columns) {
-    return "[" + batch + std::to_string(rows) + ", " + std::to_string(columns) + "]";
-  };
-  std::string text = "C" + matrix(p.m, p.n) + " = A" + matrix(p.m, p.k) + " B" + matrix(p.k, p.n) +
-                     ", " + name_of(p.dtype);
-  if (p.epilogue.out_dtype != p.dtype) text += std::string(" to ") + name_of(p.epilogue.out_dtype);
-  return text;
 }
 
 // Every kernel that will run, in the order of launch.
@@ -57,7 +40,23 @@ std::string step_lines(const Plan& plan) {
   return text;
 }
 
-std::string plan_table(const PlanReport& r) {
+// The chosen way, then the others from the best on.
+std::string way_lines(const Description& about, bool verbose) {
+  constexpr size_t SHOWN = 4;
+  std::vector<Description::EstimatedWay> ways = about.ways;
+  std::stable_sort(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
+    return x.chosen != y.chosen ? x.chosen : x.cycles < y.cycles;
+  });
+  const size_t shown = verbose ? ways.size() : std::min(ways.size(), SHOWN);
+  std::string text;
+  for (size_t i = 0; i < shown; ++i)
+    text += line(i == 0 && ways[i].chosen ? "estimate" : "rejected", ways[i].text);
+  if (shown < ways.size())
+    text += line("", "and " + std::to_string(ways.size() - shown) + " more, with verbose=True");
+  return text;
+}
+
+std::string plan_table(const PlanReport& r, bool verbose) {
   const Plan& plan = r.plan;
   std::string text = line("problem", problem_text(r.problem));
   text += line("kernel", r.about.kernel);
@@ -66,6 +65,7 @@ std::string plan_table(const PlanReport& r) {
                        std::to_string(plan.block_k) + " of K in a step; a thread " + "owns " +
                        std::to_string(r.about.thread_m) + " x " + std::to_string(r.about.thread_n));
   for (const auto& [name, what] : r.about.lines) text += line(name, what);
+  text += way_lines(r.about, verbose);
   if (plan.workspace_bytes > 0)
     text += line("workspace", with_unit(as_double(plan.workspace_bytes), "B"));
   std::string grid = grouped(r.blocks) + " blocks of " + std::to_string(r.threads) +
@@ -144,35 +144,41 @@ std::string step_table(const PlanReport& r, const std::string& operation) {
   return text;
 }
 
-std::string roofline_row(const std::string& name, double bytes, const Roofline& roofline,
-                         const std::string& operation) {
+// What follows a name and the bytes moved.
+std::string traffic_row(const std::string& name, double bytes, const Roofline& roofline) {
   std::ostringstream out;
   out << "  " << std::left << std::setw(16) << name << std::right << std::setw(9)
-      << with_unit(bytes, "B") << std::setw(12) << three_digits(roofline.intensity) << std::setw(16)
-      << with_unit(roofline.flops_bound, operation + "/s") << std::setw(11)
-      << with_unit(roofline.seconds_bound, "s") << "   " << roofline.bound << '\n';
+      << with_unit(bytes, "B") << std::setw(12) << three_digits(roofline.intensity);
   return out.str();
 }
 
 std::string roofline_table(const PlanReport& r, const std::string& operation) {
-  std::string text = "\nRoofline: " + with_unit(r.flops, operation) + "; peak " +
-                     with_unit(r.peak_flops, operation + "/s") + ", memory " +
-                     with_unit(r.device.memory_bandwidth, "B/s") + ", balance " +
-                     three_digits(r.balance) + " " + operation + "/byte\n";
-  std::ostringstream head;
-  head << std::setw(27) << "bytes" << std::setw(12) << (operation + "/byte") << std::setw(16)
-       << "at most" << std::setw(11) << "at least" << "   bound by\n";
-  return text + head.str() +
-         roofline_row("loads of tiles", r.tile_bytes, r.tile_roofline, operation) +
-         roofline_row("each byte once", r.compulsory_bytes, r.compulsory_roofline, operation);
+  const Roofline& least = r.compulsory_roofline;
+  const Roofline& tiles = r.tile_roofline;
+  const auto rate = [&](double value) { return with_unit(value, operation + "/s"); };
+  std::ostringstream text;
+  text << "\nRoofline: " << with_unit(r.flops, operation) << "; peak " << rate(r.peak_flops)
+       << ", memory " << with_unit(r.device.memory_bandwidth, "B/s") << ", balance "
+       << three_digits(r.balance) << " " << operation << "/byte\n"
+       << std::setw(27) << "bytes" << std::setw(12) << (operation + "/byte") << std::setw(16)
+       << "at most" << std::setw(11) << "at least" << "   bound by\n"
+       << traffic_row("each byte once", r.compulsory_bytes, least) << std::setw(16)
+       << rate(least.flops_bound) << std::setw(11) << with_unit(least.seconds_bound, "s") << "   "
+       << least.bound
+       << '\n'
+       // Caches serve most of these loads, so that their roofline is no bound.
+       << traffic_row("loads of tiles", r.tile_bytes, tiles) << "   " << rate(tiles.flops_bound)
+       << " and " << with_unit(tiles.seconds_bound, "s") << " if no load hit a cache\n";
+  return text.str();
 }
 
 }  // namespace
 
-std::string to_text(const PlanReport& r) {
+std::string to_text(const PlanReport& r, bool verbose) {
   const std::string operation = is_integer(r.problem.dtype) ? "op" : "flop";
-  return std::string(name_of(r.plan.algo)) + " on " + r.device.name + "\n" + plan_table(r) +
-         occupancy_table(r) + step_table(r, operation) + roofline_table(r, operation);
+  return std::string(name_of(r.plan.algo)) + " on " + r.device.name + "\n" +
+         plan_table(r, verbose) + occupancy_table(r) + step_table(r, operation) +
+         roofline_table(r, operation);
 }
 
 }  // namespace tiled

@@ -48,18 +48,27 @@ def explain(
     precision: str | None = None,
     out_dtype: torch.dtype | None = None,
     device: str | None = None,
+    verbose: bool = False,
 ) -> str:
-    """The plan for ``a`` [M, K] times ``b`` [K, N] as text: rung, tile, occupancy and what limits
-    it, traffic, and the roofline bound.
+    """The plan for ``a`` [M, K] times ``b`` [K, N] as text: rung, tile, the chosen way and the next
+    best, occupancy and what limits it, traffic, and the roofline bound. On the CPU: the arithmetic,
+    the instruction level that runs these dtypes, the blocking, and the least traffic.
 
     With ``device`` naming one of :func:`devices` it works on any tensors, meta ones too, and needs
-    no GPU; without it, the plan is for the tensors' own device.
+    no GPU; without it, the plan is for the tensors' own device. ``verbose`` lists every way that
+    the rung has for the problem.
 
     Raises:
         RuntimeError: as :func:`mm`, or the device is unknown or missing.
     """
     return torch.ops.tiled.explain(
-        a, b, algo=algo, precision=precision, out_dtype=out_dtype, device=device
+        a,
+        b,
+        algo=algo,
+        precision=precision,
+        out_dtype=out_dtype,
+        device=device,
+        verbose=verbose,
     )
 
 

@@ -77,13 +77,20 @@ def out_of_core(
 
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit, in torch.mm's words; not even small
-            tiles fit into ``memory``; an operand requires grad; a device failed.
-        NotImplementedError: no kernel for this dtype or precision, or a build without CUDA.
+            tiles fit into ``memory``; an operand requires grad; a device failed; the system has no
+            thread left.
+        NotImplementedError: no kernel for this dtype or precision, a build without CUDA, or a
+            tensor without memory of its own, as torch.func and tracing have.
+        TypeError: ``devices`` or ``progress`` is of another kind.
         torch.OutOfMemoryError: the memory was not there, nor that for smaller tiles.
 
     Ctrl-C and an exception in ``progress`` end the product, and are raised when threads and memory
     are cleaned up. Every tile of ``out`` is then as it was, or done; the exception says how many.
     """
+    if isinstance(devices, int):  # explain_out_of_core() takes their number
+        raise TypeError(f"out_of_core(): devices must be CUDA devices, not {devices!r}")
+    if not (progress is None or callable(progress) or isinstance(progress, bool)):
+        raise TypeError(f"out_of_core(): progress must be a bool or a function, not {progress!r}")
     names = _names(devices)
     job = torch.classes.tiled.OutOfCore(a, b, out, precision, out_dtype, names, memory, copy)
     return _wait_for(job, progress)
@@ -105,8 +112,8 @@ def explain_out_of_core(
     products at the arithmetic's, and which of them bounds the whole. The link's rate is that of the
     standard which such cards have; the arithmetic's is the device's peak.
 
-    With ``device`` naming one of :func:`devices` it needs no GPU, and ``devices`` may say how many
-    of it there are. ``a`` and ``b`` may be meta tensors.
+    With ``device`` naming one of :func:`devices` it needs no GPU. ``devices`` may say how many GPUs
+    there are, at least one. ``a`` and ``b`` may be meta tensors.
 
     Raises:
         RuntimeError: as :func:`out_of_core`, or the device is unknown.
@@ -130,21 +137,26 @@ def plan_out_of_core(a: Tensor, b: Tensor, **options: Any) -> Plan:
 
 
 def _names(devices: Devices | int | None) -> list[str]:
-    """The devices as torch spells them; a number stands for so many of a named GPU."""
+    """The devices as torch spells them, none for the current one; a number stands for so many."""
     if devices is None:
         return []
+    if isinstance(devices, bool) or not isinstance(devices, (int, torch.device, Iterable)):
+        raise TypeError(f"devices must be CUDA devices or how many there are, not {devices!r}")
     if isinstance(devices, int):
-        return [f"cuda:{i}" for i in range(devices)]
-    if isinstance(devices, (str, torch.device)):
+        devices = range(devices)
+    elif isinstance(devices, (str, torch.device)):
         devices = [devices]
-    return [str(torch.device("cuda", d) if isinstance(d, int) else d) for d in devices]
+    names = [str(torch.device("cuda", d) if isinstance(d, int) else d) for d in devices]
+    if not names:
+        raise RuntimeError("tiled_mm: out_of_core computes on GPUs, and devices names none")
+    return names
 
 
 def _wait_for(job: Any, progress: bool | Callable[[Progress], object] | None) -> Tensor:
     """The job's result. Whatever ends the waiting ends the job too, before it is raised."""
     show, bar = progress, None
     if progress is None or isinstance(progress, bool):
-        wanted = sys.stderr.isatty() if progress is None else progress
+        wanted = _on_terminal() if progress is None else progress
         show = bar = _Bar() if wanted else None
     try:
         while not job.wait(_SECONDS_BETWEEN_CALLS):
@@ -166,8 +178,16 @@ def _wait_for(job: Any, progress: bool | Callable[[Progress], object] | None) ->
     return job.result()
 
 
+def _on_terminal() -> bool:
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # it is closed
+        return False
+
+
 class _Bar:
-    """A line on stderr: how far, the rate, and the time left."""
+    """A line on stderr: how far, the rate, and the time left. Where stderr is missing, closed or
+    goes away, there is no line: a product does not end for want of it."""
 
     WIDTH = 30
 
@@ -183,10 +203,18 @@ class _Bar:
             f"\r[{'#' * full}{'.' * (self.WIDTH - full)}] {now.tiles_done}/{now.tiles} tiles, "
             f"{rate:.1f} TF/s, {'?' if left is None else f'{left:.0f}'} s left"
         )
-        sys.stderr.write(f"{line:<79}")
-        sys.stderr.flush()
-        self._drawn = True
+        self._drawn = self._write(f"{line:<79}")
 
     def close(self) -> None:
         if self._drawn:
-            sys.stderr.write("\n")
+            self._write("\n")
+
+    def _write(self, text: str) -> bool:
+        try:
+            if sys.stderr is None:
+                return False
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return False
+        return True

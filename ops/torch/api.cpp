@@ -70,8 +70,8 @@ std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const M
 }
 
 std::string explain(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                    std::optional<std::string_view> device) {
-  return explain_text(a, b, options, device);
+                    std::optional<std::string_view> device, bool verbose) {
+  return explain_text(a, b, options, device, verbose);
 }
 
 std::string plan(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,

@@ -1,16 +1,11 @@
 #include "torch/inspect.h"
 
-#include <ATen/Parallel.h>
-
-#include <sstream>
-
-#include "core/segments.h"
 #include "core/text.h"
-#include "cpu/blocked.h"
 #include "explain/report.h"
 #include "torch/choose.h"
 #include "torch/from_tensors.h"
 #include "torch/hooks.h"
+#include "torch/inspect_cpu.h"
 #include "torch/mm_cpu.h"
 #include "torch/precision.h"
 
@@ -73,28 +68,15 @@ std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
 }
 
 std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                         OptionalName device) {
-  if (!on_cpu(a, device)) return to_text(report_of(a, b, options, device));
-  const Problem p = checked_problem(a, b, options, device);
-  const std::string batch = a.dim() == 3 ? std::to_string(p.batch) + ", " : "";
-  std::ostringstream text;
-  text << name_of(cpu_algo(options.algo)) << " on the CPU (" << cpu::level() << ", "
-       << at::get_num_threads() << " threads)\n  C[" << batch << p.m << ", " << p.n << "] = A["
-       << batch << p.m << ", " << p.k << "] B[" << batch << p.k << ", " << p.n << "], "
-       << name_of(p.dtype) << " to " << name_of(p.epilogue.out_dtype) << "\n  "
-       << segment_count(p.k) << " segments of K; threads share out C, never K\n";
-  return text.str();
+                         OptionalName device, bool verbose) {
+  if (!on_cpu(a, device)) return to_text(report_of(a, b, options, device), verbose);
+  return cpu_explain_text(checked_problem(a, b, options, device), cpu_algo(options.algo));
 }
 
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device) {
   if (!on_cpu(a, device)) return to_json(report_of(a, b, options, device));
-  checked_problem(a, b, options, device);
-  std::ostringstream json;
-  json << "{\"device\": \"cpu\", \"algo\": \"" << name_of(cpu_algo(options.algo))
-       << "\", \"level\": \"" << cpu::level() << "\", \"threads\": " << at::get_num_threads()
-       << "}";
-  return json.str();
+  return cpu_plan_json(checked_problem(a, b, options, device), cpu_algo(options.algo));
 }
 
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,

@@ -23,7 +23,7 @@ std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
                                   const MmOptions& options, OptionalName device);
 
 std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                         OptionalName device);
+                         OptionalName device, bool verbose);
 
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device);

@@ -8,9 +8,10 @@
 namespace tiled {
 namespace {
 
-constexpr const char* MESSAGE =
-    "tiled_mm was built without CUDA (tiled_mm.build_info() says why); move the tensors to the "
-    "CPU, or build it again where nvcc and a CUDA build of torch of the same CUDA version are";
+#define BUILT_WITHOUT "tiled_mm was built without CUDA (tiled_mm.build_info() says why); "
+#define BUILD_AGAIN \
+  "build it again where nvcc and a CUDA build of torch of the same CUDA version are"
+constexpr const char* MESSAGE = BUILT_WITHOUT "move the tensors to the CPU, or " BUILD_AGAIN;
 
 void refuse(const c10::OperatorHandle&, torch::jit::Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);
@@ -30,7 +31,9 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&
 }
 
 std::vector<OutOfCoreTarget> cuda_targets(const OutOfCoreProduct&, const OutOfCoreOptions&) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "out_of_core computes on GPUs: ", MESSAGE);
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "out_of_core computes on GPUs, but " BUILT_WITHOUT BUILD_AGAIN
+                                     "; on the CPU there is tiled_mm.mm, and explain_out_of_core "
+                                     "plans for a GPU that it is told, as device='h200'");
 }
 
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {

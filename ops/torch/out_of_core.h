@@ -47,7 +47,7 @@ struct OutOfCoreTarget {
 OutOfCoreTarget target_on(const DeviceInfo& device, const OutOfCoreProduct& product,
                           const OutOfCoreOptions& options, int64_t memory);
 
-// The GPUs that are asked for, or the current one. A build without CUDA refuses (hooks).
+// The GPUs that are asked for, or the current one; each once. A build without CUDA refuses (hooks).
 std::vector<OutOfCoreTarget> cuda_targets(const OutOfCoreProduct& product,
                                           const OutOfCoreOptions& options);
 
@@ -77,7 +77,7 @@ std::string plan_out_of_core_json(const at::Tensor& a, const at::Tensor& b,
                                   std::optional<int64_t> memory, bool copy,
                                   std::optional<std::string_view> device);
 
-// A running product, in threads of its own.
+// A running product, in threads of its own. Functions may be called from any thread.
 class OutOfCoreJob {
  public:
   OutOfCoreJob(OutOfCoreProduct product, std::vector<OutOfCoreTarget> targets, bool copy);
@@ -93,12 +93,16 @@ class OutOfCoreJob {
   // No tile is begun any more; returns when all threads have ended and all memory is given back.
   void stop();
 
-  // C, after the end; or the error, which says how much of C is done.
+  // C, after the end; or the error, which says how much of C is done. The same at every call.
   at::Tensor result();
 
  private:
   void run();
   void attempt();
+
+  // With mutex_ held.
+  OutOfCoreProgress progress_now() const;
+  std::string tiles_done_text() const;
 
   OutOfCoreProduct product_;
   std::vector<OutOfCoreTarget> targets_;
@@ -112,6 +116,8 @@ class OutOfCoreJob {
   bool stopping_ = false, ended_ = false;
   double seconds_ = 0;  // at the end
   std::exception_ptr error_;
+
+  std::mutex join_mutex_;  // of what follows
   std::thread thread_;
 };
 

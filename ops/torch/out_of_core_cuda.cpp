@@ -138,7 +138,6 @@ std::vector<OutOfCoreTarget> cuda_targets(const OutOfCoreProduct& product,
   std::vector<OutOfCoreTarget> targets;
   std::vector<c10::DeviceIndex> seen;
   for (const at::Device& device : devices) {
-    TORCH_CHECK(device.is_cuda(), "tiled_mm: out_of_core computes on GPUs, not on ", device);
     const auto index = device.has_index() ? device.index() : c10::cuda::current_device();
     for (const c10::DeviceIndex other : seen)
       TORCH_CHECK(other != index, "tiled_mm: device cuda:", static_cast<int>(index),

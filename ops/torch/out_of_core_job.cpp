@@ -1,8 +1,28 @@
 #include <c10/util/Exception.h>
 
 #include "torch/out_of_core.h"
+#include "torch/out_of_core_threads.h"
 
 namespace tiled {
+namespace {
+
+// The same error, which says this too. One of torch's own keeps its type.
+std::exception_ptr with_context(const std::exception_ptr& error, const std::string& context) {
+  try {
+    try {
+      std::rethrow_exception(error);
+    } catch (c10::Error& known) {
+      known.add_context(context);
+      throw;
+    } catch (const std::exception& other) {
+      TORCH_CHECK(false, other.what(), "; ", context);
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
 
 OutOfCoreJob::OutOfCoreJob(OutOfCoreProduct product, std::vector<OutOfCoreTarget> targets,
                            bool copy)
@@ -21,7 +41,7 @@ OutOfCoreJob::OutOfCoreJob(OutOfCoreProduct product, std::vector<OutOfCoreTarget
   report_ = plan_out_of_core(product_, targets_, copy_, memory_of(targets_));
   // Devices write there past autograd, which is to know of it.
   c.unsafeGetTensorImpl()->bump_version();
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 OutOfCoreJob::~OutOfCoreJob() { stop(); }
@@ -41,10 +61,15 @@ void OutOfCoreJob::attempt() {
     options.out_dtype = shared.plan.keeps_parts ? shared.sum_type : product_.c.scalar_type();
     run_worker(shared, *targets_[i].device, static_cast<int64_t>(i), options);
   };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < targets_.size(); ++i) others.emplace_back(work, i);
-  work(0);
-  for (std::thread& other : others) other.join();
+  std::vector<std::thread> others(targets_.size());  // the first target is this thread's
+  try {
+    for (size_t i = 1; i < targets_.size(); ++i) others[i] = start_thread([&work, i] { work(i); });
+    work(0);
+  } catch (...) {
+    shared.fail(std::current_exception());
+  }
+  for (std::thread& other : others)
+    if (other.joinable()) other.join();
   if (const std::exception_ptr error = shared.error()) std::rethrow_exception(error);
 }
 
@@ -67,7 +92,7 @@ void OutOfCoreJob::run() {
     error = std::current_exception();
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  error_ = error;
+  error_ = error ? with_context(error, tiles_done_text()) : nullptr;
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   ended_ = true;
   change_.notify_all();
@@ -80,6 +105,10 @@ bool OutOfCoreJob::wait(double seconds) {
 
 OutOfCoreProgress OutOfCoreJob::progress() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  return progress_now();
+}
+
+OutOfCoreProgress OutOfCoreJob::progress_now() const {
   OutOfCoreProgress p{};
   const auto now = std::chrono::steady_clock::now();
   p.seconds = ended_ ? seconds_ : std::chrono::duration<double>(now - begin_).count();
@@ -100,25 +129,24 @@ void OutOfCoreJob::stop() {
     stopping_ = true;
     if (shared_) shared_->stopping = true;
   }
+  // The first caller joins, and others wait for it.
+  const std::lock_guard<std::mutex> lock(join_mutex_);
   if (thread_.joinable()) thread_.join();
 }
 
 at::Tensor OutOfCoreJob::result() {
-  const OutOfCoreProgress p = progress();
-  const std::string done = "tiled_mm: " + std::to_string(p.tiles_done) + " of " +
-                           std::to_string(p.tiles) + " tiles of out are done, the others untouched";
-  if (error_) {
-    try {
-      std::rethrow_exception(error_);
-    } catch (c10::Error& error) {
-      error.add_context(done);
-      throw;
-    } catch (const std::exception& error) {
-      TORCH_CHECK(false, error.what(), "; ", done);
-    }
-  }
-  TORCH_CHECK(ended_ && p.tiles_done == p.tiles, "out_of_core was stopped; ", done);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK(ended_, "tiled_mm: out_of_core has not ended");
+  if (error_) std::rethrow_exception(error_);
+  const OutOfCoreProgress p = progress_now();
+  TORCH_CHECK(p.tiles_done == p.tiles, "out_of_core was stopped; ", tiles_done_text());
   return product_.c;
+}
+
+std::string OutOfCoreJob::tiles_done_text() const {
+  const OutOfCoreProgress p = progress_now();
+  return "tiled_mm: " + std::to_string(p.tiles_done) + " of " + std::to_string(p.tiles) +
+         " tiles of out are done, the others untouched";
 }
 
 }  // namespace tiled

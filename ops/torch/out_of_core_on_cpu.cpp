@@ -1,6 +1,5 @@
 #include "torch/out_of_core_on_cpu.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 
 #include "scale/memory.h"
 #include "torch/out_of_core_staging.h"
+#include "torch/out_of_core_threads.h"
 #include "torch/schema.h"
 
 namespace tiled {
@@ -46,7 +46,7 @@ struct CpuEvent : Event {
 // are still reached; the error is raised by the next who waits for the device, as CUDA does.
 class CpuQueue {
  public:
-  CpuQueue() : thread_([this] { run(); }) { ++cpu_devices_hold().threads; }
+  CpuQueue() : thread_(start_thread([this] { run(); })) { ++cpu_devices_hold().threads; }
   ~CpuQueue() {
     put(nullptr);
     thread_.join();
@@ -61,7 +61,6 @@ class CpuQueue {
 
  private:
   void run() {
-    const at::NoGradGuard no_grad;
     for (;;) {
       std::function<void()> task;
       {

@@ -1,7 +1,12 @@
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/AutogradState.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "core/segments.h"
 #include "cuda/plan/estimate.h"
@@ -16,6 +21,28 @@
 namespace tiled {
 namespace {
 
+// A device reads and writes the tensor's memory past the dispatcher.
+void check_memory(const at::Tensor& t, const char* name) {
+  constexpr auto WITHOUT =
+      at::kTensorSubclassLike | at::DispatchKeySet(at::DispatchKey::ZeroTensor);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      (t.key_set() & WITHOUT).empty(),
+      "tiled_mm: out_of_core copies the memory of its tensors, and ", name,
+      " has none: it is one of torch.func's, of tracing, of a subclass with __torch_dispatch__, or "
+      "a zero tensor of forward differentiation");
+  TORCH_CHECK(t.unsafeGetTensorImpl()->storage_initialized(),
+              "The tensor has a non-zero number of elements, but its data is not allocated yet.");
+}
+
+void check_devices(const std::vector<at::Device>& devices) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    TORCH_CHECK(devices[i].is_cuda(), "tiled_mm: out_of_core computes on GPUs, not on ",
+                devices[i]);
+    for (size_t j = 0; j < i; ++j)
+      TORCH_CHECK(devices[i] != devices[j], "tiled_mm: device ", devices[i], " is named twice");
+  }
+}
+
 void check_operand(const at::Tensor& t, const char* name, at::DeviceType device) {
   TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided,
                               "tiled_mm: expected dense (strided) tensors, got ", t.layout());
@@ -24,14 +51,29 @@ void check_operand(const at::Tensor& t, const char* name, at::DeviceType device)
   TORCH_CHECK(!(at::GradMode::is_enabled() && t.requires_grad()),
               "tiled_mm: out_of_core does not support automatic differentiation, but ", name,
               " requires grad");
+  TORCH_CHECK(!(c10::AutogradState::get_tls_state().get_fw_grad_mode() && t._fw_grad(0).defined()),
+              "tiled_mm: out_of_core does not support automatic differentiation, but ", name,
+              " has a tangent");
+  if (device == at::kCPU) check_memory(t, name);
+}
+
+// The bytes from a matrix's first element, which is at `first`, to its last. Two storages may hold
+// one array, so memory is compared by address.
+std::pair<uintptr_t, uintptr_t> bytes_from(const void* first, const at::Tensor& t) {
+  const auto begin = reinterpret_cast<uintptr_t>(first);
+  if (t.numel() == 0) return {begin, begin};
+  const int64_t last = (t.size(0) - 1) * t.stride(0) + (t.size(1) - 1) * t.stride(1);
+  return {begin, begin + static_cast<uintptr_t>((last + 1) * t.element_size())};
 }
 
 void check_apart(const at::Tensor& out, const at::Tensor& input) {
-  TORCH_CHECK(
-      !out.is_alias_of(input) || at::get_overlap_status(out, input) == at::MemOverlapStatus::No,
-      "unsupported operation: some elements of the input tensor and the written-to tensor "
-      "refer to a single memory location. Please clone() the tensor before performing the "
-      "operation.");
+  // A lazy copy gets memory of its own before it is written.
+  const auto [out_begin, out_end] = bytes_from(out.mutable_data_ptr(), out);
+  const auto [begin, end] = bytes_from(input.const_data_ptr(), input);
+  TORCH_CHECK(std::max(out_begin, begin) >= std::min(out_end, end),
+              "unsupported operation: some elements of the input tensor and the written-to tensor "
+              "refer to a single memory location. Please clone() the tensor before performing the "
+              "operation.");
 }
 
 // The product of one tile on the device, where its operands lie as the engine puts them.
@@ -87,6 +129,7 @@ OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,
                                    const std::optional<at::Tensor>& out,
                                    const OutOfCoreOptions& options, at::DeviceType device)
     : a(a), b(b) {
+  check_devices(options.devices);
   check_operand(a, "a", device);
   check_operand(b, "b", device);
   check_mm(a, b);
@@ -95,6 +138,7 @@ OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,
       check_out_dtype(a.scalar_type(), {std::nullopt, options.precision, options.out_dtype});
   if (!out) {
     c = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+    if (device == at::kCPU) check_memory(c, "out");
     return;
   }
   check_operand(*out, "out", device);

@@ -1,6 +1,5 @@
 #include "torch/out_of_core_worker.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "core/segments.h"
 #include "torch/out_of_core_blocks.h"
+#include "torch/out_of_core_threads.h"
 
 namespace tiled {
 
@@ -73,19 +73,23 @@ class Worker {
     if (plan_.keeps_totals) total_ = tile(job.sum_type);
   }
 
-  // All three stages, to their ends.
+  // All three stages, to their ends. If a thread cannot start, the job fails, and the stages that
+  // there are find nothing to do.
   void run() {
-    std::thread loader([this] { stage([this] { load(); }); });
-    std::thread drainer([this] { stage([this] { drain(); }); });
+    std::thread loader, drainer;
+    attempt([&] {
+      drainer = start_thread([this] { stage([this] { drain(); }); });
+      loader = start_thread([this] { stage([this] { load(); }); });
+    });
+    if (!loader.joinable()) loaded_.close();
     stage([this] { multiply(); });
-    loader.join();
-    drainer.join();
+    for (std::thread* thread : {&loader, &drainer})
+      if (thread->joinable()) thread->join();
   }
 
  private:
   template <typename Body>
   void stage(const Body& body) {
-    const at::NoGradGuard no_grad;
     attempt([&] { device_.enter(); });
     body();
   }
@@ -215,7 +219,6 @@ class Worker {
 }  // namespace
 
 void run_worker(SharedJob& job, OutOfCoreDevice& device, int64_t index, const MmOptions& options) {
-  const at::NoGradGuard no_grad;
   std::optional<Worker> worker;
   try {
     device.enter();

@@ -13,11 +13,12 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "scale/tiles.h"
 #include "torch/out_of_core_device.h"
@@ -56,26 +57,27 @@ struct SharedJob {
 };
 
 // A queue between two stages, of a bounded length. Every stage takes from its queue to the end, in
-// failure too, so that nobody ever waits in vain.
+// failure too, so that nobody ever waits in vain; and no call allocates, so that none fails.
 template <typename T>
 class Channel {
  public:
-  explicit Channel(size_t most) : most_(most) {}
+  explicit Channel(size_t most) : values_(most) {}
 
   void put(T value) {
     std::unique_lock<std::mutex> lock(mutex_);
-    change_.wait(lock, [&] { return values_.size() < most_; });
-    values_.push_back(std::move(value));
+    change_.wait(lock, [&] { return count_ < values_.size(); });
+    values_[(first_ + count_++) % values_.size()] = std::move(value);
     change_.notify_all();
   }
 
   // Empty once it was closed and all is taken.
   std::optional<T> take() {
     std::unique_lock<std::mutex> lock(mutex_);
-    change_.wait(lock, [&] { return closed_ || !values_.empty(); });
-    if (values_.empty()) return std::nullopt;
-    T value = std::move(values_.front());
-    values_.pop_front();
+    change_.wait(lock, [&] { return closed_ || count_ > 0; });
+    if (count_ == 0) return std::nullopt;
+    std::optional<T> value = std::exchange(values_[first_], T{});
+    first_ = (first_ + 1) % values_.size();
+    --count_;
     change_.notify_all();
     return value;
   }
@@ -87,15 +89,15 @@ class Channel {
   }
 
  private:
-  const size_t most_;
   std::mutex mutex_;
   std::condition_variable change_;
-  std::deque<T> values_;
+  std::vector<T> values_;  // a ring: count_ of them, from first_ on
+  size_t first_ = 0, count_ = 0;
   bool closed_ = false;
 };
 
-// Does its share of the job with this device, in this thread and two more; returns when the device
-// is idle and all memory is given back. An error goes to the job.
+// Does its share of the job with this device, in this thread, which start_thread() has started, and
+// two more; returns when the device is idle and all memory is given back. An error goes to the job.
 void run_worker(SharedJob& job, OutOfCoreDevice& device, int64_t index, const MmOptions& options);
 
 }  // namespace tiled

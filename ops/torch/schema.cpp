@@ -81,7 +81,8 @@ TORCH_LIBRARY(tiled, m) {
   // `algo` may be, and does not look at the one that it is given.
   m.def(schema("algos(Tensor a, Tensor b, *, $options, str? device=None) -> str[]"),
         kernel<&algos_of>);
-  m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
+  m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None, bool verbose=False)"
+               " -> str"),
         kernel<&explain_text>);
   m.def("devices() -> str[]", &device_names);
   // The same for a product that is streamed over GPUs (by the class OutOfCore, out_of_core.cpp):

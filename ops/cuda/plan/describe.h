@@ -27,15 +27,16 @@ inline std::string text_of(const NamedWay& way, double cycles) {
          (way.share_segments ? ", segments shared out: " : ": ") + grouped(cycles) + " cycles; ";
 }
 
-// Every way that the rung has for the problem, with the model's figures: lines of explain()'s
-// table, among which the chosen one is known by its name, and an array of plan()'s.
+// Every way that the rung has for the problem, with the model's figures: explain()'s ways, among
+// which the chosen one is known by its name, and an array of plan()'s.
 class WayList {
  public:
   WayList(Description& description, NamedWay chosen)
       : description_(description), chosen_(std::move(chosen)) {}
 
-  void add(const NamedWay& way, std::string text, const Object& figures) {
-    description_.lines.emplace_back(way == chosen_ ? "estimate" : "rejected", std::move(text));
+  // `text` is what there is to say beside the way's name and its cycles.
+  void add(const NamedWay& way, double cycles, const std::string& text, const Object& figures) {
+    description_.ways.push_back({cycles, text_of(way, cycles) + text, way == chosen_});
     objects_.push_back(figures.str());
   }
   std::string json() const { return array_of(objects_); }

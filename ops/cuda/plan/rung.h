@@ -45,6 +45,12 @@ struct Description {
   bool shares = true;              // a block's threads share what they load
   using Entries = std::vector<std::pair<std::string, std::string>>;
   Entries lines;  // of explain()'s table: a name, and what there is to say
+  struct EstimatedWay {
+    double cycles;
+    std::string text;
+    bool chosen;
+  };
+  std::vector<EstimatedWay> ways;  // what the rung could have done, in any order
   Entries json;  // of plan(): a key, and a value of JSON; no two rungs mean different things by one
 };
 

@@ -203,9 +203,9 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   for_each_way(problem, device, [&](const AsyncMmaWay& other) {
     const AsyncMmaEstimate e = async_mma_estimate(problem, device, other);
     const NamedWay found = named(other);
-    list.add(found,
-             text_of(found, e.cycles) + "bound by " + e.bound + ", " + grouped(e.product) +
-                 " of the product, " + grouped(e.memory) + " of memory",
+    list.add(found, e.cycles,
+             std::string("bound by ") + e.bound + ", " + grouped(e.product) + " of the product, " +
+                 grouped(e.memory) + " of memory",
              Object()
                  .text("tile", async_mma_tile_name(other.tile))
                  .text("way", found.tile)

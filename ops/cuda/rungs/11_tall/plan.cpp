@@ -171,9 +171,9 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   for_each_way(problem, device, [&](const TallWay& other) {
     const TallEstimate e = tall_estimate(problem, device, other);
     const NamedWay found = named(other);
-    list.add(found,
-             text_of(found, e.cycles) + "bound by " + e.bound() + ", " + grouped(e.memory) +
-                 " of memory, " + grouped(e.work) + " of instructions",
+    list.add(found, e.cycles,
+             std::string("bound by ") + e.bound() + ", " + grouped(e.memory) + " of memory, " +
+                 grouped(e.work) + " of instructions",
              Object()
                  .text("tile", found.tile)
                  .text("way", found.tile)

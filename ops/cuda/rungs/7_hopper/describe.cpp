@@ -111,12 +111,11 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
   if (plan.share_segments)
     d.lines.emplace_back("segments", "shared out; a second kernel adds the sums");
   if (plan.wraps_around) d.lines.emplace_back("cuts", cuts_of(problem, plan));
-  constexpr size_t SHOWN = 4;
-  for (size_t i = 0; i < std::min(estimates.size(), SHOWN); ++i)
-    d.lines.emplace_back(i == 0 ? "estimate" : "rejected", text_of(estimates[i]));
-
   std::vector<std::string> list;
-  for (const TileEstimate& e : estimates) list.push_back(json_of(e));
+  for (const TileEstimate& e : estimates) {
+    d.ways.push_back({e.estimate.cycles, text_of(e), e.plan.tile == plan.tile});
+    list.push_back(json_of(e));
+  }
   d.json.emplace_back("hopper", Object()
                                     .truth("exchanged", plan.exchanged)
                                     .count("cluster_p", plan.cluster_p)

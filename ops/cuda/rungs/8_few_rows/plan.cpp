@@ -224,10 +224,9 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   for_few_rows_plans(problem, device, [&](const FewRowsPlan& other) {
     const FewRowsEstimate found = few_rows_estimate(problem, device, other);
     const NamedWay way = named(other);
-    list.add(way,
-             text_of(way, found.cycles) + grouped(found.memory) + " of memory, " +
-                 grouped(found.chain) + " of the chain, " + grouped(found.start) +
-                 " of start and end",
+    list.add(way, found.cycles,
+             grouped(found.memory) + " of memory, " + grouped(found.chain) + " of the chain, " +
+                 grouped(found.start) + " of start and end",
              Object()
                  .text("tile", few_rows_tile_name(other.tile))
                  .text("way", way.tile)
