@@ -82,6 +82,25 @@ std::string plan_table(const PlanReport& r) {
   return text;
 }
 
+// The way that runs and what else there was, with the seconds that each is estimated at.
+std::string ways_table(const PlanReport& r, bool verbose) {
+  constexpr size_t SHOWN = 4;
+  const size_t count = verbose ? r.ways.size() : std::min(SHOWN, r.ways.size());
+  std::string text = "\nChosen of " + std::to_string(r.ways.size()) +
+                     (r.ways.size() == 1 ? " way" : " ways") + ", by estimated times\n";
+  for (size_t i = 0; i < count; ++i) {
+    const NamedWay& way = r.ways[i].name;
+    std::string what(name_of(r.ways[i].algo));
+    if (!way.tile.empty()) what += " " + way.tile;
+    if (way.cluster_p * way.cluster_q > 1)
+      what += ", cluster " + std::to_string(way.cluster_p) + " x " + std::to_string(way.cluster_q);
+    if (way.exchanged) what += ", A and B exchanged";
+    if (way.share_segments) what += ", split";
+    text += line(with_unit(r.ways[i].seconds, "s"), what + (i == 0 ? " <- chosen" : ""));
+  }
+  return text;
+}
+
 // A name, a figure, and what it is made of.
 std::string row(const std::string& name, const std::string& figure, const std::string& what) {
   std::ostringstream out;
@@ -169,10 +188,11 @@ std::string roofline_table(const PlanReport& r, const std::string& operation) {
 
 }  // namespace
 
-std::string to_text(const PlanReport& r) {
+std::string to_text(const PlanReport& r, bool verbose) {
   const std::string operation = is_integer(r.problem.dtype) ? "op" : "flop";
   return std::string(name_of(r.plan.algo)) + " on " + r.device.name + "\n" + plan_table(r) +
-         occupancy_table(r) + step_table(r, operation) + roofline_table(r, operation);
+         ways_table(r, verbose) + occupancy_table(r) + step_table(r, operation) +
+         roofline_table(r, operation);
 }
 
 }  // namespace tiled
