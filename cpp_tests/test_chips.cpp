@@ -6,7 +6,6 @@
 #include <map>
 #include <random>
 
-#include "cuda/plan/chip_scale.h"
 #include "planned.h"
 
 namespace tiled::test {

@@ -1,6 +1,7 @@
 // The figures of a report. How they are written: report_text.cpp and report_json.cpp.
 #include "explain/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -89,6 +90,12 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   r.device = device;
   r.plan = plan;
   r.about = rung_of(plan.algo)->describe(problem, device, plan);
+  const Algo* const asked = rung_of(plan.algo)->use == Use::ByName ? &plan.algo : nullptr;
+  r.ways = ranked_ways(problem, device, shipped_rules(device), asked);
+  const NamedWay chosen = name_of_way(problem, plan);
+  std::stable_partition(r.ways.begin(), r.ways.end(), [&](const RankedWay& way) {
+    return way.algo == plan.algo && way.name == chosen;
+  });
   r.threads = plan.main_step().threads_x * plan.main_step().threads_y;
   count_blocks(r);
 

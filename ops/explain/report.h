@@ -9,7 +9,7 @@
 
 #include "core/problem.h"
 #include "cuda/plan/device.h"
-#include "cuda/plan/rung.h"
+#include "cuda/plan/estimate.h"
 #include "explain/kernel_resources.h"
 
 namespace tiled {
@@ -20,6 +20,7 @@ struct PlanReport {
   Plan plan;
 
   Description about;                         // what the rung says of it
+  std::vector<RankedWay> ways;               // the plan's own first, then by their estimates
   int threads;                               // of one block of the main step
   double blocks;                             // of the grid
   std::optional<KernelResources> resources;  // empty where the compiler's report is not known,
@@ -61,8 +62,8 @@ std::string arithmetic_name(Arithmetic arithmetic);
 
 PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
-// For people: what happens, what limits it, and how fast it can be at best. Of the ways that the
-// rung has for the problem it shows the chosen one and the three next best, or all if `verbose`.
+// For people: what happens, what limits it, and how fast it can be at best; the way that was chosen
+// and the next three, or all of them.
 std::string to_text(const PlanReport& report, bool verbose = false);
 
 // For programs. One JSON object; a number that does not exist is null (a limit that a resource does
@@ -87,6 +88,10 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //   step          {count, loads, flops, flops_per_load, pending_loads}
 //   flops, peak_flops, memory_bandwidth, balance
 //   traffic       {tiles: T, compulsory: T}, T = {bytes, and the roofline as below}
+//
+//   ways          [{algo, tile ("" for the rungs of one tile), exchanged, cluster_p, cluster_q,
+//                 share_segments, seconds (estimated)}], the plan's own first, then every other
+//                 that was looked at, the fastest first
 //
 // and what the rung says of its own plans, as its describe() has it: access, transposes, hopper,
 // few_rows. Those keys are missing in the plans of others.

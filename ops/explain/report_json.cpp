@@ -145,6 +145,18 @@ std::string to_json(const PlanReport& r) {
                            .json("tiles", traffic(r.tile_bytes, r.tile_roofline))
                            .json("compulsory", traffic(r.compulsory_bytes, r.compulsory_roofline))
                            .str());
+  std::vector<std::string> ways;
+  for (const RankedWay& way : r.ways)
+    ways.push_back(Object()
+                       .text("algo", name_of(way.algo))
+                       .text("tile", way.name.tile)
+                       .truth("exchanged", way.name.exchanged)
+                       .count("cluster_p", way.name.cluster_p)
+                       .count("cluster_q", way.name.cluster_q)
+                       .truth("share_segments", way.name.share_segments)
+                       .real("seconds", way.seconds)
+                       .str());
+  object.json("ways", array_of(ways));
   for (const auto& [key, value] : r.about.json) object.json(key, value);
   return object.str();
 }

@@ -40,23 +40,7 @@ std::string step_lines(const Plan& plan) {
   return text;
 }
 
-// The chosen way, then the others from the best on.
-std::string way_lines(const Description& about, bool verbose) {
-  constexpr size_t SHOWN = 4;
-  std::vector<Description::EstimatedWay> ways = about.ways;
-  std::stable_sort(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
-    return x.chosen != y.chosen ? x.chosen : x.cycles < y.cycles;
-  });
-  const size_t shown = verbose ? ways.size() : std::min(ways.size(), SHOWN);
-  std::string text;
-  for (size_t i = 0; i < shown; ++i)
-    text += line(i == 0 && ways[i].chosen ? "estimate" : "rejected", ways[i].text);
-  if (shown < ways.size())
-    text += line("", "and " + std::to_string(ways.size() - shown) + " more, with verbose=True");
-  return text;
-}
-
-std::string plan_table(const PlanReport& r, bool verbose) {
+std::string plan_table(const PlanReport& r) {
   const Plan& plan = r.plan;
   std::string text = line("problem", problem_text(r.problem));
   text += line("kernel", r.about.kernel);
@@ -65,7 +49,6 @@ std::string plan_table(const PlanReport& r, bool verbose) {
                        std::to_string(plan.block_k) + " of K in a step; a thread " + "owns " +
                        std::to_string(r.about.thread_m) + " x " + std::to_string(r.about.thread_n));
   for (const auto& [name, what] : r.about.lines) text += line(name, what);
-  text += way_lines(r.about, verbose);
   if (plan.workspace_bytes > 0)
     text += line("workspace", with_unit(as_double(plan.workspace_bytes), "B"));
   std::string grid = grouped(r.blocks) + " blocks of " + std::to_string(r.threads) +
@@ -79,6 +62,27 @@ std::string plan_table(const PlanReport& r, bool verbose) {
   if (segment_count(r.problem.k) > 1)
     text += line("K", "summed in " + std::to_string(segment_count(r.problem.k)) +
                           " segments of up to " + std::to_string(SEGMENT_K));
+  return text;
+}
+
+// The way that runs and what else there was, with the seconds that each is estimated at.
+std::string ways_table(const PlanReport& r, bool verbose) {
+  constexpr size_t SHOWN = 4;
+  const size_t count = verbose ? r.ways.size() : std::min(SHOWN, r.ways.size());
+  std::string text = "\nChosen of " + std::to_string(r.ways.size()) +
+                     (r.ways.size() == 1 ? " way" : " ways") + ", by estimated times\n";
+  for (size_t i = 0; i < count; ++i) {
+    const NamedWay& way = r.ways[i].name;
+    std::string what(name_of(r.ways[i].algo));
+    if (!way.tile.empty()) what += " " + way.tile;
+    if (way.cluster_p * way.cluster_q > 1)
+      what += ", cluster " + std::to_string(way.cluster_p) + " x " + std::to_string(way.cluster_q);
+    if (way.exchanged) what += ", A and B exchanged";
+    if (way.share_segments) what += ", split";
+    text += line(with_unit(r.ways[i].seconds, "s"), what + (i == 0 ? " <- chosen" : ""));
+  }
+  if (count < r.ways.size())
+    text += line("", "and " + std::to_string(r.ways.size() - count) + " more, with verbose=True");
   return text;
 }
 
@@ -176,8 +180,8 @@ std::string roofline_table(const PlanReport& r, const std::string& operation) {
 
 std::string to_text(const PlanReport& r, bool verbose) {
   const std::string operation = is_integer(r.problem.dtype) ? "op" : "flop";
-  return std::string(name_of(r.plan.algo)) + " on " + r.device.name + "\n" +
-         plan_table(r, verbose) + occupancy_table(r) + step_table(r, operation) +
+  return std::string(name_of(r.plan.algo)) + " on " + r.device.name + "\n" + plan_table(r) +
+         ways_table(r, verbose) + occupancy_table(r) + step_table(r, operation) +
          roofline_table(r, operation);
 }
 

@@ -1,7 +1,10 @@
 #include "torch/inspect.h"
 
 #include "core/text.h"
+#include "cuda/plan/estimate.h"
+#include "cuda/plan/rung.h"
 #include "explain/report.h"
+#include "torch/activation.h"
 #include "torch/choose.h"
 #include "torch/from_tensors.h"
 #include "torch/hooks.h"
@@ -77,6 +80,66 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
                       OptionalName device) {
   if (!on_cpu(a, device)) return to_json(report_of(a, b, options, device));
   return cpu_plan_json(checked_problem(a, b, options, device), cpu_algo(options.algo));
+}
+
+namespace {
+
+// What the formula of cuda/plan/estimate.cpp is given.
+std::string demand_json(const Problem& problem, const Rung& rung, const Plan& plan) {
+  const Demand& d = plan.demand;
+  const std::string variant =
+      rung.variants != nullptr ? rung.variants()[d.variant] : std::string("tile");
+  const DemandTerms terms = terms_of(problem, plan);
+  return Object()
+      .text("variant", variant)
+      .text("kind", name_of(kind_of(problem)))
+      .count("resident", d.resident)
+      .count("cluster_p", d.cluster_p)
+      .count("cluster_q", d.cluster_q)
+      .truth("p_mn", d.p_mn_major)
+      .truth("q_mn", d.q_mn_major)
+      .truth("stream_k", d.stream_k)
+      .real("units", d.units)
+      .real("steps", terms.steps)
+      .real("segments", terms.segments)
+      .real("loaded", d.loaded_bytes)
+      .real("bytes", terms.bytes)
+      .real("copies", terms.copies)
+      .real("sums", terms.sums)
+      .count("kernels", plan.step_count)
+      .str();
+}
+
+}  // namespace
+
+std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                      std::optional<std::string_view> activation, OptionalName device_name) {
+  Problem problem = checked_problem(a, b, options, device_name);
+  if (activation) problem.epilogue.activation = parse_activation(*activation);
+  const DeviceInfo device = device_of(a, device_name);
+  const Rules& rules = shipped_rules(device);
+  std::vector<std::string> found;
+  for (const Rung* rung : ladder()) {
+    if (options.algo ? *options.algo != name_of(rung->algo) : !rung->supports(problem, device))
+      continue;
+    rung->ways(problem, device, [&](const Way& way) {
+      NamedWay name = named_way("", false, false);
+      if (rung->name != nullptr) name = rung->name(problem, way).value_or(name);
+      const Plan plan = rung->plan(problem, device, way);
+      found.push_back(Object()
+                          .text("algo", name_of(rung->algo))
+                          .text("tile", name.tile)
+                          .truth("exchanged", name.exchanged)
+                          .count("cluster_p", name.cluster_p)
+                          .count("cluster_q", name.cluster_q)
+                          .truth("share_segments", name.share_segments)
+                          .truth("by_name", rung->use == Use::ByName)
+                          .real("seconds", estimated_seconds(problem, device, rules, plan))
+                          .json("demand", demand_json(problem, *rung, plan))
+                          .str());
+    });
+  }
+  return array_of(found);
 }
 
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,

@@ -28,6 +28,12 @@ std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptio
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device);
 
+// Every way in which the problem can run in its arithmetic, of all rungs or of options.algo alone:
+// a JSON array of objects {algo, tile, exchanged, cluster_p, cluster_q, share_segments, cycles
+// (null: only by name)}. With an activation the product has an epilogue.
+std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                      std::optional<std::string_view> activation, OptionalName device);
+
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,
                            int64_t shared_bytes);
 

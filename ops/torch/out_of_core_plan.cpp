@@ -174,8 +174,8 @@ OutOfCoreTarget target_on(const DeviceInfo& device, const OutOfCoreProduct& prod
   found.product_of = [product, arithmetic = found.arithmetic, device, type](int64_t m, int64_t n,
                                                                             int64_t k) {
     const Problem problem = tile_problem(product, arithmetic, m, n, k, type);
-    const EstimatedPlan e = estimated_plan(problem, device);
-    return scale::Product{e.plan.workspace_bytes, e.cycles / device.clock_hz};
+    const Choice best = choose(problem, device, shipped_rules(device));
+    return scale::Product{best.plan.workspace_bytes, best.seconds};
   };
   return found;
 }

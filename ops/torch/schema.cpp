@@ -101,6 +101,10 @@ TORCH_LIBRARY(tiled_debug, m) {
   // explain() as a JSON object: what tiled_mm.plan() reads.
   m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
         kernel<&plan_json>);
+  // Every way to run the product: what bench.choice measures.
+  m.def(schema("ways(Tensor a, Tensor b, *, $options, str? activation=None, str? device=None)"
+               " -> str"),
+        kernel<&ways_json>);
   m.def(
       "plan_out_of_core(Tensor a, Tensor b, *, str[] devices, str? precision=None,"
       " ScalarType? out_dtype=None, int? memory=None, bool copy=True, str? device=None) -> str",

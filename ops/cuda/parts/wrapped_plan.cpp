@@ -4,7 +4,6 @@
 
 #include "cuda/parts/hand_over.h"
 #include "cuda/parts/wrap_around.h"
-#include "cuda/plan/busy.h"
 
 namespace tiled {
 
@@ -27,20 +26,6 @@ int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
       return blocks;
   }
   return 0;
-}
-
-double wrapped_cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
-                      int32_t blocks, const WrappedCosts& costs) {
-  const double tiles = static_cast<double>(blocks_over(problem.m, int64_t{candidate.block_m})) *
-                       static_cast<double>(blocks_over(problem.n, int64_t{candidate.block_n}));
-  const double steps = static_cast<double>(blocks_over(problem.k, int64_t{candidate.block_k}));
-  const bool has_edge = problem.m % candidate.block_m != 0 || problem.n % candidate.block_n != 0;
-  const double resident = static_cast<double>(blocks) / device.multiprocessors;
-  const double step =
-      costs.step * std::max(resident * busy_of(candidate, problem, device), candidate.latency);
-  return (tiles / blocks + (has_edge ? costs.edge : 0)) * steps * step +
-         (candidate.start + costs.hand_over + costs.clear + costs.tile * tiles / blocks) *
-             scale_of(device).clock;
 }
 
 Step clear_words_step(int64_t words_bytes) {

@@ -22,18 +22,6 @@ constexpr int64_t MOST_CUT_ROUNDS = 8;
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
                         const DeviceInfo& device, int64_t most_rounds = MAX_GRID_X);
 
-// What cutting costs, in an H200's cycles.
-struct WrappedCosts {
-  double hand_over, clear;  // once
-  double tile;              // of each tile, beside its steps
-  double step;              // of a step, over that of whole tiles
-  double edge;              // of a tile, where some lie at C's edge and so take longer
-};
-// Cycles of the whole call. Every block does the same, but for what it hands over and takes over;
-// and for tiles at C's edge, one of which some block has.
-double wrapped_cycles(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
-                      int32_t blocks, const WrappedCosts& costs);
-
 // The step that clears the words of a hand-over (parts/wrapped.h).
 Step clear_words_step(int64_t words_bytes);
 

@@ -1,9 +1,7 @@
 #include "cuda/plan/candidate.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "cuda/plan/busy.h"
 #include "cuda/plan/sums.h"
 
 namespace tiled {
@@ -23,7 +21,8 @@ int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
 }  // namespace
 
 bool is_of_chains(const Problem& problem, const DeviceInfo& device) {
-  return problem.arithmetic == Arithmetic::Fma && !(is_of_fp64(problem) && device.fp64_flops == 0);
+  const bool is_fp64 = problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
+  return problem.arithmetic == Arithmetic::Fma && !(is_fp64 && device.fp64_flops == 0);
 }
 
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
@@ -38,29 +37,6 @@ bool gains_by_sharing(const Candidate& candidate, const Problem& problem,
   return may_share_segments(problem) &&
          saturating_product(tiles_of(candidate, problem), problem.batch) <
              ROUNDS * candidate.resident * device.multiprocessors;
-}
-
-double cycles_of(const Candidate& candidate, const Problem& problem, const DeviceInfo& device,
-                 bool shares_segments) {
-  const double turns = static_cast<double>(problem.batch) *
-                       (shares_segments ? static_cast<double>(segment_count(problem.k)) : 1);
-  const double blocks = static_cast<double>(tiles_of(candidate, problem)) * turns;
-  const double evenly = std::ceil(blocks / device.multiprocessors);
-  const double waves = std::ceil(evenly / candidate.resident);
-  // Segments are many and short: the next block begins where one ends, and none is long at the end.
-  // (Not seen of fp64's tensor cores.)
-  const double share = waves == 1             ? evenly
-                       : candidate.in_company ? waves * candidate.resident
-                       : shares_segments && !candidate.tensor_cores
-                           ? blocks / device.multiprocessors
-                           : evenly;
-  const int64_t depth = shares_segments ? segment_size(problem.k) : problem.k;
-  const double steps = static_cast<double>(tiles_over(depth, candidate.block_k));
-  const double sums = shares_segments ? sums_seconds(problem, device) * device.clock_hz : 0;
-  // Where fp64's tensor cores have two blocks, one starts and ends while the other multiplies.
-  const double starts = candidate.tensor_cores && candidate.resident > 1 ? 1 : waves;
-  return steps * std::max(share * busy_of(candidate, problem, device), waves * candidate.latency) +
-         starts * candidate.start * scale_of(device).clock + sums;
 }
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,

@@ -1,16 +1,45 @@
-// What the planner's models say of a product, for who plans with products.
+// One formula, in seconds, for every rung and arithmetic: what a plan takes on a device, by the
+// rules. It only has to put a problem's ways in the right order; what it cannot, tune() measures.
 #pragma once
 
+#include <vector>
+
 #include "cuda/plan/plan.h"
+#include "cuda/plan/rules.h"
+#include "cuda/plan/rung.h"
 
 namespace tiled {
 
-// make_plan(problem, device), and what it would take: cycles of the device's highest clock, 0 where
-// no model says. Under a limit of power the clock falls, and the product takes longer.
-struct EstimatedPlan {
-  Plan plan;
-  double cycles;
+// What the formula asks beside a plan's Demand.
+struct DemandTerms {
+  double steps;         // of BLOCK_K, of one unit
+  double segments;      // of K, that one unit adds up
+  double bytes;         // of A, B and C, each once
+  double copies, sums;  // bytes that copies and splits write; and that the sums' kernel reads
 };
-EstimatedPlan estimated_plan(const Problem& problem, const DeviceInfo& device);
+DemandTerms terms_of(const Problem& problem, const Plan& plan);
+
+double estimated_seconds(const Problem& problem, const DeviceInfo& device, const Rules& rules,
+                         const Plan& plan);
+
+// Which rung and way are the best by the rules, and the seconds that they are estimated at. Pure.
+struct Choice {
+  Plan plan;
+  double seconds;
+};
+Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,
+              const Algo* asked = nullptr);
+
+// The name of a plan's way; of rungs of one way, without a tile.
+NamedWay name_of_way(const Problem& problem, const Plan& plan);
+
+// Every way that choose() looks at, the least estimate first.
+struct RankedWay {
+  Algo algo;
+  NamedWay name;
+  double seconds;
+};
+std::vector<RankedWay> ranked_ways(const Problem& problem, const DeviceInfo& device,
+                                   const Rules& rules, const Algo* asked = nullptr);
 
 }  // namespace tiled

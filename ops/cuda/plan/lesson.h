@@ -41,9 +41,13 @@ inline Description describe_lesson(const Problem& problem, const DeviceInfo&, co
 }
 
 template <Algo ALGO, typename Tile>
-constexpr Rung LESSON = {
-    ALGO, &supports_lesson<Tile>,
-    [](const Problem&, const DeviceInfo&, Consider consider) { consider(Way(), BY_NAME_ONLY); },
-    &plan_lesson<ALGO, Tile>, &describe_lesson};
+constexpr Rung LESSON = {ALGO,
+                         &supports_lesson<Tile>,
+                         [](const Problem&, const DeviceInfo&, Visit visit) { visit(Way()); },
+                         &plan_lesson<ALGO, Tile>,
+                         &describe_lesson,
+                         /*name=*/nullptr,
+                         /*variants=*/nullptr,
+                         Use::ByName};
 
 }  // namespace tiled

@@ -1,8 +1,10 @@
-// The choice of a rung and of its way to run a problem: one loop over the ladder.
+// The choice of a rung and of its way to run a problem: one loop over the ladder, and its memory.
 #include "cuda/plan/plan.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "cuda/plan/estimate.h"
 #include "cuda/plan/rung.h"
@@ -12,36 +14,8 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<Plan>, "plain data, cheap to make and to remember");
 
-// A rung, and its way to run the problem.
-struct Choice {
-  const Rung* rung = nullptr;  // null: none can
-  Way way{};
-  double cycles = BY_NAME_ONLY;
-};
-
-Choice fastest(const Problem& problem, const DeviceInfo& device, const Algo* asked) {
-  Choice best;
-  for (const Rung* rung : ladder()) {
-    if (asked != nullptr ? rung->algo != *asked : !rung->supports(problem, device)) continue;
-    rung->ways(problem, device, [&](const Way& way, double cycles) {
-      // A tie goes to the higher rung, and to the first of its ways.
-      const bool higher = best.rung != rung && cycles == best.cycles && cycles != BY_NAME_ONLY;
-      if (cycles >= best.cycles && !higher && !(asked != nullptr && best.rung == nullptr)) return;
-      best = {rung, way, cycles};
-    });
-  }
-  return best;
-}
-
-Plan planned(const Problem& problem, const DeviceInfo& device, const Choice& best) {
-  if (best.rung != nullptr) return best.rung->plan(problem, device, best.way);
-  Plan none{};
-  none.algo = Algo::Blocked;  // the CPU's: no rung of a GPU
-  return none;
-}
-
 // Everything that the choice depends on.
-using Key = std::array<int64_t, 35>;
+using Key = std::array<int64_t, 38>;
 
 int64_t bits_of(double value) {
   int64_t bits;
@@ -66,13 +40,14 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           device.hopper_kernels, device.l2_bytes, bits_of(device.fp32_flops),
           bits_of(device.fp64_flops), bits_of(device.fp64_tensor_flops),
           bits_of(device.tensor_flops), bits_of(device.memory_bandwidth),
-          bits_of(device.power_limit),
+          bits_of(device.power_limit), bits_of(device.clock_hz), device.shared_bytes_per_sm,
+          device.shared_bytes_reserved,
           // so that no key is all zeros, as those of entries are that were never filled
           1};
 }
 
-// The models look at up to hundreds of ways, some microseconds' work; a program asks for the same
-// few shapes again and again.
+// A choice looks at up to hundreds of ways, some tens of microseconds' work; a program asks for the
+// same few shapes again and again.
 Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* asked) {
   struct Entry {
     Key key{};
@@ -85,8 +60,24 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
   for (const int64_t value : key)
     hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15u;
   Entry& entry = entries[hash >> 58];
-  if (entry.key != key) entry = {key, planned(problem, device, fastest(problem, device, asked))};
+  if (entry.key != key) entry = {key, choose(problem, device, shipped_rules(device), asked).plan};
   return entry.plan;
+}
+
+// visit(rung, plan, seconds) for every way that may be chosen.
+template <typename Function>
+void for_each_way(const Problem& problem, const DeviceInfo& device, const Rules& rules,
+                  const Algo* asked, Function visit) {
+  for (const Rung* rung : ladder()) {
+    const bool looks = asked != nullptr
+                           ? rung->algo == *asked
+                           : rung->use == Use::Chosen && rung->supports(problem, device);
+    if (!looks) continue;
+    rung->ways(problem, device, [&](const Way& way) {
+      const Plan plan = rung->plan(problem, device, way);
+      visit(*rung, plan, estimated_seconds(problem, device, rules, plan));
+    });
+  }
 }
 
 }  // namespace
@@ -110,9 +101,34 @@ Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
   return remembered(problem, device, &algo);
 }
 
-EstimatedPlan estimated_plan(const Problem& problem, const DeviceInfo& device) {
-  const Choice best = fastest(problem, device, nullptr);
-  return {planned(problem, device, best), best.cycles < LAST_RESORT ? best.cycles : 0};
+Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,
+              const Algo* asked) {
+  Choice best{};
+  best.plan.algo = Algo::Blocked;  // the CPU's: no rung of a GPU
+  best.seconds = std::numeric_limits<double>::infinity();
+  for_each_way(problem, device, rules, asked, [&](const Rung&, const Plan& plan, double seconds) {
+    if (seconds < best.seconds) best = {plan, seconds};
+  });
+  return best;
+}
+
+NamedWay name_of_way(const Problem& problem, const Plan& plan) {
+  const Rung& rung = *rung_of(plan.algo);
+  const std::optional<NamedWay> name =
+      rung.name != nullptr ? rung.name(problem, plan.way) : std::nullopt;
+  return name.value_or(named_way("", /*exchanged=*/false, /*share_segments=*/false));
+}
+
+std::vector<RankedWay> ranked_ways(const Problem& problem, const DeviceInfo& device,
+                                   const Rules& rules, const Algo* asked) {
+  std::vector<RankedWay> ways;
+  for_each_way(problem, device, rules, asked,
+               [&](const Rung& rung, const Plan& plan, double seconds) {
+                 ways.push_back({rung.algo, name_of_way(problem, plan), seconds});
+               });
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const RankedWay& x, const RankedWay& y) { return x.seconds < y.seconds; });
+  return ways;
 }
 
 }  // namespace tiled

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "core/problem.h"
+#include "cuda/plan/demand.h"
 #include "cuda/plan/device.h"
 #include "cuda/plan/sides.h"
 #include "cuda/plan/way.h"
@@ -60,8 +62,12 @@ struct Plan {
   Step steps[MOST_STEPS];  // in the order of their launch
   int32_t step_count;
   int64_t workspace_bytes;  // of global memory, for the time of the call
+  Demand demand;
 
-  void add(const Step& step) { steps[step_count++] = step; }
+  void add(const Step& step) {
+    if (step_count == MOST_STEPS) throw std::length_error("tiled_mm: a plan has too many steps");
+    steps[step_count++] = step;
+  }
   const Step* begin() const { return steps; }
   const Step* end() const { return steps + step_count; }
 

@@ -3,7 +3,6 @@
 // core/ladder.inc.
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,26 +15,23 @@
 
 namespace tiled {
 
-// A reference to a function that is given ways one by one, with the model's estimate of each:
-// cycles of the whole call. Estimates are compared among rungs of one arithmetic. Those of ways
-// that only who asks by name shall get are infinite.
-class Consider {
+// A reference to a function that is given ways one by one.
+class Visit {
  public:
   template <typename Function>
-  Consider(const Function& function)
-      : state_(&function), call_([](const void* state, const Way& way, double cycles) {
-          (*static_cast<const Function*>(state))(way, cycles);
+  Visit(const Function& function)
+      : state_(&function), call_([](const void* state, const Way& way) {
+          (*static_cast<const Function*>(state))(way);
         }) {}
-  void operator()(const Way& way, double cycles) const { call_(state_, way, cycles); }
+  void operator()(const Way& way) const { call_(state_, way); }
 
  private:
   const void* state_;
-  void (*call_)(const void* state, const Way& way, double cycles);
+  void (*call_)(const void* state, const Way& way);
 };
 
-constexpr double BY_NAME_ONLY = std::numeric_limits<double>::infinity();
-// Those of ways for want of any other rung.
-constexpr double LAST_RESORT = std::numeric_limits<double>::max();
+// Who gets a rung: every call whose estimate is the least, or only one that asks for it by name.
+enum class Use : int8_t { Chosen, ByName };
 
 // What a rung says of a plan of its own, for reports.
 struct Description {
@@ -45,12 +41,6 @@ struct Description {
   bool shares = true;              // a block's threads share what they load
   using Entries = std::vector<std::pair<std::string, std::string>>;
   Entries lines;  // of explain()'s table: a name, and what there is to say
-  struct EstimatedWay {
-    double cycles;
-    std::string text;
-    bool chosen;
-  };
-  std::vector<EstimatedWay> ways;  // what the rung could have done, in any order
   Entries json;  // of plan(): a key, and a value of JSON; no two rungs mean different things by one
 };
 
@@ -78,12 +68,16 @@ struct Rung {
   Algo algo;
   bool (*supports)(const Problem& problem, const DeviceInfo& device);
   // Every way in which it can run a problem that it supports.
-  void (*ways)(const Problem& problem, const DeviceInfo& device, Consider consider);
+  void (*ways)(const Problem& problem, const DeviceInfo& device, Visit visit);
   Plan (*plan)(const Problem& problem, const DeviceInfo& device, const Way& way);
   Description (*describe)(const Problem& problem, const DeviceInfo& device, const Plan& plan);
   // What one of its ways for the problem is called, as no other of them is; null for rungs whose
   // ways have no names.
   std::optional<NamedWay> (*name)(const Problem& problem, const Way& way) = nullptr;
+  // Its tiles by Demand::variant, and in what manner they read where that matters: what the rules
+  // have numbers for. Null for rungs of one tile.
+  std::vector<std::string> (*variants)() = nullptr;
+  Use use = Use::Chosen;
 };
 
 // The ladder's rungs that have CUDA kernels, from the lowest up.

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "core/segments.h"
-#include "cuda/plan/chip_scale.h"
 #include "cuda/plan/plan.h"
 
 namespace tiled {
@@ -94,19 +93,6 @@ inline void add_sums_step(Plan& plan, const Problem& problem, const SumsLayout& 
   product.workspace_bytes = layout.bytes(problem.batch);
   plan.workspace_bytes = saturating_sum(plan.workspace_bytes, product.workspace_bytes);
   plan.add(sums_step(problem, layout));
-}
-
-// What that kernel takes after the product's. (An H200's, which others are scaled from.) Sums that
-// L2 does not keep, half of it being the operands', go to DRAM and come back.
-inline double sums_seconds(const Problem& problem, const DeviceInfo& device) {
-  constexpr double START = 1.94e-6, BYTES_A_SECOND = 5.66e12;  // to and from L2
-  constexpr double DRAM_A_SECOND = 4.8e12, KEPT = 31e6;
-  const ChipScale scale = scale_of(device);
-  const SumsLayout layout = sums_layout(problem, segment_count(problem.k));
-  const double bytes = static_cast<double>(layout.bytes(problem.batch));
-  const double beyond = std::max(0.0, bytes - KEPT * scale.l2);
-  return START + bytes / (BYTES_A_SECOND * scale.dram * scale.clock) +
-         2 * beyond / (DRAM_A_SECOND * scale.dram);
 }
 
 }  // namespace tiled

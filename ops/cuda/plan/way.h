@@ -2,8 +2,8 @@
 // has a type of its own for that, which nobody else needs to know; a Way carries one of them.
 #pragma once
 
-#include <cassert>
 #include <cstring>
+#include <stdexcept>
 #include <type_traits>
 
 namespace tiled {
@@ -29,7 +29,7 @@ class Way {
   // What it was made of.
   template <typename T>
   T as() const {
-    assert(is<T>());
+    if (!is<T>()) throw std::logic_error("tiled_mm: a way of another rung");
     T way;
     std::memcpy(&way, data_, sizeof way);
     return way;

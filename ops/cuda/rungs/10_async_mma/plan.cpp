@@ -1,12 +1,13 @@
 // Rung async_mma as the planner sees it: named tiles, either operand on A's side, operands that are
-// read in small pieces or copied first. model.cpp says what its ways take.
+// read in small pieces or copied first.
+#include "cuda/rungs/10_async_mma/plan.h"
+
 #include <algorithm>
 
 #include "cuda/plan/candidate.h"
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
-#include "cuda/rungs/10_async_mma/model.h"
 
 namespace tiled {
 namespace {
@@ -65,19 +66,11 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 Candidate candidate_of_tile(const Problem& problem, int index) {
   const AsyncMmaTileInfo& tile = async_mma_tile(index);
   const int32_t block_k = tile.step_bytes / static_cast<int32_t>(size_of(problem.dtype));
-  return {tile.block_m,
-          tile.block_n,
-          block_k,
-          tile.threads,
-          1,
-          tile.shared_bytes,
-          tile.blocks_per_sm,
-          0,
-          0};
+  return {tile.block_m,      tile.block_n,      block_k, tile.threads, 1,
+          tile.shared_bytes, tile.blocks_per_sm};
 }
 
-template <typename Visit>
-void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit) {
+void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   AsyncMmaWay way{};
   const bool held = holds_all(device);
   const auto is_wide = [&](const Side& side) {
@@ -99,7 +92,7 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
       const Problem computed = as_turned(problem, way);
       for (int share = 0; share <= gains_by_sharing(candidate, computed, device); ++share) {
         way.shares_segments = share;
-        visit(way);
+        visit(Way(way));
       }
       way.shares_segments = false;
     }
@@ -118,19 +111,20 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
   }
 }
 
-// On 9.0 its estimates have not been judged beside those of hopper and few_rows: there it is taken
-// by name.
-// (Bytes those do not take.)
-constexpr double NOT_JUDGED = 1e15;
-
-void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
-  const double more = device.hopper_kernels && !is_byte(problem) ? NOT_JUDGED : 0;
-  for_each_way(problem, device, [&](const AsyncMmaWay& way) {
-    consider(Way(way), more + async_mma_estimate(problem, device, way).cycles);
-  });
+// Each tile, also with an operand that threads carry through registers.
+std::vector<std::string> variants() {
+  std::vector<std::string> names;
+  for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
+    names.emplace_back(async_mma_tile_name(tile));
+    names.push_back(names.back() + " through registers");
+  }
+  return names;
+}
+bool goes_through_registers(ReadBy by) {
+  return by == ReadBy::Turned || by == ReadBy::Shifted || by == ReadBy::Elements;
 }
 
-Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
+Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
   const Candidate candidate = candidate_of_tile(problem, chosen.tile);
   const AsyncMmaLayout layout = async_mma_layout(problem, chosen, nullptr);
@@ -139,6 +133,12 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   plan.step_count = 0;
   add_copies(plan, layout.copies, problem);
   plan.add(product);
+  const bool through = goes_through_registers(chosen.a) || goes_through_registers(chosen.b);
+  plan.demand = demand_of(layout.computed, plan.block_m, plan.block_n, 2 * chosen.tile + through,
+                          std::min<int64_t>(candidate.resident, device.shared_bytes_per_sm /
+                                                                    (candidate.shared_bytes +
+                                                                     device.shared_bytes_reserved)),
+                          chosen.shares_segments);
   if (chosen.exchanged) {
     std::swap(plan.block_m, plan.block_n);
     std::swap(plan.tiles_m, plan.tiles_n);
@@ -180,9 +180,8 @@ NamedWay named(const AsyncMmaWay& way) {
 // In JSON:
 //
 //   async_mma  {exchanged, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
-//              the like, estimates: [{tile, way, exchanged, share_segments, bound, product, memory,
-//              cycles (of the call)}]}
-Description describe(const Problem& problem, const DeviceInfo& device, const Plan& plan) {
+//              the like}
+Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
   const Problem computed = async_mma_layout(problem, way, nullptr).computed;
@@ -199,23 +198,6 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   if (way.exchanged) std::swap(d.thread_m, d.thread_n);
   if (const char* const copied = copies_of(way)) d.lines.emplace_back("copies", copied);
   d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
-  WayList list(d, named(way));
-  for_each_way(problem, device, [&](const AsyncMmaWay& other) {
-    const AsyncMmaEstimate e = async_mma_estimate(problem, device, other);
-    const NamedWay found = named(other);
-    list.add(found, e.cycles,
-             std::string("bound by ") + e.bound + ", " + grouped(e.product) + " of the product, " +
-                 grouped(e.memory) + " of memory",
-             Object()
-                 .text("tile", async_mma_tile_name(other.tile))
-                 .text("way", found.tile)
-                 .truth("exchanged", found.exchanged)
-                 .truth("share_segments", found.share_segments)
-                 .text("bound", e.bound)
-                 .real("product", e.product)
-                 .real("memory", e.memory)
-                 .real("cycles", e.cycles));
-  });
   d.json.emplace_back("async_mma", Object()
                                        .truth("exchanged", way.exchanged)
                                        .truth("share_segments", way.shares_segments)
@@ -223,7 +205,6 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
                                        .truth("copies_b", copies_b(way))
                                        .text("reads_a", a)
                                        .text("reads_b", b)
-                                       .json("estimates", list.json())
                                        .str());
   return d;
 }
@@ -234,6 +215,7 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports, &ways, &plan, &describe, &name};
+extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports, &ways,    &plan,
+                                  &describe,      &name,     &variants};
 
 }  // namespace tiled

@@ -3,7 +3,7 @@ if(NOT by_8_architectures)
   set(held_launch no_held.cpp)
 endif()
 tiled_mm_rung(
-  PLAN model.cpp plan.cpp
+  PLAN plan.cpp
   LAUNCH launch.cpp ${held_launch}
   BY_8 held_fp16.cu
   ASYNC

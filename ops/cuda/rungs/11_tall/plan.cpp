@@ -1,13 +1,12 @@
-// Rung tall as the planner sees it: either operand as the long one, and each tile. model.cpp says
-// what its ways take.
+// Rung tall as the planner sees it: either operand as the long one, and each tile.
+#include "cuda/rungs/11_tall/plan.h"
+
 #include <algorithm>
 
-#include "cuda/plan/chip_scale.h"
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/sums.h"
-#include "cuda/rungs/11_tall/model.h"
 
 namespace tiled {
 namespace {
@@ -44,8 +43,7 @@ int8_t lanes_of(const Side& side, TallRead read, const TallTileInfo& tile) {
   return bits;
 }
 
-template <typename Visit>
-void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit) {
+void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   const bool chains = problem.arithmetic == Arithmetic::Fma;
   for (const bool exchanged : {false, true}) {
     TallWay way{};
@@ -73,35 +71,21 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, Visit visit)
       way.sharers = static_cast<int32_t>(std::clamp<int64_t>(
           slots / std::max<int64_t>(others, 1), 1, std::max<int64_t>(strips_of(p, way), 1)));
       way.in_flight = static_cast<int32_t>(std::min(p.batch, MAX_GRID_Y));
-      visit(way);
+      visit(Way(way));
     }
   }
 }
 
-// As what the other rungs estimate, which is compared with it: cycles of the chip, for fp32 of an
-// H200's 1980 MHz. Of what is long and thin register_tile, and hopper in tf32, promise too much: on
-// an H200 such a part of the time that they take. Of 16 bits this rung's own widest tile takes more
-// than it promises (bench/results/h200_long_and_thin.txt).
-double comparable(const Problem& problem, const DeviceInfo& device, const TallWay& way) {
-  constexpr double PROMISED_TF32 = 0.7, PROMISED_CHAINS = 0.77, PROMISED_THIN = 0.55;
-  constexpr double CHAINS_CLOCK = 1980e6, WIDEST = 1.2;
-  const double cycles = tall_estimate(problem, device, way).cycles;
-  if (problem.arithmetic != Arithmetic::Fma) {
-    if (device.capability != 90) return cycles;
-    if (problem.arithmetic == Arithmetic::Tf32) return cycles * PROMISED_TF32;
-    return way.tile == TensorTallTiles::COUNT - 1 ? cycles * WIDEST : cycles;
+std::vector<std::string> variants() {
+  std::vector<std::string> names;
+  for (int tile = 0; tile < TALL_TILE_COUNT; ++tile) {
+    names.emplace_back(tall_tile_name(tile));
+    names.push_back(names.back() + " unaligned");
   }
-  const bool thin = std::min(problem.m, problem.n) <= 16;
-  return cycles * (thin ? PROMISED_THIN : PROMISED_CHAINS) * CHAINS_CLOCK / TALL_CLOCK *
-         scale_of(device).clock;
+  return names;
 }
 
-void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
-  for_each_way(problem, device,
-               [&](const TallWay& way) { consider(Way(way), comparable(problem, device, way)); });
-}
-
-Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
+Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const TallWay chosen = way.as<TallWay>();
   const TallTileInfo& tile = tall_tile(chosen.tile);
   const Problem p = long_first(problem, chosen);
@@ -111,6 +95,12 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   plan.block_m = tile.rows * tile.warps, plan.block_n = tile.block_n, plan.block_k = tile.step_k;
   plan.tiles_m = blocks_over(p.m, int64_t{plan.block_m});
   plan.tiles_n = tall_columns(p, chosen);
+  plan.demand =
+      demand_of(p, tile.rows, tile.block_n, 2 * chosen.tile + (chosen.read != TallRead::Sixteen),
+                tile.warps * fitting_blocks(p, chosen, device));
+  // The panel stays in shared memory; or it is read again with every strip.
+  if (panel_stays(p, chosen))
+    plan.demand.loaded_bytes *= static_cast<double>(tile.rows) / (tile.rows + tile.block_n);
   if (chosen.exchanged) {
     std::swap(plan.block_m, plan.block_n);
     std::swap(plan.tiles_m, plan.tiles_n);
@@ -150,13 +140,11 @@ NamedWay named(const TallWay& way) {
 
 // In JSON:
 //
-//   tall  {exchanged, reads: "by 16 bytes" and the like, panel_k, bound,
-//         estimates: [{tile, way, exchanged, memory, work, latency, cycles (of the call)}]}
-Description describe(const Problem& problem, const DeviceInfo& device, const Plan& whole) {
+//   tall  {exchanged, reads: "by 16 bytes" and the like, panel_k}
+Description describe(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const TallWay way = whole.way.as<TallWay>();
   const TallTileInfo& tile = tall_tile(way.tile);
   const Problem p = long_first(problem, way);
-  const TallEstimate chosen = tall_estimate(problem, device, way);
   Description d;
   d.tile = tall_tile_name(way.tile);
   d.kernel = "tall<" + d.tile + ", " + element_type(problem.dtype) + ", " +
@@ -164,31 +152,12 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
   d.thread_m = tile.rows / 8, d.thread_n = tile.block_n / 4;
   if (way.exchanged) std::swap(d.thread_m, d.thread_n);
-  d.lines.emplace_back("bound", chosen.bound());
   d.lines.emplace_back("reads", std::string(way.exchanged ? "B " : "A ") + name_of(way.read) +
                                     (panel_stays(p, way) ? "" : "; the panel again and again"));
-  WayList list(d, named(way));
-  for_each_way(problem, device, [&](const TallWay& other) {
-    const TallEstimate e = tall_estimate(problem, device, other);
-    const NamedWay found = named(other);
-    list.add(found, e.cycles,
-             std::string("bound by ") + e.bound() + ", " + grouped(e.memory) + " of memory, " +
-                 grouped(e.work) + " of instructions",
-             Object()
-                 .text("tile", found.tile)
-                 .text("way", found.tile)
-                 .truth("exchanged", found.exchanged)
-                 .real("memory", e.memory)
-                 .real("work", e.work)
-                 .real("latency", e.latency)
-                 .real("cycles", e.cycles));
-  });
   d.json.emplace_back("tall", Object()
                                   .truth("exchanged", way.exchanged)
                                   .text("reads", name_of(way.read))
                                   .count("panel_k", way.panel_k)
-                                  .text("bound", chosen.bound())
-                                  .json("estimates", list.json())
                                   .str());
   return d;
 }
@@ -197,6 +166,6 @@ std::optional<NamedWay> name(const Problem&, const Way& way) { return named(way.
 
 }  // namespace
 
-extern const Rung TallRung = {Algo::Tall, &supports, &ways, &plan, &describe, &name};
+extern const Rung TallRung = {Algo::Tall, &supports, &ways, &plan, &describe, &name, &variants};
 
 }  // namespace tiled

@@ -6,14 +6,13 @@
 namespace tiled {
 namespace {
 
-// Requested by name only, so the model need not know it.
-constexpr Candidate CANDIDATE = {16, 16, 1, 16, 16, 0, 8, 0, 0};
+constexpr Candidate CANDIDATE = {16, 16, 1, 16, 16, 0, 8};
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   return is_of_chains(problem, device) && can_launch(CANDIDATE, problem, device);
 }
 
-void ways(const Problem&, const DeviceInfo&, Consider consider) { consider(Way(), BY_NAME_ONLY); }
+void ways(const Problem&, const DeviceInfo&, Visit visit) { visit(Way()); }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan_of(Algo::Naive, CANDIDATE, problem, way);
@@ -28,6 +27,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan&) {
 
 }  // namespace
 
-extern const Rung NaiveRung = {Algo::Naive, &supports, &ways, &plan, &describe};
+extern const Rung NaiveRung = {Algo::Naive,          &supports,  &ways, &plan, &describe,
+                               /*name=*/nullptr,
+                               /*variants=*/nullptr, Use::ByName};
 
 }  // namespace tiled

@@ -8,23 +8,15 @@
 namespace tiled {
 namespace {
 
-// A warp takes a row of B's tile for every k and an element of A's for every k, four of them in one
-// load: 1.25 cycles of shared memory for a multiply-add. `cycles` is what was measured on an H200
-// for 4-byte accumulators, barriers and the stores to shared memory included.
-constexpr double cycles_of_width(int width) { return width == 8 ? 3.3 : width == 16 ? 2.1 : 1.75; }
-
 constexpr Candidate candidate_of(int width, int accumulator) {
   const int threads = width * width;
-  const double busy = threads / WARP_SIZE * width * cycles_of_width(width) * (accumulator / 4);
   return {width,
           width,
           width,
           width,
           width,
           int64_t{2} * threads * accumulator,
-          std::min(THREADS_IN_FLIGHT / threads, BLOCKS_IN_FLIGHT),
-          busy,
-          LOAD_LATENCY + BARRIER_LATENCY + busy};
+          std::min(THREADS_IN_FLIGHT / threads, BLOCKS_IN_FLIGHT)};
 }
 
 template <int WIDTH>
@@ -39,13 +31,12 @@ constexpr Rung RUNG = {
       return is_of_chains(problem, device) &&
              can_launch(candidate_of(WIDTH, accumulator_bytes(problem.dtype)), problem, device);
     },
-    [](const Problem& problem, const DeviceInfo& device, Consider consider) {
-      consider(Way(),
-               cycles_of(candidate_of(WIDTH, accumulator_bytes(problem.dtype)), problem, device));
-    },
+    [](const Problem&, const DeviceInfo&, Visit visit) { visit(Way()); },
     [](const Problem& problem, const DeviceInfo&, const Way& way) {
-      return plan_of(ALGO<WIDTH>, candidate_of(WIDTH, accumulator_bytes(problem.dtype)), problem,
-                     way);
+      const Candidate candidate = candidate_of(WIDTH, accumulator_bytes(problem.dtype));
+      Plan plan = plan_of(ALGO<WIDTH>, candidate, problem, way);
+      plan.demand = demand_of(problem, WIDTH, WIDTH, 0, candidate.resident);
+      return plan;
     },
     [](const Problem& problem, const DeviceInfo&, const Plan&) {
       Description d;

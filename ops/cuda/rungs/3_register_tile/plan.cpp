@@ -4,7 +4,6 @@
 
 #include "core/text.h"
 #include "cuda/parts/wrapped_plan.h"
-#include "cuda/plan/chip_scale.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
@@ -16,42 +15,16 @@
 namespace tiled {
 namespace {
 
-// A warp does THREAD_M * THREAD_N multiply-adds for each k and loads THREAD_M + THREAD_N values in
-// vectors of 16 bytes, which take four cycles each; there are four schedulers. The load from global
-// memory runs beside the computation.
-template <typename Tile>
-constexpr Candidate by_registers() {
-  constexpr double MULTIPLY_ADDS = Tile::THREAD_M * Tile::THREAD_N * (Tile::ACC_BYTES / 4);
-  constexpr double LOADS = 4.0 * (Tile::THREAD_M + Tile::THREAD_N) / Tile::VECTOR;
-  constexpr double BUSY = Tile::THREADS / WARP_SIZE * Tile::BLOCK_K * (MULTIPLY_ADDS + LOADS) / 4;
-  return candidate_of<Tile>(BUSY, std::max(LOAD_LATENCY, BUSY) + BARRIER_LATENCY);
-}
-
-// With cp.async the loads of STAGES - 1 steps are under way together, and it is the patches that a
-// thread waits for, at each k. The first step begins when the first loads have arrived and the long
-// program has found its way into the instruction cache. Fitted, as what follows, to 179 products on
-// an H200 of every tile, cut and whole: 5 % off (root mean square), 18 % at most.
-template <typename Tile>
-constexpr Candidate by_async() {
-  constexpr double BUSY = 1.06, WAITING = 1.14, BARRIER = 80, START = 5000;
-  constexpr double WORK = Tile::THREAD_M * Tile::THREAD_N + Tile::THREAD_M + Tile::THREAD_N;
-  Candidate candidate = by_registers<Tile>();
-  candidate.busy *= BUSY;
-  candidate.latency = WAITING * Tile::BLOCK_K * WORK + BARRIER;
-  candidate.start = START;
-  candidate.in_company = candidate.resident == 2;  // seen on an H200, and not with more
-  return candidate;
-}
-
 constexpr TileSize SIZES[] = {TileSize::Large, TileSize::Medium, TileSize::Small};
 
 // In the order of SIZES.
 template <typename Tiles>
-constexpr Candidate TABLE[] = {by_registers<typename Tiles::Large>(),
-                               by_registers<typename Tiles::Medium>(),
-                               by_registers<typename Tiles::Small>()};
-constexpr Candidate ASYNC_TABLE[] = {by_async<AsyncTiles::Large>(), by_async<AsyncTiles::Medium>(),
-                                     by_async<AsyncTiles::Small>()};
+constexpr Candidate TABLE[] = {candidate_of<typename Tiles::Large>(),
+                               candidate_of<typename Tiles::Medium>(),
+                               candidate_of<typename Tiles::Small>()};
+constexpr Candidate ASYNC_TABLE[] = {candidate_of<AsyncTiles::Large>(),
+                                     candidate_of<AsyncTiles::Medium>(),
+                                     candidate_of<AsyncTiles::Small>()};
 
 bool is_async(const Problem& problem, const DeviceInfo& device) {
   return problem.dtype == DType::Float32 && device.capability >= 80;
@@ -75,76 +48,6 @@ const Candidate* table_of(const Problem& problem, const DeviceInfo& device) {
                     [](auto tiles) -> const Candidate* { return TABLE<decltype(tiles)>; });
 }
 
-// Which operands an async plan copies one element at a time.
-struct Singly {
-  bool a, b;
-};
-
-// With what its step takes for elements copied singly.
-Candidate with(Candidate candidate, Singly singly) {
-  constexpr double SINGLE = 0.1;  // for each element
-  const double elements = static_cast<double>(candidate.block_k) *
-                          (singly.a * candidate.block_m + singly.b * candidate.block_n);
-  candidate.latency += SINGLE * elements;
-  candidate.busy += SINGLE * elements;
-  return candidate;
-}
-
-// Cycles of copying an operand to where register_tile reads vectors: every element is read and
-// written, at 0.72 of the memory's rate on an H200, and another kernel is launched.
-double transposing_cycles(const Side& side, const Problem& problem, const DeviceInfo& device) {
-  constexpr double START = 4800, RATE = 0.72;  // an H200's cycles; of memory_bandwidth
-  const double bytes = 2.0 * size_of(problem.dtype) * static_cast<double>(side.rows) *
-                       static_cast<double>(side.k) *
-                       static_cast<double>(entries_of(side, problem.batch));
-  return START * scale_of(device).clock +
-         bytes / (RATE * device.memory_bandwidth) * device.clock_hz;
-}
-
-// Access of an async way, and which operands are transposed first: those whose single copies would
-// take longer than the pass, whose kernel is one of Hopper's. `cycles`: of the product, by what is
-// copied singly. Returns those of all.
-template <typename Cycles>
-double choose_access(const Problem& problem, const DeviceInfo& device, RegisterTileWay& way,
-                     Cycles cycles) {
-  const Side a = side_a(problem), b = side_b(problem);
-  Singly singly = {async_access_of(a) == Access::Elements, async_access_of(b) == Access::Elements};
-  double transposing = 0;
-  const auto choose = [&](const Side& side, bool& of_side) {
-    if (!of_side || !device.hopper_kernels || overlaps_itself(side, problem.batch)) return false;
-    const double pass = transposing_cycles(side, problem, device), with_it = cycles(singly);
-    of_side = false;
-    if (with_it - cycles(singly) > pass) {
-      transposing += pass;
-      return true;
-    }
-    of_side = true;
-    return false;
-  };
-  way.transpose_a = choose(a, singly.a);
-  way.transpose_b = choose(b, singly.b);
-  way.access = {singly.a ? Access::Elements : Access::AlongMN,
-                singly.b ? Access::Elements : Access::AlongMN};
-  return transposing + cycles(singly);
-}
-
-// Whether tiles at C's edge, read from further back, lie in the matrix as a whole (read_from in
-// parts/raster.cuh); the others' steps take longer.
-bool are_whole(int64_t size, int64_t block) {
-  const int64_t rest = size % block;
-  return rest == 0 || (size > block && (block - rest) % AsyncTiles::Large::VECTOR == 0);
-}
-WrappedCosts wrapped_costs(const Candidate& candidate, const Problem& problem,
-                           const DeviceInfo& device, int32_t blocks) {
-  const bool whole =
-      are_whole(problem.m, candidate.block_m) && are_whole(problem.n, candidate.block_n);
-  // All blocks' 64 KiB of the large tile go out together, and come back; where a multiprocessor has
-  // two of them it takes its time.
-  const bool large = candidate.block_m * candidate.block_n > 64 * 64;
-  const double hand_over = !large ? 2000 : blocks > device.multiprocessors ? 30000 : 8000;
-  return {hand_over, 4000, 2000, 1.04, whole ? 0 : 0.4};
-}
-
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const Candidate* table = table_of(problem, device);
   return is_of_chains(problem, device) &&
@@ -153,34 +56,49 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
          });
 }
 
-void ways_of_async(const Problem& problem, const DeviceInfo& device, Consider consider) {
+// Every choice of operands that are transposed first, which a kernel of Hopper's does, of those
+// that are copied one element at a time otherwise.
+template <typename Visitor>
+void for_accesses(const Problem& problem, const DeviceInfo& device, RegisterTileWay way,
+                  Visitor visit) {
+  const Side a = side_a(problem), b = side_b(problem);
+  const bool singly_a = async_access_of(a) == Access::Elements;
+  const bool singly_b = async_access_of(b) == Access::Elements;
+  const auto may_transpose = [&](bool singly, const Side& side) {
+    return singly && device.hopper_kernels && !overlaps_itself(side, problem.batch);
+  };
+  const auto access = [](bool singly) { return singly ? Access::Elements : Access::AlongMN; };
+  for (int ta = 0; ta <= may_transpose(singly_a, a); ++ta)
+    for (int tb = 0; tb <= may_transpose(singly_b, b); ++tb) {
+      way.transpose_a = ta, way.transpose_b = tb;
+      way.access = {access(singly_a && !ta), access(singly_b && !tb)};
+      visit(way);
+    }
+}
+
+void ways_of_async(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  const auto visit_all = [&](const RegisterTileWay& way) {
+    for_accesses(problem, device, way, [&](const RegisterTileWay& found) { visit(Way(found)); });
+  };
   for (int i = 0; i < 3; ++i) {
     const Candidate& candidate = ASYNC_TABLE[i];
     if (!can_launch(candidate, problem, device)) continue;
     RegisterTileWay way{};
     way.async = true;
     way.tile = SIZES[i];
-    for (const bool share : {true, false}) {
-      if (share && !gains_by_sharing(candidate, problem, device)) continue;
+    for (int share = 0; share <= gains_by_sharing(candidate, problem, device); ++share) {
       way.shares_segments = share;
-      const double whole = choose_access(problem, device, way, [&](Singly singly) {
-        return cycles_of(with(candidate, singly), problem, device, share);
-      });
-      consider(Way(way), whole);
+      visit_all(way);
     }
+    way.shares_segments = false;
     way.blocks = wrapping_blocks(candidate, problem, device);
-    if (way.blocks == 0) continue;
-    way.wraps_around = true;
-    const double cut = choose_access(problem, device, way, [&](Singly singly) {
-      return wrapped_cycles(with(candidate, singly), problem, device, way.blocks,
-                            wrapped_costs(candidate, problem, device, way.blocks));
-    });
-    consider(Way(way), cut);
+    way.wraps_around = way.blocks > 0;
+    if (way.wraps_around) visit_all(way);
   }
 }
 
-void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
-  if (is_async(problem, device)) return ways_of_async(problem, device, consider);
+void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  if (is_async(problem, device)) return ways_of_async(problem, device, visit);
   const Candidate* table = table_of(problem, device);
   RegisterTileWay way{};
   way.access = vector_accesses_of(problem);
@@ -190,9 +108,36 @@ void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
     way.tile = SIZES[i];
     for (int share = 0; share <= gains_by_sharing(table[i], problem, device); ++share) {
       way.shares_segments = share;
-      consider(Way(way), cycles_of(table[i], problem, device, share));
+      visit(Way(way));
     }
   }
+}
+
+// Tiles by size, those of cp.async once for each number of operands that are copied one element at
+// a time.
+constexpr int SIZE_COUNT = 3, MANNERS = 3;
+std::vector<std::string> variants() {
+  std::vector<std::string> names;
+  for (const TileSize size : SIZES)
+    for (int singly = 0; singly < MANNERS; ++singly)
+      names.push_back(std::string(tile_info_of<AsyncTiles>(size).name) +
+                      (singly == 0   ? ""
+                       : singly == 1 ? " one by elements"
+                                     : " both by elements"));
+  const auto add = [&](auto tiles) {
+    for (const TileSize size : SIZES) names.emplace_back(tile_info_of<decltype(tiles)>(size).name);
+  };
+  add(RegisterTilesFor<4>()), add(RegisterTilesFor<8>()), add(RegisterTilesFor<8, 16>());
+  add(RegisterTilesFor<16, 32>());
+  return names;
+}
+int variant_of(const Problem& problem, const RegisterTileWay& way) {
+  const int size = static_cast<int>(way.tile);
+  const int singly = (way.access.a == Access::Elements) + (way.access.b == Access::Elements);
+  if (way.async) return size * MANNERS + singly;
+  const int64_t bytes = accumulator_bytes(problem.dtype);
+  const int list = bytes == 4 ? 0 : bytes == 16 ? 3 : is_complex(problem.dtype) ? 2 : 1;
+  return SIZE_COUNT * (MANNERS + list) + size;
 }
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
@@ -202,9 +147,13 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   Step product = plan.main_step();
   plan.step_count = 0;
   Copies copies(problem);
-  if (way.transpose_a) copies.add(side_a(problem), transposed(side_a(problem), problem));
-  if (way.transpose_b) copies.add(side_b(problem), transposed(side_b(problem), problem));
+  Sides read = sides_of(problem, /*exchanged=*/false);
+  if (way.transpose_a) read.p = copies.add(read.p, transposed(read.p, problem));
+  if (way.transpose_b) read.q = copies.add(read.q, transposed(read.q, problem));
   add_copies(plan, copies, problem);
+  plan.demand = demand_of(problem, read, candidate.block_m, candidate.block_n,
+                          variant_of(problem, way), candidate.resident, way.shares_segments);
+  plan.demand.stream_k = way.wraps_around;
   if (way.wraps_around) {
     add_wrapped(plan, product, problem.dtype, way.blocks, copies.bytes());
     return plan;
@@ -262,7 +211,7 @@ std::optional<NamedWay> name(const Problem& problem, const Way& way) {
 
 }  // namespace
 
-extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways, &plan,
-                                      &describe,          &name};
+extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways,    &plan,
+                                      &describe,          &name,     &variants};
 
 }  // namespace tiled

@@ -1,4 +1,4 @@
-// What reports say of a plan with hopper: its choices, and the model's figures for the best tiles.
+// What reports say of a plan with hopper: its choices.
 #include "cuda/plan/describe.h"
 
 #include <algorithm>
@@ -9,58 +9,6 @@
 
 namespace tiled {
 namespace {
-
-// One way to run hopper and what the planner's model says of it.
-struct TileEstimate {
-  HopperPlan plan;
-  HopperEstimate estimate;
-};
-
-// The best way with each tile, best first.
-std::vector<TileEstimate> estimates_of(const Problem& problem, const DeviceInfo& device) {
-  const HopperModel model(device, problem.arithmetic);
-  std::vector<TileEstimate> estimates;
-  for (const HopperPlan& plan : hopper_plans(problem, device)) {
-    if (is_by_name_only(problem, plan)) continue;
-    const TileEstimate next = {plan, estimate(problem, device, model, plan)};
-    const auto same = std::find_if(estimates.begin(), estimates.end(),
-                                   [&](const auto& other) { return other.plan.tile == plan.tile; });
-    if (same == estimates.end())
-      estimates.push_back(next);
-    else if (next.estimate.cycles < same->estimate.cycles)
-      *same = next;
-  }
-  std::stable_sort(estimates.begin(), estimates.end(), [](const auto& x, const auto& y) {
-    return x.estimate.cycles < y.estimate.cycles;
-  });
-  return estimates;
-}
-
-std::string text_of(const TileEstimate& e) {
-  return std::string(hopper_tile_name(e.plan.tile)) + ": " + grouped(e.estimate.cycles) +
-         " cycles; a step " + grouped(e.estimate.tensor) + " of tensor cores, " +
-         grouped(e.estimate.shared) + " of shared memory, " + grouped(e.estimate.feed) +
-         " of L2; " + three_digits(e.estimate.waves) + " tiles a multiprocessor";
-}
-
-std::string json_of(const TileEstimate& e) {
-  const HopperTileInfo& tile = hopper_tile(e.plan.tile);
-  return Object()
-      .text("tile", hopper_tile_name(e.plan.tile))
-      .count("block_p", tile.block_p)
-      .count("block_q", tile.block_q)
-      .truth("exchanged", e.plan.exchanged)
-      .count("cluster_p", e.plan.cluster_p)
-      .count("cluster_q", e.plan.cluster_q)
-      .truth("share_segments", e.plan.share_segments)
-      .truth("wraps_around", e.plan.wraps_around)
-      .real("tensor", e.estimate.tensor)
-      .real("shared", e.estimate.shared)
-      .real("feed", e.estimate.feed)
-      .real("waves", e.estimate.waves)
-      .real("cycles", e.estimate.cycles)
-      .str();
-}
 
 std::string cuts_of(const Problem& problem, const HopperPlan& plan) {
   const WrapAround wrap = wrap_around(problem, plan);
@@ -82,13 +30,12 @@ std::string name_of(StorePath path) {
 
 }  // namespace
 
-Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& whole) {
+Description describe_hopper(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const HopperPlan plan = whole.way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   const Sides sides = sides_read(problem, plan);
   const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
   const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
-  const std::vector<TileEstimate> estimates = estimates_of(problem, device);
   Description d;
   d.tile = hopper_tile_name(plan.tile);
   d.kernel = (plan.wraps_around ? "hopper_cut<" : "hopper<") + d.tile + ", " +
@@ -111,11 +58,6 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
   if (plan.share_segments)
     d.lines.emplace_back("segments", "shared out; a second kernel adds the sums");
   if (plan.wraps_around) d.lines.emplace_back("cuts", cuts_of(problem, plan));
-  std::vector<std::string> list;
-  for (const TileEstimate& e : estimates) {
-    d.ways.push_back({e.estimate.cycles, text_of(e), e.plan.tile == plan.tile});
-    list.push_back(json_of(e));
-  }
   d.json.emplace_back("hopper", Object()
                                     .truth("exchanged", plan.exchanged)
                                     .count("cluster_p", plan.cluster_p)
@@ -126,7 +68,6 @@ Description describe_hopper(const Problem& problem, const DeviceInfo& device, co
                                     .truth("repack_a", repack_a)
                                     .truth("repack_b", repack_b)
                                     .text("store", name_of(plan.store))
-                                    .json("estimates", array_of(list))
                                     .str());
   return d;
 }

@@ -1,5 +1,5 @@
 // Rung hopper as the planner sees it: every tile, either operand on wgmma's side of 64 rows, five
-// clusters, segments shared out or not; model.cpp says what each would cost.
+// clusters, segments shared out or not.
 #include "cuda/rungs/7_hopper/plan.h"
 
 #include <algorithm>
@@ -97,13 +97,15 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
          units <= MOST_OF_TMA;
 }
 
-void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
-  const HopperModel model(device, problem.arithmetic);
-  for_hopper_plans(problem, device, [&](const HopperPlan& plan) {
-    consider(Way(plan), is_by_name_only(problem, plan)
-                            ? BY_NAME_ONLY
-                            : estimate(problem, device, model, plan).cycles);
-  });
+void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  for_hopper_plans(problem, device, [&](const HopperPlan& plan) { visit(Way(plan)); });
+}
+
+// In the order of HopperTiles.
+std::vector<std::string> variants() {
+  std::vector<std::string> names;
+  for (int tile = 0; tile < HOPPER_TILE_COUNT; ++tile) names.emplace_back(hopper_tile_name(tile));
+  return names;
 }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
@@ -124,6 +126,10 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   plan.add(step);
   plan.workspace_bytes += layout.totals_bytes + layout.words_bytes();
   if (choice.share_segments) plan.add(sums_step(problem, layout.sums));
+  plan.demand =
+      demand_of(problem, layout.sides, tile.block_p, tile.block_q, choice.tile, tile.blocks_per_sm,
+                choice.share_segments, choice.cluster_p, choice.cluster_q);
+  plan.demand.stream_k = choice.wraps_around;
   return plan;
 }
 
@@ -141,6 +147,7 @@ std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& d
   return plans;
 }
 
-extern const Rung HopperRung = {Algo::Hopper, &supports, &ways, &plan, &describe_hopper, &name};
+extern const Rung HopperRung = {Algo::Hopper,     &supports, &ways,    &plan,
+                                &describe_hopper, &name,     &variants};
 
 }  // namespace tiled

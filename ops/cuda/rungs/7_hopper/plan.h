@@ -1,11 +1,11 @@
-// How rung hopper runs a problem, and what its model says of that. Pure, as plan/plan.h.
+// How rung hopper runs a problem. Pure, as plan/plan.h.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "cuda/plan/cluster_plan.h"
 #include "cuda/plan/rung.h"
-#include "cuda/rungs/7_hopper/model.h"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -28,12 +28,6 @@ inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
       1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
 }
 
-// Ways that the planner does not take by itself: how long tiles of tf32 take that are cut in time
-// is not measured.
-inline bool is_by_name_only(const Problem& problem, const HopperPlan& plan) {
-  return plan.wraps_around && problem.arithmetic == Arithmetic::Tf32;
-}
-
 // Whether tiles' totals of segments wait in the workspace, where a block does all of K.
 inline bool totals_in_workspace(const Problem& problem, const HopperPlan& plan) {
   return !plan.share_segments && segment_count(problem.k) > 1 &&
@@ -49,24 +43,23 @@ inline int64_t steps_of(const Problem& problem) {
 struct Units {
   int64_t clusters_p, clusters_q, count;
 };
-Units units_of(const Problem& problem, const HopperPlan& plan);
-
-// The model's estimate of one of them (model.cpp).
-struct HopperEstimate {
-  double tensor, shared, feed;  // cycles of a step: tensor cores, shared memory, bytes from L2
-  double waves;                 // rounds of tiles on the busiest multiprocessor
-  double cycles;                // of the whole call
-};
-HopperEstimate estimate(const Problem& problem, const DeviceInfo& device, const HopperModel& model,
-                        const HopperPlan& plan);
+inline Units units_of(const Problem& problem, const HopperPlan& plan) {
+  const HopperTileInfo& tile = hopper_tile(plan.tile);
+  const int64_t p = plan.exchanged ? problem.n : problem.m;
+  const int64_t q = plan.exchanged ? problem.m : problem.n;
+  Units units;
+  units.clusters_p = blocks_over(p, int64_t{tile.block_p} * plan.cluster_p);
+  units.clusters_q = blocks_over(q, int64_t{tile.block_q} * plan.cluster_q);
+  const int64_t segments = plan.share_segments ? segment_count(problem.k) : 1;
+  units.count = saturating_product(saturating_product(units.clusters_p, units.clusters_q),
+                                   problem.batch * segments);
+  return units;
+}
 
 // plan.cpp's rung describes its plans by this (describe.cpp). In JSON:
 //
 //   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, wraps_around, repack_a,
-//   repack_b,
-//           store: "tma", "rows" or "scatter", estimates: [{tile, block_p, block_q, exchanged,
-//           cluster_p, cluster_q, share_segments, tensor, shared, feed (cycles of a step), waves,
-//           cycles}], best first}
+//           repack_b, store: "tma", "rows" or "scatter"}
 Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
 }  // namespace tiled

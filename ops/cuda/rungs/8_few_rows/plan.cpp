@@ -1,11 +1,12 @@
 // Rung few_rows as the planner sees it: the operand of fewer rows on the side of columns, and each
-// tile that just holds it. model.cpp says what its ways take.
+// tile that just holds it.
+#include "cuda/rungs/8_few_rows/plan.h"
+
 #include <algorithm>
 
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/tma.h"
-#include "cuda/rungs/8_few_rows/model.h"
 
 namespace tiled {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr int64_t NARROW_ROWS = 32;                // of P for each block
 constexpr int64_t MOST_NARROW = 4, MOST_WIDE = 8;  // tiles along Q
 constexpr int64_t MOST_OF_CHAINS = 8;              // the same of segments that are shared out
+constexpr int FEW_ROWS_USUAL = 64;  // columns of a tile; wider ones are for one round
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   // More than with any tile.
@@ -127,27 +129,15 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit 
   }
 }
 
-// Estimates of fp32's chains are compared with register_tile's, which count cycles of 1980 MHz. So
-// do mma_tile's, of fp64: those leave out the launch, which is as much of short products, and what
-// a large weight's bytes take, so that where rows are few the two are compared as they are.
-double comparable(const Problem& problem, const FewRowsPlan& plan, double cycles) {
-  constexpr double FASTER = 1980e6 / FEW_ROWS_CLOCK;
-  const FewRowsBy by = few_rows_tile(plan.tile).by;
-  // Where segments are not shared out patches have not been judged beside register_tile.
-  if (by == FewRowsBy::Patches && !plan.share_segments) return BY_NAME_ONLY;
-  // Shared out, more rows than two tiles' took twice their estimate (512x512x131072 and
-  // 768x640x32768 nt in bench/results/h200_deep.json as of 93d53f4), which hopper does not.
-  if (by == FewRowsBy::Wgmma && plan.share_segments && std::min(problem.m, problem.n) > 128)
-    return BY_NAME_ONLY;
-  if (by == FewRowsBy::Mma && std::min(problem.m, problem.n) > FEW_ROWS_OF_FP64)
-    return std::max(cycles, (cycles - FEW_ROWS_START) * FASTER);
-  return is_by_lanes(by) ? cycles * FASTER : cycles;
+void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  for_few_rows_plans(problem, device, [&](const FewRowsPlan& plan) { visit(Way(plan)); });
 }
 
-void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
-  for_few_rows_plans(problem, device, [&](const FewRowsPlan& plan) {
-    consider(Way(plan), comparable(problem, plan, few_rows_estimate(problem, device, plan).cycles));
-  });
+// In the order of FewRowsTiles.
+std::vector<std::string> variants() {
+  std::vector<std::string> names;
+  for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t) names.emplace_back(few_rows_tile_name(t));
+  return names;
 }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
@@ -166,6 +156,11 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   add_copies(plan, layout.copies, problem);
   plan.add(product_step(tile.threads, choice.blocks, tile.shared_bytes(rows)));
   if (choice.share_segments) add_sums_step(plan, problem, layout.sums);
+  plan.demand = demand_of(problem, layout.sides, rows, tile.block_q, choice.tile, /*resident=*/1,
+                          choice.share_segments);
+  // Tiles are of `height` strips or one fewer, so that there are as many as blocks ask for.
+  plan.demand.units *= static_cast<double>(int64_t{choice.sharers} * choice.rounds) /
+                       static_cast<double>(blocks_over(layout.sides.p.rows, rows));
   return plan;
 }
 
@@ -195,14 +190,11 @@ NamedWay named(const FewRowsPlan& plan) {
 
 // In JSON:
 //
-//   few_rows  {exchanged, share_segments, repack_a, repack_b, bound: "memory", "chain" or
-//             "start and end", estimates: [{tile, way, exchanged, share_segments, memory, chain,
-//             start, cycles (of the call)}]}
-Description describe(const Problem& problem, const DeviceInfo& device, const Plan& whole) {
+//   few_rows  {exchanged, share_segments, repack_a, repack_b}
+Description describe(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
   const Sides sides = few_rows_layout(problem, plan, nullptr).sides;
-  const FewRowsEstimate e = few_rows_estimate(problem, device, plan);
   Description d;
   d.tile = few_rows_tile_name(plan.tile);
   const bool lanes = is_by_lanes(tile.by);
@@ -215,35 +207,15 @@ Description describe(const Problem& problem, const DeviceInfo& device, const Pla
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
   d.thread_m = lanes ? tile.patch_p : 2, d.thread_n = lanes ? tile.patch_q : tile.columns / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
-  d.lines.emplace_back("bound", e.bound());
   const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
   const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
     d.lines.emplace_back("repacks", repacked);
-  WayList list(d, named(plan));
-  for_few_rows_plans(problem, device, [&](const FewRowsPlan& other) {
-    const FewRowsEstimate found = few_rows_estimate(problem, device, other);
-    const NamedWay way = named(other);
-    list.add(way, found.cycles,
-             grouped(found.memory) + " of memory, " + grouped(found.chain) + " of the chain, " +
-                 grouped(found.start) + " of start and end",
-             Object()
-                 .text("tile", few_rows_tile_name(other.tile))
-                 .text("way", way.tile)
-                 .truth("exchanged", way.exchanged)
-                 .truth("share_segments", way.share_segments)
-                 .real("memory", found.memory)
-                 .real("chain", found.chain)
-                 .real("start", found.start)
-                 .real("cycles", found.cycles));
-  });
   d.json.emplace_back("few_rows", Object()
                                       .truth("exchanged", plan.exchanged)
                                       .truth("share_segments", plan.share_segments)
                                       .truth("repack_a", repack_a)
                                       .truth("repack_b", repack_b)
-                                      .text("bound", e.bound())
-                                      .json("estimates", list.json())
                                       .str());
   return d;
 }
@@ -254,6 +226,7 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways, &plan, &describe, &name};
+extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways,    &plan,
+                                 &describe,     &name,     &variants};
 
 }  // namespace tiled

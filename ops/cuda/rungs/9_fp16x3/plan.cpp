@@ -1,14 +1,13 @@
-// Rung fp16x3 as the planner sees it. model.cpp says what its ways take.
+// Rung fp16x3 as the planner sees it.
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "cuda/parts/wrap_around.h"
-#include "cuda/plan/chip_scale.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/tma.h"
-#include "cuda/rungs/9_fp16x3/model.h"
+#include "cuda/rungs/9_fp16x3/layout.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
 
 namespace tiled {
@@ -109,46 +108,50 @@ void for_few_rows_plans(const Problem& problem, Visit visit) {
     }
 }
 
-// Whether bands of rows fill all multiprocessors several times over; then nothing is gained by
-// sharing K.
-bool has_bands_for_all(const Problem& problem, const DeviceInfo& device) {
-  constexpr int64_t TIMES = 3;
-  const int64_t bands = blocks_over(std::max(problem.m, problem.n), FEW_ROWS_BLOCK_P);
-  return saturating_product(bands, problem.batch) >= TIMES * device.multiprocessors;
-}
-// The tile of a block without a cluster: two blocks a multiprocessor, or one with twice the warps
-// if only that has room for all of K.
-int usual_tile(const Problem& problem) {
-  const auto has_all = [&](int tile) {
-    return few_rows_block(std::min(problem.m, problem.n), problem.k, fp16x3_few_rows_tile(tile), 1)
-        .has_all(problem.k);
-  };
-  return !has_all(FEW_ROWS_PAIR) && has_all(FEW_ROWS_ONE) ? FEW_ROWS_ONE : FEW_ROWS_PAIR;
+void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
+  const auto add = [&](const Fp16x3Plan& plan) { visit(Way(plan)); };
+  for_async_plans(problem, device, add);
+  if (!device.hopper_kernels) return;
+  if (has_few_rows(problem)) for_few_rows_plans(problem, add);
+  for_fp16x3_plans(problem, device, add);
 }
 
-void ways(const Problem& problem, const DeviceInfo& device, Consider consider) {
-  for_async_plans(problem, device, [&](const Fp16x3Plan& plan) {
-    const bool by_name = device.hopper_kernels;
-    consider(Way(plan), by_name ? BY_NAME_ONLY : fp16x3_async_cycles(problem, device, plan));
-  });
-  if (!device.hopper_kernels) return;
-  const bool few = has_few_rows(problem);
-  if (few) {
-    const bool filled = has_bands_for_all(problem, device);
-    const int usual = usual_tile(problem);
-    for_few_rows_plans(problem, [&](const Fp16x3Plan& plan) {
-      const bool by_name = filled && (plan.block.cluster > 1 || plan.tile != usual);
-      consider(Way(plan), by_name ? BY_NAME_ONLY : fp16x3_few_rows_cycles(problem, device, plan));
-    });
+// Tiles of the two splits' kernel and the direct one, of few rows alone and in clusters, and of
+// mma.sync.
+std::vector<std::string> variants() {
+  std::vector<std::string> names;
+  for (int t = 0; t < FP16X3_TILE_COUNT; ++t) names.emplace_back(fp16x3_tile_name(t));
+  for (int t = 0; t < Fp16x3FewRowsTiles::COUNT; ++t) {
+    names.emplace_back(fp16x3_few_rows_tile_name(t));
+    names.push_back(names.back() + " in clusters");
   }
-  const bool by_columns = problem.c.row_stride == 1 && problem.c.col_stride != 1;
-  const double slowdown = slower_than_h200(device);
-  for_fp16x3_plans(problem, device, [&](const Fp16x3Plan& plan) {
-    // Tiles of planes are square: Q is the side along which C lies.
-    const bool by_name = plan.kernel == Fp16x3Kernel::Planes && plan.exchanged != by_columns;
-    consider(Way(plan),
-             few || by_name ? BY_NAME_ONLY : fp16x3_cycles(problem, device, slowdown, plan));
-  });
+  for (int t = 0; t < Fp16x3AsyncTiles::COUNT; ++t) names.emplace_back(fp16x3_async_tile_name(t));
+  return names;
+}
+int variant_of(const Fp16x3Plan& plan) {
+  if (plan.kernel == Fp16x3Kernel::FewRows)
+    return FP16X3_TILE_COUNT + 2 * plan.tile + (plan.block.cluster > 1);
+  if (plan.kernel == Fp16x3Kernel::Async)
+    return FP16X3_TILE_COUNT + 2 * Fp16x3FewRowsTiles::COUNT + plan.tile;
+  return plan.tile;
+}
+
+// By few_rows.cu a cluster shares K out, and a band of P is read once.
+Demand demand_of_way(const Problem& problem, const Fp16x3Plan& way) {
+  const Fp16x3TileInfo tile = tile_of(way);
+  const Sides sides = sides_of(problem, way.exchanged);
+  const int variant = variant_of(way);
+  if (way.kernel != Fp16x3Kernel::FewRows) {
+    Demand d = demand_of(problem, sides, tile.block_p, tile.block_q, variant, tile.blocks_per_sm,
+                         /*splits=*/false, way.cluster_p, way.cluster_q);
+    d.stream_k = way.wraps_around;
+    return d;
+  }
+  const int resident = FEW_ROWS_THREADS / static_cast<int>(tile.threads);
+  Demand d = demand_of(problem, sides, FEW_ROWS_BLOCK_P, sides.q.rows, variant, resident);
+  const int cluster = std::max<int>(1, way.block.cluster);
+  d.units *= cluster, d.depth /= cluster;
+  return d;
 }
 
 Step product_of(const Problem& problem, const Fp16x3Plan& way) {
@@ -202,6 +205,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
     plan.workspace_bytes = layout.bytes;
   }
   plan.add(guard_step(problem, device, !multiplies));
+  plan.demand = demand_of_way(problem, way);
   return plan;
 }
 
@@ -220,6 +224,7 @@ double fp16x3_tolerance(int64_t k, bool coarse) {
   return (g - ((coarse ? 93.4 : 53.2) + sums)) * 0x1p-24;
 }
 
-extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports, &ways, &plan, &describe_fp16x3, &name};
+extern const Rung Fp16x3Rung = {Algo::Fp16x3,     &supports, &ways,    &plan,
+                                &describe_fp16x3, &name,     &variants};
 
 }  // namespace tiled

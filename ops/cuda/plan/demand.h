@@ -1,0 +1,55 @@
+// What a way asks of a chip, in numbers that its time is estimated from (estimate.h). A rung's
+// plan() fills it in: no rung has a model of its own.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/segments.h"
+#include "cuda/plan/sides.h"
+
+namespace tiled {
+
+struct Demand {
+  int16_t variant = 0;   // the tile's place in the rung's variants()
+  int16_t resident = 1;  // blocks of the product that one multiprocessor holds at once
+  int16_t cluster_p = 1, cluster_q = 1;         // blocks that share loads of Q's rows, and of P's
+  bool p_mn_major = false, q_mn_major = false;  // how the product reads P and Q
+  bool stream_k = false;    // tiles are cut in time, so that all blocks have as much to do
+  double units = 0;         // tiles of C, of all segments of K that are split and of the batch
+  double depth = 0;         // k of one unit
+  double loaded_bytes = 0;  // by all units together, from L2
+};
+
+// Tiles of block_p x block_q elements that cover P x Q, each with all of K or, where segments are
+// split, one of them. `read`: the operands as the product reads them.
+inline Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int64_t block_q,
+                        int variant, int resident, bool splits = false, int cluster_p = 1,
+                        int cluster_q = 1) {
+  Demand d;
+  d.variant = static_cast<int16_t>(variant);
+  d.resident = static_cast<int16_t>(resident);
+  d.cluster_p = static_cast<int16_t>(cluster_p), d.cluster_q = static_cast<int16_t>(cluster_q);
+  d.p_mn_major = is_mn_major(read.p), d.q_mn_major = is_mn_major(read.q);
+  const int64_t segments = splits ? segment_count(problem.k) : 1;
+  // Whole clusters: what lies beyond the matrix takes its time too.
+  const auto covered = [](int64_t rows, int64_t block, int64_t cluster) {
+    return static_cast<double>(blocks_over(rows, block * cluster) * cluster);
+  };
+  d.units = covered(read.p.rows, block_p, cluster_p) * covered(read.q.rows, block_q, cluster_q) *
+            static_cast<double>(problem.batch) * static_cast<double>(segments);
+  d.depth = static_cast<double>(splits ? segment_size(problem.k) : problem.k);
+  const double rows = static_cast<double>(std::min(block_p, read.p.rows)) / cluster_q +
+                      static_cast<double>(std::min(block_q, read.q.rows)) / cluster_p;
+  d.loaded_bytes = d.units * d.depth * rows * static_cast<double>(size_of(problem.dtype));
+  return d;
+}
+
+// Of A's rows by B's columns.
+inline Demand demand_of(const Problem& problem, int64_t block_m, int64_t block_n, int variant,
+                        int resident, bool splits = false) {
+  return demand_of(problem, sides_of(problem, /*exchanged=*/false), block_m, block_n, variant,
+                   resident, splits);
+}
+
+}  // namespace tiled

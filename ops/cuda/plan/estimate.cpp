@@ -1,0 +1,94 @@
+#include "cuda/plan/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tiled {
+namespace {
+
+// The longer of two things that go on at once, and a little more where the other comes close.
+double overlap(double x, double y, int power) {
+  const double longer = std::max(x, y), shorter = std::min(x, y);
+  if (longer <= 0) return 0;
+  return longer * std::pow(1 + std::pow(shorter / longer, power), 1.0 / power);
+}
+
+double bytes_of(const Problem& p) {
+  const auto elements = [&](int64_t rows, int64_t columns, int64_t batch_stride) {
+    return static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(batch_stride == 0 ? 1 : p.batch);
+  };
+  return (elements(p.m, p.k, p.a.batch_stride) + elements(p.k, p.n, p.b.batch_stride)) *
+             static_cast<double>(size_of(p.dtype)) +
+         elements(p.m, p.n, 1) * static_cast<double>(size_of(p.epilogue.out_dtype));
+}
+
+}  // namespace
+
+DemandTerms terms_of(const Problem& problem, const Plan& plan) {
+  DemandTerms terms{};
+  terms.steps = std::ceil(plan.demand.depth / plan.block_k);
+  const bool splits = plan.demand.depth < static_cast<double>(problem.k);
+  terms.segments = splits ? 1 : static_cast<double>(segment_count(problem.k));
+  terms.bytes = bytes_of(problem);
+  for (const Step& step : plan) {
+    if (step.work == Work::Copy || step.work == Work::Split)
+      terms.copies += static_cast<double>(step.workspace_bytes);
+    if (step.work == Work::Sums) terms.sums = static_cast<double>(plan.main_step().workspace_bytes);
+  }
+  return terms;
+}
+
+double estimated_seconds(const Problem& problem, const DeviceInfo& device, const Rules& rules,
+                         const Plan& plan) {
+  const ChipRates& chip = rules.chip();
+  const Demand& d = plan.demand;
+  const TileRates& tile = rules.tile(plan.algo, d.variant, kind_of(problem));
+  const int cluster = d.cluster_p * d.cluster_q;
+
+  const DemandTerms terms = terms_of(problem, plan);
+
+  // A step of one of so many blocks on each multiprocessor, while a share of these has any: tensor
+  // cores slow each other down by the power that they take.
+  const double layout = (d.p_mn_major ? tile.p_mn : 1) * (d.q_mn_major ? tile.q_mn : 1) *
+                        (cluster == 1       ? 1
+                         : cluster > 2      ? chip.four
+                         : d.cluster_p == 2 ? chip.pair_p
+                                            : chip.pair_q);
+  const double slowdown = on_tensor_cores(problem.arithmetic) ? chip.slowdown : 0;
+  const double arriving = d.loaded_bytes / std::max(1.0, d.units * terms.steps) / chip.arrival;
+  const auto step = [&](double blocks, double share) {
+    const double pace = (1 + slowdown * std::min(share, 1.0)) / (1 + slowdown);
+    return layout * pace * overlap(tile.busy * blocks, tile.latency, 4) + arriving;
+  };
+  const double activation = problem.epilogue.is_identity() ? 0
+                            : problem.epilogue.activation == Activation::None ||
+                                    problem.epilogue.activation == Activation::Relu
+                                ? chip.relu
+                                : chip.activation;
+  const double end = tile.end + activation + (terms.segments - 1) * chip.segment;
+
+  // Waves of tiles, over the places where blocks run at once: those of four do not fill a chip
+  // whose groups of multiprocessors are no multiples of them. The last wave may have fewer blocks
+  // on a multiprocessor.
+  const double fills = cluster > 2 ? 10.0 / 11 : 1;
+  const double places =
+      std::max(1.0, std::floor(device.multiprocessors * fills / cluster)) * d.resident * cluster;
+  const double waves = std::floor(d.units / places), rest = d.units - waves * places;
+  double product = waves * (terms.steps * step(d.resident, 1) + end);
+  if (d.stream_k) {
+    product = d.units / places * (terms.steps * step(d.resident, 1) + end) + chip.hand_over;
+  } else if (rest > 0) {
+    const double share = rest / device.multiprocessors;
+    const double blocks = std::clamp(std::ceil(share), 1.0, static_cast<double>(d.resident));
+    product += terms.steps * step(blocks, share) + end;
+  }
+  product = overlap(product, terms.bytes / chip.memory, 3);
+  product = overlap(product, d.loaded_bytes / chip.cache, 3);
+
+  return chip.launch + tile.start + (cluster > 1 ? chip.cluster : 0) + product +
+         (plan.step_count - 1) * chip.kernel + 2 * terms.copies / chip.copy +
+         terms.sums / chip.sums;
+}
+
+}  // namespace tiled

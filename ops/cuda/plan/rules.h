@@ -1,0 +1,75 @@
+// What a chip takes for the work of each tile: the numbers that times are estimated from
+// (estimate.h). Rules are data: text, made by `python -m bench.choice fit` from recorded times
+// (rules/), and no choice that follows them can change a bit. A value, as a device is.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cuda/plan/device.h"
+
+namespace tiled {
+
+enum class Algo : int8_t;  // core/algo.h
+
+// What a tile's speed hangs on beside its sizes: the type of its elements and the arithmetic.
+enum class Kind : int8_t {
+  Sixteen,  // fp16 and bf16
+  Tf32,
+  Float32,  // fp16x3 too, which is a rung of its own
+  Float64,
+  Int8,
+  Int16,
+  Int32,
+  Int64,
+  Complex64,
+  Complex128,
+};
+constexpr int KIND_COUNT = 10;
+Kind kind_of(const Problem& problem);
+const char* name_of(Kind kind);
+
+// Of a tile, in seconds. A step is BLOCK_K of K.
+struct TileRates {
+  double busy = 0;            // of a step, for each block on a multiprocessor that has several
+  double latency = 0;         // of a step of a block that is alone there
+  double end = 0;             // of a tile, beside its steps
+  double start = 0;           // of the call
+  double p_mn = 1, q_mn = 1;  // times so much where P, or Q, lies along m or n
+  static constexpr int COUNT = 6;
+};
+
+// Of a chip.
+struct ChipRates {
+#define CHIP_RATE(name, value) double name = value;
+#include "cuda/plan/chip_rates.inc"
+};
+
+class Rules {
+ public:
+  // Of the text of a rules file; `error` says what is wrong with it, and is empty if nothing is.
+  static Rules parse(std::string_view text, std::string& error);
+
+  const ChipRates& chip() const { return chip_; }
+  // Of a rung's tile; where that was not measured in this kind, of the tile in another kind, and
+  // where it was in none, of another tile.
+  const TileRates& tile(Algo algo, int variant, Kind kind) const;
+
+  // The same work on another device: what multiplies scales with its peak rates, what waits with
+  // its clock, what moves with its memory.
+  Rules scaled(const DeviceInfo& from, const DeviceInfo& to) const;
+
+  std::string source;  // the file's head: device, date, commit
+
+ private:
+  void fill_gaps();
+  std::vector<std::vector<std::array<TileRates, KIND_COUNT>>> tiles_;  // [rung][variant][kind]
+  ChipRates chip_;
+};
+
+// The shipped rules of a device: an H100's or H200's own, of any other chip the H100's, scaled.
+const Rules& shipped_rules(const DeviceInfo& device);
+
+}  // namespace tiled
