@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import cases
 import epilogues
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each, laid_out
@@ -173,8 +174,6 @@ def test_every_way_of_fp64_by_name(size: tuple[int, int, int]) -> None:
     for name, _ in laid_out(pairs[0][0]):
         for a, b, expected in pairs:
             x, y = dict(laid_out(a))[name], dict(laid_out(b))[name]
-            for way in tiled_mm.plan(x, y, algo="mma_tile").mma_tile.estimates:
-                c = torch.ops.tiled_debug.mm_with_tile(
-                    x, y, way.way, False, 1, 1, False, algo="mma_tile"
-                )
-                assert_equal(c, expected, (name, way.way))
+            for way in rungs.ways_of(x, y, "mma_tile"):
+                c = torch.ops.tiled_debug.mm_with_tile(x, y, *way, algo="mma_tile")
+                assert_equal(c, expected, (name, way))
