@@ -141,7 +141,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
   const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
   const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
   std::optional<Way> found;
-  rung.ways(problem, device, [&](const Way& way, double) {
+  rung.ways(problem, device, [&](const Way& way) {
     if (rung.name != nullptr && rung.name(problem, way) == name) found = way;
   });
   TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
