@@ -142,7 +142,6 @@ inline std::vector<Plan> plans_of(Algo algo, const Problem& p, const DeviceInfo&
 }
 
 // The way of this tile, as its name has it, that is neither exchanged nor shared nor in a cluster.
-// Of several with one name, as those that copy an operand or do not, the first.
 inline Plan plan_of_tile(Algo algo, const std::string& tile, const Problem& p,
                          const DeviceInfo& d) {
   const NamedWay wanted = named_way(tile, /*exchanged=*/false, /*share_segments=*/false);

@@ -12,7 +12,7 @@
 namespace tiled::test {
 namespace {
 
-// What all of a rung's ways have in common.
+// The accesses that all of a rung's ways have in common.
 Accesses all_read(Algo algo, const Problem& p, const char* name) {
   const std::vector<Plan> plans = plans_of(algo, p, device(name));
   EXPECT_FALSE(plans.empty());
@@ -124,7 +124,7 @@ TEST(Access, Fp64IsCopiedAsItLies) {
 
 // ---- fp32 by cp.async -----------------------------------------------------------------------
 
-// Of the way that transposes no operand first.
+// The accesses of a way that transposes no operand first.
 Accesses async_access(const Problem& p, const char* name = "h200") {
   for (const Plan& plan : plans_of(Algo::RegisterTile, p, device(name)))
     if (!register_of(plan).transpose_a && !register_of(plan).transpose_b) return access_of(plan);
@@ -177,8 +177,8 @@ TEST(AsyncAccess, DimensionsOfSizeOne) {
   EXPECT_EQ(async_access(outer).a, Access::Elements);
 }
 
-// What does not come by vectors may be transposed first, and is then read by vectors. (Which is
-// sooner, estimates say.)
+// An operand that does not come by vectors may be transposed first, and is then read by vectors.
+// (Estimates say which is sooner.)
 TEST(AsyncTranspose, OfWhatDoesNotComeByVectors) {
   for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
     const bool a = layout[0] == 'n', b = layout[1] == 't';
@@ -264,7 +264,9 @@ TEST(Totals, OfTilesInFlightWhereKIsCut) {
       if (algo == Algo::MmaTile && dtype != DType::Float64) continue;
       const bool keeps = algo == Algo::RegisterTile || algo == Algo::MmaTile;
       for (const Plan& plan : plans_of(algo, problem_of("tn", 320, 208, DEEP_K - 1, dtype), d))
-        if (!plan.demand.stream_k) EXPECT_EQ(plan.workspace_bytes, 0);
+        if (!plan.demand.stream_k) {
+          EXPECT_EQ(plan.workspace_bytes, 0);
+        }
       Problem deep = problem_of("tn", 320, 208, DEEP_K, dtype);
       for (int64_t batch : {1, 7, 100000}) {
         deep.batch = batch;
@@ -280,7 +282,9 @@ TEST(Totals, OfTilesInFlightWhereKIsCut) {
               << name_of(dtype) << name_of(algo) << batch;
           shared |= shares;
         }
-        if (batch != 7) EXPECT_EQ(shared, keeps && batch == 1) << name_of(dtype) << name_of(algo);
+        if (batch != 7) {
+          EXPECT_EQ(shared, keeps && batch == 1) << name_of(dtype) << name_of(algo);
+        }
       }
     }
 }

@@ -28,13 +28,15 @@ void expect_legal(const Problem& p, const DeviceInfo& d, const Rung& rung, const
     EXPECT_GE(occupancy(d, {threads, 0, step.shared_bytes}).blocks_per_sm, 1)
         << name_of(step.work) << " with " << step.shared_bytes << " bytes";
     EXPECT_LE(step.cluster, 8) << "more are not portable";
-    if (step.cluster > 1) EXPECT_EQ(step.grid_x % step.cluster, 0);
+    if (step.cluster > 1) {
+      EXPECT_EQ(step.grid_x % step.cluster, 0);
+    }
     workspace += step.workspace_bytes;
   }
   EXPECT_EQ(plan.workspace_bytes, workspace);
 }
 
-// What the estimate of a way that may be chosen is made of.
+// A way that may be chosen says what its estimate is made of.
 void expect_demand(const Problem& p, const Rung& rung, const Plan& plan) {
   const Demand& demand = plan.demand;
   const size_t variants = rung.variants != nullptr ? rung.variants().size() : 1;

@@ -12,7 +12,7 @@
 namespace tiled::test {
 namespace {
 
-// What stands in every plan that hopper could be given.
+// Every plan that hopper could be given holds this.
 void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   const int cluster = plan.cluster_p * plan.cluster_q;
@@ -173,7 +173,7 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   EXPECT_EQ(workspace(batch), rounded(40 * 192 * 2));
 }
 
-// Of a K that is cut: the totals of the tiles that blocks hold, or every segment's sums.
+// A K that is cut has totals of the tiles that blocks hold, or every segment's sums.
 TEST(HopperPlans, BytesOfSegments) {
   const DeviceInfo d = device("h200");
   const Problem one = tensor_problem("nn", 256, 256, 32760),
@@ -203,12 +203,13 @@ TEST(HopperPlans, TotalsThatFitRegistersWaitThere) {
   for (const DType dtype : {DType::Float32, DType::BFloat16}) {
     const Problem p = tensor_problem("nn", 256, 256, 32768, dtype);
     for (const HopperPlan& plan : hopper_plans(p, d))
-      if (!plan.share_segments && hopper_tile(plan.tile).totals_fit)
+      if (!plan.share_segments && hopper_tile(plan.tile).totals_fit) {
         EXPECT_EQ(hopper_layout(p, plan, nullptr).totals_bytes > 0, dtype == DType::Float32);
+      }
   }
 }
 
-// Of shared segments, all tiles of one are in the same round, where that costs no round.
+// All tiles of a shared segment are in the same round, where that costs no round.
 TEST(HopperPlans, KeepTheTilesOfASegmentTogether) {
   const DeviceInfo d = device("h200");
   int together = 0, apart = 0;

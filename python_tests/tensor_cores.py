@@ -61,7 +61,7 @@ def normal(*size: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def cut_ways(a: torch.Tensor, b: torch.Tensor) -> list[rungs.Way]:
-    """Those of hopper's ways that cut tiles in time (ops/cuda/parts/wrap_around.h), of a K that has
+    """The ways of hopper that cut tiles in time (ops/cuda/parts/wrap_around.h), of a K that has
     one segment."""
     return [way for way in sorted(rungs.ways_of(a, b, "hopper", **asked(a.dtype))) if way[-1]]
 

@@ -85,7 +85,7 @@ def shipped() -> tuple[dict[str, float], dict[str, list[float]]]:
 
 @each_family
 def test_the_formula_that_is_fitted_is_the_librarys(family: str) -> None:
-    """Of tiles that have numbers; of a rung without any, all are the same."""
+    """Tiles that have numbers are compared; those of a rung without any have the same ones."""
     chip, tiles = shipped()
     rungs = {name.split()[0] for name in tiles}
     none = [1e-6, 1e-6, 1e-6, 1e-6, 1, 1]

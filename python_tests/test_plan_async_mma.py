@@ -37,7 +37,7 @@ def test_the_tiles_that_fit_shared_memory() -> None:
 
 
 def test_operands_that_are_copied_first() -> None:
-    """Of each that does not lie by whole 16 bytes there is a way to, and one not to."""
+    """Each that does not lie by whole 16 bytes is copied in some ways, and not in others."""
     for (m, n, k), copied in (
         ((64, 64, 64), {""}),
         ((64, 64, 65), {"", " of copied A"}),
@@ -90,7 +90,7 @@ def test_how_it_reads_tf32_and_bytes() -> None:
         return torch.empty(64, pitch, dtype=dtype, device="meta")[:, :64]
 
     def expect(a: torch.Tensor, b: torch.Tensor, *reads: str, **precision: str) -> None:
-        """Of the operands that are not copied."""
+        """An operand that is not copied is read so."""
         for found, read in zip(reads_of(a, b, **precision), reads, strict=True):
             assert found in (read, wide)
 

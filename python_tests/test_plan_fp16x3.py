@@ -34,7 +34,7 @@ def test_the_plan_of_fp16x3() -> None:
 
 
 def test_its_kernels() -> None:
-    """Of two operands in planes and of one by mma.sync too; and of few rows."""
+    """Its ways have planes of both operands or of one, by mma.sync too; few rows have others."""
 
     def tiles(*size: int) -> set[str]:
         return {way[0] for way in ways_of(*meta(*size), **H200)}

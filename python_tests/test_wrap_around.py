@@ -103,7 +103,7 @@ def test_tiles_cut_in_time_are_equal_to_whole_ones(cut: Cut, kind: str) -> None:
 
 @each_tile
 def test_what_becomes_of_a_cut_tile(cut: Cut) -> None:
-    """What an epilogue has; and by the way that the rung takes, everything, and results that lie
+    """A bias and an activation; by the way that the rung takes, everything, and results that lie
     anyhow."""
     m, n, k = cut.size("a long chain")
     normal = cut.normal
