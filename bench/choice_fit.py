@@ -35,6 +35,8 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
     "sums": 1.5e12,
     "memory": 2.9e12,
     "cache": 8e12,
+    "arrival": 6e11,
+    "slowdown": 0.2,
     "hand_over": 8e-6,
     "segment": 1e-6,
     "cluster": 3e-7,
@@ -69,6 +71,12 @@ class Ways:
             setattr(self, name, torch.tensor(values, dtype=torch.float64))
         self.seconds = torch.tensor([w["t"] for _, w in rows], dtype=torch.float64)
         self.names = [row_name(w) for _, w in rows]
+        on_tensor_cores = [
+            w["demand"]["kind"] in ("16bit", "tf32") and problems[i]["case"]["precision"] != "ieee"
+            or problems[i]["case"]["precision"] == "fp16x3"
+            for i, w in rows
+        ]
+        self.on_tensor_cores = torch.tensor(on_tensor_cores, dtype=torch.float64)
         act = [problems[i]["case"]["activation"] for i, _ in rows]
         self.relu = torch.tensor([float(a == "relu") for a in act], dtype=torch.float64)
         self.activation = torch.tensor(
@@ -97,8 +105,12 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
         ),
     )
 
-    def step(blocks: Tensor) -> Tensor:
-        return layout * overlap(tile["busy"] * blocks, tile["latency"], 4)
+    arriving = w.loaded / torch.clamp(w.units * w.steps, min=1) / chip["arrival"]
+    slowdown = w.on_tensor_cores * chip["slowdown"]
+
+    def step(blocks: Tensor, share: Tensor) -> Tensor:
+        pace = (1 + slowdown * torch.clamp(share, max=1)) / (1 + slowdown)
+        return layout * pace * overlap(tile["busy"] * blocks, tile["latency"], 4) + arriving
 
     end = tile["end"] + w.activation * chip["activation"] + w.relu * chip["relu"]
     end = end + (w.segments - 1) * chip["segment"]
@@ -107,9 +119,10 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     places = groups * w.resident * cluster
     waves = torch.floor(w.units / places)
     rest = w.units - waves * places
-    full = w.steps * step(w.resident) + end
-    blocks = torch.clamp(torch.ceil(rest / MULTIPROCESSORS), min=1)
-    last = w.steps * step(torch.minimum(blocks, w.resident)) + end
+    full = w.steps * step(w.resident, one) + end
+    share = rest / MULTIPROCESSORS
+    blocks = torch.clamp(torch.ceil(share), min=1)
+    last = w.steps * step(torch.minimum(blocks, w.resident), share) + end
     whole = waves * full + torch.where(rest > 0, last, 0 * one)
     product = torch.where(w.stream_k > 0, w.units / places * full + chip["hand_over"], whole)
     product = overlap(product, w.bytes / chip["memory"], 3)
@@ -166,7 +179,7 @@ def expected_regret(w: Ways, estimates: Tensor, softness: float) -> Tensor:
     return torch.zeros(w.count, dtype=torch.float64).scatter_add(0, w.problem, cost)
 
 
-def fit_to(problems: list[dict], steps: int) -> Fit:
+def fit_to(problems: list[dict], steps: int, weight: float = 4.0) -> Fit:
     w = Ways(problems)
     fit = Fit(sorted(set(w.names)))
     places = fit.places(w)
@@ -179,8 +192,8 @@ def fit_to(problems: list[dict], steps: int) -> Fit:
         seconds = fit.seconds(w, places)
         off = torch.log(seconds / w.seconds)
         error = (nearness * torch.sqrt(off * off + 1e-4)).sum() / nearness.sum()
-        regret = expected_regret(w, seconds, 0.08 - 0.05 * progress).mean()
-        loss = error + (8 * regret if progress > 0.25 else 0) + 2e-5 * fit.apart()
+        regret = expected_regret(w, seconds, 0.12 - 0.1 * progress).mean()
+        loss = error + (weight * regret if progress > 0.2 else 0) + 2e-5 * fit.apart()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -123,7 +123,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
                                                       const std::optional<at::Tensor>& bias,
                                                       std::optional<std::string_view> activation,
                                                       bool keeps_before, const MmOptions& asked) {
-  check_mm(a, b);
+  a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
   const bool is_bare = !bias && !activation && !keeps_before;
   const at::ScalarType type = is_bare ? check_out_dtype(a.scalar_type(), asked)
                                       : check_finished_out_dtype(a.scalar_type(), asked);
@@ -132,7 +132,8 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
     options.algo = name_of(asked.precision == "fp16x3" ? Algo::Fp16x3 : Algo::Hopper);
   Problem problem =
       problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
-  const int64_t sizes[] = {a.size(0), b.size(1)};
+  std::vector<int64_t> sizes = {a.size(-2), b.size(-1)};
+  if (a.dim() == 3) sizes.insert(sizes.begin(), a.size(0));
   EpilogueOptions epilogue;
   epilogue.bias = bias, epilogue.bias_along = "n", epilogue.activation = activation;
   fill_epilogue(problem, a, epilogue, sizes);

@@ -46,21 +46,26 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
   const TileRates& tile = rules.tile(plan.algo, d.variant, kind_of(problem));
   const int cluster = d.cluster_p * d.cluster_q;
 
-  // A step of a block beside as many on its multiprocessor.
+  const DemandTerms terms = terms_of(problem, plan);
+
+  // A step of one of so many blocks on each multiprocessor, while a share of these has any: tensor
+  // cores slow each other down by the power that they take.
   const double layout = (d.p_mn_major ? tile.p_mn : 1) * (d.q_mn_major ? tile.q_mn : 1) *
                         (cluster == 1       ? 1
                          : cluster > 2      ? chip.four
                          : d.cluster_p == 2 ? chip.pair_p
                                             : chip.pair_q);
-  const auto step = [&](double blocks) {
-    return layout * overlap(tile.busy * blocks, tile.latency, 4);
+  const double slowdown = on_tensor_cores(problem.arithmetic) ? chip.slowdown : 0;
+  const double arriving = d.loaded_bytes / std::max(1.0, d.units * terms.steps) / chip.arrival;
+  const auto step = [&](double blocks, double share) {
+    const double pace = (1 + slowdown * std::min(share, 1.0)) / (1 + slowdown);
+    return layout * pace * overlap(tile.busy * blocks, tile.latency, 4) + arriving;
   };
   const double activation = problem.epilogue.is_identity() ? 0
                             : problem.epilogue.activation == Activation::None ||
                                     problem.epilogue.activation == Activation::Relu
                                 ? chip.relu
                                 : chip.activation;
-  const DemandTerms terms = terms_of(problem, plan);
   const double end = tile.end + activation + (terms.segments - 1) * chip.segment;
 
   // Waves of tiles, over the places where blocks run at once: those of four do not fill a chip
@@ -70,13 +75,13 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
   const double places =
       std::max(1.0, std::floor(device.multiprocessors * fills / cluster)) * d.resident * cluster;
   const double waves = std::floor(d.units / places), rest = d.units - waves * places;
-  double product = waves * (terms.steps * step(d.resident) + end);
+  double product = waves * (terms.steps * step(d.resident, 1) + end);
   if (d.stream_k) {
-    product = d.units / places * (terms.steps * step(d.resident) + end) + chip.hand_over;
+    product = d.units / places * (terms.steps * step(d.resident, 1) + end) + chip.hand_over;
   } else if (rest > 0) {
-    const double blocks =
-        std::clamp(std::ceil(rest / device.multiprocessors), 1.0, static_cast<double>(d.resident));
-    product += terms.steps * step(blocks) + end;
+    const double share = rest / device.multiprocessors;
+    const double blocks = std::clamp(std::ceil(share), 1.0, static_cast<double>(d.resident));
+    product += terms.steps * step(blocks, share) + end;
   }
   product = overlap(product, terms.bytes / chip.memory, 3);
   product = overlap(product, d.loaded_bytes / chip.cache, 3);

@@ -124,19 +124,23 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   if (fit) for_fp16x3_plans(problem, device, add);
 }
 
-// Tiles of the two splits' kernel and the direct one, of few rows and of mma.sync.
+// Tiles of the two splits' kernel and the direct one, of few rows alone and in clusters, and of
+// mma.sync.
 std::vector<std::string> variants() {
   std::vector<std::string> names;
   for (int t = 0; t < FP16X3_TILE_COUNT; ++t) names.emplace_back(fp16x3_tile_name(t));
-  for (int t = 0; t < Fp16x3FewRowsTiles::COUNT; ++t)
+  for (int t = 0; t < Fp16x3FewRowsTiles::COUNT; ++t) {
     names.emplace_back(fp16x3_few_rows_tile_name(t));
+    names.push_back(names.back() + " in clusters");
+  }
   for (int t = 0; t < Fp16x3AsyncTiles::COUNT; ++t) names.emplace_back(fp16x3_async_tile_name(t));
   return names;
 }
 int variant_of(const Fp16x3Plan& plan) {
-  if (plan.kernel == Fp16x3Kernel::FewRows) return FP16X3_TILE_COUNT + plan.tile;
+  if (plan.kernel == Fp16x3Kernel::FewRows)
+    return FP16X3_TILE_COUNT + 2 * plan.tile + (plan.block.cluster > 1);
   if (plan.kernel == Fp16x3Kernel::Async)
-    return FP16X3_TILE_COUNT + Fp16x3FewRowsTiles::COUNT + plan.tile;
+    return FP16X3_TILE_COUNT + 2 * Fp16x3FewRowsTiles::COUNT + plan.tile;
   return plan.tile;
 }
 
