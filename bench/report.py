@@ -232,43 +232,6 @@ def _largest_share(records: Iterable[dict | None]) -> str:
     return f"{100 * max(shares):.2g} %" if shares else "-"
 
 
-def planner_table(documents: Sequence[dict]) -> str:
-    """What bench.planner found."""
-    runs = [d for d in documents if d.get("regret")]
-    if not runs:
-        return NOT_MEASURED
-    header = ["problems", "count", "regret, geomean", "at worst", "noise floor", "torch.mm / ours"]
-    names = {
-        "mixed": "drawn, of layers, long and thin, and deep, used to fit the model",
-        "named": "named",
-        "fitted": "drawn, used to fit the model",
-        "held_out": "drawn, held out",
-        "middle": "middle, layers of models and squares, used to fit the model",
-        "middle_held_out": "middle, held out",
-        "large_named": "large, named",
-        "large_fitted": "large, drawn, used to fit the model",
-        "large_held_out": "large, drawn, held out",
-        "large_behind": "large, that stayed behind before, used too",
-        "deep": "deep, with a small C, used too",
-        "deep_large": "deep, with a large C, used too",
-    }
-    rows, shown = [], []
-    for key, name in names.items():
-        of_key = [d for d in runs if key in d["regret"]]
-        if not of_key:
-            continue
-        document = max(of_key, key=lambda d: d["environment"]["date"])
-        if document not in shown:
-            shown.append(document)
-        s = document["regret"][key]["summary"]
-        figures = [f"{100 * s[q]:.1f} %" for q in ("geomean", "worst")]
-        # One median of all rounds has no second one to differ from.
-        figures.append(f"{100 * s['noise']:.1f} %" if s["noise"] else "-")
-        ratios = f"{s['ratio']:.2f}, least {s['least']:.2f}"
-        rows.append([name, str(s["problems"]), *figures, ratios])
-    return "\n\n".join([markdown(header, rows), *map(caption, shown)])
-
-
 def _sizes(shape: dict) -> str:
     m, n, k, data = shape["m"], shape["n"], shape["k"], shape.get("data", "normal")
     sizes = f"{m}³" if m == n == k else f"{m}x{n}x{k}"
@@ -285,7 +248,6 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **{f"squares-{d}": squares_table(d) for d in SETS["squares"].dtypes},
     "host": host_table,
     "host-cpu": partial(host_table, gpu=False),
-    "planner": planner_table,
     "cpu": set_table("cpu", gpu=False),
     "cpu-groups": groups_table,
     "cpu-host": partial(groups_table, host=True),

@@ -1,7 +1,7 @@
 """The document that a run leaves: its schema, reading and writing.
 
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
-     counters?: [counters], regret?: {set: {summary, cases}},
+     counters?: [counters],
      cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
      decode?: [decode], models?: {part: [row]},
      out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]},
@@ -29,7 +29,7 @@ the shares of a warp's time that it waited, by reason:
 
     {algo, dtype, n, kernel, units: {name: percent}, stalls: {reason: share}}
 
-`regret` is bench.planner's, `cpu` bench.cpu_table's: a group of its summary is
+`cpu` is bench.cpu_table's: a group of its summary is
 
     {group, geomean, least, where, met, goal: {geomean, least}}
 
@@ -228,7 +228,6 @@ _DOCUMENT = {
     "cases": [_CASE],
     "curves?": [_CURVE],
     "counters?": [_COUNTERS],
-    "regret?": dict,
     "cpu?": {
         "threads": int,
         "peak_gflops": dict,

@@ -96,7 +96,7 @@ int count_right_ways(const Product& p, uint32_t seed, std::string& wrong, int mu
   device.multiprocessors = multiprocessors;
   const Rung& rung = *rung_of(Algo::FewRows);
   int right = 0;
-  rung.ways(problem, device, [&](const Way& offered, double) {
+  rung.ways(problem, device, [&](const Way& offered) {
     const FewRowsPlan way = offered.as<FewRowsPlan>();
     const FewRowsTileInfo& tile = few_rows_tile(way.tile);
     // The copies before a product and the sums of segments after it are other kernels.

@@ -1,7 +1,10 @@
 // Problems, devices and reports for the planner's tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -88,6 +91,14 @@ inline Problem tensor_problem(const std::string& layout, int64_t m, int64_t n, i
   return p;
 }
 
+// A problem of aligned operands with one of them changed.
+template <typename Change>
+Problem changed(const char* layout, Change change) {
+  Problem p = tensor_problem(layout, 64, 128, 256);
+  change(p);
+  return p;
+}
+
 // fp32 in two fp16 parts.
 inline Problem parts_problem(const std::string& layout, int64_t m, int64_t n, int64_t k) {
   Problem p = problem_of(layout, m, n, k, DType::Float32);
@@ -121,13 +132,52 @@ Plan plan_with(Algo algo, const Problem& p, const DeviceInfo& d, const T& way) {
   return rung_of(algo)->plan(p, d, Way(way));
 }
 
-// Every way of fp16x3.
+// Every way of a rung that supports the problem, as a plan; else none.
+inline std::vector<Plan> plans_of(Algo algo, const Problem& p, const DeviceInfo& d) {
+  std::vector<Plan> plans;
+  const Rung& rung = *rung_of(algo);
+  if (rung.supports(p, d))
+    rung.ways(p, d, [&](const Way& way) { plans.push_back(rung.plan(p, d, way)); });
+  return plans;
+}
+
+// The way of this tile, as its name has it, that is neither exchanged nor shared nor in a cluster.
+inline Plan plan_of_tile(Algo algo, const std::string& tile, const Problem& p,
+                         const DeviceInfo& d) {
+  const NamedWay wanted = named_way(tile, /*exchanged=*/false, /*share_segments=*/false);
+  for (const Plan& plan : plans_of(algo, p, d))
+    if (rung_of(algo)->name(p, plan.way) == wanted) return plan;
+  ADD_FAILURE() << name_of(algo) << " has no way of the name " << tile;
+  return {};
+}
+
+// Every way of fp16x3 but those of few rows.
 inline std::vector<Fp16x3Plan> fp16x3_plans(const Problem& p, const DeviceInfo& d) {
   std::vector<Fp16x3Plan> plans;
-  rung_of(Algo::Fp16x3)->ways(p, d, [&](const Way& way, double) {
-    if (way.as<Fp16x3Plan>().kernel != Fp16x3Kernel::FewRows) plans.push_back(way.as<Fp16x3Plan>());
-  });
+  for (const Plan& plan : plans_of(Algo::Fp16x3, p, d))
+    if (fp16x3_of(plan).kernel != Fp16x3Kernel::FewRows) plans.push_back(fp16x3_of(plan));
   return plans;
+}
+
+// Sizes spread over their logarithms, a third of them multiples of 8; any layout, dtype and
+// arithmetic, some of them batches.
+inline Problem drawn_problem(std::mt19937_64& random) {
+  const auto below = [&](uint64_t n) { return static_cast<int64_t>(random() % n); };
+  const auto size = [&](int bits) {
+    const int64_t power = int64_t{1} << below(bits), size = power + below(power);
+    return below(3) == 0 ? (size + 7) / 8 * 8 : size;
+  };
+  constexpr const char* LAYOUTS[] = {"nn", "nt", "tn", "tt"};
+  constexpr DType MORE[] = {DType::Float32, DType::Float16, DType::BFloat16, DType::Float64};
+  const DType dtype = below(4) == 0 ? ALL_DTYPES[below(11)] : MORE[below(4)];
+  const char* layout = LAYOUTS[below(4)];
+  const int64_t m = size(15), n = size(15), k = size(17);
+  Problem p = problem_of(layout, m, n, k, dtype);
+  if (below(4) == 0) p.batch = 2 + below(4);
+  if (dtype == DType::Float16 || dtype == DType::BFloat16) p.arithmetic = Arithmetic::Tensor;
+  constexpr Arithmetic OF_FP32[] = {Arithmetic::Fma, Arithmetic::Tf32, Arithmetic::Fp16x3};
+  if (dtype == DType::Float32) p.arithmetic = OF_FP32[below(3)];
+  return p;
 }
 
 inline PlanReport report_of(const char* name, Algo algo, const Problem& p) {

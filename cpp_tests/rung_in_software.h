@@ -134,7 +134,7 @@ int count_right_ways_of(Algo algo, Arithmetic arithmetic, const Product& p, uint
 
   const Rung& rung = *rung_of(algo);
   int right = 0;
-  rung.ways(operands.problem, device, [&](const Way& offered, double) {
+  rung.ways(operands.problem, device, [&](const Way& offered) {
     RungWay way = offered.as<RungWay>();
     if (right < 0 || !wanted(way)) return;
     Problem problem = operands.problem;

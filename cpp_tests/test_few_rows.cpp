@@ -92,10 +92,9 @@ TEST(FewRowsPlans, AreWithinTheHardwaresLimits) {
                                                  : problem_of(layout, m, n, k, dtype);
             p.batch = batch;
             int count = 0;
-            rung_of(Algo::FewRows)->ways(p, d, [&](const Way& way, double cycles) {
+            rung_of(Algo::FewRows)->ways(p, d, [&](const Way& way) {
               SCOPED_TRACE(layout + " " + std::to_string(m) + " " + std::to_string(n) + " " +
                            std::to_string(k) + " " + std::to_string(batch));
-              EXPECT_GT(cycles, 0);
               expect_sound(p, d, way.as<FewRowsPlan>());
               ++count;
             });

@@ -10,7 +10,7 @@ using namespace test;
 
 std::vector<NamedWay> names_of(const Rung& rung, const Problem& p, const DeviceInfo& d) {
   std::vector<NamedWay> names;
-  rung.ways(p, d, [&](const Way& way, double) {
+  rung.ways(p, d, [&](const Way& way) {
     if (const auto name = rung.name(p, way)) names.push_back(*name);
   });
   return names;

@@ -1,11 +1,13 @@
 // What a report says of a plan, as figures, as text and as JSON, and where it finds the registers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <limits>
 #include <locale>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cuda/rungs/4_mma_tile/tiles.h"
 #include "explain/kernel_resources.h"
@@ -19,13 +21,7 @@ namespace {
 TEST(Report, TrafficByHand) {
   const DeviceInfo d = device("h200");
   const Problem p = problem_of(256, 256, 64, DType::Int32);
-  Plan plan = make_plan(p, d, Algo::RegisterTile);
-  RegisterTileWay way = register_of(plan);
-  way.tile = TileSize::Medium;
-  plan.way = Way(way);
-  plan.block_m = plan.block_n = 128;
-  plan.tiles_m = plan.tiles_n = 2;
-  const PlanReport r = report(p, d, plan);
+  const PlanReport r = report(p, d, plan_of_tile(Algo::RegisterTile, "Tile128x128", p, d));
   EXPECT_EQ(r.tile_bytes, 2 * 65536 + 2 * 65536 + 262144);
   EXPECT_EQ(r.compulsory_bytes, 65536 + 65536 + 262144);
   EXPECT_EQ(r.flops, 2. * 256 * 256 * 64);
@@ -133,9 +129,34 @@ TEST(Report, Hopper) {
   EXPECT_EQ(r.steps, 64);
   EXPECT_EQ(r.blocks, hopper_of(r.plan).blocks);
   EXPECT_GE(r.occupancy.blocks_per_sm, 1);
-  // The chosen tile's estimate comes first.
-  EXPECT_NE(to_json(r).find("\"estimates\": [{\"tile\": \"" + r.about.tile), std::string::npos);
   EXPECT_NE(to_text(r).find("hopper on NVIDIA H200"), std::string::npos);
+}
+
+// The plan's own first, then the others by their estimates: of all rungs that may be chosen, or of
+// the one that runs by its name alone.
+TEST(Report, ListsEveryWay) {
+  const DeviceInfo d = device("h200");
+  const Problem p = tensor_problem("nn", 512, 768, 1024);
+  size_t count = 0;
+  for (const Rung* rung : ladder())
+    if (rung->use == Use::Chosen) count += plans_of(rung->algo, p, d).size();
+  for (const Algo algo : supported_algos(p, d)) {
+    const PlanReport r = report_of("h200", algo, p);
+    EXPECT_EQ(r.ways.size(), rung_of(algo)->use == Use::Chosen ? count : 1) << name_of(algo);
+    EXPECT_EQ(r.ways[0].algo, algo);
+    EXPECT_TRUE(r.ways[0].name == name_of_way(p, r.plan));
+    for (size_t i = 2; i < r.ways.size(); ++i) EXPECT_LE(r.ways[i - 1].seconds, r.ways[i].seconds);
+    const std::string text = to_text(r), all = to_text(r, /*verbose=*/true);
+    const auto lines = [](const std::string& x) { return std::count(x.begin(), x.end(), '\n'); };
+    const std::string head = "Chosen of " + std::to_string(r.ways.size()) +
+                             (r.ways.size() == 1 ? " way" : " ways") + ", by estimated times\n";
+    EXPECT_NE(text.find(head), std::string::npos) << text;
+    EXPECT_NE(text.find(" <- chosen\n"), std::string::npos) << text;
+    EXPECT_EQ(static_cast<size_t>(lines(all) - lines(text)),
+              r.ways.size() - std::min<size_t>(r.ways.size(), 4));
+    EXPECT_NE(to_json(r).find("\"ways\": [{\"algo\": \"" + std::string(name_of(algo))),
+              std::string::npos);
+  }
 }
 
 // A consumer's accumulators are all its thread's: the tile is theirs, without a rest.
@@ -154,7 +175,8 @@ TEST(Report, TensorRungsOwnTheirTile) {
 
 TEST(Report, Fp16x3) {
   const Problem p = parts_problem("nn", 4096, 4096, 4096);
-  const PlanReport r = report_of("h200", Algo::Fp16x3, p);
+  const DeviceInfo d = device("h200");
+  const PlanReport r = report(p, d, plan_of_tile(Algo::Fp16x3, "X3Tile128x128", p, d));
   EXPECT_EQ(r.about.tile, "X3Tile128x128");
   EXPECT_DOUBLE_EQ(r.peak_flops, r.device.tensor_flops / 3);
   EXPECT_EQ(r.flops, 2. * 4096 * 4096 * 4096);
@@ -172,8 +194,14 @@ TEST(Report, Fp16x3) {
 
 TEST(Report, Fp16x3OfFewRows) {
   const auto expect = [](int64_t m, int64_t n, std::initializer_list<const char*> parts) {
-    const PlanReport r = report_of("h200", Algo::Fp16x3, parts_problem("nt", m, n, 4096));
-    EXPECT_EQ(r.about.tile, "FewRows512");
+    const DeviceInfo d = device("h200");
+    const Problem p = parts_problem("nt", m, n, 4096);
+    std::vector<Plan> plans = plans_of(Algo::Fp16x3, p, d);
+    const auto few = std::find_if(plans.begin(), plans.end(), [](const Plan& plan) {
+      return tile_name_of(fp16x3_of(plan)) == "FewRows512";
+    });
+    ASSERT_NE(few, plans.end());
+    const PlanReport r = report(p, d, *few);
     const std::string text = to_text(r);
     for (const char* part : parts)
       EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
@@ -212,17 +240,18 @@ TEST(Report, TextSaysWhatLimits) {
 
 TEST(Registers, KeysAreTheKernelsNames) {
   const DeviceInfo d = device("h200");
-  const auto key = [&](Algo algo, DType dtype) {
-    const Problem p = problem_of("nn", 4096, 4096, 4096, dtype);
-    return report(p, d, make_plan(p, d, algo)).about.kernel;
+  const auto key = [&](Algo algo, DType dtype, const char* tile = nullptr) {
+    const Problem p = problem_of("tn", 4096, 4096, 4096, dtype);
+    return report(p, d, tile ? plan_of_tile(algo, tile, p, d) : make_plan(p, d, algo)).about.kernel;
   };
   EXPECT_EQ(key(Algo::Naive, DType::Float16), "naive<__half>");
   EXPECT_EQ(key(Algo::SharedTile8, DType::BFloat16), "shared_tile<__nv_bfloat16, 8>");
   EXPECT_EQ(key(Algo::SharedTile32, DType::Int64), "shared_tile<unsigned long, 32>");
-  EXPECT_EQ(key(Algo::RegisterTile, DType::Float16), "register_tile<__half, Tile128x256, 0, 1>");
-  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32),
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Float16, "Tile128x256"),
+            "register_tile<__half, Tile128x256, 1, 1>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Float32, "AsyncTile128x128"),
             "register_tile_async<AsyncTile128x128, 1, 1, 0>");
-  EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64),
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64, "Tile128x64Complex"),
             "register_tile<Complex<float>, Tile128x64Complex, 2, 2>");
   EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));
 }
@@ -230,22 +259,28 @@ TEST(Registers, KeysAreTheKernelsNames) {
 // Signs matter to a sum of bytes that C keeps whole, and to no other.
 TEST(Registers, KeysOfBytes) {
   const DeviceInfo d = device("h200");
-  const auto key = [&](Algo algo, DType dtype, DType out) {
+  const auto keys = [&](Algo algo, DType dtype, DType out) {
     Problem p = problem_of("nt", 512, 512, 512, dtype);
     p.epilogue.out_dtype = out;
-    return report(p, d, make_plan(p, d, algo)).about.kernel;
+    std::vector<std::string> found;
+    for (const Plan& plan : plans_of(algo, p, d))
+      found.push_back(rung_of(algo)->describe(p, d, plan).kernel);
+    return found;
   };
   constexpr DType I8 = DType::Int8, U8 = DType::UInt8, I32 = DType::Int32;
   for (const Algo algo : {Algo::Naive, Algo::SharedTile16, Algo::RegisterTile, Algo::AsyncMma}) {
-    const std::string whole = key(algo, U8, U8), with_sign = key(algo, I8, I32);
-    EXPECT_NE(whole.find("unsigned char"), std::string::npos) << whole;
-    EXPECT_EQ(key(algo, I8, I8), whole);
-    EXPECT_EQ(key(algo, U8, I32), whole);
-    std::string expected = whole;
-    expected.replace(expected.find("unsigned char"), 13, "signed char");
-    EXPECT_EQ(with_sign, expected);
+    const std::vector<std::string> whole = keys(algo, U8, U8), with_sign = keys(algo, I8, I32);
+    ASSERT_EQ(with_sign.size(), whole.size());
+    EXPECT_EQ(keys(algo, I8, I8), whole);
+    EXPECT_EQ(keys(algo, U8, I32), whole);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      std::string expected = whole[i];
+      ASSERT_NE(expected.find("unsigned char"), std::string::npos) << expected;
+      expected.replace(expected.find("unsigned char"), 13, "signed char");
+      EXPECT_EQ(with_sign[i], expected);
+    }
   }
-  EXPECT_EQ(key(Algo::Naive, I8, I32), "naive<signed char>");
+  EXPECT_EQ(keys(Algo::Naive, I8, I32), std::vector<std::string>{"naive<signed char>"});
 }
 
 TEST(Registers, KeysOfTensorRungs) {
@@ -261,32 +296,41 @@ TEST(Registers, KeysOfTensorRungs) {
   EXPECT_EQ(key(Algo::WarpSpecialized, "nt", DType::Float32), "warp_specialized<ptx::Tf32, 0, 0>");
   // Without an epilogue. Of tf32 the first operand may lie along m or n; the second is copied to
   // lie along K.
-  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
-    const std::string hopper = key(Algo::Hopper, layout.c_str(), DType::Float32);
-    const std::string lies = layout == "nt" ? "0" : "1";
-    EXPECT_NE(hopper.find(", ptx::Tf32, " + lies + ", 0, 0>"), std::string::npos) << hopper;
-  }
-  const std::string hopper = key(Algo::Hopper, "tn", DType::Float16);
-  EXPECT_NE(hopper.find(", __half, 1, 1, 0>"), std::string::npos) << hopper;
+  const auto expect = [&](const char* layout, DType dtype, const std::string& arguments) {
+    const Problem p = tensor_problem(layout, 512, 512, 512, dtype);
+    int found = 0;
+    for (const Plan& plan : plans_of(Algo::Hopper, p, d)) {
+      const bool reads_any = dtype != DType::Float32 || !hopper_of(plan).repack_p;
+      if (hopper_of(plan).exchanged || !reads_any || plan.demand.stream_k) continue;
+      const std::string kernel = rung_of(Algo::Hopper)->describe(p, d, plan).kernel;
+      EXPECT_NE(kernel.find(arguments), std::string::npos) << kernel;
+      ++found;
+    }
+    EXPECT_GT(found, 0);
+  };
+  for (const std::string layout : {"nn", "nt", "tn", "tt"})
+    expect(layout.c_str(), DType::Float32,
+           ", ptx::Tf32, " + std::string(layout[0] == 't' ? "1" : "0") + ", 0, 0>");
+  expect("tn", DType::Float16, ", __half, 1, 1, 0>");
 }
 
 TEST(Registers, KeysOfFp64) {
   const DeviceInfo d = device("h200");
-  const auto key = [&](const char* layout, int64_t size) {
-    const Problem p = problem_of(layout, size, size, size, DType::Float64);
-    return report(p, d, make_plan(p, d)).about.kernel;
+  const auto key = [&](const char* layout, const char* tile) {
+    const Problem p = problem_of(layout, 2000, 2000, 2000, DType::Float64);
+    return report(p, d, plan_of_tile(Algo::MmaTile, tile, p, d)).about.kernel;
   };
-  EXPECT_EQ(key("nn", 8192), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
-  EXPECT_EQ(key("tt", 4095), "mma_tile_fp64_wrapped<Fp64Tile128x128, 1, 0>");
-  EXPECT_EQ(key("nt", 704), "mma_tile_fp64<Fp64Tile64x64, 0, 0>");
-  EXPECT_EQ(key("tn", 64), "mma_tile_fp64<Fp64Tile32x64, 1, 1>");
+  EXPECT_EQ(key("nn", "Fp64Tile128x128"), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
+  EXPECT_EQ(key("tt", "Fp64Tile128x128 cut"), "mma_tile_fp64_wrapped<Fp64Tile128x128, 1, 0>");
+  EXPECT_EQ(key("nt", "Fp64Tile64x64"), "mma_tile_fp64<Fp64Tile64x64, 0, 0>");
+  EXPECT_EQ(key("tn", "Fp64Tile32x64"), "mma_tile_fp64<Fp64Tile32x64, 1, 1>");
 }
 
 TEST(Registers, KeysOfFp16x3) {
   const DeviceInfo d = device("h200");
   const auto key = [&](const char* layout, bool exchanged) {
     const Problem p = parts_problem(layout, 4096, 4096, 4096);
-    Fp16x3Plan way = fp16x3_of(make_plan(p, d));
+    Fp16x3Plan way = fp16x3_of(plan_of_tile(Algo::Fp16x3, "X3Tile128x128", p, d));
     way.exchanged = exchanged;
     return report(p, d, plan_with(Algo::Fp16x3, p, d, way)).about.kernel;
   };
@@ -359,9 +403,8 @@ TEST(Registers, EveryTensorPlanHasItsRow) {
       for (int64_t size : {64, 65, 4096}) {
         const Problem p = tensor_problem(layout, size, size, size, dtype);
         std::vector<Plan> plans;
-        for (Algo algo : supported_algos(p, d)) plans.push_back(make_plan(p, d, algo));
-        for (const HopperPlan& choice : hopper_plans(p, d))
-          plans.push_back(plan_with(Algo::Hopper, p, d, choice));
+        for (Algo algo : supported_algos(p, d))
+          for (const Plan& plan : plans_of(algo, p, d)) plans.push_back(plan);
         for (const Plan& plan : plans) {
           const PlanReport r = report(p, d, plan);
           ASSERT_TRUE(r.resources) << r.about.kernel;
@@ -387,7 +430,8 @@ TEST(Registers, EveryPlanOfFp16x3HasItsRow) {
       for (const Fp16x3Plan& way : fp16x3_plans(p, d)) ways.emplace_back(p, way);
       for (const Problem& few :
            {parts_problem(layout, 3, size, size), parts_problem(layout, size, 3, size)})
-        ways.emplace_back(few, fp16x3_of(make_plan(few, d)));
+        for (const Plan& plan : plans_of(Algo::Fp16x3, few, d))
+          ways.emplace_back(few, fp16x3_of(plan));
       for (const auto& [problem, way] : ways) {
         const PlanReport r = report(problem, d, plan_with(Algo::Fp16x3, problem, d, way));
         ASSERT_TRUE(r.resources) << r.about.kernel;
@@ -521,16 +565,16 @@ TEST(Json, IsWellFormedForTensorRungs) {
 }
 
 TEST(Json, Fp16x3) {
-  for (const auto& [size, name] : {std::pair{0, "FewRows256"},
-                                   {1, "FewRows256"},
-                                   {64, "X3Direct64x32"},
-                                   {65, "X3Tile64x64"},  // no operand that TMA can read
-                                   {5000, "X3Tile128x128"}}) {
-    const PlanReport r = report_of("h200", Algo::Fp16x3, parts_problem("tn", size, size, size));
-    const std::string json = to_json(r), tile = "\"name\": \"" + std::string(name) + '"';
-    EXPECT_TRUE(valid_json(json)) << json;
-    for (const char* part : {"\"algo\": \"fp16x3\"", "\"arithmetic\": \"fp16x3\"", tile.c_str()})
-      EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
+  const DeviceInfo d = device("h200");
+  for (const int64_t size : {0, 1, 64, 65, 5000}) {
+    const Problem p = parts_problem("tn", size, size, size);
+    for (const Plan& plan : plans_of(Algo::Fp16x3, p, d)) {
+      const std::string json = to_json(report(p, d, plan));
+      const std::string tile = "\"name\": \"" + std::string(tile_name_of(fp16x3_of(plan))) + '"';
+      EXPECT_TRUE(valid_json(json)) << json;
+      for (const char* part : {"\"algo\": \"fp16x3\"", "\"arithmetic\": \"fp16x3\"", tile.c_str()})
+        EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
+    }
   }
 }
 
@@ -543,7 +587,7 @@ TEST(Json, SaysWhatHopperDoes) {
   };
   expect("h200", Algo::Hopper,
          {"\"algo\": \"hopper\"", "\"arithmetic\": \"tensor\"", "\"workspace_bytes\": 0",
-          "\"repack_a\": false", "\"store\": \"tma\"", "\"estimates\": [{\"tile\": "});
+          "\"repack_a\": false", "\"store\": \"tma\"", "\"ways\": [{\"algo\": "});
   expect("h200", Algo::TmaWgmma, {"\"arithmetic\": \"tensor\""});
   p.a.alignment = 2;
   expect("h200", Algo::Hopper,
@@ -555,7 +599,14 @@ TEST(Json, SaysWhatHopperDoes) {
 }
 
 TEST(Json, SaysWhatIsTransposed) {
-  const PlanReport r = report_of("h200", Algo::RegisterTile, problem_of(4096, 4096, 4096));
+  const DeviceInfo d = device("h200");
+  const Problem p = problem_of(4096, 4096, 4096);
+  const std::vector<Plan> plans = plans_of(Algo::RegisterTile, p, d);
+  const auto whole = std::find_if(plans.begin(), plans.end(), [](const Plan& plan) {
+    return register_of(plan).transpose_a && !plan.demand.stream_k;
+  });
+  ASSERT_NE(whole, plans.end());
+  const PlanReport r = report(p, d, *whole);
   const std::string json = to_json(r);
   for (const char* part :
        {"\"access\": {\"a\": \"along_mn\", \"b\": \"along_mn\"}",

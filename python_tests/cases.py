@@ -275,13 +275,6 @@ def tma_reads(x: torch.Tensor) -> bool:
     return along == 1 and across * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
 
 
-def hopper_clusters(block_q: int) -> tuple[tuple[int, int], ...]:
-    """Those that rung hopper has with a tile of so many columns, whatever way the operands lie: the
-    blocks of a cluster share them out by whole groups of eight."""
-    clusters = ((1, 1), (2, 1), (1, 2), (1, 4), (4, 1))
-    return tuple((p, q) for p, q in clusters if block_q % (8 * p) == 0)
-
-
 def parts_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple[str, bool, int, int]]:
     """fp16x3's ways to multiply: tile, whether A and B are exchanged, the cluster's two sides."""
     ways = []

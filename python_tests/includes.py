@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 OPS = Path(__file__).parents[1] / "ops"
-SUFFIXES = {".h", ".cuh", ".inc", ".cpp", ".cu"}
+SUFFIXES = {".h", ".cuh", ".inc", ".rules", ".cpp", ".cu"}
 
 # Each room with those below it that it may include. A rung's folder is a room of its own, "rung":
 # no rung includes another's files, and what two of them share is a part.
@@ -21,7 +21,8 @@ ROOMS = {
     "core": set(),
     "cpu": {"core"},
     "cuda/ptx": set(),
-    "cuda/plan": {"core"},
+    "cuda/plan/rules": set(),  # text
+    "cuda/plan": {"cuda/plan/rules", "core"},
     "cuda/parts": {"cuda/ptx", "cuda/plan", "core"},
     "cuda/rungs": {"cuda/plan", "core"},  # ladder.cpp, which lists all of them
     "rung": {"cuda/rungs", "cuda/parts", "cuda/ptx", "cuda/plan", "core"},

@@ -21,18 +21,29 @@ from cases import DTYPES, HALVES
 DEEP = 9 * 4096 + 8  # K that is cut, into nine segments and a short one
 SHARED_K = 32768  # from here on there are several, which blocks may share out
 SINGLE, DOUBLE, BYTES = (torch.float32,), (torch.float64,), (torch.int8, torch.uint8)
-# Tiles whose blocks do, of rungs whose plans do not list them.
-SHARED_TILES: dict[torch.dtype, tuple[tuple[str, str], ...]] = {
-    torch.float32: tuple(
-        ("register_tile", tile) for tile in ("AsyncTile128x128", "AsyncTile64x64", "AsyncTile64x32")
-    ),
-    torch.float64: (
-        *(("register_tile", tile) for tile in ("Tile128x64", "Tile64x64Wide")),
-        *(("mma_tile", tile) for tile in ("Fp64Tile128x128", "Fp64Tile64x64", "Fp64Tile32x64")),
-    ),
-}
 ALL: dict[str, tuple[torch.dtype, ...]] = {"fma": DTYPES}
 TENSOR = {"tensor": HALVES, "tf32": SINGLE}
+
+
+Way = tuple[str, bool, int, int, bool]
+
+
+def ways_of(a: torch.Tensor, b: torch.Tensor, algo: str, **asked: Any) -> list[Way]:
+    """Every way of a rung with these operands, as tiled_debug's operators take them, the least
+    estimate first: the tile, whether A and B are exchanged, the cluster's two sides, and whether
+    segments of K are shared out or tiles cut in time."""
+    ways = tiled_mm.plan(a, b, algo=algo, **asked).ways
+    keys = ("tile", "exchanged", "cluster_p", "cluster_q", "share_segments")
+    # Some of register_tile's differ in what they copy first alone.
+    return list(dict.fromkeys(tuple(w[k] for k in keys) for w in ways if w.algo == algo))
+
+
+def of_each_tile(ways: list[Way]) -> list[Way]:
+    """One way of every tile, another of each."""
+    tiles: dict[str, list[Way]] = {}
+    for way in sorted(ways):
+        tiles.setdefault(way[0], []).append(way)
+    return [of_tile[7 * i % len(of_tile)] for i, of_tile in enumerate(tiles.values())]
 
 
 @dataclass(frozen=True)
@@ -253,10 +264,7 @@ class Run:
     def other_tile(self, a: torch.Tensor, b: torch.Tensor, **keywords: Any) -> torch.Tensor:
         """The same rung, which has no other beside it, with the tile that it would take last."""
         asked = {"algo": self.algo, "precision": self.precision} | keywords
-        tile = tiled_mm.plan(a, b, **asked)[self.algo].estimates[-1]
-        return torch.ops.tiled_debug.mm_with_tile(
-            a, b, tile.tile, tile.exchanged, 1, 1, tile.share_segments, **asked
-        )
+        return torch.ops.tiled_debug.mm_with_tile(a, b, *ways_of(a, b, **asked)[-1], **asked)
 
     def takes(self, a: torch.Tensor, b: torch.Tensor) -> bool:
         """Whether the rung is offered for these; one of any layout must be for all of them."""

@@ -129,24 +129,16 @@ def run_tensor_cores(short: bool) -> int:
     return products
 
 
-def clusters_of(estimate) -> tuple[tuple[int, int], ...]:
-    return cases.hopper_clusters(estimate.block_q)
-
-
 def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
     """hopper with each tile, in every way or in one of them, the ways in turn."""
     expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
-    plan = tiled_mm.plan(a, b, algo="hopper", **asked)
-    estimates = plan.hopper.estimates
-    shares = (False, True) if plan.segments > 1 else (False,)
-    products = 0
-    for i, (tile, clusters) in enumerate((e.tile, clusters_of(e)) for e in estimates):
-        ways = list(itertools.product((False, True), clusters, shares))
-        for exchanged, (p, q), share in ways if every_way else [ways[i % len(ways)]]:
-            c = torch.ops.tiled_debug.mm_with_tile(a, b, tile, exchanged, p, q, share, **asked)
-            assert same_bits(c, expected), (*what, tile, exchanged, p, q, share)
-            products += 1
-    return products
+    ways = rungs.ways_of(a, b, "hopper", **asked)
+    if not every_way:
+        ways = rungs.of_each_tile(ways)
+    for way in ways:
+        c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, **asked)
+        assert same_bits(c, expected), (*what, *way)
+    return len(ways)
 
 
 def run_cut_tiles(short: bool) -> int:
@@ -165,13 +157,11 @@ def run_cut_tiles(short: bool) -> int:
 def run_async_tiles(a, b, asked: dict, what: tuple) -> int:
     """async_mma with each tile."""
     expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
-    estimates = tiled_mm.plan(a, b, algo="async_mma", **asked).async_mma.estimates
-    for e in estimates:
-        c = torch.ops.tiled_debug.mm_with_tile(
-            a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="async_mma", **asked
-        )
-        assert same_bits(c, expected), (*what, e.way, e.exchanged)
-    return len(estimates)
+    ways = rungs.ways_of(a, b, "async_mma", **asked)
+    for way in ways:
+        c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo="async_mma", **asked)
+        assert same_bits(c, expected), (*what, *way)
+    return len(ways)
 
 
 def run_few_rows(short: bool) -> int:
@@ -189,11 +179,9 @@ def run_few_rows(short: bool) -> int:
             expected = tiled_mm.mm(a, b, algo=other, **asked)
             products += run(a, b, ("few_rows",), expected, what, **asked)
             products += run_shared_tiles(a, b, asked, expected, what)
-            for e in tiled_mm.plan(a, b, algo="few_rows", **asked).few_rows.estimates:
-                c = torch.ops.tiled_debug.mm_with_tile(
-                    a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="few_rows", **asked
-                )
-                assert same_bits(c, expected), (*what, e.tile, e.exchanged)
+            for way in rungs.ways_of(a, b, "few_rows", **asked):
+                c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo="few_rows", **asked)
+                assert same_bits(c, expected), (*what, *way)
                 products += 1
     return products
 
@@ -206,11 +194,9 @@ def run_tall(short: bool) -> int:
         other = "register_tile" if a.dtype == torch.float32 else "mma_tile"
         expected = tiled_mm.mm(a, b, algo=other)
         products += run(a, b, ("tall",), expected, what)
-        for e in tiled_mm.plan(a, b, algo="tall").tall.estimates:
-            c = torch.ops.tiled_debug.mm_with_tile(
-                a, b, e.way, e.exchanged, 1, 1, False, algo="tall"
-            )
-            assert same_bits(c, expected), (*what, e.tile, e.exchanged)
+        for way in rungs.ways_of(a, b, "tall"):
+            c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo="tall")
+            assert same_bits(c, expected), (*what, *way)
             products += 1
     return products
 
@@ -218,13 +204,19 @@ def run_tall(short: bool) -> int:
 def run_shared_tiles(a, b, asked: dict, expected: torch.Tensor, what: tuple) -> int:
     """register_tile and mma_tile, with each tile whose blocks share out the segments of a deep K,
     of fp32 and fp64."""
-    if what[2] < rungs.SHARED_K or a.dtype not in (torch.float32, torch.float64):
+    of_chains = a.dtype in (torch.float32, torch.float64) and asked["precision"] != "tf32"
+    if what[2] < rungs.SHARED_K or not of_chains:
         return 0
-    tiles = rungs.SHARED_TILES[a.dtype] if asked["precision"] != "tf32" else ()
-    for algo, tile in tiles:
-        c = torch.ops.tiled_debug.mm_with_tile(a, b, tile, False, 1, 1, True, algo=algo, **asked)
-        assert same_bits(c, expected), (*what, algo, tile)
-    return len(tiles)
+    products = 0
+    for algo in ("register_tile", "mma_tile"):
+        if algo not in tiled_mm.algos(a, b, **asked):
+            continue
+        for way in rungs.ways_of(a, b, algo, **asked):
+            if way[-1]:
+                c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo=algo, **asked)
+                assert same_bits(c, expected), (*what, algo, *way)
+                products += 1
+    return products
 
 
 def run_parts(short: bool) -> int:
@@ -312,19 +304,17 @@ def run_finished_tiles(a, b, precision: dict, what: tuple) -> int:
         f: product(a, b, algo="mma_tile", activation=f, before=True, **asked)
         for f in ("gelu", "relu", "silu")
     }
-    ways = itertools.cycle(itertools.product(expected, (False, True), (True, False)))
-    estimates = tiled_mm.plan(a, b, algo="hopper", **precision).hopper.estimates
-    tiles = {e.tile: clusters_of(e) for e in estimates}
-    for i, (tile, clusters) in enumerate(sorted(tiles.items())):
-        activation, exchanged, keeps = next(ways)
-        p, q = clusters[i % len(clusters)]
+    finishes = itertools.cycle(itertools.product(expected, (True, False)))
+    whole = [way for way in rungs.ways_of(a, b, "hopper", **precision) if not way[-1]]
+    tiles = rungs.of_each_tile(whole)
+    for way in tiles:
+        activation, keeps = next(finishes)
         found = torch.ops.tiled_debug.finished_with_tile(
-            *(a, b, tile, exchanged, p, q, False),
-            **asked | {"activation": activation, "before": keeps},
+            a, b, *way, **asked | {"activation": activation, "before": keeps}
         )
         count = 2 if keeps else 1
         right = expected[activation]
-        assert all(map(same_bits, found[:count], right[:count])), (*what, tile, activation)
+        assert all(map(same_bits, found[:count], right[:count])), (*what, way, activation)
     return len(tiles)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import cases
 import pytest
 import rungs
 import tiled_mm
@@ -45,10 +44,9 @@ def rungs_for(a: torch.Tensor, b: torch.Tensor) -> list[str]:
 
 def hopper_with_totals(a: torch.Tensor, b: torch.Tensor) -> Callable:
     """hopper, its blocks going through all of K: the totals of a deep one in the workspace."""
-    tile = tiled_mm.plan(a, b, algo="hopper", **asked(a.dtype)).hopper.estimates[0].tile
-    return lambda x, y: torch.ops.tiled_debug.mm_with_tile(
-        x, y, tile, False, 1, 1, False, **asked(x.dtype)
-    )
+    ways = rungs.ways_of(a, b, "hopper", **asked(a.dtype))
+    whole = next(way for way in ways if way[1:] == (False, 1, 1, False))
+    return lambda x, y: torch.ops.tiled_debug.mm_with_tile(x, y, *whole, **asked(x.dtype))
 
 
 def ways(a: torch.Tensor, b: torch.Tensor) -> list[Callable]:
@@ -62,31 +60,11 @@ def normal(*size: int, dtype: torch.dtype) -> torch.Tensor:
     return torch.randn(*size, device="cuda").to(dtype)
 
 
-def cut_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple]:
-    """Those of hopper's ways that cut tiles in time (ops/cuda/parts/wrap_around.h): the tile,
-    whether A and B are exchanged, the cluster."""
-    estimates = tiled_mm.plan(a, b, algo="hopper", **asked(a.dtype)).hopper.estimates
-    ways = [
-        (e.tile, exchanged, cluster)
-        for e in sorted(estimates, key=lambda e: e.tile)
-        for exchanged in (False, True)
-        for cluster in cases.hopper_clusters(e.block_q)
-    ]
-    return [way for way in ways if has_cut(a, b, way)]
+def cut_ways(a: torch.Tensor, b: torch.Tensor) -> list[rungs.Way]:
+    """The ways of hopper that cut tiles in time (ops/cuda/parts/wrap_around.h), of a K that has
+    one segment."""
+    return [way for way in sorted(rungs.ways_of(a, b, "hopper", **asked(a.dtype))) if way[-1]]
 
 
-def has_cut(a: torch.Tensor, b: torch.Tensor, way: tuple) -> bool:
-    try:
-        mm_cut(a, b, way)
-    except RuntimeError as error:
-        if f"no way {way[0]}" not in str(error):
-            raise
-        return False
-    return True
-
-
-def mm_cut(a: torch.Tensor, b: torch.Tensor, way: tuple, **keywords) -> torch.Tensor:
-    tile, exchanged, cluster = way
-    return torch.ops.tiled_debug.mm_with_tile(
-        a, b, tile, exchanged, *cluster, True, **asked(a.dtype), **keywords
-    )
+def mm_cut(a: torch.Tensor, b: torch.Tensor, way: rungs.Way, **keywords) -> torch.Tensor:
+    return torch.ops.tiled_debug.mm_with_tile(a, b, *way, **asked(a.dtype), **keywords)

@@ -37,11 +37,9 @@ def laid(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def with_each_tile(a: torch.Tensor, b: torch.Tensor, **asked: object):
-    for e in tiled_mm.plan(a, b, algo="async_mma", **asked).async_mma.estimates:
-        c = torch.ops.tiled_debug.mm_with_tile(
-            a, b, e.way, e.exchanged, 1, 1, e.share_segments, algo="async_mma", **asked
-        )
-        yield e.tile, (e.way, e.exchanged), c
+    for way in rungs.ways_of(a, b, "async_mma", **asked):
+        c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo="async_mma", **asked)
+        yield way[0].split()[0], way, c
 
 
 def pairs(a: torch.Tensor, b: torch.Tensor):

@@ -958,7 +958,7 @@ def test_unknown_names_are_refused(monkeypatch, arguments):
     assert invoke(monkeypatch, *arguments).exit_code == 2
 
 
-# ---- counters and regret -------------------------------------------------------------------------
+# ---- counters ------------------------------------------------------------------------------------
 
 
 def test_counters_are_read_from_a_raw_report() -> None:

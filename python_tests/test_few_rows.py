@@ -4,6 +4,7 @@ ring of stages and its walk from tile to tile could get wrong. (The rest is test
 from __future__ import annotations
 
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each
@@ -32,10 +33,6 @@ def weights(n: int, k: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     return b.t().contiguous().t(), b
 
 
-def tiles(a: torch.Tensor, b: torch.Tensor, **asked) -> list:
-    return tiled_mm.plan(a, b, algo="few_rows", **asked).few_rows.estimates
-
-
 # Less than a tile, several a block of unequal heights, edges of both, chains of many laps of the
 # ring, and a deep K.
 SIZES = ((24, 40), (104, 200), (8200, 264), (18440, 136), (520, 6152), (72, 9 * 4096 + 264))
@@ -53,12 +50,10 @@ def test_every_tile_has_the_bits_of_the_other_rungs(kind: str, rows: int) -> Non
             for x, y in ((a, b), (b.t(), a.t())):
                 expected = tiled_mm.mm(x, y, algo=other, **asked)
                 assert expected.isfinite().all()
-                for e in tiles(x, y, **asked):
-                    c = torch.ops.tiled_debug.mm_with_tile(
-                        x, y, e.way, e.exchanged, 1, 1, e.share_segments, algo="few_rows", **asked
-                    )
-                    assert_same_bits(c, expected, f"{n} x {k}, {e.way}, {e.exchanged}")
-                    met.add(e.way)
+                for way in rungs.ways_of(x, y, "few_rows", **asked):
+                    c = torch.ops.tiled_debug.mm_with_tile(x, y, *way, algo="few_rows", **asked)
+                    assert_same_bits(c, expected, f"{n} x {k}, {way}")
+                    met.add(way[0])
     assert len(met) >= 4, "several ways to share a weight out"
 
 
@@ -94,12 +89,10 @@ def test_stores_that_loads_wait_behind(kind: str) -> None:
             x = w.t()
             expected = tiled_mm.mm(x, a, algo=other, **asked)
             wrong = torch.zeros((), dtype=torch.int64, device="cuda")
-            ways = tiles(x, a, **asked)
-            for e in ways:
+            ways = rungs.ways_of(x, a, "few_rows", **asked)
+            for way in ways:
                 for _ in range(6000 // len(ways)):
-                    c = torch.ops.tiled_debug.mm_with_tile(
-                        x, a, e.way, e.exchanged, 1, 1, e.share_segments, algo="few_rows", **asked
-                    )
+                    c = torch.ops.tiled_debug.mm_with_tile(x, a, *way, algo="few_rows", **asked)
                     wrong += (c != expected).any()
             assert wrong.item() == 0, f"{n} x {k} by {rows}, {w.stride()}"
 

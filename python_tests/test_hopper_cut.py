@@ -105,4 +105,4 @@ def test_what_is_not_cut() -> None:
     """Tiles of which there are no more than clusters."""
     a, b = normal(256, 512, dtype=torch.bfloat16), normal(512, 256, dtype=torch.bfloat16)
     with pytest.raises(RuntimeError, match="no way Coop128x128"):
-        mm_cut(a, b, ("Coop128x128", False, (1, 1)))
+        mm_cut(a, b, ("Coop128x128", False, 1, 1, True))

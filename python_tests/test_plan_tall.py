@@ -1,4 +1,4 @@
-"""The plans of rung tall: where it is taken, and what it says of itself."""
+"""The plans of rung tall: where it is offered, its ways, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import tiled_mm
 import torch
 from cases import HALVES, each, meta
+from rungs import ways_of
 
 BF16 = torch.bfloat16
 DTYPES = (torch.float32, BF16, torch.float16)
@@ -16,50 +17,21 @@ LONG = ((1000000, 16, 16), (1048576, 32, 32), (400000, 4, 4), (1000000, 7, 7), (
 
 @each("device", ("h200", "h100", "a100"))
 @each("dtype", DTYPES)
-def test_it_is_taken_for_a_long_operand_and_a_short_one(dtype: torch.dtype, device: str) -> None:
+def test_a_long_operand_and_a_short_one(dtype: torch.dtype, device: str) -> None:
     for m, n, k in LONG:
         for swap in (False, True):
             a, b = meta(n, m, k, dtype) if swap else meta(m, n, k, dtype)
-            plan = tiled_mm.plan(a, b, device=device)
+            plan = tiled_mm.plan(a, b, algo="tall", device=device)
             assert plan.algo == "tall", (m, n, k, swap)
             assert plan.tall.exchanged == swap
             assert len(plan.steps) == 1 and plan.workspace_bytes == 0
             assert plan.occupancy.blocks_per_sm >= 1
 
 
-@each("dtype", DTYPES)
-def test_it_is_not_for_others(dtype: torch.dtype) -> None:
-    for m, n, k in (
-        (4096, 4096, 4096),
-        (64, 64, 64),
-        (1, 4096, 4096),
-        (16, 16, 100000),
-        (512, 512, 512),
-    ):
-        assert tiled_mm.plan(*meta(m, n, k, dtype), device="h200").algo != "tall", (m, n, k)
-
-
-@each("layout", ("nn", "nt"))
-def test_others_are_taken_where_they_were_faster(layout: str) -> None:
-    """As measured on an H200: bench/results/h200_tall.txt."""
-    for dtype, m, n, k in (
-        (torch.float32, 262144, 64, 64),
-        (torch.float32, 131072, 128, 128),
-        (torch.float32, 4096, 64, 64),
-        (torch.float32, 8192, 16, 16),
-        (BF16, 131072, 128, 128),
-        (BF16, 4096, 64, 64),
-        (BF16, 8192, 16, 16),
-    ):
-        a, b = meta(m, n, k, dtype)
-        if layout == "nt":
-            b = b.t().contiguous().t()
-        assert tiled_mm.plan(a, b, device="h200").algo != "tall", (dtype, m, n, k)
-
-
 def test_it_needs_the_kernels_of_8_0() -> None:
     a, b = meta(100000, 16, 16, torch.float32)
-    assert tiled_mm.plan(a, b, device="t4").algo != "tall"
+    assert "tall" in tiled_mm.algos(a, b, device="a100")
+    assert "tall" not in tiled_mm.algos(a, b, device="t4")
     with pytest.raises(RuntimeError, match="'tall' is not for these inputs"):
         tiled_mm.plan(a, b, algo="tall", device="t4")
 
@@ -73,23 +45,21 @@ def test_dtypes_that_it_does_not_take(dtype: torch.dtype) -> None:
 @each("dtype", HALVES)
 def test_chains_of_16_bits_are_not_its_own(dtype: torch.dtype) -> None:
     a, b = meta(100000, 16, 16, dtype)
-    assert tiled_mm.plan(a, b, precision="ieee", device="h200").algo != "tall"
+    assert "tall" not in tiled_mm.algos(a, b, precision="ieee", device="h200")
 
 
 @each("dtype", DTYPES)
-def test_the_best_estimate_is_chosen_and_explained(dtype: torch.dtype) -> None:
+def test_its_ways_are_listed_and_the_plan_explained(dtype: torch.dtype) -> None:
     a, b = meta(1000000, 16, 16, dtype)
-    plan = tiled_mm.plan(a, b, device="h200")
-    chosen = min(plan.tall.estimates, key=lambda e: e.cycles)
-    assert (plan.tile.name, plan.tall.exchanged) == (chosen.tile, chosen.exchanged)
-    assert plan.tall.bound in ("memory", "instructions") and plan.tall.reads == "by 16 bytes"
-    assert plan.tall.panel_k >= 16
-    assert {e.tile for e in plan.tall.estimates} >= {chosen.tile}
-    assert len(plan.tall.estimates) == (3 if dtype == torch.float32 else 4)
-    text = tiled_mm.explain(a, b, device="h200")
-    assert text.startswith("tall on") and "A by 16 bytes" in text and "rejected" in text
-    found = json.loads(torch.ops.tiled_debug.plan(a, b, device="h200"))["tall"]
-    assert found["bound"] == plan.tall.bound
+    plan = tiled_mm.plan(a, b, algo="tall", device="h200")
+    assert plan.tall.reads == "by 16 bytes" and plan.tall.panel_k >= 16
+    ways = ways_of(a, b, "tall", device="h200")
+    assert (plan.tile.name, plan.tall.exchanged) == ways[0][:2]
+    assert len(ways) == (3 if dtype == torch.float32 else 4)
+    text = tiled_mm.explain(a, b, algo="tall", device="h200")
+    assert text.startswith("tall on") and "A by 16 bytes" in text
+    found = json.loads(torch.ops.tiled_debug.plan(a, b, algo="tall", device="h200"))["tall"]
+    assert found == dict(plan.tall)
 
 
 def test_how_it_reads() -> None:

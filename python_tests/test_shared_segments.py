@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import cases
 import pytest
 import rungs
 import tiled_mm
@@ -54,24 +53,13 @@ def leave_nan() -> None:
         torch.full((size,), torch.nan, device="cuda")
 
 
-def ways(kind: str, a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple]:
-    """Of all rungs that share segments out: the arguments of mm_with_tile, and the rung."""
+def ways(kind: str, a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple[rungs.Way, str]]:
+    """Every rung's ways that share segments out, and the rung."""
     asked = {"precision": KINDS[kind][1]}
-    of_chains = kind in ("float32", "float64")
-    for algo, tile in rungs.SHARED_TILES[a.dtype] if of_chains else ():
-        yield tile, False, 1, 1, algo
-    for e in tiled_mm.plan(a, b, algo="few_rows", **asked).few_rows.estimates:
-        if e.share_segments:
-            yield e.way, e.exchanged, 1, 1, "few_rows"
-    if of_chains:
-        return
-    hopper = tiled_mm.plan(a, b, algo="hopper", **asked).hopper.estimates
-    for i, (tile, block_q) in enumerate({e.tile: e.block_q for e in hopper}.items()):
-        clusters = cases.hopper_clusters(block_q)
-        yield tile, i % 2 == 1, *clusters[i % len(clusters)], "hopper"
-    for e in tiled_mm.plan(a, b, algo="async_mma", **asked).async_mma.estimates:
-        if e.share_segments:
-            yield e.way, e.exchanged, 1, 1, "async_mma"
+    for algo in RUNGS[kind]:
+        shared = [way for way in rungs.ways_of(a, b, algo, **asked) if way[-1]]
+        for way in rungs.of_each_tile(shared) if algo == "hopper" else shared:
+            yield way, algo
 
 
 @each("k", DEPTHS)
@@ -86,12 +74,10 @@ def test_every_way_has_the_bits_of_one_that_shares_nothing(kind: str, k: int) ->
         expected = tiled_mm.mm(a, b, algo=other, **asked)
         assert expected.isfinite().all()
         assert_same_bits(tiled_mm.mm(a, b, **asked), expected, f"{m} x {n}, {layout}")
-        for tile, exchanged, p, q, algo in ways(kind, a, b):
+        for way, algo in ways(kind, a, b):
             leave_nan()
-            c = torch.ops.tiled_debug.mm_with_tile(
-                a, b, tile, exchanged, p, q, True, algo=algo, **asked
-            )
-            assert_same_bits(c, expected, f"{m} x {n}, {layout}, {algo} {tile}, {exchanged}")
+            c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo=algo, **asked)
+            assert_same_bits(c, expected, f"{m} x {n}, {layout}, {algo} {way}")
             met.add(algo)
     assert met == set(RUNGS[kind])
 

@@ -30,11 +30,11 @@ def reference(a: torch.Tensor, b: torch.Tensor, **asked) -> torch.Tensor:
 
 def check_each_tile(a: torch.Tensor, b: torch.Tensor, what: object) -> None:
     expected = reference(a, b)
-    estimates = tiled_mm.plan(a, b, algo="tall").tall.estimates
-    assert len(estimates) >= 3
-    for e in estimates:
-        c = torch.ops.tiled_debug.mm_with_tile(a, b, e.way, e.exchanged, 1, 1, False, algo="tall")
-        assert_same_bits(c, expected, f"{what} by {e.way}{', exchanged' * e.exchanged}")
+    ways = rungs.ways_of(a, b, "tall")
+    assert len(ways) >= 3
+    for way in ways:
+        c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo="tall")
+        assert_same_bits(c, expected, f"{what} by {way}")
 
 
 @each(

@@ -336,28 +336,20 @@ def test_every_tile_and_cluster_is_equal(dtype: torch.dtype, size: tuple) -> Non
     a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
     expected = mm(a, b, "mma_tile", out_dtype=torch.float32)
     for x, y in ((a, b), (column_major(a), column_major(b))):
-        estimates = tiled_mm.plan(x, y, algo="hopper", **asked(dtype)).hopper.estimates
-        tiles = {e.tile: cases.hopper_clusters(e.block_q) for e in estimates}
-        assert len(tiles) > 1
-        ways = [
-            (tile, *way)
-            for tile, clusters in tiles.items()
-            for way in itertools.product((False, True), clusters, SHARES[k >= 32768])
-        ]
-        for tile, exchanged, (p, q), share in ways:
+        ways = rungs.ways_of(x, y, "hopper", **asked(dtype))
+        assert len({way[0] for way in ways}) > 1 and len({way[2:4] for way in ways}) == 5
+        assert k < 32768 or len({way[4] for way in ways}) == 2, "segments are shared out or not"
+        for way in ways:
             for out_dtype in {dtype, torch.float32}:
                 c = torch.ops.tiled_debug.mm_with_tile(
-                    x, y, tile, exchanged, p, q, share, out_dtype=out_dtype, **asked(dtype)
+                    x, y, *way, out_dtype=out_dtype, **asked(dtype)
                 )
-                assert_equal(c, expected.to(out_dtype), (tile, exchanged, p, q, share))
-
-
-SHARES = {False: (False,), True: (False, True)}  # whether K has segments to share out
+                assert_equal(c, expected.to(out_dtype), way)
 
 
 def test_a_way_that_does_not_exist_is_refused() -> None:
     a, b = cases.pair(64, 64, 64, torch.bfloat16, "cuda")
-    known = tiled_mm.plan(a, b, algo="hopper").hopper.estimates[0].tile
+    known = rungs.ways_of(a, b, "hopper")[0][0]
     for tile, p, q, share in (
         ("NoSuchTile", 1, 1, False),
         (known, 3, 1, False),

@@ -4,11 +4,14 @@ of whole tiles, in whatever order the blocks start."""
 from __future__ import annotations
 
 import functools
+import math
+import re
 from dataclasses import dataclass
 
 import cases
 import epilogues
 import pytest
+import rungs
 import tiled_mm
 import torch
 from cases import each, laid_out
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.cuda
 
 @dataclass(frozen=True)
 class Cut:
-    """A tile that the planner has cut in time."""
+    """A tile that is cut in time, whichever operands are copied first."""
 
     algo: str
     dtype: torch.dtype
@@ -29,31 +32,28 @@ class Cut:
     def __str__(self) -> str:
         return self.tile
 
-    def plan(self, a: torch.Tensor, b: torch.Tensor):
-        return tiled_mm.plan(a, b, algo=self.algo)
+    def ways(self, a: torch.Tensor, b: torch.Tensor) -> list[rungs.Way]:
+        if self.algo not in tiled_mm.algos(a, b):
+            return []
+        name = re.compile(rf"{self.tile} cut( of copied .*)?")
+        return [way for way in rungs.ways_of(a, b, self.algo) if name.fullmatch(way[0])]
 
-    def is_cut(self, a: torch.Tensor, b: torch.Tensor) -> bool:
-        return bool(self.plan(a, b).get("wraps_around"))
-
-    def mm(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.ops.tiled.mm(a, b, algo=self.algo)
+    def mm(self, a: torch.Tensor, b: torch.Tensor, way: rungs.Way) -> torch.Tensor:
+        return torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo=self.algo)
 
     def normal(self, rows: int, columns: int) -> torch.Tensor:
         return torch.randn(rows, columns, device="cuda", dtype=self.dtype)
 
-    def size(self, kind: str, blocks: int = 0) -> tuple[int, int, int]:
-        """The first of a kind whose tiles, such ones, this GPU's planner has cut; among so many
-        blocks, if they matter."""
+    def size(self, kind: str, least: int = 0) -> tuple[int, int, int]:
+        """The first of a kind whose tiles, more than so many, may be cut on this GPU."""
+        height, width = (int(x) for x in re.findall(r"\d+", self.tile)[-2:])
         for s in range(640, 6145, 64):
             m, n, k = KINDS[kind](s)
             empty = functools.partial(torch.empty, device="cuda", dtype=self.dtype)
-            if self.algo not in tiled_mm.algos(empty(m, k), empty(k, n)):
-                break
-            found = self.plan(empty(m, k), empty(k, n))
-            is_such = found.get("wraps_around") and found.tile.name == self.tile
-            if is_such and blocks in (0, found.grid.x):
+            tiles = math.ceil(m / height) * math.ceil(n / width)
+            if tiles > least and self.ways(empty(m, k), empty(k, n)):
                 return m, n, k
-        pytest.skip(f"no {self.tile} is cut in time on this GPU: {kind}")
+        pytest.skip(f"no {self.tile} can be cut in time on this GPU: {kind}")
 
     def two_pairs(self, m: int, n: int, k: int) -> list[tuple[torch.Tensor, ...]]:
         """Two problems with their products, run in turn, so that one's accumulators are wrong where
@@ -67,7 +67,7 @@ SMALL = Cut("register_tile", torch.float32, "AsyncTile64x64")
 DOUBLE = Cut("mma_tile", torch.float64, "Fp64Tile128x128")
 DOUBLE_SMALL = Cut("mma_tile", torch.float64, "Fp64Tile64x64")
 TILES = (LARGE, SMALL, DOUBLE, DOUBLE_SMALL)
-# The sizes that are tried, of a number that grows until the planner has tiles cut in time.
+# The sizes that are tried, of a number that grows until tiles can be cut in time.
 KINDS = {
     "a short chain": lambda s: (s, s, 776),
     "a long chain": lambda s: (s, s, s + 5),
@@ -86,27 +86,35 @@ def whole(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 @each_case
 def test_tiles_cut_in_time_are_equal_to_whole_ones(cut: Cut, kind: str) -> None:
     pairs = cut.two_pairs(*cut.size(kind))
-    for _ in range(3):  # at once after each other
+    ways = cut.ways(*pairs[0][:2])
+    for way in ways * 3:  # at once after each other
         for a, b, expected in pairs:
-            assert_equal(cut.mm(a, b), expected, (cut, kind))
+            assert_equal(cut.mm(a, b, way), expected, (way, kind))
     count = 0
     for name, _ in laid_out(pairs[0][0]):
         for other, _ in laid_out(pairs[0][1]):
             for a, b, expected in pairs:
                 x, y = dict(laid_out(a))[name], dict(laid_out(b))[other]
-                count += cut.is_cut(x, y)
-                assert_equal(cut.mm(x, y), expected, (name, other))
+                for way in cut.ways(x, y):
+                    count += 1
+                    assert_equal(cut.mm(x, y, way), expected, (name, other, way))
     assert count > 4
 
 
 @each_tile
 def test_what_becomes_of_a_cut_tile(cut: Cut) -> None:
-    """Everything that an epilogue has, and results that lie anyhow."""
+    """A bias and an activation; by the way that the rung takes, everything, and results that lie
+    anyhow."""
     m, n, k = cut.size("a long chain")
     normal = cut.normal
     a, b = normal(m, k), normal(k, n)
-    assert cut.is_cut(a, b)
     op = torch.ops.tiled_debug.mm_with_epilogue
+    asked = {"bias": normal(1, n)[0], "activation": "gelu", "before": True}
+    right, right_before = op(a, b, algo="shared_tile_16", **asked)
+    for way in cut.ways(a, b):
+        got, before = torch.ops.tiled_debug.finished_with_tile(a, b, *way, algo=cut.algo, **asked)
+        assert epilogues.same_bits(got, right), way
+        assert epilogues.same_bits(before, right_before), way
     everything = {"input": normal(m, n), "alpha": 0.7, "beta": -1.3}
     everything |= {"activation": "gelu", "before": True}
     for asked in (
@@ -136,9 +144,10 @@ def test_tiles_cut_in_time_beside_a_kernel_that_holds_half_of_the_chip(
 ) -> None:
     """Half of the blocks start when the others have ended, in an order that nobody promises."""
     chip = torch.cuda.get_device_properties(0).multi_processor_count
-    pairs = cut.two_pairs(*cut.size("at C's edge", blocks=resident * chip))
+    pairs = cut.two_pairs(*cut.size("at C's edge", least=resident * chip))
+    way = cut.ways(*pairs[0][:2])[0]
     with half_of_the_chip_held():
-        results = [cut.mm(a, b) for _ in range(50) for a, b, _ in pairs]
+        results = [cut.mm(a, b, way) for _ in range(50) for a, b, _ in pairs]
         for i, c in enumerate(results):
             assert_equal(c, pairs[i % 2][2], i)
 
@@ -148,11 +157,11 @@ def test_tiles_cut_in_time_in_a_graph(cut: Cut) -> None:
     """Each replay finds the flags of the one before."""
     m, n, k = cut.size("a short chain")
     a, b = cut.normal(m, k), cut.normal(k, n)
-    assert cut.is_cut(a, b)
-    cut.mm(a, b)
+    way = cut.ways(a, b)[0]
+    cut.mm(a, b, way)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        c = cut.mm(a, b)
+        c = cut.mm(a, b, way)
     for _ in range(20):
         a.copy_(cut.normal(m, k))
         c.fill_(torch.nan)
@@ -173,8 +182,6 @@ def test_every_way_of_fp64_by_name(size: tuple[int, int, int]) -> None:
     for name, _ in laid_out(pairs[0][0]):
         for a, b, expected in pairs:
             x, y = dict(laid_out(a))[name], dict(laid_out(b))[name]
-            for way in tiled_mm.plan(x, y, algo="mma_tile").mma_tile.estimates:
-                c = torch.ops.tiled_debug.mm_with_tile(
-                    x, y, way.way, False, 1, 1, False, algo="mma_tile"
-                )
-                assert_equal(c, expected, (name, way.way))
+            for way in rungs.ways_of(x, y, "mma_tile"):
+                c = torch.ops.tiled_debug.mm_with_tile(x, y, *way, algo="mma_tile")
+                assert_equal(c, expected, (name, way))

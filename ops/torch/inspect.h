@@ -29,8 +29,9 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
                       OptionalName device);
 
 // Every way in which the problem can run in its arithmetic, of all rungs or of options.algo alone:
-// a JSON array of objects {algo, tile, exchanged, cluster_p, cluster_q, share_segments, cycles
-// (null: only by name)}. With an activation the product has an epilogue.
+// a JSON array of objects {algo, tile, exchanged, cluster_p, cluster_q, share_segments, by_name
+// (whether it runs by its name alone), seconds (estimated), demand (what the estimate is made of)}.
+// With an activation the product has an epilogue.
 std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       std::optional<std::string_view> activation, OptionalName device);
 

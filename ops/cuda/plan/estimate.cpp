@@ -29,7 +29,7 @@ DemandTerms terms_of(const Problem& problem, const Plan& plan) {
   DemandTerms terms{};
   terms.steps = std::ceil(plan.demand.depth / plan.block_k);
   const bool splits = plan.demand.depth < static_cast<double>(problem.k);
-  terms.segments = splits ? 1 : static_cast<double>(segment_count(problem.k));
+  terms.segments = splits ? 1 : static_cast<double>(std::max<int64_t>(segment_count(problem.k), 1));
   terms.bytes = bytes_of(problem);
   for (const Step& step : plan) {
     if (step.work == Work::Copy || step.work == Work::Split)

@@ -69,8 +69,8 @@ Rules Rules::parse(std::string_view text, std::string& error) {
   std::vector<std::map<std::string, int, std::less<>>> variants;
   for (const Rung* rung : ladder()) {
     std::map<std::string, int, std::less<>> places;
-    for (const std::string& name : variants_of(*rung))
-      places.emplace(name, static_cast<int>(places.size()));
+    int place = 0;  // of several of one name, the first
+    for (const std::string& name : variants_of(*rung)) places.emplace(name, place++);
     rules.tiles_.emplace_back(variants_of(*rung).size());
     variants.push_back(std::move(places));
   }
@@ -184,14 +184,20 @@ const Rules& shipped_rules(const DeviceInfo& device) {
   static const DeviceInfo h100 = *named_device("h100");
   static const Rules h100_rules = parsed(H100_RULES);
   static std::mutex mutex;
-  static std::map<std::string, Rules> scaled;
+  static std::map<std::array<double, 6>, Rules> scaled;  // by all that they hang on
   if (device.name.find("H100") != std::string::npos &&
       device.multiprocessors == h100.multiprocessors)
     return h100_rules;
   const std::lock_guard lock(mutex);
-  const auto found = scaled.find(device.name);
+  const std::array<double, 6> key = {static_cast<double>(device.multiprocessors),
+                                     device.clock_hz,
+                                     device.fp32_flops,
+                                     device.fp64_flops,
+                                     device.tensor_flops,
+                                     device.memory_bandwidth};
+  const auto found = scaled.find(key);
   if (found != scaled.end()) return found->second;
-  return scaled.emplace(device.name, h100_rules.scaled(h100, device)).first->second;
+  return scaled.emplace(key, h100_rules.scaled(h100, device)).first->second;
 }
 
 }  // namespace tiled

@@ -1,6 +1,7 @@
 // Rung register_tile as the planner sees it: three tiles for each size of accumulator, and three
 // others for fp32 where cp.async exists.
 #include <algorithm>
+#include <utility>
 
 #include "core/text.h"
 #include "cuda/parts/wrapped_plan.h"
@@ -201,12 +202,14 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   return d;
 }
 
-// Such as "AsyncTile64x64", or "AsyncTile64x64 cut".
+// Such as "AsyncTile64x64", or "AsyncTile64x64 cut of copied A".
 std::optional<NamedWay> name(const Problem& problem, const Way& way) {
   const RegisterTileWay chosen = way.as<RegisterTileWay>();
-  return named_way(
-      std::string(tile_of(problem.dtype, chosen).name) + (chosen.wraps_around ? " cut" : ""),
-      /*exchanged=*/false, chosen.shares_segments);
+  std::string tile(tile_of(problem.dtype, chosen).name);
+  if (chosen.wraps_around) tile += " cut";
+  if (const char* const copied = names_of_operands(chosen.transpose_a, chosen.transpose_b))
+    tile += std::string(" of copied ") + copied;
+  return named_way(std::move(tile), /*exchanged=*/false, chosen.shares_segments);
 }
 
 }  // namespace

@@ -74,12 +74,19 @@ void for_async_plans(const Problem& problem, const DeviceInfo& device, Visit vis
   }
 }
 
+// Whether the bytes of planes of so many rows can be counted.
+bool planes_fit(const Problem& problem, int64_t rows) {
+  return saturating_product(saturating_product(rows, problem.k), problem.batch) <= MAX_ELEMENTS;
+}
+bool planes_of_both_fit(const Problem& problem) {
+  return planes_fit(problem, saturating_product(2, std::max(problem.m, problem.n)));
+}
+
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  const int64_t few = std::min(problem.m, problem.n), many = std::max(problem.m, problem.n);
   const bool one_split = device.hopper_kernels && has_few_rows(problem);
-  const int64_t rows = one_split ? few : saturating_product(2, many);
-  const int64_t elements = saturating_product(saturating_product(rows, problem.k), problem.batch);
-  if (elements > MAX_ELEMENTS) return false;
+  if (!(one_split ? planes_fit(problem, std::min(problem.m, problem.n))
+                  : planes_of_both_fit(problem)))
+    return false;
   return problem.arithmetic == Arithmetic::Fp16x3 &&
          computes(kernels_of(device), problem.arithmetic, problem.dtype) && problem.m <= MAX_SIZE &&
          problem.n <= MAX_SIZE && problem.k <= MAX_SIZE && problem.batch <= MAX_SIZE / 2 &&
@@ -110,10 +117,11 @@ void for_few_rows_plans(const Problem& problem, Visit visit) {
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   const auto add = [&](const Fp16x3Plan& plan) { visit(Way(plan)); };
-  for_async_plans(problem, device, add);
+  const bool fit = planes_of_both_fit(problem);
+  if (fit) for_async_plans(problem, device, add);
   if (!device.hopper_kernels) return;
   if (has_few_rows(problem)) for_few_rows_plans(problem, add);
-  for_fp16x3_plans(problem, device, add);
+  if (fit) for_fp16x3_plans(problem, device, add);
 }
 
 // Tiles of the two splits' kernel and the direct one, of few rows alone and in clusters, and of

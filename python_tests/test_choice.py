@@ -1,0 +1,129 @@
+"""bench.choice and bench.choice_fit: the problems that are drawn, the ways that are timed, and that
+the formula that is fitted is the library's."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections import defaultdict
+from dataclasses import asdict
+from functools import cache
+
+import pytest
+import tiled_mm  # noqa: F401, registers what the ways are asked from
+import torch
+from cases import each
+
+from bench import choice, choice_fit
+from bench.machine import ROOT
+
+PLAN = ROOT / "ops" / "cuda" / "plan"
+each_family = each("family", tuple(choice.FAMILIES))
+
+
+@cache
+def cases_of(family: str, seed: int = 11, count: int = 4) -> list[choice.Case]:
+    return list(itertools.islice(choice.drawn(family, seed), count))
+
+
+@each_family
+def test_a_seed_draws_the_same_problems(family: str) -> None:
+    found = cases_of(family, count=30)
+    assert found == list(itertools.islice(choice.drawn(family, 11), 30))
+    assert found != cases_of(family, seed=12, count=30)
+    for case in found:
+        s = case.shape
+        assert case.family == family and min(s.m, s.n, s.k, s.batch) >= 1
+        assert s.bytes <= choice.MOST_BYTES
+        assert choice.Case.from_json(asdict(case)) == case
+
+
+@each_family
+def test_a_familys_ways_have_names_of_their_own(family: str) -> None:
+    for case in cases_of(family):
+        ways = choice.ways_of(case, "h100")
+        names = [way["name"] for way in ways]
+        assert len(names) == len(set(names)) > 0, case
+        assert all(way["seconds"] > 0 for way in ways)
+
+
+@each_family
+def test_every_rung_keeps_ways_to_be_timed(family: str) -> None:
+    for case in cases_of(family):
+        s = case.shape
+        terms = s.batch * s.m * s.n * s.k
+        ways = choice.ways_of(case, "h100")
+        picked = choice.picked(case, ways, random.Random(3), most=10**6)
+        names = [way["name"] for way in picked]
+        assert len(names) == len(set(names)) and set(names) <= {way["name"] for way in ways}
+        kept = {way["algo"] for way in picked}
+        for algo in {way["algo"] for way in ways if way["tile"]}:
+            assert algo in kept, (case, algo)
+            fastest = min((w for w in ways if w["algo"] == algo), key=lambda w: w["seconds"])
+            assert fastest["name"] in names, (case, algo)
+        assert not kept & set(choice.LESSONS)
+        assert terms <= 3e7 or not any(algo.startswith("shared_tile") for algo in kept)
+        assert 0 < len(choice.picked(case, ways, random.Random(3))) <= 56
+
+
+def shipped() -> tuple[dict[str, float], dict[str, list[float]]]:
+    """An H100's numbers: the chip's, and by row_name the tiles'."""
+    line = re.compile(r"^CHIP_RATE\((\w+), ([\d.e+-]+)\)", re.MULTILINE)
+    found = line.findall((PLAN / "chip_rates.inc").read_text())
+    chip = {name: float(value) for name, value in found}
+    assert chip.keys() == choice_fit.CHIP.keys()
+    tiles = {}
+    for text in (PLAN / "rules" / "h100.rules").read_text().splitlines():
+        words = text.split(maxsplit=9)
+        if words[:1] == ["chip"]:
+            chip[words[1]] = float(words[2])
+        elif words[:1] == ["tile"]:
+            tiles[f"{words[1]} {words[2]} {words[9]}"] = [float(x) for x in words[3:9]]
+    return chip, tiles
+
+
+@each_family
+def test_the_formula_that_is_fitted_is_the_librarys(family: str) -> None:
+    """Tiles that have numbers are compared; those of a rung without any have the same ones."""
+    chip, tiles = shipped()
+    rungs = {name.split()[0] for name in tiles}
+    none = [1e-6, 1e-6, 1e-6, 1e-6, 1, 1]
+    problems, numbers = [], []
+    for case in cases_of(family, count=8):
+        ways = []
+        for way in choice.ways_of(case, "h100"):
+            of_tile = tiles.get(choice_fit.row_name(way))
+            if of_tile is None and way["algo"] not in rungs:
+                of_tile = none
+            if of_tile is not None and not way["by_name"]:
+                ways.append(way | {"t": 1.0})
+                numbers.append(of_tile)
+        problems.append({"case": asdict(case), "all": ways})
+    rates = {
+        name: torch.tensor([row[i] for row in numbers], dtype=torch.float64)
+        for i, name in enumerate(choice_fit.TILE)
+    }
+    scalars = {name: torch.tensor(x, dtype=torch.float64) for name, x in chip.items()}
+    found = choice_fit.estimated(choice_fit.Ways(problems), scalars, rates).tolist()
+    said = [way["seconds"] for p in problems for way in p["all"]]
+    assert len(said) > 8
+    assert found == pytest.approx(said, rel=1e-9, abs=0)
+
+
+def test_rules_are_written_as_they_are_read() -> None:
+    """The kinds, rungs and variants of what is fitted are those of ways: what the library reads."""
+    names = defaultdict(set)
+    for family in choice.FAMILIES:
+        for case in cases_of(family):
+            for way in choice.ways_of(case, "h100"):
+                names[way["algo"]].add(choice_fit.row_name(way))
+    fit = choice_fit.Fit(sorted(set.union(*names.values())))
+    text = choice_fit.rules_text(fit, ["tiled_mm rules", "device h100"])
+    lines = text.splitlines()
+    assert lines[:2] == ["# tiled_mm rules", "# device h100"]
+    chip = [line for line in lines if line.startswith("chip ")]
+    assert [line.split()[1] for line in chip] == list(choice_fit.CHIP)
+    tile = r"tile \w+ \w+( [\d.e+-]+){6} \S.*"
+    rest = lines[2 + len(chip) :]
+    assert len(rest) == len(fit.place) and all(re.fullmatch(tile, line) for line in rest)
