@@ -3,8 +3,8 @@
     python -m bench.choice record FILE --seed 1 --limit 450     measures, on a GPU; resumable
 
 Problems are drawn by a seed, the same number of every family. For each, the ways that the library
-lists (of all rungs of the problem's arithmetic) are timed from cold caches; those that come near the
-fastest run on in turn, torch.mm with them.
+lists (of all rungs of the problem's arithmetic) are timed from cold caches; those that come near
+the fastest run on in turn, torch.mm with them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ import typer
 from rich.console import Console
 from torch import Tensor
 
-from bench import cli
 from bench.data import make_sets
-from bench.shapes import BYTES, Shape
+from bench.shapes import Shape
 from bench.timing import CudaStopwatch, Rounds, interleave
 
 console = Console()
@@ -174,9 +173,7 @@ FAMILIES: dict[str, Callable[[Draw], Case]] = {
         ),
     ),
     "ieee16": lambda d: Case("ieee16", d.rng.choice((_any, _few))(d, d.dtype16()), "ieee"),
-    "int8": lambda d: Case(
-        "int8", d.rng.choice((_any, _any, _few))(d, "int8"), out_dtype="int32"
-    ),
+    "int8": lambda d: Case("int8", d.rng.choice((_any, _any, _few))(d, "int8"), out_dtype="int32"),
 }
 
 
@@ -186,7 +183,10 @@ def drawn(family: str, seed: int) -> Iterator[Case]:
     while True:
         case = FAMILIES[family](d)
         s = case.shape
-        if s.batch * s.m * s.n * s.k * TIMES.get(s.dtype, 1) <= MOST_TERMS and s.bytes <= MOST_BYTES:
+        if (
+            s.batch * s.m * s.n * s.k * TIMES.get(s.dtype, 1) <= MOST_TERMS
+            and s.bytes <= MOST_BYTES
+        ):
             yield case
 
 
@@ -237,7 +237,7 @@ def picked(case: Case, ways: list[dict], rng: random.Random, most: int = 56) -> 
             continue
         rungs.setdefault(algo, []).append(way)
     found: list[dict] = []
-    for algo, listed in rungs.items():
+    for listed in rungs.values():
         known = sorted((w for w in listed if not w["by_name"]), key=lambda w: w["seconds"])
         tiles: dict[str, dict] = {}
         for way in known:

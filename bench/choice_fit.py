@@ -4,8 +4,8 @@
 
 Every number of the rules is found here, by gradients of two losses: how far the estimates are off
 (of the ways near the best most), and what the choice would cost, where a soft minimum of the
-estimates stands for the choice. `estimated` is the formula of ops/cuda/plan/estimate.cpp once more; a
-test holds the two equal.
+estimates stands for the choice. `estimated` is the formula of ops/cuda/plan/estimate.cpp once
+more; a test holds the two equal.
 """
 
 from __future__ import annotations
@@ -71,9 +71,14 @@ class Ways:
             setattr(self, name, torch.tensor(values, dtype=torch.float64))
         self.seconds = torch.tensor([w["t"] for _, w in rows], dtype=torch.float64)
         self.names = [row_name(w) for _, w in rows]
+
+        def multiplies_on_tensor_cores(case: dict, kind: str) -> bool:
+            return case["precision"] == "fp16x3" or (
+                kind in ("16bit", "tf32") and case["precision"] != "ieee"
+            )
+
         on_tensor_cores = [
-            w["demand"]["kind"] in ("16bit", "tf32") and problems[i]["case"]["precision"] != "ieee"
-            or problems[i]["case"]["precision"] == "fp16x3"
+            float(multiplies_on_tensor_cores(problems[i]["case"], w["demand"]["kind"]))
             for i, w in rows
         ]
         self.on_tensor_cores = torch.tensor(on_tensor_cores, dtype=torch.float64)

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 
 import torch
 
+from ._arguments import with_types_checked
 
+
+@with_types_checked
 def set_float32_precision(precision: str | None) -> None:
     """Set the precision of float32 products that do not ask for one: ``'ieee'``, ``'tf32'``,
     ``'fp16x3'`` (see :func:`mm`), or ``None`` to follow torch's own setting (the state at start).

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ._arguments import with_types_checked
 from ._inspect import Plan, _plan_from
 
 Devices = Iterable["torch.device | str | int"]
@@ -34,6 +35,7 @@ class Progress(NamedTuple):
         return self.seconds * (self.tiles - self.tiles_done) / self.tiles_done
 
 
+@with_types_checked
 def out_of_core(
     a: Tensor,
     b: Tensor,
@@ -96,6 +98,7 @@ def out_of_core(
     return _wait_for(job, progress)
 
 
+@with_types_checked
 def explain_out_of_core(
     a: Tensor,
     b: Tensor,
