@@ -1,6 +1,6 @@
 """Times of every way to run a product: what the choice is fitted to, and judged by.
 
-    python -m bench.choice record FILE --seed 1 --limit 450     measures, on a GPU; resumable
+    python -m bench.choice FILE --seed 1     measures, on a GPU; goes on where it stopped
 
 Problems are drawn by a seed, the same number of every family. For each, the ways that the library
 lists (of all rungs of the problem's arithmetic) are timed from cold caches; those that come near
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import lzma
 import random
 import statistics
 import time
@@ -26,11 +27,11 @@ from rich.console import Console
 from torch import Tensor
 
 from bench.data import make_sets
+from bench.machine import environment
 from bench.shapes import Shape
 from bench.timing import CudaStopwatch, Rounds, interleave
 
 console = Console()
-app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,8 @@ def call_of(case: Case, way: dict) -> Callable:
     options["algo"] = way["algo"]
     ops = torch.ops.tiled_debug
     if not way["tile"]:
-        return lambda a, b, out: torch.ops.tiled.mm(a, b, **options)
+        product = torch.ops.tiled.bmm if case.shape.batch > 1 else torch.ops.tiled.mm
+        return lambda a, b, out: product(a, b, **options)
     named = (way["tile"], way["exchanged"], way["cluster_p"], way["cluster_q"])
     named += (way["share_segments"],)
     if case.activation:
@@ -277,11 +279,14 @@ def peer_of(case: Case) -> Callable | None:
 # ---- recording -----------------------------------------------------------------------------------
 
 
-def measure(stopwatch: CudaStopwatch, case: Case, rng: random.Random, budget_s: float) -> dict:
+def measure(
+    stopwatch: CudaStopwatch, case: Case, device: str, rng: random.Random, budget_s: float
+) -> dict:
+    """The line of the record: seconds by the ways' names, those of `turns` taken in turn."""
     shape = case.shape
     count = min(stopwatch.set_count(shape.bytes), 24)
     sets = make_sets(shape, stopwatch.device, count, seed=20)
-    ways = ways_of(case, DEVICE)
+    ways = ways_of(case, device)
     torch.backends.cuda.matmul.allow_tf32 = case.precision == "tf32"
     prepared, sampled = {}, {}
     floor = max(2 * shape.m * shape.n * shape.k / 6e14, shape.bytes / 3e12) + 3e-6
@@ -314,11 +319,14 @@ def measure(stopwatch: CudaStopwatch, case: Case, rng: random.Random, budget_s: 
     }
 
 
-DEVICE = "h100"
+def problems_in(path: Path) -> list[dict]:
+    """A record's problems; other lines say where and when those after them were measured."""
+    read = lzma.open if path.suffix == ".xz" else open
+    with read(path, "rt") as file:
+        return [found for line in file if "case" in (found := json.loads(line))]
 
 
-@app.command()
-def record(
+def main(
     path: Path,
     seed: Annotated[int, typer.Option(help="of the problems")] = 1,
     limit: Annotated[float, typer.Option(help="seconds, after which no problem begins")] = 450,
@@ -330,15 +338,12 @@ def record(
     """Appends a line of JSON for each problem to FILE."""
     import tiled_mm  # noqa: F401, registers the operators
 
-    global DEVICE
-    DEVICE = device_name
     stopwatch = CudaStopwatch(torch.device("cuda", 0), region_s=150e-6)
     rng = random.Random(7)
     done: dict[str, int] = {}
-    if path.exists():
-        for line in path.read_text().splitlines():
-            family = json.loads(line)["case"]["family"]
-            done[family] = done.get(family, 0) + 1
+    for problem in problems_in(path) if path.exists() else ():
+        family = problem["case"]["family"]
+        done[family] = done.get(family, 0) + 1
     names = list(FAMILIES) if only == "all" else only.split(",")
     problems = {name: drawn(name, seed) for name in names}
     for name in names:
@@ -347,12 +352,14 @@ def record(
     end = time.monotonic() + limit
     counts = dict.fromkeys(names, 0)
     with path.open("a") as file:
+        head = {"environment": environment(stopwatch.device), "seed": seed, "budget": budget}
+        file.write(json.dumps(head) + "\n")
         while time.monotonic() < end:
             for name in names:
                 case = next(problems[name])
                 begin = time.monotonic()
                 try:
-                    found = measure(stopwatch, case, rng, budget)
+                    found = measure(stopwatch, case, device_name, rng, budget)
                 except torch.cuda.OutOfMemoryError:
                     continue
                 found["took"] = round(time.monotonic() - begin, 2)
@@ -367,4 +374,4 @@ def record(
 
 
 if __name__ == "__main__":
-    app()
+    typer.run(main)

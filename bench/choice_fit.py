@@ -1,6 +1,7 @@
 """The fit of the choice's rules to recorded times.
 
-    python -m bench.choice_fit RECORD... --device h100 --rules FILE
+    python -m bench.choice_fit RECORD... --device h100 --rules FILE [--held-out RECORD]
+    python -m bench.choice_fit RECORD... --device h100 --score     what this library's choices cost
 
 Every number of the rules is found here, by gradients of two losses: how far the estimates are off
 (of the ways near the best most), and what the choice would cost, where a soft minimum of the
@@ -10,11 +11,12 @@ more; a test holds the two equal.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +26,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
-from bench.choice import Case, ways_of
+from bench.choice import Case, problems_in, ways_of
 
 console = Console()
 
@@ -210,45 +212,82 @@ def fit_to(problems: list[dict], steps: int, weight: float = 4.0) -> Fit:
 # ---- scores --------------------------------------------------------------------------------------
 
 
-def regrets(problems: list[dict], seconds: list[float]) -> dict[str, list[tuple]]:
-    """By family: (time of the choice over the best, problem, choice, best)."""
-    found = defaultdict(list)
+@dataclass(frozen=True)
+class Cost:
+    """Of one choice: its time over the best way's, and torch.mm's over its."""
+
+    cost: float
+    problem: str
+    chosen: str
+    best: str
+    ratio: float  # NaN where torch was not timed
+
+
+def costs(problems: list[dict], seconds: Iterable[float]) -> dict[str, list[Cost]]:
+    """By family, the dearest first; `seconds` are estimates, of all problems' ways one after the
+    other. The best is one that was timed in turn with others."""
+    found: dict[str, list[Cost]] = defaultdict(list)
     estimates = iter(seconds)
     for p in problems:
         ways = [(next(estimates), w) for w in p["all"]]
-        if not ways:
+        turns = [w for _, w in ways if w["name"] in p["turns"]]
+        if not turns:
             continue
         chosen = min(ways, key=lambda x: x[0])[1]
-        turns = [w for _, w in ways if w["name"] in p["turns"]]
-        best = min(turns or [w for _, w in ways], key=lambda w: w["t"])
-        label = Case.from_json(p["case"]).shape.label
-        cost = max(1.0, chosen["t"] / best["t"])
-        peer = p["seconds"].get("torch.mm", math.nan)
+        best = min(turns, key=lambda w: w["t"])
         found[p["case"]["family"]].append(
-            (cost, label, chosen["name"], best["name"], peer / chosen["t"])
+            Cost(
+                max(1.0, chosen["t"] / best["t"]),
+                Case.from_json(p["case"]).shape.label,
+                chosen["name"],
+                best["name"],
+                p["seconds"].get("torch.mm", math.nan) / chosen["t"],
+            )
         )
+    for cases in found.values():
+        cases.sort(key=lambda c: -c.cost)
     return found
 
 
-def show(found: dict[str, list[tuple]], worst: int = 2) -> None:
+def regret(cases: list[Cost]) -> float:
+    return statistics.geometric_mean(c.cost for c in cases) - 1
+
+
+def table(found: dict[str, list[Cost]]) -> str:
+    """The page's: regret of each family, and torch.mm's time over ours."""
+    lines = ["| family | problems | regret, geomean | worst | torch.mm / ours |"]
+    lines += ["| --- | ---: | ---: | ---: | ---: |"]
     for family, cases in found.items():
-        cases.sort(reverse=True)
-        mean = statistics.geometric_mean(c[0] for c in cases) - 1
-        peers = [c[4] for c in cases if not math.isnan(c[4])]
-        ratio = f", torch.mm / ours {statistics.geometric_mean(peers):.3f}" if peers else ""
-        console.print(f"{family:14s}{len(cases):4d} {mean:6.1%}, worst {cases[0][0]:.2f}{ratio}")
-        for cost, label, chosen, best, _ in cases[:worst]:
-            console.print(f"      {cost:.2f} {label}: {chosen}; best {best}", highlight=False)
+        ratios = [c.ratio for c in cases if not math.isnan(c.ratio)]
+        ratio = f"{statistics.geometric_mean(ratios):.2f}" if ratios else "-"
+        lines.append(
+            f"| {family} | {len(cases)} | {regret(cases):.1%} | {cases[0].cost:.2f} | {ratio} |"
+        )
+    return "\n".join(lines)
+
+
+def show(found: dict[str, list[Cost]], worst: int = 2) -> None:
+    for family, cases in found.items():
+        console.print(
+            f"{family:14s}{len(cases):4d} {regret(cases):6.1%}, worst {cases[0].cost:.2f}",
+            highlight=False,
+        )
+        for c in cases[:worst]:
+            console.print(
+                f"      {c.cost:.2f} {c.problem}: {c.chosen}; best {c.best}",
+                highlight=False,
+                soft_wrap=True,
+            )
 
 
 def load(paths: Iterable[Path], device: str) -> list[dict]:
-    """Records with what the library says of their ways, near ones alone."""
+    """Records' problems with what the library says of their ways: of `all` that were timed and are
+    not far behind, what they ask for, and the seconds that it estimates itself."""
     import tiled_mm  # noqa: F401, registers the operators
 
     problems = []
     for path in paths:
-        for line in track(path.read_text().splitlines(), path.name, console=console):
-            p = json.loads(line)
+        for p in track(problems_in(path), path.name, console=console):
             times = p["seconds"]
             near = FAR * min(s for name, s in times.items() if name != "torch.mm")
             p["all"] = [
@@ -258,6 +297,12 @@ def load(paths: Iterable[Path], device: str) -> list[dict]:
             ]
             problems.append(p)
     return problems
+
+
+def fitted_seconds(fit: Fit, problems: list[dict]) -> list[float]:
+    w = Ways(problems)
+    with torch.no_grad():
+        return fit.seconds(w, fit.places(w)).tolist()
 
 
 def rules_text(fit: Fit, head: list[str]) -> str:
@@ -274,25 +319,32 @@ def main(
     records: list[Path],
     device: Annotated[str, typer.Option(help="the named device of the records")] = "h100",
     rules: Annotated[Path | None, typer.Option(help="where to write the rules")] = None,
-    steps: int = 400,
-    held_out: Annotated[Path | None, typer.Option(help="a record to score by")] = None,
+    held_out: Annotated[Path | None, typer.Option(help="a record to judge the fit by")] = None,
+    steps: Annotated[int, typer.Option(help="of the fit")] = 1000,
+    score: Annotated[bool, typer.Option(help="no fit: what this library's choices cost")] = False,
 ) -> None:
-    torch.set_num_threads(2)
+    """Fits the rules to records, or scores the library's own choices in them."""
     problems = load(records, device)
-    judged = load([held_out], device) if held_out else None
+    if score:
+        found = costs(problems, (w["seconds"] for p in problems for w in p["all"]))
+        show(found)
+        console.print(table(found), highlight=False, soft_wrap=True)
+        return
     fit = fit_to(problems, steps)
-    with torch.no_grad():
-        w = Ways(problems)
-        console.print("fitted:")
-        show(regrets(problems, fit.seconds(w, fit.places(w)).tolist()), worst=0)
-        if judged:
-            for p in judged:
-                p["all"] = [way for way in p["all"] if row_name(way) in fit.place]
-            w = Ways(judged)
-            console.print("held out:")
-            show(regrets(judged, fit.seconds(w, fit.places(w)).tolist()))
+    console.print("fitted:")
+    show(costs(problems, fitted_seconds(fit, problems)), worst=0)
+    head = ["tiled_mm rules: python -m bench.choice_fit, " + date.today().isoformat()]
+    head += [f"device {device}", "records " + " ".join(path.name for path in records)]
+    if held_out is not None:
+        judged = load([held_out], device)
+        for p in judged:
+            p["all"] = [way for way in p["all"] if row_name(way) in fit.place]
+        found = costs(judged, fitted_seconds(fit, judged))
+        console.print("held out:")
+        show(found)
+        head += [f"held out {held_out.name}: regret by family"]
+        head += [f"  {family} {regret(cases):.1%}" for family, cases in found.items()]
     if rules is not None:
-        head = ["tiled_mm rules, made by python -m bench.choice_fit", f"device {device}"]
         rules.write_text('R"rules(' + rules_text(fit, head) + ')rules"\n')
         console.print(f"{len(fit.place)} tiles in {rules}")
 

@@ -223,7 +223,10 @@ def test_the_text_shows_the_chosen_way_and_the_next_three() -> None:
     text = tiled_mm.explain(a, b, device="h200")
     head = f"Chosen of {len(plan.ways)} ways, by estimated times\n"
     lines = text.split(head)[1].split("\n\n")[0].splitlines()
+    assert lines.pop().split() == f"and {len(plan.ways) - 4} more, with verbose=True".split()
     assert len(lines) == 4 and lines[0].endswith(" <- chosen")
+    every = tiled_mm.explain(a, b, device="h200", verbose=True).split(head)[1].split("\n\n")[0]
+    assert every.splitlines()[:4] == lines and len(every.splitlines()) == len(plan.ways)
     for line, way in zip(lines, plan.ways, strict=False):
         what = f"{way.algo} {way.tile}".rstrip()
         assert re.match(rf"  [\d.]+ [mun]?s +{re.escape(what)}", line), line
@@ -247,33 +250,6 @@ def test_keywords() -> None:
     assert "int8 to int32" in tiled_mm.explain(a, b, out_dtype=torch.int32, device="a100")
     with pytest.raises(AttributeError, match="no 'colour'"):
         plan.colour  # noqa: B018, the access is the test
-
-
-def ways(text: str) -> list[tuple[str, str, float]]:
-    """(estimate or rejected, what is said, cycles) of every way in an explanation."""
-    found = re.findall(r"^  (estimate|rejected) +(.*?([\d,]+) cycles.*)$", text, re.MULTILINE)
-    return [(label, said, float(cycles.replace(",", ""))) for label, said, cycles in found]
-
-
-LISTED = (
-    ("hopper", (8192, 8192, 8192), "h200"),
-    ("few_rows", (8, 8192, 8192), "h200"),
-    ("async_mma", (8192, 8192, 8192), "a100"),
-    ("tall", (100000, 32, 64), "h200"),  # whose way of choice is not the first that it has
-)
-
-
-@pytest.mark.parametrize(("algo", "shape", "device"), LISTED)
-def test_the_chosen_way_comes_first(algo: str, shape: tuple[int, int, int], device: str) -> None:
-    operands, options = meta(*shape, torch.bfloat16), {"algo": algo, "device": device}
-    every = ways(tiled_mm.explain(*operands, verbose=True, **options))
-    few = ways(text := tiled_mm.explain(*operands, **options))
-    assert few == every[:4] and ("more, with verbose=True" in text) == (len(every) > 4)
-    assert [label for label, _, _ in every] == ["estimate"] + ["rejected"] * (len(every) - 1)
-    assert [x[2] for x in every[1:]] == sorted(x[2] for x in every[1:])
-    plan = tiled_mm.plan(*operands, **options)
-    assert len(plan[algo].estimates) == len(every)
-    assert plan.tile.name in every[0][1]
 
 
 def test_loads_of_tiles_are_no_bound() -> None:
