@@ -398,6 +398,26 @@ def test_a_progress_that_cannot_be_called_is_refused_before_any_work() -> None:
         tiled_mm.out_of_core(a, a, progress="yes")
 
 
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not HUGE_PAGES.exists() or "[never]" in HUGE_PAGES.read_text(),
+    reason="the system has no transparent huge pages",
+)
+def test_a_new_result_may_have_large_pages() -> None:
+    a = torch.ones(4000, 8)
+    found = on_cpu(a, a.t(), capacities=(16 * MIB,))
+    inside = found.data_ptr() + found.nbytes // 2
+    flags = ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            is_its = int(bounds[1], 16) <= inside < int(bounds[2], 16)
+        elif is_its and line.startswith("VmFlags"):
+            flags = line
+    assert "hg" in flags.split()
+
+
 # ---- explain ----------------------------------------------------------------------------------
 
 
