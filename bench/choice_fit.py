@@ -50,7 +50,7 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
 }
 TILE = {"busy": 3e-7, "latency": 6e-7, "end": 1.5e-6, "start": 2e-6, "p_mn": 1.0, "q_mn": 1.0}
 MULTIPROCESSORS = 132
-FAR = 4.0  # ways that took so many times the best one's time tell nothing
+FAR = 3.0  # ways that took so many times the best one's time tell nothing
 
 
 def overlap(x: Tensor, y: Tensor, power: int) -> Tensor:

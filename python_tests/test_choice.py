@@ -127,3 +127,26 @@ def test_rules_are_written_as_they_are_read() -> None:
     tile = r"tile \w+ \w+( [\d.e+-]+){6} \S.*"
     rest = lines[2 + len(chip) :]
     assert len(rest) == len(fit.place) and all(re.fullmatch(tile, line) for line in rest)
+
+
+def test_what_the_choice_costs() -> None:
+    """The library's own choices in a record that took no part in the fit cost what the rules' head
+    says, by family."""
+    record = ROOT / "bench" / "results" / "h100" / "choice_seed3.jsonl.xz"
+    problems = choice_fit.load([record], "h100")
+    found = choice_fit.costs(problems, (w["seconds"] for p in problems for w in p["all"]))
+    text = (PLAN / "rules" / "h100.rules").read_text()
+    head = re.findall(r"^#   (\w+) ([\d.]+)%$", text, re.MULTILINE)
+    assert {name for name, _ in head} == found.keys()
+    for name, percent in head:
+        assert 100 * choice_fit.regret(found[name]) == pytest.approx(float(percent), abs=0.3), name
+    everything = [c for cases in found.values() for c in cases]
+    assert choice_fit.regret(everything) < 0.04
+
+
+def test_no_choice_is_counted_as_free() -> None:
+    """Where the dearest way is taken instead, the same sum shows it."""
+    record = ROOT / "bench" / "results" / "h100" / "choice_seed3.jsonl.xz"
+    problems = choice_fit.load([record], "h100")[:40]
+    dearest = choice_fit.costs(problems, (-w["seconds"] for p in problems for w in p["all"]))
+    assert choice_fit.regret([c for cases in dearest.values() for c in cases]) > 0.5

@@ -111,17 +111,21 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-// Each tile, also with an operand that threads carry through registers.
+// Each tile, also with an operand that threads carry through registers, in pieces or by elements.
+constexpr int MANNERS = 3;
 std::vector<std::string> variants() {
   std::vector<std::string> names;
-  for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
-    names.emplace_back(async_mma_tile_name(tile));
-    names.push_back(names.back() + " through registers");
-  }
+  for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile)
+    for (const char* manner : {"", " through registers", " by elements"})
+      names.push_back(std::string(async_mma_tile_name(tile)) + manner);
   return names;
 }
-bool goes_through_registers(ReadBy by) {
-  return by == ReadBy::Turned || by == ReadBy::Shifted || by == ReadBy::Elements;
+int variant_of(const AsyncMmaWay& way) {
+  const auto reads = [&](ReadBy by) { return way.a == by || way.b == by; };
+  const int manner = reads(ReadBy::Elements)                           ? 2
+                     : reads(ReadBy::Turned) || reads(ReadBy::Shifted) ? 1
+                                                                       : 0;
+  return MANNERS * way.tile + manner;
 }
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
@@ -133,8 +137,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   plan.step_count = 0;
   add_copies(plan, layout.copies, problem);
   plan.add(product);
-  const bool through = goes_through_registers(chosen.a) || goes_through_registers(chosen.b);
-  plan.demand = demand_of(layout.computed, plan.block_m, plan.block_n, 2 * chosen.tile + through,
+  plan.demand = demand_of(layout.computed, plan.block_m, plan.block_n, variant_of(chosen),
                           std::min<int64_t>(candidate.resident, device.shared_bytes_per_sm /
                                                                     (candidate.shared_bytes +
                                                                      device.shared_bytes_reserved)),
