@@ -145,5 +145,15 @@ TEST(ScaledRules, AreADevicesOwnNotItsNames) {
   EXPECT_DOUBLE_EQ(shipped_rules(d).tile(Algo::AsyncMma, 0, Kind::Sixteen).latency, before / 2);
 }
 
+// An H200 reports 4.92 TB/s where its sheet has 4.8.
+TEST(ScaledRules, ADeviceCountsAsItsSheetHasIt) {
+  DeviceInfo d = device("h200");
+  const double memory = shipped_rules(d).chip().memory;
+  d.memory_bandwidth = 4.92e12;
+  EXPECT_EQ(shipped_rules(d).chip().memory, memory);
+  d.memory_bandwidth = 4e12;
+  EXPECT_LT(shipped_rules(d).chip().memory, memory);
+}
+
 }  // namespace
 }  // namespace tiled::test

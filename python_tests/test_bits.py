@@ -105,6 +105,8 @@ def test_vmap(device: str, algo: str | None, in_dims: tuple) -> None:
 @rungs.each_rung_and(cases.DTYPES)
 def test_exchanged_operands(device: str, algo: str | None, dtype: torch.dtype, k: int) -> None:
     """B' A' is (A B)', of complex numbers too (test_complex.py has more of them)."""
+    if algo == "fp16x3":
+        pytest.skip("fp16x3 does not promise it (docs/fp16x3.md)")
     a, b = cases.pair(33, 20, k, dtype, device)
     exchanged = tiled_mm.mm(b.t(), a.t(), algo=algo).t()
     assert_same_bits(exchanged, tiled_mm.mm(a, b, algo=algo))

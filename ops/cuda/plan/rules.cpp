@@ -1,6 +1,7 @@
 #include "cuda/plan/rules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -188,6 +189,14 @@ const Rules& shipped_rules(const DeviceInfo& device) {
   if (device.name.find("H100") != std::string::npos &&
       device.multiprocessors == h100.multiprocessors)
     return h100_rules;
+  // A device reports its pins' rate, which its data sheet rounds: it counts as the sheet has it.
+  for (const std::string& name : device_names()) {
+    const DeviceInfo named = *named_device(name);
+    const double rate = device.memory_bandwidth / named.memory_bandwidth;
+    if (named.name == device.name && named.multiprocessors == device.multiprocessors &&
+        named.clock_hz == device.clock_hz && rate != 1 && std::abs(rate - 1) < 0.03)
+      return shipped_rules(named);
+  }
   const std::lock_guard lock(mutex);
   const std::array<double, 6> key = {static_cast<double>(device.multiprocessors),
                                      device.clock_hz,
