@@ -16,6 +16,10 @@
 namespace tiled {
 namespace {
 
+// Of shared memory, beside the tiles: a block's number among those that cut tiles in time
+// (run_turns in parts/wrapped.cuh), rounded up to what cp.async's tiles are aligned to.
+constexpr int64_t NUMBER_BYTES = 128;
+
 constexpr TileSize SIZES[] = {TileSize::Large, TileSize::Medium, TileSize::Small};
 
 // In the order of SIZES.
@@ -156,6 +160,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
                           variant_of(problem, way), candidate.resident, way.shares_segments);
   plan.demand.stream_k = way.wraps_around;
   if (way.wraps_around) {
+    product.shared_bytes += NUMBER_BYTES;
     add_wrapped(plan, product, problem.dtype, way.blocks, copies.bytes());
     return plan;
   }
