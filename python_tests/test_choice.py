@@ -150,3 +150,23 @@ def test_no_choice_is_counted_as_free() -> None:
     problems = choice_fit.load([record], "h100")[:40]
     dearest = choice_fit.costs(problems, (-w["seconds"] for p in problems for w in p["all"]))
     assert choice_fit.regret([c for cases in dearest.values() for c in cases]) > 0.5
+
+
+# Sizes whose rows are multiples of 16 bytes but not of 32, at which a choice once lost threefold.
+LARGE_TF32 = ((1948, 4100, 2076), (7640, 1380, 2636), (5052, 4080, 5828), (6464, 1864, 5348))
+LARGE_TF32 += ((5216, 5660, 1068), (2640, 2640, 2640))
+
+
+def chosen(case: choice.Case, device: str) -> str:
+    ways = [way for way in choice.ways_of(case, device) if not way["by_name"]]
+    return min(ways, key=lambda way: way["seconds"])["algo"]
+
+
+@each("device", ("h100", "h200"))
+def test_no_few_rows_where_neither_side_has_few(device: str) -> None:
+    for m, n, k in LARGE_TF32:
+        case = choice.Case("tf32", choice.Shape(m, n, k, "nt", "float32"), "tf32")
+        assert chosen(case, device) == "hopper", case
+    for m, n, k in ((83536, 32, 24), (306640, 32, 88)):
+        case = choice.Case("tall16", choice.Shape(m, n, k, "nt", "bfloat16"))
+        assert chosen(case, device) != "few_rows", case
