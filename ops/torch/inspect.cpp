@@ -123,9 +123,8 @@ std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
     if (options.algo ? *options.algo != name_of(rung->algo) : !rung->supports(problem, device))
       continue;
     rung->ways(problem, device, [&](const Way& way) {
-      NamedWay name = named_way("", false, false);
-      if (rung->name != nullptr) name = rung->name(problem, way).value_or(name);
       const Plan plan = rung->plan(problem, device, way);
+      const NamedWay name = name_of_way(problem, plan);
       found.push_back(Object()
                           .text("algo", name_of(rung->algo))
                           .text("tile", name.tile)

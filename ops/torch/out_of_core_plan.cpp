@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "core/segments.h"
@@ -33,8 +32,7 @@ void check_memory(const at::Tensor& t, const char* name) {
       "tiled_mm: out_of_core copies the memory of its tensors, and ", name,
       " has none: it is one of torch.func's, of tracing, of a subclass with __torch_dispatch__, or "
       "a zero tensor of forward differentiation");
-  TORCH_CHECK(t.unsafeGetTensorImpl()->storage_initialized(),
-              "The tensor has a non-zero number of elements, but its data is not allocated yet.");
+  check_allocated(t);
 }
 
 void check_devices(const std::vector<at::Device>& devices) {
@@ -73,20 +71,8 @@ void ask_for_large_pages(const at::Tensor& t) {
 #endif
 }
 
-// The bytes from a matrix's first element, which is at `first`, to its last. Two storages may hold
-// one array, so memory is compared by address.
-std::pair<uintptr_t, uintptr_t> bytes_from(const void* first, const at::Tensor& t) {
-  const auto begin = reinterpret_cast<uintptr_t>(first);
-  if (t.numel() == 0) return {begin, begin};
-  const int64_t last = (t.size(0) - 1) * t.stride(0) + (t.size(1) - 1) * t.stride(1);
-  return {begin, begin + static_cast<uintptr_t>((last + 1) * t.element_size())};
-}
-
 void check_apart(const at::Tensor& out, const at::Tensor& input) {
-  // A lazy copy gets memory of its own before it is written.
-  const auto [out_begin, out_end] = bytes_from(out.mutable_data_ptr(), out);
-  const auto [begin, end] = bytes_from(input.const_data_ptr(), input);
-  TORCH_CHECK(std::max(out_begin, begin) >= std::min(out_end, end),
+  TORCH_CHECK(!may_overlap(out, input),
               "unsupported operation: some elements of the input tensor and the written-to tensor "
               "refer to a single memory location. Please clone() the tensor before performing the "
               "operation.");

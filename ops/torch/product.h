@@ -12,8 +12,6 @@
 
 #include <ATen/native/Resize.h>
 
-#include <array>
-
 #include "torch/check.h"
 #include "torch/from_tensors.h"
 #include "torch/precision.h"

@@ -1,5 +1,5 @@
 // One formula, in seconds, for every rung and arithmetic: what a plan takes on a device, by the
-// rules. It only has to put a problem's ways in the right order; what it cannot, tune() measures.
+// rules. It only has to put a problem's ways in the right order.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // The planner: (Problem, DeviceInfo) -> Plan. Pure: no CUDA call, no allocation, no string; it runs
-// on every call of the operator and takes well under a microsecond. Tested where there is no GPU.
+// on every call of the operator, and remembers what it chose. Tested where there is no GPU.
 // Rung, tile, grids and access are chosen here alone; a kernel only follows where its own data lies
 // (an edge, a vector inside C). explain/report.h has what a plan costs, and why.
 #pragma once

@@ -1,5 +1,5 @@
 // What a chip takes for the work of each tile: the numbers that times are estimated from
-// (estimate.h). Rules are data: text, made by `python -m bench.choice fit` from recorded times
+// (estimate.h). Rules are data: text, made by `python -m bench.choice_fit` from recorded times
 // (rules/), and no choice that follows them can change a bit. A value, as a device is.
 #pragma once
 
