@@ -151,6 +151,12 @@ inline Plan plan_of_tile(Algo algo, const std::string& tile, const Problem& p,
   return {};
 }
 
+inline std::vector<HopperPlan> hopper_plans(const Problem& p, const DeviceInfo& d) {
+  std::vector<HopperPlan> plans;
+  rung_of(Algo::Hopper)->ways(p, d, [&](const Way& way) { plans.push_back(way.as<HopperPlan>()); });
+  return plans;
+}
+
 // Every way of fp16x3 but those of few rows.
 inline std::vector<Fp16x3Plan> fp16x3_plans(const Problem& p, const DeviceInfo& d) {
   std::vector<Fp16x3Plan> plans;

@@ -43,11 +43,18 @@ class Product {
     const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
     const bool fits = check_out(a, out, type, c10::fromIntArrayRefSlow(sizes)) == OutShape::Fits;
     check_no_self_overlap(out);
-    // An operand that shares memory with out would be overwritten before it is read, and what
-    // memory out shares when it is resized is known only then.
-    if (!fits || may_overlap(out, a) || may_overlap(out, b)) {
+    // An operand whose sizes would change with out's is multiplied before that.
+    const bool resizes_operand = !fits && (out.is_same(a) || out.is_same(b));
+    if (!fits && !resizes_operand) {
+      Backend::plan(problem_of(a, b, type, arithmetic), options,
+                    a);  // refuses before it is resized
+      at::native::resize_output(out, sizes);
+    }
+    // An operand that shares memory with out would be overwritten before it is read; what memory
+    // out has is known once it is resized.
+    if (resizes_operand || may_overlap(out, a) || may_overlap(out, b)) {
       const at::Tensor c = compute(a, b, options, type, arithmetic, sizes);
-      if (!fits) at::native::resize_output(out, sizes);
+      if (resizes_operand) at::native::resize_output(out, sizes);
       out.copy_(c);
       return;
     }

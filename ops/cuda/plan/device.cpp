@@ -51,12 +51,9 @@ const Architecture& architecture_of(int capability) {
 }
 
 // What the chips of a capability have each for itself, by the beginning of the name that their
-// driver gives them; the first row that fits stands. Power: what the data sheets give for the
-// board, where it can be set the most. GH200's limit is the module's 1000 W, less the 250 W of a
-// Grace CPU with its memory (half of the 500 W of the Grace CPU Superchip).
+// driver gives them; the first row that fits stands.
 struct Chip {
   std::string_view name;
-  double power_limit;
   // Multiply-adds per clock and multiprocessor; 0: as the capability has them. H20's data sheet
   // gives 148 TF/s of 16 bits, a quarter of 9.0's rate at 1.85 GHz, and 1 TF/s of fp64 in all.
   // GeForce cards have half of their chips' rate where sums are fp32, but all of it for bytes
@@ -66,10 +63,9 @@ struct Chip {
 };
 
 constexpr Chip CHIPS[] = {
-    {"NVIDIA H200 NVL", 600},       {"NVIDIA H200", 700},
-    {"NVIDIA H100 NVL", 400},       {"NVIDIA H100 PCIe", 350},
-    {"NVIDIA H100", 700},           {"NVIDIA GH200", 750},
-    {"NVIDIA H20", 400, 512, 4, 4}, {"NVIDIA GeForce RTX", 0, 256, 0, 0, 1024},
+    {"NVIDIA H200"},  // which begins as the next does
+    {"NVIDIA H20", 512, 4, 4},
+    {"NVIDIA GeForce RTX", 256, 0, 0, 1024},
 };
 
 // By the driver's name of the device; null where its capability says all.
@@ -118,7 +114,6 @@ int blocks_by_shared(const DeviceInfo& device, const BlockResources& block) {
 void set_architecture(DeviceInfo& device, double clock_hz) {
   Architecture architecture = architecture_of(device.capability);
   if (const Chip* chip = chip_of(device.name)) {
-    device.power_limit = chip->power_limit;
     if (chip->tensor != 0) architecture.tensor = chip->tensor;
     if (chip->fp64 != 0) architecture.fp64 = chip->fp64;
     if (chip->fp64_tensor != 0) architecture.fp64_tensor = chip->fp64_tensor;

@@ -33,7 +33,6 @@ struct DeviceInfo {
   int64_t shared_granularity;      // bytes; a block's shared memory is rounded up to this
   int64_t l2_bytes;
   double clock_hz;           // the highest
-  double power_limit;        // watts; 0: not known
   double fp32_flops;         // flop/s, a multiply-add counted as two
   double fp64_flops;         // flop/s without tensor cores; 0: the device has no fp64
   double fp64_tensor_flops;  // flop/s of fp64 on tensor cores; 0: no kernel here uses them

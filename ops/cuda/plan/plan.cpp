@@ -15,7 +15,7 @@ namespace {
 static_assert(std::is_trivially_copyable_v<Plan>, "plain data, cheap to make and to remember");
 
 // Everything that the choice depends on.
-using Key = std::array<int64_t, 38>;
+using Key = std::array<int64_t, 37>;
 
 int64_t bits_of(double value) {
   int64_t bits;
@@ -23,8 +23,8 @@ int64_t bits_of(double value) {
   return bits;
 }
 
-// What the models ask of an epilogue: whether there is one, which activation it has, and whether it
-// keeps the values before.
+// What plans and their estimates ask of an epilogue: whether there is one, which activation it has,
+// and whether it keeps the values before.
 int64_t finishing_of(const Epilogue& e) {
   if (e.is_identity()) return 0;
   return 1 + 2 * static_cast<int64_t>(e.activation) + (e.before.data != nullptr);
@@ -39,9 +39,8 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           device.multiprocessors, device.threads_per_block, device.shared_bytes_per_block,
           device.hopper_kernels, device.l2_bytes, bits_of(device.fp32_flops),
           bits_of(device.fp64_flops), bits_of(device.fp64_tensor_flops),
-          bits_of(device.tensor_flops), bits_of(device.memory_bandwidth),
-          bits_of(device.power_limit), bits_of(device.clock_hz), device.shared_bytes_per_sm,
-          device.shared_bytes_reserved,
+          bits_of(device.tensor_flops), bits_of(device.memory_bandwidth), bits_of(device.clock_hz),
+          device.shared_bytes_per_sm, device.shared_bytes_reserved,
           // so that no key is all zeros, as those of entries are that were never filled
           1};
 }

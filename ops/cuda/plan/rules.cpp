@@ -22,15 +22,6 @@ constexpr const char* H100_RULES =
 #include "cuda/plan/rules/h100.rules"
     ;
 
-int place_of(Algo algo) {
-  int place = 0;
-  for (const Rung* rung : ladder()) {
-    if (rung->algo == algo) return place;
-    ++place;
-  }
-  return -1;
-}
-
 std::vector<std::string> variants_of(const Rung& rung) {
   return rung.variants != nullptr ? rung.variants() : std::vector<std::string>{"tile"};
 }
@@ -67,13 +58,11 @@ const char* name_of(Kind kind) { return KIND_NAMES[static_cast<int>(kind)]; }
 // where the variant goes to the end of the line. Others begin with #, the head among them.
 Rules Rules::parse(std::string_view text, std::string& error) {
   Rules rules;
-  std::vector<std::map<std::string, int, std::less<>>> variants;
+  std::map<Algo, std::map<std::string, int, std::less<>>> variants;
   for (const Rung* rung : ladder()) {
-    std::map<std::string, int, std::less<>> places;
     int place = 0;  // of several of one name, the first
-    for (const std::string& name : variants_of(*rung)) places.emplace(name, place++);
-    rules.tiles_.emplace_back(variants_of(*rung).size());
-    variants.push_back(std::move(places));
+    for (const std::string& name : variants_of(*rung)) variants[rung->algo].emplace(name, place++);
+    rules.tiles_[static_cast<size_t>(rung->algo)].resize(place);
   }
   std::map<std::string, double*, std::less<>> chip = {
 #define CHIP_RATE(name, value) {#name, &rules.chip_.name},
@@ -81,6 +70,7 @@ Rules Rules::parse(std::string_view text, std::string& error) {
   };
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
     std::istringstream words(line);
     std::string first, name, kind, variant;
     words >> first;
@@ -92,21 +82,24 @@ Rules Rules::parse(std::string_view text, std::string& error) {
     bool is_read = false;
     if (first == "chip") {
       double value = 0;
-      is_read = static_cast<bool>(words >> name >> value) && value > 0 && chip.count(name) == 1;
+      is_read = static_cast<bool>(words >> name >> value) && value > 0 && chip.count(name) == 1 &&
+                !(words >> variant);
       if (is_read) *chip[name] = value;
     } else if (first == "tile") {
       TileRates r;
-      words >> name >> kind >> r.busy >> r.latency >> r.end >> r.start >> r.p_mn >> r.q_mn >>
-          std::ws;
-      is_read = static_cast<bool>(words) && std::getline(words, variant) && is_known(r);
+      words >> name >> kind;
+      is_read = true;
+      for (double* number : {&r.busy, &r.latency, &r.end, &r.start, &r.p_mn, &r.q_mn})
+        is_read = is_read && words >> *number && *number > 0;
+      is_read = is_read && std::getline(words >> std::ws, variant);
       const std::optional<Algo> algo = parse_algo(name);
       const auto found = std::find(std::begin(KIND_NAMES), std::end(KIND_NAMES), kind);
-      is_read = is_read && algo && place_of(*algo) >= 0 && found != std::end(KIND_NAMES);
-      // A tile that no longer exists is left out.
-      if (is_read) {
-        const auto& places = variants[place_of(*algo)];
-        if (const auto place = places.find(variant); place != places.end())
-          rules.tiles_[place_of(*algo)][place->second][found - std::begin(KIND_NAMES)] = r;
+      is_read = is_read && algo && variants.count(*algo) == 1 && found != std::end(KIND_NAMES);
+      if (is_read) {  // a tile that no longer exists is left out
+        const auto place = variants[*algo].find(variant);
+        if (place != variants[*algo].end())
+          rules.tiles_[static_cast<size_t>(*algo)][place->second][found - std::begin(KIND_NAMES)] =
+              r;
       }
     }
     if (!is_read) {
@@ -136,36 +129,49 @@ void Rules::fill_gaps() {
 }
 
 const TileRates& Rules::tile(Algo algo, int variant, Kind kind) const {
-  return tiles_[place_of(algo)][variant][static_cast<int>(kind)];
+  return tiles_[static_cast<size_t>(algo)][variant][static_cast<int>(kind)];
 }
+
+namespace {
+
+// The peak of what a rung multiplies elements of this kind with.
+double peak_of(Algo algo, Kind kind, const DeviceInfo& device) {
+  const bool on_tensors = on_tensor_cores(algo);
+  switch (kind) {
+    case Kind::Sixteen:
+    case Kind::Tf32:
+    case Kind::Int8: return on_tensors ? device.tensor_flops : device.fp32_flops;
+    case Kind::Float64:
+      return on_tensors && device.fp64_tensor_flops > 0 ? device.fp64_tensor_flops
+                                                        : device.fp64_flops;
+    case Kind::Complex128: return device.fp64_flops;
+    case Kind::Float32: return algo == Algo::Fp16x3 ? device.tensor_flops : device.fp32_flops;
+    default: return device.fp32_flops;
+  }
+}
+
+// How many times as long work takes at one rate as at another; alike where one is not known.
+double times_as_long(double rate, double other) { return rate > 0 && other > 0 ? rate / other : 1; }
+
+}  // namespace
 
 Rules Rules::scaled(const DeviceInfo& from, const DeviceInfo& to) const {
   Rules rules = *this;
-  const double clock = from.clock_hz / to.clock_hz;
-  // Seconds of a multiprocessor's multiply-adds; a rate that one of them lacks counts as alike.
-  const auto slower = [&](double ours, double theirs) {
-    return ours > 0 && theirs > 0 ? ours / from.multiprocessors / (theirs / to.multiprocessors)
-                                  : clock;
-  };
-  const double fp32 = slower(from.fp32_flops, to.fp32_flops);
-  const double fp64 = slower(from.fp64_flops, to.fp64_flops);
-  const double tensor = slower(from.tensor_flops, to.tensor_flops);
-  const Ladder rungs = ladder();
-  for (int i = 0; i < rungs.count; ++i)
-    for (auto& kinds : rules.tiles_[i])
-      for (int kind = 0; kind < KIND_COUNT; ++kind) {
-        TileRates& r = kinds[kind];
-        const bool is_fp64 =
-            kind == static_cast<int>(Kind::Float64) || kind == static_cast<int>(Kind::Complex128);
-        r.busy *= on_tensor_cores(rungs.first[i]->algo) && !is_fp64 ? tensor
-                  : is_fp64                                         ? fp64
-                                                                    : fp32;
+  const double clock = times_as_long(from.clock_hz, to.clock_hz);
+  const double wider = static_cast<double>(to.multiprocessors) / from.multiprocessors;
+  for (const Rung* rung : ladder())
+    for (auto& kinds : rules.tiles_[static_cast<size_t>(rung->algo)])
+      for (int k = 0; k < KIND_COUNT; ++k) {
+        const Kind kind = static_cast<Kind>(k);
+        TileRates& r = kinds[k];
+        r.busy *=
+            wider * times_as_long(peak_of(rung->algo, kind, from), peak_of(rung->algo, kind, to));
         r.latency *= clock, r.end *= clock, r.start *= clock;
       }
   ChipRates& chip = rules.chip_;
-  const double memory = to.memory_bandwidth / from.memory_bandwidth;
-  const double cache = to.multiprocessors * to.clock_hz / (from.multiprocessors * from.clock_hz);
-  chip.copy *= memory, chip.memory *= memory, chip.sums *= cache, chip.cache *= cache;
+  const double memory = times_as_long(from.memory_bandwidth, to.memory_bandwidth);
+  chip.copy /= memory, chip.memory /= memory;
+  chip.sums *= wider / clock, chip.cache *= wider / clock, chip.arrival /= clock;
   return rules;
 }
 

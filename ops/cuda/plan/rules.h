@@ -4,15 +4,15 @@
 #pragma once
 
 #include <array>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/algo.h"
 #include "cuda/plan/device.h"
 
 namespace tiled {
-
-enum class Algo : int8_t;  // core/algo.h
 
 // What a tile's speed hangs on beside its sizes: the type of its elements and the arithmetic.
 enum class Kind : int8_t {
@@ -65,11 +65,13 @@ class Rules {
 
  private:
   void fill_gaps();
-  std::vector<std::vector<std::array<TileRates, KIND_COUNT>>> tiles_;  // [rung][variant][kind]
+  static constexpr size_t ALGO_COUNT = std::size(ALL_ALGOS);
+  // [rung][variant][kind]
+  std::array<std::vector<std::array<TileRates, KIND_COUNT>>, ALGO_COUNT> tiles_;
   ChipRates chip_;
 };
 
-// The shipped rules of a device: an H100's or H200's own, of any other chip the H100's, scaled.
+// The shipped rules of a device: an H100's own, of any other chip the H100's, scaled.
 const Rules& shipped_rules(const DeviceInfo& device);
 
 }  // namespace tiled

@@ -87,7 +87,7 @@ struct AsyncTile {
                 "a thread's patch is made of 16-byte vectors");
   static_assert((M / PATCH_M) % 4 == 0 && (N / PATCH_N) % 8 == 0,
                 "a warp is 4 x 8 threads of the grid of patches");
-  static_assert(THREADS == 128, "one warp a scheduler, as the planner's model has it");
+  static_assert(THREADS == 128, "one warp a scheduler");
   static_assert(THREADS * BLOCKS * PATCH_M * PATCH_N <= 32768,
                 "the accumulators leave half of the 65,536 registers to everything else");
   static_assert(STAGES >= 2 && SHARED_BYTES <= 48 * 1024, "static shared memory ends at 48 KiB");

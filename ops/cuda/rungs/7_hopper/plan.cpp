@@ -47,8 +47,7 @@ int64_t places_for(const Units& units, int64_t places) {
 
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
 
-template <typename Visit>
-void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   const bool may_share = may_share_segments(problem) && problem.batch <= MAX_GRID_Y;
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
@@ -81,9 +80,9 @@ void for_hopper_plans(const Problem& problem, const DeviceInfo& device, Visit vi
           plan.panel =
               static_cast<int32_t>(std::clamp<int64_t>(units.clusters_p, 1, 16 / cluster_p));
           plan.wraps_around = false;
-          visit(plan);
+          visit(Way(plan));
           plan.wraps_around = may_wrap_around(problem, tile, units.count, places);
-          if (plan.wraps_around) visit(plan);
+          if (plan.wraps_around) visit(Way(plan));
         }
     }
   }
@@ -95,10 +94,6 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
       saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 16)), problem.batch);
   return is_of_wgmma(problem.arithmetic) && device.hopper_kernels && sizes_fit_tma(problem) &&
          units <= MOST_OF_TMA;
-}
-
-void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  for_hopper_plans(problem, device, [&](const HopperPlan& plan) { visit(Way(plan)); });
 }
 
 // In the order of HopperTiles.
@@ -139,13 +134,6 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 }
 
 }  // namespace
-
-std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device) {
-  std::vector<HopperPlan> plans;
-  if (sizes_fit_tma(problem))
-    for_hopper_plans(problem, device, [&](const HopperPlan& plan) { plans.push_back(plan); });
-  return plans;
-}
 
 extern const Rung HopperRung = {Algo::Hopper,     &supports, &ways,    &plan,
                                 &describe_hopper, &name,     &variants};

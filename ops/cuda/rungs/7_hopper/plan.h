@@ -17,9 +17,6 @@ struct HopperPlan : ClusterPlan {
   StorePath store;
 };
 
-// Every way in which hopper can run the problem, for those who measure or print them all.
-std::vector<HopperPlan> hopper_plans(const Problem& problem, const DeviceInfo& device);
-
 // Clusters of so many blocks that run at once, a block on each multiprocessor. Larger ones than two
 // do not fill a chip whose groups of multiprocessors are no multiples of them: of an H200's 132,
 // 120 (cudaOccupancyMaxActiveClusters), and others are taken to be alike.

@@ -60,9 +60,8 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
   }
 }
 
-template <typename Visit>
-void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRowsBy by,
-                        bool exchanged, bool share, Visit visit) {
+void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, bool exchanged,
+             bool share, Visit visit) {
   const int bytes = static_cast<int>(size_of(problem.dtype));
   const Sides sides = sides_of(problem, exchanged);
   FewRowsPlan plan{};
@@ -100,7 +99,7 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
       const int64_t tiles = std::max<int64_t>(1, few_rows_units(problem, found));
       if (tiles > MOST_OF_TMA) return;
       found.blocks = static_cast<int32_t>(std::min<int64_t>(tiles, device.multiprocessors));
-      visit(found);
+      visit(Way(found));
     };
     // Along K a strip is a swizzle's pattern; along m or n a box, of 128 bytes, or of 64 where
     // tensor cores take 16 bits; by warps the whole tile is one.
@@ -114,8 +113,7 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, FewRow
   }
 }
 
-template <typename Visit>
-void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   // The last segment is taken for a whole one, and its end is a coordinate of TMA's.
   const bool may_share = may_share_segments(problem) && problem.k <= MOST_OF_TMA - SEGMENT_K;
   for (const bool exchanged : {false, true}) {
@@ -125,12 +123,8 @@ void for_few_rows_plans(const Problem& problem, const DeviceInfo& device, Visit 
                                FewRowsBy::Mma, FewRowsBy::Lanes, FewRowsBy::Patches})
       for (int share = 0; share <= may_share; ++share)
         if (multiplies(by, problem) && (has_totals(by) || share || segment_count(problem.k) < 2))
-          for_few_rows_plans(problem, device, by, exchanged, share, visit);
+          ways_by(problem, device, by, exchanged, share, visit);
   }
-}
-
-void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  for_few_rows_plans(problem, device, [&](const FewRowsPlan& plan) { visit(Way(plan)); });
 }
 
 // In the order of FewRowsTiles.

@@ -156,7 +156,6 @@ struct FewRows256 : X3FewRowsTile<256> {};
 struct FewRows512 : X3FewRowsTile<512> {};
 struct FewRows128 : X3FewRowsTile<128> {};
 using Fp16x3FewRowsTiles = TileList<FewRows256, FewRows512, FewRows128>;
-constexpr int FEW_ROWS_PAIR = 0, FEW_ROWS_ONE = 1;  // of these: blocks a multiprocessor
 constexpr Fp16x3TileInfo fp16x3_few_rows_tile(int index) {
   return fp16x3_tile_of(Fp16x3FewRowsTiles(), index);
 }
