@@ -46,8 +46,9 @@ if(OBJECTS AND CUOBJDUMP)
       elseif(line MATCHES "^ *Function void tiled::([a-z0-9_]+<.*>)\\(")
         set(key "${CMAKE_MATCH_1}")
         string(REPLACE "(tiled::Access)" "" key "${key}")
-        # cu++filt writes (bool)1, c++filt true
+        # cu++filt writes (bool)1 and, of newer toolkits, (int)8; c++filt true and 8
         string(REPLACE "(bool)" "" key "${key}")
+        string(REPLACE "(int)" "" key "${key}")
         string(REPLACE "false" "0" key "${key}")
         string(REPLACE "true" "1" key "${key}")
         string(REPLACE "tiled::" "" key "${key}")

@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(THREADS)
 // A block makes 32 columns of one row y of `out`, the sum of up to 32 * 32 rows of sums from row
 // 1024 y on: a warp adds up 32 of them, each lane a column, and the first warp what the warps have.
 template <typename Acc>
-__global__ void add_sums(const __grid_constant__ SecondArguments arguments) {
+__global__ void __launch_bounds__(32 * SUMMED_AT_ONCE)
+    add_sums(const __grid_constant__ SecondArguments arguments) {
   __shared__ Acc of_warp[SUMMED_AT_ONCE][32];
   let_the_next_start();
   wait_for_kernels_before();
