@@ -332,7 +332,9 @@ def main(
     limit: Annotated[float, typer.Option(help="seconds, after which no problem begins")] = 450,
     budget: Annotated[float, typer.Option(help="seconds of rounds for each problem")] = 0.03,
     only: Annotated[str, typer.Option(help="families, with commas; or all")] = "all",
-    device_name: Annotated[str, typer.Option("--device", help="the named device it is")] = "h100",
+    device_name: Annotated[
+        str, typer.Option("--device", help="what it lists ways for; cuda: the current GPU")
+    ] = "cuda",
     skip: Annotated[int, typer.Option(help="problems of each family to leave out")] = 0,
 ) -> None:
     """Appends a line of JSON for each problem to FILE."""

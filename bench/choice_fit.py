@@ -49,7 +49,6 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
     "relu": 5e-7,
 }
 TILE = {"busy": 3e-7, "latency": 6e-7, "end": 1.5e-6, "start": 2e-6, "p_mn": 1.0, "q_mn": 1.0}
-MULTIPROCESSORS = 132
 FAR = 3.0  # ways that took so many times the best one's time tell nothing
 
 
@@ -64,7 +63,8 @@ class Ways:
     COLUMNS = ("resident", "cluster_p", "cluster_q", "p_mn", "q_mn", "stream_k", "units", "steps")
     COLUMNS += ("segments", "loaded", "bytes", "copies", "sums", "kernels")
 
-    def __init__(self, problems: list[dict]) -> None:
+    def __init__(self, problems: list[dict], multiprocessors: int) -> None:
+        self.multiprocessors = multiprocessors
         rows = [(i, w) for i, p in enumerate(problems) for w in p["all"]]
         self.problem = torch.tensor([i for i, _ in rows])
         self.count = len(problems)
@@ -122,12 +122,12 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     end = tile["end"] + w.activation * chip["activation"] + w.relu * chip["relu"]
     end = end + (w.segments - 1) * chip["segment"]
     fills = torch.where(cluster > 2, 10 / 11 * one, one)
-    groups = torch.clamp(torch.floor(MULTIPROCESSORS * fills / cluster), min=1)
+    groups = torch.clamp(torch.floor(w.multiprocessors * fills / cluster), min=1)
     places = groups * w.resident * cluster
     waves = torch.floor(w.units / places)
     rest = w.units - waves * places
     full = w.steps * step(w.resident, one) + end
-    share = rest / MULTIPROCESSORS
+    share = rest / w.multiprocessors
     blocks = torch.clamp(torch.ceil(share), min=1)
     last = w.steps * step(torch.minimum(blocks, w.resident), share) + end
     whole = waves * full + torch.where(rest > 0, last, 0 * one)
@@ -186,8 +186,8 @@ def expected_regret(w: Ways, estimates: Tensor, softness: float) -> Tensor:
     return torch.zeros(w.count, dtype=torch.float64).scatter_add(0, w.problem, cost)
 
 
-def fit_to(problems: list[dict], steps: int, weight: float = 4.0) -> Fit:
-    w = Ways(problems)
+def fit_to(problems: list[dict], multiprocessors: int, steps: int, weight: float = 4.0) -> Fit:
+    w = Ways(problems, multiprocessors)
     fit = Fit(sorted(set(w.names)))
     places = fit.places(w)
     nearness = torch.exp(-2 * w.behind)
@@ -299,25 +299,37 @@ def load(paths: Iterable[Path], device: str) -> list[dict]:
     return problems
 
 
-def fitted_seconds(fit: Fit, problems: list[dict]) -> list[float]:
-    w = Ways(problems)
+def fitted_seconds(fit: Fit, problems: list[dict], multiprocessors: int) -> list[float]:
+    w = Ways(problems, multiprocessors)
     with torch.no_grad():
         return fit.seconds(w, fit.places(w)).tolist()
 
 
-def rules_text(fit: Fit, head: list[str]) -> str:
-    lines = [f"# {line}" for line in head]
+def head_of(device: str) -> list[str]:
+    """A rules file's first lines: its version, the device, the table of ways."""
+    return torch.ops.tiled_debug.rules(device).splitlines()[:3]
+
+
+def multiprocessors_of(device: str) -> int:
+    return int(head_of(device)[1].split(" ")[2])
+
+
+def rules_text(fit: Fit, device: str, head: list[str]) -> str:
+    """A file that tiled_mm.load_rules() reads."""
+    lines = head_of(device) + [f"# {line}" for line in head]
     lines += [f"chip {name} {x.exp().item():.4g}" for name, x in fit.chip.items()]
     for name, place in fit.place.items():
         algo, kind, variant = name.split(" ", 2)
         numbers = " ".join(f"{x[place].exp().item():.4g}" for x in fit.tile.values())
         lines.append(f"tile {algo} {kind} {numbers} {variant}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, f"lines {len(lines)}"]) + "\n"
 
 
 def main(
     records: list[Path],
-    device: Annotated[str, typer.Option(help="the named device of the records")] = "h100",
+    device: Annotated[
+        str, typer.Option(help="the records' device by name; cuda: this machine's")
+    ] = "h100",
     rules: Annotated[Path | None, typer.Option(help="where to write the rules")] = None,
     held_out: Annotated[Path | None, typer.Option(help="a record to judge the fit by")] = None,
     steps: Annotated[int, typer.Option(help="of the fit")] = 1000,
@@ -330,22 +342,23 @@ def main(
         show(found)
         console.print(table(found), highlight=False, soft_wrap=True)
         return
-    fit = fit_to(problems, steps)
+    multiprocessors = multiprocessors_of(device)
+    fit = fit_to(problems, multiprocessors, steps)
     console.print("fitted:")
-    show(costs(problems, fitted_seconds(fit, problems)), worst=0)
+    show(costs(problems, fitted_seconds(fit, problems, multiprocessors)), worst=0)
     head = ["tiled_mm rules: python -m bench.choice_fit, " + date.today().isoformat()]
     head += [f"device {device}", "records " + " ".join(path.name for path in records)]
     if held_out is not None:
         judged = load([held_out], device)
         for p in judged:
             p["all"] = [way for way in p["all"] if row_name(way) in fit.place]
-        found = costs(judged, fitted_seconds(fit, judged))
+        found = costs(judged, fitted_seconds(fit, judged, multiprocessors))
         console.print("held out:")
         show(found)
         head += [f"held out {held_out.name}: regret by family"]
         head += [f"  {family} {regret(cases):.1%}" for family, cases in found.items()]
     if rules is not None:
-        rules.write_text('R"rules(' + rules_text(fit, head) + ')rules"\n')
+        rules.write_text(rules_text(fit, device, head))
         console.print(f"{len(fit.place)} tiles in {rules}")
 
 

@@ -175,6 +175,33 @@ class Float32Precision {
   const int64_t block_;
 };
 
+namespace detail {
+TILED_MM_API void enter_tuning();
+TILED_MM_API void leave_tuning() noexcept;
+}  // namespace detail
+
+// Within such a scope, of any thread, every product on a GPU whose class (sizes, layouts, dtypes,
+// precision, epilogue) has not been measured measures the dozen ways that are estimated to be the
+// fastest, some milliseconds' work, and the fastest is taken from then on. No result changes by a
+// bit. Candidates write to scratch memory; while a CUDA graph is captured nothing is measured.
+class Tuning {
+ public:
+  Tuning() { detail::enter_tuning(); }
+  ~Tuning() { detail::leave_tuning(); }
+  Tuning(const Tuning&) = delete;
+  Tuning& operator=(const Tuning&) = delete;
+};
+
+// Writes what is known of a GPU's choices, that of `device` ("cuda:1", or one that can be planned
+// for, as "h200") or of the current one, with what the file has already; it is written whole, then
+// renamed. A file of another GPU or version is left as it is, with a c10::Error.
+TILED_MM_API void save_rules(std::string_view path,
+                             std::optional<std::string_view> device = std::nullopt);
+// Takes the choices of a file beside those that are known, and returns how many classes it has ways
+// for. A c10::Error where it cannot be read, is damaged, or was made by another version or on
+// another GPU. TILED_MM_RULES names one that is read at a program's first product.
+TILED_MM_API int64_t load_rules(std::string_view path);
+
 // While it is on, torch's own products (mm, addmm, bmm, baddbmm, addmv, dot and their variants, and
 // what is made of them: matmul, linear, einsum, ...) are computed by this library, for all threads:
 // on at::kCPU, on at::kCUDA or, with nothing, on both. What the library does not compute goes on to

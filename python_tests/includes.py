@@ -34,7 +34,7 @@ ROOMS = {
 }
 KNOW_ATEN = {"torch", "tiled_mm.h"}
 ATEN = re.compile(r"(ATen|c10|caffe2|torch)/")
-GENERATED = {"kernel_resources_table.inc"}  # written by the build, rows of a table
+GENERATED = {"kernel_resources_table.inc", "h100_rules.inc"}  # written by the build
 
 
 def sources(ops: Path) -> dict[str, str]:

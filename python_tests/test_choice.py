@@ -9,9 +9,10 @@ import re
 from collections import defaultdict
 from dataclasses import asdict
 from functools import cache
+from pathlib import Path
 
 import pytest
-import tiled_mm  # noqa: F401, registers what the ways are asked from
+import tiled_mm
 import torch
 from cases import each
 
@@ -105,13 +106,13 @@ def test_the_formula_that_is_fitted_is_the_librarys(family: str) -> None:
         for i, name in enumerate(choice_fit.TILE)
     }
     scalars = {name: torch.tensor(x, dtype=torch.float64) for name, x in chip.items()}
-    found = choice_fit.estimated(choice_fit.Ways(problems), scalars, rates).tolist()
+    found = choice_fit.estimated(choice_fit.Ways(problems, 132), scalars, rates).tolist()
     said = [way["seconds"] for p in problems for way in p["all"]]
     assert len(said) > 8
     assert found == pytest.approx(said, rel=1e-9, abs=0)
 
 
-def test_rules_are_written_as_they_are_read() -> None:
+def test_rules_are_written_as_they_are_read(tmp_path: Path) -> None:
     """The kinds, rungs and variants of what is fitted are those of ways: what the library reads."""
     names = defaultdict(set)
     for family in choice.FAMILIES:
@@ -119,14 +120,26 @@ def test_rules_are_written_as_they_are_read() -> None:
             for way in choice.ways_of(case, "h100"):
                 names[way["algo"]].add(choice_fit.row_name(way))
     fit = choice_fit.Fit(sorted(set.union(*names.values())))
-    text = choice_fit.rules_text(fit, ["tiled_mm rules", "device h100"])
+    text = choice_fit.rules_text(fit, "h100", ["made by hand"])
     lines = text.splitlines()
-    assert lines[:2] == ["# tiled_mm rules", "# device h100"]
+    assert lines[0] == "tiled_mm rules 1"
+    assert lines[1] == "device 90 132 NVIDIA H100 SXM5 80GB"
+    assert lines[3] == "# made by hand"
     chip = [line for line in lines if line.startswith("chip ")]
     assert [line.split()[1] for line in chip] == list(choice_fit.CHIP)
     tile = r"tile \w+ \w+( [\d.e+-]+){6} \S.*"
-    rest = lines[2 + len(chip) :]
+    rest = lines[4 + len(chip) : -1]
     assert len(rest) == len(fit.place) and all(re.fullmatch(tile, line) for line in rest)
+    path = tmp_path / "rules"
+    path.write_text(text)
+    try:
+        assert tiled_mm.load_rules(path) == 0
+        assert torch.ops.tiled_debug.rules("h100").splitlines()[3:] == [
+            *lines[4:-1],
+            f"lines {len(lines) - 2}",
+        ]
+    finally:
+        torch.ops.tiled_debug.forget_rules()
 
 
 def test_what_the_choice_costs() -> None:

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "cuda/plan/current_rules.h"
+
 namespace tiled {
 namespace {
 
@@ -91,8 +93,11 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   r.plan = plan;
   r.about = rung_of(plan.algo)->describe(problem, device, plan);
   const Algo* const asked = rung_of(plan.algo)->use == Use::ByName ? &plan.algo : nullptr;
-  r.ways = ranked_ways(problem, device, shipped_rules(device), asked);
+  const std::shared_ptr<const Rules> rules = current_rules(device);
+  r.ways = ranked_ways(problem, device, *rules, asked);
   const NamedWay chosen = name_of_way(problem, plan);
+  if (const MeasuredWay* way = rules->measured(problem))
+    if (way->algo == plan.algo && way->name == chosen) r.measured = *way;
   std::stable_partition(r.ways.begin(), r.ways.end(), [&](const RankedWay& way) {
     return way.algo == plan.algo && way.name == chosen;
   });

@@ -10,6 +10,7 @@
 #include "core/problem.h"
 #include "cuda/plan/device.h"
 #include "cuda/plan/estimate.h"
+#include "cuda/plan/measured.h"
 #include "explain/kernel_resources.h"
 
 namespace tiled {
@@ -21,6 +22,7 @@ struct PlanReport {
 
   Description about;                         // what the rung says of it
   std::vector<RankedWay> ways;               // the plan's own first, then by their estimates
+  std::optional<MeasuredWay> measured;       // if tuning found the plan's way, not an estimate
   int threads;                               // of one block of the main step
   double blocks;                             // of the grid
   std::optional<KernelResources> resources;  // empty where the compiler's report is not known,
@@ -92,6 +94,9 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //   ways          [{algo, tile ("" for the rungs of one tile), exchanged, cluster_p, cluster_q,
 //                 share_segments, seconds (estimated)}], the plan's own first, then every other
 //                 that was looked at, the fastest first
+//   measured      {seconds, estimated_seconds (measured, of the way that estimates would have
+//   taken),
+//                 date}; null where the way was chosen by estimates
 //
 // and what the rung says of its own plans, as its describe() has it: access, transposes, hopper,
 // few_rows. Those keys are missing in the plans of others.

@@ -157,6 +157,14 @@ std::string to_json(const PlanReport& r) {
                        .real("seconds", way.seconds)
                        .str());
   object.json("ways", array_of(ways));
+  if (r.measured)
+    object.json("measured", Object()
+                                .real("seconds", r.measured->seconds)
+                                .real("estimated_seconds", r.measured->estimated_seconds)
+                                .text("date", r.measured->date)
+                                .str());
+  else
+    object.json("measured", "null");
   for (const auto& [key, value] : r.about.json) object.json(key, value);
   return object.str();
 }

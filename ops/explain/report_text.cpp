@@ -69,8 +69,13 @@ std::string plan_table(const PlanReport& r) {
 std::string ways_table(const PlanReport& r, bool verbose) {
   constexpr size_t SHOWN = 4;
   const size_t count = verbose ? r.ways.size() : std::min(SHOWN, r.ways.size());
-  std::string text = "\nChosen of " + std::to_string(r.ways.size()) +
-                     (r.ways.size() == 1 ? " way" : " ways") + ", by estimated times\n";
+  std::string text =
+      "\nChosen of " + std::to_string(r.ways.size()) + (r.ways.size() == 1 ? " way" : " ways") +
+      (r.measured
+           ? ", measured on " + r.measured->date + ": " + with_unit(r.measured->seconds, "s") +
+                 ", " + with_unit(r.measured->estimated_seconds, "s") +
+                 " as estimates would have it. Estimated times:\n"
+           : ", by estimated times\n");
   for (size_t i = 0; i < count; ++i) {
     const NamedWay& way = r.ways[i].name;
     std::string what(name_of(r.ways[i].algo));

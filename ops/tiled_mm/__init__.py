@@ -34,6 +34,7 @@ from ._scale import (  # noqa: E402
     out_of_core,
     plan_out_of_core,
 )
+from ._tune import Tuned, load_rules, save_rules, tune, tuning  # noqa: E402
 from ._vmap import register_batching_rules  # noqa: E402
 
 register_batching_rules()
@@ -61,6 +62,7 @@ __version__: str = build_info()["version"]
 __all__ = [
     "Plan",
     "Progress",
+    "Tuned",
     "addmm",
     "addmm_",
     "algos",
@@ -78,6 +80,7 @@ __all__ = [
     "fp16x3_recomputed",
     "get_float32_precision",
     "linear",
+    "load_rules",
     "mm",
     "nn",
     "occupancy",
@@ -87,5 +90,8 @@ __all__ = [
     "plan",
     "plan_out_of_core",
     "roofline",
+    "save_rules",
     "set_float32_precision",
+    "tune",
+    "tuning",
 ]

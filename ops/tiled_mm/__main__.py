@@ -1,6 +1,6 @@
 """``python -m tiled_mm``: versions, devices, what runs where, and a self-test of some seconds.
 
-Ends with 1 where a result is wrong.
+Ends with 1 where a result is wrong. ``python -m tiled_mm tune`` measures the choice among ways.
 """
 
 from __future__ import annotations
@@ -91,6 +91,10 @@ def wrong_gradients(a: Tensor, b: Tensor, right: Tensor) -> Iterator[str]:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["tune"]:
+        from ._tune_command import main as tune_command
+
+        return tune_command(sys.argv[2:])
     torch.manual_seed(0)
     for line in versions():
         print(line)

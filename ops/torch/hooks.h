@@ -17,6 +17,10 @@ const DeviceInfo& cuda_device(c10::DeviceIndex index);
 // The same, or null if there is no such device. For targets of calls that may only be traced.
 const DeviceInfo* cuda_device_if_any(c10::DeviceIndex index);
 
+// All that torch sees, and which is the current one.
+std::vector<DeviceInfo> cuda_devices();
+c10::DeviceIndex current_cuda_device();
+
 // Where a product of this tensor runs.
 inline Target target_of(const at::Tensor& a) {
   return {a.device().type(), a.is_cuda() ? cuda_device_if_any(a.device().index()) : nullptr};

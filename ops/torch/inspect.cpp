@@ -1,7 +1,9 @@
 #include "torch/inspect.h"
 
 #include "core/text.h"
+#include "cuda/plan/current_rules.h"
 #include "cuda/plan/estimate.h"
+#include "cuda/plan/measured.h"
 #include "cuda/plan/rung.h"
 #include "explain/report.h"
 #include "torch/activation.h"
@@ -15,9 +17,13 @@
 namespace tiled {
 
 DeviceInfo device_by_name(std::string_view name) {
+  if (name.substr(0, 4) == "cuda") {
+    const c10::Device device{std::string(name)};
+    return cuda_device(device.has_index() ? device.index() : current_cuda_device());
+  }
   if (std::optional<DeviceInfo> device = named_device(name)) return *device;
   TORCH_CHECK(false, "tiled_mm: unknown device '", std::string(name),
-              "'; expected one of: ", joined(device_names()));
+              "'; expected one of: ", joined(device_names()), ", cuda");
 }
 
 namespace {
@@ -117,7 +123,7 @@ std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
   Problem problem = checked_problem(a, b, options, device_name);
   if (activation) problem.epilogue.activation = parse_activation(*activation);
   const DeviceInfo device = device_of(a, device_name);
-  const Rules& rules = shipped_rules(device);
+  const std::shared_ptr<const Rules> rules = current_rules(device);
   std::vector<std::string> found;
   for (const Rung* rung : ladder()) {
     if (options.algo ? *options.algo != name_of(rung->algo) : !rung->supports(problem, device))
@@ -133,12 +139,26 @@ std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
                           .count("cluster_q", name.cluster_q)
                           .truth("share_segments", name.share_segments)
                           .truth("by_name", rung->use == Use::ByName)
-                          .real("seconds", estimated_seconds(problem, device, rules, plan))
+                          .real("seconds", estimated_seconds(problem, device, *rules, plan))
                           .json("demand", demand_json(problem, *rung, plan))
                           .str());
     });
   }
   return array_of(found);
+}
+
+std::string rules_row(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
+                      bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
+                      const MmOptions& options, std::optional<std::string_view> activation,
+                      OptionalName device_name) {
+  Problem problem = checked_problem(a, b, options, device_name);
+  if (activation) problem.epilogue.activation = parse_activation(*activation);
+  const std::optional<Algo> algo = options.algo ? parse_algo(*options.algo) : std::nullopt;
+  TORCH_CHECK(algo, "tiled_mm: rules_row needs algo");
+  const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
+  TORCH_CHECK(plan_of_way(problem, device_of(a, device_name), *algo, name),
+              "tiled_mm: ", *options.algo, " has no such way for this problem");
+  return "row " + class_of(problem) + ' ' + text_of(MeasuredWay{*algo, name, 1, 1, "2000-01-01"});
 }
 
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,

@@ -16,7 +16,8 @@ namespace tiled {
 
 using OptionalName = std::optional<std::string_view>;
 
-// One of device_names(), or an error that lists them.
+// One of device_names(), or "cuda" or "cuda:1" for a GPU of this machine; else an error that lists
+// them.
 DeviceInfo device_by_name(std::string_view name);
 
 std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
@@ -34,6 +35,12 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
 // With an activation the product has an epilogue.
 std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       std::optional<std::string_view> activation, OptionalName device);
+
+// A row of a rules file, for the way of that name of options.algo: "row CLASS WAY".
+std::string rules_row(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
+                      bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
+                      const MmOptions& options, std::optional<std::string_view> activation,
+                      OptionalName device);
 
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,
                            int64_t shared_bytes);

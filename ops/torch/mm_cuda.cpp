@@ -15,6 +15,7 @@
 #include "cuda/launch/launch.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
+#include "cuda/plan/measured.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/addmm.h"
@@ -22,6 +23,7 @@
 #include "torch/hooks.h"
 #include "torch/options.h"
 #include "torch/products.h"
+#include "torch/tune.h"
 
 namespace tiled {
 namespace {
@@ -85,6 +87,7 @@ const KnownDevice* known_device(c10::DeviceIndex index) {
   std::call_once(read[index], [&] {
     const DeviceInfo running = read_device(index);
     devices[index] = {planned_device(running), runs_on(TILED_MM_ARCHITECTURES, running.capability)};
+    load_rules_of_environment(devices[index].info);
   });
   return &devices[index];
 }
@@ -93,7 +96,9 @@ struct Cuda {
   using Plan = tiled::Plan;
 
   static Plan plan(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
-    return choose_plan(problem, cuda_device(a.device().index()), a.scalar_type(), options);
+    const DeviceInfo& device = cuda_device(a.device().index());
+    if (is_tuning() && !options.algo) tune(problem, device, a.device().index());
+    return choose_plan(problem, device, a.scalar_type(), options);
   }
 
   static Target target(const at::Tensor& a) { return target_of(a); }
@@ -141,10 +146,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
   // Refuses what the rung cannot do.
   const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
   const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
-  std::optional<Way> found;
-  rung.ways(problem, device, [&](const Way& way) {
-    if (rung.name != nullptr && rung.name(problem, way) == name) found = way;
-  });
+  const std::optional<Plan> found = plan_of_way(problem, device, rung.algo, name);
   TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
               exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
               share_segments ? ", segments shared" : "", " for this problem");
@@ -154,7 +156,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
     before = Cuda::empty(sizes, type, a);
     keep_before(problem, before);
   }
-  if (c.numel() > 0) Cuda::run(problem, rung.plan(problem, device, *found), a);
+  if (c.numel() > 0) Cuda::run(problem, *found, a);
   return {std::move(c), std::move(before)};
 }
 
@@ -202,6 +204,15 @@ const DeviceInfo& cuda_device(c10::DeviceIndex index) {
                               ", only for " TILED_MM_ARCHITECTURES " (TORCH_CUDA_ARCH_LIST)");
   return info;
 }
+
+std::vector<DeviceInfo> cuda_devices() {
+  std::vector<DeviceInfo> devices;
+  for (c10::DeviceIndex i = 0; const KnownDevice* device = known_device(i); ++i)
+    devices.push_back(device->info);
+  return devices;
+}
+
+c10::DeviceIndex current_cuda_device() { return c10::cuda::current_device(); }
 
 const DeviceInfo* cuda_device_if_any(c10::DeviceIndex index) {
   const KnownDevice* device = known_device(index);

@@ -23,6 +23,10 @@ const DeviceInfo& cuda_device(c10::DeviceIndex) { TORCH_CHECK_NOT_IMPLEMENTED(fa
 
 const DeviceInfo* cuda_device_if_any(c10::DeviceIndex) { return nullptr; }
 
+std::vector<DeviceInfo> cuda_devices() { return {}; }
+
+c10::DeviceIndex current_cuda_device() { TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE); }
+
 const Products* cuda_products() { return nullptr; }
 
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/segments.h"
+#include "cuda/plan/current_rules.h"
 #include "cuda/plan/estimate.h"
 #include "explain/report.h"
 #include "scale/links.h"
@@ -179,7 +180,7 @@ OutOfCoreTarget target_on(const DeviceInfo& device, const OutOfCoreProduct& prod
   found.product_of = [product, arithmetic = found.arithmetic, device, type](int64_t m, int64_t n,
                                                                             int64_t k) {
     const Problem problem = tile_problem(product, arithmetic, m, n, k, type);
-    const Choice best = choose(problem, device, shipped_rules(device));
+    const Choice best = choose(problem, device, *current_rules(device));
     return scale::Product{best.plan.workspace_bytes, best.seconds};
   };
   return found;

@@ -3,10 +3,12 @@
 
 #include <torch/library.h>
 
+#include "cuda/plan/current_rules.h"
 #include "torch/inspect.h"
 #include "torch/out_of_core.h"
 #include "torch/override.h"
 #include "torch/precision.h"
+#include "torch/tune.h"
 
 namespace tiled {
 
@@ -71,6 +73,14 @@ TORCH_LIBRARY(tiled, m) {
                 "tiled_mm: no such block of a float32 precision is open");
   });
 
+  // Between the two, products measure their best ways as they are met (torch/tune.h), of all
+  // threads. What was measured is written to a file, with what it has already, and read from one
+  // again: of the current GPU, or of `device`, "cuda:1" or one of devices().
+  m.def("_enter_tuning() -> ()", &detail::enter_tuning);
+  m.def("_leave_tuning() -> ()", [] { detail::leave_tuning(); });
+  m.def("save_rules(str path, str? device=None) -> ()", &save_rules);
+  m.def("load_rules(str path) -> int", &load_rules);
+
   // torch's own products by tiled's kernels, on 'cpu', 'cuda' or both; and who computed what since
   // the last reset, as a JSON object.
   m.def("enable_override(str? device=None) -> ()", &enable_override_of);
@@ -109,6 +119,14 @@ TORCH_LIBRARY(tiled_debug, m) {
       "plan_out_of_core(Tensor a, Tensor b, *, str[] devices, str? precision=None,"
       " ScalarType? out_dtype=None, int? memory=None, bool copy=True, str? device=None) -> str",
       &plan_out_of_core_json);
+  // What save_rules() would write to a new file; and back to the shipped rules, of all devices.
+  m.def("rules(str? device=None) -> str", &rules_text);
+  m.def("forget_rules() -> ()", &forget_rules);
+  // The row of a rules file that would choose this way for the product: for tests of the choice.
+  m.def(schema("rules_row(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
+               " int cluster_q, bool share_segments, *, $options, str? activation=None,"
+               " str? device=None) -> str"),
+        kernel<&rules_row>);
   m.def("occupancy(str device, *, int threads, int registers=0, int shared_bytes=0) -> str",
         &occupancy_json);
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",

@@ -22,15 +22,28 @@ DemandTerms terms_of(const Problem& problem, const Plan& plan);
 double estimated_seconds(const Problem& problem, const DeviceInfo& device, const Rules& rules,
                          const Plan& plan);
 
-// Which rung and way are the best by the rules, and the seconds that they are estimated at. Pure.
+// Which rung and way are the best by the rules, and the seconds that they are estimated at, or were
+// measured to take: the rules' measured way of the problem's class, if they have one that can run
+// it, else the least estimate. A rung that is asked for is left the choice among its own ways.
+// Pure.
 struct Choice {
   Plan plan;
   double seconds;
+  bool is_measured;
 };
 Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,
               const Algo* asked = nullptr);
 
-// The name of a plan's way; of rungs of one way, without a tile.
+// The first so many ways by their estimates.
+std::vector<Choice> best_estimates(const Problem& problem, const DeviceInfo& device,
+                                   const Rules& rules, size_t count);
+
+// What the rules and estimates ask of an epilogue: whether there is one, which activation it has,
+// and whether it keeps the values before.
+int64_t finishing_of(const Epilogue& epilogue);
+
+// The name of a way; of rungs of one way, without a tile.
+NamedWay name_of_way(const Rung& rung, const Problem& problem, const Way& way);
 NamedWay name_of_way(const Problem& problem, const Plan& plan);
 
 // Every way that choose() looks at, the least estimate first.

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <limits>
 
+#include "cuda/plan/current_rules.h"
 #include "cuda/plan/estimate.h"
+#include "cuda/plan/measured.h"
 #include "cuda/plan/rung.h"
 
 namespace tiled {
@@ -23,13 +25,6 @@ int64_t bits_of(double value) {
   return bits;
 }
 
-// What plans and their estimates ask of an epilogue: whether there is one, which activation it has,
-// and whether it keeps the values before.
-int64_t finishing_of(const Epilogue& e) {
-  if (e.is_identity()) return 0;
-  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.before.data != nullptr);
-}
-
 Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
   return {p.batch, p.m, p.n, p.k, static_cast<int64_t>(p.dtype), static_cast<int64_t>(p.arithmetic),
           static_cast<int64_t>(p.epilogue.out_dtype), finishing_of(p.epilogue), p.a.row_stride,
@@ -41,8 +36,8 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           bits_of(device.fp64_flops), bits_of(device.fp64_tensor_flops),
           bits_of(device.tensor_flops), bits_of(device.memory_bandwidth), bits_of(device.clock_hz),
           device.shared_bytes_per_sm, device.shared_bytes_reserved,
-          // so that no key is all zeros, as those of entries are that were never filled
-          1};
+          // It begins with 1, so that no key is all zeros, as an entry's is that was never filled.
+          rules_version()};
 }
 
 // A choice looks at up to hundreds of ways, in 16 bits some 100 microseconds' work; a program asks
@@ -59,7 +54,7 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
   for (const int64_t value : key)
     hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15u;
   Entry& entry = entries[hash >> 58];
-  if (entry.key != key) entry = {key, choose(problem, device, shipped_rules(device), asked).plan};
+  if (entry.key != key) entry = {key, choose(problem, device, *current_rules(device), asked).plan};
   return entry.plan;
 }
 
@@ -102,20 +97,45 @@ Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
 
 Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,
               const Algo* asked) {
+  if (const MeasuredWay* way = asked == nullptr ? rules.measured(problem) : nullptr)
+    if (const auto plan = plan_of_way(problem, device, way->algo, way->name))
+      return {*plan, way->seconds, /*is_measured=*/true};
   Choice best{};
   best.plan.algo = Algo::Blocked;  // the CPU's: no rung of a GPU
   best.seconds = std::numeric_limits<double>::infinity();
   for_each_way(problem, device, rules, asked, [&](const Rung&, const Plan& plan, double seconds) {
-    if (seconds < best.seconds) best = {plan, seconds};
+    if (seconds < best.seconds) best = {plan, seconds, /*is_measured=*/false};
   });
   return best;
 }
 
-NamedWay name_of_way(const Problem& problem, const Plan& plan) {
-  const Rung& rung = *rung_of(plan.algo);
+std::vector<Choice> best_estimates(const Problem& problem, const DeviceInfo& device,
+                                   const Rules& rules, size_t count) {
+  std::vector<Choice> ways;
+  for_each_way(problem, device, rules, /*asked=*/nullptr,
+               [&](const Rung&, const Plan& plan, double seconds) {
+                 ways.push_back({plan, seconds, /*is_measured=*/false});
+               });
+  count = std::min(count, ways.size());
+  std::partial_sort(ways.begin(), ways.begin() + static_cast<std::ptrdiff_t>(count), ways.end(),
+                    [](const Choice& x, const Choice& y) { return x.seconds < y.seconds; });
+  ways.resize(count);
+  return ways;
+}
+
+int64_t finishing_of(const Epilogue& e) {
+  if (e.is_identity()) return 0;
+  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.before.data != nullptr);
+}
+
+NamedWay name_of_way(const Rung& rung, const Problem& problem, const Way& way) {
   const std::optional<NamedWay> name =
-      rung.name != nullptr ? rung.name(problem, plan.way) : std::nullopt;
+      rung.name != nullptr ? rung.name(problem, way) : std::nullopt;
   return name.value_or(named_way("", /*exchanged=*/false, /*share_segments=*/false));
+}
+
+NamedWay name_of_way(const Problem& problem, const Plan& plan) {
+  return name_of_way(*rung_of(plan.algo), problem, plan.way);
 }
 
 std::vector<RankedWay> ranked_ways(const Problem& problem, const DeviceInfo& device,

@@ -19,7 +19,7 @@ constexpr const char* KIND_NAMES[] = {"16bit", "tf32",  "float32", "float64",   
 static_assert(std::size(KIND_NAMES) == KIND_COUNT);
 
 constexpr const char* H100_RULES =
-#include "cuda/plan/rules/h100.rules"
+#include "h100_rules.inc"  // rules/h100.rules
     ;
 
 std::vector<std::string> variants_of(const Rung& rung) {
@@ -54,8 +54,10 @@ const char* name_of(Kind kind) { return KIND_NAMES[static_cast<int>(kind)]; }
 //
 //     chip NAME VALUE
 //     tile RUNG KIND BUSY LATENCY END START P_MN Q_MN VARIANT
+//     row CLASS WAY
 //
-// where the variant goes to the end of the line. Others begin with #, the head among them.
+// where the variant and the way go to the end of the line (class_of(), text_of() of measured.h).
+// Others begin with #, or are of a file's frame, which current_rules.cpp looks at.
 Rules Rules::parse(std::string_view text, std::string& error) {
   Rules rules;
   std::map<Algo, std::map<std::string, int, std::less<>>> variants;
@@ -74,7 +76,9 @@ Rules Rules::parse(std::string_view text, std::string& error) {
     std::istringstream words(line);
     std::string first, name, kind, variant;
     words >> first;
-    if (first.empty()) continue;
+    if (first.empty() || first == "tiled_mm" || first == "device" || first == "ways" ||
+        first == "lines")
+      continue;
     if (first[0] == '#') {
       rules.source += line.substr(std::min<size_t>(2, line.size())) + "\n";
       continue;
@@ -101,7 +105,13 @@ Rules Rules::parse(std::string_view text, std::string& error) {
           rules.tiles_[static_cast<size_t>(*algo)][place->second][found - std::begin(KIND_NAMES)] =
               r;
       }
+    } else if (first == "row") {
+      const bool has_way = words >> name && std::getline(words >> std::ws, variant);
+      const std::optional<MeasuredWay> way = has_way ? read_way(variant) : std::nullopt;
+      is_read = way.has_value();
+      if (is_read) rules.keep(name, *way);
     }
+    if (is_read && first != "row") rules.own_rates += line + "\n";
     if (!is_read) {
       error = "cannot read the line '" + line + "'";
       return rules;
@@ -126,6 +136,12 @@ void Rules::fill_gaps() {
     }
     for (auto& kinds : variants) fill(kinds, any);
   }
+}
+
+const MeasuredWay* Rules::measured(const Problem& problem) const {
+  if (rows_.empty()) return nullptr;
+  const auto row = rows_.find(class_of(problem));
+  return row == rows_.end() ? nullptr : &row->second;
 }
 
 const TileRates& Rules::tile(Algo algo, int variant, Kind kind) const {
@@ -182,6 +198,7 @@ Rules parsed(const char* text) {
   std::string error;
   Rules rules = Rules::parse(text, error);
   if (!error.empty()) throw std::logic_error("tiled_mm: shipped rules: " + error);
+  rules.own_rates.clear();
   return rules;
 }
 

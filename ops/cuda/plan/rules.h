@@ -5,12 +5,14 @@
 
 #include <array>
 #include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/algo.h"
 #include "cuda/plan/device.h"
+#include "cuda/plan/measured.h"
 
 namespace tiled {
 
@@ -57,11 +59,22 @@ class Rules {
   // where it was in none, of another tile.
   const TileRates& tile(Algo algo, int variant, Kind kind) const;
 
+  // The way that was measured to be the fastest of the problem's class; null if none was.
+  const MeasuredWay* measured(const Problem& problem) const;
+  const std::map<std::string, MeasuredWay>& rows() const { return rows_; }
+  void keep(const std::string& problem_class, const MeasuredWay& way) {
+    rows_[problem_class] = way;
+  }
+  void keep(const std::map<std::string, MeasuredWay>& rows) {
+    for (const auto& [problem_class, way] : rows) keep(problem_class, way);
+  }
   // The same work on another device: what multiplies scales with its peak rates, what waits with
   // its clock, what moves with its memory.
   Rules scaled(const DeviceInfo& from, const DeviceInfo& to) const;
 
   std::string source;  // the file's head: device, date, commit
+  // The lines of rates, as they were read, of rules that are not the shipped ones.
+  std::string own_rates;
 
  private:
   void fill_gaps();
@@ -69,6 +82,7 @@ class Rules {
   // [rung][variant][kind]
   std::array<std::vector<std::array<TileRates, KIND_COUNT>>, ALGO_COUNT> tiles_;
   ChipRates chip_;
+  std::map<std::string, MeasuredWay> rows_;  // by class_of()
 };
 
 // The shipped rules of a device: an H100's own, of any other chip the H100's, scaled.
