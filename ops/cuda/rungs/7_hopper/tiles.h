@@ -48,8 +48,6 @@ struct HopperTile {
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
   static constexpr bool PING_PONG = ROLES == Roles::PingPong;
-  // Whether there are kernels that cut such tiles in time: where a tile takes long.
-  static constexpr bool CUTS = P > 64;
   static constexpr int CONSUMERS = CONSUMERS_P * CONSUMERS_Q;  // warpgroups
   static constexpr int SPLIT_Q = PING_PONG ? 1 : CONSUMERS_Q;  // of the tile among warpgroups
   static constexpr int GROUP_P =
@@ -64,7 +62,7 @@ struct HopperTile {
   }
   static constexpr int bytes_with(int stages, bool q_mn_major, int slice_q) {
     return stages * stage_bytes(q_mn_major) + CONSUMERS * 2 * 64 * slice_q * 2 +
-           (2 * stages + 5) * 8;
+           (2 * stages + 2) * 8;
   }
   // C leaves through shared memory in slices of 64 x SLICE_Q elements of 16 bits, two of them for
   // each consumer, so that one is filled while the other is copied out. The last slice of a row may
@@ -154,7 +152,7 @@ struct HopperTileInfo {
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
-  bool ping_pong, cuts, totals_fit;
+  bool ping_pong, totals_fit;
   int32_t threads;
   int32_t shared_bytes;
   int32_t blocks_per_sm;
@@ -162,9 +160,9 @@ struct HopperTileInfo {
 
 template <typename Tile>
 constexpr HopperTileInfo hopper_tile_info() {
-  return {Tile::BLOCK_P,    Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::GROUP_Q,
-          Tile::SLICE_Q,    Tile::CONSUMERS, Tile::PING_PONG,    Tile::CUTS,
-          Tile::TOTALS_FIT, Tile::THREADS,   Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+  return {Tile::BLOCK_P, Tile::BLOCK_Q,      Tile::GROUP_P,      Tile::GROUP_Q,
+          Tile::SLICE_Q, Tile::CONSUMERS,    Tile::PING_PONG,    Tile::TOTALS_FIT,
+          Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
 }
 
 template <typename List>
