@@ -153,7 +153,7 @@ inline Plan plan_of_tile(Algo algo, const std::string& tile, const Problem& p,
 
 inline std::vector<HopperPlan> hopper_plans(const Problem& p, const DeviceInfo& d) {
   std::vector<HopperPlan> plans;
-  rung_of(Algo::Hopper)->ways(p, d, [&](const Way& way) { plans.push_back(way.as<HopperPlan>()); });
+  for (const Plan& plan : plans_of(Algo::Hopper, p, d)) plans.push_back(hopper_of(plan));
   return plans;
 }
 

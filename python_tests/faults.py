@@ -47,11 +47,6 @@ WRAPPED = Place(
     ("test_wrap_around.py",),
     "cut and not fp64",
 )
-HOPPER_CUT = Place(
-    f"{RUNGS}/7_hopper/hopper_cut_bf16.cu;{CLEAR}",
-    ("test_hopper_cut.py",),
-    "bfloat16 and (equal_to_whole or beside)",
-)
 WRAPPED_DOUBLES = Place(
     f"{RUNGS}/4_mma_tile/mma_tile_fp64_wrapped.cu;{CLEAR}",
     ("test_wrap_around.py",),
@@ -142,11 +137,6 @@ BUILDS = {
     "NoSliceWait": Build("NoSliceWait", HOPPER),
     "NoSliceBarrier": Build("NoSliceBarrier", HOPPER),
     "NoDependencyWait": Build("NoDependencyWait", HOPPER),
-    "HopperCutDelays": Build("Delays", HOPPER_CUT, sound=True),
-    "HopperCutNoHandOverWait": Build("NoHandOverWait", HOPPER_CUT),
-    "HopperCutNoHandOverBarrier": Build("NoHandOverBarrier", HOPPER_CUT),
-    "HopperCutNoClear": Build("NoClear", HOPPER_CUT),
-    "HopperCutNoTurnWait": Build("NoTurnWait", HOPPER_CUT),
     "WrappedDelays": Build("Delays", WRAPPED, sound=True),
     "WrappedNoHandOverWait": Build("NoHandOverWait", WRAPPED),
     "WrappedNoHandOverBarrier": Build("NoHandOverBarrier", WRAPPED),

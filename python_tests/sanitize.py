@@ -18,7 +18,6 @@ from collections.abc import Iterator
 
 import cases
 import rungs
-import tensor_cores
 import tiled_mm
 import torch
 
@@ -139,19 +138,6 @@ def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
         c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, **asked)
         assert same_bits(c, expected), (*what, *way)
     return len(ways)
-
-
-def run_cut_tiles(short: bool) -> int:
-    """hopper's tiles that are cut in time."""
-    products = 0
-    for dtype in TENSOR_DTYPES[::2] if short else TENSOR_DTYPES:
-        for a, b, what in problems(((1800, 1790, 264),), (dtype,), LAYOUTS[: 1 if short else 4]):
-            expected = tensor_cores.mm(a, b, "mma_tile")
-            ways = tensor_cores.cut_ways(a, b)
-            for way in ways[::5] if short else ways:
-                assert same_bits(tensor_cores.mm_cut(a, b, way), expected), (*what, *way)
-                products += 1
-    return products
 
 
 def run_async_tiles(a, b, asked: dict, what: tuple) -> int:
@@ -346,7 +332,7 @@ def main(short: bool) -> None:
     print(f"{run_gradient_passes(short)} passes over gradients, all with the bits of the CPU")
     if rungs.has_tensor_core_kernels("cuda"):
         print(f"{run_epilogues(short)} products with epilogues, all with the same bits", flush=True)
-        products = run_tensor_cores(short) + run_cut_tiles(short)
+        products = run_tensor_cores(short)
         print(f"{products} products on tensor cores, all with the same bits", flush=True)
         products = run_few_rows(short)
         print(f"{products} products of few rows, all with the same bits", flush=True)

@@ -58,13 +58,3 @@ def ways(a: torch.Tensor, b: torch.Tensor) -> list[Callable]:
 def normal(*size: int, dtype: torch.dtype) -> torch.Tensor:
     """Made on the GPU: these matrices are large."""
     return torch.randn(*size, device="cuda").to(dtype)
-
-
-def cut_ways(a: torch.Tensor, b: torch.Tensor) -> list[rungs.Way]:
-    """The ways of hopper that cut tiles in time (ops/cuda/parts/wrap_around.h), of a K that has
-    one segment."""
-    return [way for way in sorted(rungs.ways_of(a, b, "hopper", **asked(a.dtype))) if way[-1]]
-
-
-def mm_cut(a: torch.Tensor, b: torch.Tensor, way: rungs.Way, **keywords) -> torch.Tensor:
-    return torch.ops.tiled_debug.mm_with_tile(a, b, *way, **asked(a.dtype), **keywords)

@@ -6,6 +6,17 @@
 #include "cuda/parts/wrap_around.h"
 
 namespace tiled {
+namespace {
+
+Step clear_words_step(int64_t words_bytes) {
+  Step step{};
+  step.work = Work::Clear;
+  step.threads_x = 32, step.threads_y = 1, step.grid_x = step.grid_y = 1;
+  step.workspace_bytes = words_bytes;
+  return step;
+}
+
+}  // namespace
 
 WrappedLayout wrapped_layout(const Plan& plan, DType dtype, int32_t blocks, int64_t behind) {
   const int64_t bytes =
@@ -26,14 +37,6 @@ int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
       return blocks;
   }
   return 0;
-}
-
-Step clear_words_step(int64_t words_bytes) {
-  Step step{};
-  step.work = Work::Clear;
-  step.threads_x = 32, step.threads_y = 1, step.grid_x = step.grid_y = 1;
-  step.workspace_bytes = words_bytes;
-  return step;
 }
 
 void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks, int64_t behind) {

@@ -22,10 +22,8 @@ constexpr int64_t MOST_CUT_ROUNDS = 8;
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
                         const DeviceInfo& device, int64_t most_rounds = MAX_GRID_X);
 
-// The step that clears the words of a hand-over (parts/wrapped.h).
-Step clear_words_step(int64_t words_bytes);
-
-// That step, and then the product, by so many blocks.
+// The step that clears the words of the hand-over (parts/wrapped.h), and then the product, by so
+// many blocks.
 void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks, int64_t behind);
 
 // What reports say of it.

@@ -10,15 +10,6 @@
 namespace tiled {
 namespace {
 
-std::string cuts_of(const Problem& problem, const HopperPlan& plan) {
-  const WrapAround wrap = wrap_around(problem, plan);
-  const WrapAround::Cut cut = wrap.cut(1);
-  return "the last " + grouped(wrap.shared_tiles) + " tiles in time among " +
-         grouped(wrap.clusters) +
-         (plan.blocks > static_cast<int>(wrap.clusters) ? " clusters" : " blocks") +
-         ", the first at step " + grouped(cut.step) + " of " + grouped(wrap.steps);
-}
-
 std::string name_of(StorePath path) {
   switch (path) {
     case StorePath::Tma: return "tma";
@@ -38,11 +29,8 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
   Description d;
   d.tile = hopper_tile_name(plan.tile);
-  d.kernel = (plan.wraps_around ? "hopper_cut<" : "hopper<") + d.tile + ", " +
-             wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
-             (plan.wraps_around         ? ">"
-              : finishes(problem, plan) ? ", 1>"
-                                        : ", 0>");
+  d.kernel = "hopper<" + d.tile + ", " + wgmma_type(problem.dtype) + ", " +
+             major_names(sides.p, sides.q) + (finishes(problem, plan) ? ", 1>" : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
@@ -57,14 +45,12 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
     d.lines.emplace_back("repacks", repacked);
   if (plan.share_segments)
     d.lines.emplace_back("segments", "shared out; a second kernel adds the sums");
-  if (plan.wraps_around) d.lines.emplace_back("cuts", cuts_of(problem, plan));
   d.json.emplace_back("hopper", Object()
                                     .truth("exchanged", plan.exchanged)
                                     .count("cluster_p", plan.cluster_p)
                                     .count("cluster_q", plan.cluster_q)
                                     .count("panel", plan.panel)
                                     .truth("share_segments", plan.share_segments)
-                                    .truth("wraps_around", plan.wraps_around)
                                     .truth("repack_a", repack_a)
                                     .truth("repack_b", repack_b)
                                     .text("store", name_of(plan.store))

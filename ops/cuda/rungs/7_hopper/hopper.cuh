@@ -8,8 +8,7 @@
 //                                               arrive empty[s - 1]
 //                                               ... end of K: round, shared memory, TMA store
 //
-//     shared memory: P[STAGES] | Q[STAGES] | slices, two a consumer | full[], empty[], turn[],
-//     cut[]
+//     shared memory: P[STAGES] | Q[STAGES] | slices, two a consumer | full[], empty[], turn[]
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
 // others repacked); sizes below 2^31; K is not 0; Q of tf32 lies along K.
@@ -35,8 +34,8 @@ namespace tiled {
 template <typename Kernel>
 __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
                                                         typename Kernel::Accumulators& d, int first,
-                                                        int last, bool resumes, uint32_t p_at,
-                                                        uint32_t q_at, Ring<Kernel::STAGES>& ring);
+                                                        int last, uint32_t p_at, uint32_t q_at,
+                                                        Ring<Kernel::STAGES>& ring);
 
 // FINISHES: by the epilogue. Its code is most of a kernel's, so that kernels without it are others:
 // instructions that are far apart come late.
@@ -62,12 +61,14 @@ struct Hopper {
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
-  static constexpr uint32_t CUT_AT = TURN_AT + 2 * 8;         // [3], hopper_cut.cuh's
-  static_assert(CUT_AT + 3 * 8 <= Tile::SHARED_BYTES);
+  static_assert(TURN_AT + 2 * 8 <= Tile::SHARED_BYTES);
+
+  using Schedule = tiled::Schedule<Tile, BLOCK_K>;
+  using Turns = WholeTurns<Schedule>;
 
   const HopperArguments& args;
   uint32_t base;  // of memory, in the shared window
-  Schedule<Tile, BLOCK_K> schedule;
+  Schedule schedule;
   uint32_t blocks;  // of the cluster
 
   __device__ __forceinline__ Hopper(const HopperArguments& a, uint8_t* m)
@@ -111,7 +112,6 @@ struct Hopper {
 
   // Warp `producer` of those that fill stages in turn. A shared operand's parts come from all
   // blocks of the cluster: a stage may be filled only when the readers of all have left it.
-  template <typename Turns>
   __device__ __forceinline__ void produce(const Turns& units, int producer) {
     const bool issues = ptx::elect_sync();
     // Blocks along Q share P and blocks along P share Q.
@@ -144,7 +144,7 @@ struct Hopper {
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
       const bool paired = TURNS == 2 && i + units.stride < units.end;
       const Unit unit = units.at(i), next = paired ? units.at(i + units.stride) : unit;
-      if (!Turns::CUTS && i == units.first) wait_for_kernel_before();
+      if (i == units.first) wait_for_kernel_before();
       for (int piece = 0; piece < unit.pieces; ++piece) {
         load(unit, piece);
         if (paired) load(next, piece);
@@ -169,13 +169,13 @@ struct Hopper {
     }
   };
 
-  // Steps [first, last) of one segment into d, a chain from zero, or on from d where it `resumes`.
-  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, bool resumes,
-                                           uint32_t p_at, uint32_t q_at, Ring<STAGES>& ring) {
+  // Steps [first, last) of one segment into d, a chain from zero.
+  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
+                                           uint32_t q_at, Ring<STAGES>& ring) {
     if constexpr (P_MN_MAJOR && sizeof(T) == 4)
-      multiply_from_registers(*this, d, first, last, resumes, p_at, q_at, ring);
+      multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
     else
-      multiply_from_memory(d, first, last, resumes, p_at, q_at, ring);
+      multiply_from_memory(d, first, last, p_at, q_at, ring);
     ptx::finish_accumulators(d);
   }
 
@@ -184,7 +184,7 @@ struct Hopper {
   // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
   // products go on, and the word to the producer has no branch.
   __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
-                                                       bool resumes, uint32_t p_at, uint32_t q_at,
+                                                       uint32_t p_at, uint32_t q_at,
                                                        Ring<STAGES>& ring) {
     const Word word(*this);
     uint32_t full_at = full(0);
@@ -206,8 +206,7 @@ struct Hopper {
         for (int strip = 0; strip < STRIPS; ++strip)
           ptx::Wgmma<T, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
               d[strip], ptx::descriptor_at(P::LAYOUT, p + P::offset(64 * strip, k) / 16),
-              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16),
-              resumes || step != first || k != 0);
+              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16), step != first || k != 0);
       ptx::wgmma_commit_group();
       ring.advance();
       is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
@@ -219,7 +218,6 @@ struct Hopper {
     word.send(previous);
   }
 
-  template <typename Turns>
   __device__ __forceinline__ void consume(const Turns& units, int consumer) {
     const int thread = threadIdx.x % 128;
     const int share = Tile::PING_PONG ? 0 : consumer;
@@ -241,11 +239,7 @@ struct Hopper {
       // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
-      bool resumes = false;
-      if constexpr (Turns::CUTS)
-        resumes = units.take_over(d, unit, consumer);
-      else if (i == units.first)
-        wait_for_kernel_before();
+      if (i == units.first) wait_for_kernel_before();
       if constexpr (FINISHES)
         prefetch_bias<typename ElementOf<T>::Type>(args.epilogue, unit.p + row, Tile::GROUP_P,
                                                    unit.q + column, Tile::GROUP_Q,
@@ -260,20 +254,15 @@ struct Hopper {
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, unit.begin(piece), unit.end(piece), resumes, p_at, q_at, ring);
+        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring);
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
         }
-        if constexpr (!Turns::CUTS) total.add(d, piece, unit.pieces);
-      }
-      if constexpr (Turns::CUTS) {
-        if (units.hand_over(d, unit, consumer)) continue;
-        total_alone(d);
+        total.add(d, piece, unit.pieces);
       }
       if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
-      constexpr bool MAY_SHARE = !FINISHES && !Turns::CUTS;
-      leave<T, Tile, FINISHES, MAY_SHARE>(args, d, unit, row, column, slices, 1 + consumer);
+      leave<T, Tile, FINISHES>(args, d, unit, row, column, slices, 1 + consumer);
     }
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }

@@ -5,36 +5,6 @@
 
 namespace tiled {
 
-// What a block does: of the units that turns_of(kernel) says are its cluster's.
-template <typename Kernel, typename Tile, typename TurnsOf>
-__device__ __forceinline__ void run_hopper(const HopperArguments& args, uint8_t* memory,
-                                           TurnsOf turns_of) {
-  Kernel kernel(args, memory);
-  if (threadIdx.x == 0) {
-    ptx::prefetch_tensormap(&args.p_map);
-    ptx::prefetch_tensormap(&args.q_map);
-    for (int output = args.keeps_before ? 0 : 1; output < 2; ++output)
-      if (args.outputs[output].store == StorePath::Tma)
-        ptx::prefetch_tensormap(&args.outputs[output].map);
-  }
-  kernel.initialise_barriers();
-  ptx::griddepcontrol_launch_dependents();
-  const auto units = turns_of(kernel);
-  // The same value in all lanes, known to the compiler as such.
-  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
-  if (warpgroup == 0) {
-    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
-    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
-    if (warp < Kernel::PRODUCERS) kernel.produce(units, warp);
-    run_courier(units, warp);
-  } else {
-    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
-    kernel.consume(units, warpgroup - 1);
-  }
-  // No block leaves while others may still write to its shared memory or arrive at its barriers.
-  kernel.synchronise();
-}
-
 // Whether there are kernels of the tile for a P that lies so: wgmma takes tf32 that does not lie
 // along k from registers, where these have room.
 template <typename Tile, typename T, bool P_MN_MAJOR>
@@ -48,8 +18,29 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     hopper(const __grid_constant__ HopperArguments args) {
   extern __shared__ __align__(1024) uint8_t memory[];
   using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>;
-  run_hopper<Kernel, Tile>(args, memory,
-                           [](const Kernel& kernel) { return WholeTurns(kernel.schedule); });
+  Kernel kernel(args, memory);
+  if (threadIdx.x == 0) {
+    ptx::prefetch_tensormap(&args.p_map);
+    ptx::prefetch_tensormap(&args.q_map);
+    for (int output = args.keeps_before ? 0 : 1; output < 2; ++output)
+      if (args.outputs[output].store == StorePath::Tma)
+        ptx::prefetch_tensormap(&args.outputs[output].map);
+  }
+  kernel.initialise_barriers();
+  ptx::griddepcontrol_launch_dependents();
+  const typename Kernel::Turns units(kernel.schedule);
+  // The same value in all lanes, known to the compiler as such.
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (warpgroup == 0) {
+    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+    if (warp < Kernel::PRODUCERS) kernel.produce(units, warp);
+  } else {
+    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
+    kernel.consume(units, warpgroup - 1);
+  }
+  // No block leaves while others may still write to its shared memory or arrive at its barriers.
+  kernel.synchronise();
 }
 
 }  // namespace tiled

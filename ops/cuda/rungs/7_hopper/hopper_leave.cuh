@@ -32,9 +32,8 @@ struct Parts {
 };
 
 // A part: what `output` gets of the values, which are sums for the first of the outputs, and
-// after it the values before the activation. MAY_SHARE: segments may be shared out.
-template <typename T, typename Tile, bool FINISHES, bool MAY_SHARE, int HELD, typename Slices,
-          int COUNT>
+// after it the values before the activation.
+template <typename T, typename Tile, bool FINISHES, int HELD, typename Slices, int COUNT>
 __device__ __forceinline__ void leave_by(const HopperArguments& args, int output, bool is_first,
                                          float (&values)[COUNT], Place place, Slices& slices,
                                          int barrier, int thread) {
@@ -56,7 +55,7 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
       return;
     }
   }
-  if constexpr (MAY_SHARE) {
+  if constexpr (!FINISHES) {  // segments may be shared out
     if (args.segments != 1) {
       const bool is_whole = place.p + 64 <= args.p && place.q + 2 * COUNT <= args.q;
       return is_whole ? store_sums<false>(args, c, values, place, thread)
@@ -68,8 +67,7 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
 
 // C; before it the values before the activation, where they are kept. d: of a unit's rows from
 // `row` and columns from `column` on.
-template <typename T, typename Tile, bool FINISHES, bool MAY_SHARE, typename Slices, int STRIPS,
-          int REGISTERS>
+template <typename T, typename Tile, bool FINISHES, typename Slices, int STRIPS, int REGISTERS>
 __device__ __forceinline__ void leave(const HopperArguments& args, float (&d)[STRIPS][REGISTERS],
                                       const Unit& unit, int row, int column, Slices& slices,
                                       int barrier) {
@@ -85,9 +83,8 @@ __device__ __forceinline__ void leave(const HopperArguments& args, float (&d)[ST
       int thread = threadIdx.x % 128;
       // Addresses are computed anew each time: kept, they would take registers of accumulators.
       ptx::forget(p, q, thread);
-      leave_by<T, Tile, FINISHES, MAY_SHARE, HELD>(args, output, output == first, values,
-                                                   {p, q, unit.batch, unit.segment}, slices,
-                                                   barrier, thread);
+      leave_by<T, Tile, FINISHES, HELD>(args, output, output == first, values,
+                                        {p, q, unit.batch, unit.segment}, slices, barrier, thread);
     }
   };
   if constexpr (FINISHES) {

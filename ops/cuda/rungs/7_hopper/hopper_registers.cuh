@@ -40,8 +40,8 @@ struct TransposedRows {
 template <typename Kernel>
 __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
                                                         typename Kernel::Accumulators& d, int first,
-                                                        int last, bool resumes, uint32_t p_at,
-                                                        uint32_t q_at, Ring<Kernel::STAGES>& ring) {
+                                                        int last, uint32_t p_at, uint32_t q_at,
+                                                        Ring<Kernel::STAGES>& ring) {
   using P = typename Kernel::P;
   using Q = typename Kernel::Q;
   static_assert(Kernel::STRIPS == 1, "see reads_by_registers");
@@ -58,7 +58,7 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
 #pragma unroll
     for (int k = 0; k < P::STEPS; ++k)
       ptx::Wgmma<typename P::Element, 2 * Kernel::REGISTERS>::run_from_registers(
-          d[0], a[k], q + (Q::offset(0, k) >> 4), resumes || step != first || k != 0);
+          d[0], a[k], q + (Q::offset(0, k) >> 4), step != first || k != 0);
     ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<1>();  // all but this group: the previous stage has been read
     word.send(previous, step != first);

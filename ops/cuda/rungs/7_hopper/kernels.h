@@ -2,7 +2,6 @@
 // identity.
 #pragma once
 
-#include "cuda/parts/cut_grid.h"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/launch.h"
 
@@ -10,16 +9,6 @@ namespace tiled {
 
 Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major,
                                       bool finishes);
-
-// Where tiles are cut in time, of tiles with CUTS; without an epilogue.
-struct HopperCutArguments {
-  HopperArguments grid;
-  CutGrid cuts;
-};
-Kernel<HopperCutArguments> hopper_cut_kernel(DType dtype, int tile, bool p_mn_major,
-                                             bool q_mn_major);
-Kernel<HopperCutArguments> hopper_cut_bf16(int tile, bool p_mn_major, bool q_mn_major);
-Kernel<HopperCutArguments> hopper_cut_fp16(int tile, bool p_mn_major, bool q_mn_major);
 
 // Of 16-bit operands, P along k or along m or n.
 Kernel<HopperArguments> hopper_bf16_k(int tile, bool q_mn_major, bool finishes);

@@ -4,7 +4,6 @@
 #include "cuda/parts/map_operand.h"
 #include "cuda/parts/repack.h"
 #include "cuda/parts/sum_segments.h"
-#include "cuda/parts/wrapped.h"
 #include "cuda/rungs/7_hopper/kernels.h"
 #include "cuda/rungs/7_hopper/layout.h"
 
@@ -15,11 +14,6 @@ Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan
   const Sides sides = sides_read(problem, plan);
   return hopper_kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
                        finishes(problem, plan));
-}
-
-Kernel<HopperCutArguments> cut_kernel_of(const Problem& problem, const HopperPlan& plan) {
-  const Sides sides = sides_read(problem, plan);
-  return hopper_cut_kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q));
 }
 
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.
@@ -65,9 +59,8 @@ cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Probl
 cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const HopperLayout& l,
                            void* workspace, const Step& step, cudaStream_t stream) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
-  HopperCutArguments cut{
-      grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.sums.segments), {}};
-  HopperArguments& args = cut.grid;
+  HopperArguments args =
+      grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.sums.segments);
   args.totals = reinterpret_cast<float*>(static_cast<char*>(workspace) + l.totals_at);
   set_result(args, problem, plan, l);
   // Blocks along Q share P, and the other way round.
@@ -81,12 +74,7 @@ cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const
   if (error != cudaSuccess) return error;
   if (args.keeps_before) error = map_output(args.outputs[0], args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
-  if (!plan.wraps_around) return launch_early(kernel_of(problem, plan), step, stream, args);
-  cut.cuts.wrap = wrap_around(problem, plan);
-  cut.cuts.hand_over = hand_over_at(static_cast<char*>(workspace), l.totals_at, l.words_at());
-  error = launch_clear_words(cut.cuts.hand_over, l.hand_over_groups, (&step)[-1], stream);
-  if (error != cudaSuccess) return error;
-  return launch_early(cut_kernel_of(problem, plan), step, stream, cut);
+  return launch_early(kernel_of(problem, plan), step, stream, args);
 }
 
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
@@ -102,8 +90,7 @@ cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cu
 
 const void* kernel(const Problem& problem, const Plan& plan) {
   const HopperPlan way = plan.way.as<HopperPlan>();
-  return way.wraps_around ? address_of(cut_kernel_of(problem, way))
-                          : address_of(kernel_of(problem, way));
+  return address_of(kernel_of(problem, way));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #pragma once
 
 #include "core/segments.h"
-#include "cuda/parts/hand_over.h"
-#include "cuda/parts/wrap_around.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/sums.h"
 #include "cuda/rungs/7_hopper/plan.h"
@@ -36,30 +34,17 @@ inline StorePath store_path(DType dtype, int64_t p, int64_t q, int64_t p_stride,
   return by_tma ? StorePath::Tma : StorePath::Rows;
 }
 
-// How the plan's clusters share out its tiles, where some of these are cut in time.
-inline WrapAround wrap_around(const Problem& problem, const HopperPlan& plan) {
-  return WrapAround::of(static_cast<uint32_t>(units_of(problem, plan).count),
-                        static_cast<uint32_t>(plan.blocks / (plan.cluster_p * plan.cluster_q)),
-                        static_cast<uint32_t>(steps_of(problem)));
-}
-
 // The workspace: repacked P, repacked Q, then tiles' totals, where registers have no room for them,
-// or, where segments are shared out, the segments' sums. Tiles that are cut in time wait where
-// totals would, before the words of their hand-over.
+// or, where segments are shared out, the segments' sums.
 struct HopperLayout {
   Copies copies;
   Sides sides;      // as the kernel reads them
   SumsLayout sums;  // of segments that are shared out; else of one
   int64_t totals_at, totals_bytes;
-  int64_t hand_over_groups;  // blocks that hand accumulators over
-  int64_t words_at() const { return totals_at + totals_bytes; }
-  int64_t words_bytes() const {
-    return hand_over_groups == 0 ? 0 : hand_over_words_bytes(hand_over_groups);
-  }
 };
 
 inline HopperLayout hopper_layout(const Problem& problem, const HopperPlan& plan, void* workspace) {
-  HopperLayout l{Copies(problem, workspace), sides_of(problem, plan.exchanged), {}, 0, 0, 0};
+  HopperLayout l{Copies(problem, workspace), sides_of(problem, plan.exchanged), {}, 0, 0};
   if (plan.repack_p) l.sides.p = l.copies.add(l.sides.p, repacked(l.sides.p, problem));
   if (plan.repack_q) l.sides.q = l.copies.add(l.sides.q, repacked(l.sides.q, problem));
   const HopperTileInfo& tile = hopper_tile(plan.tile);
@@ -68,9 +53,8 @@ inline HopperLayout hopper_layout(const Problem& problem, const HopperPlan& plan
   l.totals_at = l.copies.bytes();
   if (plan.share_segments)
     l.totals_bytes = l.sums.bytes(problem.batch);
-  else if (totals_in_workspace(problem, plan) || plan.wraps_around)
+  else if (totals_in_workspace(problem, plan))
     l.totals_bytes = int64_t{plan.blocks} * tile.consumers * tile.group_p * tile.group_q * 4;
-  if (plan.wraps_around) l.hand_over_groups = plan.blocks;
   return l;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cuda/parts/wrapped_plan.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/tma.h"
 #include "cuda/rungs/7_hopper/layout.h"
@@ -24,15 +23,6 @@ bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   return (p_mn_major || tile.block_p % (8 * plan.cluster_q) == 0) &&
          (q_mn_major || tile.block_q % (8 * plan.cluster_p) == 0);
-}
-
-// Whether tiles are cut in time among so many places. There is little to gain where the last round
-// is nearly full or one of many, and to know that costs less here than by an estimate.
-bool may_wrap_around(const Problem& problem, const HopperTileInfo& tile, int64_t units,
-                     int64_t places) {
-  return tile.cuts && problem.batch == 1 && segment_count(problem.k) == 1 &&
-         problem.epilogue.is_identity() && units < MOST_CUT_ROUNDS * places &&
-         units % places * 10 < 9 * places && WrapAround::fits(units, places, steps_of(problem));
 }
 
 // Of so many places, those that clusters with shared segments take: the tiles of a segment read the
@@ -79,10 +69,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
           // No taller than the problem, so that the panel's count of units fits too.
           plan.panel =
               static_cast<int32_t>(std::clamp<int64_t>(units.clusters_p, 1, 16 / cluster_p));
-          plan.wraps_around = false;
           visit(Way(plan));
-          plan.wraps_around = may_wrap_around(problem, tile, units.count, places);
-          if (plan.wraps_around) visit(Way(plan));
         }
     }
   }
@@ -114,23 +101,21 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   const HopperLayout layout = hopper_layout(problem, choice, nullptr);
   add_copies(plan, layout.copies, problem);
-  if (choice.wraps_around) plan.add(clear_words_step(layout.words_bytes()));
   Step step = product_step(tile.threads, choice.blocks, tile.shared_bytes);
   step.cluster = choice.cluster_p * choice.cluster_q;
   step.workspace_bytes = layout.totals_bytes;
   plan.add(step);
-  plan.workspace_bytes += layout.totals_bytes + layout.words_bytes();
+  plan.workspace_bytes += layout.totals_bytes;
   if (choice.share_segments) plan.add(sums_step(problem, layout.sums));
   plan.demand =
       demand_of(problem, layout.sides, tile.block_p, tile.block_q, choice.tile, tile.blocks_per_sm,
                 choice.share_segments, choice.cluster_p, choice.cluster_q);
-  plan.demand.stream_k = choice.wraps_around;
   return plan;
 }
 
 std::optional<NamedWay> name(const Problem&, const Way& way) {
   const HopperPlan plan = way.as<HopperPlan>();
-  return named_way(hopper_tile_name(plan.tile), plan, plan.share_segments || plan.wraps_around);
+  return named_way(hopper_tile_name(plan.tile), plan, plan.share_segments);
 }
 
 }  // namespace

@@ -13,7 +13,6 @@ namespace tiled {
 struct HopperPlan : ClusterPlan {
   bool repack_p, repack_q;  // the operand is copied to where TMA can read it
   bool share_segments;      // among blocks; their sums meet in a second kernel
-  bool wraps_around;        // tiles are cut in time, so that all clusters have as much to do
   StorePath store;
 };
 
@@ -29,11 +28,6 @@ inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
 inline bool totals_in_workspace(const Problem& problem, const HopperPlan& plan) {
   return !plan.share_segments && segment_count(problem.k) > 1 &&
          !totals_stay(hopper_tile(plan.tile).totals_fit, size_of(problem.dtype));
-}
-
-// Steps of 128 bytes of K.
-inline int64_t steps_of(const Problem& problem) {
-  return blocks_over(problem.k, int64_t{128 / size_of(problem.dtype)});
 }
 
 // The grid of units that a plan's clusters walk through.
@@ -55,8 +49,8 @@ inline Units units_of(const Problem& problem, const HopperPlan& plan) {
 
 // plan.cpp's rung describes its plans by this (describe.cpp). In JSON:
 //
-//   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, wraps_around, repack_a,
-//           repack_b, store: "tma", "rows" or "scatter"}
+//   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
+//           store: "tma", "rows" or "scatter"}
 Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
 }  // namespace tiled

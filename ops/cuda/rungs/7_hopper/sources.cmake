@@ -1,5 +1,4 @@
 tiled_mm_rung(
   PLAN describe.cpp plan.cpp
   LAUNCH launch.cpp
-  HOPPER hopper_bf16_k.cu hopper_bf16_mn.cu hopper_fp16_k.cu hopper_fp16_mn.cu hopper_tf32.cu
-    hopper_cut_bf16.cu hopper_cut_fp16.cu hopper_cut_tf32.cu)
+  HOPPER hopper_bf16_k.cu hopper_bf16_mn.cu hopper_fp16_k.cu hopper_fp16_mn.cu hopper_tf32.cu)

@@ -48,8 +48,6 @@ struct HopperTile {
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
   static constexpr bool PING_PONG = ROLES == Roles::PingPong;
-  // Whether there are kernels that cut such tiles in time: where a tile takes long.
-  static constexpr bool CUTS = P > 64;
   static constexpr int CONSUMERS = CONSUMERS_P * CONSUMERS_Q;  // warpgroups
   static constexpr int SPLIT_Q = PING_PONG ? 1 : CONSUMERS_Q;  // of the tile among warpgroups
   static constexpr int GROUP_P =
@@ -64,7 +62,7 @@ struct HopperTile {
   }
   static constexpr int bytes_with(int stages, bool q_mn_major, int slice_q) {
     return stages * stage_bytes(q_mn_major) + CONSUMERS * 2 * 64 * slice_q * 2 +
-           (2 * stages + 5) * 8;
+           (2 * stages + 2) * 8;
   }
   // C leaves through shared memory in slices of 64 x SLICE_Q elements of 16 bits, two of them for
   // each consumer, so that one is filled while the other is copied out. The last slice of a row may
@@ -125,17 +123,15 @@ struct Coop128x96 : HopperTile<128, 96, 2, 1, COOP, 6> {};
 struct Coop192x96 : HopperTile<192, 96, 3, 1, COOP, 5> {};
 // Small: one consumer, many stages in flight.
 struct Deep64x192 : HopperTile<64, 192, 1, 1, COOP, 6> {};
-struct Deep64x160 : HopperTile<64, 160, 1, 1, COOP, 7> {};
 struct Deep64x128 : HopperTile<64, 128, 1, 1, COOP, 8> {};
 struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
-struct Deep64x80 : HopperTile<64, 80, 1, 1, COOP, 11> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
-using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
-                             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x176,
-                             Coop128x128, Coop128x112, Coop128x96, Coop192x96, Deep64x192,
-                             Deep64x160, Deep64x128, Deep64x96, Deep64x80, Deep64x64, Solo64x16>;
+using HopperTiles =
+    TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224, Ping128x128,
+             Ping128x160, Ping128x192, Ping64x128, Coop128x176, Coop128x128, Coop128x112,
+             Coop128x96, Coop192x96, Deep64x192, Deep64x128, Deep64x96, Deep64x64, Solo64x16>;
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
@@ -154,7 +150,7 @@ struct HopperTileInfo {
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
-  bool ping_pong, cuts, totals_fit;
+  bool ping_pong, totals_fit;
   int32_t threads;
   int32_t shared_bytes;
   int32_t blocks_per_sm;
@@ -162,9 +158,9 @@ struct HopperTileInfo {
 
 template <typename Tile>
 constexpr HopperTileInfo hopper_tile_info() {
-  return {Tile::BLOCK_P,    Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::GROUP_Q,
-          Tile::SLICE_Q,    Tile::CONSUMERS, Tile::PING_PONG,    Tile::CUTS,
-          Tile::TOTALS_FIT, Tile::THREADS,   Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+  return {Tile::BLOCK_P, Tile::BLOCK_Q,      Tile::GROUP_P,      Tile::GROUP_Q,
+          Tile::SLICE_Q, Tile::CONSUMERS,    Tile::PING_PONG,    Tile::TOTALS_FIT,
+          Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
 }
 
 template <typename List>
