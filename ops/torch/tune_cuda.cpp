@@ -9,7 +9,9 @@
 
 #include <ATen/cuda/CUDAGraphsUtils.cuh>
 #include <algorithm>
+#include <cmath>
 #include <ctime>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -26,17 +28,19 @@ constexpr size_t WAYS = 12;           // by estimate, of all rungs
 constexpr int ROUNDS = 7;             // in turn, of the ways that come near the fastest
 constexpr double NEAR = 1.15;         // so much longer than the fastest at its first times
 constexpr double MOST_SECONDS = 0.3;  // of the GPU's time, from which on there are fewer rounds
+constexpr double ROW_SECONDS = 4e-5;  // of launches that are timed together
+constexpr int MOST_LAUNCHES = 16;
 
 c10::DataPtr allocated(int64_t bytes) {
   return c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(bytes));
 }
 
-// Bytes from a result's first element to the end of its last.
+// Bytes from a matrix's first element to the end of its last.
 template <typename Matrix>
-int64_t extent_of(const Matrix& c, const Problem& p, DType dtype) {
-  return (1 + (p.m - 1) * c.row_stride + (p.n - 1) * c.col_stride +
-          (p.batch - 1) * c.batch_stride) *
-         static_cast<int64_t>(size_of(dtype));
+int64_t extent_of(const Matrix& x, int64_t batch, int64_t rows, int64_t columns, DType dtype) {
+  const int64_t last =
+      (rows - 1) * x.row_stride + (columns - 1) * x.col_stride + (batch - 1) * x.batch_stride;
+  return (1 + last) * static_cast<int64_t>(size_of(dtype));
 }
 
 struct Candidate {
@@ -53,21 +57,59 @@ struct Candidate {
   }
 };
 
+// The problem's operands, once more or several times: copies that one launch after the other reads,
+// so that all of them find their operands in memory and none in a cache.
+class Copies {
+ public:
+  Copies(const Problem& problem, int count, cudaStream_t stream) {
+    problems_.assign(count, problem);
+    if (count == 1) return;
+    for (Problem& copy : problems_) {
+      const auto copied = [&](const Operand& x, int64_t rows, int64_t columns) {
+        const int64_t bytes = extent_of(x, problem.batch, rows, columns, problem.dtype);
+        // At as many bytes past a multiple of 256 as the operand itself.
+        const int64_t offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(x.data) % 256);
+        memory_.push_back(allocated(bytes + offset));
+        char* const data = static_cast<char*>(memory_.back().get()) + offset;
+        C10_CUDA_CHECK(cudaMemcpyAsync(data, x.data, bytes, cudaMemcpyDeviceToDevice, stream));
+        return data;
+      };
+      copy.a.data = copied(problem.a, problem.m, problem.k);
+      copy.b.data = copied(problem.b, problem.k, problem.n);
+    }
+  }
+  std::vector<Problem>& problems() { return problems_; }
+
+ private:
+  std::vector<Problem> problems_;
+  std::vector<c10::DataPtr> memory_;
+};
+
+// Launches in a row that one time is of: a single short one would be timed with its start, which a
+// kernel that follows others shares with them.
+int launches_of(double seconds) {
+  return std::clamp(static_cast<int>(std::ceil(ROW_SECONDS / seconds)), 1, MOST_LAUNCHES);
+}
+
 class Tuner {
  public:
-  Tuner(const Problem& problem, const DeviceInfo& device)
-      : problem_(problem), stream_(at::cuda::getCurrentCUDAStream()) {
+  Tuner(const Problem& problem, const DeviceInfo& device, double seconds)
+      : stream_(at::cuda::getCurrentCUDAStream()), copies_(problem, launches_of(seconds), stream_) {
     const DType dtype = problem.epilogue.out_dtype;
-    c_ = allocated(extent_of(problem.c, problem, dtype));
-    problem_.c.data = c_.get();
-    if (problem.epilogue.before.data != nullptr) {
-      before_ = allocated(extent_of(problem.epilogue.before, problem, dtype));
-      problem_.epilogue.before.data = before_.get();
+    c_ = allocated(extent_of(problem.c, problem.batch, problem.m, problem.n, dtype));
+    const Companion<void*>& before = problem.epilogue.before;
+    if (before.data != nullptr)
+      before_ = allocated(extent_of(before, problem.batch, problem.m, problem.n, dtype));
+    for (Problem& copy : copies_.problems()) {
+      copy.c.data = c_.get();
+      if (before.data != nullptr) copy.epilogue.before.data = before_.get();
     }
     // What is read last fills L2, so that operands come from memory, as between a model's layers.
     const auto floats = at::TensorOptions().dtype(at::kFloat).device(at::kCUDA);
     cache_ = at::empty({2 * device.l2_bytes / 4}, floats);
   }
+
+  double launches() { return static_cast<double>(copies_.problems().size()); }
 
   // One time of each way; a way for which there is no memory drops out.
   void round(std::vector<std::unique_ptr<Candidate>>& ways, bool is_timed) {
@@ -77,7 +119,8 @@ class Tuner {
         c10::DataPtr workspace;
         if (way->plan.workspace_bytes > 0) workspace = allocated(way->plan.workspace_bytes);
         way->begin.record(stream_);
-        C10_CUDA_CHECK(launch(problem_, way->plan, workspace.get(), stream_));
+        for (const Problem& problem : copies_.problems())
+          C10_CUDA_CHECK(launch(problem, way->plan, workspace.get(), stream_));
         way->end.record(stream_);
       } catch (const c10::OutOfMemoryError&) {
         way.reset();
@@ -86,13 +129,13 @@ class Tuner {
     ways.erase(std::remove(ways.begin(), ways.end(), nullptr), ways.end());
     for (auto& way : ways) {
       way->end.synchronize();
-      if (is_timed) way->seconds.push_back(1e-3 * way->begin.elapsed_time(way->end));
+      if (is_timed) way->seconds.push_back(1e-3 * way->begin.elapsed_time(way->end) / launches());
     }
   }
 
  private:
-  Problem problem_;
   c10::cuda::CUDAStream stream_;
+  Copies copies_;
   c10::DataPtr c_, before_;
   at::Tensor cache_;
 };
@@ -108,15 +151,15 @@ std::string today() {
 
 void measure(const Problem& problem, const DeviceInfo& device, const std::string& problem_class) {
   const std::shared_ptr<const Rules> rules = current_rules(device);
+  const std::vector<Choice> choices = best_estimates(problem, device, *rules, WAYS);
   std::vector<std::unique_ptr<Candidate>> ways;
-  for (const Choice& choice : best_estimates(problem, device, *rules, WAYS))
-    ways.push_back(std::make_unique<Candidate>(choice));
+  for (const Choice& choice : choices) ways.push_back(std::make_unique<Candidate>(choice));
   if (ways.empty()) return;  // no rung computes it, which the call says
   Candidate* const estimated = ways.front().get();
   const NamedWay estimates_way = name_of_way(problem, estimated->plan);
   const Algo estimates_algo = estimated->plan.algo;
 
-  Tuner tuner(problem, device);
+  Tuner tuner(problem, device, choices.front().seconds);
   tuner.round(ways, /*is_timed=*/false);  // loads the kernels
   for (int i = 0; i < 2; ++i) tuner.round(ways, true);
   double best = std::numeric_limits<double>::infinity(), estimates_seconds = 0;
@@ -134,7 +177,7 @@ void measure(const Problem& problem, const DeviceInfo& device, const std::string
   ways.erase(
       std::remove_if(ways.begin(), ways.end(), [&](auto& way) { return way->median() > far; }),
       ways.end());
-  const double a_round = best * static_cast<double>(ways.size());
+  const double a_round = tuner.launches() * best * static_cast<double>(ways.size());
   const int rounds = std::clamp(static_cast<int>(MOST_SECONDS / a_round), 2, ROUNDS);
   for (int i = 0; i < rounds && ways.size() > 1; ++i) tuner.round(ways, true);
   if (ways.empty()) return;

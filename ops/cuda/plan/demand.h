@@ -13,8 +13,10 @@ namespace tiled {
 struct Demand {
   int16_t variant = 0;   // the tile's place in the rung's variants()
   int16_t resident = 1;  // blocks of the product that one multiprocessor holds at once
-  int16_t cluster_p = 1, cluster_q = 1;         // blocks that share loads of Q's rows, and of P's
+  int16_t cluster_p = 1, cluster_q = 1;  // blocks that share loads of Q's rows, and of P's
+  int16_t cluster_k = 1;  // blocks of a cluster that share K of a tile out, each of them a unit
   bool p_mn_major = false, q_mn_major = false;  // how the product reads P and Q
+  bool splits = false;                          // segments of K are units of their own
   bool stream_k = false;    // tiles are cut in time, so that all blocks have as much to do
   double units = 0;         // tiles of C, of all segments of K that are split and of the batch
   double depth = 0;         // k of one unit
@@ -32,6 +34,7 @@ inline Demand demand_of(const Problem& problem, const Sides& read, int64_t block
   d.cluster_p = static_cast<int16_t>(cluster_p), d.cluster_q = static_cast<int16_t>(cluster_q);
   d.p_mn_major = is_mn_major(read.p), d.q_mn_major = is_mn_major(read.q);
   const int64_t segments = splits ? segment_count(problem.k) : 1;
+  d.splits = segments > 1;
   // Whole clusters: what lies beyond the matrix takes its time too.
   const auto covered = [](int64_t rows, int64_t block, int64_t cluster) {
     return static_cast<double>(blocks_over(rows, block * cluster) * cluster);

@@ -28,8 +28,12 @@ double bytes_of(const Problem& p) {
 DemandTerms terms_of(const Problem& problem, const Plan& plan) {
   DemandTerms terms{};
   terms.steps = std::ceil(plan.demand.depth / plan.block_k);
-  const bool splits = plan.demand.depth < static_cast<double>(problem.k);
-  terms.segments = splits ? 1 : static_cast<double>(std::max<int64_t>(segment_count(problem.k), 1));
+  const Demand& d = plan.demand;
+  const double segments = static_cast<double>(std::max<int64_t>(segment_count(problem.k), 1));
+  terms.segments = d.splits ? 1 : segments;
+  terms.elements = static_cast<double>(problem.batch) * static_cast<double>(problem.m) *
+                   static_cast<double>(problem.n) * (d.splits ? segments : 1) * d.cluster_k /
+                   std::max(1.0, d.units);
   terms.bytes = bytes_of(problem);
   for (const Step& step : plan) {
     if (step.work == Work::Copy || step.work == Work::Split)
@@ -59,21 +63,22 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
   const double arriving = d.loaded_bytes / std::max(1.0, d.units * terms.steps) / chip.arrival;
   const auto step = [&](double blocks, double share) {
     const double pace = (1 + slowdown * std::min(share, 1.0)) / (1 + slowdown);
-    return layout * pace * overlap(tile.busy * blocks, tile.latency, 4) + arriving;
+    return layout * pace * overlap(tile.busy * blocks, tile.latency, 4) + arriving * blocks;
   };
-  const double activation = problem.epilogue.is_identity() ? 0
-                            : problem.epilogue.activation == Activation::None ||
-                                    problem.epilogue.activation == Activation::Relu
-                                ? chip.relu
-                                : chip.activation;
-  const double end = tile.end + activation + (terms.segments - 1) * chip.segment;
+  const double finishing = problem.epilogue.is_identity() ? 0
+                           : problem.epilogue.activation == Activation::None ||
+                                   problem.epilogue.activation == Activation::Relu
+                               ? chip.relu
+                               : chip.activation;
+  const double end = tile.end + terms.elements * finishing + (terms.segments - 1) * chip.segment;
 
   // Waves of tiles, over the places where blocks run at once: those of four do not fill a chip
   // whose groups of multiprocessors are no multiples of them. The last wave may have fewer blocks
   // on a multiprocessor.
-  const double fills = cluster > 2 ? 10.0 / 11 : 1;
+  const int together = cluster * d.cluster_k;
+  const double fills = together > 2 ? 10.0 / 11 : 1;
   const double places =
-      std::max(1.0, std::floor(device.multiprocessors * fills / cluster)) * d.resident * cluster;
+      std::max(1.0, std::floor(device.multiprocessors * fills / together)) * d.resident * together;
   const double waves = std::floor(d.units / places), rest = d.units - waves * places;
   double product = waves * (terms.steps * step(d.resident, 1) + end);
   if (d.stream_k) {

@@ -14,6 +14,7 @@ namespace tiled {
 struct DemandTerms {
   double steps;         // of BLOCK_K, of one unit
   double segments;      // of K, that one unit adds up
+  double elements;      // of C, that one unit sums
   double bytes;         // of A, B and C, each once
   double copies, sums;  // bytes that copies and splits write; and that the sums' kernel reads
 };

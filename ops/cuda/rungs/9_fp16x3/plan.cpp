@@ -158,6 +158,7 @@ Demand demand_of_way(const Problem& problem, const Fp16x3Plan& way) {
   const int resident = FEW_ROWS_THREADS / static_cast<int>(tile.threads);
   Demand d = demand_of(problem, sides, FEW_ROWS_BLOCK_P, sides.q.rows, variant, resident);
   const int cluster = std::max<int>(1, way.block.cluster);
+  d.cluster_k = static_cast<int16_t>(cluster);
   d.units *= cluster, d.depth /= cluster;
   return d;
 }
