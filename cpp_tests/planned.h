@@ -14,7 +14,7 @@
 #include "cuda/rungs/3_register_tile/way.h"
 #include "cuda/rungs/4_mma_tile/tiles.h"
 #include "cuda/rungs/4_mma_tile/way.h"
-#include "cuda/rungs/7_hopper/layout.h"
+#include "cuda/rungs/7_hopper/plan.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "explain/report.h"
 
@@ -153,7 +153,7 @@ inline Plan plan_of_tile(Algo algo, const std::string& tile, const Problem& p,
 
 inline std::vector<HopperPlan> hopper_plans(const Problem& p, const DeviceInfo& d) {
   std::vector<HopperPlan> plans;
-  rung_of(Algo::Hopper)->ways(p, d, [&](const Way& way) { plans.push_back(way.as<HopperPlan>()); });
+  for (const Plan& plan : plans_of(Algo::Hopper, p, d)) plans.push_back(hopper_of(plan));
   return plans;
 }
 
