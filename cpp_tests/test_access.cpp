@@ -290,10 +290,12 @@ TEST(Totals, OfTilesInFlightWhereKIsCut) {
 }
 
 TEST(Totals, BeyondAllMemory) {
-  // 3 2^29 tiles of 128 KiB, 65,535 times.
-  const Problem p = problem_of(int64_t{3} << 21, 1 << 23, DEEP_K, DType::Int8, 65535);
-  const Plan plan = plan_of_tile(Algo::RegisterTile, "Tile128x256", p, device("h200"));
-  EXPECT_EQ(plan.main_step().grid_x, int64_t{3} << 29);
+  // Nearly 2^31 tiles of 64 KiB, 65,535 times, and a copy of A.
+  constexpr int64_t TILES_M = (1 << 15) - 1, TILES_N = 1 << 16;
+  const Problem p = problem_of(TILES_M * 128, TILES_N * 128, DEEP_K, DType::Float32, 65535);
+  const Plan plan =
+      plan_of_tile(Algo::RegisterTile, "AsyncTile128x128 of copied A", p, device("h200"));
+  EXPECT_EQ(plan.main_step().grid_x, TILES_M * TILES_N);
   EXPECT_EQ(plan.workspace_bytes, std::numeric_limits<int64_t>::max());
 }
 

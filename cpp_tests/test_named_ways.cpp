@@ -59,9 +59,9 @@ TEST(NamedWays, TheTileIsTheAccumulators) {
     return found;
   };
   using Names = std::vector<std::string>;
-  EXPECT_EQ(tiles(DType::Float32), (Names{"Tile128x256", "Tile128x128", "Tile64x64"}));
+  EXPECT_EQ(tiles(DType::Float32), (Names{"Tile128x128", "Tile64x64"}));
   EXPECT_EQ(tiles(DType::Float64), (Names{"Tile128x64", "Tile64x64Wide"}));
-  EXPECT_EQ(tiles(DType::Complex64), (Names{"Tile128x64Complex", "Tile64x64WideComplex"}));
+  EXPECT_EQ(tiles(DType::Complex64), (Names{"Tile64x64WideComplex"}));
   EXPECT_EQ(tiles(DType::Complex128), (Names{"Tile64x64Complex", "Tile32x32Complex"}));
 }
 

@@ -129,8 +129,8 @@ TEST(Plan, RegisterTileFollowsItsTiles) {
     EXPECT_EQ(plan.main_step().threads_y, 1);
     EXPECT_EQ(plan.main_step().shared_bytes, shared_bytes);
   };
-  expect("t4", "Tile128x256", DType::Float32, Tile128x256::BLOCK_M, Tile128x256::BLOCK_N,
-         Tile128x256::THREADS, Tile128x256::SHARED_BYTES);
+  expect("t4", "Tile128x128", DType::Float32, Tile128x128::BLOCK_M, Tile128x128::BLOCK_N,
+         Tile128x128::THREADS, Tile128x128::SHARED_BYTES);
   expect("h200", "Tile64x64", DType::Int32, Tile64x64::BLOCK_M, Tile64x64::BLOCK_N,
          Tile64x64::THREADS, Tile64x64::SHARED_BYTES);
   for (const char* name : {"h200", "h100", "a100"})

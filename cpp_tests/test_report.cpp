@@ -248,12 +248,12 @@ TEST(Registers, KeysAreTheKernelsNames) {
   EXPECT_EQ(key(Algo::Naive, DType::Float16), "naive<__half>");
   EXPECT_EQ(key(Algo::SharedTile8, DType::BFloat16), "shared_tile<__nv_bfloat16, 8>");
   EXPECT_EQ(key(Algo::SharedTile32, DType::Int64), "shared_tile<unsigned long, 32>");
-  EXPECT_EQ(key(Algo::RegisterTile, DType::Float16, "Tile128x256"),
-            "register_tile<__half, Tile128x256, 1, 1>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Float16, "Tile128x128"),
+            "register_tile<__half, Tile128x128, 1, 1>");
   EXPECT_EQ(key(Algo::RegisterTile, DType::Float32, "AsyncTile128x128"),
             "register_tile_async<AsyncTile128x128, 1, 1, 0>");
-  EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64, "Tile128x64Complex"),
-            "register_tile<Complex<float>, Tile128x64Complex, 2, 2>");
+  EXPECT_EQ(key(Algo::RegisterTile, DType::Complex64, "Tile64x64WideComplex"),
+            "register_tile<Complex<float>, Tile64x64WideComplex, 2, 2>");
   EXPECT_EQ(key(Algo::Naive, DType::Int8), key(Algo::Naive, DType::UInt8));
 }
 

@@ -40,7 +40,7 @@ TEST(Supports, TheDevicesLimits) {
   EXPECT_FALSE(is_in(found, Algo::SharedTile32));
   EXPECT_TRUE(is_in(found, Algo::SharedTile16) && is_in(found, Algo::RegisterTile));
   for (const Plan& plan : plans_of(Algo::RegisterTile, problem_of(4096, 4096, 64), g80))
-    EXPECT_EQ(register_of(plan).tile, TileSize::Small);
+    EXPECT_EQ(plan.block_m, 64);
   EXPECT_TRUE(supported_algos(problem_of(64, 64, 64, DType::Float64), g80).empty());
   EXPECT_FALSE(supported_algos(problem_of(64, 64, 64, DType::Float64), device("gt200")).empty());
 }

@@ -14,7 +14,7 @@ def test_its_tiles() -> None:
     """fp32 has its own tiles where cp.async exists."""
     for device, prefix in (("h200", "AsyncTile"), ("a100", "AsyncTile"), ("t4", "Tile")):
         tiles = {way[0] for way in ways_of(*meta(SIZE, SIZE, SIZE), "register_tile", device=device)}
-        assert len(tiles) >= 3 and all(tile.startswith(prefix) for tile in tiles)
+        assert len(tiles) >= 2 and all(tile.startswith(prefix) for tile in tiles)
 
 
 @each("device", ("h200", "a100"))

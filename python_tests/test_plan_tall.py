@@ -55,7 +55,7 @@ def test_its_ways_are_listed_and_the_plan_explained(dtype: torch.dtype) -> None:
     assert plan.tall.reads == "by 16 bytes" and plan.tall.panel_k >= 16
     ways = ways_of(a, b, "tall", device="h200")
     assert (plan.tile.name, plan.tall.exchanged) == ways[0][:2]
-    assert len(ways) == (3 if dtype == torch.float32 else 4)
+    assert len(ways) == 3
     text = tiled_mm.explain(a, b, algo="tall", device="h200")
     assert text.startswith("tall on") and "A by 16 bytes" in text
     found = json.loads(torch.ops.tiled_debug.plan(a, b, algo="tall", device="h200"))["tall"]

@@ -5,6 +5,7 @@
 
 #include "core/segments.h"
 #include "cuda/plan/plan.h"
+#include "cuda/plan/tile_name.h"
 
 namespace tiled {
 
@@ -25,8 +26,14 @@ constexpr Candidate candidate_of() {
           Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
 }
 
-// Which of a rung's three tiles for an accumulator.
-enum class TileSize : int8_t { Large, Medium, Small };
+// A list's, by number.
+template <typename List>
+struct TileTable;
+template <typename... Tiles>
+struct TileTable<TileList<Tiles...>> {
+  static constexpr Candidate CANDIDATES[] = {candidate_of<Tiles>()...};
+  static constexpr TileInfo INFOS[] = {tile_info_of<Tiles>()...};
+};
 
 // Whether the problem asks for chains of multiply-adds that the device has.
 bool is_of_chains(const Problem& problem, const DeviceInfo& device);

@@ -3,8 +3,6 @@
 
 #include <string_view>
 
-#include "cuda/plan/candidate.h"
-
 namespace tiled {
 
 struct TileInfo {
@@ -29,16 +27,6 @@ constexpr TileInfo tile_info_of() {
   return {tile_type_name<Tile>(), Tile::THREAD_M, Tile::THREAD_N};
 }
 
-template <typename Tiles>
-constexpr TileInfo tile_info_of(TileSize size) {
-  switch (size) {
-    case TileSize::Large: return tile_info_of<typename Tiles::Large>();
-    case TileSize::Medium: return tile_info_of<typename Tiles::Medium>();
-    case TileSize::Small: return tile_info_of<typename Tiles::Small>();
-  }
-  return {};
-}
-
 // A rung's tiles by number.
 template <typename... Tiles>
 struct TileList {
@@ -49,6 +37,14 @@ template <typename... Tiles>
 constexpr std::string_view tile_name_of(TileList<Tiles...>, int index) {
   constexpr std::string_view NAMES[] = {tile_type_name<Tiles>()...};
   return NAMES[index];
+}
+
+// function(tile) of the one that has this number.
+template <typename First, typename... Rest, typename Function>
+auto with_tile(TileList<First, Rest...>, int index, Function function) {
+  if constexpr (sizeof...(Rest) > 0)
+    if (index != 0) return with_tile(TileList<Rest...>(), index - 1, function);
+  return function(First());
 }
 
 }  // namespace tiled

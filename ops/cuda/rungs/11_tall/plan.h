@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/plan/device.h"
+#include "cuda/plan/sides.h"
 #include "cuda/plan/turned.h"
 #include "cuda/rungs/11_tall/tiles.h"
 #include "cuda/rungs/11_tall/way.h"

@@ -18,7 +18,7 @@ struct TallTile {
   static constexpr int THREADS = WARPS * 32;
   // Asked of the compiler, which fits the registers; the kernel for all problems needs more of
   // them.
-  static constexpr int BLOCKS_PER_SM = OF_CHAINS ? BLOCKS : COLUMNS > 48 ? 1 : 2;
+  static constexpr int BLOCKS_PER_SM = OF_CHAINS ? BLOCKS : 2;
   static constexpr int PLAIN_BLOCKS_PER_SM = BLOCKS;
   static constexpr bool CHAINS = OF_CHAINS;
   static constexpr int ELEMENT_BYTES = CHAINS ? 4 : 2;
@@ -52,13 +52,12 @@ struct TallTile {
 struct Tall32x16 : TallTile<32, 16, 64, 2, 4, false> {};
 struct Tall32x32 : TallTile<32, 32, 64, 3, 3, false> {};
 struct Tall32x48 : TallTile<32, 48, 64, 3, 2, false> {};
-struct Tall32x64 : TallTile<32, 64, 64, 3, 2, false> {};
 
 struct Chain32x16 : TallTile<32, 16, 64, 3, 2, true> {};
 struct Chain32x32 : TallTile<32, 32, 64, 3, 2, true> {};
 struct Chain64x48 : TallTile<64, 48, 64, 3, 1, true> {};
 
-using TensorTallTiles = TileList<Tall32x16, Tall32x32, Tall32x48, Tall32x64>;
+using TensorTallTiles = TileList<Tall32x16, Tall32x32, Tall32x48>;
 using ChainTallTiles = TileList<Chain32x16, Chain32x32, Chain64x48>;
 
 // A tile as values, for the planner.

@@ -1,5 +1,5 @@
-// Rung register_tile as the planner sees it: three tiles for each size of accumulator, and three
-// others for fp32 where cp.async exists.
+// Rung register_tile as the planner sees it: tiles for each size of accumulator, and others for
+// fp32 where cp.async exists.
 #include <algorithm>
 #include <utility>
 
@@ -20,45 +20,40 @@ namespace {
 // (run_turns in parts/wrapped.cuh), rounded up to what cp.async's tiles are aligned to.
 constexpr int64_t NUMBER_BYTES = 128;
 
-constexpr TileSize SIZES[] = {TileSize::Large, TileSize::Medium, TileSize::Small};
+// By number.
+struct Tiles {
+  const Candidate* candidates;
+  const TileInfo* infos;
+  int count;
+};
+template <typename List>
+constexpr Tiles TILES = {TileTable<List>::CANDIDATES, TileTable<List>::INFOS, List::COUNT};
 
-// In the order of SIZES.
-template <typename Tiles>
-constexpr Candidate TABLE[] = {candidate_of<typename Tiles::Large>(),
-                               candidate_of<typename Tiles::Medium>(),
-                               candidate_of<typename Tiles::Small>()};
-constexpr Candidate ASYNC_TABLE[] = {candidate_of<AsyncTiles::Large>(),
-                                     candidate_of<AsyncTiles::Medium>(),
-                                     candidate_of<AsyncTiles::Small>()};
+// Those of cp.async, and those for each size of accumulator.
+constexpr const Tiles& ASYNC = TILES<AsyncTiles>;
+constexpr Tiles LISTS[] = {TILES<RegisterTilesFor<4>::List>, TILES<RegisterTilesFor<8>::List>,
+                           TILES<RegisterTilesFor<8, 16>::List>,
+                           TILES<RegisterTilesFor<16, 32>::List>};
+
+int list_of(DType dtype) {
+  const int64_t bytes = accumulator_bytes(dtype);
+  return bytes == 4 ? 0 : bytes == 16 ? 3 : is_complex(dtype) ? 2 : 1;
+}
 
 bool is_async(const Problem& problem, const DeviceInfo& device) {
   return problem.dtype == DType::Float32 && device.capability >= 80;
 }
 
-// function(tiles) with the dtype's three.
-template <typename Function>
-auto with_tiles(DType dtype, Function function) {
-  switch (accumulator_bytes(dtype)) {
-    case 4: return function(RegisterTilesFor<4>{});
-    case 8:
-      return is_complex(dtype) ? function(RegisterTilesFor<8, 16>{})
-                               : function(RegisterTilesFor<8>{});
-    default: return function(RegisterTilesFor<16, 32>{});
-  }
-}
-
-const Candidate* table_of(const Problem& problem, const DeviceInfo& device) {
-  if (is_async(problem, device)) return ASYNC_TABLE;
-  return with_tiles(problem.dtype,
-                    [](auto tiles) -> const Candidate* { return TABLE<decltype(tiles)>; });
+const Tiles& tiles_of(DType dtype, bool async) { return async ? ASYNC : LISTS[list_of(dtype)]; }
+const Tiles& tiles_of(const Problem& problem, const DeviceInfo& device) {
+  return tiles_of(problem.dtype, is_async(problem, device));
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  const Candidate* table = table_of(problem, device);
+  const Tiles& tiles = tiles_of(problem, device);
   return is_of_chains(problem, device) &&
-         std::any_of(table, table + 3, [&](const Candidate& candidate) {
-           return can_launch(candidate, problem, device);
-         });
+         std::any_of(tiles.candidates, tiles.candidates + tiles.count,
+                     [&](const Candidate& tile) { return can_launch(tile, problem, device); });
 }
 
 // Every choice of operands that are transposed first, which a kernel of Hopper's does, of those
@@ -85,12 +80,12 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Visit visit
   const auto visit_all = [&](const RegisterTileWay& way) {
     for_accesses(problem, device, way, [&](const RegisterTileWay& found) { visit(Way(found)); });
   };
-  for (int i = 0; i < 3; ++i) {
-    const Candidate& candidate = ASYNC_TABLE[i];
+  for (int i = 0; i < ASYNC.count; ++i) {
+    const Candidate& candidate = ASYNC.candidates[i];
     if (!can_launch(candidate, problem, device)) continue;
     RegisterTileWay way{};
     way.async = true;
-    way.tile = SIZES[i];
+    way.tile = static_cast<int8_t>(i);
     for (int share = 0; share <= gains_by_sharing(candidate, problem, device); ++share) {
       way.shares_segments = share;
       visit_all(way);
@@ -104,56 +99,47 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Visit visit
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   if (is_async(problem, device)) return ways_of_async(problem, device, visit);
-  const Candidate* table = table_of(problem, device);
+  const Tiles& tiles = tiles_of(problem, device);
   RegisterTileWay way{};
   way.access = vector_accesses_of(problem);
-  const int sizes = accumulator_bytes(problem.dtype) > 4 ? 2 : 3;  // that differ (tiles.h)
-  for (int i = 0; i < sizes; ++i) {
-    if (!can_launch(table[i], problem, device)) continue;
-    way.tile = SIZES[i];
-    for (int share = 0; share <= gains_by_sharing(table[i], problem, device); ++share) {
+  for (int i = 0; i < tiles.count; ++i) {
+    if (!can_launch(tiles.candidates[i], problem, device)) continue;
+    way.tile = static_cast<int8_t>(i);
+    for (int share = 0; share <= gains_by_sharing(tiles.candidates[i], problem, device); ++share) {
       way.shares_segments = share;
       visit(Way(way));
     }
   }
 }
 
-// Tiles by size, those of cp.async once for each number of operands that are copied one element at
-// a time.
-constexpr int SIZE_COUNT = 3, MANNERS = 3;
+// Those of cp.async once for each number of operands that are copied one element at a time.
+constexpr int MANNERS = 3;
 std::vector<std::string> variants() {
   std::vector<std::string> names;
-  for (const TileSize size : SIZES)
-    for (int singly = 0; singly < MANNERS; ++singly)
-      names.push_back(std::string(tile_info_of<AsyncTiles>(size).name) +
-                      (singly == 0   ? ""
-                       : singly == 1 ? " one by elements"
-                                     : " both by elements"));
-  const auto add = [&](auto tiles) {
-    for (const TileSize size : SIZES) names.emplace_back(tile_info_of<decltype(tiles)>(size).name);
-  };
-  add(RegisterTilesFor<4>()), add(RegisterTilesFor<8>()), add(RegisterTilesFor<8, 16>());
-  add(RegisterTilesFor<16, 32>());
+  for (int i = 0; i < ASYNC.count; ++i)
+    for (const char* const manner : {"", " one by elements", " both by elements"})
+      names.push_back(std::string(ASYNC.infos[i].name) + manner);
+  for (const Tiles& tiles : LISTS)
+    for (int i = 0; i < tiles.count; ++i) names.emplace_back(tiles.infos[i].name);
   return names;
 }
-int variant_of(const Problem& problem, const RegisterTileWay& way) {
-  const int size = static_cast<int>(way.tile);
+int variant_of(DType dtype, const RegisterTileWay& way) {
   const int singly = (way.access.a == Access::Elements) + (way.access.b == Access::Elements);
-  if (way.async) return size * MANNERS + singly;
-  const int64_t bytes = accumulator_bytes(problem.dtype);
-  const int list = bytes == 4 ? 0 : bytes == 16 ? 3 : is_complex(problem.dtype) ? 2 : 1;
-  return SIZE_COUNT * (MANNERS + list) + size;
+  if (way.async) return way.tile * MANNERS + singly;
+  int first = ASYNC.count * MANNERS;
+  for (int list = 0; list < list_of(dtype); ++list) first += LISTS[list].count;
+  return first + way.tile;
 }
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const RegisterTileWay way = chosen.as<RegisterTileWay>();
-  const Candidate& candidate = table_of(problem, device)[static_cast<int>(way.tile)];
+  const Candidate& candidate = tiles_of(problem, device).candidates[way.tile];
   Plan plan = plan_of(Algo::RegisterTile, candidate, problem, chosen);
   const auto to = [](bool is_copied) { return is_copied ? CopyTo::AlongRows : CopyTo::Nothing; };
   plan.copy_p = to(way.transpose_a), plan.copy_q = to(way.transpose_b);
   add_copies(plan, problem);
   plan.demand = demand_of(problem_as_read(problem, plan), candidate.block_m, candidate.block_n,
-                          variant_of(problem, way), candidate.resident, way.shares_segments);
+                          variant_of(problem.dtype, way), candidate.resident, way.shares_segments);
   plan.demand.stream_k = way.wraps_around;
   Step product = product_of(candidate, plan, problem);
   if (way.wraps_around) {
@@ -165,9 +151,8 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   return plan;
 }
 
-TileInfo tile_of(DType dtype, const RegisterTileWay& way) {
-  if (way.async) return tile_info_of<AsyncTiles>(way.tile);
-  return with_tiles(dtype, [&](auto tiles) { return tile_info_of<decltype(tiles)>(way.tile); });
+const TileInfo& tile_of(DType dtype, const RegisterTileWay& way) {
+  return tiles_of(dtype, way.async).infos[way.tile];
 }
 
 // In JSON:

@@ -159,11 +159,7 @@ Kernel<ProblemAndTotals> register_tile_function(const RegisterTileWay& way) {
     }
     return &register_tile<T, Tile, Access::Elements, Access::Elements>;
   };
-  switch (way.tile) {
-    case TileSize::Large: return pick(typename Tiles::Large{});
-    case TileSize::Medium: return pick(typename Tiles::Medium{});
-    default: return pick(typename Tiles::Small{});
-  }
+  return with_tile(typename Tiles::List(), way.tile, pick);
 }
 
 Kernel<ProblemAndTotals> register_tile_kernel(const Problem& problem, const RegisterTileWay& way) {

@@ -93,11 +93,7 @@ Kernel<ProblemAndTotals> register_tile_async_function(const RegisterTileWay& way
     if (way.access.b == MN) return &register_tile_async<Tile, ANY, MN, SHARES>;
     return &register_tile_async<Tile, ANY, ANY, SHARES>;
   };
-  switch (way.tile) {
-    case TileSize::Large: return pick(AsyncTiles::Large{});
-    case TileSize::Medium: return pick(AsyncTiles::Medium{});
-    default: return pick(AsyncTiles::Small{});
-  }
+  return with_tile(AsyncTiles(), way.tile, pick);
 }
 
 Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way) {

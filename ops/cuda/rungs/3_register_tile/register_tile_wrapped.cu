@@ -50,11 +50,7 @@ Kernel<WrappedArguments> register_tile_wrapped_kernel(const RegisterTileWay& way
     if (way.access.b == MN) return &register_tile_wrapped<Tile, ANY, MN>;
     return &register_tile_wrapped<Tile, ANY, ANY>;
   };
-  switch (way.tile) {
-    case TileSize::Large: return pick(AsyncTiles::Large{});
-    case TileSize::Medium: return pick(AsyncTiles::Medium{});
-    default: return pick(AsyncTiles::Small{});
-  }
+  return with_tile(AsyncTiles(), way.tile, pick);
 }
 
 }  // namespace tiled

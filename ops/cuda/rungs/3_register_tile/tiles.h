@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/segments.h"
+#include "cuda/plan/tile_name.h"
 
 namespace tiled {
 
@@ -43,16 +44,14 @@ struct RegisterTile {
 };
 
 // 4-byte accumulators: fp32, fp16, bf16, integers up to 32 bits.
-struct Tile128x256 : RegisterTile<128, 256, 8, 16, 4, 1> {};    // 128 FMAs for 24 loaded values
-struct Tile128x128 : RegisterTile<128, 128, 8, 8, 4, 2, 2> {};  // 64 for 16, and twice the blocks
-struct Tile64x64 : RegisterTile<64, 64, 8, 4, 4, 4> {};         // eight times the blocks
+struct Tile128x128 : RegisterTile<128, 128, 8, 8, 4, 2, 2> {};  // 64 FMAs for 16 loaded values
+struct Tile64x64 : RegisterTile<64, 64, 8, 4, 4, 4> {};         // four times the blocks
 // 8-byte accumulators: fp64 and int64. 8 x 8 of them would not fit 128 registers.
 struct Tile128x64 : RegisterTile<128, 64, 8, 4, 8, 2> {};
 struct Tile64x64Wide : RegisterTile<64, 64, 4, 4, 8, 2> {};
-// complex64: the chains of the larger are as many registers as Tile128x256's, the smaller's half.
-struct Tile128x64Complex : RegisterTile<128, 64, 8, 4, 8, 1, 4, 16> {};
+// complex64, whose chains are as many registers as Tile128x128's.
 struct Tile64x64WideComplex : RegisterTile<64, 64, 4, 4, 8, 2, 4, 16> {};
-// complex128, likewise; the smaller's chains are a quarter.
+// complex128: the chains of the larger are twice as many, the smaller's half.
 struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 1, 4, 32> {};
 struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2, 2, 32> {};
 
@@ -98,38 +97,26 @@ struct AsyncTile64x64 : AsyncTile<64, 64, 8, 8, 4, 4, 4> {};       // four times
 // Eight times the blocks. Asked for four of them the compiler would run out of registers.
 struct AsyncTile64x32 : AsyncTile<64, 32, 16, 4, 4, 4, 3> {};
 
-struct AsyncTiles {
-  using Large = AsyncTile128x128;
-  using Medium = AsyncTile64x64;
-  using Small = AsyncTile64x32;
-};
+using AsyncTiles = TileList<AsyncTile128x128, AsyncTile64x64, AsyncTile64x32>;
 
-// The tiles for accumulators of this many bytes, and their chains. Wide ones have two sizes only.
+// The tiles for accumulators of this many bytes, and their chains; the largest first.
 template <int ACC_BYTES, int CHAIN_BYTES = ACC_BYTES>
 struct RegisterTilesFor;
 template <>
 struct RegisterTilesFor<4> {
-  using Large = Tile128x256;
-  using Medium = Tile128x128;
-  using Small = Tile64x64;
+  using List = TileList<Tile128x128, Tile64x64>;
 };
 template <>
 struct RegisterTilesFor<8> {
-  using Large = Tile128x64;
-  using Medium = Tile64x64Wide;
-  using Small = Tile64x64Wide;
+  using List = TileList<Tile128x64, Tile64x64Wide>;
 };
 template <>
 struct RegisterTilesFor<8, 16> {
-  using Large = Tile128x64Complex;
-  using Medium = Tile64x64WideComplex;
-  using Small = Tile64x64WideComplex;
+  using List = TileList<Tile64x64WideComplex>;
 };
 template <>
 struct RegisterTilesFor<16, 32> {
-  using Large = Tile64x64Complex;
-  using Medium = Tile32x32Complex;
-  using Small = Tile32x32Complex;
+  using List = TileList<Tile64x64Complex, Tile32x32Complex>;
 };
 
 }  // namespace tiled

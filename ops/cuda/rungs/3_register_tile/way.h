@@ -1,13 +1,14 @@
 // How register_tile runs a problem.
 #pragma once
 
+#include <cstdint>
+
 #include "cuda/plan/access.h"
-#include "cuda/plan/candidate.h"
 
 namespace tiled {
 
 struct RegisterTileWay {
-  TileSize tile;
+  int8_t tile;        // of the list for its accumulators, or of AsyncTiles (tiles.h)
   bool async;         // fp32 by cp.async (AsyncTiles), each operand as it can
   Accesses access;    // unless async both by vectors, or neither
   bool transpose_a;   // async only: the operand is copied first, to lie along m or n

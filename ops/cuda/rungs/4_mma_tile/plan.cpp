@@ -15,11 +15,7 @@
 namespace tiled {
 namespace {
 
-// In the order of Fp64Tiles.
-constexpr Candidate FP64_TABLE[] = {candidate_of<Fp64Tile128x128>(), candidate_of<Fp64Tile128x64>(),
-                                    candidate_of<Fp64Tile64x64>(), candidate_of<Fp64Pair128x64>(),
-                                    candidate_of<Fp64Tile32x64>()};
-static_assert(std::size(FP64_TABLE) == Fp64Tiles::COUNT, "a line for each tile");
+constexpr const auto& FP64_TABLE = TileTable<Fp64Tiles>::CANDIDATES;
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
 
@@ -88,12 +84,6 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan;
 }
 
-template <typename... Tiles>
-constexpr TileInfo tile_info_of(TileList<Tiles...>, int tile) {
-  constexpr TileInfo INFOS[] = {tiled::tile_info_of<Tiles>()...};
-  return INFOS[tile];
-}
-
 std::string name_of(const Fp64Way& way) {
   return std::string(tile_name_of(Fp64Tiles(), way.tile)) + (way.blocks > 0 ? " cut" : "");
 }
@@ -108,7 +98,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
     return d;
   }
   const Fp64Way way = plan.way.as<Fp64Way>();
-  const TileInfo tile = tile_info_of(Fp64Tiles(), way.tile);
+  const TileInfo tile = TileTable<Fp64Tiles>::INFOS[way.tile];
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
   d.kernel = (way.blocks > 0 ? "mma_tile_fp64_wrapped<" : "mma_tile_fp64<") + d.tile + ", " +

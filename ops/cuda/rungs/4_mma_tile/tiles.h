@@ -52,13 +52,11 @@ struct Fp64Tile128x128 : Fp64Tile<128, 128, 64, 32, 4, 1> {};
 struct Fp64Tile128x64 : Fp64Tile<128, 64, 32, 32, 7, 1> {};
 // Two blocks a multiprocessor: one begins and ends beside the other's products.
 struct Fp64Tile64x64 : Fp64Tile<64, 64, 32, 32, 4, 2> {};
-struct Fp64Pair128x64 : Fp64Tile<128, 64, 64, 32, 3, 2> {};
 // For one block a multiprocessor, and few rows: many steps on their way.
 struct Fp64Tile32x64 : Fp64Tile<32, 64, 16, 16, 12, 1> {};
 
 // In this order the planner counts them.
-using Fp64Tiles =
-    TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64Pair128x64, Fp64Tile32x64>;
+using Fp64Tiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64Tile32x64>;
 // The first of them are cut in time too (parts/wrap_around.h).
 using Fp64WrappedTiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64>;
 

@@ -123,17 +123,15 @@ struct Coop128x96 : HopperTile<128, 96, 2, 1, COOP, 6> {};
 struct Coop192x96 : HopperTile<192, 96, 3, 1, COOP, 5> {};
 // Small: one consumer, many stages in flight.
 struct Deep64x192 : HopperTile<64, 192, 1, 1, COOP, 6> {};
-struct Deep64x160 : HopperTile<64, 160, 1, 1, COOP, 7> {};
 struct Deep64x128 : HopperTile<64, 128, 1, 1, COOP, 8> {};
 struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
-struct Deep64x80 : HopperTile<64, 80, 1, 1, COOP, 11> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
-using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
-                             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x176,
-                             Coop128x128, Coop128x112, Coop128x96, Coop192x96, Deep64x192,
-                             Deep64x160, Deep64x128, Deep64x96, Deep64x80, Deep64x64, Solo64x16>;
+using HopperTiles =
+    TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224, Ping128x128,
+             Ping128x160, Ping128x192, Ping64x128, Coop128x176, Coop128x128, Coop128x112,
+             Coop128x96, Coop192x96, Deep64x192, Deep64x128, Deep64x96, Deep64x64, Solo64x16>;
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.

@@ -12,7 +12,7 @@
 //     few Q    8 |    ------>    |
 //                +---------------+        one warpgroup: wgmma on stage s while stage s + 1 arrives
 //
-// P is on wgmma's side of 64 rows, Q on its side of 8 to 96 columns, and both are read where TMA
+// P is on wgmma's side of 64 rows, Q on its side of 8 to 64 columns, and both are read where TMA
 // has put them: shared memory is touched once for each byte, and no thread loads anything. A wgmma
 // takes its time by its columns: rows that a tile does not have cost nothing.
 //

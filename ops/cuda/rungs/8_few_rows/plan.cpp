@@ -11,10 +11,10 @@
 namespace tiled {
 namespace {
 
-constexpr int64_t NARROW_ROWS = 32;                // of P for each block
-constexpr int64_t MOST_NARROW = 4, MOST_WIDE = 8;  // tiles along Q
-constexpr int64_t MOST_OF_CHAINS = 8;              // the same of segments that are shared out
-constexpr int FEW_ROWS_USUAL = 64;  // columns of a tile; wider ones are for one round
+constexpr int64_t NARROW_ROWS = 32;    // of P for each block
+constexpr int64_t MOST_NARROW = 4;     // tiles along Q, narrower than need be
+constexpr int64_t MOST_OF_CHAINS = 8;  // the same of segments that are shared out
+constexpr int64_t MOST_OF_WARPS = 64;  // columns
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   // More than with any tile.
@@ -73,7 +73,7 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
       copied(sides.p, problem.dtype, repacked_to(sides.p, problem.dtype, plan.repack_p)));
   if (by == FewRowsBy::Registers && !mn_major) return;
   // Of more columns each tile would read the weight once more: others have wider ones.
-  if (by == FewRowsBy::Warps && sides.q.rows > FEW_ROWS_USUAL) return;
+  if (by == FewRowsBy::Warps && sides.q.rows > MOST_OF_WARPS) return;
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;
   for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
@@ -88,14 +88,10 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
         1,
         saturating_product(saturating_product(columns, problem.batch), segments_of(problem, plan)));
     const int64_t room = std::max<int64_t>(1, device.multiprocessors / beside);
-    // Others than the usual one, several beside each other: narrower ones where the multiprocessors
-    // are not needed for P, wider ones where each has a tile of them at the most.
-    const int usual = std::min(widest, FEW_ROWS_USUAL);
+    // Narrower ones, several beside each other, where the multiprocessors are not needed for P.
     const bool narrow = share || (has_low_tiles(by) && sides.p.rows <= room * NARROW_ROWS);
     const int64_t most = share && !has_low_tiles(by) ? MOST_OF_CHAINS : MOST_NARROW;
-    if (tile.block_q < usual && (!narrow || columns > most)) continue;
-    if (tile.block_q > usual && (sides.p.rows > room * tile.block_p || columns > MOST_WIDE))
-      continue;
+    if (tile.block_q < widest && (!narrow || columns > most)) continue;
     const auto visit_plan = [&](FewRowsPlan found) {
       const int64_t tiles = std::max<int64_t>(1, few_rows_units(problem, found));
       if (tiles > MOST_OF_TMA) return;

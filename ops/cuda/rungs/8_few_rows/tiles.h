@@ -81,13 +81,8 @@ struct Few16 : FewRowsWgmma<FewRowsBy::Wgmma, 16> {};
 struct Few32 : FewRowsWgmma<FewRowsBy::Wgmma, 32> {};
 struct Few48 : FewRowsWgmma<FewRowsBy::Wgmma, 48> {};
 struct Few64 : FewRowsWgmma<FewRowsBy::Wgmma, 64> {};
-struct Few80 : FewRowsWgmma<FewRowsBy::Wgmma, 80> {};
-struct Few96 : FewRowsWgmma<FewRowsBy::Wgmma, 96> {};
 // With P in registers only the warps that have rows of a tile load any.
 struct Regs8 : FewRowsWgmma<FewRowsBy::Registers, 8> {};
-struct Regs16 : FewRowsWgmma<FewRowsBy::Registers, 16> {};
-struct Regs32 : FewRowsWgmma<FewRowsBy::Registers, 32> {};
-struct Regs48 : FewRowsWgmma<FewRowsBy::Registers, 48> {};
 struct Regs64 : FewRowsWgmma<FewRowsBy::Registers, 64> {};
 
 // mma.sync has 16 rows and eights of columns.
@@ -101,14 +96,9 @@ struct Warps32x8 : FewRowsTile<FewRowsBy::Warps, 32, 8, 16, 1> {
 };
 
 struct Doubles32x8 : FewRowsMma<32, 8, 1> {};
-struct Doubles48x8 : FewRowsMma<48, 8, 1> {};
 struct Doubles64x8 : FewRowsMma<64, 8, 1> {};
-struct Doubles32x16 : FewRowsMma<32, 16, 1> {};
-struct Doubles32x16Apart : FewRowsMma<32, 16, 2> {};  // as many chains, of twice the warps
-struct Doubles48x16 : FewRowsMma<48, 16, 1> {};
+struct Doubles32x16Apart : FewRowsMma<32, 16, 2> {};
 struct Doubles64x16 : FewRowsMma<64, 16, 1> {};
-struct Doubles32x32 : FewRowsMma<32, 32, 1> {};
-struct Doubles48x32 : FewRowsMma<48, 32, 1> {};
 struct Doubles64x32 : FewRowsMma<64, 32, 1> {};
 struct Doubles32x64 : FewRowsMma<32, 64, 2> {};
 struct Doubles48x64 : FewRowsMma<48, 64, 2> {};
@@ -118,9 +108,7 @@ template <int P, int Q, int GROUPS>
 struct FewRowsLanes : FewRowsTile<FewRowsBy::Lanes, P, Q, 32, GROUPS> {
   static constexpr int LANES_P = 32, LANES_Q = 1;
 };
-struct Lanes32x1 : FewRowsLanes<32, 1, 1> {};
 struct Lanes64x1 : FewRowsLanes<64, 1, 1> {};
-struct Lanes32x2 : FewRowsLanes<32, 2, 1> {};
 struct Lanes64x2 : FewRowsLanes<64, 2, 1> {};
 struct Lanes32x4 : FewRowsLanes<32, 4, 2> {};
 struct Lanes64x4 : FewRowsLanes<64, 4, 2> {};
@@ -143,11 +131,10 @@ struct Patches32x16 : FewRowsPatches<32, 16, 2, 2> {};
 struct Patches32x32 : FewRowsPatches<32, 32, 2, 4> {};
 
 using FewRowsTiles =
-    TileList<Few8, Few16, Few32, Few48, Few64, Few80, Few96, Regs8, Regs16, Regs32, Regs48, Regs64,
-             Warps32x8, Doubles32x8, Doubles48x8, Doubles64x8, Doubles32x16, Doubles32x16Apart,
-             Doubles48x16, Doubles64x16, Doubles32x32, Doubles48x32, Doubles64x32, Doubles32x64,
-             Doubles48x64, Lanes64x1, Lanes32x1, Lanes64x2, Lanes32x2, Lanes32x4, Lanes64x4,
-             Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16, Patches32x16, Patches32x32>;
+    TileList<Few8, Few16, Few32, Few48, Few64, Regs8, Regs64, Warps32x8, Doubles32x8, Doubles64x8,
+             Doubles32x16Apart, Doubles64x16, Doubles64x32, Doubles32x64, Doubles48x64, Lanes64x1,
+             Lanes64x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16,
+             Patches32x16, Patches32x32>;
 
 // How a stage lies in shared memory, and how many of them a block's ring has.
 struct FewRowsStage {

@@ -1,0 +1,76 @@
+"""bench.choice_ablate: what products would cost without a tile, and which tiles may go."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bench.choice_ablate import KEPT, Times, ablated, tile_of
+
+
+def way(tile: str, seconds: float, *, algo: str = "hopper", cut: bool = False) -> dict:
+    demand = {"kind": "16bit", "variant": tile, "stream_k": cut}
+    return {"algo": algo, "demand": demand, "t": seconds}
+
+
+def problem(family: str, *ways: dict) -> dict:
+    return {"case": {"family": family}, "all": list(ways)}
+
+
+def test_a_tile_is_one_however_operands_are_read() -> None:
+    assert tile_of(way("A by elements", 1)) == tile_of(way("A", 2)) == "hopper 16bit A"
+    assert tile_of(way("A", 1, cut=True)) == "hopper 16bit A cut"
+
+
+def test_a_tiles_gain_is_what_the_others_lack() -> None:
+    """Of its products the best of the other ways, in the mean of the family's; none of those in
+    which it is not the fastest."""
+    times = Times(
+        [
+            problem("large", way("A", 2), way("A", 1), way("B", 1.21)),
+            problem("large", way("B", 3), way("A", 4)),
+            problem("small", way("A", 1), way("B", 1.05)),
+            problem("small"),
+        ]
+    )
+    loss = times.loss("hopper 16bit A")
+    assert loss.family == "large" and loss.worst == pytest.approx(1.21)
+    assert loss.mean == pytest.approx(0.1)
+    loss = times.loss("hopper 16bit B")
+    assert loss.family == "large" and loss.worst == pytest.approx(4 / 3)
+    assert loss.mean == pytest.approx(math.sqrt(4 / 3) - 1)
+
+
+def test_what_no_other_tile_serves_never_goes() -> None:
+    times = Times([problem("large", way("A", 1))])
+    assert times.loss("hopper 16bit A").mean == math.inf
+    assert ablated(times, KEPT, budget=9, worst=9) == {}
+
+
+def test_tiles_go_one_by_one_and_are_scored_again() -> None:
+    """Two that stand in for each other: each alone costs nothing, the second everything."""
+    problems = [problem("large", way("A", 1), way("B", 1), way("C", 1.5)) for _ in range(10)]
+    times = Times([*problems, problem("large", way("C", 1), way("A", 1.04))])
+    assert times.loss("hopper 16bit A").mean == times.loss("hopper 16bit B").mean == 0
+    gone = ablated(times, KEPT, budget=0.005, worst=1.10)
+    assert gone.keys() == {"hopper 16bit A"}
+    assert times.loss("hopper 16bit B").worst == pytest.approx(1.5)
+    assert times.loss("hopper 16bit C").worst == math.inf, "A was the other"
+
+
+def test_the_budget_is_of_all_that_went() -> None:
+    """Each of these costs its family 0.4 %, and a budget of 0.5 % has room for one."""
+    ways = [problem("large", way("Rest", 1)) for _ in range(7)]
+    ways += [problem("large", way(f"A{i}", 1), way("Rest", 1.004**10)) for i in range(3)]
+    gone = ablated(Times(ways), KEPT, budget=0.005, worst=1.10)
+    assert len(gone) == 1 and next(iter(gone.values())).mean == pytest.approx(0.004, rel=1e-3)
+    gone = ablated(Times(ways), KEPT, budget=0.0081, worst=1.10)
+    assert len(gone) == 2
+    assert len(ablated(Times(ways), KEPT, budget=1, worst=1.03)) == 0
+
+
+def test_what_is_kept_stays() -> None:
+    ways = [problem("large", way("A", 1), way("tile", 2, algo="shared_tile_8"), way("B", 2))]
+    assert list(ablated(Times(ways), KEPT, budget=0.5, worst=9)) == ["hopper 16bit B"]
+    assert ablated(Times(ways), (*KEPT, "hopper"), budget=0.5, worst=9) == {}
