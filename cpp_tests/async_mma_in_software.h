@@ -53,7 +53,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
                      const char* device_name = "h200") {
   const auto run = [](const Problem& problem, const AsyncMmaWay& way, const Step& step,
                       void* workspace, std::mt19937& random) {
-    const SumsLayout layout = sums_layout(problem, segment_count(problem.k));
+    const SumsLayout layout = sums_layout(problem);
     const Problem read =
         way.shares_segments ? problem_of_sums(problem, layout, workspace) : problem;
     const AsyncMmaArguments arguments = {as_turned(read, way), workspace, way.a, way.b,

@@ -107,21 +107,22 @@ int count_right_ways(const Product& p, uint32_t seed, std::string& wrong, int mu
     problem.c = {c.data(), c.row_stride(), c.column_stride(), c.entry,
                  alignment_of(c.data(), DTYPE, c.row_stride(), c.column_stride(), c.entry)};
     const Plan plan = rung.plan(problem, device, offered);
-    const FewRowsLayout l = few_rows_layout(problem, way, nullptr);
-    FewRowsArguments args = few_rows_arguments(problem, way, plan.block_k, l, nullptr);
-    map_operands(args, way, l, BYTES, [&](CUtensorMap* to, const Side& side, int strip, int rows) {
-      const MappedMatrix m = mapped(side, entries_of(side, problem.batch));
-      const int box_k = 128 / BYTES;
-      const bool mn_major = is_mn_major(side);
-      const ptx::SoftwareMap map = {static_cast<const char*>(m.data),
-                                    {m.columns, m.rows, m.batch},
-                                    {m.row_stride * BYTES, m.batch_stride * BYTES},
-                                    BYTES,
-                                    mn_major ? strip : box_k,
-                                    mn_major ? box_k : rows};
-      std::memcpy(to, &map, sizeof map);
-      return cudaSuccess;
-    });
+    const Sides sides = sides_of(problem, way.exchanged);
+    FewRowsArguments args = few_rows_arguments(problem, way, plan.block_k, nullptr);
+    map_operands(args, way, sides, BYTES,
+                 [&](CUtensorMap* to, const Side& side, int strip, int rows) {
+                   const MappedMatrix m = mapped(side, entries_of(side, problem.batch));
+                   const int box_k = 128 / BYTES;
+                   const bool mn_major = is_mn_major(side);
+                   const ptx::SoftwareMap map = {static_cast<const char*>(m.data),
+                                                 {m.columns, m.rows, m.batch},
+                                                 {m.row_stride * BYTES, m.batch_stride * BYTES},
+                                                 BYTES,
+                                                 mn_major ? strip : box_k,
+                                                 mn_major ? box_k : rows};
+                   std::memcpy(to, &map, sizeof map);
+                   return cudaSuccess;
+                 });
     const Step step = plan.main_step();
     gridDim = {static_cast<unsigned>(step.grid_x), 1, 1};
     const std::string name = std::string(few_rows_tile_name(way.tile)) + " of " +
@@ -130,7 +131,7 @@ int count_right_ways(const Product& p, uint32_t seed, std::string& wrong, int mu
       for (unsigned x = 0; x < gridDim.x; ++x) {
         blockIdx = {x, 0, 0};
         software_gpu::block.run(step.threads_x, static_cast<uint32_t>(random()), [&] {
-          run_tile<T>(FewRowsTiles(), way.tile, is_mn_major(l.sides.p), args);
+          run_tile<T>(FewRowsTiles(), way.tile, is_mn_major(sides.p), args);
         });
       }
     } catch (const std::exception& error) {

@@ -14,7 +14,7 @@
 #include "cuda/rungs/3_register_tile/way.h"
 #include "cuda/rungs/4_mma_tile/tiles.h"
 #include "cuda/rungs/4_mma_tile/way.h"
-#include "cuda/rungs/7_hopper/layout.h"
+#include "cuda/rungs/7_hopper/plan.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "explain/report.h"
 

@@ -99,9 +99,16 @@ TEST(AsyncMmaPlan, Copies) {
     EXPECT_EQ(w.b == ReadBy::Sixteen, w.copy_b);
     EXPECT_TRUE(async_mma_tile(w.tile).any || (w.copy_a && w.copy_b));
     const Plan plan = rung_of(Algo::AsyncMma)->plan(p, device("a100"), way);
-    const AsyncMmaLayout l = async_mma_layout(p, w, nullptr);
-    EXPECT_EQ(l.copies.count(), w.copy_a + w.copy_b);
-    EXPECT_EQ(plan.workspace_bytes - l.copies.bytes(), plan.main_step().workspace_bytes);
+    EXPECT_EQ((plan.copy_p != CopyTo::Nothing) + (plan.copy_q != CopyTo::Nothing),
+              w.copy_a + w.copy_b);
+    const Problem read = problem_as_read(p, plan);
+    const Side copies[] = {side_a(read), side_b(read)};
+    int64_t copied = 0;
+    for (int i = 0; i < 2; ++i)
+      if (w.exchanged ? (i == 0 ? w.copy_b : w.copy_a) : (i == 0 ? w.copy_a : w.copy_b))
+        copied += workspace_aligned(copy_bytes(copies[i], p));
+    EXPECT_EQ(plan.at(Area::Totals), copied);
+    EXPECT_EQ(plan.workspace_bytes - copied, plan.main_step().workspace_bytes);
   });
   EXPECT_EQ(found.size(), 4u);
 }
@@ -113,7 +120,8 @@ TEST(AsyncMmaPlan, LayoutsAndSides) {
     const Problem p = tensor_problem(layout, 512, 256, 1024);
     for (const AsyncMmaWay& way : ways_of(p, device("h200"))) {
       sides.insert(way.exchanged);
-      const Problem computed = async_mma_layout(p, way, nullptr).computed;
+      const Plan plan = plan_with(Algo::AsyncMma, p, device("h200"), way);
+      const Problem computed = as_turned(problem_as_read(p, plan), way);
       EXPECT_FALSE(is_mn_major(side_a(computed)) && !is_mn_major(side_b(computed))) << layout;
       EXPECT_EQ(computed.m, way.exchanged ? p.n : p.m);
       EXPECT_EQ(computed.c.row_stride, way.exchanged ? p.c.col_stride : p.c.row_stride);

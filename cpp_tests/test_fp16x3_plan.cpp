@@ -70,7 +70,6 @@ TEST(Fp16x3Plan, AreWithinTheHardwaresLimits) {
       EXPECT_EQ(plan.main_step().grid_x * plan.main_step().grid_y, way.blocks);
       EXPECT_EQ(plan.main_step().threads_x, tile.threads);
       EXPECT_EQ(plan.main_step().shared_bytes, tile.shared_bytes);
-      EXPECT_EQ(plan.workspace_bytes, fp16x3_layout(p, way).bytes);
       EXPECT_EQ(plan.end()[-1].work, Work::Guard);
       EXPECT_GT(plan.end()[-1].grid_x, 0);
       EXPECT_GE(plan.tiles_m * plan.block_m, p.m);
@@ -98,7 +97,6 @@ TEST(Fp16x3Plan, WithoutHoppersKernels) {
           EXPECT_EQ(step.cluster, 0);
           EXPECT_LE(step.shared_bytes, d.shared_bytes_per_block);
           EXPECT_LE(step.threads_x, d.threads_per_block);
-          EXPECT_EQ(plan.workspace_bytes, fp16x3_layout(p, way).bytes);
         }
         EXPECT_EQ(std::count(tiles.begin(), tiles.end(), "X3Async128x128"),
                   d.shared_bytes_per_block >= 128 * KIB)
@@ -156,24 +154,24 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
       p.batch = batch;
       if (shared) p.b.batch_stride = 0;
       for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
-        const Fp16x3Layout l = fp16x3_layout(p, way);
-        EXPECT_EQ(l.p_entries, shared && way.exchanged ? 1 : batch);
-        EXPECT_EQ(l.q_entries, shared && !way.exchanged ? 1 : batch);
+        const Plan plan = plan_with(Algo::Fp16x3, p, d, way);
+        const int64_t p_entries = shared && way.exchanged ? 1 : batch;
+        const int64_t q_entries = shared && !way.exchanged ? 1 : batch;
         const int64_t rows_p = way.exchanged ? n : m, rows_q = way.exchanged ? m : n;
         const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
         const bool has_totals = segment_count(k) > 1 || way.wraps_around;
         const int64_t copied_p =
-            way.kernel == Fp16x3Kernel::Direct ? 0 : l.p_entries * 2 * rows_p * k * 2;
+            way.kernel == Fp16x3Kernel::Direct ? 0 : p_entries * 2 * rows_p * k * 2;
         const std::pair<int64_t, int64_t> parts[] = {
-            {l.p_planes_at, copied_p},
-            {l.q_planes_at, l.q_entries * 2 * rows_q * k * 2},
-            {l.p_scales_at, l.p_entries * rows_p * 8},
-            {l.q_scales_at, l.q_entries * rows_q * 8},
-            {l.guard_at, (2 + squares) * 4},
-            {l.hand_over_at, way.wraps_around ? (1 + way.blocks) * 4 : 0},
-            {l.squares_at, squares * 4},
-            {l.marks_at, squares * 64 * 64 / 8},
-            {l.totals_at,
+            {plan.at(Area::P), copied_p},
+            {plan.at(Area::Q), q_entries * 2 * rows_q * k * 2},
+            {plan.at(Area::ScalesP), p_entries * rows_p * 8},
+            {plan.at(Area::ScalesQ), q_entries * rows_q * 8},
+            {plan.at(Area::Guard), (2 + squares) * 4},
+            {plan.at(Area::Words), way.wraps_around ? (1 + way.blocks) * 4 : 0},
+            {plan.at(Area::Squares), squares * 4},
+            {plan.at(Area::Marks), squares * 64 * 64 / 8},
+            {plan.at(Area::Totals),
              has_totals ? int64_t{way.blocks} * tile_of(way).block_p * tile_of(way).block_q * 4
                         : 0}};
         int64_t end = 0;
@@ -182,9 +180,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
           EXPECT_EQ(begin % WORKSPACE_ALIGNMENT, 0);
           end = begin + bytes;
         }
-        EXPECT_LE(end, l.bytes);
-        EXPECT_GE(l.guard_at + l.zero_bytes,
-                  l.hand_over_at + (way.wraps_around ? (1 + way.blocks) * 4 : 0));
+        EXPECT_EQ(end, plan.workspace_bytes);
       }
     }
 }
@@ -301,7 +297,7 @@ TEST(Fp16x3Plan, ANarrowCNeedsNoPlanesOfTheLargeOperand) {
 // An operand's planes lie as it does, with a pitch of whole cache lines.
 TEST(Fp16x3Plan, PlanesLieAsTheOperandDoes) {
   const Problem p = parts_problem("nn", 70, 90, 100);
-  const Side a = split_planes(side_a(p), nullptr), b = split_planes(side_b(p), nullptr);
+  const Side a = split_planes(side_a(p)), b = split_planes(side_b(p));
   EXPECT_EQ(a.k_stride, 1);
   EXPECT_EQ(a.row_stride, 128);
   EXPECT_EQ(a.batch_stride, 70 * 128);
@@ -311,10 +307,21 @@ TEST(Fp16x3Plan, PlanesLieAsTheOperandDoes) {
   EXPECT_TRUE(is_mappable(a) && is_mappable(b));
   Problem strided = p;
   strided.a.row_stride = 2, strided.a.col_stride = 300;
-  EXPECT_EQ(split_planes(side_a(strided), nullptr).k_stride, 1);
+  EXPECT_EQ(split_planes(side_a(strided)).k_stride, 1);
 }
 
 // Below 64 of K the guard computes everything, from the operands as they are.
+TEST(Fp16x3Plan, AnEmptyCHasPlans) {
+  for (const char* name : {"h200", "a100"})
+    for (const auto& [m, n] : {std::pair{1550, 0}, {0, 1550}, {0, 0}})
+      for (const int64_t k : {0, 64, 4096, 58122}) {
+        const Problem p = parts_problem("nn", m, n, k);
+        const std::vector<Plan> plans = plans_of(Algo::Fp16x3, p, device(name));
+        EXPECT_FALSE(plans.empty());
+        for (const Plan& plan : plans) EXPECT_EQ(plan.demand.units, 0);
+      }
+}
+
 TEST(Fp16x3Plan, AShortKHasNoWorkspace) {
   const DeviceInfo d = device("h200");
   for (const int64_t k : {0, 1, 63}) {

@@ -162,7 +162,7 @@ TEST(HopperPlans, TotalsThatFitRegistersWaitThere) {
     const Problem p = tensor_problem("nn", 256, 256, 32768, dtype);
     for (const HopperPlan& plan : hopper_plans(p, d))
       if (!plan.share_segments && hopper_tile(plan.tile).totals_fit) {
-        EXPECT_EQ(hopper_layout(p, plan, nullptr).totals_bytes > 0, dtype == DType::Float32);
+        EXPECT_EQ(plan_with(Algo::Hopper, p, d, plan).workspace_bytes > 0, dtype == DType::Float32);
       }
   }
 }

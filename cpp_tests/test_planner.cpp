@@ -3,14 +3,70 @@
 
 #include <algorithm>
 #include <limits>
+#include <random>
 #include <tuple>
 
+#include "cuda/plan/copies.h"
+#include "cuda/plan/sums.h"
 #include "cuda/rungs/3_register_tile/tiles.h"
 #include "cuda/rungs/4_mma_tile/tiles.h"
 #include "planned.h"
 
 namespace tiled::test {
 namespace {
+
+// A launch knows of a step what the plan says: which operands it copies, and where in the workspace
+// it reads and writes. What a step writes lies in areas that were given for it, all of them apart.
+TEST(Plans, StepsSayWhatTheyDo) {
+  std::mt19937_64 random(5);
+  int copies = 0, sums = 0, clears = 0;
+  for (int i = 0; i < 400; ++i) {
+    Problem p = drawn_problem(random);
+    if (i % 2 == 0) p.a.alignment = p.b.alignment = static_cast<int32_t>(size_of(p.dtype));
+    for (const char* name : {"h200", "a100", "t4"})
+      for (Algo algo : ALL_ALGOS) {
+        if (!supports(algo, p, device(name))) continue;
+        for (const Plan& plan : plans_of(algo, p, device(name))) {
+          int copied = 0, products = 0;
+          int64_t bytes = 0;
+          for (const Step& step : plan) {
+            EXPECT_GE(step.grid_x, 1);
+            EXPECT_LE(step.grid_x, MAX_GRID_X);
+            EXPECT_LE(step.grid_y, MAX_GRID_Y);
+            bytes += step.workspace_bytes;
+            if (step.work == Work::Product) ++products;
+            if (step.work == Work::Clear) {
+              ++clears;
+              EXPECT_EQ(plan.at(Area::Words) + step.workspace_bytes, plan.workspace_bytes);
+            }
+            if (step.work == Work::Sums) {
+              ++sums;
+              EXPECT_EQ(step.key == TRANSPOSED, algo == Algo::AsyncMma && plan.exchanged);
+            }
+            if (step.work != Work::Copy) continue;
+            ++copies;
+            EXPECT_EQ(products, 0);
+            EXPECT_EQ(copied & step.key, 0);
+            copied |= step.key;
+          }
+          EXPECT_EQ(bytes, plan.workspace_bytes);
+          EXPECT_EQ((copied & OF_P) != 0, plan.copy_p != CopyTo::Nothing);
+          EXPECT_EQ((copied & OF_Q) != 0, plan.copy_q != CopyTo::Nothing);
+          const Problem read = problem_as_read(p, plan);
+          const Sides from = sides_of(read, plan.exchanged);
+          const int64_t of_p = copied & OF_P ? copy_bytes(from.p, p) : 0;
+          const int64_t of_q = copied & OF_Q ? copy_bytes(from.q, p) : 0;
+          if (copied != 0) {
+            EXPECT_EQ(plan.at(Area::Q), copied & OF_Q ? workspace_aligned(of_p) : 0);
+            EXPECT_EQ(plan.at(Area::Totals), workspace_aligned(of_p) + workspace_aligned(of_q));
+          }
+        }
+      }
+  }
+  EXPECT_GT(copies, 100);
+  EXPECT_GT(sums, 20);
+  EXPECT_GT(clears, 20);
+}
 
 TEST(Way, IsOfOneType) {
   const Way way(RegisterTileWay{});

@@ -19,7 +19,7 @@ Problem any_problem(const std::string& layout, int64_t m, int64_t n, int64_t k, 
 }
 
 void expect_sound(const Problem& p, const Plan& plan) {
-  const SumsLayout layout = sums_layout(p, segment_count(p.k));
+  const SumsLayout layout = sums_layout(p);
   const Step &product = plan.main_step(), &sums = plan.end()[-1];
   EXPECT_EQ(&product + 1, &sums);
   EXPECT_EQ(product.work, Work::Product);
@@ -108,7 +108,7 @@ TEST(SharedSegments, TheirSumsAreBounded) {
         if (!may_share_segments(p)) continue;
         const double operands =
             2. * static_cast<double>(size * size_of(dtype)) * static_cast<double>(k);
-        const double sums = static_cast<double>(sums_layout(p, segment_count(k)).bytes(1));
+        const double sums = static_cast<double>(sums_layout(p).bytes(1));
         EXPECT_LE(sums, std::max(1048576., operands / 2)) << size << ' ' << k;
       }
   EXPECT_TRUE(may_share_segments(problem_of(1024, 1024, DEEP_K)));
@@ -123,7 +123,7 @@ TEST(SharedSegments, WhereTheSumsLie) {
       Problem p = problem_of(5, 7, 40967, dtype, 3);
       if (along_m) p.c.row_stride = 1, p.c.col_stride = 5;
       p.epilogue.activation = Activation::Relu;
-      const SumsLayout layout = sums_layout(p, segment_count(p.k));
+      const SumsLayout layout = sums_layout(p);
       const Problem sums = problem_of_sums(p, layout, nullptr);
       EXPECT_EQ(sums.c.row_stride, along_m ? 1 : 8);
       EXPECT_EQ(sums.c.col_stride, along_m ? 8 : 1);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/parts/mapped_matrix.h"
-#include "cuda/plan/repack_layout.h"
+#include "cuda/plan/copies.h"
 #include "planned.h"
 
 namespace tiled {
@@ -77,8 +77,8 @@ void expect_sound(const Shape& a, const Shape& b) {
   for (DType dtype : test::TENSOR_DTYPES) {
     const Problem p =
         problem_of(a, b, dtype, dtype == DType::Float32 ? Arithmetic::Tf32 : Arithmetic::Tensor);
-    for (const HopperPlan& plan : hopper_plans(p, h200)) {
-      const Sides sides = sides_read(p, plan);
+    for (const Plan& plan : plans_of(Algo::Hopper, p, h200)) {
+      const Sides sides = sides_of(problem_as_read(p, plan), plan.exchanged);
       expect_mappable(sides.p, p, what + "P");
       expect_mappable(sides.q, p, what + "Q");
     }

@@ -186,7 +186,7 @@ at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor workspace = Cuda::empty({plan.workspace_bytes}, at::kByte, a);
   C10_CUDA_CHECK(
       launch(problem, plan, workspace.mutable_data_ptr(), at::cuda::getCurrentCUDAStream()));
-  const int64_t begin = fp16x3_layout(problem, way).guard_at + RECOMPUTED_AT;
+  const int64_t begin = plan.at(Area::Guard) + RECOMPUTED_AT;
   const at::Tensor count = workspace.slice(0, begin, begin + 4).view(at::kInt)[0];
   return count.to(at::kLong).bitwise_and(0xffffffff);  // it has no sign
 }

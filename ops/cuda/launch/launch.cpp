@@ -3,7 +3,6 @@
 #include "core/algo.h"
 #include "cuda/parts/dynamic_shared.h"
 #include "cuda/parts/launch_rung.h"
-#include "cuda/parts/sum_segments.h"
 
 namespace tiled {
 
@@ -32,20 +31,31 @@ const RungLaunch* launch_of(Algo algo) {
   return LAUNCHES[static_cast<int>(algo)];
 }
 
+cudaError_t launch_step(const RungLaunch& rung, const Call& call, const Step& step) {
+  switch (step.work) {
+    case Work::Copy: return launch_copies(call, step);
+    case Work::Clear: return launch_clear_words(call, step);
+    case Work::Sums: return launch_sums(call, step);
+    default: return rung.launch(call, step);
+  }
+}
+
 }  // namespace
 
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
   const RungLaunch* rung = launch_of(plan.algo);
   if (rung == nullptr) return cudaErrorNoKernelImageForDevice;
-  if (plan.main_step().work == Work::Sums)  // of no segments
-    return launch_sum_segments(problem, sums_layout(problem, 0), nullptr, plan.main_step(), stream);
-  return rung->launch(problem, plan, workspace, stream);
+  const Call call = call_of(problem, plan, workspace, stream);
+  for (const Step& step : plan)
+    if (const cudaError_t error = launch_step(*rung, call, step); error != cudaSuccess)
+      return error;
+  return cudaSuccess;
 }
 
 cudaError_t attributes(const Problem& problem, const Plan& plan, LaunchAttributes* result) {
   const RungLaunch* rung = launch_of(plan.algo);
   if (rung == nullptr) return cudaErrorNoKernelImageForDevice;
-  const void* kernel = rung->kernel(problem, plan);
+  const void* kernel = rung->kernel(call_of(problem, plan));
   cudaFuncAttributes found;
   if (const cudaError_t error = cudaFuncGetAttributes(&found, kernel); error != cudaSuccess)
     return error;

@@ -1,8 +1,8 @@
 // The words by which the blocks of a kernel whose tiles are cut in time find each other, set to
-// zero before it (parts/wrapped.h).
+// zero before it, at every call and replay of a graph (wrapped.h).
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/fault.cuh"
-#include "cuda/parts/wrapped.h"
+#include "cuda/parts/launch_rung.h"
 
 namespace tiled {
 namespace {
@@ -22,10 +22,9 @@ __global__ void clear_words(const __grid_constant__ ClearArguments args) {
 
 }  // namespace
 
-cudaError_t launch_clear_words(const HandOver& hand_over, int64_t groups, const Step& step,
-                               cudaStream_t stream) {
-  return launch_early(&clear_words, step, stream,
-                      ClearArguments{hand_over, static_cast<uint32_t>(groups)});
+cudaError_t launch_clear_words(const Call& call, const Step& step) {
+  return launch_early(&clear_words, step, call.stream,
+                      ClearArguments{call.hand_over(), hand_over_groups(step.workspace_bytes)});
 }
 
 }  // namespace tiled

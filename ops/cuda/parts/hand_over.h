@@ -15,6 +15,9 @@ struct HandOver {
 
 // Its words in one place, which is zero before.
 constexpr int64_t hand_over_words_bytes(int64_t groups) { return (groups + 1) * 4; }
+constexpr uint32_t hand_over_groups(int64_t words_bytes) {
+  return static_cast<uint32_t>(words_bytes / 4 - 1);
+}
 
 inline HandOver hand_over_at(char* workspace, int64_t accumulators_at, int64_t words_at) {
   auto* const words = reinterpret_cast<uint32_t*>(workspace + words_at);

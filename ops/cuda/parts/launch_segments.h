@@ -1,23 +1,18 @@
-// The launch of kernels that take ProblemAndTotals.
+// What the launches of kernels share that take ProblemAndTotals.
 #pragma once
 
-#include "cuda/parts/launch.h"
-#include "cuda/parts/sum_segments.h"
+#include "cuda/parts/launch_rung.h"
 #include "cuda/parts/totals.h"
+#include "cuda/plan/sums.h"
 
 namespace tiled {
 
-// The plan's product, by launch(ProblemAndTotals): of the problem as its kernel reads it (and maybe
-// turns it), with the workspace from `place` on. Then the sums, where segments are shared out.
-template <typename Launch>
-cudaError_t launch_segments(const Problem& problem, const Plan& plan, bool shares_segments,
-                            void* place, cudaStream_t stream, Launch launch) {
-  if (!shares_segments) return launch(ProblemAndTotals{problem, place, false});
-  const SumsLayout layout = sums_layout(problem, segment_count(problem.k));
-  const cudaError_t error =
-      launch(ProblemAndTotals{problem_of_sums(problem, layout, place), nullptr, true});
-  if (error != cudaSuccess) return error;
-  return launch_sum_segments(problem, layout, place, plan.end()[-1], stream);
+// Of the problem as the kernel computes it. C are its segments' sums where these are shared out.
+inline ProblemAndTotals with_totals(const Call& call, const Problem& computed,
+                                    bool shares_segments) {
+  void* const place = call.at<void>(Area::Totals);
+  if (!shares_segments) return {computed, place, false};
+  return {problem_of_sums(computed, sums_layout(computed), place), nullptr, true};
 }
 
 }  // namespace tiled

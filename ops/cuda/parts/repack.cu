@@ -8,9 +8,8 @@
 // element a lane or, for fp32 that is aligned, four (transpose.cu). Two operands that go the same
 // way go in one grid. Bound by memory.
 #include "cuda/parts/early_start.cuh"
-#include "cuda/parts/launch.h"
+#include "cuda/parts/launch_rung.h"
 #include "cuda/parts/repack.cuh"
-#include "cuda/parts/repack.h"
 #include "cuda/parts/shifted_bytes.cuh"
 
 namespace tiled {
@@ -122,8 +121,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-Matrix matrix_of(const Copy& copy, const CopyGrid& grid, const Problem& problem) {
-  const Side &from = copy.from, &to = copy.to;
+Matrix matrix_of(const Side& from, const Side& to, const CopyGrid& grid, const Problem& problem) {
   const bool along_rows = to.row_stride == 1 && to.k_stride != 1;
   Matrix m{};
   m.from = from.data, m.to = const_cast<void*>(to.data);
@@ -155,20 +153,20 @@ Kernel<RepackArguments> kernel_of(CopyBy by, int64_t element_bytes) {
 
 }  // namespace
 
-cudaError_t launch_copies(const Copies& copies, const Problem& problem, const Step* step,
-                          cudaStream_t stream) {
-  const auto [grids, together] = copy_grids_of(copies, problem);
-  for (int i = 0; i < copies.count(); i += together ? 2 : 1, ++step) {
-    const CopyGrid& grid = grids[i];
-    RepackArguments args{};
-    args.first = matrix_of(copies[i], grid, problem);
-    args.first_blocks = static_cast<uint32_t>(grid.blocks());
-    if (together) args.second = matrix_of(copies[i + 1], grids[i + 1], problem);
-    const Kernel<RepackArguments> kernel = kernel_of(grid.by, size_of(problem.dtype));
-    const cudaError_t error = launch_early(kernel, *step, stream, args);
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
+cudaError_t launch_copies(const Call& call, const Step& step) {
+  const Problem& problem = call.problem;
+  const Sides from = sides_of(problem, call.plan.exchanged);
+  const Sides to = sides_of(call.read, call.plan.exchanged);
+  const bool p_first = (step.key & OF_P) != 0;
+  const Side& first = p_first ? from.p : from.q;
+  const Side& first_copy = p_first ? to.p : to.q;
+  const CopyGrid grid = copy_grid_of(first, first_copy, problem);
+  RepackArguments args{};
+  args.first = matrix_of(first, first_copy, grid, problem);
+  args.first_blocks = static_cast<uint32_t>(grid.blocks());
+  if (step.key == (OF_P | OF_Q))
+    args.second = matrix_of(from.q, to.q, copy_grid_of(from.q, to.q, problem), problem);
+  return launch_early(kernel_of(grid.by, size_of(problem.dtype)), step, call.stream, args);
 }
 
 }  // namespace tiled

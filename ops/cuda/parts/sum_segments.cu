@@ -7,8 +7,9 @@
 // none of them is -0.
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/finish.cuh"
-#include "cuda/parts/launch.h"
-#include "cuda/parts/sum_segments.h"
+#include "cuda/parts/launch_rung.h"
+#include "cuda/plan/sums.h"
+#include "cuda/plan/turned.h"
 #include "cuda/ptx/global.cuh"
 
 namespace tiled {
@@ -92,10 +93,11 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ 
 
 }  // namespace
 
-cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout, const void* sums,
-                                const Step& step, cudaStream_t stream) {
+cudaError_t launch_sums(const Call& call, const Step& step) {
+  const Problem problem = step.key == TRANSPOSED ? turned(call.problem) : call.problem;
+  const SumsLayout layout = sums_layout(problem);
   SumArguments args{};
-  args.sums = sums;
+  args.sums = layout.segments == 0 ? nullptr : call.at<void>(Area::Totals);
   args.segments = layout.segments, args.segment_stride = layout.entry * problem.batch;
   args.entry_stride = layout.entry, args.pitch = layout.pitch;
   args.rows = layout.rows, args.columns = layout.columns, args.batch = problem.batch;
@@ -107,7 +109,7 @@ cudaError_t launch_sum_segments(const Problem& problem, const SumsLayout& layout
   const auto kernel = with_element_type(
       problem.epilogue.out_dtype,
       [](auto tag) -> Kernel<SumArguments> { return &sum_segments<typename decltype(tag)::Type>; });
-  return launch_early(kernel, step, stream, args);
+  return launch_early(kernel, step, call.stream, args);
 }
 
 }  // namespace tiled

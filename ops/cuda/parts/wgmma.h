@@ -13,15 +13,16 @@ struct WgmmaArguments {
 };
 
 // `share_m`: the rows of A that a warpgroup reads.
-inline cudaError_t launch_lesson(Kernel<WgmmaArguments> kernel, const Problem& problem,
-                                 const Plan& plan, int share_m, cudaStream_t stream) {
+inline cudaError_t launch_lesson(Kernel<WgmmaArguments> kernel, const Call& call, const Step& step,
+                                 int share_m) {
+  const Problem& problem = call.problem;
   WgmmaArguments args;
   args.problem = problem;
-  cudaError_t error = map_operand(&args.a_map, side_a(problem), problem, plan.block_m, share_m);
+  cudaError_t error = map_operand(&args.a_map, side_a(problem), problem, call.plan.block_m, share_m);
   if (error != cudaSuccess) return error;
-  error = map_operand(&args.b_map, side_b(problem), problem, plan.block_n, plan.block_n);
+  error = map_operand(&args.b_map, side_b(problem), problem, call.plan.block_n, call.plan.block_n);
   if (error != cudaSuccess) return error;
-  return launch_kernel(kernel, plan.main_step(), stream, args);
+  return launch_kernel(kernel, step, call.stream, args);
 }
 
 }  // namespace tiled

@@ -6,23 +6,6 @@
 #include "cuda/parts/wrap_around.h"
 
 namespace tiled {
-namespace {
-
-Step clear_words_step(int64_t words_bytes) {
-  Step step{};
-  step.work = Work::Clear;
-  step.threads_x = 32, step.threads_y = 1, step.grid_x = step.grid_y = 1;
-  step.workspace_bytes = words_bytes;
-  return step;
-}
-
-}  // namespace
-
-WrappedLayout wrapped_layout(const Plan& plan, DType dtype, int32_t blocks, int64_t behind) {
-  const int64_t bytes =
-      int64_t{blocks} * plan.block_m * plan.block_n * int64_t{accumulator_bytes(dtype)};
-  return {behind, bytes, behind + bytes, hand_over_words_bytes(blocks)};
-}
 
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
                         const DeviceInfo& device, int64_t most_rounds) {
@@ -39,14 +22,17 @@ int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
   return 0;
 }
 
-void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks, int64_t behind) {
-  const WrappedLayout layout = wrapped_layout(plan, dtype, blocks, behind);
-  const Step clear = clear_words_step(layout.words_bytes);
-  plan.add(clear);
+void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks) {
   product.grid_x = blocks;
-  product.workspace_bytes = layout.accumulator_bytes;
-  plan.workspace_bytes =
-      saturating_sum(plan.workspace_bytes, clear.workspace_bytes + product.workspace_bytes);
+  product.workspace_bytes =
+      int64_t{blocks} * plan.block_m * plan.block_n * int64_t{accumulator_bytes(dtype)};
+  plan.take(Area::Totals, product.workspace_bytes);
+  Step clear{};
+  clear.work = Work::Clear;
+  clear.threads_x = 32, clear.threads_y = 1, clear.grid_x = clear.grid_y = 1;
+  clear.workspace_bytes = hand_over_words_bytes(blocks);
+  plan.take(Area::Words, clear.workspace_bytes);
+  plan.add(clear);
   plan.add(product);
 }
 

@@ -7,13 +7,6 @@
 
 namespace tiled {
 
-// In the workspace: each block's accumulators, and then the ticket and the flags.
-struct WrappedLayout {
-  int64_t accumulators_at, accumulator_bytes, words_at, words_bytes;
-};
-// `behind`: bytes of the workspace that are others'.
-WrappedLayout wrapped_layout(const Plan& plan, DType dtype, int32_t blocks, int64_t behind);
-
 // Of more rounds of tiles a cut saves little, and whole ones keep in step.
 constexpr int64_t MOST_CUT_ROUNDS = 8;
 
@@ -22,9 +15,9 @@ constexpr int64_t MOST_CUT_ROUNDS = 8;
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
                         const DeviceInfo& device, int64_t most_rounds = MAX_GRID_X);
 
-// The step that clears the words of the hand-over (parts/wrapped.h), and then the product, by so
-// many blocks.
-void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks, int64_t behind);
+// Adds the step that clears the words of the hand-over (parts/hand_over.h), and the product by so
+// many blocks, each of which has accumulators in the workspace.
+void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks);
 
 // What reports say of it.
 void describe_wrapped(Description& description, int32_t blocks);

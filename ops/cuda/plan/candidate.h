@@ -40,17 +40,17 @@ bool is_of_chains(const Problem& problem, const DeviceInfo& device);
 
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
 
-// The plan of one kernel, a block for each tile, `dynamic` where it is given its shared memory.
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
-             bool dynamic = false);
+             bool exchanged = false);
 
-// Of the product's blocks, in the workspace after all else: where they keep their tiles' running
-// totals between segments of K, in kernels whose registers do not hold them.
-void add_totals(Plan& plan, const Problem& problem);
+// The kernel of the sums, a block for each tile; `dynamic` where it is given its shared memory.
+Step product_of(const Candidate& candidate, const Plan& plan, const Problem& problem,
+                bool dynamic = false);
 
-// The same for a product whose segments are shared out: their sums, and the kernel that adds them.
-// The grid's y is a segment of an entry (parts/turn.cuh).
-void add_sums(Plan& plan, const Problem& problem);
+// Adds the product of such a kernel. Where it shares out segments it leaves their sums, which
+// another kernel adds; its grid's y is a segment of an entry (parts/turn.cuh). Else its blocks keep
+// their tiles' running totals between segments of K, in the workspace.
+void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments);
 
 // Whether there are blocks too few to fill the device evenly, so that sharing segments may gain.
 bool gains_by_sharing(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);

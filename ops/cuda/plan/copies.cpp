@@ -4,18 +4,8 @@
 
 namespace tiled {
 
-Side Copies::add(const Side& from, Side to) {
-  to.data = workspace_ == nullptr ? nullptr : static_cast<char*>(workspace_) + bytes_;
-  bytes_ += workspace_aligned(copy_bytes(to, problem_));
-  copies_[count_++] = {from, to};
-  return to;
-}
-
-namespace {
-
-CopyGrid copy_grid_of(const Copy& copy, const Problem& problem) {
+CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem) {
   constexpr int64_t MAX_BLOCKS = 1 << 30;
-  const Side &from = copy.from, &to = copy.to;
   const bool along_rows = to.row_stride == 1 && to.k_stride != 1;
   const int64_t from_row = along_rows ? from.k_stride : from.row_stride;
   const int64_t from_column = along_rows ? from.row_stride : from.k_stride;
@@ -42,31 +32,44 @@ CopyGrid copy_grid_of(const Copy& copy, const Problem& problem) {
   return g;
 }
 
-}  // namespace
-
-CopyGrids copy_grids_of(const Copies& copies, const Problem& problem) {
-  CopyGrids grids{};
-  for (int i = 0; i < copies.count(); ++i) grids.grid[i] = copy_grid_of(copies[i], problem);
-  grids.together = copies.count() == 2 && grids.grid[0].by == grids.grid[1].by;
-  return grids;
+void add_copies(Plan& plan, const Problem& problem) {
+  const Sides from = sides_of(problem, plan.exchanged);
+  Step step{};
+  step.work = Work::Copy;
+  step.threads_x = COPY_THREADS, step.threads_y = step.grid_y = 1;
+  CopyBy by{};
+  const auto add = [&](const Side& side, CopyTo to, Area area, int8_t which) {
+    if (to == CopyTo::Nothing) return;
+    const Side copy = copied(side, problem.dtype, to);
+    const CopyGrid grid = copy_grid_of(side, copy, problem);
+    const int64_t bytes = workspace_aligned(copy_bytes(copy, problem));
+    plan.take(area, bytes);
+    if (step.key != 0 && grid.by != by) {
+      plan.add(step);
+      step.key = 0, step.grid_x = 0, step.workspace_bytes = 0;
+    }
+    by = grid.by;
+    step.key |= which, step.grid_x += grid.blocks(), step.workspace_bytes += bytes;
+  };
+  add(from.p, plan.copy_p, Area::P, OF_P);
+  add(from.q, plan.copy_q, Area::Q, OF_Q);
+  if (step.key != 0) plan.add(step);
 }
 
-void add_copies(Plan& plan, const Copies& copies, const Problem& problem) {
-  const auto [grids, together] = copy_grids_of(copies, problem);
-  for (int i = 0; i < copies.count(); ++i) {
-    Step step{};
-    step.work = Work::Copy;
-    step.threads_x = COPY_THREADS, step.threads_y = 1;
-    step.grid_x = grids[i].blocks(), step.grid_y = 1;
-    step.workspace_bytes = workspace_aligned(copy_bytes(copies[i].to, problem));
-    if (together && i == 1) {
-      Step& both = plan.steps[plan.step_count - 1];
-      both.grid_x += step.grid_x, both.workspace_bytes += step.workspace_bytes;
-    } else {
-      plan.add(step);
-    }
-  }
-  plan.workspace_bytes += copies.bytes();
+Problem problem_as_read(const Problem& problem, const Plan& plan, char* workspace) {
+  Problem read = problem;
+  const auto replace = [&](bool is_b, CopyTo to, Area area) {
+    if (to == CopyTo::Nothing) return;
+    const Side s = copied(is_b ? side_b(problem) : side_a(problem), problem.dtype, to);
+    const void* const data = workspace == nullptr ? nullptr : workspace + plan.at(area);
+    if (is_b)
+      read.b = {data, s.k_stride, s.row_stride, s.batch_stride, s.alignment};
+    else
+      read.a = {data, s.row_stride, s.k_stride, s.batch_stride, s.alignment};
+  };
+  replace(plan.exchanged, plan.copy_p, Area::P);
+  replace(!plan.exchanged, plan.copy_q, Area::Q);
+  return read;
 }
 
 }  // namespace tiled

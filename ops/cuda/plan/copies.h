@@ -7,31 +7,6 @@
 
 namespace tiled {
 
-struct Copy {
-  Side from, to;  // to: copied(from)
-};
-
-// None, one or two, in the workspace one after the other.
-class Copies {
- public:
-  explicit Copies(const Problem& problem, void* workspace = nullptr)
-      : problem_(problem), workspace_(workspace) {}
-
-  // Copies an operand to its next place, where the copy has the strides of `to`. Returns the copy.
-  Side add(const Side& from, Side to);
-
-  int count() const { return count_; }
-  const Copy& operator[](int i) const { return copies_[i]; }
-  int64_t bytes() const { return bytes_; }  // of the workspace
-
- private:
-  const Problem& problem_;
-  void* workspace_;  // null while it is only planned
-  Copy copies_[2];
-  int count_ = 0;
-  int64_t bytes_ = 0;
-};
-
 // How one operand goes.
 enum class CopyBy : int8_t {
   Rows,     // as its rows lie
@@ -52,15 +27,13 @@ constexpr int COPY_ROWS_A_THREAD = 4;              // CopyBy::Rows
 constexpr int COPY_SQUARE = 32, COPY_SQUARES = 4;  // CopyBy::Squares: a side, and how many
 constexpr int COPY_VECTOR_SIDE = 64;               // CopyBy::Vectors: the elements of a side
 
-// Of all copies; two that go alike are one kernel's.
-struct CopyGrids {
-  CopyGrid grid[2];
-  bool together;
-};
-CopyGrids copy_grids_of(const Copies& copies, const Problem& problem);
+CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem);
 
-// Adds the kernels that make them, in the order of launch_copies (parts/repack.h), and their bytes
-// to the workspace.
-void add_copies(Plan& plan, const Copies& copies, const Problem& problem);
+// Adds the kernels that copy P and Q as the plan has them, one for both where they go alike.
+void add_copies(Plan& plan, const Problem& problem);
+
+// The problem as the plan's product reads it: copies in place of the operands, if there are any.
+// The workspace is null while it is only planned.
+Problem problem_as_read(const Problem& problem, const Plan& plan, char* workspace = nullptr);
 
 }  // namespace tiled

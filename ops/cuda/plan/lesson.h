@@ -7,6 +7,7 @@
 
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/sums.h"
 #include "cuda/plan/tma.h"
 
 namespace tiled {
@@ -20,9 +21,10 @@ bool supports_lesson(const Problem& problem, const DeviceInfo& device) {
 
 template <Algo ALGO, typename Tile>
 Plan plan_lesson(const Problem& problem, const DeviceInfo&, const Way&) {
-  Plan plan = tma_plan(ALGO, problem, Tile::BLOCK_M, Tile::BLOCK_N, Way());
+  Plan plan = plan_of(ALGO, Way(), problem, /*exchanged=*/false, Tile::BLOCK_M, Tile::BLOCK_N,
+                      tma_step(problem));
   if (problem.k == 0) {
-    add_zeros(plan, problem);
+    add_sums(plan, problem);
     return plan;
   }
   Step step = product_step(Tile::THREADS, plan.tiles_m * plan.tiles_n, Tile::SHARED_BYTES);

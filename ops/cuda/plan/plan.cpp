@@ -82,6 +82,17 @@ const Rung* rung_of(Algo algo) {
   return nullptr;
 }
 
+Plan plan_of(Algo algo, const Way& way, const Problem& problem, bool exchanged, int32_t block_p,
+             int32_t block_q, int32_t block_k) {
+  Plan plan{};
+  plan.algo = algo, plan.way = way, plan.exchanged = exchanged;
+  plan.block_m = exchanged ? block_q : block_p, plan.block_n = exchanged ? block_p : block_q;
+  plan.block_k = block_k;
+  plan.tiles_m = blocks_over(problem.m, plan.block_m);
+  plan.tiles_n = blocks_over(problem.n, plan.block_n);
+  return plan;
+}
+
 bool supports(Algo algo, const Problem& problem, const DeviceInfo& device) {
   const Rung* rung = rung_of(algo);
   return rung != nullptr && rung->supports(problem, device);

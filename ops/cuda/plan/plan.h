@@ -20,8 +20,8 @@ enum class Algo : int8_t;  // core/algo.h, which kernels need not know
 
 // What a kernel of a plan is there for.
 enum class Work : int8_t {
-  Copy,     // an operand goes where the product can read it
-  Split,    // fp16x3: into two parts, or room is cleared for that
+  Copy,     // operands go where the product can read them
+  Split,    // fp16x3: an operand goes into two parts, or room is cleared for that
   Product,  // the sums
   Clear,    // words by which the product's blocks tell each other what is done
   Sums,     // sums of segments that were shared out are added; K = 0: all are +0
@@ -40,34 +40,77 @@ constexpr const char* name_of(Work work) {
   return "?";
 }
 
-// One kernel, as it is launched.
+// An area of the workspace, where kernels of a plan find what others leave.
+enum class Area : int8_t {
+  P,
+  Q,       // the operands' copies, or fp16x3's parts of them
+  Totals,  // the product's running totals, sums of segments, or accumulators that blocks hand over
+  Words,   // by which blocks hand these over
+  // fp16x3's: scales of rows; what is found of rows that lie beside each other, and of panels of
+  // them; the guard's count, the squares that it lists, and their marks.
+  ScalesP,
+  ScalesQ,
+  ExtentsP,
+  ExtentsQ,
+  PanelsP,
+  PanelsQ,
+  Guard,
+  Squares,
+  Marks,
+  COUNT
+};
+
+// Bits of Step::key: which operands a copy or a split takes.
+constexpr int8_t OF_P = 1, OF_Q = 2;
+
+// One kernel, as it is launched. The kernel itself follows from its work, its key, and the plan's
+// way: the launch of the work, or of the rung, knows it by these.
 struct Step {
   Work work;
-  int32_t cluster;  // blocks; 0: the kernel knows none
+  int8_t key;      // of copies and splits OF_P and OF_Q; else of the work's own
+  int8_t cluster;  // blocks; 0: the kernel knows none
+  bool dynamic;    // shared memory is given at the launch; else the kernel declares it
   int32_t threads_x, threads_y;
-  int64_t grid_x;           // below 2^31
   int32_t grid_y;           // batch entries in flight; a block goes on to the next by this stride
+  int64_t grid_x;           // below 2^31
   int64_t shared_bytes;     // of one block
-  bool dynamic;             // they are given at the launch; else the kernel declares them
   int64_t workspace_bytes;  // what it writes for the kernels after it
 };
+
+// Whether an operand is copied before the product, and along what its elements come to lie.
+enum class CopyTo : int8_t { Nothing, AlongK, AlongRows };
 
 struct Plan {
   static constexpr int MOST_STEPS = 5;
 
   Algo algo;
+  bool exchanged;         // P is B's transpose and Q is A; else P is A and Q B's transpose
+  CopyTo copy_p, copy_q;  // how the product reads them
+  int8_t step_count;
   Way way;                            // of the rung's own type
   int32_t block_m, block_n, block_k;  // elements of the tile
   int64_t tiles_m, tiles_n;
-  Step steps[MOST_STEPS];  // in the order of their launch
-  int32_t step_count;
-  int64_t workspace_bytes;  // of global memory, for the time of the call
+  Step steps[MOST_STEPS];                        // in the order of their launch
+  int64_t areas[static_cast<int>(Area::COUNT)];  // bytes from the workspace's begin
+  int64_t workspace_bytes;                       // of global memory, for the time of the call
   Demand demand;
 
   void add(const Step& step) {
     if (step_count == MOST_STEPS) throw std::length_error("tiled_mm: a plan has too many steps");
     steps[step_count++] = step;
   }
+  // Gives an area the next so many bytes of the workspace.
+  void take(Area area, int64_t bytes) {
+    areas[static_cast<int>(area)] = workspace_bytes;
+    workspace_bytes = saturating_sum(workspace_bytes, bytes);
+  }
+  // Adds a kernel that leaves so many bytes of totals.
+  void add_with_totals(Step step, int64_t bytes) {
+    step.workspace_bytes = bytes;
+    take(Area::Totals, bytes);
+    add(step);
+  }
+  int64_t at(Area area) const { return areas[static_cast<int>(area)]; }
   const Step* begin() const { return steps; }
   const Step* end() const { return steps + step_count; }
 
@@ -88,6 +131,10 @@ constexpr int64_t WORKSPACE_ALIGNMENT = 256;  // bytes
 constexpr int64_t workspace_aligned(int64_t bytes) {
   return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
 }
+
+// A plan with its tiles, of so many elements of P, Q and K, and no step yet.
+Plan plan_of(Algo algo, const Way& way, const Problem& problem, bool exchanged, int32_t block_p,
+             int32_t block_q, int32_t block_k);
 
 // Whether this rung computes this problem on this device (a CUDA device).
 bool supports(Algo algo, const Problem& problem, const DeviceInfo& device);

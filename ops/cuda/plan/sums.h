@@ -1,8 +1,8 @@
 // Sums of segments that are shared out among blocks: where they wait, what that takes, and the
 // kernel that adds them. Every rung that shares segments plans by this:
 //
-//     may_share_segments()  ->  sums_layout()  ->  the product's kernel writes problem_of_sums()
-//                                              ->  sums_step(), Work::Sums
+//     may_share_segments()  ->  add_with_sums()  ->  the product's kernel writes problem_of_sums()
+//                                                ->  Work::Sums
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,11 @@ struct SumsLayout {
   }
 };
 
-inline SumsLayout sums_layout(const Problem& problem, int64_t segments) {
+// With as many segments as K has.
+inline SumsLayout sums_layout(const Problem& problem) {
   SumsLayout l{};
   l.along_m = problem.c.row_stride == 1 && problem.c.col_stride != 1;
-  l.segments = segments;
+  l.segments = segment_count(problem.k);
   l.rows = l.along_m ? problem.n : problem.m, l.columns = l.along_m ? problem.m : problem.n;
   l.pitch = saturating_sum(l.columns, 3) / 4 * 4;
   l.entry = saturating_product(l.rows, l.pitch);
@@ -42,12 +43,11 @@ inline SumsLayout sums_layout(const Problem& problem, int64_t segments) {
 // do: a C beyond that has tiles enough, and the pass over its sums would cost more than it gains.
 inline bool may_share_segments(const Problem& problem) {
   constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes that nobody minds
-  const int64_t segments = segment_count(problem.k);
-  if (segments < 2 || problem.m == 0 || problem.n == 0) return false;
+  if (segment_count(problem.k) < 2 || problem.m == 0 || problem.n == 0) return false;
   const int64_t operands =
       saturating_product(saturating_product(saturating_sum(problem.m, problem.n), problem.k),
                          saturating_product(problem.batch, size_of(problem.dtype)));
-  return sums_layout(problem, segments).bytes(problem.batch) <= std::max(LITTLE, operands / 2);
+  return sums_layout(problem).bytes(problem.batch) <= std::max(LITTLE, operands / 2);
 }
 
 // The dtype of sums that no epilogue has come near.
@@ -76,23 +76,26 @@ inline Problem problem_of_sums(const Problem& problem, const SumsLayout& layout,
 constexpr int SUMS_THREADS = 256;
 constexpr int SUMS_VECTOR = 4;  // elements of a thread, neighbours in a row
 
-inline Step sums_step(const Problem& problem, const SumsLayout& layout) {
+// Step::key of Work::Sums: the product's kernel computes C's transpose, and the sums are its.
+constexpr int8_t TRANSPOSED = 1;
+
+// The kernel that adds the segments' sums; for K = 0 all elements are +0.
+inline void add_sums(Plan& plan, const Problem& problem, int8_t key = 0) {
   constexpr int64_t MOST_BLOCKS = 65536;  // of an entry; they go on by this stride
+  const SumsLayout layout = sums_layout(problem);
   Step step{};
-  step.work = Work::Sums;
+  step.work = Work::Sums, step.key = key;
   step.threads_x = SUMS_THREADS, step.threads_y = 1;
   step.grid_x =
       std::min(blocks_over(layout.rows * (layout.pitch / SUMS_VECTOR), SUMS_THREADS), MOST_BLOCKS);
   step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
-  return step;
+  plan.add(step);
 }
 
-// After the product, the plan's last step so far: its workspace has the sums.
-inline void add_sums_step(Plan& plan, const Problem& problem, const SumsLayout& layout) {
-  Step& product = plan.steps[plan.step_count - 1];
-  product.workspace_bytes = layout.bytes(problem.batch);
-  plan.workspace_bytes = saturating_sum(plan.workspace_bytes, product.workspace_bytes);
-  plan.add(sums_step(problem, layout));
+// A product that leaves its segments' sums, and that kernel.
+inline void add_with_sums(Plan& plan, const Step& product, const Problem& problem, int8_t key = 0) {
+  plan.add_with_totals(product, sums_layout(problem).bytes(problem.batch));
+  add_sums(plan, problem, key);
 }
 
 }  // namespace tiled

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "cuda/plan/plan.h"
-#include "cuda/plan/sums.h"
 
 namespace tiled {
 
@@ -24,24 +23,18 @@ inline bool tma_reads(const Side& side, const Problem& problem) {
   return is_mappable(side) && !(problem.arithmetic == Arithmetic::Tf32 && is_mn_major(side));
 }
 
+// A step of K is 128 bytes.
+inline int32_t tma_step(const Problem& problem) {
+  return static_cast<int32_t>(128 / size_of(problem.dtype));
+}
+
 inline bool grid_fits(const Problem& problem, int64_t block_m, int64_t block_n) {
   return saturating_product(blocks_over(problem.m, block_m), blocks_over(problem.n, block_n)) <=
          MAX_GRID_X;
 }
 
-// A plan with its tiles, and no step yet. A step of K is 128 bytes.
-inline Plan tma_plan(Algo algo, const Problem& problem, int32_t block_m, int32_t block_n,
-                     const Way& way) {
-  Plan plan{};
-  plan.algo = algo;
-  plan.way = way;
-  plan.block_m = block_m, plan.block_n = block_n;
-  plan.block_k = static_cast<int32_t>(128 / size_of(problem.dtype));
-  plan.tiles_m = blocks_over(problem.m, block_m), plan.tiles_n = blocks_over(problem.n, block_n);
-  return plan;
-}
-
-// The kernel of the sums, with shared memory that is given to it at the launch.
+// The kernel of the sums, with shared memory that is given to it at the launch. (Where K is 0 there
+// is nothing to load, and tensor maps of nothing do not exist: then add_sums() alone, of none.)
 inline Step product_step(int32_t threads, int64_t blocks, int64_t shared_bytes) {
   Step step{};
   step.work = Work::Product;
@@ -50,12 +43,6 @@ inline Step product_step(int32_t threads, int64_t blocks, int64_t shared_bytes) 
   step.shared_bytes = shared_bytes;
   step.dynamic = true;
   return step;
-}
-
-// Where K is 0 there is nothing to load, and tensor maps of nothing do not exist: the kernel that
-// adds up segments adds none.
-inline void add_zeros(Plan& plan, const Problem& problem) {
-  plan.add(sums_step(problem, sums_layout(problem, /*segments=*/0)));
 }
 
 }  // namespace tiled

@@ -1,7 +1,5 @@
-// The launch of rung async_mma, with the copies before it.
-#include "cuda/parts/launch_rung.h"
+// The launch of rung async_mma.
 #include "cuda/parts/launch_segments.h"
-#include "cuda/parts/repack.h"
 #include "cuda/plan/signed_bytes.h"
 #include "cuda/rungs/10_async_mma/kernels.h"
 #include "cuda/rungs/10_async_mma/plan.h"
@@ -24,23 +22,18 @@ Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, const AsyncMmaWay& 
   return fp16 ? async_mma_fp16_tn(way.tile) : async_mma_bf16_tn(way.tile);
 }
 
-cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
-  const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
-  const AsyncMmaLayout l = async_mma_layout(problem, way, workspace);
-  const cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream);
-  if (error != cudaSuccess) return error;
-  void* const totals = static_cast<char*>(workspace) + l.copies.bytes();
-  return launch_segments(
-      l.computed, plan, way.shares_segments, totals, stream, [&](const ProblemAndTotals& product) {
-        const AsyncMmaArguments args = {product.problem, product.totals, way.a, way.b,
-                                        product.shares_segments};
-        return launch_kernel(kernel_of(l.computed, way), plan.main_step(), stream, args);
-      });
+cudaError_t launch(const Call& call, const Step& step) {
+  const AsyncMmaWay way = call.plan.way.as<AsyncMmaWay>();
+  const Problem computed = as_turned(call.read, way);
+  const ProblemAndTotals product = with_totals(call, computed, way.shares_segments);
+  return launch_kernel(kernel_of(computed, way), step, call.stream,
+                       AsyncMmaArguments{product.problem, product.totals, way.a, way.b,
+                                         product.shares_segments});
 }
 
-const void* kernel(const Problem& problem, const Plan& plan) {
-  const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
-  return address_of(kernel_of(async_mma_layout(problem, way, nullptr).computed, way));
+const void* kernel(const Call& call) {
+  const AsyncMmaWay way = call.plan.way.as<AsyncMmaWay>();
+  return address_of(kernel_of(as_turned(call.read, way), way));
 }
 
 }  // namespace

@@ -106,7 +106,10 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     for (int copy_a = 0; copy_a <= may_copy_a; ++copy_a)
       for (int copy_b = 0; copy_b <= may_copy_b; ++copy_b) {
         way.copy_a = copy_a, way.copy_b = copy_b;
-        visit_tiles(copy_a ? laid_out(a, problem) : a, copy_b ? laid_out(b, problem) : b);
+        const auto read = [&](const Side& side, bool is_copied) {
+          return is_copied ? copied(side, problem.dtype, laid_out(side, problem.dtype)) : side;
+        };
+        visit_tiles(read(a, copy_a), read(b, copy_b));
       }
   }
 }
@@ -131,22 +134,19 @@ int variant_of(const AsyncMmaWay& way) {
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
   const Candidate candidate = candidate_of_tile(problem, chosen.tile);
-  const AsyncMmaLayout layout = async_mma_layout(problem, chosen, nullptr);
-  Plan plan = plan_of(Algo::AsyncMma, candidate, layout.computed, way, /*dynamic=*/true);
-  const Step product = plan.main_step();
-  plan.step_count = 0;
-  add_copies(plan, layout.copies, problem);
-  plan.add(product);
-  plan.demand = demand_of(layout.computed, plan.block_m, plan.block_n, variant_of(chosen),
+  Plan plan = plan_of(Algo::AsyncMma, candidate, problem, way, chosen.exchanged);
+  const Sides sides = sides_of(problem, chosen.exchanged);
+  if (chosen.copy_a) plan.copy_p = laid_out(sides.p, problem.dtype);
+  if (chosen.copy_b) plan.copy_q = laid_out(sides.q, problem.dtype);
+  add_copies(plan, problem);
+  const Problem computed = as_turned(problem_as_read(problem, plan), chosen);
+  plan.demand = demand_of(computed, candidate.block_m, candidate.block_n, variant_of(chosen),
                           std::min<int64_t>(candidate.resident, device.shared_bytes_per_sm /
                                                                     (candidate.shared_bytes +
                                                                      device.shared_bytes_reserved)),
                           chosen.shares_segments);
-  if (chosen.exchanged) {
-    std::swap(plan.block_m, plan.block_n);
-    std::swap(plan.tiles_m, plan.tiles_n);
-  }
-  chosen.shares_segments ? add_sums(plan, layout.computed) : add_totals(plan, problem);
+  add_product(plan, product_of(candidate, plan, computed, /*dynamic=*/true), computed,
+              chosen.shares_segments);
   return plan;
 }
 
@@ -187,7 +187,7 @@ NamedWay named(const AsyncMmaWay& way) {
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
-  const Problem computed = async_mma_layout(problem, way, nullptr).computed;
+  const Problem computed = as_turned(problem_as_read(problem, plan), way);
   const char* const a = name_of(way.exchanged ? way.b : way.a);
   const char* const b = name_of(way.exchanged ? way.a : way.b);
   Description d;

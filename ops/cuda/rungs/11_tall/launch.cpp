@@ -15,15 +15,15 @@ Kernel<TallArguments> kernel_of(const Problem& computed, const TallWay& way) {
   return computed.dtype == DType::Float16 ? tall_fp16(kernel) : tall_bf16(kernel);
 }
 
-cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
-  const TallWay way = plan.way.as<TallWay>();
-  const TallArguments args = tall_arguments(problem, way, workspace);
-  return launch_kernel(kernel_of(args.problem, way), plan.main_step(), stream, args);
+cudaError_t launch(const Call& call, const Step& step) {
+  const TallWay way = call.plan.way.as<TallWay>();
+  const TallArguments args = tall_arguments(call.problem, way, call.at<void>(Area::Totals));
+  return launch_kernel(kernel_of(args.problem, way), step, call.stream, args);
 }
 
-const void* kernel(const Problem& problem, const Plan& plan) {
-  const TallWay way = plan.way.as<TallWay>();
-  return address_of(kernel_of(long_first(problem, way), way));
+const void* kernel(const Call& call) {
+  const TallWay way = call.plan.way.as<TallWay>();
+  return address_of(kernel_of(long_first(call.problem, way), way));
 }
 
 }  // namespace

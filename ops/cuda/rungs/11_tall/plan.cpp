@@ -7,6 +7,7 @@
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/sums.h"
+#include "cuda/plan/tma.h"
 
 namespace tiled {
 namespace {
@@ -89,39 +90,25 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const TallWay chosen = way.as<TallWay>();
   const TallTileInfo& tile = tall_tile(chosen.tile);
   const Problem p = long_first(problem, chosen);
-  Plan plan{};
-  plan.algo = Algo::Tall;
-  plan.way = way;
-  plan.block_m = tile.rows * tile.warps, plan.block_n = tile.block_n, plan.block_k = tile.step_k;
-  plan.tiles_m = blocks_over(p.m, int64_t{plan.block_m});
-  plan.tiles_n = tall_columns(p, chosen);
+  Plan plan = plan_of(Algo::Tall, way, problem, chosen.exchanged, tile.rows * tile.warps,
+                      tile.block_n, tile.step_k);
   plan.demand =
       demand_of(p, tile.rows, tile.block_n, 2 * chosen.tile + (chosen.read != TallRead::Sixteen),
                 tile.warps * fitting_blocks(p, chosen, device));
   // The panel stays in shared memory; or it is read again with every strip.
   if (panel_stays(p, chosen))
     plan.demand.loaded_bytes *= static_cast<double>(tile.rows) / (tile.rows + tile.block_n);
-  if (chosen.exchanged) {
-    std::swap(plan.block_m, plan.block_n);
-    std::swap(plan.tiles_m, plan.tiles_n);
-  }
   if (problem.k == 0) {
-    plan.add(sums_step(problem, sums_layout(problem, /*segments=*/0)));
+    add_sums(plan, problem);
     return plan;
   }
-  Step step{};
-  step.work = Work::Product;
-  step.threads_x = tile.threads, step.threads_y = 1;
-  step.grid_x = int64_t{tall_columns(p, chosen)} * chosen.sharers;
+  Step step = product_step(tile.threads, int64_t{tall_columns(p, chosen)} * chosen.sharers,
+                           shared_bytes_of(chosen));
   step.grid_y = chosen.in_flight;
-  step.shared_bytes = shared_bytes_of(chosen);
-  step.dynamic = true;
-  if (segment_count(p.k) > 1) {  // every thread's sums
-    const int64_t sums = int64_t{tile.warps} * tile.rows * tile.block_n * 4;
-    step.workspace_bytes = saturating_product(saturating_product(step.grid_x, step.grid_y), sums);
-    plan.workspace_bytes = step.workspace_bytes;
-  }
-  plan.add(step);
+  // Every thread's sums, between segments of K.
+  const int64_t sums = int64_t{tile.warps} * tile.rows * tile.block_n * 4;
+  const int64_t blocks = saturating_product(step.grid_x, step.grid_y);
+  plan.add_with_totals(step, segment_count(p.k) > 1 ? saturating_product(blocks, sums) : 0);
   return plan;
 }
 

@@ -64,11 +64,11 @@ Kernel<Problem> kernel_of(const Problem& problem) {
       problem, [](auto tag) -> Kernel<Problem> { return &naive<typename decltype(tag)::Type>; });
 }
 
-cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {
-  return launch_kernel(kernel_of(problem), plan.main_step(), stream, problem);
+cudaError_t launch(const Call& call, const Step& step) {
+  return launch_kernel(kernel_of(call.problem), step, call.stream, call.problem);
 }
 
-const void* kernel(const Problem& problem, const Plan&) { return address_of(kernel_of(problem)); }
+const void* kernel(const Call& call) { return address_of(kernel_of(call.problem)); }
 
 }  // namespace
 

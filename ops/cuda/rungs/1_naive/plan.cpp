@@ -15,7 +15,9 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 void ways(const Problem&, const DeviceInfo&, Visit visit) { visit(Way()); }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
-  return plan_of(Algo::Naive, CANDIDATE, problem, way);
+  Plan plan = plan_of(Algo::Naive, CANDIDATE, problem, way);
+  plan.add(product_of(CANDIDATE, plan, problem));
+  return plan;
 }
 
 Description describe(const Problem& problem, const DeviceInfo&, const Plan&) {

@@ -35,6 +35,7 @@ constexpr Rung RUNG = {
     [](const Problem& problem, const DeviceInfo&, const Way& way) {
       const Candidate candidate = candidate_of(WIDTH, accumulator_bytes(problem.dtype));
       Plan plan = plan_of(ALGO<WIDTH>, candidate, problem, way);
+      plan.add(product_of(candidate, plan, problem));
       plan.demand = demand_of(problem, WIDTH, WIDTH, 0, candidate.resident);
       return plan;
     },

@@ -103,13 +103,13 @@ Kernel<Problem> kernel_of(const Problem& problem) {
 }
 
 template <int WIDTH>
-cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {
-  return launch_kernel(kernel_of<WIDTH>(problem), plan.main_step(), stream, problem);
+cudaError_t launch(const Call& call, const Step& step) {
+  return launch_kernel(kernel_of<WIDTH>(call.problem), step, call.stream, call.problem);
 }
 
 template <int WIDTH>
-const void* kernel(const Problem& problem, const Plan&) {
-  return address_of(kernel_of<WIDTH>(problem));
+const void* kernel(const Call& call) {
+  return address_of(kernel_of<WIDTH>(call.problem));
 }
 
 }  // namespace

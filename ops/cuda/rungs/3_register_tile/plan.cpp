@@ -135,26 +135,19 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const RegisterTileWay way = chosen.as<RegisterTileWay>();
   const Candidate& candidate = tiles_of(problem, device).candidates[way.tile];
   Plan plan = plan_of(Algo::RegisterTile, candidate, problem, chosen);
-  Step product = plan.main_step();
-  plan.step_count = 0;
-  Copies copies(problem);
-  Sides read = sides_of(problem, /*exchanged=*/false);
-  if (way.transpose_a) read.p = copies.add(read.p, transposed(read.p, problem));
-  if (way.transpose_b) read.q = copies.add(read.q, transposed(read.q, problem));
-  add_copies(plan, copies, problem);
-  plan.demand = demand_of(problem, read, candidate.block_m, candidate.block_n,
+  const auto to = [](bool is_copied) { return is_copied ? CopyTo::AlongRows : CopyTo::Nothing; };
+  plan.copy_p = to(way.transpose_a), plan.copy_q = to(way.transpose_b);
+  add_copies(plan, problem);
+  plan.demand = demand_of(problem_as_read(problem, plan), candidate.block_m, candidate.block_n,
                           variant_of(problem.dtype, way), candidate.resident, way.shares_segments);
   plan.demand.stream_k = way.wraps_around;
+  Step product = product_of(candidate, plan, problem);
   if (way.wraps_around) {
     product.shared_bytes += NUMBER_BYTES;
-    add_wrapped(plan, product, problem.dtype, way.blocks, copies.bytes());
-    return plan;
+    add_wrapped(plan, product, problem.dtype, way.blocks);
+  } else {
+    add_product(plan, product, problem, way.shares_segments);
   }
-  plan.add(product);
-  if (way.shares_segments)
-    add_sums(plan, problem);
-  else
-    add_totals(plan, problem);
   return plan;
 }
 

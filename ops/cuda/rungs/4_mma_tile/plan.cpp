@@ -62,18 +62,16 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   if (is_fp64(problem)) {
     const Fp64Way chosen = way.as<Fp64Way>();
     const Candidate& tile = FP64_TABLE[chosen.tile];
-    Plan plan = plan_of(Algo::MmaTile, tile, problem, way, /*dynamic=*/true);
+    Plan plan = plan_of(Algo::MmaTile, tile, problem, way);
     const bool singly = chosen.access.a == Access::Elements || chosen.access.b == Access::Elements;
     plan.demand = demand_of(problem, tile.block_m, tile.block_n, 1 + 2 * chosen.tile + singly,
                             tile.resident, chosen.shares_segments);
     plan.demand.stream_k = chosen.blocks > 0;
-    if (chosen.blocks == 0) {
-      chosen.shares_segments ? add_sums(plan, problem) : add_totals(plan, problem);
-      return plan;
-    }
-    const Step product = plan.main_step();
-    plan.step_count = 0;
-    add_wrapped(plan, product, problem.dtype, chosen.blocks, 0);
+    const Step product = product_of(tile, plan, problem, /*dynamic=*/true);
+    if (chosen.blocks > 0)
+      add_wrapped(plan, product, problem.dtype, chosen.blocks);
+    else
+      add_product(plan, product, problem, chosen.shares_segments);
     return plan;
   }
   const int32_t block_k = MmaTile::WORDS * 4 / static_cast<int32_t>(size_of(problem.dtype));
@@ -81,6 +79,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const Candidate candidate = {MmaTile::ROWS,         MmaTile::ROWS, block_k, MmaTile::THREADS, 1,
                                MmaTile::SHARED_BYTES, RESIDENT};
   Plan plan = plan_of(Algo::MmaTile, candidate, problem, way);
+  plan.add(product_of(candidate, plan, problem));
   plan.demand = demand_of(problem, MmaTile::ROWS, MmaTile::ROWS, 0, RESIDENT);
   return plan;
 }

@@ -120,11 +120,11 @@ Kernel<WgmmaArguments> kernel_of(const Problem& problem) {
                              });
 }
 
-cudaError_t launch(const Problem& problem, const Plan& plan, void*, cudaStream_t stream) {
-  return launch_lesson(kernel_of(problem), problem, plan, 64, stream);
+cudaError_t launch(const Call& call, const Step& step) {
+  return launch_lesson(kernel_of(call.problem), call, step, 64);
 }
 
-const void* kernel(const Problem& problem, const Plan&) { return address_of(kernel_of(problem)); }
+const void* kernel(const Call& call) { return address_of(kernel_of(call.problem)); }
 
 }  // namespace
 

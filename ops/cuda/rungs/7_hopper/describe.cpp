@@ -4,8 +4,9 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "cuda/plan/copies.h"
 #include "cuda/plan/kernel_name.h"
-#include "cuda/rungs/7_hopper/layout.h"
+#include "cuda/rungs/7_hopper/plan.h"
 
 namespace tiled {
 namespace {
@@ -24,7 +25,7 @@ std::string name_of(StorePath path) {
 Description describe_hopper(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const HopperPlan plan = whole.way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(plan.tile);
-  const Sides sides = sides_read(problem, plan);
+  const Sides sides = sides_of(problem_as_read(problem, whole), plan.exchanged);
   const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
   const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
   Description d;

@@ -1,37 +1,37 @@
-// The launch of rung hopper: copies before it, and the sums of segments after.
+// The launch of rung hopper.
 #include "cuda/parts/cluster_grid.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/map_operand.h"
-#include "cuda/parts/repack.h"
-#include "cuda/parts/sum_segments.h"
+#include "cuda/plan/sums.h"
 #include "cuda/rungs/7_hopper/kernels.h"
-#include "cuda/rungs/7_hopper/layout.h"
+#include "cuda/rungs/7_hopper/plan.h"
 
 namespace tiled {
 namespace {
 
-Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan) {
-  const Sides sides = sides_read(problem, plan);
+Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan,
+                                  const Sides& sides) {
   return hopper_kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
                        finishes(problem, plan));
 }
 
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.
 void set_result(HopperArguments& args, const Problem& problem, const HopperPlan& plan,
-                const HopperLayout& l) {
+                const Sides& sides) {
   if (plan.share_segments) {
-    const bool along_p = l.sums.along_m != plan.exchanged;
+    const SumsLayout l = sums_layout(problem);
+    const bool along_p = l.along_m != plan.exchanged;
     HopperOutput& sums = args.c();
     sums.data = args.totals, sums.fp32 = true, sums.store = StorePath::Scatter;
-    sums.p = along_p ? 1 : l.sums.pitch, sums.q = along_p ? l.sums.pitch : 1;
-    sums.batch = l.sums.entry, sums.segment = l.sums.entry * problem.batch;
+    sums.p = along_p ? 1 : l.pitch, sums.q = along_p ? l.pitch : 1;
+    sums.batch = l.entry, sums.segment = l.entry * problem.batch;
     return;
   }
   HopperOutput& c = args.c();
   c.data = problem.c.data;
   c.fp32 = problem.epilogue.out_dtype == DType::Float32;
   c.store = plan.store;
-  c.p = l.sides.c_p, c.q = l.sides.c_q, c.batch = problem.c.batch_stride;
+  c.p = sides.c_p, c.q = sides.c_q, c.batch = problem.c.batch_stride;
   args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
   const auto& kept = args.epilogue.before;
   args.keeps_before = kept.data != nullptr;
@@ -56,41 +56,32 @@ cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Probl
                            {along_p ? 64 : slice_q, along_p ? slice_q : 64});
 }
 
-cudaError_t launch_product(const Problem& problem, const HopperPlan& plan, const HopperLayout& l,
-                           void* workspace, const Step& step, cudaStream_t stream) {
-  const HopperTileInfo& tile = hopper_tile(plan.tile);
-  HopperArguments args =
-      grid_arguments(problem, plan, l.sides, tile.block_p, tile.block_q, l.sums.segments);
-  args.totals = reinterpret_cast<float*>(static_cast<char*>(workspace) + l.totals_at);
-  set_result(args, problem, plan, l);
+cudaError_t launch(const Call& call, const Step& step) {
+  const Problem& problem = call.read;
+  const HopperPlan way = call.plan.way.as<HopperPlan>();
+  const HopperTileInfo& tile = hopper_tile(way.tile);
+  const Sides sides = sides_of(problem, way.exchanged);
+  HopperArguments args = grid_arguments(problem, way, sides, tile.block_p, tile.block_q,
+                                        way.share_segments ? segment_count(problem.k) : 1);
+  args.totals = call.at<float>(Area::Totals);
+  set_result(args, problem, way, sides);
   // Blocks along Q share P, and the other way round.
-  cudaError_t error = map_with_edge(&args.p_map, &args.p_edge, l.sides.p, problem, tile.block_p,
-                                    tile.group_p, plan.cluster_q);
+  cudaError_t error = map_with_edge(&args.p_map, &args.p_edge, sides.p, problem, tile.block_p,
+                                    tile.group_p, way.cluster_q);
   if (error != cudaSuccess) return error;
-  error = map_with_edge(&args.q_map, &args.q_edge, l.sides.q, problem, tile.block_q, tile.group_q,
-                        plan.cluster_p);
+  error = map_with_edge(&args.q_map, &args.q_edge, sides.q, problem, tile.block_q, tile.group_q,
+                        way.cluster_p);
   if (error != cudaSuccess) return error;
   error = map_output(args.c(), args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
   if (args.keeps_before) error = map_output(args.outputs[0], args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
-  return launch_early(kernel_of(problem, plan), step, stream, args);
+  return launch_early(kernel_of(problem, way, sides), step, call.stream, args);
 }
 
-cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
-  const HopperPlan way = plan.way.as<HopperPlan>();
-  const HopperLayout l = hopper_layout(problem, way, workspace);
-  cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream);
-  if (error != cudaSuccess) return error;
-  error = launch_product(problem, way, l, workspace, plan.main_step(), stream);
-  if (error != cudaSuccess || !way.share_segments) return error;
-  const void* const sums = static_cast<char*>(workspace) + l.totals_at;
-  return launch_sum_segments(problem, l.sums, sums, plan.end()[-1], stream);
-}
-
-const void* kernel(const Problem& problem, const Plan& plan) {
-  const HopperPlan way = plan.way.as<HopperPlan>();
-  return address_of(kernel_of(problem, way));
+const void* kernel(const Call& call) {
+  const HopperPlan way = call.plan.way.as<HopperPlan>();
+  return address_of(kernel_of(call.read, way, sides_of(call.read, way.exchanged)));
 }
 
 }  // namespace

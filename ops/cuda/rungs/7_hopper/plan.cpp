@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cuda/plan/copies.h"
+#include "cuda/plan/sums.h"
 #include "cuda/plan/tma.h"
-#include "cuda/rungs/7_hopper/layout.h"
 
 namespace tiled {
 namespace {
@@ -52,8 +52,11 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       plan.repack_p = !is_ready_p(sides.p, problem, tile);
       plan.repack_q = !q_is_ready;
       plan.store = store;
-      const Sides read = sides_read(problem, plan);
-      const bool p_mn_major = is_mn_major(read.p), q_mn_major = is_mn_major(read.q);
+      const auto reads_mn_major = [&](const Side& side, bool repacks) {
+        return is_mn_major(copied(side, problem.dtype, repacked_to(side, problem.dtype, repacks)));
+      };
+      const bool p_mn_major = reads_mn_major(sides.p, plan.repack_p);
+      const bool q_mn_major = reads_mn_major(sides.q, plan.repack_q);
       for (const auto& [cluster_p, cluster_q] : CLUSTERS)
         for (int share = 0; share <= may_share; ++share) {
           plan.share_segments = share;
@@ -93,23 +96,29 @@ std::vector<std::string> variants() {
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const HopperPlan choice = way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(choice.tile);
-  Plan plan = tma_plan(Algo::Hopper, problem, choice.exchanged ? tile.block_q : tile.block_p,
-                       choice.exchanged ? tile.block_p : tile.block_q, way);
+  Plan plan = plan_of(Algo::Hopper, way, problem, choice.exchanged, tile.block_p, tile.block_q,
+                      tma_step(problem));
+  const Sides sides = sides_of(problem, choice.exchanged);
+  if (choice.repack_p) plan.copy_p = repacked_to(sides.p, problem.dtype);
+  if (choice.repack_q) plan.copy_q = repacked_to(sides.q, problem.dtype);
   if (problem.k == 0) {
-    add_zeros(plan, problem);
+    add_sums(plan, problem);
     return plan;
   }
-  const HopperLayout layout = hopper_layout(problem, choice, nullptr);
-  add_copies(plan, layout.copies, problem);
+  add_copies(plan, problem);
   Step step = product_step(tile.threads, choice.blocks, tile.shared_bytes);
-  step.cluster = choice.cluster_p * choice.cluster_q;
-  step.workspace_bytes = layout.totals_bytes;
-  plan.add(step);
-  plan.workspace_bytes += layout.totals_bytes;
-  if (choice.share_segments) plan.add(sums_step(problem, layout.sums));
-  plan.demand =
-      demand_of(problem, layout.sides, tile.block_p, tile.block_q, choice.tile, tile.blocks_per_sm,
-                choice.share_segments, choice.cluster_p, choice.cluster_q);
+  step.cluster = static_cast<int8_t>(choice.cluster_p * choice.cluster_q);
+  // Between segments a tile's totals stay in registers, or wait in the workspace.
+  const bool totals_wait =
+      segment_count(problem.k) > 1 && !totals_stay(tile.totals_fit, size_of(problem.dtype));
+  const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.group_q * 4;  // of a block
+  if (choice.share_segments)
+    add_with_sums(plan, step, problem);
+  else
+    plan.add_with_totals(step, totals_wait ? choice.blocks * totals : 0);
+  plan.demand = demand_of(problem, sides_of(problem_as_read(problem, plan), choice.exchanged),
+                          tile.block_p, tile.block_q, choice.tile, tile.blocks_per_sm,
+                          choice.share_segments, choice.cluster_p, choice.cluster_q);
   return plan;
 }
 

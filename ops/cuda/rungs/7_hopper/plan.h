@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/plan/cluster_plan.h"
+#include "cuda/plan/repack_layout.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/7_hopper/tiles.h"
 
@@ -24,12 +25,6 @@ inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
       1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
 }
 
-// Whether tiles' totals of segments wait in the workspace, where a block does all of K.
-inline bool totals_in_workspace(const Problem& problem, const HopperPlan& plan) {
-  return !plan.share_segments && segment_count(problem.k) > 1 &&
-         !totals_stay(hopper_tile(plan.tile).totals_fit, size_of(problem.dtype));
-}
-
 // The grid of units that a plan's clusters walk through.
 struct Units {
   int64_t clusters_p, clusters_q, count;
@@ -45,6 +40,24 @@ inline Units units_of(const Problem& problem, const HopperPlan& plan) {
   units.count = saturating_product(saturating_product(units.clusters_p, units.clusters_q),
                                    problem.batch * segments);
   return units;
+}
+
+// Whether the product's kernel computes the epilogue: the sums of segments that are shared out are
+// finished by the kernel that adds them.
+inline bool finishes(const Problem& problem, const HopperPlan& plan) {
+  return !plan.share_segments && !problem.epilogue.is_identity();
+}
+
+// How a matrix of p by q elements leaves, of these strides and this alignment (Operand::alignment).
+inline StorePath store_path(DType dtype, int64_t p, int64_t q, int64_t p_stride, int64_t q_stride,
+                            int32_t alignment) {
+  if (size_of(dtype) != 2 || (p_stride != 1 && q_stride != 1)) return StorePath::Scatter;
+  const bool along_p = q_stride != 1;
+  const int64_t rows = along_p ? q : p, length = along_p ? p : q;
+  const int64_t pitch = along_p ? q_stride : p_stride;
+  // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
+  const bool by_tma = alignment == 16 && length % 8 == 0 && (rows <= 1 || pitch > 1);
+  return by_tma ? StorePath::Tma : StorePath::Rows;
 }
 
 // plan.cpp's rung describes its plans by this (describe.cpp). In JSON:

@@ -1,9 +1,7 @@
-// The launch of rung few_rows, copies before it.
+// The launch of rung few_rows.
 #include "cuda/parts/cluster_grid.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/map_operand.h"
-#include "cuda/parts/repack.h"
-#include "cuda/parts/sum_segments.h"
 #include "cuda/rungs/8_few_rows/arguments.h"
 
 namespace tiled {
@@ -26,9 +24,9 @@ Kernel<FewRowsArguments> few_rows_kernel(const Problem& problem, int tile, bool 
   }
 }
 
-Kernel<FewRowsArguments> kernel_of(const Problem& problem, const FewRowsPlan& plan) {
-  const Sides sides = few_rows_layout(problem, plan, nullptr).sides;
-  return few_rows_kernel(problem, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q));
+Kernel<FewRowsArguments> kernel_of(const Problem& read, const FewRowsPlan& plan) {
+  const Sides sides = sides_of(read, plan.exchanged);
+  return few_rows_kernel(read, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q));
 }
 
 CUtensorMapDataType element_type_of(const Problem& problem) {
@@ -37,28 +35,24 @@ CUtensorMapDataType element_type_of(const Problem& problem) {
                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
 }
 
-cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream) {
-  const FewRowsPlan way = plan.way.as<FewRowsPlan>();
-  const FewRowsLayout l = few_rows_layout(problem, way, workspace);
-  cudaError_t error = launch_copies(l.copies, problem, plan.begin(), stream);
-  if (error != cudaSuccess) return error;
-
-  void* const sums = static_cast<char*>(workspace) + l.copies.bytes();
-  FewRowsArguments args = few_rows_arguments(problem, way, plan.block_k, l, sums);
+cudaError_t launch(const Call& call, const Step& step) {
+  const Problem& problem = call.read;
+  const FewRowsPlan way = call.plan.way.as<FewRowsPlan>();
+  FewRowsArguments args =
+      few_rows_arguments(problem, way, call.plan.block_k, call.at<void>(Area::Totals));
   const int bytes = static_cast<int>(size_of(problem.dtype)), box_k = 128 / bytes;
-  error = map_operands(
-      args, way, l, bytes, [&](CUtensorMap* to, const Side& side, int strip, int rows) {
+  const cudaError_t error = map_operands(
+      args, way, sides_of(problem, way.exchanged), bytes,
+      [&](CUtensorMap* to, const Side& side, int strip, int rows) {
         return encode_side(to, side, entries_of(side, problem.batch), element_type_of(problem),
                            bytes, {strip, box_k}, {box_k, rows});
       });
   if (error != cudaSuccess) return error;
-  error = launch_early(kernel_of(problem, way), plan.main_step(), stream, args);
-  if (error != cudaSuccess || !way.share_segments) return error;
-  return launch_sum_segments(problem, l.sums, sums, plan.end()[-1], stream);
+  return launch_early(kernel_of(problem, way), step, call.stream, args);
 }
 
-const void* kernel(const Problem& problem, const Plan& plan) {
-  return address_of(kernel_of(problem, plan.way.as<FewRowsPlan>()));
+const void* kernel(const Call& call) {
+  return address_of(kernel_of(call.read, call.plan.way.as<FewRowsPlan>()));
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
   plan.share_segments = share;
   plan.repack_p = by == FewRowsBy::Wgmma ? !tma_reads(sides.p, problem) : !is_mappable(sides.p);
   plan.repack_q = !is_mappable(sides.q) || (!takes_any_q(by) && is_mn_major(sides.q));
-  const bool mn_major = is_mn_major(few_rows_layout(problem, plan, nullptr).sides.p);
+  const bool mn_major = is_mn_major(
+      copied(sides.p, problem.dtype, repacked_to(sides.p, problem.dtype, plan.repack_p)));
   if (by == FewRowsBy::Registers && !mn_major) return;
   // Of more columns each tile would read the weight once more: others have wider ones.
   if (by == FewRowsBy::Warps && sides.q.rows > MOST_OF_WARPS) return;
@@ -134,23 +135,27 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const FewRowsPlan choice = way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(choice.tile);
   const int rows = choice.strip * choice.height;  // of the highest tile
-  Plan plan = tma_plan(Algo::FewRows, problem, choice.exchanged ? tile.block_q : rows,
-                       choice.exchanged ? rows : tile.block_q, way);
+  Plan plan = plan_of(Algo::FewRows, way, problem, choice.exchanged, rows, tile.block_q,
+                      tma_step(problem) * tile.boxes);
   (choice.exchanged ? plan.tiles_n : plan.tiles_m) = int64_t{choice.sharers} * choice.rounds;
-  plan.block_k *= tile.boxes;
+  const Side p = sides_of(problem, choice.exchanged).p;
+  if (choice.repack_p) plan.copy_p = repacked_to(p, problem.dtype);
+  if (choice.repack_q) plan.copy_q = CopyTo::AlongK;
   if (problem.k == 0) {
-    add_zeros(plan, problem);
+    add_sums(plan, problem);
     return plan;
   }
-  const FewRowsLayout layout = few_rows_layout(problem, choice, nullptr);
-  add_copies(plan, layout.copies, problem);
-  plan.add(product_step(tile.threads, choice.blocks, tile.shared_bytes(rows)));
-  if (choice.share_segments) add_sums_step(plan, problem, layout.sums);
-  plan.demand = demand_of(problem, layout.sides, rows, tile.block_q, choice.tile, /*resident=*/1,
-                          choice.share_segments);
+  add_copies(plan, problem);
+  const Step product = product_step(tile.threads, choice.blocks, tile.shared_bytes(rows));
+  if (choice.share_segments)
+    add_with_sums(plan, product, problem);
+  else
+    plan.add_with_totals(product, 0);
+  plan.demand = demand_of(problem, sides_of(problem_as_read(problem, plan), choice.exchanged), rows,
+                          tile.block_q, choice.tile, /*resident=*/1, choice.share_segments);
   // Tiles are of `height` strips or one fewer, so that there are as many as blocks ask for.
   plan.demand.units *= static_cast<double>(int64_t{choice.sharers} * choice.rounds) /
-                       static_cast<double>(blocks_over(layout.sides.p.rows, rows));
+                       static_cast<double>(blocks_over(p.rows, rows));
   return plan;
 }
 
@@ -184,7 +189,7 @@ NamedWay named(const FewRowsPlan& plan) {
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
-  const Sides sides = few_rows_layout(problem, plan, nullptr).sides;
+  const Sides sides = sides_of(problem_as_read(problem, whole), plan.exchanged);
   Description d;
   d.tile = few_rows_tile_name(plan.tile);
   const bool lanes = is_by_lanes(tile.by);

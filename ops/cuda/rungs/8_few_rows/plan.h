@@ -51,22 +51,4 @@ inline int64_t few_rows_units(const Problem& problem, const FewRowsPlan& plan) {
   return saturating_product(tiles_of(problem, plan), segments_of(problem, plan));
 }
 
-// P and Q as the kernel reads them, and the copies that takes; behind these, in the workspace, the
-// sums of segments that are shared out.
-struct FewRowsLayout {
-  Copies copies;
-  Sides sides;
-  SumsLayout sums;
-};
-
-inline FewRowsLayout few_rows_layout(const Problem& problem, const FewRowsPlan& plan,
-                                     void* workspace) {
-  FewRowsLayout l{Copies(problem, workspace), sides_of(problem, plan.exchanged),
-                  sums_layout(problem, segments_of(problem, plan))};
-  if (plan.repack_p) l.sides.p = l.copies.add(l.sides.p, repacked(l.sides.p, problem));
-  if (plan.repack_q)
-    l.sides.q = l.copies.add(l.sides.q, copied(l.sides.q, problem, /*along_rows=*/false));
-  return l;
-}
-
 }  // namespace tiled

@@ -21,7 +21,7 @@ std::string kernel_of(const Sides& sides, const Fp16x3Plan& plan) {
     case Fp16x3Kernel::Planes: break;
   }
   return (plan.wraps_around ? "fp16x3_cut<" : "fp16x3<") + tile + ", " +
-         major_names(split_planes(sides.p, nullptr), split_planes(sides.q, nullptr)) + ">";
+         major_names(split_planes(sides.p), split_planes(sides.q)) + ">";
 }
 
 }  // namespace

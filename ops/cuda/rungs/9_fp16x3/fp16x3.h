@@ -43,11 +43,6 @@ struct Fp16x3Arguments {
   bool exchanged;   // P is B and Q is A
 };
 
-// Launches the splits, the plan's first steps. `zeros` are cleared before anything else, extents
-// and panels among them.
-cudaError_t launch_splits(const SplitJobs& jobs, const Step* step, uint32_t* zeros,
-                          int64_t zero_count, cudaStream_t stream);
-
 // Of async.cu: the planes, [batch][hi, lo][rows][k] each, where all entries differ.
 struct Fp16x3AsyncArguments {
   Fp16x3Arguments product;   // without maps; not exchanged

@@ -4,7 +4,9 @@
 
 namespace tiled {
 
-cudaError_t launch_hopper_product(const Call&) { return cudaErrorNoKernelImageForDevice; }
+cudaError_t launch_hopper_product(const Call&, const Step&) {
+  return cudaErrorNoKernelImageForDevice;
+}
 
 const void* hopper_kernel(const Problem&, const Fp16x3Plan&) { return nullptr; }
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "cuda/parts/hand_over.h"
 #include "cuda/parts/wrap_around.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/tma.h"
-#include "cuda/rungs/9_fp16x3/layout.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
 
 namespace tiled {
@@ -156,7 +156,8 @@ Demand demand_of_way(const Problem& problem, const Fp16x3Plan& way) {
     return d;
   }
   const int resident = FEW_ROWS_THREADS / static_cast<int>(tile.threads);
-  Demand d = demand_of(problem, sides, FEW_ROWS_BLOCK_P, sides.q.rows, variant, resident);
+  Demand d = demand_of(problem, sides, FEW_ROWS_BLOCK_P, std::max<int64_t>(1, sides.q.rows),
+                       variant, resident);
   const int cluster = std::max<int>(1, way.block.cluster);
   d.cluster_k = static_cast<int16_t>(cluster);
   d.units *= cluster, d.depth /= cluster;
@@ -167,7 +168,7 @@ Step product_of(const Problem& problem, const Fp16x3Plan& way) {
   const int32_t blocks = std::max(way.blocks, 1);
   if (way.kernel == Fp16x3Kernel::FewRows) {
     Step step = product_step(tile_of(way).threads, blocks, way.block.shared_bytes);
-    if (way.block.cluster > 1) step.cluster = way.block.cluster;
+    if (way.block.cluster > 1) step.cluster = static_cast<int8_t>(way.block.cluster);
     step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
     return step;
   }
@@ -180,7 +181,7 @@ Step product_of(const Problem& problem, const Fp16x3Plan& way) {
     return step;
   }
   Step step = product_step(tile.threads, blocks, tile.shared_bytes);
-  step.cluster = way.cluster_p * way.cluster_q;
+  step.cluster = static_cast<int8_t>(way.cluster_p * way.cluster_q);
   return step;
 }
 
@@ -196,22 +197,54 @@ Step guard_step(const Problem& problem, const DeviceInfo& device, bool computes_
   return step;
 }
 
+// For batch entries that differ (one where all are alike). What is zero before all else lies from
+// Area::Guard to Area::Squares.
+void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
+  const bool few_rows = way.kernel == Fp16x3Kernel::FewRows;
+  const Sides sides = sides_of(problem, way.exchanged);
+  const auto take = [&](Area area, int64_t bytes) { plan.take(area, workspace_aligned(bytes)); };
+  const int64_t p_entries = entries_of(sides.p, problem.batch);
+  const int64_t q_entries = entries_of(sides.q, problem.batch);
+  // Few rows and the direct kernel read P as it lies.
+  if (way.kernel == Fp16x3Kernel::Planes || way.kernel == Fp16x3Kernel::Async)
+    take(Area::P, p_entries * 2 * planes_of_p(sides.p, way).batch_stride * 2);
+  take(Area::Q, q_entries * (few_rows ? few_rows_bytes(sides.q.rows, problem.k)
+                                      : 2 * planes_of_q(sides.q, way).batch_stride * 2));
+  if (!few_rows) take(Area::ScalesP, p_entries * sides.p.rows * 8);
+  take(Area::ScalesQ, q_entries * sides.q.rows * 8);
+  const int64_t squares =
+      blocks_over(problem.m, GUARD_SQUARE) * blocks_over(problem.n, GUARD_SQUARE) * problem.batch;
+  take(Area::Guard, (2 + squares) * 4);
+  take(Area::Words, way.wraps_around ? hand_over_words_bytes(way.blocks) : 0);
+  const auto take_beside = [&](const Side& side, int64_t entries, Area extents, Area panels) {
+    const bool beside = lies_beside(side);
+    take(extents, beside ? entries * side.rows * int64_t{sizeof(RowExtent)} : 0);
+    take(panels, beside ? panels_of(side.rows, entries) * int64_t{sizeof(SplitPanel)} : 0);
+  };
+  if (!few_rows) {
+    take_beside(sides.p, p_entries, Area::ExtentsP, Area::PanelsP);
+    take_beside(sides.q, q_entries, Area::ExtentsQ, Area::PanelsQ);
+  }
+  take(Area::Squares, squares * 4);
+  take(Area::Marks, squares * GUARD_MARK_BYTES);
+  // Totals, or sums that are handed over: a tile for each block.
+  const bool has_totals = way.wraps_around || (segment_count(problem.k) > 1 && !few_rows);
+  const Fp16x3TileInfo tile = tile_of(way);
+  plan.take(Area::Totals, has_totals ? int64_t{way.blocks} * tile.block_p * tile.block_q * 4 : 0);
+}
+
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const Fp16x3Plan way = chosen.as<Fp16x3Plan>();
   const Fp16x3TileInfo tile = tile_of(way);
-  Plan plan = tma_plan(Algo::Fp16x3, problem, way.exchanged ? tile.block_q : tile.block_p,
-                       way.exchanged ? tile.block_p : tile.block_q, chosen);
-  plan.block_k = 64;  // 128 bytes of the parts
+  Plan plan = plan_of(Algo::Fp16x3, chosen, problem, way.exchanged, tile.block_p, tile.block_q,
+                      /*block_k=*/64);  // 128 bytes of the parts
   const bool multiplies = problem.k >= fp16x3_least_k(way.coarse);
   if (multiplies) {
-    const Fp16x3Layout layout = fp16x3_layout(problem, way);
-    const SplitJobs jobs = split_jobs(layout, way, nullptr);
-    if (jobs.clears_first()) plan.add(clear_step(layout.zero_bytes));
-    for (int i = 0; i < jobs.count; ++i) plan.add(split_step(jobs.jobs[i]));
-    plan.steps[0].workspace_bytes = layout.squares_at;  // planes, scales, and what is cleared
-    plan.add(product_of(problem, way));
-    plan.steps[plan.step_count - 1].workspace_bytes = layout.bytes - layout.squares_at;
-    plan.workspace_bytes = layout.bytes;
+    take_areas(plan, problem, way);
+    add_splits(plan, problem, way);
+    Step product = product_of(problem, way);
+    product.workspace_bytes = plan.workspace_bytes - plan.at(Area::Squares);
+    plan.add(product);
   }
   plan.add(guard_step(problem, device, !multiplies));
   plan.demand = demand_of_way(problem, way);

@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include "cuda/parts/warp_reduce.cuh"
+#include "cuda/rungs/9_fp16x3/call.h"
 #include "cuda/rungs/9_fp16x3/split.cuh"
 
 namespace tiled {
@@ -152,15 +153,28 @@ Kernel<SplitArguments> kernel_of(const SplitJob& job) {
   }
 }
 
-SplitArguments arguments_of(const SplitJob& job) {
-  const Side &from = job.from, &to = job.to;
+}  // namespace
+
+// What must be zero is cleared before anything else, extents and panels among it.
+cudaError_t launch_split(const Call& call, const Step& step) {
+  const Plan& plan = call.plan;
   SplitArguments args{};
+  if (step.key & CLEARS) {
+    args.zeros = call.at<uint32_t>(Area::Guard);
+    args.zero_count = (plan.at(Area::Squares) - plan.at(Area::Guard)) / 4;
+  }
+  if (step.key == CLEARS) return launch_early(clear_kernel(), step, call.stream, args);
+  const bool of_q = step.key & OF_Q;
+  const SplitJob job = split_job(call.problem, plan.way.as<Fp16x3Plan>(), of_q);
+  const Side &from = job.from, &to = job.to;
+  args.beside = step.key & BESIDE;
   args.from = static_cast<const float*>(from.data);
-  args.to = static_cast<__half*>(const_cast<void*>(to.data));
-  args.scales = job.scales;
+  args.to = call.at<__half>(of_q ? Area::Q : Area::P);
+  args.scales = call.at<RowScale>(of_q ? Area::ScalesQ : Area::ScalesP);
+  args.extents = call.at<RowExtent>(of_q ? Area::ExtentsQ : Area::ExtentsP);
+  args.panels = call.at<SplitPanel>(of_q ? Area::PanelsQ : Area::PanelsP);
   args.rows = from.rows, args.k = from.k, args.batch = job.batch;
   args.from_row = from.row_stride, args.from_k = from.k_stride, args.from_batch = from.batch_stride;
-  args.extents = job.extents, args.panels = job.panels;
   args.to_pitch = to.k_stride == 1 ? to.row_stride : to.k_stride;
   args.plane = to.batch_stride;
   args.tiles = few_rows_tiles(from.rows);
@@ -170,28 +184,7 @@ SplitArguments arguments_of(const SplitJob& job) {
     const SplitTeam team = split_team(job);
     args.team = team.blocks, args.own_tiles = team.own_tiles;
   }
-  return args;
-}
-
-}  // namespace
-
-cudaError_t launch_splits(const SplitJobs& jobs, const Step* step, uint32_t* zeros,
-                          int64_t zero_count, cudaStream_t stream) {
-  const bool clears_first = jobs.clears_first();
-  if (clears_first) {
-    SplitArguments args{};
-    args.zeros = zeros, args.zero_count = zero_count;
-    const cudaError_t error = launch_early(clear_kernel(), *step++, stream, args);
-    if (error != cudaSuccess) return error;
-  }
-  for (int i = 0; i < jobs.count; ++i) {
-    SplitArguments args = arguments_of(jobs.jobs[i]);
-    args.beside = i > 0;
-    if (i == 0 && !clears_first) args.zeros = zeros, args.zero_count = zero_count;
-    const cudaError_t error = launch_early(kernel_of(jobs.jobs[i]), *step++, stream, args);
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
+  return launch_early(kernel_of(job), step, call.stream, args);
 }
 
 }  // namespace tiled

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <utility>
 
 #include "cuda/rungs/9_fp16x3/layout.h"
 
@@ -13,65 +12,31 @@ namespace tiled {
 // direct.cu has k; as lanes of few_rows.cu load them. Or only the scales are wanted.
 enum class SplitForm : int8_t { AsTheyLie, AlongK, Permuted, Fragments, Nothing };
 
-struct RowScale;  // fp16x3.h
-
-// Planes and scales of one operand, `to` as split_planes(from) (layout.h), or fragments.
+// One operand and its parts: split_planes(from) (layout.h), or fragments.
 struct SplitJob {
   Side from, to;
-  int64_t batch;
+  int64_t batch;  // entries that differ
   SplitForm form;
-  RowScale* scales;
-  RowExtent* extents;  // where rows lie beside each other
-  SplitPanel* panels;
 
   // Whether split_beside.cu takes it; fragments are along k, however rows lie.
   bool is_beside() const { return form != SplitForm::Fragments && lies_beside(from); }
 };
 
-struct SplitJobs {
-  SplitJob jobs[2];
-  int count;
-
-  // Blocks of rows beside each other wait for each other, and so need a kernel before theirs that
-  // clears. Else the first clears on its way.
-  bool clears_first() const {
-    return std::any_of(jobs, jobs + count, [](const SplitJob& job) { return job.is_beside(); });
-  }
-};
-
-// In the order of their launch; `memory` is the workspace, null while it is only planned.
-inline SplitJobs split_jobs(const Fp16x3Layout& l, const Fp16x3Plan& plan, char* memory) {
-  const auto job = [&](const Side& from, Side to, int64_t entries, SplitForm form, int64_t to_at,
-                       int64_t scales_at, int64_t extents_at, int64_t panels_at) {
-    const auto at = [&](int64_t offset) { return memory == nullptr ? nullptr : memory + offset; };
-    to.data = at(to_at);
-    return SplitJob{from,
-                    to,
-                    entries,
-                    form,
-                    reinterpret_cast<RowScale*>(at(scales_at)),
-                    reinterpret_cast<RowExtent*>(at(extents_at)),
-                    reinterpret_cast<SplitPanel*>(at(panels_at))};
-  };
-  const auto by_lie = [](const Side& to) {
-    return to.k_stride == 1 ? SplitForm::AlongK : SplitForm::AsTheyLie;
-  };
+inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool of_q) {
+  const Sides sides = sides_of(problem, plan.exchanged);
+  const Side& from = of_q ? sides.q : sides.p;
+  const Side to = of_q ? planes_of_q(from, plan) : planes_of_p(from, plan);
   const bool direct = plan.kernel == Fp16x3Kernel::Direct;
-  const bool few_rows = plan.kernel == Fp16x3Kernel::FewRows;
-  const SplitJob p =
-      job(l.sides.p, l.p_planes, l.p_entries, direct ? SplitForm::Nothing : by_lie(l.p_planes),
-          l.p_planes_at, l.p_scales_at, l.p_extents_at, l.p_panels_at);
-  const SplitForm q_form = few_rows                            ? SplitForm::Fragments
-                           : direct && !is_mn_major(l.sides.p) ? SplitForm::Permuted
-                                                               : by_lie(l.q_planes);
-  const SplitJob q = job(l.sides.q, l.q_planes, l.q_entries, q_form, l.q_planes_at, l.q_scales_at,
-                         l.q_extents_at, l.q_panels_at);
-  if (few_rows) return {{q, {}}, 1};
-  // The second runs beside the first. So the small one goes first, or the one whose blocks wait for
-  // each other meanwhile.
-  const bool q_first = direct || (!lies_beside(l.sides.p) && lies_beside(l.sides.q));
-  return q_first ? SplitJobs{{q, p}, 2} : SplitJobs{{p, q}, 2};
+  SplitForm form = to.k_stride == 1 ? SplitForm::AlongK : SplitForm::AsTheyLie;
+  if (plan.kernel == Fp16x3Kernel::FewRows) form = SplitForm::Fragments;
+  if (direct && !of_q) form = SplitForm::Nothing;
+  if (direct && of_q && !is_mn_major(sides.p)) form = SplitForm::Permuted;
+  return {from, to, entries_of(from, problem.batch), form};
 }
+
+// Bits of Step::key of a split, beside OF_P and OF_Q: what must be zero is cleared on its way; it
+// runs beside the step before, the other operand's.
+constexpr int8_t CLEARS = 4, BESIDE = 8;
 
 constexpr int SPLIT_THREADS = 512;  // split.cu, at most
 constexpr int SPLIT_VECTORS = 4;    // of four elements, in a lane's registers
@@ -121,10 +86,32 @@ inline Step split_step(const SplitJob& job) {
 // The kernel that only clears so many bytes.
 inline Step clear_step(int64_t bytes) {
   Step step{};
-  step.work = Work::Split;
+  step.work = Work::Split, step.key = CLEARS;
   step.threads_x = SPLIT_BESIDE_THREADS, step.threads_y = step.grid_y = 1;
   step.grid_x = std::min<int64_t>(blocks_over(bytes / 4, SPLIT_BESIDE_THREADS), 256);
   return step;
+}
+
+// Adds the splits.
+inline void add_splits(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
+  const SplitJob p = split_job(problem, way, /*of_q=*/false);
+  const SplitJob q = split_job(problem, way, /*of_q=*/true);
+  const bool few_rows = way.kernel == Fp16x3Kernel::FewRows;
+  // The second runs beside the first. So the small one goes first, or the one whose blocks wait for
+  // each other meanwhile.
+  const bool q_first = few_rows || way.kernel == Fp16x3Kernel::Direct ||
+                       (!lies_beside(p.from) && lies_beside(q.from));
+  // Blocks of rows beside each other wait for each other, and so need a kernel before theirs that
+  // clears. Else the first clears on its way.
+  const bool clears_first = !few_rows && (p.is_beside() || q.is_beside());
+  Step steps[] = {clear_step(plan.at(Area::Squares) - plan.at(Area::Guard)),
+                  split_step(q_first ? q : p), split_step(q_first ? p : q)};
+  steps[1].key = q_first ? OF_Q : OF_P;
+  if (!clears_first) steps[1].key |= CLEARS;
+  steps[2].key = (q_first ? OF_P : OF_Q) | BESIDE;
+  // Parts, scales, and what is cleared, of all of them.
+  steps[clears_first ? 0 : 1].workspace_bytes = plan.at(Area::Squares);
+  for (int i = clears_first ? 0 : 1; i < (few_rows ? 2 : 3); ++i) plan.add(steps[i]);
 }
 
 }  // namespace tiled
