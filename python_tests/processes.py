@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, distributed
 
-TIMEOUT = datetime.timedelta(seconds=120)
+TIMEOUT = datetime.timedelta(seconds=60)
 
 
 class Cases(dict[str, Callable[[], None]]):
