@@ -15,7 +15,7 @@ CASES = Cases()
 
 def layers(**options: object) -> torch.nn.Sequential:
     torch.manual_seed(5)
-    return torch.nn.Sequential(nn.Linear(12, 10, **options), nn.Linear(10, 6))
+    return torch.nn.Sequential(nn.Linear(12, 16, **options), nn.Linear(16, 8))
 
 
 def input_of(*sizes: int) -> Tensor:
