@@ -3,7 +3,7 @@
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
      counters?: [counters],
      cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
-     decode?: [decode], models?: {part: [row]},
+     decode?: [decode], models?: {part: [row]}, scale?: {processes, rows: [row]},
      out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]},
      share?: {build, device, copy_bytes_per_s, refused: {precision: why}, self_test, plans}}
 
@@ -54,6 +54,10 @@ the shares of a warp's time that it waited, by reason:
     speed   {model, what, tokens, seconds}
     linear  {what, shape: [M, N, K], seconds}, cpu the same
     host    {what, grad, seconds}
+
+`scale` is bench.scale's, of so many processes; `values` are what a part counts
+
+    {part, what, mode, tokens, seconds, values}
 
 `share` is bench.share's: what the library was built for, what the device says of itself, and
 
@@ -172,6 +176,19 @@ _DECODE = {
     "seconds": {"tiled": float, "torch": float},
     "changed": {"tiled": bool, "torch": bool},
 }
+_SCALE = {
+    "processes": int,
+    "rows": [
+        {
+            "part": str,
+            "what": str,
+            "mode": str,
+            "tokens?": int,
+            "seconds?": dict,
+            "values?": dict,
+        }
+    ],
+}
 _LINEAR = {"what": str, "shape": [int], "seconds": dict}
 _MODELS = {
     "bits?": [
@@ -238,6 +255,7 @@ _DOCUMENT = {
     "errors?": [_ERRORS],
     "decode?": [_DECODE],
     "models?": _MODELS,
+    "scale?": _SCALE,
     "out_of_core?": {"link": dict, "arithmetic": dict, "products": [_STREAMED]},
     "share?": _SHARE,
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -26,7 +26,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 def check_types(function: Callable, arguments: dict[str, Any]) -> None:
     """Refuses what has not the type of its parameter, as torch's functions do. Arguments that are
-    left out are not looked at.
+    left out are not looked at. Where one is a DTensor, the error that is being handled is told
+    the function and the process, which torch's own do not name.
 
     Raises:
         TypeError: in torch's words, on one line.
@@ -44,6 +45,7 @@ def check_types(function: Callable, arguments: dict[str, Any]) -> None:
             f"{function.__name__}(): argument '{parameter.name}'{where} must be {kind}, "
             f"not {_name(type(given))}"
         ) from None
+    _name_process(f"{function.__name__}()", sys.exc_info()[1], arguments.values())
 
 
 def with_numbers(arguments: dict[str, Any]) -> dict[str, Any] | None:
@@ -69,6 +71,15 @@ def with_types_checked(function: _Function) -> _Function:
             raise
 
     return checked
+
+
+def _name_process(call: str, error: BaseException | None, arguments: Iterable[Any]) -> None:
+    """Adds to an error which call of which process met it, if an argument is a DTensor."""
+    meshes = [t.device_mesh for t in arguments if hasattr(t, "device_mesh")]
+    if error is None or not meshes:
+        return
+    rank, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    error.args = (f"{error}\n\ntiled_mm.{call} on rank {rank} of {count}, {meshes[0]}",)
 
 
 def _name(kind: type) -> str:

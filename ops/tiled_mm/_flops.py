@@ -12,7 +12,7 @@ from ._after_import import when_imported
 
 
 def _product(a: Any, b: Any, *args: Any, **options: Any) -> int:
-    """[..., M, K] x [..., K, N]."""
+    """[..., M, K] x [..., K, N]; or weight's gradient, of [..., N] and [..., K]."""
     return 2 * math.prod(a) * b[-1]
 
 
@@ -31,8 +31,11 @@ def _register() -> None:
 
     tiled = torch.ops.tiled
     for formula, operators in {
-        _product: (tiled.mm, tiled.bmm, tiled.fp16x3_recomputed),
-        _added_to: (tiled.addmm, tiled.baddbmm, tiled._addmm_with_before),
+        _product: (tiled.mm, tiled.bmm, tiled.fp16x3_recomputed, tiled._linear_weight_grad),
+        _added_to: (
+            *(tiled.addmm, tiled.baddbmm, tiled._addmm_with_before),
+            tiled._add_linear_weight_grad,
+        ),
         _linear: (tiled.linear, tiled._linear_with_before, tiled._linear_into_main_grad),
     }.items():
         for operator in operators:

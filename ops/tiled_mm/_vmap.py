@@ -177,6 +177,19 @@ def _linear_rule(linear: Any, of_batches: Any) -> Callable:
     return _in_its_own_words(linear, rule)
 
 
+def _linear_weight_grad_rule(
+    info: Any, in_dims: tuple[int | None, ...], grad: Tensor, x: Tensor, **options: Any
+) -> tuple[Tensor, int]:
+    """[..., N] and [..., K] -> [N, K], each with a further dimension or not."""
+    grad, x = (
+        t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+        for t, dim in zip((grad, x), in_dims, strict=False)
+    )
+    rows = math.prod(x.shape[1:-1])  # and not -1, which nothing can tell where a size is 0
+    grad, x = (t.reshape(info.batch_size, rows, t.shape[-1]) for t in (grad, x))
+    return torch.ops.tiled.bmm(grad.mT, x, **options), 0
+
+
 def _activation_backward_rule(
     info: Any,
     in_dims: tuple,
@@ -219,6 +232,7 @@ def register_batching_rules() -> None:
         "_addmm_with_before": _addmm_with_before_rule,
         "linear": _linear_rule(tiled.linear, tiled.baddbmm),
         "_linear_with_before": _linear_rule(tiled._linear_with_before, tiled._addmm_with_before),
+        "_linear_weight_grad": _linear_weight_grad_rule,
         "activation_backward": _activation_backward_rule,
     }
     for name, rule in rules.items():

@@ -1,166 +1,126 @@
-"""Sharding rules of DTensor for the products, so that `parallelize_module` splits a
-:class:`tiled_mm.nn.Linear` as it splits torch's.
+"""DTensor for the products, so that `parallelize_module` splits a :class:`tiled_mm.nn.Linear` as it
+splits torch's, at the same cost. What gives what is in _placements.py.
 
-A product whose rows or columns are shared out has the bits of one process. Where K is, each process
-has a sum of its own terms, and DTensor adds these: where an activation follows, operands are
-gathered first, since the activation of a part of a sum means nothing.
-
-The rules are registered when `torch.distributed.tensor` is imported, before or after this package.
+It is registered when `torch.distributed.tensor` is imported, before or after this package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ._after_import import when_imported
+from ._dtensor_out import written
+from ._placements import is_reachable, options_of, rules_of
 
 
-class _Rules:
-    """What torch.distributed.tensor.experimental.register_sharding takes, for every operator. A
-    rule gives pairs (placements of the results, placements of the tensors among the arguments), for
-    one dimension of the mesh. Where `may_be_partial` is false, a call without an activation cannot
-    be told from one with it, and neither has rules that share out K."""
-
-    def __init__(self, may_be_partial: bool) -> None:
-        from torch.distributed.tensor import Partial, Replicate, Shard
-
-        self.shard, self.all, self.part = Shard, Replicate(), Partial()
-        self.may_be_partial = may_be_partial
-
-    def along(self, t: Any, dims: int, c: Any) -> Any:
-        """How `t`, which is broadcast to C's `dims` dimensions, is placed where C is placed so."""
-        if c == self.all:
-            return c
-        own = c.dim - (dims - len(t.shape))
-        return self.all if own < 0 or t.shape[own] == 1 else self.shard(own)
-
-    def product(self, dims: int) -> tuple[list, list]:
-        """(placement of C, those of A and B) without a sum that is shared out; and A's and B's with
-        one. They are matrices, or, with three dimensions, batches of them."""
-        row, column = self.shard(dims - 2), self.shard(dims - 1)
-        whole = [
-            (self.all, [self.all, self.all]),
-            (row, [row, self.all]),
-            (column, [self.all, column]),
-        ]
-        if dims == 3:
-            whole.append((self.shard(0), [self.shard(0), self.shard(0)]))
-        return whole, [column, row]
-
-    def mm(self, a: Any, b: Any, **options: Any) -> list:
-        """[M, K] x [K, N], or batches of these."""
-        whole, summed = self.product(len(a.shape))
-        return [([c], operands) for c, operands in [*whole, (self.part, summed)]]
-
-    def finished(self, whole: list, summed: list, activation: str | None, results: int) -> list:
-        """Of products with an epilogue, whose `results` are alike."""
-        if self.may_be_partial and activation in (None, "none"):
-            whole = [*whole, (self.part, summed)]
-        return [([c] * results, tensors) for c, tensors in whole]
-
-    def addmm(self, results: int) -> Callable:
-        """An input that expands to C beside mm's operands."""
-
-        def rule(
-            input: Any, a: Any, b: Any, *, activation: str | None = None, **options: Any
-        ) -> list:
-            dims = len(a.shape)
-            whole, summed = self.product(dims)
-            whole = [(c, [self.along(input, dims, c), *operands]) for c, operands in whole]
-            return self.finished(whole, [self.part, *summed], activation, results)
-
-        return rule
-
-    def linear(self, results: int) -> Callable:
-        """x [..., K] and weight [N, K] or [K]."""
-
-        def rule(
-            x: Any, weight: Any, bias: Any = None, *, activation: str | None = None, **options: Any
-        ) -> list:
-            last, is_matrix = len(x.shape) - 1, len(weight.shape) == 2
-            # A gradient that is split along a dimension in the middle cannot be flattened: so no
-            # result is, unless x is.
-            leading = [
-                self.shard(dim)
-                for dim in range(last)
-                if dim == 0 or self.shard(dim) in x.placements
-            ]
-            whole = [(self.all, [self.all, self.all])]
-            whole += [(placement, [placement, self.all]) for placement in leading]
-            if is_matrix:
-                whole.append((self.shard(last), [self.all, self.shard(0)]))
-            summed = [self.shard(last), self.shard(1 if is_matrix else 0)]
-            if bias is not None:
-                whole = [(c, [*xw, self.along(bias, last + 1, c)]) for c, xw in whole]
-                summed.append(self.part)
-            return self.finished(whole, summed, activation, results)
-
-        return rule
-
-    def activation_backward(
-        self, grad: Any, before: Any, activation: str | None, *, bias_dtype: Any = None
-    ) -> list:
-        """(grad activation'(before), the column sums); one that is not asked for is empty."""
-        last = len(grad.shape) - 1
-
-        def rule(placement: Any, of_sums: Any) -> tuple:
-            passed = self.all if activation in (None, "none") else placement
-            sums = self.all if bias_dtype is None else of_sums
-            return [passed, sums], [placement] * (1 if before is None else 2)
-
-        rules = [rule(self.shard(dim), self.part) for dim in range(last)]
-        return [rule(self.all, self.all), *rules, rule(self.shard(last), self.shard(0))]
+def _spec(strategy: Any) -> Any:
+    """How an argument is placed, if it is a tensor."""
+    strategies = getattr(strategy, "strategies", None)
+    return strategies[0].output_spec if strategies else strategy
 
 
-def _tell_activations_apart(operators: list) -> bool:
-    """DTensor keeps what it has chosen for arguments of the same kind, and tells calls apart by
-    tensors and numbers alone: here by the activation too. False where this torch does not say how
-    it does so."""
+def _register(operator: Any, name: str, **fixed: Any) -> None:
+    """The rules `name` for an operator."""
     from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+    from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
-    try:
-        known = DTensor._op_dispatcher.sharding_propagator.op_to_schema_info
-        for operator in operators:
-            arguments = [a.name for a in operator._schema.arguments]
-            info = known[operator]
-            if operator._schema.arguments[arguments.index("activation")].kwarg_only:
-                info.static_kwargkey = [*(info.static_kwargkey or ()), "activation"]
-            else:
-                info.static_argnum = min(info.static_argnum, arguments.index("activation"))
-    except (AttributeError, KeyError, TypeError):
-        return False
-    return True
+    results = len(operator._schema.returns)
+
+    def strategy(schema: Any) -> Any:
+        mesh = schema.get_mesh_from_args()
+        args = [_spec(a) for a in schema.args_schema]
+        given = [p for a in args for p in getattr(a, "placements", ())]
+        rules = rules_of(name, given, True, *args, **schema.kwargs_schema, **fixed)
+        found = expand_to_full_mesh_op_strategy(
+            mesh,
+            schema,
+            [[*c, *operands] for c, operands in rules],
+            input_index=results,
+            allow_unbacked_sharding=True,
+        )
+        specs = [a for a in args if hasattr(a, "placements")]
+        found.strategies = [s for s in found.strategies if is_reachable(specs, s.input_specs)]
+        return found
+
+    # DTensor keeps what it has chosen, and tells calls apart by their tensors and by what is named
+    # here. Without a pytree it keeps it in C++, which takes less than half of the host's time.
+    arguments = operator._schema.arguments
+    others = [
+        i for i, a in enumerate(arguments) if not a.kwarg_only and "Tensor" not in str(a.type)
+    ]
+    DTensor._op_dispatcher.sharding_propagator.register_op_strategy(
+        operator,
+        strategy,
+        RuntimeSchemaInfo(
+            static_argnum=min(others, default=100),
+            static_kwargkey=options_of(operator) or None,
+            needs_pytree=False,
+        ),
+    )
+
+
+def _register_by_public_function(operator: Any, name: str, **fixed: Any) -> None:
+    """On a torch whose own parts have moved. Calls that differ in an activation alone cannot be
+    told apart there, so no rule shares out a sum to which one may be applied."""
+    from torch.distributed.tensor.experimental import register_sharding
+
+    def rule(*args: Any, **options: Any) -> list:
+        may_be_partial = name in ("mm", "linear_weight_grad")
+        return rules_of(name, (), may_be_partial, *args, **options, **fixed)
+
+    register_sharding(operator)(rule)
+
+
+def _without_main_grad(operator: Any, args: tuple, kwargs: dict) -> Any:
+    """Where no gradient is recorded it is linear; elsewhere autograd has called that."""
+    x, weight, bias, _ = args
+    return torch.ops.tiled.linear(x, weight, bias, **kwargs)
 
 
 def register_sharding_rules() -> None:
-    """Register the rules above, once torch.distributed.tensor is imported, in place of any that are
+    """Register all of this, once torch.distributed.tensor is imported, in place of any that is
     there."""
-    try:
-        from torch.distributed.tensor.experimental import register_sharding
-    except ImportError:  # an experimental function of torch's, which may move
-        return
     tiled = torch.ops.tiled
-    finished = [
-        *(tiled.addmm.default, tiled.baddbmm.default, tiled._addmm_with_before.default),
-        *(tiled.linear.default, tiled._linear_with_before.default),
-        tiled.activation_backward.default,
-    ]
-    rules = _Rules(may_be_partial=False)
-    for operator, rule in {
-        tiled.mm.default: rules.mm,
-        tiled.bmm.default: rules.mm,
-        tiled.addmm.default: rules.addmm(1),
-        tiled.baddbmm.default: rules.addmm(1),
-        tiled._addmm_with_before.default: rules.addmm(2),
-        tiled.linear.default: rules.linear(1),
-        tiled._linear_with_before.default: rules.linear(2),
-        tiled.activation_backward.default: rules.activation_backward,
-    }.items():
-        register_sharding(operator)(rule)
-    rules.may_be_partial = _tell_activations_apart(finished)
+    rules = {
+        tiled.mm.default: ("mm", {}),
+        tiled.bmm.default: ("mm", {}),
+        tiled.addmm.default: ("addmm", {}),
+        tiled.baddbmm.default: ("addmm", {}),
+        tiled._addmm_with_before.default: ("addmm", {"results": 2}),
+        tiled.linear.default: ("linear", {}),
+        tiled._linear_with_before.default: ("linear", {"results": 2}),
+        tiled._linear_weight_grad.default: ("linear_weight_grad", {}),
+        tiled.activation_backward.default: ("activation_backward", {}),
+    }
+    writing = {
+        tiled.mm.out: "mm",
+        tiled.bmm.out: "mm",
+        tiled.addmm.out: "addmm",
+        tiled.baddbmm.out: "addmm",
+        tiled.linear.out: "linear",
+        tiled._add_linear_weight_grad.default: "linear_weight_grad",
+    }
+    try:
+        for operator, (name, fixed) in rules.items():
+            _register(operator, name, **fixed)
+    except (ImportError, AttributeError, TypeError):
+        try:
+            for operator, (name, fixed) in rules.items():
+                _register_by_public_function(operator, name, **fixed)
+        except ImportError:  # an experimental function of torch's, which may move too
+            return
+    try:
+        from torch.distributed.tensor import DTensor
+
+        handlers = DTensor._op_dispatcher._custom_op_handlers
+    except AttributeError:
+        return
+    for operator, name in writing.items():
+        handlers[operator] = written(operator, name)
+    handlers[tiled._linear_into_main_grad.default] = _without_main_grad
 
 
 def register_when_imported() -> None:

@@ -63,6 +63,13 @@ at::Tensor autocast_linear(const at::Tensor& x, const at::Tensor& weight,
 }
 
 template <at::DeviceType DEVICE>
+at::Tensor autocast_linear_weight_grad(const at::Tensor& gradient, const at::Tensor& x,
+                                       const MmOptions& options) {
+  const Cast<DEVICE> cast(gradient, x, options);
+  return linear_weight_grad_operator().call(cast(gradient), cast(x), options);
+}
+
+template <at::DeviceType DEVICE>
 at::Tensor autocast_linear_into_main_grad(const at::Tensor& x, const at::Tensor& weight,
                                           const std::optional<at::Tensor>& bias,
                                           const std::optional<at::Tensor>& main_grad,
@@ -81,6 +88,7 @@ void register_autocast(torch::Library& m) {
   m.impl("baddbmm", kernel<&autocast_addmm<DEVICE, &baddbmm_operator>>);
   m.impl("linear", kernel<&autocast_linear<DEVICE>>);
   m.impl("_linear_into_main_grad", kernel<&autocast_linear_into_main_grad<DEVICE>>);
+  m.impl("_linear_weight_grad", kernel<&autocast_linear_weight_grad<DEVICE>>);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ struct LinearBackward : public FinishedBackward {
   SavedVariable x, weight;  // x only if weight needs a gradient, and the other way round
   bool x_column_major, weight_column_major;
   at::Tensor main_grad;  // where weight's gradient is added; undefined if it is returned
-  std::vector<c10::SymInt> x_sizes;
+  int64_t x_dims;
   Addend bias;
 
   std::string name() const override { return "TiledLinearBackward0"; }
@@ -36,31 +36,30 @@ struct LinearBackward : public FinishedBackward {
     // Of other shapes the engine sums it, and gives it the bias' dtype.
     if (task_should_compute_output(2))
       result[2] = wants_sums ? sums.view_symint(bias.sizes) : before;
-    const at::Tensor gradient = as_matrix(before.to(dtype));
+    const at::Tensor gradient = before.to(dtype);
+    const bool is_matrix = x_dims == 2;
     if (task_should_compute_output(0)) {
       const at::Tensor w = weight.unpack(getptr()).conj();
-      result[0] = product_in_layout(mm_operator(), request, gradient, w, x_column_major);
-      if (x_sizes.size() != 2) result[0] = result[0].reshape_symint(x_sizes);
+      result[0] = is_matrix ? product_in_layout(mm_operator(), request, gradient, w, x_column_major)
+                            : request.linear(gradient, w.mT());
     }
     if (task_should_compute_output(1)) {
-      const at::Tensor rows = as_matrix(x.unpack(getptr()).conj());
+      const at::Tensor rows = x.unpack(getptr()).conj();
       if (main_grad.defined())
-        add_in_order(next_edge(1), main_grad,
-                     [&] { request.add_product(main_grad, gradient.mT(), rows); });
-      else
+        add_in_order(next_edge(1), main_grad, [&] {
+          if (is_matrix)
+            request.add_product(main_grad, gradient.mT(), rows);
+          else
+            request.add_linear_weight_grad(main_grad, gradient, rows.resolve_conj());
+        });
+      else if (is_matrix)
         result[1] =
             product_in_layout(mm_operator(), request, gradient.mT(), rows, weight_column_major);
+      else
+        result[1] = weight_column_major ? request.linear_weight_grad(rows, gradient).mT()
+                                        : request.linear_weight_grad(gradient, rows);
     }
     return result;
-  }
-
- private:
-  // The leading dimensions in one.
-  at::Tensor as_matrix(const at::Tensor& t) const {
-    if (x_sizes.size() == 2) return t;
-    c10::SymInt rows = 1;
-    for (size_t i = 0; i + 1 < x_sizes.size(); ++i) rows = rows * x_sizes[i];
-    return t.reshape_symint({rows, t.sym_size(-1)});
   }
 };
 
@@ -111,7 +110,7 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
     node->x_column_major = x.dim() == 2 && is_column_major(x);
     node->weight_column_major = is_column_major(weight);
     node->main_grad = main_grad;
-    node->x_sizes = x.sym_sizes().vec();
+    node->x_dims = x.dim();
     if (node->should_compute_output(2)) node->bias = Addend(*bias, c);
   }
   const auto tangent = [&] {

@@ -42,6 +42,14 @@ inline at::Tensor aligned_copy(const at::Tensor& x) {
   return at::constant_pad_nd_symint(x, {0, unit - columns % unit}).slice_symint(-1, 0, columns);
 }
 
+// Whether this is a rung that reads operands as they lie. It could refuse a gradient's layout (an
+// expanded one, say), so it is given copies, both along K.
+inline bool needs_copies(std::optional<std::string_view> algo) {
+  if (!algo) return false;
+  const std::optional<Algo> rung = parse_algo(*algo);
+  return rung == Algo::TmaWgmma || rung == Algo::WarpSpecialized;
+}
+
 // How a call was asked for; its gradients are asked for in the same way.
 class GradientRequest {
  public:
@@ -55,25 +63,45 @@ class GradientRequest {
 
   at::Tensor product(const MmOperator& op, const at::Tensor& a, const at::Tensor& b) const {
     if (!algo_) return op.call(a, b, options_);
-    MmOptions options = options_;
-    options.algo = *algo_;
-    // The rungs that read operands as they lie could refuse a gradient's layout (an expanded one,
-    // say), so they are given copies, both along K.
-    const std::optional<Algo> rung = parse_algo(*algo_);
-    if (rung == Algo::TmaWgmma || rung == Algo::WarpSpecialized)
-      return op.call(aligned_copy(a), aligned_copy(b.mT()).mT(), options);
-    return op.call(a, b, options);
+    if (needs_copies(algo_)) return op.call(aligned_copy(a), aligned_copy(b.mT()).mT(), all());
+    return op.call(a, b, all());
+  }
+
+  // x weight^T, x [..., K] with any leading dimensions.
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) const {
+    const LinearOperator& op = linear_operator();
+    if (!algo_) return op.call(x, weight, std::nullopt, std::nullopt, options_);
+    if (needs_copies(algo_))
+      return op.call(aligned_copy(x), aligned_copy(weight), std::nullopt, std::nullopt, all());
+    return op.call(x, weight, std::nullopt, std::nullopt, all());
+  }
+
+  // gradient^T x, [N, K], of all leading dimensions of gradient [..., N] and x [..., K].
+  at::Tensor linear_weight_grad(const at::Tensor& gradient, const at::Tensor& x) const {
+    return linear_weight_grad_operator().call(gradient, x, all());
   }
 
   // sum += a b, rounded once, to the dtype of the sum.
   void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) const {
-    MmOptions options = options_;
+    MmOptions options = all();
     options.out_dtype = sum.scalar_type();
-    if (algo_) options.algo = *algo_;
     addmm_out_operator().call(sum, a, b, 1, 1, std::nullopt, options, sum);
   }
 
+  // sum += gradient^T x of all leading dimensions, likewise.
+  void add_linear_weight_grad(at::Tensor& sum, const at::Tensor& gradient,
+                              const at::Tensor& x) const {
+    add_linear_weight_grad_operator().call(sum, gradient, x, all());
+  }
+
  private:
+  // With the rung. It lives as long as this object does.
+  MmOptions all() const {
+    MmOptions options = options_;
+    if (algo_) options.algo = *algo_;
+    return options;
+  }
+
   MmOptions options_;
   std::optional<std::string> algo_;
 };

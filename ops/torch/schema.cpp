@@ -54,6 +54,13 @@ TORCH_LIBRARY(tiled, m) {
   // is of matrices or of batches.
   m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
   m.def(schema("_linear_with_before" + linear + ") -> (Tensor, Tensor)"), tags);
+  // Weight's gradient in a linear layer whose x is no matrix: grad^T x of all leading dimensions,
+  // [N, K]. It takes them as they are, so that tensors that are split along one of them, as a
+  // sequence may be between processes, need not be flattened. The second adds it to `sum`, rounded
+  // once, to its dtype.
+  m.def(schema("_linear_weight_grad(Tensor grad, Tensor x, *, $options) -> Tensor"), tags);
+  m.def(schema("_add_linear_weight_grad(Tensor(a!) sum, Tensor grad, Tensor x, *, $options) -> ()"),
+        tags);
   // The way back through an epilogue in one pass: grad activation'(before), of relu with its result
   // for `before`, and the bias' gradient, the sums of that over all dimensions but the last, in the
   // order of core/gradient_pass.h. Without an activation the first has no elements, since it would
@@ -224,6 +231,16 @@ const LinearIntoMainGradOperator& linear_into_main_grad_operator() {
 
 const LinearWithBeforeOperator& linear_with_before_operator() {
   static const LinearWithBeforeOperator door("tiled::_linear_with_before", "");
+  return door;
+}
+
+const LinearWeightGradOperator& linear_weight_grad_operator() {
+  static const LinearWeightGradOperator door("tiled::_linear_weight_grad", "");
+  return door;
+}
+
+const AddLinearWeightGradOperator& add_linear_weight_grad_operator() {
+  static const AddLinearWeightGradOperator door("tiled::_add_linear_weight_grad", "");
   return door;
 }
 

@@ -34,6 +34,11 @@ using LinearLike = Operator<Result(
 using LinearOperator = LinearLike<at::Tensor>;
 using LinearWithBeforeOperator = LinearLike<std::tuple<at::Tensor, at::Tensor>>;
 using LinearIntoMainGradOperator = LinearLike<at::Tensor, const std::optional<at::Tensor>&>;
+// Weight's gradient [N, K], of a gradient [..., N] and x [..., K] with equal leading dimensions.
+using LinearWeightGradOperator =
+    Operator<at::Tensor(const at::Tensor& gradient, const at::Tensor& x, const MmOptions& options)>;
+using AddLinearWeightGradOperator = Operator<void(at::Tensor& sum, const at::Tensor& gradient,
+                                                  const at::Tensor& x, const MmOptions& options)>;
 using LinearOutOperator = Operator<void(
     const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
     std::optional<std::string_view> activation, const MmOptions& options, at::Tensor& out)>;
@@ -61,5 +66,8 @@ const LinearOutOperator& linear_out_operator();                    // tiled::lin
 const LinearIntoMainGradOperator&
 linear_into_main_grad_operator();                               // tiled::_linear_into_main_grad
 const LinearWithBeforeOperator& linear_with_before_operator();  // tiled::_linear_with_before
+const LinearWeightGradOperator& linear_weight_grad_operator();  // tiled::_linear_weight_grad
+const AddLinearWeightGradOperator&
+add_linear_weight_grad_operator();  // tiled::_add_linear_weight_grad
 
 }  // namespace tiled

@@ -25,7 +25,8 @@ class Linear(torch.nn.Linear):
         accumulate_main_grad: backward adds the gradient of ``weight`` to ``weight.main_grad``, a
             float32 tensor of its shape that the caller provides, and leaves ``weight.grad`` alone.
             Each sum is rounded once, to float32. In such a module gradients cannot be
-            differentiated again, and it is not for torch.compile or torch.jit.script.
+            differentiated again, and it is not for torch.compile, torch.jit.script or FSDP2; under
+            tensor parallelism ``main_grad`` is a DTensor placed as ``weight`` is.
 
     Raises:
         ValueError, TypeError: the activation is none of these.
@@ -81,7 +82,10 @@ class Linear(torch.nn.Linear):
         if not isinstance(getattr(weight, "main_grad", None), Tensor):
             raise AttributeError(
                 "accumulate_main_grad: the weight has no main_grad; set weight.main_grad = "
-                "torch.zeros_like(weight, dtype=torch.float32) before the first forward"
+                "torch.zeros_like(weight, dtype=torch.float32) before the first forward. FSDP2 "
+                "(fully_shard) computes with a weight of its own, which keeps none: leave "
+                "accumulate_main_grad off there, and have it add gradients in float32 by "
+                "MixedPrecisionPolicy(reduce_dtype=torch.float32)"
             )
         return torch.ops.tiled._linear_into_main_grad(
             input, weight, self.bias, weight.main_grad, activation=self.activation

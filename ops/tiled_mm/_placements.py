@@ -1,0 +1,176 @@
+"""Which placements of the operands give which placement of the result: the rules of DTensor for the
+products, for one dimension of a mesh.
+
+A product whose rows or columns are shared out has the bits of one process. Where K is, each process
+has a sum of its own terms, and DTensor adds these (``Partial``). A product is linear in each
+operand, so that an operand that is such a part gives a part of the result. Where an activation
+follows, operands are gathered first, since the activation of a part of a sum means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+# (placements of the results, placements of the tensors among the arguments)
+Rule = tuple[list, list]
+
+
+class _Rules:
+    """Every rule in which a tensor that is split is split as `shard` says: a placement's class, or
+    a function of the dimension as it is."""
+
+    def __init__(self, shard: Callable[[int], Any], may_be_partial: bool) -> None:
+        from torch.distributed.tensor import Partial, Replicate
+
+        self.shard, self.all, self.sum = shard, Replicate(), Partial()
+        self.may_be_partial = may_be_partial
+        self.parts = [Partial("sum"), Partial("avg")] if may_be_partial else []
+
+    def along(self, t: Any, dims: int, c: Any) -> Any:
+        """How `t`, which is broadcast to C's `dims` dimensions, is placed where C is placed so."""
+        if c.is_partial() or c.is_replicate():
+            return c
+        own = c.dim - (dims - len(t.shape))
+        return self.all if own < 0 or t.shape[own] == 1 else self.shard(own)
+
+    def product(self, dims: int) -> tuple[list, list]:
+        """(placement of C, those of A and B), of matrices or, with three dimensions, of batches of
+        them: those that give C itself, and those that give a part of it."""
+        row, column = self.shard(dims - 2), self.shard(dims - 1)
+        whole = [
+            (self.all, [self.all, self.all]),
+            (row, [row, self.all]),
+            (column, [self.all, column]),
+        ]
+        if dims == 3:
+            whole.append((self.shard(0), [self.shard(0), self.shard(0)]))
+        return whole, [(self.sum, [column, row]), *self.linear_in_each()]
+
+    def linear_in_each(self) -> list:
+        """One operand is a part, and the other is there as a whole."""
+        return [(p, o) for p in self.parts for o in ([p, self.all], [self.all, p])]
+
+    def mm(self, a: Any, b: Any, **options: Any) -> list[Rule]:
+        """[M, K] x [K, N], or batches of these."""
+        whole, parts = self.product(len(a.shape))
+        return [([c], operands) for c, operands in [*whole, *parts]]
+
+    def finished(
+        self, whole: list, parts: list, activation: str | None, results: int
+    ) -> list[Rule]:
+        """Of products with an epilogue, whose `results` are alike."""
+        is_linear = self.may_be_partial and activation in (None, "none")
+        return [([c] * results, t) for c, t in (*whole, *(parts if is_linear else ()))]
+
+    def addmm(
+        self,
+        input: Any,
+        a: Any,
+        b: Any,
+        *,
+        activation: str | None = None,
+        results: int = 1,
+        **options: Any,
+    ) -> list[Rule]:
+        """An input that expands to C beside mm's operands."""
+        dims = len(a.shape)
+        whole, parts = (
+            [(c, [self.along(input, dims, c), *operands]) for c, operands in rules]
+            for rules in self.product(dims)
+        )
+        return self.finished(whole, parts, activation, results)
+
+    def linear(
+        self,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        *,
+        activation: str | None = None,
+        results: int = 1,
+        **options: Any,
+    ) -> list[Rule]:
+        """x [..., K] and weight [N, K] or [K]."""
+        last, is_matrix = len(x.shape) - 1, len(weight.shape) == 2
+        whole = [(self.all, [self.all, self.all])]
+        whole += [(self.shard(dim), [self.shard(dim), self.all]) for dim in range(last)]
+        if is_matrix:
+            whole.append((self.shard(last), [self.all, self.shard(0)]))
+        summed = [self.shard(last), self.shard(1 if is_matrix else 0)]
+        parts = [(self.sum, summed), *self.linear_in_each()]
+        if bias is not None:
+            whole, parts = (
+                [(c, [*operands, self.along(bias, last + 1, c)]) for c, operands in rules]
+                for rules in (whole, parts)
+            )
+        return self.finished(whole, parts, activation, results)
+
+    def linear_weight_grad(self, grad: Any, x: Any, **options: Any) -> list[Rule]:
+        """[..., N] and [..., K] -> [N, K], a sum over all leading dimensions. A process that has a
+        part of one of these has terms of that sum, whichever it is."""
+        last = len(x.shape) - 1
+        rules = [
+            (self.all, [self.all, self.all]),
+            (self.shard(0), [self.shard(last), self.all]),
+            (self.shard(1), [self.all, self.shard(last)]),
+            *((self.sum, [self.shard(dim), self.shard(dim)]) for dim in range(last)),
+            *self.linear_in_each(),
+        ]
+        return [([c], operands) for c, operands in rules]
+
+    def activation_backward(
+        self, grad: Any, before: Any, activation: str | None, *, bias_dtype: Any = None
+    ) -> list[Rule]:
+        """(grad activation'(before), the column sums); one that is not asked for is empty."""
+        last = len(grad.shape) - 1
+
+        def rule(placement: Any, of_sums: Any, of_before: Any) -> Rule:
+            passed = self.all if activation in (None, "none") else placement
+            sums = self.all if bias_dtype is None else of_sums
+            return [passed, sums], [placement, *([] if before is None else [of_before])]
+
+        split = [rule(self.shard(dim), self.sum, self.shard(dim)) for dim in range(last)]
+        return [
+            rule(self.all, self.all, self.all),
+            *split,
+            rule(self.shard(last), self.shard(0), self.shard(last)),
+            *(rule(part, part, self.all) for part in self.parts),
+        ]
+
+
+def rules_of(
+    name: str, given: Iterable[Any], may_be_partial: bool, *args: Any, **options: Any
+) -> list[Rule]:
+    """The rules `name` for these arguments, of which tensors have the placements `given`: with
+    Shard, and with each kind of _StridedShard among these, which FSDP2 makes of a tensor that
+    another dimension of the mesh splits along the same dimension."""
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    factors = {p.split_factor: None for p in given if isinstance(p, _StridedShard)}
+    kinds = [Shard, *(partial(_StridedShard, split_factor=factor) for factor in factors)]
+    found = {}
+    for kind in kinds:
+        for rule in getattr(_Rules(kind, may_be_partial), name)(*args, **options):
+            found.setdefault(str(rule), rule)
+    return list(found.values())
+
+
+def is_reachable(given: list, wanted: Any) -> bool:
+    """Whether DTensor can bring tensors there: it makes a part of a sum of what is whole alone."""
+    return all(
+        not target.is_partial() or source.is_replicate() or source == target
+        for have, need in zip(given, wanted, strict=True)
+        for source, target in zip(have.placements, need.placements, strict=True)
+    )
+
+
+def options_of(operator: Any) -> list[str]:
+    """The names of keyword arguments that a rule or a result's dtype may depend on."""
+    return [
+        argument.name
+        for argument in operator._schema.arguments
+        if argument.kwarg_only and argument.name not in ("alpha", "beta", "out")
+    ]

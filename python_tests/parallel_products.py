@@ -1,0 +1,247 @@
+"""Cases of test_distributed.py: operators on DTensors, whichever way every operand is placed."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+
+import tiled_mm
+import torch
+from processes import Cases, equal, mesh, placed, square_mesh, whole, whole_numbers
+from torch import Tensor, distributed
+
+CASES = Cases()
+
+
+def ways_of(dims: int, *, partial: bool = True) -> list:
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    return [
+        Replicate(),
+        *map(Shard, range(dims)),
+        *([Partial(), Partial("avg")] if partial else []),
+    ]
+
+
+def derivatives(product: Callable, tensors: list[Tensor], seeds: list[Tensor]) -> list[Tensor]:
+    """The result, its first derivatives and their own, in the direction of the seeds."""
+    result = whole(product(*tensors))
+    first = torch.autograd.grad(result, tensors, seeds[0], create_graph=True)
+    first = [whole(t) for t in first]
+    loss = sum((t * seed).sum() for t, seed in zip(first, seeds[1:], strict=True))
+    second = torch.autograd.grad(loss, tensors, allow_unused=True)
+    return [result, *first, *(t if t is None else whole(t) for t in second)]
+
+
+def check(product: Callable, tensors: list[Tensor], on, ways: list, right: list, seeds) -> None:
+    """Every bit of one process, whose sums are exact."""
+    parts = [placed(t, on, way).requires_grad_() for t, way in zip(tensors, ways, strict=True)]
+    try:
+        found = derivatives(product, parts, seeds)
+        for ours, expected in zip(found, right, strict=True):
+            assert (ours is None) == (expected is None)
+            if ours is not None:
+                equal(ours, expected)
+    except Exception as error:
+        sizes = [tuple(t.shape) for t in tensors]
+        raise AssertionError(f"{sizes} placed as {ways} on {tuple(on.shape)}") from error
+
+
+def check_everywhere(product: Callable, sizes: tuple, *, partial: bool = True) -> None:
+    """Every operand placed in every way on one dimension, and in drawn ways on two."""
+    torch.manual_seed(1)
+    tensors = [whole_numbers(*size) for size in sizes]
+    alone = [t.clone().requires_grad_() for t in tensors]
+    seeds = [whole_numbers(*t.shape) for t in (product(*tensors), *tensors)]
+    right = [t if t is None else t.detach() for t in derivatives(product, alone, seeds)]
+    kinds = [ways_of(len(size), partial=partial) for size in sizes]
+    line, square = mesh(), square_mesh()
+    everywhere = [[(way,) for way in ways] for ways in itertools.product(*kinds)]
+    draw = random.Random(str(sizes))  # the same in every process
+    if distributed.get_world_size() > 2:  # on one dimension two have seen them all
+        everywhere = draw.sample(everywhere, min(len(everywhere), 8))
+    for ways in everywhere:
+        check(product, tensors, line, ways, right, seeds)
+    for _ in range(8):
+        ways = [(draw.choice(kind), draw.choice(kind)) for kind in kinds]
+        check(product, tensors, square, ways, right, seeds)
+
+
+def matrices() -> Iterator[tuple]:
+    """Even, uneven, with sizes of 1 and 0: [M, K] and [K, N]."""
+    for m, k, n in ((4, 8, 4), (5, 9, 7), (1, 4, 6), (4, 1, 1), (0, 4, 2), (3, 0, 4)):
+        yield (m, k), (k, n)
+
+
+@CASES
+def products_of_matrices() -> None:
+    for sizes in matrices():
+        check_everywhere(tiled_mm.mm, sizes)
+
+
+@CASES
+def products_of_batches() -> None:
+    for b, m, k, n in ((4, 2, 4, 2), (3, 4, 5, 6), (1, 2, 3, 4)):
+        check_everywhere(tiled_mm.bmm, ((b, m, k), (b, k, n)))
+
+
+@CASES
+def products_that_are_added_to() -> None:
+    def product(*tensors: Tensor) -> Tensor:
+        return tiled_mm.addmm(*tensors, beta=2, alpha=4)
+
+    for input in ((7,), (5, 1), (5, 7)):
+        check_everywhere(product, (input, (5, 4), (4, 7)))
+    check_everywhere(tiled_mm.baddbmm, ((4, 1, 6), (4, 3, 5), (4, 5, 6)))
+
+
+@CASES
+def products_with_an_activation() -> None:
+    """Of whole numbers relu is exact."""
+    check_everywhere(
+        lambda *t: tiled_mm.addmm(*t, activation="relu"), ((7,), (5, 4), (4, 7)), partial=False
+    )
+    check_everywhere(
+        lambda *t: tiled_mm.linear(*t, activation="relu"), ((3, 4, 8), (6, 8), (6,)), partial=False
+    )
+
+
+@CASES
+def linear() -> None:
+    for x in ((8,), (5, 8), (4, 2, 8), (3, 5, 8), (1, 4, 8), (2, 0, 8), (2, 3, 2, 8)):
+        check_everywhere(tiled_mm.linear, (x, (6, 8)))
+    check_everywhere(tiled_mm.linear, ((5, 8), (6, 8), (6,)), partial=False)
+    check_everywhere(tiled_mm.linear, ((3, 4, 8), (6, 8), (6,)), partial=False)
+    check_everywhere(tiled_mm.linear, ((4, 3, 8), (6, 8), (3, 6)), partial=False)
+    check_everywhere(tiled_mm.linear, ((4, 3, 8), (8,)))
+
+
+@CASES
+def linear_with_a_bias_and_parts_of_sums() -> None:
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    torch.manual_seed(2)
+    tensors = [whole_numbers(*size) for size in ((3, 5, 8), (6, 8), (6,))]
+    alone = [t.clone().requires_grad_() for t in tensors]
+    seeds = [whole_numbers(*t.shape) for t in (tiled_mm.linear(*tensors), *tensors)]
+    right = [t if t is None else t.detach() for t in derivatives(tiled_mm.linear, alone, seeds)]
+    for x, weight, bias in itertools.product(
+        (Partial(), Partial("avg"), Shard(2)), (Replicate(), Shard(1)), (Replicate(), Partial())
+    ):
+        check(tiled_mm.linear, tensors, mesh(), [(x,), (weight,), (bias,)], right, seeds)
+
+
+@CASES
+def shards_that_another_dimension_has_split_before() -> None:
+    """_StridedShard, as FSDP2 places what is tensor-parallel along the same dimension."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    if distributed.get_world_size() < 4:
+        return
+    torch.manual_seed(3)
+    on, all = square_mesh(), (Replicate(), Replicate())
+    for product, sizes in (
+        (tiled_mm.mm, ((8, 4), (4, 8))),
+        (tiled_mm.linear, ((4, 8, 4), (8, 4))),
+        (tiled_mm.linear, ((8, 4), (8, 4))),
+    ):
+        tensors = [whole_numbers(*size) for size in sizes]
+        alone = [t.clone().requires_grad_() for t in tensors]
+        seeds = [whole_numbers(*t.shape) for t in (product(*tensors), *tensors)]
+        right = [t if t is None else t.detach() for t in derivatives(product, alone, seeds)]
+        for at in (0, 1):
+            strided = (_StridedShard(at, split_factor=2), Shard(at))
+            for ways in ([strided, all], [all, strided], [strided, (Shard(0), Shard(0))]):
+                check(product, tensors, on, ways, right, seeds)
+
+
+@CASES
+def nothing_is_sent_where_parts_fit() -> None:
+    """A sequence that stays split trains without one collective; a part of a sum stays one."""
+    from torch.distributed.tensor import Partial, Replicate, Shard
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    on = mesh()
+    for way, placements in (
+        (Shard(1), (Shard(1), Partial())),
+        (Shard(0), (Shard(0), Partial())),
+        (Partial(), (Partial(), Replicate())),
+    ):
+        x = placed(whole_numbers(4, 4, 8), on, (way,)).requires_grad_()
+        weight = placed(whole_numbers(6, 8), on, (Replicate(),)).requires_grad_()
+        with CommDebugMode() as sent:
+            y = tiled_mm.linear(x, weight)
+            seed = placed(whole_numbers(4, 4, 6), on, (way if way.is_shard() else Replicate(),))
+            of_x, of_weight = torch.autograd.grad(y, (x, weight), seed)
+        assert sent.get_total_counts() == 0, (way, sent.get_comm_counts())
+        assert y.placements == (placements[0],), y.placements
+        if way.is_shard():
+            assert (of_x.placements, of_weight.placements) == ((way,), (placements[1],))
+    # In these torch keeps a part as well.
+    for ours, torchs in ((tiled_mm.mm, torch.mm), (tiled_mm.bmm, torch.bmm)):
+        lead = () if ours is tiled_mm.mm else (2,)
+        for ways in itertools.product(ways_of(2 + len(lead)), repeat=2):
+            counts = []
+            for product in (ours, torchs):
+                torch.manual_seed(4)
+                a = placed(whole_numbers(*lead, 4, 4), on, (ways[0],))
+                b = placed(whole_numbers(*lead, 4, 4), on, (ways[1],))
+                with CommDebugMode() as sent:
+                    product(a, b)
+                counts.append(sent.get_total_counts())
+            assert counts[0] <= counts[1], (ours, ways, counts)
+
+
+@CASES
+def calls_that_differ_in_an_option() -> None:
+    """DTensor remembers what it chose; a call is not to get what another one was given."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    torch.manual_seed(2)
+    on = mesh()
+    x, weight, bias = torch.randn(6, 8), torch.randn(10, 8), torch.randn(10)
+    parts = [
+        placed(t, on, (way,))
+        for t, way in zip((x, weight, bias), (Shard(1), Shard(1), Replicate()), strict=True)
+    ]
+    for activation in (None, "gelu", None, "none", "relu", "gelu"):
+        result = tiled_mm.linear(*parts, activation=activation)
+        assert result.placements[0].is_partial() == (activation in (None, "none"))
+        right = tiled_mm.linear(x, weight, bias, activation=activation)
+        torch.testing.assert_close(result.full_tensor(), right)
+        sum = tiled_mm.addmm(parts[2], parts[0], parts[1].t(), activation=activation)
+        assert sum.placements[0].is_partial() == (activation in (None, "none"))
+    halves = [t.bfloat16() for t in (x, weight)]
+    parts = [placed(t, on, (Shard(0),)) for t in halves]
+    for dtype in (None, torch.float32, None):
+        result = tiled_mm.linear(*parts, out_dtype=dtype)
+        assert result.dtype == result.to_local().dtype == (dtype or torch.bfloat16)
+        equal(result.full_tensor(), tiled_mm.linear(*halves, out_dtype=dtype))
+    parts = [placed(t, on, (Shard(0),)) for t in (x, weight.t().contiguous())]
+    for options in ({}, {"algo": "naive"}, {"precision": "ieee"}, {"algo": "naive"}, {}):
+        equal(
+            tiled_mm.mm(*parts, **options).full_tensor(),
+            tiled_mm.mm(x, weight.t().contiguous(), **options),
+        )
+    for beta, alpha in ((1, 1), (0, 2), (0.5, 1), (1, 1)):
+        found = tiled_mm.addmm(
+            placed(bias, on, (Replicate(),)), *parts, beta=beta, alpha=alpha
+        ).full_tensor()
+        equal(found, tiled_mm.addmm(bias, x, weight.t(), beta=beta, alpha=alpha))
+
+
+@CASES
+def dtypes() -> None:
+    from torch.distributed.tensor import Replicate, Shard
+
+    on = mesh()
+    kinds = [torch.float64, torch.float16, torch.bfloat16, torch.complex64]
+    if on.device_type == "cpu":
+        kinds.append(torch.int32)
+    for dtype in kinds:
+        for a, b in ((Shard(0), Replicate()), (Replicate(), Shard(1)), (Shard(1), Shard(0))):
+            left, right = whole_numbers(4, 6, dtype=dtype), whole_numbers(6, 5, dtype=dtype)
+            found = tiled_mm.mm(placed(left, on, (a,)), placed(right, on, (b,)))
+            equal(found.full_tensor(), tiled_mm.mm(left, right))
