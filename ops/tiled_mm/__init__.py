@@ -14,6 +14,7 @@ from ._load import build_info, load
 
 load()
 
+from . import invariance  # noqa: E402
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
 from ._linear import linear  # noqa: E402
 from ._ops import addmm, addmm_, baddbmm, bmm, fp16x3_recomputed, mm  # noqa: E402
@@ -35,6 +36,7 @@ from ._scale import (  # noqa: E402
     plan_out_of_core,
 )
 from ._vmap import register_batching_rules  # noqa: E402
+from .invariance import assert_batch_invariant, check_invariance  # noqa: E402
 
 register_batching_rules()
 
@@ -64,9 +66,11 @@ __all__ = [
     "addmm",
     "addmm_",
     "algos",
+    "assert_batch_invariant",
     "baddbmm",
     "bmm",
     "build_info",
+    "check_invariance",
     "cmake_prefix_path",
     "convert",
     "devices",
@@ -77,6 +81,7 @@ __all__ = [
     "float32_precision",
     "fp16x3_recomputed",
     "get_float32_precision",
+    "invariance",
     "linear",
     "mm",
     "nn",

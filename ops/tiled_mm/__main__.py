@@ -1,6 +1,7 @@
 """``python -m tiled_mm``: versions, devices, what runs where, and a self-test of some seconds.
 
-Ends with 1 where a result is wrong.
+Ends with 1 where a result is wrong. ``python -m tiled_mm check --model FOLDER`` says which operator
+of a model changes with the batch.
 """
 
 from __future__ import annotations
@@ -90,7 +91,15 @@ def wrong_gradients(a: Tensor, b: Tensor, right: Tensor) -> Iterator[str]:
         yield f"{a.device} {name(a.dtype)}: the gradient is wrong"
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["check"]:
+        from tiled_mm.invariance import _cli
+
+        return _cli.main(arguments[1:])
+    if arguments:
+        print("usage: python -m tiled_mm [check --model FOLDER ...]", file=sys.stderr)
+        return 2
     torch.manual_seed(0)
     for line in versions():
         print(line)
