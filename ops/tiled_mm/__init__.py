@@ -14,7 +14,7 @@ from ._load import build_info, load
 
 load()
 
-from . import invariance  # noqa: E402
+from . import compat, invariance  # noqa: E402
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
 from ._linear import linear  # noqa: E402
 from ._ops import addmm, addmm_, baddbmm, bmm, fp16x3_recomputed, mm  # noqa: E402
@@ -72,6 +72,7 @@ __all__ = [
     "build_info",
     "check_invariance",
     "cmake_prefix_path",
+    "compat",
     "convert",
     "devices",
     "disable_override",
