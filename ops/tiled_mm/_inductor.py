@@ -40,9 +40,9 @@ def inductor_options(*, epilogues: bool = False) -> dict[str, Any]:
     :class:`tiled_mm.override`.
 
     Args:
-        epilogues: put a bias and an activation behind a product into the product's own call
-            (``tiled::linear`` and its like), with their rounding once. It is for programs that want
-            tiled's products whether the override is on or not, and that need no eager twin.
+        epilogues: make one call, ``tiled::linear``, of a linear layer and the relu, gelu or silu
+            behind it, rounded once, and in the backward too. Such a layer is tiled's whether the
+            override is on or not, and has other bits than the two calls of an eager program.
 
     Returns:
         Options for the torch that is installed; a dictionary of your own to change. ``mode=`` and
@@ -75,7 +75,7 @@ def inductor_options(*, epilogues: bool = False) -> dict[str, Any]:
     if epilogues:
         from ._epilogue_pass import EpiloguePass
 
-        options["post_grad_custom_pre_pass"] = EpiloguePass()
+        options["pre_grad_custom_pass"] = EpiloguePass()
     return options
 
 
