@@ -60,7 +60,7 @@ def test_a_wrong_product_makes_it_fail(
     right = tiled_mm.mm
     monkeypatch.setattr(tiled_mm, "mm", lambda a, b, **options: fault(right(a, b, **options)))
     monkeypatch.setattr(self_test, "devices", lambda: [torch.device("cpu")])
-    assert self_test.main() == 1
+    assert self_test.main([]) == 1
     assert "WRONG: cpu float32 ieee: " in capsys.readouterr().out
 
 

@@ -14,6 +14,8 @@ from ._load import build_info, load
 
 load()
 
+from . import compat, invariance  # noqa: E402
+from ._inductor import inductor_options  # noqa: E402
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
 from ._linear import linear  # noqa: E402
 from ._ops import addmm, addmm_, baddbmm, bmm, fp16x3_recomputed, mm  # noqa: E402
@@ -36,6 +38,7 @@ from ._scale import (  # noqa: E402
 )
 from ._tune import Tuned, load_rules, save_rules, tune, tuning  # noqa: E402
 from ._vmap import register_batching_rules  # noqa: E402
+from .invariance import assert_batch_invariant, check_invariance  # noqa: E402
 
 register_batching_rules()
 
@@ -66,10 +69,13 @@ __all__ = [
     "addmm",
     "addmm_",
     "algos",
+    "assert_batch_invariant",
     "baddbmm",
     "bmm",
     "build_info",
+    "check_invariance",
     "cmake_prefix_path",
+    "compat",
     "convert",
     "devices",
     "disable_override",
@@ -79,6 +85,8 @@ __all__ = [
     "float32_precision",
     "fp16x3_recomputed",
     "get_float32_precision",
+    "inductor_options",
+    "invariance",
     "linear",
     "load_rules",
     "mm",

@@ -1,6 +1,7 @@
 """``python -m tiled_mm``: versions, devices, what runs where, and a self-test of some seconds.
 
-Ends with 1 where a result is wrong. ``python -m tiled_mm tune`` measures the choice among ways.
+Ends with 1 where a result is wrong. ``python -m tiled_mm check --model FOLDER`` says which operator
+of a model changes with the batch, and ``python -m tiled_mm tune`` measures the choice among ways.
 """
 
 from __future__ import annotations
@@ -90,11 +91,19 @@ def wrong_gradients(a: Tensor, b: Tensor, right: Tensor) -> Iterator[str]:
         yield f"{a.device} {name(a.dtype)}: the gradient is wrong"
 
 
-def main() -> int:
-    if sys.argv[1:2] == ["tune"]:
-        from ._tune_command import main as tune_command
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["check"]:
+        from tiled_mm.invariance import _cli
 
-        return tune_command(sys.argv[2:])
+        return _cli.main(arguments[1:])
+    if arguments[:1] == ["tune"]:
+        from tiled_mm import _tune_command
+
+        return _tune_command.main(arguments[1:])
+    if arguments:
+        print("usage: python -m tiled_mm [check ... | tune ...]", file=sys.stderr)
+        return 2
     torch.manual_seed(0)
     for line in versions():
         print(line)

@@ -1,0 +1,220 @@
+"""torch.compile with one answer: the options, and what Inductor must leave as it is.
+
+::
+
+    compiled = torch.compile(model, options=tiled_mm.inductor_options())
+    with tiled_mm.override():
+        logits = compiled(tokens)
+
+Inductor changes a row's bits in four ways, and each has its option here:
+
+- It takes products apart: ``x @ v``, ``addmv`` and ``dot`` become a multiplication and a sum, and
+  so do products of one row or column. Its table of such decompositions is one for the process, so
+  the entries for products are exchanged, once, for some that ask whether these options are on.
+- It makes another product of one: it pads K, adds the bias apart, or puts two products into one.
+  These are patterns, which are off.
+- It gives a reduction its blocks by the number of rows and by timing. Here the number of terms
+  alone decides (``InvariantChoices``), so that one row is one sum in one order.
+- It leaves out roundings to 16 bits, and contracts a multiplication and an addition, where it has
+  fused operators; and what it fuses depends on sizes. Both are off (``emulate_precision_casts``),
+  so that a compiled operator has its eager form's roundings wherever it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+#: The most terms of a row that one block holds at once, and the terms that a thread adds.
+WHOLE_ROW, TERMS_A_THREAD = 4096, 8
+
+
+def inductor_options(*, epilogues: bool = False) -> dict[str, Any]:
+    """What ``torch.compile(..., options=...)`` takes so that compiled rows keep their bits under
+    :class:`tiled_mm.override`.
+
+    Args:
+        epilogues: make one call, ``tiled::linear``, of a linear layer and the relu, gelu or silu
+            behind it, rounded once, and in the backward too. Such a layer is tiled's whether the
+            override is on or not, and has other bits than the two calls of an eager program.
+
+    Returns:
+        Options for the torch that is installed; a dictionary of your own to change. ``mode=`` and
+        ``options=`` exclude each other in torch: merge ``torch._inductor.list_mode_options(mode)``
+        with them, but leave max-autotune's templates out.
+    """
+    from torch._inductor import config
+
+    keep_products()
+    wanted = {
+        "inductor_choices_class": _choices(),
+        "pattern_matcher": False,
+        "shape_padding": False,
+        "split_reductions": False,
+        "emulate_precision_casts": True,
+        "eager_numerics.division_rounding": True,
+        "max_autotune": False,
+        "max_autotune_gemm": False,
+        "coordinate_descent_tuning": False,
+        "freezing": False,
+        "combo_kernels": False,
+        "triton.cooperative_reductions": False,
+        "triton.mix_order_reduction": False,
+        "triton.multi_kernel": 0,
+        "triton.tile_reductions": False,
+        "batch_invariant": True,
+    }
+    known = config.get_config_copy()
+    options = {name: value for name, value in wanted.items() if name in known}
+    if epilogues:
+        from ._epilogue_pass import EpiloguePass
+
+        options["pre_grad_custom_pass"] = EpiloguePass()
+    return options
+
+
+def are_on() -> bool:
+    """Whether what is compiled now is compiled with these options."""
+    from torch._inductor import config
+
+    return config.inductor_choices_class is _choices()
+
+
+# ---- reductions ----------------------------------------------------------------------------------
+
+
+def block_of(terms: int | None) -> dict[str, int]:
+    """The block of a reduction of so many terms; ``None``: a number that is known at run time
+    alone. One row is one block's, or one block's in turns."""
+    width = WHOLE_ROW // 2 if terms is None else 1 << max(0, terms - 1).bit_length()
+    width = min(max(width, 2), WHOLE_ROW)
+    warps = min(16, max(1, width // (32 * TERMS_A_THREAD)))
+    return {"XBLOCK": 1, "R0_BLOCK": width, "num_warps": warps, "num_stages": 1}
+
+
+def outer_block() -> dict[str, int]:
+    """The block of a reduction along another axis than memory's fastest."""
+    return {"XBLOCK": 32, "R0_BLOCK": 32, "num_warps": 8, "num_stages": 1}
+
+
+@functools.cache
+def _choices() -> type:
+    """Made when it is needed: Inductor takes a second to import."""
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.codegen.triton import FixedTritonConfig, TritonKernel
+    from torch._inductor.runtime.hints import ReductionHint
+
+    def terms_of(features: Any) -> int | None:
+        count = features.reduction_numel
+        return int(count) if getattr(count, "is_number", isinstance(count, int)) else None
+
+    class InvariantChoices(InductorChoices):
+        """Inductor's choices, but for the blocks of reductions, which the number of terms decides.
+        Its name stands for them in Inductor's caches: other blocks need another name."""
+
+        def triton_kernel_kwargs(
+            self, kernel_cls: type, features: Any, groups: list, kernel_kwargs: dict[str, Any]
+        ) -> dict[str, Any]:
+            tiling = groups[0] if groups else {}
+            plain = isinstance(tiling, dict) and set(tiling) == {"x", "r0_"}
+            if kernel_cls is not TritonKernel or not features.is_reduction() or not plain:
+                return kernel_kwargs
+            if features.contains_op("sort") or features.contains_op("scan"):
+                return kernel_kwargs
+            terms = terms_of(features)
+            hint = features.get_reduction_hint(kernel_kwargs.get("tiling_scores"))
+            outer = hint in (ReductionHint.OUTER, ReductionHint.OUTER_TINY)
+            block = outer_block() if outer else block_of(terms)
+            whole = not outer and terms is not None and terms <= WHOLE_ROW
+            return {
+                **kernel_kwargs,
+                "override_persistent_reduction": whole,
+                "override_cooperative_reduction": False,
+                "fixed_config": FixedTritonConfig(block),
+            }
+
+        @staticmethod
+        def reduction_split_factor(*_: Any, **__: Any) -> int:
+            return 1
+
+    InvariantChoices.__module__, InvariantChoices.__qualname__ = __name__, "InvariantChoices"
+    globals()["InvariantChoices"] = InvariantChoices  # where pickle finds it
+    return InvariantChoices
+
+
+# ---- products ------------------------------------------------------------------------------------
+
+
+def _mv(self: Tensor, vec: Tensor) -> Tensor:
+    """Its bits are those of the one column of a matrix, and so for the others."""
+    return torch.mm(self, vec.unsqueeze(1)).squeeze(1)
+
+
+def _dot(self: Tensor, tensor: Tensor) -> Tensor:
+    return torch.mm(self.unsqueeze(0), tensor.unsqueeze(1)).reshape(())
+
+
+def _addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    column = self.expand(mat.shape[0]).unsqueeze(1)
+    return torch.addmm(column, mat, vec.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
+
+
+def _as_it_is(*_: Any, **__: Any) -> Any:
+    return NotImplemented
+
+
+#: What a product becomes where the options are on.
+_KEPT: dict[Any, Callable] = {
+    aten.mv.default: _mv,
+    aten.addmv.default: _addmv,
+    aten.dot.default: _dot,
+    aten.mm.default: _as_it_is,
+    aten.mm.dtype: _as_it_is,
+    aten.bmm.default: _as_it_is,
+    aten.bmm.dtype: _as_it_is,
+    aten.addmm.default: _as_it_is,
+    aten.addmm.dtype: _as_it_is,
+}
+
+
+@functools.cache
+def keep_products() -> None:
+    """Exchange Inductor's decompositions of products, and its lowering of products of one row on a
+    CPU, for some that leave them as they are where the options are on."""
+    from torch._inductor import lowering
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
+
+    for table in (decompositions, fast_random_decomps()):
+        for op, kept in _KEPT.items():
+            if op in table:
+                table[op] = _either(kept, table[op])
+    lower = lowering.lowerings[aten.bmm.default]
+    call = lowering.fallback_handler(aten.bmm.default, add_to_fallback_set=False)
+
+    @functools.wraps(lower)
+    def bmm(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
+        thin = not args and not kwargs and (_is_one(a.get_size()[1]) or _is_one(b.get_size()[2]))
+        on_cpu = a.get_device().type == "cpu"
+        return call(a, b) if thin and on_cpu and are_on() else lower(a, b, *args, **kwargs)
+
+    lowering.lowerings[aten.bmm.default] = bmm
+
+
+def _is_one(size: Any) -> bool:
+    from torch._inductor.virtualized import V
+
+    return V.graph.sizevars.statically_known_equals(size, 1)
+
+
+def _either(kept: Callable, torchs: Callable) -> Callable:
+    @functools.wraps(torchs)
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        return (kept if are_on() else torchs)(*args, **kwargs)
+
+    return decomposition

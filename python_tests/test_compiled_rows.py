@@ -1,0 +1,287 @@
+"""tiled_mm.inductor_options: compiled products are eager's, and compiled rows keep their bits."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import tiled_mm
+import torch
+from tiled_mm import _inductor
+from torch import Tensor, nn
+
+F = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    tiled_mm.override_counts(reset=True)
+    yield
+    torch._dynamo.reset()
+
+
+def computed() -> int:
+    return sum(c["tiled"] for c in tiled_mm.override_counts(reset=True).values())
+
+
+class Products:
+    """Every form that Inductor takes apart, or makes another product of."""
+
+    def __init__(self, device: str, dtype: torch.dtype) -> None:
+        def random(*sizes: int) -> Tensor:
+            return torch.randn(sizes, device=device).to(dtype)
+
+        self.a, self.b, self.v, self.u = random(33, 65), random(65, 9), random(65), random(33)
+        self.square, self.row, self.stack = random(65, 65), random(1, 65), random(4, 7, 65)
+        self.column, self.thin, self.bias = random(65, 1), random(4, 1, 65), random(9)
+        self.small, self.small_b = random(1, 16), random(16, 9)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(vars(self).values())
+
+
+def every_form(a, b, v, u, square, row, stack, column, thin, bias, small, small_b) -> list[Tensor]:
+    return [
+        a @ v,
+        v @ v,
+        torch.addmv(u, a, v, beta=0.5, alpha=2),
+        torch.addmv(u[0], a, v),
+        row @ column,
+        row @ b,
+        a[:, :1] @ b[:1],
+        a[:3, :1] @ b[:1, :4],
+        thin @ stack.mT,
+        stack @ v[:, None],
+        thin @ column,
+        torch.addmm(bias, row, b),
+        torch.addmm(bias[:1], row, column),
+        torch.addmm(bias, small, small_b),
+        a @ b + bias,
+        a @ square + a @ square.T,
+        F.linear(v, b.T, bias),
+        torch.relu(F.linear(a, b.T, bias)),
+        torch.inner(a, v),
+        torch.einsum("ij,jk,kl->il", a, square, b),
+    ]
+
+
+PRODUCTS = 23  # of which the einsum has two, and the sum two
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_compiled_products_keep_eagers_bits(dtype: torch.dtype, device: str) -> None:
+    operands = Products(device, dtype).tensors()
+    compiled = torch.compile(every_form, options=tiled_mm.inductor_options(), dynamic=False)
+    with torch.no_grad(), tiled_mm.override():
+        expected = every_form(*operands)
+        count = computed()
+        found = compiled(*operands)
+        assert computed() == count > 20
+    for i, (x, y) in enumerate(zip(found, expected, strict=True)):
+        assert x.dtype == y.dtype and torch.equal(x, y), i
+
+
+def test_other_programs_are_compiled_as_before() -> None:
+    """The table is one for the process: without the options Inductor takes a product apart."""
+    tiled_mm.inductor_options()
+    a, v = torch.randn(33, 65), torch.randn(65)
+    compiled = torch.compile(lambda a, v: a @ v, dynamic=False)
+    with tiled_mm.override("cpu"):
+        compiled(a, v)
+    assert computed() == 0
+
+
+def test_padded_terms(device: str) -> None:
+    """K = 32767 is one chain; padded to 32768 it would be cut."""
+    a, b = torch.randn(4, 32767, device=device), torch.randn(32767, 3, device=device)
+    compiled = torch.compile(torch.mm, options=tiled_mm.inductor_options(), dynamic=False)
+    with tiled_mm.override():
+        assert torch.equal(compiled(a, b), a @ b)
+
+
+def test_the_options_are_torchs() -> None:
+    from torch._inductor import config
+
+    options = tiled_mm.inductor_options()
+    assert set(options) <= set(config.get_config_copy())
+    assert options["shape_padding"] is False and options["emulate_precision_casts"] is True
+    choices = options["inductor_choices_class"]
+    assert pickle.loads(pickle.dumps(choices)) is choices  # Inductor's caches do this
+    options.clear()
+    assert tiled_mm.inductor_options()
+
+
+@pytest.mark.parametrize("terms", [None, 1, 2, 96, 128, 768, 1024, 1500, 4096, 4097, 65536])
+def test_a_block_follows_from_the_number_of_terms(terms: int | None) -> None:
+    block = _inductor.block_of(terms)
+    width = block["R0_BLOCK"]
+    assert block["XBLOCK"] == 1 and width & (width - 1) == 0
+    assert width >= min(terms or 1, _inductor.WHOLE_ROW)
+    assert 1 <= block["num_warps"] <= 16 and block["num_warps"] * 32 <= max(32, width)
+
+
+# ---- what is written for a GPU, seen without one -------------------------------------------------
+
+
+@contextlib.contextmanager
+def a_gpu_on_paper() -> Iterator[None]:
+    """Inductor writes kernels for an H100 that is not there; none is compiled."""
+    import torch._inductor.scheduler as scheduler
+    import torch.utils._triton as triton
+    from torch._inductor.runtime.hints import DeviceProperties
+
+    gpu = DeviceProperties(
+        type="cuda", index=0, multi_processor_count=132, cc=90, major=9, warp_size=32,
+        regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048,
+        max_threads_per_block=1024,
+    )  # fmt: skip
+    seen = SimpleNamespace(
+        major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, name="", gcnArchName=""
+    )
+    stand_ins = (
+        (DeviceProperties, "create", lambda device: gpu),
+        (torch.cuda, "get_device_properties", lambda *a: seen),
+        (torch.cuda, "get_device_capability", lambda *a: (9, 0)),
+        (torch.cuda, "current_device", lambda: 0),
+        (triton, "triton_hash_with_backend", lambda: ""),
+        (scheduler, "has_triton", lambda: True),
+    )
+    with contextlib.ExitStack() as stack:
+        for owner, name, stand_in in stand_ins:
+            stack.enter_context(mock.patch.object(owner, name, stand_in))
+        yield
+
+
+def kernels_for(function: Callable, sizes: tuple[int, ...], options: dict) -> str:
+    """The text of what Inductor writes for an input of these sizes and a weight of the last."""
+    from torch._inductor import config
+    from torch._inductor.debug import DebugContext
+    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.virtualized import V
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with FakeTensorMode() as fake, config.patch(options):
+        x, w = (torch.empty(s, device="cuda", dtype=torch.bfloat16) for s in (sizes, sizes[-1:]))
+        program = make_fx(function, select_decomp_table())(x, w)
+        graph = GraphLowering(program, example_inputs=[x, w])
+        with DebugContext(), V.set_graph_handler(graph), V.set_fake_mode(fake):
+            graph.run(x, w)
+            return graph.codegen()[0].value
+
+
+def rms_norm(x: Tensor, w: Tensor) -> Tensor:
+    y = x.float()
+    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
+    return y.to(x.dtype) * w
+
+
+def softmax(x: Tensor, w: Tensor) -> Tensor:
+    return torch.softmax((x * w).float(), -1).to(x.dtype)
+
+
+def configs(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip().startswith("config=")]
+
+
+@pytest.mark.skipif(
+    torch.cuda.is_available() or torch.__version__ >= torch.torch_version.TorchVersion("2.12"),
+    reason="what torch 2.11's Inductor writes is looked at without a GPU",
+)
+@pytest.mark.parametrize("width", [128, 1000, 4096, 14336])
+@pytest.mark.parametrize("function", [rms_norm, softmax, F.layer_norm])
+def test_reductions_have_one_block_in_every_batch(function: Callable, width: int) -> None:
+    pytest.importorskip("triton", reason="needs triton")
+    if function is F.layer_norm:
+        function = layer_norm
+    options = tiled_mm.inductor_options()
+    found = set()
+    with a_gpu_on_paper():
+        for batch in (1, 2, 64, 4096):
+            text = kernels_for(function, (batch, width), options)
+            (config,) = set(configs(text))
+            assert "'enable_fp_fusion': False" in text
+            found.add(config)
+    (config,) = found
+    block = _inductor.block_of(width)
+    assert f"'XBLOCK': 1, 'R0_BLOCK': {block['R0_BLOCK']}" in config
+
+
+def layer_norm(x: Tensor, w: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], w)
+
+
+# ---- models --------------------------------------------------------------------------------------
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen3"])
+def test_compiled_models_keep_their_rows(name: str) -> None:
+    pytest.importorskip("transformers", reason="needs transformers")
+    from bench.compiled import LENGTH, logits_of, make_model
+
+    device = torch.device("cuda")
+    call = logits_of(make_model(name, device))
+    compiled = torch.compile(call, options=tiled_mm.inductor_options(), dynamic=False)
+    tokens = torch.randint(4000, (64, LENGTH), device=device)
+    with torch.inference_mode(), tiled_mm.override():
+        alone = compiled(tokens[:1])[0]
+        for batch in (2, 7, 16, 64):
+            assert torch.equal(compiled(tokens[:batch])[0], alone), batch
+
+
+# ---- epilogues -----------------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(24, 40), nn.Linear(40, 9), nn.Linear(9, 9)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.gelu(self.first(x), approximate="tanh")
+        return F.silu(self.third(torch.relu(self.second(x))))
+
+
+def by_tiled(net: Net, x: Tensor) -> Tensor:
+    for layer, activation in ((net.first, "gelu_tanh"), (net.second, "relu"), (net.third, "silu")):
+        x = tiled_mm.linear(x, layer.weight, layer.bias, activation=activation)
+    return x
+
+
+def test_epilogues(device: str) -> None:
+    """One call for a layer and its activation, forward and backward, and no graph break."""
+    net, x = Net().to(device), torch.randn(5, 24, device=device)
+    options = tiled_mm.inductor_options(epilogues=True)
+    assert set(options) - set(tiled_mm.inductor_options()) == {"pre_grad_custom_pass"}
+    compiled = torch.compile(net, options=options, fullgraph=True, dynamic=False)
+    y, expected = compiled(x), by_tiled(net, x)
+    assert torch.equal(y, expected)
+    weights = list(net.parameters())
+    found = torch.autograd.grad(y.sum(), weights)
+    right = torch.autograd.grad(expected.sum(), weights)
+    assert all(torch.equal(*pair) for pair in zip(found, right, strict=True))
+
+
+def test_the_pass_leaves_what_it_does_not_know() -> None:
+    from tiled_mm._epilogue_pass import EpiloguePass
+
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        y = F.linear(x, w)
+        return F.relu(y) + y + F.gelu(F.linear(y, w, bias=None)) + torch.tanh(F.linear(y, w))
+
+    graph = torch.fx.symbolic_trace(program).graph
+    for node in graph.nodes:
+        node.meta["example_value"] = torch.empty(2, 2)
+    EpiloguePass()(graph)
+    graph.lint()
+    targets = [node.target for node in graph.nodes]
+    assert targets.count(torch.ops.tiled.linear.default) == 1
+    assert targets.count(torch._C._nn.linear) == 2
+    assert EpiloguePass().uuid() == EpiloguePass().uuid()
