@@ -43,12 +43,51 @@ int64_t extent_of(const Matrix& x, int64_t batch, int64_t rows, int64_t columns,
   return (1 + last) * static_cast<int64_t>(size_of(dtype));
 }
 
+// A way, and its launches as a graph: a CPU launches short kernels more slowly than a GPU runs
+// them.
 struct Candidate {
   explicit Candidate(const Choice& choice)
       : plan(choice.plan), begin(cudaEventDefault), end(cudaEventDefault) {}
+  ~Candidate() {
+    if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
+  }
+  Candidate(const Candidate&) = delete;
+  Candidate& operator=(const Candidate&) = delete;
+
   Plan plan;
+  c10::DataPtr workspace;  // the graph's
+  cudaGraphExec_t graph = nullptr;
   at::cuda::CUDAEvent begin, end;
   std::vector<double> seconds;
+
+  c10::DataPtr workspace_of_one() const {
+    return plan.workspace_bytes > 0 ? allocated(plan.workspace_bytes) : c10::DataPtr();
+  }
+
+  void run(const Problem& problem, cudaStream_t stream) {
+    if (graph != nullptr) {
+      C10_CUDA_CHECK(cudaGraphLaunch(graph, stream));
+      return;
+    }
+    const c10::DataPtr space = workspace_of_one();
+    C10_CUDA_CHECK(launch(problem, plan, space.get(), stream));
+  }
+
+  void capture(const std::vector<Problem>& problems) {
+    workspace = workspace_of_one();
+    const auto side = at::cuda::getStreamFromPool();  // the call's may be one that none can capture
+    cudaGraph_t captured = nullptr;
+    C10_CUDA_CHECK(cudaStreamBeginCapture(side, cudaStreamCaptureModeThreadLocal));
+    cudaError_t error = cudaSuccess;
+    for (const Problem& problem : problems)
+      if (error == cudaSuccess) error = launch(problem, plan, workspace.get(), side);
+    const cudaError_t ended = cudaStreamEndCapture(side, &captured);
+    if (error == cudaSuccess && ended == cudaSuccess)
+      error = cudaGraphInstantiate(&graph, captured, 0);
+    if (captured != nullptr) (void)cudaGraphDestroy(captured);
+    C10_CUDA_CHECK(error);
+    C10_CUDA_CHECK(ended);
+  }
 
   double median() {
     const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
@@ -111,25 +150,31 @@ class Tuner {
 
   double launches() { return static_cast<double>(copies_.problems().size()); }
 
-  // One time of each way; a way for which there is no memory drops out.
-  void round(std::vector<std::unique_ptr<Candidate>>& ways, bool is_timed) {
+  // Each way once, since a kernel is loaded at its first launch. A way for which there is no memory
+  // drops out.
+  void begin(std::vector<std::unique_ptr<Candidate>>& ways) {
     for (auto& way : ways) {
-      if (is_timed) at::sum(cache_);
       try {
-        c10::DataPtr workspace;
-        if (way->plan.workspace_bytes > 0) workspace = allocated(way->plan.workspace_bytes);
-        way->begin.record(stream_);
-        for (const Problem& problem : copies_.problems())
-          C10_CUDA_CHECK(launch(problem, way->plan, workspace.get(), stream_));
-        way->end.record(stream_);
+        way->run(copies_.problems()[0], stream_);
+        if (launches() > 1) way->capture(copies_.problems());
       } catch (const c10::OutOfMemoryError&) {
         way.reset();
       }
     }
     ways.erase(std::remove(ways.begin(), ways.end(), nullptr), ways.end());
+  }
+
+  // One time of each way.
+  void round(std::vector<std::unique_ptr<Candidate>>& ways) {
+    for (auto& way : ways) {
+      at::sum(cache_);
+      way->begin.record(stream_);
+      way->run(copies_.problems()[0], stream_);
+      way->end.record(stream_);
+    }
     for (auto& way : ways) {
       way->end.synchronize();
-      if (is_timed) way->seconds.push_back(1e-3 * way->begin.elapsed_time(way->end) / launches());
+      way->seconds.push_back(1e-3 * way->begin.elapsed_time(way->end) / launches());
     }
   }
 
@@ -153,18 +198,17 @@ void measure(const Problem& problem, const DeviceInfo& device, const std::string
   const std::shared_ptr<const Rules> rules = current_rules(device);
   const std::vector<Choice> choices = best_estimates(problem, device, *rules, WAYS);
   std::vector<std::unique_ptr<Candidate>> ways;
+  if (choices.empty()) return;  // no rung computes it, which the call says
   for (const Choice& choice : choices) ways.push_back(std::make_unique<Candidate>(choice));
-  if (ways.empty()) return;  // no rung computes it, which the call says
-  Candidate* const estimated = ways.front().get();
-  const NamedWay estimates_way = name_of_way(problem, estimated->plan);
-  const Algo estimates_algo = estimated->plan.algo;
+  const Plan& estimated = choices.front().plan;
+  const NamedWay estimates_way = name_of_way(problem, estimated);
 
   Tuner tuner(problem, device, choices.front().seconds);
-  tuner.round(ways, /*is_timed=*/false);  // loads the kernels
-  for (int i = 0; i < 2; ++i) tuner.round(ways, true);
+  tuner.begin(ways);
+  for (int i = 0; i < 2; ++i) tuner.round(ways);
   double best = std::numeric_limits<double>::infinity(), estimates_seconds = 0;
   const auto is_estimates = [&](const Candidate& way) {
-    return way.plan.algo == estimates_algo && name_of_way(problem, way.plan) == estimates_way;
+    return way.plan.algo == estimated.algo && name_of_way(problem, way.plan) == estimates_way;
   };
   const auto note = [&] {
     for (auto& way : ways) {
@@ -179,8 +223,8 @@ void measure(const Problem& problem, const DeviceInfo& device, const std::string
       ways.end());
   const double a_round = tuner.launches() * best * static_cast<double>(ways.size());
   const int rounds = std::clamp(static_cast<int>(MOST_SECONDS / a_round), 2, ROUNDS);
-  for (int i = 0; i < rounds && ways.size() > 1; ++i) tuner.round(ways, true);
-  if (ways.empty()) return;
+  for (int i = 0; i < rounds && ways.size() > 1; ++i) tuner.round(ways);
+  if (ways.empty()) return;  // there was memory for none
   note();
   Candidate& fastest = **std::min_element(
       ways.begin(), ways.end(), [](auto& x, auto& y) { return x->median() < y->median(); });
