@@ -132,11 +132,13 @@ def main(
     if unknown := set(parts) - set(PARTS):
         raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
     document = cli.new_document("rivals", device, {"parts": list(parts), "cut": CUT})
-    found = document["rivals"] = {}
+    found = document["models"] = {}
     for candidate in CANDIDATES if "bits" in parts else ():
         environment = CUT if candidate == "cut cuBLAS" else {}
         counts = in_a_process(["--bits-of", candidate], environment)
-        found.setdefault("bits", {})[candidate] = counts
+        for kind, (n, of) in counts.items():
+            row = {"candidate": candidate, "kind": kind, "changed": n, "of": of}
+            found.setdefault("rivals-bits", []).append(row)
         said = ", ".join(f"{kind} {n} of {of}" for kind, (n, of) in counts.items())
         console.print(f"{candidate}: rows change in {said}", highlight=False, markup=False)
         cli.keep(document, json_path)
@@ -144,11 +146,11 @@ def main(
         rows = in_a_process(["--speed-of", "torch,triton,tiled"], {})
         cut = in_a_process(["--speed-of", "torch,tiled"], CUT)
         for row, other in zip(rows, cut, strict=True):
-            row["cut"] = other["seconds"]  # cut cuBLAS is 'torch' there
-            times = {**row["seconds"], "cut cuBLAS": other["seconds"]["torch"]}
-            said = ", ".join(f"{name} {1e6 * s:.1f} us" for name, s in times.items())
+            row["seconds"]["cut cuBLAS"] = other["seconds"]["torch"]
+            row["seconds"]["tiled beside cut cuBLAS"] = other["seconds"]["tiled"]
+            said = ", ".join(f"{name} {1e6 * s:.1f} us" for name, s in row["seconds"].items())
             console.print(f"{row['shape']}: {said}", highlight=False, markup=False)
-        found["speed"] = rows
+        found["rivals-speed"] = rows
         cli.keep(document, json_path)
 
 
