@@ -48,7 +48,8 @@ the shares of a warp's time that it waited, by reason:
     {name, m, n, k, dtype, host, overlap, memory, devices, tiles, bytes_in, bytes_out, seconds,
      arithmetic_s, link_s, share, equal, error}
 
-`models` is bench.models' by its parts, and those of bench.compiled, eager and rivals; times by name, the library's as `tiled`, and `torch`
+`models` is bench.models' by its parts, and those of bench.compiled, eager and rivals;
+times by name, the library's as `tiled`, and `torch`
 
     bits    {model, arithmetic, batch, differ, largest, of}
     speed   {model, what, tokens, seconds}
