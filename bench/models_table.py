@@ -98,6 +98,52 @@ def host_rows(rows: Rows) -> list[list[str]]:
     return [[row["what"], "yes" if row["grad"] else "no", *against(row["seconds"])] for row in rows]
 
 
+def compiled_rows(rows: Rows) -> list[list[str]]:
+    """A line for a model and a setting: the batches in which rows change."""
+    found: dict[tuple, list[dict]] = {}
+    for row in rows:
+        found.setdefault((row["setting"], row["model"]), []).append(row)
+    lines = []
+    for (setting, model), of_it in found.items():
+        wrong = [row for row in of_it if row["differ"]]
+        batches = ", ".join(str(row["batch"]) for row in wrong)
+        largest = max((row["largest"] for row in wrong), default=0.0)
+        cell = f"change in batches {batches}, by {largest:.2g}" if wrong else "equal"
+        lines.append([setting, model, cell])
+    return lines
+
+
+def compiled_speed_rows(rows: Rows) -> list[list[str]]:
+    """Beside torch's products with the same options, and what the options cost by themselves."""
+    lines = []
+    for row in rows:
+        s = row["seconds"]
+        cost = ratio_number(s["default"] / s["torch"])
+        lines.append([row["model"], row["what"], str(row["tokens"]), *against(s), cost])
+    return lines
+
+
+def rivals_rows(rows: Rows) -> list[list[str]]:
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        found.setdefault(row["candidate"], {})[row["kind"]] = f"{row['changed']} of {row['of']}"
+    return [[who, *(cells[k] for k in ("bf16", "fp32", "squares"))] for who, cells in found.items()]
+
+
+def rivals_speed_rows(rows: Rows) -> list[list[str]]:
+    lines = []
+    for row in rows:
+        s = row["seconds"]
+        cut = s["cut cuBLAS"] / s["tiled beside cut cuBLAS"]
+        ratios = [s["torch"] / s["tiled"], cut, s["triton"] / s["tiled"]]
+        lines.append([sizes(row["shape"]), seconds_text(s["tiled"]), *map(ratio_number, ratios)])
+    return lines
+
+
+def eager_rows(rows: Rows) -> list[list[str]]:
+    return [[row["what"], *against(row["seconds"])] for row in rows]
+
+
 BESIDE = ("torch's time / ours", "ours", "torch's")
 
 TABLES = {
@@ -111,4 +157,24 @@ TABLES = {
     "models-linear": part_table("linear", ("", "M x N x K", *BESIDE), 2, linear_rows),
     "models-cpu": part_table("cpu", ("inputs", "M x N x K", *BESIDE), 2, linear_rows, gpu=False),
     "models-host": part_table("host", ("16 x 16", "gradients", *BESIDE), 2, host_rows),
+    "models-compiled": part_table(
+        "compiled-rows", ("options", "model", "a row's logits in batches"), 3, compiled_rows
+    ),
+    "models-compiled-speed": part_table(
+        "compiled-speed",
+        ("model", "", "tokens", *BESIDE, "Inductor's own options' time / these"),
+        2,
+        compiled_speed_rows,
+    ),
+    "models-rivals": part_table(
+        "rivals-bits", ("products", "bf16", "fp32", "squares"), 1, rivals_rows
+    ),
+    "models-rivals-speed": part_table(
+        "rivals-speed",
+        ("M x N x K, bf16", "ours", "torch / ours", "cuBLAS cut / ours", "Triton / ours"),
+        1,
+        rivals_speed_rows,
+    ),
+    "models-eager": part_table("eager-calls", ("call", *BESIDE), 1, eager_rows),
+    "models-eager-decode": part_table("eager-decode", ("model", *BESIDE), 1, eager_rows),
 }

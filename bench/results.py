@@ -48,7 +48,8 @@ the shares of a warp's time that it waited, by reason:
     {name, m, n, k, dtype, host, overlap, memory, devices, tiles, bytes_in, bytes_out, seconds,
      arithmetic_s, link_s, share, equal, error}
 
-`models` is bench.models', by its parts; times by name, the library's as `tiled`, and `torch`
+`models` is bench.models' by its parts, and those of bench.compiled, eager and rivals;
+times by name, the library's as `tiled`, and `torch`
 
     bits    {model, arithmetic, batch, differ, largest, of}
     speed   {model, what, tokens, seconds}
@@ -205,6 +206,26 @@ _MODELS = {
     "linear?": [_LINEAR],
     "host?": [{"what": str, "grad": bool, "seconds": dict}],
     "cpu?": [_LINEAR],
+    # bench.compiled's, bench.eager's and bench.rivals'.
+    "compiled-rows?": [
+        {
+            "model": str,
+            "setting": str,
+            "batch": int,
+            "differ": int,
+            "of": int,
+            "largest": float,
+            "eager": int,
+            "kernels": int,
+            "seconds": float,
+            "first?": str,
+        }
+    ],
+    "compiled-speed?": [{"model": str, "what": str, "tokens": int, "seconds": dict}],
+    "eager-calls?": [{"what": str, "grad": bool, "seconds": dict}],
+    "eager-decode?": [{"what": str, "grad": bool, "seconds": dict}],
+    "rivals-bits?": [{"candidate": str, "kind": str, "changed": int, "of": int}],
+    "rivals-speed?": [{"shape": _SHAPE, "seconds": dict}],
 }
 _STREAMED = {
     "name": str,

@@ -108,6 +108,7 @@ def _choices() -> type:
     """Made when it is needed: Inductor takes a second to import."""
     from torch._inductor.choices import InductorChoices
     from torch._inductor.codegen.triton import FixedTritonConfig, TritonKernel
+    from torch._inductor.custom_graph_pass import get_hash_for_files
     from torch._inductor.runtime.hints import ReductionHint
 
     def terms_of(features: Any) -> int | None:
@@ -115,8 +116,8 @@ def _choices() -> type:
         return int(count) if getattr(count, "is_number", isinstance(count, int)) else None
 
     class InvariantChoices(InductorChoices):
-        """Inductor's choices, but for the blocks of reductions, which the number of terms decides.
-        Its name stands for them in Inductor's caches: other blocks need another name."""
+        """Inductor's choices, but for the blocks of reductions, which the number of terms
+        decides."""
 
         def triton_kernel_kwargs(
             self, kernel_cls: type, features: Any, groups: list, kernel_kwargs: dict[str, Any]
@@ -140,9 +141,15 @@ def _choices() -> type:
             }
 
         @staticmethod
+        def uuid() -> bytes:
+            """Inductor's caches of later versions know these choices by it."""
+            return get_hash_for_files((__file__,))
+
+        @staticmethod
         def reduction_split_factor(*_: Any, **__: Any) -> int:
             return 1
 
+    # Torch 2.11's caches know a class by its name: other blocks of reductions need another one.
     InvariantChoices.__module__, InvariantChoices.__qualname__ = __name__, "InvariantChoices"
     globals()["InvariantChoices"] = InvariantChoices  # where pickle finds it
     return InvariantChoices

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ._calls import tensors_of
 
@@ -134,7 +134,3 @@ def named_outputs(result: Any) -> dict[str, Tensor]:
     if not found:
         raise ValueError("tiled_mm: the program returns no tensor")
     return {"output" if len(found) == 1 else f"output {i}": y for i, y in enumerate(found)}
-
-
-def detached(tree: Any) -> Any:
-    return tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, tree)

@@ -1,0 +1,177 @@
+"""What the override costs an eager program: `python -m bench.eager --json FILE`.
+
+calls   host time of one small call of mm, addmm, linear and bmm: medians of 1,000 calls
+decode  wall time of one eager step of 16 sequences of one token, of models of transformers with
+        random bf16 weights, four layers, no graph
+
+Two processes take turns: one in which no override was ever registered, and one that is under it all
+the time. So torch's figure is torch's alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import statistics
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+from bench import cli
+from bench.arguments import pick_device
+
+console = Console()
+
+TURNS, CALLS, STEPS = 20, 50, 5  # 1,000 calls, 100 steps
+PARTS = ("calls", "decode")
+MODELS = ("llama", "gpt2", "qwen3", "mixtral", "qwen3_moe")
+ROWS, CACHE = 16, 1024
+
+Work = Callable[[], object]
+
+
+def small_calls(device: torch.device) -> dict[str, Work]:
+    a, b, bias = (torch.randn(*s, device=device) for s in ((16, 16), (16, 16), (16,)))
+    stack = torch.randn(4, 16, 16, device=device)
+    return {
+        "mm": lambda: torch.mm(a, b),
+        "addmm": lambda: torch.addmm(bias, a, b),
+        "linear": lambda: torch.nn.functional.linear(a, b, bias),
+        "bmm": lambda: torch.bmm(stack, stack),
+    }
+
+
+def model_of(name: str, device: torch.device, small: bool) -> torch.nn.Module:
+    import transformers as t
+
+    wide = 128 if small else 2048
+    sizes = dict(
+        hidden_size=wide, intermediate_size=wide * 43 // 16, num_hidden_layers=4, vocab_size=4000,
+        num_attention_heads=wide // 128, num_key_value_heads=max(1, wide // 512),
+    )  # fmt: skip
+    experts = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=wide // 2)
+    config = {
+        "llama": lambda: t.LlamaConfig(**sizes),
+        "gpt2": lambda: t.GPT2Config(n_layer=4, n_embd=wide, n_head=wide // 64, vocab_size=4000),
+        "qwen3": lambda: t.Qwen3Config(**sizes, head_dim=128),
+        "mixtral": lambda: t.MixtralConfig(**sizes, num_local_experts=8),
+        "qwen3_moe": lambda: t.Qwen3MoeConfig(**sizes, head_dim=128, **experts),
+    }[name]()
+    torch.manual_seed(20)
+    with device:
+        return t.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).eval()
+
+
+def decode_step(name: str, device: torch.device, small: bool) -> Work:
+    """One token of each sequence, behind a prompt of 16."""
+    model = model_of(name, device, small)
+    prompt = torch.randint(4000, (ROWS, 16), device=device)
+    token = torch.randint(4000, (ROWS, 1), device=device)
+    with torch.inference_mode():
+        cache = model(prompt, use_cache=True).past_key_values
+
+    def step() -> object:
+        with torch.inference_mode():
+            logits = model(token, past_key_values=cache, use_cache=True).logits
+            cache.crop(-1)  # the token goes again
+            return logits
+
+    return step
+
+
+def worker(pipe: Connection, overridden: bool, device_name: str, small: bool) -> None:
+    """Answers ('calls' or 'decode', name, count) with the seconds of each call."""
+    device = torch.device(device_name)
+    if overridden:
+        import tiled_mm
+
+        tiled_mm.enable_override(device.type)
+    works: dict[tuple[str, str], Work] = {}
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    while (asked := pipe.recv()) is not None:
+        kind, name, count = asked
+        if (kind, name) not in works:
+            works.clear()
+            made = (
+                small_calls(device)[name] if kind == "calls" else decode_step(name, device, small)
+            )
+            works[kind, name] = made
+            for _ in range(10):
+                made()
+        work, seconds = works[kind, name], []
+        wait()
+        for _ in range(count):
+            begin = time.perf_counter()
+            work()
+            if kind == "decode":
+                wait()
+            seconds.append(time.perf_counter() - begin)
+        pipe.send(seconds)
+
+
+def in_turn(pipes: dict[str, Connection], kind: str, name: str, count: int) -> dict[str, float]:
+    found: dict[str, list[float]] = {who: [] for who in pipes}
+    rng = random.Random(7)
+    for turn in range(TURNS + 1):
+        order = list(pipes)
+        rng.shuffle(order)
+        for who in order:
+            pipes[who].send((kind, name, count))
+            seconds = pipes[who].recv()
+            if turn:  # the first is for warming up
+                found[who] += seconds
+    return {who: statistics.median(seconds) for who, seconds in found.items()}
+
+
+def main(
+    json_path: Annotated[Path | None, typer.Option("--json")] = None,
+    only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
+    models: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(MODELS)}")] = None,
+    device_name: Annotated[str, typer.Option("--device", help="auto, cpu or cuda")] = "auto",
+    small: Annotated[bool, typer.Option(help="tiny models: whether all of it runs")] = False,
+) -> None:
+    """Times eager calls and steps under the override beside torch's."""
+    device = pick_device(device_name)
+    parts = tuple(only or PARTS)
+    if unknown := set(parts) - set(PARTS):
+        raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
+    document = cli.new_document("eager", device, {"parts": list(parts), "small": small})
+    found = document["models"] = {}
+    context = multiprocessing.get_context("spawn")
+    pipes: dict[str, Connection] = {}
+    processes = []
+    for who in ("torch", "tiled"):
+        pipes[who], theirs = context.Pipe()
+        arguments = (theirs, who == "tiled", str(device), small)
+        processes.append(context.Process(target=worker, args=arguments, daemon=True))
+        processes[-1].start()
+    for kind in parts:
+        for name in ("mm", "addmm", "linear", "bmm") if kind == "calls" else (models or MODELS):
+            seconds = in_turn(pipes, kind, name, CALLS if kind == "calls" else STEPS)
+            row = {"what": name, "grad": False, "seconds": seconds}
+            found.setdefault(f"eager-{kind}", []).append(row)
+            ratio = seconds["torch"] / seconds["tiled"]
+            console.print(
+                f"{kind} {name}: torch's time / ours {ratio:.3f}, ours "
+                f"{1e6 * seconds['tiled']:.2f} us, torch's {1e6 * seconds['torch']:.2f} us",
+                highlight=False, markup=False,
+            )  # fmt: skip
+            cli.keep(document, json_path)
+    for pipe in pipes.values():
+        pipe.send(None)
+    for process in processes:
+        process.join()
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,52 @@
+"""bench.eager, bench.rivals and bench.compiled, as far as they go without a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("typer", reason="needs the benchmark's packages")
+from bench import compiled, eager, rivals
+
+
+def test_host_time_of_calls_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "TURNS", 2)
+    eager.main(tmp_path / "eager.json", ["calls"], None, "cpu", True)
+    rows = json.loads((tmp_path / "eager.json").read_text())["models"]["eager-calls"]
+    assert [row["what"] for row in rows] == ["mm", "addmm", "linear", "bmm"]
+    assert all(0 < row["seconds"][who] < 1 for row in rows for who in ("torch", "tiled"))
+
+
+def test_rows_of_ours_do_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rivals, "BF16", ((96, 64),))
+    monkeypatch.setattr(rivals, "SQUARES", (33,))
+    found = rivals.changed("tiled", torch.device("cpu"))
+    assert found == {"bf16": [0, 9], "fp32": [0, 8], "squares": [0, 27]}
+
+
+def test_the_problems_are_as_many_as_the_page_says() -> None:
+    kinds = [kind for kind, *_ in rivals.problems()]
+    assert (kinds.count("bf16"), kinds.count("fp32")) == (90, 80)
+    assert kinds.count("squares") == 480
+
+
+@pytest.mark.cuda
+def test_the_triton_product() -> None:
+    from bench.triton_product import product
+
+    for dtype in (torch.bfloat16, torch.float32):
+        a = torch.randint(-3, 4, (130, 100), device="cuda").to(dtype)
+        b = torch.randint(-3, 4, (77, 100), device="cuda").to(dtype).t()
+        assert torch.equal(product(a, b), a @ b)
+        assert torch.equal(product(a[:3], b), product(a, b)[:3])
+
+
+def test_every_setting_is_a_set_of_options() -> None:
+    from torch._inductor import config
+
+    for options, more in compiled.settings().values():
+        assert set(options or {}) <= set(config.get_config_copy())
+        assert set(more) == {"dynamic"}
