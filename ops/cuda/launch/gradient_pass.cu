@@ -213,7 +213,7 @@ cudaError_t launch_add_sums(const GradientPass& pass, Acc* sums, cudaStream_t st
     Step step{};
     step.grid_x = (pass.columns + 31) / 32 * left, step.grid_y = 1;
     step.threads_x = 32;
-    step.threads_y = static_cast<int32_t>(std::min(SUMMED_AT_ONCE, sum_groups(count)));
+    step.threads_y = static_cast<int16_t>(std::min(SUMMED_AT_ONCE, sum_groups(count)));
     const SecondArguments arguments = {sums, out, count, pass.columns};
     if (const cudaError_t error = launch_early(&add_sums<Acc>, step, stream, arguments);
         error != cudaSuccess)

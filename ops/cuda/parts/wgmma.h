@@ -18,7 +18,8 @@ inline cudaError_t launch_lesson(Kernel<WgmmaArguments> kernel, const Call& call
   const Problem& problem = call.problem;
   WgmmaArguments args;
   args.problem = problem;
-  cudaError_t error = map_operand(&args.a_map, side_a(problem), problem, call.plan.block_m, share_m);
+  cudaError_t error =
+      map_operand(&args.a_map, side_a(problem), problem, call.plan.block_m, share_m);
   if (error != cudaSuccess) return error;
   error = map_operand(&args.b_map, side_b(problem), problem, call.plan.block_n, call.plan.block_n);
   if (error != cudaSuccess) return error;

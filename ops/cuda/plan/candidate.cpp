@@ -43,10 +43,11 @@ Step product_of(const Candidate& candidate, const Plan& plan, const Problem& pro
                 bool dynamic) {
   Step step{};
   step.work = Work::Product;
-  step.threads_x = candidate.threads_x, step.threads_y = candidate.threads_y;
+  step.threads_x = static_cast<int16_t>(candidate.threads_x);
+  step.threads_y = static_cast<int16_t>(candidate.threads_y);
   step.grid_x = saturating_product(plan.tiles_m, plan.tiles_n);
   step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
-  step.shared_bytes = candidate.shared_bytes;
+  step.shared_bytes = static_cast<int32_t>(candidate.shared_bytes);
   step.dynamic = dynamic;
   return step;
 }

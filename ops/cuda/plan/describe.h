@@ -1,13 +1,26 @@
 // What rungs say of their plans alike, for reports.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/text.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/tile_name.h"
 
 namespace tiled {
+
+// A rung's variants (Rung::variants): after `names` all tiles of a list, each in every manner of
+// reading.
+template <typename List>
+std::vector<std::string> variants_of(List, std::initializer_list<const char*> manners = {""},
+                                     std::vector<std::string> names = {}) {
+  for (const std::string_view tile : List::NAMES)
+    for (const char* const manner : manners) names.push_back(std::string(tile) + manner);
+  return names;
+}
 
 // What reports say of plans whose segments of K are shared out, if they are.
 inline void describe_sharing(Description& d, bool shares_segments) {

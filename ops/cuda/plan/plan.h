@@ -70,10 +70,10 @@ struct Step {
   int8_t key;      // of copies and splits OF_P and OF_Q; else of the work's own
   int8_t cluster;  // blocks; 0: the kernel knows none
   bool dynamic;    // shared memory is given at the launch; else the kernel declares it
-  int32_t threads_x, threads_y;
+  int16_t threads_x, threads_y;
   int32_t grid_y;           // batch entries in flight; a block goes on to the next by this stride
+  int32_t shared_bytes;     // of one block
   int64_t grid_x;           // below 2^31
-  int64_t shared_bytes;     // of one block
   int64_t workspace_bytes;  // what it writes for the kernels after it
 };
 

@@ -31,12 +31,21 @@ constexpr TileInfo tile_info_of() {
 template <typename... Tiles>
 struct TileList {
   static constexpr int COUNT = sizeof...(Tiles);
+  static constexpr std::string_view NAMES[] = {tile_type_name<Tiles>()...};
+  // As values of a rung's own type.
+  template <typename Info>
+  static constexpr Info AS[] = {Info::template of<Tiles>()...};
 };
 
-template <typename... Tiles>
-constexpr std::string_view tile_name_of(TileList<Tiles...>, int index) {
-  constexpr std::string_view NAMES[] = {tile_type_name<Tiles>()...};
-  return NAMES[index];
+template <typename List>
+constexpr std::string_view tile_name_of(List, int index) {
+  return List::NAMES[index];
+}
+
+// One list after the other.
+template <typename... Tiles, typename... More>
+constexpr TileList<Tiles..., More...> joined(TileList<Tiles...>, TileList<More...>) {
+  return {};
 }
 
 // function(tile) of the one that has this number.

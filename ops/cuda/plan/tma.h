@@ -1,4 +1,4 @@
-// What the rungs that read operands by TMA ask of a problem.
+// What the rungs that read operands by TMA ask of a problem, and others whose counters are as wide.
 #pragma once
 
 #include "cuda/plan/plan.h"
@@ -38,9 +38,9 @@ inline bool grid_fits(const Problem& problem, int64_t block_m, int64_t block_n) 
 inline Step product_step(int32_t threads, int64_t blocks, int64_t shared_bytes) {
   Step step{};
   step.work = Work::Product;
-  step.threads_x = threads, step.threads_y = 1;
+  step.threads_x = static_cast<int16_t>(threads), step.threads_y = 1;
   step.grid_x = blocks, step.grid_y = 1;
-  step.shared_bytes = shared_bytes;
+  step.shared_bytes = static_cast<int32_t>(shared_bytes);
   step.dynamic = true;
   return step;
 }

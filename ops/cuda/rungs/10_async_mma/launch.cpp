@@ -26,9 +26,9 @@ cudaError_t launch(const Call& call, const Step& step) {
   const AsyncMmaWay way = call.plan.way.as<AsyncMmaWay>();
   const Problem computed = as_turned(call.read, way);
   const ProblemAndTotals product = with_totals(call, computed, way.shares_segments);
-  return launch_kernel(kernel_of(computed, way), step, call.stream,
-                       AsyncMmaArguments{product.problem, product.totals, way.a, way.b,
-                                         product.shares_segments});
+  return launch_kernel(
+      kernel_of(computed, way), step, call.stream,
+      AsyncMmaArguments{product.problem, product.totals, way.a, way.b, product.shares_segments});
 }
 
 const void* kernel(const Call& call) {

@@ -8,6 +8,7 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
+#include "cuda/plan/tma.h"
 
 namespace tiled {
 namespace {
@@ -42,9 +43,6 @@ ReadBy read_by(const Side& side, DType dtype, const DeviceInfo& device) {
   }
 }
 
-// The kernel's counters have 31 bits; a tile may reach beyond the end.
-constexpr int64_t MOST = (int64_t{1} << 31) - 512;
-
 bool takes(const Problem& problem, const DeviceInfo& device) {
   const Mma mma = kernels_of(device).mma;
   switch (problem.arithmetic) {
@@ -57,9 +55,7 @@ bool takes(const Problem& problem, const DeviceInfo& device) {
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  return takes(problem, device) && problem.m <= MOST && problem.n <= MOST && problem.k <= MOST &&
-         problem.batch <= MOST &&
-         saturating_product(blocks_over(problem.m, 32), blocks_over(problem.n, 32)) <= MAX_GRID_X;
+  return takes(problem, device) && sizes_fit_tma(problem) && grid_fits(problem, 32, 32);
 }
 
 // What a plan asks of a tile; times are estimated otherwise.
@@ -117,11 +113,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 // Each tile, also with an operand that threads carry through registers, in pieces or by elements.
 constexpr int MANNERS = 3;
 std::vector<std::string> variants() {
-  std::vector<std::string> names;
-  for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile)
-    for (const char* manner : {"", " through registers", " by elements"})
-      names.push_back(std::string(async_mma_tile_name(tile)) + manner);
-  return names;
+  return variants_of(AllAsyncMmaTiles(), {"", " through registers", " by elements"});
 }
 int variant_of(const AsyncMmaWay& way) {
   const auto reads = [&](ReadBy by) { return way.a == by || way.b == by; };
@@ -176,10 +168,6 @@ std::string name_of(const AsyncMmaWay& way) {
   return copied ? tile + " of copied " + copied : tile;
 }
 
-NamedWay named(const AsyncMmaWay& way) {
-  return named_way(name_of(way), way.exchanged, way.shares_segments);
-}
-
 // In JSON:
 //
 //   async_mma  {exchanged, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
@@ -213,7 +201,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 }
 
 std::optional<NamedWay> name(const Problem&, const Way& way) {
-  return named(way.as<AsyncMmaWay>());
+  const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
+  return named_way(name_of(chosen), chosen.exchanged, chosen.shares_segments);
 }
 
 }  // namespace

@@ -69,31 +69,20 @@ struct AsyncMmaTileInfo {
   int32_t block_m, block_n, step_bytes;
   int32_t warp_m, warp_n, threads, shared_bytes, blocks_per_sm;
   bool any, of_7_5;
-};
 
-template <typename Tile>
-constexpr AsyncMmaTileInfo async_mma_tile_info() {
-  return {Tile::BLOCK_M, Tile::BLOCK_N,      Tile::STEP_BYTES,    Tile::WARP_M, Tile::WARP_N,
-          Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM, Tile::ANY,    Tile::OF_7_5};
-}
-
-template <typename List>
-struct AsyncMmaTable;
-template <typename... Tiles>
-struct AsyncMmaTable<TileList<Tiles...>> {
-  static constexpr AsyncMmaTileInfo TILES[] = {async_mma_tile_info<Tiles>()...};
+  template <typename Tile>
+  static constexpr AsyncMmaTileInfo of() {
+    return {Tile::BLOCK_M, Tile::BLOCK_N,      Tile::STEP_BYTES,    Tile::WARP_M, Tile::WARP_N,
+            Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM, Tile::ANY,    Tile::OF_7_5};
+  }
 };
 
 // By number those of 7.5 follow the others.
-template <typename... Tiles, typename... More>
-constexpr TileList<Tiles..., More...> joined(TileList<Tiles...>, TileList<More...>) {
-  return {};
-}
 using AllAsyncMmaTiles = decltype(joined(AsyncMmaTiles(), HeldTiles()));
 constexpr int FIRST_HELD_TILE = AsyncMmaTiles::COUNT;
 constexpr int ASYNC_MMA_TILE_COUNT = AllAsyncMmaTiles::COUNT;
 constexpr const AsyncMmaTileInfo& async_mma_tile(int index) {
-  return AsyncMmaTable<AllAsyncMmaTiles>::TILES[index];
+  return AllAsyncMmaTiles::AS<AsyncMmaTileInfo>[index];
 }
 constexpr std::string_view async_mma_tile_name(int index) {
   return tile_name_of(AllAsyncMmaTiles(), index);

@@ -12,14 +12,10 @@
 namespace tiled {
 namespace {
 
-// The kernel's counters have 31 bits; a tile may reach beyond the end.
-constexpr int64_t MOST = (int64_t{1} << 31) - 512;
-
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const bool chains = problem.arithmetic == Arithmetic::Fma && problem.dtype == DType::Float32;
   return (chains || problem.arithmetic == Arithmetic::Tensor) &&
-         kernels_of(device).mma == Mma::All && problem.m <= MOST && problem.n <= MOST &&
-         problem.k <= MOST && problem.batch <= MOST;
+         kernels_of(device).mma == Mma::All && sizes_fit_tma(problem);
 }
 
 TallRead read_of(const Side& side) {
@@ -77,14 +73,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-std::vector<std::string> variants() {
-  std::vector<std::string> names;
-  for (int tile = 0; tile < TALL_TILE_COUNT; ++tile) {
-    names.emplace_back(tall_tile_name(tile));
-    names.push_back(names.back() + " unaligned");
-  }
-  return names;
-}
+std::vector<std::string> variants() { return variants_of(TallTiles(), {"", " unaligned"}); }
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const TallWay chosen = way.as<TallWay>();
@@ -121,10 +110,6 @@ const char* name_of(TallRead read) {
   return "?";
 }
 
-NamedWay named(const TallWay& way) {
-  return named_way(std::string(tall_tile_name(way.tile)), way.exchanged, /*share_segments=*/false);
-}
-
 // In JSON:
 //
 //   tall  {exchanged, reads: "by 16 bytes" and the like, panel_k}
@@ -149,7 +134,11 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   return d;
 }
 
-std::optional<NamedWay> name(const Problem&, const Way& way) { return named(way.as<TallWay>()); }
+std::optional<NamedWay> name(const Problem&, const Way& way) {
+  const TallWay chosen = way.as<TallWay>();
+  return named_way(std::string(tall_tile_name(chosen.tile)), chosen.exchanged,
+                   /*share_segments=*/false);
+}
 
 }  // namespace
 

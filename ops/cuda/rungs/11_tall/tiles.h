@@ -65,31 +65,20 @@ struct TallTileInfo {
   int32_t rows, block_n, step_k, stages, warps, threads, blocks_per_sm, plain_blocks_per_sm;
   int32_t rings_bytes;
   bool chains;
-};
 
-template <typename Tile>
-constexpr TallTileInfo tall_tile_info() {
-  return {Tile::ROWS,        Tile::BLOCK_N, Tile::STEP_K,        Tile::STAGES,
-          Tile::WARPS,       Tile::THREADS, Tile::BLOCKS_PER_SM, Tile::PLAIN_BLOCKS_PER_SM,
-          Tile::RINGS_BYTES, Tile::CHAINS};
-}
-
-template <typename List>
-struct TallTable;
-template <typename... Tiles>
-struct TallTable<TileList<Tiles...>> {
-  static constexpr TallTileInfo TILES[] = {tall_tile_info<Tiles>()...};
+  template <typename Tile>
+  static constexpr TallTileInfo of() {
+    return {Tile::ROWS,        Tile::BLOCK_N, Tile::STEP_K,        Tile::STAGES,
+            Tile::WARPS,       Tile::THREADS, Tile::BLOCKS_PER_SM, Tile::PLAIN_BLOCKS_PER_SM,
+            Tile::RINGS_BYTES, Tile::CHAINS};
+  }
 };
 
 // By number those of chains follow the others.
-template <typename... Tiles, typename... More>
-constexpr TileList<Tiles..., More...> both_of(TileList<Tiles...>, TileList<More...>) {
-  return {};
-}
-using TallTiles = decltype(both_of(TensorTallTiles(), ChainTallTiles()));
+using TallTiles = decltype(joined(TensorTallTiles(), ChainTallTiles()));
 constexpr int FIRST_CHAIN_TILE = TensorTallTiles::COUNT;
 constexpr int TALL_TILE_COUNT = TallTiles::COUNT;
-constexpr const TallTileInfo& tall_tile(int index) { return TallTable<TallTiles>::TILES[index]; }
+constexpr const TallTileInfo& tall_tile(int index) { return TallTiles::AS<TallTileInfo>[index]; }
 constexpr std::string_view tall_tile_name(int index) { return tile_name_of(TallTiles(), index); }
 
 }  // namespace tiled

@@ -50,12 +50,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 
 // The tile of 16 bits and tf32, and those of fp64, each also with operands copied by elements.
 std::vector<std::string> variants() {
-  std::vector<std::string> names = {"MmaTile"};
-  for (int tile = 0; tile < Fp64Tiles::COUNT; ++tile) {
-    names.emplace_back(tile_name_of(Fp64Tiles(), tile));
-    names.push_back(names.back() + " by elements");
-  }
-  return names;
+  return variants_of(Fp64Tiles(), {"", " by elements"}, {"MmaTile"});
 }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/plan/copies.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/sums.h"
 #include "cuda/plan/tma.h"
 
@@ -87,11 +88,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 }
 
 // In the order of HopperTiles.
-std::vector<std::string> variants() {
-  std::vector<std::string> names;
-  for (int tile = 0; tile < HOPPER_TILE_COUNT; ++tile) names.emplace_back(hopper_tile_name(tile));
-  return names;
-}
+std::vector<std::string> variants() { return variants_of(HopperTiles()); }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const HopperPlan choice = way.as<HopperPlan>();

@@ -154,24 +154,17 @@ struct HopperTileInfo {
   int32_t threads;
   int32_t shared_bytes;
   int32_t blocks_per_sm;
-};
 
-template <typename Tile>
-constexpr HopperTileInfo hopper_tile_info() {
-  return {Tile::BLOCK_P, Tile::BLOCK_Q,      Tile::GROUP_P,      Tile::GROUP_Q,
-          Tile::SLICE_Q, Tile::CONSUMERS,    Tile::PING_PONG,    Tile::TOTALS_FIT,
-          Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
-}
-
-template <typename List>
-struct HopperTable;
-template <typename... Tiles>
-struct HopperTable<TileList<Tiles...>> {
-  static constexpr HopperTileInfo TILES[] = {hopper_tile_info<Tiles>()...};
+  template <typename Tile>
+  static constexpr HopperTileInfo of() {
+    return {Tile::BLOCK_P, Tile::BLOCK_Q,      Tile::GROUP_P,      Tile::GROUP_Q,
+            Tile::SLICE_Q, Tile::CONSUMERS,    Tile::PING_PONG,    Tile::TOTALS_FIT,
+            Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+  }
 };
 constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;
 constexpr const HopperTileInfo& hopper_tile(int index) {
-  return HopperTable<HopperTiles>::TILES[index];
+  return HopperTiles::AS<HopperTileInfo>[index];
 }
 constexpr std::string_view hopper_tile_name(int index) {
   return tile_name_of(HopperTiles(), index);

@@ -125,11 +125,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 }
 
 // In the order of FewRowsTiles.
-std::vector<std::string> variants() {
-  std::vector<std::string> names;
-  for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t) names.emplace_back(few_rows_tile_name(t));
-  return names;
-}
+std::vector<std::string> variants() { return variants_of(FewRowsTiles()); }
 
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const FewRowsPlan choice = way.as<FewRowsPlan>();
@@ -179,10 +175,6 @@ const char* name_of(FewRowsBy by) {
   return "Lanes";
 }
 
-NamedWay named(const FewRowsPlan& plan) {
-  return named_way(name_of(plan), plan.exchanged, plan.share_segments);
-}
-
 // In JSON:
 //
 //   few_rows  {exchanged, share_segments, repack_a, repack_b}
@@ -216,7 +208,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
 }
 
 std::optional<NamedWay> name(const Problem&, const Way& way) {
-  return named(way.as<FewRowsPlan>());
+  const FewRowsPlan chosen = way.as<FewRowsPlan>();
+  return named_way(name_of(chosen), chosen.exchanged, chosen.share_segments);
 }
 
 }  // namespace

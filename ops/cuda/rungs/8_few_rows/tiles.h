@@ -168,23 +168,16 @@ struct FewRowsTileInfo {
     const FewRowsStage s = stage(rows);
     return s.barriers + 16 * s.ring;
   }
-};
 
-template <typename Tile>
-constexpr FewRowsTileInfo few_rows_tile_info() {
-  return {Tile::BY,    Tile::BLOCK_P, Tile::BLOCK_Q, Tile::WARPS,   Tile::COLUMNS, Tile::THREADS,
-          Tile::BOXES, Tile::P_BOX,   Tile::Q_BOX,   Tile::PATCH_P, Tile::PATCH_Q};
-}
-
-template <typename List>
-struct FewRowsTable;
-template <typename... Tiles>
-struct FewRowsTable<TileList<Tiles...>> {
-  static constexpr FewRowsTileInfo TILES[] = {few_rows_tile_info<Tiles>()...};
+  template <typename Tile>
+  static constexpr FewRowsTileInfo of() {
+    return {Tile::BY,    Tile::BLOCK_P, Tile::BLOCK_Q, Tile::WARPS,   Tile::COLUMNS, Tile::THREADS,
+            Tile::BOXES, Tile::P_BOX,   Tile::Q_BOX,   Tile::PATCH_P, Tile::PATCH_Q};
+  }
 };
 constexpr int FEW_ROWS_TILE_COUNT = FewRowsTiles::COUNT;
 constexpr const FewRowsTileInfo& few_rows_tile(int index) {
-  return FewRowsTable<FewRowsTiles>::TILES[index];
+  return FewRowsTiles::AS<FewRowsTileInfo>[index];
 }
 constexpr std::string_view few_rows_tile_name(int index) {
   return tile_name_of(FewRowsTiles(), index);

@@ -6,6 +6,7 @@
 
 #include "cuda/parts/hand_over.h"
 #include "cuda/parts/wrap_around.h"
+#include "cuda/plan/describe.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/tma.h"
 #include "cuda/rungs/9_fp16x3/splits.h"
@@ -127,14 +128,9 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 // Tiles of the two splits' kernel and the direct one, of few rows alone and in clusters, and of
 // mma.sync.
 std::vector<std::string> variants() {
-  std::vector<std::string> names;
-  for (int t = 0; t < FP16X3_TILE_COUNT; ++t) names.emplace_back(fp16x3_tile_name(t));
-  for (int t = 0; t < Fp16x3FewRowsTiles::COUNT; ++t) {
-    names.emplace_back(fp16x3_few_rows_tile_name(t));
-    names.push_back(names.back() + " in clusters");
-  }
-  for (int t = 0; t < Fp16x3AsyncTiles::COUNT; ++t) names.emplace_back(fp16x3_async_tile_name(t));
-  return names;
+  return variants_of(
+      Fp16x3AsyncTiles(), {""},
+      variants_of(Fp16x3FewRowsTiles(), {"", " in clusters"}, variants_of(Fp16x3Tiles())));
 }
 int variant_of(const Fp16x3Plan& plan) {
   if (plan.kernel == Fp16x3Kernel::FewRows)

@@ -76,7 +76,7 @@ inline Step split_step(const SplitJob& job) {
   } else {  // as many threads as take a row in one chunk
     const int64_t warps =
         std::min<int64_t>(blocks_over(job.from.k, 32 * SPLIT_VECTORS * 4), SPLIT_THREADS / 32);
-    step.threads_x = static_cast<int32_t>(warps) * 32;
+    step.threads_x = static_cast<int16_t>(warps * 32);
     step.grid_x = job.from.rows;
     step.grid_y = static_cast<int32_t>(std::min(job.batch, MAX_GRID_Y));
   }

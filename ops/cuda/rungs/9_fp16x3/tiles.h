@@ -100,20 +100,19 @@ using Fp16x3AsyncTiles = TileList<X3Async128x128, X3Async128x64, X3Async64x64>;
 struct Fp16x3TileInfo {
   int32_t block_p, block_q;  // elements
   int32_t threads, shared_bytes, blocks_per_sm;
+
+  template <typename Tile>
+  static constexpr Fp16x3TileInfo of() {
+    return {Tile::BLOCK_P, Tile::BLOCK_Q, Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+  }
 };
 
-template <typename... Tiles>
-constexpr Fp16x3TileInfo fp16x3_tile_of(TileList<Tiles...>, int index) {
-  const Fp16x3TileInfo tiles[] = {{Tiles::BLOCK_P, Tiles::BLOCK_Q, Tiles::THREADS,
-                                   Tiles::SHARED_BYTES, Tiles::BLOCKS_PER_SM}...};
-  return tiles[index];
-}
-constexpr Fp16x3TileInfo fp16x3_tile(int index) { return fp16x3_tile_of(Fp16x3Tiles(), index); }
+constexpr Fp16x3TileInfo fp16x3_tile(int index) { return Fp16x3Tiles::AS<Fp16x3TileInfo>[index]; }
 constexpr std::string_view fp16x3_tile_name(int index) {
   return tile_name_of(Fp16x3Tiles(), index);
 }
 constexpr Fp16x3TileInfo fp16x3_async_tile(int index) {
-  return fp16x3_tile_of(Fp16x3AsyncTiles(), index);
+  return Fp16x3AsyncTiles::AS<Fp16x3TileInfo>[index];
 }
 template <typename... Tiles>
 constexpr int fp16x3_warp_q_of(TileList<Tiles...>, int index) {
@@ -157,7 +156,7 @@ struct FewRows512 : X3FewRowsTile<512> {};
 struct FewRows128 : X3FewRowsTile<128> {};
 using Fp16x3FewRowsTiles = TileList<FewRows256, FewRows512, FewRows128>;
 constexpr Fp16x3TileInfo fp16x3_few_rows_tile(int index) {
-  return fp16x3_tile_of(Fp16x3FewRowsTiles(), index);
+  return Fp16x3FewRowsTiles::AS<Fp16x3TileInfo>[index];
 }
 constexpr std::string_view fp16x3_few_rows_tile_name(int index) {
   return tile_name_of(Fp16x3FewRowsTiles(), index);
