@@ -76,7 +76,7 @@ def with_types_checked(function: _Function) -> _Function:
 def _name_process(call: str, error: BaseException | None, arguments: Iterable[Any]) -> None:
     """Adds to an error which call of which process met it, if an argument is a DTensor."""
     meshes = [t.device_mesh for t in arguments if hasattr(t, "device_mesh")]
-    if error is None or not meshes:
+    if error is None or not meshes or not torch.distributed.is_initialized():
         return
     rank, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
     error.args = (f"{error}\n\ntiled_mm.{call} on rank {rank} of {count}, {meshes[0]}",)

@@ -124,7 +124,6 @@ def _as_dtensor(operator: Any, t: Any, out: Any) -> Any:
 
 def written(operator: Any, name: str) -> Callable:
     """DTensor's handler for such an operator, by the rules `name` of the form that returns."""
-
     known = frozenset(options_of(operator))
 
     def handler(_: Any, args: tuple, kwargs: dict) -> None:
