@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from unittest import mock
+from collections.abc import Iterator
 
 import pytest
 import tiled_mm
@@ -123,98 +120,6 @@ def test_a_block_follows_from_the_number_of_terms(terms: int | None) -> None:
     assert block["XBLOCK"] == 1 and width & (width - 1) == 0
     assert width >= min(terms or 1, _inductor.WHOLE_ROW)
     assert 1 <= block["num_warps"] <= 16 and block["num_warps"] * 32 <= max(32, width)
-
-
-# ---- what is written for a GPU, seen without one -------------------------------------------------
-
-
-@contextlib.contextmanager
-def a_gpu_on_paper() -> Iterator[None]:
-    """Inductor writes kernels for an H100 that is not there; none is compiled."""
-    import torch._inductor.scheduler as scheduler
-    import torch.utils._triton as triton
-    from torch._inductor.runtime.hints import DeviceProperties
-
-    gpu = DeviceProperties(
-        type="cuda", index=0, multi_processor_count=132, cc=90, major=9, warp_size=32,
-        regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048,
-        max_threads_per_block=1024,
-    )  # fmt: skip
-    seen = SimpleNamespace(
-        major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, name="", gcnArchName=""
-    )
-    stand_ins = (
-        (DeviceProperties, "create", lambda device: gpu),
-        (torch.cuda, "get_device_properties", lambda *a: seen),
-        (torch.cuda, "get_device_capability", lambda *a: (9, 0)),
-        (torch.cuda, "current_device", lambda: 0),
-        (triton, "triton_hash_with_backend", lambda: ""),
-        (scheduler, "has_triton", lambda: True),
-    )
-    with contextlib.ExitStack() as stack:
-        for owner, name, stand_in in stand_ins:
-            stack.enter_context(mock.patch.object(owner, name, stand_in))
-        yield
-
-
-def kernels_for(function: Callable, sizes: tuple[int, ...], options: dict) -> str:
-    """The text of what Inductor writes for an input of these sizes and a weight of the last."""
-    from torch._inductor import config
-    from torch._inductor.debug import DebugContext
-    from torch._inductor.decomposition import select_decomp_table
-    from torch._inductor.graph import GraphLowering
-    from torch._inductor.virtualized import V
-    from torch._subclasses import FakeTensorMode
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    with FakeTensorMode() as fake, config.patch(options):
-        x, w = (torch.empty(s, device="cuda", dtype=torch.bfloat16) for s in (sizes, sizes[-1:]))
-        program = make_fx(function, select_decomp_table())(x, w)
-        graph = GraphLowering(program, example_inputs=[x, w])
-        with DebugContext(), V.set_graph_handler(graph), V.set_fake_mode(fake):
-            graph.run(x, w)
-            return graph.codegen()[0].value
-
-
-def rms_norm(x: Tensor, w: Tensor) -> Tensor:
-    y = x.float()
-    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
-    return y.to(x.dtype) * w
-
-
-def softmax(x: Tensor, w: Tensor) -> Tensor:
-    return torch.softmax((x * w).float(), -1).to(x.dtype)
-
-
-def configs(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip().startswith("config=")]
-
-
-@pytest.mark.skipif(
-    torch.cuda.is_available() or torch.__version__ >= torch.torch_version.TorchVersion("2.12"),
-    reason="what torch 2.11's Inductor writes is looked at without a GPU",
-)
-@pytest.mark.parametrize("width", [128, 1000, 4096, 14336])
-@pytest.mark.parametrize("function", [rms_norm, softmax, F.layer_norm])
-def test_reductions_have_one_block_in_every_batch(function: Callable, width: int) -> None:
-    pytest.importorskip("triton", reason="needs triton")
-    if function is F.layer_norm:
-        function = layer_norm
-    options = tiled_mm.inductor_options()
-    found = set()
-    with a_gpu_on_paper():
-        for batch in (1, 2, 64, 4096):
-            text = kernels_for(function, (batch, width), options)
-            (config,) = set(configs(text))
-            assert "'enable_fp_fusion': False" in text
-            found.add(config)
-    (config,) = found
-    block = _inductor.block_of(width)
-    assert f"'XBLOCK': 1, 'R0_BLOCK': {block['R0_BLOCK']}" in config
-
-
-def layer_norm(x: Tensor, w: Tensor) -> Tensor:
-    return F.layer_norm(x, x.shape[-1:], w)
 
 
 # ---- models --------------------------------------------------------------------------------------

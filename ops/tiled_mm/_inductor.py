@@ -52,6 +52,7 @@ def inductor_options(*, epilogues: bool = False) -> dict[str, Any]:
     from torch._inductor import config
 
     keep_products()
+    keep_the_row_axis()
     wanted = {
         "inductor_choices_class": _choices(),
         "pattern_matcher": False,
@@ -153,6 +154,24 @@ def _choices() -> type:
     InvariantChoices.__module__, InvariantChoices.__qualname__ = __name__, "InvariantChoices"
     globals()["InvariantChoices"] = InvariantChoices  # where pickle finds it
     return InvariantChoices
+
+
+@functools.cache
+def keep_the_row_axis() -> None:
+    """Let a block of one row have two axes where the options are on, as blocks of more rows have.
+
+    Given an XBLOCK of 1 and the whole row at once, Inductor writes a block without the axis of
+    rows. Torch 2.11 then fails to write a load whose place depends on the row alone, such as that
+    of a token's number before its embedding's norm. One row is one sum in one order either way."""
+    from torch._inductor.codegen.triton import TritonKernel
+
+    torchs = TritonKernel.want_no_x_dim
+
+    @functools.wraps(torchs)
+    def want_no_x_dim(kernel: Any) -> bool:
+        return not are_on() and torchs(kernel)
+
+    TritonKernel.want_no_x_dim = want_no_x_dim
 
 
 # ---- products ------------------------------------------------------------------------------------
