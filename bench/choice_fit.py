@@ -117,7 +117,8 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
 
     def step(blocks: Tensor, share: Tensor) -> Tensor:
         pace = (1 + slowdown * torch.clamp(share, max=1)) / (1 + slowdown)
-        return layout * pace * overlap(tile["busy"] * blocks, tile["latency"], 4) + arriving * blocks
+        alone = layout * pace * overlap(tile["busy"] * blocks, tile["latency"], 4)
+        return alone + arriving * blocks
 
     finishing = w.activation * chip["activation"] + w.relu * chip["relu"]
     end = tile["end"] + w.elements * finishing + (w.segments - 1) * chip["segment"]
