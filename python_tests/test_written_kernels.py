@@ -59,8 +59,9 @@ def a_gpu_on_paper() -> Iterator[None]:
 Spec = tuple[torch.dtype, tuple[int, ...]]
 
 
-def kernels_for(function: Callable, *inputs: Spec) -> str:
-    """The text of what Inductor writes for inputs of these types and sizes."""
+def kernels_for(function: Callable, *inputs: Spec, plain: bool = False) -> str:
+    """The text of what Inductor writes for inputs of these types and sizes; plain: without our
+    options."""
     from torch._inductor import config
     from torch._inductor.debug import DebugContext
     from torch._inductor.decomposition import select_decomp_table
@@ -69,7 +70,7 @@ def kernels_for(function: Callable, *inputs: Spec) -> str:
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    options = tiled_mm.inductor_options()
+    options = {} if plain else tiled_mm.inductor_options()
     with a_gpu_on_paper(), FakeTensorMode() as fake, config.patch(options), torch.no_grad():
         tensors = [torch.empty(sizes, device="cuda", dtype=dtype) for dtype, sizes in inputs]
         program = make_fx(function, select_decomp_table())(*tensors)
@@ -96,6 +97,14 @@ def softmax(x: Tensor, w: Tensor) -> Tensor:
 
 def layer_norm(x: Tensor, w: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], w)
+
+
+def test_the_options_hold_for_their_program_alone() -> None:
+    """Whichever program of a thread comes first: Inductor keeps the choices of that one."""
+    inputs = (BF16, (2, 128)), (BF16, (128,))
+    for _ in range(2):
+        assert not configs(kernels_for(rms_norm, *inputs, plain=True))
+        assert len(configs(kernels_for(rms_norm, *inputs))) == 1
 
 
 @pytest.mark.parametrize("width", [128, 1000, 4096, 14336])

@@ -52,6 +52,7 @@ def inductor_options(*, epilogues: bool = False) -> dict[str, Any]:
     from torch._inductor import config
 
     keep_products()
+    follow_the_options()
     keep_the_row_axis()
     wanted = {
         "inductor_choices_class": _choices(),
@@ -154,6 +155,29 @@ def _choices() -> type:
     InvariantChoices.__module__, InvariantChoices.__qualname__ = __name__, "InvariantChoices"
     globals()["InvariantChoices"] = InvariantChoices  # where pickle finds it
     return InvariantChoices
+
+
+@functools.cache
+def follow_the_options() -> None:
+    """Let the choices be those of the options of the program that is compiled.
+
+    Inductor makes an object of the class that its first program in a thread asks for, and keeps it
+    for all programs after that: without this, ours would hold for others, or others for ours."""
+    from torch._inductor import virtualized
+
+    kept = virtualized._choices
+    torchs = kept._get_handler
+
+    @functools.wraps(torchs)
+    def get_handler(*args: Any) -> Any:
+        return _our_choices() if are_on() else torchs(*args)
+
+    kept._get_handler = get_handler
+
+
+@functools.cache
+def _our_choices() -> Any:
+    return _choices()()
 
 
 @functools.cache
