@@ -48,7 +48,7 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
     "activation": 2e-10,
     "relu": 5e-11,
 }
-TILE = {"busy": 3e-7, "latency": 6e-7, "end": 1.5e-6, "start": 2e-6, "p_mn": 1.0, "q_mn": 1.0}
+TILE = {"busy": 3e-7, "latency": 2e-7, "end": 1.5e-6, "start": 2e-6, "p_mn": 1.0, "q_mn": 1.0}
 
 
 def overlap(x: Tensor, y: Tensor, power: int) -> Tensor:
@@ -104,7 +104,7 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     cluster = w.cluster_p * w.cluster_q
     one = torch.ones((), dtype=torch.float64)
     layout = torch.where(w.p_mn > 0, tile["p_mn"], one) * torch.where(w.q_mn > 0, tile["q_mn"], one)
-    layout = layout * torch.where(
+    shared = torch.where(
         cluster == 1,
         one,
         torch.where(
@@ -117,8 +117,8 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
 
     def step(blocks: Tensor, share: Tensor) -> Tensor:
         pace = (1 + slowdown * torch.clamp(share, max=1)) / (1 + slowdown)
-        alone = layout * pace * overlap(tile["busy"] * blocks, tile["latency"], 4)
-        return alone + arriving * blocks
+        work = overlap(tile["busy"] * blocks, tile["latency"] * shared, 4)
+        return layout * pace * work + arriving * shared * blocks
 
     finishing = w.activation * chip["activation"] + w.relu * chip["relu"]
     end = tile["end"] + w.elements * finishing + (w.segments - 1) * chip["segment"]

@@ -53,17 +53,19 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
   const DemandTerms terms = terms_of(problem, plan);
 
   // A step of one of so many blocks on each multiprocessor, while a share of these has any: tensor
-  // cores slow each other down by the power that they take.
-  const double layout = (d.p_mn_major ? tile.p_mn : 1) * (d.q_mn_major ? tile.q_mn : 1) *
-                        (cluster == 1       ? 1
-                         : cluster > 2      ? chip.four
-                         : d.cluster_p == 2 ? chip.pair_p
-                                            : chip.pair_q);
+  // cores slow each other down by the power that they take. Blocks of a cluster wait less for what
+  // they load together; they multiply no faster.
+  const double layout = (d.p_mn_major ? tile.p_mn : 1) * (d.q_mn_major ? tile.q_mn : 1);
+  const double shared = cluster == 1       ? 1
+                        : cluster > 2      ? chip.four
+                        : d.cluster_p == 2 ? chip.pair_p
+                                           : chip.pair_q;
   const double slowdown = on_tensor_cores(problem.arithmetic) ? chip.slowdown : 0;
   const double arriving = d.loaded_bytes / std::max(1.0, d.units * terms.steps) / chip.arrival;
   const auto step = [&](double blocks, double share) {
     const double pace = (1 + slowdown * std::min(share, 1.0)) / (1 + slowdown);
-    return layout * pace * overlap(tile.busy * blocks, tile.latency, 4) + arriving * blocks;
+    const double work = overlap(tile.busy * blocks, tile.latency * shared, 4);
+    return layout * pace * work + arriving * shared * blocks;
   };
   const double finishing = problem.epilogue.is_identity() ? 0
                            : problem.epilogue.activation == Activation::None ||
