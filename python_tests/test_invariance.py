@@ -324,3 +324,27 @@ def test_the_command_without_a_model(tmp_path: Path, capsys: pytest.CaptureFixtu
     error = capsys.readouterr().err
     assert "there is no folder" in error or "needs transformers" in error
     assert main(["chek"]) == 2 and "usage" in capsys.readouterr().err
+
+
+def test_places_beyond_some_rows_are_not_tried() -> None:
+    """An operator that finds rows by numbers of all of them is not called with fewer rows: on a GPU
+    that would end the process."""
+    tried = []
+
+    schema = "(Tensor x, Tensor places) -> Tensor"
+
+    @torch.library.custom_op("tiled_test::pick", mutates_args=(), schema=schema)
+    def pick(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        tried.append((len(x), int(places.max())))
+        return x[places] * 1
+
+    @pick.register_fake
+    def _(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        return pick(x + 1, torch.arange(len(x) - 1, -1, -1))
+
+    tiled_mm.check_invariance(turned, torch.randn(64, 8))
+    assert len(tried) > 1
+    assert all(place < rows for rows, place in tried)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from unittest import mock
@@ -81,8 +83,15 @@ def kernels_for(function: Callable, *inputs: Spec, plain: bool = False) -> str:
 
 
 def configs(text: str) -> list[str]:
-    """The blocks of the reductions, in their order."""
-    return [line.strip() for line in text.splitlines() if line.strip().startswith("config=")]
+    """The blocks of the reductions, in their order. Those that are named are arguments of their
+    kernels, and all that a kernel asks for are named: else Triton would not compile it."""
+    found = re.findall(
+        r"^    (config=({[^}]*}),)$.*?^def \w+\((.*?)\):", text, re.MULTILINE | re.DOTALL
+    )
+    for _, blocks, arguments in found:
+        asked = set(re.findall(r"(\w+) : tl.constexpr", arguments))
+        assert asked == {name for name in ast.literal_eval(blocks) if name.endswith("BLOCK")}
+    return [config for config, *_ in found]
 
 
 def rms_norm(x: Tensor, w: Tensor) -> Tensor:
@@ -118,7 +127,8 @@ def test_reductions_have_one_block_in_every_batch(function: Callable, width: int
         found.add(config)
     (config,) = found
     block = _inductor.block_of(width)
-    assert f"'XBLOCK': 1, 'R0_BLOCK': {block['R0_BLOCK']}" in config
+    of_row = "" if width <= _inductor.WHOLE_ROW else f"'R0_BLOCK': {block['R0_BLOCK']}, "
+    assert f"'XBLOCK': 1, {of_row}'num_warps': {block['num_warps']}" in config
 
 
 # ---- loads whose place depends on the row alone --------------------------------------------------

@@ -135,6 +135,8 @@ def _choices() -> type:
             outer = hint in (ReductionHint.OUTER, ReductionHint.OUTER_TINY)
             block = outer_block() if outer else block_of(terms)
             whole = not outer and terms is not None and terms <= WHOLE_ROW
+            if whole:  # the kernel's text says how wide it is, so it takes no such argument
+                del block["R0_BLOCK"]
             return {
                 **kernel_kwargs,
                 "override_persistent_reduction": whole,

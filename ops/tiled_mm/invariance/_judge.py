@@ -78,6 +78,22 @@ def same_random_numbers(device: torch.device) -> Iterator[None]:
         yield
 
 
+def may_point_outside(func: Any, leaves: list[Any], known: Layouts) -> bool:
+    """Whether whole numbers or a mask among the arguments may say places in another argument that
+    has rows: places of all rows, and some rows alone do not have them. On a GPU an operator that is
+    called with such a place ends the process, so such a call is not tried alone.
+
+    Numbers that have rows themselves, beside arguments that have none, are safe (tokens that choose
+    among all rows of an embedding), and so are operators of one element at a time.
+    """
+    if torch.Tag.pointwise in getattr(func, "tags", ()):
+        return False
+    told = {i for i, x in enumerate(leaves) if isinstance(x, Tensor) and is_whole(x)}
+    cut = {i for i, pair in enumerate(zip(known.small, known.large, strict=True))
+           if pair[0] != pair[1]}  # fmt: skip
+    return any(cut - {i} for i in told)
+
+
 class Judge:
     """Judges the calls of a reference run of ``batch`` rows, for smaller batches and columns."""
 
@@ -93,12 +109,7 @@ class Judge:
         if len(leaves) != len(known.arguments) or not self._can_slice(func, leaves, known):
             return []
         has_orders = any(isinstance(x, Rows) and x.inner > 1 for x in known.arguments)
-        wanted = [(rows, False) for rows in self.smaller]
-        if not any(
-            isinstance(x, Tensor) and at != NO_ROWS and not x.is_floating_point()
-            for x, at in zip(leaves, known.arguments, strict=True)
-        ):
-            wanted.append((self.smaller[0], True))
+        wanted = [*((rows, False) for rows in self.smaller), (self.smaller[0], True)]
         found = []
         for (rows, last), order in itertools.product(wanted, range(2 if has_orders else 1)):
             cut = Cut(rows, order, last)
@@ -123,16 +134,7 @@ class Judge:
             return False
         if not any(at != NO_ROWS for at in layouts):
             return is_random(func)
-        # On a GPU an index behind the end ends the process.
-        indexed = any(
-            isinstance(x, Tensor) and not x.is_floating_point() and at != NO_ROWS
-            for x, at in zip(leaves, known.arguments, strict=True)
-        )
-        words = ("index", "gather", "scatter", "take", "put", "select", "embedding_dense")
-        return not (indexed and any(w in name_of(func) for w in words) and self._on_gpu())
-
-    def _on_gpu(self) -> bool:
-        return self.device.type != "cpu"
+        return not may_point_outside(func, leaves, known)
 
     def _sliced(self, leaves: list[Any], known: Layouts, cut: Cut) -> list[Any] | None:
         sliced = []
