@@ -3,26 +3,17 @@ tiled_mm.override()."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 import pytest
 import tiled_mm
 import torch
+from processes import free_port, why_not
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
 PROCESSES = 2
 STEPS = 3
-
-
-def why_not() -> str | None:
-    if not distributed.is_available():
-        return "needs torch.distributed, which this build of torch lacks"
-    if not distributed.is_gloo_available():
-        return "needs gloo, which this build of torch lacks"
-    return None
-
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 
@@ -114,12 +105,6 @@ def process(rank: int, port: int, way: str, results: list) -> None:
         results[rank] = ([t.tolist() for t in found], tiled, others)
     finally:
         distributed.destroy_process_group()
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ._bar import Bar
 from ._ops import bmm, mm
 
 
@@ -94,9 +94,8 @@ def tune(
         if callable(work):
             work()
         else:
-            shows = sys.stderr.isatty() if progress is None else progress
             options = {"precision": precision, "out_dtype": out_dtype}
-            _run_all([_checked(shape) for shape in work], dtype, layout, options, where, shows)
+            _run_all([_checked(shape) for shape in work], dtype, layout, options, where, progress)
     return [_tuned(row) for row in _rows(where) if row not in known]
 
 
@@ -165,17 +164,17 @@ def _run_all(
     layout: str,
     options: dict[str, Any],
     device: torch.device,
-    shows: bool,
+    progress: bool | None,
 ) -> None:
     if len(layout) != 2 or set(layout) - set("nt"):
         raise ValueError(f"tiled_mm: expected layout 'nn', 'nt', 'tn' or 'tt', got {layout!r}")
-    for i, (*batch, m, n, k) in enumerate(shapes):
+    bar = Bar(len(shapes), progress)
+    for *batch, m, n, k in shapes:
+        bar.step("x".join(map(str, (*batch, m, n, k))))
         a = _operand(batch, m, k, layout[0], dtype, device)
         b = _operand(batch, k, n, layout[1], dtype, device)
         (bmm if batch else mm)(a, b, **options)
-        if shows:
-            end = "\n" if i + 1 == len(shapes) else ""
-            print(f"\rtuned {i + 1} of {len(shapes)}", end=end, file=sys.stderr, flush=True)
+    bar.end()
 
 
 def _operand(

@@ -101,7 +101,7 @@ class Blame:
                 continue
             if self._changes_again(place):
                 self.kinds[place] = "run to run"
-            elif place in self.runs.changes and not self._is_told_by_numbers(place):
+            elif place in self.runs.changes:
                 self.kinds[place] = "random" if is_random(call.func) else "rows"
             else:
                 for batch in self.batches_changed(place, rows=True):
@@ -109,16 +109,6 @@ class Blame:
                         self.kinds[place] = "random" if is_random(call.func) else "rows"
             if place not in self.kinds and place in self.runs.columns:
                 self.kinds[place] = "columns"
-
-    def _is_told_by_numbers(self, place: Place) -> bool:
-        """Whether whole numbers among the arguments belong to the batch as a whole (where groups of
-        sorted rows end): then some rows are no call that any batch makes."""
-        here, known = self.runs.reference[place], self.runs.known[place]
-        for batch, calls in self.runs.smaller.items():
-            for i in (self.changed_arguments(place, batch) if place in calls else None) or ():
-                if known.arguments[i] == NO_ROWS and here.whole_arguments[i]:
-                    return True
-        return False
 
     def _changes_again(self, place: Place) -> bool:
         here, other = self.runs.reference[place], self.runs.again.get(place)

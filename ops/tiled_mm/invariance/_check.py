@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._bar import Bar
 from ._advice import advice_for
 from ._blame import Blame, Calls, Runs, grouped
 from ._calls import results_of
@@ -95,25 +95,6 @@ def is_compiled(model: Any) -> bool:
     )
 
 
-class _Bar:
-    """Which of the runs goes on, on one line of stderr."""
-
-    def __init__(self, count: int, shown: bool | None) -> None:
-        self.count, self.done = count, 0
-        self.shown = sys.stderr.isatty() if shown is None else shown
-
-    def step(self, what: str) -> None:
-        self.done += 1
-        if self.shown:
-            filled = 30 * self.done // self.count
-            bar = "#" * filled + "." * (30 - filled)
-            print(f"\r[{bar}] {what:<40.40}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self.shown:
-            print("\r" + " " * 74 + "\r", end="", file=sys.stderr, flush=True)
-
-
 class _Check:
     def __init__(
         self, program: Program, sizes: list[int], columns: bool, progress: bool | None
@@ -121,7 +102,7 @@ class _Check:
         self.program, self.sizes, self.columns = program, sizes, columns
         self.smaller, self.batch = sizes[:-1], sizes[-1]
         self.compiled = is_compiled(program.model)
-        self.bar = _Bar(2 * len(sizes) + 3, progress)
+        self.bar = Bar(2 * len(sizes) + 3, progress)
 
     def report(self) -> Report:
         try:
