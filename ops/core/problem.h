@@ -51,6 +51,17 @@ struct Result {
   int32_t alignment;     // bytes, as Operand's
 };
 
+// The size of a product that its groups share out among them, if any: group g has the indices from
+// ends[g - 1], or 0, to ends[g], and is the batch's entry g of what is not shared out. An operand
+// or C that has the shared size has a batch stride of 0.
+enum class Shared : int8_t { Nothing, M, N, K };
+
+struct Groups {
+  Shared shared = Shared::Nothing;
+  bool wide = false;           // int64, else int32
+  const void* ends = nullptr;  // of all entries of the batch, one after the other, on the device
+};
+
 struct Problem {
   int64_t batch;
   int64_t m, n, k;
@@ -60,6 +71,7 @@ struct Problem {
   Operand b;  // [batch][K][N]
   Result c;   // [batch][M][N]
   Epilogue epilogue;
+  Groups groups;
 };
 
 // The largest power of two up to 16 that divides `value` (16 for zero).
