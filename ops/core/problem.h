@@ -74,6 +74,10 @@ struct Problem {
   Groups groups;
 };
 
+constexpr bool is_grouped(const Problem& problem) {
+  return problem.groups.shared != Shared::Nothing;
+}
+
 // The largest power of two up to 16 that divides `value` (16 for zero).
 constexpr int32_t power_of_two_divisor(int64_t value) {
   const uint64_t bits = static_cast<uint64_t>(value) | 16;

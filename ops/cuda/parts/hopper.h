@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/epilogue.h"
+#include "core/problem.h"
 #include "cuda/parts/divisor.h"
 #include "cuda/plan/cluster_plan.h"
 
@@ -44,6 +44,10 @@ struct HopperArguments {
   // Where a block keeps its tile between segments, if registers have no room for it:
   // [block][consumer][register / 4][thread] float4. Of shared segments, their sums.
   float* totals;
+  // Of kernels for groups alone.
+  Groups groups;
+  bool groups_of_p, groups_of_q;  // whose rows they share out; else it is K
+  int32_t c_batch;                // as p_batch: 0 where groups write to one matrix
 
   constexpr HopperOutput& c() { return outputs[1]; }
   constexpr const HopperOutput& c() const { return outputs[1]; }

@@ -23,6 +23,19 @@ struct Demand {
   double loaded_bytes = 0;  // by all units together, from L2
 };
 
+// A problem with groups as a batch of products of their average size: where groups end is known on
+// the device alone.
+inline Problem average_of(Problem problem) {
+  if (problem.groups.shared == Shared::Nothing) return problem;
+  int64_t& shared = problem.groups.shared == Shared::M   ? problem.m
+                    : problem.groups.shared == Shared::N ? problem.n
+                                                         : problem.k;
+  shared = std::max<int64_t>(1, blocks_over(shared, std::max<int64_t>(problem.batch, 1)));
+  problem.a.batch_stride = std::max<int64_t>(problem.a.batch_stride, 1);
+  problem.b.batch_stride = std::max<int64_t>(problem.b.batch_stride, 1);
+  return problem;
+}
+
 // Tiles of block_p x block_q elements that cover P x Q, each with all of K or, where segments are
 // split, one of them. `read`: the operands as the product reads them.
 inline Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int64_t block_q,

@@ -33,6 +33,7 @@ std::string class_of(const Problem& p) {
        << static_cast<int>(p.arithmetic) << ',' << p.batch << 'x' << class_of_rows(p.m) << 'x'
        << p.n << 'x' << p.k << ',' << lying_of(p.a, p.batch) << lying_of(p.b, p.batch)
        << lying_of(p.c, p.batch) << ',' << finishing_of(p.epilogue);
+  if (is_grouped(p)) text << ",g" << static_cast<int>(p.groups.shared);
   return text.str();
 }
 
@@ -62,8 +63,8 @@ std::optional<MeasuredWay> read_way(std::string_view text) {
 
 std::optional<Plan> plan_of_way(const Problem& problem, const DeviceInfo& device, Algo algo,
                                 const NamedWay& name) {
-  const Rung* rung = rung_of(algo);
-  if (rung == nullptr || !rung->supports(problem, device)) return std::nullopt;
+  if (!supports(algo, problem, device)) return std::nullopt;
+  const Rung* const rung = rung_of(algo);
   std::optional<Plan> found;
   rung->ways(problem, device, [&](const Way& way) {
     if (!found && name_of_way(*rung, problem, way) == name)

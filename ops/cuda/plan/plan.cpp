@@ -17,7 +17,7 @@ namespace {
 static_assert(std::is_trivially_copyable_v<Plan>, "plain data, cheap to make and to remember");
 
 // Everything that the choice depends on.
-using Key = std::array<int64_t, 37>;
+using Key = std::array<int64_t, 38>;
 
 int64_t bits_of(double value) {
   int64_t bits;
@@ -36,6 +36,7 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           bits_of(device.fp64_flops), bits_of(device.fp64_tensor_flops),
           bits_of(device.tensor_flops), bits_of(device.memory_bandwidth), bits_of(device.clock_hz),
           device.shared_bytes_per_sm, device.shared_bytes_reserved,
+          static_cast<int64_t>(p.groups.shared),
           // It begins with 1, so that no key is all zeros, as an entry's is that was never filled.
           rules_version()};
 }
@@ -58,18 +59,22 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
   return entry.plan;
 }
 
+bool takes(const Rung& rung, const Problem& problem, const DeviceInfo& device) {
+  return (rung.grouped || !is_grouped(problem)) && rung.supports(problem, device);
+}
+
 // visit(rung, plan, seconds) for every way that may be chosen.
 template <typename Function>
 void for_each_way(const Problem& problem, const DeviceInfo& device, const Rules& rules,
                   const Algo* asked, Function visit) {
+  const Problem judged = average_of(problem);
   for (const Rung* rung : ladder()) {
-    const bool looks = asked != nullptr
-                           ? rung->algo == *asked
-                           : rung->use == Use::Chosen && rung->supports(problem, device);
+    const bool looks = asked != nullptr ? rung->algo == *asked
+                                        : rung->use == Use::Chosen && takes(*rung, problem, device);
     if (!looks) continue;
     rung->ways(problem, device, [&](const Way& way) {
       const Plan plan = rung->plan(problem, device, way);
-      visit(*rung, plan, estimated_seconds(problem, device, rules, plan));
+      visit(*rung, plan, estimated_seconds(judged, device, rules, plan));
     });
   }
 }
@@ -95,7 +100,7 @@ Plan plan_of(Algo algo, const Way& way, const Problem& problem, bool exchanged, 
 
 bool supports(Algo algo, const Problem& problem, const DeviceInfo& device) {
   const Rung* rung = rung_of(algo);
-  return rung != nullptr && rung->supports(problem, device);
+  return rung != nullptr && takes(*rung, problem, device);
 }
 
 Plan make_plan(const Problem& problem, const DeviceInfo& device) {

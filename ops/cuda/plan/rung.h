@@ -78,6 +78,7 @@ struct Rung {
   // have numbers for. Null for rungs of one tile.
   std::vector<std::string> (*variants)() = nullptr;
   Use use = Use::Chosen;
+  bool grouped = false;  // it takes problems with groups
 };
 
 // The ladder's rungs that have CUDA kernels, from the lowest up.

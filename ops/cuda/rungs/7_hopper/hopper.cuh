@@ -18,10 +18,12 @@
 
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/finish_slices.cuh"
+#include "cuda/parts/grouped_schedule.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/ptx/forget.cuh"
+#include "cuda/rungs/7_hopper/clear_tail.cuh"
 #include "cuda/rungs/7_hopper/filling_turns.cuh"
 #include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
@@ -38,11 +40,13 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
                                                         Ring<Kernel::STAGES>& ring);
 
 // FINISHES: by the epilogue. Its code is most of a kernel's, so that kernels without it are others:
-// instructions that are far apart come late.
-template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
+// instructions that are far apart come late. GROUPED: groups share out a size, and the kernel reads
+// their ends.
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES, bool GROUPED>
 struct Hopper {
   using P = OperandTile<T, Tile::BLOCK_P, Tile::GROUP_P, P_MN_MAJOR>;
   using Q = OperandTile<T, Tile::BLOCK_Q, Tile::GROUP_Q, Q_MN_MAJOR>;
+  static constexpr bool IS_GROUPED = GROUPED;
   static constexpr int BLOCK_K = P::BLOCK_K;
   static constexpr int STAGES = Tile::stages(Q_MN_MAJOR);
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
@@ -64,7 +68,8 @@ struct Hopper {
   static_assert(TURN_AT + 2 * 8 <= Tile::SHARED_BYTES);
 
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
-  using Turns = WholeTurns<Schedule>;
+  using Turns =
+      std::conditional_t<GROUPED, GroupedTurns<Schedule, Tile, BLOCK_K>, WholeTurns<Schedule>>;
 
   const HopperArguments& args;
   uint32_t base;  // of memory, in the shared window
@@ -121,13 +126,20 @@ struct Hopper {
     int ahead = turns.first();  // steps of the next piece that are the others'
     Ring<STAGES> ring;
     ring.skip(ahead);
-    const auto load = [&](const Unit& unit, int piece) {
+    const auto load = [&](const auto& unit, int piece) {
       const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
-      const auto p_reach = P::reach(p_part, unit.p, args.p);
-      const auto q_reach = Q::reach(q_part, unit.q, args.q);
-      const int end = unit.end(piece);
+      // Boxes of rows along K are whole or end with the matrix: groups begin and end anywhere, and
+      // what is loaded of the next one meets no element of C that is stored.
+      const bool p_whole = GROUPED && !P_MN_MAJOR && args.groups_of_p;
+      const bool q_whole = GROUPED && !Q_MN_MAJOR && args.groups_of_q;
+      const Extent<GROUPED> end(args, unit);
+      const auto p_reach = P::reach(p_part, unit.p, p_whole ? unit.p + Tile::BLOCK_P : end.p());
+      const auto q_reach = Q::reach(q_part, unit.q, q_whole ? unit.q + Tile::BLOCK_Q : end.q());
+      int begin = 0;  // of K, elements
+      if constexpr (GROUPED) begin = unit.k;
+      const int last = unit.end(piece);
       int step = unit.begin(piece) + ahead;
-      for (int next; step < end; step += next, ring.skip(next)) {
+      for (int next; step < last; step += next, ring.skip(next)) {
         const uint32_t s = ring.stage;
         next = turns.next();
         maybe_delay();
@@ -135,15 +147,15 @@ struct Hopper {
         if (!issues) continue;
         ptx::mbarrier_arrive_expect_tx(full(s), p_reach.bytes + q_reach.bytes);
         P::load(p_part, p_reach, base + P_AT + s * P::BYTES, &args.p_map, &args.p_edge, unit.p,
-                step * BLOCK_K, p_batch, full(s));
+                begin + step * BLOCK_K, p_batch, full(s));
         Q::load(q_part, q_reach, base + Q_AT + s * Q::BYTES, &args.q_map, &args.q_edge, unit.q,
-                step * BLOCK_K, q_batch, full(s));
+                begin + step * BLOCK_K, q_batch, full(s));
       }
-      ahead = step - end;
+      ahead = step - last;
     };
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
       const bool paired = TURNS == 2 && i + units.stride < units.end;
-      const Unit unit = units.at(i), next = paired ? units.at(i + units.stride) : unit;
+      const auto unit = units.at(i), next = paired ? units.at(i + units.stride) : unit;
       if (i == units.first) wait_for_kernel_before();
       for (int piece = 0; piece < unit.pieces; ++piece) {
         load(unit, piece);
@@ -171,11 +183,11 @@ struct Hopper {
 
   // Steps [first, last) of one segment into d, a chain from zero.
   __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
-                                           uint32_t q_at, Ring<STAGES>& ring) {
+                                           uint32_t q_at, Ring<STAGES>& ring, const Tail& tail) {
     if constexpr (P_MN_MAJOR && sizeof(T) == 4)
       multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
     else
-      multiply_from_memory(d, first, last, p_at, q_at, ring);
+      multiply_from_memory(d, first, last, p_at, q_at, ring, tail);
     ptx::finish_accumulators(d);
   }
 
@@ -185,7 +197,7 @@ struct Hopper {
   // products go on, and the word to the producer has no branch.
   __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
                                                        uint32_t p_at, uint32_t q_at,
-                                                       Ring<STAGES>& ring) {
+                                                       Ring<STAGES>& ring, const Tail& tail) {
     const Word word(*this);
     uint32_t full_at = full(0);
     uint32_t p_start = ptx::descriptor_start(p_at), q_start = ptx::descriptor_start(q_at);
@@ -198,6 +210,10 @@ struct Hopper {
       maybe_delay();
       if constexpr (FAULT != Fault::NoFullWait)
         if (!is_full) ptx::mbarrier_wait(full_at + stage * 8, ring.parity);
+      if constexpr (GROUPED)
+        if (step == tail.step)
+          clear_tail<Tile, P, Q>(tail.left, base + P_AT + stage * P::BYTES,
+                                 base + Q_AT + stage * Q::BYTES);
       const uint32_t p = p_start + stage * (P::BYTES / 16), q = q_start + stage * (Q::BYTES / 16);
       ptx::wgmma_fence();
 #pragma unroll
@@ -215,7 +231,7 @@ struct Hopper {
       previous = stage;
     }
     ptx::wgmma_wait_group<0>();
-    word.send(previous);
+    word.send(previous, !GROUPED || first != last);
   }
 
   __device__ __forceinline__ void consume(const Turns& units, int consumer) {
@@ -234,16 +250,19 @@ struct Hopper {
       if (TURNS == 2 && consumer == 1 && !paired) break;  // the last tile is the other consumer's
       // The even one of a pair of tiles is consumer 0's, the odd one consumer 1's.
       const uint32_t odd = TURNS == 2 ? consumer : 0;
-      const Unit unit = units.at(i + odd * units.stride);
-      const Unit other = paired ? units.at(i + (1 - odd) * units.stride) : unit;
+      const auto unit = units.at(i + odd * units.stride);
+      const auto other = paired ? units.at(i + (1 - odd) * units.stride) : unit;
       // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
       if (i == units.first) wait_for_kernel_before();
+      const Extent<GROUPED> end(args, unit);
       if constexpr (FINISHES)
         prefetch_bias<typename ElementOf<T>::Type>(args.epilogue, unit.p + row, Tile::GROUP_P,
                                                    unit.q + column, Tile::GROUP_Q,
-                                                   {args.p, args.q, unit.batch}, thread);
+                                                   {end.p(), end.q(), unit.batch}, thread);
+      Tail tail;
+      if constexpr (GROUPED) tail = Tail::of(unit.k_size, BLOCK_K);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -254,7 +273,7 @@ struct Hopper {
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring);
+        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail);
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
@@ -262,7 +281,7 @@ struct Hopper {
         total.add(d, piece, unit.pieces);
       }
       if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
-      leave<T, Tile, FINISHES>(args, d, unit, row, column, slices, 1 + consumer);
+      leave<T, Tile, FINISHES, GROUPED>(args, d, unit, row, column, slices, 1 + consumer);
     }
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }

@@ -13,11 +13,8 @@ constexpr bool has_hopper_kernel() {
          reads_by_registers(Tile::GROUP_P, Tile::GROUP_Q, Tile::CONSUMERS);
 }
 
-template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
-__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    hopper(const __grid_constant__ HopperArguments args) {
-  extern __shared__ __align__(1024) uint8_t memory[];
-  using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>;
+template <typename Kernel, typename Tile>
+__device__ __forceinline__ void run_hopper(const HopperArguments& args, uint8_t* memory) {
   Kernel kernel(args, memory);
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.p_map);
@@ -28,6 +25,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
   kernel.initialise_barriers();
   ptx::griddepcontrol_launch_dependents();
+  if constexpr (Kernel::IS_GROUPED) kernel.wait_for_kernel_before();  // that wrote the ends
   const typename Kernel::Turns units(kernel.schedule);
   // The same value in all lanes, known to the compiler as such.
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
@@ -41,6 +39,23 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
   // No block leaves while others may still write to its shared memory or arrive at its barriers.
   kernel.synchronise();
+}
+
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    hopper(const __grid_constant__ HopperArguments args) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES, /*GROUPED=*/false>;
+  run_hopper<Kernel, Tile>(args, memory);
+}
+
+// The same of groups.
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    hopper_of_groups(const __grid_constant__ HopperArguments args) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES, /*GROUPED=*/true>;
+  run_hopper<Kernel, Tile>(args, memory);
 }
 
 }  // namespace tiled

@@ -31,12 +31,22 @@ struct Parts {
   static constexpr int SIZE = Tile::GROUP_Q / 2 / OF_STRIP;  // registers
 };
 
+// Rows of C that are no group's are zero, whatever the epilogue.
+template <int COUNT>
+__device__ __forceinline__ void clear_if(bool is_blank, float (&values)[COUNT]) {
+  if (!is_blank) return;
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) values[i] = 0;
+}
+
 // A part: what `output` gets of the values, which are sums for the first of the outputs, and
 // after it the values before the activation.
-template <typename T, typename Tile, bool FINISHES, int HELD, typename Slices, int COUNT>
+template <typename T, typename Tile, bool FINISHES, bool GROUPED, int HELD, typename Slices,
+          int COUNT>
 __device__ __forceinline__ void leave_by(const HopperArguments& args, int output, bool is_first,
-                                         float (&values)[COUNT], Place place, Slices& slices,
-                                         int barrier, int thread) {
+                                         float (&values)[COUNT], Place place,
+                                         const Extent<GROUPED>& end, Slices& slices, int barrier,
+                                         int thread) {
   const HopperOutput& c = args.outputs[output];
   const bool by_slices = sizeof(T) == 2 && c.store != StorePath::Scatter;
   Activation activation = Activation::None;  // that slices go through
@@ -46,28 +56,31 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
       activation = args.epilogue.activation, halves.activates = false;
     finish_accumulators<typename ElementOf<T>::Type, HELD>(
         args.epilogue, halves, reinterpret_cast<float (&)[1][COUNT]>(values), place.p, place.q,
-        {args.p, args.q, place.batch});
+        {end.p(), end.q(), place.batch});
   }
   if constexpr (sizeof(T) == 2) {
     if (by_slices) {
       if constexpr (FINISHES) activate_briefly(activation, values);
-      store_slices<T, Tile>(args, c, values, place, slices, barrier, thread);
+      if constexpr (GROUPED && FINISHES) clear_if(end.is_blank, values);
+      store_slices<T, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
       return;
     }
   }
-  if constexpr (!FINISHES) {  // segments may be shared out
+  if constexpr (GROUPED && FINISHES) clear_if(end.is_blank, values);
+  if constexpr (!FINISHES && !GROUPED) {  // segments may be shared out
     if (args.segments != 1) {
       const bool is_whole = place.p + 64 <= args.p && place.q + 2 * COUNT <= args.q;
       return is_whole ? store_sums<false>(args, c, values, place, thread)
                       : store_sums<true>(args, c, values, place, thread);
     }
   }
-  scatter<T>(args, c, values, place, thread);
+  scatter<T>(c, values, place, end, thread);
 }
 
 // C; before it the values before the activation, where they are kept. d: of a unit's rows from
 // `row` and columns from `column` on.
-template <typename T, typename Tile, bool FINISHES, typename Slices, int STRIPS, int REGISTERS>
+template <typename T, typename Tile, bool FINISHES, bool GROUPED, typename Unit, typename Slices,
+          int STRIPS, int REGISTERS>
 __device__ __forceinline__ void leave(const HopperArguments& args, float (&d)[STRIPS][REGISTERS],
                                       const Unit& unit, int row, int column, Slices& slices,
                                       int barrier) {
@@ -83,8 +96,9 @@ __device__ __forceinline__ void leave(const HopperArguments& args, float (&d)[ST
       int thread = threadIdx.x % 128;
       // Addresses are computed anew each time: kept, they would take registers of accumulators.
       ptx::forget(p, q, thread);
-      leave_by<T, Tile, FINISHES, HELD>(args, output, output == first, values,
-                                        {p, q, unit.batch, unit.segment}, slices, barrier, thread);
+      leave_by<T, Tile, FINISHES, GROUPED, HELD>(
+          args, output, output == first, values, {p, q, unit.batch, unit.segment},
+          Extent<GROUPED>(args, unit), slices, barrier, thread);
     }
   };
   if constexpr (FINISHES) {

@@ -25,6 +25,28 @@ struct Place {
   int p, q, batch, segment;
 };
 
+// Where what is a unit's ends along P and Q, and whether that is no group's. Without groups the
+// arguments are read where they are asked for, and take no registers.
+template <bool GROUPED>
+struct Extent {
+  const HopperArguments& args;
+  template <typename Unit>
+  __device__ __forceinline__ Extent(const HopperArguments& a, const Unit&) : args(a) {}
+  __device__ __forceinline__ int p() const { return args.p; }
+  __device__ __forceinline__ int q() const { return args.q; }
+  static constexpr bool is_blank = false;
+};
+template <>
+struct Extent<true> {
+  int p_end, q_end;
+  bool is_blank;
+  template <typename Unit>
+  __device__ __forceinline__ Extent(const HopperArguments&, const Unit& unit)
+      : p_end(unit.p_end), q_end(unit.q_end), is_blank(unit.is_blank) {}
+  __device__ __forceinline__ int p() const { return p_end; }
+  __device__ __forceinline__ int q() const { return q_end; }
+};
+
 // 64 x SLICE_Q accumulators, from column `first` of a warpgroup's, into the slice.
 template <typename T, int SLICE_Q, bool ALONG_P, int COUNT>
 __device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUNT], int first,
@@ -51,9 +73,9 @@ __device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUN
 }
 
 // Every thread its own elements: fp32, and a C without a stride of 1.
-template <typename T, int COUNT>
-__device__ __forceinline__ void scatter(const HopperArguments& args, const HopperOutput& c,
-                                        const float (&d)[COUNT], Place place, int thread) {
+template <typename T, bool GROUPED, int COUNT>
+__device__ __forceinline__ void scatter(const HopperOutput& c, const float (&d)[COUNT], Place place,
+                                        const Extent<GROUPED>& end, int thread) {
   const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
   const int column = place.q + thread % 4 * 2;
   const int64_t origin = place.batch * c.batch;
@@ -62,19 +84,19 @@ __device__ __forceinline__ void scatter(const HopperArguments& args, const Hoppe
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int p = row + 8 * half;
-    if (p >= args.p) continue;
+    if (p >= end.p()) continue;
     const int64_t at = origin + p * c.p;
 #pragma unroll
     for (int j = 0; j < COUNT / 4; ++j) {
       const int q = column + 8 * j;
       const float low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
-      if (pairs && q + 1 < args.q) {
+      if (pairs && q + 1 < end.q()) {
         *reinterpret_cast<float2*>(static_cast<float*>(c.data) + at + q) = make_float2(low, high);
         continue;
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        if (q + i >= args.q) continue;
+        if (q + i >= end.q()) continue;
         const int64_t index = at + (q + i) * c.q;
         const float value = i ? high : low;
         if (c.fp32)
@@ -151,11 +173,15 @@ struct Slices {
 };
 
 // A warpgroup's 64 rows of accumulators through its slices: while one leaves the next is filled.
-// Where the last begins within the one before it, the same elements leave twice.
-template <typename T, typename Tile, bool ALONG_P, bool COPIES, typename Slices, int COUNT>
+// Where the last begins within the one before it, the same elements leave twice. GROUPED: a slice
+// that reaches beyond its group is written by the warps, since TMA knows C's end alone; its empty
+// group of copies keeps the count of slices that wait_next() goes by.
+template <typename T, typename Tile, bool GROUPED, bool ALONG_P, bool COPIES, typename Slices,
+          int COUNT>
 __device__ __forceinline__ void store_slices_as(const HopperArguments& args, const HopperOutput& c,
                                                 const float (&d)[COUNT], Place place,
-                                                Slices& slices, int barrier, int thread) {
+                                                const Extent<GROUPED>& end, Slices& slices,
+                                                int barrier, int thread) {
   constexpr int COLUMNS = 2 * COUNT;
   const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
 #pragma unroll
@@ -171,36 +197,44 @@ __device__ __forceinline__ void store_slices_as(const HopperArguments& args, con
     maybe_delay();
     if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);
     const int p = place.p, q = place.q + first;
+    const bool is_copied =
+        COPIES && (!GROUPED || (p + 64 <= end.p() && q + Tile::SLICE_Q <= end.q()));
     if constexpr (COPIES) {
       if (is_first_warp && ptx::elect_sync()) {
-        ptx::tma_store(&c.map, address, ALONG_P ? p : q, ALONG_P ? q : p, place.batch);
+        const int entry = GROUPED ? place.batch * args.c_batch : place.batch;
+        if (is_copied) ptx::tma_store(&c.map, address, ALONG_P ? p : q, ALONG_P ? q : p, entry);
         ptx::bulk_commit_group();
       }
-    } else {
+    }
+    if (!is_copied) {
       uint16_t* to = static_cast<uint16_t*>(c.data) + place.batch * c.batch + p * c.p + q * c.q;
       if constexpr (ALONG_P)
-        write_rows<Tile::SLICE_Q, 64, 128>(address, to, c.q, args.q - q, args.p - p, thread);
+        write_rows<Tile::SLICE_Q, 64, 128>(address, to, c.q, end.q() - q, end.p() - p, thread);
       else
-        write_rows<64, Tile::SLICE_Q, 128>(address, to, c.p, args.p - p, args.q - q, thread);
+        write_rows<64, Tile::SLICE_Q, 128>(address, to, c.p, end.p() - p, end.q() - q, thread);
     }
   }
 }
 
 // Each of the four ways in a row of its own: what a launch executes lies side by side.
-template <typename T, typename Tile, typename Slices, int COUNT>
+template <typename T, typename Tile, bool GROUPED, typename Slices, int COUNT>
 __device__ __forceinline__ void store_slices(const HopperArguments& args, const HopperOutput& c,
-                                             const float (&d)[COUNT], Place place, Slices& slices,
+                                             const float (&d)[COUNT], Place place,
+                                             const Extent<GROUPED>& end, Slices& slices,
                                              int barrier, int thread) {
   const bool along_p = c.q != 1;
   if (c.store == StorePath::Tma) {
     if (along_p)
-      store_slices_as<T, Tile, true, true>(args, c, d, place, slices, barrier, thread);
+      store_slices_as<T, Tile, GROUPED, true, true>(args, c, d, place, end, slices, barrier,
+                                                    thread);
     else
-      store_slices_as<T, Tile, false, true>(args, c, d, place, slices, barrier, thread);
+      store_slices_as<T, Tile, GROUPED, false, true>(args, c, d, place, end, slices, barrier,
+                                                     thread);
   } else if (along_p) {
-    store_slices_as<T, Tile, true, false>(args, c, d, place, slices, barrier, thread);
+    store_slices_as<T, Tile, GROUPED, true, false>(args, c, d, place, end, slices, barrier, thread);
   } else {
-    store_slices_as<T, Tile, false, false>(args, c, d, place, slices, barrier, thread);
+    store_slices_as<T, Tile, GROUPED, false, false>(args, c, d, place, end, slices, barrier,
+                                                    thread);
   }
 }
 

@@ -11,8 +11,9 @@ namespace {
 
 Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan,
                                   const Sides& sides) {
-  return hopper_kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
-                       finishes(problem, plan));
+  const auto kernel = is_grouped(problem) ? &grouped_kernel : &hopper_kernel;
+  return kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
+                finishes(problem, plan));
 }
 
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.
@@ -45,13 +46,22 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
       alignment_of(kept.data, kept.dtype, kept.row_stride, kept.col_stride, kept.batch_stride));
 }
 
+// Groups may write to one matrix.
+int64_t c_entries(const Problem& problem) {
+  return is_grouped(problem) && problem.groups.shared != Shared::K ? 1 : problem.batch;
+}
+
 // TMA writes a matrix by slices of a consumer's share.
 cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Problem& problem,
                        int slice_q) {
   if (c.store != StorePath::Tma) return cudaSuccess;
   const bool along_p = c.q != 1;
-  const MappedMatrix matrix = {c.data,        along_p ? args.p : args.q, along_p ? args.q : args.p,
-                               problem.batch, along_p ? c.q : c.p,       c.batch};
+  const MappedMatrix matrix = {c.data,
+                               along_p ? args.p : args.q,
+                               along_p ? args.q : args.p,
+                               c_entries(problem),
+                               along_p ? c.q : c.p,
+                               c.batch};
   return encode_tensor_map(&c.map, map_type(problem.dtype), 2, matrix,
                            {along_p ? 64 : slice_q, along_p ? slice_q : 64});
 }
@@ -64,6 +74,10 @@ cudaError_t launch(const Call& call, const Step& step) {
   HopperArguments args = grid_arguments(problem, way, sides, tile.block_p, tile.block_q,
                                         way.share_segments ? segment_count(problem.k) : 1);
   args.totals = call.at<float>(Area::Totals);
+  args.groups = problem.groups;
+  args.groups_of_p = shares_rows_of_p(problem, way.exchanged);
+  args.groups_of_q = shares_rows_of_p(problem, !way.exchanged);
+  args.c_batch = c_entries(problem) != 1;
   set_result(args, problem, way, sides);
   // Blocks along Q share P, and the other way round.
   cudaError_t error = map_with_edge(&args.p_map, &args.p_edge, sides.p, problem, tile.block_p,

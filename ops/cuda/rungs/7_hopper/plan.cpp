@@ -39,7 +39,8 @@ int64_t places_for(const Units& units, int64_t places) {
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const bool may_share = may_share_segments(problem) && problem.batch <= MAX_GRID_Y;
+  const bool may_share =
+      may_share_segments(problem) && problem.batch <= MAX_GRID_Y && !is_grouped(problem);
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     const bool q_is_ready = tma_reads(sides.q, problem);
@@ -47,6 +48,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
                                        sides.c_p, sides.c_q, problem.c.alignment);
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
+      if (is_grouped(problem) && !tile.of_groups) continue;
       HopperPlan plan{};
       plan.tile = static_cast<int8_t>(t);
       plan.exchanged = exchanged;
@@ -83,6 +85,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
   // With 64 x 16 for a tile: every other has fewer units.
   const int64_t units = saturating_product(
       saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 16)), problem.batch);
+  if (is_grouped(problem) && (size_of(problem.dtype) != 2 || problem.k == 0)) return false;
   return is_of_wgmma(problem.arithmetic) && device.hopper_kernels && sizes_fit_tma(problem) &&
          units <= MOST_OF_TMA;
 }
@@ -113,9 +116,10 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     add_with_sums(plan, step, problem);
   else
     plan.add_with_totals(step, totals_wait ? choice.blocks * totals : 0);
-  plan.demand = demand_of(problem, sides_of(problem_as_read(problem, plan), choice.exchanged),
-                          tile.block_p, tile.block_q, choice.tile, tile.blocks_per_sm,
-                          choice.share_segments, choice.cluster_p, choice.cluster_q);
+  const Problem judged = average_of(problem_as_read(problem, plan));
+  plan.demand =
+      demand_of(judged, sides_of(judged, choice.exchanged), tile.block_p, tile.block_q, choice.tile,
+                tile.blocks_per_sm, choice.share_segments, choice.cluster_p, choice.cluster_q);
   return plan;
 }
 
@@ -126,7 +130,8 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung HopperRung = {Algo::Hopper,     &supports, &ways,    &plan,
-                                &describe_hopper, &name,     &variants};
+extern const Rung HopperRung = {Algo::Hopper,     &supports, &ways,     &plan,
+                                &describe_hopper, &name,     &variants, Use::Chosen,
+                                /*grouped=*/true};
 
 }  // namespace tiled

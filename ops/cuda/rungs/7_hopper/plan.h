@@ -25,6 +25,11 @@ inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
       1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
 }
 
+// Whether groups share out the rows of P.
+inline bool shares_rows_of_p(const Problem& problem, bool exchanged) {
+  return problem.groups.shared == (exchanged ? Shared::N : Shared::M);
+}
+
 // The grid of units that a plan's clusters walk through.
 struct Units {
   int64_t clusters_p, clusters_q, count;
@@ -36,6 +41,15 @@ inline Units units_of(const Problem& problem, const HopperPlan& plan) {
   Units units;
   units.clusters_p = blocks_over(p, int64_t{tile.block_p} * plan.cluster_p);
   units.clusters_q = blocks_over(q, int64_t{tile.block_q} * plan.cluster_q);
+  if (is_grouped(problem) && problem.groups.shared != Shared::K) {
+    // The most that there may be: each group, and the rows after them, may end with a part of a
+    // tile.
+    int64_t& shared =
+        shares_rows_of_p(problem, plan.exchanged) ? units.clusters_p : units.clusters_q;
+    shared = saturating_sum(shared, problem.batch);
+    units.count = saturating_product(units.clusters_p, units.clusters_q);
+    return units;
+  }
   const int64_t segments = plan.share_segments ? segment_count(problem.k) : 1;
   units.count = saturating_product(saturating_product(units.clusters_p, units.clusters_q),
                                    problem.batch * segments);

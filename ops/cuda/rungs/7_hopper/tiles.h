@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/segments.h"
 #include "cuda/plan/cluster_plan.h"
@@ -133,6 +134,17 @@ using HopperTiles =
              Ping128x160, Ping128x192, Ping64x128, Coop128x176, Coop128x128, Coop128x112,
              Coop128x96, Coop192x96, Deep64x192, Deep64x128, Deep64x96, Deep64x64, Solo64x16>;
 
+// Those that have kernels for groups.
+using GroupedTiles = TileList<Coop128x256, Coop192x128, Ping128x128, Ping128x160, Ping128x192,
+                              Coop128x128, Coop128x96, Deep64x128, Deep64x64, Solo64x16>;
+
+template <typename Tile, typename... Tiles>
+constexpr bool is_one_of(TileList<Tiles...>) {
+  return (std::is_same_v<Tile, Tiles> || ...);
+}
+template <typename Tile>
+constexpr bool OF_GROUPS = is_one_of<Tile>(GroupedTiles());
+
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
 constexpr bool reads_by_registers(int group_p, int group_q, int consumers) {
@@ -150,16 +162,16 @@ struct HopperTileInfo {
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
-  bool ping_pong, totals_fit;
+  bool ping_pong, totals_fit, of_groups;
   int32_t threads;
   int32_t shared_bytes;
   int32_t blocks_per_sm;
 
   template <typename Tile>
   static constexpr HopperTileInfo of() {
-    return {Tile::BLOCK_P, Tile::BLOCK_Q,      Tile::GROUP_P,      Tile::GROUP_Q,
-            Tile::SLICE_Q, Tile::CONSUMERS,    Tile::PING_PONG,    Tile::TOTALS_FIT,
-            Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+    return {Tile::BLOCK_P,   Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::GROUP_Q,
+            Tile::SLICE_Q,   Tile::CONSUMERS, Tile::PING_PONG,    Tile::TOTALS_FIT,
+            OF_GROUPS<Tile>, Tile::THREADS,   Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
   }
 };
 constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;
