@@ -96,6 +96,33 @@ TILED_MM_API at::Tensor& linear_out(at::Tensor& out, const at::Tensor& x, const 
                                     const std::optional<at::Tensor>& bias = std::nullopt,
                                     const LinearOptions& options = {});
 
+struct GroupedOptions {
+  // int32 or int64 [E] on the operands' device: the groups' cumulative ends in the size that they
+  // share out. None for two batches.
+  std::optional<at::Tensor> offs = {};
+  std::optional<at::Tensor> bias = {};  // [E, N]; none where groups share out the columns of b
+  // As AddmmOptions'.
+  std::optional<std::string_view> activation = {};
+  std::optional<std::string_view> algo = {}, precision = {};
+  std::optional<at::ScalarType> out_dtype = {};
+};
+
+// The products of E groups, each with the bits of mm(), in one of four forms:
+//   a [T, K], b [E, K, N] -> [T, N]     groups share out the rows of a (a layer of experts)
+//   a [E, M, K], b [K, T] -> [M, T]     the columns of b
+//   a [M, T], b [T, N] -> [E, M, N]     K (the experts' weight gradients)
+//   a [E, M, K], b [E, K, N] -> [E, M, N]: bmm(), without offsets
+// Groups may be empty. Rows or columns of C behind the last end are zero, and what stands there in
+// the operands is not read into any sum. Offsets that decrease or leave the size that is shared out
+// are a c10::Error on the CPU; on CUDA each end counts as at least the one before and at most that
+// size. See docs/grouped.md for what waits for the device.
+TILED_MM_API at::Tensor grouped_mm(const at::Tensor& a, const at::Tensor& b,
+                                   const GroupedOptions& options = {});
+
+// The same into `out`, as mm_out(); it overlaps nothing that is read.
+TILED_MM_API at::Tensor& grouped_mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                                        const GroupedOptions& options = {});
+
 // The rungs that compute these inputs, from the simplest to the fastest.
 TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b,
                                             const MmOptions& options = {},

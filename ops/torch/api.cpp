@@ -64,6 +64,18 @@ at::Tensor& linear_out(at::Tensor& out, const at::Tensor& x, const at::Tensor& w
   return out;
 }
 
+at::Tensor grouped_mm(const at::Tensor& a, const at::Tensor& b, const GroupedOptions& options) {
+  return grouped_operator().call(a, b, options.offs, options.bias, options.activation,
+                                 of_product(options));
+}
+
+at::Tensor& grouped_mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                           const GroupedOptions& options) {
+  grouped_out_operator().call(a, b, options.offs, options.bias, options.activation,
+                              of_product(options), out);
+  return out;
+}
+
 std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                                std::optional<std::string_view> device) {
   return algos_of(a, b, options, device);

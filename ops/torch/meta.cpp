@@ -5,6 +5,7 @@
 
 #include "torch/activation_backward.h"
 #include "torch/check_addmm.h"
+#include "torch/check_grouped.h"
 #include "torch/finished.h"
 #include "torch/options.h"
 #include "torch/precision.h"
@@ -151,6 +152,51 @@ std::tuple<at::Tensor, at::Tensor> activation_backward_meta(
                      : at::empty({0}, options)};
 }
 
+// The size of C and its dtype.
+std::tuple<c10::SymDimVector, at::ScalarType> check_grouped_request(
+    const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& offs,
+    const std::optional<at::Tensor>& bias, Name activation, bool before, const MmOptions& options) {
+  const GroupedShape shape = check_grouped(a, b, offs, bias);
+  check_request(a, options);
+  const Activation checked = check_activation(activation, a.scalar_type());
+  const bool is_finished = bias || before || checked != Activation::None;
+  return {shape.sizes(), check_grouped_out_dtype(a.scalar_type(), is_finished, options)};
+}
+
+at::Tensor grouped_meta(const at::Tensor& a, const at::Tensor& b,
+                        const std::optional<at::Tensor>& offs,
+                        const std::optional<at::Tensor>& bias, Name activation,
+                        const MmOptions& options) {
+  const auto [sizes, type] = check_grouped_request(a, b, offs, bias, activation, false, options);
+  return at::empty_symint(sizes, a.options().dtype(type));
+}
+
+std::tuple<at::Tensor, at::Tensor> grouped_with_before_meta(
+    const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& offs,
+    const std::optional<at::Tensor>& bias, Name activation, const MmOptions& options) {
+  const auto [sizes, type] = check_grouped_request(a, b, offs, bias, activation, true, options);
+  return {at::empty_symint(sizes, a.options().dtype(type)),
+          at::empty_symint(sizes, a.options().dtype(type))};
+}
+
+void grouped_out_meta(const at::Tensor& a, const at::Tensor& b,
+                      const std::optional<at::Tensor>& offs, const std::optional<at::Tensor>& bias,
+                      Name activation, const MmOptions& options, at::Tensor& out) {
+  const auto [sizes, type] = check_grouped_request(a, b, offs, bias, activation, false, options);
+  const OutShape shape = check_out(a, out, type, sizes);
+  check_no_self_overlap(out);
+  if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
+}
+
+void add_grouped_weight_grad_meta(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
+                                  const at::Tensor& offs, const MmOptions& asked) {
+  check_grouped_weight_grad(sum, left, right, offs);
+  MmOptions options = asked;
+  options.out_dtype = sum.scalar_type();
+  check_finished_request(left, options);
+  check_no_self_overlap(sum);
+}
+
 at::Tensor fp16x3_recomputed_meta(const at::Tensor& a, const at::Tensor& b) {
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
   return at::empty({}, a.options().dtype(at::kLong));
@@ -171,6 +217,10 @@ TORCH_LIBRARY_IMPL(tiled, Meta, m) {
   m.impl("linear", kernel<&linear_meta>);
   m.impl("linear.out", kernel<&linear_out_meta>);
   m.impl("_linear_with_before", kernel<&linear_with_before_meta>);
+  m.impl("grouped_mm", kernel<&grouped_meta>);
+  m.impl("grouped_mm.out", kernel<&grouped_out_meta>);
+  m.impl("_grouped_mm_with_before", kernel<&grouped_with_before_meta>);
+  m.impl("_add_grouped_weight_grad", kernel<&add_grouped_weight_grad_meta>);
   m.impl("activation_backward", &activation_backward_meta);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed_meta);
 }

@@ -7,6 +7,7 @@
 
 #include "cpu/blocked.h"
 #include "torch/addmm.h"
+#include "torch/grouped.h"
 #include "torch/options.h"
 #include "torch/products.h"
 
@@ -47,6 +48,10 @@ struct Cpu {
     return at::detail::empty_cpu(sizes, type);
   }
 
+  static bool runs_grouped(const Problem&, const MmOptions&, const at::Tensor&) { return false; }
+
+  static at::Tensor on_host(const at::Tensor& offs) { return offs; }
+
   static void run(const Problem& problem, Plan plan, const at::Tensor&) {
     const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
     const cpu::ParallelFor parallel{&run_tasks, threads};
@@ -71,6 +76,7 @@ TORCH_LIBRARY_IMPL(tiled, CPU, m) {
   m.impl("mm.out", kernel<&Product<Cpu>::mm_out<&check_mm>>);
   m.impl("bmm.out", kernel<&Product<Cpu>::mm_out<&check_bmm>>);
   register_addmm<Cpu>(m);
+  register_grouped<Cpu>(m);
 }
 
 TORCH_LIBRARY_IMPL(tiled_debug, CPU, m) {

@@ -5,9 +5,11 @@
 #include <ATen/ops/full.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -20,6 +22,7 @@
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/addmm.h"
 #include "torch/choose.h"
+#include "torch/grouped.h"
 #include "torch/hooks.h"
 #include "torch/options.h"
 #include "torch/products.h"
@@ -105,6 +108,28 @@ struct Cuda {
 
   static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, const at::Tensor& a) {
     return at::detail::empty_cuda(sizes, type, a.device(), /*memory_format_opt=*/std::nullopt);
+  }
+
+  // Whether a kernel reads the groups' ends on the device: that of the rung that is asked for, or
+  // of any.
+  static bool runs_grouped(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
+    const DeviceInfo& device = cuda_device(a.device().index());
+    if (options.algo) {
+      const std::optional<Algo> algo = parse_algo(*options.algo);
+      return algo && supports(*algo, problem, device);
+    }
+    return std::any_of(std::begin(ALL_ALGOS), std::end(ALL_ALGOS),
+                       [&](Algo algo) { return supports(algo, problem, device); });
+  }
+
+  // Waits for what is enqueued, which the capture of a graph cannot.
+  static at::Tensor on_host(const at::Tensor& offs) {
+    const c10::cuda::CUDAGuard guard(offs.device());
+    TORCH_CHECK(c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None,
+                "tiled_mm: this grouped product has no kernel that reads its offsets on the "
+                "device, so that they are copied to the host, for which a CUDA graph that is being "
+                "captured cannot wait");
+    return offs.to(at::kCPU);
   }
 
   static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
@@ -245,6 +270,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("mm.out", kernel<&Product<Cuda>::mm_out<&check_mm>>);
   m.impl("bmm.out", kernel<&Product<Cuda>::mm_out<&check_bmm>>);
   register_addmm<Cuda>(m);
+  register_grouped<Cuda>(m);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
 

@@ -61,6 +61,19 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("_linear_weight_grad(Tensor grad, Tensor x, *, $options) -> Tensor"), tags);
   m.def(schema("_add_linear_weight_grad(Tensor(a!) sum, Tensor grad, Tensor x, *, $options) -> ()"),
         tags);
+  // Products of groups, which share out a size of a or of b, or K, by their cumulative ends; rows
+  // and columns of C outside all groups are zero. The second also gives the value before the
+  // activation. The third adds left^T right of every group's rows [T, P] and [T, Q] to its sum of
+  // [E, P, Q], rounded once.
+  const std::string grouped =
+      "(Tensor a, Tensor b, *, Tensor? offs=None, Tensor? bias=None, str? activation=None,"
+      " $options";
+  m.def(schema("grouped_mm" + grouped + ") -> Tensor"), tags);
+  m.def(schema("grouped_mm.out" + grouped + ", Tensor(a!) out) -> ()"), tags);
+  m.def(schema("_grouped_mm_with_before" + grouped + ") -> (Tensor, Tensor)"), tags);
+  m.def(schema("_add_grouped_weight_grad(Tensor(a!) sum, Tensor left, Tensor right, Tensor offs, *,"
+               " $options) -> ()"),
+        tags);
   // The way back through an epilogue in one pass: grad activation'(before), of relu with its result
   // for `before`, and the bias' gradient, the sums of that over all dimensions but the last, in the
   // order of core/gradient_pass.h. Without an activation the first has no elements, since it would
@@ -241,6 +254,26 @@ const LinearWeightGradOperator& linear_weight_grad_operator() {
 
 const AddLinearWeightGradOperator& add_linear_weight_grad_operator() {
   static const AddLinearWeightGradOperator door("tiled::_add_linear_weight_grad", "");
+  return door;
+}
+
+const GroupedOperator& grouped_operator() {
+  static const GroupedOperator door("tiled::grouped_mm", "");
+  return door;
+}
+
+const GroupedOutOperator& grouped_out_operator() {
+  static const GroupedOutOperator door("tiled::grouped_mm", "out");
+  return door;
+}
+
+const GroupedWithBeforeOperator& grouped_with_before_operator() {
+  static const GroupedWithBeforeOperator door("tiled::_grouped_mm_with_before", "");
+  return door;
+}
+
+const AddGroupedWeightGradOperator& add_grouped_weight_grad_operator() {
+  static const AddGroupedWeightGradOperator door("tiled::_add_grouped_weight_grad", "");
   return door;
 }
 

@@ -43,6 +43,18 @@ using LinearOutOperator = Operator<void(
     const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
     std::optional<std::string_view> activation, const MmOptions& options, at::Tensor& out)>;
 
+template <typename Result, typename... Out>
+using GroupedLike = Operator<Result(
+    const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& offs,
+    const std::optional<at::Tensor>& bias, std::optional<std::string_view> activation,
+    const MmOptions& options, Out... out)>;
+using GroupedOperator = GroupedLike<at::Tensor>;
+using GroupedOutOperator = GroupedLike<void, at::Tensor&>;
+using GroupedWithBeforeOperator = GroupedLike<std::tuple<at::Tensor, at::Tensor>>;
+using AddGroupedWeightGradOperator =
+    Operator<void(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
+                  const at::Tensor& offs, const MmOptions& options)>;
+
 // What an activation passes back, and the bias' gradient.
 using GradientAndSums = std::tuple<at::Tensor, at::Tensor>;
 using ActivationBackwardSignature = GradientAndSums(const at::Tensor& gradient,
@@ -68,6 +80,11 @@ linear_into_main_grad_operator();                               // tiled::_linea
 const LinearWithBeforeOperator& linear_with_before_operator();  // tiled::_linear_with_before
 const LinearWeightGradOperator& linear_weight_grad_operator();  // tiled::_linear_weight_grad
 const AddLinearWeightGradOperator&
-add_linear_weight_grad_operator();  // tiled::_add_linear_weight_grad
+add_linear_weight_grad_operator();                                // tiled::_add_linear_weight_grad
+const GroupedOperator& grouped_operator();                        // tiled::grouped_mm
+const GroupedOutOperator& grouped_out_operator();                 // tiled::grouped_mm.out
+const GroupedWithBeforeOperator& grouped_with_before_operator();  // tiled::_grouped_mm_with_before
+const AddGroupedWeightGradOperator&
+add_grouped_weight_grad_operator();  // tiled::_add_grouped_weight_grad
 
 }  // namespace tiled

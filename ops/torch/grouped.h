@@ -1,0 +1,255 @@
+// Grouped products of a backend: the products of groups that share out one size of an operand, by
+// offsets that are data on the device (core/problem.h: Groups). A Backend has, beside what
+// product.h says,
+//   static bool runs_grouped(const Problem&, const MmOptions&, const at::Tensor& a);
+//   static at::Tensor on_host(const at::Tensor& offs);
+// where runs_grouped() says whether a kernel reads the offsets itself. Where none does, they are
+// copied to the host, once, and groups are run one after the other, each as mm's own problem, so
+// that its bits are mm's.
+//
+// Either way every element of C is written: outside all groups it is zero. Offsets that decrease or
+// lie outside the shared size are refused on the CPU, before anything is written. On a GPU they are
+// taken as what they can mean: each end is at least the one before and at most the size.
+#pragma once
+
+#include <torch/library.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "torch/check_grouped.h"
+#include "torch/finished.h"
+#include "torch/options.h"
+
+namespace tiled {
+
+// The groups' ends, in order and within `total`; `offs` is on the host, and has been there all the
+// time unless they are `copied` from a GPU.
+inline std::vector<int64_t> group_ends(const at::Tensor& offs, int64_t total, bool copied) {
+  const at::Tensor wide = offs.to(at::kLong).contiguous();
+  const int64_t* const given = wide.const_data_ptr<int64_t>();
+  std::vector<int64_t> ends(given, given + wide.numel());
+  for (size_t g = 0; g < ends.size(); ++g) {
+    const int64_t before = g == 0 ? 0 : ends[g - 1];
+    TORCH_CHECK(copied || ends[g] >= before, "tiled_mm: offs must not decrease",
+                g == 0 ? " below 0" : "", ", but offs[", g, "] is ", ends[g],
+                g == 0 ? std::string() : " after " + std::to_string(before));
+    TORCH_CHECK(copied || ends[g] <= total, "tiled_mm: offs[", g, "] is ", ends[g],
+                ", past the end of the dimension that groups share out, which has size ", total);
+    ends[g] = std::max(before, std::min(ends[g], total));
+  }
+  return ends;
+}
+
+namespace detail {
+
+// Moves to the group's entry of a batch, and `begin` further along the shared index, which has
+// this stride. Null stays null.
+template <typename Pointer>
+void move_to(Pointer& data, DType dtype, int64_t entry, int64_t batch_stride, int64_t begin,
+             int64_t stride) {
+  if (data == nullptr) return;
+  const int64_t offset = (entry * batch_stride + begin * stride) * size_of(dtype);
+  data = reinterpret_cast<Pointer>(reinterpret_cast<intptr_t>(data) + offset);
+}
+
+// The same of an operand or C, whose alignment is then its own.
+template <typename Matrix>
+void move_matrix(Matrix& x, DType dtype, int64_t entry, int64_t begin, int64_t stride) {
+  move_to(x.data, dtype, entry, x.batch_stride, begin, stride);
+  x.batch_stride = 0;
+  x.alignment = alignment_of(x.data, dtype, x.row_stride, x.col_stride, 0);
+}
+
+template <typename Companion>
+void move_companion(Companion& x, int64_t entry, int64_t begin, Shared shared) {
+  const int64_t stride = shared == Shared::M ? x.row_stride : x.col_stride;
+  move_to(x.data, x.dtype, entry, x.batch_stride, begin, shared == Shared::K ? 0 : stride);
+  x.batch_stride = 0;
+}
+
+}  // namespace detail
+
+// One group of a grouped problem, with its part [begin, end) of the shared size: a product of
+// matrices.
+inline Problem problem_of_group(const Problem& all, int64_t group, int64_t begin, int64_t end) {
+  Problem p = all;
+  const Shared shared = all.groups.shared;
+  const bool m = shared == Shared::M, n = shared == Shared::N, k = shared == Shared::K;
+  p.groups = {};
+  p.batch = 1;
+  (m ? p.m : n ? p.n : p.k) = end - begin;
+  detail::move_matrix(p.a, p.dtype, group, n ? 0 : begin, m ? p.a.row_stride : p.a.col_stride);
+  detail::move_matrix(p.b, p.dtype, group, m ? 0 : begin, k ? p.b.row_stride : p.b.col_stride);
+  Epilogue& e = p.epilogue;
+  detail::move_matrix(p.c, e.out_dtype, group, k ? 0 : begin, m ? p.c.row_stride : p.c.col_stride);
+  detail::move_companion(e.input, group, begin, shared);
+  detail::move_companion(e.before, group, begin, shared);
+  detail::move_to(e.bias, e.bias_dtype, group, e.bias_batch_stride, 0, 0);
+  e.bias_batch_stride = 0;
+  return p;
+}
+
+// Runs a problem of which some size is shared out group by group. Every plan is made before the
+// first group runs: a rung that was asked for may refuse one.
+template <typename Backend>
+void run_each_group(const Problem& problem, const std::vector<int64_t>& ends,
+                    const MmOptions& options, const at::Tensor& a) {
+  std::vector<std::pair<Problem, typename Backend::Plan>> todo;
+  todo.reserve(ends.size());
+  for (size_t g = 0; g < ends.size(); ++g) {
+    const Problem group =
+        problem_of_group(problem, static_cast<int64_t>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
+    if (group.m > 0 && group.n > 0) todo.emplace_back(group, Backend::plan(group, options, a));
+  }
+  for (const auto& [group, plan] : todo) Backend::run(group, plan, a);
+}
+
+// What lies outside all groups, of C or of the value before the activation.
+inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
+  const int64_t dim = shared == Shared::M ? 0 : 1;
+  if (c.defined() && shared != Shared::K && end < c.size(dim))
+    c.narrow(dim, end, c.size(dim) - end).zero_();
+}
+
+// C, and the value before the activation, undefined where it is not asked for: of checked operands.
+template <typename Backend>
+std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at::Tensor& b,
+                                                   const std::optional<at::Tensor>& offs,
+                                                   const GroupedShape& shape,
+                                                   const EpilogueOptions& asked,
+                                                   const MmOptions& options) {
+  const c10::SymDimVector sym_sizes = shape.sizes();
+  const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sym_sizes));
+  const bool is_finished = asked.bias || asked.input || asked.before ||
+                           parse_activation(asked.activation) != Activation::None;
+  const at::ScalarType type = check_grouped_out_dtype(a.scalar_type(), is_finished, options);
+  if (asked.out) check_finished_out(a, *asked.out, type, sizes);
+  if (options.algo && !parse_algo(*options.algo))
+    throw_unfit_algo(*options.algo, {std::begin(ALL_ALGOS), std::end(ALL_ALGOS)});
+  const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
+  Problem problem = problem_of(operand_of(a), operand_of(b), shape.groups.expect_int(),
+                               shape.m.expect_int(), shape.n.expect_int(), shape.k.expect_int(),
+                               dtype_of(a.scalar_type()), type, arithmetic);
+  if (shape.c_is_matrix()) problem.c.batch_stride = 0;
+  fill_epilogue(problem, a, asked, sizes);
+
+  // What is read after C is written: refused where it is certain, computed aside where it is not.
+  bool aside = false;
+  if (asked.out) {
+    for (const at::Tensor* t :
+         {&a, &b, asked.bias ? &*asked.bias : nullptr, offs ? &*offs : nullptr})
+      if (t != nullptr) aside |= may_overlap_unless_certain(*asked.out, *t);
+    TORCH_CHECK(!aside || !asked.input,
+                "tiled_mm: the sums may share memory with the operands of what is added to them");
+  }
+  const bool allocates = !asked.out || aside;
+  at::Tensor c, before;
+  if (!allocates) {
+    c = *asked.out;
+    problem.c = result_of(c);
+  }
+  if (asked.before) {
+    before = Backend::empty(sizes, type, a);
+    keep_before(problem, before);
+  }
+  const auto allocate = [&] {
+    if (!allocates) return;
+    c = Backend::empty(sizes, type, a);
+    problem.c.data = c.mutable_data_ptr();
+  };
+  at::Tensor dense_offs;
+  if (offs) {
+    dense_offs = offs->contiguous();
+    problem.groups = {shape.shared, offs->scalar_type() == at::kLong, address_of(dense_offs)};
+  }
+  if (!offs || (problem.batch > 0 && Backend::runs_grouped(problem, options, a))) {
+    const auto plan = Backend::plan(problem, options, a);
+    allocate();
+    if (c.numel() > 0) Backend::run(problem, plan, a);
+  } else {
+    const Shared shared = shape.shared;
+    const int64_t total = shared == Shared::M   ? problem.m
+                          : shared == Shared::N ? problem.n
+                                                : problem.k;
+    const std::vector<int64_t> ends =
+        group_ends(Backend::on_host(dense_offs), total, !offs->is_cpu());
+    allocate();
+    run_each_group<Backend>(problem, ends, options, a);
+    const int64_t end = ends.empty() ? 0 : ends.back();
+    clear_beyond(c, shared, end);
+    clear_beyond(before, shared, end);
+  }
+  if (allocates && asked.out) c = asked.out->copy_(c);
+  return {c, before};
+}
+
+template <typename Backend>
+class Grouped {
+  using MaybeTensor = std::optional<at::Tensor>;
+  using Name = std::optional<std::string_view>;
+
+ public:
+  static at::Tensor product(const at::Tensor& a, const at::Tensor& b, const MaybeTensor& offs,
+                            const MaybeTensor& bias, Name activation, const MmOptions& options) {
+    return std::get<0>(finished_groups<Backend>(a, b, offs, check_grouped(a, b, offs, bias),
+                                                epilogue(bias, activation, false, {}), options));
+  }
+
+  // (C, the value before the activation)
+  static std::tuple<at::Tensor, at::Tensor> with_before(const at::Tensor& a, const at::Tensor& b,
+                                                        const MaybeTensor& offs,
+                                                        const MaybeTensor& bias, Name activation,
+                                                        const MmOptions& options) {
+    return finished_groups<Backend>(a, b, offs, check_grouped(a, b, offs, bias),
+                                    epilogue(bias, activation, true, {}), options);
+  }
+
+  static void product_out(const at::Tensor& a, const at::Tensor& b, const MaybeTensor& offs,
+                          const MaybeTensor& bias, Name activation, const MmOptions& options,
+                          at::Tensor& out) {
+    const GroupedShape shape = check_grouped(a, b, offs, bias);
+    const bool is_finished = bias || parse_activation(activation) != Activation::None;
+    const at::ScalarType type = check_grouped_out_dtype(a.scalar_type(), is_finished, options);
+    if (check_out(a, out, type, shape.sizes()) == OutShape::Fits) {
+      finished_groups<Backend>(a, b, offs, shape, epilogue(bias, activation, false, out), options);
+      return;
+    }
+    // Its storage may be an input's, so it grows only after everything has been read.
+    check_no_self_overlap(out);
+    const at::Tensor c = product(a, b, offs, bias, activation, options);
+    at::native::resize_output(out, c.sizes());
+    out.copy_(c);
+  }
+
+  // sum += left^T right of every group, rounded once, to the dtype of the sum.
+  static void add_weight_grad(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
+                              const at::Tensor& offs, const MmOptions& asked) {
+    const GroupedShape shape = check_grouped_weight_grad(sum, left, right, offs);
+    MmOptions options = asked;
+    options.out_dtype = sum.scalar_type();
+    EpilogueOptions into = epilogue({}, {}, false, sum);
+    into.input = sum;
+    finished_groups<Backend>(left.mT(), right, offs, shape, into, options);
+  }
+
+ private:
+  static EpilogueOptions epilogue(const MaybeTensor& bias, Name activation, bool before,
+                                  std::optional<at::Tensor> out) {
+    EpilogueOptions e;
+    e.bias = bias, e.bias_along = "n", e.activation = activation;
+    e.before = before, e.out = std::move(out);
+    return e;
+  }
+};
+
+// Every operator of this file, of a backend.
+template <typename Backend>
+void register_grouped(torch::Library& m) {
+  m.impl("grouped_mm", kernel<&Grouped<Backend>::product>);
+  m.impl("grouped_mm.out", kernel<&Grouped<Backend>::product_out>);
+  m.impl("_grouped_mm_with_before", kernel<&Grouped<Backend>::with_before>);
+  m.impl("_add_grouped_weight_grad", kernel<&Grouped<Backend>::add_weight_grad>);
+}
+
+}  // namespace tiled
