@@ -30,8 +30,8 @@ constexpr int FINISHERS = SPLIT_FINISHERS;
 // The tiles of blocks that have left. A function of its own, since it is hardly ever called, and
 // would cost registers where it is not.
 template <SplitForm FORM>
-__device__ __noinline__ void write_inherited(Shared& shared, const SplitArguments& args, Place at,
-                                             int tiles) {
+__device__ __noinline__ void write_inherited(SharedMemory& shared, const SplitArguments& args,
+                                             Place at, int tiles) {
   const int warp = threadIdx.x / 32;
   for (uint32_t rest = shared.inherited; rest != 0; rest &= rest - 1)
     for (int tile = 0; tile < tiles; ++tile) {
@@ -47,7 +47,7 @@ template <SplitForm FORM>
 __global__ void __launch_bounds__(THREADS, 4)
     split_beside(const __grid_constant__ SplitArguments args) {
   begin(args);
-  __shared__ __align__(16) Shared shared;
+  __shared__ __align__(16) SharedMemory shared;
   if (threadIdx.x == 0) shared.number = atomicAdd(&args.panels->number, 1);
   __syncthreads();
   const uint32_t of_entry = static_cast<uint32_t>(blocks_over(args.rows, PANEL));

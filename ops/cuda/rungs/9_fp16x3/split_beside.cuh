@@ -38,7 +38,7 @@ __device__ __forceinline__ void load(Loaded& x, const SplitArguments& args, cons
   }
 }
 
-struct Shared {
+struct SharedMemory {
   // The last tile but one; or a tile's planes along k, [hi, lo][row][16 times four of k].
   union {
     float4 kept[BATCH][THREADS];
@@ -51,12 +51,12 @@ struct Shared {
   bool is_last;
 };
 
-__device__ __forceinline__ void keep(Shared& shared, const Loaded& x) {
+__device__ __forceinline__ void keep(SharedMemory& shared, const Loaded& x) {
 #pragma unroll
   for (int i = 0; i < BATCH; ++i)
     shared.kept[i][threadIdx.x] = make_float4(x[i][0], x[i][1], x[i][2], x[i][3]);
 }
-__device__ __forceinline__ void take_kept(Loaded& x, const Shared& shared) {
+__device__ __forceinline__ void take_kept(Loaded& x, const SharedMemory& shared) {
 #pragma unroll
   for (int i = 0; i < BATCH; ++i) {
     const float4 v = shared.kept[i][threadIdx.x];
@@ -65,7 +65,7 @@ __device__ __forceinline__ void take_kept(Loaded& x, const Shared& shared) {
 }
 
 // The panel's extents grow by those of this block's part.
-__device__ __forceinline__ void add_extents(Shared& shared, const MagnitudeRange (&ranges)[4],
+__device__ __forceinline__ void add_extents(SharedMemory& shared, const MagnitudeRange (&ranges)[4],
                                             const Place& at, RowExtent* extents) {
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = 0, shared.least[threadIdx.x] = ~0u;
   __syncthreads();
@@ -136,7 +136,7 @@ __device__ __forceinline__ void write_as_they_lie(const SplitArguments& args, co
 __device__ __forceinline__ int swapped(int row, int vector) { return vector ^ (row / 4 % 8); }
 
 template <bool PLAIN>
-__device__ __forceinline__ void write_along_k(Shared& shared, const SplitArguments& args,
+__device__ __forceinline__ void write_along_k(SharedMemory& shared, const SplitArguments& args,
                                               const Loaded& x, const Place& at,
                                               const Scale (&scales)[4], uint32_t (&lost)[4],
                                               bool permuted) {
@@ -175,8 +175,8 @@ __device__ __forceinline__ void write_along_k(Shared& shared, const SplitArgumen
 
 // `shared` has the largest magnitudes of the rows, and takes what they lose.
 template <SplitForm FORM, bool PLAIN>
-__device__ __forceinline__ void write(Shared& shared, const SplitArguments& args, const Loaded& x,
-                                      const Place& at) {
+__device__ __forceinline__ void write(SharedMemory& shared, const SplitArguments& args,
+                                      const Loaded& x, const Place& at) {
   const uint4 most = *reinterpret_cast<const uint4*>(&shared.most[at.row]);
   const Scale scales[4] = {Scale(most.x), Scale(most.y), Scale(most.z), Scale(most.w)};
   uint32_t lost[4] = {};
