@@ -14,10 +14,16 @@
 
 namespace tiled {
 
+// The step of a unit whose stage a group's K fills in part, and how much of it, elements.
+struct Tail {
+  int step = -1, left = 0;  // none
+};
+
 struct GroupedUnit : Unit {
   int p_end, q_end;  // where the group ends, or C
-  int k, k_size;     // where the group's K begins, and how much there is, elements
-  bool is_blank;     // no group's
+  int k;             // where the group's K begins, elements
+  Tail tail;
+  bool is_blank;  // no group's
 };
 
 template <typename Schedule, typename Tile, int BLOCK_K>
@@ -132,20 +138,24 @@ class GroupedTurns {
     result.p = (cluster_p * args_.cluster_p + (args_.cluster_p == 1 ? 0 : rank_)) * Tile::BLOCK_P;
     result.q = (cluster_q * args_.cluster_q + (args_.cluster_q == 1 ? 0 : rank_)) * Tile::BLOCK_Q;
     result.p_end = args_.p, result.q_end = args_.q;
-    result.k = 0, result.k_size = args_.k;
+    int k_size = args_.k;
+    result.k = 0;
     if (args_.groups_of_p)
       result.p += begin, result.p_end = end;
     else if (args_.groups_of_q)
       result.q += begin, result.q_end = end;
     else
-      result.k = begin, result.k_size = rows;
+      result.k = begin, k_size = rows;
+    // The end of all K is the matrices', which TMA knows.
+    if (!args_.groups_of_p && !args_.groups_of_q && k_size % BLOCK_K != 0)
+      result.tail = {k_size / BLOCK_K, k_size % BLOCK_K};
     result.is_blank = group >= args_.batch;
     result.batch = min(group, args_.batch - 1), result.segment = 0;
     result.first = 0;
-    result.last = result.is_blank ? 0 : ceil_of(result.k_size, BLOCK_K);
-    result.piece_steps = static_cast<int>(segment_steps(result.k_size, BLOCK_K));
+    result.last = result.is_blank ? 0 : ceil_of(k_size, BLOCK_K);
+    result.piece_steps = static_cast<int>(segment_steps(k_size, BLOCK_K));
     // One without products too, which stores zeros.
-    result.pieces = result.is_blank ? 1 : max(1, static_cast<int>(segment_count(result.k_size)));
+    result.pieces = result.is_blank ? 1 : max(1, static_cast<int>(segment_count(k_size)));
     return result;
   }
 };

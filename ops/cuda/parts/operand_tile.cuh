@@ -18,12 +18,10 @@
 namespace tiled {
 
 // SHARE: the rows that one consumer reads; a share begins with an atom.
-template <typename T, int ROWS_, int SHARE, bool MN_MAJOR_>
+template <typename T, int ROWS, int SHARE, bool MN_MAJOR>
 struct OperandTile {
   using Element = T;
-  static constexpr int ROWS = ROWS_;
-  static constexpr int BYTES = (MN_MAJOR_ ? rows_in_atoms(ROWS, SHARE, sizeof(T)) : ROWS) * 128;
-  static constexpr bool MN_MAJOR = MN_MAJOR_;
+  static constexpr int BYTES = (MN_MAJOR ? rows_in_atoms(ROWS, SHARE, sizeof(T)) : ROWS) * 128;
   static constexpr int BLOCK_K = 128 / sizeof(T);  // elements
   static constexpr int STEP_K = 32 / sizeof(T);    // elements: the K of one wgmma
   static constexpr int STEPS = BLOCK_K / STEP_K;

@@ -26,12 +26,14 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   const HopperPlan plan = whole.way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   const Sides sides = sides_of(problem_as_read(problem, whole), plan.exchanged);
-  const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
-  const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
+  const bool repack_p = plan.copy_p != CopyTo::Nothing, repack_q = plan.copy_q != CopyTo::Nothing;
+  const bool repack_a = plan.exchanged ? repack_q : repack_p;
+  const bool repack_b = plan.exchanged ? repack_p : repack_q;
   Description d;
   d.tile = hopper_tile_name(plan.tile);
-  d.kernel = "hopper<" + d.tile + ", " + wgmma_type(problem.dtype) + ", " +
-             major_names(sides.p, sides.q) + (finishes(problem, plan) ? ", 1>" : ", 0>");
+  d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +
+             wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
+             (finishes(problem, plan) ? ", 1>" : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);

@@ -127,11 +127,12 @@ struct Hopper {
     Ring<STAGES> ring;
     ring.skip(ahead);
     const auto load = [&](const auto& unit, int piece) {
-      const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
-      // Boxes of rows along K are whole or end with the matrix: groups begin and end anywhere, and
-      // what is loaded of the next one meets no element of C that is stored.
-      const bool p_whole = GROUPED && !P_MN_MAJOR && args.groups_of_p;
-      const bool q_whole = GROUPED && !Q_MN_MAJOR && args.groups_of_q;
+      const int p_batch = unit.batch * args.p_batch,
+                q_batch =
+                    unit.batch * args.q_batch;  // Where groups share out rows a box is whole: what
+                                                // it has of the next group's meets no element
+      // of C that is stored.
+      const bool p_whole = GROUPED && args.groups_of_p, q_whole = GROUPED && args.groups_of_q;
       const Extent<GROUPED> end(args, unit);
       const auto p_reach = P::reach(p_part, unit.p, p_whole ? unit.p + Tile::BLOCK_P : end.p());
       const auto q_reach = Q::reach(q_part, unit.q, q_whole ? unit.q + Tile::BLOCK_Q : end.q());
@@ -210,7 +211,7 @@ struct Hopper {
       maybe_delay();
       if constexpr (FAULT != Fault::NoFullWait)
         if (!is_full) ptx::mbarrier_wait(full_at + stage * 8, ring.parity);
-      if constexpr (GROUPED)
+      if constexpr (GROUPED && P_MN_MAJOR && Q_MN_MAJOR)
         if (step == tail.step)
           clear_tail<Tile, P, Q>(tail.left, base + P_AT + stage * P::BYTES,
                                  base + Q_AT + stage * Q::BYTES);
@@ -262,7 +263,7 @@ struct Hopper {
                                                    unit.q + column, Tile::GROUP_Q,
                                                    {end.p(), end.q(), unit.batch}, thread);
       Tail tail;
-      if constexpr (GROUPED) tail = Tail::of(unit.k_size, BLOCK_K);
+      if constexpr (GROUPED) tail = unit.tail;
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this

@@ -42,7 +42,7 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   before.fp32 = c.fp32;
   before.p = kept.row_stride, before.q = kept.col_stride, before.batch = kept.batch_stride;
   before.store = store_path(
-      problem.epilogue.out_dtype, args.p, args.q, before.p, before.q,
+      problem, plan.exchanged, before.p, before.q,
       alignment_of(kept.data, kept.dtype, kept.row_stride, kept.col_stride, kept.batch_stride));
 }
 

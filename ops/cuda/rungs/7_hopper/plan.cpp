@@ -19,6 +19,16 @@ bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& 
          (is_mappable(side) && reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
 }
 
+// How an operand is copied that the kernel cannot read where it lies. One that groups share out may
+// not lie along the index that they share: a box begins at a multiple of 16 bytes, and a group
+// anywhere. (An H100 calls other places an illegal instruction.)
+CopyTo copy_of(const Side& side, const Problem& problem, Shared rows, bool is_ready) {
+  if (is_grouped(problem) && problem.groups.shared == Shared::K)
+    return is_ready && is_mn_major(side) ? CopyTo::Nothing : CopyTo::AlongRows;
+  if (is_grouped(problem) && problem.groups.shared == rows)
+    return is_ready && !is_mn_major(side) ? CopyTo::Nothing : CopyTo::AlongK;
+  return repacked_to(side, problem.dtype, !is_ready);
+}
 // A Q that lies along K is cut into parts of whole groups of eight rows where a cluster shares it.
 bool parts_fit(const HopperPlan& plan, bool p_mn_major, bool q_mn_major) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
@@ -43,23 +53,21 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       may_share_segments(problem) && problem.batch <= MAX_GRID_Y && !is_grouped(problem);
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
-    const bool q_is_ready = tma_reads(sides.q, problem);
-    const StorePath store = store_path(problem.epilogue.out_dtype, sides.p.rows, sides.q.rows,
-                                       sides.c_p, sides.c_q, problem.c.alignment);
+    const StorePath store =
+        store_path(problem, exchanged, sides.c_p, sides.c_q, problem.c.alignment);
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
       if (is_grouped(problem) && !tile.of_groups) continue;
       HopperPlan plan{};
       plan.tile = static_cast<int8_t>(t);
       plan.exchanged = exchanged;
-      plan.repack_p = !is_ready_p(sides.p, problem, tile);
-      plan.repack_q = !q_is_ready;
+      plan.copy_p = copy_of(sides.p, problem, exchanged ? Shared::N : Shared::M,
+                            is_ready_p(sides.p, problem, tile));
+      plan.copy_q =
+          copy_of(sides.q, problem, exchanged ? Shared::M : Shared::N, tma_reads(sides.q, problem));
       plan.store = store;
-      const auto reads_mn_major = [&](const Side& side, bool repacks) {
-        return is_mn_major(copied(side, problem.dtype, repacked_to(side, problem.dtype, repacks)));
-      };
-      const bool p_mn_major = reads_mn_major(sides.p, plan.repack_p);
-      const bool q_mn_major = reads_mn_major(sides.q, plan.repack_q);
+      const bool p_mn_major = is_mn_major(copied(sides.p, problem.dtype, plan.copy_p));
+      const bool q_mn_major = is_mn_major(copied(sides.q, problem.dtype, plan.copy_q));
       for (const auto& [cluster_p, cluster_q] : CLUSTERS)
         for (int share = 0; share <= may_share; ++share) {
           plan.share_segments = share;
@@ -98,9 +106,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const HopperTileInfo& tile = hopper_tile(choice.tile);
   Plan plan = plan_of(Algo::Hopper, way, problem, choice.exchanged, tile.block_p, tile.block_q,
                       tma_step(problem));
-  const Sides sides = sides_of(problem, choice.exchanged);
-  if (choice.repack_p) plan.copy_p = repacked_to(sides.p, problem.dtype);
-  if (choice.repack_q) plan.copy_q = repacked_to(sides.q, problem.dtype);
+  plan.copy_p = choice.copy_p, plan.copy_q = choice.copy_q;
   if (problem.k == 0) {
     add_sums(plan, problem);
     return plan;

@@ -12,8 +12,8 @@
 namespace tiled {
 
 struct HopperPlan : ClusterPlan {
-  bool repack_p, repack_q;  // the operand is copied to where TMA can read it
-  bool share_segments;      // among blocks; their sums meet in a second kernel
+  CopyTo copy_p, copy_q;  // the operand is copied to where TMA can read it
+  bool share_segments;    // among blocks; their sums meet in a second kernel
   StorePath store;
 };
 
@@ -62,15 +62,20 @@ inline bool finishes(const Problem& problem, const HopperPlan& plan) {
   return !plan.share_segments && !problem.epilogue.is_identity();
 }
 
-// How a matrix of p by q elements leaves, of these strides and this alignment (Operand::alignment).
-inline StorePath store_path(DType dtype, int64_t p, int64_t q, int64_t p_stride, int64_t q_stride,
-                            int32_t alignment) {
-  if (size_of(dtype) != 2 || (p_stride != 1 && q_stride != 1)) return StorePath::Scatter;
+// How C, or what is kept beside it, leaves: of these strides and this alignment
+// (Operand::alignment).
+inline StorePath store_path(const Problem& problem, bool exchanged, int64_t p_stride,
+                            int64_t q_stride, int32_t alignment) {
+  if (size_of(problem.epilogue.out_dtype) != 2 || (p_stride != 1 && q_stride != 1))
+    return StorePath::Scatter;
   const bool along_p = q_stride != 1;
+  const int64_t p = exchanged ? problem.n : problem.m, q = exchanged ? problem.m : problem.n;
   const int64_t rows = along_p ? q : p, length = along_p ? p : q;
   const int64_t pitch = along_p ? q_stride : p_stride;
   // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
-  const bool by_tma = alignment == 16 && length % 8 == 0 && (rows <= 1 || pitch > 1);
+  // // And it begins at a multiple of them, as a group in a row that groups share out may not.
+  const bool by_tma = alignment == 16 && length % 8 == 0 && (rows <= 1 || pitch > 1) &&
+                      !shares_rows_of_p(problem, along_p == exchanged);
   return by_tma ? StorePath::Tma : StorePath::Rows;
 }
 
