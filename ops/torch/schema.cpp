@@ -67,7 +67,7 @@ TORCH_LIBRARY(tiled, m) {
   // main_grad and gives b none. The last adds left^T right of every group's rows [T, P] and [T, Q]
   // to its sum of [E, P, Q], rounded once.
   const std::string grouped =
-      "(Tensor a, Tensor b, *, Tensor? offs=None, Tensor? bias=None, str? activation=None,"
+      "(Tensor a, Tensor b, Tensor? offs=None, Tensor? bias=None, *, str? activation=None,"
       " $options";
   m.def(schema("grouped_mm" + grouped + ") -> Tensor"), tags);
   m.def(schema("grouped_mm.out" + grouped + ", Tensor(a!) out) -> ()"), tags);
