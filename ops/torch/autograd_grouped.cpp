@@ -3,8 +3,6 @@
 // K; and so on around. What lies outside all groups is zero in C and in the gradients, and is not
 // read.
 #include <ATen/ops/add.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
 #include "torch/autograd_finished.h"
@@ -33,7 +31,7 @@ at::Tensor sums_of_groups(const at::Tensor& gradient, const std::optional<at::Te
   options.precision = precision_of_sums(gradient, precision);
   if (bias_dtype == at::kFloat) options.out_dtype = bias_dtype;
   const c10::SymInt rows = gradient.sym_size(-2);
-  at::Tensor ones = at::ones_symint({1, rows}, gradient.options());
+  at::Tensor ones = gradient.new_ones_symint({1, rows});
   if (!is_matrix) ones = ones.expand_symint({gradient.sym_size(0), 1, rows});
   return grouped_operator()
       .call(ones, gradient, is_matrix ? offs : std::nullopt, std::nullopt, std::nullopt, options)
