@@ -8,6 +8,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import parallel_grouped
 import parallel_layers
 import parallel_products
 import parallel_training
@@ -18,7 +19,13 @@ from processes import free_port, run_cases, why_not
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 
-MODULES = (parallel_products, parallel_written, parallel_layers, parallel_training)
+MODULES = (
+    parallel_products,
+    parallel_grouped,
+    parallel_written,
+    parallel_layers,
+    parallel_training,
+)
 NAMES = [name for module in MODULES for name in module.CASES]
 
 

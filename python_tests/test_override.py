@@ -533,7 +533,7 @@ def test_every_operator_has_a_kernel_where_torch_has_one() -> None:
     operators = [
         *("mm", "mm.out", "bmm", "bmm.out", "dot", "addmm", "addmm_", "addmm.out", "baddbmm"),
         *("baddbmm_", "baddbmm.out", "addmv", "addmv_", "addmv.out"),
-        *("_addmm_activation", "_addmm_activation.out"),
+        *("_addmm_activation", "_addmm_activation.out", "_grouped_mm"),
     ]
     forms = [f"{op}.{form}" for op in ("mm", "bmm", "addmm", "baddbmm") for form in
              ("dtype", "dtype_out")]  # fmt: skip

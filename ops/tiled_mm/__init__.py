@@ -15,6 +15,7 @@ from ._load import build_info, load
 load()
 
 from . import compat, invariance  # noqa: E402
+from ._grouped import grouped_mm  # noqa: E402
 from ._inductor import inductor_options  # noqa: E402
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
 from ._linear import linear  # noqa: E402
@@ -85,6 +86,7 @@ __all__ = [
     "float32_precision",
     "fp16x3_recomputed",
     "get_float32_precision",
+    "grouped_mm",
     "inductor_options",
     "invariance",
     "linear",

@@ -26,6 +26,18 @@ def _linear(x: Any, weight: Any, *args: Any, **options: Any) -> int:
     return 2 * math.prod(x) * math.prod(weight[:-1])
 
 
+def _grouped(a: Any, b: Any, *args: Any, **options: Any) -> int:
+    """[T, K] x [E, K, N], [E, M, K] x [K, T], [M, T] x [T, N] or [E, M, K] x [E, K, N]. Where
+    groups end is data: all of what they share out counts, as for torch's own."""
+    rows_of_all = len(a) == 3 and len(b) == 2  # of which each is multiplied by one group's columns
+    return 2 * math.prod(a[1:] if rows_of_all else a) * b[-1]
+
+
+def _grouped_added(sum: Any, left: Any, right: Any, *args: Any, **options: Any) -> int:
+    """[T, P] and [T, Q], added to [E, P, Q]."""
+    return 2 * math.prod(left) * right[-1]
+
+
 def _register() -> None:
     from torch.utils.flop_counter import flop_registry, register_flop_formula
 
@@ -36,6 +48,11 @@ def _register() -> None:
             *(tiled.addmm, tiled.baddbmm, tiled._addmm_with_before),
             tiled._add_linear_weight_grad,
         ),
+        _grouped: (
+            *(tiled.grouped_mm, tiled._grouped_mm_with_before),
+            tiled._grouped_mm_into_main_grad,
+        ),
+        _grouped_added: (tiled._add_grouped_weight_grad,),
         _linear: (tiled.linear, tiled._linear_with_before, tiled._linear_into_main_grad),
     }.items():
         for operator in operators:

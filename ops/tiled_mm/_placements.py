@@ -120,6 +120,60 @@ class _Rules:
         ]
         return [([c], operands) for c, operands in rules]
 
+    def grouped(
+        self,
+        a: Any,
+        b: Any,
+        offs: Any = None,
+        bias: Any = None,
+        *,
+        activation: str | None = None,
+        results: int = 1,
+        **options: Any,
+    ) -> list[Rule]:
+        """Products of groups. What groups share out stays whole, since their ends count in it, and
+        so do the groups, whose ends every process needs; without offsets a batch of them splits."""
+        a_dims, b_dims = len(a.shape), len(b.shape)
+        dims = 3 if a_dims == b_dims else 2
+        row, column = self.shard(dims - 2), self.shard(dims - 1)
+        whole = [(self.all, [self.all, self.all])]
+        if a_dims == 3 or b_dims == 2:  # rows are of every group
+            whole.append((row, [self.shard(a_dims - 2), self.all]))
+        if b_dims == 3 or a_dims == 2:
+            whole.append((column, [self.all, self.shard(b_dims - 1)]))
+        if offs is None:
+            whole.append((self.shard(0), [self.shard(0), self.shard(0)]))
+        parts = self.linear_in_each()
+        if a_dims == 3 or b_dims == 3:
+            parts.append((self.sum, [self.shard(a_dims - 1), self.shard(b_dims - 2)]))
+
+        def of_bias(c: Any) -> Any:
+            """[E, N], beside C [T, N] or [E, M, N]."""
+            if c.is_partial() or c.is_replicate():
+                return c
+            if c.dim == dims - 1:
+                return self.shard(1)
+            return self.shard(0) if c.dim == dims - 3 else self.all
+
+        def with_others(rules: list) -> list:
+            ends = [] if offs is None else [self.all]
+            return [
+                (c, [*operands, *ends, *([] if bias is None else [of_bias(c)])])
+                for c, operands in rules
+            ]
+
+        return self.finished(with_others(whole), with_others(parts), activation, results)
+
+    def grouped_weight_grad(self, left: Any, right: Any, offs: Any, **options: Any) -> list[Rule]:
+        """[T, P] and [T, Q] -> [E, P, Q], a sum of every group's rows."""
+        rules = [
+            (self.all, [self.all, self.all]),
+            (self.shard(1), [self.shard(1), self.all]),
+            (self.shard(2), [self.all, self.shard(1)]),
+            *self.linear_in_each(),
+        ]
+        return [([c], [*operands, self.all]) for c, operands in rules]
+
     def activation_backward(
         self, grad: Any, before: Any, activation: str | None, *, bias_dtype: Any = None
     ) -> list[Rule]:

@@ -190,6 +190,26 @@ def _linear_weight_grad_rule(
     return torch.ops.tiled.bmm(grad.mT, x, **options), 0
 
 
+def _grouped_rule(operator: Any) -> Callable:
+    """Every entry by itself: each may have offsets of its own, which are data."""
+
+    def rule(info: Any, in_dims: tuple, *args: Any, **options: Any) -> Any:
+        def entry(i: int) -> Any:
+            tensors = (
+                t if dim is None else t.select(dim, i) for t, dim in zip(args, in_dims, strict=True)
+            )
+            return operator(*tensors, **options)
+
+        if info.batch_size == 0:
+            raise RuntimeError("tiled_mm: torch.vmap of grouped_mm over no entries")
+        results = [entry(i) for i in range(info.batch_size)]
+        if isinstance(results[0], Tensor):
+            return torch.stack(results), 0
+        return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
+
+    return rule
+
+
 def _activation_backward_rule(
     info: Any,
     in_dims: tuple,
@@ -233,6 +253,8 @@ def register_batching_rules() -> None:
         "linear": _linear_rule(tiled.linear, tiled.baddbmm),
         "_linear_with_before": _linear_rule(tiled._linear_with_before, tiled._addmm_with_before),
         "_linear_weight_grad": _linear_weight_grad_rule,
+        "grouped_mm": _grouped_rule(tiled.grouped_mm),
+        "_grouped_mm_with_before": _grouped_rule(tiled._grouped_mm_with_before),
         "activation_backward": _activation_backward_rule,
     }
     for name, rule in rules.items():

@@ -80,6 +80,12 @@ def _without_main_grad(operator: Any, args: tuple, kwargs: dict) -> Any:
     return torch.ops.tiled.linear(x, weight, bias, **kwargs)
 
 
+def _grouped_without_main_grad(operator: Any, args: tuple, kwargs: dict) -> Any:
+    """Likewise of groups."""
+    a, b, offs, bias, _ = args
+    return torch.ops.tiled.grouped_mm(a, b, offs, bias, **kwargs)
+
+
 def register_sharding_rules() -> None:
     """Register all of this, once torch.distributed.tensor is imported, in place of any that is
     there."""
@@ -93,6 +99,8 @@ def register_sharding_rules() -> None:
         tiled.linear.default: ("linear", {}),
         tiled._linear_with_before.default: ("linear", {"results": 2}),
         tiled._linear_weight_grad.default: ("linear_weight_grad", {}),
+        tiled.grouped_mm.default: ("grouped", {}),
+        tiled._grouped_mm_with_before.default: ("grouped", {"results": 2}),
         tiled.activation_backward.default: ("activation_backward", {}),
     }
     writing = {
@@ -102,6 +110,8 @@ def register_sharding_rules() -> None:
         tiled.baddbmm.out: "addmm",
         tiled.linear.out: "linear",
         tiled._add_linear_weight_grad.default: "linear_weight_grad",
+        tiled.grouped_mm.out: "grouped",
+        tiled._add_grouped_weight_grad.default: "grouped_weight_grad",
     }
     try:
         for operator, (name, fixed) in rules.items():
@@ -121,6 +131,7 @@ def register_sharding_rules() -> None:
     for operator, name in writing.items():
         handlers[operator] = written(operator, name)
     handlers[tiled._linear_into_main_grad.default] = _without_main_grad
+    handlers[tiled._grouped_mm_into_main_grad.default] = _grouped_without_main_grad
 
 
 def register_when_imported() -> None:

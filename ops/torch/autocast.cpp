@@ -81,6 +81,28 @@ at::Tensor autocast_linear_into_main_grad(const at::Tensor& x, const at::Tensor&
 }
 
 template <at::DeviceType DEVICE>
+at::Tensor autocast_grouped(const at::Tensor& a, const at::Tensor& b,
+                            const std::optional<at::Tensor>& offs,
+                            const std::optional<at::Tensor>& bias,
+                            std::optional<std::string_view> activation, const MmOptions& options) {
+  const Cast<DEVICE> cast(a, b, options);
+  return grouped_operator().call(cast(a), cast(b), offs, cast.added(bias, options), activation,
+                                 options);
+}
+
+template <at::DeviceType DEVICE>
+at::Tensor autocast_grouped_into_main_grad(const at::Tensor& a, const at::Tensor& b,
+                                           const at::Tensor& offs,
+                                           const std::optional<at::Tensor>& bias,
+                                           const std::optional<at::Tensor>& main_grad,
+                                           std::optional<std::string_view> activation,
+                                           const MmOptions& options) {
+  const Cast<DEVICE> cast(a, b, options);
+  return grouped_into_main_grad_operator().call(cast(a), cast(b), offs, cast.added(bias, options),
+                                                main_grad, activation, options);
+}
+
+template <at::DeviceType DEVICE>
 void register_autocast(torch::Library& m) {
   m.impl("mm", kernel<&autocast<DEVICE, &mm_operator>>);
   m.impl("bmm", kernel<&autocast<DEVICE, &bmm_operator>>);
@@ -89,6 +111,8 @@ void register_autocast(torch::Library& m) {
   m.impl("linear", kernel<&autocast_linear<DEVICE>>);
   m.impl("_linear_into_main_grad", kernel<&autocast_linear_into_main_grad<DEVICE>>);
   m.impl("_linear_weight_grad", kernel<&autocast_linear_weight_grad<DEVICE>>);
+  m.impl("grouped_mm", kernel<&autocast_grouped<DEVICE>>);
+  m.impl("_grouped_mm_into_main_grad", kernel<&autocast_grouped_into_main_grad<DEVICE>>);
 }
 
 }  // namespace

@@ -156,13 +156,9 @@ at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
                                  std::optional<std::string_view> activation,
                                  const MmOptions& options) {
   if (main_grad)
-    check_main_grad(*main_grad, weight, x.scalar_type());
+    check_main_grad(*main_grad, weight, x.scalar_type(), "tiled::_linear_into_main_grad");
   else
-    TORCH_CHECK(!compute_requires_grad(weight),
-                "tiled_mm: main_grad is missing: set weight.main_grad to a tensor of shape ",
-                weight.sizes(), " and dtype ",
-                sums_are_floats(x.scalar_type()) ? at::kFloat : x.scalar_type(), " on ",
-                weight.device(), ", to which backward() adds weight's gradient");
+    check_needs_no_main_grad(weight, x.scalar_type());
   return std::get<0>(record_linear(false, keys, x, weight, bias, main_grad.value_or(at::Tensor()),
                                    activation, options));
 }

@@ -81,6 +81,25 @@ class GradientRequest {
     return linear_weight_grad_operator().call(gradient, x, all());
   }
 
+  // Products of groups.
+  at::Tensor grouped(const at::Tensor& a, const at::Tensor& b,
+                     const std::optional<at::Tensor>& offs) const {
+    const auto call = [&](const at::Tensor& x, const at::Tensor& y) {
+      return grouped_operator().call(x, y, offs, std::nullopt, std::nullopt, all());
+    };
+    return needs_copies(algo_) ? call(aligned_copy(a), aligned_copy(b.mT()).mT()) : call(a, b);
+  }
+
+  // sum [E, P, Q] += left^T right of every group's rows, rounded once, to the dtype of the sum,
+  // which is written in its own layout.
+  void add_grouped(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
+                   const at::Tensor& offs) const {
+    const bool turned = sum.stride(-2) == 1 && sum.stride(-1) != 1;
+    at::Tensor target = turned ? sum.mT() : sum;
+    add_grouped_weight_grad_operator().call(target, turned ? right : left, turned ? left : right,
+                                            offs, all());
+  }
+
   // sum += a b, rounded once, to the dtype of the sum.
   void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) const {
     MmOptions options = all();

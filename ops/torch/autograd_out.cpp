@@ -94,6 +94,28 @@ void linear_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& x,
   });
 }
 
+void grouped_out_without_gradient(c10::DispatchKeySet keys, const at::Tensor& a,
+                                  const at::Tensor& b, const std::optional<at::Tensor>& offs,
+                                  const std::optional<at::Tensor>& bias,
+                                  std::optional<std::string_view> activation,
+                                  const MmOptions& options, at::Tensor& out) {
+  check_no_gradient("grouped_mm", out, a, b, bias);
+  at::AutoDispatchBelowAutograd below;
+  grouped_out_operator().redispatch(keys & c10::after_autograd_keyset, a, b, offs, bias, activation,
+                                    options, out);
+}
+
+void grouped_out_bumps_version(c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
+                               const std::optional<at::Tensor>& offs,
+                               const std::optional<at::Tensor>& bias,
+                               std::optional<std::string_view> activation, const MmOptions& options,
+                               at::Tensor& out) {
+  write_new_version(out, [&] {
+    grouped_out_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, a, b, offs, bias,
+                                      activation, options, out);
+  });
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
@@ -102,6 +124,7 @@ TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("addmm.out", kernel<&addmm_out_without_gradient<&addmm_out_operator>>);
   m.impl("baddbmm.out", kernel<&addmm_out_without_gradient<&baddbmm_out_operator>>);
   m.impl("linear.out", kernel<&linear_out_without_gradient>);
+  m.impl("grouped_mm.out", kernel<&grouped_out_without_gradient>);
 }
 
 TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) {
@@ -110,6 +133,7 @@ TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) {
   m.impl("addmm.out", kernel<&addmm_out_bumps_version<&addmm_out_operator>>);
   m.impl("baddbmm.out", kernel<&addmm_out_bumps_version<&baddbmm_out_operator>>);
   m.impl("linear.out", kernel<&linear_out_bumps_version>);
+  m.impl("grouped_mm.out", kernel<&grouped_out_bumps_version>);
 }
 
 }  // namespace tiled

@@ -54,12 +54,25 @@ void linear_out_resolved(const at::Tensor& x, const at::Tensor& weight,
   });
 }
 
+void grouped_out_resolved(const at::Tensor& a, const at::Tensor& b,
+                          const std::optional<at::Tensor>& offs,
+                          const std::optional<at::Tensor>& bias,
+                          std::optional<std::string_view> activation, const MmOptions& options,
+                          at::Tensor& out) {
+  const std::optional<at::Tensor> plain_bias = bias ? std::optional(resolved(*bias)) : std::nullopt;
+  write_resolved(out, [&](at::Tensor& plain) {
+    grouped_out_operator().call(resolved(a), resolved(b), offs, plain_bias, activation, options,
+                                plain);
+  });
+}
+
 void register_resolved(torch::Library& m) {
   m.impl("mm.out", kernel<&mm_out_resolved<&mm_out_operator>>);
   m.impl("bmm.out", kernel<&mm_out_resolved<&bmm_out_operator>>);
   m.impl("addmm.out", kernel<&addmm_out_resolved<&addmm_out_operator>>);
   m.impl("baddbmm.out", kernel<&addmm_out_resolved<&baddbmm_out_operator>>);
   m.impl("linear.out", kernel<&linear_out_resolved>);
+  m.impl("grouped_mm.out", kernel<&grouped_out_resolved>);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace tiled {
 
 // Of weight's shape and device, and of float or the dtype of the product of this dtype.
 inline void check_main_grad(const at::Tensor& main_grad, const at::Tensor& weight,
-                            at::ScalarType dtype) {
+                            at::ScalarType dtype, const char* op) {
   const at::ScalarType type = main_grad.scalar_type();
   TORCH_CHECK(type == dtype || (type == at::kFloat && sums_are_floats(dtype)),
               "tiled_mm: main_grad of a ", dtype, " product has dtype ", type,
@@ -23,7 +24,15 @@ inline void check_main_grad(const at::Tensor& main_grad, const at::Tensor& weigh
   TORCH_CHECK(main_grad.sizes() == weight.sizes(), "tiled_mm: main_grad has shape ",
               main_grad.sizes(), ", and weight ", weight.sizes());
   TORCH_CHECK(!main_grad.requires_grad(), "tiled_mm: main_grad may not require a gradient itself");
-  check_same_device(weight, main_grad, "tiled::_linear_into_main_grad", "main_grad");
+  check_same_device(weight, main_grad, op, "main_grad");
+}
+
+// Where there is no main_grad.
+inline void check_needs_no_main_grad(const at::Tensor& weight, at::ScalarType dtype) {
+  TORCH_CHECK(!torch::autograd::compute_requires_grad(weight),
+              "tiled_mm: main_grad is missing: set weight.main_grad to a tensor of shape ",
+              weight.sizes(), " and dtype ", sums_are_floats(dtype) ? at::kFloat : dtype, " on ",
+              weight.device(), ", to which backward() adds weight's gradient");
 }
 
 // The node at the end of the edge's path, by way of casts and views: a leaf's AccumulateGrad.

@@ -130,6 +130,7 @@ const Overridden OVERRIDDEN[] = {
     entry<&asked::sum_out<MV>>("addmv", "out"),
     entry<&asked::activated>("_addmm_activation", ""),
     entry<&asked::activated_out>("_addmm_activation", "out"),
+    entry<&asked::groups>("_grouped_mm", ""),
 };
 
 std::string full_name(const Overridden& op) {
@@ -168,7 +169,7 @@ std::vector<Found> kernels_of_others(c10::DispatchKey key) {
     const auto handle =
         c10::Dispatcher::singleton().findSchema({"aten::" + std::string(op.name), op.overload});
     // What torch does not have on this device, it shall not have from here.
-    if (!handle || !handle->hasKernelForDispatchKey(key)) continue;
+    if (!handle || !handle->hasComputedKernelForDispatchKey(key)) continue;
     c10::SafeKernelFunction kernel = handle->getComputedKernelForDispatchKey(key);
     if (kernel.debug() != OUR_NAME) found.push_back({&op, *handle, std::move(kernel)});
   }

@@ -20,6 +20,7 @@ Sizes sizes_of(const Request& asked) {
     case Form::Batches: return {a.size(0), a.size(1), b.size(2)};
     case Form::MatrixVector: return {a.size(0)};
     case Form::Dot: return {};
+    case Form::Groups: return {};  // they are written into no tensor that is given
   }
   return {};
 }
@@ -46,7 +47,15 @@ bool both_compute(at::ScalarType dtype, at::DeviceType device) {
   }
 }
 
+// What torch's grouped product takes: no bias yet, and a result of the operands' dtype.
+bool dtypes_of_groups_fit(const Request& asked) {
+  const at::ScalarType dtype = asked.a->scalar_type();
+  return sums_are_floats(dtype) && asked.b->scalar_type() == dtype && result_type(asked) == dtype &&
+         !asked.has_bias && (asked.offs == nullptr || asked.offs->scalar_type() == at::kInt);
+}
+
 bool dtypes_fit(const Request& asked, at::DeviceType device) {
+  if (asked.form == Form::Groups) return dtypes_of_groups_fit(asked);
   const at::ScalarType dtype = asked.a->scalar_type(), result = result_type(asked);
   const bool is_16_bit = dtype == at::kHalf || dtype == at::kBFloat16;
   return both_compute(dtype, device) && asked.b->scalar_type() == dtype &&
@@ -57,7 +66,20 @@ bool dtypes_fit(const Request& asked, at::DeviceType device) {
          (!asked.activation || at::isFloatingType(dtype));
 }
 
+bool shapes_of_groups_fit(const Request& asked) {
+  const at::Tensor &a = *asked.a, &b = *asked.b;
+  const bool a_is_matrix = a.dim() == 2, b_is_matrix = b.dim() == 2;
+  if (!(a_is_matrix || a.dim() == 3) || !(b_is_matrix || b.dim() == 3)) return false;
+  if (a.size(-1) != b.size(-2)) return false;
+  if ((asked.offs != nullptr) != (a_is_matrix || b_is_matrix)) return false;
+  if (asked.offs == nullptr) return a.size(0) == b.size(0);
+  if (asked.offs->dim() != 1) return false;
+  const int64_t groups = asked.offs->size(0);
+  return (a_is_matrix || a.size(0) == groups) && (b_is_matrix || b.size(0) == groups);
+}
+
 bool shapes_fit(const Request& asked) {
+  if (asked.form == Form::Groups) return shapes_of_groups_fit(asked);
   const at::Tensor &a = *asked.a, &b = *asked.b;
   const bool b_is_vector = asked.form == Form::MatrixVector || asked.form == Form::Dot;
   const int64_t a_dim = asked.form == Form::Dot ? 1 : asked.form == Form::Batches ? 3 : 2;
@@ -102,7 +124,7 @@ bool writable(const Request& asked) {
 template <typename Predicate>
 bool every_tensor(const Request& asked, const Predicate& holds) {
   for (const at::Tensor* t :
-       {asked.a, asked.b, asked.input, const_cast<const at::Tensor*>(asked.out)})
+       {asked.a, asked.b, asked.input, const_cast<const at::Tensor*>(asked.out), asked.offs})
     if (t != nullptr && !holds(*t)) return false;
   return true;
 }
@@ -159,6 +181,9 @@ at::Tensor product(const Request& asked, const Products& products,
   const auto a = without_lazy_conj(*asked.a), b = without_lazy_conj(*asked.b);
   MmOptions options;
   options.out_dtype = asked.out_dtype;
+  if (asked.form == Form::Groups)
+    return products.grouped(*a, *b, asked.offs ? std::optional(*asked.offs) : std::nullopt,
+                            std::nullopt, std::nullopt, options);
   if (asked.form == Form::Matrices && !asked.input && !out) return products.mm(*a, *b, options);
   if (asked.form == Form::Batches && !asked.input && !out) return products.bmm(*a, *b, options);
   const at::Tensor left = asked.form == Form::Dot ? a->unsqueeze(0) : *a;
@@ -206,8 +231,8 @@ Verdict judge(const Request& asked, at::DeviceType device, const Products& produ
 at::Tensor compute(const Request& asked, const Products& products) {
   check_read_memory(asked);
   const at::Tensor c = product(asked, products);
-  const bool is_matrix = asked.form == Form::Matrices || asked.form == Form::Batches;
-  return is_matrix ? c : c.view(sizes_of(asked));
+  const bool has_a_vector = asked.form == Form::MatrixVector || asked.form == Form::Dot;
+  return has_a_vector ? c.view(sizes_of(asked)) : c;
 }
 
 void compute_out(const Request& asked, const Products& products) {

@@ -31,8 +31,9 @@ constexpr int VERDICTS = 9;
 // The word for it in the counts.
 const char* name_of(Verdict verdict);
 
-// What A and B are, and with them C: [M, K] [K, N], [B, M, K] [B, K, N], [M, K] [K], [K] [K].
-enum class Form : int8_t { Matrices, Batches, MatrixVector, Dot };
+// What A and B are, and with them C: [M, K] [K, N], [B, M, K] [B, K, N], [M, K] [K], [K] [K]; or
+// what groups share out (check_grouped.h).
+enum class Form : int8_t { Matrices, Batches, MatrixVector, Dot, Groups };
 
 // The arguments are the caller's, which outlive it.
 struct Request {
@@ -45,6 +46,9 @@ struct Request {
   std::optional<at::ScalarType> out_dtype = std::nullopt;
   std::optional<std::string_view> activation = std::nullopt;
   at::Tensor* out = nullptr;  // C, resized where it does not fit; may be the input
+  // Of groups.
+  const at::Tensor* offs = nullptr;
+  bool has_bias = false;
 };
 
 // Who computes it, without having touched anything.

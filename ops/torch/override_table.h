@@ -96,4 +96,15 @@ inline Request activated_out(const Tensor& self, const Tensor& a, const Tensor& 
   return asked;
 }
 
+// Products of groups
+
+inline Request groups(const Tensor& a, const Tensor& b, const std::optional<Tensor>& offs,
+                      const std::optional<Tensor>& bias, std::optional<ScalarType> out_dtype) {
+  Request asked = product<Form::Groups>(a, b);
+  asked.offs = offs && offs->defined() ? &*offs : nullptr;
+  asked.has_bias = bias && bias->defined();
+  asked.out_dtype = out_dtype;
+  return asked;
+}
+
 }  // namespace tiled::asked

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "torch/finished.h"
+#include "torch/grouped.h"
 
 namespace tiled {
 
@@ -12,13 +13,18 @@ struct Products {
   at::Tensor (*bmm)(const at::Tensor& a, const at::Tensor& b, const MmOptions&);
   std::tuple<at::Tensor, at::Tensor> (*finished)(const at::Tensor& a, const at::Tensor& b,
                                                  const EpilogueOptions&, const MmOptions&);
+  at::Tensor (*grouped)(const at::Tensor& a, const at::Tensor& b,
+                        const std::optional<at::Tensor>& offs,
+                        const std::optional<at::Tensor>& bias,
+                        std::optional<std::string_view> activation, const MmOptions&);
   // Whether this build has kernels that run where the tensor is.
   bool (*run_on)(const at::Tensor& a);
 };
 
 template <typename Backend>
 constexpr Products products_of(bool (*run_on)(const at::Tensor&)) {
-  return {&Product<Backend>::mm, &Product<Backend>::bmm, &finished_product<Backend>, run_on};
+  return {&Product<Backend>::mm, &Product<Backend>::bmm, &finished_product<Backend>,
+          &Grouped<Backend>::product, run_on};
 }
 
 const Products& cpu_products();

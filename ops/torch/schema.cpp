@@ -63,14 +63,18 @@ TORCH_LIBRARY(tiled, m) {
         tags);
   // Products of groups, which share out a size of a or of b, or K, by their cumulative ends; rows
   // and columns of C outside all groups are zero. The second also gives the value before the
-  // activation. The third adds left^T right of every group's rows [T, P] and [T, Q] to its sum of
-  // [E, P, Q], rounded once.
+  // activation; the backward of the third, whose groups share out rows, adds b's gradient to
+  // main_grad and gives b none. The last adds left^T right of every group's rows [T, P] and [T, Q]
+  // to its sum of [E, P, Q], rounded once.
   const std::string grouped =
-      "(Tensor a, Tensor b, *, Tensor? offs=None, Tensor? bias=None, str? activation=None,"
+      "(Tensor a, Tensor b, Tensor? offs=None, Tensor? bias=None, *, str? activation=None,"
       " $options";
   m.def(schema("grouped_mm" + grouped + ") -> Tensor"), tags);
   m.def(schema("grouped_mm.out" + grouped + ", Tensor(a!) out) -> ()"), tags);
   m.def(schema("_grouped_mm_with_before" + grouped + ") -> (Tensor, Tensor)"), tags);
+  m.def(
+      schema("_grouped_mm_into_main_grad(Tensor a, Tensor b, Tensor offs, Tensor? bias,"
+             " Tensor? main_grad, *, str? activation=None, $options) -> Tensor"));
   m.def(schema("_add_grouped_weight_grad(Tensor(a!) sum, Tensor left, Tensor right, Tensor offs, *,"
                " $options) -> ()"),
         tags);
@@ -269,6 +273,11 @@ const GroupedOutOperator& grouped_out_operator() {
 
 const GroupedWithBeforeOperator& grouped_with_before_operator() {
   static const GroupedWithBeforeOperator door("tiled::_grouped_mm_with_before", "");
+  return door;
+}
+
+const GroupedIntoMainGradOperator& grouped_into_main_grad_operator() {
+  static const GroupedIntoMainGradOperator door("tiled::_grouped_mm_into_main_grad", "");
   return door;
 }
 

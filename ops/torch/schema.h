@@ -51,6 +51,10 @@ using GroupedLike = Operator<Result(
 using GroupedOperator = GroupedLike<at::Tensor>;
 using GroupedOutOperator = GroupedLike<void, at::Tensor&>;
 using GroupedWithBeforeOperator = GroupedLike<std::tuple<at::Tensor, at::Tensor>>;
+using GroupedIntoMainGradOperator = Operator<at::Tensor(
+    const at::Tensor& a, const at::Tensor& b, const at::Tensor& offs,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& main_grad,
+    std::optional<std::string_view> activation, const MmOptions& options)>;
 using AddGroupedWeightGradOperator =
     Operator<void(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
                   const at::Tensor& offs, const MmOptions& options)>;
@@ -84,6 +88,8 @@ add_linear_weight_grad_operator();                                // tiled::_add
 const GroupedOperator& grouped_operator();                        // tiled::grouped_mm
 const GroupedOutOperator& grouped_out_operator();                 // tiled::grouped_mm.out
 const GroupedWithBeforeOperator& grouped_with_before_operator();  // tiled::_grouped_mm_with_before
+const GroupedIntoMainGradOperator&
+grouped_into_main_grad_operator();  // tiled::_grouped_mm_into_main_grad
 const AddGroupedWeightGradOperator&
 add_grouped_weight_grad_operator();  // tiled::_add_grouped_weight_grad
 

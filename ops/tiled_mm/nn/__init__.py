@@ -4,7 +4,8 @@ parameters and the same ``state_dict``."""
 from __future__ import annotations
 
 from ._convert import convert
+from ._experts import Experts
 from ._linear import Linear
 from ._mlp import MLP
 
-__all__ = ["MLP", "Linear", "convert"]
+__all__ = ["MLP", "Experts", "Linear", "convert"]
