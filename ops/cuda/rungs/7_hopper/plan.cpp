@@ -55,6 +55,9 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     const Sides sides = sides_of(problem, exchanged);
     const StorePath store =
         store_path(problem, exchanged, sides.c_p, sides.c_q, problem.c.alignment);
+    // Pairs of fp32 are stored together along Q, and a group may begin between two of them.
+    if (store == StorePath::Scatter && sides.c_q == 1 && shares_rows_of_p(problem, !exchanged))
+      continue;
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
       if (is_grouped(problem) && !tile.of_groups) continue;
