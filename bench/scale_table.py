@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from bench.cells import NOT_MEASURED, captions, markdown, ratio_number, seconds_text
 
 
+def gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count > 1)}"
+
+
 def by_count(documents: Sequence[dict], part: str) -> dict[int, dict]:
     """The newest document of whole sizes that has it, for each number of GPUs."""
     found: dict[int, dict] = {}
@@ -31,7 +35,7 @@ def table_of(part: str, texts: int, cells: Callable) -> Callable[[Sequence[dict]
         if not found:
             return NOT_MEASURED
         header, rows = cells({count: rows_of(d, part) for count, d in found.items()})
-        sources = [(f"{count} GPUs", document) for count, document in found.items()]
+        sources = [(gpus(count), document) for count, document in found.items()]
         return markdown(header, rows, texts=texts) + "\n\n" + captions(sources)
 
     return table
@@ -42,7 +46,7 @@ def times(found: dict[int, list[dict]]) -> tuple[list[str], list[list[str]]]:
     header, lines = ["", "", "tokens"], {}
     for count, rows in found.items():
         others = [name for name in rows[0]["seconds"] if name != "torch"]
-        columns = [f"{count} GPUs: torch", *(f"torch / {name}" for name in others)]
+        columns = [f"{gpus(count)}: torch", *(f"torch / {name}" for name in others)]
         for row in rows:
             place = (row["what"], row["mode"], str(row.get("tokens", "")))
             line = lines.setdefault(place, ["-"] * (len(header) - 3))
