@@ -123,6 +123,17 @@ def compiled_speed_rows(rows: Rows) -> list[list[str]]:
     return lines
 
 
+def compiled_epilogues_rows(rows: Rows) -> list[list[str]]:
+    """Times of the others over that with epilogues."""
+    lines = []
+    for row in rows:
+        s = row["seconds"]
+        ratios = [ratio_number(s[n] / s["epilogues"]) for n in ("tiled", "torch", "max-autotune")]
+        place = [row["model"], row["what"], str(row["tokens"])]
+        lines.append([*place, seconds_text(s["epilogues"]), *ratios])
+    return lines
+
+
 def rivals_rows(rows: Rows) -> list[list[str]]:
     found: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -165,6 +176,12 @@ TABLES = {
         ("model", "", "tokens", *BESIDE, "Inductor's own options' time / these"),
         2,
         compiled_speed_rows,
+    ),
+    "models-compiled-epilogues": part_table(
+        "compiled-epilogues",
+        ("activation", "", "tokens", "with epilogues", "without / with", "torch", "max-autotune"),
+        2,
+        compiled_epilogues_rows,
     ),
     "models-rivals": part_table(
         "rivals-bits", ("products", "bf16", "fp32", "squares"), 1, rivals_rows

@@ -34,6 +34,7 @@ from bench.machine import ROOT
 from bench.mma_sync_table import mma_sync_table
 from bench.models_table import TABLES as MODELS_TABLES
 from bench.out_of_core_table import TABLES as OUT_OF_CORE_TABLES
+from bench.scale_table import TABLES as SCALE_TABLES
 from bench.shapes import SETS, Shape
 from bench.training_tables import curves_table, step_table
 
@@ -285,6 +286,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **DECODE_TABLES,
     **MODELS_TABLES,
     **OUT_OF_CORE_TABLES,
+    **SCALE_TABLES,
     "mma-sync": mma_sync_table,
     **{
         f"shapes-{s}": set_table(s, gpu=True)

@@ -222,6 +222,7 @@ _MODELS = {
         }
     ],
     "compiled-speed?": [{"model": str, "what": str, "tokens": int, "seconds": dict}],
+    "compiled-epilogues?": [{"model": str, "what": str, "tokens": int, "seconds": dict}],
     "eager-calls?": [{"what": str, "grad": bool, "seconds": dict}],
     "eager-decode?": [{"what": str, "grad": bool, "seconds": dict}],
     "rivals-bits?": [{"candidate": str, "kind": str, "changed": int, "of": int}],

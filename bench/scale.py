@@ -93,6 +93,7 @@ class Turns:
 
         def sample(name: str, calls: int) -> float:
             with around.get(name, contextlib.nullcontext)():
+                works[name]()  # what is entered may have changed the layers
                 self.settle()
                 return (self.host if host else self.sample)(works[name], calls)
 

@@ -4,6 +4,7 @@ run every case of a module in turn, on the CPU by gloo, or a GPU each by NCCL.""
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib
 import socket
 import traceback
@@ -87,8 +88,10 @@ def device() -> str:
     return "cuda" if distributed.get_backend() == "nccl" else "cpu"
 
 
+@functools.cache
 def mesh(*sizes: int, names: tuple[str, ...] | None = None):
-    """A mesh of these sizes, or of all processes in a row."""
+    """A mesh of these sizes, or of all processes in a row. It is made once: every new one of two
+    dimensions has new groups, and for NCCL a communicator each, which takes longer than a case."""
     from torch.distributed.device_mesh import init_device_mesh
 
     sizes = sizes or (distributed.get_world_size(),)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 pytest.importorskip("typer", reason="needs the benchmark's packages")
-from bench import compiled, eager, rivals
+from bench import compiled, compiled_epilogues, eager, results, rivals
+from bench.models_table import TABLES
 
 
 def test_host_time_of_calls_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +51,17 @@ def test_every_setting_is_a_set_of_options() -> None:
     for options, more in compiled.settings().values():
         assert set(options or {}) <= set(config.get_config_copy())
         assert set(more) == {"dynamic"}
+
+
+def test_a_compiled_perceptron_with_epilogues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_epilogues, "ACTIVATIONS", {"relu": torch.nn.ReLU})
+    compiled_epilogues.main(tmp_path / "epilogues.json", "cpu", True)
+    (document,) = results.read_all(tmp_path)
+    rows = document["models"]["compiled-epilogues"]
+    assert [row["what"] for row in rows] == ["forward", "loss and gradients"]
+    assert all(list(row["seconds"]) == list(compiled_epilogues.settings()) for row in rows)
+    document["settings"]["small"] = False
+    lines = TABLES["models-compiled-epilogues"]([document]).splitlines()
+    assert lines[2].startswith("| relu | forward | 16 | ")

@@ -9,6 +9,7 @@
 #include "cuda/plan/current_rules.h"
 #include "cuda/plan/estimate.h"
 #include "cuda/plan/measured.h"
+#include "cuda/plan/memory_of_plans.h"
 #include "cuda/plan/rung.h"
 
 namespace tiled {
@@ -37,26 +38,16 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           bits_of(device.tensor_flops), bits_of(device.memory_bandwidth), bits_of(device.clock_hz),
           device.shared_bytes_per_sm, device.shared_bytes_reserved,
           static_cast<int64_t>(p.groups.shared),
-          // It begins with 1, so that no key is all zeros, as an entry's is that was never filled.
+          // It begins with 1, so that no key is all zeros, as a place's is that was never filled.
           rules_version()};
 }
 
 // A choice looks at up to hundreds of ways, in 16 bits some 100 microseconds' work; a program asks
 // for the same few shapes again and again.
 Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* asked) {
-  struct Entry {
-    Key key{};
-    Plan plan{};
-  };
-  constexpr size_t ENTRIES = 64;  // of each thread
-  static thread_local std::array<Entry, ENTRIES> entries;
-  const Key key = key_of(problem, device, asked);
-  uint64_t hash = 0;
-  for (const int64_t value : key)
-    hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15u;
-  Entry& entry = entries[hash >> 58];
-  if (entry.key != key) entry = {key, choose(problem, device, *current_rules(device), asked).plan};
-  return entry.plan;
+  static thread_local MemoryByKey<Key, Plan> plans;
+  return plans.find(key_of(problem, device, asked),
+                    [&] { return choose(problem, device, *current_rules(device), asked).plan; });
 }
 
 bool takes(const Rung& rung, const Problem& problem, const DeviceInfo& device) {
