@@ -19,6 +19,7 @@ choice_fit.py  the fit of the choice's rules to them: python -m bench.choice_fit
 choice_ablate.py  which tiles pay, by the same: python -m bench.choice_ablate
 errors.py      errors of sums beside torch.mm's, by K: python -m bench.errors
 decode.py      one to 64 rows with a layer's weight: python -m bench.decode
+grouped.py     products of groups beside torch's: python -m bench.grouped
 out_of_core.py products streamed from host memory: python -m bench.out_of_core
 cpu_table.py   the CPU's groups of cases beside torch.mm: python -m bench.cpu_table
 share.py       figures of another card, in one file to send: python -m bench --share

@@ -3,7 +3,8 @@
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
      counters?: [counters],
      cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
-     decode?: [decode], models?: {part: [row]}, scale?: {processes, rows: [row]},
+     decode?: [decode], grouped?: [grouped], models?: {part: [row]},
+     scale?: {processes, rows: [row]},
      out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]},
      share?: {build, device, copy_bytes_per_s, refused: {precision: why}, self_test, plans}}
 
@@ -42,6 +43,12 @@ the shares of a warp's time that it waited, by reason:
 1,024 rows:
 
     {dtype, layout, m, n, k, drawn, seconds: {tiled, torch}, changed: {tiled, torch}}
+
+`grouped` is bench.grouped's, one case; `ratio` is the time of torch's, or of the aligned neighbour,
+over ours, and `hit` counts the experts that have rows:
+
+    {name, experts, top, tokens, n, k, work, dtype, precision, router, aligned, seed, rows, hit,
+     seconds: {tiled, torch or aligned}, ratio, tflops, gbs}
 
 `out_of_core` is bench.out_of_core's: a streamed product beside what bounds it is
 
@@ -167,6 +174,26 @@ _ERRORS = {
     "tiled": _ERRORS_OF,
     "torch": _ERRORS_OF,
 }
+_GROUPED = {
+    "name": str,
+    "experts": int,
+    "top": int,
+    "tokens": int,
+    "n": int,
+    "k": int,
+    "work": str,
+    "dtype": str,
+    "precision": (str, None),
+    "router": str,
+    "aligned": bool,
+    "seed": int,
+    "rows": int,
+    "hit": int,
+    "seconds": {"tiled": float, "torch?": float, "aligned?": float},
+    "ratio": float,
+    "tflops": float,
+    "gbs": float,
+}
 _DECODE = {
     "dtype": str,
     "layout": str,
@@ -276,6 +303,7 @@ _DOCUMENT = {
     },
     "errors?": [_ERRORS],
     "decode?": [_DECODE],
+    "grouped?": [_GROUPED],
     "models?": _MODELS,
     "scale?": _SCALE,
     "out_of_core?": {"link": dict, "arithmetic": dict, "products": [_STREAMED]},

@@ -333,6 +333,29 @@ TEST(Threads, CallsFromSeveralAtOnceAgree) {
   for (const at::Tensor& result : results) EXPECT_TRUE(same_bits(result, expected));
 }
 
+TEST_P(Operator, GroupsHaveTheBitsOfMm) {
+  const at::Tensor ends = at::tensor({3, 3, 10}, options(at::kInt));
+  const at::Tensor rows = normal({12, 16}), weights = normal({3, 16, 24}), bias = normal({3, 24});
+  tiled::GroupedOptions asked;
+  asked.offs = ends;
+  const at::Tensor c = tiled::grouped_mm(rows, weights, asked);
+  EXPECT_TRUE(same_bits(c.slice(0, 3, 10), tiled::mm(rows.slice(0, 3, 10), weights[2])));
+  EXPECT_FALSE(c.slice(0, 10).any().item<bool>());
+  const at::Tensor k = tiled::grouped_mm(rows.t(), c, asked);
+  EXPECT_TRUE(same_bits(k[0], tiled::mm(rows.slice(0, 0, 3).t(), c.slice(0, 0, 3))));
+  EXPECT_FALSE(k[1].any().item<bool>());
+  asked.bias = bias, asked.activation = "relu";
+  at::Tensor out = at::empty({12, 24}, options(at::kFloat));
+  EXPECT_TRUE(tiled::grouped_mm_out(out, rows, weights, asked).is_same(out));
+  const at::Tensor first = rows.slice(0, 0, 3);
+  EXPECT_TRUE(
+      same_bits(out.slice(0, 0, 3), tiled::addmm(bias[0], first, weights[0], {1, 1, "relu"})));
+  const at::Tensor batch = normal({3, 5, 16});
+  EXPECT_TRUE(same_bits(tiled::grouped_mm(batch, weights), tiled::bmm(batch, weights)));
+  EXPECT_NE(error_of([&] { tiled::grouped_mm(rows, weights); }).find("Have to provide offsets"),
+            std::string::npos);
+}
+
 TEST(OutOfCore, IsPlannedWithoutAGpu) {
   const at::Tensor a = at::empty({65536, 65536}, at::TensorOptions(at::kMeta));
   tiled::OutOfCoreOptions options;

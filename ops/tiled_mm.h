@@ -229,11 +229,12 @@ TILED_MM_API void save_rules(std::string_view path,
 // another GPU. TILED_MM_RULES names one that is read at a program's first product.
 TILED_MM_API int64_t load_rules(std::string_view path);
 
-// While it is on, torch's own products (mm, addmm, bmm, baddbmm, addmv, dot and their variants, and
-// what is made of them: matmul, linear, einsum, ...) are computed by this library, for all threads:
-// on at::kCPU, on at::kCUDA or, with nothing, on both. What the library does not compute goes on to
-// torch's kernels. Each enable needs a disable, else a c10::Error; enabling a device for the first
-// time registers the kernels. Raises NotImplementedError for at::kCUDA in a build without it.
+// While it is on, torch's own products (mm, addmm, bmm, baddbmm, addmv, dot, grouped_mm and their
+// variants, and what is made of them: matmul, linear, einsum, ...) are computed by this library,
+// for all threads: on at::kCPU, on at::kCUDA or, with nothing, on both. What the library does not
+// compute goes on to torch's kernels. Each enable needs a disable, else a c10::Error; enabling a
+// device for the first time registers the kernels. Raises NotImplementedError for at::kCUDA in a
+// build without it.
 TILED_MM_API void enable_override(std::optional<at::DeviceType> device = std::nullopt);
 TILED_MM_API void disable_override(std::optional<at::DeviceType> device = std::nullopt);
 

@@ -241,6 +241,27 @@ def test_out_that_is_an_operand_is_refused(device: str) -> None:
     assert same_bits(out, right)
 
 
+@each("form", FORMS)
+def test_lazy_views(device: str, form: str) -> None:
+    g = groups.make(form, *ENDS[0], 24, 40, torch.complex64, device)
+    right = g.on(g.a.conj().resolve_conj(), g.b).run()
+    assert same_bits(g.on(g.a.conj(), g.b).run(), right)
+    out = torch.empty_like(right).conj()
+    g.on(g.a.conj(), g.b).run(out=out)
+    assert out.is_conj() and same_bits(out.resolve_conj(), right)
+
+
+def test_out_has_no_gradient(device: str) -> None:
+    g = groups.make("rows", (2, 3), 3, 4, 5, torch.float32, device)
+    out = torch.empty(3, 5, device=device)
+    version = out._version
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        g.on(g.a.requires_grad_(), g.b).run(out=out)
+    with torch.no_grad():
+        g.run(out=out)
+    assert out._version > version and not out.requires_grad
+
+
 @each("dtype", (torch.bfloat16, torch.float32, torch.float64))
 def test_weight_gradients_added_up(device: str, dtype: torch.dtype) -> None:
     """Rounded once, to the dtype of the sum, which lies as it does."""

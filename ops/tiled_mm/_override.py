@@ -26,11 +26,12 @@ class override(ContextDecorator):
         @tiled_mm.override("cpu")
         def step(x): ...
 
-    It takes the kernels of ``mm``, ``addmm``, ``bmm``, ``baddbmm``, ``addmv``, ``dot`` and
-    ``_addmm_activation`` with their in-place, ``out=`` and ``out_dtype`` forms, and so all that is
-    made of them: ``linear``, ``matmul``, ``einsum``, ``mv``, ``addbmm``. What tiled does not
-    compute goes on to the kernel that was there; :func:`override_counts` says what went where. It
-    may be nested; what was on before is on afterwards, errors or not.
+    It takes the kernels of ``mm``, ``addmm``, ``bmm``, ``baddbmm``, ``addmv``, ``dot``,
+    ``_addmm_activation`` and ``_grouped_mm`` with their in-place, ``out=`` and ``out_dtype`` forms,
+    and so all that is made of them: ``linear``, ``matmul``, ``einsum``, ``mv``, ``addbmm``,
+    ``grouped_mm``. What tiled does not compute goes on to the kernel that was there;
+    :func:`override_counts` says what went where. It may be nested; what was on before is on
+    afterwards, errors or not.
 
     Args:
         device: ``'cpu'``, ``'cuda'``, which is all GPUs together, or ``None`` for both.

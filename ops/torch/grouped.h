@@ -23,20 +23,22 @@
 
 namespace tiled {
 
-// The groups' ends, in order and within `total`; `offs` is on the host, and has been there all the
-// time unless they are `copied` from a GPU.
+// The groups' ends, in order and within `total`; `offs` is dense and on the host, and has been
+// there all the time unless it is `copied` from a GPU.
 inline std::vector<int64_t> group_ends(const at::Tensor& offs, int64_t total, bool copied) {
-  const at::Tensor wide = offs.to(at::kLong).contiguous();
-  const int64_t* const given = wide.const_data_ptr<int64_t>();
-  std::vector<int64_t> ends(given, given + wide.numel());
+  std::vector<int64_t> ends(offs.numel());
+  if (offs.scalar_type() == at::kLong)
+    std::copy_n(offs.const_data_ptr<int64_t>(), ends.size(), ends.begin());
+  else
+    std::copy_n(offs.const_data_ptr<int32_t>(), ends.size(), ends.begin());
+  int64_t before = 0;
   for (size_t g = 0; g < ends.size(); ++g) {
-    const int64_t before = g == 0 ? 0 : ends[g - 1];
     TORCH_CHECK(copied || ends[g] >= before, "tiled_mm: offs must not decrease",
                 g == 0 ? " below 0" : "", ", but offs[", g, "] is ", ends[g],
                 g == 0 ? std::string() : " after " + std::to_string(before));
     TORCH_CHECK(copied || ends[g] <= total, "tiled_mm: offs[", g, "] is ", ends[g],
                 ", past the end of the dimension that groups share out, which has size ", total);
-    ends[g] = std::max(before, std::min(ends[g], total));
+    before = ends[g] = std::max(before, std::min(ends[g], total));
   }
   return ends;
 }

@@ -114,12 +114,13 @@ struct Cuda {
   // of any.
   static bool runs_grouped(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
-    if (options.algo) {
-      const std::optional<Algo> algo = parse_algo(*options.algo);
-      return algo && supports(*algo, problem, device);
-    }
-    return std::any_of(std::begin(ALL_ALGOS), std::end(ALL_ALGOS),
-                       [&](Algo algo) { return supports(algo, problem, device); });
+    const auto takes_it = [&](Algo algo) {
+      const Rung* rung = rung_of(algo);
+      return rung != nullptr && rung->grouped && supports(algo, problem, device);
+    };
+    if (!options.algo) return std::any_of(std::begin(ALL_ALGOS), std::end(ALL_ALGOS), takes_it);
+    const std::optional<Algo> algo = parse_algo(*options.algo);
+    return algo && takes_it(*algo);
   }
 
   // Waits for what is enqueued, which the capture of a graph cannot.
