@@ -99,6 +99,17 @@ def test_activation_of_columns(device: str, dtype: torch.dtype) -> None:
     check_parts(g, g.run(activation="silu"), right)
 
 
+@each("form", FORMS)
+@each("dtype", (torch.float32, torch.bfloat16))
+def test_the_value_before_the_activation(device: str, form: str, dtype: torch.dtype) -> None:
+    """What autograd keeps, and zeros where no group is."""
+    g = groups.make(form, *ENDS[2 if form != "batch" else 0], 24, 37, dtype, device)
+    for activation in ACTIVATIONS:
+        c, before = torch.ops.tiled._grouped_mm_with_before(g.a, g.b, g.offs, activation=activation)
+        assert same_bits(c, g.run(activation=activation))
+        check_parts(g, before, g.expected())
+
+
 @each("form", SHARING)
 @each("dtype", cases.REALS)
 @each("value", (float("nan"), float("inf")))
