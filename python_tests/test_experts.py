@@ -153,7 +153,7 @@ def registered() -> str:
 
 @each("name", ("mixtral", "qwen3_moe"))
 def test_experts_of_transformers(device: str, name: str, registered: str) -> None:
-    """As the model's own, within rounding, gradients too; each token as if it were alone."""
+    """As the model's own, within rounding, gradients too."""
     make, config = small_models()[name]
     model = make(config).to(device)
     tokens = torch.randint(96, (4, 10), device=device)
@@ -167,10 +167,26 @@ def test_experts_of_transformers(device: str, name: str, registered: str) -> Non
     torch.testing.assert_close(results[1][0], results[0][0])
     for ours, theirs in zip(results[1][1], results[0][1], strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
+
+
+@each("name", ("mixtral", "qwen3_moe"))
+@each("dtype", (torch.float32, torch.bfloat16))
+@each("implementation", ("tiled", "grouped_mm"))
+def test_logits_do_not_depend_on_the_batch(
+    device: str, name: str, dtype: torch.dtype, implementation: str, registered: str
+) -> None:
+    """Under the override, with torch's own router and norms; transformers' default too."""
+    make, config = small_models()[name]
+    model = make(config).to(device, dtype).eval()
+    model.set_experts_implementation(implementation)
+    tokens = torch.randint(96, (64, 10), device=device)
+    tiled_mm.override_counts(reset=True)
     with torch.no_grad(), tiled_mm.override(device):
-        logits = model(tokens).logits
-        for i in range(4):
-            torch.testing.assert_close(model(tokens[i : i + 1]).logits[0], logits[i])
+        alone = model(tokens[:1]).logits
+        for batch in (2, 3, 8, 33, 64):
+            assert same_bits(model(tokens[:batch]).logits[:1], alone), batch
+    counts = tiled_mm.override_counts(reset=True)
+    assert (counts.get("_grouped_mm", {}).get("tiled", 0) > 0) == (implementation == "grouped_mm")
 
 
 def test_a_missing_registry_says_so() -> None:
