@@ -112,7 +112,7 @@ class Layer:
         self.main_grad = None
         if case.work == "main_grad":
             self.main_grad = torch.zeros(*sizes["weight"], device=device)
-        # Of a pass: its two operands, and its result, which is none of them.
+        # Two of the three are the operands of a pass, and the third is its result.
         a, b = {
             "forward": ("x", "weight"),
             "dgrad": ("y", "weight"),
@@ -132,7 +132,7 @@ class Layer:
             self.sets.append(OperandSet(one, two, one[:0]))
 
     def operands(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Those of grouped_mm."""
+        """The operands as grouped_mm takes them."""
         if self.case.work == "forward":
             return a, b.mT
         return (a, b) if self.case.work == "dgrad" else (a.mT, b)

@@ -50,7 +50,7 @@ class Groups:
         return list(c)
 
     def beyond(self, c: Tensor) -> Tensor:
-        """What of C lies outside all groups."""
+        """The part of C that lies outside all groups."""
         end = self.ends[-1] if self.ends else 0
         if self.form == "rows":
             return c[end:]

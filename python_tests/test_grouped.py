@@ -102,7 +102,7 @@ def test_activation_of_columns(device: str, dtype: torch.dtype) -> None:
 @each("form", FORMS)
 @each("dtype", (torch.float32, torch.bfloat16))
 def test_the_value_before_the_activation(device: str, form: str, dtype: torch.dtype) -> None:
-    """What autograd keeps, and zeros where no group is."""
+    """Autograd keeps it; it is zero where no group is."""
     g = groups.make(form, *ENDS[2 if form != "batch" else 0], 24, 37, dtype, device)
     for activation in ACTIVATIONS:
         c, before = torch.ops.tiled._grouped_mm_with_before(g.a, g.b, g.offs, activation=activation)
@@ -114,7 +114,7 @@ def test_the_value_before_the_activation(device: str, form: str, dtype: torch.dt
 @each("dtype", cases.REALS)
 @each("value", (float("nan"), float("inf")))
 def test_neighbours_do_not_come_in(device: str, form: str, dtype, value: float) -> None:
-    """What lies in other groups, and behind the last end, enters no sum: 0 * Inf is NaN."""
+    """Other groups, and rows behind the last end, enter no sum: 0 * Inf is NaN."""
     ends, total = (30, 30, 31, 95, 160), 200
     clean = groups.make(form, ends, total, 24, 64, dtype, device)
     right = clean.expected()
@@ -176,7 +176,7 @@ def test_one_weight_for_all_groups(device: str, form: str) -> None:
 @each("form", FORMS)
 @each("dtype", FP32_SUMS)
 def test_torchs_own_on_exact_numbers(form: str, dtype: torch.dtype) -> None:
-    """Of numbers whose sums are exact everything agrees, and shapes and dtypes do on all."""
+    """Sums of these numbers are exact, so all agree; and so do shapes and dtypes."""
     g = groups.make(form, (8, 8, 24, 40), 48, 16, 32, torch.float32)
     g = g.on((g.a * 2).round().to(dtype), (g.b * 2).round().to(dtype))
     theirs = g.run(torch.nn.functional.grouped_mm)
@@ -244,7 +244,7 @@ def test_out_that_is_an_operand_is_refused(device: str) -> None:
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         g.run(out=g.a)
     assert torch.equal(g.a, a) and torch.equal(g.b, b)
-    # Of views that interleave the result is computed aside.
+    # Views that interleave may overlap, so the result is computed aside.
     memory = torch.stack([g.a, torch.zeros_like(g.a)], dim=2).flatten(1)  # every second column
     inner, out = memory[:, ::2], memory[:, 1::2]
     right = tiled_mm.grouped_mm(a, b, offs=g.offs)

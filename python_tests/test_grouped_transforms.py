@@ -171,7 +171,7 @@ def test_autocast(device: str, dtype: torch.dtype) -> None:
 
 
 def test_flops(device: str) -> None:
-    """Of everything that is shared out, as torch counts its own."""
+    """Everything that is shared out counts, as in torch's own."""
     for form, flops in (("rows", 7 * 4 * 6), ("columns", 7 * 4 * 6), ("k", 7 * 4 * 6)):
         assert counted(small(form, device=device).run) == 2 * flops
     assert counted(small("batch", device=device).run) == 2 * 4 * 4 * 7 * 6

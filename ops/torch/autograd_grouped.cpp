@@ -88,7 +88,7 @@ struct GroupedBackward : public FinishedBackward {
   }
 };
 
-// What a bias adds to C: a product over no k, with that bias.
+// A bias spread over C as the product adds it: by a product over no k.
 at::Tensor spread(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b,
                   const std::optional<at::Tensor>& offs, const at::Tensor& c) {
   if (c.dim() == 3) return bias.to(c.scalar_type()).unsqueeze(1).expand_symint(c.sym_sizes());
@@ -105,7 +105,7 @@ WithBefore record_grouped(bool wants_before, c10::DispatchKeySet keys, const at:
                           std::optional<std::string_view> activation, const MmOptions& asked) {
   const bool needs_gradient = compute_requires_grad(a, b, bias);
   const bool has_tangent = isFwGradDefined(a) || isFwGradDefined(b) || isFwGradDefined(bias);
-  // What this call runs, its derivatives run too; see autograd.cpp.
+  // Derivatives run in the precision of this call; see autograd.cpp.
   MmOptions options = asked;
   if (needs_gradient || has_tangent)
     options.precision = resolve_precision(a.scalar_type(), target_of(a), asked);

@@ -7,7 +7,7 @@
 
 namespace tiled {
 
-// What a grouped product computes: `groups` products, which share out one of the sizes.
+// The sizes of a grouped product: `groups` products, which share out one of the sizes.
 struct GroupedShape {
   Shared shared;
   c10::SymInt groups, m, n, k;  // the shared one is the sum of the groups'

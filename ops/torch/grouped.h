@@ -107,7 +107,7 @@ void run_each_group(const Problem& problem, const std::vector<int64_t>& ends,
   for (const auto& [group, plan] : todo) Backend::run(group, plan, a);
 }
 
-// What lies outside all groups, of C or of the value before the activation.
+// Clears the part of C, or of the value before the activation, that lies outside all groups.
 inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
   const int64_t dim = shared == Shared::M ? 0 : 1;
   if (c.defined() && shared != Shared::K && end < c.size(dim))
@@ -136,7 +136,8 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
   if (shape.c_is_matrix()) problem.c.batch_stride = 0;
   fill_epilogue(problem, a, asked, sizes);
 
-  // What is read after C is written: refused where it is certain, computed aside where it is not.
+  // An operand that C shares memory with would be read after it is written. That is refused where
+  // it is certain; where it is not, C is computed aside.
   bool aside = false;
   if (asked.out) {
     for (const at::Tensor* t :

@@ -47,7 +47,7 @@ bool both_compute(at::ScalarType dtype, at::DeviceType device) {
   }
 }
 
-// What torch's grouped product takes: no bias yet, and a result of the operands' dtype.
+// Torch's grouped product takes no bias yet, and its result has the operands' dtype.
 bool dtypes_of_groups_fit(const Request& asked) {
   const at::ScalarType dtype = asked.a->scalar_type();
   return sums_are_floats(dtype) && asked.b->scalar_type() == dtype && result_type(asked) == dtype &&

@@ -46,7 +46,7 @@ struct Request {
   std::optional<at::ScalarType> out_dtype = std::nullopt;
   std::optional<std::string_view> activation = std::nullopt;
   at::Tensor* out = nullptr;  // C, resized where it does not fit; may be the input
-  // Of groups.
+  // The two that only groups have.
   const at::Tensor* offs = nullptr;
   bool has_bias = false;
 };

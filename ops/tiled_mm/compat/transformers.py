@@ -50,7 +50,7 @@ def register_experts(name: str = "tiled") -> str:
 def experts_forward(
     self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor
 ) -> Tensor:
-    """What transformers calls in place of an experts module's ``forward``.
+    """Transformers calls this in place of an experts module's ``forward``.
 
     Args:
         self: the module: ``gate_up_proj`` or ``up_proj``, and ``down_proj``, of all experts.

@@ -112,7 +112,7 @@ class Experts(torch.nn.Module):
         return self._layer(hidden * self._layer(input, self.up, offs), self.down, offs)
 
     def routed(self, input: Tensor, index: Tensor, weights: Tensor | None = None) -> Tensor:
-        """What the experts of every token give, weighted and added up.
+        """Each token's results of its experts, weighted and added up.
 
         Args:
             input: [T, in_features].
