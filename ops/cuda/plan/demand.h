@@ -48,15 +48,21 @@ inline Demand demand_of(const Problem& problem, const Sides& read, int64_t block
   d.p_mn_major = is_mn_major(read.p), d.q_mn_major = is_mn_major(read.q);
   const int64_t segments = splits ? segment_count(problem.k) : 1;
   d.splits = segments > 1;
-  // Whole clusters: what lies beyond the matrix takes its time too.
-  const auto covered = [](int64_t rows, int64_t block, int64_t cluster) {
-    return static_cast<double>(blocks_over(rows, block * cluster) * cluster);
+  // Whole clusters: what lies beyond the matrix takes its time too. A group of any size has half a
+  // cluster beyond its rows, as a rule.
+  const auto covered = [](const Side& side, int64_t block, int64_t cluster) {
+    if (!side.is_shared)
+      return static_cast<double>(blocks_over(side.rows, block * cluster) * cluster);
+    const double rows = static_cast<double>(side.rows) + 0.5 * static_cast<double>(block * cluster);
+    return std::max(rows / static_cast<double>(block), static_cast<double>(cluster));
   };
-  d.units = covered(read.p.rows, block_p, cluster_p) * covered(read.q.rows, block_q, cluster_q) *
+  d.units = covered(read.p, block_p, cluster_p) * covered(read.q, block_q, cluster_q) *
             static_cast<double>(problem.batch) * static_cast<double>(segments);
   d.depth = static_cast<double>(splits ? segment_size(problem.k) : problem.k);
-  const double rows = static_cast<double>(std::min(block_p, read.p.rows)) / cluster_q +
-                      static_cast<double>(std::min(block_q, read.q.rows)) / cluster_p;
+  const auto loaded = [](const Side& side, int64_t block) {
+    return static_cast<double>(side.is_shared ? block : std::min(block, side.rows));
+  };
+  const double rows = loaded(read.p, block_p) / cluster_q + loaded(read.q, block_q) / cluster_p;
   d.loaded_bytes = d.units * d.depth * rows * static_cast<double>(size_of(problem.dtype));
   return d;
 }

@@ -32,13 +32,18 @@ struct Side {
   int64_t rows, k;                             // elements
   int64_t row_stride, k_stride, batch_stride;  // elements
   int32_t alignment;                           // bytes, as Operand's
+  bool is_shared;                              // its rows are shared out among groups
 };
 
 inline Side side_a(const Problem& p) {
-  return {p.a.data, p.m, p.k, p.a.row_stride, p.a.col_stride, p.a.batch_stride, p.a.alignment};
+  const bool is_shared = p.groups.shared == Shared::M;
+  const auto& [data, row, column, batch, alignment] = p.a;
+  return {data, p.m, p.k, row, column, batch, alignment, is_shared};
 }
 inline Side side_b(const Problem& p) {
-  return {p.b.data, p.n, p.k, p.b.col_stride, p.b.row_stride, p.b.batch_stride, p.b.alignment};
+  const bool is_shared = p.groups.shared == Shared::N;
+  const auto& [data, row, column, batch, alignment] = p.b;
+  return {data, p.n, p.k, column, row, batch, alignment, is_shared};
 }
 
 // Whether the rows of TMA's boxes lie along m or n; else along k.

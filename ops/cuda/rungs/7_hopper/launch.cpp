@@ -42,7 +42,7 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   before.fp32 = c.fp32;
   before.p = kept.row_stride, before.q = kept.col_stride, before.batch = kept.batch_stride;
   before.store = store_path(
-      problem, plan.exchanged, before.p, before.q,
+      problem.epilogue.out_dtype, sides, before.p, before.q,
       alignment_of(kept.data, kept.dtype, kept.row_stride, kept.col_stride, kept.batch_stride));
 }
 
@@ -75,8 +75,7 @@ cudaError_t launch(const Call& call, const Step& step) {
                                         way.share_segments ? segment_count(problem.k) : 1);
   args.totals = call.at<float>(Area::Totals);
   args.groups = problem.groups;
-  args.groups_of_p = shares_rows_of_p(problem, way.exchanged);
-  args.groups_of_q = shares_rows_of_p(problem, !way.exchanged);
+  args.groups_of_p = sides.p.is_shared, args.groups_of_q = sides.q.is_shared;
   args.c_batch = c_entries(problem) != 1;
   set_result(args, problem, way, sides);
   // Blocks along Q share P, and the other way round.

@@ -22,11 +22,10 @@ bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& 
 // How an operand is copied that the kernel cannot read where it lies. One that groups share out may
 // not lie along the index that they share: a box begins at a multiple of 16 bytes, and a group
 // anywhere. (An H100 calls other places an illegal instruction.)
-CopyTo copy_of(const Side& side, const Problem& problem, Shared rows, bool is_ready) {
-  if (is_grouped(problem) && problem.groups.shared == Shared::K)
+CopyTo copy_of(const Side& side, const Problem& problem, bool is_ready) {
+  if (problem.groups.shared == Shared::K)
     return is_ready && is_mn_major(side) ? CopyTo::Nothing : CopyTo::AlongRows;
-  if (is_grouped(problem) && problem.groups.shared == rows)
-    return is_ready && !is_mn_major(side) ? CopyTo::Nothing : CopyTo::AlongK;
+  if (side.is_shared) return is_ready && !is_mn_major(side) ? CopyTo::Nothing : CopyTo::AlongK;
   return repacked_to(side, problem.dtype, !is_ready);
 }
 // A Q that lies along K is cut into parts of whole groups of eight rows where a cluster shares it.
@@ -54,20 +53,17 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
     const StorePath store =
-        store_path(problem, exchanged, sides.c_p, sides.c_q, problem.c.alignment);
+        store_path(problem.epilogue.out_dtype, sides, sides.c_p, sides.c_q, problem.c.alignment);
     // Pairs of fp32 are stored together along Q, and a group may begin between two of them.
-    if (store == StorePath::Scatter && sides.c_q == 1 && shares_rows_of_p(problem, !exchanged))
-      continue;
+    if (store == StorePath::Scatter && sides.c_q == 1 && sides.q.is_shared) continue;
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
       if (is_grouped(problem) && !tile.of_groups) continue;
       HopperPlan plan{};
       plan.tile = static_cast<int8_t>(t);
       plan.exchanged = exchanged;
-      plan.copy_p = copy_of(sides.p, problem, exchanged ? Shared::N : Shared::M,
-                            is_ready_p(sides.p, problem, tile));
-      plan.copy_q =
-          copy_of(sides.q, problem, exchanged ? Shared::M : Shared::N, tma_reads(sides.q, problem));
+      plan.copy_p = copy_of(sides.p, problem, is_ready_p(sides.p, problem, tile));
+      plan.copy_q = copy_of(sides.q, problem, tma_reads(sides.q, problem));
       plan.store = store;
       const bool p_mn_major = is_mn_major(copied(sides.p, problem.dtype, plan.copy_p));
       const bool q_mn_major = is_mn_major(copied(sides.q, problem.dtype, plan.copy_q));

@@ -25,11 +25,6 @@ inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
       1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
 }
 
-// Whether groups share out the rows of P.
-inline bool shares_rows_of_p(const Problem& problem, bool exchanged) {
-  return problem.groups.shared == (exchanged ? Shared::N : Shared::M);
-}
-
 // The grid of units that a plan's clusters walk through.
 struct Units {
   int64_t clusters_p, clusters_q, count;
@@ -44,8 +39,8 @@ inline Units units_of(const Problem& problem, const HopperPlan& plan) {
   if (is_grouped(problem) && problem.groups.shared != Shared::K) {
     // The most that there may be: each group, and the rows after them, may end with a part of a
     // tile.
-    int64_t& shared =
-        shares_rows_of_p(problem, plan.exchanged) ? units.clusters_p : units.clusters_q;
+    const bool of_p = problem.groups.shared == (plan.exchanged ? Shared::N : Shared::M);
+    int64_t& shared = of_p ? units.clusters_p : units.clusters_q;
     shared = saturating_sum(shared, problem.batch);
     units.count = saturating_product(units.clusters_p, units.clusters_q);
     return units;
@@ -64,18 +59,17 @@ inline bool finishes(const Problem& problem, const HopperPlan& plan) {
 
 // How C, or what is kept beside it, leaves: of these strides and this alignment
 // (Operand::alignment).
-inline StorePath store_path(const Problem& problem, bool exchanged, int64_t p_stride,
-                            int64_t q_stride, int32_t alignment) {
-  if (size_of(problem.epilogue.out_dtype) != 2 || (p_stride != 1 && q_stride != 1))
-    return StorePath::Scatter;
+inline StorePath store_path(DType dtype, const Sides& sides, int64_t p_stride, int64_t q_stride,
+                            int32_t alignment) {
+  if (size_of(dtype) != 2 || (p_stride != 1 && q_stride != 1)) return StorePath::Scatter;
   const bool along_p = q_stride != 1;
-  const int64_t p = exchanged ? problem.n : problem.m, q = exchanged ? problem.m : problem.n;
-  const int64_t rows = along_p ? q : p, length = along_p ? p : q;
+  const Side& along = along_p ? sides.p : sides.q;
+  const int64_t rows = (along_p ? sides.q : sides.p).rows;
   const int64_t pitch = along_p ? q_stride : p_stride;
   // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
-  // // And it begins at a multiple of them, as a group in a row that groups share out may not.
-  const bool by_tma = alignment == 16 && length % 8 == 0 && (rows <= 1 || pitch > 1) &&
-                      !shares_rows_of_p(problem, along_p == exchanged);
+  // It begins at a multiple of them too, as a group in a row that groups share out may not.
+  const bool by_tma =
+      alignment == 16 && along.rows % 8 == 0 && (rows <= 1 || pitch > 1) && !along.is_shared;
   return by_tma ? StorePath::Tma : StorePath::Rows;
 }
 

@@ -135,8 +135,7 @@ using HopperTiles =
              Coop128x96, Coop192x96, Deep64x192, Deep64x128, Deep64x96, Deep64x64, Solo64x16>;
 
 // Those that have kernels for groups.
-using GroupedTiles = TileList<Coop128x256, Coop192x128, Ping128x128, Ping128x160, Ping128x192,
-                              Coop128x128, Coop128x96, Deep64x128, Deep64x64, Solo64x16>;
+using GroupedTiles = TileList<Coop128x256, Ping128x192, Deep64x64, Solo64x16>;
 
 template <typename Tile, typename... Tiles>
 constexpr bool is_one_of(TileList<Tiles...>) {
