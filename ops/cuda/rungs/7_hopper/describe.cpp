@@ -26,9 +26,8 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   const HopperPlan plan = whole.way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   const Sides sides = sides_of(problem_as_read(problem, whole), plan.exchanged);
-  const bool repack_p = plan.copy_p != CopyTo::Nothing, repack_q = plan.copy_q != CopyTo::Nothing;
-  const bool repack_a = plan.exchanged ? repack_q : repack_p;
-  const bool repack_b = plan.exchanged ? repack_p : repack_q;
+  const bool repack_a = plan.exchanged ? plan.copies_q() : plan.copies_p();
+  const bool repack_b = plan.exchanged ? plan.copies_p() : plan.copies_q();
   Description d;
   d.tile = hopper_tile_name(plan.tile);
   d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +

@@ -15,6 +15,9 @@ struct HopperPlan : ClusterPlan {
   CopyTo copy_p, copy_q;  // the operand is copied to where TMA can read it
   bool share_segments;    // among blocks; their sums meet in a second kernel
   StorePath store;
+
+  bool copies_p() const { return copy_p != CopyTo::Nothing; }
+  bool copies_q() const { return copy_q != CopyTo::Nothing; }
 };
 
 // Clusters of so many blocks that run at once, a block on each multiprocessor. Larger ones than two

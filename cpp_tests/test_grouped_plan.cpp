@@ -1,0 +1,114 @@
+// Plans of products whose groups share out a size: which rungs take them, what is copied, how C
+// leaves, and how large a grid may be.
+#include <gtest/gtest.h>
+
+#include <tuple>
+#include <vector>
+
+#include "planned.h"
+
+namespace tiled::test {
+namespace {
+
+constexpr int64_t GROUPS = 64;
+
+// Rows, columns or K of a product in bf16 shared out, everything contiguous; `shared` is their sum.
+Problem grouped(Shared shared, int64_t m, int64_t n, int64_t k) {
+  Problem p = tensor_problem("nn", m, n, k, DType::BFloat16);
+  p.batch = GROUPS;
+  p.groups.shared = shared;
+  p.a.batch_stride = shared == Shared::N ? m * k : 0;
+  p.b.batch_stride = shared == Shared::M ? k * n : 0;
+  p.c.batch_stride = shared == Shared::K ? m * n : 0;
+  return p;
+}
+
+const std::vector<Problem>& problems() {
+  static const std::vector<Problem> all = {
+      grouped(Shared::M, 16384, 1536, 4096), grouped(Shared::N, 1536, 16384, 4096),
+      grouped(Shared::K, 1536, 4096, 16384), grouped(Shared::M, 128, 768, 2048)};
+  return all;
+}
+
+TEST(GroupedPlans, BelongToTheRungThatReadsEnds) {
+  const DeviceInfo h100 = device("h100"), a100 = device("a100");
+  for (const Problem& p : problems()) {
+    EXPECT_EQ(make_plan(p, h100).algo, Algo::Hopper);
+    EXPECT_EQ(make_plan(p, a100).step_count, 0);  // the host goes through the groups
+    for (const Rung* rung : ladder()) {
+      EXPECT_EQ(rung->grouped, rung->algo == Algo::Hopper);
+      EXPECT_EQ(supports(rung->algo, p, h100), rung->grouped);
+    }
+  }
+}
+
+TEST(GroupedPlans, AreRememberedApart) {
+  const DeviceInfo h100 = device("h100");
+  Problem plain = problems()[3];
+  plain.groups = {};
+  const Plan batch = make_plan(plain, h100), groups = make_plan(problems()[3], h100);
+  EXPECT_EQ(make_plan(plain, h100).main_step().grid_x, batch.main_step().grid_x);
+  EXPECT_EQ(make_plan(problems()[3], h100).demand.units, groups.demand.units);
+  EXPECT_NE(batch.demand.units, groups.demand.units);
+}
+
+TEST(GroupedPlans, AreWithinLimits) {
+  const DeviceInfo h100 = device("h100");
+  for (const Problem& p : problems()) {
+    int ways = 0;
+    for (const HopperPlan& way : hopper_plans(p, h100)) {
+      const HopperTileInfo& tile = hopper_tile(way.tile);
+      const int cluster = way.cluster_p * way.cluster_q;
+      ++ways;
+      EXPECT_TRUE(tile.of_groups);
+      EXPECT_FALSE(way.share_segments);
+      EXPECT_GT(way.blocks, 0);
+      EXPECT_EQ(way.blocks % cluster, 0);
+      EXPECT_LE(way.blocks, h100.multiprocessors * tile.blocks_per_sm);
+      // Every group may end with a part of a tile.
+      const Units units = units_of(p, way);
+      if (p.groups.shared == Shared::K)
+        EXPECT_EQ(units.count, units.clusters_p * units.clusters_q * GROUPS);
+      else
+        EXPECT_GE(units.clusters_p + units.clusters_q, GROUPS);
+      EXPECT_EQ(plan_with(Algo::Hopper, p, h100, way).main_step().grid_x, way.blocks);
+    }
+    EXPECT_GT(ways, 8);
+  }
+}
+
+// A box of TMA begins at a multiple of 16 bytes, and a group at any index of the size that is
+// shared out, so nothing may lie along it.
+TEST(GroupedPlans, CopyWhatLiesAlongTheSharedSize) {
+  const DeviceInfo h100 = device("h100");
+  Problem p = problems()[0];
+  const auto copies = [&] {
+    const Plan plan = make_plan(p, h100);
+    return plan.exchanged ? std::tuple(plan.copy_q, plan.copy_p)
+                          : std::tuple(plan.copy_p, plan.copy_q);
+  };
+  EXPECT_EQ(copies(), std::tuple(CopyTo::Nothing, CopyTo::Nothing));
+  p.a.row_stride = 1, p.a.col_stride = p.m;
+  EXPECT_EQ(copies(), std::tuple(CopyTo::AlongK, CopyTo::Nothing));
+  p = problems()[2];  // A lies along K, and B along n
+  EXPECT_EQ(copies(), std::tuple(CopyTo::AlongRows, CopyTo::Nothing));
+  p.a.row_stride = 1, p.a.col_stride = p.m;
+  EXPECT_EQ(copies(), std::tuple(CopyTo::Nothing, CopyTo::Nothing));
+}
+
+TEST(GroupedPlans, WriteByRowsWhatLiesAlongTheSharedSize) {
+  const DeviceInfo h100 = device("h100");
+  for (const HopperPlan& way : hopper_plans(problems()[0], h100))
+    EXPECT_EQ(way.store, StorePath::Tma);
+  for (const HopperPlan& way : hopper_plans(problems()[1], h100))
+    EXPECT_EQ(way.store, StorePath::Rows);
+  // fp32 is stored in pairs along Q, where no group may begin between two.
+  Problem p = problems()[1];
+  p.epilogue.out_dtype = DType::Float32;
+  const std::vector<HopperPlan> ways = hopper_plans(p, h100);
+  EXPECT_FALSE(ways.empty());
+  for (const HopperPlan& way : ways) EXPECT_TRUE(way.exchanged);
+}
+
+}  // namespace
+}  // namespace tiled::test
