@@ -25,13 +25,15 @@ PLANTED = [
     ("cuda/rungs/1_naive/naive.cu", '"cuda/rungs/7_hopper/hopper.cuh"', "does not lie below it"),
     ("cuda/launch/launch.cpp", '"torch/check.h"', "does not lie below it"),
     ("explain/report.cpp", '"tiled_mm.h"', "does not lie below it"),
-    ("cuda/launch/launch.cpp", "<ATen/core/Tensor.h>", "know ATen"),
-    ("cpu/blocked.cpp", "<c10/util/Half.h>", "know ATen"),
-    ("explain/report.cpp", "<torch/library.h>", "know ATen"),
+    ("torch/schema.cpp", '"out_of_core/door.h"', "does not lie below it"),
+    ("cuda/launch/launch.cpp", "<ATen/core/Tensor.h>", "to know ATen"),
+    ("cpu/blocked.cpp", "<c10/util/Half.h>", "to know ATen"),
+    ("explain/report.cpp", "<torch/library.h>", "to know ATen"),
     ("core/segments.h", "<core/problem.h>", "stand in quotes"),
     ("core/segments.h", '"problem.h"', "no file below ops/"),
     ("core/problem.h", '"core/segments.h"', None),  # downward: nothing is wrong
     ("torch/check.h", "<c10/util/Half.h>", None),
+    ("out_of_core/device.h", '"torch/check.h"', None),
     ("cuda/rungs/1_naive/naive.cu", '"cuda/parts/patch.cuh"', None),
 ]
 

@@ -1,17 +1,16 @@
 // The CUDA key of a library built without CUDA: one clear error instead of the dispatcher's.
+#include "torch/no_cuda.h"
+
 #include <torch/library.h>
 
 #include "torch/hooks.h"
-#include "torch/out_of_core.h"
 #include "torch/products.h"
 
 namespace tiled {
 namespace {
 
-#define BUILT_WITHOUT "tiled_mm was built without CUDA (tiled_mm.build_info() says why); "
-#define BUILD_AGAIN \
-  "build it again where nvcc and a CUDA build of torch of the same CUDA version are"
-constexpr const char* MESSAGE = BUILT_WITHOUT "move the tensors to the CPU, or " BUILD_AGAIN;
+constexpr const char* MESSAGE =
+    TILED_MM_BUILT_WITHOUT_CUDA "move the tensors to the CPU, or " TILED_MM_BUILD_AGAIN;
 
 void refuse(const c10::OperatorHandle&, torch::jit::Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);
@@ -32,12 +31,6 @@ const Products* cuda_products() { return nullptr; }
 std::vector<int64_t> cuda_kernel_attributes(const at::Tensor&, const at::Tensor&,
                                             const MmOptions&) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, MESSAGE);
-}
-
-std::vector<OutOfCoreTarget> cuda_targets(const OutOfCoreProduct&, const OutOfCoreOptions&) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "out_of_core computes on GPUs, but " BUILT_WITHOUT BUILD_AGAIN
-                                     "; on the CPU there is tiled_mm.mm, and explain_out_of_core "
-                                     "plans for a GPU that it is told, as device='h200'");
 }
 
 TORCH_LIBRARY_IMPL(tiled, CUDA, m) {

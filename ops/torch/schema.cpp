@@ -1,11 +1,11 @@
-// Every schema of the library on one screen. The kernels are registered where they are written.
+// Every schema of the library on one screen, but for those of streamed products
+// (out_of_core/door.cpp). The kernels are registered where they are written.
 #include "torch/schema.h"
 
 #include <torch/library.h>
 
 #include "cuda/plan/current_rules.h"
 #include "torch/inspect.h"
-#include "torch/out_of_core.h"
 #include "torch/override.h"
 #include "torch/precision.h"
 #include "torch/tune.h"
@@ -119,12 +119,6 @@ TORCH_LIBRARY(tiled, m) {
                " -> str"),
         kernel<&explain_text>);
   m.def("devices() -> str[]", &device_names);
-  // The same for a product that is streamed over GPUs (by the class OutOfCore, out_of_core.cpp):
-  // over `devices`; or, if `device` names one of devices(), over as many of those.
-  m.def(
-      "explain_out_of_core(Tensor a, Tensor b, *, str[] devices, str? precision=None,"
-      " ScalarType? out_dtype=None, int? memory=None, bool copy=True, str? device=None) -> str",
-      &explain_out_of_core_text);
   // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
   // fp64: an int64 scalar on the operands' device. It runs the product.
   m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
@@ -139,10 +133,6 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def(schema("ways(Tensor a, Tensor b, *, $options, str? activation=None, str? device=None)"
                " -> str"),
         kernel<&ways_json>);
-  m.def(
-      "plan_out_of_core(Tensor a, Tensor b, *, str[] devices, str? precision=None,"
-      " ScalarType? out_dtype=None, int? memory=None, bool copy=True, str? device=None) -> str",
-      &plan_out_of_core_json);
   // What save_rules() would write to a new file; and back to the shipped rules, of all devices.
   m.def("rules(str? device=None) -> str", &rules_text);
   m.def("forget_rules() -> ()", &forget_rules);

@@ -1,7 +1,8 @@
+#include "out_of_core/job.h"
+
 #include <c10/util/Exception.h>
 
-#include "torch/out_of_core.h"
-#include "torch/out_of_core_threads.h"
+#include "out_of_core/threads.h"
 
 namespace tiled {
 namespace {

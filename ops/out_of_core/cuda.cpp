@@ -11,10 +11,10 @@
 
 #include <optional>
 
+#include "out_of_core/plan.h"
+#include "out_of_core/staging.h"
 #include "scale/links.h"
 #include "torch/hooks.h"
-#include "torch/out_of_core.h"
-#include "torch/out_of_core_staging.h"
 #include "torch/schema.h"
 
 namespace tiled {

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "out_of_core/device.h"
 #include "scale/tiles.h"
-#include "torch/out_of_core_device.h"
 
 namespace tiled {
 

@@ -1,4 +1,4 @@
-#include "torch/out_of_core_staging.h"
+#include "out_of_core/staging.h"
 
 #include <algorithm>
 #include <limits>

@@ -14,12 +14,12 @@
 #include "cuda/plan/current_rules.h"
 #include "cuda/plan/estimate.h"
 #include "explain/report.h"
+#include "out_of_core/plan.h"
+#include "out_of_core/staging.h"
 #include "scale/links.h"
 #include "torch/check.h"
 #include "torch/choose.h"
 #include "torch/from_tensors.h"
-#include "torch/out_of_core.h"
-#include "torch/out_of_core_staging.h"
 
 namespace tiled {
 namespace {

@@ -1,4 +1,4 @@
-#include "torch/out_of_core_worker.h"
+#include "out_of_core/worker.h"
 
 #include <ATen/ops/view_as_real.h>
 
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/segments.h"
-#include "torch/out_of_core_blocks.h"
-#include "torch/out_of_core_threads.h"
+#include "out_of_core/blocks.h"
+#include "out_of_core/threads.h"
 
 namespace tiled {
 

@@ -4,9 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 
+#include "out_of_core/device.h"
 #include "scale/memory.h"
 #include "scale/plan.h"
-#include "torch/out_of_core_device.h"
 
 namespace tiled {
 

@@ -1,30 +1,46 @@
-#include "torch/out_of_core_on_cpu.h"
-
+// The CPU in the part of a device, for tests: a few MiB of memory that it counts, copies by memcpy
+// in threads of their own, products by tiled::mm. What the engine does wrong, it shows. No other
+// file names it. It stands in the library because what it drives is not exported from there.
 #include <ATen/ops/from_blob.h>
+#include <torch/library.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
+#include "out_of_core/door.h"
+#include "out_of_core/staging.h"
+#include "out_of_core/threads.h"
 #include "scale/memory.h"
-#include "torch/out_of_core_staging.h"
-#include "torch/out_of_core_threads.h"
 #include "torch/schema.h"
 
 namespace tiled {
+namespace {
+
+struct CpuDeviceOptions {
+  int64_t capacity;         // bytes of its memory, whatever the plan asks for
+  int64_t fail_at = -1;     // the product that fails, counted from 0; none if negative
+  double slow_seconds = 0;  // that each product takes longer
+};
+
+// What all such devices hold now: bytes of their memory and of staging memory, and threads.
+struct CpuDevicesHold {
+  std::atomic<int64_t> bytes{0}, staging_bytes{0}, threads{0};
+};
 
 CpuDevicesHold& cpu_devices_hold() {
   static CpuDevicesHold hold;
   return hold;
 }
-
-namespace {
 
 struct CpuEvent : Event {
   std::mutex mutex;
@@ -200,8 +216,6 @@ class CpuDevice : public OutOfCoreDevice {
   std::array<CpuQueue, 3> queues_;  // ended first
 };
 
-}  // namespace
-
 OutOfCoreTarget cpu_target(const OutOfCoreProduct& product, const OutOfCoreOptions& options,
                            const CpuDeviceOptions& device) {
   const at::ScalarType dtype = product.a.scalar_type();
@@ -215,6 +229,43 @@ OutOfCoreTarget cpu_target(const OutOfCoreProduct& product, const OutOfCoreOptio
   target.memory = options.memory.value_or(device.capacity);
   target.product_of = [](int64_t, int64_t, int64_t) { return scale::Product{0, 0}; };
   return target;
+}
+
+struct OutOfCoreOnCpu : OutOfCoreHolder {
+  using OutOfCoreHolder::OutOfCoreHolder;
+};
+
+// A job on CPUs that play devices, one for each capacity.
+c10::intrusive_ptr<OutOfCoreOnCpu> start_on_cpu(const at::Tensor& a, const at::Tensor& b,
+                                                const std::optional<at::Tensor>& out,
+                                                const std::optional<std::string>& precision,
+                                                std::optional<int64_t> out_dtype,
+                                                const std::vector<int64_t>& capacities,
+                                                std::optional<int64_t> memory, bool copy,
+                                                int64_t fail_at, double slow_seconds) {
+  const OutOfCoreOptions options = options_from_python(precision, out_dtype, {}, memory, copy);
+  OutOfCoreProduct product(a, b, out, options);
+  std::vector<OutOfCoreTarget> targets;
+  // `fail_at` and `slow_seconds` are for the last device.
+  for (size_t i = 0; i < capacities.size(); ++i) {
+    const bool last = i + 1 == capacities.size();
+    targets.push_back(cpu_target(product, options,
+                                 {capacities[i], last ? fail_at : -1, last ? slow_seconds : 0}));
+  }
+  return c10::make_intrusive<OutOfCoreOnCpu>(
+      std::make_unique<OutOfCoreJob>(std::move(product), std::move(targets), copy));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(tiled_debug, m) {
+  auto c = m.class_<OutOfCoreOnCpu>("OutOfCoreOnCpu");
+  c.def(torch::init(&start_on_cpu));
+  define_job_methods(c);
+  m.def("out_of_core_on_cpu_holds() -> int[]", [] {
+    const CpuDevicesHold& hold = cpu_devices_hold();
+    return std::vector<int64_t>{hold.bytes, hold.staging_bytes, hold.threads};
+  });
 }
 
 }  // namespace tiled

@@ -7,10 +7,10 @@
 #include <mutex>
 #include <vector>
 
+#include "out_of_core/arena.h"
+#include "out_of_core/staging.h"
+#include "out_of_core/worker.h"
 #include "scale/slots.h"
-#include "torch/out_of_core_arena.h"
-#include "torch/out_of_core_staging.h"
-#include "torch/out_of_core_worker.h"
 
 namespace tiled {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "torch/out_of_core_device.h"
+#include "out_of_core/device.h"
 
 namespace tiled {
 
