@@ -51,8 +51,9 @@ def grouped_mm(
             apart from all that is read. Gradients do not flow through it.
 
     Returns:
-        The result, contiguous, or ``out``. It and, where groups share out K, sums of parts of it
-        are all the memory that a call takes: see docs/grouped.md.
+        The result, contiguous, or ``out``. A call takes memory for it and, on a GPU, for copies of
+        operands that TMA cannot read where they lie, and sums of parts of K from 32768 on: see
+        docs/grouped.md.
 
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit, in torch's words where it has some; on
