@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ._arguments import check_types
+from ._ops import into
 
 
 def linear(
@@ -44,17 +45,17 @@ def linear(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if out is None:
-            return torch.ops.tiled.linear(
-                input,
-                weight,
-                bias,
-                activation=activation,
-                algo=algo,
-                precision=precision,
-                out_dtype=out_dtype,
-            )
-        torch.ops.tiled.linear.out(
+        if (
+            out is None
+            and activation is None
+            and out_dtype is None
+            and algo is None
+            and precision is None
+        ):
+            return torch.ops.tiled.linear(input, weight, bias)
+        return into(
+            out,
+            torch.ops.tiled.linear,
             input,
             weight,
             bias,
@@ -62,9 +63,7 @@ def linear(
             algo=algo,
             precision=precision,
             out_dtype=out_dtype,
-            out=out,
         )
-        return out
     except RuntimeError:
         check_types(linear, locals())
         raise
