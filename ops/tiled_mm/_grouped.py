@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ._arguments import check_types
+from ._ops import into
 
 
 def grouped_mm(
@@ -63,18 +64,9 @@ def grouped_mm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if out is None:
-            return torch.ops.tiled.grouped_mm(
-                mat_a,
-                mat_b,
-                offs,
-                bias,
-                activation=activation,
-                algo=algo,
-                precision=precision,
-                out_dtype=out_dtype,
-            )
-        torch.ops.tiled.grouped_mm.out(
+        return into(
+            out,
+            torch.ops.tiled.grouped_mm,
             mat_a,
             mat_b,
             offs,
@@ -83,9 +75,7 @@ def grouped_mm(
             algo=algo,
             precision=precision,
             out_dtype=out_dtype,
-            out=out,
         )
-        return out
     except RuntimeError:
         check_types(grouped_mm, locals())
         raise

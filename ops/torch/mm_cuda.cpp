@@ -114,13 +114,12 @@ struct Cuda {
   // of any.
   static bool runs_grouped(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
-    const auto takes_it = [&](Algo algo) {
-      const Rung* rung = rung_of(algo);
-      return rung != nullptr && rung->grouped && supports(algo, problem, device);
+    const auto takes_it = [&](const Rung* rung) {
+      return rung->grouped && (!options.algo || name_of(rung->algo) == *options.algo) &&
+             rung->supports(problem, device);
     };
-    if (!options.algo) return std::any_of(std::begin(ALL_ALGOS), std::end(ALL_ALGOS), takes_it);
-    const std::optional<Algo> algo = parse_algo(*options.algo);
-    return algo && takes_it(*algo);
+    const Ladder rungs = ladder();
+    return std::any_of(rungs.begin(), rungs.end(), takes_it);
   }
 
   // Waits for what is enqueued, which the capture of a graph cannot.
