@@ -78,6 +78,8 @@ def cases() -> Iterator[Case]:
         for work in PASSES[:3]:
             yield replace(case, dtype="float16", work=work)
             yield replace(case, dtype="float32", precision="fp16x3", work=work)
+        for precision in ("ieee", "tf32"):
+            yield replace(case, dtype="float32", precision=precision)
         for tokens in (8192, 128):
             yield replace(case, tokens=tokens, n=n - 1, aligned=False)
             yield replace(case, tokens=tokens, k=k - 1, aligned=False)
@@ -98,6 +100,7 @@ class Layer:
 
     def __init__(self, case: Case, device: torch.device, stopwatch: Stopwatch, seed: int) -> None:
         self.case, self.ends = case, drawn_ends(case, seed)
+        torch.backends.cuda.matmul.allow_tf32 = case.precision == "tf32"  # torch's peer
         self.offs = torch.tensor(self.ends, dtype=torch.int32, device=device)
         self.rows = self.ends[-1]
         lengths = [e - b for b, e in zip([0, *self.ends], self.ends, strict=False)]

@@ -14,17 +14,18 @@ namespace test {
 
 template <typename T>
 Kernel<AsyncMmaArguments> async_mma_of(const Problem& computed, int tile) {
+  const bool of_groups = is_grouped(computed);
   if constexpr (std::is_same_v<T, __half>)
     if (async_mma_tile(tile).of_7_5)
       return async_mma_held_fp16(is_mn_major(side_a(computed)), is_mn_major(side_b(computed)),
-                                 tile - FIRST_HELD_TILE);
+                                 tile - FIRST_HELD_TILE, of_groups);
   if constexpr (sizeof(T) == 2) {
     if (is_mn_major(side_a(computed)))
-      return async_mma_function<T, true, true>(AsyncMmaTiles(), tile);
+      return async_mma_function<T, true, true>(AsyncMmaTiles(), tile, of_groups);
     if (is_mn_major(side_b(computed)))
-      return async_mma_function<T, false, true>(AsyncMmaTiles(), tile);
+      return async_mma_function<T, false, true>(AsyncMmaTiles(), tile, of_groups);
   }
-  return async_mma_function<T, false, false>(AsyncMmaTiles(), tile);
+  return async_mma_function<T, false, false>(AsyncMmaTiles(), tile, of_groups);
 }
 
 // What the kernel after a product does whose segments were shared out, without an epilogue.

@@ -22,25 +22,43 @@ SIZES = (8, 16, 24, 56, 64, 72, 100, 120, 128, 136, 192, 200, 256, 320)
 UNALIGNED = (1, 3, 7, 33, 63, 65, 127, 129, 201)
 
 
-def drawn(rng: random.Random, device: str) -> groups.Groups:
-    dtype = rng.choice((*cases.HALVES, *cases.HALVES, torch.float32))
+OTHERS = (torch.float64, torch.int8, torch.int32, torch.int64, torch.complex64, torch.complex128)
+PRECISIONS = ("ieee", "tf32", "fp16x3")  # of fp32, on a GPU
+
+
+def drawn(rng: random.Random, device: str) -> tuple[groups.Groups, dict[str, str]]:
+    """A grouping, and the options of its product."""
+    dtype = rng.choice((*cases.HALVES * 3, *(torch.float32,) * 4, *OTHERS))
+    options = {}
+    if dtype == torch.float32 and device == "cuda":
+        options["precision"] = rng.choice(PRECISIONS)
     form = rng.choice(("rows", "rows", *SHARING))
     ends, total = groups.draw(rng, 600)
     p, q = (rng.choice(UNALIGNED if rng.random() < 0.3 else SIZES) for _ in range(2))
     g = groups.make(form, ends, total, p, q, dtype, device, rng.choice((torch.int32, torch.int64)))
     a, b = (t.mT.contiguous().mT if rng.random() < 0.5 else t for t in (g.a, g.b))
-    return g.on(a, b)
+    if options.get("precision") == "fp16x3" and rng.random() < 0.5:
+        spread(rng, a, b)
+    return g.on(a, b), options
+
+
+def spread(rng: random.Random, *operands: torch.Tensor) -> None:
+    """What two fp16 parts cannot hold: elements far above and far below others, infinity, NaN."""
+    for t in operands:
+        for value in (1e30, 1e-30, float("inf"), float("nan"), 3e38)[: rng.randint(1, 5)]:
+            if t.numel() > 0:
+                t[tuple(rng.randrange(size) for size in t.shape)] = value
 
 
 @each("part", range(4))
 def test_drawn_groupings(device: str, part: int) -> None:
     rng = random.Random(part)
     for i in range(DRAWN // 4):
-        g = drawn(rng, device)
-        c = g.run()
+        g, options = drawn(rng, device)
+        c = g.run(**options)
         where = f"part {part}, number {i}: {g.form} {g.a.dtype} {g.ends} {g.a.shape} {g.b.shape}"
-        for n, (one, right) in enumerate(zip(g.parts(c), g.expected(), strict=True)):
-            assert same_bits(one, right), f"{where}: group {n}"
+        for n, (one, right) in enumerate(zip(g.parts(c), g.expected(**options), strict=True)):
+            assert same_bits(one, right), f"{where} {options}: group {n}"
         assert not g.beyond(c).any(), where
 
 
@@ -79,50 +97,79 @@ def test_sums_of_every_group_are_cut_by_its_own_k(device: str, form: str) -> Non
         assert same_bits(one, right)
 
 
+# Of every kernel for groups: hopper, register_tile with cp.async, async_mma, fp16x3, mma_tile in
+# fp64, async_mma of bytes, register_tile.
+KINDS = (
+    (torch.float16, None),
+    (torch.bfloat16, None),
+    (torch.float32, "ieee"),
+    (torch.float32, "tf32"),
+    (torch.float32, "fp16x3"),
+    (torch.float64, None),
+    (torch.int8, None),
+    (torch.complex64, None),
+)
+
+
 @each("form", SHARING)
-@each("dtype", cases.HALVES)
+@each("kind", KINDS)
 @pytest.mark.tensor_cores
 @pytest.mark.cuda
-def test_a_graph_reads_new_offsets(form: str, dtype: torch.dtype) -> None:
+def test_a_graph_reads_new_offsets(form: str, kind: tuple[torch.dtype, str | None]) -> None:
     """The ends are written in place between replays."""
+    dtype, precision = kind
     many = (0, 100, 228, 229, 500), (500, 500, 500, 500, 500), (0, 0, 0, 0, 0), (1, 2, 3, 4, 5)
     g = groups.make(form, many[0], 512, 128, 192, dtype, "cuda")
-    g.run()  # plans and allocates
+    g.run(precision=precision)  # plans and allocates
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        c = g.run()
+        c = g.run(precision=precision)
     for ends in many:
         now = groups.Groups(
             form, g.a, g.b, ends, torch.tensor(ends, dtype=torch.int32, device="cuda")
         )
         g.offs.copy_(now.offs)
-        c.fill_(float("nan"))
+        c.fill_(77)
         graph.replay()
-        for one, right in zip(now.parts(c), now.expected(), strict=True):
+        for one, right in zip(now.parts(c), now.expected(precision=precision), strict=True):
             assert same_bits(one, right)
         assert not now.beyond(c).any()
 
 
+@each("form", SHARING)
+@each("kind", [kind for kind in KINDS if kind[0].is_floating_point])
 @pytest.mark.tensor_cores
 @pytest.mark.cuda
-def test_the_host_does_not_wait() -> None:
-    g = groups.make("rows", (100, 300), 300, 128, 192, torch.bfloat16, "cuda")
-    x, weight = g.a.requires_grad_(), g.b.requires_grad_()
+def test_neighbours_enter_no_sum(form: str, kind: tuple[torch.dtype, str | None]) -> None:
+    """NaN and infinity in one group, and behind the last, leave the others as they are."""
+    dtype, precision = kind
+    ends = (3, 70, 70, 200, 331)
+    g = groups.make(form, ends, 400, 72, 88, dtype, "cuda")
+    right = g.expected(precision=precision)
+    a, b = g.a.clone(), g.b.clone()
+    for t, along in ((a, {"rows": 0, "k": 1}.get(form)), (b, {"columns": 1, "k": 0}.get(form))):
+        if along is not None:
+            t.narrow(along, 70, 130).fill_(float("nan"))
+            t.narrow(along, 331, 69).fill_(float("inf"))
+    c = g.on(a, b).run(precision=precision)
+    for n, (one, other) in enumerate(zip(g.parts(c), right, strict=True)):
+        assert n == 3 or same_bits(one, other), n
+    assert not g.beyond(c).any()
+
+
+@each("kind", KINDS)
+@pytest.mark.tensor_cores
+@pytest.mark.cuda
+def test_the_host_does_not_wait(kind: tuple[torch.dtype, str | None]) -> None:
+    dtype, precision = kind
+    g = groups.make("rows", (100, 300), 300, 128, 192, dtype, "cuda")
+    differs = dtype.is_floating_point or dtype.is_complex
+    x, weight = g.a.requires_grad_(differs), g.b.requires_grad_(differs)
 
     def calls() -> None:
-        y = tiled_mm.grouped_mm(x, weight, offs=g.offs)
-        torch.autograd.grad(y, (x, weight), y)
+        y = tiled_mm.grouped_mm(x, weight, offs=g.offs, precision=precision)
+        if differs:
+            torch.autograd.grad(y, (x, weight), y)
 
     calls()
     cases.assert_the_host_does_not_wait(calls)
-
-
-@pytest.mark.cuda
-def test_a_capture_of_what_waits_says_why() -> None:
-    g = groups.make("rows", (10, 30), 30, 16, 24, torch.float64, "cuda")
-    g.run()
-    refused = pytest.raises(RuntimeError, match="offsets on the device, so that they are copied")
-    with refused, torch.cuda.graph(torch.cuda.CUDAGraph()):
-        g.run()
-    torch.cuda.synchronize()
-    assert same_bits(g.parts(g.run())[0], g.expected()[0])

@@ -330,6 +330,20 @@ template <typename T>
 T __shfl_sync(unsigned, T value, int from) {
   return software_gpu::among_lanes(value, [=](const T(&all)[32], int) { return all[from % 32]; });
 }
+template <typename T>
+T __shfl_up_sync(unsigned, T value, int distance) {
+  return software_gpu::among_lanes(value, [=](const T(&all)[32], int lane) {
+    return all[lane < distance ? lane : lane - distance];
+  });
+}
+inline uint32_t __ballot_sync(unsigned, bool value) {
+  return software_gpu::among_lanes(value, [](const bool (&all)[32], int) {
+    uint32_t result = 0;
+    for (int i = 0; i < 32; ++i) result |= uint32_t{all[i]} << i;
+    return result;
+  });
+}
+inline int __ffs(int value) { return __builtin_ffs(value); }
 inline bool __any_sync(unsigned, bool value) {
   return software_gpu::among_lanes(
       value, [](const bool (&all)[32], int) { return std::find(all, all + 32, true) != all + 32; });

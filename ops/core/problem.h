@@ -78,6 +78,20 @@ constexpr bool is_grouped(const Problem& problem) {
   return problem.groups.shared != Shared::Nothing;
 }
 
+// Makes it a product with groups. These begin anywhere: an operand of which neighbours along the
+// shared index are neighbours in memory is aligned as its elements are.
+constexpr void share_out(Problem& problem, const Groups& groups) {
+  problem.groups = groups;
+  const auto align = [&](Operand& x, bool has_rows, bool has_columns) {
+    const bool along_shared = (has_rows && x.row_stride == 1) || (has_columns && x.col_stride == 1);
+    const auto size = static_cast<int32_t>(size_of(problem.dtype));
+    if (along_shared && size < x.alignment) x.alignment = size;
+  };
+  const Shared shared = groups.shared;
+  align(problem.a, shared == Shared::M, shared == Shared::K);
+  align(problem.b, shared == Shared::K, shared == Shared::N);
+}
+
 // The largest power of two up to 16 that divides `value` (16 for zero).
 constexpr int32_t power_of_two_divisor(int64_t value) {
   const uint64_t bits = static_cast<uint64_t>(value) | 16;

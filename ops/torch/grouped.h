@@ -1,14 +1,12 @@
 // Grouped products of a backend: the products of groups that share out one size of an operand, by
 // offsets that are data on the device (core/problem.h: Groups). A Backend has, beside what
 // product.h says,
-//   static bool runs_grouped(const Problem&, const MmOptions&, const at::Tensor& a);
-//   static at::Tensor on_host(const at::Tensor& offs);
-// where runs_grouped() says whether a kernel reads the offsets itself. Where none does, they are
-// copied to the host, once, and groups are run one after the other, each as mm's own problem, so
-// that its bits are mm's.
+//   static constexpr bool READS_OFFSETS;
+// whether its plans are for all groups at once. Else groups are run one after the other, each as
+// mm's own problem. Either way their bits are mm's.
 //
-// Either way every element of C is written: outside all groups it is zero. Offsets that decrease or
-// lie outside the shared size are refused on the CPU, before anything is written. On a GPU they are
+// Every element of C is written: outside all groups it is zero. Offsets that decrease or lie
+// outside the shared size are refused on the CPU, before anything is written. On a GPU they are
 // taken as what they can mean: each end is at least the one before and at most the size.
 #pragma once
 
@@ -17,15 +15,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/groups.h"
 #include "torch/check_grouped.h"
 #include "torch/finished.h"
 #include "torch/options.h"
 
 namespace tiled {
 
-// The groups' ends, in order and within `total`; `offs` is dense and on the host, and has been
-// there all the time unless it is `copied` from a GPU.
-inline std::vector<int64_t> group_ends(const at::Tensor& offs, int64_t total, bool copied) {
+// The groups' ends, in order and within `total`; `offs` is dense and on the host.
+inline std::vector<int64_t> group_ends(const at::Tensor& offs, int64_t total) {
   std::vector<int64_t> ends(offs.numel());
   if (offs.scalar_type() == at::kLong)
     std::copy_n(offs.const_data_ptr<int64_t>(), ends.size(), ends.begin());
@@ -33,63 +31,14 @@ inline std::vector<int64_t> group_ends(const at::Tensor& offs, int64_t total, bo
     std::copy_n(offs.const_data_ptr<int32_t>(), ends.size(), ends.begin());
   int64_t before = 0;
   for (size_t g = 0; g < ends.size(); ++g) {
-    TORCH_CHECK(copied || ends[g] >= before, "tiled_mm: offs must not decrease",
-                g == 0 ? " below 0" : "", ", but offs[", g, "] is ", ends[g],
+    TORCH_CHECK(ends[g] >= before, "tiled_mm: offs must not decrease", g == 0 ? " below 0" : "",
+                ", but offs[", g, "] is ", ends[g],
                 g == 0 ? std::string() : " after " + std::to_string(before));
-    TORCH_CHECK(copied || ends[g] <= total, "tiled_mm: offs[", g, "] is ", ends[g],
+    TORCH_CHECK(ends[g] <= total, "tiled_mm: offs[", g, "] is ", ends[g],
                 ", past the end of the dimension that groups share out, which has size ", total);
-    before = ends[g] = std::max(before, std::min(ends[g], total));
+    before = ends[g];
   }
   return ends;
-}
-
-namespace detail {
-
-// Moves to the group's entry of a batch, and `begin` further along the shared index, which has
-// this stride. Null stays null.
-template <typename Pointer>
-void move_to(Pointer& data, DType dtype, int64_t entry, int64_t batch_stride, int64_t begin,
-             int64_t stride) {
-  if (data == nullptr) return;
-  const int64_t offset = (entry * batch_stride + begin * stride) * size_of(dtype);
-  data = reinterpret_cast<Pointer>(reinterpret_cast<intptr_t>(data) + offset);
-}
-
-// The same of an operand or C, whose alignment is then its own.
-template <typename Matrix>
-void move_matrix(Matrix& x, DType dtype, int64_t entry, int64_t begin, int64_t stride) {
-  move_to(x.data, dtype, entry, x.batch_stride, begin, stride);
-  x.batch_stride = 0;
-  x.alignment = alignment_of(x.data, dtype, x.row_stride, x.col_stride, 0);
-}
-
-template <typename Companion>
-void move_companion(Companion& x, int64_t entry, int64_t begin, Shared shared) {
-  const int64_t stride = shared == Shared::M ? x.row_stride : x.col_stride;
-  move_to(x.data, x.dtype, entry, x.batch_stride, begin, shared == Shared::K ? 0 : stride);
-  x.batch_stride = 0;
-}
-
-}  // namespace detail
-
-// One group of a grouped problem, with its part [begin, end) of the shared size: a product of
-// matrices.
-inline Problem problem_of_group(const Problem& all, int64_t group, int64_t begin, int64_t end) {
-  Problem p = all;
-  const Shared shared = all.groups.shared;
-  const bool m = shared == Shared::M, n = shared == Shared::N, k = shared == Shared::K;
-  p.groups = {};
-  p.batch = 1;
-  (m ? p.m : n ? p.n : p.k) = end - begin;
-  detail::move_matrix(p.a, p.dtype, group, n ? 0 : begin, m ? p.a.row_stride : p.a.col_stride);
-  detail::move_matrix(p.b, p.dtype, group, m ? 0 : begin, k ? p.b.row_stride : p.b.col_stride);
-  Epilogue& e = p.epilogue;
-  detail::move_matrix(p.c, e.out_dtype, group, k ? 0 : begin, m ? p.c.row_stride : p.c.col_stride);
-  detail::move_companion(e.input, group, begin, shared);
-  detail::move_companion(e.before, group, begin, shared);
-  detail::move_to(e.bias, e.bias_dtype, group, e.bias_batch_stride, 0, 0);
-  e.bias_batch_stride = 0;
-  return p;
 }
 
 // Runs a problem of which some size is shared out group by group. Every plan is made before the
@@ -164,9 +113,10 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
   at::Tensor dense_offs;
   if (offs) {
     dense_offs = offs->contiguous();
-    problem.groups = {shape.shared, offs->scalar_type() == at::kLong, address_of(dense_offs)};
+    share_out(problem, {shape.shared, offs->scalar_type() == at::kLong, address_of(dense_offs)});
   }
-  if (!offs || (problem.batch > 0 && Backend::runs_grouped(problem, options, a))) {
+  const bool has_groups = offs && problem.batch > 0;
+  if (!offs || (has_groups && Backend::READS_OFFSETS)) {
     const auto plan = Backend::plan(problem, options, a);
     allocate();
     if (c.numel() > 0) Backend::run(problem, plan, a);
@@ -175,8 +125,8 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
     const int64_t total = shared == Shared::M   ? problem.m
                           : shared == Shared::N ? problem.n
                                                 : problem.k;
-    const std::vector<int64_t> ends =
-        group_ends(Backend::on_host(dense_offs), total, !offs->is_cpu());
+    std::vector<int64_t> ends;
+    if (has_groups) ends = group_ends(dense_offs, total);
     allocate();
     run_each_group<Backend>(problem, ends, options, a);
     const int64_t end = ends.empty() ? 0 : ends.back();

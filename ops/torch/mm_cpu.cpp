@@ -48,9 +48,8 @@ struct Cpu {
     return at::detail::empty_cpu(sizes, type);
   }
 
-  static bool runs_grouped(const Problem&, const MmOptions&, const at::Tensor&) { return false; }
+  static constexpr bool READS_OFFSETS = false;
 
-  static at::Tensor on_host(const at::Tensor& offs) { return offs; }
 
   static void run(const Problem& problem, Plan plan, const at::Tensor&) {
     const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();

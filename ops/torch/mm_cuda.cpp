@@ -5,11 +5,9 @@
 #include <ATen/ops/full.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -110,27 +108,7 @@ struct Cuda {
     return at::detail::empty_cuda(sizes, type, a.device(), /*memory_format_opt=*/std::nullopt);
   }
 
-  // Whether a kernel reads the groups' ends on the device: that of the rung that is asked for, or
-  // of any.
-  static bool runs_grouped(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
-    const DeviceInfo& device = cuda_device(a.device().index());
-    const auto takes_it = [&](const Rung* rung) {
-      return rung->grouped && (!options.algo || name_of(rung->algo) == *options.algo) &&
-             rung->supports(problem, device);
-    };
-    const Ladder rungs = ladder();
-    return std::any_of(rungs.begin(), rungs.end(), takes_it);
-  }
-
-  // Waits for what is enqueued, which the capture of a graph cannot.
-  static at::Tensor on_host(const at::Tensor& offs) {
-    const c10::cuda::CUDAGuard guard(offs.device());
-    TORCH_CHECK(c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None,
-                "tiled_mm: this grouped product has no kernel that reads its offsets on the "
-                "device, so that they are copied to the host, for which a CUDA graph that is being "
-                "captured cannot wait");
-    return offs.to(at::kCPU);
-  }
+  static constexpr bool READS_OFFSETS = true;
 
   static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
     const c10::cuda::CUDAGuard guard(a.device());

@@ -8,11 +8,22 @@ namespace tiled {
 namespace {
 
 int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
-  return saturating_product(blocks_over(problem.m, candidate.block_m),
-                            blocks_over(problem.n, candidate.block_n));
+  return most_tiles(problem, candidate.block_m, candidate.block_n);
 }
 
 }  // namespace
+
+int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n) {
+  int64_t tiles_m = blocks_over(problem.m, block_m), tiles_n = blocks_over(problem.n, block_n);
+  // Each group may end with a part of a tile.
+  switch (problem.groups.shared) {
+    case Shared::Nothing: break;
+    case Shared::M: tiles_m = saturating_sum(tiles_m, problem.batch); break;
+    case Shared::N: tiles_n = saturating_sum(tiles_n, problem.batch); break;
+    case Shared::K: tiles_m = saturating_product(tiles_m, problem.batch); break;
+  }
+  return saturating_product(tiles_m, tiles_n);
+}
 
 bool is_of_chains(const Problem& problem, const DeviceInfo& device) {
   const bool is_fp64 = problem.dtype == DType::Float64 || problem.dtype == DType::Complex128;
@@ -22,7 +33,7 @@ bool is_of_chains(const Problem& problem, const DeviceInfo& device) {
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
   return candidate.threads_x * candidate.threads_y <= device.threads_per_block &&
          candidate.shared_bytes <= device.shared_bytes_per_block &&
-         tiles_of(candidate, problem) <= MAX_GRID_X;
+         tiles_of(candidate, problem) <= MAX_GRID_X && groups_fit(problem);
 }
 
 bool gains_by_sharing(const Candidate& candidate, const Problem& problem,
@@ -49,6 +60,15 @@ Step product_of(const Candidate& candidate, const Plan& plan, const Problem& pro
   step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
   step.shared_bytes = static_cast<int32_t>(candidate.shared_bytes);
   step.dynamic = dynamic;
+  return step;
+}
+
+Step product_of_groups(const Candidate& candidate, const Plan& plan, const Problem& problem,
+                       const DeviceInfo& device, bool dynamic) {
+  Step step = product_of(candidate, plan, problem, dynamic);
+  step.grid_x =
+      std::min(tiles_of(candidate, problem), int64_t{candidate.resident} * device.multiprocessors);
+  step.grid_y = 1;
   return step;
 }
 

@@ -47,6 +47,14 @@ Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, cons
 Step product_of(const Candidate& candidate, const Plan& plan, const Problem& problem,
                 bool dynamic = false);
 
+// The same of a kernel that walks through groups: no more blocks than run at once.
+Step product_of_groups(const Candidate& candidate, const Plan& plan, const Problem& problem,
+                       const DeviceInfo& device, bool dynamic = false);
+
+// Tiles of an entry of the batch; with groups those of all of them, and of what lies behind, at
+// most.
+int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n);
+
 // Adds the product of such a kernel. Where it shares out segments it leaves their sums, which
 // another kernel adds; its grid's y is a segment of an entry (parts/turn.cuh). Else its blocks keep
 // their tiles' running totals between segments of K, in the workspace.

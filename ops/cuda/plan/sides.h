@@ -46,6 +46,18 @@ inline Side side_b(const Problem& p) {
   return {data, p.n, p.k, column, row, batch, alignment, is_shared};
 }
 
+// Whether the kernels' counters of groups, of 31 bits, have room for these.
+inline bool groups_fit(const Problem& problem) {
+  constexpr int64_t MOST = std::numeric_limits<int32_t>::max();
+  switch (problem.groups.shared) {
+    case Shared::Nothing: return true;
+    case Shared::M: return problem.batch < MOST && problem.m <= MOST;
+    case Shared::N: return problem.batch < MOST && problem.n <= MOST;
+    case Shared::K: return problem.batch < MOST && problem.k <= MOST;
+  }
+  return false;
+}
+
 // Whether the rows of TMA's boxes lie along m or n; else along k.
 inline bool is_mn_major(const Side& side) {
   if (side.k > 1 && side.k_stride == 1) return false;

@@ -48,6 +48,15 @@ constexpr TileList<Tiles..., More...> joined(TileList<Tiles...>, TileList<More..
   return {};
 }
 
+// The last of them.
+template <typename First, typename... Rest>
+constexpr auto last_of(TileList<First, Rest...>) {
+  if constexpr (sizeof...(Rest) > 0)
+    return last_of(TileList<Rest...>());
+  else
+    return First();
+}
+
 // function(tile) of the one that has this number.
 template <typename First, typename... Rest, typename Function>
 auto with_tile(TileList<First, Rest...>, int index, Function function) {

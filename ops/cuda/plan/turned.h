@@ -14,6 +14,10 @@ inline Problem turned(const Problem& problem) {
   };
   Problem other = problem;
   other.m = problem.n, other.n = problem.m;
+  if (Shared& shared = other.groups.shared; shared == Shared::M)
+    shared = Shared::N;
+  else if (shared == Shared::N)
+    shared = Shared::M;
   other.a = transpose(problem.b), other.b = transpose(problem.a);
   other.c = transpose(problem.c);
   other.epilogue = transposed(problem.epilogue);

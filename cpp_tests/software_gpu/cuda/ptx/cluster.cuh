@@ -7,6 +7,7 @@ namespace tiled::ptx {
 
 inline void griddepcontrol_launch_dependents() {}
 inline void griddepcontrol_wait() {}
+inline uint32_t cluster_ctarank() { return 0; }
 inline bool elect_sync() { return threadIdx.x % 32 == 0; }
 
 }  // namespace tiled::ptx

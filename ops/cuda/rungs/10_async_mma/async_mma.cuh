@@ -24,6 +24,7 @@
 #include "core/segments.h"
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/fault.cuh"
+#include "cuda/parts/for_groups.cuh"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
 #include "cuda/parts/turn.cuh"
@@ -35,10 +36,12 @@
 
 namespace tiled {
 
+// Tile `number` of a problem, and of its operands how the arguments say; `shared` is at a multiple
+// of 1024 bytes.
 template <typename Tile, typename T, bool A_ALONG_M, bool B_ALONG_N>
-__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    async_mma(const __grid_constant__ AsyncMmaArguments args) {
-  const Problem& problem = args.problem;
+__device__ __forceinline__ void compute_by_mma(const Problem& problem,
+                                               const AsyncMmaArguments& args, bool shares,
+                                               uint32_t shared_base, int64_t number) {
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, STAGES = Tile::STAGES;
   constexpr bool ANY = Tile::ANY;
   constexpr int BLOCK_K = Tile::STEP_BYTES / sizeof(T), PARTS = Tile::STEP_BYTES / 32;
@@ -49,13 +52,11 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   constexpr int COPIES = A::COPIES + B::COPIES, SHARES = (PARTS - 1) * TILES_M;  // of a step
   constexpr uint32_t B_AT = A::BYTES, STAGE_BYTES = Tile::STAGE_BYTES;
 
-  extern __shared__ __align__(1024) char shared[];
-  const uint32_t shared_base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   const auto a_strides = [&]() -> RowsByK { return {problem.a.row_stride, problem.a.col_stride}; };
   const auto b_strides = [&]() -> RowsByK { return {problem.b.col_stride, problem.b.row_stride}; };
 
   int64_t tile_m, tile_n;
-  tile_of_block<RASTER_GROUP>(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,
+  tile_of_block<RASTER_GROUP>(number, (problem.m + BLOCK_M - 1) / BLOCK_M,
                               (problem.n + BLOCK_N - 1) / BLOCK_N, tile_m, tile_n);
   // Below 2^31: kept in 32 bits and widened at each use, the tile costs two registers less.
   int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
@@ -70,7 +71,6 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const uint32_t a_lane = shared_base + A::lane_at(warp_m);
   const uint32_t b_lane = shared_base + B_AT + B::lane_at(warp_n);
 
-  const bool shares = args.shares_segments;
   for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
     const int64_t entry = entry_of(problem, shares, turn);
     Accumulator<T> chain[TILES_M][TILES_N][4];
@@ -197,11 +197,41 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
 }
 
+template <typename Tile, typename T, bool A_ALONG_M, bool B_ALONG_N>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    async_mma(const __grid_constant__ AsyncMmaArguments args) {
+  extern __shared__ __align__(1024) char shared[];
+  compute_by_mma<Tile, T, A_ALONG_M, B_ALONG_N>(
+      args.problem, args, args.shares_segments,
+      static_cast<uint32_t>(__cvta_generic_to_shared(shared)), blockIdx.x);
+}
+
+template <typename Tile, typename T, bool A_ALONG_M, bool B_ALONG_N>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    async_mma_of_groups(const __grid_constant__ AsyncMmaArguments args) {
+  extern __shared__ __align__(1024) char shared[];
+  const auto shared_base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  for_tiles_of_groups<Tile::BLOCK_M, Tile::BLOCK_N>(
+      args.problem, [&](const Problem& problem, int64_t number) {
+        compute_by_mma<Tile, T, A_ALONG_M, B_ALONG_N>(problem, args, /*shares=*/false, shared_base,
+                                                      number);
+      });
+}
+
+// Groups begin anywhere, so that theirs are the tiles of any alignment.
+template <typename Tile, typename T, bool A_ALONG_M, bool B_ALONG_N>
+constexpr Kernel<AsyncMmaArguments> async_mma_of_groups_or_none() {
+  if constexpr (Tile::ANY) return &async_mma_of_groups<Tile, T, A_ALONG_M, B_ALONG_N>;
+  return nullptr;
+}
+
 template <typename T, bool A_ALONG_M, bool B_ALONG_N, typename... Tiles>
-Kernel<AsyncMmaArguments> async_mma_function(TileList<Tiles...>, int tile) {
+Kernel<AsyncMmaArguments> async_mma_function(TileList<Tiles...>, int tile, bool of_groups) {
   static constexpr Kernel<AsyncMmaArguments> FUNCTIONS[] = {
       &async_mma<Tiles, T, A_ALONG_M, B_ALONG_N>...};
-  return FUNCTIONS[tile];
+  static constexpr Kernel<AsyncMmaArguments> OF_GROUPS[] = {
+      async_mma_of_groups_or_none<Tiles, T, A_ALONG_M, B_ALONG_N>()...};
+  return of_groups ? OF_GROUPS[tile] : FUNCTIONS[tile];
 }
 
 }  // namespace tiled

@@ -3,8 +3,8 @@
 
 namespace tiled {
 
-Kernel<AsyncMmaArguments> async_mma_bf16_nn(int tile) {
-  return async_mma_function<__nv_bfloat16, false, true>(AsyncMmaTiles(), tile);
+Kernel<AsyncMmaArguments> async_mma_bf16_nn(int tile, bool of_groups) {
+  return async_mma_function<__nv_bfloat16, false, true>(AsyncMmaTiles(), tile, of_groups);
 }
 
 }  // namespace tiled

@@ -3,8 +3,8 @@
 
 namespace tiled {
 
-Kernel<AsyncMmaArguments> async_mma_fp16_nt(int tile) {
-  return async_mma_function<__half, false, false>(AsyncMmaTiles(), tile);
+Kernel<AsyncMmaArguments> async_mma_fp16_nt(int tile, bool of_groups) {
+  return async_mma_function<__half, false, false>(AsyncMmaTiles(), tile, of_groups);
 }
 
 }  // namespace tiled

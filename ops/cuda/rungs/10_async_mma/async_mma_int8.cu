@@ -4,8 +4,8 @@
 
 namespace tiled {
 
-Kernel<AsyncMmaArguments> async_mma_int8(int tile) {
-  return async_mma_function<unsigned char, false, false>(AsyncMmaTiles(), tile);
+Kernel<AsyncMmaArguments> async_mma_int8(int tile, bool of_groups) {
+  return async_mma_function<unsigned char, false, false>(AsyncMmaTiles(), tile, of_groups);
 }
 
 }  // namespace tiled

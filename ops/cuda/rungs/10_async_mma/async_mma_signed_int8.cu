@@ -3,8 +3,8 @@
 
 namespace tiled {
 
-Kernel<AsyncMmaArguments> async_mma_signed_int8(int tile) {
-  return async_mma_function<signed char, false, false>(AsyncMmaTiles(), tile);
+Kernel<AsyncMmaArguments> async_mma_signed_int8(int tile, bool of_groups) {
+  return async_mma_function<signed char, false, false>(AsyncMmaTiles(), tile, of_groups);
 }
 
 }  // namespace tiled

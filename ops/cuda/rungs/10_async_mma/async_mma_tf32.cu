@@ -3,8 +3,8 @@
 
 namespace tiled {
 
-Kernel<AsyncMmaArguments> async_mma_tf32(int tile) {
-  return async_mma_function<float, false, false>(AsyncMmaTiles(), tile);
+Kernel<AsyncMmaArguments> async_mma_tf32(int tile, bool of_groups) {
+  return async_mma_function<float, false, false>(AsyncMmaTiles(), tile, of_groups);
 }
 
 }  // namespace tiled

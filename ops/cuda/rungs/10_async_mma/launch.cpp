@@ -8,18 +8,20 @@ namespace tiled {
 namespace {
 
 Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, const AsyncMmaWay& way) {
-  if (async_mma_tile(way.tile).of_7_5)
-    return async_mma_held_fp16(is_mn_major(side_a(computed)), is_mn_major(side_b(computed)),
-                               way.tile - FIRST_HELD_TILE);
-  if (computed.dtype == DType::Float32) return async_mma_tf32(way.tile);
-  if (reads_signs(computed)) return async_mma_signed_int8(way.tile);
-  if (size_of(computed.dtype) == 1) return async_mma_int8(way.tile);
+  const int tile = way.tile;
+  const bool of_groups = is_grouped(computed);
+  const bool a_along_m = is_mn_major(side_a(computed)), b_along_n = is_mn_major(side_b(computed));
+  if (async_mma_tile(tile).of_7_5)
+    return async_mma_held_fp16(a_along_m, b_along_n, tile - FIRST_HELD_TILE, of_groups);
+  if (computed.dtype == DType::Float32) return async_mma_tf32(tile, of_groups);
+  if (reads_signs(computed)) return async_mma_signed_int8(tile, of_groups);
+  if (size_of(computed.dtype) == 1) return async_mma_int8(tile, of_groups);
   const bool fp16 = computed.dtype == DType::Float16;
-  if (!is_mn_major(side_b(computed)))
-    return fp16 ? async_mma_fp16_nt(way.tile) : async_mma_bf16_nt(way.tile);
-  if (!is_mn_major(side_a(computed)))
-    return fp16 ? async_mma_fp16_nn(way.tile) : async_mma_bf16_nn(way.tile);
-  return fp16 ? async_mma_fp16_tn(way.tile) : async_mma_bf16_tn(way.tile);
+  const auto kernel = !b_along_n   ? fp16 ? &async_mma_fp16_nt : &async_mma_bf16_nt
+                      : !a_along_m ? fp16 ? &async_mma_fp16_nn : &async_mma_bf16_nn
+                      : fp16       ? &async_mma_fp16_tn
+                                   : &async_mma_bf16_tn;
+  return kernel(tile, of_groups);
 }
 
 cudaError_t launch(const Call& call, const Step& step) {

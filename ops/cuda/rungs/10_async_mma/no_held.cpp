@@ -4,6 +4,6 @@
 
 namespace tiled {
 
-Kernel<AsyncMmaArguments> async_mma_held_fp16(bool, bool, int) { return nullptr; }
+Kernel<AsyncMmaArguments> async_mma_held_fp16(bool, bool, int, bool) { return nullptr; }
 
 }  // namespace tiled

@@ -55,7 +55,8 @@ bool takes(const Problem& problem, const DeviceInfo& device) {
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  return takes(problem, device) && sizes_fit_tma(problem) && grid_fits(problem, 32, 32);
+  return takes(problem, device) && sizes_fit_tma(problem) &&
+         most_tiles(problem, 32, 32) <= MAX_GRID_X;
 }
 
 // What a plan asks of a tile; times are estimated otherwise.
@@ -79,13 +80,12 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
       const AsyncMmaTileInfo& info = async_mma_tile(tile);
       if (info.of_7_5 != held || (!info.any && !(is_wide(a) && is_wide(b)))) continue;
+      if (is_grouped(problem) && !info.any) continue;
       if (info.shared_bytes > device.shared_bytes_per_block) continue;
-      if (saturating_product(blocks_over(a.rows, int64_t{info.block_m}),
-                             blocks_over(b.rows, int64_t{info.block_n})) > MAX_GRID_X)
-        continue;
+      const Problem computed = as_turned(problem, way);
+      if (most_tiles(computed, info.block_m, info.block_n) > MAX_GRID_X) continue;
       way.tile = static_cast<int8_t>(tile);
       const Candidate candidate = candidate_of_tile(problem, tile);
-      const Problem computed = as_turned(problem, way);
       for (int share = 0; share <= gains_by_sharing(candidate, computed, device); ++share) {
         way.shares_segments = share;
         visit(Way(way));
@@ -97,8 +97,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     way.exchanged = exchanged;
     const Side a = exchanged ? side_b(problem) : side_a(problem);
     const Side b = exchanged ? side_a(problem) : side_b(problem);
-    const bool may_copy_a = !held && !is_wide(a) && problem.k > 0;
-    const bool may_copy_b = !held && !is_wide(b) && problem.k > 0;
+    const bool may_copy = !held && problem.k > 0 && !is_grouped(problem);
+    const bool may_copy_a = may_copy && !is_wide(a), may_copy_b = may_copy && !is_wide(b);
     for (int copy_a = 0; copy_a <= may_copy_a; ++copy_a)
       for (int copy_b = 0; copy_b <= may_copy_b; ++copy_b) {
         way.copy_a = copy_a, way.copy_b = copy_b;
@@ -132,13 +132,16 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   if (chosen.copy_b) plan.copy_q = laid_out(sides.q, problem.dtype);
   add_copies(plan, problem);
   const Problem computed = as_turned(problem_as_read(problem, plan), chosen);
-  plan.demand = demand_of(computed, candidate.block_m, candidate.block_n, variant_of(chosen),
-                          std::min<int64_t>(candidate.resident, device.shared_bytes_per_sm /
-                                                                    (candidate.shared_bytes +
-                                                                     device.shared_bytes_reserved)),
-                          chosen.shares_segments);
-  add_product(plan, product_of(candidate, plan, computed, /*dynamic=*/true), computed,
-              chosen.shares_segments);
+  plan.demand =
+      demand_of(average_of(computed), candidate.block_m, candidate.block_n, variant_of(chosen),
+                std::min<int64_t>(candidate.resident,
+                                  device.shared_bytes_per_sm /
+                                      (candidate.shared_bytes + device.shared_bytes_reserved)),
+                chosen.shares_segments);
+  const Step product = is_grouped(problem)
+                           ? product_of_groups(candidate, plan, computed, device, /*dynamic=*/true)
+                           : product_of(candidate, plan, computed, /*dynamic=*/true);
+  add_product(plan, product, computed, chosen.shares_segments);
   return plan;
 }
 
@@ -207,7 +210,8 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports, &ways,    &plan,
-                                  &describe,      &name,     &variants};
+extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports,   &ways,
+                                  &plan,          &describe,   &name,
+                                  &variants,      Use::Chosen, /*grouped=*/true};
 
 }  // namespace tiled

@@ -9,8 +9,8 @@
 namespace tiled {
 
 Kernel<ProblemAndTotals> register_tile_kernel(const Problem& problem, const RegisterTileWay& way);
-Kernel<ProblemAndTotals> register_tile_async_kernel(
-    const RegisterTileWay& way);  // of ways that are async
+// Of ways that are async.
+Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way, bool of_groups);
 
 // Of ways that cut tiles in time.
 Kernel<WrappedArguments> register_tile_wrapped_kernel(const RegisterTileWay& way);

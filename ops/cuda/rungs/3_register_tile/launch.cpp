@@ -6,7 +6,8 @@ namespace tiled {
 namespace {
 
 Kernel<ProblemAndTotals> kernel_of(const Problem& problem, const RegisterTileWay& way) {
-  return way.async ? register_tile_async_kernel(way) : register_tile_kernel(problem, way);
+  return way.async ? register_tile_async_kernel(way, is_grouped(problem))
+                   : register_tile_kernel(problem, way);
 }
 
 cudaError_t launch(const Call& call, const Step& step) {

@@ -65,7 +65,9 @@ void for_accesses(const Problem& problem, const DeviceInfo& device, RegisterTile
   const bool singly_a = async_access_of(a) == Access::Elements;
   const bool singly_b = async_access_of(b) == Access::Elements;
   const auto may_transpose = [&](bool singly, const Side& side) {
-    return singly && device.hopper_kernels && !overlaps_itself(side, problem.batch);
+    // Along rows that groups share out, a group would begin off the vectors' places.
+    return singly && device.hopper_kernels && !side.is_shared &&
+           !overlaps_itself(side, problem.batch);
   };
   const auto access = [](bool singly) { return singly ? Access::Elements : Access::AlongMN; };
   for (int ta = 0; ta <= may_transpose(singly_a, a); ++ta)
@@ -101,8 +103,9 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   if (is_async(problem, device)) return ways_of_async(problem, device, visit);
   const Tiles& tiles = tiles_of(problem, device);
   RegisterTileWay way{};
-  way.access = vector_accesses_of(problem);
-  for (int i = 0; i < tiles.count; ++i) {
+  way.access = is_grouped(problem) ? Accesses{Access::Elements, Access::Elements}
+                                   : vector_accesses_of(problem);
+  for (int i = is_grouped(problem) ? tiles.count - 1 : 0; i < tiles.count; ++i) {
     if (!can_launch(tiles.candidates[i], problem, device)) continue;
     way.tile = static_cast<int8_t>(i);
     for (int share = 0; share <= gains_by_sharing(tiles.candidates[i], problem, device); ++share) {
@@ -138,10 +141,12 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const auto to = [](bool is_copied) { return is_copied ? CopyTo::AlongRows : CopyTo::Nothing; };
   plan.copy_p = to(way.transpose_a), plan.copy_q = to(way.transpose_b);
   add_copies(plan, problem);
-  plan.demand = demand_of(problem_as_read(problem, plan), candidate.block_m, candidate.block_n,
-                          variant_of(problem.dtype, way), candidate.resident, way.shares_segments);
+  plan.demand =
+      demand_of(average_of(problem_as_read(problem, plan)), candidate.block_m, candidate.block_n,
+                variant_of(problem.dtype, way), candidate.resident, way.shares_segments);
   plan.demand.stream_k = way.wraps_around;
-  Step product = product_of(candidate, plan, problem);
+  Step product = is_grouped(problem) ? product_of_groups(candidate, plan, problem, device)
+                                     : product_of(candidate, plan, problem);
   if (way.wraps_around) {
     product.shared_bytes += NUMBER_BYTES;
     add_wrapped(plan, product, problem.dtype, way.blocks);
@@ -197,7 +202,8 @@ std::optional<NamedWay> name(const Problem& problem, const Way& way) {
 
 }  // namespace
 
-extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways,    &plan,
-                                      &describe,          &name,     &variants};
+extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways,     &plan,
+                                      &describe,          &name,     &variants, Use::Chosen,
+                                      /*grouped=*/true};
 
 }  // namespace tiled

@@ -21,6 +21,7 @@
 // Next: register_tile_async.cu, the same for fp32 without the way through registers.
 #include "core/segments.h"
 #include "cuda/parts/early_start.cuh"
+#include "cuda/parts/for_groups.cuh"
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
 #include "cuda/parts/signed_bytes.cuh"
@@ -33,10 +34,14 @@ namespace tiled {
 
 constexpr int64_t RASTER_GROUP = 16;  // rows of tiles
 
+// Two stages, each A's tile [BLOCK_K][LEADING_A] and then B's [BLOCK_K][LEADING_B].
+template <typename T, typename Tile>
+using RegisterTileStages = Accumulator<T>[2 * Tile::BLOCK_K * (Tile::LEADING_A + Tile::LEADING_B)];
+
+// Tile `number` of a problem.
 template <typename T, typename Tile, Access ACCESS_A, Access ACCESS_B>
-__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    register_tile(const __grid_constant__ ProblemAndTotals args) {
-  const Problem& problem = args.problem;
+__device__ __forceinline__ void compute(const Problem& problem, bool shares, void* totals,
+                                        RegisterTileStages<T, Tile>& tiles, int64_t number) {
   using Acc = Accumulator<T>;
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N, VECTOR = Tile::VECTOR;
@@ -44,13 +49,11 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   constexpr int STRIDE_N = BLOCK_N / (THREAD_N / VECTOR);
   static_assert(sizeof(Acc) == Tile::ACC_BYTES, "the tile is made for another accumulator");
 
-  // Two stages, each A's tile [BLOCK_K][LEADING_A] and then B's [BLOCK_K][LEADING_B].
   constexpr int A_TILE = BLOCK_K * Tile::LEADING_A, B_TILE = BLOCK_K * Tile::LEADING_B;
   constexpr int STAGE = A_TILE + B_TILE;
-  __shared__ alignas(16) Acc tiles[2 * STAGE];
 
   int64_t tile_m, tile_n;
-  tile_of_block<RASTER_GROUP>(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,
+  tile_of_block<RASTER_GROUP>(number, (problem.m + BLOCK_M - 1) / BLOCK_M,
                               (problem.n + BLOCK_N - 1) / BLOCK_N, tile_m, tile_n);
   // Below 2^31: kept in 32 bits and widened at each use, the tile costs two registers less.
   const int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
@@ -66,7 +69,6 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       (warp / WARPS_N * 4 + lane / 16 * 2 + lane % 2) * VECTOR;      // first row of the patch
   const int patch_n = (warp % WARPS_N * 8 + lane / 2 % 8) * VECTOR;  // first column
 
-  const bool shares = args.shares_segments;
   for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
     const int64_t entry = entry_of(problem, shares, turn);
     const T* a_data = static_cast<const T*>(problem.a.data) + entry * problem.a.batch_stride +
@@ -130,7 +132,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       __syncthreads();  // before the next segment or batch entry fills the first stage
       const bool is_last = is_last_segment(problem, shares, segment);
       sum_chains(chain, sums);
-      add_segment<Tile::THREADS>(args.totals, in_a_row(sums), is_first_segment(shares, segment),
+      add_segment<Tile::THREADS>(totals, in_a_row(sums), is_first_segment(shares, segment),
                                  is_last);
       if (is_last) break;
     }
@@ -143,11 +145,32 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
 }
 
+template <typename T, typename Tile, Access ACCESS_A, Access ACCESS_B>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    register_tile(const __grid_constant__ ProblemAndTotals args) {
+  __shared__ alignas(16) RegisterTileStages<T, Tile> tiles;
+  compute<T, Tile, ACCESS_A, ACCESS_B>(args.problem, args.shares_segments, args.totals, tiles,
+                                       blockIdx.x);
+}
+
+// Its operands come one element at a time: any will do.
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    register_tile_of_groups(const __grid_constant__ ProblemAndTotals args) {
+  __shared__ alignas(16) RegisterTileStages<T, Tile> tiles;
+  for_tiles_of_groups<Tile::BLOCK_M, Tile::BLOCK_N>(
+      args.problem, [&](const Problem& problem, int64_t number) {
+        compute<T, Tile, Access::Elements, Access::Elements>(problem, /*shares=*/false, args.totals,
+                                                             tiles, number);
+      });
+}
+
 // The kernel for this element type and plan. Vector access exists for the floating types; both
 // operands use it or neither.
 template <typename T>
-Kernel<ProblemAndTotals> register_tile_function(const RegisterTileWay& way) {
+Kernel<ProblemAndTotals> register_tile_function(const RegisterTileWay& way, bool of_groups) {
   using Tiles = RegisterTilesFor<sizeof(Accumulator<T>), sizeof(Chain<Accumulator<T>>)>;
+  if (of_groups) return &register_tile_of_groups<T, decltype(last_of(typename Tiles::List()))>;
   const auto pick = [&](auto tile) -> Kernel<ProblemAndTotals> {
     using Tile = decltype(tile);
     if constexpr (HAS_VECTOR_ACCESS<T>) {
@@ -163,8 +186,9 @@ Kernel<ProblemAndTotals> register_tile_function(const RegisterTileWay& way) {
 }
 
 Kernel<ProblemAndTotals> register_tile_kernel(const Problem& problem, const RegisterTileWay& way) {
-  return with_element_type(
-      problem, [&](auto tag) { return register_tile_function<typename decltype(tag)::Type>(way); });
+  return with_element_type(problem, [&](auto tag) {
+    return register_tile_function<typename decltype(tag)::Type>(way, is_grouped(problem));
+  });
 }
 
 }  // namespace tiled

@@ -26,6 +26,7 @@
 // Next: tensor cores. One instruction then multiplies whole tiles.
 #include "core/segments.h"
 #include "cuda/parts/early_start.cuh"
+#include "cuda/parts/for_groups.cuh"
 #include "cuda/parts/raster.cuh"
 #include "cuda/parts/turn.cuh"
 #include "cuda/rungs/3_register_tile/async_chain.cuh"
@@ -34,18 +35,15 @@
 
 namespace tiled {
 
-// SHARES: blocks share out segments of K (plan/sums.h). An instance of its own: asked at run time
-// it spreads the registers of all otherwise, which whole tiles pay for.
+// Tile `number` of a problem. SHARES: blocks share out segments of K (plan/sums.h). An instance of
+// its own: asked at run time it spreads the registers of all otherwise, which whole tiles pay for.
 template <typename Tile, Access ACCESS_A, Access ACCESS_B, bool SHARES>
-__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    register_tile_async(const __grid_constant__ ProblemAndTotals args) {
-  const Problem& problem = args.problem;
+__device__ __forceinline__ void compute_async(const Problem& problem, void* totals, char* shared,
+                                              int64_t number) {
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N;
-  __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
-
   int64_t tile_m, tile_n;
-  tile_of_block<ASYNC_RASTER_GROUP>(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,
+  tile_of_block<ASYNC_RASTER_GROUP>(number, (problem.m + BLOCK_M - 1) / BLOCK_M,
                                     (problem.n + BLOCK_N - 1) / BLOCK_N, tile_m, tile_n);
   // Below 2^31: kept in 32 bits and widened at each use, the tile costs two registers less.
   const int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
@@ -75,7 +73,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
           static_cast<int>(end - begin), patch, chain);
 
       constexpr int IN_FLIGHT = THREAD_M * THREAD_N > 64 ? 8 : 0;  // else the largest tile spills
-      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment == 0,
+      add_segment<Tile::THREADS, IN_FLIGHT>(totals, in_a_row(chain), segment == 0,
                                             segment + 1 == segments);
     }
     if constexpr (SHARES) let_the_next_start();
@@ -83,22 +81,49 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
 }
 
-template <bool SHARES>
-Kernel<ProblemAndTotals> register_tile_async_function(const RegisterTileWay& way) {
-  const auto pick = [&](auto tile) -> Kernel<ProblemAndTotals> {
-    using Tile = decltype(tile);
-    constexpr Access MN = Access::AlongMN, ANY = Access::Elements;
-    if (way.access.a == MN && way.access.b == MN) return &register_tile_async<Tile, MN, MN, SHARES>;
-    if (way.access.a == MN) return &register_tile_async<Tile, MN, ANY, SHARES>;
-    if (way.access.b == MN) return &register_tile_async<Tile, ANY, MN, SHARES>;
-    return &register_tile_async<Tile, ANY, ANY, SHARES>;
-  };
-  return with_tile(AsyncTiles(), way.tile, pick);
+template <typename Tile, Access ACCESS_A, Access ACCESS_B, bool SHARES>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    register_tile_async(const __grid_constant__ ProblemAndTotals args) {
+  __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
+  compute_async<Tile, ACCESS_A, ACCESS_B, SHARES>(args.problem, args.totals, shared, blockIdx.x);
 }
 
-Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way) {
-  return way.shares_segments ? register_tile_async_function<true>(way)
-                             : register_tile_async_function<false>(way);
+template <typename Tile, Access ACCESS_A, Access ACCESS_B>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    register_tile_async_of_groups(const __grid_constant__ ProblemAndTotals args) {
+  __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
+  for_tiles_of_groups<Tile::BLOCK_M, Tile::BLOCK_N>(
+      args.problem, [&](const Problem& problem, int64_t number) {
+        compute_async<Tile, ACCESS_A, ACCESS_B, false>(problem, args.totals, shared, number);
+      });
+}
+
+// As pick(tile, access of A, access of B) says, each of them a constant.
+template <typename Pick>
+Kernel<ProblemAndTotals> by_tile_and_access(const RegisterTileWay& way, Pick pick) {
+  return with_tile(AsyncTiles(), way.tile, [&](auto tile) -> Kernel<ProblemAndTotals> {
+    constexpr std::integral_constant<Access, Access::AlongMN> MN;
+    constexpr std::integral_constant<Access, Access::Elements> ANY;
+    if (way.access.a == MN && way.access.b == MN) return pick(tile, MN, MN);
+    if (way.access.a == MN) return pick(tile, MN, ANY);
+    if (way.access.b == MN) return pick(tile, ANY, MN);
+    return pick(tile, ANY, ANY);
+  });
+}
+
+Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way, bool of_groups) {
+  using Found = Kernel<ProblemAndTotals>;
+  if (of_groups)
+    return by_tile_and_access(way, [](auto tile, auto a, auto b) -> Found {
+      return &register_tile_async_of_groups<decltype(tile), a, b>;
+    });
+  if (way.shares_segments)
+    return by_tile_and_access(way, [](auto tile, auto a, auto b) -> Found {
+      return &register_tile_async<decltype(tile), a, b, true>;
+    });
+  return by_tile_and_access(way, [](auto tile, auto a, auto b) -> Found {
+    return &register_tile_async<decltype(tile), a, b, false>;
+  });
 }
 
 }  // namespace tiled

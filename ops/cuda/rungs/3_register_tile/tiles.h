@@ -99,7 +99,8 @@ struct AsyncTile64x32 : AsyncTile<64, 32, 16, 4, 4, 4, 3> {};
 
 using AsyncTiles = TileList<AsyncTile128x128, AsyncTile64x64, AsyncTile64x32>;
 
-// The tiles for accumulators of this many bytes, and their chains; the largest first.
+// The tiles for accumulators of this many bytes, and their chains; the largest first. Products with
+// groups have the last, where they do not come by cp.async.
 template <int ACC_BYTES, int CHAIN_BYTES = ACC_BYTES>
 struct RegisterTilesFor;
 template <>

@@ -22,6 +22,7 @@
 // at the power limit.
 // Next: nothing for fp64, which has no wgmma; for 16 bits, rung 5.
 #include "core/segments.h"
+#include "cuda/parts/for_groups.cuh"
 #include "cuda/parts/raster.cuh"
 #include "cuda/parts/turn.cuh"
 #include "cuda/ptx/cluster.cuh"
@@ -31,20 +32,13 @@
 
 namespace tiled {
 
+// Tile `number` of a problem.
 template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
-__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    mma_tile_fp64(const __grid_constant__ ProblemAndTotals args) {
-  const Problem& problem = args.problem;
+__device__ __forceinline__ void compute_fp64(const Problem& problem, bool shares, void* totals,
+                                             uint32_t shared_base, int64_t number) {
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
-  extern __shared__ __align__(ptx::CP_ASYNC_ALIGNMENT) char shared[];
-  const uint32_t shared_base = ptx::shared_address(shared);
-  // No launch_dependents: a next product's blocks would crowd on the multiprocessors that have room
-  // beside this one's, two on some and none on others (512 with tiles of 64 x 64: 1.6 times
-  // slower).
-  ptx::griddepcontrol_wait();
-
   int64_t tile_m, tile_n;
-  tile_of_block<FP64_RASTER_GROUP>(blockIdx.x, (problem.m + BLOCK_M - 1) / BLOCK_M,
+  tile_of_block<FP64_RASTER_GROUP>(number, (problem.m + BLOCK_M - 1) / BLOCK_M,
                                    (problem.n + BLOCK_N - 1) / BLOCK_N, tile_m, tile_n);
   // Below 2^31: kept in 32 bits and widened at each use, the tile costs two registers less.
   const int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
@@ -52,7 +46,6 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const auto column0 = [=] { return int64_t{tile_column} * BLOCK_N; };
   const Fp64Lane<Tile> lane;
 
-  const bool shares = args.shares_segments;
   for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
     const int64_t entry = entry_of(problem, shares, turn);
     Fp64Chain<Tile> chain;
@@ -63,7 +56,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
                                                      segment_begin(segment),
                                                      segment_end(segment, problem.k), lane, chain);
       const bool is_last = is_last_segment(problem, shares, segment);
-      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), is_first_segment(shares, segment),
+      add_segment<Tile::THREADS>(totals, in_a_row(chain), is_first_segment(shares, segment),
                                  is_last);
       if (is_last) break;
     }
@@ -72,11 +65,38 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   }
 }
 
+template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    mma_tile_fp64(const __grid_constant__ ProblemAndTotals args) {
+  extern __shared__ __align__(ptx::CP_ASYNC_ALIGNMENT) char shared[];
+  const uint32_t shared_base = ptx::shared_address(shared);
+  // No launch_dependents: a next product's blocks would crowd on the multiprocessors that have room
+  // beside this one's, two on some and none on others (512 with tiles of 64 x 64: 1.6 times
+  // slower).
+  ptx::griddepcontrol_wait();
+  compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(args.problem, args.shares_segments, args.totals,
+                                           shared_base, blockIdx.x);
+}
+
+template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    mma_tile_fp64_of_groups(const __grid_constant__ ProblemAndTotals args) {
+  extern __shared__ __align__(ptx::CP_ASYNC_ALIGNMENT) char shared[];
+  ptx::griddepcontrol_wait();
+  for_tiles_of_groups<Tile::BLOCK_M, Tile::BLOCK_N>(
+      args.problem, [&](const Problem& problem, int64_t number) {
+        compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(problem, /*shares=*/false, args.totals,
+                                                 ptx::shared_address(shared), number);
+      });
+}
+
 namespace {
 
 template <typename... Tiles>
 Kernel<ProblemAndTotals> kernel_of(TileList<Tiles...>, const Problem& problem, int tile) {
-  return as_they_lie(problem, [&](auto a_along_m, auto b_along_n) {
+  return as_they_lie(problem, [&](auto a_along_m, auto b_along_n) -> Kernel<ProblemAndTotals> {
+    if (is_grouped(problem))
+      return &mma_tile_fp64_of_groups<Fp64TileOfGroups, a_along_m, b_along_n>;
     constexpr Kernel<ProblemAndTotals> KERNELS[] = {&mma_tile_fp64<Tiles, a_along_m, b_along_n>...};
     return KERNELS[tile];
   });

@@ -25,7 +25,8 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
     return is_of_chains(problem, device) &&
            std::any_of(std::begin(FP64_TABLE), std::end(FP64_TABLE),
                        [&](const Candidate& c) { return can_launch(c, problem, device); });
-  return is_of_wgmma(problem.arithmetic) && grid_fits(problem, MmaTile::ROWS, MmaTile::ROWS);
+  return is_of_wgmma(problem.arithmetic) && grid_fits(problem, MmaTile::ROWS, MmaTile::ROWS) &&
+         !is_grouped(problem);
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
@@ -35,6 +36,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   for (int tile = 0; tile < Fp64Tiles::COUNT; ++tile) {
     const Candidate& candidate = FP64_TABLE[tile];
     if (!can_launch(candidate, problem, device)) continue;
+    if (is_grouped(problem) && tile != FP64_TILE_OF_GROUPS) continue;
     way.tile = static_cast<int8_t>(tile);
     way.blocks = 0;
     for (int share = 0; share <= gains_by_sharing(candidate, problem, device); ++share) {
@@ -53,16 +55,18 @@ std::vector<std::string> variants() {
   return variants_of(Fp64Tiles(), {"", " by elements"}, {"MmaTile"});
 }
 
-Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
+Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   if (is_fp64(problem)) {
     const Fp64Way chosen = way.as<Fp64Way>();
     const Candidate& tile = FP64_TABLE[chosen.tile];
     Plan plan = plan_of(Algo::MmaTile, tile, problem, way);
     const bool singly = chosen.access.a == Access::Elements || chosen.access.b == Access::Elements;
-    plan.demand = demand_of(problem, tile.block_m, tile.block_n, 1 + 2 * chosen.tile + singly,
-                            tile.resident, chosen.shares_segments);
+    plan.demand = demand_of(average_of(problem), tile.block_m, tile.block_n,
+                            1 + 2 * chosen.tile + singly, tile.resident, chosen.shares_segments);
     plan.demand.stream_k = chosen.blocks > 0;
-    const Step product = product_of(tile, plan, problem, /*dynamic=*/true);
+    const Step product = is_grouped(problem)
+                             ? product_of_groups(tile, plan, problem, device, /*dynamic=*/true)
+                             : product_of(tile, plan, problem, /*dynamic=*/true);
     if (chosen.blocks > 0)
       add_wrapped(plan, product, problem.dtype, chosen.blocks);
     else
@@ -113,7 +117,7 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung MmaTileRung = {Algo::MmaTile, &supports, &ways,    &plan,
-                                 &describe,     &name,     &variants};
+extern const Rung MmaTileRung = {Algo::MmaTile, &supports, &ways,       &plan,           &describe,
+                                 &name,         &variants, Use::Chosen, /*grouped=*/true};
 
 }  // namespace tiled

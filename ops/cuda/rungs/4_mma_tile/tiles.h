@@ -57,6 +57,10 @@ struct Fp64Tile32x64 : Fp64Tile<32, 64, 16, 16, 12, 1> {};
 
 // In this order the planner counts them.
 using Fp64Tiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64Tile32x64>;
+// The one of products with groups.
+using Fp64TileOfGroups = Fp64Tile64x64;
+constexpr int FP64_TILE_OF_GROUPS = 2;
+static_assert(tile_name_of(Fp64Tiles(), FP64_TILE_OF_GROUPS) == tile_type_name<Fp64TileOfGroups>());
 // The first of them are cut in time too (parts/wrap_around.h).
 using Fp64WrappedTiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64>;
 

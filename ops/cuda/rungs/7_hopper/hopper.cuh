@@ -127,11 +127,9 @@ struct Hopper {
     Ring<STAGES> ring;
     ring.skip(ahead);
     const auto load = [&](const auto& unit, int piece) {
-      const int p_batch = unit.batch * args.p_batch,
-                q_batch =
-                    unit.batch * args.q_batch;  // Where groups share out rows a box is whole: what
-                                                // it has of the next group's meets no element
-      // of C that is stored.
+      const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
+      // Where groups share out rows a box is whole: what it has of the next group's meets no
+      // element of C that is stored.
       const bool p_whole = GROUPED && args.groups_of_p, q_whole = GROUPED && args.groups_of_q;
       const Extent<GROUPED> end(args, unit);
       const auto p_reach = P::reach(p_part, unit.p, p_whole ? unit.p + Tile::BLOCK_P : end.p());
@@ -262,6 +260,9 @@ struct Hopper {
         prefetch_bias<typename ElementOf<T>::Type>(args.epilogue, unit.p + row, Tile::GROUP_P,
                                                    unit.q + column, Tile::GROUP_Q,
                                                    {end.p(), end.q(), unit.batch}, thread);
+      if constexpr (FINISHES && GROUPED)  // whose K may be short
+        prefetch_input(args.epilogue, unit.p + row, Tile::GROUP_P, unit.q + column, Tile::GROUP_Q,
+                       {end.p(), end.q(), unit.batch}, thread);
       Tail tail;
       if constexpr (GROUPED) tail = unit.tail;
       for (int piece = 0; piece < unit.pieces; ++piece) {

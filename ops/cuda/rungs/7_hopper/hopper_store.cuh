@@ -79,8 +79,9 @@ __device__ __forceinline__ void scatter(const HopperOutput& c, const float (&d)[
   const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
   const int column = place.q + thread % 4 * 2;
   const int64_t origin = place.batch * c.batch;
+  // A group may begin anywhere; a tile without groups begins at an even column.
   const bool pairs = c.q == 1 && c.fp32 && c.p % 2 == 0 && c.batch % 2 == 0 &&
-                     reinterpret_cast<uintptr_t>(c.data) % 8 == 0;
+                     reinterpret_cast<uintptr_t>(c.data) % 8 == 0 && (!GROUPED || place.q % 2 == 0);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int p = row + 8 * half;

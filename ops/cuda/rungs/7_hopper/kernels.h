@@ -10,13 +10,14 @@ namespace tiled {
 Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major,
                                       bool finishes);
 
-// The same of groups, for 16-bit operands.
+// The same of groups; tf32 lies along k.
 Kernel<HopperArguments> grouped_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major,
                                        bool finishes);
 Kernel<HopperArguments> grouped_bf16_k(int tile, bool q_mn_major, bool finishes);
 Kernel<HopperArguments> grouped_bf16_mn(int tile, bool q_mn_major, bool finishes);
 Kernel<HopperArguments> grouped_fp16_k(int tile, bool q_mn_major, bool finishes);
 Kernel<HopperArguments> grouped_fp16_mn(int tile, bool q_mn_major, bool finishes);
+Kernel<HopperArguments> grouped_tf32(int tile, bool finishes);
 
 // Of 16-bit operands, P along k or along m or n.
 Kernel<HopperArguments> hopper_bf16_k(int tile, bool q_mn_major, bool finishes);

@@ -13,19 +13,20 @@
 namespace tiled {
 namespace {
 
-// Whether the kernel can read P by TMA where it lies; some tiles take it from registers.
+// Whether the kernel can read P by TMA where it lies; some tiles take it from registers, but for
+// groups.
 bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& tile) {
   return tma_reads(side, problem) ||
-         (is_mappable(side) && reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
+         (is_mappable(side) && !is_grouped(problem) &&
+          reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
 }
 
-// How an operand is copied that the kernel cannot read where it lies. One that groups share out may
-// not lie along the index that they share: a box begins at a multiple of 16 bytes, and a group
-// anywhere. (An H100 calls other places an illegal instruction.)
+// How an operand is copied that the kernel cannot read where it lies. One that groups share out
+// comes to lie along another index than they share: a box begins at a multiple of 16 bytes, and a
+// group anywhere. (An H100 calls other places an illegal instruction.)
 CopyTo copy_of(const Side& side, const Problem& problem, bool is_ready) {
-  if (problem.groups.shared == Shared::K)
-    return is_ready && is_mn_major(side) ? CopyTo::Nothing : CopyTo::AlongRows;
-  if (side.is_shared) return is_ready && !is_mn_major(side) ? CopyTo::Nothing : CopyTo::AlongK;
+  if (problem.groups.shared == Shared::K) return is_ready ? CopyTo::Nothing : CopyTo::AlongRows;
+  if (side.is_shared) return is_ready ? CopyTo::Nothing : CopyTo::AlongK;
   return repacked_to(side, problem.dtype, !is_ready);
 }
 // A Q that lies along K is cut into parts of whole groups of eight rows where a cluster shares it.
@@ -54,8 +55,6 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     const Sides sides = sides_of(problem, exchanged);
     const StorePath store =
         store_path(problem.epilogue.out_dtype, sides, sides.c_p, sides.c_q, problem.c.alignment);
-    // Pairs of fp32 are stored together along Q, and a group may begin between two of them.
-    if (store == StorePath::Scatter && sides.c_q == 1 && sides.q.is_shared) continue;
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
       if (is_grouped(problem) && !tile.of_groups) continue;
@@ -92,7 +91,10 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
   // With 64 x 16 for a tile: every other has fewer units.
   const int64_t units = saturating_product(
       saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 16)), problem.batch);
-  if (is_grouped(problem) && (size_of(problem.dtype) != 2 || problem.k == 0)) return false;
+  // tf32 lies along K, where groups that share it out would begin off TMA's places.
+  if (is_grouped(problem) && (problem.k == 0 || (problem.arithmetic == Arithmetic::Tf32 &&
+                                                 problem.groups.shared == Shared::K)))
+    return false;
   return is_of_wgmma(problem.arithmetic) && device.hopper_kernels && sizes_fit_tma(problem) &&
          units <= MOST_OF_TMA;
 }

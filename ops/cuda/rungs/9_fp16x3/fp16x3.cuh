@@ -31,6 +31,9 @@ struct Planes {
   }
 };
 
+// Where a unit's K begins in the planes.
+__device__ __forceinline__ int first_k_of(const Unit&) { return 0; }
+
 // P and Q: an operand's share of a stage and how it is loaded, as Planes.
 template <typename Tile_, typename P_, typename Q_>
 struct Fp16x3 {
@@ -112,13 +115,13 @@ struct Fp16x3 {
     const auto q_part = Q::part(grid.cluster_p, schedule.rank);
     Ring<STAGES> ring;
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
-      const Unit unit = units.at(i);
+      const auto unit = units.at(i);
       for (int step = unit.first; step < unit.last; ++step, ring.advance()) {
         const uint32_t stage = base + ring.stage * Tile::STAGE_BYTES, f = full(ring.stage);
         ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
         if (!issues) continue;
         ptx::mbarrier_arrive_expect_tx(f, Tile::STAGE_BYTES);
-        const int k = step * Tile::BLOCK_K;
+        const int k = first_k_of(unit) + step * Tile::BLOCK_K;
         P::load(p_part, stage, &grid.p_map, unit.p, k, unit.batch * grid.p_batch, f);
         Q::load(q_part, stage + Q_AT, &grid.q_map, unit.q, k, unit.batch * grid.q_batch, f);
       }
@@ -155,9 +158,14 @@ struct Fp16x3 {
 
   // C from the sums of 64 rows from (p, q) on.
   __device__ __forceinline__ void store(const Sums& sum, int p, int q, int batch) const {
+    store(sum, p, q, batch, AllOfC{args});
+  }
+  template <typename Where>
+  __device__ __forceinline__ void store(const Sums& sum, int p, int q, int batch,
+                                        const Where& where) const {
     const uint32_t warp = threadIdx.x / 32 - 4;  // of the consumers'
     store_fp16x3_sums(args, base + STAGING_AT + warp * FP16X3_STORE_BYTES, sum,
-                      p + static_cast<int>(warp) % 4 * STORE_ROWS, q, batch);
+                      p + static_cast<int>(warp) % 4 * STORE_ROWS, q, batch, where);
   }
 };
 

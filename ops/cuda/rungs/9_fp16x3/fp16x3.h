@@ -39,7 +39,8 @@ struct Fp16x3Arguments {
   int64_t p_scales_batch, q_scales_batch;
   CutGrid cuts;  // where tiles are cut in time
   GuardList guard;
-  float tolerance;  // of is_unsure
+  float tolerance;  // of is_unsure; of groups that share out K each has its own
+  bool coarse;      // Fp16x3Plan's
   bool exchanged;   // P is B and Q is A
 };
 
@@ -50,7 +51,7 @@ struct Fp16x3AsyncArguments {
   int64_t p_pitch, q_pitch;  // elements from row to row,
   int64_t p_plane, q_plane;  // and from hi to lo
 };
-Kernel<Fp16x3AsyncArguments> fp16x3_async_kernel(int tile);
+Kernel<Fp16x3AsyncArguments> fp16x3_async_kernel(int tile, bool of_groups);
 
 // The product of W, fp32, with the fragments of X, of at most FEW_ROWS rows; W's scales on the way.
 struct Fp16x3FewRowsArguments {
@@ -79,11 +80,13 @@ Kernel<Fp16x3FewRowsArguments> fp16x3_few_rows_kernel(bool w_is_a, bool beside, 
 struct GuardArguments {
   Problem problem;
   GuardList list;
+  bool coarse;  // Fp16x3Plan's
 };
-Kernel<GuardArguments> guard_kernel();
+Kernel<GuardArguments> guard_kernel(bool of_groups);
 
 // The product of the planes, where tiles are cut in time or not; and of P as it lies.
 Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major, bool cuts);
+Kernel<Fp16x3Arguments> fp16x3_groups_kernel(int tile, bool p_mn_major, bool q_mn_major);
 Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);
 
 }  // namespace tiled

@@ -89,12 +89,26 @@ struct Ones {
   }
 };
 
+// Where what a block stores ends along P and Q, how much of a sum may be lost, and where the guard
+// knows its elements: C's own rows, columns and batch entry.
+struct AllOfC {
+  const Fp16x3Arguments& args;
+  __device__ __forceinline__ int p() const { return args.grid.p; }
+  __device__ __forceinline__ int q() const { return args.grid.q; }
+  __device__ __forceinline__ float tolerance() const { return args.tolerance; }
+  __device__ __forceinline__ bool may_begin_vectors(int) const { return true; }
+  __device__ __forceinline__ int marked_p(int p) const { return p; }
+  __device__ __forceinline__ int marked_q(int q) const { return q; }
+  __device__ __forceinline__ int sheet(int batch) const { return batch; }
+};
+
 // Marks elements of the chunk that begins at (row0, column0): those of which a lane has the bit in
 // `unsure`. It happens rarely, and takes its time.
-template <int COLUMNS, typename Places>
+template <int COLUMNS, typename Places, typename Where>
 __device__ __forceinline__ void mark(const GuardList& list, uint32_t unsure, const Places& places,
-                                     int batch, int row0, int column0) {
+                                     const Where& where, int batch, int row0, int column0) {
   if (!__any_sync(~0u, unsure != 0)) return;
+  row0 = where.marked_p(row0), column0 = where.marked_q(column0);
   using Word = std::conditional_t<COLUMNS == 32, uint32_t, uint16_t>;
   static_assert(sizeof(Word) * 8 == COLUMNS && STORE_ROWS == MARKED_ROWS);
   const int lane = threadIdx.x % 32;
@@ -108,7 +122,7 @@ __device__ __forceinline__ void mark(const GuardList& list, uint32_t unsure, con
     word = warp_or(word);
     if (lane == row) mine = word;
   }
-  const uint32_t square = square_of(list, batch, row0, column0);
+  const uint32_t square = square_of(list, where.sheet(batch), row0, column0);
   if (lane < STORE_ROWS)
     *reinterpret_cast<Word*>(marks_at(list, square, row0 + lane, column0)) =
         static_cast<Word>(mine);
@@ -117,13 +131,15 @@ __device__ __forceinline__ void mark(const GuardList& list, uint32_t unsure, con
 
 // The same as store_fp16x3_sums() where an epilogue is to be applied: its code stands here once, so
 // the chunks go round. What the guard computes again is not stored, as C may be what it reads.
-template <int COLUMNS, int SUMS>
+template <int COLUMNS, int SUMS, typename Where>
 __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args, uint32_t staging,
                                                     const float (&sums)[SUMS], const RowScale& row,
-                                                    int row0, int q0, int batch, bool vectors) {
+                                                    int row0, int q0, int batch, bool vectors,
+                                                    const Where& where) {
   const HopperArguments& grid = args.grid;
   const HopperOutput& out = grid.c();
   const Fours<COLUMNS> places;
+  const float tolerance = where.tolerance();
   float values[SUMS];
 #pragma unroll
   for (int i = 0; i < SUMS; ++i) values[i] = sums[i];
@@ -131,13 +147,13 @@ __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args,
     const int column0 = q0 + chunk * COLUMNS;
     const RowScale column =
         args.q_scales[batch * args.q_scales_batch +
-                      min(column0 + static_cast<int>(threadIdx.x) % COLUMNS, grid.q - 1)];
+                      min(column0 + static_cast<int>(threadIdx.x) % COLUMNS, where.q() - 1)];
     stage<COLUMNS>(staging, part);
     uint32_t unsure = 0;
 #pragma unroll 1
     for (int first = 0; first < 4 * Fours<COLUMNS>::TURNS; first += 4) {
       const int p = row0 + places.row(first), q = column0 + places.column(first);
-      const int exist = p < grid.p ? grid.q - q : 0;
+      const int exist = p < where.p() ? where.q() - q : 0;
       const RowScale of_p = from_lane(row, places.row(first));
       const uint4 x = ptx::load_shared_v4(staged(staging, places.row(first), places.column(first)));
       float y[4] = {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z),
@@ -145,10 +161,10 @@ __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args,
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const RowScale of_q = from_lane(column, places.column(first + j));
-        if (j < exist) y[j] = unscaled<false>(y[j], of_p, of_q, args.tolerance, unsure, first + j);
+        if (j < exist) y[j] = unscaled<false>(y[j], of_p, of_q, tolerance, unsure, first + j);
       }
       if (exist <= 0) continue;
-      finish_vector<float>(grid.epilogue, y, batch, p, q, grid.q);
+      finish_vector<float>(grid.epilogue, y, batch, p, q, where.q());
       float* c = static_cast<float*>(out.data) + batch * out.batch + p * out.p + q * out.q;
       if (vectors && exist >= 4 && (unsure >> first & 15) == 0) {
         *reinterpret_cast<float4*>(c) = make_float4(y[0], y[1], y[2], y[3]);
@@ -158,17 +174,17 @@ __device__ __forceinline__ void store_finished_sums(const Fp16x3Arguments& args,
           if (j < exist && !(unsure >> (first + j) & 1)) c[j * out.q] = y[j];
       }
     }
-    mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);
+    mark<COLUMNS>(args.guard, unsure, places, where, batch, row0, column0);
   });
 }
 
 // C = sum / 2^scale, or what the epilogue makes of it; elements that lost too much are marked for
 // the guard. `sums` are those of a warp's thread, as wgmma.cuh has D; (row0, q0) is where the
 // warp's 16 rows begin; `staging` is its FP16X3_STORE_BYTES in the shared window.
-template <int SUMS>
+template <int SUMS, typename Where>
 __device__ __forceinline__ void store_fp16x3_sums(const Fp16x3Arguments& args, uint32_t staging,
                                                   const float (&sums)[SUMS], int row0, int q0,
-                                                  int batch) {
+                                                  int batch, const Where& where) {
   constexpr int COLUMNS = 2 * SUMS < STORE_COLUMNS ? 2 * SUMS : STORE_COLUMNS;
   constexpr int CHUNKS = 2 * SUMS / COLUMNS;
   const HopperArguments& grid = args.grid;
@@ -176,19 +192,20 @@ __device__ __forceinline__ void store_fp16x3_sums(const Fp16x3Arguments& args, u
   const int lane = threadIdx.x % 32;
   // Of row lane % 16, and of column lane % COLUMNS of each chunk; beyond the end any will do.
   const RowScale row =
-      args.p_scales[batch * args.p_scales_batch + min(row0 + lane % STORE_ROWS, grid.p - 1)];
+      args.p_scales[batch * args.p_scales_batch + min(row0 + lane % STORE_ROWS, where.p() - 1)];
   const bool along_q = out.q == 1;
   const bool vectors = along_q && out.p % 4 == 0 && out.batch % 4 == 0 &&
-                       reinterpret_cast<uintptr_t>(out.data) % 16 == 0;
+                       reinterpret_cast<uintptr_t>(out.data) % 16 == 0 &&
+                       where.may_begin_vectors(q0);
   if (grid.finishes) {
-    store_finished_sums<COLUMNS>(args, staging, sums, row, row0, q0, batch, vectors);
+    store_finished_sums<COLUMNS>(args, staging, sums, row, row0, q0, batch, vectors, where);
     return;
   }
   RowScale columns[CHUNKS];
 #pragma unroll
   for (int i = 0; i < CHUNKS; ++i)
     columns[i] = args.q_scales[batch * args.q_scales_batch +
-                               min(q0 + i * COLUMNS + lane % COLUMNS, grid.q - 1)];
+                               min(q0 + i * COLUMNS + lane % COLUMNS, where.q() - 1)];
   float* c = static_cast<float*>(out.data) + batch * out.batch + row0 * out.p;
 
 #pragma unroll
@@ -198,9 +215,9 @@ __device__ __forceinline__ void store_fp16x3_sums(const Fp16x3Arguments& args, u
     const RowScale column = columns[chunk];
     const auto put = [&](auto plain) {
       constexpr bool PLAIN = decltype(plain)::value;
-      const float tolerance = args.tolerance;
+      const float tolerance = where.tolerance();
       uint32_t unsure = 0;
-      if (vectors && column0 + COLUMNS <= grid.q) {
+      if (vectors && column0 + COLUMNS <= where.q()) {
         const Fours<COLUMNS> places;
         const int q = places.column(0);
         RowScale of_q[4];
@@ -211,14 +228,14 @@ __device__ __forceinline__ void store_fp16x3_sums(const Fp16x3Arguments& args, u
           const int p = places.row(i);
           const RowScale of_p = from_lane(row, p);
           const uint4 x = ptx::load_shared_v4(staged(staging, p, q));
-          if (row0 + p >= grid.p) continue;
+          if (row0 + p >= where.p()) continue;
           const auto of = [&](uint32_t sum, int j) {
             return unscaled<PLAIN>(__uint_as_float(sum), of_p, of_q[j], tolerance, unsure, i + j);
           };
           *reinterpret_cast<float4*>(c + p * out.p + column0 + q) =
               make_float4(of(x.x, 0), of(x.y, 1), of(x.z, 2), of(x.w, 3));
         }
-        if (!PLAIN) mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);
+        if (!PLAIN) mark<COLUMNS>(args.guard, unsure, places, where, batch, row0, column0);
         return;
       }
       const Ones<COLUMNS> places{along_q};
@@ -227,11 +244,11 @@ __device__ __forceinline__ void store_fp16x3_sums(const Fp16x3Arguments& args, u
         const int p = places.row(i), q = places.column(i);
         const RowScale of_p = from_lane(row, p), of_q = from_lane(column, q);
         const uint32_t x = ptx::load_shared_u32(staged(staging, p, q));
-        if (row0 + p >= grid.p || column0 + q >= grid.q) continue;
+        if (row0 + p >= where.p() || column0 + q >= where.q()) continue;
         c[p * out.p + (column0 + q) * out.q] =
             unscaled<PLAIN>(__uint_as_float(x), of_p, of_q, tolerance, unsure, i);
       }
-      if (!PLAIN) mark<COLUMNS>(args.guard, unsure, places, batch, row0, column0);
+      if (!PLAIN) mark<COLUMNS>(args.guard, unsure, places, where, batch, row0, column0);
     };
     if (__all_sync(~0u, is_plain(row) && is_plain(column)))
       put(std::true_type());

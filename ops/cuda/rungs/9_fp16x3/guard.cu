@@ -14,6 +14,7 @@
 // by the whole square, bound by the rate of fp64.
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/finish.cuh"
+#include "cuda/parts/for_groups.cuh"
 #include "cuda/parts/launch.h"
 #include "cuda/rungs/9_fp16x3/guard_marks.cuh"
 
@@ -98,104 +99,169 @@ __device__ __forceinline__ float rounded(double total) {
   return __fadd_rn(__double2float_rn(total), 0);  // zeros are positive
 }
 
+// A block's shared memory.
+struct __align__(16) Memory {
+  union {
+    Tiles tiles;
+    double chains[THREADS];
+  };
+  List few;
+};
+
+// The square of batch entry `batch` from (m0, n0) on, whose marks are the list's of `square`; or
+// all its elements.
+__device__ __forceinline__ void compute_square(const Problem& p, const GuardList& list, bool all,
+                                               uint32_t square, int64_t batch, int64_t m0,
+                                               int64_t n0, Memory& memory) {
+  Tiles& tiles = memory.tiles;
+  List& few = memory.few;
+  const int row = threadIdx.x / 16, column = threadIdx.x % 16;  // lanes of place()
+  const float* a = static_cast<const float*>(p.a.data) + batch * p.a.batch_stride;
+  const float* b = static_cast<const float*>(p.b.data) + batch * p.b.batch_stride;
+  const uint32_t written = all ? 0 : list.listed[square];
+  uint32_t mask = 0;  // of this thread's elements
+#pragma unroll
+  for (int y = 0; y < PATCH; ++y)
+#pragma unroll
+    for (int x = 0; x < PATCH; ++x) {
+      const int64_t m = m0 + place(row, y), n = n0 + place(column, x);
+      if (m >= p.m || n >= p.n) continue;
+      const bool again = all || is_marked(list, square, written, static_cast<uint32_t>(m),
+                                          static_cast<uint32_t>(n));
+      mask |= again ? 1u << (y * PATCH + x) : 0;
+    }
+  if (!all) {
+    if (threadIdx.x == 0) few.count = 0;
+    __syncthreads();
+#pragma unroll
+    for (int e = 0; e < PATCH * PATCH; ++e)
+      if (mask & 1u << e) {
+        const uint32_t at = atomicAdd(&few.count, 1);
+        if (at < FEW) few.elements[at] = place(row, e / PATCH) * SQUARE + place(column, e % PATCH);
+      }
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(list.recomputed, few.count);
+    if (few.count <= FEW) {
+      for (uint32_t at = 0; at < few.count; ++at) {
+        const int64_t m = m0 + few.elements[at] / SQUARE, n = n0 + few.elements[at] % SQUARE;
+        const double total = sum_of({a + m * p.a.row_stride, p.a.col_stride},
+                                    {b + n * p.b.col_stride, p.b.row_stride}, p.k, memory.chains);
+        if (threadIdx.x == 0) store_finished<float>(p, rounded(total), batch, m, n);
+      }
+      return;
+    }
+  }
+  double total[PATCH][PATCH] = {};
+  for (int64_t begin = 0; begin < p.k; begin += CHAIN) {
+    const int64_t end = min(begin + CHAIN, p.k);
+    double chain[PATCH][PATCH] = {};
+    for (int64_t k0 = begin; k0 < end; k0 += BLOCK_K) {
+      __syncthreads();
+      load(tiles.a, a, m0, k0, p.m, end, p.a.row_stride, p.a.col_stride);
+      load(tiles.b, b, n0, k0, p.n, end, p.b.col_stride, p.b.row_stride);
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < BLOCK_K; ++k) {
+        double left[PATCH], right[PATCH];
+        take(left, tiles.a[k], row);
+        take(right, tiles.b[k], column);
+#pragma unroll
+        for (int y = 0; y < PATCH; ++y)
+#pragma unroll
+          for (int x = 0; x < PATCH; ++x) chain[y][x] = __fma_rn(left[y], right[x], chain[y][x]);
+      }
+    }
+#pragma unroll
+    for (int y = 0; y < PATCH; ++y)
+#pragma unroll
+      for (int x = 0; x < PATCH; ++x) total[y][x] = __dadd_rn(total[y][x], chain[y][x]);
+  }
+  float sums[PATCH * PATCH];
+#pragma unroll
+  for (int e = 0; e < PATCH * PATCH; ++e) sums[e] = rounded(total[e / PATCH][e % PATCH]);
+  for_each_in_turn<1>(sums, [&](int e) {
+    if (mask & 1u << e)
+      store_finished<float>(p, sums[0], batch, m0 + place(row, e / PATCH),
+                            n0 + place(column, e % PATCH));
+  });
+}
+
 __global__ void __launch_bounds__(THREADS, 2) guard(const __grid_constant__ GuardArguments args) {
   let_the_next_start();
   wait_for_kernels_before();
   const GuardList& list = args.list;
   const bool all = list.count == nullptr;
-  const Problem& p = args.problem;
   const uint32_t count =
-      all ? list.squares_m * list.squares_n * static_cast<uint32_t>(p.batch) : *list.count;
+      all ? list.squares_m * list.squares_n * static_cast<uint32_t>(args.problem.batch)
+          : *list.count;
   if (blockIdx.x >= count) return;  // nearly always, and soon
-  __shared__ __align__(16) union {
-    Tiles tiles;
-    double chains[THREADS];
-  } memory;
-  Tiles& tiles = memory.tiles;
-  __shared__ List few;
-  const int row = threadIdx.x / 16, column = threadIdx.x % 16;  // lanes of place()
+  __shared__ Memory memory;
   for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
     const uint32_t square = all ? i : list.squares[i];
     const uint32_t line = square / list.squares_n;
-    const int64_t batch = line / list.squares_m;
-    const int64_t m0 = int64_t{line % list.squares_m} * SQUARE;
-    const int64_t n0 = int64_t{square % list.squares_n} * SQUARE;
-    const float* a = static_cast<const float*>(p.a.data) + batch * p.a.batch_stride;
-    const float* b = static_cast<const float*>(p.b.data) + batch * p.b.batch_stride;
-    const uint32_t written = all ? 0 : list.listed[square];
-    uint32_t mask = 0;  // of this thread's elements
-#pragma unroll
-    for (int y = 0; y < PATCH; ++y)
-#pragma unroll
-      for (int x = 0; x < PATCH; ++x) {
-        const int64_t m = m0 + place(row, y), n = n0 + place(column, x);
-        if (m >= p.m || n >= p.n) continue;
-        const bool again = all || is_marked(list, square, written, static_cast<uint32_t>(m),
-                                            static_cast<uint32_t>(n));
-        mask |= again ? 1u << (y * PATCH + x) : 0;
-      }
-    if (!all) {
-      if (threadIdx.x == 0) few.count = 0;
-      __syncthreads();
-#pragma unroll
-      for (int e = 0; e < PATCH * PATCH; ++e)
-        if (mask & 1u << e) {
-          const uint32_t at = atomicAdd(&few.count, 1);
-          if (at < FEW)
-            few.elements[at] = place(row, e / PATCH) * SQUARE + place(column, e % PATCH);
-        }
-      __syncthreads();
-      if (threadIdx.x == 0) atomicAdd(list.recomputed, few.count);
-      if (few.count <= FEW) {
-        for (uint32_t at = 0; at < few.count; ++at) {
-          const int64_t m = m0 + few.elements[at] / SQUARE, n = n0 + few.elements[at] % SQUARE;
-          const double total = sum_of({a + m * p.a.row_stride, p.a.col_stride},
-                                      {b + n * p.b.col_stride, p.b.row_stride}, p.k, memory.chains);
-          if (threadIdx.x == 0) store_finished<float>(p, rounded(total), batch, m, n);
-        }
-        __syncthreads();
-        continue;
+    compute_square(args.problem, list, all, square, line / list.squares_m,
+                   int64_t{line % list.squares_m} * SQUARE,
+                   int64_t{square % list.squares_n} * SQUARE, memory);
+    __syncthreads();
+  }
+}
+
+// The same of groups, whose squares stand at place_of_group(). Where they share out K, those whose
+// part of it is too short for two fp16 parts are in no list.
+__global__ void __launch_bounds__(THREADS, 2)
+    guard_of_groups(const __grid_constant__ GuardArguments args) {
+  let_the_next_start();
+  wait_for_kernels_before();
+  __shared__ Memory memory;
+  const GuardList& list = args.list;
+  const Problem& all = args.problem;
+  const Shared shared = all.groups.shared;
+  const bool lists = list.count != nullptr;
+  if (!lists || shared == Shared::K)
+    for_tiles_of_groups<SQUARE, SQUARE>(
+        all,
+        [&](const Problem& p, int64_t number) {
+          const int64_t squares_n = (p.n + SQUARE - 1) / SQUARE;
+          compute_square(p, list, /*all=*/true, 0, 0, number / squares_n * SQUARE,
+                         number % squares_n * SQUARE, memory);
+        },
+        [&](int begin, int end) { return !lists || end - begin < fp16x3_least_k(args.coarse); });
+  if (!lists) return;
+  const uint32_t count = *list.count;
+  if (blockIdx.x >= count) return;
+  __shared__ SharedProblem place;
+  Problem& problem = place.get();
+  __shared__ int64_t first;  // of the shared size in the group
+  const int64_t size = shared == Shared::M ? all.m : shared == Shared::N ? all.n : all.k;
+  GroupScan scan(all.groups, static_cast<int>(all.batch), static_cast<int>(size),
+                 /*has_rest=*/false, [&](int begin, int end) -> uint32_t {
+                   if (shared == Shared::K) return 1;
+                   return (place_of_group(end, 1) - place_of_group(begin, 0)) / SQUARE;
+                 });
+  for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
+    const uint32_t square = list.squares[i], line = square / list.squares_n;
+    const uint32_t m = line % list.squares_m, n = square % list.squares_n;
+    if (threadIdx.x < 32) {
+      const GroupTile tile = scan.at(shared == Shared::M   ? m
+                                     : shared == Shared::N ? n
+                                                           : line / list.squares_m);
+      if (threadIdx.x == 0) {
+        problem = problem_of_group(all, tile.group, tile.begin, tile.end);
+        first = int64_t{tile.number} * SQUARE;
       }
     }
-    double total[PATCH][PATCH] = {};
-    for (int64_t begin = 0; begin < p.k; begin += CHAIN) {
-      const int64_t end = min(begin + CHAIN, p.k);
-      double chain[PATCH][PATCH] = {};
-      for (int64_t k0 = begin; k0 < end; k0 += BLOCK_K) {
-        __syncthreads();
-        load(tiles.a, a, m0, k0, p.m, end, p.a.row_stride, p.a.col_stride);
-        load(tiles.b, b, n0, k0, p.n, end, p.b.col_stride, p.b.row_stride);
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < BLOCK_K; ++k) {
-          double left[PATCH], right[PATCH];
-          take(left, tiles.a[k], row);
-          take(right, tiles.b[k], column);
-#pragma unroll
-          for (int y = 0; y < PATCH; ++y)
-#pragma unroll
-            for (int x = 0; x < PATCH; ++x) chain[y][x] = __fma_rn(left[y], right[x], chain[y][x]);
-        }
-      }
-#pragma unroll
-      for (int y = 0; y < PATCH; ++y)
-#pragma unroll
-        for (int x = 0; x < PATCH; ++x) total[y][x] = __dadd_rn(total[y][x], chain[y][x]);
-    }
-    float sums[PATCH * PATCH];
-#pragma unroll
-    for (int e = 0; e < PATCH * PATCH; ++e) sums[e] = rounded(total[e / PATCH][e % PATCH]);
-    for_each_in_turn<1>(sums, [&](int e) {
-      if (mask & 1u << e)
-        store_finished<float>(p, sums[0], batch, m0 + place(row, e / PATCH),
-                              n0 + place(column, e % PATCH));
-    });
+    __syncthreads();
+    compute_square(problem, list, /*all=*/false, square, 0,
+                   shared == Shared::M ? first : int64_t{m} * SQUARE,
+                   shared == Shared::N ? first : int64_t{n} * SQUARE, memory);
     __syncthreads();
   }
 }
 
 }  // namespace
 
-Kernel<GuardArguments> guard_kernel() { return &guard; }
+Kernel<GuardArguments> guard_kernel(bool of_groups) {
+  return of_groups ? &guard_of_groups : &guard;
+}
 
 }  // namespace tiled

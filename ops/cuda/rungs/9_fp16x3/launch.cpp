@@ -16,31 +16,34 @@ cudaError_t launch_async(const Call& call, const Fp16x3Plan& way, const Step& st
   args.p = call.at<__half>(Area::P), args.q = call.at<__half>(Area::Q);
   args.p_pitch = p.row_stride, args.q_pitch = q.row_stride;
   args.p_plane = p.batch_stride, args.q_plane = q.batch_stride;
-  return launch_kernel(fp16x3_async_kernel(way.tile), step, call.stream, args);
+  return launch_kernel(fp16x3_async_kernel(way.tile, is_grouped(call.problem)), step, call.stream,
+                       args);
 }
 
 cudaError_t launch(const Call& call, const Step& step) {
   const Fp16x3Plan way = call.plan.way.as<Fp16x3Plan>();
   if (step.work == Work::Split) return launch_split(call, step);
   if (step.work == Work::Guard)
-    return launch_early(guard_kernel(), step, call.stream,
-                        GuardArguments{call.problem, guard_list(call, way)});
+    return launch_early(guard_kernel(is_grouped(call.problem)), step, call.stream,
+                        GuardArguments{call.problem, guard_list(call, way), way.coarse});
   return way.kernel == Fp16x3Kernel::Async ? launch_async(call, way, step)
                                            : launch_hopper_product(call, step);
 }
 
 const void* kernel(const Call& call) {
   const Fp16x3Plan way = call.plan.way.as<Fp16x3Plan>();
-  return way.kernel == Fp16x3Kernel::Async ? address_of(fp16x3_async_kernel(way.tile))
-                                           : hopper_kernel(call.problem, way);
+  return way.kernel == Fp16x3Kernel::Async
+             ? address_of(fp16x3_async_kernel(way.tile, is_grouped(call.problem)))
+             : hopper_kernel(call.problem, way);
 }
 
 }  // namespace
 
 GuardList guard_list(const Call& call, const Fp16x3Plan& way) {
   GuardList list{};
-  list.squares_m = static_cast<uint32_t>(blocks_over(call.problem.m, GUARD_SQUARE));
-  list.squares_n = static_cast<uint32_t>(blocks_over(call.problem.n, GUARD_SQUARE));
+  const GuardSquares squares = guard_squares(call.problem);
+  list.squares_m = static_cast<uint32_t>(squares.m);
+  list.squares_n = static_cast<uint32_t>(squares.n);
   if (call.problem.k < fp16x3_least_k(way.coarse)) return list;  // all are
   auto* const words = call.at<uint32_t>(Area::Guard);
   list.count = words, list.recomputed = words + RECOMPUTED_AT / 4, list.listed = words + 2;
@@ -73,12 +76,14 @@ Fp16x3Arguments product_arguments(const Call& call, const Fp16x3Plan& way) {
   }
   args.p_scales = call.at<RowScale>(Area::ScalesP);
   args.q_scales = call.at<RowScale>(Area::ScalesQ);
-  args.p_scales_batch = scales_batch(sides.p, problem.batch);
-  args.q_scales_batch = scales_batch(sides.q, problem.batch);
+  args.p_scales_batch = scales_batch(sides.p, way, problem.batch);
+  args.q_scales_batch = scales_batch(sides.q, way, problem.batch);
   args.grid.epilogue = way.exchanged ? transposed(problem.epilogue) : problem.epilogue;
   args.grid.finishes = !problem.epilogue.is_identity();
   args.guard = guard_list(call, way), args.tolerance = tolerance_of(call, way);
-  args.exchanged = way.exchanged;
+  args.coarse = way.coarse, args.exchanged = way.exchanged;
+  args.grid.groups = problem.groups;
+  args.grid.groups_of_p = sides.p.is_shared, args.grid.groups_of_q = sides.q.is_shared;
   return args;
 }
 

@@ -9,11 +9,14 @@ Kernel<Fp16x3FewRowsArguments> few_rows_kernel(const Sides& sides, const Fp16x3P
   return fp16x3_few_rows_kernel(!way.exchanged, is_mn_major(sides.p), way.block.cluster > 1);
 }
 
-Kernel<Fp16x3Arguments> cluster_kernel(const Sides& sides, const Fp16x3Plan& way) {
+Kernel<Fp16x3Arguments> cluster_kernel(const Problem& problem, const Sides& sides,
+                                       const Fp16x3Plan& way) {
   if (way.kernel == Fp16x3Kernel::Direct)
     return fp16x3_direct_kernel(way.tile, is_mn_major(sides.p), way.exchanged);
-  return fp16x3_kernel(way.tile, is_mn_major(split_planes(sides.p)),
-                       is_mn_major(split_planes(sides.q)), way.wraps_around);
+  const bool p_mn_major = is_mn_major(planes_of_p(sides.p, way));
+  const bool q_mn_major = is_mn_major(planes_of_q(sides.q, way));
+  return is_grouped(problem) ? fp16x3_groups_kernel(way.tile, p_mn_major, q_mn_major)
+                             : fp16x3_kernel(way.tile, p_mn_major, q_mn_major, way.wraps_around);
 }
 
 cudaError_t launch_few_rows(const Call& call, const Fp16x3Plan& way, const Step& step) {
@@ -32,7 +35,7 @@ cudaError_t launch_few_rows(const Call& call, const Fp16x3Plan& way, const Step&
   args.x_batch = entries_of(x, problem.batch) > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
   args.cluster = way.block.cluster, args.slots = way.block.slots;
   args.x_scales = call.at<RowScale>(Area::ScalesQ);
-  args.x_scales_batch = scales_batch(x, problem.batch);
+  args.x_scales_batch = scales_batch(x, way, problem.batch);
   args.c = static_cast<float*>(problem.c.data);
   args.c_m = problem.c.row_stride, args.c_n = problem.c.col_stride;
   args.c_batch = problem.c.batch_stride;
@@ -71,7 +74,7 @@ cudaError_t launch_clusters(const Call& call, const Fp16x3Plan& way, const Step&
   Fp16x3Arguments args = product_arguments(call, way);
   const cudaError_t error = map_operands(call, way, sides, args.grid);
   if (error != cudaSuccess) return error;
-  return launch_early(cluster_kernel(sides, way), step, call.stream, args);
+  return launch_early(cluster_kernel(call.problem, sides, way), step, call.stream, args);
 }
 
 }  // namespace
@@ -85,7 +88,7 @@ cudaError_t launch_hopper_product(const Call& call, const Step& step) {
 const void* hopper_kernel(const Problem& problem, const Fp16x3Plan& way) {
   const Sides sides = sides_of(problem, way.exchanged);
   return way.kernel == Fp16x3Kernel::FewRows ? address_of(few_rows_kernel(sides, way))
-                                             : address_of(cluster_kernel(sides, way));
+                                             : address_of(cluster_kernel(problem, sides, way));
 }
 
 }  // namespace tiled

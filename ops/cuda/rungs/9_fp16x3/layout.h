@@ -27,6 +27,15 @@ inline Side split_planes(const Side& side, bool along_k = false) {
   return planes;
 }
 
+// Groups (core/problem.h) begin anywhere, and what is kept of them at multiples of 64 rows, or of
+// K: the one that begins at `begin` at place_of_group(), and all of them have so many places.
+constexpr int64_t place_of_group(int64_t begin, int64_t group) {
+  return (begin + 63) / 64 * 64 + 64 * group;
+}
+constexpr int64_t places_of_groups(int64_t size, int64_t groups) {
+  return place_of_group(size, groups);
+}
+
 // What rungs/9_fp16x3/split_beside.cu gathers of a row; all zero before.
 struct RowExtent {
   uint32_t most, least;     // of MagnitudeRange's, the second's complement
@@ -48,12 +57,34 @@ inline int64_t panels_of(int64_t rows, int64_t entries) {
 constexpr int64_t RECOMPUTED_AT = 4;       // bytes from Area::Guard
 constexpr int64_t GUARD_MARK_BYTES = 512;  // of a square, a bit for each element
 
-// P and Q in parts. Where P is read as it lies Q comes along k; async.cu has both so.
+// The squares of the guard along M and N, and sheets of them: batch entries, but for groups that
+// write to one matrix.
+struct GuardSquares {
+  int64_t m, n, sheets;
+  int64_t count() const { return m * n * sheets; }
+};
+inline GuardSquares guard_squares(const Problem& problem) {
+  const Shared shared = problem.groups.shared;
+  const auto along = [&](int64_t size, bool is_shared) {
+    return blocks_over(is_shared ? places_of_groups(size, problem.batch) : size,
+                       int64_t{GUARD_SQUARE});
+  };
+  const bool of_rows = shared == Shared::M, of_columns = shared == Shared::N;
+  return {along(problem.m, of_rows), along(problem.n, of_columns),
+          of_rows || of_columns ? 1 : problem.batch};
+}
+
+// P and Q in parts. Where P is read as it lies Q comes along k; async.cu has both so, and what
+// groups share out is so, since a box of TMA begins at a multiple of 16 bytes.
+inline Side planes_of(Side side, const Fp16x3Plan& plan, bool along_k) {
+  if (plan.groups_of_k > 0) side.k = places_of_groups(side.k, plan.groups_of_k);
+  return split_planes(side, along_k || side.is_shared || plan.kernel == Fp16x3Kernel::Async);
+}
 inline Side planes_of_p(const Side& p, const Fp16x3Plan& plan) {
-  return split_planes(p, plan.kernel == Fp16x3Kernel::Async);
+  return planes_of(p, plan, /*along_k=*/false);
 }
 inline Side planes_of_q(const Side& q, const Fp16x3Plan& plan) {
-  return split_planes(q, plan.kernel == Fp16x3Kernel::Async || plan.kernel == Fp16x3Kernel::Direct);
+  return planes_of(q, plan, plan.kernel == Fp16x3Kernel::Direct);
 }
 
 }  // namespace tiled

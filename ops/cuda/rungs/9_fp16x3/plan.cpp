@@ -6,6 +6,7 @@
 
 #include "cuda/parts/hand_over.h"
 #include "cuda/parts/wrap_around.h"
+#include "cuda/plan/candidate.h"
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/plan/tma.h"
@@ -33,12 +34,17 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
     for (const bool exchanged : {false, true})
       for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
         if (is_direct(t) && !is_mappable(exchanged ? side_b(problem) : side_a(problem))) continue;
+        if (is_direct(t) && is_grouped(problem)) continue;
         const Fp16x3TileInfo tile = fp16x3_tile(t);
         const int sharers = cluster_p * cluster_q;
-        const int64_t p = exchanged ? problem.n : problem.m, q = exchanged ? problem.m : problem.n;
-        const int64_t clusters_p = blocks_over(p, int64_t{tile.block_p} * cluster_p);
-        const int64_t units =
-            clusters_p * blocks_over(q, int64_t{tile.block_q} * cluster_q) * problem.batch;
+        const Sides sides = sides_of(problem, exchanged);
+        int64_t clusters_p = blocks_over(sides.p.rows, int64_t{tile.block_p} * cluster_p);
+        int64_t clusters_q = blocks_over(sides.q.rows, int64_t{tile.block_q} * cluster_q);
+        int64_t entries = problem.batch;
+        // Each group may end with a part of a tile, and write to one matrix.
+        if (sides.p.is_shared) clusters_p += std::exchange(entries, 1);
+        if (sides.q.is_shared) clusters_q += std::exchange(entries, 1);
+        const int64_t units = clusters_p * clusters_q * entries;
         Fp16x3Plan plan{};
         plan.tile = static_cast<int8_t>(t);
         plan.exchanged = exchanged;
@@ -48,9 +54,11 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
         plan.panel = static_cast<int32_t>(std::clamp<int64_t>(clusters_p, 1, 16 / cluster_p));
         const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers;
         plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
+        if (problem.groups.shared == Shared::K)
+          plan.groups_of_k = static_cast<int32_t>(problem.batch);
         visit(plan);
-        plan.wraps_around = plan.kernel == Fp16x3Kernel::Planes && segment_count(problem.k) == 1 &&
-                            units < MAX_GRID_X &&
+        plan.wraps_around = !is_grouped(problem) && plan.kernel == Fp16x3Kernel::Planes &&
+                            segment_count(problem.k) == 1 && units < MAX_GRID_X &&
                             WrapAround::fits(units, places, blocks_over(problem.k, 64));
         if (plan.wraps_around) visit(plan);
       }
@@ -68,9 +76,13 @@ void for_async_plans(const Problem& problem, const DeviceInfo& device, Visit vis
     plan.tile = static_cast<int8_t>(t);
     plan.cluster_p = plan.cluster_q = 1;
     plan.panel = 1;
-    plan.blocks = static_cast<int32_t>(blocks_over(problem.m, tile.block_p) *
-                                       blocks_over(problem.n, tile.block_q) *
-                                       std::min(problem.batch, MAX_GRID_Y));
+    const int64_t tiles = most_tiles(problem, tile.block_p, tile.block_q);
+    // Those of groups stay, and go from tile to tile.
+    plan.blocks = static_cast<int32_t>(
+        is_grouped(problem)
+            ? std::min<int64_t>(tiles, int64_t{device.multiprocessors} * tile.blocks_per_sm)
+            : tiles * std::min(problem.batch, MAX_GRID_Y));
+    if (problem.groups.shared == Shared::K) plan.groups_of_k = static_cast<int32_t>(problem.batch);
     visit(plan);
   }
 }
@@ -84,7 +96,8 @@ bool planes_of_both_fit(const Problem& problem) {
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  const bool one_split = device.hopper_kernels && has_few_rows(problem);
+  if (!groups_fit(problem)) return false;
+  const bool one_split = device.hopper_kernels && has_few_rows(problem) && !is_grouped(problem);
   if (!(one_split ? planes_fit(problem, std::min(problem.m, problem.n))
                   : planes_of_both_fit(problem)))
     return false;
@@ -119,9 +132,9 @@ void for_few_rows_plans(const Problem& problem, Visit visit) {
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   const auto add = [&](const Fp16x3Plan& plan) { visit(Way(plan)); };
   const bool fit = planes_of_both_fit(problem);
-  if (fit) for_async_plans(problem, device, add);
+  if (fit && !(is_grouped(problem) && device.hopper_kernels)) for_async_plans(problem, device, add);
   if (!device.hopper_kernels) return;
-  if (has_few_rows(problem)) for_few_rows_plans(problem, add);
+  if (has_few_rows(problem) && !is_grouped(problem)) for_few_rows_plans(problem, add);
   if (fit) for_fp16x3_plans(problem, device, add);
 }
 
@@ -141,7 +154,8 @@ int variant_of(const Fp16x3Plan& plan) {
 }
 
 // By few_rows.cu a cluster shares K out, and a band of P is read once.
-Demand demand_of_way(const Problem& problem, const Fp16x3Plan& way) {
+Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
+  const Problem problem = average_of(asked);
   const Fp16x3TileInfo tile = tile_of(way);
   const Sides sides = sides_of(problem, way.exchanged);
   const int variant = variant_of(way);
@@ -169,9 +183,8 @@ Step product_of(const Problem& problem, const Fp16x3Plan& way) {
     return step;
   }
   const Fp16x3TileInfo tile = tile_of(way);
-  if (way.kernel == Fp16x3Kernel::Async) {
-    const int64_t tiles =
-        blocks_over(problem.m, tile.block_p) * blocks_over(problem.n, tile.block_q);
+  if (way.kernel == Fp16x3Kernel::Async && !is_grouped(problem)) {
+    const int64_t tiles = most_tiles(problem, tile.block_p, tile.block_q);
     Step step = product_step(tile.threads, tiles, tile.shared_bytes);
     step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
     return step;
@@ -182,14 +195,12 @@ Step product_of(const Problem& problem, const Fp16x3Plan& way) {
 }
 
 Step guard_step(const Problem& problem, const DeviceInfo& device, bool computes_all) {
-  const int64_t squares =
-      blocks_over(problem.m, GUARD_SQUARE) * blocks_over(problem.n, GUARD_SQUARE) * problem.batch;
   // Most often they find nothing to do: then the fewer, the sooner they have.
   const int64_t places = int64_t{computes_all ? 2 : 1} * device.multiprocessors;
   Step step{};
   step.work = Work::Guard;
   step.threads_x = GUARD_THREADS, step.threads_y = step.grid_y = 1;
-  step.grid_x = std::min(squares, places);
+  step.grid_x = std::min(guard_squares(problem).count(), places);
   return step;
 }
 
@@ -201,19 +212,20 @@ void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
   const auto take = [&](Area area, int64_t bytes) { plan.take(area, workspace_aligned(bytes)); };
   const int64_t p_entries = entries_of(sides.p, problem.batch);
   const int64_t q_entries = entries_of(sides.q, problem.batch);
+  const int64_t scales_p = way.groups_of_k > 0 ? way.groups_of_k : p_entries;
+  const int64_t scales_q = way.groups_of_k > 0 ? way.groups_of_k : q_entries;
   // Few rows and the direct kernel read P as it lies.
   if (way.kernel == Fp16x3Kernel::Planes || way.kernel == Fp16x3Kernel::Async)
     take(Area::P, p_entries * 2 * planes_of_p(sides.p, way).batch_stride * 2);
   take(Area::Q, q_entries * (few_rows ? few_rows_bytes(sides.q.rows, problem.k)
                                       : 2 * planes_of_q(sides.q, way).batch_stride * 2));
-  if (!few_rows) take(Area::ScalesP, p_entries * sides.p.rows * 8);
-  take(Area::ScalesQ, q_entries * sides.q.rows * 8);
-  const int64_t squares =
-      blocks_over(problem.m, GUARD_SQUARE) * blocks_over(problem.n, GUARD_SQUARE) * problem.batch;
+  if (!few_rows) take(Area::ScalesP, scales_p * sides.p.rows * 8);
+  take(Area::ScalesQ, scales_q * sides.q.rows * 8);
+  const int64_t squares = guard_squares(problem).count();
   take(Area::Guard, (2 + squares) * 4);
   take(Area::Words, way.wraps_around ? hand_over_words_bytes(way.blocks) : 0);
   const auto take_beside = [&](const Side& side, int64_t entries, Area extents, Area panels) {
-    const bool beside = lies_beside(side);
+    const bool beside = lies_beside(side) && way.groups_of_k == 0;
     take(extents, beside ? entries * side.rows * int64_t{sizeof(RowExtent)} : 0);
     take(panels, beside ? panels_of(side.rows, entries) * int64_t{sizeof(SplitPanel)} : 0);
   };
@@ -254,15 +266,8 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-double fp16x3_tolerance(int64_t k, bool coarse) {
-  const double terms = static_cast<double>(k);
-  const double g = std::min(terms, 8 * std::sqrt(terms));
-  const double sums =
-      k < DEEP_K ? std::ceil(terms / 64) - 1 : SEGMENT_K / 64 - 1 + segment_count(k);
-  return (g - ((coarse ? 93.4 : 53.2) + sums)) * 0x1p-24;
-}
-
-extern const Rung Fp16x3Rung = {Algo::Fp16x3,     &supports, &ways,    &plan,
-                                &describe_fp16x3, &name,     &variants};
+extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports,        &ways,
+                                &plan,        &describe_fp16x3, &name,
+                                &variants,    Use::Chosen,      /*grouped=*/true};
 
 }  // namespace tiled

@@ -1,6 +1,9 @@
 // How rung fp16x3 runs a problem. Pure, as plan/plan.h.
 #pragma once
 
+#include <cmath>
+
+#include "core/elementary.h"
 #include "cuda/plan/cluster_plan.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/9_fp16x3/tiles.h"
@@ -19,7 +22,13 @@ constexpr int GUARD_THREADS = 256;
 // How much of |C| lost parts may be before an element is computed again: what all other errors
 // leave of the bound g u |A||B|, with g = min(K, 8 sqrt(K)) and u = 2^-24 (docs/fp16x3.md). |C|
 // stands for |A||B|, which is no smaller.
-double fp16x3_tolerance(int64_t k, bool coarse);
+TILED_HOST_DEVICE double fp16x3_tolerance(int64_t k, bool coarse) {
+  const double terms = static_cast<double>(k), root = 8 * sqrt(terms);
+  const double g = terms < root ? terms : root;
+  const double sums = k < DEEP_K ? ceil(terms / 64) - 1
+                                 : static_cast<double>(SEGMENT_K / 64 - 1 + segment_count(k));
+  return (g - ((coarse ? 93.4 : 53.2) + sums)) * 0x1p-24;
+}
 
 // Whether three products of fp16 parts on tensor cores could be faster than fp32 by itself. They
 // are not where sums in fp32 run at half the tensor cores' rate: there precision 'fp16x3' is for
@@ -41,9 +50,10 @@ enum class Fp16x3Kernel : int8_t {
 
 struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own list if it has one
   Fp16x3Kernel kernel;
-  bool coarse;         // the device's tensor cores are
-  bool wraps_around;   // planes only: tiles are cut in time (parts/wrap_around.h)
-  FewRowsBlock block;  // few rows only; a cluster shares K there, and counts as one along P
+  bool coarse;          // the device's tensor cores are
+  bool wraps_around;    // planes only: tiles are cut in time (parts/wrap_around.h)
+  FewRowsBlock block;   // few rows only; a cluster shares K there, and counts as one along P
+  int32_t groups_of_k;  // planes only: so many groups share out K, or none do
 };
 
 inline std::string_view tile_name_of(const Fp16x3Plan& plan) {

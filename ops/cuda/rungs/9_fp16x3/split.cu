@@ -144,6 +144,7 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == SplitForm::Nothing ? 4 :
 }
 
 Kernel<SplitArguments> kernel_of(const SplitJob& job) {
+  if (job.of_groups) return split_groups_kernel();
   if (job.is_beside()) return split_beside_kernel(job.form);
   switch (job.form) {
     case SplitForm::Nothing: return &split_along_k<SplitForm::Nothing>;
@@ -177,6 +178,8 @@ cudaError_t launch_split(const Call& call, const Step& step) {
   args.from_row = from.row_stride, args.from_k = from.k_stride, args.from_batch = from.batch_stride;
   args.to_pitch = to.k_stride == 1 ? to.row_stride : to.k_stride;
   args.plane = to.batch_stride;
+  args.to_row = to.row_stride, args.to_k = to.k_stride;
+  if (job.of_groups) args.groups = call.problem.groups;
   args.tiles = few_rows_tiles(from.rows);
   args.fragments = few_rows_bytes(from.rows, from.k) / 2;
   args.vectors = from.alignment == 16 && (from.k_stride == 1 || job.is_beside());

@@ -17,6 +17,8 @@ struct SplitArguments {
   int64_t rows, k, batch;
   int64_t from_row, from_k, from_batch;  // strides, elements
   int64_t to_pitch, plane;               // elements: from row to row of the copy, hi to lo
+  int64_t to_row, to_k;                  // strides of the copy, elements
+  Groups groups;                         // that share out K
   int64_t tiles, fragments;              // of eight rows; elements of an entry
   int32_t team, own_tiles;               // of split_beside.cu: blocks of a panel, their tiles
   uint32_t* zeros;                       // cleared on the way
@@ -50,6 +52,8 @@ __device__ __forceinline__ void write_four(__half* to, __half2 first, __half2 se
                                              reinterpret_cast<const uint32_t&>(second));
 }
 
+// split_groups.cu.
+Kernel<SplitArguments> split_groups_kernel();
 // split_beside.cu.
 Kernel<SplitArguments> split_beside_kernel(SplitForm form);
 Kernel<SplitArguments> clear_kernel();

@@ -15,11 +15,12 @@ enum class SplitForm : int8_t { AsTheyLie, AlongK, Permuted, Fragments, Nothing 
 // One operand and its parts: split_planes(from) (layout.h), or fragments.
 struct SplitJob {
   Side from, to;
-  int64_t batch;  // entries that differ
+  int64_t batch;  // entries that differ, or groups that share out K
   SplitForm form;
+  bool of_groups;  // that share out K
 
   // Whether split_beside.cu takes it; fragments are along k, however rows lie.
-  bool is_beside() const { return form != SplitForm::Fragments && lies_beside(from); }
+  bool is_beside() const { return form != SplitForm::Fragments && lies_beside(from) && !of_groups; }
 };
 
 inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool of_q) {
@@ -31,7 +32,8 @@ inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool o
   if (plan.kernel == Fp16x3Kernel::FewRows) form = SplitForm::Fragments;
   if (direct && !of_q) form = SplitForm::Nothing;
   if (direct && of_q && !is_mn_major(sides.p)) form = SplitForm::Permuted;
-  return {from, to, entries_of(from, problem.batch), form};
+  if (plan.groups_of_k > 0) return {from, to, plan.groups_of_k, form, /*of_groups=*/true};
+  return {from, to, entries_of(from, problem.batch), form, /*of_groups=*/false};
 }
 
 // Bits of Step::key of a split, beside OF_P and OF_Q: what must be zero is cleared on its way; it
@@ -41,8 +43,9 @@ constexpr int8_t CLEARS = 4, BESIDE = 8;
 constexpr int SPLIT_THREADS = 512;  // split.cu, at most
 constexpr int SPLIT_VECTORS = 4;    // of four elements, in a lane's registers
 constexpr int SPLIT_BESIDE_THREADS = 256;
-constexpr int SPLIT_TILE_K = 64;    // that a block of split_beside.cu has in registers
-constexpr int SPLIT_FINISHERS = 8;  // blocks of a panel there, where only scales are wanted
+constexpr int SPLIT_TILE_K = 64;           // that a block of split_beside.cu has in registers
+constexpr int SPLIT_GROUPS_THREADS = 128;  // of rows, where groups share out K
+constexpr int SPLIT_FINISHERS = 8;         // blocks of a panel there, where only scales are wanted
 
 constexpr bool goes_along_k(SplitForm form) {
   return form == SplitForm::AlongK || form == SplitForm::Permuted;
@@ -73,6 +76,10 @@ inline Step split_step(const SplitJob& job) {
         split_team(job).blocks + (job.form == SplitForm::Nothing ? SPLIT_FINISHERS : 0);
     step.threads_x = SPLIT_BESIDE_THREADS;
     step.grid_x = panels_of(job.from.rows, job.batch) * blocks;
+  } else if (job.of_groups) {
+    step.threads_x = SPLIT_GROUPS_THREADS;
+    step.grid_x = blocks_over(job.from.rows, int64_t{SPLIT_GROUPS_THREADS});
+    step.grid_y = static_cast<int32_t>(std::min(job.batch, MAX_GRID_Y));
   } else {  // as many threads as take a row in one chunk
     const int64_t warps =
         std::min<int64_t>(blocks_over(job.from.k, 32 * SPLIT_VECTORS * 4), SPLIT_THREADS / 32);
