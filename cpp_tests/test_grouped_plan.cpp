@@ -64,6 +64,25 @@ TEST(GroupedPlans, AreThereForWhateverADeviceComputes) {
   }
 }
 
+// How many segments of K a group has is known on the device alone.
+TEST(GroupedPlans, ShareNoSegmentsOut) {
+  for (const char* const name : {"h100", "a100"}) {
+    const DeviceInfo found = device(name);
+    for (Problem p : {grouped(Shared::M, 24, 40, 33000), grouped(Shared::K, 24, 40, 72800)})
+      for (const auto& [dtype, arithmetic] : {std::pair(DType::BFloat16, Arithmetic::Tensor),
+                                              std::pair(DType::Float32, Arithmetic::Fma),
+                                              std::pair(DType::Float64, Arithmetic::Fma)}) {
+        p.dtype = p.epilogue.out_dtype = dtype, p.arithmetic = arithmetic;
+        for (const Rung* rung : ladder()) {
+          if (!supports(rung->algo, p, found)) continue;
+          rung->ways(p, found, [&](const Way& way) {
+            for (const Step& step : rung->plan(p, found, way)) EXPECT_NE(step.work, Work::Sums);
+          });
+        }
+      }
+  }
+}
+
 TEST(GroupedPlans, AlignWhatLiesAlongTheSharedSizeAsItsElements) {
   EXPECT_EQ(problems()[0].a.alignment, 16);  // along K, and rows are shared out
   EXPECT_EQ(problems()[1].b.alignment, 2);   // along n, which is shared out

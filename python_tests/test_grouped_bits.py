@@ -84,19 +84,6 @@ def test_the_order_of_groups_changes_nothing(device: str, form: str, dtype: torc
         assert same_bits(there[place], here[i])
 
 
-@each("form", SHARING)
-def test_sums_of_every_group_are_cut_by_its_own_k(device: str, form: str) -> None:
-    """Where K is from data, each group's decides where chains end (ops/core/segments.h)."""
-    if form == "k":
-        ends, total = (40000, 40016, 40016, 72784), 72800
-        g = groups.make(form, ends, total, 24, 40, torch.bfloat16, device)
-    else:
-        sizes = {"rows": (33000, 40), "columns": (40, 33000)}[form]
-        g = groups.make(form, (3, 20), 24, *sizes, torch.bfloat16, device)
-    for one, right in zip(g.parts(g.run()), g.expected(), strict=True):
-        assert same_bits(one, right)
-
-
 # Of every kernel for groups: hopper, register_tile with cp.async, async_mma, fp16x3, mma_tile in
 # fp64, async_mma of bytes, register_tile.
 KINDS = (
@@ -109,6 +96,26 @@ KINDS = (
     (torch.int8, None),
     (torch.complex64, None),
 )
+
+
+@each("form", SHARING)
+@each("kind", [kind for kind in KINDS if kind[0].is_floating_point])
+def test_sums_of_every_group_are_cut_by_its_own_k(
+    device: str, form: str, kind: tuple[torch.dtype, str | None]
+) -> None:
+    """Where K is from data, each group's decides where chains end (ops/core/segments.h)."""
+    dtype, precision = kind
+    if device == "cpu":
+        precision = None
+    if form == "k":
+        ends, total = (40000, 40016, 40016, 72784), 72800
+        g = groups.make(form, ends, total, 24, 40, dtype, device)
+    else:
+        sizes = {"rows": (33000, 40), "columns": (40, 33000)}[form]
+        g = groups.make(form, (3, 20), 24, *sizes, dtype, device)
+    parts = g.parts(g.run(precision=precision))
+    for one, right in zip(parts, g.expected(precision=precision), strict=True):
+        assert same_bits(one, right)
 
 
 @each("form", SHARING)

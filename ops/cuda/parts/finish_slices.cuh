@@ -39,26 +39,4 @@ __device__ __forceinline__ void prefetch_bias(const Epilogue& e, int row, int ro
                      index * e.bias_stride);
 }
 
-// Asks for the input of a tile, from `row` and `column` on: all of it at once, where the epilogue
-// has registers for a little at a time. Rows, or columns, of neighbours in memory; of others
-// nothing.
-__device__ __forceinline__ void prefetch_input(const Epilogue& e, int row, int rows, int column,
-                                               int columns, const Within& c, int thread) {
-  const auto& input = e.input;
-  const bool along_n = input.col_stride == 1;
-  if (input.data == nullptr || (!along_n && input.row_stride != 1)) return;
-  rows = min(rows, c.rows - row), columns = min(columns, c.columns - column);
-  const int lines = along_n ? rows : columns, length = along_n ? columns : rows;
-  const int size = input.dtype == DType::Float32 ? 4 : 2, sector = 32 / size;  // bytes, elements
-  const int64_t pitch = along_n ? input.row_stride : input.col_stride;
-  const char* first =
-      static_cast<const char*>(input.data) +
-      (c.entry * input.batch_stride + row * input.row_stride + column * input.col_stride) * size;
-  const int sectors = (length + sector - 1) / sector;  // of a line
-  for (int i = thread; i < lines * sectors; i += 128) {
-    const int line = i / sectors;
-    ptx::prefetch_l2(first + (line * pitch + (i - line * sectors) * sector) * size);
-  }
-}
-
 }  // namespace tiled

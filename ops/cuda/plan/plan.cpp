@@ -132,7 +132,9 @@ std::vector<Choice> best_estimates(const Problem& problem, const DeviceInfo& dev
 
 int64_t finishing_of(const Epilogue& e) {
   if (e.is_identity()) return 0;
-  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.before.data != nullptr);
+  constexpr int64_t READS_INPUT = 64;  // above all activations
+  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.before.data != nullptr) +
+         (e.reads_input() ? READS_INPUT : 0);
 }
 
 NamedWay name_of_way(const Rung& rung, const Problem& problem, const Way& way) {

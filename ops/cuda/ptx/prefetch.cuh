@@ -10,9 +10,4 @@ __device__ __forceinline__ void prefetch_l1(const void* data) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(data)));
 }
 
-// The 32 bytes that hold it into the second-level cache.
-__device__ __forceinline__ void prefetch_l2(const void* data) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(data)));
-}
-
 }  // namespace tiled::ptx

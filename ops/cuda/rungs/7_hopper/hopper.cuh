@@ -260,9 +260,6 @@ struct Hopper {
         prefetch_bias<typename ElementOf<T>::Type>(args.epilogue, unit.p + row, Tile::GROUP_P,
                                                    unit.q + column, Tile::GROUP_Q,
                                                    {end.p(), end.q(), unit.batch}, thread);
-      if constexpr (FINISHES && GROUPED)  // whose K may be short
-        prefetch_input(args.epilogue, unit.p + row, Tile::GROUP_P, unit.q + column, Tile::GROUP_Q,
-                       {end.p(), end.q(), unit.batch}, thread);
       Tail tail;
       if constexpr (GROUPED) tail = unit.tail;
       for (int piece = 0; piece < unit.pieces; ++piece) {
