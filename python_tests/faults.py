@@ -3,7 +3,8 @@
     python python_tests/faults.py build    # needs nvcc: build/faults/libtiled_mm_<name>.so
     python python_tests/faults.py check    # needs a Hopper GPU
 
-The faults are in ops/cuda/parts/fault.cuh: one instance of a kernel without one of its waits.
+The faults are in ops/cuda/parts/fault.cuh: one instance of a kernel without one of its waits, or
+of the steps that keep what is another's apart.
 `check` runs the tests of bits with each. Every fault must fail them, by wrong bits, an error, or a
 time that runs out where a lost wait leaves the kernel hanging. The sound ones must pass.
 """
@@ -40,6 +41,11 @@ HOPPER = Place(
     f"{RUNGS}/7_hopper/hopper_bf16_k.cu",
     ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
     "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
+)
+GROUPED = Place(
+    f"{RUNGS}/7_hopper/grouped_bf16_mn.cu",
+    ("test_grouped_bits.py",),
+    "cuda and (drawn or cut_by)",
 )
 CLEAR = "ops/cuda/parts/clear_words.cu"
 WRAPPED = Place(
@@ -137,6 +143,10 @@ BUILDS = {
     "NoSliceWait": Build("NoSliceWait", HOPPER),
     "NoSliceBarrier": Build("NoSliceBarrier", HOPPER),
     "NoDependencyWait": Build("NoDependencyWait", HOPPER),
+    "GroupedDelays": Build("Delays", GROUPED, sound=True),
+    "GroupedNoEmptyWait": Build("NoEmptyWait", GROUPED),
+    "GroupedNoFullWait": Build("NoFullWait", GROUPED),
+    "GroupedNoTailClear": Build("NoTailClear", GROUPED),
     "WrappedDelays": Build("Delays", WRAPPED, sound=True),
     "WrappedNoHandOverWait": Build("NoHandOverWait", WRAPPED),
     "WrappedNoHandOverBarrier": Build("NoHandOverBarrier", WRAPPED),

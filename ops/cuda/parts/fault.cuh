@@ -23,6 +23,7 @@ enum class Fault {
   NoHandOverWait,     // a chain goes on before the accumulators so far have been written
   NoHandOverBarrier,  // or its flag is raised before all warps have written them
   NoClear,            // or it finds the flag of the call before
+  NoTailClear,        // the next group's part of K enters a sum
   NoTeamWait,         // a block of the split writes before its team has measured
   Delays,             // no fault: every warp stands still now and then, for a while of its own
   NoPatience,         // nor this: who would wait for its team leaves its tiles to the last

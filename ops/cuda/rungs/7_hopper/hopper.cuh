@@ -209,7 +209,7 @@ struct Hopper {
       maybe_delay();
       if constexpr (FAULT != Fault::NoFullWait)
         if (!is_full) ptx::mbarrier_wait(full_at + stage * 8, ring.parity);
-      if constexpr (GROUPED && P_MN_MAJOR && Q_MN_MAJOR)
+      if constexpr (GROUPED && P_MN_MAJOR && Q_MN_MAJOR && FAULT != Fault::NoTailClear)
         if (step == tail.step)
           clear_tail<Tile, P, Q>(tail.left, base + P_AT + stage * P::BYTES,
                                  base + Q_AT + stage * Q::BYTES);
