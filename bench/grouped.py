@@ -8,7 +8,9 @@ and fp32 what torch has for them, a loop over mm; beside sizes that are no multi
 torch refuses, our own aligned ones. The results of a few groups must be mm's, bit for bit.
 
 Rates count the multiply-adds of the rows, and the bytes of the rows, of the result and of the
-weights of experts that have rows.
+weights of experts that have rows. Beside them stands the time of these by themselves, by rates that
+the run measures: of a copy, and, in 16 bits, of one large product; `bound` is the longer of the two
+over the time taken.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from torch import Tensor
 from bench import cli
 from bench.arguments import DeviceOption, DivideOption, LimitOption, pick_device
 from bench.data import OperandSet, random_matrix
+from bench.limits import Limits, limits_of
 from bench.timing import CpuStopwatch, CudaStopwatch, Rounds, Stopwatch, interleave
 
 console = Console()
@@ -173,7 +176,7 @@ class Layer:
                 raise RuntimeError(f"a wrong result: {self.case.name}, group {g}")
 
 
-def measure(case: Case, device: torch.device, seed: int, rounds: Rounds) -> dict:
+def measure(case: Case, device: torch.device, seed: int, rounds: Rounds, limits: Limits) -> dict:
     """One record: seconds of ours and of what stands beside it."""
     stopwatch: Stopwatch
     if device.type == "cpu":
@@ -194,6 +197,7 @@ def measure(case: Case, device: torch.device, seed: int, rounds: Rounds) -> dict
     found = interleave(stopwatch, prepared, rounds, random.Random(seed))
     seconds = {name: statistics.median(times) for name, times in found.items()}
     ours = seconds["tiled"]
+    is_16_bit = case.dtype != "float32"
     beside = next(s for name, s in seconds.items() if name != "tiled")
     return asdict(case) | {
         "name": case.name,
@@ -204,6 +208,7 @@ def measure(case: Case, device: torch.device, seed: int, rounds: Rounds) -> dict
         "ratio": beside / ours,
         "tflops": layer.flops / ours / 1e12,
         "gbs": layer.bytes / ours / 1e9,
+        "bound": limits.share(ours, layer.bytes, layer.flops if is_16_bit else 0),
     }
 
 
@@ -239,6 +244,7 @@ def main(
 
     begin = time.monotonic()
     document = cli.new_document("grouped", device, {"seed": seed, "divide": divide})
+    limits = limits_of(device)
     document["grouped"] = []
     words = (only or "").split()
     chosen = [case for case in cases() if set(words) <= set(case.name.split())]
@@ -248,7 +254,7 @@ def main(
         if limit is not None and time.monotonic() - begin > limit:
             console.print("the limit is reached", highlight=False)
             break
-        record = measure(divided(case, divide), device, seed, Rounds(5, 40, budget))
+        record = measure(divided(case, divide), device, seed, Rounds(5, 40, budget), limits)
         document["grouped"].append(record)
         console.print(line_of(record), highlight=False, markup=False)
         cli.keep(document, json_path)
@@ -263,22 +269,30 @@ def line_of(record: dict) -> str:
     beside = "torch" if "torch" in record["seconds"] else "aligned"
     return (
         f"{record['name']}: {record['seconds']['tiled'] * 1e6:.1f} µs, {record['tflops']:.0f} "
-        f"TF/s, {record['gbs']:.0f} GB/s, {record['ratio']:.3f} of {beside}'s speed; "
+        f"TF/s, {record['gbs']:.0f} GB/s, {record['bound']:.2f} of the bound, "
+        f"{record['ratio']:.3f} of {beside}'s speed; "
         f"{record['rows']} rows, {record['hit']} experts hit"
     )
+
+
+def kind_of(r: dict) -> tuple[str, ...]:
+    size = "many" if r["tokens"] >= 4096 else "few"
+    what = r["precision"] or r["dtype"]
+    return r["work"], what, r["router"], size, "" if r["aligned"] else "unaligned"
 
 
 def summary(records: list[dict]) -> Iterator[str]:
     """Geomean and least ratio of every kind of case."""
     kinds: dict[tuple, list[float]] = {}
     for r in records:
-        size = "many" if r["tokens"] >= 4096 else "few"
-        what = r["precision"] or r["dtype"]
-        kind = (r["work"], what, r["router"], size, "" if r["aligned"] else "unaligned")
-        kinds.setdefault(kind, []).append(r["ratio"])
+        kinds.setdefault(kind_of(r), []).append(r["ratio"])
     for kind, ratios in kinds.items():
         mean = statistics.geometric_mean(ratios)
-        yield f"{' '.join(filter(None, kind))}: geomean {mean:.3f}, least {min(ratios):.3f}"
+        least = min(r["bound"] for r in records if kind_of(r) == kind)
+        yield (
+            f"{' '.join(filter(None, kind))}: geomean {mean:.3f}, least {min(ratios):.3f}; "
+            f"{least:.2f} of the bound at least"
+        )
 
 
 if __name__ == "__main__":

@@ -193,6 +193,7 @@ _GROUPED = {
     "ratio": float,
     "tflops": float,
     "gbs": float,
+    "bound": float,
 }
 _DECODE = {
     "dtype": str,
