@@ -45,6 +45,12 @@ TORCH_LIBRARY(tiled, m) {
       "(Tensor x, Tensor weight, Tensor? bias=None, *, str? activation=None, $options";
   m.def(schema("linear" + linear + ") -> Tensor"), tags);
   m.def(schema("linear.out" + linear + ", Tensor(a!) out) -> ()"), tags);
+  // The same without options (torch/plain.cpp).
+  m.def("_mm(Tensor a, Tensor b) -> Tensor", tags);
+  m.def("_bmm(Tensor a, Tensor b) -> Tensor", tags);
+  m.def("_addmm(Tensor input, Tensor a, Tensor b) -> Tensor", tags);
+  m.def("_baddbmm(Tensor input, Tensor a, Tensor b) -> Tensor", tags);
+  m.def("_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", tags);
   // linear whose backward adds weight's gradient to main_grad, and gives weight none. Where weight
   // needs no gradient, main_grad is not needed either.
   m.def(
