@@ -1,5 +1,5 @@
-// The out= forms where gradients are recorded: they have none, and what they overwrite is noted.
-// The same for all of them, whose `out` is the last argument, so the kernels are boxed.
+// Operators that write into a tensor that they are given, where gradients are recorded: they have
+// none, and what they overwrite is noted. The same for all of them, so the kernels are boxed.
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
@@ -21,17 +21,25 @@ void without_gradient(const c10::OperatorHandle& op, c10::DispatchKeySet keys, S
   if (needs_gradient || has_tangent) {
     const std::string name = op.schema().name().substr(std::string("tiled::").size());
     if (needs_gradient) torch::autograd::throw_error_out_requires_grad(name.c_str());
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "Trying to use forward AD with ", name,
+    TORCH_CHECK_NOT_IMPLEMENTED(op.schema().overload_name() != "out",
+                                "Trying to use forward AD with ", name,
                                 "_out that does not support it because it is an out= function");
   }
   const at::AutoDispatchBelowAutograd below;
   op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
 }
 
+at::Tensor written(const c10::OperatorHandle& op, const Stack& stack) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  size_t i = 0;
+  while (arguments[i].alias_info() == nullptr) ++i;
+  return torch::jit::peek(stack, i, arguments.size()).toTensor();
+}
+
 // A kernel that writes through a pointer leaves the version as it was; autograd finds overwritten
 // saved tensors by it.
 void with_new_version(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  const at::Tensor out = stack->back().toTensor();
+  const at::Tensor out = written(op, *stack);
   // What increment_version would say, but before anything is written.
   TORCH_CHECK(
       !out.is_inference() || c10::InferenceMode::is_enabled(),
@@ -44,16 +52,19 @@ void with_new_version(const c10::OperatorHandle& op, c10::DispatchKeySet keys, S
   torch::autograd::increment_version(out);
 }
 
+constexpr const char* ADDING[] = {"_add_linear_weight_grad", "_add_grouped_weight_grad"};
+
+template <auto* function>
+void register_for_all(torch::Library& m) {
+  for (const char* name : OUT_FORMS)
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<function>());
+  for (const char* name : ADDING)
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<function>());
+}
+
 }  // namespace
 
-TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
-  for (const char* name : OUT_FORMS)
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&without_gradient>());
-}
-
-TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) {
-  for (const char* name : OUT_FORMS)
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&with_new_version>());
-}
+TORCH_LIBRARY_IMPL(tiled, Autograd, m) { register_for_all<&without_gradient>(m); }
+TORCH_LIBRARY_IMPL(tiled, ADInplaceOrView, m) { register_for_all<&with_new_version>(m); }
 
 }  // namespace tiled
