@@ -52,7 +52,7 @@ def mm(
         TypeError: an argument has another type than its parameter, as of every function here.
     """
     try:
-        if out is None and out_dtype is None and algo is None and precision is None:
+        if out is out_dtype is algo is precision is None:
             return _plain.mm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
         return into(out, torch.ops.tiled.mm, input, mat2, **options)
@@ -77,7 +77,7 @@ def bmm(
         [B, M, N], contiguous, or ``out``.
     """
     try:
-        if out is None and out_dtype is None and algo is None and precision is None:
+        if out is out_dtype is algo is precision is None:
             return _plain.bmm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
         return into(out, torch.ops.tiled.bmm, input, mat2, **options)
@@ -138,31 +138,15 @@ def addmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if (
-            out is None
-            and out_dtype is None
-            and activation is None
-            and algo is None
-            and precision is None
-        ):
+        if out is out_dtype is activation is algo is precision is None:
             if beta is _ONE and alpha is _ONE:
                 return _plain.addmm(input, mat1, mat2)
             return torch.ops.tiled.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-        return into(
-            out,
-            torch.ops.tiled.addmm,
-            input,
-            mat1,
-            mat2,
-            beta=beta,
-            alpha=alpha,
-            activation=activation,
-            algo=algo,
-            precision=precision,
-            out_dtype=out_dtype,
-        )
+        options = dict(activation=activation, algo=algo, precision=precision, out_dtype=out_dtype)
+        product = torch.ops.tiled.addmm
+        return into(out, product, input, mat1, mat2, beta=beta, alpha=alpha, **options)
     except RuntimeError:
-        again = with_numbers(locals())
+        again = with_numbers(addmm, locals())
         if again is None:
             check_types(addmm, locals())
             raise
@@ -230,31 +214,15 @@ def baddbmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if (
-            out is None
-            and out_dtype is None
-            and activation is None
-            and algo is None
-            and precision is None
-        ):
+        if out is out_dtype is activation is algo is precision is None:
             if beta is _ONE and alpha is _ONE:
                 return _plain.baddbmm(input, batch1, batch2)
             return torch.ops.tiled.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
-        return into(
-            out,
-            torch.ops.tiled.baddbmm,
-            input,
-            batch1,
-            batch2,
-            beta=beta,
-            alpha=alpha,
-            activation=activation,
-            algo=algo,
-            precision=precision,
-            out_dtype=out_dtype,
-        )
+        options = dict(activation=activation, algo=algo, precision=precision, out_dtype=out_dtype)
+        product = torch.ops.tiled.baddbmm
+        return into(out, product, input, batch1, batch2, beta=beta, alpha=alpha, **options)
     except RuntimeError:
-        again = with_numbers(locals())
+        again = with_numbers(baddbmm, locals())
         if again is None:
             check_types(baddbmm, locals())
             raise

@@ -68,8 +68,9 @@ WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::T
     if (node->should_compute_output(2)) node->a = SavedVariable(a, /*is_output=*/false);
     if (node->should_compute_output(1)) node->b = SavedVariable(b, /*is_output=*/false);
   }
-  auto [c, before] = call.run(wants_before, op, addmm_with_before_operator(), keys, input, a, b,
-                              beta, alpha, activation, options);
+  at::Tensor c, before;
+  std::tie(c, before) = call.run(wants_before, op, addmm_with_before_operator(), keys, input, a, b,
+                                 beta, alpha, activation, options);
   if (node) {
     // Only now are a and b known to be matrices.
     node->a_column_major = is_column_major(a);

@@ -105,8 +105,9 @@ WithBefore record_grouped(bool wants_before, c10::DispatchKeySet keys, const at:
     if (node->should_compute_output(0)) node->b = SavedVariable(b, /*is_output=*/false);
     if (offs) node->offs = SavedVariable(*offs, /*is_output=*/false);
   }
-  auto [c, before] = call.run(wants_before, grouped_operator(), grouped_with_before_operator(),
-                              keys, a, b, offs, bias, activation, options);
+  at::Tensor c, before;
+  std::tie(c, before) = call.run(wants_before, grouped_operator(), grouped_with_before_operator(),
+                                 keys, a, b, offs, bias, activation, options);
   if (node) {
     // Only now are a and b known to be matrices or batches of them.
     node->a_column_major = is_column_major(a);

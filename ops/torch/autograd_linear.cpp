@@ -82,8 +82,9 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
     if (node->should_compute_output(1)) node->x = SavedVariable(x, /*is_output=*/false);
     if (node->should_compute_output(0)) node->weight = SavedVariable(weight, /*is_output=*/false);
   }
-  auto [c, before] = call.run(wants_before, linear_operator(), linear_with_before_operator(), keys,
-                              x, weight, bias, activation, options);
+  at::Tensor c, before;
+  std::tie(c, before) = call.run(wants_before, linear_operator(), linear_with_before_operator(),
+                                 keys, x, weight, bias, activation, options);
   if (node) {
     // Only now is weight known to be a matrix.
     node->x_column_major = x.dim() == 2 && is_column_major(x);

@@ -4,6 +4,7 @@
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -71,8 +72,15 @@ using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSi
 #include "torch/operators.inc"
 const ActivationBackwardOperator& activation_backward_operator();  // tiled::activation_backward
 
+// Those that each device has kernels of its own for.
+constexpr std::array<const char*, 18> OF_EACH_DEVICE = {
+    {"mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out", "baddbmm", "baddbmm.out",
+     "_addmm_with_before", "linear", "linear.out", "_linear_with_before", "grouped_mm",
+     "grouped_mm.out", "_grouped_mm_with_before", "_add_grouped_weight_grad", "activation_backward",
+     "fp16x3_recomputed"}};
+
 // The forms that write into `out`, their last argument.
-constexpr const char* OUT_FORMS[] = {"mm.out",      "bmm.out",    "addmm.out",
-                                     "baddbmm.out", "linear.out", "grouped_mm.out"};
+constexpr std::array<const char*, 6> OUT_FORMS = {
+    {"mm.out", "bmm.out", "addmm.out", "baddbmm.out", "linear.out", "grouped_mm.out"}};
 
 }  // namespace tiled
