@@ -46,10 +46,17 @@ def linear(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if out is out_dtype is activation is algo is precision is None:
+        if (
+            out is None
+            and out_dtype is None
+            and activation is None
+            and algo is None
+            and precision is None
+        ):
             return _plain.linear(input, weight, bias)
-        options = dict(activation=activation, algo=algo, precision=precision, out_dtype=out_dtype)
-        return into(out, torch.ops.tiled.linear, input, weight, bias, **options)
+        options = {"activation": activation, "algo": algo, "precision": precision}
+        options["out_dtype"] = out_dtype
+        return into(out, torch.ops.tiled.linear, (input, weight, bias), options)
     except RuntimeError:
         check_types(linear, locals())
         raise

@@ -52,10 +52,10 @@ def mm(
         TypeError: an argument has another type than its parameter, as of every function here.
     """
     try:
-        if out is out_dtype is algo is precision is None:
+        if out is None and out_dtype is None and algo is None and precision is None:
             return _plain.mm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
-        return into(out, torch.ops.tiled.mm, input, mat2, **options)
+        return into(out, torch.ops.tiled.mm, (input, mat2), options)
     except RuntimeError:
         check_types(mm, locals())
         raise
@@ -77,24 +77,24 @@ def bmm(
         [B, M, N], contiguous, or ``out``.
     """
     try:
-        if out is out_dtype is algo is precision is None:
+        if out is None and out_dtype is None and algo is None and precision is None:
             return _plain.bmm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
-        return into(out, torch.ops.tiled.bmm, input, mat2, **options)
+        return into(out, torch.ops.tiled.bmm, (input, mat2), options)
     except RuntimeError:
         check_types(bmm, locals())
         raise
 
 
 def into(
-    out: Tensor | None, product: Callable, *tensors: Tensor | None, **options: object
+    out: Tensor | None, product: Callable, tensors: tuple[Tensor | None, ...], options: dict
 ) -> Tensor:
     """The product with the options that are given, each of which takes its time to pass; in ``out``
     if there is one: that overload of an operator returns nothing."""
-    options = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     if out is None:
-        return product(*tensors, **options)
-    product.out(*tensors, **options, out=out)
+        return product(*tensors, **given)
+    product.out(*tensors, **given, out=out)
     return out
 
 
@@ -138,13 +138,19 @@ def addmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if out is out_dtype is activation is algo is precision is None:
+        if (
+            out is None
+            and out_dtype is None
+            and activation is None
+            and algo is None
+            and precision is None
+        ):
             if beta is _ONE and alpha is _ONE:
                 return _plain.addmm(input, mat1, mat2)
             return torch.ops.tiled.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-        options = dict(activation=activation, algo=algo, precision=precision, out_dtype=out_dtype)
-        product = torch.ops.tiled.addmm
-        return into(out, product, input, mat1, mat2, beta=beta, alpha=alpha, **options)
+        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
+        options |= {"precision": precision, "out_dtype": out_dtype}
+        return into(out, torch.ops.tiled.addmm, (input, mat1, mat2), options)
     except RuntimeError:
         again = with_numbers(addmm, locals())
         if again is None:
@@ -214,13 +220,19 @@ def baddbmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if out is out_dtype is activation is algo is precision is None:
+        if (
+            out is None
+            and out_dtype is None
+            and activation is None
+            and algo is None
+            and precision is None
+        ):
             if beta is _ONE and alpha is _ONE:
                 return _plain.baddbmm(input, batch1, batch2)
             return torch.ops.tiled.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
-        options = dict(activation=activation, algo=algo, precision=precision, out_dtype=out_dtype)
-        product = torch.ops.tiled.baddbmm
-        return into(out, product, input, batch1, batch2, beta=beta, alpha=alpha, **options)
+        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
+        options |= {"precision": precision, "out_dtype": out_dtype}
+        return into(out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options)
     except RuntimeError:
         again = with_numbers(baddbmm, locals())
         if again is None:
