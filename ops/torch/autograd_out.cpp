@@ -29,6 +29,7 @@ void without_gradient(const c10::OperatorHandle& op, c10::DispatchKeySet keys, S
   op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
 }
 
+// The one argument that the schema marks, as Tensor(a!).
 at::Tensor written(const c10::OperatorHandle& op, const Stack& stack) {
   const std::vector<c10::Argument>& arguments = op.schema().arguments();
   size_t i = 0;

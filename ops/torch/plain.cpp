@@ -35,7 +35,9 @@ void register_plain(torch::Library& m) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, CompositeImplicitAutograd, m) { register_plain(m); }
-// torch.vmap, which takes nothing else apart.
+// Those that would take it as it is: torch.vmap, and dispatch modes and tensor subclasses where
+// autograd is left out (torch.inference_mode).
 TORCH_LIBRARY_IMPL(tiled, FuncTorchBatchedDecomposition, m) { register_plain(m); }
+TORCH_LIBRARY_IMPL(tiled, Python, m) { register_plain(m); }
 
 }  // namespace tiled
