@@ -55,6 +55,10 @@ from .distributed import register_when_imported  # noqa: E402
 
 register_when_imported()
 
+from . import _plain  # noqa: E402
+
+_plain.register_when_imported()
+
 from . import nn  # noqa: E402
 from .nn import convert  # noqa: E402
 

@@ -48,13 +48,14 @@ def check_types(function: Callable, arguments: dict[str, Any]) -> None:
     _name_process(f"{function.__name__}()", sys.exc_info()[1], arguments.values())
 
 
-def with_numbers(arguments: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments with the numbers that torch's functions see in a scalar of numpy's and in a
-    tensor of no dimensions that requires no gradient, for ``beta`` and ``alpha``; None where these
-    are as they should be."""
+def with_numbers(function: Callable, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """The function's arguments with the numbers that torch's functions see in a scalar of numpy's
+    and in a tensor of no dimensions that requires no gradient, for ``beta`` and ``alpha``; None
+    where these are as they should be."""
     numbers = {name: _number(arguments[name]) for name in ("beta", "alpha")}
     is_new = any(number is not arguments[name] for name, number in numbers.items())
-    return arguments | numbers if is_new else None
+    given = {name: arguments[name] for name in inspect.signature(function).parameters}
+    return given | numbers if is_new else None
 
 
 def with_types_checked(function: _Function) -> _Function:

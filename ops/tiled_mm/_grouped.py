@@ -64,18 +64,9 @@ def grouped_mm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        return into(
-            out,
-            torch.ops.tiled.grouped_mm,
-            mat_a,
-            mat_b,
-            offs,
-            bias,
-            activation=activation,
-            algo=algo,
-            precision=precision,
-            out_dtype=out_dtype,
-        )
+        options = {"activation": activation, "algo": algo, "precision": precision}
+        options["out_dtype"] = out_dtype
+        return into(out, torch.ops.tiled.grouped_mm, (mat_a, mat_b, offs, bias), options)
     except RuntimeError:
         check_types(grouped_mm, locals())
         raise

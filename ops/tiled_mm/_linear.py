@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import _plain
 from ._arguments import check_types
 from ._ops import into
 
@@ -47,23 +48,15 @@ def linear(
     try:
         if (
             out is None
-            and activation is None
             and out_dtype is None
+            and activation is None
             and algo is None
             and precision is None
         ):
-            return torch.ops.tiled.linear(input, weight, bias)
-        return into(
-            out,
-            torch.ops.tiled.linear,
-            input,
-            weight,
-            bias,
-            activation=activation,
-            algo=algo,
-            precision=precision,
-            out_dtype=out_dtype,
-        )
+            return _plain.linear(input, weight, bias)
+        options = {"activation": activation, "algo": algo, "precision": precision}
+        options["out_dtype"] = out_dtype
+        return into(out, torch.ops.tiled.linear, (input, weight, bias), options)
     except RuntimeError:
         check_types(linear, locals())
         raise

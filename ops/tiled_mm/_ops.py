@@ -8,7 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from . import _plain
 from ._arguments import check_types, with_numbers, with_types_checked
+
+_ONE = 1  # the default of beta and alpha, to know it again by
 
 
 def mm(
@@ -49,11 +52,10 @@ def mm(
         TypeError: an argument has another type than its parameter, as of every function here.
     """
     try:
-        # No keyword that says nothing: each costs a small product a fifth of its time.
         if out is None and out_dtype is None and algo is None and precision is None:
-            return torch.ops.tiled.mm(input, mat2)
+            return _plain.mm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
-        return into(out, torch.ops.tiled.mm, input, mat2, **options)
+        return into(out, torch.ops.tiled.mm, (input, mat2), options)
     except RuntimeError:
         check_types(mm, locals())
         raise
@@ -76,21 +78,23 @@ def bmm(
     """
     try:
         if out is None and out_dtype is None and algo is None and precision is None:
-            return torch.ops.tiled.bmm(input, mat2)
+            return _plain.bmm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
-        return into(out, torch.ops.tiled.bmm, input, mat2, **options)
+        return into(out, torch.ops.tiled.bmm, (input, mat2), options)
     except RuntimeError:
         check_types(bmm, locals())
         raise
 
 
 def into(
-    out: Tensor | None, product: Callable, *tensors: Tensor | None, **options: object
+    out: Tensor | None, product: Callable, tensors: tuple[Tensor | None, ...], options: dict
 ) -> Tensor:
-    """The product, in ``out`` if there is one: that overload of an operator returns nothing."""
+    """The product with the options that are given, each of which takes its time to pass; in ``out``
+    if there is one: that overload of an operator returns nothing."""
+    given = {name: value for name, value in options.items() if value is not None}
     if out is None:
-        return product(*tensors, **options)
-    product.out(*tensors, **options, out=out)
+        return product(*tensors, **given)
+    product.out(*tensors, **given, out=out)
     return out
 
 
@@ -141,22 +145,14 @@ def addmm(
             and algo is None
             and precision is None
         ):
+            if beta is _ONE and alpha is _ONE:
+                return _plain.addmm(input, mat1, mat2)
             return torch.ops.tiled.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-        return into(
-            out,
-            torch.ops.tiled.addmm,
-            input,
-            mat1,
-            mat2,
-            beta=beta,
-            alpha=alpha,
-            activation=activation,
-            algo=algo,
-            precision=precision,
-            out_dtype=out_dtype,
-        )
+        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
+        options |= {"precision": precision, "out_dtype": out_dtype}
+        return into(out, torch.ops.tiled.addmm, (input, mat1, mat2), options)
     except RuntimeError:
-        again = with_numbers(locals())
+        again = with_numbers(addmm, locals())
         if again is None:
             check_types(addmm, locals())
             raise
@@ -231,22 +227,14 @@ def baddbmm(
             and algo is None
             and precision is None
         ):
+            if beta is _ONE and alpha is _ONE:
+                return _plain.baddbmm(input, batch1, batch2)
             return torch.ops.tiled.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
-        return into(
-            out,
-            torch.ops.tiled.baddbmm,
-            input,
-            batch1,
-            batch2,
-            beta=beta,
-            alpha=alpha,
-            activation=activation,
-            algo=algo,
-            precision=precision,
-            out_dtype=out_dtype,
-        )
+        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
+        options |= {"precision": precision, "out_dtype": out_dtype}
+        return into(out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options)
     except RuntimeError:
-        again = with_numbers(locals())
+        again = with_numbers(baddbmm, locals())
         if again is None:
             check_types(baddbmm, locals())
             raise

@@ -112,7 +112,7 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
     check_allocated(*bias);
     wide_bias = expanded_bias(*bias, x, shape, sizes);
     epilogue.beta = {};
-    add_input(epilogue, wide_bias);
+    add_input(epilogue, wide_bias, wide_bias.sizes());
   }
   at::Tensor target;
   if (out != nullptr && !resizes) target = linear_target(*out, x, weight, bias, m, n);

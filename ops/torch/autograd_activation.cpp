@@ -67,12 +67,7 @@ struct ActivationBackwardBackward : public Node {
 
   std::string name() const override { return "TiledActivationBackwardBackward0"; }
 
-  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
-  void release_variables() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    gradient.reset_data();
-    before.reset_data();
-  }
+  void release_variables() override { release(mutex_, gradient, before); }
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -94,9 +89,6 @@ struct ActivationBackwardBackward : public Node {
     if (task_should_compute_output(1)) result[1] = bent(sum * gradient.unpack(), x, activation);
     return result;
   }
-
- private:
-  std::mutex mutex_;
 };
 
 GradientAndSums differentiable(c10::DispatchKeySet keys, const at::Tensor& gradient,
@@ -118,11 +110,8 @@ GradientAndSums differentiable(c10::DispatchKeySet keys, const at::Tensor& gradi
       node->gradient = SavedVariable(gradient, /*is_output=*/false);
     if (passes && before) node->before = SavedVariable(*before, /*is_output=*/false);
   }
-  GradientAndSums result = [&] {
-    at::AutoDispatchBelowADInplaceOrView below;
-    return activation_backward_operator().redispatch(keys & c10::after_autograd_keyset, gradient,
-                                                     before, name, bias_dtype);
-  }();
+  GradientAndSums result =
+      run_below(activation_backward_operator(), keys, gradient, before, name, bias_dtype);
   auto& [passed, sums] = result;
   if (node) {
     // The engine numbers what has a history: both, whether asked for or not.

@@ -29,13 +29,7 @@ struct AddmmBackward : public FinishedBackward {
     return BATCHED ? "TiledBaddbmmBackward0" : "TiledAddmmBackward0";
   }
 
-  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
-  void release_variables() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    value.reset_data();
-    a.reset_data();
-    b.reset_data();
-  }
+  void release_variables() override { release(mutex_, value, a, b); }
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -67,31 +61,16 @@ WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::T
                         const at::Scalar& alpha, std::optional<std::string_view> activation,
                         const MmOptions& asked) {
   const AddmmOperator& op = BATCHED ? baddbmm_operator() : addmm_operator();
-  const bool needs_gradient = compute_requires_grad(input, a, b);
-  const bool has_tangent = isFwGradDefined(input) || isFwGradDefined(a) || isFwGradDefined(b);
-  // What this call runs, its derivatives run too; see autograd.cpp.
-  MmOptions options = asked;
-  if (needs_gradient || has_tangent)
-    options.precision = resolve_precision(a.scalar_type(), target_of(a), asked);
-  const FinishedCall call{options, parse_activation(activation), has_tangent};
-
-  decltype(make_node<AddmmBackward<BATCHED>>()) node;
-  if (needs_gradient) {
-    node = make_node<AddmmBackward<BATCHED>>();
-    node->set_next_edges(collect_next_edges(input, a, b));
+  const FinishedCall call(activation, asked, a, input, a, b);
+  const MmOptions& options = call.options;
+  const auto node = call.node<AddmmBackward<BATCHED>>(input, a, b);
+  if (node) {
     if (node->should_compute_output(2)) node->a = SavedVariable(a, /*is_output=*/false);
     if (node->should_compute_output(1)) node->b = SavedVariable(b, /*is_output=*/false);
   }
   at::Tensor c, before;
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    const auto keys_below = keys & c10::after_autograd_keyset;
-    if (wants_before || ((node || has_tangent) && needs_before(call.activation)))
-      std::tie(c, before) = addmm_with_before_operator().redispatch(keys_below, input, a, b, beta,
-                                                                    alpha, activation, options);
-    else
-      c = op.redispatch(keys_below, input, a, b, beta, alpha, activation, options);
-  }
+  std::tie(c, before) = call.run(wants_before, op, addmm_with_before_operator(), keys, input, a, b,
+                                 beta, alpha, activation, options);
   if (node) {
     // Only now are a and b known to be matrices.
     node->a_column_major = is_column_major(a);

@@ -8,8 +8,6 @@
 // that the gradient needs.
 #pragma once
 
-#include <ATen/ops/add.h>
-
 #include "torch/activation.h"
 #include "torch/autograd_node.h"
 
@@ -47,9 +45,6 @@ struct FinishedBackward : public Node {
       sums = column_sums(result, *sums_dtype);
     return {result, sums};
   }
-
- protected:
-  std::mutex mutex_;
 };
 
 // What is added along the rows of C: its gradient are column sums, if it is a row of C.
@@ -71,13 +66,24 @@ struct Addend {
 using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the value before the activation)
 
 // One call on its way through autograd.
-struct FinishedCall {
-  const MmOptions& options;  // with the precision resolved
+struct FinishedCall : Recording {
   Activation activation;
-  bool has_tangent;
 
-  // What is run gives (C, before), and before is undefined where neither the caller nor a gradient
-  // wants it. The node is null where nothing needs a gradient; the tangent is that of `before`.
+  template <typename... Inputs>
+  FinishedCall(std::optional<std::string_view> name, const MmOptions& asked,
+               const at::Tensor& operand, const Inputs&... inputs)
+      : Recording(asked, operand, inputs...), activation(parse_activation(name)) {}
+
+  // (C, before), which is undefined where neither the caller nor a gradient wants it.
+  template <typename Door, typename DoorWithBefore, typename... Arguments>
+  WithBefore run(bool wants_before, const Door& door, const DoorWithBefore& with_before,
+                 c10::DispatchKeySet keys, const Arguments&... arguments) const {
+    if (wants_before || ((needs_gradient || has_tangent) && needs_before(activation)))
+      return run_below(with_before, keys, arguments...);
+    return {run_below(door, keys, arguments...), at::Tensor()};
+  }
+
+  // What was run. The node is null where nothing needs a gradient; the tangent is that of `before`.
   template <typename NodePointer, typename Tangent>
   void record(at::Tensor& c, at::Tensor& before, const NodePointer& node, at::ScalarType dtype,
               const Tangent& tangent) const {

@@ -2,8 +2,9 @@
 // groups share out rows (a layer of experts), a's gradient is of the same form and b's shares out
 // K; and so on around. What lies outside all groups is zero in C and in the gradients, and is not
 // read.
-#include <ATen/ops/add.h>
 #include <torch/library.h>
+
+#include <utility>
 
 #include "torch/autograd_finished.h"
 #include "torch/check_grouped.h"
@@ -48,14 +49,7 @@ struct GroupedBackward : public FinishedBackward {
 
   std::string name() const override { return "TiledGroupedMmBackward0"; }
 
-  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
-  void release_variables() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    value.reset_data();
-    a.reset_data();
-    b.reset_data();
-    offs.reset_data();
-  }
+  void release_variables() override { release(mutex_, value, a, b, offs); }
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -103,32 +97,17 @@ WithBefore record_grouped(bool wants_before, c10::DispatchKeySet keys, const at:
                           const at::Tensor& b, const std::optional<at::Tensor>& offs,
                           const std::optional<at::Tensor>& bias, const at::Tensor& main_grad,
                           std::optional<std::string_view> activation, const MmOptions& asked) {
-  const bool needs_gradient = compute_requires_grad(a, b, bias);
-  const bool has_tangent = isFwGradDefined(a) || isFwGradDefined(b) || isFwGradDefined(bias);
-  // Derivatives run in the precision of this call; see autograd.cpp.
-  MmOptions options = asked;
-  if (needs_gradient || has_tangent)
-    options.precision = resolve_precision(a.scalar_type(), target_of(a), asked);
-  const FinishedCall call{options, parse_activation(activation), has_tangent};
-
-  decltype(make_node<GroupedBackward>()) node;
-  if (needs_gradient) {
-    node = make_node<GroupedBackward>();
-    node->set_next_edges(collect_next_edges(a, b, bias));
+  const FinishedCall call(activation, asked, a, a, b, bias);
+  const MmOptions& options = call.options;
+  const auto node = call.node<GroupedBackward>(a, b, bias);
+  if (node) {
     if (node->should_compute_output(1)) node->a = SavedVariable(a, /*is_output=*/false);
     if (node->should_compute_output(0)) node->b = SavedVariable(b, /*is_output=*/false);
     if (offs) node->offs = SavedVariable(*offs, /*is_output=*/false);
   }
   at::Tensor c, before;
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    const auto keys_below = keys & c10::after_autograd_keyset;
-    if (wants_before || ((node || has_tangent) && needs_before(call.activation)))
-      std::tie(c, before) = grouped_with_before_operator().redispatch(keys_below, a, b, offs, bias,
-                                                                      activation, options);
-    else
-      c = grouped_operator().redispatch(keys_below, a, b, offs, bias, activation, options);
-  }
+  std::tie(c, before) = call.run(wants_before, grouped_operator(), grouped_with_before_operator(),
+                                 keys, a, b, offs, bias, activation, options);
   if (node) {
     // Only now are a and b known to be matrices or batches of them.
     node->a_column_major = is_column_major(a);
@@ -140,14 +119,10 @@ WithBefore record_grouped(bool wants_before, c10::DispatchKeySet keys, const at:
   const auto tangent = [&] {
     std::optional<at::Tensor> of_bias;  // until it has been added
     if (isFwGradDefined(bias)) of_bias = bias->_fw_grad(0);
-    at::Tensor sum;
-    const auto add = [&](const at::Tensor& x, const at::Tensor& y) {
-      const at::Tensor term = grouped_operator().call(x, y, offs, of_bias, std::nullopt, options);
-      sum = sum.defined() ? at::add(sum, term) : term;
-      of_bias.reset();
-    };
-    if (isFwGradDefined(a)) add(a._fw_grad(0), b._fw_primal(0));
-    if (isFwGradDefined(b)) add(a._fw_primal(0), b._fw_grad(0));
+    const at::Tensor sum = product_tangent(a, b, [&](const at::Tensor& x, const at::Tensor& y) {
+      return grouped_operator().call(x, y, offs, std::exchange(of_bias, std::nullopt), std::nullopt,
+                                     options);
+    });
     return sum.defined() ? sum : spread(*of_bias, a._fw_primal(0), b._fw_primal(0), offs, c);
   };
   call.record(c, before, node, a.scalar_type(), tangent);
@@ -195,26 +170,12 @@ at::Tensor grouped_alone(const at::Tensor& a, const at::Tensor& b, const at::Ten
   return grouped_operator().call(a, b, offs, bias, activation, options);
 }
 
-// Nothing of it is recorded.
-void add_below_autograd(c10::DispatchKeySet keys, at::Tensor& sum, const at::Tensor& left,
-                        const at::Tensor& right, const at::Tensor& offs, const MmOptions& options) {
-  if (compute_requires_grad(sum, left, right))
-    torch::autograd::throw_error_out_requires_grad("_add_grouped_weight_grad");
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    add_grouped_weight_grad_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, sum,
-                                                  left, right, offs, options);
-  }
-  torch::autograd::increment_version(sum);
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("grouped_mm", kernel<&differentiable_grouped>);
   m.impl("_grouped_mm_with_before", kernel<&differentiable_with_before>);
   m.impl("_grouped_mm_into_main_grad", kernel<&grouped_into_main_grad>);
-  m.impl("_add_grouped_weight_grad", kernel<&add_below_autograd>);
 }
 
 TORCH_LIBRARY_IMPL(tiled, CompositeExplicitAutograd, m) {

@@ -1,6 +1,7 @@
 // Derivatives of linear: C = activation(x weight^T + bias), x with any leading dimensions.
-#include <ATen/ops/add.h>
 #include <torch/library.h>
+
+#include <utility>
 
 #include "torch/autograd_finished.h"
 #include "torch/check_addmm.h"
@@ -18,13 +19,7 @@ struct LinearBackward : public FinishedBackward {
 
   std::string name() const override { return "TiledLinearBackward0"; }
 
-  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
-  void release_variables() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    value.reset_data();
-    x.reset_data();
-    weight.reset_data();
-  }
+  void release_variables() override { release(mutex_, value, x, weight); }
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -68,10 +63,9 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
                          const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                          const at::Tensor& main_grad, std::optional<std::string_view> activation,
                          const MmOptions& asked) {
-  const bool needs_gradient = compute_requires_grad(x, weight, bias);
-  const bool has_tangent = isFwGradDefined(x) || isFwGradDefined(weight) || isFwGradDefined(bias);
+  const FinishedCall call(activation, asked, x, x, weight, bias);
   // A vector is a matrix of one row, whose derivatives are then a matrix'.
-  if ((needs_gradient || has_tangent) && weight.dim() == 1) {
+  if ((call.needs_gradient || call.has_tangent) && weight.dim() == 1) {
     check_linear(x, weight, bias);
     const at::Tensor row = weight.unsqueeze(0);
     if (main_grad.defined())
@@ -82,29 +76,15 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
     const auto [c, before] = linear_with_before_operator().call(x, row, bias, activation, asked);
     return {c.squeeze(-1), before.squeeze(-1)};
   }
-  // What this call runs, its derivatives run too; see autograd.cpp.
-  MmOptions options = asked;
-  if (needs_gradient || has_tangent)
-    options.precision = resolve_precision(x.scalar_type(), target_of(x), asked);
-  const FinishedCall call{options, parse_activation(activation), has_tangent};
-
-  decltype(make_node<LinearBackward>()) node;
-  if (needs_gradient) {
-    node = make_node<LinearBackward>();
-    node->set_next_edges(collect_next_edges(x, weight, bias));
+  const MmOptions& options = call.options;
+  const auto node = call.node<LinearBackward>(x, weight, bias);
+  if (node) {
     if (node->should_compute_output(1)) node->x = SavedVariable(x, /*is_output=*/false);
     if (node->should_compute_output(0)) node->weight = SavedVariable(weight, /*is_output=*/false);
   }
   at::Tensor c, before;
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    const auto keys_below = keys & c10::after_autograd_keyset;
-    if (wants_before || ((node || has_tangent) && needs_before(call.activation)))
-      std::tie(c, before) = linear_with_before_operator().redispatch(keys_below, x, weight, bias,
-                                                                     activation, options);
-    else
-      c = linear_operator().redispatch(keys_below, x, weight, bias, activation, options);
-  }
+  std::tie(c, before) = call.run(wants_before, linear_operator(), linear_with_before_operator(),
+                                 keys, x, weight, bias, activation, options);
   if (node) {
     // Only now is weight known to be a matrix.
     node->x_column_major = x.dim() == 2 && is_column_major(x);
@@ -116,15 +96,11 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
   const auto tangent = [&] {
     std::optional<at::Tensor> of_bias;  // until it has been added
     if (isFwGradDefined(bias)) of_bias = bias->_fw_grad(0);
-    at::Tensor sum;
-    const auto add = [&](const at::Tensor& of_x, const at::Tensor& of_weight) {
-      const at::Tensor term =
-          linear_operator().call(of_x, of_weight, of_bias, std::nullopt, options);
-      sum = sum.defined() ? at::add(sum, term) : term;
-      of_bias.reset();
-    };
-    if (isFwGradDefined(x)) add(x._fw_grad(0), weight._fw_primal(0));
-    if (isFwGradDefined(weight)) add(x._fw_primal(0), weight._fw_grad(0));
+    const at::Tensor sum =
+        product_tangent(x, weight, [&](const at::Tensor& of_x, const at::Tensor& of_weight) {
+          return linear_operator().call(of_x, of_weight, std::exchange(of_bias, std::nullopt),
+                                        std::nullopt, options);
+        });
     if (sum.defined()) return sum;
     return expanded_bias(of_bias->to(c.scalar_type()), x, check_linear(x, weight, bias),
                          c.sym_sizes())

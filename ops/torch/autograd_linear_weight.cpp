@@ -1,6 +1,5 @@
 // The gradient of linear's weight, gradient^T x of all leading dimensions: products of tensors that
 // keep these, and their derivatives.
-#include <ATen/ops/add.h>
 #include <torch/library.h>
 
 #include "torch/autograd_node.h"
@@ -60,12 +59,7 @@ struct LinearWeightGradBackward : public Node {
 
   std::string name() const override { return "TiledLinearWeightGradBackward0"; }
 
-  // Two threads may run a shared graph backward, one of them releasing what the other unpacks.
-  void release_variables() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    gradient.reset_data();
-    x.reset_data();
-  }
+  void release_variables() override { release(mutex_, gradient, x); }
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -78,67 +72,36 @@ struct LinearWeightGradBackward : public Node {
       result[1] = request.linear(gradient.unpack(getptr()).conj(), of_weight.mT());
     return result;
   }
-
- private:
-  std::mutex mutex_;
 };
 
 at::Tensor differentiable_weight_grad(c10::DispatchKeySet keys, const at::Tensor& gradient,
                                       const at::Tensor& x, const MmOptions& asked) {
-  const bool needs_gradient = compute_requires_grad(gradient, x);
-  const bool has_tangent = isFwGradDefined(gradient) || isFwGradDefined(x);
-  // What this call runs, its derivatives run too; see autograd.cpp.
-  MmOptions options = asked;
-  if (needs_gradient || has_tangent)
-    options.precision = resolve_precision(x.scalar_type(), target_of(x), asked);
-
-  decltype(make_node<LinearWeightGradBackward>()) node;
-  if (needs_gradient) {
-    node = make_node<LinearWeightGradBackward>();
-    node->set_next_edges(collect_next_edges(gradient, x));
+  const Recording call(asked, x, gradient, x);
+  const auto node = call.node<LinearWeightGradBackward>(gradient, x);
+  if (node) {
     if (node->should_compute_output(1))
       node->gradient = SavedVariable(gradient, /*is_output=*/false);
     if (node->should_compute_output(0)) node->x = SavedVariable(x, /*is_output=*/false);
     node->dtype = x.scalar_type();
-    node->request = GradientRequest(options);
+    node->request = GradientRequest(call.options);
   }
-  at::Tensor result = [&] {
-    at::AutoDispatchBelowADInplaceOrView below;
-    return linear_weight_grad_operator().redispatch(keys & c10::after_autograd_keyset, gradient, x,
-                                                    options);
-  }();
+  const LinearWeightGradOperator& door = linear_weight_grad_operator();
+  at::Tensor result = run_below(door, keys, gradient, x, call.options);
   if (node) torch::autograd::set_history(result, node);
-  if (has_tangent) {
-    at::Tensor tangent;
-    const auto add = [&](const at::Tensor& of_gradient, const at::Tensor& of_x) {
-      const at::Tensor term = linear_weight_grad_operator().call(of_gradient, of_x, options);
-      tangent = tangent.defined() ? at::add(tangent, term) : term;
+  if (call.has_tangent) {
+    const auto product = [&](const at::Tensor& g, const at::Tensor& y) {
+      return door.call(g, y, call.options);
     };
-    if (isFwGradDefined(gradient)) add(gradient._fw_grad(0), x._fw_primal(0));
-    if (isFwGradDefined(x)) add(gradient._fw_primal(0), x._fw_grad(0));
-    result._set_fw_grad(tangent, /*level=*/0, /*is_inplace_op=*/false);
+    result._set_fw_grad(product_tangent(gradient, x, product), /*level=*/0,
+                        /*is_inplace_op=*/false);
   }
   return result;
-}
-
-// As the products that it is made of: nothing of it is recorded.
-void add_below_autograd(c10::DispatchKeySet keys, at::Tensor& sum, const at::Tensor& gradient,
-                        const at::Tensor& x, const MmOptions& options) {
-  if (compute_requires_grad(sum, gradient, x))
-    torch::autograd::throw_error_out_requires_grad("_add_linear_weight_grad");
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    add_linear_weight_grad_operator().redispatch(keys & c10::after_ADInplaceOrView_keyset, sum,
-                                                 gradient, x, options);
-  }
-  torch::autograd::increment_version(sum);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("_linear_weight_grad", kernel<&differentiable_weight_grad>);
-  m.impl("_add_linear_weight_grad", kernel<&add_below_autograd>);
 }
 
 TORCH_LIBRARY_IMPL(tiled, CompositeExplicitAutograd, m) {

@@ -2,6 +2,7 @@
 // gradients asked for as the forward was.
 #pragma once
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/function.h>
@@ -32,6 +33,57 @@ auto make_node() {
     return c10::make_intrusive<T>();
   else
     return std::shared_ptr<T>(new T(), [](T* node) { deleteNode(node); });  // looked up by T only
+}
+
+// What autograd needs of one call, with these tensors for its inputs.
+struct Recording {
+  bool needs_gradient, has_tangent;
+  // What the call runs, its derivatives run too, whatever the setting will be then: the precision
+  // is read once and handed down, since another thread may change it at any time.
+  MmOptions options;
+
+  template <typename... Inputs>
+  Recording(const MmOptions& asked, const at::Tensor& operand, const Inputs&... inputs)
+      : needs_gradient(compute_requires_grad(inputs...)),
+        has_tangent((isFwGradDefined(inputs) || ...)),
+        options(asked) {
+    if (needs_gradient || has_tangent)
+      options.precision = resolve_precision(operand.scalar_type(), target_of(operand), asked);
+  }
+
+  // Null where nothing needs a gradient.
+  template <typename T, typename... Inputs>
+  auto node(const Inputs&... inputs) const {
+    decltype(make_node<T>()) made;
+    if (!needs_gradient) return made;
+    made = make_node<T>();
+    made->set_next_edges(collect_next_edges(inputs...));
+    return made;
+  }
+};
+
+// The call below autograd.
+template <typename Door, typename... Arguments>
+auto run_below(const Door& door, c10::DispatchKeySet keys, const Arguments&... arguments) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return door.redispatch(keys & c10::after_autograd_keyset, arguments...);
+}
+
+// Two threads may run a shared graph backward, one of them releasing what the other unpacks.
+template <typename... Saved>
+void release(std::mutex& mutex, Saved&... saved) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  (saved.reset_data(), ...);
+}
+
+// The tangent of a product, da b + a db; undefined where neither has one.
+template <typename Product>
+at::Tensor product_tangent(const at::Tensor& a, const at::Tensor& b, const Product& product) {
+  at::Tensor tangent;
+  if (isFwGradDefined(a)) tangent = product(a._fw_grad(0), b._fw_primal(0));
+  if (!isFwGradDefined(b)) return tangent;
+  const at::Tensor other = product(a._fw_primal(0), b._fw_grad(0));
+  return tangent.defined() ? at::add(tangent, other) : other;
 }
 
 // A copy whose elements lie along the last dimension, its rows on multiples of 16 bytes. One

@@ -57,11 +57,6 @@ inline void check_companion(const at::Tensor& a, const at::Tensor& t, const char
   check_allocated(t);
 }
 
-// t.expand(sizes), without a call where nothing is to be expanded.
-inline at::Tensor expanded(const at::Tensor& t, at::IntArrayRef sizes) {
-  return t.sizes() == sizes ? t : t.expand(sizes);
-}
-
 // Whether C is written over exactly the elements that are read.
 inline bool is_in_place(const Problem& problem) {
   const auto& [data, row_stride, col_stride, batch_stride, dtype] = problem.epilogue.input;
@@ -81,9 +76,9 @@ inline void check_finished_out(const at::Tensor& a, const at::Tensor& out, at::S
   check_no_self_overlap(out);
 }
 
-// `input`, of C's shape, times the beta that is set already.
-inline void add_input(Epilogue& e, const at::Tensor& input) {
-  const Operand operand = operand_of(input);
+// `input`, expanded to C's shape, times the beta that is set already.
+inline void add_input(Epilogue& e, const at::Tensor& input, at::IntArrayRef sizes) {
+  const Operand operand = expanded_operand(input, sizes);
   e.input = {operand.data, operand.row_stride, operand.col_stride, operand.batch_stride,
              dtype_of(input.scalar_type())};
 }
@@ -98,7 +93,7 @@ inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueO
   if (asked.input) {
     check_companion(a, *asked.input, "input");
     e.beta = factor_of(asked.beta, dtype, "beta");
-    add_input(e, expanded(*asked.input, sizes));
+    add_input(e, *asked.input, sizes);
   }
   if (asked.bias) {
     TORCH_CHECK(asked.bias_along == "n" || asked.bias_along == "m",
@@ -106,9 +101,9 @@ inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueO
                 "'; expected 'n' or 'm'");
     check_companion(a, *asked.bias, "bias");
     e.bias_along = asked.bias_along == "m" ? Along::M : Along::N;
-    const at::Tensor bias =
-        asked.bias->expand({problem.batch, e.bias_along == Along::M ? problem.m : problem.n});
-    const Operand operand = operand_of(bias);  // the batch counts as rows
+    const at::Tensor& bias = *asked.bias;  // the batch counts as rows
+    const Operand operand =
+        expanded_operand(bias, {problem.batch, e.bias_along == Along::M ? problem.m : problem.n});
     e.bias = operand.data;
     e.bias_stride = operand.col_stride;
     e.bias_batch_stride = operand.row_stride;
@@ -131,7 +126,7 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
                                                     const MmOptions& options) {
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
   const at::ScalarType type = check_finished_out_dtype(a.scalar_type(), options);
-  std::vector<int64_t> sizes = a.sizes().vec();
+  at::DimVector sizes(a.sizes());
   sizes.back() = b.size(-1);
   if (asked.out) check_finished_out(a, *asked.out, type, sizes);
   const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
@@ -147,7 +142,7 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
     keep_apart(b);
     if (asked.bias) keep_apart(*asked.bias);
     if (problem.epilogue.reads_input() && !is_in_place(problem))
-      keep_apart(expanded(*asked.input, sizes));
+      keep_apart(asked.input->sizes() == sizes ? *asked.input : asked.input->expand(sizes));
   }
   if (aside) problem.c = problem_of(a, b, type, arithmetic).c;
   if (asked.before) {

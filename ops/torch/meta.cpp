@@ -1,6 +1,5 @@
 // Shapes without data: what torch.compile, export and meta tensors ask. Sizes may be symbolic.
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
 #include "torch/activation_backward.h"
@@ -14,6 +13,7 @@ namespace tiled {
 namespace {
 
 using Name = std::optional<std::string_view>;
+using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the value before the activation)
 
 // Everything that can be refused without knowing the device; returns the result's dtype.
 at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
@@ -25,90 +25,87 @@ at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
   return check_out_dtype(a.scalar_type(), options);
 }
 
-// The same of operators that go on from the sum.
+// What a request's result is, for requests that are checked.
+struct Asked {
+  c10::SymDimVector sizes;
+  at::ScalarType type;
+
+  // Where `a` is.
+  at::Tensor empty(const at::Tensor& a) const {
+    return at::empty_symint(sizes, a.options().dtype(type));
+  }
+  WithBefore empty_with_before(const at::Tensor& a) const { return {empty(a), empty(a)}; }
+
+  void write(const at::Tensor& a, at::Tensor& out) const {
+    const OutShape shape = check_out(a, out, type, sizes);
+    check_no_self_overlap(out);
+    if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
+  }
+};
+
+// Of operators that go on from the sum.
 at::ScalarType check_finished_request(const at::Tensor& a, const MmOptions& options) {
   check_request(a, options);
   return check_finished_out_dtype(a.scalar_type(), options);
 }
 
-at::Tensor mm_meta(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
-  check_mm(a, b);
-  const at::ScalarType type = check_request(a, options);
-  return at::empty_symint({a.sym_size(0), b.sym_size(1)}, a.options().dtype(type));
-}
-
-at::Tensor bmm_meta(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
-  check_bmm(a, b);
-  const at::ScalarType type = check_request(a, options);
-  return at::empty_symint({a.sym_size(0), a.sym_size(1), b.sym_size(2)}, a.options().dtype(type));
+c10::SymDimVector product_sizes(const at::Tensor& a, const at::Tensor& b) {
+  c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
+  sizes.back() = b.sym_size(-1);
+  return sizes;
 }
 
 // mm and bmm, by their checks.
 template <auto CHECK_ALL>
-void product_out_meta(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                      at::Tensor& out) {
-  CHECK_ALL(a, b);
-  c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
-  sizes.back() = b.sym_size(-1);
-  const at::ScalarType type = check_request(a, options);
-  const OutShape shape = check_out(a, out, type, sizes);
-  check_no_self_overlap(out);
-  if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
-}
+struct ProductMeta {
+  static Asked request(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
+    CHECK_ALL(a, b);
+    return {product_sizes(a, b), check_request(a, options)};
+  }
+  static at::Tensor product(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
+    return request(a, b, options).empty(a);
+  }
+  static void out(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                  at::Tensor& out) {
+    request(a, b, options).write(a, out);
+  }
+};
 
-// addmm and baddbmm, by their checks. The size of C.
+// addmm and baddbmm, by their checks.
 template <auto CHECK_ALL>
-c10::SymDimVector addmm_sizes(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b) {
-  CHECK_ALL(input, a, b);
-  c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
-  sizes.back() = b.sym_size(-1);
-  input.expand_symint(sizes);  // or its refusal
-  return sizes;
-}
+struct AddmmMeta {
+  static Asked request(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                       const at::Scalar& beta, const at::Scalar& alpha, Name activation,
+                       const MmOptions& options) {
+    CHECK_ALL(input, a, b);
+    const c10::SymDimVector sizes = product_sizes(a, b);
+    input.expand_symint(sizes);  // or its refusal
+    const at::ScalarType type = check_finished_request(a, options);
+    check_activation(activation, a.scalar_type());
+    factor_of(alpha, a.scalar_type(), "alpha");
+    factor_of(beta, a.scalar_type(), "beta");
+    return {sizes, type};
+  }
+  static at::Tensor product(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                            const at::Scalar& beta, const at::Scalar& alpha, Name activation,
+                            const MmOptions& options) {
+    return request(input, a, b, beta, alpha, activation, options).empty(a);
+  }
+  static WithBefore with_before(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                                const at::Scalar& beta, const at::Scalar& alpha, Name activation,
+                                const MmOptions& options) {
+    return request(input, a, b, beta, alpha, activation, options).empty_with_before(a);
+  }
+  static void out(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                  const at::Scalar& beta, const at::Scalar& alpha, Name activation,
+                  const MmOptions& options, at::Tensor& out) {
+    request(input, a, b, beta, alpha, activation, options).write(a, out);
+  }
+};
 
-at::ScalarType check_addmm_request(const at::Tensor& a, const at::Scalar& beta,
-                                   const at::Scalar& alpha, Name activation,
-                                   const MmOptions& options) {
-  const at::ScalarType type = check_finished_request(a, options);
-  check_activation(activation, a.scalar_type());
-  factor_of(alpha, a.scalar_type(), "alpha");
-  factor_of(beta, a.scalar_type(), "beta");
-  return type;
-}
-
-template <auto CHECK_ALL>
-at::Tensor addmm_meta(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
-                      const at::Scalar& beta, const at::Scalar& alpha, Name activation,
-                      const MmOptions& options) {
-  const auto sizes = addmm_sizes<CHECK_ALL>(input, a, b);
-  const at::ScalarType type = check_addmm_request(a, beta, alpha, activation, options);
-  return at::empty_symint(sizes, a.options().dtype(type));
-}
-
-std::tuple<at::Tensor, at::Tensor> addmm_with_before_meta(const at::Tensor& input,
-                                                          const at::Tensor& a, const at::Tensor& b,
-                                                          const at::Scalar& beta,
-                                                          const at::Scalar& alpha, Name activation,
-                                                          const MmOptions& options) {
-  at::Tensor c = addmm_meta<&check_addmm_or_baddbmm>(input, a, b, beta, alpha, activation, options);
-  return {c, at::empty_like(c)};
-}
-
-template <auto CHECK_ALL>
-void addmm_out_meta(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
-                    const at::Scalar& beta, const at::Scalar& alpha, Name activation,
-                    const MmOptions& options, at::Tensor& out) {
-  const auto sizes = addmm_sizes<CHECK_ALL>(input, a, b);
-  const at::ScalarType type = check_addmm_request(a, beta, alpha, activation, options);
-  const OutShape shape = check_out(a, out, type, sizes);
-  check_no_self_overlap(out);
-  if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
-}
-
-// The size of C and its dtype.
-std::tuple<c10::SymDimVector, at::ScalarType> check_linear_request(
-    const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-    Name activation, const MmOptions& options) {
+Asked linear_request(const at::Tensor& x, const at::Tensor& weight,
+                     const std::optional<at::Tensor>& bias, Name activation,
+                     const MmOptions& options) {
   const LinearShape shape = check_linear(x, weight, bias);
   const auto sizes = linear_sizes(x, weight);
   if (bias) expanded_bias(*bias, x, shape, sizes);  // or its refusal
@@ -119,26 +116,19 @@ std::tuple<c10::SymDimVector, at::ScalarType> check_linear_request(
 at::Tensor linear_meta(const at::Tensor& x, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, Name activation,
                        const MmOptions& options) {
-  const auto [sizes, type] = check_linear_request(x, weight, bias, activation, options);
-  return at::empty_symint(sizes, x.options().dtype(type));
+  return linear_request(x, weight, bias, activation, options).empty(x);
+}
+
+WithBefore linear_with_before_meta(const at::Tensor& x, const at::Tensor& weight,
+                                   const std::optional<at::Tensor>& bias, Name activation,
+                                   const MmOptions& options) {
+  return linear_request(x, weight, bias, activation, options).empty_with_before(x);
 }
 
 void linear_out_meta(const at::Tensor& x, const at::Tensor& weight,
                      const std::optional<at::Tensor>& bias, Name activation,
                      const MmOptions& options, at::Tensor& out) {
-  const auto [sizes, type] = check_linear_request(x, weight, bias, activation, options);
-  const OutShape shape = check_out(x, out, type, sizes);
-  check_no_self_overlap(out);
-  if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
-}
-
-std::tuple<at::Tensor, at::Tensor> linear_with_before_meta(const at::Tensor& x,
-                                                           const at::Tensor& weight,
-                                                           const std::optional<at::Tensor>& bias,
-                                                           Name activation,
-                                                           const MmOptions& options) {
-  at::Tensor c = linear_meta(x, weight, bias, activation, options);
-  return {c, at::empty_like(c)};
+  linear_request(x, weight, bias, activation, options).write(x, out);
 }
 
 std::tuple<at::Tensor, at::Tensor> activation_backward_meta(
@@ -152,10 +142,9 @@ std::tuple<at::Tensor, at::Tensor> activation_backward_meta(
                      : at::empty({0}, options)};
 }
 
-// The size of C and its dtype.
-std::tuple<c10::SymDimVector, at::ScalarType> check_grouped_request(
-    const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& offs,
-    const std::optional<at::Tensor>& bias, Name activation, bool before, const MmOptions& options) {
+Asked grouped_request(const at::Tensor& a, const at::Tensor& b,
+                      const std::optional<at::Tensor>& offs, const std::optional<at::Tensor>& bias,
+                      Name activation, bool before, const MmOptions& options) {
   const GroupedShape shape = check_grouped(a, b, offs, bias);
   check_request(a, options);
   const Activation checked = check_activation(activation, a.scalar_type());
@@ -167,25 +156,20 @@ at::Tensor grouped_meta(const at::Tensor& a, const at::Tensor& b,
                         const std::optional<at::Tensor>& offs,
                         const std::optional<at::Tensor>& bias, Name activation,
                         const MmOptions& options) {
-  const auto [sizes, type] = check_grouped_request(a, b, offs, bias, activation, false, options);
-  return at::empty_symint(sizes, a.options().dtype(type));
+  return grouped_request(a, b, offs, bias, activation, false, options).empty(a);
 }
 
-std::tuple<at::Tensor, at::Tensor> grouped_with_before_meta(
-    const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& offs,
-    const std::optional<at::Tensor>& bias, Name activation, const MmOptions& options) {
-  const auto [sizes, type] = check_grouped_request(a, b, offs, bias, activation, true, options);
-  return {at::empty_symint(sizes, a.options().dtype(type)),
-          at::empty_symint(sizes, a.options().dtype(type))};
+WithBefore grouped_with_before_meta(const at::Tensor& a, const at::Tensor& b,
+                                    const std::optional<at::Tensor>& offs,
+                                    const std::optional<at::Tensor>& bias, Name activation,
+                                    const MmOptions& options) {
+  return grouped_request(a, b, offs, bias, activation, true, options).empty_with_before(a);
 }
 
 void grouped_out_meta(const at::Tensor& a, const at::Tensor& b,
                       const std::optional<at::Tensor>& offs, const std::optional<at::Tensor>& bias,
                       Name activation, const MmOptions& options, at::Tensor& out) {
-  const auto [sizes, type] = check_grouped_request(a, b, offs, bias, activation, false, options);
-  const OutShape shape = check_out(a, out, type, sizes);
-  check_no_self_overlap(out);
-  if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
+  grouped_request(a, b, offs, bias, activation, false, options).write(a, out);
 }
 
 void add_grouped_weight_grad_meta(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
@@ -205,15 +189,19 @@ at::Tensor fp16x3_recomputed_meta(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Meta, m) {
-  m.impl("mm", kernel<&mm_meta>);
-  m.impl("bmm", kernel<&bmm_meta>);
-  m.impl("mm.out", kernel<&product_out_meta<&check_mm>>);
-  m.impl("bmm.out", kernel<&product_out_meta<&check_bmm>>);
-  m.impl("addmm", kernel<&addmm_meta<&check_addmm>>);
-  m.impl("addmm.out", kernel<&addmm_out_meta<&check_addmm>>);
-  m.impl("baddbmm", kernel<&addmm_meta<&check_baddbmm>>);
-  m.impl("baddbmm.out", kernel<&addmm_out_meta<&check_baddbmm>>);
-  m.impl("_addmm_with_before", kernel<&addmm_with_before_meta>);
+  using Mm = ProductMeta<&check_mm>;
+  using Bmm = ProductMeta<&check_bmm>;
+  m.impl("mm", kernel<&Mm::product>);
+  m.impl("bmm", kernel<&Bmm::product>);
+  m.impl("mm.out", kernel<&Mm::out>);
+  m.impl("bmm.out", kernel<&Bmm::out>);
+  using AddmmOf2 = AddmmMeta<&check_addmm>;
+  using AddmmOf3 = AddmmMeta<&check_baddbmm>;
+  m.impl("addmm", kernel<&AddmmOf2::product>);
+  m.impl("addmm.out", kernel<&AddmmOf2::out>);
+  m.impl("baddbmm", kernel<&AddmmOf3::product>);
+  m.impl("baddbmm.out", kernel<&AddmmOf3::out>);
+  m.impl("_addmm_with_before", kernel<&AddmmMeta<&check_addmm_or_baddbmm>::with_before>);
   m.impl("linear", kernel<&linear_meta>);
   m.impl("linear.out", kernel<&linear_out_meta>);
   m.impl("_linear_with_before", kernel<&linear_with_before_meta>);

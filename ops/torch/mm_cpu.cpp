@@ -6,6 +6,8 @@
 #include <torch/library.h>
 
 #include "cpu/blocked.h"
+#include "cpu/gradient_pass.h"
+#include "torch/activation_backward.h"
 #include "torch/addmm.h"
 #include "torch/grouped.h"
 #include "torch/options.h"
@@ -35,6 +37,10 @@ void run_tasks(int64_t count, cpu::Body body, void* state) {
                    [&](int64_t begin, int64_t end) { body(state, begin, end); });
 }
 
+cpu::ParallelFor all_threads() {
+  return {&run_tasks, at::in_parallel_region() ? 1 : at::get_num_threads()};
+}
+
 struct Cpu {
   using Plan = Algo;
 
@@ -52,12 +58,14 @@ struct Cpu {
 
 
   static void run(const Problem& problem, Plan plan, const at::Tensor&) {
-    const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
-    const cpu::ParallelFor parallel{&run_tasks, threads};
     if (plan == Algo::Naive)
-      cpu::mm_naive(problem, parallel);
+      cpu::mm_naive(problem, all_threads());
     else
-      cpu::mm_blocked(problem, parallel);
+      cpu::mm_blocked(problem, all_threads());
+  }
+
+  static void run(const GradientPass& pass, const at::Tensor&) {
+    cpu::pass_back(pass, all_threads());
   }
 };
 
@@ -76,6 +84,7 @@ TORCH_LIBRARY_IMPL(tiled, CPU, m) {
   m.impl("bmm.out", kernel<&Product<Cpu>::mm_out<&check_bmm>>);
   register_addmm<Cpu>(m);
   register_grouped<Cpu>(m);
+  m.impl("activation_backward", &activation_backward<Cpu>);
 }
 
 TORCH_LIBRARY_IMPL(tiled_debug, CPU, m) {

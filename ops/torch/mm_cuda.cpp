@@ -12,12 +12,14 @@
 #include <deque>
 #include <mutex>
 
+#include "cuda/launch/gradient_pass.h"
 #include "cuda/launch/launch.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
 #include "cuda/plan/measured.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
+#include "torch/activation_backward.h"
 #include "torch/addmm.h"
 #include "torch/choose.h"
 #include "torch/grouped.h"
@@ -113,12 +115,22 @@ struct Cuda {
   static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
     const c10::cuda::CUDAGuard guard(a.device());
     const auto stream = at::cuda::getCurrentCUDAStream();
-    // From the caching allocator, which hands it on in the stream's order: it may be given back as
-    // soon as the kernels are enqueued, in a graph's capture too.
-    c10::DataPtr workspace;
-    if (plan.workspace_bytes > 0)
-      workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.workspace_bytes);
+    const c10::DataPtr workspace = workspace_of(plan.workspace_bytes);
     C10_CUDA_CHECK(launch(problem, plan, workspace.get(), stream));
+  }
+
+  static void run(const GradientPass& pass, const at::Tensor& like) {
+    cuda_device(like.device().index());  // refuses one that this build has no kernels for
+    const c10::cuda::CUDAGuard guard(like.device());
+    const c10::DataPtr workspace = workspace_of(pass_back_workspace(pass));
+    C10_CUDA_CHECK(launch_pass_back(pass, workspace.get(), at::cuda::getCurrentCUDAStream()));
+  }
+
+ private:
+  // From the caching allocator, which hands it on in the stream's order: it may be given back as
+  // soon as the kernels are enqueued, in a graph's capture too.
+  static c10::DataPtr workspace_of(int64_t bytes) {
+    return bytes > 0 ? c10::cuda::CUDACachingAllocator::get()->allocate(bytes) : c10::DataPtr();
   }
 };
 
@@ -249,6 +261,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("bmm.out", kernel<&Product<Cuda>::mm_out<&check_bmm>>);
   register_addmm<Cuda>(m);
   register_grouped<Cuda>(m);
+  m.impl("activation_backward", &activation_backward<Cuda>);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
 

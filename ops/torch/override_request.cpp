@@ -1,10 +1,8 @@
 #include "torch/override_request.h"
 
-#include <ATen/Dispatch.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
-#include <c10/util/overflows.h>
 
 #include "torch/memory.h"
 
@@ -92,21 +90,14 @@ bool shapes_fit(const Request& asked) {
                                   : at::is_expandable_to(asked.input->sizes(), sizes);
 }
 
+// Torch's own conversions refuse what is not.
 bool is_in(at::ScalarType dtype, const at::Scalar& scalar) {
-  if (at::isComplexType(dtype))
-    dtype = at::toRealValueType(dtype);
-  else if (scalar.isComplex())
+  try {
+    factor_of(scalar, dtype, "");
+    return true;
+  } catch (const std::exception&) {
     return false;
-  // Sums of 16-bit numbers are fp32.
-  if (dtype == at::kHalf || dtype == at::kBFloat16) dtype = at::kFloat;
-  if (at::isFloatingType(dtype)) {
-    const c10::complex<double> value = scalar.toComplexDouble();
-    return dtype == at::kDouble || (!c10::overflows<float, double>(value.real()) &&
-                                    !c10::overflows<float, double>(value.imag()));
   }
-  if (!scalar.isIntegral(/*includeBool=*/true)) return false;
-  return AT_DISPATCH_INTEGRAL_TYPES(
-      dtype, "tiled_mm", [&] { return !c10::overflows<scalar_t, int64_t>(scalar.toLong()); });
 }
 
 // An out of another size is resized, and torch has done with what it was.

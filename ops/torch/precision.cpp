@@ -157,34 +157,40 @@ bool is_fp16x3(std::optional<std::string_view> algo) {
 
 bool is_16_bit(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
+// None where a dtype has no choice and none was asked for.
+std::optional<Precision> resolve(at::ScalarType dtype, Target target, const MmOptions& options) {
+  const std::optional<std::string_view> asked = options.precision;
+  if (dtype != at::kFloat) {
+    if (!asked) return std::nullopt;
+    TORCH_CHECK(parse(*asked) == Precision::Ieee, "tiled_mm: precision='", std::string(*asked),
+                "' is for float32 inputs, got ", dtype, "; expected 'ieee' or None");
+    return Precision::Ieee;
+  }
+  if (!asked && runs_chains(options.algo)) return Precision::Ieee;
+  // Where it has no kernel, the rung is refused as every other that does not fit.
+  if (!asked && is_fp16x3(options.algo) && has_kernel(Precision::Fp16x3, target))
+    return resolve_float32(target, name_of(Precision::Fp16x3));
+  return resolve_float32(target, asked);
+}
+
 }  // namespace
 
 std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target target,
                                                   const MmOptions& options) {
-  std::optional<std::string_view> asked = options.precision;
-  if (dtype == at::kFloat && !asked && runs_chains(options.algo)) return name_of(Precision::Ieee);
-  // Where it has no kernel, the rung is refused as every other that does not fit.
-  if (dtype == at::kFloat && !asked && is_fp16x3(options.algo) &&
-      has_kernel(Precision::Fp16x3, target))
-    asked = name_of(Precision::Fp16x3);
-  if (dtype == at::kFloat) return name_of(resolve_float32(target, asked));
-  if (!asked) return std::nullopt;
-  TORCH_CHECK(parse(*asked) == Precision::Ieee, "tiled_mm: precision='", std::string(*asked),
-              "' is for float32 inputs, got ", dtype, "; expected 'ieee' or None");
-  return name_of(Precision::Ieee);
+  const std::optional<Precision> precision = resolve(dtype, target, options);
+  return precision ? std::optional(name_of(*precision)) : std::nullopt;
 }
 
 Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptions& options) {
-  const auto precision = resolve_precision(dtype, target, options);
+  const std::optional<Precision> precision = resolve(dtype, target, options);
+  if (dtype == at::kFloat) return arithmetic_of(*precision);
+  if (!is_16_bit(dtype)) return Arithmetic::Fma;
   const bool asked = options.precision.has_value();
-  if (is_16_bit(dtype) && target.type == at::kCPU)
-    return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
-  if (!asked && runs_chains(options.algo)) return Arithmetic::Fma;
-  if (dtype == at::kFloat) return arithmetic_of(parse(*precision));
+  if (target.type == at::kCPU) return asked ? Arithmetic::Fma : Arithmetic::Cpu16;
   const DType half = dtype == at::kHalf ? DType::Float16 : DType::BFloat16;
-  if (is_16_bit(dtype) && !asked && has_kernel(Arithmetic::Tensor, half, target))
-    return Arithmetic::Tensor;
-  return Arithmetic::Fma;
+  return !asked && !runs_chains(options.algo) && has_kernel(Arithmetic::Tensor, half, target)
+             ? Arithmetic::Tensor
+             : Arithmetic::Fma;
 }
 
 void set_float32_precision_name(std::optional<std::string_view> name) {

@@ -45,6 +45,12 @@ TORCH_LIBRARY(tiled, m) {
       "(Tensor x, Tensor weight, Tensor? bias=None, *, str? activation=None, $options";
   m.def(schema("linear" + linear + ") -> Tensor"), tags);
   m.def(schema("linear.out" + linear + ", Tensor(a!) out) -> ()"), tags);
+  // The same without options (torch/plain.cpp).
+  m.def("_mm(Tensor a, Tensor b) -> Tensor", tags);
+  m.def("_bmm(Tensor a, Tensor b) -> Tensor", tags);
+  m.def("_addmm(Tensor input, Tensor a, Tensor b) -> Tensor", tags);
+  m.def("_baddbmm(Tensor input, Tensor a, Tensor b) -> Tensor", tags);
+  m.def("_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", tags);
   // linear whose backward adds weight's gradient to main_grad, and gives weight none. Where weight
   // needs no gradient, main_grad is not needed either.
   m.def(
@@ -169,110 +175,17 @@ TORCH_LIBRARY(tiled_debug, m) {
         kernel<&kernel_attributes>);
 }
 
-const MmOperator& mm_operator() {
-  static const MmOperator door("tiled::mm", "");
-  return door;
-}
-
-const MmOperator& bmm_operator() {
-  static const MmOperator door("tiled::bmm", "");
-  return door;
-}
-
-const MmOutOperator& mm_out_operator() {
-  static const MmOutOperator door("tiled::mm", "out");
-  return door;
-}
-
-const MmOutOperator& bmm_out_operator() {
-  static const MmOutOperator door("tiled::bmm", "out");
-  return door;
-}
-
-const AddmmOperator& addmm_operator() {
-  static const AddmmOperator door("tiled::addmm", "");
-  return door;
-}
-
-const AddmmOutOperator& addmm_out_operator() {
-  static const AddmmOutOperator door("tiled::addmm", "out");
-  return door;
-}
-
-const AddmmOperator& baddbmm_operator() {
-  static const AddmmOperator door("tiled::baddbmm", "");
-  return door;
-}
-
-const AddmmOutOperator& baddbmm_out_operator() {
-  static const AddmmOutOperator door("tiled::baddbmm", "out");
-  return door;
-}
-
-const AddmmWithBeforeOperator& addmm_with_before_operator() {
-  static const AddmmWithBeforeOperator door("tiled::_addmm_with_before", "");
-  return door;
-}
+#define OPERATOR(Type, function, name, overload)      \
+  const Type& function() {                            \
+    static const Type door("tiled::" name, overload); \
+    return door;                                      \
+  }
+#include "torch/operators.inc"
 
 const ActivationBackwardOperator& activation_backward_operator() {
   static const auto door = c10::Dispatcher::singleton()
                                .findSchemaOrThrow("tiled::activation_backward", "")
                                .typed<ActivationBackwardSignature>();
-  return door;
-}
-
-const LinearOperator& linear_operator() {
-  static const LinearOperator door("tiled::linear", "");
-  return door;
-}
-
-const LinearOutOperator& linear_out_operator() {
-  static const LinearOutOperator door("tiled::linear", "out");
-  return door;
-}
-
-const LinearIntoMainGradOperator& linear_into_main_grad_operator() {
-  static const LinearIntoMainGradOperator door("tiled::_linear_into_main_grad", "");
-  return door;
-}
-
-const LinearWithBeforeOperator& linear_with_before_operator() {
-  static const LinearWithBeforeOperator door("tiled::_linear_with_before", "");
-  return door;
-}
-
-const LinearWeightGradOperator& linear_weight_grad_operator() {
-  static const LinearWeightGradOperator door("tiled::_linear_weight_grad", "");
-  return door;
-}
-
-const AddLinearWeightGradOperator& add_linear_weight_grad_operator() {
-  static const AddLinearWeightGradOperator door("tiled::_add_linear_weight_grad", "");
-  return door;
-}
-
-const GroupedOperator& grouped_operator() {
-  static const GroupedOperator door("tiled::grouped_mm", "");
-  return door;
-}
-
-const GroupedOutOperator& grouped_out_operator() {
-  static const GroupedOutOperator door("tiled::grouped_mm", "out");
-  return door;
-}
-
-const GroupedWithBeforeOperator& grouped_with_before_operator() {
-  static const GroupedWithBeforeOperator door("tiled::_grouped_mm_with_before", "");
-  return door;
-}
-
-const GroupedIntoMainGradOperator& grouped_into_main_grad_operator() {
-  static const GroupedIntoMainGradOperator door("tiled::_grouped_mm_into_main_grad", "");
-  return door;
-}
-
-const AddGroupedWeightGradOperator& add_grouped_weight_grad_operator() {
-  static const AddGroupedWeightGradOperator door("tiled::_add_grouped_weight_grad", "");
   return door;
 }
 

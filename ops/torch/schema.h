@@ -4,6 +4,7 @@
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -67,30 +68,19 @@ using ActivationBackwardSignature = GradientAndSums(const at::Tensor& gradient,
                                                     std::optional<at::ScalarType> bias_dtype);
 using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSignature>;
 
-const MmOperator& mm_operator();                                   // tiled::mm
-const MmOperator& bmm_operator();                                  // tiled::bmm
-const MmOutOperator& mm_out_operator();                            // tiled::mm.out
-const MmOutOperator& bmm_out_operator();                           // tiled::bmm.out
-const AddmmOperator& addmm_operator();                             // tiled::addmm
-const AddmmOutOperator& addmm_out_operator();                      // tiled::addmm.out
-const AddmmOperator& baddbmm_operator();                           // tiled::baddbmm
-const AddmmOutOperator& baddbmm_out_operator();                    // tiled::baddbmm.out
-const AddmmWithBeforeOperator& addmm_with_before_operator();       // tiled::_addmm_with_before
+#define OPERATOR(Type, function, name, overload) const Type& function();
+#include "torch/operators.inc"
 const ActivationBackwardOperator& activation_backward_operator();  // tiled::activation_backward
-const LinearOperator& linear_operator();                           // tiled::linear
-const LinearOutOperator& linear_out_operator();                    // tiled::linear.out
-const LinearIntoMainGradOperator&
-linear_into_main_grad_operator();                               // tiled::_linear_into_main_grad
-const LinearWithBeforeOperator& linear_with_before_operator();  // tiled::_linear_with_before
-const LinearWeightGradOperator& linear_weight_grad_operator();  // tiled::_linear_weight_grad
-const AddLinearWeightGradOperator&
-add_linear_weight_grad_operator();                                // tiled::_add_linear_weight_grad
-const GroupedOperator& grouped_operator();                        // tiled::grouped_mm
-const GroupedOutOperator& grouped_out_operator();                 // tiled::grouped_mm.out
-const GroupedWithBeforeOperator& grouped_with_before_operator();  // tiled::_grouped_mm_with_before
-const GroupedIntoMainGradOperator&
-grouped_into_main_grad_operator();  // tiled::_grouped_mm_into_main_grad
-const AddGroupedWeightGradOperator&
-add_grouped_weight_grad_operator();  // tiled::_add_grouped_weight_grad
+
+// Those that each device has kernels of its own for.
+constexpr std::array<const char*, 18> OF_EACH_DEVICE = {
+    {"mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out", "baddbmm", "baddbmm.out",
+     "_addmm_with_before", "linear", "linear.out", "_linear_with_before", "grouped_mm",
+     "grouped_mm.out", "_grouped_mm_with_before", "_add_grouped_weight_grad", "activation_backward",
+     "fp16x3_recomputed"}};
+
+// The forms that write into `out`, their last argument.
+constexpr std::array<const char*, 6> OUT_FORMS = {
+    {"mm.out", "bmm.out", "addmm.out", "baddbmm.out", "linear.out", "grouped_mm.out"}};
 
 }  // namespace tiled

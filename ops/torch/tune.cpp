@@ -40,6 +40,18 @@ std::optional<std::string> text_of_file(const std::string& path) {
   return text.str();
 }
 
+// Of a file that was made on one of these devices.
+int64_t load_rules(const std::string& path, const std::vector<DeviceInfo>& devices) {
+  const std::optional<std::string> text = text_of_file(path);
+  TORCH_CHECK(text, "tiled_mm: cannot read rules from ", path, ": ", std::strerror(errno));
+  DeviceInfo device;
+  Rules rules;
+  const std::string refusal = read_rules_file(*text, devices, device, rules);
+  TORCH_CHECK(refusal.empty(), "tiled_mm: the rules of ", path, " are not used: ", refusal);
+  use_rules(device, rules);
+  return static_cast<int64_t>(rules.rows().size());
+}
+
 }  // namespace
 
 void detail::enter_tuning() { open_blocks.fetch_add(1, std::memory_order_relaxed); }
@@ -77,30 +89,16 @@ void save_rules(std::string_view name, std::optional<std::string_view> device_na
   TORCH_CHECK(is_written, "tiled_mm: cannot write rules to ", path, ": ", std::strerror(error));
 }
 
-int64_t load_rules(std::string_view name) {
-  const std::string path(name);
-  const std::optional<std::string> text = text_of_file(path);
-  TORCH_CHECK(text, "tiled_mm: cannot read rules from ", path, ": ", std::strerror(errno));
-  DeviceInfo device;
-  Rules rules;
-  const std::string refusal = read_rules_file(*text, devices_here(), device, rules);
-  TORCH_CHECK(refusal.empty(), "tiled_mm: the rules of ", path, " are not used: ", refusal);
-  use_rules(device, rules);
-  return static_cast<int64_t>(rules.rows().size());
-}
+int64_t load_rules(std::string_view path) { return load_rules(std::string(path), devices_here()); }
 
 void load_rules_of_environment(const DeviceInfo& running) {
   const char* const path = std::getenv("TILED_MM_RULES");
   if (path == nullptr || *path == '\0') return;
-  const std::optional<std::string> text = text_of_file(path);
-  DeviceInfo device;
-  Rules rules;
-  const std::string refusal = text ? read_rules_file(*text, {running}, device, rules)
-                                   : "it cannot be read: " + std::string(std::strerror(errno));
-  if (refusal.empty())
-    use_rules(device, rules);
-  else
-    TORCH_WARN("tiled_mm: the rules of TILED_MM_RULES=", path, " are not used: ", refusal);
+  try {
+    load_rules(path, {running});
+  } catch (const c10::Error& error) {
+    TORCH_WARN(error.msg(), " (TILED_MM_RULES)");
+  }
 }
 
 }  // namespace tiled

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "torch/check.h"
+#include "torch/schema.h"
 
 namespace tiled {
 namespace {
@@ -23,11 +24,7 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void refuse_all(torch::Library& m) {
-  for (const char* name :
-       {"mm", "bmm", "mm.out", "bmm.out", "addmm", "addmm.out", "baddbmm", "baddbmm.out",
-        "_addmm_with_before", "linear", "linear.out", "_linear_with_before", "grouped_mm",
-        "grouped_mm.out", "_grouped_mm_with_before", "_add_grouped_weight_grad",
-        "activation_backward", "fp16x3_recomputed"})
+  for (const char* name : OF_EACH_DEVICE)
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 

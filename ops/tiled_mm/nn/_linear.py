@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from .. import _plain
 from .._arguments import check_types
 from .._linear import linear
 from ._activation import name_of
@@ -72,6 +73,8 @@ class Linear(torch.nn.Linear):
         if self.accumulate_main_grad:
             return self._into_main_grad(input)
         try:
+            if self.activation is None:
+                return _plain.linear(input, self.weight, self.bias)
             return torch.ops.tiled.linear(input, self.weight, self.bias, activation=self.activation)
         except RuntimeError:
             check_types(linear, {"input": input, "weight": self.weight, "bias": self.bias})
