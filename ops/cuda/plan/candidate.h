@@ -52,7 +52,4 @@ Step product_of(const Candidate& candidate, const Plan& plan, const Problem& pro
 // their tiles' running totals between segments of K, in the workspace.
 void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments);
 
-// Whether there are blocks too few to fill the device evenly, so that sharing segments may gain.
-bool gains_by_sharing(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
-
 }  // namespace tiled
