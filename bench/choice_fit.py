@@ -44,7 +44,6 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
     "cluster": 3e-7,
     "four": 0.7,
     "activation": 2e-10,
-    "relu": 5e-11,
 }
 STIFF = 5.0
 TILE = {"busy": 3e-7, "latency": 2e-7, "end": 1.5e-6, "start": 2e-6, "p_mn": 1.0, "q_mn": 1.0}
@@ -84,7 +83,6 @@ class Ways:
         ]
         self.on_tensor_cores = torch.tensor(on_tensor_cores, dtype=torch.float64)
         act = [problems[i]["case"]["activation"] for i, _ in rows]
-        self.relu = torch.tensor([float(a == "relu") for a in act], dtype=torch.float64)
         self.activation = torch.tensor(
             [float(a not in (None, "relu")) for a in act], dtype=torch.float64
         )
@@ -113,8 +111,7 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
         work = overlap(tile["busy"] * w.filled * blocks, tile["latency"] * wait)
         return layout * work + arriving * shared * blocks
 
-    finishing = w.activation * chip["activation"] + w.relu * chip["relu"]
-    end = w.ends * (tile["end"] + w.elements * finishing)
+    end = w.ends * (tile["end"] + w.elements * w.activation * chip["activation"])
     together = cluster * w.cluster_k
     fills = torch.where(together > 2, 10 / 11 * one, one)
     groups = torch.clamp(torch.floor(w.multiprocessors * fills / together), min=1)
@@ -151,6 +148,13 @@ class Fit:
 
     def parameters(self) -> list[Tensor]:
         return [*self.chip.values(), *self.tile.values()]
+
+    def round(self) -> None:
+        """To the digits that rules have: which of two near ways is less may hang on the next."""
+        with torch.no_grad():
+            for x in self.parameters():
+                found = [math.log(float(f"{v:.4g}")) for v in x.exp().reshape(-1).tolist()]
+                x.copy_(torch.tensor(found, dtype=torch.float64).reshape(x.shape))
 
     def places(self, w: Ways) -> Tensor:
         return torch.tensor([self.place[n] for n in w.names])
@@ -201,6 +205,7 @@ def fit_to(
         optimizer.step()
         if i % 200 == 0 or i == steps - 1:
             console.print(f"{i}: error {error.item():.4f}, regret {regret.item():.4f}")
+    fit.round()
     return fit
 
 
@@ -326,7 +331,7 @@ def main(
     ] = "h100",
     rules: Annotated[Path | None, typer.Option(help="where to write the rules")] = None,
     held_out: Annotated[Path | None, typer.Option(help="a record to judge the fit by")] = None,
-    steps: Annotated[int, typer.Option(help="of the fit")] = 1000,
+    steps: Annotated[int, typer.Option(help="of the fit")] = 500,
     score: Annotated[bool, typer.Option(help="no fit: what this library's choices cost")] = False,
 ) -> None:
     """Fits the rules to records, or scores the library's own choices in them."""

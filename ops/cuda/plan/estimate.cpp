@@ -63,11 +63,9 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
     return layout * overlap(tile.busy * d.filled * blocks, tile.latency * wait) +
            arriving * shared * blocks;
   };
-  const double finishing = problem.epilogue.is_identity() ? 0
-                           : problem.epilogue.activation == Activation::None ||
-                                   problem.epilogue.activation == Activation::Relu
-                               ? chip.relu
-                               : chip.activation;
+  const Activation activation = problem.epilogue.activation;
+  const double finishing =
+      activation == Activation::None || activation == Activation::Relu ? 0 : chip.activation;
   const double end = d.ends * (tile.end + terms.elements * finishing);
 
   // Waves of tiles, over the places where blocks run at once: those of four do not fill a chip
