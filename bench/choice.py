@@ -28,7 +28,7 @@ from torch import Tensor
 
 from bench.data import make_sets
 from bench.machine import environment
-from bench.shapes import Shape
+from bench.shapes import SETS, Shape
 from bench.timing import CudaStopwatch, Rounds, interleave
 
 console = Console()
@@ -138,6 +138,24 @@ def _any(d: Draw, dtype: str) -> Shape:
     return Shape(*d.sizes(160, 6000, steps), d.layout(), dtype)
 
 
+def _layer(d: Draw, dtype: str) -> Shape:
+    """A layer's product as models have them: round widths, and tokens in powers of two or three
+    times such; forward, or for the gradient of the input or of the weight."""
+    width = d.size(512, 9216, d.rng.choice((64, 128, 256, 512)))
+    other = d.rng.choice(
+        (
+            width,
+            width + 256 * 2 ** d.rng.randint(0, 3),  # a few heads of keys and values more
+            128 * round(width * d.rng.choice((2, 8 / 3, 3.5, 4)) / 128),
+            128 * round(width * d.rng.choice((2, 8 / 3, 3.5, 4)) / 128),
+        )
+    )
+    tokens = d.rng.choice((1, 1, 3)) * 2 ** d.rng.randint(5, 12)
+    n, k = d.rng.sample((width, other), 2)
+    layout = d.layout("nt nt nn tn")
+    return Shape(*((n, k, tokens) if layout == "tn" else (tokens, n, k)), layout, dtype)
+
+
 FAMILIES: dict[str, Callable[[Draw], Case]] = {
     "large16": lambda d: Case("large16", _large(d, d.dtype16())),
     "middle16": lambda d: Case("middle16", _middle(d, d.dtype16())),
@@ -145,6 +163,10 @@ FAMILIES: dict[str, Callable[[Draw], Case]] = {
     "tall16": lambda d: Case("tall16", _tall(d, d.dtype16())),
     "deep16": lambda d: Case("deep16", _deep(d, d.dtype16())),
     "few16": lambda d: Case("few16", _few(d, d.dtype16())),
+    "layers16": lambda d: Case("layers16", _layer(d, d.dtype16())),
+    "layers32": lambda d: Case(
+        "layers32", _layer(d, "float32"), d.rng.choice(("tf32", "ieee", "fp16x3"))
+    ),
     "unaligned16": lambda d: Case("unaligned16", _unaligned(d, d.dtype16())),
     "epilogue16": lambda d: Case(
         "epilogue16",
@@ -178,8 +200,12 @@ FAMILIES: dict[str, Callable[[Draw], Case]] = {
 }
 
 
+# Sizes that tables and tests show: what is fitted to others is shown by these.
+NAMED_SIZES = frozenset((s.m, s.n, s.k) for named in SETS.values() for s in named.templates)
+
+
 def drawn(family: str, seed: int) -> Iterator[Case]:
-    """Endless, and the same for a seed."""
+    """Endless, and the same for a seed; none of the sizes that have names."""
     d = Draw(seed * 1000003 + sum(map(ord, family)))
     while True:
         case = FAMILIES[family](d)
@@ -187,6 +213,7 @@ def drawn(family: str, seed: int) -> Iterator[Case]:
         if (
             s.batch * s.m * s.n * s.k * TIMES.get(s.dtype, 1) <= MOST_TERMS
             and s.bytes <= MOST_BYTES
+            and (s.m, s.n, s.k) not in NAMED_SIZES
         ):
             yield case
 

@@ -54,9 +54,15 @@ def tuned_name(ways: list[dict]) -> str | None:
     return name if any(way["name"] == name for way in ways) else None
 
 
-def judged(stopwatch: CudaStopwatch, case: Case, rng: random.Random, budget_s: float) -> dict:
+def judged(
+    stopwatch: CudaStopwatch, case: Case, rng: random.Random, budget_s: float, rules: Path | None
+) -> dict:
     """Seconds by the ways' names, in turn; the names of both choices, and how long tuning took."""
+    import tiled_mm
+
     torch.ops.tiled_debug.forget_rules()
+    if rules is not None:
+        tiled_mm.load_rules(rules)
     ways = {way["name"]: way for way in ways_of(case, "cuda")}
     by_estimate = min((w for w in ways.values() if not w["by_name"]), key=lambda w: w["seconds"])
     timed = measure(stopwatch, case, "cuda", rng, budget_s)["seconds"]
@@ -126,6 +132,7 @@ def main(
     only: Annotated[str, typer.Option(help="families, with commas; or all")] = "all",
     budget: Annotated[float, typer.Option(help="seconds of rounds for each problem")] = 0.03,
     limit: Annotated[float, typer.Option(help="seconds, after which no problem begins")] = 450,
+    rules: Annotated[Path | None, typer.Option(help="in place of the shipped ones")] = None,
     out: Annotated[Path | None, typer.Option(help="a line of JSON for each problem")] = None,
 ) -> None:
     """Prints regret by family, by estimates and after tuning."""
@@ -142,7 +149,7 @@ def main(
             if time.monotonic() > end:
                 continue
             try:
-                problems.append(judged(stopwatch, case, rng, budget))
+                problems.append(judged(stopwatch, case, rng, budget, rules))
             except torch.cuda.OutOfMemoryError:
                 console.print(f"[red]{name}: no memory for {case.shape.label}")
         torch.cuda.empty_cache()

@@ -38,6 +38,7 @@ void expect_legal(const Problem& p, const DeviceInfo& d, const Rung& rung, const
 
 // A way that may be chosen says what its estimate is made of.
 void expect_demand(const Problem& p, const Rung& rung, const Plan& plan) {
+  constexpr double ONE_TURN = 16 * 64;  // fp16x3's few rows: so many warps have a chunk each
   const Demand& demand = plan.demand;
   const size_t variants = rung.variants != nullptr ? rung.variants().size() : 1;
   EXPECT_GE(demand.variant, 0);
@@ -46,7 +47,13 @@ void expect_demand(const Problem& p, const Rung& rung, const Plan& plan) {
   EXPECT_TRUE(demand.cluster_p >= 1 && demand.cluster_q >= 1);
   EXPECT_GE(demand.units, 1);
   EXPECT_GT(demand.loaded_bytes, 0);
-  EXPECT_TRUE(demand.depth > 0 && demand.depth <= static_cast<double>(p.k)) << demand.depth;
+  EXPECT_TRUE(demand.off_sector_bytes >= 0 && demand.off_sector_bytes <= demand.loaded_bytes);
+  EXPECT_TRUE(demand.filled > 0 && demand.filled <= 1) << demand.filled;
+  EXPECT_GE(demand.ends, 1);
+  EXPECT_GT(demand.line_loads, 0);
+  EXPECT_GE(demand.again_bytes, 0);
+  EXPECT_TRUE(demand.depth > 0 && demand.depth < static_cast<double>(p.k) + ONE_TURN)
+      << demand.depth;
 }
 
 TEST(Plans, AreLegalOnEveryNamedDevice) {

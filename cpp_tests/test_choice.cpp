@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
 #include <tuple>
 
 #include "cuda/plan/estimate.h"
+#include "cuda/plan/measured.h"
 #include "drawn_rules.h"
 
 namespace tiled::test {
@@ -87,9 +89,10 @@ TEST(Estimates, CountEpiloguesAndTheBytesOfC) {
   const Rules rules = drawn_rules(random);
   const Problem bare = tensor_problem("nt", 2048, 4096, 1024);
   for (const Plan& plan : plans_of(Algo::Hopper, bare, d)) {
-    for (const Activation activation : {Activation::None, Activation::Relu, Activation::Gelu})
-      EXPECT_GT(estimated_seconds(finished(bare, activation), d, rules, plan),
-                estimated_seconds(bare, d, rules, plan));
+    const double seconds = estimated_seconds(bare, d, rules, plan);
+    for (const Activation activation : {Activation::None, Activation::Relu})
+      EXPECT_EQ(estimated_seconds(finished(bare, activation), d, rules, plan), seconds);
+    EXPECT_GT(estimated_seconds(finished(bare, Activation::Gelu), d, rules, plan), seconds);
   }
   // int32 sums of bytes have a C four times as large, which is most that a short K moves.
   const Problem bytes = problem_of("nt", 8192, 8192, 64, DType::Int8);
@@ -97,6 +100,44 @@ TEST(Estimates, CountEpiloguesAndTheBytesOfC) {
   sums.epilogue.out_dtype = DType::Int32;
   for (const Plan& plan : plans_of(Algo::AsyncMma, bytes, d))
     EXPECT_GT(estimated_seconds(sums, d, rules, plan), estimated_seconds(bytes, d, rules, plan));
+}
+
+// The plan of hopper's tile of this name.
+Plan hopper_plan(const Problem& p, const DeviceInfo& d, const NamedWay& name) {
+  const auto plan = plan_of_way(p, d, Algo::Hopper, name);
+  if (!plan) throw std::logic_error("no such way");
+  return *plan;
+}
+
+// What blocks far apart load both, and how often a line is asked for, are of the tiles across; a
+// cluster loads as one.
+TEST(Demands, CountWhatIsLoadedTogether) {
+  const DeviceInfo d = device("h200");
+  const Problem p = tensor_problem("nt", 256, 8192, 8192);  // Q: 8192 rows in 64 tiles
+  const auto demand = [&](int cluster_p, int cluster_q) {
+    return hopper_plan(p, d, {"Coop128x128", false, cluster_p, cluster_q, false}).demand;
+  };
+  const double a = 256.0 * 8192 * 2, b = 8192.0 * 8192 * 2;
+  EXPECT_DOUBLE_EQ(demand(1, 1).again_bytes, a * 63 / 64 + b / 2);
+  EXPECT_DOUBLE_EQ(demand(2, 1).again_bytes, a * 63 / 64);  // both of Q's loads are one
+  EXPECT_DOUBLE_EQ(demand(1, 2).again_bytes, a * 31 / 32 + b / 2);
+  EXPECT_DOUBLE_EQ(demand(1, 1).line_loads, 64);
+  EXPECT_DOUBLE_EQ(demand(1, 2).line_loads, 32);
+  // A line of 128 bytes holds two rows of 64, each with a load of its own.
+  const Problem strip = tensor_problem("nt", 128 * 1000, 64, 32);
+  EXPECT_DOUBLE_EQ(hopper_plan(strip, d, {"Coop128x128", false, 1, 1, false}).demand.line_loads,
+                   2 * 1000);
+}
+
+TEST(Demands, KnowRowsThatBeginOffASector) {
+  const DeviceInfo d = device("h200");
+  const auto demand = [&](int64_t k) {
+    const Problem p = tensor_problem("nt", 1024, 1024, k);
+    return hopper_plan(p, d, {"Coop128x128", false, 1, 1, false}).demand;
+  };
+  EXPECT_EQ(demand(1024).off_sector_bytes, 0);
+  EXPECT_EQ(demand(1040).off_sector_bytes, 0);                          // 2080 bytes
+  EXPECT_EQ(demand(1032).off_sector_bytes, demand(1032).loaded_bytes);  // 2064
 }
 
 // ---- the choice -----------------------------------------------------------------------------

@@ -41,6 +41,25 @@ def test_a_seed_draws_the_same_problems(family: str) -> None:
 
 
 @each_family
+def test_no_size_with_a_name_is_drawn(family: str) -> None:
+    """The fit never sees the sizes that the recorded tables show."""
+    for case in cases_of(family, seed=1, count=300):
+        assert (case.shape.m, case.shape.n, case.shape.k) not in choice.NAMED_SIZES
+    assert (4096, 4096, 4096) in choice.NAMED_SIZES  # a square of the tables
+    assert (256, 4096, 14336) in choice.NAMED_SIZES  # a layer of middle16
+
+
+@each("family", ("layers16", "layers32"))
+def test_layers_are_round(family: str) -> None:
+    found = cases_of(family, seed=1, count=300)
+    for case in found:
+        s = case.shape
+        tokens, widths = (s.k, (s.m, s.n)) if s.layout == "tn" else (s.m, (s.n, s.k))
+        assert tokens // (tokens & -tokens) in (1, 3) and all(w % 64 == 0 for w in widths), case
+    assert {case.shape.layout for case in found} == {"nt", "nn", "tn"}
+
+
+@each_family
 def test_a_familys_ways_have_names_of_their_own(family: str) -> None:
     for case in cases_of(family):
         ways = choice.ways_of(case, "h100")

@@ -141,11 +141,11 @@ def test_a_way_that_does_not_exist_is_passed_over(tmp_path: Path) -> None:
 def test_rates_of_a_file_take_the_place_of_the_shipped(tmp_path: Path) -> None:
     a, b = meta(4096, 4096, 4096)
     before = tiled_mm.plan(a, b, device=DEVICE).ways[0].seconds
-    path = file_with(tmp_path / "rules", "chip launch 0.5")
+    path = file_with(tmp_path / "rules", "chip memory 1000")
     assert tiled_mm.load_rules(path) == 0
     assert tiled_mm.plan(a, b, device=DEVICE).ways[0].seconds > 0.5 > before
     torch.ops.tiled.save_rules(str(tmp_path / "again"), DEVICE)
-    assert "chip launch 0.5\n" in (tmp_path / "again").read_text()
+    assert "chip memory 1000\n" in (tmp_path / "again").read_text()
 
 
 # ---- files that are refused ----------------------------------------------------------------------

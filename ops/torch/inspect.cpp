@@ -108,12 +108,15 @@ std::string demand_json(const Problem& problem, const Rung& rung, const Plan& pl
       .truth("stream_k", d.stream_k)
       .real("units", d.units)
       .real("steps", terms.steps)
-      .real("segments", terms.segments)
       .real("elements", terms.elements)
+      .real("ends", d.ends)
+      .real("filled", d.filled)
       .real("loaded", d.loaded_bytes)
+      .real("off_sector", d.off_sector_bytes)
+      .real("line_loads", d.line_loads)
+      .real("again", d.again_bytes)
       .real("bytes", terms.bytes)
       .real("copies", terms.copies)
-      .real("sums", terms.sums)
       .count("kernels", plan.step_count)
       .str();
 }

@@ -8,7 +8,7 @@
 namespace tiled {
 
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
-                        const DeviceInfo& device, int64_t most_rounds) {
+                        const DeviceInfo& device) {
   if (is_grouped(problem) || problem.batch != 1 || problem.k == 0 || segment_count(problem.k) > 1)
     return 0;
   const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{candidate.block_m}),
@@ -16,9 +16,7 @@ int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
   const int64_t steps = blocks_over(problem.k, int64_t{candidate.block_k});
   for (int resident = candidate.resident; resident > 0; --resident) {
     const int32_t blocks = resident * device.multiprocessors;
-    if (tiles < MAX_GRID_X && tiles < saturating_product(most_rounds, blocks) &&
-        WrapAround::fits(tiles, blocks, steps))
-      return blocks;
+    if (tiles < MAX_GRID_X && WrapAround::fits(tiles, blocks, steps)) return blocks;
   }
   return 0;
 }

@@ -7,13 +7,10 @@
 
 namespace tiled {
 
-// Of more rounds of tiles a cut saves little, and whole ones keep in step.
-constexpr int64_t MOST_CUT_ROUNDS = 8;
-
 // The most blocks, all running at once, that would share out a problem's tiles by cutting some in
-// time; 0: there is nothing to cut, or K is, or these are more rounds.
+// time; 0: there is nothing to cut, or K is.
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
-                        const DeviceInfo& device, int64_t most_rounds = MAX_GRID_X);
+                        const DeviceInfo& device);
 
 // Adds the step that clears the words of the hand-over (parts/hand_over.h), and the product by so
 // many blocks, each of which has accumulators in the workspace.

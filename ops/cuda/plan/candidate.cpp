@@ -36,14 +36,6 @@ bool can_launch(const Candidate& candidate, const Problem& problem, const Device
          tiles_of(candidate, problem) <= MAX_GRID_X && groups_fit(problem);
 }
 
-bool gains_by_sharing(const Candidate& candidate, const Problem& problem,
-                      const DeviceInfo& device) {
-  constexpr int64_t ROUNDS = 4;  // of blocks, the last of which is not full: of five a tenth idles
-  return may_share_segments(problem) &&
-         saturating_product(tiles_of(candidate, problem), problem.batch) <
-             ROUNDS * candidate.resident * device.multiprocessors;
-}
-
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
              bool exchanged) {
   return plan_of(algo, way, problem, exchanged, candidate.block_m, candidate.block_n,

@@ -60,7 +60,4 @@ int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n);
 // their tiles' running totals between segments of K, in the workspace.
 void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments);
 
-// Whether there are blocks too few to fill the device evenly, so that sharing segments may gain.
-bool gains_by_sharing(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
-
 }  // namespace tiled

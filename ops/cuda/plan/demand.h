@@ -2,7 +2,6 @@
 // plan() fills it in: no rung has a model of its own.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "core/segments.h"
@@ -17,55 +16,29 @@ struct Demand {
   int16_t cluster_k = 1;  // blocks of a cluster that share K of a tile out, each of them a unit
   bool p_mn_major = false, q_mn_major = false;  // how the product reads P and Q
   bool splits = false;                          // segments of K are units of their own
-  bool stream_k = false;    // tiles are cut in time, so that all blocks have as much to do
-  double units = 0;         // tiles of C, of all segments of K that are split and of the batch
-  double depth = 0;         // k of one unit
-  double loaded_bytes = 0;  // by all units together, from L2
+  bool stream_k = false;  // tiles are cut in time, so that all blocks have as much to do
+  double ends = 1;        // times that a block comes to an end of what it has room for, in one unit
+  double units = 0;       // tiles of C, of all segments of K that are split and of the batch
+  double depth = 0;       // k of one unit, in whole turns of warps that take it in turn
+  double filled = 1;      // of the tile, the part that it multiplies
+  double loaded_bytes = 0;      // by all units together, from L2
+  double off_sector_bytes = 0;  // of these, in rows that begin at no multiple of 32 bytes
+  double line_loads = 0;   // the most that one line of an operand is asked for, one after the other
+  double again_bytes = 0;  // of operands, that blocks far from each other load both
 };
 
 // A problem with groups as a batch of products of their average size: where groups end is known on
 // the device alone.
-inline Problem average_of(Problem problem) {
-  if (problem.groups.shared == Shared::Nothing) return problem;
-  int64_t& shared = problem.groups.shared == Shared::M   ? problem.m
-                    : problem.groups.shared == Shared::N ? problem.n
-                                                         : problem.k;
-  shared = std::max<int64_t>(1, blocks_over(shared, std::max<int64_t>(problem.batch, 1)));
-  problem.a.batch_stride = std::max<int64_t>(problem.a.batch_stride, 1);
-  problem.b.batch_stride = std::max<int64_t>(problem.b.batch_stride, 1);
-  return problem;
-}
+Problem average_of(Problem problem);
+
+// Whether the operand's rows, as it lies, begin at no multiple of 32 bytes.
+bool begins_off_sector(const Side& side, DType dtype);
 
 // Tiles of block_p x block_q elements that cover P x Q, each with all of K or, where segments are
 // split, one of them. `read`: the operands as the product reads them.
-inline Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int64_t block_q,
-                        int variant, int resident, bool splits = false, int cluster_p = 1,
-                        int cluster_q = 1) {
-  Demand d;
-  d.variant = static_cast<int16_t>(variant);
-  d.resident = static_cast<int16_t>(resident);
-  d.cluster_p = static_cast<int16_t>(cluster_p), d.cluster_q = static_cast<int16_t>(cluster_q);
-  d.p_mn_major = is_mn_major(read.p), d.q_mn_major = is_mn_major(read.q);
-  const int64_t segments = splits ? segment_count(problem.k) : 1;
-  d.splits = segments > 1;
-  // Whole clusters: what lies beyond the matrix takes its time too. A group of any size has half a
-  // cluster beyond its rows, as a rule.
-  const auto covered = [](const Side& side, int64_t block, int64_t cluster) {
-    if (!side.is_shared)
-      return static_cast<double>(blocks_over(side.rows, block * cluster) * cluster);
-    const double rows = static_cast<double>(side.rows) + 0.5 * static_cast<double>(block * cluster);
-    return std::max(rows / static_cast<double>(block), static_cast<double>(cluster));
-  };
-  d.units = covered(read.p, block_p, cluster_p) * covered(read.q, block_q, cluster_q) *
-            static_cast<double>(problem.batch) * static_cast<double>(segments);
-  d.depth = static_cast<double>(splits ? segment_size(problem.k) : problem.k);
-  const auto loaded = [](const Side& side, int64_t block) {
-    return static_cast<double>(side.is_shared ? block : std::min(block, side.rows));
-  };
-  const double rows = loaded(read.p, block_p) / cluster_q + loaded(read.q, block_q) / cluster_p;
-  d.loaded_bytes = d.units * d.depth * rows * static_cast<double>(size_of(problem.dtype));
-  return d;
-}
+Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int64_t block_q,
+                 int variant, int resident, bool splits = false, int cluster_p = 1,
+                 int cluster_q = 1);
 
 // Of A's rows by B's columns.
 inline Demand demand_of(const Problem& problem, int64_t block_m, int64_t block_n, int variant,

@@ -7,10 +7,10 @@ namespace tiled {
 namespace {
 
 // The longer of two things that go on at once, and a little more where the other comes close.
-double overlap(double x, double y, int power) {
+double overlap(double x, double y) {
   const double longer = std::max(x, y), shorter = std::min(x, y);
   if (longer <= 0) return 0;
-  return longer * std::pow(1 + std::pow(shorter / longer, power), 1.0 / power);
+  return longer * std::pow(1 + std::pow(shorter / longer, 4), 0.25);
 }
 
 double bytes_of(const Problem& p) {
@@ -30,7 +30,6 @@ DemandTerms terms_of(const Problem& problem, const Plan& plan) {
   terms.steps = std::ceil(plan.demand.depth / plan.block_k);
   const Demand& d = plan.demand;
   const double segments = static_cast<double>(std::max<int64_t>(segment_count(problem.k), 1));
-  terms.segments = d.splits ? 1 : segments;
   terms.elements = static_cast<double>(problem.batch) * static_cast<double>(problem.m) *
                    static_cast<double>(problem.n) * (d.splits ? segments : 1) * d.cluster_k /
                    std::max(1.0, d.units);
@@ -38,7 +37,6 @@ DemandTerms terms_of(const Problem& problem, const Plan& plan) {
   for (const Step& step : plan) {
     if (step.work == Work::Copy || step.work == Work::Split)
       terms.copies += static_cast<double>(step.workspace_bytes);
-    if (step.work == Work::Sums) terms.sums = static_cast<double>(plan.main_step().workspace_bytes);
   }
   return terms;
 }
@@ -52,27 +50,23 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
 
   const DemandTerms terms = terms_of(problem, plan);
 
-  // A step of one of so many blocks on each multiprocessor, while a share of these has any: tensor
-  // cores slow each other down by the power that they take. Blocks of a cluster wait less for what
-  // they load together; they multiply no faster.
+  // A step of one of so many blocks on each multiprocessor, while a share of these has any: the
+  // more of them load, the longer each waits. Four blocks of a cluster wait less for what they load
+  // together; they multiply no faster.
   const double layout = (d.p_mn_major ? tile.p_mn : 1) * (d.q_mn_major ? tile.q_mn : 1);
-  const double shared = cluster == 1       ? 1
-                        : cluster > 2      ? chip.four
-                        : d.cluster_p == 2 ? chip.pair_p
-                                           : chip.pair_q;
+  const double shared = cluster > 2 ? chip.four : 1;
   const double slowdown = on_tensor_cores(problem.arithmetic) ? chip.slowdown : 0;
-  const double arriving = d.loaded_bytes / std::max(1.0, d.units * terms.steps) / chip.arrival;
+  const double loaded = d.loaded_bytes + chip.off_sector * d.off_sector_bytes;
+  const double arriving = loaded / std::max(1.0, d.units * terms.steps) / chip.arrival;
   const auto step = [&](double blocks, double share) {
-    const double pace = (1 + slowdown * std::min(share, 1.0)) / (1 + slowdown);
-    const double work = overlap(tile.busy * blocks, tile.latency * shared, 4);
-    return layout * pace * work + arriving * shared * blocks;
+    const double wait = shared * (1 + slowdown * std::min(share, 1.0)) / (1 + slowdown);
+    return layout * overlap(tile.busy * d.filled * blocks, tile.latency * wait) +
+           arriving * shared * blocks;
   };
-  const double finishing = problem.epilogue.is_identity() ? 0
-                           : problem.epilogue.activation == Activation::None ||
-                                   problem.epilogue.activation == Activation::Relu
-                               ? chip.relu
-                               : chip.activation;
-  const double end = tile.end + terms.elements * finishing + (terms.segments - 1) * chip.segment;
+  const Activation activation = problem.epilogue.activation;
+  const double finishing =
+      activation == Activation::None || activation == Activation::Relu ? 0 : chip.activation;
+  const double end = d.ends * (tile.end + terms.elements * finishing);
 
   // Waves of tiles, over the places where blocks run at once: those of four do not fill a chip
   // whose groups of multiprocessors are no multiples of them. The last wave may have fewer blocks
@@ -90,12 +84,11 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
     const double blocks = std::clamp(std::ceil(share), 1.0, static_cast<double>(d.resident));
     product += terms.steps * step(blocks, share) + end;
   }
-  product = overlap(product, terms.bytes / chip.memory, 3);
-  product = overlap(product, d.loaded_bytes / chip.cache, 3);
+  const double memory = (terms.bytes + chip.again * d.again_bytes) / chip.memory;
+  const double cache = loaded / chip.cache + d.line_loads * chip.line;
 
-  return chip.launch + tile.start + (cluster > 1 ? chip.cluster : 0) + product +
-         (plan.step_count - 1) * chip.kernel + 2 * terms.copies / chip.copy +
-         terms.sums / chip.sums;
+  return tile.start + (together > 1 ? chip.cluster : 0) + overlap(product, memory + cache) +
+         (plan.step_count - 1) * chip.kernel + 2 * terms.copies / chip.copy;
 }
 
 }  // namespace tiled

@@ -12,11 +12,10 @@ namespace tiled {
 
 // What the formula asks beside a plan's Demand.
 struct DemandTerms {
-  double steps;         // of BLOCK_K, of one unit
-  double segments;      // of K, that one unit adds up
-  double elements;      // of C, that one unit sums
-  double bytes;         // of A, B and C, each once
-  double copies, sums;  // bytes that copies and splits write; and that the sums' kernel reads
+  double steps;     // of BLOCK_K, of one unit
+  double elements;  // of C, that one unit sums
+  double bytes;     // of A, B and C, each once
+  double copies;    // bytes that copies and splits write
 };
 DemandTerms terms_of(const Problem& problem, const Plan& plan);
 

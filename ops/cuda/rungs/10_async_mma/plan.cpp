@@ -8,6 +8,7 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
+#include "cuda/plan/sums.h"
 #include "cuda/plan/tma.h"
 
 namespace tiled {
@@ -85,8 +86,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       const Problem computed = as_turned(problem, way);
       if (most_tiles(computed, info.block_m, info.block_n) > MAX_GRID_X) continue;
       way.tile = static_cast<int8_t>(tile);
-      const Candidate candidate = candidate_of_tile(problem, tile);
-      for (int share = 0; share <= gains_by_sharing(candidate, computed, device); ++share) {
+      for (int share = 0; share <= may_share_segments(computed); ++share) {
         way.shares_segments = share;
         visit(Way(way));
       }
@@ -110,15 +110,16 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-// Each tile, also with an operand that threads carry through registers, in pieces or by elements.
-constexpr int MANNERS = 3;
+// Each tile, by how the operand comes that comes the slowest.
+constexpr int MANNERS = 4;
 std::vector<std::string> variants() {
-  return variants_of(AllAsyncMmaTiles(), {"", " through registers", " by elements"});
+  return variants_of(AllAsyncMmaTiles(), {"", " in pieces", " through registers", " by elements"});
 }
 int variant_of(const AsyncMmaWay& way) {
   const auto reads = [&](ReadBy by) { return way.a == by || way.b == by; };
-  const int manner = reads(ReadBy::Elements)                           ? 2
-                     : reads(ReadBy::Turned) || reads(ReadBy::Shifted) ? 1
+  const int manner = reads(ReadBy::Elements)                           ? 3
+                     : reads(ReadBy::Turned) || reads(ReadBy::Shifted) ? 2
+                     : reads(ReadBy::Eight) || reads(ReadBy::Four)     ? 1
                                                                        : 0;
   return MANNERS * way.tile + manner;
 }

@@ -84,9 +84,16 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   plan.demand =
       demand_of(p, tile.rows, tile.block_n, 2 * chosen.tile + (chosen.read != TallRead::Sixteen),
                 tile.warps * fitting_blocks(p, chosen, device));
-  // The panel stays in shared memory; or it is read again with every strip.
-  if (panel_stays(p, chosen))
+  // The panel stays in shared memory; or a block reads it again with every strip of its warps.
+  const int64_t columns = blocks_over(p.n, int64_t{tile.block_n});
+  int64_t panel_loads = blocks_over(strips_of(p, chosen), int64_t{tile.warps});
+  if (panel_stays(p, chosen)) {
     plan.demand.loaded_bytes *= static_cast<double>(tile.rows) / (tile.rows + tile.block_n);
+    plan.demand.off_sector_bytes =
+        begins_off_sector(side_a(p), p.dtype) ? plan.demand.loaded_bytes : 0;
+    panel_loads = chosen.sharers;
+  }
+  plan.demand.line_loads = static_cast<double>(std::max(columns, panel_loads));
   if (problem.k == 0) {
     add_sums(plan, problem);
     return plan;

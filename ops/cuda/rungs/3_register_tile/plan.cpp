@@ -9,6 +9,7 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/sums.h"
 #include "cuda/plan/tile_name.h"
 #include "cuda/rungs/3_register_tile/tiles.h"
 #include "cuda/rungs/3_register_tile/way.h"
@@ -88,7 +89,7 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Visit visit
     RegisterTileWay way{};
     way.async = true;
     way.tile = static_cast<int8_t>(i);
-    for (int share = 0; share <= gains_by_sharing(candidate, problem, device); ++share) {
+    for (int share = 0; share <= may_share_segments(problem); ++share) {
       way.shares_segments = share;
       visit_all(way);
     }
@@ -108,7 +109,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   for (int i = is_grouped(problem) ? tiles.count - 1 : 0; i < tiles.count; ++i) {
     if (!can_launch(tiles.candidates[i], problem, device)) continue;
     way.tile = static_cast<int8_t>(i);
-    for (int share = 0; share <= gains_by_sharing(tiles.candidates[i], problem, device); ++share) {
+    for (int share = 0; share <= may_share_segments(problem); ++share) {
       way.shares_segments = share;
       visit(Way(way));
     }

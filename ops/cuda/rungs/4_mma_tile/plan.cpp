@@ -7,6 +7,7 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/sums.h"
 #include "cuda/plan/tile_name.h"
 #include "cuda/plan/tma.h"
 #include "cuda/rungs/4_mma_tile/tiles.h"
@@ -39,13 +40,13 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     if (is_grouped(problem) && tile != FP64_TILE_OF_GROUPS) continue;
     way.tile = static_cast<int8_t>(tile);
     way.blocks = 0;
-    for (int share = 0; share <= gains_by_sharing(candidate, problem, device); ++share) {
+    for (int share = 0; share <= may_share_segments(problem); ++share) {
       way.shares_segments = share;
       visit(Way(way));
     }
     way.shares_segments = false;
     if (tile >= Fp64WrappedTiles::COUNT) continue;
-    way.blocks = wrapping_blocks(candidate, problem, device, MOST_CUT_ROUNDS);
+    way.blocks = wrapping_blocks(candidate, problem, device);
     if (way.blocks > 0) visit(Way(way));
   }
 }

@@ -11,10 +11,7 @@
 namespace tiled {
 namespace {
 
-constexpr int64_t NARROW_ROWS = 32;    // of P for each block
-constexpr int64_t MOST_NARROW = 4;     // tiles along Q, narrower than need be
-constexpr int64_t MOST_OF_CHAINS = 8;  // the same of segments that are shared out
-constexpr int64_t MOST_OF_WARPS = 64;  // columns
+constexpr int64_t MOST_NARROW = 4;  // tiles along Q, narrower than need be
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   // More than with any tile.
@@ -72,8 +69,6 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
   const bool mn_major = is_mn_major(
       copied(sides.p, problem.dtype, repacked_to(sides.p, problem.dtype, plan.repack_p)));
   if (by == FewRowsBy::Registers && !mn_major) return;
-  // Of more columns each tile would read the weight once more: others have wider ones.
-  if (by == FewRowsBy::Warps && sides.q.rows > MOST_OF_WARPS) return;
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;
   for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
@@ -88,10 +83,7 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
         1,
         saturating_product(saturating_product(columns, problem.batch), segments_of(problem, plan)));
     const int64_t room = std::max<int64_t>(1, device.multiprocessors / beside);
-    // Narrower ones, several beside each other, where the multiprocessors are not needed for P.
-    const bool narrow = share || (has_low_tiles(by) && sides.p.rows <= room * NARROW_ROWS);
-    const int64_t most = share && !has_low_tiles(by) ? MOST_OF_CHAINS : MOST_NARROW;
-    if (tile.block_q < widest && (!narrow || columns > most)) continue;
+    if (tile.block_q < widest && columns > MOST_NARROW) continue;
     const auto visit_plan = [&](FewRowsPlan found) {
       const int64_t tiles = std::max<int64_t>(1, few_rows_units(problem, found));
       if (tiles > MOST_OF_TMA) return;
@@ -149,6 +141,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     plan.add_with_totals(product, 0);
   plan.demand = demand_of(problem, sides_of(problem_as_read(problem, plan), choice.exchanged), rows,
                           tile.block_q, choice.tile, /*resident=*/1, choice.share_segments);
+  plan.demand.filled = static_cast<double>(rows) / tile.block_p;
   // Tiles are of `height` strips or one fewer, so that there are as many as blocks ask for.
   plan.demand.units *= static_cast<double>(int64_t{choice.sharers} * choice.rounds) /
                        static_cast<double>(blocks_over(p.rows, rows));

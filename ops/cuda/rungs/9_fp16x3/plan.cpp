@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/segments.h"
 #include "cuda/parts/hand_over.h"
 #include "cuda/parts/wrap_around.h"
 #include "cuda/plan/candidate.h"
@@ -157,7 +158,10 @@ int variant_of(const Fp16x3Plan& plan) {
 Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   const Problem problem = average_of(asked);
   const Fp16x3TileInfo tile = tile_of(way);
-  const Sides sides = sides_of(problem, way.exchanged);
+  Sides sides = sides_of(problem, way.exchanged);
+  const bool as_it_lies = way.kernel == Fp16x3Kernel::Direct || way.kernel == Fp16x3Kernel::FewRows;
+  if (!as_it_lies) sides.p = planes_of_p(sides.p, way);
+  sides.q = planes_of_q(sides.q, way);
   const int variant = variant_of(way);
   if (way.kernel != Fp16x3Kernel::FewRows) {
     Demand d = demand_of(problem, sides, tile.block_p, tile.block_q, variant, tile.blocks_per_sm,
@@ -168,9 +172,15 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   const int resident = FEW_ROWS_THREADS / static_cast<int>(tile.threads);
   Demand d = demand_of(problem, sides, FEW_ROWS_BLOCK_P, std::max<int64_t>(1, sides.q.rows),
                        variant, resident);
+  // A block's warps take chunks in turn, as often as its slots are used.
   const int cluster = std::max<int>(1, way.block.cluster);
+  const int64_t chunks = blocks_over(problem.k, int64_t{FEW_ROWS_CHUNK} * cluster);
+  const int64_t warps = tile.threads / 32;
   d.cluster_k = static_cast<int16_t>(cluster);
-  d.units *= cluster, d.depth /= cluster;
+  d.ends = static_cast<double>(blocks_over(chunks, std::max(1, way.block.slots)));
+  d.filled = static_cast<double>(few_rows_tiles(sides.q.rows)) / few_rows_tiles(FEW_ROWS);
+  d.units *= cluster;
+  d.depth = static_cast<double>(blocks_over(chunks, warps) * warps * FEW_ROWS_CHUNK);
   return d;
 }
 
