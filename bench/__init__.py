@@ -17,7 +17,7 @@ curves.py      the losses of a training run in several precisions
 choice.py      times of every way to run a product: python -m bench.choice
 choice_fit.py  the fit of the choice's rules to them: python -m bench.choice_fit
 choice_ablate.py  which tiles pay, by the same: python -m bench.choice_ablate
-choice_terms.py   which terms of the formula pay, by the same: python -m bench.choice_terms
+choice_terms.py  which terms of the formula pay, by the same: python -m bench.choice_terms
 errors.py      errors of sums beside torch.mm's, by K: python -m bench.errors
 decode.py      one to 64 rows with a layer's weight: python -m bench.decode
 grouped.py     products of groups beside torch's: python -m bench.grouped
