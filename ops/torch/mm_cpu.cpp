@@ -56,7 +56,6 @@ struct Cpu {
 
   static constexpr bool READS_OFFSETS = false;
 
-
   static void run(const Problem& problem, Plan plan, const at::Tensor&) {
     if (plan == Algo::Naive)
       cpu::mm_naive(problem, all_threads());
