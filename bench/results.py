@@ -254,7 +254,7 @@ _MODELS = {
     "eager-calls?": [{"what": str, "grad": bool, "seconds": dict}],
     "eager-decode?": [{"what": str, "grad": bool, "seconds": dict}],
     "rivals-bits?": [{"candidate": str, "kind": str, "changed": int, "of": int}],
-    "rivals-speed?": [{"shape": _SHAPE, "seconds": dict}],
+    "rivals-speed?": [{"shape": [int], "seconds": dict}],
 }
 _STREAMED = {
     "name": str,

@@ -10,7 +10,7 @@ import torch
 
 pytest.importorskip("typer", reason="needs the benchmark's packages")
 from bench import compiled, compiled_epilogues, eager, results, rivals
-from bench.models_table import TABLES
+from bench.models_table import TABLES, rivals_speed_rows
 
 
 def test_host_time_of_calls_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +32,17 @@ def test_the_problems_are_as_many_as_the_page_says() -> None:
     kinds = [kind for kind, *_ in rivals.problems()]
     assert (kinds.count("bf16"), kinds.count("fp32")) == (90, 80)
     assert kinds.count("squares") == 480
+
+
+def test_the_speeds_are_a_result_with_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rivals, "SPEEDS", ((2, 3, 4),))
+    monkeypatch.setattr("bench.timing.CudaStopwatch", lambda device: None)
+    monkeypatch.setattr("bench.linears.medians", lambda watch, works: dict.fromkeys(works, 1e-5))
+    candidates = ("torch", "tiled", "triton", "cut cuBLAS", "tiled beside cut cuBLAS")
+    monkeypatch.setattr(rivals, "product_of", lambda candidate: torch.mm)
+    rows = rivals.speeds(candidates, torch.device("cpu"))
+    assert not list(results._problems({"rivals-speed": rows}, results._MODELS, "models"))
+    assert rivals_speed_rows(rows) == [["2 x 3 x 4", "10 µs", "1.00", "1.00", "1.00"]]
 
 
 @pytest.mark.cuda
