@@ -86,10 +86,10 @@ struct Fp16x3Parts {
   }
 };
 
-// A tile of C, and of the planes' K what it is a sum over: k elements from first_k on.
+// A tile of C.
 struct Fp16x3Place {
   int p, q, rows, columns;  // of which so many exist
-  int entry, first_k, k;
+  int entry;
 };
 
 template <typename Tile, typename Where>
@@ -112,18 +112,18 @@ __device__ __forceinline__ void compute_fp16x3(const Fp16x3AsyncArguments& args,
   const uint32_t q_lane = shared_base + Q_AT + Q::lane_at(warp_q);
   const auto p_strides = [&]() -> RowsByK { return {args.p_pitch, 1}; };
   const auto q_strides = [&]() -> RowsByK { return {args.q_pitch, 1}; };
-  const int64_t segments = segment_count(place.k);
+  const int64_t segments = segment_count(where.k());
   float sums[Parts::ROWS][2 * Parts::COLUMNS][4];
 #pragma unroll 1
   for (int64_t segment = 0; segment < segments; ++segment) {
     clear(sums);
     ptx::forget(p0, q0);  // addresses are computed anew: kept, they would take registers
     const int64_t begin = segment_begin(segment);
-    const int length = static_cast<int>(segment_end(segment, place.k) - begin);
+    const int length = static_cast<int>(segment_end(segment, where.k()) - begin);
     const __half* const p = args.p + int64_t{2} * entry * grid.p_batch * args.p_plane +
-                            p0 * args.p_pitch + place.first_k + begin;
+                            p0 * args.p_pitch + where.first_k() + begin;
     const __half* const q = args.q + int64_t{2} * entry * grid.q_batch * args.q_plane +
-                            q0 * args.q_pitch + place.first_k + begin;
+                            q0 * args.q_pitch + where.first_k() + begin;
     P p_planes[2] = {P(p, p_strides()), P(p + args.p_plane, p_strides())};
     Q q_planes[2] = {Q(q, q_strides()), Q(q + args.q_plane, q_strides())};
 
@@ -199,8 +199,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   const int q = static_cast<int>(tile_q) * Tile::BLOCK_Q;
   const int rows = min(grid.p - p, Tile::BLOCK_P), columns = min(grid.q - q, Tile::BLOCK_Q);
   for (int entry = blockIdx.y; entry < grid.batch; entry += gridDim.y)
-    compute_fp16x3<Tile>(args, shared_base, {p, q, rows, columns, entry, 0, grid.k},
-                         AllOfC{args.product});
+    compute_fp16x3<Tile>(args, shared_base, {p, q, rows, columns, entry}, AllOfC{args.product});
 }
 
 // The units of GroupedTurns, for a block alone.
@@ -222,11 +221,10 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     if (unit.is_blank)
       clear_rows<Tile::BLOCK_P, Tile::BLOCK_Q, Tile::THREADS>(grid, unit.p, unit.q);
     else if (!unit.is_left)
-      compute_fp16x3<Tile>(
-          args, shared_base,
-          {unit.p, unit.q, min(unit.p_end - unit.p, Tile::BLOCK_P),
-           min(unit.q_end - unit.q, Tile::BLOCK_Q), unit.batch, unit.first_k, unit.k_size},
-          GroupOfC{args.product, unit});
+      compute_fp16x3<Tile>(args, shared_base,
+                           {unit.p, unit.q, min(unit.p_end - unit.p, Tile::BLOCK_P),
+                            min(unit.q_end - unit.q, Tile::BLOCK_Q), unit.batch},
+                           GroupOfC{args.product, unit});
   }
 }
 

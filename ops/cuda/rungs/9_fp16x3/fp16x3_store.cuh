@@ -89,10 +89,13 @@ struct Ones {
   }
 };
 
-// Where what a block stores ends along P and Q, how much of a sum may be lost, and where the guard
-// knows its elements: C's own rows, columns and batch entry.
+// Of a block's sums: the part of the planes' K that they are over; where they end along P and Q;
+// how much of one may be lost; and where the guard knows them, by C's own rows, columns and batch
+// entry.
 struct AllOfC {
   const Fp16x3Arguments& args;
+  __device__ __forceinline__ int first_k() const { return 0; }
+  __device__ __forceinline__ int k() const { return args.grid.k; }
   __device__ __forceinline__ int p() const { return args.grid.p; }
   __device__ __forceinline__ int q() const { return args.grid.q; }
   __device__ __forceinline__ float tolerance() const { return args.tolerance; }

@@ -42,6 +42,8 @@ struct PlanesTurns : GroupedTurns<Schedule, Tile, Tile::BLOCK_K> {
 struct GroupOfC {
   const Fp16x3Arguments& args;
   const PlanesUnit& unit;
+  __device__ __forceinline__ int first_k() const { return unit.first_k; }
+  __device__ __forceinline__ int k() const { return unit.k_size; }
   __device__ __forceinline__ int p() const { return unit.p_end; }
   __device__ __forceinline__ int q() const { return unit.q_end; }
   __device__ __forceinline__ bool shares_k() const {
