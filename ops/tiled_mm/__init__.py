@@ -8,13 +8,15 @@ their gradients, and the batching rules of ``torch.vmap``. DTensor's sharding ru
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ._load import build_info, load
 
 load()
 
-from . import compat, invariance  # noqa: E402
+from . import compat  # noqa: E402
 from ._grouped import grouped_mm  # noqa: E402
 from ._inductor import inductor_options  # noqa: E402
 from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
@@ -39,7 +41,6 @@ from ._scale import (  # noqa: E402
 )
 from ._tune import Tuned, load_rules, save_rules, tune, tuning  # noqa: E402
 from ._vmap import register_batching_rules  # noqa: E402
-from .invariance import assert_batch_invariant, check_invariance  # noqa: E402
 
 register_batching_rules()
 
@@ -61,6 +62,19 @@ _plain.register_when_imported()
 
 from . import nn  # noqa: E402
 from .nn import convert  # noqa: E402
+
+if TYPE_CHECKING:
+    from . import invariance
+    from .invariance import assert_batch_invariant, check_invariance
+
+
+def __getattr__(name: str) -> object:
+    """The checker, which few programs use, is imported when it is asked for."""
+    if name not in ("invariance", "assert_batch_invariant", "check_invariance"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    checker = importlib.import_module(f"{__name__}.invariance")
+    return checker if name == "invariance" else getattr(checker, name)
+
 
 #: Where CMake finds the package ``TiledMM``: ``-DCMAKE_PREFIX_PATH=<this>``.
 cmake_prefix_path: str = str(Path(__file__).parent / "share" / "cmake")
