@@ -43,24 +43,20 @@ Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, cons
 }
 
 Step product_of(const Candidate& candidate, const Plan& plan, const Problem& problem,
-                bool dynamic) {
+                const DeviceInfo& device, bool dynamic) {
   Step step{};
   step.work = Work::Product;
   step.threads_x = static_cast<int16_t>(candidate.threads_x);
   step.threads_y = static_cast<int16_t>(candidate.threads_y);
   step.grid_x = saturating_product(plan.tiles_m, plan.tiles_n);
   step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
+  if (is_grouped(problem)) {
+    step.grid_x = std::min(tiles_of(candidate, problem),
+                           int64_t{candidate.resident} * device.multiprocessors);
+    step.grid_y = 1;
+  }
   step.shared_bytes = static_cast<int32_t>(candidate.shared_bytes);
   step.dynamic = dynamic;
-  return step;
-}
-
-Step product_of_groups(const Candidate& candidate, const Plan& plan, const Problem& problem,
-                       const DeviceInfo& device, bool dynamic) {
-  Step step = product_of(candidate, plan, problem, dynamic);
-  step.grid_x =
-      std::min(tiles_of(candidate, problem), int64_t{candidate.resident} * device.multiprocessors);
-  step.grid_y = 1;
   return step;
 }
 

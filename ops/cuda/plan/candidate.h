@@ -43,13 +43,10 @@ bool can_launch(const Candidate& candidate, const Problem& problem, const Device
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
              bool exchanged = false);
 
-// The kernel of the sums, a block for each tile; `dynamic` where it is given its shared memory.
+// The kernel of the sums, a block for each tile; where it walks through groups, no more blocks than
+// run at once. `dynamic`: it is given its shared memory.
 Step product_of(const Candidate& candidate, const Plan& plan, const Problem& problem,
-                bool dynamic = false);
-
-// The same of a kernel that walks through groups: no more blocks than run at once.
-Step product_of_groups(const Candidate& candidate, const Plan& plan, const Problem& problem,
-                       const DeviceInfo& device, bool dynamic = false);
+                const DeviceInfo& device, bool dynamic = false);
 
 // Tiles of an entry of the batch; with groups those of all of them, and of what lies behind, at
 // most.

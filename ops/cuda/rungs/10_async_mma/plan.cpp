@@ -139,10 +139,8 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
                                   device.shared_bytes_per_sm /
                                       (candidate.shared_bytes + device.shared_bytes_reserved)),
                 chosen.shares_segments);
-  const Step product = is_grouped(problem)
-                           ? product_of_groups(candidate, plan, computed, device, /*dynamic=*/true)
-                           : product_of(candidate, plan, computed, /*dynamic=*/true);
-  add_product(plan, product, computed, chosen.shares_segments);
+  add_product(plan, product_of(candidate, plan, computed, device, /*dynamic=*/true), computed,
+              chosen.shares_segments);
   return plan;
 }
 

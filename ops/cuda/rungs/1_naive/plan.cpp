@@ -14,9 +14,9 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 
 void ways(const Problem&, const DeviceInfo&, Visit visit) { visit(Way()); }
 
-Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
+Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   Plan plan = plan_of(Algo::Naive, CANDIDATE, problem, way);
-  plan.add(product_of(CANDIDATE, plan, problem));
+  plan.add(product_of(CANDIDATE, plan, problem, device));
   return plan;
 }
 

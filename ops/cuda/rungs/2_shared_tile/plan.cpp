@@ -32,10 +32,10 @@ constexpr Rung RUNG = {
              can_launch(candidate_of(WIDTH, accumulator_bytes(problem.dtype)), problem, device);
     },
     [](const Problem&, const DeviceInfo&, Visit visit) { visit(Way()); },
-    [](const Problem& problem, const DeviceInfo&, const Way& way) {
+    [](const Problem& problem, const DeviceInfo& device, const Way& way) {
       const Candidate candidate = candidate_of(WIDTH, accumulator_bytes(problem.dtype));
       Plan plan = plan_of(ALGO<WIDTH>, candidate, problem, way);
-      plan.add(product_of(candidate, plan, problem));
+      plan.add(product_of(candidate, plan, problem, device));
       plan.demand = demand_of(problem, WIDTH, WIDTH, 0, candidate.resident);
       return plan;
     },

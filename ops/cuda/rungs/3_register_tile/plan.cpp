@@ -146,8 +146,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
       demand_of(average_of(problem_as_read(problem, plan)), candidate.block_m, candidate.block_n,
                 variant_of(problem.dtype, way), candidate.resident, way.shares_segments);
   plan.demand.stream_k = way.wraps_around;
-  Step product = is_grouped(problem) ? product_of_groups(candidate, plan, problem, device)
-                                     : product_of(candidate, plan, problem);
+  Step product = product_of(candidate, plan, problem, device);
   if (way.wraps_around) {
     product.shared_bytes += NUMBER_BYTES;
     add_wrapped(plan, product, problem.dtype, way.blocks);

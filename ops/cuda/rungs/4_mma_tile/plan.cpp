@@ -65,9 +65,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
     plan.demand = demand_of(average_of(problem), tile.block_m, tile.block_n,
                             1 + 2 * chosen.tile + singly, tile.resident, chosen.shares_segments);
     plan.demand.stream_k = chosen.blocks > 0;
-    const Step product = is_grouped(problem)
-                             ? product_of_groups(tile, plan, problem, device, /*dynamic=*/true)
-                             : product_of(tile, plan, problem, /*dynamic=*/true);
+    const Step product = product_of(tile, plan, problem, device, /*dynamic=*/true);
     if (chosen.blocks > 0)
       add_wrapped(plan, product, problem.dtype, chosen.blocks);
     else
@@ -79,7 +77,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const Candidate candidate = {MmaTile::ROWS,         MmaTile::ROWS, block_k, MmaTile::THREADS, 1,
                                MmaTile::SHARED_BYTES, RESIDENT};
   Plan plan = plan_of(Algo::MmaTile, candidate, problem, way);
-  plan.add(product_of(candidate, plan, problem));
+  plan.add(product_of(candidate, plan, problem, device));
   plan.demand = demand_of(problem, MmaTile::ROWS, MmaTile::ROWS, 0, RESIDENT);
   return plan;
 }
