@@ -17,6 +17,7 @@ std::string arithmetic_name(Arithmetic arithmetic) {
     case Arithmetic::Tensor: return "tensor";
     case Arithmetic::Tf32: return "tf32";
     case Arithmetic::Fp16x3: return "fp16x3";
+    case Arithmetic::Fp8: return "fp8";
   }
   return "?";
 }

@@ -44,6 +44,8 @@ Kind kind_of(const Problem& problem) {
     case DType::Int64: return Kind::Int64;
     case DType::Complex64: return Kind::Complex64;
     case DType::Complex128: return Kind::Complex128;
+    case DType::Float8E4M3FN:
+    case DType::Float8E5M2: break;
   }
   return Kind::Float32;
 }
