@@ -56,6 +56,17 @@ void run_each_group(const Problem& problem, const std::vector<int64_t>& ends,
   for (const auto& [group, plan] : todo) Backend::run(group, plan, a);
 }
 
+// Scales that are not spaced belong to whole blocks of all of K, which no two groups may share.
+inline void check_blocks_of_groups(const Problem& problem, const std::vector<int64_t>& ends) {
+  if (problem.groups.shared != Shared::K || !is_blockwise(problem.scales) || problem.scales.spaced)
+    return;
+  for (size_t g = 0; g + 1 < ends.size(); ++g)
+    TORCH_CHECK(ends[g] % SCALE_BLOCK == 0 || ends[g] == problem.k, "tiled_mm: offs[", g, "] is ",
+                ends[g], ", but groups of K whose scales are [rows, ceil(T / ", SCALE_BLOCK,
+                ")] begin at multiples of ", SCALE_BLOCK, "; those of groups that begin anywhere ",
+                "are [rows, T / ", SCALE_BLOCK, " + E]");
+}
+
 // Clears the part of C, or of the value before the activation, that lies outside all groups.
 inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
   const int64_t dim = shared == Shared::M ? 0 : 1;
@@ -63,35 +74,38 @@ inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
     c.narrow(dim, end, c.size(dim) - end).zero_();
 }
 
-// C, and the value before the activation, undefined where it is not asked for: of checked operands.
+// What run_groups() runs, checked.
+struct GroupedProduct {
+  Problem problem;  // without C, ends and the value before the activation
+  const GroupedShape& shape;
+  at::IntArrayRef sizes;  // C's
+  at::ScalarType type;    // C's
+  const at::Tensor& a;
+  const std::optional<at::Tensor>& offs;
+  std::initializer_list<const at::Tensor*> reads;  // beside what the epilogue reads
+};
+
+// C, and the value before the activation, undefined where it is not asked for.
 template <typename Backend>
-std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at::Tensor& b,
-                                                   const std::optional<at::Tensor>& offs,
-                                                   const GroupedShape& shape,
-                                                   const EpilogueOptions& asked,
-                                                   const MmOptions& options) {
-  const c10::SymDimVector sym_sizes = shape.sizes();
-  const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sym_sizes));
-  const bool is_finished = asked.bias || asked.input || asked.before ||
-                           parse_activation(asked.activation) != Activation::None;
-  const at::ScalarType type = check_grouped_out_dtype(a.scalar_type(), is_finished, options);
-  if (asked.out) check_finished_out(a, *asked.out, type, sizes);
-  if (options.algo && !parse_algo(*options.algo))
-    throw_unfit_algo(*options.algo, {std::begin(ALL_ALGOS), std::end(ALL_ALGOS)});
-  const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
-  Problem problem = problem_of(operand_of(a), operand_of(b), shape.groups.expect_int(),
-                               shape.m.expect_int(), shape.n.expect_int(), shape.k.expect_int(),
-                               dtype_of(a.scalar_type()), type, arithmetic);
+std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const EpilogueOptions& asked,
+                                              const MmOptions& options) {
+  const GroupedShape& shape = x.shape;
+  const at::Tensor& a = x.a;
+  const std::optional<at::Tensor>& offs = x.offs;
+  Problem& problem = x.problem;
   if (shape.c_is_matrix()) problem.c.batch_stride = 0;
-  fill_epilogue(problem, a, asked, sizes);
+  fill_epilogue(problem, a, asked, x.sizes);
 
   // An operand that C shares memory with would be read after it is written. That is refused where
   // it is certain; where it is not, C is computed aside.
   bool aside = false;
   if (asked.out) {
-    for (const at::Tensor* t :
-         {&a, &b, asked.bias ? &*asked.bias : nullptr, offs ? &*offs : nullptr})
-      if (t != nullptr) aside |= may_overlap_unless_certain(*asked.out, *t);
+    const auto keep_apart = [&](const at::Tensor& t) {
+      aside |= may_overlap_unless_certain(*asked.out, t);
+    };
+    for (const at::Tensor* t : x.reads) keep_apart(*t);
+    if (asked.bias) keep_apart(*asked.bias);
+    if (offs) keep_apart(*offs);
     TORCH_CHECK(!aside || !asked.input,
                 "tiled_mm: the sums may share memory with the operands of what is added to them");
   }
@@ -102,12 +116,12 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
     problem.c = result_of(c);
   }
   if (asked.before) {
-    before = Backend::empty(sizes, type, a);
+    before = Backend::empty(x.sizes, x.type, a);
     keep_before(problem, before);
   }
   const auto allocate = [&] {
     if (!allocates) return;
-    c = Backend::empty(sizes, type, a);
+    c = Backend::empty(x.sizes, x.type, a);
     problem.c.data = c.mutable_data_ptr();
   };
   at::Tensor dense_offs;
@@ -127,6 +141,7 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
                                                 : problem.k;
     std::vector<int64_t> ends;
     if (has_groups) ends = group_ends(dense_offs, total);
+    check_blocks_of_groups(problem, ends);
     allocate();
     run_each_group<Backend>(problem, ends, options, a);
     const int64_t end = ends.empty() ? 0 : ends.back();
@@ -135,6 +150,28 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
   }
   if (allocates && asked.out) c = asked.out->copy_(c);
   return {c, before};
+}
+
+// The same of checked operands.
+template <typename Backend>
+std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at::Tensor& b,
+                                                   const std::optional<at::Tensor>& offs,
+                                                   const GroupedShape& shape,
+                                                   const EpilogueOptions& asked,
+                                                   const MmOptions& options) {
+  const c10::SymDimVector sym_sizes = shape.sizes();
+  const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sym_sizes));
+  const bool is_finished = asked.bias || asked.input || asked.before ||
+                           parse_activation(asked.activation) != Activation::None;
+  const at::ScalarType type = check_grouped_out_dtype(a.scalar_type(), is_finished, options);
+  if (asked.out) check_finished_out(a, *asked.out, type, sizes);
+  if (options.algo && !parse_algo(*options.algo))
+    throw_unfit_algo(*options.algo, {std::begin(ALL_ALGOS), std::end(ALL_ALGOS)});
+  const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
+  const Problem problem = problem_of(
+      operand_of(a), operand_of(b), shape.groups.expect_int(), shape.m.expect_int(),
+      shape.n.expect_int(), shape.k.expect_int(), dtype_of(a.scalar_type()), type, arithmetic);
+  return run_groups<Backend>({problem, shape, sizes, type, a, offs, {&a, &b}}, asked, options);
 }
 
 template <typename Backend>

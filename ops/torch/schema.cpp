@@ -19,6 +19,10 @@ c10::FunctionSchema schema(const std::string& text) {
   return torch::schema(with_options(text).c_str());
 }
 
+c10::FunctionSchema scaled_schema(const std::string& text) {
+  return torch::schema(with_options(text, SCALED_OPTIONS).c_str());
+}
+
 }  // namespace
 
 TORCH_LIBRARY(tiled, m) {
@@ -84,6 +88,18 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("_add_grouped_weight_grad(Tensor(a!) sum, Tensor left, Tensor right, Tensor offs, *,"
                " $options) -> ()"),
         tags);
+  // C = activation((scale_a A) (scale_b B) + bias), rounded once, of fp8 or of int8; with offsets,
+  // or of batches, the forms of grouped_mm. The last adds the product to `sum`, rounded once.
+  const std::string scaled = "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, $options";
+  m.def(scaled_schema("scaled_mm" + scaled + ") -> Tensor"), tags);
+  m.def(scaled_schema("scaled_mm.out" + scaled + ", Tensor(a!) out) -> ()"), tags);
+  m.def(scaled_schema("_add_scaled_mm(Tensor(a!) sum, " + scaled.substr(1) + ") -> ()"), tags);
+  // x by blocks of 128 to fp8, on a GPU: (data, scale, data_t, scale_t), one pass over x
+  // (core/quantization.h). The last two are of x's transpose, and of no elements if not asked for.
+  m.def(
+      "_quantize_blocks(Tensor x, bool square, ScalarType dtype, bool transposed)"
+      " -> (Tensor, Tensor, Tensor, Tensor)",
+      tags);
   // The way back through an epilogue in one pass: grad activation'(before), of relu with its result
   // for `before`, and the bias' gradient, the sums of that over all dimensions but the last, in the
   // order of core/gradient_pass.h. Without an activation the first has no elements, since it would
