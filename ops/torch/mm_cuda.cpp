@@ -28,6 +28,7 @@
 #include "torch/options.h"
 #include "torch/products.h"
 #include "torch/scaled.h"
+#include "torch/scaled_with_tile.h"
 #include "torch/tune.h"
 
 namespace tiled {
@@ -281,6 +282,7 @@ TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) {
   m.impl("mm_with_tile", kernel<&mm_with_tile>);
   m.impl("finished_with_tile", kernel<&finished_with_tile>);
   m.impl("mm_with_epilogue", kernel<&mm_with_epilogue<Cuda>>);
+  m.impl("scaled_with_tile", &scaled_with_tile<Cuda>);
 }
 
 }  // namespace tiled

@@ -174,6 +174,10 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
              " int cluster_q, bool share_segments, *, $options) -> Tensor"));
+  // The same of a scaled product of two matrices.
+  m.def(
+      "scaled_with_tile(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, str tile,"
+      " bool exchanged, int cluster_p, int cluster_q, *, ScalarType? out_dtype=None) -> Tensor");
   // The same with an epilogue: (C, before) with C = activation(before), before = A B + bias.
   m.def(
       schema("finished_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"

@@ -30,9 +30,12 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   const bool repack_b = plan.exchanged ? plan.copies_p() : plan.copies_q();
   Description d;
   d.tile = hopper_tile_name(plan.tile);
-  d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +
-             wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
-             (finishes(problem, plan) ? ", 1>" : ", 0>");
+  if (is_scaled(problem))
+    d.kernel = (is_grouped(problem) ? "hopper_scaled_of_groups<" : "hopper_scaled<") + d.tile;
+  else
+    d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +
+               wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
+               (finishes(problem, plan) ? ", 1>" : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
