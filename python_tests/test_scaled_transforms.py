@@ -1,4 +1,4 @@
-"""scaled_mm under opcheck, torch.compile, meta tensors, autograd and FlopCounterMode."""
+"""scaled_mm under opcheck, vmap, torch.compile, meta tensors, autograd and FlopCounterMode."""
 
 from __future__ import annotations
 
@@ -46,6 +46,29 @@ def test_meta_says_what_runs(recipe: str) -> None:
     assert c.shape == (20, 30) and c.dtype == torch.float16 and c.is_meta
     with pytest.raises(RuntimeError, match="Invalid scaling configuration"):
         SCALED(o.a.to("meta"), o.b.to("meta"), torch.ones(3, device="meta"), o.scale_b.to("meta"))
+
+
+@pytest.mark.usefixtures("no_fallback")
+@each("recipe", RECIPES)
+def test_vmap(device: str, recipe: str) -> None:
+    """Every entry has the bits of its own call."""
+    entries = [scaled.make(20, 30, 300, recipe, recipe, device=device, seed=s) for s in range(3)]
+    a, b, scale_a, scale_b = (torch.stack(t) for t in zip(*(o.all() for o in entries), strict=True))
+    biases = torch.randn(3, 30, device=device)
+
+    def product(a, b, scale_a, scale_b, bias):
+        return tiled_mm.scaled_mm(a, b, scale_a, scale_b, bias=bias)
+
+    got = torch.vmap(product)(a, b, scale_a, scale_b, biases)
+    of_left = torch.vmap(product, in_dims=(0, None, 0, None, None))(
+        a, entries[0].b, scale_a, entries[0].scale_b, None
+    )
+    for i, o in enumerate(entries):
+        assert same_bits(got[i], product(*o.all(), biases[i]))
+        left = o.a, entries[0].b, o.scale_a, entries[0].scale_b
+        assert same_bits(of_left[i], product(*left, None))
+    with pytest.raises(RuntimeError, match="vmap of scaled_mm over no entries"):
+        torch.vmap(product)(a[:0], b[:0], scale_a[:0], scale_b[:0], biases[:0])
 
 
 @each("dynamic", (False, True))
