@@ -12,6 +12,8 @@ from bench.limits import Limits
 from bench.scaled import Case
 from bench.timing import Rounds
 
+pytestmark = pytest.mark.scaled
+
 
 def run(*arguments: str):
     app = typer.Typer()

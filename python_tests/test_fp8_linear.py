@@ -10,6 +10,8 @@ import torch
 from cases import each
 from epilogues import same_bits
 
+pytestmark = pytest.mark.scaled
+
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 

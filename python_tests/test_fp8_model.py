@@ -12,6 +12,8 @@ import torch
 from cases import each
 from scaled import E4M3, RECIPES
 
+pytestmark = pytest.mark.scaled
+
 
 def operands(k: int, *, positive: bool = False, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     draw = torch.rand if positive else torch.randn

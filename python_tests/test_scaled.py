@@ -13,6 +13,8 @@ from cases import each
 from epilogues import same_bits
 from scaled import E4M3, E5M2, RECIPES
 
+pytestmark = pytest.mark.scaled
+
 SIZES = ((1, 1, 1), (130, 257, 300), (3, 600, 128), (200, 17, 1000), (5, 7, 127), (129, 128, 129))
 OUT_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import random
 
+import pytest
 import scaled
 import tiled_mm
 import torch
 from epilogues import same_bits
 from scaled import E4M3, E5M2, RECIPES
+
+pytestmark = pytest.mark.scaled
 
 DRAWS = {"cpu": 40, "cuda": 600}  # of nine comparisons each
 

@@ -10,6 +10,8 @@ from cases import each
 from epilogues import same_bits
 from scaled import E4M3, E5M2, RECIPES
 
+pytestmark = pytest.mark.scaled
+
 F = torch.nn.functional
 TYPES = F.ScalingType
 

@@ -9,6 +9,7 @@
 
 #include "core/epilogue.h"
 #include "core/scales.h"
+#include "core/segments.h"
 
 namespace tiled {
 
@@ -83,6 +84,11 @@ constexpr bool is_grouped(const Problem& problem) {
 
 constexpr bool is_scaled(const Problem& problem) {
   return problem.scales.a.scaling != Scaling::Nothing;
+}
+
+// Of K; a scaled product has one total, however long that is.
+constexpr int64_t segments_of(const Problem& problem) {
+  return is_scaled(problem) && problem.k > 0 ? 1 : segment_count(problem.k);
 }
 
 // Makes it a product with groups. These begin anywhere: an operand of which neighbours along the

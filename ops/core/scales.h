@@ -39,6 +39,18 @@ enum class Scaling : int8_t {
   Block128x128,  // each block of K in each 128 rows
 };
 
+// torch's names of them.
+constexpr const char* name_of(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::Nothing: break;
+    case Scaling::Tensorwise: return "TensorWise";
+    case Scaling::Rowwise: return "RowWise";
+    case Scaling::Block1x128: return "BlockWise1x128";
+    case Scaling::Block128x128: return "BlockWise128x128";
+  }
+  return "?";
+}
+
 constexpr bool is_blockwise(Scaling scaling) {
   return scaling == Scaling::Block1x128 || scaling == Scaling::Block128x128;
 }

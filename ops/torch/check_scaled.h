@@ -31,18 +31,6 @@ struct ScaledOperand {
   c10::SymInt entries, rows, k;
 };
 
-// torch's names of them.
-constexpr const char* name_of(Scaling scaling) {
-  switch (scaling) {
-    case Scaling::Nothing: break;
-    case Scaling::Tensorwise: return "TensorWise";
-    case Scaling::Rowwise: return "RowWise";
-    case Scaling::Block1x128: return "BlockWise1x128";
-    case Scaling::Block128x128: return "BlockWise128x128";
-  }
-  return "?";
-}
-
 inline std::optional<Scaling> parse_scaling(std::optional<std::string_view> name) {
   if (!name) return std::nullopt;
   for (const Scaling scaling :

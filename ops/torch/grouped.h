@@ -130,7 +130,10 @@ std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const Epilogue
     share_out(problem, {shape.shared, offs->scalar_type() == at::kLong, address_of(dense_offs)});
   }
   const bool has_groups = offs && problem.batch > 0;
-  if (!offs || (has_groups && Backend::READS_OFFSETS)) {
+  bool reads_offsets = has_groups && Backend::READS_OFFSETS;
+  // Of scaled products the kernels do not take every form; groups then run one by one.
+  if (reads_offsets && is_scaled(problem)) reads_offsets = Backend::runs_scaled(problem, a);
+  if (!offs || reads_offsets) {
     const auto plan = Backend::plan(problem, options, a);
     allocate();
     if (c.numel() > 0) Backend::run(problem, plan, a);

@@ -137,8 +137,8 @@ TORCH_LIBRARY(tiled, m) {
   // `algo` may be, and does not look at the one that it is given.
   m.def(schema("algos(Tensor a, Tensor b, *, $options, str? device=None) -> str[]"),
         kernel<&algos_of>);
-  m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None, bool verbose=False)"
-               " -> str"),
+  m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None, bool verbose=False,"
+               " Tensor? scale_a=None, Tensor? scale_b=None) -> str"),
         kernel<&explain_text>);
   m.def("devices() -> str[]", &device_names);
   // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
@@ -149,11 +149,12 @@ TORCH_LIBRARY(tiled, m) {
 // For those who measure the library or look into it; nothing here is needed to use it.
 TORCH_LIBRARY(tiled_debug, m) {
   // explain() as a JSON object: what tiled_mm.plan() reads.
-  m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
+  m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None, Tensor? scale_a=None,"
+               " Tensor? scale_b=None) -> str"),
         kernel<&plan_json>);
   // Every way to run the product: what bench.choice measures.
-  m.def(schema("ways(Tensor a, Tensor b, *, $options, str? activation=None, str? device=None)"
-               " -> str"),
+  m.def(schema("ways(Tensor a, Tensor b, *, $options, str? activation=None, str? device=None,"
+               " Tensor? scale_a=None, Tensor? scale_b=None) -> str"),
         kernel<&ways_json>);
   // What save_rules() would write to a new file; and back to the shipped rules, of all devices.
   m.def("rules(str? device=None) -> str", &rules_text);

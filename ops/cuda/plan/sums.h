@@ -41,11 +41,11 @@ inline SumsLayout sums_layout(const Problem& problem) {
 
 // Whether K's segments may go to different blocks. Their sums may take half of what the operands
 // do: a C beyond that has tiles enough, and the pass over its sums would cost more than it gains.
-// How many segments a group has is known on the device alone; a scaled product has one total.
+// How many segments a group has is known on the device alone.
 inline bool may_share_segments(const Problem& problem) {
   constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes that nobody minds
-  if (segment_count(problem.k) < 2 || problem.m == 0 || problem.n == 0) return false;
-  if (is_grouped(problem) || is_scaled(problem)) return false;
+  if (segments_of(problem) < 2 || problem.m == 0 || problem.n == 0) return false;
+  if (is_grouped(problem)) return false;
   const int64_t operands =
       saturating_product(saturating_product(saturating_sum(problem.m, problem.n), problem.k),
                          saturating_product(problem.batch, size_of(problem.dtype)));

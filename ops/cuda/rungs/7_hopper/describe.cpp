@@ -20,6 +20,19 @@ std::string name_of(StorePath path) {
   return "?";
 }
 
+std::string scaled_kernel(const Problem& problem, const HopperPlan& plan) {
+  const auto operand = [&](bool is_a) {
+    const DType dtype = is_a ? problem.dtype : problem.scales.b_dtype;
+    return dtype == DType::Float8E4M3FN ? "ptx::E4m3" : "ptx::E5m2";
+  };
+  const char* result =
+      problem.epilogue.out_dtype == DType::Float16 ? "__half" : "__nv_bfloat16";  // or fp32
+  return std::string(is_grouped(problem) ? "hopper_scaled_of_groups<" : "hopper_scaled<") +
+         std::string(hopper_tile_name(plan.tile)) + ", Fp8Scaled<" + operand(!plan.exchanged) +
+         ", " + operand(plan.exchanged) + ", " + result +
+         (finishes(problem, plan) || is_grouped(problem) ? ">, 1>" : ">, 0>");
+}
+
 }  // namespace
 
 Description describe_hopper(const Problem& problem, const DeviceInfo&, const Plan& whole) {
@@ -31,7 +44,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   Description d;
   d.tile = hopper_tile_name(plan.tile);
   if (is_scaled(problem))
-    d.kernel = (is_grouped(problem) ? "hopper_scaled_of_groups<" : "hopper_scaled<") + d.tile;
+    d.kernel = scaled_kernel(problem, plan);
   else
     d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +
                wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
