@@ -48,9 +48,13 @@ void run_each_group(const Problem& problem, const std::vector<int64_t>& ends,
                     const MmOptions& options, const at::Tensor& a) {
   std::vector<std::pair<Problem, typename Backend::Plan>> todo;
   todo.reserve(ends.size());
+  const auto align = [](auto& x) {
+    x.alignment = std::min(x.alignment, power_of_two_divisor(reinterpret_cast<intptr_t>(x.data)));
+  };
   for (size_t g = 0; g < ends.size(); ++g) {
-    const Problem group =
+    Problem group =
         problem_of_group(problem, static_cast<int64_t>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
+    align(group.a), align(group.b), align(group.c);
     if (group.m > 0 && group.n > 0) todo.emplace_back(group, Backend::plan(group, options, a));
   }
   for (const auto& [group, plan] : todo) Backend::run(group, plan, a);
@@ -125,6 +129,7 @@ std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const Epilogue
     problem.c.data = c.mutable_data_ptr();
   };
   at::Tensor dense_offs;
+  const int32_t a_alignment = problem.a.alignment, b_alignment = problem.b.alignment;
   if (offs) {
     dense_offs = offs->contiguous();
     share_out(problem, {shape.shared, offs->scalar_type() == at::kLong, address_of(dense_offs)});
@@ -143,9 +148,11 @@ std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const Epilogue
                           : shared == Shared::N ? problem.n
                                                 : problem.k;
     std::vector<int64_t> ends;
-    if (has_groups) ends = group_ends(dense_offs, total);
+    if (has_groups) ends = group_ends(dense_offs.cpu(), total);
     check_blocks_of_groups(problem, ends);
     allocate();
+    // Here it is known how each group is aligned.
+    problem.a.alignment = a_alignment, problem.b.alignment = b_alignment;
     run_each_group<Backend>(problem, ends, options, a);
     const int64_t end = ends.empty() ? 0 : ends.back();
     clear_beyond(c, shared, end);
