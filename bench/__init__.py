@@ -21,6 +21,7 @@ choice_terms.py  which terms of the formula pay, by the same: python -m bench.ch
 errors.py      errors of sums beside torch.mm's, by K: python -m bench.errors
 decode.py      one to 64 rows with a layer's weight: python -m bench.decode
 grouped.py     products of groups beside torch's: python -m bench.grouped
+scaled.py      products of fp8 with scales beside torch's: python -m bench.scaled
 out_of_core.py products streamed from host memory: python -m bench.out_of_core
 cpu_table.py   the CPU's groups of cases beside torch.mm: python -m bench.cpu_table
 share.py       figures of another card, in one file to send: python -m bench --share
@@ -34,6 +35,7 @@ training_tables.py  those of training.py's documents
 groups_table.py     that of cpu_table.py's
 errors_table.py     those of errors.py's
 decode_table.py     those of decode.py's
+scaled_table.py     those of scaled.py's
 out_of_core_table.py  those of out_of_core.py's
 cli.py         the commands
 """

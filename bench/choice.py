@@ -43,6 +43,7 @@ class Case:
     precision: str | None = None
     out_dtype: str | None = None
     activation: str | None = None
+    recipe: str | None = None  # of a product with scales: tensorwise, rowwise or blockwise
 
     def options(self) -> dict:
         out = None if self.out_dtype is None else getattr(torch, self.out_dtype)
@@ -196,6 +197,11 @@ FAMILIES: dict[str, Callable[[Draw], Case]] = {
         ),
     ),
     "ieee16": lambda d: Case("ieee16", d.rng.choice((_any, _few))(d, d.dtype16()), "ieee"),
+    "fp8": lambda d: Case(
+        "fp8",
+        d.rng.choice((_few, _few, _middle, _large, _layer))(d, "float8_e4m3fn"),
+        recipe=d.rng.choice(("tensorwise", "rowwise", "blockwise", "blockwise")),
+    ),
     "int8": lambda d: Case("int8", d.rng.choice((_any, _any, _few))(d, "int8"), out_dtype="int32"),
 }
 
@@ -234,11 +240,28 @@ def meta_operands(shape: Shape) -> tuple[Tensor, Tensor]:
     return operand(shape.m, shape.k, shape.layout[0]), operand(shape.k, shape.n, shape.layout[1])
 
 
+def scales_of(case: Case, device: str) -> tuple[Tensor, ...]:
+    """Of A and B, near 1; none of a product without. Blocks' lie as quantize leaves them."""
+    m, n, blocks = case.shape.m, case.shape.n, -(-case.shape.k // 128)
+
+    def scale(*sizes: int) -> Tensor:
+        return torch.rand(sizes, device=device) + 0.5
+
+    if case.recipe == "tensorwise":
+        return scale(1), scale(1)
+    if case.recipe == "rowwise":
+        return scale(m, 1), scale(1, n)
+    if case.recipe == "blockwise":
+        return scale(blocks, m).t(), scale(-(-n // 128), blocks).t()
+    return ()
+
+
 def ways_of(case: Case, device: str) -> list[dict]:
     """Every way that the library lists; `name` is unique among them."""
     a, b = meta_operands(case.shape)
+    scales = dict(zip(("scale_a", "scale_b"), scales_of(case, "meta"), strict=False))
     text = torch.ops.tiled_debug.ways(
-        a, b, **case.options(), activation=case.activation, device=device
+        a, b, **case.options(), activation=case.activation, device=device, **scales
     )
     return [way | {"name": name_of(way)} for way in json.loads(text)]
 
@@ -277,10 +300,14 @@ def picked(case: Case, ways: list[dict], rng: random.Random, most: int = 56) -> 
     return found[:most]
 
 
-def call_of(case: Case, way: dict) -> Callable:
+def call_of(case: Case, way: dict, device: str = "cuda") -> Callable:
+    ops = torch.ops.tiled_debug
+    if case.recipe:
+        scales = scales_of(case, device)
+        named = (way["tile"], way["exchanged"], way["cluster_p"], way["cluster_q"])
+        return lambda a, b, out: ops.scaled_with_tile(a, b, *scales, *named)
     options = case.options()
     options["algo"] = way["algo"]
-    ops = torch.ops.tiled_debug
     if not way["tile"]:
         product = torch.ops.tiled.bmm if case.shape.batch > 1 else torch.ops.tiled.mm
         return lambda a, b, out: product(a, b, **options)
@@ -294,7 +321,7 @@ def call_of(case: Case, way: dict) -> Callable:
 
 
 def peer_of(case: Case) -> Callable | None:
-    if case.activation or case.shape.dtype == "int8":
+    if case.activation or case.recipe or case.shape.dtype == "int8":
         return None
     if case.shape.dtype in ("int16", "int32", "int64"):
         return None

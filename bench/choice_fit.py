@@ -74,7 +74,7 @@ class Ways:
 
         def multiplies_on_tensor_cores(case: dict, kind: str) -> bool:
             return case["precision"] == "fp16x3" or (
-                kind in ("16bit", "tf32") and case["precision"] != "ieee"
+                kind in ("16bit", "tf32", "fp8") and case["precision"] != "ieee"
             )
 
         on_tensor_cores = [

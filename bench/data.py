@@ -28,6 +28,8 @@ def random_matrix(
 ) -> Tensor:
     """Standard normal for floating and complex types, else every value of the type (int64: of
     int32) alike."""
+    if dtype.is_floating_point and dtype.itemsize == 1:
+        return random_matrix(sizes, torch.bfloat16, device, generator).to(dtype)
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(sizes, dtype=dtype, device=device, generator=generator)
     limits = torch.iinfo(torch.int32 if dtype == torch.int64 else dtype)

@@ -35,6 +35,7 @@ from bench.mma_sync_table import mma_sync_table
 from bench.models_table import TABLES as MODELS_TABLES
 from bench.out_of_core_table import TABLES as OUT_OF_CORE_TABLES
 from bench.scale_table import TABLES as SCALE_TABLES
+from bench.scaled_table import TABLES as SCALED_TABLES
 from bench.shapes import SETS, Shape
 from bench.training_tables import curves_table, step_table
 
@@ -287,6 +288,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **MODELS_TABLES,
     **OUT_OF_CORE_TABLES,
     **SCALE_TABLES,
+    **SCALED_TABLES,
     "mma-sync": mma_sync_table,
     **{
         f"shapes-{s}": set_table(s, gpu=True)

@@ -3,7 +3,7 @@
     {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
      counters?: [counters],
      cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
-     decode?: [decode], grouped?: [grouped], models?: {part: [row]},
+     decode?: [decode], grouped?: [grouped], scaled?: [scaled], models?: {part: [row]},
      scale?: {processes, rows: [row]},
      out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]},
      share?: {build, device, copy_bytes_per_s, refused: {precision: why}, self_test, plans}}
@@ -49,6 +49,12 @@ over ours, and `hit` counts the experts that have rows:
 
     {name, experts, top, tokens, n, k, work, dtype, precision, router, aligned, seed, rows, hit,
      seconds: {tiled, torch or aligned}, ratio, tflops, gbs}
+
+`scaled` is bench.scaled's, one case; `seconds` may have torch's, with fast accumulation and a
+copy's, `ratio` is torch's time over ours, and `beside_copy` the copy's:
+
+    {name, work, recipe, m, n, k, experts, seed, seconds, refused, ratio, beside_copy, tflops, gbs,
+     of_copy}
 
 `out_of_core` is bench.out_of_core's: a streamed product beside what bounds it is
 
@@ -195,6 +201,23 @@ _GROUPED = {
     "gbs": float,
     "bound": float,
 }
+_SCALED = {
+    "name": str,
+    "work": str,
+    "recipe": str,
+    "m": int,
+    "n": int,
+    "k": int,
+    "experts": int,
+    "seed": int,
+    "seconds": {"tiled": float, "torch?": float, "fast?": float, "copy?": float},
+    "refused": str,
+    "ratio": (float, None),
+    "beside_copy": (float, None),
+    "tflops": float,
+    "gbs": float,
+    "of_copy": float,
+}
 _DECODE = {
     "dtype": str,
     "layout": str,
@@ -307,6 +330,7 @@ _DOCUMENT = {
     "errors?": [_ERRORS],
     "decode?": [_DECODE],
     "grouped?": [_GROUPED],
+    "scaled?": [_SCALED],
     "models?": _MODELS,
     "scale?": _SCALE,
     "out_of_core?": {"link": dict, "arithmetic": dict, "products": [_STREAMED]},

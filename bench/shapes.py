@@ -14,6 +14,7 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 COMPLEX = ("complex64", "complex128")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
 DTYPES = FLOATS + COMPLEX + INTEGERS
+SCALED = ("float8_e4m3fn",)  # of products with scales alone
 LAYOUTS = ("nn", "nt", "tn", "tt")
 DATA = ("normal", "softmax", "gelu")
 
@@ -29,6 +30,7 @@ BYTES = {
     "int32": 4,
     "int64": 8,
     "uint8": 1,
+    "float8_e4m3fn": 1,
 }
 
 
@@ -49,7 +51,7 @@ class Shape:
             raise ValueError(f"sizes must be positive: {self}")
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}: {self}")
-        if self.dtype not in DTYPES:
+        if self.dtype not in DTYPES + SCALED:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}: {self}")
         if self.data not in DATA or (self.data != "normal" and self.dtype not in FLOATS):
             raise ValueError(f"data must be one of {', '.join(DATA)}, of floats: {self}")

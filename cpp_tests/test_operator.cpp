@@ -356,6 +356,32 @@ TEST_P(Operator, GroupsHaveTheBitsOfMm) {
             std::string::npos);
 }
 
+TEST_P(Operator, ScalesFp8AndInt8) {
+  const at::Tensor a = normal({5, 300}).to(at::kFloat8_e4m3fn);
+  const at::Tensor b = normal({7, 300}).to(at::kFloat8_e5m2).t();
+  const at::Tensor rows = normal({5, 3}), blocks = normal({3, 1}), bias = normal({7});
+  tiled::ScaledOptions asked;
+  asked.bias = bias, asked.out_dtype = at::kFloat;
+  asked.recipe_a = "BlockWise1x128", asked.recipe_b = "BlockWise128x128";
+  const at::Tensor c = tiled::scaled_mm(a, b, rows, blocks, asked);
+  const auto spread = [](const at::Tensor& t, int64_t dim) {
+    return t.repeat_interleave(128, dim).slice(dim, 0, 300);
+  };
+  const at::Tensor right =
+      at::mm(a.to(at::kDouble) * spread(rows, 1), b.to(at::kDouble) * spread(blocks, 0)) + bias;
+  EXPECT_LT((c - right).abs().max().item<double>(), 1e-3);
+  at::Tensor out = at::empty({5, 7}, options(at::kFloat));
+  EXPECT_TRUE(tiled::scaled_mm_out(out, a, b, rows, blocks, asked).is_same(out));
+  EXPECT_TRUE(same_bits(out, c));
+  const at::Tensor one = at::ones({1}, options(at::kFloat)),
+                   bytes = at::ones({4, 6}, options(at::kChar));
+  EXPECT_TRUE(same_bits(tiled::scaled_mm(bytes, bytes.t(), one, one).to(at::kFloat),
+                        at::full({4, 4}, 6.f, options(at::kFloat))));
+  EXPECT_NE(
+      error_of([&] { tiled::scaled_mm(a, b, rows, bias.slice(0, 1)); }).find("Invalid scaling"),
+      std::string::npos);
+}
+
 TEST(OutOfCore, IsPlannedWithoutAGpu) {
   const at::Tensor a = at::empty({65536, 65536}, at::TensorOptions(at::kMeta));
   tiled::OutOfCoreOptions options;

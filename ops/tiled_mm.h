@@ -123,6 +123,32 @@ TILED_MM_API at::Tensor grouped_mm(const at::Tensor& a, const at::Tensor& b,
 TILED_MM_API at::Tensor& grouped_mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                                         const GroupedOptions& options = {});
 
+struct ScaledOptions {
+  std::optional<at::Tensor> offs = {};  // as GroupedOptions'
+  std::optional<at::Tensor> bias = {};  // [N], of groups [E, N]: float, half or bfloat16
+  // What has a scale of its own, as torch's ScalingType has it: "TensorWise", "RowWise",
+  // "BlockWise1x128" or "BlockWise128x128"; by the shape of the scales if empty.
+  std::optional<std::string_view> recipe_a = {}, recipe_b = {};
+  // at::kBFloat16 (if empty), at::kHalf or at::kFloat.
+  std::optional<at::ScalarType> out_dtype = {};
+  std::optional<std::string_view> activation = {};  // as AddmmOptions'
+};
+
+// C = activation((scale_a A) (scale_b B) + bias), rounded once, of fp8 (e4m3fn and e5m2, mixed or
+// not) or of int8 by int8: a [M, K], b [K, N], any strides -> [M, N], or the forms of grouped_mm().
+// Scales are float and of any strides: one element; [M, 1] and [1, N]; of fp8 also a scale for 128
+// of K of each row, [M, ceil(K / 128)] and [ceil(K / 128), N], or of each 128 rows,
+// [ceil(M / 128), ceil(K / 128)] and [ceil(K / 128), ceil(N / 128)]; each side in its own way. See
+// docs/fp8.md for the order of the sums and for the scales of groups. There are no gradients.
+TILED_MM_API at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b,
+                                  const at::Tensor& scale_a, const at::Tensor& scale_b,
+                                  const ScaledOptions& options = {});
+
+// The same into `out`, as mm_out(); it overlaps nothing that is read.
+TILED_MM_API at::Tensor& scaled_mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                                       const at::Tensor& scale_a, const at::Tensor& scale_b,
+                                       const ScaledOptions& options = {});
+
 // The rungs that compute these inputs, from the simplest to the fastest.
 TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b,
                                             const MmOptions& options = {},

@@ -1,7 +1,8 @@
 """Devices, markers and seeds of every test.
 
 `cuda`  needs a GPU; skipped, with one line of the summary, where none can be used.
-`tensor_cores` needs one with Hopper's kernels in the library; skipped likewise.
+`tensor_cores` needs one with Hopper's kernels in the library, and so does `scaled` where a test is
+marked `cuda` as well; skipped likewise.
 `mma` needs one with the kernels of rung async_mma in the library; skipped likewise.
 `large` needs more than 2^31 elements; run on demand with `pytest --large`.
 """
@@ -28,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cuda: needs a CUDA GPU")
     config.addinivalue_line("markers", "tensor_cores: needs a GPU of compute capability 9.0")
+    config.addinivalue_line("markers", "scaled: of products with scales, on a GPU Hopper's")
     config.addinivalue_line("markers", "mma: needs a GPU of compute capability 8.0 or later")
     config.addinivalue_line("markers", "large: more than 2^31 elements; run with --large")
     # Skips are part of the result: `s` adds them, folded by reason, to the summary.
@@ -69,6 +71,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("cuda") and (reason := why_no_cuda()):
         pytest.skip(reason)
     if item.get_closest_marker("tensor_cores") and (reason := why_no_tensor_cores()):
+        pytest.skip(reason)
+    on_gpu = item.get_closest_marker("cuda") is not None
+    if on_gpu and item.get_closest_marker("scaled") and (reason := why_no_tensor_cores()):
         pytest.skip(reason)
     if item.get_closest_marker("mma") and (reason := why_no_mma()):
         pytest.skip(reason)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import parallel_grouped
 import parallel_layers
 import parallel_products
+import parallel_scaled
 import parallel_training
 import parallel_written
 import pytest
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 MODULES = (
     parallel_products,
     parallel_grouped,
+    parallel_scaled,
     parallel_written,
     parallel_layers,
     parallel_training,

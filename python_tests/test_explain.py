@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import cases
 import pytest
 import rungs
+import scaled
 import tiled_mm
 import torch
 from cases import each, meta
@@ -412,3 +413,49 @@ def test_the_running_device_is_planned_for_as_its_name() -> None:
         assert here.peak_flops == pytest.approx(named.peak_flops, rel=0.05)
         assert here.memory_bandwidth == pytest.approx(named.memory_bandwidth, rel=0.05)
     assert tiled_mm.explain(a, b).startswith(f"{here.algo} on {running}")
+
+
+@each("recipe", scaled.RECIPES)
+def test_products_with_scales(recipe: str) -> None:
+    o = scaled.make(300, 200, 40000, recipe, "RowWise", (scaled.E4M3, scaled.E5M2))
+    scales = {"scale_a": o.scale_a, "scale_b": o.scale_b}
+    plan = tiled_mm.plan(o.a, o.b, device="h100", **scales)
+    assert plan.algo == "hopper" and plan.arithmetic == "fp8" and plan.segments == 1
+    assert plan.scales == {"a": recipe, "b": "RowWise", "b_dtype": "float8_e5m2"}
+    first = "E5m2, ptx::E4m3" if plan.hopper.exchanged else "E4m3, ptx::E5m2"
+    assert plan.kernel.startswith(f"hopper_scaled<{plan.tile.name}, Fp8Scaled<ptx::{first}, ")
+    text = tiled_mm.explain(o.a, o.b, device="h100", out_dtype=torch.float16, **scales)
+    assert f"float8_e4m3fn by float8_e5m2 to float16, scaled {recipe} and RowWise" in text
+    assert "__half>, " in text and "segments" not in text
+    assert (
+        tiled_mm.plan(
+            o.a.to("meta"),
+            o.b.to("meta"),
+            device="h100",
+            **{name: t.to("meta") for name, t in scales.items()},
+        )
+        == plan
+    )
+    on_cpu = tiled_mm.plan(o.a, o.b, **scales)
+    assert on_cpu.scales == plan.scales and on_cpu.segments == 1 and on_cpu.arithmetic == "fp8"
+    assert "fp8: of every 128 of K" in tiled_mm.explain(o.a, o.b, **scales)
+    assert tiled_mm.plan(o.a.bfloat16(), o.b.bfloat16(), device="h100").scales is None
+
+
+def test_what_has_no_plan_with_scales() -> None:
+    o = scaled.make(30, 20, 40, "RowWise", "RowWise")
+    with pytest.raises(NotImplementedError, match="have no kernel for NVIDIA A100"):
+        tiled_mm.plan(o.a, o.b, device="a100", scale_a=o.scale_a, scale_b=o.scale_b)
+    with pytest.raises(RuntimeError, match="has two of them"):
+        tiled_mm.explain(o.a, o.b, device="h100", scale_a=o.scale_a)
+    with pytest.raises(RuntimeError, match="neither algo nor precision"):
+        tiled_mm.plan(
+            o.a, o.b, precision="tf32", device="h100", scale_a=o.scale_a, scale_b=o.scale_b
+        )
+    with pytest.raises(RuntimeError, match="Invalid scaling configuration"):
+        tiled_mm.plan(o.a, o.b, scale_a=torch.ones(3), scale_b=o.scale_b)
+    whole = torch.ones(4, 4, dtype=torch.int8)
+    one = torch.ones(1)
+    assert "exact sums, which are scaled" in tiled_mm.explain(
+        whole, whole, scale_a=one, scale_b=one
+    )

@@ -30,6 +30,7 @@ constexpr bool computes(Kernels kernels, Arithmetic arithmetic, DType dtype) {
     case Arithmetic::Tensor: return all || (kernels.mma == Mma::Fp16By8 && dtype == DType::Float16);
     case Arithmetic::Tf32:
     case Arithmetic::Fp16x3: return all;
+    case Arithmetic::Fp8: return kernels.hopper && is_fp8(dtype);
   }
   return false;
 }

@@ -7,9 +7,11 @@ namespace tiled {
 
 enum class DType : int8_t {
 #define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) dtype,
+#define SCALED_DTYPE DTYPE
 #include "core/dtypes.inc"
 };
 
+// Of products without scales.
 constexpr DType ALL_DTYPES[] = {
 #define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) DType::dtype,
 #include "core/dtypes.inc"
@@ -29,6 +31,7 @@ constexpr DTypeInfo info_of(DType dtype) {
   switch (dtype) {
 #define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) \
   case DType::dtype: return {#name, bytes, sum_bytes, DTypeKind::kind};
+#define SCALED_DTYPE DTYPE
 #include "core/dtypes.inc"
   }
   return {};
@@ -41,6 +44,9 @@ constexpr int64_t size_of(DType dtype) { return info_of(dtype).bytes; }
 constexpr int accumulator_bytes(DType dtype) { return info_of(dtype).accumulator_bytes; }
 
 constexpr bool is_complex(DType dtype) { return info_of(dtype).kind == DTypeKind::Complex; }
+constexpr bool is_fp8(DType dtype) {
+  return dtype == DType::Float8E4M3FN || dtype == DType::Float8E5M2;
+}
 constexpr bool is_integer(DType dtype) { return info_of(dtype).kind == DTypeKind::Integer; }
 
 // torch's name of the dtype, without the prefix.

@@ -36,6 +36,13 @@ TILED_HOST_DEVICE void move_companion(Companion<Pointer>& x, int64_t entry, int6
   x.batch_stride = 0;
 }
 
+// The scales of a group, whose rows of A, or columns of B, begin at `row`, and its K at `block`.
+TILED_HOST_DEVICE void move_scales(OperandScales& x, int64_t entry, int64_t row, int64_t block) {
+  if (x.data != nullptr)
+    x.data += entry * x.batch_stride + row * x.row_stride + block * x.block_stride;
+  x.batch_stride = 0;
+}
+
 }  // namespace detail
 
 // Group `group` of them, which has the part [begin, end) of the shared size.
@@ -55,6 +62,9 @@ TILED_HOST_DEVICE Problem problem_of_group(const Problem& all, int64_t group, in
   detail::move_companion(e.before, group, begin, shared);
   detail::move_by(e.bias, group * e.bias_batch_stride * size_of(e.bias_dtype));
   e.bias_batch_stride = 0;
+  const int64_t block = k ? begin / SCALE_BLOCK + (all.scales.spaced ? group : 0) : 0;
+  detail::move_scales(p.scales.a, group, m ? begin : 0, block);
+  detail::move_scales(p.scales.b, group, n ? begin : 0, block);
   return p;
 }
 

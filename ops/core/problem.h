@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "core/epilogue.h"
+#include "core/scales.h"
+#include "core/segments.h"
 
 namespace tiled {
 
@@ -24,12 +26,13 @@ enum class Arithmetic : int8_t {
   Fp16x3,  // fp32 inputs, each as two fp16 parts, three products of parts; main and cross products
            // of every 64 of K in fresh accumulators, added up in fp32
            // (cuda/rungs/9_fp16x3/fp16x3.cu)
+  Fp8,     // fp8 inputs with scales, in the order of core/scales.h
 };
 
 // Whether kernels of this arithmetic run on tensor cores.
 constexpr bool on_tensor_cores(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::Tensor || arithmetic == Arithmetic::Tf32 ||
-         arithmetic == Arithmetic::Fp16x3;
+         arithmetic == Arithmetic::Fp16x3 || arithmetic == Arithmetic::Fp8;
 }
 
 // One matrix operand. Element (i, j) of batch entry b stands at
@@ -65,17 +68,27 @@ struct Groups {
 struct Problem {
   int64_t batch;
   int64_t m, n, k;
-  DType dtype;  // of A and B
+  DType dtype;  // of A and B; of fp8 A's alone (Scales::b_dtype)
   Arithmetic arithmetic;
   Operand a;  // [batch][M][K]
   Operand b;  // [batch][K][N]
   Result c;   // [batch][M][N]
   Epilogue epilogue;
   Groups groups;
+  Scales scales;
 };
 
 constexpr bool is_grouped(const Problem& problem) {
   return problem.groups.shared != Shared::Nothing;
+}
+
+constexpr bool is_scaled(const Problem& problem) {
+  return problem.scales.a.scaling != Scaling::Nothing;
+}
+
+// Of K; a scaled product has one total, however long that is.
+constexpr int64_t segments_of(const Problem& problem) {
+  return is_scaled(problem) && problem.k > 0 ? 1 : segment_count(problem.k);
 }
 
 // Makes it a product with groups. These begin anywhere: an operand of which neighbours along the

@@ -82,6 +82,20 @@ struct Finish {
 };
 using FinishFunction = void (*)(const Finish& tile);
 
+// A block's sums of a scaled product, added to the totals (core/scales.h):
+//
+//     totals[i][j] = (scale_a[i] * scale_b[j]) * sums[i][j] + totals[i][j]
+struct Promotion {
+  const float* sums;  // [rows][cols]
+  int64_t sums_row;
+  float* totals;  // [rows][cols]
+  int64_t totals_row;
+  int64_t rows, cols;
+  const float* scale_a;  // [rows]
+  const float* scale_b;  // [cols]
+};
+using PromoteFunction = void (*)(const Promotion& tile);
+
 // Rows of a gradient on their way back through an activation (core/activation_gradient.h), widened
 // and changed in place, and added to `sums` in ascending order.
 struct PassBack {
@@ -170,6 +184,7 @@ struct ChainTable {
   Kernels kernels[ACCUMULATOR_COUNT];  // [Accumulator]
   Codec codecs[KIND_COUNT];            // [DType], and what C keeps whole
   NaiveFunction naive[KIND_COUNT];     // likewise
+  PromoteFunction promote;
 };
 
 // Products by words of 32 bits: one instruction multiplies the neighbours in k that a word holds

@@ -9,6 +9,7 @@
 #include "cpu/naive.h"
 #include "cpu/pack.h"
 #include "cpu/pass_back_rows.h"
+#include "cpu/promote_rows.h"
 #include "cpu/raw_kernel.h"
 
 namespace tiled::cpu {
@@ -123,7 +124,8 @@ constexpr ChainTable make_chains() {
        &naive_rows<BFloat16>, &naive_rows<ComplexElement<float>>,
        &naive_rows<ComplexElement<double>>, &naive_rows<Byte>, &naive_rows<Same<uint16_t>>,
        &naive_rows<Same<uint32_t>>, &naive_rows<Same<uint64_t>>, &naive_rows<Byte>,
-       &naive_rows<WholeByte<int8_t>>, &naive_rows<WholeByte<uint8_t>>}};
+       &naive_rows<WholeByte<int8_t>>, &naive_rows<WholeByte<uint8_t>>},
+      &promote};
 }
 
 }  // namespace

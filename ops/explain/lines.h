@@ -24,7 +24,11 @@ inline std::string problem_text(const Problem& p) {
   };
   std::string text = "C" + matrix(p.m, p.n) + " = A" + matrix(p.m, p.k) + " B" + matrix(p.k, p.n) +
                      ", " + name_of(p.dtype);
+  if (is_scaled(p)) text += std::string(" by ") + name_of(p.scales.b_dtype);
   if (p.epilogue.out_dtype != p.dtype) text += std::string(" to ") + name_of(p.epilogue.out_dtype);
+  if (is_scaled(p))
+    text += std::string(", scaled ") + name_of(p.scales.a.scaling) + " and " +
+            name_of(p.scales.b.scaling);
   return text;
 }
 

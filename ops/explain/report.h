@@ -59,8 +59,11 @@ double compulsory_bytes(const Problem& problem);
 // A multiply-add is two flops, a complex one eight.
 double flops_of(const Problem& problem);
 
-// "fma", "cpu16", "tensor", "tf32" or "fp16x3".
+// "fma", "cpu16", "tensor", "tf32", "fp16x3" or "fp8".
 std::string arithmetic_name(Arithmetic arithmetic);
+
+// A scaled product's: {a, b (torch's names of the recipes), b_dtype}; else null.
+std::string scales_json(const Problem& problem);
 
 PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
@@ -81,7 +84,8 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //   grid          {x, y, tiles_m, tiles_n, blocks}
 //   shared_bytes  of one block
 //   workspace_bytes  of global memory, for the time of the call
-//   arithmetic    "fma", "tensor", "tf32" or "fp16x3"
+//   arithmetic    "fma", "tensor", "tf32", "fp16x3" or "fp8"
+//   scales        {a, b, b_dtype}; null if the product has none
 //   left_out      what this build leaves out for the device; null if nothing
 //   registers     {per_thread, stack_bytes, compiled_for (90 for 9.0)}; null if not known
 //   registers_unknown   why, null if they are known

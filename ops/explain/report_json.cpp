@@ -17,8 +17,18 @@ std::string arithmetic_name(Arithmetic arithmetic) {
     case Arithmetic::Tensor: return "tensor";
     case Arithmetic::Tf32: return "tf32";
     case Arithmetic::Fp16x3: return "fp16x3";
+    case Arithmetic::Fp8: return "fp8";
   }
   return "?";
+}
+
+std::string scales_json(const Problem& problem) {
+  if (!is_scaled(problem)) return "null";
+  return Object()
+      .text("a", name_of(problem.scales.a.scaling))
+      .text("b", name_of(problem.scales.b.scaling))
+      .text("b_dtype", name_of(problem.scales.b_dtype))
+      .str();
 }
 
 namespace {
@@ -99,7 +109,7 @@ std::string to_json(const PlanReport& r) {
       .count("m", p.m)
       .count("n", p.n)
       .count("k", p.k)
-      .count("segments", segment_count(p.k))
+      .count("segments", segments_of(p))
       .json("tile", Object()
                         .json("name", r.about.tile.empty() ? "null" : quoted(r.about.tile))
                         .count("m", plan.block_m)
@@ -124,6 +134,7 @@ std::string to_json(const PlanReport& r) {
       .count("shared_bytes", step.shared_bytes)
       .count("workspace_bytes", plan.workspace_bytes)
       .text("arithmetic", arithmetic_name(p.arithmetic))
+      .json("scales", scales_json(p))
       .json("left_out", leaves_out_hopper_kernels(r.device) ? quoted(HOPPER_LEFT_OUT) : "null")
       .json("registers", registers(r))
       .json("registers_unknown", r.resources ? "null" : quoted(r.resources_unknown))

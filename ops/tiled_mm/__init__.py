@@ -33,12 +33,14 @@ from ._precision import (  # noqa: E402
     get_float32_precision,
     set_float32_precision,
 )
+from ._quantize import Quantized, quantize  # noqa: E402
 from ._scale import (  # noqa: E402
     Progress,
     explain_out_of_core,
     out_of_core,
     plan_out_of_core,
 )
+from ._scaled import scaled_mm  # noqa: E402
 from ._tune import Tuned, load_rules, save_rules, tune, tuning  # noqa: E402
 from ._vmap import register_batching_rules  # noqa: E402
 
@@ -84,6 +86,7 @@ __version__: str = build_info()["version"]
 __all__ = [
     "Plan",
     "Progress",
+    "Quantized",
     "Tuned",
     "addmm",
     "addmm_",
@@ -117,8 +120,10 @@ __all__ = [
     "override_counts",
     "plan",
     "plan_out_of_core",
+    "quantize",
     "roofline",
     "save_rules",
+    "scaled_mm",
     "set_float32_precision",
     "tune",
     "tuning",

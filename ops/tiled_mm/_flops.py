@@ -33,6 +33,15 @@ def _grouped(a: Any, b: Any, *args: Any, **options: Any) -> int:
     return 2 * math.prod(a[1:] if rows_of_all else a) * b[-1]
 
 
+def _scaled(a: Any, b: Any, _a: Any, _b: Any, offs: Any = None, *args: Any, **options: Any) -> int:
+    """The same; and [M, K] x [K, N], where there are no groups."""
+    return _product(a, b) if offs is None else _grouped(a, b)
+
+
+def _scaled_added(sum: Any, *args: Any, **options: Any) -> int:
+    return _scaled(*args, **options)
+
+
 def _grouped_added(sum: Any, left: Any, right: Any, *args: Any, **options: Any) -> int:
     """[T, P] and [T, Q], added to [E, P, Q]."""
     return 2 * math.prod(left) * right[-1]
@@ -52,6 +61,8 @@ def _register() -> None:
             *(tiled.grouped_mm, tiled._grouped_mm_with_before),
             tiled._grouped_mm_into_main_grad,
         ),
+        _scaled: (tiled.scaled_mm,),
+        _scaled_added: (tiled._add_scaled_mm,),
         _grouped_added: (tiled._add_grouped_weight_grad,),
         _linear: (tiled.linear, tiled._linear_with_before, tiled._linear_into_main_grad),
     }.items():

@@ -49,6 +49,8 @@ def explain(
     out_dtype: torch.dtype | None = None,
     device: str | None = None,
     verbose: bool = False,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
 ) -> str:
     """The plan for ``a`` [M, K] times ``b`` [K, N] as text: rung, tile, the chosen way and the next
     best, occupancy and what limits it, traffic, and the roofline bound. On the CPU: the arithmetic,
@@ -56,10 +58,12 @@ def explain(
 
     With ``device`` naming one of :func:`devices` it works on any tensors, meta ones too, and needs
     no GPU; without it, the plan is for the tensors' own device. ``verbose`` lists every way that
-    the rung has for the problem.
+    the rung has for the problem. With ``scale_a`` and ``scale_b`` it is that of :func:`scaled_mm`,
+    which takes neither ``algo`` nor ``precision``.
 
     Raises:
-        RuntimeError: as :func:`mm`, or the device is unknown or missing.
+        RuntimeError: as :func:`mm` or :func:`scaled_mm`, or the device is unknown or missing.
+        NotImplementedError: the device has no kernel for a product with scales.
     """
     return torch.ops.tiled.explain(
         a,
@@ -69,6 +73,8 @@ def explain(
         out_dtype=out_dtype,
         device=device,
         verbose=verbose,
+        scale_a=scale_a,
+        scale_b=scale_b,
     )
 
 
@@ -81,11 +87,20 @@ def plan(
     precision: str | None = None,
     out_dtype: torch.dtype | None = None,
     device: str | None = None,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
 ) -> Plan:
     """What :func:`explain` says, as a structure."""
     return _plan_from(
         torch.ops.tiled_debug.plan(
-            a, b, algo=algo, precision=precision, out_dtype=out_dtype, device=device
+            a,
+            b,
+            algo=algo,
+            precision=precision,
+            out_dtype=out_dtype,
+            device=device,
+            scale_a=scale_a,
+            scale_b=scale_b,
         )
     )
 

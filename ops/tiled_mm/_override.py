@@ -27,9 +27,10 @@ class override(ContextDecorator):
         def step(x): ...
 
     It takes the kernels of ``mm``, ``addmm``, ``bmm``, ``baddbmm``, ``addmv``, ``dot``,
-    ``_addmm_activation`` and ``_grouped_mm`` with their in-place, ``out=`` and ``out_dtype`` forms,
-    and so all that is made of them: ``linear``, ``matmul``, ``einsum``, ``mv``, ``addbmm``,
-    ``grouped_mm``. What tiled does not compute goes on to the kernel that was there;
+    ``_addmm_activation``, ``_grouped_mm``, ``_scaled_mm``, ``_scaled_grouped_mm`` (and their
+    ``_v2``) and ``_int_mm`` with their in-place, ``out=`` and ``out_dtype`` forms, and so all that
+    is made of them: ``linear``, ``matmul``, ``einsum``, ``mv``, ``addbmm``, ``grouped_mm``,
+    ``scaled_mm``. What tiled does not compute goes on to the kernel that was there;
     :func:`override_counts` says what went where. It may be nested; what was on before is on
     afterwards, errors or not.
 

@@ -174,6 +174,60 @@ class _Rules:
         ]
         return [([c], [*operands, self.all]) for c, operands in rules]
 
+    def scaled(
+        self,
+        a: Any,
+        b: Any,
+        scale_a: Any,
+        scale_b: Any,
+        offs: Any = None,
+        bias: Any = None,
+        *,
+        activation: str | None = None,
+        **options: Any,
+    ) -> list[Rule]:
+        """Products with scales, which go where their operand's rows, or columns, go. A split that
+        they do not follow, as of blocks of 128 rows, is none; and no operand is a part of a sum,
+        since 8 bits do not hold one."""
+        if offs is None and len(a.shape) == 2:
+            whole, parts = (
+                [(c, [*t, *([] if bias is None else [self.along(bias, 2, c)])]) for c, t in rules]
+                for rules in self.product(2)
+            )
+            rules = self.finished(whole, parts, activation, 1)
+        else:
+            rules = self.grouped(a, b, offs, bias, activation=activation)
+        found = []
+        for c, (of_a, of_b, *others) in rules:
+            if of_a.is_partial() or of_b.is_partial():
+                continue
+            scales = [
+                self.of_scale(of_a, a, scale_a, len(a.shape) - 1),
+                self.of_scale(of_b, b, scale_b, len(b.shape) - 2),
+            ]
+            if None not in scales:
+                found.append((c, [of_a, of_b, *scales, *others]))
+        return found
+
+    def of_scale(self, placement: Any, t: Any, scale: Any, k_dim: int) -> Any:
+        """Where the scales of `t` are, which is placed so; None where no placement gives them."""
+        if placement.is_replicate() or all(size == 1 for size in scale.shape):
+            return self.all
+        if len(scale.shape) == len(t.shape):
+            dim = placement.dim
+            if scale.shape[dim] == 1:
+                return self.all
+            follows = dim != k_dim
+        elif len(scale.shape) == 1:  # of rows or columns, or of a batch's entries
+            dim = 0
+            if placement.dim != (1 - k_dim if len(t.shape) == 2 else 0):
+                return self.all
+            follows = True
+        else:
+            return None
+        follows &= scale.shape[dim] == t.shape[placement.dim]
+        return self.shard(dim) if follows else None
+
     def activation_backward(
         self, grad: Any, before: Any, activation: str | None, *, bias_dtype: Any = None
     ) -> list[Rule]:

@@ -190,8 +190,10 @@ def _linear_weight_grad_rule(
     return torch.ops.tiled.bmm(grad.mT, x, **options), 0
 
 
-def _grouped_rule(operator: Any) -> Callable:
-    """Every entry by itself: each may have offsets of its own, which are data."""
+def _rule_by_entries(operator: Any) -> Callable:
+    """Every entry by itself: of groups each may have offsets of its own, which are data, and of
+    scaled products each tensor has scales of another shape."""
+    name = operator._qualified_op_name.split("::")[1].removeprefix("_")
 
     def rule(info: Any, in_dims: tuple, *args: Any, **options: Any) -> Any:
         def entry(i: int) -> Any:
@@ -201,7 +203,7 @@ def _grouped_rule(operator: Any) -> Callable:
             return operator(*tensors, **options)
 
         if info.batch_size == 0:
-            raise RuntimeError("tiled_mm: torch.vmap of grouped_mm over no entries")
+            raise RuntimeError(f"tiled_mm: torch.vmap of {name} over no entries")
         results = [entry(i) for i in range(info.batch_size)]
         if isinstance(results[0], Tensor):
             return torch.stack(results), 0
@@ -253,8 +255,9 @@ def register_batching_rules() -> None:
         "linear": _linear_rule(tiled.linear, tiled.baddbmm),
         "_linear_with_before": _linear_rule(tiled._linear_with_before, tiled._addmm_with_before),
         "_linear_weight_grad": _linear_weight_grad_rule,
-        "grouped_mm": _grouped_rule(tiled.grouped_mm),
-        "_grouped_mm_with_before": _grouped_rule(tiled._grouped_mm_with_before),
+        "grouped_mm": _rule_by_entries(tiled.grouped_mm),
+        "_grouped_mm_with_before": _rule_by_entries(tiled._grouped_mm_with_before),
+        "scaled_mm": _rule_by_entries(tiled.scaled_mm),
         "activation_backward": _activation_backward_rule,
     }
     for name, rule in rules.items():

@@ -101,6 +101,7 @@ def register_sharding_rules() -> None:
         tiled._linear_weight_grad.default: ("linear_weight_grad", {}),
         tiled.grouped_mm.default: ("grouped", {}),
         tiled._grouped_mm_with_before.default: ("grouped", {"results": 2}),
+        tiled.scaled_mm.default: ("scaled", {}),
         tiled.activation_backward.default: ("activation_backward", {}),
     }
     writing = {
@@ -112,6 +113,8 @@ def register_sharding_rules() -> None:
         tiled._add_linear_weight_grad.default: "linear_weight_grad",
         tiled.grouped_mm.out: "grouped",
         tiled._add_grouped_weight_grad.default: "grouped_weight_grad",
+        tiled.scaled_mm.out: "scaled",
+        tiled._add_scaled_mm.default: "scaled",
     }
     try:
         for operator, (name, fixed) in rules.items():

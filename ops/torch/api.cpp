@@ -76,6 +76,18 @@ at::Tensor& grouped_mm_out(at::Tensor& out, const at::Tensor& a, const at::Tenso
   return out;
 }
 
+at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
+                     const at::Tensor& scale_b, const ScaledOptions& options) {
+  return scaled_operator().call(a, b, scale_a, scale_b, options);
+}
+
+at::Tensor& scaled_mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                          const at::Tensor& scale_a, const at::Tensor& scale_b,
+                          const ScaledOptions& options) {
+  scaled_out_operator().call(a, b, scale_a, scale_b, options, out);
+  return out;
+}
+
 std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                                std::optional<std::string_view> device) {
   return algos_of(a, b, options, device);

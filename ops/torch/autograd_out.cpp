@@ -53,7 +53,8 @@ void with_new_version(const c10::OperatorHandle& op, c10::DispatchKeySet keys, S
   torch::autograd::increment_version(out);
 }
 
-constexpr const char* ADDING[] = {"_add_linear_weight_grad", "_add_grouped_weight_grad"};
+constexpr const char* ADDING[] = {"_add_linear_weight_grad", "_add_grouped_weight_grad",
+                                  "_add_scaled_mm"};
 
 template <auto* function>
 void register_for_all(torch::Library& m) {

@@ -29,9 +29,8 @@ inline void check_offs(const at::Tensor& offs) {
 // a [T, K] and b [E, K, N]: rows are shared out. a [E, M, K] and b [K, T]: columns are.
 // a [M, T] and b [T, N]: K is. a [E, M, K] and b [E, K, N]: nothing is, and there are no offsets.
 // The bias is [E, N].
-inline GroupedShape check_grouped(const at::Tensor& a, const at::Tensor& b,
-                                  const std::optional<at::Tensor>& offs,
-                                  const std::optional<at::Tensor>& bias = std::nullopt) {
+inline GroupedShape grouped_shape(const at::Tensor& a, const at::Tensor& b,
+                                  const std::optional<at::Tensor>& offs) {
   TORCH_CHECK(a.dim() == 2 || a.dim() == 3, "mat_a has to be 2 or 3d");
   TORCH_CHECK(b.dim() == 2 || b.dim() == 3, "mat_b has to be 2 or 3d");
   const bool a_is_matrix = a.dim() == 2, b_is_matrix = b.dim() == 2;
@@ -58,20 +57,33 @@ inline GroupedShape check_grouped(const at::Tensor& a, const at::Tensor& b,
                     b.sym_size(0));
   }
   check_same_device(a, b, "tiled::grouped_mm", "mat_b");
-  check_same_dtype(a, b);
   if (offs) check_same_device(a, *offs, "tiled::grouped_mm", "offs");
-  if (!bias) return shape;
+  return shape;
+}
+
+// The bias of groups whose products have this dtype.
+inline void check_grouped_bias(const at::Tensor& a, at::ScalarType dtype, const at::Tensor& bias,
+                               const GroupedShape& shape) {
   TORCH_CHECK(shape.shared != Shared::N,
               "tiled_mm: a bias is [E, N], a row for every group, and here groups share out the "
               "columns of mat_b, so that no group has N of them");
-  TORCH_CHECK(bias->dim() == 2, "tiled_mm: the bias of a grouped product is [E, N], got ",
-              bias->dim(), "-D tensor");
-  TORCH_SYM_CHECK(bias->sym_size(0).sym_eq(shape.groups).sym_and(bias->sym_size(1).sym_eq(shape.n)),
+  TORCH_CHECK(bias.dim() == 2, "tiled_mm: the bias of a grouped product is [E, N], got ",
+              bias.dim(), "-D tensor");
+  TORCH_SYM_CHECK(bias.sym_size(0).sym_eq(shape.groups).sym_and(bias.sym_size(1).sym_eq(shape.n)),
                   "tiled_mm: the bias of a grouped product has shape [E, N], here [", shape.groups,
-                  ", ", shape.n, "], got ", bias->sym_sizes());
-  check_same_device(a, *bias, "tiled::grouped_mm", "bias");
-  TORCH_CHECK(may_be_added(bias->scalar_type(), a.scalar_type()), "Expected bias to have dtype ",
-              a.dtype().name(), ", but got ", bias->dtype().name(), " instead");
+                  ", ", shape.n, "], got ", bias.sym_sizes());
+  check_same_device(a, bias, "tiled::grouped_mm", "bias");
+  TORCH_CHECK(may_be_added(bias.scalar_type(), dtype), "Expected bias to have dtype ",
+              c10::scalarTypeToTypeMeta(dtype).name(), ", but got ", bias.dtype().name(),
+              " instead");
+}
+
+inline GroupedShape check_grouped(const at::Tensor& a, const at::Tensor& b,
+                                  const std::optional<at::Tensor>& offs,
+                                  const std::optional<at::Tensor>& bias = std::nullopt) {
+  const GroupedShape shape = grouped_shape(a, b, offs);
+  check_same_dtype(a, b);
+  if (bias) check_grouped_bias(a, a.scalar_type(), *bias, shape);
   return shape;
 }
 

@@ -73,6 +73,10 @@ inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::Sc
                         const MmOptions& options) {
   if (!options.algo) {
     const Plan plan = make_plan(problem, device);
+    TORCH_CHECK_NOT_IMPLEMENTED(plan.step_count > 0 || !is_scaled(problem),
+                                "tiled_mm: scaled products of ", name_of(problem.dtype),
+                                " have no kernel for ", device.name, " of compute capability ",
+                                device.capability / 10, ".", device.capability % 10);
     TORCH_CHECK(plan.step_count > 0, "tiled_mm: no rung computes [", problem.batch, "] x [",
                 problem.m, ", ", problem.k, "] x [", problem.k, ", ", problem.n, "] ",
                 name_of(problem.dtype), " on ", device.name);

@@ -49,11 +49,13 @@ inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const ch
           scalar.isIntegral(true) ? scalar.toLong() : static_cast<int64_t>(value.real() == 1)};
 }
 
-// Bias and input of fp32 sums may be float, half or bfloat16; of all others they have A's dtype.
-inline void check_companion(const at::Tensor& a, const at::Tensor& t, const char* name) {
+// Bias and input of fp32 sums may be float, half or bfloat16; of all others they have A's dtype,
+// `dtype`, or that of A's products, if they are scaled.
+inline void check_companion(const at::Tensor& a, at::ScalarType dtype, const at::Tensor& t,
+                            const char* name) {
   check_same_device(a, t, "tiled::mm", name);
-  TORCH_CHECK(may_be_added(t.scalar_type(), a.scalar_type()), "Expected ", name, " to have dtype ",
-              a.dtype().name(), ", but got ", t.dtype().name(), " instead");
+  TORCH_CHECK(may_be_added(t.scalar_type(), dtype), "Expected ", name, " to have dtype ",
+              c10::scalarTypeToTypeMeta(dtype).name(), ", but got ", t.dtype().name(), " instead");
   check_allocated(t);
 }
 
@@ -102,14 +104,14 @@ inline void add_input(Epilogue& e, const at::Tensor& input, at::IntArrayRef size
 inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueOptions& asked,
                           at::IntArrayRef sizes) {
   Epilogue& e = problem.epilogue;
-  const at::ScalarType dtype = a.scalar_type();
+  const at::ScalarType dtype = is_scaled(problem) ? at::kFloat : a.scalar_type();
   e.activation = check_activation(asked.activation, dtype);
   e.alpha = factor_of(asked.alpha, dtype, "alpha");
   if (asked.bias) {
     TORCH_CHECK(asked.bias_along == "n" || asked.bias_along == "m",
                 "tiled_mm: unknown bias_along '", std::string(asked.bias_along),
                 "'; expected 'n' or 'm'");
-    check_companion(a, *asked.bias, "bias");
+    check_companion(a, dtype, *asked.bias, "bias");
     e.bias_along = asked.bias_along == "m" ? Along::M : Along::N;
     const at::Tensor& bias = *asked.bias;  // the batch counts as rows
     const Operand operand =
@@ -120,7 +122,7 @@ inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueO
     e.bias_dtype = dtype_of(bias.scalar_type());
   }
   if (asked.input) {
-    check_companion(a, *asked.input, "input");
+    check_companion(a, dtype, *asked.input, "input");
     e.beta = factor_of(asked.beta, dtype, "beta");
     add_input(e, *asked.input, sizes);
   }

@@ -12,7 +12,8 @@
 namespace tiled {
 
 // The last two dimensions are the matrix; the one before, if any, the batch.
-inline Operand operand_of(const at::Tensor& t, at::IntArrayRef sizes, at::IntArrayRef strides) {
+inline Operand operand_of(const at::Tensor& t, DType dtype, at::IntArrayRef sizes,
+                          at::IntArrayRef strides) {
   const size_t dims = sizes.size();
   const auto stride = [&](size_t dim) { return sizes[dim] > 1 ? strides[dim] : 0; };
   Operand operand;
@@ -20,19 +21,22 @@ inline Operand operand_of(const at::Tensor& t, at::IntArrayRef sizes, at::IntArr
   operand.row_stride = stride(dims - 2);
   operand.col_stride = stride(dims - 1);
   operand.batch_stride = dims == 3 ? stride(0) : 0;
-  operand.alignment = alignment_of(operand.data, dtype_of(t.scalar_type()), operand.row_stride,
-                                   operand.col_stride, operand.batch_stride);
+  operand.alignment = alignment_of(operand.data, dtype, operand.row_stride, operand.col_stride,
+                                   operand.batch_stride);
   return operand;
 }
 
-inline Operand operand_of(const at::Tensor& t) { return operand_of(t, t.sizes(), t.strides()); }
+inline Operand operand_of(const at::Tensor& t, DType dtype) {
+  return operand_of(t, dtype, t.sizes(), t.strides());
+}
+inline Operand operand_of(const at::Tensor& t) { return operand_of(t, dtype_of(t.scalar_type())); }
 
 // The same of t.expand(sizes), with its refusals, but without that tensor.
 inline Operand expanded_operand(const at::Tensor& t, at::IntArrayRef sizes) {
   if (t.sizes() == sizes) return operand_of(t);
   if (t.dim() > static_cast<int64_t>(sizes.size())) t.expand(sizes);  // refuses
   const auto expanded = at::inferExpandGeometry_dimvector(t.sizes(), t.strides(), sizes);
-  return operand_of(t, expanded.sizes, expanded.strides);
+  return operand_of(t, dtype_of(t.scalar_type()), expanded.sizes, expanded.strides);
 }
 
 // The operand's transpose.

@@ -48,12 +48,27 @@ void run_each_group(const Problem& problem, const std::vector<int64_t>& ends,
                     const MmOptions& options, const at::Tensor& a) {
   std::vector<std::pair<Problem, typename Backend::Plan>> todo;
   todo.reserve(ends.size());
+  const auto align = [](auto& x) {
+    x.alignment = std::min(x.alignment, power_of_two_divisor(reinterpret_cast<intptr_t>(x.data)));
+  };
   for (size_t g = 0; g < ends.size(); ++g) {
-    const Problem group =
+    Problem group =
         problem_of_group(problem, static_cast<int64_t>(g), g == 0 ? 0 : ends[g - 1], ends[g]);
+    align(group.a), align(group.b), align(group.c);
     if (group.m > 0 && group.n > 0) todo.emplace_back(group, Backend::plan(group, options, a));
   }
   for (const auto& [group, plan] : todo) Backend::run(group, plan, a);
+}
+
+// Scales that are not spaced belong to whole blocks of all of K, which no two groups may share.
+inline void check_blocks_of_groups(const Problem& problem, const std::vector<int64_t>& ends) {
+  if (problem.groups.shared != Shared::K || !is_blockwise(problem.scales) || problem.scales.spaced)
+    return;
+  for (size_t g = 0; g + 1 < ends.size(); ++g)
+    TORCH_CHECK(ends[g] % SCALE_BLOCK == 0 || ends[g] == problem.k, "tiled_mm: offs[", g, "] is ",
+                ends[g], ", but groups of K whose scales are [rows, ceil(T / ", SCALE_BLOCK,
+                ")] begin at multiples of ", SCALE_BLOCK, "; those of groups that begin anywhere ",
+                "are [rows, T / ", SCALE_BLOCK, " + E]");
 }
 
 // Clears the part of C, or of the value before the activation, that lies outside all groups.
@@ -63,7 +78,91 @@ inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
     c.narrow(dim, end, c.size(dim) - end).zero_();
 }
 
-// C, and the value before the activation, undefined where it is not asked for: of checked operands.
+// What run_groups() runs, checked.
+struct GroupedProduct {
+  Problem problem;  // without C, ends and the value before the activation
+  const GroupedShape& shape;
+  at::IntArrayRef sizes;  // C's
+  at::ScalarType type;    // C's
+  const at::Tensor& a;
+  const std::optional<at::Tensor>& offs;
+  std::initializer_list<const at::Tensor*> reads;  // beside what the epilogue reads
+};
+
+// C, and the value before the activation, undefined where it is not asked for.
+template <typename Backend>
+std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const EpilogueOptions& asked,
+                                              const MmOptions& options) {
+  const GroupedShape& shape = x.shape;
+  const at::Tensor& a = x.a;
+  const std::optional<at::Tensor>& offs = x.offs;
+  Problem& problem = x.problem;
+  if (shape.c_is_matrix()) problem.c.batch_stride = 0;
+  fill_epilogue(problem, a, asked, x.sizes);
+
+  // An operand that C shares memory with would be read after it is written. That is refused where
+  // it is certain; where it is not, C is computed aside.
+  bool aside = false;
+  if (asked.out) {
+    const auto keep_apart = [&](const at::Tensor& t) {
+      aside |= may_overlap_unless_certain(*asked.out, t);
+    };
+    for (const at::Tensor* t : x.reads) keep_apart(*t);
+    if (asked.bias) keep_apart(*asked.bias);
+    if (offs) keep_apart(*offs);
+    TORCH_CHECK(!aside || !asked.input,
+                "tiled_mm: the sums may share memory with the operands of what is added to them");
+  }
+  const bool allocates = !asked.out || aside;
+  at::Tensor c, before;
+  if (!allocates) {
+    c = *asked.out;
+    problem.c = result_of(c);
+  }
+  if (asked.before) {
+    before = Backend::empty(x.sizes, x.type, a);
+    keep_before(problem, before);
+  }
+  const auto allocate = [&] {
+    if (!allocates) return;
+    c = Backend::empty(x.sizes, x.type, a);
+    problem.c.data = c.mutable_data_ptr();
+  };
+  at::Tensor dense_offs;
+  const int32_t a_alignment = problem.a.alignment, b_alignment = problem.b.alignment;
+  if (offs) {
+    dense_offs = offs->contiguous();
+    share_out(problem, {shape.shared, offs->scalar_type() == at::kLong, address_of(dense_offs)});
+  }
+  const bool has_groups = offs && problem.batch > 0;
+  bool reads_offsets = has_groups && Backend::READS_OFFSETS;
+  // Of scaled products the kernels do not take every form; groups then run one by one.
+  if (reads_offsets && is_scaled(problem)) reads_offsets = Backend::runs_scaled(problem, a);
+  if (!offs || reads_offsets) {
+    const auto plan = Backend::plan(problem, options, a);
+    allocate();
+    if (c.numel() > 0) Backend::run(problem, plan, a);
+  } else {
+    const Shared shared = shape.shared;
+    const int64_t total = shared == Shared::M   ? problem.m
+                          : shared == Shared::N ? problem.n
+                                                : problem.k;
+    std::vector<int64_t> ends;
+    if (has_groups) ends = group_ends(dense_offs.cpu(), total);
+    check_blocks_of_groups(problem, ends);
+    allocate();
+    // Here it is known how each group is aligned.
+    problem.a.alignment = a_alignment, problem.b.alignment = b_alignment;
+    run_each_group<Backend>(problem, ends, options, a);
+    const int64_t end = ends.empty() ? 0 : ends.back();
+    clear_beyond(c, shared, end);
+    clear_beyond(before, shared, end);
+  }
+  if (allocates && asked.out) c = asked.out->copy_(c);
+  return {c, before};
+}
+
+// The same of checked operands.
 template <typename Backend>
 std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at::Tensor& b,
                                                    const std::optional<at::Tensor>& offs,
@@ -79,62 +178,10 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
   if (options.algo && !parse_algo(*options.algo))
     throw_unfit_algo(*options.algo, {std::begin(ALL_ALGOS), std::end(ALL_ALGOS)});
   const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
-  Problem problem = problem_of(operand_of(a), operand_of(b), shape.groups.expect_int(),
-                               shape.m.expect_int(), shape.n.expect_int(), shape.k.expect_int(),
-                               dtype_of(a.scalar_type()), type, arithmetic);
-  if (shape.c_is_matrix()) problem.c.batch_stride = 0;
-  fill_epilogue(problem, a, asked, sizes);
-
-  // An operand that C shares memory with would be read after it is written. That is refused where
-  // it is certain; where it is not, C is computed aside.
-  bool aside = false;
-  if (asked.out) {
-    for (const at::Tensor* t :
-         {&a, &b, asked.bias ? &*asked.bias : nullptr, offs ? &*offs : nullptr})
-      if (t != nullptr) aside |= may_overlap_unless_certain(*asked.out, *t);
-    TORCH_CHECK(!aside || !asked.input,
-                "tiled_mm: the sums may share memory with the operands of what is added to them");
-  }
-  const bool allocates = !asked.out || aside;
-  at::Tensor c, before;
-  if (!allocates) {
-    c = *asked.out;
-    problem.c = result_of(c);
-  }
-  if (asked.before) {
-    before = Backend::empty(sizes, type, a);
-    keep_before(problem, before);
-  }
-  const auto allocate = [&] {
-    if (!allocates) return;
-    c = Backend::empty(sizes, type, a);
-    problem.c.data = c.mutable_data_ptr();
-  };
-  at::Tensor dense_offs;
-  if (offs) {
-    dense_offs = offs->contiguous();
-    share_out(problem, {shape.shared, offs->scalar_type() == at::kLong, address_of(dense_offs)});
-  }
-  const bool has_groups = offs && problem.batch > 0;
-  if (!offs || (has_groups && Backend::READS_OFFSETS)) {
-    const auto plan = Backend::plan(problem, options, a);
-    allocate();
-    if (c.numel() > 0) Backend::run(problem, plan, a);
-  } else {
-    const Shared shared = shape.shared;
-    const int64_t total = shared == Shared::M   ? problem.m
-                          : shared == Shared::N ? problem.n
-                                                : problem.k;
-    std::vector<int64_t> ends;
-    if (has_groups) ends = group_ends(dense_offs, total);
-    allocate();
-    run_each_group<Backend>(problem, ends, options, a);
-    const int64_t end = ends.empty() ? 0 : ends.back();
-    clear_beyond(c, shared, end);
-    clear_beyond(before, shared, end);
-  }
-  if (allocates && asked.out) c = asked.out->copy_(c);
-  return {c, before};
+  const Problem problem = problem_of(
+      operand_of(a), operand_of(b), shape.groups.expect_int(), shape.m.expect_int(),
+      shape.n.expect_int(), shape.k.expect_int(), dtype_of(a.scalar_type()), type, arithmetic);
+  return run_groups<Backend>({problem, shape, sizes, type, a, offs, {&a, &b}}, asked, options);
 }
 
 template <typename Backend>

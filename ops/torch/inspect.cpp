@@ -13,6 +13,7 @@
 #include "torch/inspect_cpu.h"
 #include "torch/mm_cpu.h"
 #include "torch/precision.h"
+#include "torch/scaled.h"
 
 namespace tiled {
 
@@ -38,11 +39,24 @@ DeviceInfo device_of(const at::Tensor& a, OptionalName name) {
 
 bool on_cpu(const at::Tensor& a, OptionalName device) { return a.is_cpu() && !device; }
 
+// A product with scales, which takes no rung and no precision by name.
+Problem checked_scaled_problem(const at::Tensor& a, const at::Tensor& b, const MaybeTensor& scale_a,
+                               const MaybeTensor& scale_b, const MmOptions& options) {
+  TORCH_CHECK(scale_a && scale_b, "tiled_mm: a product with scales has two of them");
+  TORCH_CHECK(!options.algo && !options.precision,
+              "tiled_mm: a product with scales takes neither algo nor precision");
+  ScaledOptions asked;
+  asked.out_dtype = options.out_dtype;
+  return scaled_problem(a, b, *scale_a, *scale_b, check_scaled(a, b, *scale_a, *scale_b, asked));
+}
+
 Problem checked_problem(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                        OptionalName device) {
+                        OptionalName device, const MaybeTensor& scale_a = {},
+                        const MaybeTensor& scale_b = {}) {
   for (const at::Tensor& t : {a, b})
     TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided,
                                 "tiled_mm: expected dense (strided) tensors, got ", t.layout());
+  if (scale_a || scale_b) return checked_scaled_problem(a, b, scale_a, scale_b, options);
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
   std::optional<DeviceInfo> named;
   if (device) named = device_by_name(*device);
@@ -52,8 +66,9 @@ Problem checked_problem(const at::Tensor& a, const at::Tensor& b, const MmOption
 }
 
 PlanReport report_of(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                     OptionalName device_name) {
-  const Problem problem = checked_problem(a, b, options, device_name);
+                     OptionalName device_name, const MaybeTensor& scale_a,
+                     const MaybeTensor& scale_b) {
+  const Problem problem = checked_problem(a, b, options, device_name, scale_a, scale_b);
   const DeviceInfo device = device_of(a, device_name);
   return report(problem, device, choose_plan(problem, device, a.scalar_type(), options));
 }
@@ -77,15 +92,19 @@ std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
 }
 
 std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                         OptionalName device, bool verbose) {
-  if (!on_cpu(a, device)) return to_text(report_of(a, b, options, device), verbose);
-  return cpu_explain_text(checked_problem(a, b, options, device), cpu_algo(options.algo));
+                         OptionalName device, bool verbose, const MaybeTensor& scale_a,
+                         const MaybeTensor& scale_b) {
+  if (!on_cpu(a, device))
+    return to_text(report_of(a, b, options, device, scale_a, scale_b), verbose);
+  return cpu_explain_text(checked_problem(a, b, options, device, scale_a, scale_b),
+                          cpu_algo(options.algo));
 }
 
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                      OptionalName device) {
-  if (!on_cpu(a, device)) return to_json(report_of(a, b, options, device));
-  return cpu_plan_json(checked_problem(a, b, options, device), cpu_algo(options.algo));
+                      OptionalName device, const MaybeTensor& scale_a, const MaybeTensor& scale_b) {
+  if (!on_cpu(a, device)) return to_json(report_of(a, b, options, device, scale_a, scale_b));
+  return cpu_plan_json(checked_problem(a, b, options, device, scale_a, scale_b),
+                       cpu_algo(options.algo));
 }
 
 namespace {
@@ -124,14 +143,16 @@ std::string demand_json(const Problem& problem, const Rung& rung, const Plan& pl
 }  // namespace
 
 std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                      std::optional<std::string_view> activation, OptionalName device_name) {
-  Problem problem = checked_problem(a, b, options, device_name);
+                      std::optional<std::string_view> activation, OptionalName device_name,
+                      const MaybeTensor& scale_a, const MaybeTensor& scale_b) {
+  Problem problem = checked_problem(a, b, options, device_name, scale_a, scale_b);
   if (activation) problem.epilogue.activation = parse_activation(*activation);
   const DeviceInfo device = device_of(a, device_name);
   const std::shared_ptr<const Rules> rules = current_rules(device);
   std::vector<std::string> found;
   for (const Rung* rung : ladder()) {
-    if (options.algo ? *options.algo != name_of(rung->algo) : !rung->supports(problem, device))
+    if (options.algo ? *options.algo != name_of(rung->algo)
+                     : !supports(rung->algo, problem, device))
       continue;
     rung->ways(problem, device, [&](const Way& way) {
       const Plan plan = rung->plan(problem, device, way);

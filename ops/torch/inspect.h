@@ -15,6 +15,7 @@
 namespace tiled {
 
 using OptionalName = std::optional<std::string_view>;
+using MaybeTensor = std::optional<at::Tensor>;
 
 // One of device_names(), or "cuda" or "cuda:1" for a GPU of this machine; else an error that lists
 // them.
@@ -23,18 +24,22 @@ DeviceInfo device_by_name(std::string_view name);
 std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
                                   const MmOptions& options, OptionalName device);
 
+// With scales of both operands, here and below: of the scaled product.
 std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                         OptionalName device, bool verbose);
+                         OptionalName device, bool verbose, const MaybeTensor& scale_a = {},
+                         const MaybeTensor& scale_b = {});
 
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                      OptionalName device);
+                      OptionalName device, const MaybeTensor& scale_a = {},
+                      const MaybeTensor& scale_b = {});
 
 // Every way in which the problem can run in its arithmetic, of all rungs or of options.algo alone:
 // a JSON array of objects {algo, tile, exchanged, cluster_p, cluster_q, share_segments, by_name
 // (whether it runs by its name alone), seconds (estimated), demand (what the estimate is made of)}.
 // With an activation the product has an epilogue.
 std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                      std::optional<std::string_view> activation, OptionalName device);
+                      std::optional<std::string_view> activation, OptionalName device,
+                      const MaybeTensor& scale_a, const MaybeTensor& scale_b);
 
 // A row of a rules file, for the way of that name of options.algo: "row CLASS WAY".
 std::string rules_row(const at::Tensor& a, const at::Tensor& b, std::string_view tile,

@@ -27,8 +27,8 @@ const char* level_of(const Problem& problem) {
 // Empty where three loops run, or nothing is left to compute.
 std::optional<cpu::Blocking> blocking_of(const Problem& problem, Algo algo) {
   const cpu::Level& level = cpu::chosen_level();
-  if (algo == Algo::Naive || problem.batch == 0 || problem.m == 0 || problem.n == 0 ||
-      cpu::is_tiny(problem, level))
+  if (is_scaled(problem) || algo == Algo::Naive || problem.batch == 0 || problem.m == 0 ||
+      problem.n == 0 || cpu::is_tiny(problem, level))
     return std::nullopt;
   return cpu::choose_blocking(problem, level, at::get_num_threads());
 }
@@ -45,20 +45,28 @@ Sizes sizes_of(const cpu::Blocking& x) {
 }
 
 std::string arithmetic_text(const Problem& p) {
-  if (is_integer(p.dtype)) return "exact, modulo 2 to the power of the result's bits";
+  if (is_integer(p.dtype))
+    return is_scaled(p) ? "exact sums, which are scaled in fp32"
+                        : "exact, modulo 2 to the power of the result's bits";
   const cpu::Level& level = cpu::chosen_level();
   const std::string name = arithmetic_name(p.arithmetic) + ": ";
+  if (is_scaled(p))
+    return name + "of every 128 of K " +
+           (level.chains->fused ? "fused multiply-adds" : "multiplies, then adds") +
+           " in fp32, k ascending, and their sums likewise";
   if (cpu::dots_of(p, level) != nullptr) return name + "the level's own instruction, k ascending";
   return name + (level.chains->fused ? "fused multiply-adds" : "multiplies, then adds") +
          ", k ascending";
 }
 
 // Who computes C.
-std::string threads_text(const std::optional<cpu::Blocking>& blocking, Algo algo) {
+std::string threads_text(const Problem& problem, const std::optional<cpu::Blocking>& blocking,
+                         Algo algo) {
   const std::string threads = std::to_string(at::get_num_threads());
   if (blocking)
     return threads + ", which share out " + grouped(static_cast<double>(blocking->regions())) +
            " region" + (blocking->regions() == 1 ? "" : "s") + " of C, never K";
+  if (is_scaled(problem)) return threads + ", which share out regions of C, never K";
   return algo == Algo::Naive ? threads + ", which share out rows of C, never K" : "1";
 }
 
@@ -92,11 +100,12 @@ std::string cpu_explain_text(const Problem& p, Algo algo) {
   text += line("level", level + (level == own ? ""
                                               : ", since " + own + " has nothing for " +
                                                     std::string(name_of(p.dtype))));
-  text += line(
-      "K", std::to_string(segment_count(p.k)) + " segment" + (segment_count(p.k) == 1 ? "" : "s"));
-  text += line("threads", threads_text(blocking, algo));
+  text += line("K", std::to_string(segments_of(p)) + " segment" + (segments_of(p) == 1 ? "" : "s"));
+  text += line("threads", threads_text(p, blocking, algo));
   if (blocking)
     text += blocking_lines(*blocking);
+  else if (is_scaled(p))
+    text += line("blocks", "128 of K at a time, widened as they are packed");
   else
     text += line("blocks", "none: three loops");
   text += "\nLeast traffic: " + with_unit(flops_of(p), operation) + ", " +
@@ -136,8 +145,9 @@ std::string cpu_plan_json(const Problem& p, Algo algo) {
       .count("m", p.m)
       .count("n", p.n)
       .count("k", p.k)
-      .count("segments", segment_count(p.k))
+      .count("segments", segments_of(p))
       .text("arithmetic", arithmetic_name(p.arithmetic))
+      .json("scales", scales_json(p))
       .text("level", level_of(p))
       .text("cpu_level", cpu::chosen_level().name)
       .count("threads", at::get_num_threads())

@@ -7,11 +7,13 @@
 
 #include "cpu/blocked.h"
 #include "cpu/gradient_pass.h"
+#include "cpu/scaled.h"
 #include "torch/activation_backward.h"
 #include "torch/addmm.h"
 #include "torch/grouped.h"
 #include "torch/options.h"
 #include "torch/products.h"
+#include "torch/scaled.h"
 
 namespace tiled {
 
@@ -56,8 +58,12 @@ struct Cpu {
 
   static constexpr bool READS_OFFSETS = false;
 
+  static bool runs_scaled(const Problem&, const at::Tensor&) { return true; }
+
   static void run(const Problem& problem, Plan plan, const at::Tensor&) {
-    if (plan == Algo::Naive)
+    if (is_scaled(problem))
+      cpu::mm_scaled(problem, all_threads());
+    else if (plan == Algo::Naive)
       cpu::mm_naive(problem, all_threads());
     else
       cpu::mm_blocked(problem, all_threads());
@@ -83,6 +89,7 @@ TORCH_LIBRARY_IMPL(tiled, CPU, m) {
   m.impl("bmm.out", kernel<&Product<Cpu>::mm_out<&check_bmm>>);
   register_addmm<Cpu>(m);
   register_grouped<Cpu>(m);
+  register_scaled<Cpu>(m);
   m.impl("activation_backward", &activation_backward<Cpu>);
 }
 

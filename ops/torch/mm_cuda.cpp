@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -26,6 +27,8 @@
 #include "torch/hooks.h"
 #include "torch/options.h"
 #include "torch/products.h"
+#include "torch/scaled.h"
+#include "torch/scaled_with_tile.h"
 #include "torch/tune.h"
 
 namespace tiled {
@@ -100,7 +103,8 @@ struct Cuda {
 
   static Plan plan(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
-    if (is_tuning() && !options.algo) tune(problem, device, a.device().index());
+    if (is_tuning() && !options.algo && !is_scaled(problem))
+      tune(problem, device, a.device().index());
     return choose_plan(problem, device, a.scalar_type(), options);
   }
 
@@ -111,6 +115,14 @@ struct Cuda {
   }
 
   static constexpr bool READS_OFFSETS = true;
+
+  static bool runs_scaled(const Problem& problem, const at::Tensor& a) {
+    const DeviceInfo& device = cuda_device(a.device().index());
+    const Ladder rungs = ladder();
+    return std::any_of(rungs.begin(), rungs.end(), [&](const Rung* rung) {
+      return rung->scaled && supports(rung->algo, problem, device);
+    });
+  }
 
   static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
     const c10::cuda::CUDAGuard guard(a.device());
@@ -261,6 +273,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   m.impl("bmm.out", kernel<&Product<Cuda>::mm_out<&check_bmm>>);
   register_addmm<Cuda>(m);
   register_grouped<Cuda>(m);
+  register_scaled<Cuda>(m);
   m.impl("activation_backward", &activation_backward<Cuda>);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }
@@ -269,6 +282,7 @@ TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) {
   m.impl("mm_with_tile", kernel<&mm_with_tile>);
   m.impl("finished_with_tile", kernel<&finished_with_tile>);
   m.impl("mm_with_epilogue", kernel<&mm_with_epilogue<Cuda>>);
+  m.impl("scaled_with_tile", &scaled_with_tile<Cuda>);
 }
 
 }  // namespace tiled

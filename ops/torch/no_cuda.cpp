@@ -40,7 +40,8 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
 }
 
 TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) {
-  for (const char* name : {"mm_with_tile", "finished_with_tile", "mm_with_epilogue"})
+  for (const char* name :
+       {"mm_with_tile", "finished_with_tile", "mm_with_epilogue", "scaled_with_tile"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 

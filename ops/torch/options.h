@@ -28,10 +28,20 @@ MmOptions of_product(const Options& options) {
   return {options.algo, options.precision, options.out_dtype};
 }
 
+// The same of scaled products.
+constexpr const char* SCALED_OPTIONS =
+    "Tensor? offs=None, Tensor? bias=None, *, str? recipe_a=None, str? recipe_b=None,"
+    " ScalarType? out_dtype=None, str? activation=None";
+
+inline auto unpacked(const ScaledOptions& options) {
+  const auto& [offs, bias, recipe_a, recipe_b, out_dtype, activation] = options;
+  return std::make_tuple(offs, bias, recipe_a, recipe_b, out_dtype, activation);
+}
+
 // A schema written with "$options" where OPTIONS stands.
-inline std::string with_options(std::string schema) {
+inline std::string with_options(std::string schema, const char* options = OPTIONS) {
   const std::string mark = "$options";
-  return schema.replace(schema.find(mark), mark.size(), OPTIONS);
+  return schema.replace(schema.find(mark), mark.size(), options);
 }
 
 namespace detail {
@@ -39,30 +49,33 @@ namespace detail {
 template <typename...>
 struct List {};
 
-// A signature in which one parameter is `const MmOptions&`, taken apart there: the parameters
-// before it, those after it, and the options themselves. Parameters move from Rest to Before until
-// it is found.
-template <typename Result, typename Options, typename Before, typename Rest>
+// A signature in which one parameter is `const Options&`, taken apart there: the parameters before
+// it, those after it, and the options themselves. Parameters move from Rest to Before until it is
+// found.
+template <typename Options, typename Result, typename Members, typename Before, typename Rest>
 struct Split;
 
-template <typename Result, typename Options, typename... Before, typename Next, typename... Rest>
-struct Split<Result, Options, List<Before...>, List<Next, Rest...>>
-    : Split<Result, Options, List<Before..., Next>, List<Rest...>> {};
+template <typename Options, typename Result, typename Members, typename... Before, typename Next,
+          typename... Rest>
+struct Split<Options, Result, Members, List<Before...>, List<Next, Rest...>>
+    : Split<Options, Result, Members, List<Before..., Next>, List<Rest...>> {};
 
-template <typename Result, typename... Option, typename... Before, typename... After>
-struct Split<Result, std::tuple<Option...>, List<Before...>, List<const MmOptions&, After...>> {
+template <typename Options, typename Result, typename... Option, typename... Before,
+          typename... After>
+struct Split<Options, Result, std::tuple<Option...>, List<Before...>,
+             List<const Options&, After...>> {
   using Plain = Result(Before..., Option..., After...);
 
   // The function as a kernel of plain arguments.
   template <auto function>
   static Result pack(Before... before, Option... option, After... after) {
-    return function(std::forward<Before>(before)..., MmOptions{std::move(option)...},
+    return function(std::forward<Before>(before)..., Options{std::move(option)...},
                     std::forward<After>(after)...);
   }
 
   // A call with plain arguments, `callee` being given them.
   template <typename Callee>
-  static Result unpack(const Callee& callee, Before... before, const MmOptions& options,
+  static Result unpack(const Callee& callee, Before... before, const Options& options,
                        After... after) {
     return std::apply(
         [&](const Option&... option) -> Result { return callee(before..., option..., after...); },
@@ -70,21 +83,29 @@ struct Split<Result, std::tuple<Option...>, List<Before...>, List<const MmOption
   }
 };
 
+template <typename... Parameters>
+using OptionsAmong = std::conditional_t<(std::is_same_v<Parameters, const ScaledOptions&> || ...),
+                                        ScaledOptions, MmOptions>;
+
+template <typename Options, typename Result, typename... Parameters>
+using SplitBy = Split<Options, Result, decltype(unpacked(Options())), List<>, List<Parameters...>>;
+
 template <typename Signature>
 struct SplitOf;
 
 template <typename Result, typename... Parameters>
 struct SplitOf<Result(Parameters...)>
-    : Split<Result, decltype(unpacked(MmOptions())), List<>, List<Parameters...>> {};
+    : SplitBy<OptionsAmong<Parameters...>, Result, Parameters...> {};
 
 }  // namespace detail
 
-// What to register for a function that takes `const MmOptions&` among its parameters.
+// What to register for a function that takes `const MmOptions&`, or `const ScaledOptions&`, among
+// its parameters.
 template <auto function>
 constexpr auto* kernel =
     &detail::SplitOf<std::remove_pointer_t<decltype(function)>>::template pack<function>;
 
-// The typed door to an operator, whose signature has `const MmOptions&` for its options.
+// The typed door to an operator, whose signature has the options likewise.
 template <typename Signature>
 class Operator {
   using Split = detail::SplitOf<Signature>;

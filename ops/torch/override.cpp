@@ -9,7 +9,6 @@
 // under threads that compute. Being on is a count, for all threads, as the backward runs on others.
 #include "torch/override.h"
 
-#include <ATen/core/boxing/impl/boxing.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
@@ -21,65 +20,13 @@
 #include <vector>
 
 #include "core/text.h"
+#include "torch/override_kernel.h"
 #include "torch/override_table.h"
 
 namespace tiled {
 namespace {
 
 constexpr const char* OUR_NAME = "tiled_mm.override";
-
-// ---- one operator on one device ----------------------------------------------------------------
-
-struct Slot {
-  std::optional<c10::OperatorHandle> op;            // set once the kernel stands there
-  std::optional<c10::SafeKernelFunction> previous;  // the kernel that was there
-  std::array<std::atomic<int64_t>, VERDICTS> counts{};
-};
-
-template <auto request, at::DeviceType DEVICE>
-Slot slot;
-
-template <at::DeviceType DEVICE>
-std::atomic<int64_t> enabled{0};
-
-template <at::DeviceType DEVICE>
-const Products* products() {
-  return DEVICE == at::kCPU ? &cpu_products() : cuda_products();
-}
-
-template <auto request, at::DeviceType DEVICE, typename Function = decltype(request)>
-struct Kernel;
-
-template <auto request, at::DeviceType DEVICE, typename... Args>
-struct Kernel<request, DEVICE, Request (*)(Args...)> {
-  // An operator that writes into a tensor returns it, and others a tensor of their own.
-  static constexpr bool WRITES = (std::is_same_v<Args, at::Tensor&> || ...);
-  using Result = std::conditional_t<WRITES, at::Tensor&, at::Tensor>;
-
-  static Result call(c10::DispatchKeySet keys, Args... args) {
-    const Request asked = request(args...);
-    const bool on = enabled<DEVICE>.load(std::memory_order_relaxed) > 0;
-    const Verdict verdict = on ? judge(asked, DEVICE, *products<DEVICE>()) : Verdict::Off;
-    Slot& here = slot<request, DEVICE>;
-    here.counts[static_cast<int>(verdict)].fetch_add(1, std::memory_order_relaxed);
-    if constexpr (WRITES) {
-      if (verdict == Verdict::Tiled)
-        compute_out(asked, *products<DEVICE>());
-      else
-        go_on(here, keys, args...);
-      return *asked.out;
-    } else {
-      if (verdict == Verdict::Tiled) return compute(asked, *products<DEVICE>());
-      return go_on(here, keys, args...).toTensor();
-    }
-  }
-
-  static c10::IValue go_on(const Slot& here, c10::DispatchKeySet keys, Args... args) {
-    torch::jit::Stack stack = c10::impl::boxArgs<Args...>(args...);
-    here.previous->callBoxed(*here.op, keys, &stack);
-    return std::move(stack.back());
-  }
-};
 
 // ---- the operators -----------------------------------------------------------------------------
 
@@ -92,7 +39,10 @@ struct Overridden {
 
 template <auto request, at::DeviceType DEVICE>
 torch::CppFunction kernel_function() {
-  return torch::CppFunction(TORCH_FN((&Kernel<request, DEVICE>::call)));
+  if constexpr (std::is_invocable_r_v<ScaledCall, decltype(request), asked::Arguments>)
+    return torch::CppFunction::makeFromBoxedFunction<&boxed_kernel<request, DEVICE>>();
+  else
+    return torch::CppFunction(TORCH_FN((&Kernel<request, DEVICE>::call)));
 }
 
 template <auto request>
@@ -131,6 +81,14 @@ const Overridden OVERRIDDEN[] = {
     entry<&asked::activated>("_addmm_activation", ""),
     entry<&asked::activated_out>("_addmm_activation", "out"),
     entry<&asked::groups>("_grouped_mm", ""),
+    entry<&asked::int8>("_int_mm", ""),
+    entry<&asked::int8_out>("_int_mm", "out"),
+    entry<&asked::scaled>("_scaled_mm", ""),
+    entry<&asked::scaled_out>("_scaled_mm", "out"),
+    entry<&asked::scaled_by_recipes>("_scaled_mm_v2", ""),
+    entry<&asked::scaled_by_recipes_out>("_scaled_mm_v2", "out"),
+    entry<&asked::scaled_groups>("_scaled_grouped_mm", ""),
+    entry<&asked::scaled_groups_by_recipes>("_scaled_grouped_mm_v2", ""),
 };
 
 std::string full_name(const Overridden& op) {

@@ -55,6 +55,9 @@ bool dtypes_of_groups_fit(const Request& asked) {
 bool dtypes_fit(const Request& asked, at::DeviceType device) {
   if (asked.form == Form::Groups) return dtypes_of_groups_fit(asked);
   const at::ScalarType dtype = asked.a->scalar_type(), result = result_type(asked);
+  if (asked.of_int8)
+    return dtype == at::kChar && asked.b->scalar_type() == dtype &&
+           (asked.out == nullptr || asked.out->scalar_type() == result);
   const bool is_16_bit = dtype == at::kHalf || dtype == at::kBFloat16;
   return both_compute(dtype, device) && asked.b->scalar_type() == dtype &&
          (result == dtype || (result == at::kFloat && is_16_bit)) &&
@@ -220,8 +223,8 @@ void compute_out(const Request& asked, const Products& products) {
   at::Tensor& out = *asked.out;
   const bool resized = is_resized(asked);
   // What shares memory with out would be overwritten before it is read, and what memory out shares
-  // when it is resized is known only then.
-  if (resized || may_overlap(out, *asked.a) || may_overlap(out, *asked.b) ||
+  // when it is resized is known only then. Products with an epilogue have no whole sums of int8.
+  if (resized || asked.of_int8 || may_overlap(out, *asked.a) || may_overlap(out, *asked.b) ||
       (reads_input(asked) && !is_same_view(out, *asked.input) && may_overlap(out, *asked.input))) {
     const Sizes sizes = sizes_of(asked);  // taken now: out may be an operand
     const at::Tensor c = compute(asked, products);

@@ -49,6 +49,7 @@ struct Request {
   // The two that only groups have.
   const at::Tensor* offs = nullptr;
   bool has_bias = false;
+  bool of_int8 = false;  // C is the sums of int8, whole, and out_dtype int32
 };
 
 // Who computes it, without having touched anything.

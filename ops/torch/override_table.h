@@ -96,6 +96,20 @@ inline Request activated_out(const Tensor& self, const Tensor& a, const Tensor& 
   return asked;
 }
 
+// Sums of int8
+
+inline Request int8(const Tensor& a, const Tensor& b) {
+  Request asked = product_as<Form::Matrices>(a, b, at::kInt);
+  asked.of_int8 = true;
+  return asked;
+}
+
+inline Request int8_out(const Tensor& a, const Tensor& b, Tensor& out) {
+  Request asked = int8(a, b);
+  asked.out = &out;
+  return asked;
+}
+
 // Products of groups
 
 inline Request groups(const Tensor& a, const Tensor& b, const std::optional<Tensor>& offs,

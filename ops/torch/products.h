@@ -5,6 +5,7 @@
 
 #include "torch/finished.h"
 #include "torch/grouped.h"
+#include "torch/scaled.h"
 
 namespace tiled {
 
@@ -17,14 +18,24 @@ struct Products {
                         const std::optional<at::Tensor>& offs,
                         const std::optional<at::Tensor>& bias,
                         std::optional<std::string_view> activation, const MmOptions&);
+  at::Tensor (*scaled)(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
+                       const at::Tensor& scale_b, const ScaledOptions&);
+  // Whether a kernel computes it there; what does not fit is a c10::Error.
+  bool (*runs_scaled)(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
+                      const at::Tensor& scale_b, const ScaledOptions&);
   // Whether this build has kernels that run where the tensor is.
   bool (*run_on)(const at::Tensor& a);
 };
 
 template <typename Backend>
 constexpr Products products_of(bool (*run_on)(const at::Tensor&)) {
-  return {&Product<Backend>::mm, &Product<Backend>::bmm, &finished_product<Backend>,
-          &Grouped<Backend>::product, run_on};
+  return {&Product<Backend>::mm,
+          &Product<Backend>::bmm,
+          &finished_product<Backend>,
+          &Grouped<Backend>::product,
+          &Scaled<Backend>::product,
+          &Scaled<Backend>::runs,
+          run_on};
 }
 
 const Products& cpu_products();

@@ -19,6 +19,10 @@ c10::FunctionSchema schema(const std::string& text) {
   return torch::schema(with_options(text).c_str());
 }
 
+c10::FunctionSchema scaled_schema(const std::string& text) {
+  return torch::schema(with_options(text, SCALED_OPTIONS).c_str());
+}
+
 }  // namespace
 
 TORCH_LIBRARY(tiled, m) {
@@ -84,6 +88,18 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("_add_grouped_weight_grad(Tensor(a!) sum, Tensor left, Tensor right, Tensor offs, *,"
                " $options) -> ()"),
         tags);
+  // C = activation((scale_a A) (scale_b B) + bias), rounded once, of fp8 or of int8; with offsets,
+  // or of batches, the forms of grouped_mm. The last adds the product to `sum`, rounded once.
+  const std::string scaled = "(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, $options";
+  m.def(scaled_schema("scaled_mm" + scaled + ") -> Tensor"), tags);
+  m.def(scaled_schema("scaled_mm.out" + scaled + ", Tensor(a!) out) -> ()"), tags);
+  m.def(scaled_schema("_add_scaled_mm(Tensor(a!) sum, " + scaled.substr(1) + ") -> ()"), tags);
+  // x by blocks of 128 to fp8, on a GPU: (data, scale, data_t, scale_t), one pass over x
+  // (core/quantization.h). The last two are of x's transpose, and of no elements if not asked for.
+  m.def(
+      "_quantize_blocks(Tensor x, bool square, ScalarType dtype, bool transposed)"
+      " -> (Tensor, Tensor, Tensor, Tensor)",
+      tags);
   // The way back through an epilogue in one pass: grad activation'(before), of relu with its result
   // for `before`, and the bias' gradient, the sums of that over all dimensions but the last, in the
   // order of core/gradient_pass.h. Without an activation the first has no elements, since it would
@@ -121,8 +137,8 @@ TORCH_LIBRARY(tiled, m) {
   // `algo` may be, and does not look at the one that it is given.
   m.def(schema("algos(Tensor a, Tensor b, *, $options, str? device=None) -> str[]"),
         kernel<&algos_of>);
-  m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None, bool verbose=False)"
-               " -> str"),
+  m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None, bool verbose=False,"
+               " Tensor? scale_a=None, Tensor? scale_b=None) -> str"),
         kernel<&explain_text>);
   m.def("devices() -> str[]", &device_names);
   // How many elements of the product, mm's or bmm's, precision 'fp16x3' computes again in
@@ -133,11 +149,12 @@ TORCH_LIBRARY(tiled, m) {
 // For those who measure the library or look into it; nothing here is needed to use it.
 TORCH_LIBRARY(tiled_debug, m) {
   // explain() as a JSON object: what tiled_mm.plan() reads.
-  m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None) -> str"),
+  m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None, Tensor? scale_a=None,"
+               " Tensor? scale_b=None) -> str"),
         kernel<&plan_json>);
   // Every way to run the product: what bench.choice measures.
-  m.def(schema("ways(Tensor a, Tensor b, *, $options, str? activation=None, str? device=None)"
-               " -> str"),
+  m.def(schema("ways(Tensor a, Tensor b, *, $options, str? activation=None, str? device=None,"
+               " Tensor? scale_a=None, Tensor? scale_b=None) -> str"),
         kernel<&ways_json>);
   // What save_rules() would write to a new file; and back to the shipped rules, of all devices.
   m.def("rules(str? device=None) -> str", &rules_text);
@@ -158,6 +175,10 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
              " int cluster_q, bool share_segments, *, $options) -> Tensor"));
+  // The same of a scaled product of two matrices.
+  m.def(
+      "scaled_with_tile(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, str tile,"
+      " bool exchanged, int cluster_p, int cluster_q, *, ScalarType? out_dtype=None) -> Tensor");
   // The same with an epilogue: (C, before) with C = activation(before), before = A B + bias.
   m.def(
       schema("finished_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"

@@ -60,6 +60,13 @@ using AddGroupedWeightGradOperator =
     Operator<void(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
                   const at::Tensor& offs, const MmOptions& options)>;
 
+template <typename Result, typename... Out>
+using ScaledLike =
+    Operator<Result(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
+                    const at::Tensor& scale_b, const ScaledOptions& options, Out... out)>;
+using ScaledOperator = ScaledLike<at::Tensor>;
+using ScaledOutOperator = ScaledLike<void, at::Tensor&>;
+
 // What an activation passes back, and the bias' gradient.
 using GradientAndSums = std::tuple<at::Tensor, at::Tensor>;
 using ActivationBackwardSignature = GradientAndSums(const at::Tensor& gradient,
@@ -73,14 +80,32 @@ using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSi
 const ActivationBackwardOperator& activation_backward_operator();  // tiled::activation_backward
 
 // Those that each device has kernels of its own for.
-constexpr std::array<const char*, 18> OF_EACH_DEVICE = {
-    {"mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out", "baddbmm", "baddbmm.out",
-     "_addmm_with_before", "linear", "linear.out", "_linear_with_before", "grouped_mm",
-     "grouped_mm.out", "_grouped_mm_with_before", "_add_grouped_weight_grad", "activation_backward",
-     "fp16x3_recomputed"}};
+constexpr std::array<const char*, 22> OF_EACH_DEVICE = {{"mm",
+                                                         "mm.out",
+                                                         "bmm",
+                                                         "bmm.out",
+                                                         "addmm",
+                                                         "addmm.out",
+                                                         "baddbmm",
+                                                         "baddbmm.out",
+                                                         "_addmm_with_before",
+                                                         "linear",
+                                                         "linear.out",
+                                                         "_linear_with_before",
+                                                         "grouped_mm",
+                                                         "grouped_mm.out",
+                                                         "_grouped_mm_with_before",
+                                                         "_add_grouped_weight_grad",
+                                                         "activation_backward",
+                                                         "fp16x3_recomputed",
+                                                         "scaled_mm",
+                                                         "scaled_mm.out",
+                                                         "_add_scaled_mm",
+                                                         "_quantize_blocks"}};
 
 // The forms that write into `out`, their last argument.
-constexpr std::array<const char*, 6> OUT_FORMS = {
-    {"mm.out", "bmm.out", "addmm.out", "baddbmm.out", "linear.out", "grouped_mm.out"}};
+constexpr std::array<const char*, 7> OUT_FORMS = {{"mm.out", "bmm.out", "addmm.out", "baddbmm.out",
+                                                   "linear.out", "grouped_mm.out",
+                                                   "scaled_mm.out"}};
 
 }  // namespace tiled

@@ -150,6 +150,7 @@ auto with_element_type(DType dtype, Function function) {
 #define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) \
   case DType::dtype: return function(TypeTag<element>{});
 #include "core/dtypes.inc"
+    default: break;  // those of scaled products have kernels of their own
   }
   return decltype(function(TypeTag<float>{})){};
 }

@@ -53,4 +53,11 @@ struct HopperArguments {
   constexpr const HopperOutput& c() const { return outputs[1]; }
 };
 
+// Of kernels for scaled products.
+struct ScaledArguments : HopperArguments {
+  OperandScales p_scales, q_scales;
+  bool blockwise;  // a scale of either changes along K
+  bool one_q;      // a tile's columns of Q have one scale in common, for a block of K
+};
+
 }  // namespace tiled

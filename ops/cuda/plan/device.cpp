@@ -150,6 +150,7 @@ double peak_flops(const DeviceInfo& device, DType dtype, Arithmetic arithmetic) 
     case Arithmetic::Tensor: return device.tensor_flops;
     case Arithmetic::Tf32: return device.tensor_flops / 2;
     case Arithmetic::Fp16x3: return device.tensor_flops / 3;
+    case Arithmetic::Fp8: return device.tensor_flops * 2;
   }
   return peak_flops(device, dtype);
 }

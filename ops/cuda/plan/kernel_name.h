@@ -12,6 +12,7 @@ namespace tiled {
 inline const char* element_type(DType dtype) {
   constexpr const char* TYPES[] = {
 #define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) #element,
+#define SCALED_DTYPE DTYPE
 #include "core/dtypes.inc"
   };
   return TYPES[static_cast<int>(dtype)];

@@ -34,6 +34,9 @@ std::string class_of(const Problem& p) {
        << p.n << 'x' << p.k << ',' << lying_of(p.a, p.batch) << lying_of(p.b, p.batch)
        << lying_of(p.c, p.batch) << ',' << finishing_of(p.epilogue);
   if (is_grouped(p)) text << ",g" << static_cast<int>(p.groups.shared);
+  if (is_scaled(p))
+    text << ",s" << static_cast<int>(p.scales.a.scaling) << static_cast<int>(p.scales.b.scaling)
+         << name_of(p.scales.b_dtype);
   return text.str();
 }
 

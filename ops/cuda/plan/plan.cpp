@@ -18,7 +18,12 @@ namespace {
 static_assert(std::is_trivially_copyable_v<Plan>, "plain data, cheap to make and to remember");
 
 // Everything that the choice depends on.
-using Key = std::array<int64_t, 38>;
+using Key = std::array<int64_t, 39>;
+
+int64_t number_of(const Scales& scales) {
+  return static_cast<int64_t>(scales.a.scaling) + 8 * static_cast<int64_t>(scales.b.scaling) +
+         64 * static_cast<int64_t>(scales.b_dtype);
+}
 
 int64_t bits_of(double value) {
   int64_t bits;
@@ -37,7 +42,7 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           bits_of(device.fp64_flops), bits_of(device.fp64_tensor_flops),
           bits_of(device.tensor_flops), bits_of(device.memory_bandwidth), bits_of(device.clock_hz),
           device.shared_bytes_per_sm, device.shared_bytes_reserved,
-          static_cast<int64_t>(p.groups.shared),
+          static_cast<int64_t>(p.groups.shared), number_of(p.scales),
           // It begins with 1, so that no key is all zeros, as a place's is that was never filled.
           rules_version()};
 }
@@ -51,7 +56,8 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
 }
 
 bool takes(const Rung& rung, const Problem& problem, const DeviceInfo& device) {
-  return (rung.grouped || !is_grouped(problem)) && rung.supports(problem, device);
+  return (rung.grouped || !is_grouped(problem)) && (rung.scaled || !is_scaled(problem)) &&
+         rung.supports(problem, device);
 }
 
 // visit(rung, plan, seconds) for every way that may be chosen.

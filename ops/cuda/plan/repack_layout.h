@@ -7,12 +7,13 @@
 
 namespace tiled {
 
-// The copy, if there is one, keeps the direction that the operand's elements lie along; tf32 is
-// laid along K, and so is what has no stride of 1.
+// The copy, if there is one, keeps the direction that the operand's elements lie along; tf32 and
+// fp8 are laid along K, and so is what has no stride of 1.
 inline CopyTo repacked_to(const Side& side, DType dtype, bool is_copied = true) {
   if (!is_copied) return CopyTo::Nothing;
-  const bool keeps_direction = (side.k_stride == 1 && side.k > 1) ||
-                               (dtype != DType::Float32 && side.row_stride == 1 && side.rows > 1);
+  const bool along_k = dtype == DType::Float32 || is_fp8(dtype);
+  const bool keeps_direction =
+      (side.k_stride == 1 && side.k > 1) || (!along_k && side.row_stride == 1 && side.rows > 1);
   return keeps_direction && is_mn_major(side) ? CopyTo::AlongRows : CopyTo::AlongK;
 }
 

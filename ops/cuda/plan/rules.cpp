@@ -14,8 +14,8 @@
 namespace tiled {
 namespace {
 
-constexpr const char* KIND_NAMES[] = {"16bit", "tf32",  "float32", "float64",   "int8",
-                                      "int16", "int32", "int64",   "complex64", "complex128"};
+constexpr const char* KIND_NAMES[] = {"16bit", "tf32",  "float32",   "float64",    "int8", "int16",
+                                      "int32", "int64", "complex64", "complex128", "fp8"};
 static_assert(std::size(KIND_NAMES) == KIND_COUNT);
 
 constexpr const char* H100_RULES =
@@ -44,6 +44,8 @@ Kind kind_of(const Problem& problem) {
     case DType::Int64: return Kind::Int64;
     case DType::Complex64: return Kind::Complex64;
     case DType::Complex128: return Kind::Complex128;
+    case DType::Float8E4M3FN:
+    case DType::Float8E5M2: return Kind::Fp8;
   }
   return Kind::Float32;
 }
@@ -156,6 +158,7 @@ double peak_of(Algo algo, Kind kind, const DeviceInfo& device) {
   switch (kind) {
     case Kind::Sixteen:
     case Kind::Tf32:
+    case Kind::Fp8:
     case Kind::Int8: return on_tensors ? device.tensor_flops : device.fp32_flops;
     case Kind::Float64:
       return on_tensors && device.fp64_tensor_flops > 0 ? device.fp64_tensor_flops

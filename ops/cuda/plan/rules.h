@@ -28,8 +28,9 @@ enum class Kind : int8_t {
   Int64,
   Complex64,
   Complex128,
+  Fp8,
 };
-constexpr int KIND_COUNT = 10;
+constexpr int KIND_COUNT = 11;
 Kind kind_of(const Problem& problem);
 const char* name_of(Kind kind);
 

@@ -78,7 +78,8 @@ struct Rung {
   // have numbers for. Null for rungs of one tile.
   std::vector<std::string> (*variants)() = nullptr;
   Use use = Use::Chosen;
-  bool grouped = false;  // it takes problems with groups
+  bool grouped = false;  // it takes problems with groups,
+  bool scaled = false;   // or with scales, and without: supports() says which
 };
 
 // The ladder's rungs that have CUDA kernels, from the lowest up.

@@ -14,6 +14,12 @@ __device__ __forceinline__ uint32_t load_shared_u32(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ float2 load_shared_v2(uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ double load_shared_f64(uint32_t address) {
   double v;
   asm volatile("ld.shared.f64 %0, [%1];" : "=d"(v) : "r"(address) : "memory");
@@ -31,6 +37,10 @@ __device__ __forceinline__ uint4 load_shared_v4(uint32_t address) {
 
 __device__ __forceinline__ void store_shared_u32(uint32_t address, uint32_t v) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void store_shared(uint32_t address, float v) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
 }
 
 __device__ __forceinline__ void store_shared_v2(uint32_t address, float x, float y) {

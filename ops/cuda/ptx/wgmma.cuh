@@ -1,7 +1,8 @@
 // wgmma: a warpgroup (four warps, 128 threads) multiplies matrices in shared memory (PTX ISA,
 // "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions").
 //
-//     D[64][N] = A[64][K] * B[K][N] (+ D),   K = 16 for fp16 and bf16, 8 for tf32; D in fp32
+//     D[64][N] = A[64][K] * B[K][N] (+ D),   K = 16 for fp16 and bf16, 8 for tf32, 32 for fp8; D in
+//                                            fp32
 //
 // Register map of D: thread t of the warpgroup, warp w = t / 32, lane l = t % 32, holds
 //     d[4 j + 0], d[4 j + 1] = D[16 w + l / 4    ][8 j + 2 (l % 4) + 0, 1]
@@ -19,6 +20,16 @@ namespace tiled::ptx {
 struct Tf32 {
   float value;
 };
+
+// fp8 numbers, and what A and B are where they may differ.
+struct E4m3 {
+  uint8_t bits;
+};
+struct E5m2 {
+  uint8_t bits;
+};
+template <typename A, typename B>
+struct Fp8;
 
 // Orders this warpgroup's accesses to D's registers before its next wgmma.
 __device__ __forceinline__ void wgmma_fence() {
@@ -61,8 +72,9 @@ __device__ __forceinline__ void finish_accumulators(D (&d)[N]) {
 }
 
 // Wgmma<T, N>::run<A_MN_MAJOR, B_MN_MAJOR>(d, a, b, accumulate): a and b are matrix descriptors
-// (swizzle.cuh); tf32 operands must lie along K. Wgmma<Tf32, N>::run_from_registers(...) has A in
-// registers, which must stay as they are until the group has been waited for: with d's w and l,
+// (swizzle.cuh); tf32 and fp8 operands must lie along K. Wgmma<Tf32, N>::run_from_registers(...)
+// has A in registers, which must stay as they are until the group has been waited for: with d's w
+// and l,
 //     a[0], a[1] = A[16 w + l / 4 + 0, 8][l % 4],   a[2], a[3] = A[16 w + l / 4 + 0, 8][l % 4 + 4]
 template <typename T, int N>
 struct Wgmma;
@@ -197,10 +209,30 @@ struct Wgmma;
     }                                                                                             \
   };
 
+#define TILED_WGMMA_FP8(TA, A_NAME, TB, B_NAME, N, GROUPS, A, B, C)                       \
+  template <>                                                                             \
+  struct Wgmma<Fp8<TA, TB>, N> {                                                          \
+    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                           \
+    static __device__ __forceinline__ void run(float (&d)[N / 2], uint64_t a, uint64_t b, \
+                                               int accumulate) {                          \
+      static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "fp8 operands lie along K");              \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #C                                \
+                   ", 0;\n"                                                               \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32." A_NAME "." B_NAME    \
+                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1;\n}"       \
+                   : TILED_OUTPUTS_##GROUPS                                               \
+                   : "l"(a), "l"(b), "r"(accumulate));                                    \
+    }                                                                                     \
+  };
+
 #define TILED_WGMMA(N, GROUPS, A, B, C, D, E, F)                     \
   TILED_WGMMA_16BIT(__nv_bfloat16, "bf16", N, GROUPS, A, B, C, D, E) \
   TILED_WGMMA_16BIT(__half, "f16", N, GROUPS, A, B, C, D, E)         \
-  TILED_WGMMA_TF32(N, GROUPS, A, B, C, D, E, F)
+  TILED_WGMMA_TF32(N, GROUPS, A, B, C, D, E, F)                      \
+  TILED_WGMMA_FP8(E4m3, "e4m3", E4m3, "e4m3", N, GROUPS, A, B, C)    \
+  TILED_WGMMA_FP8(E4m3, "e4m3", E5m2, "e5m2", N, GROUPS, A, B, C)    \
+  TILED_WGMMA_FP8(E5m2, "e5m2", E4m3, "e4m3", N, GROUPS, A, B, C)    \
+  TILED_WGMMA_FP8(E5m2, "e5m2", E5m2, "e5m2", N, GROUPS, A, B, C)
 
 TILED_WGMMA(8, HALF, 4, 5, 6, 7, 8, 9)
 TILED_WGMMA(16, 1, 8, 9, 10, 11, 12, 13)
@@ -223,6 +255,7 @@ TILED_WGMMA(256, 16, 128, 129, 130, 131, 132, 133)
 #undef TILED_WGMMA
 #undef TILED_WGMMA_16BIT
 #undef TILED_WGMMA_TF32
+#undef TILED_WGMMA_FP8
 #undef TILED_D8
 #undef TILED_REGISTERS_HALF
 #undef TILED_OUTPUTS_HALF

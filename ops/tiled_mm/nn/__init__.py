@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from ._convert import convert
 from ._experts import Experts
+from ._fp8_linear import Fp8Linear
 from ._linear import Linear
 from ._mlp import MLP
 
-__all__ = ["MLP", "Experts", "Linear", "convert"]
+__all__ = ["MLP", "Experts", "Fp8Linear", "Linear", "convert"]

@@ -7,13 +7,19 @@ import sys
 
 import torch
 
+from ._fp8_linear import Fp8Linear
 from ._linear import Linear
 
 
 def convert(
-    model: torch.nn.Module, *, back: bool = False, accumulate_main_grad: bool = False
+    model: torch.nn.Module,
+    *,
+    back: bool = False,
+    accumulate_main_grad: bool = False,
+    fp8: bool = False,
 ) -> torch.nn.Module:
-    """Make every torch.nn.Linear of a model a :class:`tiled_mm.nn.Linear`, in place.
+    """Make every torch.nn.Linear of a model a :class:`tiled_mm.nn.Linear`, in place; or a
+    :class:`tiled_mm.nn.Fp8Linear`.
 
     The modules stay the objects that they are, with their parameters, hooks, names and training
     flag; only their class changes. A layer that fully_shard, replicate or parametrize has made its
@@ -26,6 +32,8 @@ def convert(
         model: a module, itself included; changed.
         back: the other way round, for every :class:`tiled_mm.nn.Linear`.
         accumulate_main_grad: of the modules that are converted; see :class:`tiled_mm.nn.Linear`.
+        fp8: :class:`tiled_mm.nn.Fp8Linear` in the place of :class:`tiled_mm.nn.Linear`: products of
+            fp8, forward and backward.
 
     Returns:
         ``model``.
@@ -35,7 +43,8 @@ def convert(
             express; or a layer's class no longer says what it computes, since it is scripted or
             something has replaced its ``forward``. Nothing has been changed then.
     """
-    old, new = (Linear, torch.nn.Linear) if back else (torch.nn.Linear, Linear)
+    ours = Fp8Linear if fp8 else Linear
+    old, new = (ours, torch.nn.Linear) if back else (torch.nn.Linear, ours)
     layers = [
         (module, changed)
         for name, module in model.named_modules()
@@ -43,7 +52,9 @@ def convert(
     ]
     # A Linear has these in its own dictionary, and what goes back has not: torch.compile compares a
     # module's class only once something has changed there.
-    own = {"activation": None, "accumulate_main_grad": accumulate_main_grad}
+    own = {"accumulate_main_grad": accumulate_main_grad}
+    if not fp8:
+        own["activation"] = None
     for module, changed in layers:
         if back:
             for name in own:
@@ -101,7 +112,7 @@ def _choose_path(module: torch.nn.Module) -> None:
 
 
 def _has_ours(module: torch.nn.Module) -> bool:
-    return any(isinstance(child, Linear) for child in module.modules())
+    return any(isinstance(child, (Linear, Fp8Linear)) for child in module.modules())
 
 
 def _hold(module: torch.nn.Module, name: str, value: object, holds: bool) -> None:

@@ -13,6 +13,20 @@ from .._linear import linear
 from ._activation import name_of
 
 
+def main_grad_of(weight: Tensor) -> Tensor:
+    """Where a backward adds a weight's gradient."""
+    main_grad = getattr(weight, "main_grad", None)
+    if not isinstance(main_grad, Tensor):
+        raise AttributeError(
+            "accumulate_main_grad: the weight has no main_grad; set weight.main_grad = "
+            "torch.zeros_like(weight, dtype=torch.float32) before the first forward. FSDP2 "
+            "(fully_shard) computes with a weight of its own, which keeps none: leave "
+            "accumulate_main_grad off there, and have it add gradients in float32 by "
+            "MixedPrecisionPolicy(reduce_dtype=torch.float32)"
+        )
+    return main_grad
+
+
 class Linear(torch.nn.Linear):
     """torch.nn.Linear with an activation: ``activation(x @ weight.T + bias)`` in one pass.
 
@@ -81,17 +95,8 @@ class Linear(torch.nn.Linear):
             raise
 
     def _into_main_grad(self, input: Tensor) -> Tensor:
-        weight = self.weight
-        if not isinstance(getattr(weight, "main_grad", None), Tensor):
-            raise AttributeError(
-                "accumulate_main_grad: the weight has no main_grad; set weight.main_grad = "
-                "torch.zeros_like(weight, dtype=torch.float32) before the first forward. FSDP2 "
-                "(fully_shard) computes with a weight of its own, which keeps none: leave "
-                "accumulate_main_grad off there, and have it add gradients in float32 by "
-                "MixedPrecisionPolicy(reduce_dtype=torch.float32)"
-            )
         return torch.ops.tiled._linear_into_main_grad(
-            input, weight, self.bias, weight.main_grad, activation=self.activation
+            input, self.weight, self.bias, main_grad_of(self.weight), activation=self.activation
         )
 
     def extra_repr(self) -> str:

@@ -20,6 +20,19 @@ std::string name_of(StorePath path) {
   return "?";
 }
 
+std::string scaled_kernel(const Problem& problem, const HopperPlan& plan) {
+  const auto operand = [&](bool is_a) {
+    const DType dtype = is_a ? problem.dtype : problem.scales.b_dtype;
+    return dtype == DType::Float8E4M3FN ? "ptx::E4m3" : "ptx::E5m2";
+  };
+  const char* result =
+      problem.epilogue.out_dtype == DType::Float16 ? "__half" : "__nv_bfloat16";  // or fp32
+  return std::string(is_grouped(problem) ? "hopper_scaled_of_groups<" : "hopper_scaled<") +
+         std::string(hopper_tile_name(plan.tile)) + ", Fp8Scaled<" + operand(!plan.exchanged) +
+         ", " + operand(plan.exchanged) + ", " + result +
+         (finishes(problem, plan) || is_grouped(problem) ? ">, 1>" : ">, 0>");
+}
+
 }  // namespace
 
 Description describe_hopper(const Problem& problem, const DeviceInfo&, const Plan& whole) {
@@ -30,9 +43,12 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   const bool repack_b = plan.exchanged ? plan.copies_p() : plan.copies_q();
   Description d;
   d.tile = hopper_tile_name(plan.tile);
-  d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +
-             wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
-             (finishes(problem, plan) ? ", 1>" : ", 0>");
+  if (is_scaled(problem))
+    d.kernel = scaled_kernel(problem, plan);
+  else
+    d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +
+               wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
+               (finishes(problem, plan) ? ", 1>" : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);

@@ -27,6 +27,7 @@
 #include "cuda/rungs/7_hopper/filling_turns.cuh"
 #include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
+#include "cuda/rungs/7_hopper/scaled_operands.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -56,6 +57,8 @@ struct Hopper {
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Accumulators = float[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
+  using Arguments = ArgumentsOf<T>;
+  using Scales = TileScales<T, Tile>;
 
   // Shared memory, bytes from its begin.
   static constexpr uint32_t P_AT = 0;                              // [STAGES][P::BYTES]
@@ -65,18 +68,19 @@ struct Hopper {
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
-  static_assert(TURN_AT + 2 * 8 <= Tile::SHARED_BYTES);
+  static constexpr uint32_t SCALES_AT = TURN_AT + 2 * 8;      // of scaled products alone
+  static_assert(SCALES_AT <= Tile::SHARED_BYTES);
 
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
   using Turns =
       std::conditional_t<GROUPED, GroupedTurns<Schedule, Tile, BLOCK_K>, WholeTurns<Schedule>>;
 
-  const HopperArguments& args;
+  const Arguments& args;
   uint32_t base;  // of memory, in the shared window
   Schedule schedule;
   uint32_t blocks;  // of the cluster
 
-  __device__ __forceinline__ Hopper(const HopperArguments& a, uint8_t* m)
+  __device__ __forceinline__ Hopper(const Arguments& a, uint8_t* m)
       : args(a), base(ptx::shared_address(m)), schedule(a), blocks(a.cluster_p * a.cluster_q) {}
 
   __device__ __forceinline__ void initialise_barriers() {
@@ -180,10 +184,14 @@ struct Hopper {
     }
   };
 
-  // Steps [first, last) of one segment into d, a chain from zero.
+  // Steps [first, last) of one segment into d, a chain from zero; of a scaled product, whose steps
+  // hopper_scaled.cuh has, into the totals in d.
   __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
-                                           uint32_t q_at, Ring<STAGES>& ring, const Tail& tail) {
-    if constexpr (P_MN_MAJOR && sizeof(T) == 4)
+                                           uint32_t q_at, Ring<STAGES>& ring, const Tail& tail,
+                                           const Scales& scales) {
+    if constexpr (IS_SCALED<T>)
+      multiply_scaled(*this, d, first, last, p_at, q_at, ring, scales);
+    else if constexpr (P_MN_MAJOR && sizeof(T) == 4)
       multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
     else
       multiply_from_memory(d, first, last, p_at, q_at, ring, tail);
@@ -249,7 +257,7 @@ struct Hopper {
       if (TURNS == 2 && consumer == 1 && !paired) break;  // the last tile is the other consumer's
       // The even one of a pair of tiles is consumer 0's, the odd one consumer 1's.
       const uint32_t odd = TURNS == 2 ? consumer : 0;
-      const auto unit = units.at(i + odd * units.stride);
+      auto unit = units.at(i + odd * units.stride);
       const auto other = paired ? units.at(i + (1 - odd) * units.stride) : unit;
       // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
       // reads, and would serialise all of them for the sake of an epilogue's values.
@@ -257,11 +265,13 @@ struct Hopper {
       if (i == units.first) wait_for_kernel_before();
       const Extent<GROUPED> end(args, unit);
       if constexpr (FINISHES)
-        prefetch_bias<typename ElementOf<T>::Type>(args.epilogue, unit.p + row, Tile::GROUP_P,
-                                                   unit.q + column, Tile::GROUP_Q,
-                                                   {end.p(), end.q(), unit.batch}, thread);
+        prefetch_bias<typename ElementOf<ResultOf<T>>::Type>(
+            args.epilogue, unit.p + row, Tile::GROUP_P, unit.q + column, Tile::GROUP_Q,
+            {end.p(), end.q(), unit.batch}, thread);
       Tail tail;
       if constexpr (GROUPED) tail = unit.tail;
+      const Scales scales(args, unit, row, column, base + SCALES_AT, consumer);
+      scales.put_by(unit);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -272,15 +282,17 @@ struct Hopper {
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail);
+        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail, scales);
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
         }
-        total.add(d, piece, unit.pieces);
+        if constexpr (!IS_SCALED<T>) total.add(d, piece, unit.pieces);
       }
+      if constexpr (IS_SCALED<T>) scales.finish(d);
+      scales.take_back(unit);
       if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
-      leave<T, Tile, FINISHES, GROUPED>(args, d, unit, row, column, slices, 1 + consumer);
+      leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, d, unit, row, column, slices, 1 + consumer);
     }
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }

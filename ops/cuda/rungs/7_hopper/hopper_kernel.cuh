@@ -14,7 +14,8 @@ constexpr bool has_hopper_kernel() {
 }
 
 template <typename Kernel, typename Tile>
-__device__ __forceinline__ void run_hopper(const HopperArguments& args, uint8_t* memory) {
+__device__ __forceinline__ void run_hopper(const typename Kernel::Arguments& args,
+                                           uint8_t* memory) {
   Kernel kernel(args, memory);
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.p_map);

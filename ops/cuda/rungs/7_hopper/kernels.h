@@ -25,4 +25,15 @@ Kernel<HopperArguments> hopper_bf16_mn(int tile, bool q_mn_major, bool finishes)
 Kernel<HopperArguments> hopper_fp16_k(int tile, bool q_mn_major, bool finishes);
 Kernel<HopperArguments> hopper_fp16_mn(int tile, bool q_mn_major, bool finishes);
 
+// Of scaled products, by the types of P and Q.
+struct ScaledKernel {
+  int tile;
+  bool fp16;  // C is, or else bf16 or fp32
+  bool finishes, grouped;
+};
+Kernel<ScaledArguments> scaled_e4m3_e4m3(ScaledKernel kernel);
+Kernel<ScaledArguments> scaled_e4m3_e5m2(ScaledKernel kernel);
+Kernel<ScaledArguments> scaled_e5m2_e4m3(ScaledKernel kernel);
+Kernel<ScaledArguments> scaled_e5m2_e5m2(ScaledKernel kernel);
+
 }  // namespace tiled

@@ -16,6 +16,25 @@ Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan
                 finishes(problem, plan));
 }
 
+// Of a scaled product's operands: what P and Q are.
+Kernel<ScaledArguments> scaled_kernel_of(const Problem& problem, const HopperPlan& plan) {
+  const bool a_is_e4m3 = problem.dtype == DType::Float8E4M3FN;
+  const bool b_is_e4m3 = problem.scales.b_dtype == DType::Float8E4M3FN;
+  const bool p_is_e4m3 = plan.exchanged ? b_is_e4m3 : a_is_e4m3;
+  const bool q_is_e4m3 = plan.exchanged ? a_is_e4m3 : b_is_e4m3;
+  const auto kernel = p_is_e4m3 ? (q_is_e4m3 ? &scaled_e4m3_e4m3 : &scaled_e4m3_e5m2)
+                                : (q_is_e4m3 ? &scaled_e5m2_e4m3 : &scaled_e5m2_e5m2);
+  return kernel({plan.tile, problem.epilogue.out_dtype == DType::Float16, finishes(problem, plan),
+                 is_grouped(problem)});
+}
+
+ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
+                            const HopperPlan& plan) {
+  const Scales& s = problem.scales;
+  const OperandScales &p = plan.exchanged ? s.b : s.a, &q = plan.exchanged ? s.a : s.b;
+  return {args, p, q, is_blockwise(s), has_one_q(problem, plan.exchanged)};
+}
+
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.
 void set_result(HopperArguments& args, const Problem& problem, const HopperPlan& plan,
                 const Sides& sides) {
@@ -62,7 +81,7 @@ cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Probl
                                c_entries(problem),
                                along_p ? c.q : c.p,
                                c.batch};
-  return encode_tensor_map(&c.map, map_type(problem.dtype), 2, matrix,
+  return encode_tensor_map(&c.map, map_type(problem.epilogue.out_dtype), 2, matrix,
                            {along_p ? 64 : slice_q, along_p ? slice_q : 64});
 }
 
@@ -89,11 +108,15 @@ cudaError_t launch(const Call& call, const Step& step) {
   if (error != cudaSuccess) return error;
   if (args.keeps_before) error = map_output(args.outputs[0], args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
+  if (is_scaled(problem))
+    return launch_early(scaled_kernel_of(problem, way), step, call.stream,
+                        with_scales(args, problem, way));
   return launch_early(kernel_of(problem, way, sides), step, call.stream, args);
 }
 
 const void* kernel(const Call& call) {
   const HopperPlan way = call.plan.way.as<HopperPlan>();
+  if (is_scaled(call.read)) return address_of(scaled_kernel_of(call.read, way));
   return address_of(kernel_of(call.read, way, sides_of(call.read, way.exchanged)));
 }
 

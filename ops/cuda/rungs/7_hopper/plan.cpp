@@ -17,7 +17,7 @@ namespace {
 // groups.
 bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& tile) {
   return tma_reads(side, problem) ||
-         (is_mappable(side) && !is_grouped(problem) &&
+         (problem.arithmetic == Arithmetic::Tf32 && is_mappable(side) && !is_grouped(problem) &&
           reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
 }
 
@@ -46,6 +46,12 @@ int64_t places_for(const Units& units, int64_t places) {
   return as_soon ? aligned : places;
 }
 
+// Whether there are kernels of the tile for such a problem.
+bool has_kernels(const HopperTileInfo& tile, const Problem& problem) {
+  if (is_scaled(problem)) return is_grouped(problem) ? tile.of_scaled_groups : tile.of_scaled;
+  return is_grouped(problem) ? tile.of_groups : !tile.only_scaled;
+}
+
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
@@ -56,7 +62,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
         store_path(problem.epilogue.out_dtype, sides, sides.c_p, sides.c_q, problem.c.alignment);
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
-      if (is_grouped(problem) && !tile.of_groups) continue;
+      if (!has_kernels(tile, problem)) continue;
       // A group's K may be short, and then an input that is added takes longer than the products.
       // Tiles in turn have registers for four of its elements at a time: on an H100 they took 1.3
       // to 1.8 times as long as a tile that two consumers share.
@@ -90,16 +96,20 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
+// Groups that share out K begin anywhere, where TMA cannot read what lies along it, as tf32 and fp8
+// do.
+bool computes(const Problem& problem) {
+  if (problem.groups.shared == Shared::K && lies_along_k(problem.arithmetic)) return false;
+  return is_scaled(problem) ? problem.arithmetic == Arithmetic::Fp8
+                            : is_of_wgmma(problem.arithmetic);
+}
+
 bool supports(const Problem& problem, const DeviceInfo& device) {
   // With 64 x 16 for a tile: every other has fewer units.
   const int64_t units = saturating_product(
       saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 16)), problem.batch);
-  // tf32 lies along K, where groups that share it out would begin off TMA's places.
-  if (is_grouped(problem) && (problem.k == 0 || (problem.arithmetic == Arithmetic::Tf32 &&
-                                                 problem.groups.shared == Shared::K)))
-    return false;
-  return is_of_wgmma(problem.arithmetic) && device.hopper_kernels && sizes_fit_tma(problem) &&
-         units <= MOST_OF_TMA;
+  return (!is_grouped(problem) || problem.k > 0) && computes(problem) && device.hopper_kernels &&
+         sizes_fit_tma(problem) && units <= MOST_OF_TMA;
 }
 
 // In the order of HopperTiles.
@@ -116,11 +126,12 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     return plan;
   }
   add_copies(plan, problem);
-  Step step = product_step(tile.threads, choice.blocks, tile.shared_bytes);
+  Step step = product_step(tile.threads, choice.blocks,
+                           tile.shared_bytes + (is_scaled(problem) ? tile.scales_bytes : 0));
   step.cluster = static_cast<int8_t>(choice.cluster_p * choice.cluster_q);
   // Between segments a tile's totals stay in registers, or wait in the workspace.
   const bool totals_wait =
-      segment_count(problem.k) > 1 && !totals_stay(tile.totals_fit, size_of(problem.dtype));
+      segments_of(problem) > 1 && !totals_stay(tile.totals_fit, size_of(problem.dtype));
   const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.group_q * 4;  // of a block
   if (choice.share_segments)
     add_with_sums(plan, step, problem);
@@ -130,6 +141,9 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   plan.demand =
       demand_of(judged, sides_of(judged, choice.exchanged), tile.block_p, tile.block_q, choice.tile,
                 tile.blocks_per_sm, choice.share_segments, choice.cluster_p, choice.cluster_q);
+  // It takes fp8 along K alone, and longer where each column has a scale of its own in every step.
+  if (is_scaled(problem))
+    plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.exchanged);
   return plan;
 }
 
@@ -140,8 +154,8 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung HopperRung = {Algo::Hopper,     &supports, &ways,     &plan,
-                                &describe_hopper, &name,     &variants, Use::Chosen,
-                                /*grouped=*/true};
+extern const Rung HopperRung = {Algo::Hopper,     &supports,      &ways,     &plan,
+                                &describe_hopper, &name,          &variants, Use::Chosen,
+                                /*grouped=*/true, /*scaled=*/true};
 
 }  // namespace tiled

@@ -60,6 +60,14 @@ inline bool finishes(const Problem& problem, const HopperPlan& plan) {
   return !plan.share_segments && !problem.epilogue.is_identity();
 }
 
+// Whether a tile's columns of Q have one scale in common, for a block of K: they lie in one block
+// of 128 rows, unless a group begins between them.
+inline bool has_one_q(const Problem& problem, bool exchanged) {
+  const Scaling q = exchanged ? problem.scales.a.scaling : problem.scales.b.scaling;
+  const Shared rows = exchanged ? Shared::M : Shared::N;
+  return q == Scaling::Tensorwise || (q == Scaling::Block128x128 && problem.groups.shared != rows);
+}
+
 // How C, or what is kept beside it, leaves: of these strides and this alignment
 // (Operand::alignment).
 inline StorePath store_path(DType dtype, const Sides& sides, int64_t p_stride, int64_t q_stride,

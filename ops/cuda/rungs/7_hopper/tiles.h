@@ -129,13 +129,24 @@ struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
-using HopperTiles =
-    TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224, Ping128x128,
-             Ping128x160, Ping128x192, Ping64x128, Coop128x176, Coop128x128, Coop128x112,
-             Coop128x96, Coop192x96, Deep64x192, Deep64x128, Deep64x96, Deep64x64, Solo64x16>;
+// For fp8 alone: a consumer keeps the totals of two strips and the sums of one block of K.
+struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4> {};
+struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
+
+using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
+                             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x176,
+                             Coop128x128, Coop128x112, Coop128x96, Coop192x96, Deep64x192,
+                             Deep64x128, Deep64x96, Deep64x64, Solo64x16, Coop256x128, Solo64x32>;
 
 // Those that have kernels for groups.
 using GroupedTiles = TileList<Coop128x256, Ping128x192, Deep64x64, Solo64x16>;
+
+// Those that have kernels for scaled products, for these with groups, and those that have no other
+// kernels.
+using ScaledTiles =
+    TileList<Coop256x128, Coop192x128, Coop128x128, Deep64x64, Solo64x32, Solo64x16>;
+using GroupedScaledTiles = TileList<Coop128x128, Deep64x64, Solo64x16>;
+using OnlyScaledTiles = TileList<Coop256x128, Solo64x32>;
 
 template <typename Tile, typename... Tiles>
 constexpr bool is_one_of(TileList<Tiles...>) {
@@ -143,6 +154,18 @@ constexpr bool is_one_of(TileList<Tiles...>) {
 }
 template <typename Tile>
 constexpr bool OF_GROUPS = is_one_of<Tile>(GroupedTiles());
+template <typename Tile>
+constexpr bool OF_SCALED = is_one_of<Tile>(ScaledTiles());
+template <typename Tile>
+constexpr bool OF_SCALED_GROUPS = is_one_of<Tile>(GroupedScaledTiles());
+template <typename Tile>
+constexpr bool ONLY_SCALED = is_one_of<Tile>(OnlyScaledTiles());
+
+// Bytes of shared memory beside a tile's own: for the scales of two steps' columns, and, a copy for
+// each warp, for a unit of groups while its products are under way.
+constexpr int UNIT_BYTES = 64;
+template <typename Tile>
+constexpr int SCALES_BYTES = Tile::CONSUMERS * (2 * Tile::GROUP_Q * 4 + 4 * UNIT_BYTES);
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
@@ -161,16 +184,17 @@ struct HopperTileInfo {
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
-  bool ping_pong, totals_fit, of_groups;
+  bool ping_pong, totals_fit, of_groups, of_scaled, of_scaled_groups, only_scaled;
   int32_t threads;
-  int32_t shared_bytes;
+  int32_t shared_bytes, scales_bytes;
   int32_t blocks_per_sm;
 
   template <typename Tile>
   static constexpr HopperTileInfo of() {
-    return {Tile::BLOCK_P,   Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::GROUP_Q,
-            Tile::SLICE_Q,   Tile::CONSUMERS, Tile::PING_PONG,    Tile::TOTALS_FIT,
-            OF_GROUPS<Tile>, Tile::THREADS,   Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
+    return {Tile::BLOCK_P,   Tile::BLOCK_Q,      Tile::GROUP_P,          Tile::GROUP_Q,
+            Tile::SLICE_Q,   Tile::CONSUMERS,    Tile::PING_PONG,        Tile::TOTALS_FIT,
+            OF_GROUPS<Tile>, OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>, ONLY_SCALED<Tile>,
+            Tile::THREADS,   Tile::SHARED_BYTES, SCALES_BYTES<Tile>,     Tile::BLOCKS_PER_SM};
   }
 };
 constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;

@@ -1,0 +1,200 @@
+// A tensor to fp8 by blocks of 128, and its transpose, in one pass over it.
+//
+//     a block of threads takes a tile of 128 x 128; a warp 16 rows of it, a lane 4 neighbours of
+//     each
+//
+//           128 columns
+//         +--------------+   a row's largest is its warp's, found by shuffles;
+//     16  | lane: 4 of a |   a column's, which the transpose wants, passes through shared memory;
+//    rows | row, in      |   the tile stays in registers, 64 elements a thread
+//         | registers    |
+//         +--------------+   the transpose goes through shared memory as bytes
+//
+// Bound by memory: every element is read once, and written once or twice.
+#include <cuda_fp8.h>
+
+#include "cuda/launch/quantize.h"
+#include "cuda/parts/element.cuh"
+
+namespace tiled {
+namespace {
+
+constexpr int SIDE = 128;
+constexpr int WARPS = 8, LANES = 32;
+constexpr int ROWS = SIDE / WARPS;    // of a warp
+constexpr int VECTOR = SIDE / LANES;  // elements of a lane's row
+constexpr int PITCH = SIDE + VECTOR;  // bytes of a row of the transpose in shared memory
+
+struct alignas(4) Fp8x4 {
+  uint8_t bytes[VECTOR];
+};
+
+// NaN in either is kept, which fmaxf would drop.
+__device__ __forceinline__ float larger(float x, float y) { return x > y || x != x ? x : y; }
+
+__device__ __forceinline__ float scale_of(float largest, float most) {
+  const float scale = largest / most;
+  if (largest == 0) return 1;
+  return scale < LEAST_SCALE ? LEAST_SCALE : scale;
+}
+
+__device__ __forceinline__ uint8_t to_fp8(float value, __nv_fp8_interpretation_t kind) {
+  return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, kind);
+}
+
+// Up to four neighbours of a row, widened; zeros beyond them.
+template <typename T>
+__device__ __forceinline__ void load_row(const T* from, int64_t count, bool vectors,
+                                         float (&values)[VECTOR]) {
+  struct alignas(VECTOR * sizeof(T)) Four {
+    T elements[VECTOR];
+  };
+  if (vectors && count >= VECTOR) {
+    const Four four = *reinterpret_cast<const Four*>(from);
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) values[j] = widen(four.elements[j]);
+  } else {
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) values[j] = j < count ? static_cast<float>(widen(from[j])) : 0;
+  }
+}
+
+__device__ __forceinline__ void store_row(uint8_t* to, Fp8x4 row, int64_t count, bool vectors) {
+  if (vectors && count >= VECTOR) {
+    *reinterpret_cast<Fp8x4*>(to) = row;
+  } else {
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j)
+      if (j < count) to[j] = row.bytes[j];
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(WARPS* LANES)
+    quantize(const __grid_constant__ Quantization p, bool vectors) {
+  __shared__ float of_warps[WARPS][SIDE];  // the largest of a warp's rows, column by column
+  __shared__ alignas(16) uint8_t turned[SIDE * PITCH];
+  const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+  const int64_t k_blocks = (p.columns + SIDE - 1) / SIDE, row_blocks = (p.rows + SIDE - 1) / SIDE;
+  const int64_t tile = blockIdx.x % (k_blocks * row_blocks),
+                entry = blockIdx.x / (k_blocks * row_blocks);
+  const int64_t block_x = tile % k_blocks, block_y = tile / k_blocks;
+  const int64_t row0 = block_y * SIDE + warp * ROWS, column0 = block_x * SIDE + lane * VECTOR;
+  const float most = largest_of(p.to);
+  const auto kind = p.to == DType::Float8E4M3FN ? __NV_E4M3 : __NV_E5M2;
+
+  const T* from =
+      static_cast<const T*>(p.x) + entry * p.entry_stride + row0 * p.row_stride + column0;
+  float values[ROWS][VECTOR];
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i)
+    load_row(from + i * p.row_stride, row0 + i < p.rows ? p.columns - column0 : 0, vectors,
+             values[i]);
+
+  float of_columns[VECTOR] = {};
+  float of_rows[ROWS];
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+    of_rows[i] = 0;
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) {
+      of_rows[i] = larger(fabsf(values[i][j]), of_rows[i]);
+      of_columns[j] = larger(fabsf(values[i][j]), of_columns[j]);
+    }
+    if (p.square) continue;
+#pragma unroll
+    for (int to = LANES / 2; to > 0; to /= 2)
+      of_rows[i] = larger(__shfl_xor_sync(0xffffffff, of_rows[i], to), of_rows[i]);
+  }
+  if (p.square || p.data_t != nullptr) {
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) of_warps[warp][lane * VECTOR + j] = of_columns[j];
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j)
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w)
+        of_columns[j] = larger(of_warps[w][lane * VECTOR + j], of_columns[j]);
+  }
+  if (p.square) {
+    float largest = 0;
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) largest = larger(of_columns[j], largest);
+#pragma unroll
+    for (int to = LANES / 2; to > 0; to /= 2)
+      largest = larger(__shfl_xor_sync(0xffffffff, largest, to), largest);
+    const float scale = scale_of(largest, most);
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) of_rows[i] = scale;
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) of_columns[j] = scale;
+    if (threadIdx.x == 0) p.scale[(entry * row_blocks + block_y) * k_blocks + block_x] = scale;
+  } else {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+      of_rows[i] = scale_of(of_rows[i], most);
+      if (lane == 0 && row0 + i < p.rows)
+        p.scale[(entry * k_blocks + block_x) * p.rows + row0 + i] = of_rows[i];
+    }
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) of_columns[j] = scale_of(of_columns[j], most);
+  }
+
+  auto* data = static_cast<uint8_t*>(p.data) + entry * p.rows * p.columns;
+  const bool aligned = p.columns % VECTOR == 0;
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+    if (row0 + i >= p.rows) continue;
+    const float inverse = 1 / of_rows[i];
+    Fp8x4 row;
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) row.bytes[j] = to_fp8(values[i][j] * inverse, kind);
+    store_row(data + (row0 + i) * p.columns + column0, row, p.columns - column0, aligned);
+  }
+  if (p.data_t == nullptr) return;
+
+#pragma unroll
+  for (int j = 0; j < VECTOR; ++j) {
+    const float inverse = 1 / of_columns[j];
+    uint8_t* column = turned + (lane * VECTOR + j) * PITCH + warp * ROWS;
+#pragma unroll
+    for (int i = 0; i < ROWS; i += VECTOR) {
+      Fp8x4 rows;
+#pragma unroll
+      for (int r = 0; r < VECTOR; ++r) rows.bytes[r] = to_fp8(values[i + r][j] * inverse, kind);
+      *reinterpret_cast<Fp8x4*>(column + i) = rows;
+    }
+    if (!p.square && warp == 0 && column0 + j < p.columns)
+      p.scale_t[(entry * row_blocks + block_y) * p.columns + column0 + j] = of_columns[j];
+  }
+  __syncthreads();
+  auto* data_t = static_cast<uint8_t*>(p.data_t) + entry * p.rows * p.columns;
+  const int64_t at = block_y * SIDE + lane * VECTOR;
+  for (int i = warp; i < SIDE && block_x * SIDE + i < p.columns; i += WARPS)
+    store_row(data_t + (block_x * SIDE + i) * p.rows + at,
+              *reinterpret_cast<const Fp8x4*>(turned + i * PITCH + lane * VECTOR), p.rows - at,
+              p.rows % VECTOR == 0);
+}
+
+template <typename T>
+cudaError_t launch_of(const Quantization& p, cudaStream_t stream) {
+  const int64_t tiles = p.entries * ((p.rows + SIDE - 1) / SIDE) * ((p.columns + SIDE - 1) / SIDE);
+  const bool vectors = reinterpret_cast<uintptr_t>(p.x) % (VECTOR * sizeof(T)) == 0 &&
+                       p.row_stride % VECTOR == 0 && p.entry_stride % VECTOR == 0;
+  quantize<T><<<static_cast<unsigned>(tiles), WARPS * LANES, 0, stream>>>(p, vectors);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t launch_quantize(const Quantization& p, cudaStream_t stream) {
+  if (p.entries == 0 || p.rows == 0 || p.columns == 0) return cudaSuccess;
+  switch (p.from) {
+    case DType::Float32: return launch_of<float>(p, stream);
+    case DType::Float16: return launch_of<__half>(p, stream);
+    case DType::BFloat16: return launch_of<__nv_bfloat16>(p, stream);
+    default: return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace tiled
