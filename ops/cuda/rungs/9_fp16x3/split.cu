@@ -154,25 +154,14 @@ Kernel<SplitArguments> kernel_of(const SplitJob& job) {
   }
 }
 
-}  // namespace
-
-// What must be zero is cleared before anything else, extents and panels among it.
-cudaError_t launch_split(const Call& call, const Step& step) {
-  const Plan& plan = call.plan;
-  SplitArguments args{};
-  if (step.key & CLEARS) {
-    args.zeros = call.at<uint32_t>(Area::Guard);
-    args.zero_count = (plan.at(Area::Squares) - plan.at(Area::Guard)) / 4;
-  }
-  if (step.key == CLEARS) return launch_early(clear_kernel(), step, call.stream, args);
-  const bool of_q = step.key & OF_Q;
-  const SplitJob job = split_job(call.problem, plan.way.as<Fp16x3Plan>(), of_q);
+SplitArguments split_arguments(const Call& call, bool of_q) {
+  const SplitJob job = split_job(call.problem, call.plan.way.as<Fp16x3Plan>(), of_q);
   const Side &from = job.from, &to = job.to;
-  args.beside = step.key & BESIDE;
+  SplitArguments args{};
   args.from = static_cast<const float*>(from.data);
   args.to = call.at<__half>(of_q ? Area::Q : Area::P);
   args.scales = call.at<RowScale>(of_q ? Area::ScalesQ : Area::ScalesP);
-  args.extents = call.at<RowExtent>(of_q ? Area::ExtentsQ : Area::ExtentsP);
+  args.ranges = call.at<MagnitudeRange>(of_q ? Area::RangesQ : Area::RangesP);
   args.panels = call.at<SplitPanel>(of_q ? Area::PanelsQ : Area::PanelsP);
   args.rows = from.rows, args.k = from.k, args.batch = job.batch;
   args.from_row = from.row_stride, args.from_k = from.k_stride, args.from_batch = from.batch_stride;
@@ -183,10 +172,26 @@ cudaError_t launch_split(const Call& call, const Step& step) {
   args.tiles = few_rows_tiles(from.rows);
   args.fragments = few_rows_bytes(from.rows, from.k) / 2;
   args.vectors = from.alignment == 16 && (from.k_stride == 1 || job.is_beside());
-  if (job.is_beside()) {
-    const SplitTeam team = split_team(job);
-    args.team = team.blocks, args.own_tiles = team.own_tiles;
+  if (job.is_beside()) args.shares = split_shares(job);
+  return args;
+}
+
+}  // namespace
+
+cudaError_t launch_split(const Call& call, const Step& step) {
+  const bool of_q = step.key & OF_Q;
+  SplitArguments args = split_arguments(call, of_q && !(step.key & OF_P));
+  if (step.key & CLEARS) {
+    args.zeros = call.at<uint32_t>(Area::Guard);
+    args.zero_count = (call.plan.at(Area::Squares) - call.plan.at(Area::Guard)) / 4;
   }
+  args.beside = step.key & BESIDE;
+  if (step.key & MEASURES) {
+    const int64_t blocks = panels_of(args.rows, args.batch) * args.shares.measurers;
+    const MeasureArguments both = {args, split_arguments(call, of_q), blocks};
+    return launch_early(measure_kernel(), step, call.stream, both);
+  }
+  const SplitJob job = split_job(call.problem, call.plan.way.as<Fp16x3Plan>(), of_q);
   return launch_early(kernel_of(job), step, call.stream, args);
 }
 

@@ -12,23 +12,28 @@ struct SplitArguments {
   const float* from;
   __half* to;  // hi, lo is `plane` elements on; or fragments
   RowScale* scales;
-  RowExtent* extents;  // of rows beside each other, [batch][rows]
-  SplitPanel* panels;  // panels_of() them
+  MagnitudeRange* ranges;  // of rows beside each other, [panel][measurer][SPLIT_PANEL]
+  SplitPanel* panels;      // panels_of() them
   int64_t rows, k, batch;
   int64_t from_row, from_k, from_batch;  // strides, elements
   int64_t to_pitch, plane;               // elements: from row to row of the copy, hi to lo
   int64_t to_row, to_k;                  // strides of the copy, elements
   Groups groups;                         // that share out K
   int64_t tiles, fragments;              // of eight rows; elements of an entry
-  int32_t team, own_tiles;               // of split_beside.cu: blocks of a panel, their tiles
+  SplitShares shares;                    // of split_beside.cu
   uint32_t* zeros;                       // cleared on the way
   int64_t zero_count;
   bool vectors;  // aligned to 16 bytes in the direction in which rows lie
-  bool beside;   // the kernel before is the other operand's, and still running
+  bool beside;   // the kernel before may still be running
+};
+// Of those of P and Q whose rows lie beside each other.
+struct MeasureArguments {
+  SplitArguments first, second;
+  int64_t first_blocks;
 };
 
-// The second operand's kernel runs beside the first's. So the first lets it start only once all
-// that came before has ended, and it waits for the first before it ends itself.
+// One kernel runs beside the one before it. So that one lets it start only once all that came
+// before has ended, and it waits for that one before it ends itself.
 __device__ __forceinline__ void begin(const SplitArguments& args) {
   if (!args.beside) wait_for_kernels_before();
   let_the_next_start();
@@ -56,6 +61,6 @@ __device__ __forceinline__ void write_four(__half* to, __half2 first, __half2 se
 Kernel<SplitArguments> split_groups_kernel();
 // split_beside.cu.
 Kernel<SplitArguments> split_beside_kernel(SplitForm form);
-Kernel<SplitArguments> clear_kernel();
+Kernel<MeasureArguments> measure_kernel();
 
 }  // namespace tiled
