@@ -15,10 +15,17 @@
 #undef __shared__
 #define __shared__ static
 
+#include "cuda/rungs/9_fp16x3/split.cu"
 #include "cuda/rungs/9_fp16x3/split_beside.cu"
 #include "guarded.h"
 
-namespace tiled::test {
+namespace tiled {
+namespace detail {
+// The kernels are called here, not launched.
+cudaError_t launch(const void*, const Step&, cudaStream_t, void*, bool) { return cudaSuccess; }
+}  // namespace detail
+
+namespace test {
 namespace {
 
 struct Matrix {
@@ -106,6 +113,7 @@ std::string wrong_of(SplitForm form, int64_t batch, int64_t rows, int64_t k, int
   args.to_pitch = job.to.k_stride == 1 ? job.to.row_stride : job.to.k_stride;
   args.plane = job.to.batch_stride;
   args.vectors = job.from.alignment == 16;
+  args.to_k = job.to.k_stride;
   args.shares = split_shares(job);
   // Measured after another one of its size, which is not split.
   SplitArguments other = args;
@@ -116,7 +124,8 @@ std::string wrong_of(SplitForm form, int64_t batch, int64_t rows, int64_t k, int
   const int64_t of_panels = panels_of(rows, batch);
   const int64_t measuring = of_panels * args.shares.measurers;
   const MeasureArguments both = {other, args, measuring};
-  software_gpu::run_grid(2 * measuring, 1, SPLIT_BESIDE_THREADS, random, [&] { measure(both); });
+  software_gpu::run_grid(2 * measuring, 1, SPLIT_BESIDE_THREADS, random,
+                         [&] { measure<false>(both); });
   for (const uint32_t zero : zeros)
     if (zero != 0) return "something is not cleared";
   software_gpu::run_grid(of_panels * args.shares.writers, 1, SPLIT_BESIDE_THREADS, random, [&] {
@@ -166,8 +175,88 @@ TEST(Fp16x3Split, EveryFormAndRest) {
           << static_cast<int>(form) << ": " << batch << " x " << rows << " x " << k;
 }
 
-// Blocks share a panel's K, one or several tiles each, all of them.
-TEST(Fp16x3Split, SharesHaveAllOfK) {
+// Groups that share out K: each has scales of its own, and its planes are zero up to whole tiles.
+std::string wrong_of_groups(bool along_k, bool beside, const std::vector<int>& sizes, int64_t rows,
+                            uint32_t seed) {
+  std::mt19937 random(seed);
+  int64_t k = 3;  // behind the last group
+  std::vector<int> ends;
+  for (const int size : sizes) ends.push_back(static_cast<int>(k += size) - 3);
+  const auto count = static_cast<int64_t>(sizes.size());
+  Matrix x = drawn(1, rows, k, rows, random);
+  std::vector<float> turned(rows * k);  // the same where K lies along memory
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t row = 0; row < rows; ++row) turned[row * k + i] = x.at(0, row, i);
+  SplitJob job{};
+  job.from.rows = rows, job.from.k = k;
+  job.from.row_stride = beside ? 1 : k, job.from.k_stride = beside ? rows : 1;
+  job.from.alignment = (beside ? rows : k) % 4 == 0 ? 16 : 4;
+  Side places = job.from;
+  places.k = places_of_groups(k, count);
+  job.to = split_planes(places, along_k);
+  job.batch = count, job.of_groups = true;
+  job.form = job.to.k_stride == 1 ? SplitForm::AlongK : SplitForm::AsTheyLie;
+  std::vector<__half> planes(2 * job.to.batch_stride, __float2half_rn(NAN));
+  std::vector<RowScale> scales(count * rows, {-12345, NAN});
+  std::vector<MagnitudeRange> ranges(range_bytes(job) / 8);
+  std::vector<SplitPanel> panels(panels_of(rows, count));
+  SplitArguments args{};
+  args.from = beside ? x.values.data() : turned.data();
+  args.to = planes.data(), args.scales = scales.data();
+  args.ranges = ranges.data(), args.panels = panels.data();
+  args.rows = rows, args.k = k, args.batch = count;
+  args.from_row = job.from.row_stride, args.from_k = job.from.k_stride;
+  args.to_pitch = job.to.k_stride == 1 ? job.to.row_stride : job.to.k_stride;
+  args.plane = job.to.batch_stride, args.to_k = job.to.k_stride;
+  args.groups.ends = ends.data();
+  args.vectors = job.from.alignment == 16;
+  args.shares = split_shares(job);
+  const Step step = split_step(job);
+  const int64_t measuring = panels_of(rows, count) * args.shares.measurers;
+  if (beside)
+    software_gpu::run_grid(measuring, 1, SPLIT_BESIDE_THREADS, random,
+                           [&] { measure<true>(MeasureArguments{args, args, measuring}); });
+  software_gpu::run_grid(step.grid_x, step.grid_y, step.threads_x, random, [&] {
+    if (!beside) return split_along_k<SplitForm::AlongK, true>(args);
+    return along_k ? split_beside<SplitForm::AlongK, true>(args)
+                   : split_beside<SplitForm::AsTheyLie, true>(args);
+  });
+
+  for (int64_t group = 0, begin = 0; group < count; begin = ends[group++]) {
+    Matrix part(1, rows, sizes[group], rows);
+    for (int64_t i = 0; i < part.k; ++i)
+      for (int64_t row = 0; row < rows; ++row) part.at(0, row, i) = x.at(0, row, begin + i);
+    for (int64_t row = 0; row < rows; ++row) {
+      const Row wanted(part, 0, row);
+      const std::string at = "row " + std::to_string(row) + " of group " + std::to_string(group);
+      const RowScale scale = scales[group * rows + row];
+      if (scale.exponent != wanted.scale.exponent) return at + " has another scale";
+      if (!(scale.lost == wanted.scale.lost)) return at + " has lost something else";
+      for (int64_t i = 0; i < (part.k + 63) / 64 * 64; ++i) {
+        const int64_t from =
+            row * job.to.row_stride + (place_of_group(begin, group) + i) * job.to.k_stride;
+        const float hi = i < part.k ? wanted.hi[i] : 0, lo = i < part.k ? wanted.lo[i] : 0;
+        if (!(__half2float(planes[from]) == hi)) return at + " has another upper part";
+        if (!(__half2float(planes[from + args.plane]) == lo)) return at + " has another lower part";
+      }
+    }
+  }
+  return "";
+}
+
+TEST(Fp16x3Split, GroupsThatShareOutK) {
+  for (const auto& [along_k, beside] : {std::pair{false, true}, {true, true}, {true, false}}) {
+    const auto expect_right = [&](const std::vector<int>& sizes, int64_t rows) {
+      EXPECT_EQ(wrong_of_groups(along_k, beside, sizes, rows, 1), "")
+          << along_k << beside << ' ' << rows << ' ' << sizes.size();
+    };
+    expect_right({70, 0, 128, 1, 333}, 132);
+    expect_right(std::vector<int>(33, 65), 3);  // more than a warp has lanes
+  }
+}
+
+// Blocks share a panel's K, one or several tiles each.
+TEST(Fp16x3Split, EveryBlockHasAShare) {
   for (const SplitForm form : {SplitForm::AsTheyLie, SplitForm::AlongK, SplitForm::Nothing})
     for (const int64_t rows : {2, 128, 1536, 4096, 8192, 100000, 1 << 30})
       for (const int64_t k : {64, 100, 1536, 4096, 32768, 1 << 24}) {
@@ -175,14 +264,15 @@ TEST(Fp16x3Split, SharesHaveAllOfK) {
         job.from.rows = rows, job.from.k = k, job.from.row_stride = 1, job.from.k_stride = rows;
         job.batch = 1, job.form = form;
         const SplitShares shares = split_shares(job);
-        const auto covers = [&](int64_t blocks, int64_t tiles) {
-          return blocks * tiles * SPLIT_TILE_K >= k && (blocks - 1) * tiles * SPLIT_TILE_K < k;
-        };
-        EXPECT_TRUE(covers(shares.measurers, shares.measured)) << rows << ' ' << k;
-        EXPECT_TRUE(covers(shares.writers, shares.written)) << rows << ' ' << k;
+        const int64_t tiles = blocks_over(k, SPLIT_TILE_K);
+        for (const int64_t blocks : {shares.measurers, shares.writers}) {
+          EXPECT_GE(blocks, 1) << rows << ' ' << k;
+          EXPECT_LT((blocks - 1) * blocks_over(tiles, blocks), tiles) << "one has nothing to do";
+        }
         EXPECT_LE(panels_of(rows, 1) * shares.writers, MAX_GRID_X);
       }
 }
 
 }  // namespace
-}  // namespace tiled::test
+}  // namespace test
+}  // namespace tiled

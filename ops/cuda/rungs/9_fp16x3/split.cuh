@@ -3,8 +3,10 @@
 
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/fault.cuh"
+#include "cuda/parts/group_scan.cuh"
 #include "cuda/rungs/9_fp16x3/fp16_parts.cuh"
 #include "cuda/rungs/9_fp16x3/fp16x3.h"
+#include "cuda/rungs/9_fp16x3/layout.h"
 
 namespace tiled {
 
@@ -16,8 +18,7 @@ struct SplitArguments {
   SplitPanel* panels;      // panels_of() them
   int64_t rows, k, batch;
   int64_t from_row, from_k, from_batch;  // strides, elements
-  int64_t to_pitch, plane;               // elements: from row to row of the copy, hi to lo
-  int64_t to_row, to_k;                  // strides of the copy, elements
+  int64_t to_pitch, to_k, plane;         // elements: of the copy from row to row, along k; hi to lo
   Groups groups;                         // that share out K
   int64_t tiles, fragments;              // of eight rows; elements of an entry
   SplitShares shares;                    // of split_beside.cu
@@ -51,16 +52,32 @@ __device__ __forceinline__ void clear(const SplitArguments& args) {
     args.zeros[i] = 0;
 }
 
+// An entry of the batch, or a group that shares out K: where its K begins in the operand and in the
+// planes, and its length.
+struct SplitEntry {
+  int64_t from, to, k;
+};
+template <bool OF_GROUPS>
+__device__ __forceinline__ SplitEntry split_entry(const SplitArguments& args, int64_t entry) {
+  if constexpr (OF_GROUPS) {
+    GroupScan scan(args.groups, static_cast<int>(args.batch), static_cast<int>(args.k),
+                   /*has_rest=*/false, [](int, int) -> uint32_t { return 1; });
+    const GroupTile part = scan.at(static_cast<uint32_t>(entry));
+    return {part.begin * args.from_k, place_of_group(part.begin, entry) * args.to_k,
+            part.end - part.begin};
+  } else {
+    return {entry * args.from_batch, 2 * entry * args.plane, args.k};
+  }
+}
+
 // Four neighbours in memory, 8 bytes.
 __device__ __forceinline__ void write_four(__half* to, __half2 first, __half2 second) {
   *reinterpret_cast<uint2*>(to) = make_uint2(reinterpret_cast<const uint32_t&>(first),
                                              reinterpret_cast<const uint32_t&>(second));
 }
 
-// split_groups.cu.
-Kernel<SplitArguments> split_groups_kernel();
 // split_beside.cu.
-Kernel<SplitArguments> split_beside_kernel(SplitForm form);
-Kernel<MeasureArguments> measure_kernel();
+Kernel<SplitArguments> split_beside_kernel(SplitForm form, bool of_groups);
+Kernel<MeasureArguments> measure_kernel(bool of_groups);
 
 }  // namespace tiled

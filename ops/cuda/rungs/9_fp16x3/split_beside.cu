@@ -20,9 +20,10 @@ constexpr int TILE_K = WARPS * BATCH;  // that a block has in registers
 // What a thread has: four rows from `row` of the panel on, and BATCH of k from `k` on: every
 // WARPS-th, or, for planes along k, neighbours.
 struct Place {
-  int64_t entry, row0, left;  // batch entry; first row of the panel, and rows from there on
+  int64_t row0, left;  // first row of the panel, and rows from there on
   int64_t k;
   int row;
+  SplitEntry part;
 };
 
 using Loaded = float[BATCH][4];
@@ -30,31 +31,34 @@ constexpr int k_step(SplitForm form) { return goes_along_k(form) ? 1 : WARPS; }
 
 template <SplitForm FORM>
 __device__ __forceinline__ void load(Loaded& x, const SplitArguments& args, const Place& at) {
-  const float* from =
-      args.from + at.entry * args.from_batch + at.k * args.from_k + at.row0 + at.row;
+  const float* from = args.from + at.part.from + at.k * args.from_k + at.row0 + at.row;
 #pragma unroll
   for (int i = 0; i < BATCH; ++i) {
-    const bool exists = at.k + i * k_step(FORM) < args.k;
+    const bool exists = at.k + i * k_step(FORM) < at.part.k;
     const float4 v = load_four(from + i * k_step(FORM) * args.from_k, exists ? at.left - at.row : 0,
                                args.vectors);
     x[i][0] = v.x, x[i][1] = v.y, x[i][2] = v.z, x[i][3] = v.w;
   }
 }
 
-// The part of K that block `number` has, of `blocks` that share a panel, `tiles` each.
-template <SplitForm FORM>
-__device__ __forceinline__ Place place_of(const SplitArguments& args, uint32_t number,
-                                          uint32_t blocks, int tiles) {
-  const uint32_t of_entry = static_cast<uint32_t>(blocks_over(args.rows, PANEL));
-  const uint32_t panel = number / blocks;
+__device__ __forceinline__ uint32_t panels_of_entry(const SplitArguments& args) {
+  return static_cast<uint32_t>(blocks_over(args.rows, PANEL));
+}
+
+// The tiles of block `number`, of `blocks` that share a panel, and where they begin.
+template <SplitForm FORM, bool OF_GROUPS>
+__device__ __forceinline__ uint32_t find_place(Place& at, const SplitArguments& args,
+                                               uint32_t number, uint32_t blocks) {
+  const uint32_t of_entry = panels_of_entry(args), panel = number / blocks;
   const int warp = threadIdx.x / 32;
-  Place at;
-  at.entry = panel / of_entry;
+  at.part = split_entry<OF_GROUPS>(args, panel / of_entry);
+  const uint32_t tiles =
+      (static_cast<uint32_t>(blocks_over(at.part.k, TILE_K)) + blocks - 1) / blocks;
   at.row0 = int64_t{panel % of_entry} * PANEL;
   at.left = args.rows - at.row0;
   at.k = int64_t{number % blocks} * tiles * TILE_K + (goes_along_k(FORM) ? warp * BATCH : warp);
   at.row = threadIdx.x % 32 * 4;
-  return at;
+  return tiles;
 }
 
 struct SharedMemory {
@@ -65,14 +69,16 @@ struct SharedMemory {
 };
 
 // A tile's hi and lo, as the operand lies; or only what they lose.
-template <bool WRITES, bool PLAIN>
+template <bool WRITES, bool PLAIN, bool OF_GROUPS>
 __device__ __forceinline__ void write_as_they_lie(const SplitArguments& args, const Loaded& x,
                                                   const Place& at, const Scale (&scales)[4],
                                                   uint32_t (&lost)[4]) {
-  __half* to = args.to + 2 * at.entry * args.plane + at.k * args.to_pitch + at.row0 + at.row;
+  __half* to = args.to + at.part.to + at.k * args.to_pitch + at.row0 + at.row;
+  // A group's planes are read by whole tiles.
+  const int64_t end = OF_GROUPS ? blocks_over(at.part.k, TILE_K) * TILE_K : at.part.k;
 #pragma unroll
   for (int i = 0; i < BATCH; ++i, to += WARPS * args.to_pitch) {
-    if (at.row >= at.left || at.k + i * WARPS >= args.k) continue;
+    if (at.row >= at.left || at.k + i * WARPS >= end) continue;
     PairParts pairs[2];
 #pragma unroll
     for (int j = 0; j < 4; j += 2)
@@ -97,7 +103,7 @@ __device__ __forceinline__ void write_along_k(SharedMemory& shared, const SplitA
   static_assert(BATCH == 8 && TILE_K == 64, "half of 16; a cache line");
   const int warp = threadIdx.x / 32;
   const int64_t k0 = at.k - warp * BATCH;  // the tile's
-  if (k0 >= args.k) return;
+  if (k0 >= at.part.k) return;
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     const int row = at.row + r;
@@ -120,7 +126,7 @@ __device__ __forceinline__ void write_along_k(SharedMemory& shared, const SplitA
   for (int i = threadIdx.x; i < 2 * PANEL * VECTORS; i += THREADS) {
     const int plane = i / (PANEL * VECTORS), row = i / VECTORS % PANEL, vector = i % VECTORS;
     if (row >= at.left) continue;
-    __half* to = args.to + (2 * at.entry + plane) * args.plane + (at.row0 + row) * args.to_pitch;
+    __half* to = args.to + at.part.to + plane * args.plane + (at.row0 + row) * args.to_pitch;
     *reinterpret_cast<uint4*>(to + k0 + 8 * vector) =
         *reinterpret_cast<const uint4*>(&shared.planes[plane][row][2 * swapped(row, vector)]);
   }
@@ -128,7 +134,7 @@ __device__ __forceinline__ void write_along_k(SharedMemory& shared, const SplitA
 }
 
 // `shared` has the largest magnitudes of the rows, and takes what they lose.
-template <SplitForm FORM, bool PLAIN>
+template <SplitForm FORM, bool PLAIN, bool OF_GROUPS>
 __device__ __forceinline__ void write(SharedMemory& shared, const SplitArguments& args,
                                       const Loaded& x, const Place& at) {
   const uint4 most = *reinterpret_cast<const uint4*>(&shared.most[at.row]);
@@ -137,12 +143,13 @@ __device__ __forceinline__ void write(SharedMemory& shared, const SplitArguments
   if constexpr (goes_along_k(FORM))
     write_along_k<PLAIN>(shared, args, x, at, scales, lost, FORM == SplitForm::Permuted);
   else
-    write_as_they_lie<FORM != SplitForm::Nothing, PLAIN>(args, x, at, scales, lost);
+    write_as_they_lie<FORM != SplitForm::Nothing, PLAIN, OF_GROUPS>(args, x, at, scales, lost);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     if (lost[i] != 0) atomicAdd(&shared.lost[at.row + i], static_cast<unsigned long long>(lost[i]));
 }
 
+template <bool OF_GROUPS>
 __global__ void __launch_bounds__(THREADS, 4)
     measure(const __grid_constant__ MeasureArguments operands) {
   begin(operands.first);
@@ -153,10 +160,11 @@ __global__ void __launch_bounds__(THREADS, 4)
   const bool is_second = blockIdx.x >= operands.first_blocks;
   const SplitArguments& args = is_second ? operands.second : operands.first;
   const auto number = static_cast<uint32_t>(blockIdx.x - is_second * operands.first_blocks);
-  Place at =
-      place_of<SplitForm::AsTheyLie>(args, number, args.shares.measurers, args.shares.measured);
+  Place at;
+  const uint32_t tiles =
+      find_place<SplitForm::AsTheyLie, OF_GROUPS>(at, args, number, args.shares.measurers);
   MagnitudeRange ranges[4];
-  for (int tile = 0; tile < args.shares.measured; ++tile, at.k += TILE_K) {
+  for (uint32_t tile = 0; tile < tiles; ++tile, at.k += TILE_K) {
     Loaded x;
     load<SplitForm::AsTheyLie>(x, args, at);
 #pragma unroll
@@ -175,14 +183,15 @@ __global__ void __launch_bounds__(THREADS, 4)
   end(operands.first);
 }
 
-template <SplitForm FORM>
+template <SplitForm FORM, bool OF_GROUPS = false>
 __global__ void __launch_bounds__(THREADS, 4)
     split_beside(const __grid_constant__ SplitArguments args) {
   begin(args);
   __shared__ __align__(16) SharedMemory shared;
   const auto number = static_cast<uint32_t>(gridDim.x - 1 - blockIdx.x);  // the last measured first
   const uint32_t blocks = args.shares.writers, panel = number / blocks;
-  Place at = place_of<FORM>(args, number, blocks, args.shares.written);
+  Place at;
+  const uint32_t found = find_place<FORM, OF_GROUPS>(at, args, number, blocks);
   const bool has_row = threadIdx.x < PANEL && threadIdx.x < at.left;
   MagnitudeRange range;  // of row threadIdx.x
   if (has_row)
@@ -194,14 +203,14 @@ __global__ void __launch_bounds__(THREADS, 4)
   const Scale scale(range.most);
   if (threadIdx.x < PANEL) shared.most[threadIdx.x] = range.most, shared.lost[threadIdx.x] = 0;
   const bool is_plain = __syncthreads_and(scale.is_plain(range.least));
-  const int tiles = FORM == SplitForm::Nothing && is_plain ? 0 : args.shares.written;
-  for (int tile = 0; tile < tiles; ++tile, at.k += TILE_K) {
+  const uint32_t tiles = FORM == SplitForm::Nothing && is_plain ? 0 : found;
+  for (uint32_t tile = 0; tile < tiles; ++tile, at.k += TILE_K) {
     Loaded x;
     load<FORM>(x, args, at);
     if (is_plain)
-      write<FORM, true>(shared, args, x, at);
+      write<FORM, true, OF_GROUPS>(shared, args, x, at);
     else
-      write<FORM, false>(shared, args, x, at);
+      write<FORM, false, OF_GROUPS>(shared, args, x, at);
   }
   bool has_sums = number % blocks == 0;
   unsigned long long* const lost = args.panels[panel].lost;
@@ -217,14 +226,17 @@ __global__ void __launch_bounds__(THREADS, 4)
     __threadfence();
   }
   if (has_sums && has_row)
-    args.scales[at.entry * args.rows + at.row0 + threadIdx.x] =
+    args.scales[int64_t{panel / panels_of_entry(args)} * args.rows + at.row0 + threadIdx.x] =
         scale.result(is_plain ? 0 : __ldcg(&lost[threadIdx.x]));
   end(args);
 }
 
 }  // namespace
 
-Kernel<SplitArguments> split_beside_kernel(SplitForm form) {
+Kernel<SplitArguments> split_beside_kernel(SplitForm form, bool of_groups) {
+  if (of_groups)
+    return form == SplitForm::AlongK ? &split_beside<SplitForm::AlongK, true>
+                                     : &split_beside<SplitForm::AsTheyLie, true>;
   switch (form) {
     case SplitForm::AlongK: return &split_beside<SplitForm::AlongK>;
     case SplitForm::Nothing: return &split_beside<SplitForm::Nothing>;
@@ -233,6 +245,8 @@ Kernel<SplitArguments> split_beside_kernel(SplitForm form) {
   }
 }
 
-Kernel<MeasureArguments> measure_kernel() { return &measure; }
+Kernel<MeasureArguments> measure_kernel(bool of_groups) {
+  return of_groups ? &measure<true> : &measure<false>;
+}
 
 }  // namespace tiled

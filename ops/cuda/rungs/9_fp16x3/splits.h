@@ -20,7 +20,7 @@ struct SplitJob {
   bool of_groups;  // that share out K
 
   // Whether split_beside.cu takes it; fragments are along k, however rows lie.
-  bool is_beside() const { return form != SplitForm::Fragments && lies_beside(from) && !of_groups; }
+  bool is_beside() const { return form != SplitForm::Fragments && lies_beside(from); }
 };
 
 inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool of_q) {
@@ -43,32 +43,29 @@ constexpr int8_t CLEARS = 4, BESIDE = 8, MEASURES = 16;
 constexpr int SPLIT_THREADS = 512;  // split.cu, at most
 constexpr int SPLIT_VECTORS = 4;    // of four elements, in a lane's registers
 constexpr int SPLIT_BESIDE_THREADS = 256;
-constexpr int SPLIT_TILE_K = 64;           // that a block of split_beside.cu has in registers
-constexpr int SPLIT_GROUPS_THREADS = 128;  // of rows, where groups share out K
+constexpr int SPLIT_TILE_K = 64;  // that a block of split_beside.cu has in registers
 
 constexpr bool goes_along_k(SplitForm form) {
   return form == SplitForm::AlongK || form == SplitForm::Permuted;
 }
 
-// How blocks of split_beside.cu share a panel along k: those that measure it, and those that write
-// it; so many tiles each.
+// So many blocks of split_beside.cu share a panel along k, to measure it and to write it.
 struct SplitShares {
-  int32_t measurers, measured, writers, written;
+  int32_t measurers, writers;
 };
 inline SplitShares split_shares(const SplitJob& job) {
   constexpr int64_t MOST_MEASURERS = 16;  // whose ranges each writer reads
   constexpr int64_t BLOCKS = 1024;        // that keep a GPU busy
   const int64_t panels = std::max<int64_t>(panels_of(job.from.rows, job.batch), 1);
-  const int64_t tiles = std::max<int64_t>(blocks_over(job.from.k, SPLIT_TILE_K), 1);
+  const int64_t of_a_group = SPLIT_TILE_K * (job.of_groups ? job.batch : 1);
+  const int64_t tiles = std::max<int64_t>(blocks_over(job.from.k, of_a_group), 1);
   const auto share = [&](int64_t most) {
     const int64_t blocks = std::clamp<int64_t>(BLOCKS / panels, 1, std::min(most, tiles));
-    return static_cast<int32_t>(blocks_over(tiles, blocks));
+    return static_cast<int32_t>(blocks_over(tiles, blocks_over(tiles, blocks)));
   };
-  // Where only scales are wanted, hardly ever one finds anything to do.
-  const int32_t measured = share(MOST_MEASURERS);
-  const int32_t written = job.form == SplitForm::Nothing ? measured : share(tiles);
-  return {static_cast<int32_t>(blocks_over(tiles, int64_t{measured})), measured,
-          static_cast<int32_t>(blocks_over(tiles, int64_t{written})), written};
+  // Where only scales are wanted, hardly ever one finds anything to write.
+  const int32_t measurers = share(MOST_MEASURERS);
+  return {measurers, job.form == SplitForm::Nothing ? measurers : share(tiles)};
 }
 
 // Bytes of its panels, and of their rows' ranges by each block that measures.
@@ -88,10 +85,6 @@ inline Step split_step(const SplitJob& job) {
   if (job.is_beside()) {
     step.threads_x = SPLIT_BESIDE_THREADS;
     step.grid_x = panels_of(job.from.rows, job.batch) * split_shares(job).writers;
-  } else if (job.of_groups) {
-    step.threads_x = SPLIT_GROUPS_THREADS;
-    step.grid_x = blocks_over(job.from.rows, int64_t{SPLIT_GROUPS_THREADS});
-    step.grid_y = static_cast<int32_t>(std::min(job.batch, MAX_GRID_Y));
   } else {  // as many threads as take a row in one chunk
     const int64_t warps =
         std::min<int64_t>(blocks_over(job.from.k, 32 * SPLIT_VECTORS * 4), SPLIT_THREADS / 32);
