@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/rungs/9_fp16x3/splits.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -183,6 +184,24 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
         EXPECT_EQ(end, plan.workspace_bytes);
       }
     }
+}
+
+// An operand whose rows lie beside each other is measured first and split by a kernel of its own,
+// after what is along k. A kernel that needs what the one before finds does not run beside it.
+TEST(Fp16x3Plan, WhatIsMeasuredIsSplitLast) {
+  const auto keys = [](const std::string& layout) {
+    const Plan plan = plan_of_tile(Algo::Fp16x3, "X3Tile128x128",
+                                   parts_problem(layout, 2048, 1536, 1024), device("h200"));
+    std::vector<int> found;
+    for (const Step& step : plan)
+      if (step.work == Work::Split) found.push_back(step.key);
+    return found;
+  };
+  using Keys = std::vector<int>;
+  EXPECT_EQ(keys("nt"), (Keys{OF_Q | CLEARS, OF_P | BESIDE}));
+  EXPECT_EQ(keys("nn"), (Keys{OF_P | CLEARS, MEASURES | OF_Q | BESIDE, OF_Q}));
+  EXPECT_EQ(keys("tt"), (Keys{OF_Q | CLEARS, MEASURES | OF_P | BESIDE, OF_P}));
+  EXPECT_EQ(keys("tn"), (Keys{MEASURES | OF_P | OF_Q | CLEARS, OF_Q, OF_P | BESIDE}));
 }
 
 // A few rows of A or columns of B may have a kernel of their own: the other operand is read as it

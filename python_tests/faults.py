@@ -119,7 +119,7 @@ FP16X3_CUT = Place(
     "equal_to_whole or beside or graph",
 )
 # What clears the words by which tiles that are cut are handed over.
-FP16X3_CLEAR = Place(f"{RUNGS}/9_fp16x3/split_beside.cu", FP16X3_CUT.files, FP16X3_CUT.tests)
+FP16X3_CLEAR = Place(f"{RUNGS}/9_fp16x3/split.cu", FP16X3_CUT.files, FP16X3_CUT.tests)
 FP16X3_ASYNC = Place(
     f"{RUNGS}/9_fp16x3/async.cu",
     ("test_fp16x3_tiles.py",),
@@ -187,8 +187,7 @@ BUILDS = {
     "TallNoFullWait": Build("NoFullWait", TALL),
     "TallChainsDelays": Build("Delays", TALL_CHAINS, sound=True),
     "TallChainsNoFullWait": Build("NoFullWait", TALL_CHAINS),
-    "NoPatience": Build("NoPatience", SPLIT, sound=True),
-    "NoTeamWait": Build("NoTeamWait", SPLIT),
+    "SplitNoDependencyWait": Build("NoDependencyWait", SPLIT),
 }
 
 app = typer.Typer(add_completion=False, help=__doc__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import cases
@@ -18,7 +17,6 @@ from fp16x3 import (
     mm,
     normal,
     pair,
-    with_tile,
 )
 from golden import assert_equal
 from rungs import DEEP
@@ -119,48 +117,6 @@ def test_several_streams_and_threads_at_once() -> None:
     expected = [mm(a, b) for a, b in pairs]
     torch.cuda.synchronize()
     cases.in_threads_and_streams(lambda i: mm(*pairs[i]), expected)
-
-
-HOLD = r"""
-extern "C" __global__ void hold(int milliseconds) {
-  unsigned long long begin, now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
-  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  while (now - begin < 1000000ull * milliseconds);
-}"""
-
-
-def test_blocks_that_share_rows_do_not_wait_for_ever_where_a_third_kernel_holds_the_gpu() -> None:
-    """Rows beside each other are split by teams of up to 32 blocks. Two streams do so at once while
-    a third one's kernel has the shared memory of all multiprocessors but four, which hold 16
-    blocks; and both end long before that kernel."""
-    a, b = normal(2048, 1000).t(), normal(2048, 776)  # both by teams
-    a[3, 5] = 1e20
-    # Clusters would wait for multiprocessors beside each other.
-    way = (cases.PLANE_TILES[0], False, 1, 1)
-    expected = with_tile(a, b, *way)
-    hold = torch.cuda._compile_kernel(HOLD, "hold")
-    shared = 200 * 1024
-    hold.set_shared_memory_config(shared)
-    held_by = torch.cuda.get_device_properties(0).multi_processor_count - 4
-    torch.cuda.synchronize()
-    holder, *streams = (torch.cuda.Stream() for _ in range(3))
-    with torch.cuda.stream(holder):
-        hold(grid=(held_by, 1, 1), block=(32, 1, 1), args=[1000], shared_mem=shared)
-        held = torch.cuda.Event()
-        held.record()
-    results, ends = [], []
-    for stream in streams:
-        with torch.cuda.stream(stream):
-            results.append([with_tile(a, b, *way) for _ in range(3)])
-            ends.append(torch.cuda.Event())
-            ends[-1].record()
-    for end in ends:
-        end.synchronize()
-    assert not held.query(), "they waited for the kernel that held the GPU"
-    torch.cuda.synchronize()
-    for c in itertools.chain(*results):
-        assert_equal(c, expected)
 
 
 def test_threads_that_have_not_used_the_gpu_before() -> None:

@@ -136,7 +136,7 @@ T& shared_at(uint32_t address) {
 }  // namespace software_gpu
 
 // As CUDA C++ has them. threadIdx is the running fiber's.
-inline software_gpu::Index threadIdx, blockIdx, gridDim;
+inline software_gpu::Index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace software_gpu {
 
@@ -144,6 +144,7 @@ namespace software_gpu {
 template <typename Kernel>
 void run_grid(int64_t grid_x, int64_t grid_y, int threads, std::mt19937& random, Kernel kernel) {
   gridDim = {static_cast<unsigned>(grid_x), static_cast<unsigned>(grid_y), 1};
+  blockDim = {static_cast<unsigned>(threads), 1, 1};
   for (unsigned y = 0; y < gridDim.y; ++y)
     for (unsigned x = 0; x < gridDim.x; ++x) {
       blockIdx = {x, y, 0};
@@ -292,6 +293,16 @@ inline char* software_gpu::shared_memory() { return tiled::shared; }
 #define __launch_bounds__(...)
 
 inline void __syncthreads() { software_gpu::block.barrier(); }
+inline bool __syncthreads_and(bool value) {
+  static bool all;
+  __syncthreads();
+  all = true;
+  __syncthreads();
+  all &= value;
+  __syncthreads();
+  return all;
+}
+inline void __threadfence() {}
 inline size_t __cvta_generic_to_shared(const void* p) {
   return static_cast<const char*>(p) - tiled::shared;
 }
@@ -384,6 +395,34 @@ T atomicAdd(T* at, U value) {
   const T before = *at;
   *at += value;
   return before;
+}
+template <typename T>
+T atomicMax(T* at, T value) {
+  const T before = *at;
+  *at = std::max(before, value);
+  return before;
+}
+template <typename T>
+T atomicMin(T* at, T value) {
+  const T before = *at;
+  *at = std::min(before, value);
+  return before;
+}
+template <typename T>
+T __ldcg(const T* at) {
+  return *at;
+}
+inline uint32_t __viaddmin_u32(uint32_t a, uint32_t b, uint32_t c) { return std::min(a + b, c); }
+inline float __fadd_ru(float a, float b) {
+  const double sum = double{a} + double{b};  // exact where the exponents are near enough
+  const auto rounded = static_cast<float>(sum);
+  return rounded < sum ? std::nextafter(rounded, INFINITY) : rounded;
+}
+inline float __ull2float_ru(unsigned long long value) {
+  const auto rounded = static_cast<float>(value);
+  return static_cast<long double>(rounded) < static_cast<long double>(value)
+             ? std::nextafter(rounded, INFINITY)
+             : rounded;
 }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }

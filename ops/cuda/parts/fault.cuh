@@ -1,6 +1,6 @@
 // One fault on purpose, for python_tests/faults.py: do the tests notice when a wait is missing, and
-// do they pass however late a warp is, or how impatient a block? Chosen by TILED_MM_FAULT when
-// building; none in a library that is for use.
+// do they pass however late a warp is? Chosen by TILED_MM_FAULT when building; none in a library
+// that is for use.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,7 @@ enum class Fault {
   NoHandOverBarrier,  // or its flag is raised before all warps have written them
   NoClear,            // or it finds the flag of the call before
   NoTailClear,        // the next group's part of K enters a sum
-  NoTeamWait,         // a block of the split writes before its team has measured
   Delays,             // no fault: every warp stands still now and then, for a while of its own
-  NoPatience,         // nor this: who would wait for its team leaves its tiles to the last
 };
 constexpr Fault FAULT = Fault::TILED_MM_FAULT;
 

@@ -46,12 +46,12 @@ enum class Area : int8_t {
   Q,       // the operands' copies, or fp16x3's parts of them
   Totals,  // the product's running totals, sums of segments, or accumulators that blocks hand over
   Words,   // by which blocks hand these over
-  // fp16x3's: scales of rows; what is found of rows that lie beside each other, and of panels of
-  // them; the guard's count, the squares that it lists, and their marks.
+  // fp16x3's: scales of rows; ranges of rows that lie beside each other, and what panels of them
+  // lose; the guard's count, the squares that it lists, and their marks.
   ScalesP,
   ScalesQ,
-  ExtentsP,
-  ExtentsQ,
+  RangesP,
+  RangesQ,
   PanelsP,
   PanelsQ,
   Guard,

@@ -60,15 +60,4 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// A word that another block writes: what that block wrote before is seen after (PTX ISA, "Memory
-// Consistency Model").
-__device__ __forceinline__ unsigned long long load_acquire(const unsigned long long* address) {
-  unsigned long long word;
-  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
-               : "=l"(word)
-               : "l"(__cvta_generic_to_global(address))
-               : "memory");
-  return word;
-}
-
 }  // namespace tiled::ptx

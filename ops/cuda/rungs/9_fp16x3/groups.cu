@@ -1,10 +1,5 @@
 // fp16x3.cu for products with groups: the same planes, stages and sums, of tiles that each block
 // finds by itself (grouped_schedule.cuh).
-//
-// A row's scale is of its own K. So what rows or columns groups share out are split as ever; but
-// where they share out K, every group has scales of its own (split_groups.cu), its part of the
-// planes begins at place_of_group(), and so does what the guard keeps of its rows. A group's K that
-// is too short for two parts is the guard's alone, as in products without groups.
 #include "cuda/rungs/9_fp16x3/groups.cuh"
 #include "cuda/rungs/9_fp16x3/planes.cuh"
 

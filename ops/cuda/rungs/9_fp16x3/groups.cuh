@@ -1,8 +1,8 @@
 // Groups' tiles, for the kernels of rung fp16x3 whose operands are both planes.
 //
 // A row's scale is of its own K. So what rows or columns groups share out are split as ever; but
-// where they share out K, every group has scales of its own (split_groups.cu), its part of the
-// planes begins at place_of_group(), and so does what the guard keeps of its rows. A group's K that
+// where they share out K, every group has scales of its own (split_entry()), its part of the planes
+// begins at place_of_group(), and so does what the guard keeps of its rows. A group's K that
 // is too short for two parts is the guard's alone, as in products without groups.
 #pragma once
 

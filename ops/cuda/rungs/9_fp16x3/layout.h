@@ -36,19 +36,12 @@ constexpr int64_t places_of_groups(int64_t size, int64_t groups) {
   return place_of_group(size, groups);
 }
 
-// What rungs/9_fp16x3/split_beside.cu gathers of a row; all zero before.
-struct RowExtent {
-  uint32_t most, least;     // of MagnitudeRange's, the second's complement
-  unsigned long long lost;  // units
-};
-// And of each panel of so many rows, which a team of blocks shares; all zero before, too.
+// split_beside.cu takes rows in panels of so many. Blocks that share a panel's K add up what its
+// rows lose; all zero before.
 constexpr int SPLIT_PANEL = 128;
 struct SplitPanel {
-  // Of the team's blocks: how many have measured their part, in the low half; in the high half a
-  // bit for each that has left its tiles to the last of them. One word, so that it changes at once.
-  unsigned long long team;
-  uint32_t ended;   // blocks that have written their part
-  uint32_t number;  // of the first panel: places that blocks have taken so far
+  unsigned long long lost[SPLIT_PANEL];  // units
+  uint32_t ended;                        // blocks that have added theirs
 };
 inline int64_t panels_of(int64_t rows, int64_t entries) {
   return entries * blocks_over(rows, SPLIT_PANEL);

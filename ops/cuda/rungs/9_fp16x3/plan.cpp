@@ -234,18 +234,15 @@ void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
                                       : 2 * planes_of_q(sides.q, way).batch_stride * 2));
   if (!few_rows) take(Area::ScalesP, scales_p * sides.p.rows * 8);
   take(Area::ScalesQ, scales_q * sides.q.rows * 8);
+  const SplitJob split_p = split_job(problem, way, /*of_q=*/false);
+  const SplitJob split_q = split_job(problem, way, /*of_q=*/true);
+  if (!few_rows)
+    take(Area::RangesP, range_bytes(split_p)), take(Area::RangesQ, range_bytes(split_q));
   const int64_t squares = guard_squares(problem).count();
   take(Area::Guard, (2 + squares) * 4);
   take(Area::Words, way.wraps_around ? hand_over_words_bytes(way.blocks) : 0);
-  const auto take_beside = [&](const Side& side, int64_t entries, Area extents, Area panels) {
-    const bool beside = lies_beside(side) && way.groups_of_k == 0;
-    take(extents, beside ? entries * side.rows * int64_t{sizeof(RowExtent)} : 0);
-    take(panels, beside ? panels_of(side.rows, entries) * int64_t{sizeof(SplitPanel)} : 0);
-  };
-  if (!few_rows) {
-    take_beside(sides.p, p_entries, Area::ExtentsP, Area::PanelsP);
-    take_beside(sides.q, q_entries, Area::ExtentsQ, Area::PanelsQ);
-  }
+  if (!few_rows)
+    take(Area::PanelsP, panel_bytes(split_p)), take(Area::PanelsQ, panel_bytes(split_q));
   take(Area::Squares, squares * 4);
   take(Area::Marks, squares * GUARD_MARK_BYTES);
   // Totals, or sums that are handed over: a tile for each block.

@@ -5,5 +5,5 @@ endif()
 tiled_mm_rung(
   PLAN describe.cpp plan.cpp
   LAUNCH launch.cpp ${hopper_launch}
-  ASYNC async.cu guard.cu split.cu split_beside.cu split_groups.cu
+  ASYNC async.cu guard.cu split.cu split_beside.cu
   HOPPER direct.cu few_rows.cu fp16x3.cu groups.cu)

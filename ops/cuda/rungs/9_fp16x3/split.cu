@@ -15,7 +15,7 @@
 //
 // Here a block takes a row: it finds the maximum first, and reads again, mostly from the L1 and L2
 // caches, what does not fit in its registers. Bound by memory. Rows that lie beside each other go
-// through split_beside.cu.
+// through split_beside.cu. Either takes groups that share out K too, one for each entry.
 #include <cuda_fp16.h>
 
 #include <type_traits>
@@ -33,17 +33,17 @@ constexpr int VECTORS = SPLIT_VECTORS;
 // A thread's elements of a chunk of a row: vector i begins at element (i blockDim + thread) 4.
 using Chunk = float[VECTORS][4];
 
-__device__ __forceinline__ void load_chunk(Chunk& x, const float* from, int64_t first,
-                                           const SplitArguments& args) {
+__device__ __forceinline__ void load_chunk(Chunk& x, const float* from, int64_t first, int64_t size,
+                                           bool vectors, const SplitArguments& args) {
 #pragma unroll
   for (int i = 0; i < VECTORS; ++i) {
     const int64_t k = first + (i * blockDim.x + threadIdx.x) * 4;
-    if (args.vectors && k + 4 <= args.k) {
+    if (vectors && k + 4 <= size) {
       const float4 v = *reinterpret_cast<const float4*>(from + k);
       x[i][0] = v.x, x[i][1] = v.y, x[i][2] = v.z, x[i][3] = v.w;
     } else {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) x[i][j] = k + j < args.k ? from[(k + j) * args.from_k] : 0;
+      for (int j = 0; j < 4; ++j) x[i][j] = k + j < size ? from[(k + j) * args.from_k] : 0;
     }
   }
 }
@@ -51,9 +51,9 @@ __device__ __forceinline__ void load_chunk(Chunk& x, const float* from, int64_t 
 // Four neighbours in k, from `k` on. Permuted: 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15 of each 16, so
 // that what one lane of wgmma holds are neighbours in the other operand.
 template <SplitForm FORM>
-__device__ __forceinline__ void write(const SplitArguments& args, int64_t entry, int64_t row,
-                                      int64_t k, const PairParts (&parts)[2]) {
-  __half* const of_row = args.to + 2 * entry * args.plane + row * args.to_pitch;
+__device__ __forceinline__ void write(const SplitArguments& args, int64_t entry, int64_t to_entry,
+                                      int64_t row, int64_t k, const PairParts (&parts)[2]) {
+  __half* const of_row = args.to + to_entry + row * args.to_pitch;
   if constexpr (FORM == SplitForm::AlongK) {
     write_four(of_row + k, parts[0].hi, parts[1].hi);
     write_four(of_row + args.plane + k, parts[0].lo, parts[1].lo);
@@ -70,7 +70,7 @@ __device__ __forceinline__ void write(const SplitArguments& args, int64_t entry,
   }
 }
 
-template <SplitForm FORM>
+template <SplitForm FORM, bool OF_GROUPS = false>
 __global__ void __launch_bounds__(MOST_THREADS, FORM == SplitForm::Nothing ? 4 : 3)
     split_along_k(const SplitArguments args) {
   begin(args);
@@ -79,19 +79,22 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == SplitForm::Nothing ? 4 :
   clear(args);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
   const int chunk = blockDim.x * VECTORS * 4;  // elements
-  // With zeros beyond K: planes are read by whole 16, fragments by whole chunks.
-  constexpr int WHOLE = FORM == SplitForm::Permuted    ? 16
+  // With zeros beyond K: planes are read by whole 16, fragments by whole chunks, groups by 64.
+  constexpr int WHOLE = OF_GROUPS                      ? 64
+                        : FORM == SplitForm::Permuted  ? 16
                         : FORM == SplitForm::Fragments ? FEW_ROWS_CHUNK
                                                        : 1;
-  const int64_t end_k = (args.k + WHOLE - 1) / WHOLE * WHOLE;
   for (int64_t entry = blockIdx.y; entry < args.batch; entry += gridDim.y) {
     const int64_t row = blockIdx.x;
-    const float* from = args.from + entry * args.from_batch + row * args.from_row;
+    const SplitEntry part = split_entry<OF_GROUPS>(args, entry);
+    const bool vectors = args.vectors && (!OF_GROUPS || part.from % 4 == 0);
+    const int64_t end_k = (part.k + WHOLE - 1) / WHOLE * WHOLE;
+    const float* from = args.from + part.from + row * args.from_row;
     Chunk x;
     MagnitudeRange range;
 #pragma unroll 1
-    for (int64_t first = 0; first < args.k; first += chunk) {
-      load_chunk(x, from, first, args);
+    for (int64_t first = 0; first < part.k; first += chunk) {
+      load_chunk(x, from, first, part.k, vectors, args);
 #pragma unroll
       for (int i = 0; i < VECTORS; ++i)
 #pragma unroll
@@ -105,8 +108,8 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == SplitForm::Nothing ? 4 :
     unsigned long long lost = 0;  // by this warp's elements
     const auto write_all = [&](auto plain) {
 #pragma unroll 1
-      for (int64_t first = 0; first < args.k; first += chunk) {
-        if (args.k > chunk) load_chunk(x, from, first, args);
+      for (int64_t first = 0; first < part.k; first += chunk) {
+        if (part.k > chunk) load_chunk(x, from, first, part.k, vectors, args);
         uint32_t units = 0;
         if constexpr (FORM == SplitForm::Nothing) {
 #pragma unroll
@@ -121,7 +124,7 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == SplitForm::Nothing ? 4 :
             for (int j = 0; j < 2; ++j)
               parts[j] = split_pair<decltype(plain)::value>(x[i][2 * j], x[i][2 * j + 1], scale,
                                                             scale, units, units);
-            write<FORM>(args, entry, row, k, parts);
+            write<FORM>(args, entry, part.to, row, k, parts);
           }
         }
         if (!decltype(plain)::value) lost += warp_sum(units);
@@ -144,8 +147,8 @@ __global__ void __launch_bounds__(MOST_THREADS, FORM == SplitForm::Nothing ? 4 :
 }
 
 Kernel<SplitArguments> kernel_of(const SplitJob& job) {
-  if (job.of_groups) return split_groups_kernel();
-  if (job.is_beside()) return split_beside_kernel(job.form);
+  if (job.is_beside()) return split_beside_kernel(job.form, job.of_groups);
+  if (job.of_groups) return &split_along_k<SplitForm::AlongK, true>;
   switch (job.form) {
     case SplitForm::Nothing: return &split_along_k<SplitForm::Nothing>;
     case SplitForm::Permuted: return &split_along_k<SplitForm::Permuted>;
@@ -154,38 +157,42 @@ Kernel<SplitArguments> kernel_of(const SplitJob& job) {
   }
 }
 
-}  // namespace
-
-// What must be zero is cleared before anything else, extents and panels among it.
-cudaError_t launch_split(const Call& call, const Step& step) {
-  const Plan& plan = call.plan;
-  SplitArguments args{};
-  if (step.key & CLEARS) {
-    args.zeros = call.at<uint32_t>(Area::Guard);
-    args.zero_count = (plan.at(Area::Squares) - plan.at(Area::Guard)) / 4;
-  }
-  if (step.key == CLEARS) return launch_early(clear_kernel(), step, call.stream, args);
-  const bool of_q = step.key & OF_Q;
-  const SplitJob job = split_job(call.problem, plan.way.as<Fp16x3Plan>(), of_q);
+SplitArguments split_arguments(const Call& call, bool of_q) {
+  const SplitJob job = split_job(call.problem, call.plan.way.as<Fp16x3Plan>(), of_q);
   const Side &from = job.from, &to = job.to;
-  args.beside = step.key & BESIDE;
+  SplitArguments args{};
   args.from = static_cast<const float*>(from.data);
   args.to = call.at<__half>(of_q ? Area::Q : Area::P);
   args.scales = call.at<RowScale>(of_q ? Area::ScalesQ : Area::ScalesP);
-  args.extents = call.at<RowExtent>(of_q ? Area::ExtentsQ : Area::ExtentsP);
+  args.ranges = call.at<MagnitudeRange>(of_q ? Area::RangesQ : Area::RangesP);
   args.panels = call.at<SplitPanel>(of_q ? Area::PanelsQ : Area::PanelsP);
   args.rows = from.rows, args.k = from.k, args.batch = job.batch;
   args.from_row = from.row_stride, args.from_k = from.k_stride, args.from_batch = from.batch_stride;
   args.to_pitch = to.k_stride == 1 ? to.row_stride : to.k_stride;
-  args.plane = to.batch_stride;
-  args.to_row = to.row_stride, args.to_k = to.k_stride;
+  args.plane = to.batch_stride, args.to_k = to.k_stride;
   if (job.of_groups) args.groups = call.problem.groups;
   args.tiles = few_rows_tiles(from.rows);
   args.fragments = few_rows_bytes(from.rows, from.k) / 2;
   args.vectors = from.alignment == 16 && (from.k_stride == 1 || job.is_beside());
-  if (job.is_beside()) {
-    const SplitTeam team = split_team(job);
-    args.team = team.blocks, args.own_tiles = team.own_tiles;
+  if (job.is_beside()) args.shares = split_shares(job);
+  return args;
+}
+
+}  // namespace
+
+cudaError_t launch_split(const Call& call, const Step& step) {
+  const bool of_q = step.key & OF_Q;
+  SplitArguments args = split_arguments(call, of_q && !(step.key & OF_P));
+  if (step.key & CLEARS) {
+    args.zeros = call.at<uint32_t>(Area::Guard);
+    args.zero_count = (call.plan.at(Area::Squares) - call.plan.at(Area::Guard)) / 4;
+  }
+  args.beside = step.key & BESIDE;
+  const SplitJob job = split_job(call.problem, call.plan.way.as<Fp16x3Plan>(), of_q);
+  if (step.key & MEASURES) {
+    const int64_t blocks = panels_of(args.rows, args.batch) * args.shares.measurers;
+    const MeasureArguments both = {args, split_arguments(call, of_q), blocks};
+    return launch_early(measure_kernel(job.of_groups), step, call.stream, both);
   }
   return launch_early(kernel_of(job), step, call.stream, args);
 }

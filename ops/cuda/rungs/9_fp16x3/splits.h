@@ -20,7 +20,7 @@ struct SplitJob {
   bool of_groups;  // that share out K
 
   // Whether split_beside.cu takes it; fragments are along k, however rows lie.
-  bool is_beside() const { return form != SplitForm::Fragments && lies_beside(from) && !of_groups; }
+  bool is_beside() const { return form != SplitForm::Fragments && lies_beside(from); }
 };
 
 inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool of_q) {
@@ -37,34 +37,45 @@ inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool o
 }
 
 // Bits of Step::key of a split, beside OF_P and OF_Q: what must be zero is cleared on its way; it
-// runs beside the step before, the other operand's.
-constexpr int8_t CLEARS = 4, BESIDE = 8;
+// runs beside the step before; it only measures.
+constexpr int8_t CLEARS = 4, BESIDE = 8, MEASURES = 16;
 
 constexpr int SPLIT_THREADS = 512;  // split.cu, at most
 constexpr int SPLIT_VECTORS = 4;    // of four elements, in a lane's registers
 constexpr int SPLIT_BESIDE_THREADS = 256;
-constexpr int SPLIT_TILE_K = 64;           // that a block of split_beside.cu has in registers
-constexpr int SPLIT_GROUPS_THREADS = 128;  // of rows, where groups share out K
-constexpr int SPLIT_FINISHERS = 8;         // blocks of a panel there, where only scales are wanted
+constexpr int SPLIT_TILE_K = 64;  // that a block of split_beside.cu has in registers
 
 constexpr bool goes_along_k(SplitForm form) {
   return form == SplitForm::AlongK || form == SplitForm::Permuted;
 }
 
-// The blocks of split_beside.cu that share a panel along k, and the tiles of each.
-struct SplitTeam {
-  int32_t blocks, own_tiles;
+// So many blocks of split_beside.cu share a panel along k, to measure it and to write it.
+struct SplitShares {
+  int32_t measurers, writers;
 };
-inline SplitTeam split_team(const SplitJob& job) {
-  constexpr int TEAM = 32;  // blocks at most
-  // Up to so many tiles each has a block of its own; beyond, two better share the wait for the
-  // team.
-  constexpr int64_t ONE_EACH = 264;
-  const int64_t panels = panels_of(job.from.rows, job.batch);
-  const int64_t tiles = blocks_over(job.from.k, SPLIT_TILE_K);  // of a panel
-  const bool one_each = goes_along_k(job.form) || panels * tiles <= ONE_EACH;
-  const int64_t own = std::max<int64_t>(blocks_over(tiles, TEAM), one_each ? 1 : 2);
-  return {static_cast<int32_t>(blocks_over(tiles, own)), static_cast<int32_t>(own)};
+inline SplitShares split_shares(const SplitJob& job) {
+  constexpr int64_t MOST_MEASURERS = 16;  // whose ranges each writer reads
+  constexpr int64_t BLOCKS = 1024;        // that keep a GPU busy
+  const int64_t panels = std::max<int64_t>(panels_of(job.from.rows, job.batch), 1);
+  const int64_t of_a_group = SPLIT_TILE_K * (job.of_groups ? job.batch : 1);
+  const int64_t tiles = std::max<int64_t>(blocks_over(job.from.k, of_a_group), 1);
+  const auto share = [&](int64_t most) {
+    const int64_t blocks = std::clamp<int64_t>(BLOCKS / panels, 1, std::min(most, tiles));
+    return static_cast<int32_t>(blocks_over(tiles, blocks_over(tiles, blocks)));
+  };
+  // Where only scales are wanted, hardly ever one finds anything to write.
+  const int32_t measurers = share(MOST_MEASURERS);
+  return {measurers, job.form == SplitForm::Nothing ? measurers : share(tiles)};
+}
+
+// Bytes of its panels, and of their rows' ranges by each block that measures.
+inline int64_t panel_bytes(const SplitJob& job) {
+  if (!job.is_beside()) return 0;
+  return panels_of(job.from.rows, job.batch) * int64_t{sizeof(SplitPanel)};
+}
+inline int64_t range_bytes(const SplitJob& job) {
+  if (!job.is_beside()) return 0;
+  return panels_of(job.from.rows, job.batch) * SPLIT_PANEL * split_shares(job).measurers * 8;
 }
 
 inline Step split_step(const SplitJob& job) {
@@ -72,14 +83,8 @@ inline Step split_step(const SplitJob& job) {
   step.work = Work::Split;
   step.threads_y = step.grid_y = 1;
   if (job.is_beside()) {
-    const int64_t blocks =
-        split_team(job).blocks + (job.form == SplitForm::Nothing ? SPLIT_FINISHERS : 0);
     step.threads_x = SPLIT_BESIDE_THREADS;
-    step.grid_x = panels_of(job.from.rows, job.batch) * blocks;
-  } else if (job.of_groups) {
-    step.threads_x = SPLIT_GROUPS_THREADS;
-    step.grid_x = blocks_over(job.from.rows, int64_t{SPLIT_GROUPS_THREADS});
-    step.grid_y = static_cast<int32_t>(std::min(job.batch, MAX_GRID_Y));
+    step.grid_x = panels_of(job.from.rows, job.batch) * split_shares(job).writers;
   } else {  // as many threads as take a row in one chunk
     const int64_t warps =
         std::min<int64_t>(blocks_over(job.from.k, 32 * SPLIT_VECTORS * 4), SPLIT_THREADS / 32);
@@ -90,35 +95,41 @@ inline Step split_step(const SplitJob& job) {
   return step;
 }
 
-// The kernel that only clears so many bytes.
-inline Step clear_step(int64_t bytes) {
+// The kernel that measures the operands whose rows lie beside each other, at least one.
+inline Step measure_step(const SplitJob& p, const SplitJob& q) {
   Step step{};
-  step.work = Work::Split, step.key = CLEARS;
+  step.work = Work::Split, step.key = MEASURES;
   step.threads_x = SPLIT_BESIDE_THREADS, step.threads_y = step.grid_y = 1;
-  step.grid_x = std::min<int64_t>(blocks_over(bytes / 4, SPLIT_BESIDE_THREADS), 256);
+  const auto add = [&](const SplitJob& job, int8_t key) {
+    if (!job.is_beside()) return;
+    step.key |= key;
+    step.grid_x += panels_of(job.from.rows, job.batch) * split_shares(job).measurers;
+  };
+  add(p, OF_P), add(q, OF_Q);
   return step;
 }
 
-// Adds the splits.
+// Adds the splits. What is along k comes first: what is measured then is still in the L2 cache
+// where it is split. A kernel runs beside the one before it unless it needs what that one finds.
 inline void add_splits(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
   const SplitJob p = split_job(problem, way, /*of_q=*/false);
   const SplitJob q = split_job(problem, way, /*of_q=*/true);
-  const bool few_rows = way.kernel == Fp16x3Kernel::FewRows;
-  // The second runs beside the first. So the small one goes first, or the one whose blocks wait for
-  // each other meanwhile.
-  const bool q_first = few_rows || way.kernel == Fp16x3Kernel::Direct ||
-                       (!lies_beside(p.from) && lies_beside(q.from));
-  // Blocks of rows beside each other wait for each other, and so need a kernel before theirs that
-  // clears. Else the first clears on its way.
-  const bool clears_first = !few_rows && (p.is_beside() || q.is_beside());
-  Step steps[] = {clear_step(plan.at(Area::Squares) - plan.at(Area::Guard)),
-                  split_step(q_first ? q : p), split_step(q_first ? p : q)};
-  steps[1].key = q_first ? OF_Q : OF_P;
-  if (!clears_first) steps[1].key |= CLEARS;
-  steps[2].key = (q_first ? OF_P : OF_Q) | BESIDE;
+  const bool takes_p = way.kernel != Fp16x3Kernel::FewRows;
+  const bool beside_p = takes_p && p.is_beside(), beside_q = q.is_beside();
+  Step steps[3];
+  int count = 0;
+  const auto add = [&](Step step, int8_t key, bool beside) {
+    step.key |= key | (count == 0 ? CLEARS : beside ? BESIDE : 0);
+    steps[count++] = step;
+  };
+  if (!beside_q) add(split_step(q), OF_Q, true);  // Q first: it is the smaller where one is
+  if (takes_p && !beside_p) add(split_step(p), OF_P, true);
+  if (beside_p || beside_q) add(measure_step(p, q), 0, true);
+  if (beside_q) add(split_step(q), OF_Q, false);
+  if (beside_p) add(split_step(p), OF_P, beside_q);
   // Parts, scales, and what is cleared, of all of them.
-  steps[clears_first ? 0 : 1].workspace_bytes = plan.at(Area::Squares);
-  for (int i = clears_first ? 0 : 1; i < (few_rows ? 2 : 3); ++i) plan.add(steps[i]);
+  steps[0].workspace_bytes = plan.at(Area::Squares);
+  for (int i = 0; i < count; ++i) plan.add(steps[i]);
 }
 
 }  // namespace tiled
