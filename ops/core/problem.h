@@ -87,7 +87,7 @@ constexpr bool is_scaled(const Problem& problem) {
 }
 
 // Of K; a scaled product has one total, however long that is.
-constexpr int64_t segments_of(const Problem& problem) {
+constexpr int64_t segment_count(const Problem& problem) {
   return is_scaled(problem) && problem.k > 0 ? 1 : segment_count(problem.k);
 }
 

@@ -109,7 +109,7 @@ std::string to_json(const PlanReport& r) {
       .count("m", p.m)
       .count("n", p.n)
       .count("k", p.k)
-      .count("segments", segments_of(p))
+      .count("segments", segment_count(p))
       .json("tile", Object()
                         .json("name", r.about.tile.empty() ? "null" : quoted(r.about.tile))
                         .count("m", plan.block_m)

@@ -59,8 +59,8 @@ std::string plan_table(const PlanReport& r) {
   text += line("grid", grid);
   if (plan.step_count > 1) text += step_lines(plan);
   if (leaves_out_hopper_kernels(r.device)) text += line("left out", HOPPER_LEFT_OUT);
-  if (segments_of(r.problem) > 1)
-    text += line("K", "summed in " + std::to_string(segments_of(r.problem)) +
+  if (segment_count(r.problem) > 1)
+    text += line("K", "summed in " + std::to_string(segment_count(r.problem)) +
                           " segments of up to " + std::to_string(SEGMENT_K));
   return text;
 }

@@ -100,7 +100,8 @@ std::string cpu_explain_text(const Problem& p, Algo algo) {
   text += line("level", level + (level == own ? ""
                                               : ", since " + own + " has nothing for " +
                                                     std::string(name_of(p.dtype))));
-  text += line("K", std::to_string(segments_of(p)) + " segment" + (segments_of(p) == 1 ? "" : "s"));
+  text +=
+      line("K", std::to_string(segment_count(p)) + " segment" + (segment_count(p) == 1 ? "" : "s"));
   text += line("threads", threads_text(p, blocking, algo));
   if (blocking)
     text += blocking_lines(*blocking);
@@ -145,7 +146,7 @@ std::string cpu_plan_json(const Problem& p, Algo algo) {
       .count("m", p.m)
       .count("n", p.n)
       .count("k", p.k)
-      .count("segments", segments_of(p))
+      .count("segments", segment_count(p))
       .text("arithmetic", arithmetic_name(p.arithmetic))
       .json("scales", scales_json(p))
       .text("level", level_of(p))

@@ -44,7 +44,7 @@ inline SumsLayout sums_layout(const Problem& problem) {
 // How many segments a group has is known on the device alone.
 inline bool may_share_segments(const Problem& problem) {
   constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes that nobody minds
-  if (segments_of(problem) < 2 || problem.m == 0 || problem.n == 0) return false;
+  if (segment_count(problem) < 2 || problem.m == 0 || problem.n == 0) return false;
   if (is_grouped(problem)) return false;
   const int64_t operands =
       saturating_product(saturating_product(saturating_sum(problem.m, problem.n), problem.k),

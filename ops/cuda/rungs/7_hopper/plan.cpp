@@ -131,7 +131,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   step.cluster = static_cast<int8_t>(choice.cluster_p * choice.cluster_q);
   // Between segments a tile's totals stay in registers, or wait in the workspace.
   const bool totals_wait =
-      segments_of(problem) > 1 && !totals_stay(tile.totals_fit, size_of(problem.dtype));
+      segment_count(problem) > 1 && !totals_stay(tile.totals_fit, size_of(problem.dtype));
   const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.group_q * 4;  // of a block
   if (choice.share_segments)
     add_with_sums(plan, step, problem);
