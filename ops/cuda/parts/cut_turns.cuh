@@ -2,8 +2,8 @@
 // its turns, and how each warp of its consumers hands its accumulators over (hand_over.cuh).
 #pragma once
 
-#include "cuda/parts/cut_grid.h"
 #include "cuda/parts/hand_over.cuh"
+#include "cuda/parts/hand_over.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/ptx/cluster_shared.cuh"
 #include "cuda/ptx/mbarrier.cuh"

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "cuda/parts/wrap_around.h"
+
 namespace tiled {
 
 struct HandOver {
@@ -23,5 +25,11 @@ inline HandOver hand_over_at(char* workspace, int64_t accumulators_at, int64_t w
   auto* const words = reinterpret_cast<uint32_t*>(workspace + words_at);
   return {workspace + accumulators_at, words, words + 1};
 }
+
+// A grid of persistent clusters whose tiles are cut in time.
+struct CutGrid {
+  WrapAround wrap;     // of the grid's units
+  HandOver hand_over;  // by blocks, or by CutTurns
+};
 
 }  // namespace tiled

@@ -1,11 +1,17 @@
-// What the launches of kernels share that take ProblemAndTotals.
+// What kernels take that go through segments of K one after the other, or each block through one,
+// and how their launches make it.
 #pragma once
 
 #include "cuda/parts/launch_rung.h"
-#include "cuda/parts/totals.h"
 #include "cuda/plan/sums.h"
 
 namespace tiled {
+
+struct ProblemAndTotals {
+  Problem problem;  // C is the sums' place where segments are shared out (plan/sums.h)
+  void* totals;     // else where they wait, in the workspace (plan/candidate.h, add_totals)
+  bool shares_segments;
+};
 
 // Of the problem as the kernel computes it. C are its segments' sums where these are shared out.
 inline ProblemAndTotals with_totals(const Call& call, const Problem& computed,

@@ -10,7 +10,7 @@
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/repack.cuh"
-#include "cuda/parts/shifted_bytes.cuh"
+#include "cuda/parts/shifted.cuh"
 
 namespace tiled {
 namespace {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(THREADS)
         const int64_t row = first + i * down;
         if (row < m.rows)
           *reinterpret_cast<uint4*>(to + row * m.to_row) =
-              shifted_bytes(low[i], high[i], skew[i] * static_cast<int>(sizeof(T)));
+              shifted<1>(low[i], high[i], skew[i] * static_cast<int>(sizeof(T)));
       }
     }
   }

@@ -31,7 +31,7 @@ __device__ __forceinline__ void write_first(uint16_t* to, uint4 v, int count) {
 // The first `count` (below 8) of eight elements, to end at a multiple of 16 bytes.
 __device__ __forceinline__ void write_last(uint16_t* to, uint4 v, int count) {
   if (count & 1) *to = static_cast<uint16_t>(v.x);
-  const uint4 from_two = shifted(v, v, count & 1), from_four = shifted(v, v, count & 3);
+  const uint4 from_two = shifted<2>(v, v, count & 1), from_four = shifted<2>(v, v, count & 3);
   if (count & 2) *reinterpret_cast<uint32_t*>(to + (count & 1)) = from_two.x;
   if (count & 4) *reinterpret_cast<uint2*>(to + (count & 3)) = make_uint2(from_four.x, from_four.y);
 }
@@ -53,7 +53,7 @@ __device__ __forceinline__ void write_rows(uint32_t slice, uint16_t* c, int64_t 
       return ptx::load_shared_v4(slice +
                                  ptx::swizzled<2 * ROW_ELEMENTS>(row * 2 * ROW_ELEMENTS + p * 16));
     };
-    return shifted(at(piece), at(min(piece + 1, PIECES - 1)), shift);
+    return shifted<2>(at(piece), at(min(piece + 1, PIECES - 1)), shift);
   };
 #pragma unroll 2
   for (int i = thread; i < SLICE_ROWS * PIECES; i += THREADS) {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void write_rows(uint32_t slice, uint16_t* c, int64_t 
       if (lead <= length)
         write_last(to, v, lead);
       else
-        for (int i = 0; i < length; ++i) to[i] = static_cast<uint16_t>(shifted(v, v, i).x);
+        for (int i = 0; i < length; ++i) to[i] = static_cast<uint16_t>(shifted<2>(v, v, i).x);
     } else if (length > lead) {
       const int piece = (length - lead) / 8;
       write_first(to + lead + 8 * piece, load(row, min(piece, PIECES - 1), lead),

@@ -48,7 +48,7 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
     for (int i = 0; i < COPIES; ++i) {
       const int count = wide && is_whole(rows, k_left) ? VECTOR : Base::exist(i, rows, k_left);
       uint4 v = held_[i][0];
-      if (!wide) v = shifted(v, held_[i][1], shifts_ >> 3 * i & 7);
+      if (!wide) v = shifted<2>(v, held_[i][1], shifts_ >> 3 * i & 7);
       if (count < VECTOR) v = first_of(v, count);
       ptx::store_shared_v4(tile + Base::to(i), v);
     }

@@ -21,6 +21,8 @@
 // Next: rung tma_wgmma, whose operands pass no register.
 #pragma once
 
+#include <type_traits>
+
 #include "core/segments.h"
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/fault.cuh"
@@ -28,13 +30,21 @@
 #include "cuda/parts/patch.cuh"
 #include "cuda/parts/raster.cuh"
 #include "cuda/parts/turn.cuh"
-#include "cuda/rungs/10_async_mma/choose_operand.cuh"
+#include "cuda/rungs/10_async_mma/any_operand.cuh"
 #include "cuda/rungs/10_async_mma/fragments.cuh"
 #include "cuda/rungs/10_async_mma/kernels.h"
 #include "cuda/rungs/10_async_mma/store.cuh"
 #include "cuda/rungs/10_async_mma/tiles.h"
+#include "cuda/rungs/10_async_mma/word_operand.cuh"
 
 namespace tiled {
+
+// What brings an operand.
+template <typename Tile, typename T, int ROWS, int WARP_ROWS, bool ALONG_MN, bool IS_B>
+using OperandOf = std::conditional_t<
+    !Tile::ANY, AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>,
+    std::conditional_t<sizeof(T) == 2, AnyOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>,
+                       WordOperand<Tile, T, ROWS, WARP_ROWS, IS_B>>>;
 
 // Tile `number` of a problem, and of its operands how the arguments say; `shared` is at a multiple
 // of 1024 bytes.

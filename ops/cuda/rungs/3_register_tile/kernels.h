@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/parts/launch.h"
-#include "cuda/parts/totals.h"
+#include "cuda/parts/launch_segments.h"
 #include "cuda/parts/wrapped.h"
 #include "cuda/rungs/3_register_tile/way.h"
 

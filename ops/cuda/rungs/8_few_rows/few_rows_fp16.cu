@@ -7,9 +7,7 @@ template <typename Tile, bool P_MN_MAJOR>
 using ByFp16 = FewRowsByWgmma<Tile, __half, P_MN_MAJOR>;
 
 Kernel<FewRowsArguments> few_rows_fp16(int tile, bool p_mn_major) {
-  constexpr FewRowsBy BY = FewRowsBy::Wgmma;
-  return p_mn_major ? few_rows_kernel<BY, ByFp16, true>(FewRowsTiles(), tile)
-                    : few_rows_kernel<BY, ByFp16, false>(FewRowsTiles(), tile);
+  return few_rows_kernel<FewRowsBy::Wgmma, ByFp16>(tile, p_mn_major);
 }
 
 }  // namespace tiled

@@ -15,9 +15,7 @@ class FewRowsByLanes : public FewRowsChains<Tile, P_MN_MAJOR, false> {
 };
 
 Kernel<FewRowsArguments> few_rows_lanes(int tile, bool p_mn_major) {
-  constexpr FewRowsBy BY = FewRowsBy::Lanes;
-  return p_mn_major ? few_rows_kernel<BY, FewRowsByLanes, true>(FewRowsTiles(), tile)
-                    : few_rows_kernel<BY, FewRowsByLanes, false>(FewRowsTiles(), tile);
+  return few_rows_kernel<FewRowsBy::Lanes, FewRowsByLanes>(tile, p_mn_major);
 }
 
 }  // namespace tiled

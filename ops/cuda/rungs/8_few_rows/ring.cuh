@@ -237,6 +237,12 @@ Kernel<FewRowsArguments> few_rows_kernel(TileList<Tiles...>, int tile) {
   return kernels[tile];
 }
 
+template <FewRowsBy BY, template <typename, bool> typename Work>
+Kernel<FewRowsArguments> few_rows_kernel(int tile, bool p_mn_major) {
+  return p_mn_major ? few_rows_kernel<BY, Work, true>(FewRowsTiles(), tile)
+                    : few_rows_kernel<BY, Work, false>(FewRowsTiles(), tile);
+}
+
 // For those that take a Q along m or n too.
 template <FewRowsBy BY, template <typename, bool, bool> typename Work>
 struct FewRowsOfAnyQ {

@@ -7,9 +7,7 @@ template <typename Tile, bool P_MN_MAJOR>
 using WarpsOfFp16 = FewRowsByWarps<Tile, __half, P_MN_MAJOR>;
 
 Kernel<FewRowsArguments> few_rows_warps_fp16(int tile, bool p_mn_major) {
-  constexpr FewRowsBy BY = FewRowsBy::Warps;
-  return p_mn_major ? few_rows_kernel<BY, WarpsOfFp16, true>(FewRowsTiles(), tile)
-                    : few_rows_kernel<BY, WarpsOfFp16, false>(FewRowsTiles(), tile);
+  return few_rows_kernel<FewRowsBy::Warps, WarpsOfFp16>(tile, p_mn_major);
 }
 
 }  // namespace tiled

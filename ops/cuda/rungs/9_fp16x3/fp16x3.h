@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "cuda/parts/cut_grid.h"
+#include "cuda/parts/hand_over.h"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/launch.h"
 #include "cuda/rungs/9_fp16x3/splits.h"

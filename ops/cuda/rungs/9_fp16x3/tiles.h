@@ -173,8 +173,6 @@ constexpr int64_t few_rows_bytes(int64_t x_rows, int64_t k) {
 // blocks of its cluster the terms of its share of Q's rows.
 struct FewRowsBlock {
   int32_t cluster, slots, shared_bytes;
-  // Whether slots are used once.
-  constexpr bool has_all(int64_t k) const { return int64_t{cluster} * slots * FEW_ROWS_CHUNK >= k; }
 };
 
 // Slots for all chunks; or for some, a whole number for each warp, used several times and nearly
