@@ -1,8 +1,10 @@
 """What the override costs an eager program: `python -m bench.eager --json FILE`.
 
-calls   host time of one small call of mm, addmm, linear and bmm: medians of 1,000 calls
-decode  wall time of one eager step of 16 sequences of one token, of models of transformers with
-        random bf16 weights, four layers, no graph
+calls     host time of one small call of mm, addmm, linear and bmm: medians of 1,000 calls
+decode    wall time of one eager step of 16 sequences of one token, of models of transformers with
+          random bf16 weights, four layers, no graph
+prompt    the same of 4 sequences of 1,024 tokens
+training  the same of 2 sequences of 1,024 tokens, with the gradients of all parameters
 
 Two processes take turns: one in which no override was ever registered, and one that is under it all
 the time. So torch's figure is torch's alone.
@@ -29,9 +31,11 @@ from bench.arguments import pick_device
 console = Console()
 
 TURNS, CALLS, STEPS = 20, 50, 5  # 1,000 calls, 100 steps
-PARTS = ("calls", "decode")
+STEP_PARTS = ("decode", "prompt", "training")
+PARTS = ("calls", *STEP_PARTS)
 MODELS = ("llama", "gpt2", "qwen3", "mixtral", "qwen3_moe")
-ROWS, CACHE = 16, 1024
+ROWS = 16
+LENGTH = 1024  # of a prompt's sequences, and of a training step's
 
 Work = Callable[[], object]
 
@@ -85,8 +89,36 @@ def decode_step(name: str, device: torch.device, small: bool) -> Work:
     return step
 
 
+def prompt(name: str, device: torch.device, small: bool) -> Work:
+    model = model_of(name, device, small)
+    tokens = torch.randint(4000, (4, 16 if small else LENGTH), device=device)
+
+    def step() -> object:
+        with torch.inference_mode():
+            return model(tokens, use_cache=False).logits
+
+    return step
+
+
+def training_step(name: str, device: torch.device, small: bool) -> Work:
+    model = model_of(name, device, small)
+    tokens = torch.randint(4000, (2, 16 if small else LENGTH), device=device)
+
+    def step() -> object:
+        logits = model(tokens, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten()
+        )
+        return torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+
+    return step
+
+
+STEPS_OF = dict(zip(STEP_PARTS, (decode_step, prompt, training_step), strict=True))
+
+
 def worker(pipe: Connection, overridden: bool, device_name: str, small: bool) -> None:
-    """Answers ('calls' or 'decode', name, count) with the seconds of each call."""
+    """Answers (part, name, count) with the seconds of each call."""
     device = torch.device(device_name)
     if overridden:
         import tiled_mm
@@ -102,18 +134,19 @@ def worker(pipe: Connection, overridden: bool, device_name: str, small: bool) ->
         kind, name, count = asked
         if (kind, name) not in works:
             works.clear()
-            made = (
-                small_calls(device)[name] if kind == "calls" else decode_step(name, device, small)
-            )
+            if kind == "calls":
+                made = small_calls(device)[name]
+            else:
+                made = STEPS_OF[kind](name, device, small)
             works[kind, name] = made
-            for _ in range(10):
+            for _ in range(3 if kind in ("prompt", "training") else 10):
                 made()
         work, seconds = works[kind, name], []
         wait()
         for _ in range(count):
             begin = time.perf_counter()
             work()
-            if kind == "decode":
+            if kind != "calls":
                 wait()
             seconds.append(time.perf_counter() - begin)
         pipe.send(seconds)

@@ -194,4 +194,6 @@ TABLES = {
     ),
     "models-eager": part_table("eager-calls", ("call", *BESIDE), 1, eager_rows),
     "models-eager-decode": part_table("eager-decode", ("model", *BESIDE), 1, eager_rows),
+    "models-eager-prompt": part_table("eager-prompt", ("model", *BESIDE), 1, eager_rows),
+    "models-eager-training": part_table("eager-training", ("model", *BESIDE), 1, eager_rows),
 }

@@ -276,6 +276,8 @@ _MODELS = {
     "compiled-epilogues?": [{"model": str, "what": str, "tokens": int, "seconds": dict}],
     "eager-calls?": [{"what": str, "grad": bool, "seconds": dict}],
     "eager-decode?": [{"what": str, "grad": bool, "seconds": dict}],
+    "eager-prompt?": [{"what": str, "grad": bool, "seconds": dict}],
+    "eager-training?": [{"what": str, "grad": bool, "seconds": dict}],
     "rivals-bits?": [{"candidate": str, "kind": str, "changed": int, "of": int}],
     "rivals-speed?": [{"shape": [int], "seconds": dict}],
 }

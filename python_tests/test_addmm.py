@@ -3,6 +3,8 @@ that follows it (epilogues.py), torch's broadcasting, and torch's words where it
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from collections.abc import Callable
 
@@ -47,6 +49,46 @@ def test_bits_are_the_sums_and_the_epilogues(device: str, algo, dtype: torch.dty
         for input in (row, row[:1], row[0]):
             got = tiled_mm.addmm(input, a, b, algo=algo)
             assert same_bits(got, expected(total, dtype, input=input)[0])
+
+
+@each("dtype", (torch.float32, torch.bfloat16))
+def test_a_bias_has_the_same_bits_however_it_is_given(device: str, dtype: torch.dtype) -> None:
+    """As one row, expanded, as a matrix of its own, into out= and as linear's; sums of -0 too."""
+    m, n, k = 70, 41, 33
+    for a, b in (
+        cases.pair(m, n, k, dtype, device),
+        (torch.full((m, 1), -1e-30, dtype=dtype, device=device), None),
+    ):
+        if b is None:
+            b = torch.full((1, n), 1e-30, dtype=dtype, device=device)
+        row = cases.fill(1, n, dtype, device)[0]
+        row[::2] = -0.0
+        right = tiled_mm.addmm(row.expand(m, n).contiguous(), a, b)
+        assert same_bits(tiled_mm.addmm(row, a, b), right)
+        assert same_bits(tiled_mm.addmm(row.expand(m, n), a, b), right)
+        out = torch.full_like(right, math.nan)
+        torch.ops.tiled.addmm.out(row, a, b, out=out)
+        assert same_bits(out, right)
+        assert same_bits(tiled_mm.linear(a, b.T, row), right)
+        column = cases.fill(m, 1, dtype, device)
+        column[::2] = -0.0
+        right = tiled_mm.addmm(column.expand(m, n).contiguous(), a, b)
+        assert same_bits(tiled_mm.addmm(column, a, b), right)
+        # A factor that multiplies either leaves it an input.
+        right = tiled_mm.addmm(row.expand(m, n).contiguous(), a, b, beta=0.5, alpha=0.3)
+        assert same_bits(tiled_mm.addmm(row, a, b, beta=0.5, alpha=0.3), right)
+
+
+def test_an_out_that_is_the_bias_is_refused_or_computed_aside(device: str) -> None:
+    a, b = cases.pair(5, 8, 7, torch.float32, device)
+    memory = cases.fill(6, 8, torch.float32, device)
+    before = memory.clone()
+    row, out = memory[0], memory[:5]
+    right = tiled_mm.addmm(before[0], a, b)
+    with contextlib.suppress(RuntimeError):
+        torch.ops.tiled.addmm.out(row, a, b, out=out)
+        assert same_bits(out, right)
+    assert same_bits(memory[5], before[5])
 
 
 @each_float_rung

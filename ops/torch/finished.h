@@ -78,9 +78,24 @@ inline void check_finished_out(const at::Tensor& a, const at::Tensor& out, at::S
   check_no_self_overlap(out);
 }
 
-// `input`, expanded to C's shape, times the beta that is set already.
+// `input`, expanded to C's shape, times the beta that is set already. One row or column for all of
+// C is a bias where nothing multiplies it or the sum: their sum is the same number, and kernels
+// read it once and not for every element. C itself is no such input, so that it may be written
+// meanwhile.
 inline void add_input(Epilogue& e, const at::Tensor& input, at::IntArrayRef sizes) {
   const Operand operand = expanded_operand(input, sizes);
+  const int64_t m = sizes[sizes.size() - 2], n = sizes.back();
+  const bool is_row = m > 1 && operand.row_stride == 0,
+             is_column = n > 1 && operand.col_stride == 0;
+  if (e.bias_along == Along::Nothing && e.alpha.is(1) && e.beta.is(1) && (is_row || is_column)) {
+    e.bias_along = is_row ? Along::N : Along::M;
+    e.bias = operand.data;
+    e.bias_stride = is_row ? operand.col_stride : operand.row_stride;
+    e.bias_batch_stride = operand.batch_stride;
+    e.bias_dtype = dtype_of(input.scalar_type());
+    e.beta = {0, 0, 0};
+    return;
+  }
   e.input = {operand.data, operand.row_stride, operand.col_stride, operand.batch_stride,
              dtype_of(input.scalar_type())};
 }
@@ -92,11 +107,6 @@ inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueO
   const at::ScalarType dtype = is_scaled(problem) ? at::kFloat : a.scalar_type();
   e.activation = check_activation(asked.activation, dtype);
   e.alpha = factor_of(asked.alpha, dtype, "alpha");
-  if (asked.input) {
-    check_companion(a, dtype, *asked.input, "input");
-    e.beta = factor_of(asked.beta, dtype, "beta");
-    add_input(e, *asked.input, sizes);
-  }
   if (asked.bias) {
     TORCH_CHECK(asked.bias_along == "n" || asked.bias_along == "m",
                 "tiled_mm: unknown bias_along '", std::string(asked.bias_along),
@@ -110,6 +120,11 @@ inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueO
     e.bias_stride = operand.col_stride;
     e.bias_batch_stride = operand.row_stride;
     e.bias_dtype = dtype_of(bias.scalar_type());
+  }
+  if (asked.input) {
+    check_companion(a, dtype, *asked.input, "input");
+    e.beta = factor_of(asked.beta, dtype, "beta");
+    add_input(e, *asked.input, sizes);
   }
 }
 
@@ -143,7 +158,8 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
     keep_apart(a);
     keep_apart(b);
     if (asked.bias) keep_apart(*asked.bias);
-    if (problem.epilogue.reads_input() && !is_in_place(problem))
+    const bool reads_input = asked.input && !factor_of(asked.beta, a.scalar_type(), "beta").is(0);
+    if (reads_input && !is_in_place(problem))
       keep_apart(asked.input->sizes() == sizes ? *asked.input : asked.input->expand(sizes));
   }
   if (aside) problem.c = problem_of(a, b, type, arithmetic).c;

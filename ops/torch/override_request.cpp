@@ -145,12 +145,6 @@ c10::MaybeOwned<at::Tensor> without_lazy_conj(const at::Tensor& t) {
                      : c10::MaybeOwned<at::Tensor>::borrowed(t);
 }
 
-// Of real numbers 1 * input + (sum + 0) has the bits of sum + bias, which needs no matrix.
-bool is_bias(const Request& asked, const at::Tensor& input) {
-  return asked.form == Form::Matrices && (input.dim() < 2 || input.size(0) == 1) &&
-         asked.alpha->equal(1) && asked.beta->equal(1) && !at::isComplexType(input.scalar_type());
-}
-
 EpilogueOptions epilogue_of(const Request& asked, const std::optional<at::Tensor>& out) {
   EpilogueOptions e;
   e.activation = asked.activation;
@@ -158,11 +152,6 @@ EpilogueOptions epilogue_of(const Request& asked, const std::optional<at::Tensor
   e.out = out;
   if (!reads_input(asked)) return e;
   at::Tensor input = *without_lazy_conj(*asked.input);
-  if (!out && is_bias(asked, input)) {
-    e.bias = input;
-    e.bias_along = "n";
-    return e;
-  }
   e.beta = *asked.beta;
   if (asked.form == Form::MatrixVector) input = input.expand({asked.a->size(0)}).unsqueeze(1);
   e.input = input;

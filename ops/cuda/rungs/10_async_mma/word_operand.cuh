@@ -111,13 +111,16 @@ class WordOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B> {
       const Place at = place<4>(i);
       if (by == ReadBy::Turned && is_whole(at, rows, k_left)) continue;
       uint32_t words[4] = {};
-      const T* const from = tile_data_ + at.row * strides.row + at.word * 4 * strides.k;
+      if (at.row < rows &&
+          at.word * 4 < k_left) {  // else it is all outside, as most are of few rows
+        const T* const from = tile_data_ + at.row * strides.row + at.word * 4 * strides.k;
 #pragma unroll
-      for (int row = 0; row < 4; ++row)
+        for (int row = 0; row < 4; ++row)
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          if (at.row + row < rows && at.word * 4 + e < k_left)
-            words[row] |= uint32_t{bits_of(from[row * strides.row + e * strides.k])} << 8 * e;
+          for (int e = 0; e < 4; ++e)
+            if (at.row + row < rows && at.word * 4 + e < k_left)
+              words[row] |= uint32_t{bits_of(from[row * strides.row + e * strides.k])} << 8 * e;
+      }
       store(tile, at, words);
     }
   }

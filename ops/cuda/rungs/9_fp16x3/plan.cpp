@@ -139,18 +139,22 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   if (fit) for_fp16x3_plans(problem, device, add);
 }
 
-// Tiles of the two splits' kernel and the direct one, of few rows alone and in clusters, and of
-// mma.sync.
+// Tiles of the two splits' kernel and the direct one; of few rows by how many there are, in eights,
+// since each number is a kernel of its own, alone and in clusters; and of mma.sync.
+constexpr int FEW_ROWS_MANNERS = 8;
 std::vector<std::string> variants() {
-  return variants_of(
-      Fp16x3AsyncTiles(), {""},
-      variants_of(Fp16x3FewRowsTiles(), {"", " in clusters"}, variants_of(Fp16x3Tiles())));
+  return variants_of(Fp16x3AsyncTiles(), {""},
+                     variants_of(Fp16x3FewRowsTiles(),
+                                 {" of 8", " of 16", " of 24", " of 32", " of 8 in clusters",
+                                  " of 16 in clusters", " of 24 in clusters", " of 32 in clusters"},
+                                 variants_of(Fp16x3Tiles())));
 }
-int variant_of(const Fp16x3Plan& plan) {
+int variant_of(const Fp16x3Plan& plan, int64_t few) {
   if (plan.kernel == Fp16x3Kernel::FewRows)
-    return FP16X3_TILE_COUNT + 2 * plan.tile + (plan.block.cluster > 1);
+    return FP16X3_TILE_COUNT + FEW_ROWS_MANNERS * plan.tile + (plan.block.cluster > 1 ? 4 : 0) +
+           static_cast<int>(std::max<int64_t>(few_rows_tiles(few), 1)) - 1;
   if (plan.kernel == Fp16x3Kernel::Async)
-    return FP16X3_TILE_COUNT + 2 * Fp16x3FewRowsTiles::COUNT + plan.tile;
+    return FP16X3_TILE_COUNT + FEW_ROWS_MANNERS * Fp16x3FewRowsTiles::COUNT + plan.tile;
   return plan.tile;
 }
 
@@ -162,7 +166,7 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   const bool as_it_lies = way.kernel == Fp16x3Kernel::Direct || way.kernel == Fp16x3Kernel::FewRows;
   if (!as_it_lies) sides.p = planes_of_p(sides.p, way);
   sides.q = planes_of_q(sides.q, way);
-  const int variant = variant_of(way);
+  const int variant = variant_of(way, sides.q.rows);
   if (way.kernel != Fp16x3Kernel::FewRows) {
     Demand d = demand_of(problem, sides, tile.block_p, tile.block_q, variant, tile.blocks_per_sm,
                          /*splits=*/false, way.cluster_p, way.cluster_q);
@@ -178,7 +182,6 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   const int64_t warps = tile.threads / 32;
   d.cluster_k = static_cast<int16_t>(cluster);
   d.ends = static_cast<double>(blocks_over(chunks, std::max(1, way.block.slots)));
-  d.filled = static_cast<double>(few_rows_tiles(sides.q.rows)) / few_rows_tiles(FEW_ROWS);
   d.units *= cluster;
   d.depth = static_cast<double>(blocks_over(chunks, warps) * warps * FEW_ROWS_CHUNK);
   return d;
