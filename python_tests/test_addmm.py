@@ -53,7 +53,8 @@ def test_bits_are_the_sums_and_the_epilogues(device: str, algo, dtype: torch.dty
 
 @each("dtype", (torch.float32, torch.bfloat16))
 def test_a_bias_has_the_same_bits_however_it_is_given(device: str, dtype: torch.dtype) -> None:
-    """As one row, expanded, as a matrix of its own, into out= and as linear's; sums of -0 too."""
+    """As one row, expanded, as a matrix of its own, into out= and as linear's; where products
+    underflow to -0 too."""
     m, n, k = 70, 41, 33
     for a, b in (
         cases.pair(m, n, k, dtype, device),

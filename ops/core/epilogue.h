@@ -9,8 +9,8 @@
 // ulp of C's, for which it is computed in a shorter way (brief_activation.h).
 // A complex factor f takes four: re += f.re*x.re, re += -f.im*x.im, im += f.re*x.im,
 // im += f.im*x.re, in this order; if one of its parts is 0, the two of the other part.
-// Where there is no bias it counts as -0, the one number that changes none it is added to, and where
-// beta is 0 the input is neither read nor counted. A product of floating-point numbers is never added but by an explicit fused
+// Where there is no bias it counts as +0, and where beta is 0 the input is neither read nor
+// counted. A product of floating-point numbers is never added but by an explicit fused
 // multiply-add: there is nothing that a compiler could contract, so that CPU and GPU agree.
 //
 // sum is the contract's (segments.h). The identity leaves it as it is.

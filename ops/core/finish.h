@@ -31,16 +31,7 @@ TILED_HOST_DEVICE Number scaled(const Factor& f, Number x, Number c) {
   }
 }
 
-// What a missing bias counts as: -0 (integers: 0) leaves every number as it is, -0 too.
-template <typename Number>
-TILED_HOST_DEVICE constexpr Number no_bias() {
-  if constexpr (std::is_arithmetic_v<Number>)
-    return -Number{};
-  else
-    return {-decltype(Number::re){}, -decltype(Number::im){}};
-}
-
-// beta * input + (alpha * sum + bias); `bias` is no_bias() where there is none.
+// beta * input + (alpha * sum + bias); `bias` is 0 where there is none.
 template <typename Number>
 TILED_HOST_DEVICE Number before_activation(const Epilogue& e, Number sum, Number bias,
                                            Number input) {

@@ -5,6 +5,7 @@ namespace tiled::cpu {
 void finish(const Epilogue& e, const ChainTable& chains, char* sums, int64_t sums_row,
             int64_t entry, Range rows, Range cols, char* c, const Strides& c_strides) {
   constexpr int64_t MOST = MAX_ROWS * FINISH_ROW_BYTES;
+  static constexpr char NO_BIAS[FINISH_ROW_BYTES] = {};
   alignas(64) char bias[MOST], input[MOST];
   const Codec& out = chains.codecs[static_cast<int>(e.out_dtype)];
   const int64_t row = cols.size() * out.parts;
@@ -16,7 +17,7 @@ void finish(const Epilogue& e, const ChainTable& chains, char* sums, int64_t sum
     const int64_t n = cols.size();
     chains.codecs[static_cast<int>(dtype)].widen({from, s.row, s.col, count, n, n, to, row, n});
   };
-  Finish tile = {&e, sums, sums_row, rows.size(), cols.size(), nullptr, 0, input, row};
+  Finish tile = {&e, sums, sums_row, rows.size(), cols.size(), NO_BIAS, 0, input, row};
   if (e.bias_along != Along::Nothing) {
     const bool along_m = e.bias_along == Along::M;
     widen(e.bias, e.bias_dtype,

@@ -17,21 +17,14 @@ void combine(const Finish& tile) {
   };
   for (int64_t i = 0; i < tile.rows; ++i) {
     Number* __restrict sums = const_cast<Number*>(row_of(tile.sums, i * tile.sums_row));
-    const auto add_to = [&](auto bias) {
-      if (e.reads_input()) {
-        const Number* input = row_of(tile.input, i * tile.input_row);
-        for (int64_t j = 0; j < tile.cols; ++j)
-          sums[j] = before_activation(e, sums[j], bias(j), input[j]);
-      } else {
-        for (int64_t j = 0; j < tile.cols; ++j)
-          sums[j] = before_activation(e, sums[j], bias(j), Number{});
-      }
-    };
-    if (tile.bias == nullptr) {
-      add_to([](int64_t) { return no_bias<Number>(); });
+    const Number* bias = row_of(tile.bias, i * tile.bias_row);
+    if (e.reads_input()) {
+      const Number* input = row_of(tile.input, i * tile.input_row);
+      for (int64_t j = 0; j < tile.cols; ++j)
+        sums[j] = before_activation(e, sums[j], bias[j], input[j]);
     } else {
-      const Number* bias = row_of(tile.bias, i * tile.bias_row);
-      add_to([=](int64_t j) { return bias[j]; });
+      for (int64_t j = 0; j < tile.cols; ++j)
+        sums[j] = before_activation(e, sums[j], bias[j], Number{});
     }
   }
 }

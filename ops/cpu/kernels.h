@@ -68,14 +68,14 @@ struct Store {
 };
 using StoreFunction = void (*)(const Store& store);
 
-// A tile of finished sums on its way to C (finish.h), changed in place. Bias and input are widened.
-// Strides count accumulators.
+// A tile of finished sums on its way to C (finish.h), changed in place. Bias and input are widened;
+// without a bias there is a row of zeros. Strides count accumulators.
 struct Finish {
   const Epilogue* epilogue;
   void* sums;  // [rows][cols]
   int64_t sums_row;
   int64_t rows, cols;  // elements of C
-  const void* bias;    // [rows][cols], or one row for all if bias_row is 0; null: there is none
+  const void* bias;    // [rows][cols], or one row for all if bias_row is 0
   int64_t bias_row;
   const void* input;  // [rows][cols], if the epilogue reads one
   int64_t input_row;

@@ -34,6 +34,9 @@ aten = torch.ops.aten
 #: The most terms of a row that one block holds at once, and the terms that a thread adds.
 WHOLE_ROW, TERMS_A_THREAD = 4096, 8
 
+#: The most terms of a column that one block holds at once, where columns lie side by side.
+OUTER_ROWS = 256
+
 
 def inductor_options(*, epilogues: bool = False) -> dict[str, Any]:
     """What ``torch.compile(..., options=...)`` takes so that compiled rows keep their bits under
@@ -100,9 +103,12 @@ def block_of(terms: int | None) -> dict[str, int]:
     return {"XBLOCK": 1, "R0_BLOCK": width, "num_warps": warps, "num_stages": 1}
 
 
-def outer_block() -> dict[str, int]:
-    """The block of a reduction along another axis than memory's fastest."""
-    return {"XBLOCK": 32, "R0_BLOCK": 32, "num_warps": 8, "num_stages": 1}
+def outer_block(terms: int | None) -> dict[str, int]:
+    """The block of a reduction along another axis than memory's fastest. One block adds all terms
+    of its columns, so many at a time that it waits for memory as few times as registers allow."""
+    high = OUTER_ROWS if terms is None else 1 << max(0, terms - 1).bit_length()
+    high = min(max(high, 32), OUTER_ROWS)
+    return {"XBLOCK": 32, "R0_BLOCK": high, "num_warps": max(8, high // 16), "num_stages": 1}
 
 
 @functools.cache
@@ -133,7 +139,7 @@ def _choices() -> type:
             terms = terms_of(features)
             hint = features.get_reduction_hint(kernel_kwargs.get("tiling_scores"))
             outer = hint in (ReductionHint.OUTER, ReductionHint.OUTER_TINY)
-            block = outer_block() if outer else block_of(terms)
+            block = outer_block(terms) if outer else block_of(terms)
             whole = not outer and terms is not None and terms <= WHOLE_ROW
             if whole:  # the kernel's text says how wide it is, so it takes no such argument
                 del block["R0_BLOCK"]

@@ -79,9 +79,9 @@ inline void check_finished_out(const at::Tensor& a, const at::Tensor& out, at::S
 }
 
 // `input`, expanded to C's shape, times the beta that is set already. One row or column for all of
-// C is a bias where nothing multiplies it or the sum: their sum is the same number, and kernels
-// read it once and not for every element. C itself is no such input, so that it may be written
-// meanwhile.
+// C is a bias where nothing multiplies it or the sum: 1 * input + (sum + 0) is sum + bias, as no
+// sum is -0; and kernels read it once and not for every element. C itself is no such input, so that
+// it may be written meanwhile.
 inline void add_input(Epilogue& e, const at::Tensor& input, at::IntArrayRef sizes) {
   const Operand operand = expanded_operand(input, sizes);
   const int64_t m = sizes[sizes.size() - 2], n = sizes.back();

@@ -79,9 +79,7 @@ __device__ __forceinline__ void finish_vector(const Epilogue& e, Accumulator<T> 
                                               int64_t columns) {
   using Acc = Accumulator<T>;
   const int64_t exist = columns - column;
-  Acc bias[COUNT], input[COUNT] = {};
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) bias[i] = no_bias<Acc>();
+  Acc bias[COUNT] = {}, input[COUNT] = {};
   if (e.bias_along != Along::Nothing) {
     const bool along_n = e.bias_along == Along::N;
     load_widened<T>(bias, e.bias_dtype, e.bias,

@@ -200,9 +200,7 @@ __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves ha
     }
   };
   FourAt at[STEP / 4];
-  float two[STEP / 4][2];  // the bias of a turn's
-#pragma unroll
-  for (int j = 0; j < STEP / 4; ++j) two[j][0] = two[j][1] = no_bias<float>();
+  float two[STEP / 4][2] = {};  // the bias of a turn's
   if constexpr (AHEAD) {
     places(0, at);
     if (halves.combines && has_bias) load_biases(e, two, at, c);
