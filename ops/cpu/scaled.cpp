@@ -56,7 +56,7 @@ void scale_totals(float* totals, int64_t row, int64_t rows, int64_t cols, const 
     }
 }
 
-// Scaled totals on their way to C; -0, which one may have become by underflow, becomes +0.
+// Scaled totals on their way to C, which finish() makes +0 of where they are -0.
 void finish_totals(const Problem& p, const Level& level, int64_t entry, Range rows, Range cols,
                    float* totals, int64_t row) {
   const Strides c = {p.c.batch_stride, p.c.row_stride, p.c.col_stride};
@@ -65,8 +65,6 @@ void finish_totals(const Problem& p, const Level& level, int64_t entry, Range ro
       const Range tile_rows = {i, std::min(rows.end, i + MAX_ROWS)};
       const Range tile_cols = {j, std::min(cols.end, j + MAX_STRIP)};
       float* sums = totals + (i - rows.begin) * row + (j - cols.begin);
-      for (int64_t r = 0; r < tile_rows.size(); ++r)
-        std::for_each_n(sums + r * row, tile_cols.size(), [](float& x) { x += 0.f; });
       char* to = static_cast<char*>(p.c.data) +
                  (entry * c.batch + i * c.row + j * c.col) * size_of(p.epilogue.out_dtype);
       finish(p.epilogue, *level.chains, reinterpret_cast<char*>(sums), row, entry, tile_rows,
