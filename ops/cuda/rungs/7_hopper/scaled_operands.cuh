@@ -140,10 +140,17 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     }
   }
 
-  // Of totals that no step has scaled; a zero becomes +0, as everywhere.
+  // Totals that no step has scaled are scaled; and -0, which one may have become by underflow,
+  // becomes +0.
   template <int REGISTERS>
   __device__ __forceinline__ void finish(float (&d)[STRIPS][REGISTERS]) const {
-    if (args_.blockwise) return;
+    if (args_.blockwise) {
+#pragma unroll
+      for (int strip = 0; strip < STRIPS; ++strip)
+#pragma unroll
+        for (int i = 0; i < REGISTERS; ++i) d[strip][i] = __fadd_rn(d[strip][i], 0.f);
+      return;
+    }
     const Share share = load_block(0);
     if (!args_.one_q) pass_on_columns(share, 0);
 #pragma unroll
