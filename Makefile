@@ -4,6 +4,7 @@
 #   make test       set up, build, lint, pytest, ctest
 #   make build      set up and build the library in place (ops/tiled_mm), incrementally
 #   make bench-cpp  a short benchmark through C++ alone
+#   make tables     the pages' tables and plots anew, from bench/results
 #   make lint       the formatters, ruff, the include directions and the rule of one definition,
 #                   without changing a file
 #   make format     let the formatters change files
@@ -31,9 +32,9 @@ CXX_FILES = $(shell find ops bench cpp_tests examples -path ops/tiled_mm -prune 
 configure = $(2)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(2)/ninja \
   -DPython3_EXECUTABLE=$(2)/python $(3)
 
-.PHONY: help bench bench-cpp test build lint format newest clean
+.PHONY: help bench bench-cpp tables test build lint format newest clean
 help:
-	@sed -n '3,16s/^# \{0,1\}//p' Makefile
+	@sed -n '3,17s/^# \{0,1\}//p' Makefile
 
 bench: build
 	$(BIN)/python -m bench $(BENCH)
@@ -42,6 +43,10 @@ bench-cpp: $(VENV)/.requirements
 	$(call configure,build,$(BIN),-DTILED_MM_BENCH=ON)
 	$(BIN)/cmake --build build --target bench_cpp
 	build/bench/cpp/bench_cpp $(BENCH)
+
+tables: $(VENV)/.requirements
+	$(BIN)/python -m bench report
+	$(BIN)/python -m bench plot
 
 test: lint build
 	$(BIN)/python -m pytest $(PYTEST)

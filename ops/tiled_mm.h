@@ -129,7 +129,7 @@ TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tenso
                                             std::optional<std::string_view> device = std::nullopt);
 
 // What would run on these inputs and what bounds it, as text. Computes nothing. `device` names a
-// GPU to plan for ("h200", "a100", ..., see the README); otherwise the tensors' own device.
+// GPU to plan for ("h200", "a100", ..., see docs/gpus.md); otherwise the tensors' own device.
 // `verbose` lists every way that the rung has for the problem, not only the four best.
 TILED_MM_API std::string explain(const at::Tensor& a, const at::Tensor& b,
                                  const MmOptions& options = {},
