@@ -76,6 +76,35 @@ def test_every_page_is_reached_from_the_readme():
     assert [p.name for p in PAGES if p not in reached] == []
 
 
+def test_the_decisions_are_numbered_and_in_their_index():
+    folder = ROOT / "docs" / "decisions"
+    names = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert [int(name[:3]) for name in names] == list(range(1, len(names) + 1))
+    assert _LINK.findall((folder / "README.md").read_text())[2:] == names
+    for name in names:
+        text = (folder / name).read_text()
+        told = re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE)
+        assert told[0] == "Question" and "Measured" in told and told[-1] == "Decided", name
+        assert re.search(r"^NVIDIA H[12]00", text, re.MULTILINE), f"{name} names no card"
+
+
+def test_pages_that_comments_name_exist():
+    """Also docs/decisions/030, by number."""
+    named = {}
+    for folder in ("ops", "bench", "cpp_tests", "examples", "python_tests"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".h", ".cuh", ".cu", ".cpp", ".inc", ".py"):
+                for page in re.findall(r"\bdocs/(?:[\w-]+/)*[\w-]+(?:\.md)?", path.read_text()):
+                    named[page] = path
+    assert "docs/decisions/030" in named
+    gone = {
+        str(path): page
+        for page, path in named.items()
+        if path != Path(__file__) and not list(ROOT.glob(f"{page}*"))
+    }
+    assert gone == {}
+
+
 def test_the_readmes_code_runs(capsys):
     """What it prints of torch depends on the CPU; what it prints of this library does not."""
     pytest.importorskip("tiled_mm")

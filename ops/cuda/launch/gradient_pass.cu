@@ -11,7 +11,7 @@
 // up to 32768 rows take one such launch, and up to 2^25 two.
 //
 // Bound by: memory; of 16 bits behind gelu, gelu_tanh and silu by the derivative's arithmetic,
-// which takes 1.3 times as long as memory does (bench/results/h200_gradient_pass.txt).
+// which takes 1.3 times as long as memory does (docs/decisions/013).
 #include <algorithm>
 
 #include "core/activation_gradient.h"

@@ -5,7 +5,7 @@
 // kernel a hundred times. A step's values are computed side by side, 16 of them, or 8 or 4 where
 // there are few registers to spare, or what divides their number: a multiply-add takes four cycles,
 // and a multiprocessor's quarter has one or two warps that come here.
-// bench/results/h200_epilogues.txt has what that is worth.
+// docs/decisions/003 has what that is worth.
 #pragma once
 
 #include "cuda/parts/finish.cuh"

@@ -66,7 +66,7 @@ class TallChains {
     const int lane = lane_anew();
     // A lane's rows along m lie beside each other, so that a store's pieces of rows of C lie apart.
     // A row of one vector is whole, and a wide one's pieces are
-    // (bench/results/h100/what_bounds.txt).
+    // (docs/decisions/030).
     const bool leaves_in_pieces = ALONG_M && problem.n > 4 && problem.n <= 32;
     const auto spot = [&](int v) -> Spot {
       return {place.row0 + row(lane, v / VECTORS), place.column0 + v % VECTORS * 16 + column(lane)};

@@ -7,7 +7,7 @@
 // than blocks; the ticket and the flags are zero.
 // Bound by: the FMA units, as without cuts; a block stores and loads one tile of accumulators more.
 // Of cuBLAS: 104 % in the geometric mean of 38 sizes on an H200, 96 % with whole tiles alone
-// (bench/results/h200_cut_tiles.txt).
+// (docs/decisions/007).
 // Next: rung mma_tile, whose multiply-adds are the tensor cores'.
 #include "cuda/parts/wrapped.cuh"
 #include "cuda/rungs/3_register_tile/async_chain.cuh"

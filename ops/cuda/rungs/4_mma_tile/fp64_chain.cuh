@@ -100,7 +100,7 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
     read = next(read);
   };
   // `copy` starts a share of the copies, of SHARES a step, or all of them as the first. The order
-  // of all this is worth 10 % and more (bench/results/h200_fp64_order.txt): copies go out before
+  // of all this is worth 10 % and more (docs/decisions/025): copies go out before
   // the loads of their row, not behind them, and products are on their way while warps wait for
   // each other.
   constexpr int SHARES = (PARTS - 1) * TILES_M;

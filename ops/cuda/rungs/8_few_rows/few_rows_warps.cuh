@@ -11,7 +11,7 @@
 // warps. A mma.sync takes 25.6 cycles of an H200's after the one before, and little else stands
 // between them: a warp waits for no other, and ldmatrix transposes what lies along m or n at no
 // cost. It is ahead by up to 9 % where the chain is the bound
-// (bench/results/h200_few_rows_warps.txt); wider tiles were behind.
+// (docs/decisions/016); wider tiles were behind.
 //
 // Preconditions are few_rows.cuh's. Bound by the chain up to some 2,000 rows of P, and beyond by
 // memory.
