@@ -2,6 +2,7 @@
 #
 #   make bench      set up, build, run the benchmark
 #   make test       set up, build, lint, pytest, ctest
+#   make test-fast  build, then what most changes can break, on the CPU: two minutes on two cores
 #   make build      set up and build the library in place (ops/tiled_mm), incrementally
 #   make bench-cpp  a short benchmark through C++ alone
 #   make tables     the pages' tables and plots anew, from bench/results
@@ -32,9 +33,9 @@ CXX_FILES = $(shell find ops bench cpp_tests examples -path ops/tiled_mm -prune 
 configure = $(2)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(2)/ninja \
   -DPython3_EXECUTABLE=$(2)/python $(3)
 
-.PHONY: help bench bench-cpp tables test build lint format newest clean
+.PHONY: help bench bench-cpp tables test test-fast build lint format newest clean
 help:
-	@sed -n '3,17s/^# \{0,1\}//p' Makefile
+	@sed -n '3,18s/^# \{0,1\}//p' Makefile
 
 bench: build
 	$(BIN)/python -m bench $(BENCH)
@@ -53,6 +54,15 @@ test: lint build
 	$(call configure,build,$(BIN),-DTILED_MM_TESTS=ON)
 	$(BIN)/cmake --build build
 	$(BIN)/ctest --test-dir build --output-on-failure
+
+# The gates, the contract, refusals, plans, the pages, and the schema of results.
+FAST := gates bits strides errors out plain explain generations \
+  definitions includes docs plan_async_mma plan_few_rows plan_fp16x3 plan_hopper \
+  plan_register_tile plan_shared_tile plan_tall
+test-fast: build
+	$(BIN)/python -m pytest -m "not cuda" $(FAST:%=python_tests/test_%.py) \
+	  python_tests/test_bench.py::test_the_pages_are_current \
+	  python_tests/test_bench.py::test_committed_results_are_valid $(PYTEST)
 
 build: $(VENV)/.requirements
 	$(call configure,build,$(BIN))
