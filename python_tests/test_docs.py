@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OTHER_PAGES = [p for p in sorted(ROOT.glob("*.md")) if p not in PAGES]
+OTHER_PAGES.append(ROOT / "python_tests" / "README.md")
 
 if not PAGES[0].exists():
     pytest.skip("there are no README.md and docs/ beside these tests", allow_module_level=True)
@@ -44,7 +46,7 @@ def broken(page: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES + OTHER_PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page):
     assert broken(page) == []
 
@@ -60,7 +62,10 @@ def test_broken_links_are_found(tmp_path):
     assert broken(page) == [link for link in bad for _ in range(2)]
 
 
-@pytest.mark.parametrize(("page", "most"), [("README.md", 130), ("docs/performance.md", 200)])
+@pytest.mark.parametrize(
+    ("page", "most"),
+    [("README.md", 130), ("docs/performance.md", 200), ("python_tests/README.md", 40)],
+)
 def test_the_first_pages_are_short(page, most):
     assert len((ROOT / page).read_text().splitlines()) <= most
 
@@ -137,3 +142,12 @@ def test_what_is_measured_is_shown():
         assert hidden == [], folder
     plots = sorted(path.name for path in (report.RESULTS / "plots").glob("*.svg"))
     assert [name for name in plots if f"/{name})" not in text] == []
+
+
+def test_the_version_is_one():
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[
+        1
+    ]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert newest.startswith(version) and "**Bits changed:**" in newest
