@@ -54,7 +54,7 @@ TILED_MM_API at::Tensor& bmm_out(at::Tensor& out, const at::Tensor& a, const at:
 
 struct AddmmOptions {
   at::Scalar beta = 1, alpha = 1;
-  // Of real floating-point results: "relu", "gelu", "gelu_tanh" or "silu"; none if empty.
+  // For real floating-point results: "relu", "gelu", "gelu_tanh" or "silu"; none if empty.
   std::optional<std::string_view> activation = {};
   // As MmOptions'.
   std::optional<std::string_view> algo = {}, precision = {};

@@ -13,7 +13,7 @@
 
 namespace tiled {
 
-// Of copies to the device, of products, of copies to the host.
+// The queues of copies to the device, of products, and of copies to the host.
 enum class Queue : int8_t { In, Products, Out };
 constexpr std::array<Queue, 3> ALL_QUEUES = {Queue::In, Queue::Products, Queue::Out};
 

@@ -55,7 +55,7 @@ struct Task {
   int64_t devices = 1;  // that share out C's tiles
 };
 
-// Of one device and its link.
+// The rates of one device and its link.
 struct Rates {
   double to_device, to_host;  // bytes/s
   double flops;               // flop/s, at most

@@ -99,7 +99,8 @@ bool simulate(Plan& plan, const Task& task, const Rates& rates, double limit) {
   double in = 0, products = 0, out = 0;
   plan.bytes_in = 0;
   const int64_t share = divided(plan.tiles(), task.devices);
-  // Of products that are still to come; not looked at where several devices share them.
+  // How many products are still to come, counted in full blocks; not read where several devices
+  // share them.
   double rest =
       static_cast<double>(task.m) / plan.block_m * task.n / plan.block_n * task.k / plan.block_k;
   const double full = plan.product_seconds;

@@ -44,7 +44,7 @@ inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const ch
               "For non-complex input tensors, argument ", name, " must not be a complex number.");
   check_range(scalar, dtype);
   const c10::complex<double> value = scalar.toComplexDouble();
-  // Of a float 1 and 0 count as such (Factor::is), and no other integer.
+  // A float counts as the integer 1 or 0 (Factor::is), and as no other.
   return {value.real(), value.imag(),
           scalar.isIntegral(true) ? scalar.toLong() : static_cast<int64_t>(value.real() == 1)};
 }

@@ -43,7 +43,7 @@ struct Asked {
   }
 };
 
-// Of operators that go on from the sum.
+// The check of operators that have an epilogue.
 at::ScalarType check_finished_request(const at::Tensor& a, const MmOptions& options) {
   check_request(a, options);
   return check_finished_out_dtype(a.scalar_type(), options);

@@ -142,7 +142,7 @@ c10::MaybeOwned<at::Tensor> without_lazy_conj(const at::Tensor& t) {
                      : c10::MaybeOwned<at::Tensor>::borrowed(t);
 }
 
-// Of real numbers 1 * input + (sum + 0) has the bits of sum + bias, which needs no matrix.
+// For real numbers 1 * input + (sum + 0) has the bits of sum + bias, which needs no matrix.
 bool is_bias(const Request& asked, const at::Tensor& input) {
   return asked.form == Form::Matrices && (input.dim() < 2 || input.size(0) == 1) &&
          asked.alpha->equal(1) && asked.beta->equal(1) && !at::isComplexType(input.scalar_type());

@@ -72,7 +72,7 @@ using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSi
 #include "torch/operators.inc"
 const ActivationBackwardOperator& activation_backward_operator();  // tiled::activation_backward
 
-// Those that each device has kernels of its own for.
+// The operators that each device has kernels of its own for.
 constexpr std::array<const char*, 18> OF_EACH_DEVICE = {
     {"mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out", "baddbmm", "baddbmm.out",
      "_addmm_with_before", "linear", "linear.out", "_linear_with_before", "grouped_mm",

@@ -44,7 +44,7 @@ struct HopperArguments {
   // Where a block keeps its tile between segments, if registers have no room for it:
   // [block][consumer][register / 4][thread] float4. Of shared segments, their sums.
   float* totals;
-  // Of kernels for groups alone.
+  // Only kernels for groups read these.
   Groups groups;
   bool groups_of_p, groups_of_q;  // whose rows they share out; else it is K
   int32_t c_batch;                // as p_batch: 0 where groups write to one matrix

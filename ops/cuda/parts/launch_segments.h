@@ -7,7 +7,7 @@
 
 namespace tiled {
 
-// Of the problem as the kernel computes it. C are its segments' sums where these are shared out.
+// The arguments for the problem as the kernel computes it. With split-K, C is the segments' sums.
 inline ProblemAndTotals with_totals(const Call& call, const Problem& computed,
                                     bool shares_segments) {
   void* const place = call.at<void>(Area::Totals);

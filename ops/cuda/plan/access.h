@@ -15,7 +15,7 @@ enum class Access : int8_t {
              // or if mma_tile's operand lies so, along m or n)
 };
 
-// Of both operands.
+// How both operands are read.
 struct Accesses {
   Access a, b;
 };

@@ -40,7 +40,7 @@ Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int
                  int variant, int resident, bool splits = false, int cluster_p = 1,
                  int cluster_q = 1);
 
-// Of A's rows by B's columns.
+// The demand of a kernel that has A's rows as P and B's columns as Q.
 inline Demand demand_of(const Problem& problem, int64_t block_m, int64_t block_n, int variant,
                         int resident, bool splits = false) {
   return demand_of(problem, sides_of(problem, /*exchanged=*/false), block_m, block_n, variant,

@@ -33,7 +33,7 @@ constexpr int KIND_COUNT = 10;
 Kind kind_of(const Problem& problem);
 const char* name_of(Kind kind);
 
-// Of a tile, in seconds. A step is BLOCK_K of K.
+// The rates of a tile, in seconds. A step is BLOCK_K of K.
 struct TileRates {
   double busy = 0;            // of a step, for each block on a multiprocessor that has several
   double latency = 0;         // of a step of a block that is alone there
@@ -43,7 +43,7 @@ struct TileRates {
   static constexpr int COUNT = 6;
 };
 
-// Of a chip.
+// The rates of a chip.
 struct ChipRates {
 #define CHIP_RATE(name, value) double name = value;
 #include "cuda/plan/chip_rates.inc"
@@ -51,12 +51,13 @@ struct ChipRates {
 
 class Rules {
  public:
-  // Of the text of a rules file; `error` says what is wrong with it, and is empty if nothing is.
+  // Makes rules of the text of a rules file; `error` says what is wrong with it, and is empty if
+  // nothing is.
   static Rules parse(std::string_view text, std::string& error);
 
   const ChipRates& chip() const { return chip_; }
-  // Of a rung's tile; where that was not measured in this kind, of the tile in another kind, and
-  // where it was in none, of another tile.
+  // The rates of a rung's tile. If it was not measured in this kind, its rates in another kind; if
+  // it was measured in none, those of another tile.
   const TileRates& tile(Algo algo, int variant, Kind kind) const;
 
   // The way that was measured to be the fastest of the problem's class; null if none was.

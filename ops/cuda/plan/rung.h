@@ -56,7 +56,7 @@ inline bool operator==(const NamedWay& x, const NamedWay& y) {
          x.cluster_q == y.cluster_q && x.share_segments == y.share_segments;
 }
 
-// Of rungs without clusters.
+// Names a way of a rung that has no clusters.
 inline NamedWay named_way(std::string tile, bool exchanged, bool share_segments) {
   return {std::move(tile), exchanged, 1, 1, share_segments};
 }

@@ -90,7 +90,7 @@ class WordOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B> {
           tile + ptx::swizzled<ROW_BYTES>((at.row + row) * ROW_BYTES + at.word * 4), words[row]);
   }
 
-  // Of every whole square the four words that lie in global memory.
+  // Loads the four words of every whole square from global memory.
   __device__ __forceinline__ void fetch(int rows, int k_left, RowsByK strides) {
 #pragma unroll
     for (int i = 0; i < SQUARES; ++i) {

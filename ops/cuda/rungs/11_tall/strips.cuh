@@ -46,7 +46,7 @@ class Strips {
   static constexpr int PITCH = Tile::pitch(ALONG_M, SWIZZLES);  // bytes
   static_assert(LINES * PITCH <= Tile::STAGE_BYTES);
 
-  // Those of a matrix from strip `first` on, `step` apart; the ring is in shared memory at `ring`.
+  // The strips of a matrix from `first` on, `step` apart; the ring is in shared memory at `ring`.
   __device__ __forceinline__ Strips(const TallArguments& args, int64_t entry, uint32_t ring,
                                     int first, int step)
       : args_(args),

@@ -125,9 +125,9 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
                            q_values[slot].value[i % Tile::PATCH_Q][k], chain[i]);
   }
 
-  // Of what has been loaded of the next stage. Nobody asks for them, but the compiler would issue
-  // loads that nothing in this stage needs behind all of its products, where the next one waits for
-  // them.
+  // Bits of what has been loaded of the next stage. Their value is not used: without a use in this
+  // stage the compiler would issue these loads behind all of its products, and the next stage would
+  // wait for them.
   __device__ __forceinline__ uint32_t bits_of_loads() const {
     uint32_t bits = 0;
 #pragma unroll

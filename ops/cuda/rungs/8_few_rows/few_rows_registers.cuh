@@ -9,7 +9,7 @@
 //     few Q    8 | ------------> |  as it is              runs     waits   issued   loaded
 //                +---------------+
 //
-// Of a low tile only those warps load that have rows of it. (For 16 bits wgmma from shared memory
+// A warp that has no rows of a low tile loads nothing. (For 16 bits wgmma from shared memory
 // is faster: loads are instructions, and a chain of few columns waits for those.)
 //
 // Preconditions are few_rows.cuh's. Bound by the warps' instructions, some 55 cycles for 32 bytes

@@ -90,7 +90,7 @@ template <int P, int Q, int GROUPS>
 struct FewRowsMma : FewRowsTile<FewRowsBy::Mma, P, Q, 16, GROUPS> {
   static constexpr int EIGHTS = Q / GROUPS / 8;
 };
-// Of 16 bits; its strip along m or n is as wide as the tile.
+// For 16-bit types; its strip along m or n is as wide as the tile.
 struct Warps32x8 : FewRowsTile<FewRowsBy::Warps, 32, 8, 16, 1> {
   static constexpr int EIGHTS = 1;
 };
@@ -151,8 +151,8 @@ struct FewRowsTileInfo {
   int32_t threads, boxes, p_box, q_box;
   int32_t patch_p, patch_q;  // of a lane, where lanes multiply
 
-  // Of tiles of so many rows. One block fills a multiprocessor's shared memory with stages on their
-  // way.
+  // The stages of tiles of `rows` rows. One block fills a multiprocessor's shared memory with
+  // stages that are being filled.
   constexpr FewRowsStage stage(int32_t rows) const {
     constexpr int32_t MOST = 227 * 1024, BARRIERS = 16, MOST_STAGES = 40;
     const int32_t p = has_low_tiles(by) ? rows * 128 : p_box;
