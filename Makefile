@@ -6,8 +6,8 @@
 #   make build      set up and build the library in place (ops/tiled_mm), incrementally
 #   make bench-cpp  a short benchmark through C++ alone
 #   make tables     the pages' tables and plots anew, from bench/results
-#   make lint       the formatters, ruff, the include directions and the rule of one definition,
-#                   without changing a file
+#   make lint       the formatters, ruff, the include directions, the rule of one definition and
+#                   the retired words, without changing a file
 #   make format     let the formatters change files
 #   make newest     the newest torch in an environment of its own (.venv-newest, build-newest):
 #                   build, then the CPU tests
@@ -57,7 +57,7 @@ test: lint build
 
 # The gates, the contract, refusals, plans, the pages, and the schema of results.
 FAST := gates bits strides errors out plain explain generations \
-  definitions includes docs plan_async_mma plan_few_rows plan_fp16x3 plan_hopper \
+  definitions includes docs words plan_async_mma plan_few_rows plan_fp16x3 plan_hopper \
   plan_register_tile plan_shared_tile plan_tall
 test-fast: build
 	$(BIN)/python -m pytest -m "not cuda" $(FAST:%=python_tests/test_%.py) \
@@ -87,6 +87,7 @@ lint: $(VENV)/.requirements
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/python python_tests/includes.py
 	$(BIN)/python python_tests/definitions.py
+	$(BIN)/python python_tests/words.py
 	@echo clang-format --dry-run ...
 	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 

@@ -48,8 +48,8 @@ inline bool is_in(const Algos& rungs, Algo algo) {
   return std::find(rungs.begin(), rungs.end(), algo) != rungs.end();
 }
 
-// Those that take inputs of a type on tensor cores, and of them those for which operands may lie
-// anyhow.
+// The rungs that take inputs of a type on tensor cores; with `any_layout` only those that read
+// operands of any layout.
 inline Algos tensor_algos(bool any_layout = false, DType dtype = DType::BFloat16) {
   Algos algos;
   for (Algo algo : ALL_ALGOS)

@@ -114,7 +114,8 @@ TEST(Fp16x3Plan, WithoutHoppersKernels) {
   }
 }
 
-// Tiles of planes may be cut in time where there are more of them than blocks, K has one segment.
+// Tiles of planes may be by stream-K where there are more of them than blocks and K has one
+// segment.
 TEST(Fp16x3Plan, TilesThatAreCut) {
   const DeviceInfo d = device("h200");
   const auto cut = [&](const std::string& layout, int64_t m, int64_t n, int64_t k) {

@@ -235,7 +235,7 @@ def run_parts(short: bool) -> int:
 
 
 def run_cut_parts(short: bool) -> int:
-    """fp16x3's tiles that are cut in time."""
+    """fp16x3 by stream-K."""
     size = cases.parts_cut_size() - 4
     asked = {"precision": "fp16x3"}
     ways = cases.parts_cut_ways(size, size)

@@ -1,4 +1,4 @@
-// A grid of persistent clusters whose tiles are cut in time (wrap_around.h). Host and device.
+// A grid of persistent clusters for stream-K (wrap_around.h). Host and device.
 #pragma once
 
 #include "cuda/parts/hand_over.h"

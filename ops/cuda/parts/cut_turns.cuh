@@ -1,5 +1,5 @@
-// What a cluster of persistent blocks does where tiles are cut in time (wrap_around.h): its number,
-// its turns, and how each warp of its consumers hands its accumulators over (hand_over.cuh).
+// What a cluster of persistent blocks does in stream-K (wrap_around.h): its number, its work items,
+// and how each warp of its consumers hands its accumulators over (hand_over.cuh).
 #pragma once
 
 #include "cuda/parts/cut_grid.h"

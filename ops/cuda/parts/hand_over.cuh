@@ -1,12 +1,12 @@
-// Where a tile is cut in time (wrap_around.h), its accumulators, exact as they are, go from one
-// block to the next through memory:
+// In stream-K (wrap_around.h) the accumulators of a tile that is handed over, exact as they are, go
+// from one block to the next through memory:
 //
 //     block b      first part of a tile, accumulators, flag -> whole tiles -> ...
 //                                               |
 //     block b + 1  first part, ... -> whole tiles -> accumulators, rest of b's tile, C
 //
-// Nobody waits for long, and nobody for ever, in whatever order blocks start and whatever runs
-// beside them: a block's number is the ticket that it draws as it begins, so the block before it
+// No block waits for long, and none for ever, in whatever order blocks start and whatever else runs
+// on the GPU: a block's number is the ticket that it draws as it begins, so the block before it
 // has begun too, and waits for nothing before it has handed over.
 //
 // Accumulators go by groups of threads, of the whole block or of a warp: thread i of a group hands

@@ -1,5 +1,5 @@
-// What kernels have in common whose tiles are cut in time (parts/wrap_around.h): a block's turns,
-// between which accumulators go from one block to the next (hand_over.cuh).
+// What stream-K kernels have in common (parts/wrap_around.h): the work items of a block, between
+// which accumulators go from one block to the next (hand_over.cuh).
 #pragma once
 
 #include "cuda/parts/early_start.cuh"

@@ -16,11 +16,11 @@ struct Demand {
   int16_t cluster_k = 1;  // blocks of a cluster that share K of a tile out, each of them a unit
   bool p_mn_major = false, q_mn_major = false;  // how the product reads P and Q
   bool splits = false;                          // segments of K are units of their own
-  bool stream_k = false;  // tiles are cut in time, so that all blocks have as much to do
-  double ends = 1;        // times that a block comes to an end of what it has room for, in one unit
-  double units = 0;       // tiles of C, of all segments of K that are split and of the batch
-  double depth = 0;       // k of one unit, in whole turns of warps that take it in turn
-  double filled = 1;      // of the tile, the part that it multiplies
+  bool stream_k = false;                        // all blocks have equally much to do
+  double ends = 1;    // times that a block comes to an end of what it has room for, in one unit
+  double units = 0;   // tiles of C, of all segments of K that are split and of the batch
+  double depth = 0;   // k of one unit, in whole turns of warps that take it in turn
+  double filled = 1;  // of the tile, the part that it multiplies
   double loaded_bytes = 0;      // by all units together, from L2
   double off_sector_bytes = 0;  // of these, in rows that begin at no multiple of 32 bytes
   double line_loads = 0;   // the most that one line of an operand is asked for, one after the other

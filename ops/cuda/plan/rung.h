@@ -49,7 +49,7 @@ struct NamedWay {
   std::string tile;
   bool exchanged;  // B's transpose stands on the side that A has else
   int64_t cluster_p, cluster_q;
-  bool share_segments;  // or, of rungs that cut tiles in time, whether they do
+  bool share_segments;  // split-K; for rungs that have stream-K, whether they use that
 };
 inline bool operator==(const NamedWay& x, const NamedWay& y) {
   return x.tile == y.tile && x.exchanged == y.exchanged && x.cluster_p == y.cluster_p &&

@@ -164,7 +164,7 @@ const TileInfo& tile_of(DType dtype, const RegisterTileWay& way) {
 //
 //   access      {a, b}: "along_k", "along_mn" or "elements"
 //   transposes  {a, b}: whether the operand is copied first, to lie along m or n, and then read so
-//   wraps_around  whether tiles are cut in time, so that blocks have as much to do
+//   wraps_around  stream-K: whether blocks have equally much to do
 //   shares_segments  whether blocks share out segments of K, whose sums another kernel adds
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();

@@ -1,6 +1,6 @@
 // Rung 3, register_tile, for fp32 where tiles do not divide among the blocks that run at once:
-// tiles are cut in time (parts/wrap_around.h), so that no block has a tile more than another. The
-// chains are those of register_tile_async.cu. Where a tile is cut, its accumulators, exact in fp32,
+// stream-K (parts/wrap_around.h), so that no block has a tile more than another. The chains are
+// those of register_tile_async.cu. The accumulators of a tile that is handed over, exact in fp32,
 // go from one block to the next through memory (parts/hand_over.cuh).
 //
 // Preconditions: those of register_tile_async; one entry of a batch, one segment of K; more tiles

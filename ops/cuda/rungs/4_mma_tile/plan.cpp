@@ -1,5 +1,5 @@
 // Rung mma_tile as the planner sees it: one tile for 16 bits and tf32, and in fp64, where it
-// computes the chains of Arithmetic::Fma, several, whole or cut in time.
+// computes the chains of Arithmetic::Fma, several, by whole tiles or stream-K.
 #include <algorithm>
 
 #include "core/text.h"

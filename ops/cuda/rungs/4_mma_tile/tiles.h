@@ -61,7 +61,7 @@ using Fp64Tiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64T
 using Fp64TileOfGroups = Fp64Tile64x64;
 constexpr int FP64_TILE_OF_GROUPS = 2;
 static_assert(tile_name_of(Fp64Tiles(), FP64_TILE_OF_GROUPS) == tile_type_name<Fp64TileOfGroups>());
-// The first of them are cut in time too (parts/wrap_around.h).
+// The first of them also have stream-K (parts/wrap_around.h).
 using Fp64WrappedTiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64>;
 
 }  // namespace tiled
