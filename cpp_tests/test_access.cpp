@@ -254,9 +254,9 @@ TEST(AsyncTranspose, ViewsThatOverlapAreReadWhereTheyLie) {
 
 // ---- where totals wait ----------------------------------------------------------------------
 
-// Where K is cut, the running total of every element of every tile in flight waits in the
-// workspace, or every segment's sums, where blocks share segments out. (A and B lie as no kernel
-// would have them transposed.)
+// Where K is cut, the running total of every element of every tile in flight is in the
+// workspace, or in split-K the sums of every segment. (No kernel would transpose A or B as they are
+// here.)
 TEST(Totals, OfTilesInFlightWhereKIsCut) {
   const DeviceInfo d = device("h200");
   for (DType dtype : ALL_DTYPES)

@@ -159,8 +159,7 @@ TEST(AsyncMmaPlan, OfCapability75) {
   EXPECT_FALSE(supports(Algo::AsyncMma, bytes, t4));
 }
 
-// Totals of a deep K wait in the workspace, a tile's for each block, unless blocks share segments
-// out.
+// Totals of a deep K are in the workspace, a tile's for each block, unless there is split-K.
 TEST(AsyncMmaPlan, TotalsOfADeepK) {
   for (const int64_t k : {DEEP_K - 1, DEEP_K}) {
     const Problem p = tensor_problem("nt", 8000, 6000, k);

@@ -23,6 +23,8 @@ def test_no_retired_word_is_left():
         ("a.h", "// Sizes.\n// Of both, it is the larger one.\nint x;\n", 0),
         ("a.py", '"""Tiles\n    cut in time."""\n# cut in time\n', 2),
         ("a.md", "Tiles are cut in time.\n", 1),
+        ("a.h", "// Where segments of K are shared out.\n", 1),
+        ("a.h", "// Groups share out rows.\nbool shares_segments;\n", 0),
         ("a.md", "Tiles are split in time slices.\n", 0),
     ],
 )

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A phrase, and what to say.
 RETIRED = {
+    r"\bsegments?(?: of K)? (?:that )?(?:are|is|were|was) shared out\b": "split-K",
+    r"\bshares?(?: out)?(?: the| their)? segments\b": "split-K",
     r"\bcut(?:s|ting)?(?: tiles)? in time\b": "stream-K",
 }
 # How no comment begins: it has a subject and a verb.

@@ -6,8 +6,8 @@
 namespace tiled {
 
 struct ProblemAndTotals {
-  Problem problem;  // C is the sums' place where segments are shared out (plan/sums.h)
-  void* totals;     // else where they wait, in the workspace (plan/candidate.h, add_totals)
+  Problem problem;  // in split-K C is the workspace of sums (plan/sums.h)
+  void* totals;     // else the workspace of totals (plan/candidate.h, add_totals)
   bool shares_segments;
 };
 

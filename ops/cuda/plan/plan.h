@@ -24,7 +24,7 @@ enum class Work : int8_t {
   Split,    // fp16x3: an operand goes into two parts, or room is cleared for that
   Product,  // the sums
   Clear,    // words by which the product's blocks tell each other what is done
-  Sums,     // sums of segments that were shared out are added; K = 0: all are +0
+  Sums,     // the sums of split-K are added; K = 0: all are +0
   Guard,    // fp16x3: elements are computed again
 };
 

@@ -35,7 +35,7 @@
 
 namespace tiled {
 
-// Tile `number` of a problem. SHARES: blocks share out segments of K (plan/sums.h). An instance of
+// Tile `number` of a problem. SHARES: split-K (plan/sums.h). An instance of
 // its own: asked at run time it spreads the registers of all otherwise, which whole tiles pay for.
 template <typename Tile, Access ACCESS_A, Access ACCESS_B, bool SHARES>
 __device__ __forceinline__ void compute_async(const Problem& problem, void* totals, char* shared,

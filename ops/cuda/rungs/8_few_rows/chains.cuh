@@ -95,7 +95,7 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
   using P = LaneValues<Tile::PATCH_P, Tile::LANES_P, P_MN_MAJOR, 32>;
   using Q =
       LaneValues<Tile::PATCH_Q, Tile::LANES_Q, Q_MN_MAJOR, few_rows_q_strip(Tile::BLOCK_Q, 4)>;
-  // Patches are for segments that are shared out: a tile has one (plan.cpp).
+  // Patches are for split-K: a tile has one segment (plan.cpp).
   static constexpr bool HAS_TOTALS = has_totals(Tile::BY);
   static constexpr int SUMS = Tile::PATCH_P * Tile::PATCH_Q;
   static constexpr int STEPS = 8 * Tile::BOXES;  // of 16 bytes of K, in a stage

@@ -91,7 +91,7 @@ class FewRowsRing {
   };
 
   // The first rows of P and of Q of a tile, the strips of P that it has, its entry of the batch,
-  // and its segment, of those that are shared out. Tiles that read the same rows of P follow each
+  // and in split-K its segment. Tiles that read the same rows of P follow each
   // other.
   struct Corner {
     int p, height, q, entry, segment;
