@@ -35,7 +35,7 @@ float value_of(int i) {
 // A sum that says where it stands.
 float sum_at(int row, int column) { return (row * 13 + column * 7) % 255 / 8.f - 15; }
 
-// HELD: registers that a thread keeps beside these. Apart: the sums become the values before,
+// HELD: registers that a thread keeps beside these. Apart: the sums become the pre-activations,
 // and those C's by a brief activation.
 template <typename T, int STRIPS, int REGISTERS, int HELD>
 void check(const Case& t, bool apart) {

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RETIRED = {
     r"\bsegments?(?: of K)? (?:that )?(?:are|is|were|was) shared out\b": "split-K",
     r"\bshares?(?: out)?(?: the| their)? segments\b": "split-K",
+    r"\bvalues? before the activation\b": "pre-activation",
     r"\bcut(?:s|ting)?(?: tiles)? in time\b": "stream-K",
 }
 # How no comment begins: it has a subject and a verb.

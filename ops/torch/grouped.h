@@ -56,14 +56,14 @@ void run_each_group(const Problem& problem, const std::vector<int64_t>& ends,
   for (const auto& [group, plan] : todo) Backend::run(group, plan, a);
 }
 
-// Clears the part of C, or of the value before the activation, that lies outside all groups.
+// Clears the part of C, or of the pre-activation, that lies outside all groups.
 inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
   const int64_t dim = shared == Shared::M ? 0 : 1;
   if (c.defined() && shared != Shared::K && end < c.size(dim))
     c.narrow(dim, end, c.size(dim) - end).zero_();
 }
 
-// C, and the value before the activation, undefined where it is not asked for: of checked operands.
+// C, and the pre-activation, undefined where it is not asked for: of checked operands.
 template <typename Backend>
 std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at::Tensor& b,
                                                    const std::optional<at::Tensor>& offs,
@@ -149,7 +149,7 @@ class Grouped {
                                                 epilogue(bias, activation, false, {}), options));
   }
 
-  // (C, the value before the activation)
+  // (C, the pre-activation)
   static std::tuple<at::Tensor, at::Tensor> with_before(const at::Tensor& a, const at::Tensor& b,
                                                         const MaybeTensor& offs,
                                                         const MaybeTensor& bias, Name activation,

@@ -56,7 +56,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def(
       schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor? main_grad, *,"
              " str? activation=None, $options) -> Tensor"));
-  // (C, the value before the activation): what autograd runs where a gradient needs both. The first
+  // (C, the pre-activation): what autograd runs where a gradient needs both. The first
   // is of matrices or of batches.
   m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
   m.def(schema("_linear_with_before" + linear + ") -> (Tensor, Tensor)"), tags);
@@ -68,8 +68,8 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("_add_linear_weight_grad(Tensor(a!) sum, Tensor grad, Tensor x, *, $options) -> ()"),
         tags);
   // Products of groups, which share out a size of a or of b, or K, by their cumulative ends; rows
-  // and columns of C outside all groups are zero. The second also gives the value before the
-  // activation; the backward of the third, whose groups share out rows, adds b's gradient to
+  // and columns of C outside all groups are zero. The second also gives the
+  // pre-activation; the backward of the third, whose groups share out rows, adds b's gradient to
   // main_grad and gives b none. The last adds left^T right of every group's rows [T, P] and [T, Q]
   // to its sum of [E, P, Q], rounded once.
   const std::string grouped =

@@ -70,9 +70,9 @@ __device__ __forceinline__ void load_widened(Accumulator<T> (&values)[COUNT], DT
   }
 }
 
-// COUNT sums of row `row` of C from `column` on become what C gets there, unrounded; the values
-// before the activation are stored where that is asked. C has `columns` columns, and nothing past
-// them is read or written. T is the inputs' element type, or C's.
+// COUNT sums of row `row` of C from `column` on become what C gets there, unrounded; the
+// pre-activations are stored where that is asked. C has `columns` columns, and nothing past them is
+// read or written. T is the inputs' element type, or C's.
 template <typename T, int COUNT>
 __device__ __forceinline__ void finish_vector(const Epilogue& e, Accumulator<T> (&values)[COUNT],
                                               int64_t entry, int64_t row, int64_t column,

@@ -47,8 +47,8 @@ struct Within {
   int rows, columns, entry;
 };
 
-// Which half of an epilogue is done: sums become the values before the activation, and those C's.
-// Where the values before are kept, the two are done one after the other.
+// Which half of an epilogue is done: sums become the pre-activations, and those C's.
+// Where the pre-activations are kept, the two are done one after the other.
 struct Halves {
   bool combines, activates;
 };

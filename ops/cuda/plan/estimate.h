@@ -39,7 +39,7 @@ std::vector<Choice> best_estimates(const Problem& problem, const DeviceInfo& dev
                                    const Rules& rules, size_t count);
 
 // What the rules and estimates ask of an epilogue: whether there is one, which activation it has,
-// and whether it keeps the values before.
+// and whether it keeps the pre-activations.
 int64_t finishing_of(const Epilogue& epilogue);
 
 // The name of a way; of rungs of one way, without a tile.
