@@ -1,5 +1,5 @@
-// tall's sums in fp32: a warp's strip as patches, a lane's of every eighth row and every fourth
-// vector of four columns, each element a chain of multiply-adds.
+// tall's sums in fp32: a warp's strip as thread tiles, a lane's of every eighth row and every
+// fourth vector of four columns, each element a chain of multiply-adds.
 //
 //     rows, A along k: lane / 4 + 8 r          columns: 16 v + 4 (lane % 4) + 0..3
 //           A along m: 4 (lane / 4) + 0..3 of every 32

@@ -9,14 +9,14 @@ namespace tiled {
 
 constexpr int64_t ASYNC_RASTER_GROUP = 8;  // rows of tiles
 
-// Where a thread's patch lies in the tile. A warp is 4 x 8 threads; warps are laid side by side
+// Where a thread tile is in the tile. A warp is 4 x 8 threads; warps are laid side by side
 // along n first. Lanes are numbered so that lane i reads the same vector of B as i ^ 1 and the same
 // vector of A as i ^ 2: then the hardware serves a 16-byte load of half a warp at once, instead of
 // a quarter.
 template <typename Tile>
 struct PatchOf {
   static constexpr int VECTOR = Tile::VECTOR;
-  static constexpr int STRIDE_M = 4 * VECTOR, STRIDE_N = 8 * VECTOR;  // between a patch's vectors
+  static constexpr int STRIDE_M = 4 * VECTOR, STRIDE_N = 8 * VECTOR;  // between its vectors
   int m, n;                                                           // its first row and column
 
   __device__ __forceinline__ PatchOf() {
@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   ptx::cp_async_wait_group<STAGES - 2>();
   __syncthreads();
 
-  // Patches are loaded one k ahead of their use, across the change of stage too.
+  // Values are loaded one k ahead of their use, across the change of stage too.
   uint32_t read = 0, write = (STAGES - 1) * STAGE_BYTES;  // stages, as bytes
   const auto next = [](uint32_t stage) {
     return stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;

@@ -1,10 +1,10 @@
 // Rung 3, register_tile, for fp32 where cp.async exists (compute capability 8.0 on). The same
-// patches of C in registers; but the tiles of A and B pass no register on their way to shared
+// thread tiles of C in registers; but the tiles of A and B pass no register on their way to shared
 // memory, several steps of them are on their way at once, and between segments the workspace holds
-// the running total. So a thread's registers are left to its patch, which may be 16 x 8: 128
+// the running total. So a thread's registers are left to its thread tile, which may be 16 x 8: 128
 // multiply-adds for 24 loaded values.
 //
-//     shared memory: a ring of STAGES          C: a warp owns 4 x 8 patches, whose 16-byte
+//     shared memory: a ring of STAGES          C: a warp owns 4 x 8 thread tiles, whose 16-byte
 //     +-------+-------+-------+                vectors interleave, so that a warp's load is 4
 //     |  A,B  |  A,B  |  A,B  |                vectors of A side by side, or 8 of B
 //     +-------+-------+-------+                  +----------------+----------------+

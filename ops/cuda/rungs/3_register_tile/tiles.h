@@ -22,9 +22,9 @@ struct RegisterTile {
   static constexpr int THREADS = (M / PATCH_M) * (N / PATCH_N);
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   static constexpr int VECTOR = 16 / BYTES;     // accumulators in a 16-byte shared-memory access
-  // Columns of a patch that are multiplied in one go. It only changes the order of independent
-  // instructions, and with it how the compiler spreads the registers over the banks of the
-  // register file, which is worth 5 % on an H200.
+  // Columns of a thread tile that are multiplied in one go. It only changes the order of
+  // independent instructions, and with it how the compiler spreads the registers over the banks of
+  // the register file, which is worth 5 % on an H200.
   static constexpr int PANEL_N = PANEL;
   // One vector of padding a row: with BLOCK_K = 8 a warp's transposing stores then fall into 32
   // different banks.

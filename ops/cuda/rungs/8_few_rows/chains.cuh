@@ -1,5 +1,5 @@
-// few_rows for fp32: the same ring, and chains of fused multiply-adds, which lanes have patches of
-// (lanes.cu and patches.cu say how large).
+// few_rows for fp32: the same ring, and chains of fused multiply-adds, which lanes have thread
+// tiles of (lanes.cu and patches.cu say how large).
 //
 //     stage:  P [rows][16 bytes of k], Q [columns][16 bytes of k], swizzled (lane_values.cuh)
 //
@@ -25,7 +25,7 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
  public:
   using Ring::Ring;
 
-  // A warp's share of every tile: LANES_P x LANES_Q patches.
+  // A warp's share of every tile: LANES_P x LANES_Q thread tiles.
   __device__ void consume(int warp) {
     // Lane i reads the same values of P as i ^ 1 and the same of Q as i ^ 2, where others do: then
     // the hardware serves a load of half a warp at once, instead of a quarter.

@@ -117,8 +117,8 @@ struct Lanes64x8 : FewRowsLanes<64, 8, 2> {};
 struct Lanes32x16 : FewRowsLanes<32, 16, 4> {};
 struct Lanes64x16 : FewRowsLanes<64, 16, 2> {};
 
-// A lane has LANE_ROWS rows and LANE_COLUMNS columns, and a warp 8 x 4 such patches: the larger
-// they are, the fewer values come from shared memory for a multiply-add. Four warps, one a
+// A lane has LANE_ROWS rows and LANE_COLUMNS columns, and a warp 8 x 4 such thread tiles: the
+// larger they are, the fewer values come from shared memory for a multiply-add. Four warps, one a
 // scheduler.
 template <int P, int Q, int LANE_ROWS, int LANE_COLUMNS>
 struct FewRowsPatches
