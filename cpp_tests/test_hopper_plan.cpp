@@ -111,7 +111,8 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   EXPECT_EQ(workspace(tensor_problem("nn", 64, 131, 40)), rounded(40 * 192 * 2));
   EXPECT_EQ(workspace(tensor_problem("nn", 40, 131, 61)),
             rounded(40 * 64 * 2) + rounded(61 * 192 * 2));
-  // A lies along m: as Q it is copied, as P only for tiles that do not take it from registers.
+  // A is contiguous along m: as Q it is copied, as P only for tiles that do not take it from
+  // registers.
   const Problem tf32 = tensor_problem("tt", 64, 128, 61, DType::Float32);
   for (const HopperPlan& plan : hopper_plans(tf32, d)) {
     const HopperTileInfo& tile = hopper_tile(plan.tile);

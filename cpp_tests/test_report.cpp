@@ -295,8 +295,8 @@ TEST(Registers, KeysOfTensorRungs) {
   EXPECT_EQ(key(Algo::TmaWgmma, "nt", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 0, 0>");
   EXPECT_EQ(key(Algo::TmaWgmma, "tn", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 1, 1>");
   EXPECT_EQ(key(Algo::WarpSpecialized, "nt", DType::Float32), "warp_specialized<ptx::Tf32, 0, 0>");
-  // Without an epilogue. Of tf32 the first operand may lie along m or n; the second is copied to
-  // lie along K.
+  // Without an epilogue. Of tf32 the first operand may be contiguous along m or n; the second is
+  // copied to be contiguous along K.
   const auto expect = [&](const char* layout, DType dtype, const std::string& arguments) {
     const Problem p = tensor_problem(layout, 512, 512, 512, dtype);
     int found = 0;

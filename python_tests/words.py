@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RETIRED = {
     r"\bsegments?(?: of K)? (?:that )?(?:are|is|were|was) shared out\b": "split-K",
     r"\bshares?(?: out)?(?: the| their)? segments\b": "split-K",
+    r"\b(?:lies?|lying) along\b": "is contiguous along",
     r"\b(?:a|the|thread's|lane's|each) patch(?:es)?\b": "thread tile",
     r"\bvalues? before the activation\b": "pre-activation",
     r"\bcut(?:s|ting)?(?: tiles)? in time\b": "stream-K",

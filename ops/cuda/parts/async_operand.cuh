@@ -5,9 +5,9 @@
 //     along k:       one box,           [ROWS][BLOCK_K]
 //     along m or n:  ROWS / ATOM boxes, [BLOCK_K][ATOM of m or n]
 //
-// Only 16-bit elements may lie along m or n: those ldmatrix transposes. Along k it loads words of
-// any elements: 16 bytes of k for 8 rows. The threads copy 16 bytes each, one after the other
-// through the boxes, in COPIES passes.
+// Only 16-bit elements may be contiguous along m or n: those ldmatrix transposes. Along k it loads
+// words of any elements: 16 bytes of k for 8 rows. The threads copy 16 bytes each, one after the
+// other through the boxes, in COPIES passes.
 #pragma once
 
 #include <cstdint>

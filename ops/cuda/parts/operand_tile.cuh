@@ -42,7 +42,7 @@ struct OperandTile {
   }
 
   // The part of the tile that one of the `blocks` that share it loads for all of them: a range of
-  // rows, or of k where rows lie along mn. Boxes: [ROWS / blocks][BLOCK_K], or
+  // rows, or of k where rows are contiguous along mn. Boxes: [ROWS / blocks][BLOCK_K], or
   // [BLOCK_K / blocks][ATOM].
   struct Part {
     int row, k;       // where it begins, elements

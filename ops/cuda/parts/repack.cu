@@ -1,7 +1,7 @@
 // An operand that TMA cannot read (its base or pitch is no multiple of 16 bytes, neither stride is
-// 1, or tf32 that does not lie along K) is copied to where it can; what async_mma would read in
-// small pieces, to where it reads 16 bytes; and fp32 to where register_tile is fastest, along m or
-// n.
+// 1, or tf32 that is not contiguous along K) is copied to where it can; what async_mma would
+// read in small pieces, to where it reads 16 bytes; and fp32 to where register_tile is fastest,
+// along m or n.
 //
 // Three ways: rows are copied as they lie, 16 bytes of the copy a thread; or the matrix goes
 // through shared memory in squares, read along the smaller stride and written along the other, an

@@ -27,8 +27,8 @@ Accesses vector_accesses_of(const Problem& problem);
 // that lie there.
 Access copied_access_of(const Side& side);
 
-// The same where the tile lies along m or n: register_tile's, whose operands along k are transposed
-// on their way, one element at a time.
+// The same where the tile is contiguous along m or n: register_tile's, whose operands along k are
+// transposed on their way, one element at a time.
 Access async_access_of(const Side& side);
 
 // Whether elements share memory: a copy could then be larger than all the memory there is.

@@ -7,8 +7,8 @@
 
 namespace tiled {
 
-// The copy, if there is one, keeps the direction that the operand's elements lie along; tf32 is
-// laid along K, and so is what has no stride of 1.
+// The copy, if there is one, keeps the direction along which the operand's elements are contiguous;
+// tf32 is laid along K, and so is what has no stride of 1.
 inline CopyTo repacked_to(const Side& side, DType dtype, bool is_copied = true) {
   if (!is_copied) return CopyTo::Nothing;
   const bool keeps_direction = (side.k_stride == 1 && side.k > 1) ||

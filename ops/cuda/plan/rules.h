@@ -39,7 +39,7 @@ struct TileRates {
   double latency = 0;         // of a step of a block that is alone there
   double end = 0;             // of a tile, beside its steps
   double start = 0;           // of the call
-  double p_mn = 1, q_mn = 1;  // times so much where P, or Q, lies along m or n
+  double p_mn = 1, q_mn = 1;  // times so much where P, or Q, is contiguous along m or n
   static constexpr int COUNT = 6;
 };
 

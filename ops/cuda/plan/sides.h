@@ -58,7 +58,7 @@ inline bool groups_fit(const Problem& problem) {
   return false;
 }
 
-// Whether the rows of TMA's boxes lie along m or n; else along k.
+// Whether the rows of TMA's boxes are contiguous along m or n; else along k.
 inline bool is_mn_major(const Side& side) {
   if (side.k > 1 && side.k_stride == 1) return false;
   if (side.rows > 1 && side.row_stride == 1) return true;

@@ -12,8 +12,8 @@
 
 namespace tiled {
 
-// [segments][batch][rows][pitch] of accumulators in the order of C's elements: rows lie along n, or
-// m.
+// [segments][batch][rows][pitch] of accumulators in the order of C's elements: rows are contiguous
+// along n, or m.
 struct SumsLayout {
   bool along_m;
   int64_t segments;  // none for K = 0: every element is +0

@@ -6,9 +6,9 @@
 
 namespace tiled {
 
-// By tile. nt: A and B lie along k; nn: B along n; tn: A along m and B along n. What lies along m
-// and along k is, exchanged, one that lies along k and along n. Kernels for products with groups
-// are there of tiles of any alignment, else none.
+// By tile. nt: A and B are contiguous along k; nn: B along n; tn: A along m and B along n. What is
+// contiguous along m and along k is, exchanged, one that is contiguous along k and along n. Kernels
+// for products with groups are there of tiles of any alignment, else none.
 Kernel<AsyncMmaArguments> async_mma_bf16_nt(int tile, bool of_groups);
 Kernel<AsyncMmaArguments> async_mma_bf16_nn(int tile, bool of_groups);
 Kernel<AsyncMmaArguments> async_mma_bf16_tn(int tile, bool of_groups);

@@ -1,9 +1,9 @@
-// An operand of async_mma of fp32 or bytes that does not lie along k at multiples of 16 bytes.
-// ldmatrix transposes 16-bit elements alone, so these lie along k in shared memory wherever they
-// come from. A float is a word, which cp.async takes from anywhere to anywhere. Bytes along k come
-// by words too, if those are aligned; bytes along m or n in squares of four rows by four of k,
-// which wait in a thread's registers while the step before is multiplied, and are turned there. All
-// else, and what is no whole square, goes byte by byte.
+// An operand of async_mma of fp32 or bytes that is not contiguous along k at multiples of 16
+// bytes. ldmatrix transposes 16-bit elements alone, so these are contiguous along k in shared
+// memory wherever they come from. A float is a word, which cp.async takes from anywhere to
+// anywhere. Bytes along k come by words too, if those are aligned; bytes along m or n in squares of
+// four rows by four of k, which wait in a thread's registers while the step before is multiplied,
+// and are turned there. All else, and what is no whole square, goes byte by byte.
 #pragma once
 
 #include "cuda/parts/async_operand.cuh"

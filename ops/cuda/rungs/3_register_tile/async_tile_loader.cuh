@@ -3,8 +3,8 @@
 // whatever the layout in global memory.
 //
 // AlongMN copies 16 bytes along the rows, which lie side by side and are aligned. Elements takes
-// any strides and any alignment, 4 bytes at a time; lanes lie along k, so that what lies along k is
-// transposed on its way.
+// any strides and any alignment, 4 bytes at a time; lanes go along k, so that what is
+// contiguous along k is transposed on its way.
 #pragma once
 
 #include <cstdint>

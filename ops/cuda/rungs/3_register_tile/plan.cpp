@@ -163,7 +163,7 @@ const TileInfo& tile_of(DType dtype, const RegisterTileWay& way) {
 // In JSON:
 //
 //   access      {a, b}: "along_k", "along_mn" or "elements"
-//   transposes  {a, b}: whether the operand is copied first, to lie along m or n, and then read so
+//   transposes  {a, b}: whether the operand is copied first, to be contiguous along m or n
 //   wraps_around  stream-K: whether blocks have equally much to do
 //   shares_segments  split-K: whether blocks have segments of K, whose sums another kernel adds
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {

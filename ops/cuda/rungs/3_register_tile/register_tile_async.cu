@@ -14,7 +14,7 @@
 //                                                +----------------+----------------+
 //
 // One wait and one barrier a step: after it the next stage is filled and the one just read may be
-// filled again. Both tiles stand k-major in shared memory; an operand that lies along k is
+// filled again. Both tiles stand k-major in shared memory; an operand that is contiguous along k is
 // transposed on its way, 4 bytes at a time, unless the plan has had it transposed before.
 //
 // Preconditions: fp32. A and B are read by vectors where the plan's Access says so, else any

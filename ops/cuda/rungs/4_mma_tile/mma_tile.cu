@@ -32,7 +32,7 @@ class ElementLoader {
   // `data` is the tile's first row at k = 0; `rows` of the tile lie in the matrix.
   __device__ ElementLoader(const T* data, int64_t row_stride, int64_t k_stride, int64_t rows)
       : k_stride_(k_stride), rows_(rows < ROWS ? int(rows) : ROWS) {
-    // Lanes lie along the smaller stride; a thread's elements are a constant step apart.
+    // Lanes go along the smaller stride; a thread's elements are a constant step apart.
     const int thread = threadIdx.x;
     const bool along_k = k_stride <= row_stride;
     row_ = along_k ? thread / BLOCK_K : thread % ROWS;

@@ -33,7 +33,7 @@ struct Fp64Tile {
   // Elements a row of shared memory, of k or of m or n. With four of them for padding, 4 of k of 4
   // rows fall into 32 different banks, whichever way the tile lies.
   static constexpr int PADDING = 4;
-  // Bytes of an operand's tile that lies along k; along m or n it has fewer.
+  // Bytes of an operand's tile that is contiguous along k; along m or n it has fewer.
   static constexpr int TILE_BYTES(int rows) { return rows * (BLOCK_K + PADDING) * 8; }
   static constexpr int STAGE_BYTES = TILE_BYTES(M) + TILE_BYTES(N);
   static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES;

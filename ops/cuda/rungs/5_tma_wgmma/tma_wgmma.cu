@@ -9,7 +9,7 @@
 //     (parts/operand_tile.cuh); the two mbarriers count the bytes that have arrived.
 //
 // Preconditions: base and long strides of A and B are multiples of 16 bytes; sizes below 2^31; tf32
-// operands lie along k.
+// operands are contiguous along k.
 // Bound by latency: nothing is copied while the threads wait for the end of a stage's wgmma. Half
 // of cuBLAS's speed at 4096, bf16, on an H200. Next: rung 6 lets one warp copy and others multiply.
 #include "core/segments.h"

@@ -1,5 +1,5 @@
-// few_rows for tf32 whose weight lies along m or n, which wgmma cannot read in shared memory: the
-// same ring, and wgmma with P from registers, to which its warps load it from the stage.
+// few_rows for tf32 whose weight is contiguous along m or n, which wgmma cannot read in shared
+// memory: the same ring, and wgmma with P from registers, which its warps load from the stage.
 //
 //     weight P   +---------------+
 //     warp 0  16 | ------------> |  loads        a thread has a stage's P in 8 steps of 32 bytes of

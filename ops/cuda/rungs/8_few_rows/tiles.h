@@ -35,7 +35,7 @@ constexpr bool is_by_lanes(FewRowsBy by) {
 // Whether a block may go through several segments of K.
 constexpr bool has_totals(FewRowsBy by) { return by != FewRowsBy::Patches; }
 
-// Who reads a Q that lies along m or n; for others it is copied.
+// Who reads a Q that is contiguous along m or n; for others it is copied.
 constexpr bool takes_any_q(FewRowsBy by) {
   return by == FewRowsBy::Mma || by == FewRowsBy::Patches;
 }
