@@ -217,8 +217,8 @@ int64_t copied_bytes(const Problem& p, bool a, bool b) {
   return -1;
 }
 
-// Rows of 4097 come to lie 4128 apart, whole lines of 128 bytes; one matrix for a whole batch is
-// copied once, others each; a deep K's totals lie behind.
+// Rows of 4097 are 4128 apart, whole lines of 128 bytes; one matrix for a whole batch is
+// copied once, others each; a deep K's totals are behind.
 TEST(AsyncTranspose, BytesOfCopies) {
   EXPECT_EQ(copied_bytes(problem_of("nn", 2048, 2048, 2048, DType::Float32), true, false),
             2048 * 2048 * 4);

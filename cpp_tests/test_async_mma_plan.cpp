@@ -24,7 +24,7 @@ std::vector<AsyncMmaWay> ways_of(const Problem& p, const DeviceInfo& d) {
   return found;
 }
 
-// From 8.0 on tensor cores compute sixteen bits, in one kernel where an operand lies as it is read.
+// From 8.0 on tensor cores compute sixteen bits, in one kernel where an operand needs no copy.
 TEST(AsyncMmaPlan, RunsSixteenBitsFrom80On) {
   for (const char* name : DEVICES)
     for (DType dtype : HALVES)

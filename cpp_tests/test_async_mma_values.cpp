@@ -39,7 +39,7 @@ TEST(AsyncMmaValues, EveryTileAndLayout) {
     }
 }
 
-// Rows at every multiple of two bytes, and neighbours that do not lie side by side.
+// Rows at every multiple of two bytes, and neighbours that are not side by side.
 TEST(AsyncMmaValues, EveryAlignment) {
   for (const bool a_rows : {true, false})
     for (const bool b_rows : {true, false}) {
@@ -121,7 +121,7 @@ TEST(AsyncMmaValues, ADeepK) {
 }
 
 // Compute capability 7.5: fp16, held in registers on its way. Layouts, alignments, neighbours that
-// do not lie side by side, edges, K below a stage and beyond two, no K, batches and a deep K.
+// are not side by side, edges, K below a stage and beyond two, no K, batches and a deep K.
 TEST(AsyncMmaOf75, EveryTileLayoutAndAlignment) {
   for (const bool a_rows : {true, false})
     for (const bool b_rows : {true, false}) {

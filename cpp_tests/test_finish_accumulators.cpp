@@ -1,5 +1,5 @@
 // The epilogue of a warpgroup's accumulators (cuda/parts/finish_accumulators.cuh) on the CPU,
-// thread by thread, beside core's text for one element: the way of a bias that lies close, and the
+// thread by thread, beside core's text for one element: the way of a bias that is close, and the
 // others. And the parts of it that a kernel does apart (cuda/parts/finish_slices.cuh).
 #include <gtest/gtest.h>
 

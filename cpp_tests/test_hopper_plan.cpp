@@ -94,7 +94,7 @@ TEST(HopperPlans, Tf32ThatDoesNotLieAlongKIsReadByRegistersOrRepacked) {
     }
 }
 
-// Rows of 131 elements come to lie 136 apart, in the direction that they had; what has none, and
+// Rows of 131 elements are 136 apart, in the direction that they had; what has none, and
 // tf32, along K.
 TEST(HopperPlans, BytesOfRepackedOperands) {
   const DeviceInfo d = device("h200");
@@ -212,7 +212,7 @@ TEST(HopperPlans, HowTheResultIsStored) {
     return p;
   };
   EXPECT_EQ(store(with_c(128, 1, 16)), StorePath::Tma);
-  EXPECT_EQ(store(with_c(1, 64, 16)), StorePath::Tma);  // its transpose lies in rows
+  EXPECT_EQ(store(with_c(1, 64, 16)), StorePath::Tma);  // its transpose is in rows
   EXPECT_EQ(store(with_c(136, 1, 8)), StorePath::Rows);
   EXPECT_EQ(store(with_c(131, 1, 2)), StorePath::Rows);
   EXPECT_EQ(store(with_c(1, 65, 2)), StorePath::Rows);

@@ -16,7 +16,7 @@ namespace tiled::test {
 namespace {
 
 // A launch knows of a step what the plan says: which operands it copies, and where in the workspace
-// it reads and writes. What a step writes lies in areas that were given for it, all of them apart.
+// it reads and writes. What a step writes is in areas that were given for it, all of them apart.
 TEST(Plans, StepsSayWhatTheyDo) {
   std::mt19937_64 random(5);
   int copies = 0, sums = 0, clears = 0;

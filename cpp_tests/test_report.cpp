@@ -335,7 +335,7 @@ TEST(Registers, KeysOfFp16x3) {
     way.exchanged = exchanged;
     return report(p, d, plan_with(Algo::Fp16x3, p, d, way)).about.kernel;
   };
-  // The planes lie as the operands do; the second is B's transpose.
+  // The planes have the operands' layouts; the second is B's transpose.
   EXPECT_EQ(key("nn", false), "fp16x3<X3Tile128x128, 0, 1>");
   EXPECT_EQ(key("nt", false), "fp16x3<X3Tile128x128, 0, 0>");
   EXPECT_EQ(key("tn", false), "fp16x3<X3Tile128x128, 1, 1>");

@@ -248,7 +248,7 @@ TEST(Scale, AnAllocationTakesAtMostAMiBMore) {
     EXPECT_LE(counted(bytes, 0), allocated_at_most(bytes));
 }
 
-// Rows of all of K are one piece in the host's memory; parts of them, or of B's, lie apart.
+// Rows of all of K are one piece in the host's memory; parts of them, or of B's, are apart.
 TEST(Scale, WhatTheLinkBoundsCrossesItInOnePiece) {
   Task task = task_of(65536, 64, 65536, 4);
   const auto tall = make_plan(task, H200, 64 * GIB, at_full_rate);

@@ -1,4 +1,4 @@
-// Where vectors and TMA's boxes would lie, for operands of every small size and of any strides.
+// Where vectors and TMA's boxes would be, for operands of every small size and of any strides.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -47,7 +47,7 @@ class OutOfCoreDevice {
   // The pinned tensor as kernels of the device see it.
   virtual at::Tensor mapped(const at::Tensor& host) = 0;
 
-  // Copies a matrix between host and device, both of which lie by rows or both by columns; the
+  // Copies a matrix between host and device, both row-major or both column-major; the
   // host's memory is pinned.
   virtual void copy(Queue queue, const at::Tensor& to, const at::Tensor& from) = 0;
 

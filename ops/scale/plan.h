@@ -28,7 +28,7 @@
 namespace tiled::scale {
 
 // Elements from one row of a matrix on the device to the next, where elements are contiguous along
-// rows: long rows begin at multiples of 128 bytes, which the fast kernels want; short ones lie side
+// rows: long rows begin at multiples of 128 bytes, which the fast kernels want; short ones are side
 // by side, so that they cross the link as one piece.
 constexpr int64_t pitch_of(int64_t elements, int64_t element_bytes) {
   constexpr int64_t LONG = 1024, ALIGNED = 128;

@@ -13,7 +13,7 @@ namespace {
 constexpr double CALL_SECONDS = 10e-6;  // a product's launch and its first steps
 constexpr double LINK_PRICE = 0.05;     // of a second on the link: others want it too
 
-// The share of the link's rate that a matrix crosses it at. Rows that lie apart in the host's
+// The share of the link's rate that a matrix crosses it at. Rows that are apart in the host's
 // memory are slower than one piece: 0.6 to 1 of its rate on an H200's host, the less the farther
 // apart they are, and below a KiB less again.
 constexpr double share_of_link(int64_t along, int64_t whole, int64_t element_bytes) {

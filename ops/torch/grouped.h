@@ -5,7 +5,7 @@
 // whether its plans are for all groups at once. Else groups are run one after the other, each as
 // mm's own problem. Either way their bits are mm's.
 //
-// Every element of C is written: outside all groups it is zero. Offsets that decrease or lie
+// Every element of C is written: outside all groups it is zero. Offsets that decrease or are
 // outside the shared size are refused on the CPU, before anything is written. On a GPU they are
 // taken as what they can mean: each end is at least the one before and at most the size.
 #pragma once
@@ -56,7 +56,7 @@ void run_each_group(const Problem& problem, const std::vector<int64_t>& ends,
   for (const auto& [group, plan] : todo) Backend::run(group, plan, a);
 }
 
-// Clears the part of C, or of the pre-activation, that lies outside all groups.
+// Clears the part of C, or of the pre-activation, that is outside all groups.
 inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
   const int64_t dim = shared == Shared::M ? 0 : 1;
   if (c.defined() && shared != Shared::K && end < c.size(dim))

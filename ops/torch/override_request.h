@@ -22,7 +22,7 @@ enum class Verdict : int8_t {
   Shape,   // shapes do not fit: torch's kernel raises
   Device,  // tensors of several devices, or of one that the build has no kernels for
   Scalar,  // alpha or beta does not fit the dtype
-  Layout,  // out= is a lazy view or lies on itself
+  Layout,  // out= is a lazy view or overlaps itself
   Names,   // named tensors
   Memory,  // zeros without memory (torch._efficientzerotensor)
 };

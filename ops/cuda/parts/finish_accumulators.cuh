@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_input(const Epilogue& e, float beta, float (
     }
 }
 
-// Elements of a bias that lie side by side.
+// Elements of a bias that are side by side.
 template <typename T>
 struct alignas(2 * sizeof(T)) BiasPair {
   T first, second;

@@ -39,7 +39,7 @@ __device__ __forceinline__ void synchronise_group() {
     __syncthreads();
 }
 
-// A thread's accumulators in sixteens of bytes, which lie THREADS apart.
+// A thread's accumulators in sixteens of bytes, which are THREADS apart.
 template <typename T>
 struct alignas(16) HandOverVector {
   static constexpr int LENGTH = 16 / sizeof(T);
@@ -118,7 +118,7 @@ __device__ __forceinline__ void take_over(const HandOver& args, uint32_t from, T
   go_on_from(chain, [&](int v) { return __ldcg(at + v * THREADS); });
 }
 
-// From where they lie, if the chain `resumes`; else zeros. There is no branch around the loads:
+// From where they are, if the chain `resumes`; else zeros. There is no branch around the loads:
 // where accumulators come from two branches, ptxas has wgmma wait for each one.
 template <int THREADS, int COUNT>
 __device__ __forceinline__ void read_accumulators_or_clear(const HandOver& args, bool resumes,

@@ -72,7 +72,7 @@ __device__ __forceinline__ void store_vector(const Problem& problem, int64_t c_r
 }
 
 // Store a thread's sums, whatever the epilogue: VECTOR by VECTOR, of which at(v) says where the
-// v-th lies, as a Spot of C. Rows past the last are left out.
+// v-th is, as a Spot of C. Rows past the last are left out.
 struct Spot {
   int64_t row, column;
 };

@@ -48,7 +48,7 @@ Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, cons
 Step product_of(const Candidate& candidate, const Plan& plan, const Problem& problem,
                 const DeviceInfo& device, bool dynamic = false);
 
-// Tiles of an entry of the batch; with groups those of all of them, and of what lies behind, at
+// Tiles of an entry of the batch; with groups those of all of them, and of what is behind, at
 // most.
 int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n);
 

@@ -31,7 +31,7 @@ struct Demand {
 // the device alone.
 Problem average_of(Problem problem);
 
-// Whether the operand's rows, as it lies, begin at no multiple of 32 bytes.
+// Whether the operand's rows, in its own layout, begin at no multiple of 32 bytes.
 bool begins_off_sector(const Side& side, DType dtype);
 
 // Tiles of block_p x block_q elements that cover P x Q, each with all of K or, where segments are

@@ -1,6 +1,6 @@
 // The planner: (Problem, DeviceInfo) -> Plan. Pure: no CUDA call, no allocation, no string; it runs
 // on every call of the operator, and remembers what it chose. Tested where there is no GPU.
-// Rung, tile, grids and access are chosen here alone; a kernel only follows where its own data lies
+// Rung, tile, grids and access are chosen here alone; a kernel only follows where its own data is
 // (an edge, a vector inside C). explain/report.h has what a plan costs, and why.
 #pragma once
 
@@ -46,7 +46,7 @@ enum class Area : int8_t {
   Q,       // the operands' copies, or fp16x3's parts of them
   Totals,  // the product's running totals, sums of segments, or accumulators that blocks hand over
   Words,   // by which blocks hand these over
-  // fp16x3's: scales of rows; what is found of rows that lie beside each other, and of panels of
+  // fp16x3's: scales of rows; what is found of adjacent rows, and of panels of
   // them; the guard's count, the squares that it lists, and their marks.
   ScalesP,
   ScalesQ,
@@ -77,7 +77,8 @@ struct Step {
   int64_t workspace_bytes;  // what it writes for the kernels after it
 };
 
-// Whether an operand is copied before the product, and along what its elements come to lie.
+// Whether an operand is copied before the product, and along which dimension its elements are
+// contiguous then.
 enum class CopyTo : int8_t { Nothing, AlongK, AlongRows };
 
 struct Plan {

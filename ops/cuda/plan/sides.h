@@ -65,7 +65,7 @@ inline bool is_mn_major(const Side& side) {
   return side.rows == 1 && side.k > 1;
 }
 
-// Whether TMA can read the operand where it lies: neighbours along a row, all else a multiple of 16
+// Whether TMA can read the operand where it is: neighbours along a row, all else a multiple of 16
 // bytes apart.
 inline bool is_mappable(const Side& side) {
   const bool mn_major = is_mn_major(side);

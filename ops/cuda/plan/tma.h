@@ -18,7 +18,7 @@ constexpr bool is_of_wgmma(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::Tensor || arithmetic == Arithmetic::Tf32;
 }
 
-// Whether wgmma can read the operand by TMA where it lies.
+// Whether wgmma can read the operand by TMA where it is.
 inline bool tma_reads(const Side& side, const Problem& problem) {
   return is_mappable(side) && !(problem.arithmetic == Arithmetic::Tf32 && is_mn_major(side));
 }

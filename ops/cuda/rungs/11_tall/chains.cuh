@@ -64,7 +64,7 @@ class TallChains {
   template <bool PLAIN>
   __device__ __forceinline__ void store(const Problem& problem, const StripPlace& place) {
     const int lane = lane_anew();
-    // A lane's rows along m lie beside each other, so that a store's pieces of rows of C lie apart.
+    // A lane's rows along m are adjacent, so that a store's pieces of rows of C are apart.
     // A row of one vector is whole, and a wide one's pieces are
     // (docs/decisions/030).
     const bool leaves_in_pieces = ALONG_M && problem.n > 4 && problem.n <= 32;

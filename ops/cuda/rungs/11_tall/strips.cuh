@@ -6,7 +6,7 @@
 //
 // A line takes some bytes more than its elements. Where lines begin at multiples of 16 bytes they
 // begin a line of the stage, too (where all do, it is swizzled); else they are copied from the
-// multiple before them, and begin as many bytes behind the line's begin (shift()). What lies there
+// multiple before them, and begin as many bytes behind the line's begin (shift()). What is there
 // belongs to the matrix, or is left out.
 #pragma once
 

@@ -38,7 +38,7 @@ struct ReadFrom {
 
 // chain += A . B over `length` values of k. `shared` is the ring of STAGES, each A's tile
 // [BLOCK_K][LEADING_A] and then B's [BLOCK_K][LEADING_B]; `a_data` and `b_data` are the tile's
-// first row of A and column of B at the first k, and `rows` and `columns` how many lie in the
+// first row of A and column of B at the first k, and `rows` and `columns` how many are in the
 // matrices from there on. Ends when all threads have read the last stage.
 template <typename Tile, Access ACCESS_A, Access ACCESS_B>
 __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* shared,
@@ -129,7 +129,7 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   __syncthreads();  // before the next chain fills the first stage
 }
 
-// The same tile to C, rounded once, through the epilogue. What lies before it is another block's.
+// The same tile to C, rounded once, through the epilogue. What is before it is another block's.
 template <typename Tile>
 __device__ __forceinline__ void store_chain(const Problem& problem, int64_t entry, int64_t row0,
                                             int64_t column0, const PatchOf<Tile>& patch,

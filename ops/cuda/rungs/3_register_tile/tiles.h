@@ -56,7 +56,7 @@ struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 1, 4, 32> {};
 struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2, 2, 32> {};
 
 // register_tile for fp32 from compute capability 8.0 on
-// (rungs/3_register_tile/register_tile_async.cu). K elements of k are a step; STAGE_COUNT steps lie
+// (rungs/3_register_tile/register_tile_async.cu). K elements of k are a step; STAGE_COUNT steps are
 // in shared memory, all but one of them on their way.
 template <int M, int N, int K, int PATCH_M, int PATCH_N, int STAGE_COUNT, int BLOCKS>
 struct AsyncTile {

@@ -29,7 +29,7 @@ class ElementLoader {
  public:
   static constexpr int ROWS = MmaTile::ROWS, BLOCK_K = MmaTile::WORDS * 4 / sizeof(T);  // elements
 
-  // `data` is the tile's first row at k = 0; `rows` of the tile lie in the matrix.
+  // `data` is the tile's first row at k = 0; `rows` of the tile are in the matrix.
   __device__ ElementLoader(const T* data, int64_t row_stride, int64_t k_stride, int64_t rows)
       : k_stride_(k_stride), rows_(rows < ROWS ? int(rows) : ROWS) {
     // Lanes go along the smaller stride; a thread's elements are a constant step apart.

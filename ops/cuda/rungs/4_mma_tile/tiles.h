@@ -17,7 +17,7 @@ struct MmaTile {
 };
 
 // Rung mma_tile for fp64 (rungs/4_mma_tile/mma_tile_fp64.cu): warps of WARP_ROWS x WARP_COLUMNS of
-// C, fed by steps of 16 of k, of which STAGE_COUNT lie in shared memory.
+// C, fed by steps of 16 of k, of which STAGE_COUNT are in shared memory.
 template <int M, int N, int WARP_ROWS, int WARP_COLUMNS, int STAGE_COUNT, int BLOCKS>
 struct Fp64Tile {
   static constexpr int BLOCK_M = M;
@@ -31,7 +31,7 @@ struct Fp64Tile {
   static constexpr int STAGES = STAGE_COUNT;
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   // Elements a row of shared memory, of k or of m or n. With four of them for padding, 4 of k of 4
-  // rows fall into 32 different banks, whichever way the tile lies.
+  // rows fall into 32 different banks, whichever layout the tile has.
   static constexpr int PADDING = 4;
   // Bytes of an operand's tile that is contiguous along k; along m or n it has fewer.
   static constexpr int TILE_BYTES(int rows) { return rows * (BLOCK_K + PADDING) * 8; }

@@ -1,5 +1,5 @@
 // Rung 5, tma_wgmma. Hopper's instructions alone: one thread asks the copy engine (TMA) for a box
-// of A and a box of B, and one warpgroup multiplies them where they lie in shared memory (wgmma).
+// of A and a box of B, and one warpgroup multiplies them where they are in shared memory (wgmma).
 // No thread touches an operand any more.
 //
 //     thread 0          TMA -> stage 0     TMA -> stage 1      TMA -> stage 0

@@ -6,9 +6,10 @@
 //       l0  l2  .. l14
 //       l1  l3  .. l15  ...
 //
-// Both operands come by TMA as they lie, so that nothing is transposed and no thread copies.
-// Bound by the multiply-adds and the loads, which four warps do not hide behind them: where larger
-// thread tiles would fit, register_tile is ahead. Next: rung 9, fp32's accuracy from tensor cores.
+// Both operands come by TMA in their own layout, so that nothing is transposed and no thread
+// copies. Bound by the multiply-adds and the loads, which four warps do not hide behind them: where
+// larger thread tiles would fit, register_tile is ahead. Next: rung 9, fp32's accuracy from tensor
+// cores.
 #include "cuda/rungs/8_few_rows/chains.cuh"
 
 namespace tiled {

@@ -136,7 +136,7 @@ using FewRowsTiles =
              Lanes64x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16,
              Patches32x16, Patches32x32>;
 
-// How a stage lies in shared memory, and how many of them a block's ring has.
+// The layout of a stage in shared memory, and how many of them a block's ring has.
 struct FewRowsStage {
   int32_t p_box, q_at, bytes;  // of a box of P; to Q's boxes; of the stage
   int32_t ring;                // stages, two barriers each behind them
