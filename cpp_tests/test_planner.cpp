@@ -224,7 +224,7 @@ TEST(Plan, OfUncutTilesHasABlockForEach) {
   }
 }
 
-// No k has a result, zeros; no elements have none, and nobody asks for an element of them.
+// Without k the result is zeros; without elements there is none, and no element is read.
 TEST(Plan, EmptyProblems) {
   const DeviceInfo d = device("h200");
   for (const auto& [m, n, k, batch] : {std::tuple{5, 7, 0, 1},

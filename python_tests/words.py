@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 RETIRED = {
     r"\bsegments?(?: of K)? (?:that )?(?:are|is|were|was) shared out\b": "split-K",
     r"\bshares?(?: out)?(?: the| their)? segments\b": "split-K",
+    r"\bcouriers?\b": "hand-off warp",
+    r"\bnobody (?:ever )?(?:waits|reads|looks|stores)\b": "no thread or no block: which one it is",
+    r"\bin vain\b": "what happens instead",
     r"\b(?:lies?|lying) along\b": "is contiguous along",
     r"\b(?:a|the|thread's|lane's|each) patch(?:es)?\b": "thread tile",
     r"\bvalues? before the activation\b": "pre-activation",

@@ -64,7 +64,7 @@ struct Rates {
 
 // What the product of one tile [m, k] x [k, n] takes on the device.
 struct Product {
-  int64_t workspace_bytes;  // beside its operands
+  int64_t workspace_bytes;  // in addition to its operands
   double seconds;           // about
 };
 using ProductOf = std::function<Product(int64_t m, int64_t n, int64_t k)>;
@@ -84,7 +84,7 @@ struct Plan {
   int64_t group;             // blocks of the operand that stays, done together; 1 where C stays
   int64_t slots_a, slots_b;  // blocks [block_m, block_k] and [block_k, block_n] on the device
   int64_t slots_c;           // tiles of C there, of the result's type
-  bool keeps_totals;         // beside them: a tile of totals, where these have a type of their own
+  bool keeps_totals;         // in addition: a tile of totals, where these have a type of their own
   bool keeps_parts;          // and one of a segment's sums, which are added to the totals
   int64_t matrix_bytes;      // of all of these, one after the other (scale/memory.h)
   int64_t workspace_bytes;   // at most, of one product

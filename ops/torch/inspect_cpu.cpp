@@ -53,7 +53,7 @@ std::string arithmetic_text(const Problem& p) {
          ", k ascending";
 }
 
-// Who computes C.
+// Which threads compute which part of C.
 std::string threads_text(const std::optional<cpu::Blocking>& blocking, Algo algo) {
   const std::string threads = std::to_string(at::get_num_threads());
   if (blocking)

@@ -14,7 +14,7 @@
 
 namespace tiled {
 
-// Who computes a call: tiled, or torch's own kernel and why.
+// What computes a call: tiled, or torch's own kernel and why.
 enum class Verdict : int8_t {
   Tiled,
   Off,     // nothing overrides this device now
@@ -51,7 +51,7 @@ struct Request {
   bool has_bias = false;
 };
 
-// Who computes it, without having touched anything.
+// What would compute it. Changes nothing.
 Verdict judge(const Request& asked, at::DeviceType device, const Products& products);
 
 // The product, of a request that judge() gives to tiled. The second writes into asked.out.

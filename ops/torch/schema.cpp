@@ -111,7 +111,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def("save_rules(str path, str? device=None) -> ()", &save_rules);
   m.def("load_rules(str path) -> int", &load_rules);
 
-  // torch's own products by tiled's kernels, on 'cpu', 'cuda' or both; and who computed what since
+  // torch's own products by tiled's kernels, on 'cpu', 'cuda' or both; and what computed them since
   // the last reset, as a JSON object.
   m.def("enable_override(str? device=None) -> ()", &enable_override_of);
   m.def("disable_override(str? device=None) -> ()", &disable_override_of);
@@ -130,7 +130,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
 }
 
-// For those who measure the library or look into it; nothing here is needed to use it.
+// For measuring and debugging the library; nothing here is needed to use it.
 TORCH_LIBRARY(tiled_debug, m) {
   // explain() as a JSON object: what tiled_mm.plan() reads.
   m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None) -> str"),

@@ -65,7 +65,7 @@ class AsyncOperand {
   }
 
   // The same at the edge, for a step all of whose k exist: what is outside as a whole is read
-  // from the last that exists, and takes part in results that nobody stores.
+  // from the last that exists, and takes part in results that are not stored.
   __device__ __forceinline__ void copy_clamped(uint32_t tile, int index, int rows,
                                                RowsByK strides) {
     if constexpr (ALONG_MN) {

@@ -1,7 +1,7 @@
 // From a finished sum to the value that C gets (core/epilogue.h), for every kernel and every store.
 //
-// All of it is for epilogues that are not the identity: who stores asks leaves_sums(), which is the
-// same for the whole launch.
+// All of it is for epilogues that are not the identity: code that stores asks leaves_sums(), which
+// is the same for the whole launch.
 //
 // A kernel that holds many sums in registers would get as many copies of this code if it went
 // through them in a loop that is unrolled; by for_each_in_turn() it gets one.
@@ -15,7 +15,7 @@
 namespace tiled {
 
 // Epilogue::is_identity() by the factors' bits: GPUs that are made for fp32 take dozens of cycles
-// to compare doubles, more than a short product has. Where it says no in vain (-0 for 0), the
+// to compare doubles, more than a short product has. Where it says no without need (-0 for 0), the
 // epilogue is applied and changes nothing.
 __device__ __forceinline__ bool leaves_sums(const Epilogue& e) {
   const auto is = [](const Factor& f, int64_t bits, int64_t value) {

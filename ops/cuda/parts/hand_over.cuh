@@ -67,7 +67,7 @@ template <int THREADS, typename T, int COUNT>
 __device__ __forceinline__ void write_accumulators(const HandOver& args, uint32_t group,
                                                    const T (&chain)[COUNT]) {
   constexpr int LENGTH = HandOverVector<T>::LENGTH;
-  // Late on purpose: else the next block has so much else to do that nobody would miss its wait.
+  // Late on purpose: else the next block has so much else to do that no test would miss its wait.
   if constexpr (HANDS_OVER_LATE) __nanosleep(1000000);
   float4* const to = handed_over<THREADS>(args, group, chain);
 #pragma unroll

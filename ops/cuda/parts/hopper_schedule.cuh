@@ -78,8 +78,8 @@ struct WholeTurns {
   __device__ __forceinline__ Unit at(uint32_t i) const { return schedule.at(i); }
 };
 
-// A producer's warp has this to do beside filling stages: the last of the four is the courier of
-// turns that cut (cut_turns.cuh).
+// Besides filling stages, the last of the four producer warps is the hand-off warp of stream-K
+// (cut_turns.cuh).
 template <typename Turns>
 __device__ __forceinline__ void run_courier(const Turns& units, int warp) {
   if constexpr (Turns::CUTS) {

@@ -10,7 +10,7 @@
 
 namespace tiled {
 
-// What the formula asks beside a plan's Demand.
+// What the formula asks in addition to a plan's Demand.
 struct DemandTerms {
   double steps;     // of BLOCK_K, of one unit
   double elements;  // of C, that one unit sums

@@ -16,7 +16,7 @@
 
 namespace tiled {
 
-// What a tile's speed hangs on beside its sizes: the type of its elements and the arithmetic.
+// What a tile's speed depends on besides its sizes: the type of its elements and the arithmetic.
 enum class Kind : int8_t {
   Sixteen,  // fp16 and bf16
   Tf32,
@@ -37,7 +37,7 @@ const char* name_of(Kind kind);
 struct TileRates {
   double busy = 0;            // of a step, for each block on a multiprocessor that has several
   double latency = 0;         // of a step of a block that is alone there
-  double end = 0;             // of a tile, beside its steps
+  double end = 0;             // of a tile, without its steps
   double start = 0;           // of the call
   double p_mn = 1, q_mn = 1;  // times so much where P, or Q, is contiguous along m or n
   static constexpr int COUNT = 6;

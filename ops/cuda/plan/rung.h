@@ -30,7 +30,8 @@ class Visit {
   void (*call_)(const void* state, const Way& way);
 };
 
-// Who gets a rung: every call whose estimate is the least, or only one that asks for it by name.
+// Which calls get a rung: every one whose estimate is the least, or only one that asks for it by
+// name.
 enum class Use : int8_t { Chosen, ByName };
 
 // What a rung says of a plan of its own, for reports.

@@ -43,7 +43,7 @@ inline SumsLayout sums_layout(const Problem& problem) {
 // do: a C beyond that has tiles enough, and the pass over its sums would cost more than it gains.
 // How many segments a group has is known on the device alone.
 inline bool may_share_segments(const Problem& problem) {
-  constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes that nobody minds
+  constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes, too few to matter
   if (segment_count(problem.k) < 2 || problem.m == 0 || problem.n == 0) return false;
   if (is_grouped(problem)) return false;
   const int64_t operands =

@@ -50,7 +50,7 @@ class FewRowsRing {
   __device__ void produce(int producer) const {
     Place place(*this);
     int until_turn = producer;  // stages of the others
-    uint32_t parity = 1;        // of a phase before the first: nobody waits in the first lap
+    uint32_t parity = 1;        // of a phase before the first: no wait in the first lap
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       const Corner corner = corner_of(tile);
       if (tile == static_cast<int>(blockIdx.x)) wait_for_kernel_before();

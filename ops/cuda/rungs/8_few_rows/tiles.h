@@ -13,7 +13,7 @@
 
 namespace tiled {
 
-// Who multiplies.
+// Which threads multiply, and by which instruction.
 enum class FewRowsBy : int8_t {
   Wgmma,      // a warpgroup with wgmma: 16-bit floats and tf32
   Registers,  // the same, with P in its registers: tf32 along m or n
@@ -35,7 +35,7 @@ constexpr bool is_by_lanes(FewRowsBy by) {
 // Whether a block may go through several segments of K.
 constexpr bool has_totals(FewRowsBy by) { return by != FewRowsBy::Patches; }
 
-// Who reads a Q that is contiguous along m or n; for others it is copied.
+// Whether it reads a Q that is contiguous along m or n; for others Q is copied.
 constexpr bool takes_any_q(FewRowsBy by) {
   return by == FewRowsBy::Mma || by == FewRowsBy::Patches;
 }
@@ -73,7 +73,7 @@ struct FewRowsTile {
 };
 
 // wgmma has 64 rows: of a lower tile it reads what follows in shared memory for the others, and
-// nobody looks at their sums. The time it takes hangs on its columns alone.
+// their sums are not stored. Its time depends on its columns alone.
 template <FewRowsBy BY, int Q>
 struct FewRowsWgmma : FewRowsTile<BY, 64, Q, 16, 1> {};
 struct Few8 : FewRowsWgmma<FewRowsBy::Wgmma, 8> {};
