@@ -2,10 +2,12 @@
 #
 #   make bench      set up, build, run the benchmark
 #   make test       set up, build, lint, pytest, ctest
+#   make test-fast  build, then what most changes can break, on the CPU: two minutes on two cores
 #   make build      set up and build the library in place (ops/tiled_mm), incrementally
 #   make bench-cpp  a short benchmark through C++ alone
-#   make lint       the formatters, ruff, the include directions and the rule of one definition,
-#                   without changing a file
+#   make tables     the pages' tables and plots anew, from bench/results
+#   make lint       the formatters, ruff, the include directions, the rule of one definition and
+#                   the retired words, without changing a file
 #   make format     let the formatters change files
 #   make newest     the newest torch in an environment of its own (.venv-newest, build-newest):
 #                   build, then the CPU tests
@@ -31,9 +33,9 @@ CXX_FILES = $(shell find ops bench cpp_tests examples -path ops/tiled_mm -prune 
 configure = $(2)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(2)/ninja \
   -DPython3_EXECUTABLE=$(2)/python $(3)
 
-.PHONY: help bench bench-cpp test build lint format newest clean
+.PHONY: help bench bench-cpp tables test test-fast build lint format newest clean
 help:
-	@sed -n '3,16s/^# \{0,1\}//p' Makefile
+	@sed -n '3,18s/^# \{0,1\}//p' Makefile
 
 bench: build
 	$(BIN)/python -m bench $(BENCH)
@@ -43,11 +45,24 @@ bench-cpp: $(VENV)/.requirements
 	$(BIN)/cmake --build build --target bench_cpp
 	build/bench/cpp/bench_cpp $(BENCH)
 
+tables: $(VENV)/.requirements
+	$(BIN)/python -m bench report
+	$(BIN)/python -m bench plot
+
 test: lint build
 	$(BIN)/python -m pytest $(PYTEST)
 	$(call configure,build,$(BIN),-DTILED_MM_TESTS=ON)
 	$(BIN)/cmake --build build
 	$(BIN)/ctest --test-dir build --output-on-failure
+
+# The gates, the contract, refusals, plans, the pages, and the schema of results.
+FAST := gates bits strides errors out plain explain generations \
+  definitions includes docs words plan_async_mma plan_few_rows plan_fp16x3 plan_hopper \
+  plan_register_tile plan_shared_tile plan_tall
+test-fast: build
+	$(BIN)/python -m pytest -m "not cuda" $(FAST:%=python_tests/test_%.py) \
+	  python_tests/test_bench.py::test_the_pages_are_current \
+	  python_tests/test_bench.py::test_committed_results_are_valid $(PYTEST)
 
 build: $(VENV)/.requirements
 	$(call configure,build,$(BIN))
@@ -72,6 +87,7 @@ lint: $(VENV)/.requirements
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/python python_tests/includes.py
 	$(BIN)/python python_tests/definitions.py
+	$(BIN)/python python_tests/words.py
 	@echo clang-format --dry-run ...
 	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 

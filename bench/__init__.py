@@ -25,11 +25,12 @@ scaled.py      products of fp8 with scales beside torch's: python -m bench.scale
 out_of_core.py products streamed from host memory: python -m bench.out_of_core
 cpu_table.py   the CPU's groups of cases beside torch.mm: python -m bench.cpu_table
 share.py       figures of another card, in one file to send: python -m bench --share
-plot.py        PNG plots, from documents only
+plot.py        SVG plots, from documents only
 cells.py       numbers as text, and which document a table is made from
 terminal.py    the table that a run prints
 report.py      the tables of README.md and docs/, from bench/results/ only
-headline.py         the README's figures
+regimes.py          the kinds of products, on each card: README's and performance.md's tables
+regime_plots.py     and their plots
 ladder_tables.py    the ladder's
 training_tables.py  those of training.py's documents
 groups_table.py     that of cpu_table.py's

@@ -25,7 +25,7 @@ JsonOption = Annotated[
     Path | None,
     typer.Option("--json", help="write the results here; with no --plots either: bench/out/"),
 ]
-PlotsOption = Annotated[Path | None, typer.Option("--plots", help="write PNG plots here")]
+PlotsOption = Annotated[Path | None, typer.Option("--plots", help="write SVG plots here")]
 LimitOption = Annotated[
     float | None,
     typer.Option("--limit", callback=positive, help="begin no case after so many seconds"),

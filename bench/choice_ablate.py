@@ -5,7 +5,7 @@
 A tile's gain is how much longer a family's products take (geometric mean, and the worst of them)
 by the best of the other timed ways. Then tiles go one by one, the one that costs least first, and
 the others are scored again after each: as long as what went costs no family more than the budget,
-and no product more than the worst. A tile's products that are cut in time count apart.
+and no product more than the worst. A tile's products by stream-K count apart.
 
 Another chip may need what this one does not: keep its tiles (`--keep async_mma`).
 """

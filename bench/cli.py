@@ -456,7 +456,7 @@ def all_parts(
         list[str] | None, typer.Option(help=f"parts to run: {', '.join(_PARTS)}")
     ] = None,
 ) -> None:
-    """What most tables of docs/performance.md need, one JSON file for each part. Without a GPU: the
+    """What most tables of docs/tables/ need, one JSON file for each part. Without a GPU: the
     parts that a CPU gets through."""
     parts = only or (list(_PARTS) if torch.cuda.is_available() else ["host", "ladder", "cpu"])
     unknown = set(parts) - set(_PARTS)
@@ -494,15 +494,21 @@ def all_parts(
 
 @app.command(name="plot")
 def plot_command(
-    files: Annotated[list[Path], typer.Argument(help="results, as written by --json")],
-    out: Annotated[Path, typer.Option(help="folder for the PNG files")] = report.RESULTS / "plots",
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="results, as written by --json; else the pages' plots of the regimes"),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder for the SVG files")] = report.RESULTS / "plots",
 ) -> None:
     """Plots from results: run time and TF/s over N, and the roofline."""
-    from bench import plot
+    from bench import plot, regime_plots
 
-    for file in files:
-        for written in plot.plot_document(results.read(file), out):
-            terminal.say(console, f"plot: {_short(written)}", unbroken=True)
+    if files:
+        written = [path for file in files for path in plot.plot_document(results.read(file), out)]
+    else:
+        written = regime_plots.write(report.every_document(), out)
+    for path in written:
+        terminal.say(console, f"plot: {_short(path)}", unbroken=True)
 
 
 @app.command(name="report")

@@ -17,7 +17,7 @@ groups may run side by side, each process on cores of its own:
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
 
 From such documents in bench/results/ the tables `cpu-groups`, `cpu-host`, `cpu-peak` and `cpu-tiny`
-of docs/performance.md are made.
+of docs/tables/cpu.md are made.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def _operand(
     if shape.batch > 1:
         sizes = (shape.batch, *sizes)
     x = random_matrix(sizes, getattr(torch, shape.dtype), device, generator)
-    x = activations(x, data, -1 if letter == "n" else -2)  # in memory, a row of A lies along it
+    x = activations(x, data, -1 if letter == "n" else -2)  # a row of A is contiguous there
     return x if letter == "n" else x.mT
 
 

@@ -55,7 +55,7 @@ def drawn(seed: int = 20, count: int = 20) -> tuple[tuple[int, int], ...]:
 
 
 def weights_of(stopwatch: CudaStopwatch, n: int, k: int, layout: str, dtype: torch.dtype) -> list:
-    """Copies of [K, N], which lies along k ("nt") or along n ("nn"): enough to miss the cache."""
+    """Copies of [K, N], contiguous along k ("nt") or along n ("nn"): enough to miss the cache."""
     generator = torch.Generator(stopwatch.device).manual_seed(20)
     count = max(2, stopwatch.set_count(n * k * dtype.itemsize))
     sizes = (n, k) if layout == "nt" else (k, n)

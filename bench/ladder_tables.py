@@ -123,7 +123,7 @@ def rungs_table(documents: Sequence[dict]) -> str:
     header = ["rung", "idea", *(f"{dtype}, {SIZE}³: of cuBLAS" for dtype in DTYPES)]
     rows = []
     for rung, idea in IDEAS.items():
-        row = [f"[`{rung}`]({PAGE}#{rung})", idea]
+        row = [f"[`{rung}`](#{rung})", idea]
         for place in places.values():
             shares = [share_text(c) for c in _widths(place[1], rung)] if place else []
             row.append(", ".join(shares) or "-")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -19,7 +20,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from bench.cells import cubes, device_name, source
 from bench.training_tables import distances
 
-_DPI = 150
+# The same document gives the same file: names inside an SVG do not come from a random number.
+matplotlib.rcParams["svg.hashsalt"] = "tiled-mm"
+matplotlib.rcParams["svg.fonttype"] = "none"
 _MARKERS = "o^Dvp<*>PhXd8H"
 # Without C3, the red of the planner's choice.
 _COLOURS = (*(f"C{i}" for i in (0, 1, 2, 4, 5, 6, 7, 8, 9)), "navy", "goldenrod", "teal")
@@ -60,8 +63,8 @@ def _lines(cases: list[dict], quantity: str) -> Iterator[tuple[str, list[int], l
         yield name, [p[0] for p in points], [p[1] for p in points]
 
 
-def _figure(title: str) -> tuple[Figure, Axes]:
-    figure, axes = plt.subplots(figsize=(8.5, 5))
+def new_figure(title: str, size: tuple[float, float] = (8.5, 5)) -> tuple[Figure, Axes]:
+    figure, axes = plt.subplots(figsize=size)
     axes.set_title(title, fontsize=10)
     axes.grid(True, which="both", alpha=0.25)
     return figure, axes
@@ -99,7 +102,7 @@ def _legend(axes: Axes) -> None:
 
 def run_time(cases: list[dict], title: str) -> Figure:
     """Run time over N, one line for each rung: the plot of every lecture on tiling."""
-    figure, axes = _figure(title)
+    figure, axes = new_figure(title)
     styles = _styles(_candidate_names(cases))
     for name, sizes, seconds in _lines(cases, "seconds"):
         axes.plot(sizes, [s * 1e3 for s in seconds], label=name, **styles[name])
@@ -113,7 +116,7 @@ def run_time(cases: list[dict], title: str) -> Figure:
 def rate(cases: list[dict], title: str) -> Figure:
     """TF/s (of a slow device GF/s) over N. The axis is logarithmic: the first rungs are a hundredth
     of the last, and a linear one would lay them all on its floor."""
-    figure, axes = _figure(title)
+    figure, axes = new_figure(title)
     lines = list(_lines(cases, "flops"))
     fastest = max(f for _, _, flops in lines for f in flops)
     unit, scale = ("TF/s", 1e12) if fastest >= 1e12 else ("GF/s", 1e9)
@@ -135,7 +138,7 @@ def roofline(case: dict, ceilings: dict, title: str) -> Figure | None:
     bandwidth, peak = ceilings["copy_bytes_per_s"], ceilings["fp32_flops"]
     if not points or peak is None:
         return None
-    figure, axes = _figure(title)
+    figure, axes = new_figure(title)
     styles = _styles(_candidate_names([case]))
     low = min(c["intensity"] for c in points) / 2
     high = max(4 * peak / bandwidth, *(2 * c["intensity"] for c in points))
@@ -203,7 +206,7 @@ _COPIES = {
 
 def copies(products: list[dict], title: str) -> Figure | None:
     """Time over N of squares in the host's memory, one line for each way to copy them."""
-    figure, axes = _figure(title)
+    figure, axes = new_figure(title)
     for (host, overlap), (label, style) in _COPIES.items():
         points = sorted(
             (p["n"], p["seconds"] * 1e3)
@@ -222,19 +225,39 @@ def copies(products: list[dict], title: str) -> Figure | None:
     return figure
 
 
+_LONG_NUMBER = re.compile(r"(?<![\d.])\d+\.\d{3,}(?![\d.])")  # no version, such as 580.159.04
+
+
+def sources(documents: Sequence[dict]) -> str:
+    """What a plot says of its documents, each once."""
+    return "; ".join(dict.fromkeys(map(source, documents)))
+
+
+def save_figure(figure: Figure, path: Path, documents: Sequence[dict]) -> Path:
+    """Writes an SVG. It holds no version of the program and no date but its documents', which it
+    names as its source."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    metadata = {"Date": None, "Creator": None, "Source": sources(documents)}
+    figure.savefig(path, metadata=metadata, bbox_inches="tight")
+    plt.close(figure)
+    # Coordinates to a hundredth of a point; indentation is a sixth of the file.
+    text = re.sub(
+        r"(?<![\d.])\d+\.\d{3,}(?![\d.])",
+        lambda m: f"{float(m[0]):.2f}",
+        path.read_text(encoding="utf-8"),
+    )
+    lines = (line.strip() for line in text.splitlines())
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
 def plot_document(document: dict, folder: Path) -> list[Path]:
     """Writes what the document has data for and returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
 
     def save(figure: Figure, name: str) -> None:
-        path = folder / f"{name}.png"
-        figure.tight_layout()
-        # No version inside and no date but the document's: the same document gives the same file,
-        # and the file says which.
-        figure.savefig(path, dpi=_DPI, metadata={"Software": None, "Source": source(document)})
-        plt.close(figure)
-        written.append(path)
+        written.append(save_figure(figure, folder / f"{name}.svg", [document]))
 
     device = device_name(document)
     for set_name, dtype, mode, cases in cubes(document):

@@ -1,5 +1,6 @@
 """The tables of README.md and of the pages in docs/, from the documents in bench/results/ alone; of
-a page that has a folder of its own there (docs/h100.md has h100/), from that folder's.
+a page that has a folder of its own there (docs/tables/h100.md has h100/), from that folder's. The
+tables of bench.regimes show several cards, and take the documents of all folders.
 
 A table stands between <!-- bench:NAME --> and <!-- /bench:NAME -->. Each is made from the newest
 document that has its cases, so a new run of one part replaces that part's tables only.
@@ -28,12 +29,12 @@ from bench.cells import (
 from bench.decode_table import TABLES as DECODE_TABLES
 from bench.errors_table import TABLES as ERRORS_TABLES
 from bench.groups_table import groups_table, peak_table, tiny_table
-from bench.headline import TABLES as HEADLINE_TABLES
 from bench.ladder_tables import TABLES as LADDER_TABLES
 from bench.machine import ROOT
 from bench.mma_sync_table import mma_sync_table
 from bench.models_table import TABLES as MODELS_TABLES
 from bench.out_of_core_table import TABLES as OUT_OF_CORE_TABLES
+from bench.regimes import TABLES as REGIME_TABLES
 from bench.scale_table import TABLES as SCALE_TABLES
 from bench.scaled_table import TABLES as SCALED_TABLES
 from bench.shapes import SETS, Shape
@@ -245,7 +246,7 @@ def _ours_record(case: dict) -> dict | None:
 
 
 TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
-    **HEADLINE_TABLES,
+    **REGIME_TABLES,
     **LADDER_TABLES,
     **{f"squares-{d}": squares_table(d) for d in SETS["squares"].dtypes},
     "host": host_table,
@@ -305,7 +306,7 @@ SUMMARY = ("host", "ladder", *(f"squares-{d}" for d in SETS["squares"].dtypes), 
 
 def pages(root: Path = ROOT) -> list[Path]:
     """Every page that may hold tables."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def folder_of(page: Path, folder: Path = RESULTS) -> Path:
@@ -314,8 +315,17 @@ def folder_of(page: Path, folder: Path = RESULTS) -> Path:
     return own if own.is_dir() else folder
 
 
-def rewrite(text: str, documents: Sequence[dict]) -> str:
-    """`text` with every marked table made anew."""
+def every_document(folder: Path = RESULTS) -> list[dict]:
+    """The documents of the folder and of the pages' own."""
+    folders = {folder, *(folder_of(page, folder) for page in pages())}
+    return [d for each in sorted(folders) for d in results.read_all(each)]
+
+
+def rewrite(
+    text: str, documents: Sequence[dict], everything: Callable[[], Sequence[dict]] = list
+) -> str:
+    """`text` with every marked table made anew. `everything` reads the documents of all folders,
+    for the tables that show several cards."""
     if 2 * len(_MARKED.findall(text)) != len(_MARKER.findall(text)):
         raise ValueError(
             "every <!-- bench:NAME --> needs a line of its own and a <!-- /bench:NAME --> after it"
@@ -325,7 +335,8 @@ def rewrite(text: str, documents: Sequence[dict]) -> str:
         name = match[1]
         if name not in TABLES:
             raise ValueError(f"no table named {name!r}; there are: {', '.join(TABLES)}")
-        return f"<!-- bench:{name} -->\n{TABLES[name](documents)}\n<!-- /bench:{name} -->"
+        chosen = everything() if name in REGIME_TABLES else documents
+        return f"<!-- bench:{name} -->\n{TABLES[name](chosen)}\n<!-- /bench:{name} -->"
 
     return _MARKED.sub(table, text)
 
@@ -333,7 +344,8 @@ def rewrite(text: str, documents: Sequence[dict]) -> str:
 def update(page: Path, folder: Path = RESULTS, *, check: bool = False) -> bool:
     """Rewrites the tables of a page (or with `check` only looks); whether they were current."""
     text = page.read_text()
-    wanted = rewrite(text, results.read_all(folder_of(page, folder)))
+    everything = partial(every_document, folder)
+    wanted = rewrite(text, results.read_all(folder_of(page, folder)), everything)
     if wanted == text:
         return True
     if not check:

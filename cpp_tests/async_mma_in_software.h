@@ -28,7 +28,7 @@ Kernel<AsyncMmaArguments> async_mma_of(const Problem& computed, int tile) {
   return async_mma_function<T, false, false>(AsyncMmaTiles(), tile, of_groups);
 }
 
-// What the kernel after a product does whose segments were shared out, without an epilogue.
+// What the last kernel of split-K does, without an epilogue.
 template <typename T>
 void add_sums_of(const Problem& problem, const SumsLayout& layout, const void* sums) {
   using Sum = Accumulator<T>;

@@ -48,8 +48,8 @@ inline bool is_in(const Algos& rungs, Algo algo) {
   return std::find(rungs.begin(), rungs.end(), algo) != rungs.end();
 }
 
-// Those that take inputs of a type on tensor cores, and of them those for which operands may lie
-// anyhow.
+// The rungs that take inputs of a type on tensor cores; with `any_layout` only those that read
+// operands of any layout.
 inline Algos tensor_algos(bool any_layout = false, DType dtype = DType::BFloat16) {
   Algos algos;
   for (Algo algo : ALL_ALGOS)
@@ -109,7 +109,7 @@ inline Problem parts_problem(const std::string& layout, int64_t m, int64_t n, in
 inline HopperPlan hopper_of(const Plan& plan) { return plan.way.as<HopperPlan>(); }
 inline Fp16x3Plan fp16x3_of(const Plan& plan) { return plan.way.as<Fp16x3Plan>(); }
 
-// Whether segments of K are shared out among blocks: then the last kernel adds their sums.
+// Whether a plan has split-K: then its last kernel adds the sums of segments.
 inline bool shares_segments(const Plan& plan) {
   return plan.step_count > 1 && plan.end()[-1].work == Work::Sums;
 }

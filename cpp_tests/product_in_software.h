@@ -14,8 +14,8 @@
 namespace tiled {
 namespace test {
 
-// How a matrix lies: along which dimension, the elements that stand before it and after each of its
-// rows, how far apart neighbours are, and the elements after its last that are no operand's.
+// The layout of a matrix: along which dimension, the elements that stand before it and after each
+// of its rows, how far apart neighbours are, and the elements after its last that are no operand's.
 struct Lie {
   bool along_rows;  // row-major
   int before = 0, after = 0, apart = 1, behind = 0;

@@ -217,8 +217,8 @@ int64_t copied_bytes(const Problem& p, bool a, bool b) {
   return -1;
 }
 
-// Rows of 4097 come to lie 4128 apart, whole lines of 128 bytes; one matrix for a whole batch is
-// copied once, others each; a deep K's totals lie behind.
+// Rows of 4097 are 4128 apart, whole lines of 128 bytes; one matrix for a whole batch is
+// copied once, others each; a deep K's totals are behind.
 TEST(AsyncTranspose, BytesOfCopies) {
   EXPECT_EQ(copied_bytes(problem_of("nn", 2048, 2048, 2048, DType::Float32), true, false),
             2048 * 2048 * 4);
@@ -254,9 +254,9 @@ TEST(AsyncTranspose, ViewsThatOverlapAreReadWhereTheyLie) {
 
 // ---- where totals wait ----------------------------------------------------------------------
 
-// Where K is cut, the running total of every element of every tile in flight waits in the
-// workspace, or every segment's sums, where blocks share segments out. (A and B lie as no kernel
-// would have them transposed.)
+// Where K is cut, the running total of every element of every tile in flight is in the
+// workspace, or in split-K the sums of every segment. (No kernel would transpose A or B as they are
+// here.)
 TEST(Totals, OfTilesInFlightWhereKIsCut) {
   const DeviceInfo d = device("h200");
   for (DType dtype : ALL_DTYPES)

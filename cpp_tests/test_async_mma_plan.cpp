@@ -24,7 +24,7 @@ std::vector<AsyncMmaWay> ways_of(const Problem& p, const DeviceInfo& d) {
   return found;
 }
 
-// From 8.0 on tensor cores compute sixteen bits, in one kernel where an operand lies as it is read.
+// From 8.0 on tensor cores compute sixteen bits, in one kernel where an operand needs no copy.
 TEST(AsyncMmaPlan, RunsSixteenBitsFrom80On) {
   for (const char* name : DEVICES)
     for (DType dtype : HALVES)
@@ -113,7 +113,7 @@ TEST(AsyncMmaPlan, Copies) {
   EXPECT_EQ(found.size(), 4u);
 }
 
-// What lies along m and along k runs exchanged alone; all others either way.
+// What is contiguous along m and along k runs exchanged alone; all others either way.
 TEST(AsyncMmaPlan, LayoutsAndSides) {
   for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
     std::set<bool> sides;
@@ -159,8 +159,7 @@ TEST(AsyncMmaPlan, OfCapability75) {
   EXPECT_FALSE(supports(Algo::AsyncMma, bytes, t4));
 }
 
-// Totals of a deep K wait in the workspace, a tile's for each block, unless blocks share segments
-// out.
+// Totals of a deep K are in the workspace, a tile's for each block, unless there is split-K.
 TEST(AsyncMmaPlan, TotalsOfADeepK) {
   for (const int64_t k : {DEEP_K - 1, DEEP_K}) {
     const Problem p = tensor_problem("nt", 8000, 6000, k);

@@ -31,14 +31,15 @@ Product sized(int64_t m, int64_t n, int64_t k, bool a_rows = true, bool b_rows =
 TEST(AsyncMmaValues, EveryTileAndLayout) {
   for (const bool a_rows : {true, false})
     for (const bool b_rows : {true, false}) {
-      // What lies along k and n, or along m and k, has one side to stand on; others have two.
+      // What is contiguous along k and n, or along m and k, has one side to stand on; others have
+      // two.
       const int sides = a_rows == b_rows ? 1 : 2;
       expect_right(sized(136, 264, 584, a_rows, b_rows), ALL * sides, EVERY_WAY);
       expect_right<__half>(sized(136, 264, 72, a_rows, b_rows), ALL * sides, EVERY_WAY);
     }
 }
 
-// Rows at every multiple of two bytes, and neighbours that do not lie side by side.
+// Rows at every multiple of two bytes, and neighbours that are not side by side.
 TEST(AsyncMmaValues, EveryAlignment) {
   for (const bool a_rows : {true, false})
     for (const bool b_rows : {true, false}) {
@@ -48,7 +49,7 @@ TEST(AsyncMmaValues, EveryAlignment) {
         Product p = sized(131, 137, 203, a_rows, b_rows);
         p.a = p.b = lie;
         p.a.along_rows = a_rows, p.b.along_rows = b_rows;
-        const bool apart = lie.apart > 1;  // then it counts as lying along k
+        const bool apart = lie.apart > 1;  // then it counts as contiguous along k
         std::string wrong;
         const int right = count_right_ways<__nv_bfloat16>(p, 7, EVERY_WAY, wrong);
         EXPECT_TRUE(right == ANY * sides || (apart && right == ANY * 2))
@@ -120,7 +121,7 @@ TEST(AsyncMmaValues, ADeepK) {
 }
 
 // Compute capability 7.5: fp16, held in registers on its way. Layouts, alignments, neighbours that
-// do not lie side by side, edges, K below a stage and beyond two, no K, batches and a deep K.
+// are not side by side, edges, K below a stage and beyond two, no K, batches and a deep K.
 TEST(AsyncMmaOf75, EveryTileLayoutAndAlignment) {
   for (const bool a_rows : {true, false})
     for (const bool b_rows : {true, false}) {

@@ -23,7 +23,7 @@ TYPED_TEST(AsyncMmaWords, EveryTileAndLayout) {
     }
 }
 
-// Rows at every alignment, and neighbours that do not lie side by side.
+// Rows at every alignment, and neighbours that are not side by side.
 TYPED_TEST(AsyncMmaWords, EveryAlignment) {
   for (const bool a_rows : {true, false})
     for (const bool b_rows : {true, false})

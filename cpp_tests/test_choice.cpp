@@ -74,7 +74,7 @@ TEST(Estimates, GrowWithK) {
   EXPECT_GT(found, 10000);
 }
 
-// A layer's: bias along N, and where it is asked for an activation, and the value before it kept.
+// A layer's: bias along N, and where it is asked for an activation, and its pre-activation kept.
 Problem finished(Problem p, Activation activation = Activation::None, bool keeps = false) {
   static float memory;  // never read
   p.epilogue.bias_along = Along::N, p.epilogue.bias_dtype = p.dtype, p.epilogue.bias_stride = 1;
@@ -195,7 +195,7 @@ TEST(Choices, AreNotMistakenForAnothers) {
 }
 
 // A bare product's plan is not taken for one with a bias, nor the other way round; so it is with
-// activations, a value before them that is kept, and what is asked of A, C and K.
+// activations, a pre-activation that is kept, and what is asked of A, C and K.
 TEST(Choices, AreOfTheirProblem) {
   const DeviceInfo d = device("h200");
   for (const int64_t m : {96, 256, 512, 1024, 1536})

@@ -129,7 +129,7 @@ TEST_P(Core, NaiveIntegersWrap) {
 }
 
 // Exact, the largest and smallest numbers among them, and wrapped only past 32 bits. Poison, which
-// is -91 or 165, lies around what is read.
+// is -91 or 165, is around what is read.
 TEST_P(Core, SumsOfBytesAreKeptWhole) {
   const auto check = [&](DType dtype, auto zero, int64_t m, int64_t n, int64_t k) {
     using T = decltype(zero);

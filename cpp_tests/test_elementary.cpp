@@ -21,8 +21,8 @@ namespace {
 
 constexpr double BOUND = 2;  // ulp
 
-// Of the right result; infinite where one alone is NaN. What overflows counts as the number after
-// the largest.
+// The error in ulps of the right result; infinite where one alone is NaN. What overflows counts as
+// the number after the largest.
 template <typename Real>
 double ulps(Real result, long double right) {
   using Limits = std::numeric_limits<Real>;
@@ -237,7 +237,7 @@ struct Slope {
   Terms (*right)(long double t);
 };
 
-// Of x sigmoid(w), q = t w'(t).
+// The terms of x sigmoid(w), with q = t w'(t).
 Terms sigmoid_terms(long double w, long double q) {
   const long double p = std::exp(-w), i = 1 / (1 + p);
   return {p * i, q * p * i * i};
@@ -327,7 +327,7 @@ TEST_P(Slopes, OfEveryFloatAreAsExactAsTheySay) {
   }
 }
 
-// Of gradients of 16 bits alone, and at every level.
+// Only gradients of 16 bits have brief slopes, at every level.
 TEST_P(Slopes, AreTheOnesThatThePassTakes) {
   const Slope& f = GetParam();
   std::vector<float> values = drawn<float, uint32_t>(ROW / 5, {110, 16, 3, 0.1});

@@ -1,5 +1,5 @@
 // The epilogue of a warpgroup's accumulators (cuda/parts/finish_accumulators.cuh) on the CPU,
-// thread by thread, beside core's text for one element: the way of a bias that lies close, and the
+// thread by thread, beside core's text for one element: the way of a bias that is close, and the
 // others. And the parts of it that a kernel does apart (cuda/parts/finish_slices.cuh).
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ float value_of(int i) {
 // A sum that says where it stands.
 float sum_at(int row, int column) { return (row * 13 + column * 7) % 255 / 8.f - 15; }
 
-// HELD: registers that a thread keeps beside these. Apart: the sums become the values before,
+// HELD: registers that a thread keeps beside these. Apart: the sums become the pre-activations,
 // and those C's by a brief activation.
 template <typename T, int STRIPS, int REGISTERS, int HELD>
 void check(const Case& t, bool apart) {

@@ -1,4 +1,4 @@
-// The plans of fp16x3, and where their workspace lies.
+// The plans of fp16x3, and where their workspace is.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -115,7 +115,8 @@ TEST(Fp16x3Plan, WithoutHoppersKernels) {
   }
 }
 
-// Tiles of planes may be cut in time where there are more of them than blocks, K has one segment.
+// Tiles of planes may be by stream-K where there are more of them than blocks and K has one
+// segment.
 TEST(Fp16x3Plan, TilesThatAreCut) {
   const DeviceInfo d = device("h200");
   const auto cut = [&](const std::string& layout, int64_t m, int64_t n, int64_t k) {
@@ -289,8 +290,8 @@ TEST(Fp16x3Plan, FewRowsShareKInClusters) {
     }
 }
 
-// A narrow C can read its large operand as it lies where TMA can; where it cannot, planes of it are
-// written first.
+// A narrow C can read its large operand in its own layout where TMA can; where it cannot, planes of
+// it are written first.
 TEST(Fp16x3Plan, ANarrowCNeedsNoPlanesOfTheLargeOperand) {
   const DeviceInfo d = device("h200");
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
@@ -312,7 +313,7 @@ TEST(Fp16x3Plan, ANarrowCNeedsNoPlanesOfTheLargeOperand) {
     }
 }
 
-// An operand's planes lie as it does, with a pitch of whole cache lines.
+// An operand's planes have its layout, with a pitch of whole cache lines.
 TEST(Fp16x3Plan, PlanesLieAsTheOperandDoes) {
   const Problem p = parts_problem("nn", 70, 90, 100);
   const Side a = split_planes(side_a(p)), b = split_planes(side_b(p));
@@ -386,7 +387,7 @@ TEST(Fp16x3Plan, HugeSizes) {
           Problem p = parts_problem("nn", m, n, k);
           p.batch = entries;
           if (!supports(Algo::Fp16x3, p, d)) continue;
-          // The larger operand has no planes where it is read as it lies.
+          // The larger operand has no planes where it is read in its own layout.
           for (const Plan& plan : plans_of(Algo::Fp16x3, p, d)) {
             const Fp16x3Kernel kernel = fp16x3_of(plan).kernel;
             const bool both = kernel == Fp16x3Kernel::Planes || kernel == Fp16x3Kernel::Async;

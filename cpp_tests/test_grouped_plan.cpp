@@ -126,7 +126,7 @@ TEST(GroupedPlans, AreWithinLimits) {
 }
 
 // A box of TMA begins at a multiple of 16 bytes, and a group at any index of the size that is
-// shared out, so nothing may lie along it.
+// shared out, so nothing may be contiguous along it.
 TEST(GroupedPlans, CopyWhatLiesAlongTheSharedSize) {
   const DeviceInfo h100 = device("h100");
   Problem p = problems()[0];
@@ -138,7 +138,7 @@ TEST(GroupedPlans, CopyWhatLiesAlongTheSharedSize) {
   EXPECT_EQ(copies(), std::tuple(CopyTo::Nothing, CopyTo::Nothing));
   p.a.row_stride = 1, p.a.col_stride = p.m, p.a.alignment = 2;
   EXPECT_EQ(copies(), std::tuple(CopyTo::AlongK, CopyTo::Nothing));
-  p = problems()[2];  // A lies along K, and B along n
+  p = problems()[2];  // A is contiguous along K, and B along n
   EXPECT_EQ(copies(), std::tuple(CopyTo::AlongRows, CopyTo::Nothing));
   p.a.row_stride = 1, p.a.col_stride = p.m, p.a.alignment = 16;
   EXPECT_EQ(copies(), std::tuple(CopyTo::Nothing, CopyTo::Nothing));

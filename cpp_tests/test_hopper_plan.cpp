@@ -94,7 +94,7 @@ TEST(HopperPlans, Tf32ThatDoesNotLieAlongKIsReadByRegistersOrRepacked) {
     }
 }
 
-// Rows of 131 elements come to lie 136 apart, in the direction that they had; what has none, and
+// Rows of 131 elements are 136 apart, in the direction that they had; what has none, and
 // tf32, along K.
 TEST(HopperPlans, BytesOfRepackedOperands) {
   const DeviceInfo d = device("h200");
@@ -111,7 +111,8 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   EXPECT_EQ(workspace(tensor_problem("nn", 64, 131, 40)), rounded(40 * 192 * 2));
   EXPECT_EQ(workspace(tensor_problem("nn", 40, 131, 61)),
             rounded(40 * 64 * 2) + rounded(61 * 192 * 2));
-  // A lies along m: as Q it is copied, as P only for tiles that do not take it from registers.
+  // A is contiguous along m: as Q it is copied, as P only for tiles that do not take it from
+  // registers.
   const Problem tf32 = tensor_problem("tt", 64, 128, 61, DType::Float32);
   for (const HopperPlan& plan : hopper_plans(tf32, d)) {
     const HopperTileInfo& tile = hopper_tile(plan.tile);
@@ -211,7 +212,7 @@ TEST(HopperPlans, HowTheResultIsStored) {
     return p;
   };
   EXPECT_EQ(store(with_c(128, 1, 16)), StorePath::Tma);
-  EXPECT_EQ(store(with_c(1, 64, 16)), StorePath::Tma);  // its transpose lies in rows
+  EXPECT_EQ(store(with_c(1, 64, 16)), StorePath::Tma);  // its transpose is in rows
   EXPECT_EQ(store(with_c(136, 1, 8)), StorePath::Rows);
   EXPECT_EQ(store(with_c(131, 1, 2)), StorePath::Rows);
   EXPECT_EQ(store(with_c(1, 65, 2)), StorePath::Rows);

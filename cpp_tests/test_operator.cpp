@@ -56,7 +56,7 @@ TEST_P(Operator, MultipliesWithinTheBound) {
   }
 }
 
-// Those of the fma arithmetic.
+// Every rung of the fma arithmetic.
 TEST_P(Operator, EveryRungHasTheSameBits) {
   tiled::MmOptions exact;
   exact.precision = "ieee";

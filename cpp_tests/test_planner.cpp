@@ -16,7 +16,7 @@ namespace tiled::test {
 namespace {
 
 // A launch knows of a step what the plan says: which operands it copies, and where in the workspace
-// it reads and writes. What a step writes lies in areas that were given for it, all of them apart.
+// it reads and writes. What a step writes is in areas that were given for it, all of them apart.
 TEST(Plans, StepsSayWhatTheyDo) {
   std::mt19937_64 random(5);
   int copies = 0, sums = 0, clears = 0;
@@ -224,7 +224,7 @@ TEST(Plan, OfUncutTilesHasABlockForEach) {
   }
 }
 
-// No k has a result, zeros; no elements have none, and nobody asks for an element of them.
+// Without k the result is zeros; without elements there is none, and no element is read.
 TEST(Plan, EmptyProblems) {
   const DeviceInfo d = device("h200");
   for (const auto& [m, n, k, batch] : {std::tuple{5, 7, 0, 1},

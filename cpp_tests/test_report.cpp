@@ -295,8 +295,8 @@ TEST(Registers, KeysOfTensorRungs) {
   EXPECT_EQ(key(Algo::TmaWgmma, "nt", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 0, 0>");
   EXPECT_EQ(key(Algo::TmaWgmma, "tn", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 1, 1>");
   EXPECT_EQ(key(Algo::WarpSpecialized, "nt", DType::Float32), "warp_specialized<ptx::Tf32, 0, 0>");
-  // Without an epilogue. Of tf32 the first operand may lie along m or n; the second is copied to
-  // lie along K.
+  // Without an epilogue. Of tf32 the first operand may be contiguous along m or n; the second is
+  // copied to be contiguous along K.
   const auto expect = [&](const char* layout, DType dtype, const std::string& arguments) {
     const Problem p = tensor_problem(layout, 512, 512, 512, dtype);
     int found = 0;
@@ -335,7 +335,7 @@ TEST(Registers, KeysOfFp16x3) {
     way.exchanged = exchanged;
     return report(p, d, plan_with(Algo::Fp16x3, p, d, way)).about.kernel;
   };
-  // The planes lie as the operands do; the second is B's transpose.
+  // The planes have the operands' layouts; the second is B's transpose.
   EXPECT_EQ(key("nn", false), "fp16x3<X3Tile128x128, 0, 1>");
   EXPECT_EQ(key("nt", false), "fp16x3<X3Tile128x128, 0, 0>");
   EXPECT_EQ(key("tn", false), "fp16x3<X3Tile128x128, 1, 1>");

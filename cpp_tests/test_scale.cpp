@@ -36,7 +36,7 @@ int64_t bytes_of_matrices(const Plan& p, const Task& t) {
   const auto bytes = [](int64_t lines, int64_t along, int64_t size) {
     return (lines * pitch_of(along, size) * size + 511) / 512 * 512;
   };
-  // Elements of A lie along k, those of B and C along n.
+  // Elements of A are contiguous along k, those of B and C along n.
   return p.slots_a * bytes(p.block_m, p.block_k, t.element_bytes) +
          p.slots_b * bytes(p.block_k, p.block_n, t.element_bytes) +
          p.slots_c * bytes(p.block_m, p.block_n, t.result_bytes) +
@@ -248,14 +248,15 @@ TEST(Scale, AnAllocationTakesAtMostAMiBMore) {
     EXPECT_LE(counted(bytes, 0), allocated_at_most(bytes));
 }
 
-// Rows of all of K are one piece in the host's memory; parts of them, or of B's, lie apart.
+// Rows of all of K are one piece in the host's memory; parts of them, or of B's, are apart.
 TEST(Scale, WhatTheLinkBoundsCrossesItInOnePiece) {
   Task task = task_of(65536, 64, 65536, 4);
   const auto tall = make_plan(task, H200, 64 * GIB, at_full_rate);
   ASSERT_TRUE(tall);
   EXPECT_EQ(tall->block_k, task.k);
   EXPECT_NEAR(tall->seconds, (task.m + task.n) * task.k * 4. / H200.to_device, 0.03);
-  // Where the columns of B lie along k, some of them are one piece: products hide behind the next.
+  // Where the columns of B are contiguous along k, some of them are one piece: products hide behind
+  // the next.
   task = task_of(4096, 16384, 16384);
   const auto along = make_plan(task, H200, 64 * GIB, at_full_rate);
   ASSERT_TRUE(along);

@@ -116,7 +116,8 @@ TEST(SharedSegments, TheirSumsAreBounded) {
   EXPECT_FALSE(may_share_segments(problem_of(0, 64, DEEP_K)));
 }
 
-// The sums lie as C does, a segment's after all entries of the one before, 16 bytes apart at least.
+// The sums have C's layout, a segment's after all entries of the one before, 16 bytes apart at
+// least.
 TEST(SharedSegments, WhereTheSumsLie) {
   for (const DType dtype : ALL_DTYPES)
     for (const bool along_m : {false, true}) {

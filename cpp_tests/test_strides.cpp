@@ -1,4 +1,4 @@
-// Where vectors and TMA's boxes would lie, for operands of every small size and of any strides.
+// Where vectors and TMA's boxes would be, for operands of every small size and of any strides.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -20,7 +20,7 @@ using test::fp16x3_plans;
 using test::plans_of;
 using test::register_of;
 
-// Of batch entries, rows and columns.
+// Sizes and strides of batch entries, rows and columns.
 struct Shape {
   int64_t sizes[3], strides[3];
 };

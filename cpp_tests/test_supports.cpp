@@ -134,7 +134,7 @@ TEST(TensorSupports, NothingWhereTheBuildLeavesThemOut) {
   }
 }
 
-// fp16 and bf16 in every layout; tf32 is read where it lies along K.
+// fp16 and bf16 in every layout; tf32 is read where it is contiguous along K.
 TEST(TensorSupports, Layouts) {
   for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
     EXPECT_EQ(rungs_of(tensor_problem(layout, 64, 128, 256, DType::Float16)), EVERY_RUNG) << layout;

@@ -40,7 +40,7 @@ TEST(TallValues, EveryTileAndLayout) {
     }
 }
 
-// Rows at every multiple of an element, and neighbours that do not lie side by side.
+// Rows at every multiple of an element, and neighbours that are not side by side.
 TEST(TallValues, EveryAlignment) {
   for (const bool rows : {true, false})
     for (const Lie& lie : {Lie{true, 1, 0}, Lie{true, 3, 1}, Lie{true, 2, 2}, Lie{true, 4, 4},

@@ -1,5 +1,5 @@
 // The wrap-around rule: every step of every tile is done once, a tile's steps in their order, by
-// clusters that have as much to do, and nobody would wait for another.
+// clusters that have as much to do, and none would wait for another.
 #include <gtest/gtest.h>
 
 #include <algorithm>

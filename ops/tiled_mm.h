@@ -54,7 +54,7 @@ TILED_MM_API at::Tensor& bmm_out(at::Tensor& out, const at::Tensor& a, const at:
 
 struct AddmmOptions {
   at::Scalar beta = 1, alpha = 1;
-  // Of real floating-point results: "relu", "gelu", "gelu_tanh" or "silu"; none if empty.
+  // For real floating-point results: "relu", "gelu", "gelu_tanh" or "silu"; none if empty.
   std::optional<std::string_view> activation = {};
   // As MmOptions'.
   std::optional<std::string_view> algo = {}, precision = {};
@@ -155,7 +155,7 @@ TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tenso
                                             std::optional<std::string_view> device = std::nullopt);
 
 // What would run on these inputs and what bounds it, as text. Computes nothing. `device` names a
-// GPU to plan for ("h200", "a100", ..., see the README); otherwise the tensors' own device.
+// GPU to plan for ("h200", "a100", ..., see docs/gpus.md); otherwise the tensors' own device.
 // `verbose` lists every way that the rung has for the problem, not only the four best.
 TILED_MM_API std::string explain(const at::Tensor& a, const at::Tensor& b,
                                  const MmOptions& options = {},
@@ -250,7 +250,7 @@ class Tuning {
 // renamed. A file of another GPU or version is left as it is, with a c10::Error.
 TILED_MM_API void save_rules(std::string_view path,
                              std::optional<std::string_view> device = std::nullopt);
-// Takes the choices of a file beside those that are known, and returns how many classes it has ways
+// Adds the choices of a file to those that are known, and returns how many classes it has ways
 // for. A c10::Error where it cannot be read, is damaged, or was made by another version or on
 // another GPU. TILED_MM_RULES names one that is read at a program's first product.
 TILED_MM_API int64_t load_rules(std::string_view path);
@@ -264,8 +264,9 @@ TILED_MM_API int64_t load_rules(std::string_view path);
 TILED_MM_API void enable_override(std::optional<at::DeviceType> device = std::nullopt);
 TILED_MM_API void disable_override(std::optional<at::DeviceType> device = std::nullopt);
 
-// Who computed torch's products since the last reset: a JSON object with a member for each operator
-// that was called, {"mm": {"tiled": 3, "torch": {"dtype": 1}}}. What torch computed is by reason.
+// What computed torch's products since the last reset: a JSON object with a member for each
+// operator that was called, {"mm": {"tiled": 3, "torch": {"dtype": 1}}}. What torch computed is by
+// reason.
 TILED_MM_API std::string override_counts(bool reset = false);
 
 namespace detail {

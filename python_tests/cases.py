@@ -286,8 +286,8 @@ def parts_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple[str, bool, int, i
 
 
 def parts_cut_ways(m: int, n: int, batch: int = 1) -> list[tuple[str, bool, int, int]]:
-    """Those that cut tiles in time: where tiles do not divide among the clusters that run at once.
-    K has one segment."""
+    """The ways by stream-K: tiles do not divide among the clusters that run at once, and K has one
+    segment."""
     chip = torch.cuda.get_device_properties(0).multi_processor_count
     ways = []
     for (tile, side, resident), exchanged in itertools.product(CUT_TILES, (False, True)):

@@ -118,7 +118,7 @@ def activated(
 def expected(
     total: torch.Tensor, out_dtype: torch.dtype, activation: str = "none", **asked
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(C, the value before the activation), rounded."""
+    """(C, the pre-activation), rounded."""
     value = before_activation(total, **asked)
     before = value.to(out_dtype)
     if activation != "none":

@@ -31,7 +31,7 @@ Way = tuple[str, bool, int, int, bool]
 def ways_of(a: torch.Tensor, b: torch.Tensor, algo: str, **asked: Any) -> list[Way]:
     """Every way of a rung with these operands, as tiled_debug's operators take them, the least
     estimate first: the tile, whether A and B are exchanged, the cluster's two sides, and whether
-    segments of K are shared out or tiles cut in time."""
+    split-K or stream-K."""
     ways = tiled_mm.plan(a, b, algo=algo, **asked).ways
     keys = ("tile", "exchanged", "cluster_p", "cluster_q", "share_segments")
     # Some of register_tile's differ in what they copy first alone.

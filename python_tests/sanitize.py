@@ -56,7 +56,7 @@ TALL_SHAPES = (
     (70, 17, 1030),
 )
 SHORT_TALL_SHAPES = ((600, 16, 16), (333, 7, 7), (40, 17, 72))
-# A small C with a deep K, whose segments are shared out.
+# A small C with a deep K, by split-K.
 SHARED_SHAPES = ((9, 40, 32772), (72, 56, 36871))
 FEW_LAYOUTS = (("n", "t"), ("n", "n"), ("t", "misaligned"))
 
@@ -188,7 +188,7 @@ def run_tall(short: bool) -> int:
 
 
 def run_shared_tiles(a, b, asked: dict, expected: torch.Tensor, what: tuple) -> int:
-    """register_tile and mma_tile, with each tile whose blocks share out the segments of a deep K,
+    """register_tile and mma_tile, with each tile that has split-K for a deep K,
     of fp32 and fp64."""
     of_chains = a.dtype in (torch.float32, torch.float64) and asked["precision"] != "tf32"
     if what[2] < rungs.SHARED_K or not of_chains:
@@ -235,7 +235,7 @@ def run_parts(short: bool) -> int:
 
 
 def run_cut_parts(short: bool) -> int:
-    """fp16x3's tiles that are cut in time."""
+    """fp16x3 by stream-K."""
     size = cases.parts_cut_size() - 4
     asked = {"precision": "fp16x3"}
     ways = cases.parts_cut_ways(size, size)

@@ -77,7 +77,7 @@ def test_the_plot_has_a_line_for_each_way_to_copy(tmp_path: Path):
         record("sweep", 32, "mapped", equal=False),
         record("deep", 64, "pinned"),
     )
-    assert [p.name for p in plot.plot_document(made, tmp_path)] == ["copies-float32.png"]
+    assert [p.name for p in plot.plot_document(made, tmp_path)] == ["copies-float32.svg"]
     (axes,) = plot.copies(made["out_of_core"]["products"], "").axes
     assert [line.get_label() for line in axes.lines][:1] == ["pageable"]
     nothing = document(record("sweep", 32, "mapped", equal=False))

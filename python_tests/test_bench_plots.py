@@ -4,15 +4,16 @@ ones show what the tables do."""
 from __future__ import annotations
 
 import itertools
+import re
 
 import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_hex
-from PIL import Image
-from test_bench import make_case
+from test_bench import make_case, make_document
 
-from bench import cells, plot, report, results
+from bench import cells, plot, regime_plots, report, results
 from bench.ladder_tables import DTYPES, IDEAS
+from bench.regimes import REGIMES
 from bench.shapes import Shape
 
 RUNGS = [name for name in IDEAS if name != "shared_tile"]
@@ -63,9 +64,9 @@ def test_ticks_have_room_for_their_numbers(sizes, shown):
 
 
 def test_the_committed_plots_are_of_the_documents_of_the_tables():
-    """Else a plot lacks rungs that its table has."""
+    """Else a plot lacks rungs or cases that its table has."""
     documents = results.read_all(report.RESULTS)
-    newest = {}
+    wanted = {}
     for dtype in DTYPES:
         of_dtype = cells.newest(
             documents,
@@ -73,16 +74,32 @@ def test_the_committed_plots_are_of_the_documents_of_the_tables():
             gpu=True,
         )
         for kind in ("rate", "run-time", "roofline"):
-            newest[f"{kind}-ladder-{dtype}"] = of_dtype[0]
+            wanted[f"{kind}-ladder-{dtype}"] = [of_dtype[0]]
     by_date = sorted(documents, key=lambda d: d["environment"]["date"])
     for document in by_date:
         if document.get("curves"):
-            newest["loss-curves"] = document
+            wanted["loss-curves"] = [document]
         streamed = (document.get("out_of_core") or {}).get("products", [])
         if any(product["name"] == "sweep" for product in streamed):
-            newest["copies-float32"] = document
-    committed = sorted((report.RESULTS / "plots").glob("*.png"))
-    assert len(committed) >= 6
+            wanted["copies-float32"] = [document]
+    everything = report.every_document()
+    drawn = {f"regime-{name}": regime_plots.regime(name, everything) for name in REGIMES}
+    drawn["regimes"] = regime_plots.overview(everything)
+    plt.close("all")
+    wanted |= {name: of for name, (_, of) in drawn.items()}
+    committed = sorted((report.RESULTS / "plots").iterdir())
+    assert {*drawn, "rate-ladder-bfloat16", "loss-curves"} <= {path.stem for path in committed}
     for path in committed:
-        told = Image.open(path).info.get("Source")
-        assert told == cells.source(newest[path.stem]), f"make {path.name} anew: bench plot"
+        told = re.search(r"<dc:source>(.*)</dc:source>", path.read_text(encoding="utf-8"))[1]
+        assert told == plot.sources(wanted[path.stem]), f"make {path.name} anew: bench plot"
+        assert path.suffix == ".svg" and path.stat().st_size <= 60_000, path.name
+
+
+def test_a_plot_is_the_same_file_each_time(cases, tmp_path):
+    """So that a commit shows the plots that changed, and no others."""
+    document = make_document(cases, gpu="A GPU")
+    texts = [
+        plot.save_figure(plot.rate(cases, "title"), tmp_path / "a.svg", [document]).read_bytes()
+        for _ in range(2)
+    ]
+    assert texts[0] == texts[1] and b"<dc:date>" not in texts[0]

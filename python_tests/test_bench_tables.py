@@ -8,7 +8,7 @@ import statistics
 import rungs
 from test_bench import make_case, make_document
 
-from bench import cells, headline, ladder_tables, mma_sync_table, report, results
+from bench import cells, ladder_tables, mma_sync_table, regimes, report
 from bench.cpu_table import document_of
 from bench.shapes import Shape
 
@@ -21,59 +21,52 @@ def rows_of(table: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def product_case(row: headline.Product, ours: float, theirs: float) -> dict:
-    shape = Shape(*row.sizes, row.layout, row.dtype)
-    return make_case(row.set_name, shape, {"tiled.mm": ours, "torch.mm": theirs}, mode=row.mode)
+def part_case(part: regimes.Products, m: int, n: int, k: int, ratio: float, **more) -> dict:
+    """A case of a part, in which torch.mm takes `ratio` seconds and ours one."""
+    shape = Shape(m, n, k, "nn", part.dtype)
+    times = {"tiled.mm": 1.0, "torch.mm": ratio}
+    return {**make_case(part.set_name, shape, times, mode=part.mode), **more}
 
 
-PRODUCTS = [row for row in headline.ROWS if isinstance(row, headline.Product)]
+LARGE = regimes.REGIMES["large"].parts[0]
+H100, H200 = regimes.CARDS.values()
 
 
 def test_the_headline_is_short_and_complete():
-    assert len(headline.ROWS) <= 12
-    assert len({row.what for row in headline.ROWS}) == len(headline.ROWS)
-    rows = rows_of(report.TABLES["headline"](results.read_all(report.RESULTS)))
-    assert list(rows) == [row.what for row in headline.ROWS]
+    assert len(regimes.HEADLINE) <= 8
+    rows = rows_of(report.TABLES["headline"](report.every_document()))
+    assert list(rows) == [regimes.REGIMES[name].parts[0].what for name in regimes.HEADLINE]
     assert [what for what, row in rows.items() if "-" in row] == [], "each row is measured"
-    ratios = [float(row[2]) for row in rows.values()]
-    assert min(ratios) < 1 < max(ratios), "losses are shown too"
+    means = [float(row[1].split()[0]) for row in rows.values()]
+    assert min(means) < 1 < max(means), "losses are shown too"
 
 
-def test_a_headline_row_is_one_case_of_the_newest_document():
-    first, second = PRODUCTS[:2]
-    old = make_document([product_case(first, 1.0, 4.0)], gpu=GPU, date="2026-01-01")
-    new = make_document([product_case(first, 1.0, 3.0)], gpu=GPU, date="2026-02-01")
-    other = make_document([product_case(second, 2.0, 1.0)], gpu=GPU, date="2026-03-01")
-    text = report.TABLES["headline"]([new, old, other])
-    rows = rows_of(text)
-    assert rows[first.what][2:] == ["3.00", GPU] and rows[second.what][2:] == ["0.50", GPU]
-    assert rows[headline.ROWS[-1].what] == ["-"] * 4
-    assert "the results of 2026-01-01 to 2026-03-01" in text
+def test_a_regime_is_of_the_newest_document_of_a_card():
+    old = make_document([part_case(LARGE, 64, 64, 64, 8.0)], gpu=H100, date="2026-01-01")
+    cases = [part_case(LARGE, 64, 64, 64, 2.0), part_case(LARGE, 128, 64, 64, 0.5)]
+    new = make_document(cases, gpu=H100, date="2026-02-01")
+    other = make_document([part_case(LARGE, 64, 64, 64, 3.0)], gpu=H200, date="2026-03-01")
+    row = rows_of(report.TABLES["regimes"]([new, other, old]))[LARGE.what]
+    assert row == ["1.00 of 2", "0.50", "128x64x64 nn", "3.00 of 1", "3.00", "64³ nn"]
+    headline = rows_of(report.TABLES["headline"]([new, other, old]))
+    assert headline[LARGE.what][:4] == ["H100", "1.00 of 2", "0.50", "128x64x64 nn"]
+    only = rows_of(report.TABLES["headline"]([other]))
+    assert only[LARGE.what][:2] == ["H200", "3.00 of 1"], "another card where it is the only one"
+    assert report.TABLES["regimes"]([]) == report.NOT_MEASURED
 
 
-def test_a_case_of_another_mode_layout_or_size_is_not_a_headline():
-    row = next(r for r in PRODUCTS if r.mode == "sustained")
-    m, n, k = row.sizes
-    times = {"tiled.mm": 1.0, "torch.mm": 3.0}
+def test_wrong_results_and_other_modes_have_no_part_in_a_regime():
+    wrong = part_case(LARGE, 64, 64, 64, 9.0)
+    wrong["candidates"][0]["check"]["ok"] = False
     others = [
-        {**product_case(row, 1.0, 3.0), "mode": "burst"},
-        {**product_case(row, 1.0, 3.0), "cache": "warm"},
-        make_case(row.set_name, Shape(m, n, k, "tt", row.dtype), times),
-        make_case(
-            row.set_name, Shape(m, n, k + 1, dtype=row.dtype), {"tiled.mm": 1, "torch.mm": 3}
-        ),
+        part_case(LARGE, 64, 64, 64, 9.0, mode="burst"),
+        part_case(LARGE, 64, 64, 64, 9.0, cache="warm"),
+        part_case(LARGE, 64, 64, 64, 9.0, set="middle16"),
     ]
-    for case in others[2:]:
-        case["mode"] = "sustained"
-    rows = rows_of(report.TABLES["headline"]([make_document(others, gpu=GPU)]))
-    assert rows[row.what] == ["-"] * 4
-
-
-def test_a_wrong_result_is_no_headline():
-    case = product_case(PRODUCTS[0], 1.0, 3.0)
-    case["candidates"][0]["check"]["ok"] = False
-    rows = rows_of(report.TABLES["headline"]([make_document([case], gpu=GPU)]))
-    assert rows[PRODUCTS[0].what][0] == "**wrong**" and rows[PRODUCTS[0].what][2] == "-"
+    right = part_case(LARGE, 64, 64, 64, 2.0)
+    document = make_document([wrong, *others, right], gpu=H100)
+    assert [p.ratio for p in LARGE.find([document], "H100").points] == [2.0]
+    assert LARGE.find([make_document([wrong, *others], gpu=H100)], "H100") is None
 
 
 def cpu_document(
@@ -94,15 +87,18 @@ def cpu_document(
     return document
 
 
-def test_a_cpu_headline_is_a_mean_on_the_most_threads():
-    row = next(r for r in headline.ROWS if isinstance(r, headline.CpuGroup))
+def test_a_cpu_regime_is_of_the_newest_with_its_threads():
+    device = next(iter(regimes.CPUS))
+    name, threads = regimes.CPUS[device]
+    part = regimes.REGIMES["cpu"].parts[0]
     documents = [
-        cpu_document(row.group, [2.0, 8.0], 4, "aaa"),
-        cpu_document(row.group, [9.0], 1, "bbb"),
+        cpu_document(part.groups[0], [2.0, 8.0], threads, "aaa"),
+        cpu_document(part.groups[0], [9.0], 1, "bbb"),
     ]
-    ours, theirs, ratio, device = rows_of(report.TABLES["headline"](documents))[row.what]
-    assert (ours, theirs, ratio) == ("40 GF/s", "10 GF/s", "4.00")
-    assert device.endswith(", 4 threads")
+    for document in documents:
+        document["environment"]["cpu"]["model"] = name
+    row = rows_of(report.TABLES["regimes-cpu"](documents))[part.what]
+    assert row[:3] == ["4.00 of 2", "2.00", "64³ nn"]
 
 
 def test_missed_goals_are_bold_and_each_part_names_its_commit():

@@ -19,7 +19,7 @@ from bench import cli, report, results, terminal
 from bench.shapes import Shape
 
 # Committed results: the widest labels and numbers that there are.
-DOCUMENTS = ("h200_shapes.json", "h200_fp16x3.json", "h200_host.json", "h200_cpu.json")
+DOCUMENTS = ("h200_shapes.json", "h200_fp16x3_cut.json", "h200_host.json", "h200_integers.json")
 NUMBERS = ("ratio", "quartiles", "time", "rate", "GB/s", "error")
 
 
@@ -115,7 +115,7 @@ def test_a_pipe_has_whole_numbers_and_eighty_columns():
 
 
 def test_remarks_stand_under_the_table_once(monkeypatch):
-    cases = results.read(report.RESULTS / "h200_shapes.json")["cases"]
+    cases = committed_cases()
     text = printed(monkeypatch, cases, 200)
     assert text.count("torch.mm padded: padding timed\n") == 1, "of all problems: no list"
     (line,) = (x for x in text.splitlines() if x.endswith("no int32 product on CUDA"))
@@ -141,7 +141,7 @@ def test_a_run_ends_with_where_its_files_lie(monkeypatch, tmp_path):
     monkeypatch.setattr(cli, "expand", squares)
     status, lines = ended(monkeypatch, tmp_path)
     assert status == 0
-    plots = [f"plot: bench/out/{kind}-small-float32.png" for kind in ("run-time", "rate")]
+    plots = [f"plot: bench/out/{kind}-small-float32.svg" for kind in ("run-time", "rate")]
     assert lines[-3:] == ["results: bench/out/run.json", *plots]
     for line in lines[-3:]:
         assert (tmp_path / line.split(": ")[1]).is_file()

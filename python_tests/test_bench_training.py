@@ -240,8 +240,8 @@ def test_curves_are_plotted_even_where_they_coincide(tmp_path):
         warnings.simplefilter("error")
         for _ in range(2):
             written = plot.plot_document(document, tmp_path)
-            assert [p.name for p in written] == ["loss-curves.png"]
-            assert written[0].read_bytes().startswith(b"\x89PNG")
+            assert [p.name for p in written] == ["loss-curves.svg"]
+            assert written[0].read_text().startswith("<?xml")
             document["curves"][1]["losses"] = document["curves"][0]["losses"]
 
 
@@ -265,7 +265,7 @@ def test_the_command_measures_trains_and_writes(monkeypatch, tmp_path):
     assert [len(c["losses"]) for c in document["curves"]] == [5] * 2
     # The CPU has no arithmetic of these names.
     assert "fp16x3" not in path.read_text() and "tf32" not in path.read_text()
-    assert (tmp_path / "loss-curves.png").exists()
+    assert (tmp_path / "loss-curves.svg").exists()
 
 
 def test_the_command_needs_a_gpu_and_says_so(monkeypatch):

@@ -11,7 +11,9 @@ from urllib.parse import unquote
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OTHER_PAGES = [p for p in sorted(ROOT.glob("*.md")) if p not in PAGES]
+OTHER_PAGES.append(ROOT / "python_tests" / "README.md")
 
 if not PAGES[0].exists():
     pytest.skip("there are no README.md and docs/ beside these tests", allow_module_level=True)
@@ -44,7 +46,7 @@ def broken(page: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES + OTHER_PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page):
     assert broken(page) == []
 
@@ -60,13 +62,64 @@ def test_broken_links_are_found(tmp_path):
     assert broken(page) == [link for link in bad for _ in range(2)]
 
 
-def test_the_readme_is_short():
-    assert len(PAGES[0].read_text().splitlines()) <= 250
+@pytest.mark.parametrize(
+    ("page", "most"),
+    [("README.md", 130), ("docs/performance.md", 200), ("python_tests/README.md", 40)],
+)
+def test_the_first_pages_are_short(page, most):
+    assert len((ROOT / page).read_text().splitlines()) <= most
 
 
 def test_every_page_is_reached_from_the_readme():
-    linked = {link.partition("#")[0] for link in _LINK.findall(PAGES[0].read_text())}
-    assert [p.name for p in PAGES[1:] if f"docs/{p.name}" not in linked] == []
+    """By links from page to page."""
+    reached, new = set(), {PAGES[0]}
+    while new:
+        reached |= new
+        links = ((page, link) for page in new for link in _LINK.findall(page.read_text()))
+        targets = {(page.parent / link.partition("#")[0]).resolve() for page, link in links}
+        new = {t for t in targets if t.suffix == ".md" and t.exists()} - reached
+    assert [p.name for p in PAGES if p not in reached] == []
+
+
+def test_the_decisions_are_numbered_and_in_their_index():
+    folder = ROOT / "docs" / "decisions"
+    names = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert [int(name[:3]) for name in names] == list(range(1, len(names) + 1))
+    assert _LINK.findall((folder / "README.md").read_text())[2:] == names
+    for name in names:
+        text = (folder / name).read_text()
+        told = re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE)
+        assert told[0] == "Question" and "Measured" in told and told[-1] == "Decided", name
+        assert re.search(r"^NVIDIA H[12]00", text, re.MULTILINE), f"{name} names no card"
+
+
+def test_pages_that_comments_name_exist():
+    """Also docs/decisions/030, by number."""
+    named = {}
+    for folder in ("ops", "bench", "cpp_tests", "examples", "python_tests"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".h", ".cuh", ".cu", ".cpp", ".inc", ".py"):
+                for page in re.findall(r"\bdocs/(?:[\w-]+/)*[\w-]+(?:\.md)?", path.read_text()):
+                    named[page] = path
+    assert "docs/decisions/030" in named
+    gone = {
+        str(path): page
+        for page, path in named.items()
+        if path != Path(__file__) and not list(ROOT.glob(f"{page}*"))
+    }
+    assert gone == {}
+
+
+def test_the_readmes_code_runs(capsys):
+    """What it prints of torch depends on the CPU; what it prints of this library does not."""
+    pytest.importorskip("tiled_mm")
+    names: dict = {}
+    for block in re.findall(
+        r"^```python\n(.*?)^```", PAGES[0].read_text(), re.DOTALL | re.MULTILINE
+    ):
+        exec(compile(block, PAGES[0].name, "exec"), names)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "mm True" and lines[1].startswith("mm ") and lines[2] == "True"
 
 
 def test_what_is_measured_is_shown():
@@ -79,13 +132,22 @@ def test_what_is_measured_is_shown():
     for folder in {report.folder_of(page) for page in PAGES}:
         documents = results.read_all(folder)
         shown = "\n".join(p.read_text() for p in PAGES if report.folder_of(p) == folder)
-        if folder != report.RESULTS:  # the essence of all is the README's
-            shown += "".join(f"<!-- bench:{name} -->" for name in report.HEADLINE_TABLES)
+        if folder != report.RESULTS:  # these take the documents of all folders
+            shown += "".join(f"<!-- bench:{name} -->" for name in report.REGIME_TABLES)
         hidden = [
             name
             for name, table in report.TABLES.items()
             if table(documents) != report.NOT_MEASURED and f"<!-- bench:{name} -->" not in shown
         ]
         assert hidden == [], folder
-    plots = sorted(path.name for path in (report.RESULTS / "plots").glob("*.png"))
+    plots = sorted(path.name for path in (report.RESULTS / "plots").glob("*.svg"))
     assert [name for name in plots if f"/{name})" not in text] == []
+
+
+def test_the_version_is_one():
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[
+        1
+    ]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert newest.startswith(version) and "**Bits changed:**" in newest

@@ -33,7 +33,7 @@ def companions(dtype: torch.dtype) -> tuple[torch.dtype, ...]:
 
 
 def check(a, b, total=None, out_dtype=None, product=None, **asked) -> None:
-    """C and the value before the activation, bit for bit; `product` says how to multiply."""
+    """C and the pre-activation, bit for bit; `product` says how to multiply."""
     product = product or {}
     out_dtype = out_dtype or a.dtype
     total = sums(a, b, **product) if total is None else total

@@ -77,9 +77,9 @@ def test_repeats_beside_another_stream(kind: str) -> None:
 def test_stores_that_loads_wait_behind(kind: str) -> None:
     """A stage may not be filled again while loads of it wait behind slow stores.
 
-    Where C's rows lie along the few, every lane stores to another row, and the first stores of a
-    block take microseconds; what the warp has then asked for of the next tile waits behind them. A
-    kernel that gave its word too early was wrong in one product of 400.
+    Where C is contiguous along the few rows, every lane stores to another row, and the first stores
+    of a block take microseconds; what the warp has then asked for of the next tile waits behind
+    them. A kernel that released a stage too early was wrong in one product of 400.
     """
     dtype, precision, other = KINDS[kind]
     asked = {"precision": precision}

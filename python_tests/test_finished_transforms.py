@@ -178,7 +178,7 @@ def test_opcheck(device: str, name: str, activation: str) -> None:
 @each("activation", ("gelu", "silu"))
 @each("name", tuple(SIZES))
 def test_opcheck_of_what_autograd_runs(device: str, name: str, activation: str) -> None:
-    """Where a gradient needs the value before the activation too."""
+    """Where a gradient needs the pre-activation too."""
     kind = "linear" if name.startswith("linear") else "addmm"
     operator = getattr(torch.ops.tiled, f"_{kind}_with_before").default
     inputs = leaves(name, torch.float32, device)

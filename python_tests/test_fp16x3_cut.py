@@ -40,7 +40,7 @@ def planned_size(k: int) -> int:
     for s in range(640, 6145, 64):
         if is_cut(torch.empty(s, k, device="cuda"), torch.empty(k, s, device="cuda")):
             return s
-    pytest.skip("no tile is cut in time on this GPU")
+    pytest.skip("no product is by stream-K on this GPU")
 
 
 def two_pairs(m: int, n: int, k: int, data: str = "normal") -> list[tuple[torch.Tensor, ...]]:

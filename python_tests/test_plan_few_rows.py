@@ -49,7 +49,7 @@ def test_its_ways_are_listed(n: int, k: int) -> None:
 
 
 def test_copies() -> None:
-    """Of what TMA cannot read, and of few rows that do not lie along K."""
+    """Of what TMA cannot read, and of few rows that are not contiguous along K."""
     a, b = meta(16, 4096, 4096, BF16)
     along_m = torch.empty(4096, 16, dtype=BF16, device="meta").t()
     for x, y, may_copy in (

@@ -54,7 +54,7 @@ def leave_nan() -> None:
 
 
 def ways(kind: str, a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple[rungs.Way, str]]:
-    """Every rung's ways that share segments out, and the rung."""
+    """Every rung's ways by split-K, and the rung."""
     asked = {"precision": KINDS[kind][1]}
     for algo in RUNGS[kind]:
         shared = [way for way in rungs.ways_of(a, b, algo, **asked) if way[-1]]

@@ -338,7 +338,7 @@ def test_every_tile_and_cluster_is_equal(dtype: torch.dtype, size: tuple) -> Non
     for x, y in ((a, b), (column_major(a), column_major(b))):
         ways = rungs.ways_of(x, y, "hopper", **asked(dtype))
         assert len({way[0] for way in ways}) > 1 and len({way[2:4] for way in ways}) == 5
-        assert k < 32768 or len({way[4] for way in ways}) == 2, "segments are shared out or not"
+        assert k < 32768 or len({way[4] for way in ways}) == 2, "split-K or not"
         for way in ways:
             for out_dtype in {dtype, torch.float32}:
                 c = torch.ops.tiled_debug.mm_with_tile(

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cuda
 
 @dataclass(frozen=True)
 class Cut:
-    """A tile that is cut in time, whichever operands are copied first."""
+    """A tile of stream-K, whichever operands are copied first."""
 
     algo: str
     dtype: torch.dtype
@@ -53,7 +53,7 @@ class Cut:
             tiles = math.ceil(m / height) * math.ceil(n / width)
             if tiles > least and self.ways(empty(m, k), empty(k, n)):
                 return m, n, k
-        pytest.skip(f"no {self.tile} can be cut in time on this GPU: {kind}")
+        pytest.skip(f"{self.tile} has no stream-K on this GPU: {kind}")
 
     def two_pairs(self, m: int, n: int, k: int) -> list[tuple[torch.Tensor, ...]]:
         """Two problems with their products, run in turn, so that one's accumulators are wrong where
@@ -67,7 +67,7 @@ SMALL = Cut("register_tile", torch.float32, "AsyncTile64x64")
 DOUBLE = Cut("mma_tile", torch.float64, "Fp64Tile128x128")
 DOUBLE_SMALL = Cut("mma_tile", torch.float64, "Fp64Tile64x64")
 TILES = (LARGE, SMALL, DOUBLE, DOUBLE_SMALL)
-# The sizes that are tried, of a number that grows until tiles can be cut in time.
+# The sizes that are tried, of a number that grows until stream-K is possible.
 KINDS = {
     "a short chain": lambda s: (s, s, 776),
     "a long chain": lambda s: (s, s, s + 5),

@@ -1,4 +1,4 @@
-// Where K is cut, the one rule that every kernel of this library obeys (README, "One answer").
+// Where K is cut: the one rule that every kernel of this library obeys (docs/contract.md).
 //
 // K below DEEP_K is one segment; from DEEP_K on K is cut at every multiple of SEGMENT_K. Inside a
 // segment the products are summed as one chain, k ascending, that starts from +0. The segment sums
@@ -23,8 +23,8 @@
 //
 // Why two numbers. A cut costs a large C its totals: cut from 8192 on, as deep as the layers of
 // today's models are, 16-bit products on an H100 took 2.6 % longer by the best way to run them, and
-// 7 % with totals in memory (bench/results/h100/cut_of_k.txt). Deep K with a small C needs the
-// cuts: only they let it fill the GPU.
+// 7 % with totals in memory (docs/decisions/027). Deep K with a small C needs the cuts: only they
+// let it fill the GPU.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 // one instruction: always those between two multiples of 32, zeros making up what is missing at K's
 // end.
 //
-// Tiles are always whole: what lies beyond the rows of A or the columns of B is computed and not
+// Tiles are always whole: what is beyond the rows of A or the columns of B is computed and not
 // stored. Compiled as avx512.cpp, with -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8.
 #define VECTOR_BYTES 64
 #include "cpu/naive_pairs.h"

@@ -11,7 +11,7 @@
 
 namespace tiled::cpu {
 
-// Of numbers >= 0. A division of 64 bits takes 40 to 90 cycles on many CPUs, one of 32 bits a half
+// x / y of numbers >= 0. A 64-bit division takes 40 to 90 cycles on many CPUs, a 32-bit one a half
 // or a third of that.
 constexpr int64_t divide(int64_t x, int64_t y) {
   if ((x | y) >> 32 == 0) return static_cast<uint32_t>(x) / static_cast<uint32_t>(y);

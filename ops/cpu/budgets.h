@@ -16,8 +16,8 @@ constexpr int64_t BLOCK_K = 512;          // the longest block of several tiles
 constexpr int64_t WAITING_BLOCK_K = 2048;
 constexpr int64_t COLUMN_BLOCK_K = 2048;  // of columns read by few tiles: pages are visited once
 constexpr int64_t LONG_COLS = 256;        // else A is not packed, and its rows share sets
-// Of B, [block_k][panel], in L2: half of a megabyte, since A and C pass through it too. From L3 the
-// kernel runs at three quarters of its speed on an Intel server.
+// A panel of B, [block_k][panel], takes half a megabyte of L2: A and C pass through L2 too. From L3
+// the kernel runs at three quarters of its speed on an Intel server.
 constexpr int64_t PANEL_BYTES = 512 << 10;
 constexpr int64_t FEW_PANEL_BYTES = 256 << 10;
 // AMX multiplies so fast that sums which wait outside C take longer than reading A and B from L2,

@@ -133,7 +133,7 @@ struct Half {
 #endif
 
 #if VECTOR_BYTES == 64
-  // Of all 16 lanes: the forms without a mask make GCC 12 warn of its own header.
+  // A mask of all 16 lanes: the forms without a mask make GCC 12 warn of its own header.
   static constexpr __mmask16 ALL = 0xffff;
 
   static Vector<float> widen_vector(const void* p) {

@@ -69,7 +69,7 @@ inline __attribute__((always_inline)) Vector<T> interleave(Vector<T> a, Vector<T
   return shuffle<T, Interleaved<T, LANES<T>, UPPER>>(a, b);
 }
 
-// Of every 2 STEP elements the lower or the upper half, a's and then b's.
+// Takes the lower or the upper half of every 2 STEP elements, a's and then b's.
 template <typename T, int64_t STEP, bool UPPER>
 struct SameHalves {
   static constexpr int64_t of(int64_t i) {

@@ -13,7 +13,7 @@
 
 namespace tiled {
 
-// Of copies to the device, of products, of copies to the host.
+// The queues of copies to the device, of products, and of copies to the host.
 enum class Queue : int8_t { In, Products, Out };
 constexpr std::array<Queue, 3> ALL_QUEUES = {Queue::In, Queue::Products, Queue::Out};
 
@@ -47,7 +47,7 @@ class OutOfCoreDevice {
   // The pinned tensor as kernels of the device see it.
   virtual at::Tensor mapped(const at::Tensor& host) = 0;
 
-  // Copies a matrix between host and device, both of which lie by rows or both by columns; the
+  // Copies a matrix between host and device, both row-major or both column-major; the
   // host's memory is pinned.
   virtual void copy(Queue queue, const at::Tensor& to, const at::Tensor& from) = 0;
 

@@ -59,7 +59,7 @@ struct CpuEvent : Event {
 };
 
 // One thread that does what it is given, in order. After an error it does no more work, but events
-// are still reached; the error is raised by the next who waits for the device, as CUDA does.
+// are still reached; the error is raised by the next call that waits for the device, as CUDA does.
 class CpuQueue {
  public:
   CpuQueue() : thread_(start_thread([this] { run(); })) { ++cpu_devices_hold().threads; }

@@ -79,7 +79,7 @@ void check_apart(const at::Tensor& out, const at::Tensor& input) {
               "operation.");
 }
 
-// The product of one tile on the device, where its operands lie as the engine puts them.
+// The product of one tile on the device, where its operands are as the engine puts them.
 Problem tile_problem(const OutOfCoreProduct& product, Arithmetic arithmetic, int64_t m, int64_t n,
                      int64_t k, at::ScalarType type) {
   const int64_t size = product.a.element_size();

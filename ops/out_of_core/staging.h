@@ -10,7 +10,7 @@
 
 namespace tiled {
 
-// Whether a matrix lies in memory column after column rather than row after row.
+// Whether a matrix is in memory column after column rather than row after row.
 inline bool lies_by_columns(const at::Tensor& t) {
   if (t.size(1) == 1) return t.stride(0) == 1;
   return t.stride(1) != 1 && (t.size(0) == 1 || t.stride(0) == 1);

@@ -57,7 +57,7 @@ struct SharedJob {
 };
 
 // A queue between two stages, of a bounded length. Every stage takes from its queue to the end, in
-// failure too, so that nobody ever waits in vain; and no call allocates, so that none fails.
+// failure too, so that no stage waits for ever; and no call allocates, so that none fails.
 template <typename T>
 class Channel {
  public:

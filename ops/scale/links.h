@@ -20,7 +20,7 @@ constexpr double link_rate(int capability) {
   return 16 * 32e9 / 8 * LONG_CODE * DATA;
 }
 
-// What a product may take of free memory where nobody says: less a margin for what else comes.
+// The part of free memory that a product takes by default: all but a margin for other users.
 constexpr int64_t usable(int64_t free_bytes) {
   constexpr int64_t LEAST_MARGIN = 512 << 20;
   const int64_t margin = free_bytes / 20 > LEAST_MARGIN ? free_bytes / 20 : LEAST_MARGIN;

@@ -70,7 +70,7 @@ class Search {
         if (task_.cuts_k) pieces_of_k(block_m, block_n);
       }
     }
-    // Of equal bounds the first: of the fewest tiles.
+    // Where bounds are equal the first is taken, which has the fewest tiles.
     std::sort(order_.begin(), order_.end());
     for (const auto& [least, index] : order_) {
       if (best_ && least >= WORTH_IT * price_of(*best_, rates_)) break;

@@ -27,9 +27,9 @@
 
 namespace tiled::scale {
 
-// Elements from one row of a matrix on the device to the next, where elements lie along rows: long
-// rows begin at multiples of 128 bytes, which the fast kernels want; short ones lie side by side,
-// so that they cross the link as one piece.
+// Elements from one row of a matrix on the device to the next, where elements are contiguous along
+// rows: long rows begin at multiples of 128 bytes, which the fast kernels want; short ones are side
+// by side, so that they cross the link as one piece.
 constexpr int64_t pitch_of(int64_t elements, int64_t element_bytes) {
   constexpr int64_t LONG = 1024, ALIGNED = 128;
   if (elements * element_bytes < LONG) return elements;
@@ -55,7 +55,7 @@ struct Task {
   int64_t devices = 1;  // that share out C's tiles
 };
 
-// Of one device and its link.
+// The rates of one device and its link.
 struct Rates {
   double to_device, to_host;  // bytes/s
   double flops;               // flop/s, at most
@@ -64,7 +64,7 @@ struct Rates {
 
 // What the product of one tile [m, k] x [k, n] takes on the device.
 struct Product {
-  int64_t workspace_bytes;  // beside its operands
+  int64_t workspace_bytes;  // in addition to its operands
   double seconds;           // about
 };
 using ProductOf = std::function<Product(int64_t m, int64_t n, int64_t k)>;
@@ -84,7 +84,7 @@ struct Plan {
   int64_t group;             // blocks of the operand that stays, done together; 1 where C stays
   int64_t slots_a, slots_b;  // blocks [block_m, block_k] and [block_k, block_n] on the device
   int64_t slots_c;           // tiles of C there, of the result's type
-  bool keeps_totals;         // beside them: a tile of totals, where these have a type of their own
+  bool keeps_totals;         // in addition: a tile of totals, where these have a type of their own
   bool keeps_parts;          // and one of a segment's sums, which are added to the totals
   int64_t matrix_bytes;      // of all of these, one after the other (scale/memory.h)
   int64_t workspace_bytes;   // at most, of one product

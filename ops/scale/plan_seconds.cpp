@@ -13,7 +13,7 @@ namespace {
 constexpr double CALL_SECONDS = 10e-6;  // a product's launch and its first steps
 constexpr double LINK_PRICE = 0.05;     // of a second on the link: others want it too
 
-// The share of the link's rate that a matrix crosses it at. Rows that lie apart in the host's
+// The share of the link's rate that a matrix crosses it at. Rows that are apart in the host's
 // memory are slower than one piece: 0.6 to 1 of its rate on an H200's host, the less the farther
 // apart they are, and below a KiB less again.
 constexpr double share_of_link(int64_t along, int64_t whole, int64_t element_bytes) {
@@ -99,7 +99,8 @@ bool simulate(Plan& plan, const Task& task, const Rates& rates, double limit) {
   double in = 0, products = 0, out = 0;
   plan.bytes_in = 0;
   const int64_t share = divided(plan.tiles(), task.devices);
-  // Of products that are still to come; not looked at where several devices share them.
+  // How many products are still to come, counted in full blocks; not read where several devices
+  // share them.
   double rest =
       static_cast<double>(task.m) / plan.block_m * task.n / plan.block_n * task.k / plan.block_k;
   const double full = plan.product_seconds;

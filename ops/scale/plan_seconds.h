@@ -9,8 +9,9 @@ constexpr int64_t STREAM_SLOTS = 2;  // of blocks that go by: one is used while 
 
 constexpr int64_t divided(int64_t x, int64_t by) { return (x + by - 1) / by; }
 
-// Of one product of the plan's full blocks. A tile's, or where C stays that of one segment, takes
-// `seconds_of_one`; 0 where nobody knows, and the arithmetic's rate is all that there is.
+// The seconds of one product of the plan's full blocks. A product of a tile, or of one segment
+// where C stays, takes `seconds_of_one`; if that is 0 it is not known, and the arithmetic's rate
+// decides.
 double product_seconds(const Plan& plan, const Task& task, const Rates& rates,
                        double seconds_of_one);
 

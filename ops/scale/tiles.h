@@ -1,4 +1,4 @@
-// Who does which tile of C, where several devices share them out.
+// Which device computes which tile of C, where several share them out.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace tiled::scale {
 
 // Hands out every tile of a plan once. A device has a run of tiles to itself, in the plan's order,
-// so that what it holds serves the next one too: at first a group that nobody has begun, and where
-// there is none, the later half of the longest run that is left. So a slow device, or one that has
-// failed, keeps nobody waiting but for the tiles it has taken. Calls may come from any thread.
+// so that what it holds serves the next one too: at first a group that no device has begun, and
+// where there is none, the later half of the longest run that is left. So a slow device, or one
+// that has failed, delays only the tiles that it has taken. Calls may come from any thread.
 class Tiles {
  public:
   Tiles(const Plan& plan, int64_t devices);
@@ -24,7 +24,7 @@ class Tiles {
  private:
   struct Run {
     int64_t next, end;
-    int64_t device;  // -1: nobody's yet
+    int64_t device;  // -1: none has it yet
   };
 
   Run* run_for(int64_t device);

@@ -37,7 +37,7 @@ def grouped_mm(
     Args:
         mat_a, mat_b: of one dtype and device, any strides and alignment; dtypes as of :func:`mm`.
         offs: [E], int32 or int64, on the device of ``mat_a``: the cumulative ends of the groups in
-            the size T that they share out. A group may be empty. What lies in the operands behind
+            the size T that they share out. A group may be empty. What is in the operands behind
             the last end is not read into any sum, and is zero in the result (torch leaves it as it
             finds it). None where both operands have three dimensions. E is at most 2^31 - 1.
         bias: [E, N], a row for every group; dtypes as of :func:`addmm`'s input. Not where groups
@@ -48,12 +48,12 @@ def grouped_mm(
             GPUs than those it is for, have no kernel that reads ``offs`` on the device: ``offs`` is
             copied to the host, which waits for it, and groups run one after the other; and in the
             capture of a CUDA graph this is an error.
-        out: of the result's shape and dtype, or a tensor of no elements, which is resized. It lies
-            apart from all that is read. Gradients do not flow through it.
+        out: of the result's shape and dtype, or a tensor of no elements, which is resized. It
+            must be apart from all that is read. Gradients do not flow through it.
 
     Returns:
         The result, contiguous, or ``out``. A call takes memory for it and, on a GPU, for copies of
-        operands that TMA cannot read where they lie, and sums of parts of K from 32768 on: see
+        operands that TMA cannot read where they are, and sums of parts of K from 32768 on: see
         docs/grouped.md.
 
     Raises:

@@ -33,8 +33,8 @@ def linear(
         weight: [N, K], or [K] without a bias; dtype and device of ``input``.
         bias: [N], or what torch broadcasts; dtypes as of :func:`addmm`'s input.
         activation, algo, precision, out_dtype: as of :func:`addmm`.
-        out: [..., N] of the result's dtype, or a tensor of no elements, which is resized. It lies
-            apart from all that is read. Gradients do not flow through it.
+        out: [..., N] of the result's dtype, or a tensor of no elements, which is resized. It
+            must be apart from all that is read. Gradients do not flow through it.
 
     Returns:
         [..., N], contiguous; [...] for a weight of one dimension; or ``out``.

@@ -127,7 +127,7 @@ def addmm(
         activation: ``'relu'``, ``'gelu'``, ``'gelu_tanh'`` or ``'silu'``, of real floating-point
             results.
         out: [M, N] of the result's dtype, or a tensor of no elements, which is resized. It may be
-            the input, or lie apart from all that is read. Gradients do not flow through it.
+            the input, or apart from all that is read. Gradients do not flow through it.
 
     Returns:
         [M, N], contiguous, or ``out``.

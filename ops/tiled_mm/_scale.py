@@ -61,7 +61,7 @@ def out_of_core(
 
     Args:
         a: [M, K] on the CPU, any dtype of :func:`mm` and any strides: pinned memory is copied as it
-            lies, ordinary memory and memory-mapped files through a small pinned buffer.
+            is, ordinary memory and memory-mapped files through a small pinned buffer.
         b: [K, N], dtype of ``a``.
         out: [M, N] on the CPU, of the result's dtype, sharing no memory with ``a`` and ``b``.
         precision: as of :func:`mm`; what holds at the begin holds to the end.

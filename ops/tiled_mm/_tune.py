@@ -17,7 +17,7 @@ from ._ops import bmm, mm
 class Tuned(NamedTuple):
     """What was measured of one class of products."""
 
-    product: str  #: dtypes, sizes and how the operands lie, as a rules file has them
+    product: str  #: dtypes, sizes and the operands' layouts, as a rules file has them
     way: str  #: the fastest: rung, and of rungs with several ways its tile
     seconds: float  #: that it takes, with cold caches
     estimated_seconds: float  #: that the way takes which estimates alone would have chosen

@@ -62,7 +62,7 @@ def _bmm_rule(
 
 
 def _each(function: Callable[[Tensor], Any], result: Any) -> Any:
-    """Of the result, or of C and the value before the activation."""
+    """Of the result, or of C and the pre-activation."""
     return function(result) if isinstance(result, Tensor) else tuple(map(function, result))
 
 

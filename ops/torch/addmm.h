@@ -28,7 +28,7 @@ class Addmm {
         a, b, {{}, "n", input, alpha, beta, activation, /*before=*/false, {}}, options));
   }
 
-  // (C, the value before the activation)
+  // (C, the pre-activation)
   static std::tuple<at::Tensor, at::Tensor> with_before(const at::Tensor& input,
                                                         const at::Tensor& a, const at::Tensor& b,
                                                         const at::Scalar& beta,
@@ -75,7 +75,7 @@ inline at::Tensor linear_target(const at::Tensor& out, const at::Tensor& x,
 }
 
 // activation(x weight^T + bias), in `out` if that is not null, which is resized where it has no
-// elements, and the value before the activation if `before` is not null. A call allocates nothing
+// elements, and the pre-activation if `before` is not null. A call allocates nothing
 // but these: weight is transposed by its strides.
 template <typename Backend>
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,

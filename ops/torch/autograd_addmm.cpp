@@ -38,7 +38,7 @@ struct AddmmBackward : public FinishedBackward {
     const auto [before, sums] =
         before_gradient(gradients, wants_sums ? std::optional(sums_dtype()) : std::nullopt);
     if (!before.defined()) return result;
-    // Of other shapes the engine sums it, and gives it the input's dtype.
+    // For other shapes of the input the engine sums the gradient, and gives it the input's dtype.
     if (task_should_compute_output(0))
       result[0] = times(wants_sums ? sums.view_symint(input.sizes) : before, beta.conj());
     const MmOperator& product = BATCHED ? bmm_operator() : mm_operator();

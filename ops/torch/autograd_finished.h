@@ -1,7 +1,7 @@
 // Derivatives of products with an epilogue, C = activation(before): what addmm, baddbmm and linear
 // share.
 //
-// Where the gradient needs the value before the activation, the call goes on below as the operator
+// Where the gradient needs the pre-activation, the call goes on below as the operator
 // that returns it too, and it is an output of the node as C is: so what differentiates a gradient
 // once more, which depends on that value, finds its way through it. That operator has the same
 // derivatives, since nested transforms of torch.func meet it again. Of relu the result says all
@@ -31,7 +31,7 @@ struct FinishedBackward : public Node {
   at::ScalarType dtype;  // of A and B
   GradientRequest request;
 
-  // The gradient of the value before the activation, undefined if there is none; and, where that is
+  // The gradient of the pre-activation, undefined if there is none; and, where that is
   // asked, its column sums.
   GradientAndSums before_gradient(const variable_list& gradients,
                                   std::optional<at::ScalarType> sums_dtype) {
@@ -63,7 +63,7 @@ struct Addend {
   }
 };
 
-using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the value before the activation)
+using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the pre-activation)
 
 // One call on its way through autograd.
 struct FinishedCall : Recording {

@@ -1,6 +1,6 @@
 // Derivatives of grouped products: products of groups again, in the form that the shapes say. Where
 // groups share out rows (a layer of experts), a's gradient is of the same form and b's shares out
-// K; and so on around. What lies outside all groups is zero in C and in the gradients, and is not
+// K; and so on around. What is outside all groups is zero in C and in the gradients, and is not
 // read.
 #include <torch/library.h>
 

@@ -28,7 +28,7 @@ struct LinearBackward : public FinishedBackward {
     const auto [before, sums] =
         before_gradient(gradients, wants_sums ? std::optional(bias.dtype) : std::nullopt);
     if (!before.defined()) return result;
-    // Of other shapes the engine sums it, and gives it the bias' dtype.
+    // For other shapes of the bias the engine sums the gradient, and gives it the bias' dtype.
     if (task_should_compute_output(2))
       result[2] = wants_sums ? sums.view_symint(bias.sizes) : before;
     const at::Tensor gradient = before.to(dtype);

@@ -86,16 +86,16 @@ at::Tensor product_tangent(const at::Tensor& a, const at::Tensor& b, const Produ
   return tangent.defined() ? at::add(tangent, other) : other;
 }
 
-// A copy whose elements lie along the last dimension, its rows on multiples of 16 bytes. One
-// element of padding is the least: without any, constant_pad_nd is a clone, which keeps the strides
-// of what it copies.
+// A copy whose elements are contiguous along the last dimension, its rows on multiples of 16 bytes.
+// One element of padding is the least: without any, constant_pad_nd is a clone, which keeps the
+// strides of what it copies.
 inline at::Tensor aligned_copy(const at::Tensor& x) {
   const c10::SymInt unit = 16 / static_cast<int64_t>(x.element_size()), columns = x.sym_size(-1);
   return at::constant_pad_nd_symint(x, {0, unit - columns % unit}).slice_symint(-1, 0, columns);
 }
 
-// Whether this is a rung that reads operands as they lie. It could refuse a gradient's layout (an
-// expanded one, say), so it is given copies, both along K.
+// Whether this is a rung that reads operands in their own layout. It could refuse a gradient's
+// layout (an expanded one, say), so it is given copies, both along K.
 inline bool needs_copies(std::optional<std::string_view> algo) {
   if (!algo) return false;
   const std::optional<Algo> rung = parse_algo(*algo);

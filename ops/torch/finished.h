@@ -21,7 +21,7 @@ struct EpilogueOptions {
   std::optional<at::Tensor> input;             // expands to C
   at::Scalar alpha = 1, beta = 1;              // where beta is 0 the input is not read
   std::optional<std::string_view> activation;  // see parse_activation()
-  bool before = false;                         // return the value before the activation as well
+  bool before = false;                         // return the pre-activation as well
   std::optional<at::Tensor> out;               // C; may be the input itself
 };
 
@@ -44,7 +44,7 @@ inline Factor factor_of(const at::Scalar& scalar, at::ScalarType dtype, const ch
               "For non-complex input tensors, argument ", name, " must not be a complex number.");
   check_range(scalar, dtype);
   const c10::complex<double> value = scalar.toComplexDouble();
-  // Of a float 1 and 0 count as such (Factor::is), and no other integer.
+  // A float counts as the integer 1 or 0 (Factor::is), and as no other.
   return {value.real(), value.imag(),
           scalar.isIntegral(true) ? scalar.toLong() : static_cast<int64_t>(value.real() == 1)};
 }
@@ -128,14 +128,14 @@ inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueO
   }
 }
 
-// The problem's value before the activation goes to `before`, of C's dtype.
+// The problem's pre-activation goes to `before`, of C's dtype.
 inline void keep_before(Problem& problem, at::Tensor& before) {
   const Operand operand = operand_of(before);
   problem.epilogue.before = {before.mutable_data_ptr(), operand.row_stride, operand.col_stride,
                              operand.batch_stride, problem.epilogue.out_dtype};
 }
 
-// C, and the value before the activation, undefined where it is not asked for. a and b are matrices
+// C, and the pre-activation, undefined where it is not asked for. a and b are matrices
 // or batches of them.
 template <typename Backend>
 std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const at::Tensor& b,

@@ -5,7 +5,7 @@
 // whether its plans are for all groups at once. Else groups are run one after the other, each as
 // mm's own problem. Either way their bits are mm's.
 //
-// Every element of C is written: outside all groups it is zero. Offsets that decrease or lie
+// Every element of C is written: outside all groups it is zero. Offsets that decrease or are
 // outside the shared size are refused on the CPU, before anything is written. On a GPU they are
 // taken as what they can mean: each end is at least the one before and at most the size.
 #pragma once
@@ -196,7 +196,7 @@ class Grouped {
                                                 epilogue(bias, activation, false, {}), options));
   }
 
-  // (C, the value before the activation)
+  // (C, the pre-activation)
   static std::tuple<at::Tensor, at::Tensor> with_before(const at::Tensor& a, const at::Tensor& b,
                                                         const MaybeTensor& offs,
                                                         const MaybeTensor& bias, Name activation,

@@ -14,7 +14,8 @@
 
 namespace tiled {
 
-// Of weight's shape and device, and of float or the dtype of the product of this dtype.
+// main_grad must have weight's shape and device, and float or the dtype of the product of this
+// dtype.
 inline void check_main_grad(const at::Tensor& main_grad, const at::Tensor& weight,
                             at::ScalarType dtype, const char* op) {
   const at::ScalarType type = main_grad.scalar_type();

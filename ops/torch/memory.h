@@ -1,4 +1,4 @@
-// Where tensors lie in memory: whether they have any, and whether one shares some with another or
+// Where tensors are in memory: whether they have any, and whether one shares some with another or
 // with itself. By addresses: two storages may hold one array (torch.from_numpy, DLPack).
 #pragma once
 
@@ -65,7 +65,7 @@ struct Extent {
 };
 
 // Whether steps along these dimensions, of which the first has the largest stride, lead from an
-// element to one that lies `distance` after it; not all of them are 0 unless one before was
+// element to one that is `distance` after it; not all of them are 0 unless one before was
 // `taken`.
 inline bool leads_to(const Extent* dims, size_t count, int64_t distance, bool taken) {
   if (count == 0) return distance == 0 && taken;

@@ -13,7 +13,7 @@ namespace tiled {
 namespace {
 
 using Name = std::optional<std::string_view>;
-using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the value before the activation)
+using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the pre-activation)
 
 // Everything that can be refused without knowing the device; returns the result's dtype.
 at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
@@ -43,7 +43,7 @@ struct Asked {
   }
 };
 
-// Of operators that go on from the sum.
+// The check of operators that have an epilogue.
 at::ScalarType check_finished_request(const at::Tensor& a, const MmOptions& options) {
   check_request(a, options);
   return check_finished_out_dtype(a.scalar_type(), options);

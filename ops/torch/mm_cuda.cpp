@@ -146,7 +146,7 @@ struct Cuda {
   }
 };
 
-// C, and the value before the activation, undefined where it is not asked for; by a rung's way of
+// C, and the pre-activation, undefined where it is not asked for; by a rung's way of
 // that name. With an epilogue the tile's kernel is another one.
 std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
                                                       std::string_view tile, bool exchanged,

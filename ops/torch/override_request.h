@@ -14,7 +14,7 @@
 
 namespace tiled {
 
-// Who computes a call: tiled, or torch's own kernel and why.
+// What computes a call: tiled, or torch's own kernel and why.
 enum class Verdict : int8_t {
   Tiled,
   Off,     // nothing overrides this device now
@@ -22,7 +22,7 @@ enum class Verdict : int8_t {
   Shape,   // shapes do not fit: torch's kernel raises
   Device,  // tensors of several devices, or of one that the build has no kernels for
   Scalar,  // alpha or beta does not fit the dtype
-  Layout,  // out= is a lazy view or lies on itself
+  Layout,  // out= is a lazy view or overlaps itself
   Names,   // named tensors
   Memory,  // zeros without memory (torch._efficientzerotensor)
 };
@@ -52,7 +52,7 @@ struct Request {
   bool of_int8 = false;  // C is the sums of int8, whole, and out_dtype int32
 };
 
-// Who computes it, without having touched anything.
+// What would compute it. Changes nothing.
 Verdict judge(const Request& asked, at::DeviceType device, const Products& products);
 
 // The product, of a request that judge() gives to tiled. The second writes into asked.out.

@@ -35,8 +35,8 @@ void register_plain(torch::Library& m) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, CompositeImplicitAutograd, m) { register_plain(m); }
-// Those that would take it as it is: torch.vmap, and dispatch modes and tensor subclasses where
-// autograd is left out (torch.inference_mode).
+// These keys would take the operator as it is: torch.vmap, and dispatch modes and tensor subclasses
+// where autograd is left out (torch.inference_mode).
 TORCH_LIBRARY_IMPL(tiled, FuncTorchBatchedDecomposition, m) { register_plain(m); }
 TORCH_LIBRARY_IMPL(tiled, Python, m) { register_plain(m); }
 

@@ -90,7 +90,7 @@ bool has_kernel(Arithmetic arithmetic, DType dtype, Target target) {
   return computes(kernels_of(*target.gpu), arithmetic, dtype);
 }
 
-// Of float32.
+// The arithmetic of float32.
 Arithmetic arithmetic_of(Precision precision) {
   switch (precision) {
     case Precision::Ieee: break;

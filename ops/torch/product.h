@@ -31,7 +31,7 @@ class Product {
     return product(a, b, options, {a.size(0), a.size(1), b.size(2)});
   }
 
-  // Of matrices or of batches, as CHECK_ALL has it.
+  // For matrices or for batches, as CHECK_ALL checks them.
   template <auto CHECK_ALL>
   static void mm_out(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                      at::Tensor& out) {

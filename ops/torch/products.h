@@ -1,4 +1,4 @@
-// The products of a device as functions, for those who know the device only when they are called.
+// The products of a device as functions, for code that knows the device only when it is called.
 #pragma once
 
 #include <tuple>

@@ -60,7 +60,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def(
       schema("_linear_into_main_grad(Tensor x, Tensor weight, Tensor? bias, Tensor? main_grad, *,"
              " str? activation=None, $options) -> Tensor"));
-  // (C, the value before the activation): what autograd runs where a gradient needs both. The first
+  // (C, the pre-activation): what autograd runs where a gradient needs both. The first
   // is of matrices or of batches.
   m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
   m.def(schema("_linear_with_before" + linear + ") -> (Tensor, Tensor)"), tags);
@@ -72,8 +72,8 @@ TORCH_LIBRARY(tiled, m) {
   m.def(schema("_add_linear_weight_grad(Tensor(a!) sum, Tensor grad, Tensor x, *, $options) -> ()"),
         tags);
   // Products of groups, which share out a size of a or of b, or K, by their cumulative ends; rows
-  // and columns of C outside all groups are zero. The second also gives the value before the
-  // activation; the backward of the third, whose groups share out rows, adds b's gradient to
+  // and columns of C outside all groups are zero. The second also gives the
+  // pre-activation; the backward of the third, whose groups share out rows, adds b's gradient to
   // main_grad and gives b none. The last adds left^T right of every group's rows [T, P] and [T, Q]
   // to its sum of [E, P, Q], rounded once.
   const std::string grouped =
@@ -127,7 +127,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def("save_rules(str path, str? device=None) -> ()", &save_rules);
   m.def("load_rules(str path) -> int", &load_rules);
 
-  // torch's own products by tiled's kernels, on 'cpu', 'cuda' or both; and who computed what since
+  // torch's own products by tiled's kernels, on 'cpu', 'cuda' or both; and what computed them since
   // the last reset, as a JSON object.
   m.def("enable_override(str? device=None) -> ()", &enable_override_of);
   m.def("disable_override(str? device=None) -> ()", &disable_override_of);
@@ -146,7 +146,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def("fp16x3_recomputed(Tensor a, Tensor b) -> Tensor");
 }
 
-// For those who measure the library or look into it; nothing here is needed to use it.
+// For measuring and debugging the library; nothing here is needed to use it.
 TORCH_LIBRARY(tiled_debug, m) {
   // explain() as a JSON object: what tiled_mm.plan() reads.
   m.def(schema("plan(Tensor a, Tensor b, *, $options, str? device=None, Tensor? scale_a=None,"

@@ -18,7 +18,7 @@ using MmOperator =
 using MmOutOperator = Operator<void(const at::Tensor& a, const at::Tensor& b,
                                     const MmOptions& options, at::Tensor& out)>;
 
-// addmm and baddbmm; into out=; and with the value before the activation beside C.
+// addmm and baddbmm; into out=; and with the pre-activation beside C.
 template <typename Result, typename... Out>
 using AddmmLike = Operator<Result(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
                                   const at::Scalar& beta, const at::Scalar& alpha,

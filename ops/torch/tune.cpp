@@ -40,7 +40,7 @@ std::optional<std::string> text_of_file(const std::string& path) {
   return text.str();
 }
 
-// Of a file that was made on one of these devices.
+// Loads a file that was made on one of these devices.
 int64_t load_rules(const std::string& path, const std::vector<DeviceInfo>& devices) {
   const std::optional<std::string> text = text_of_file(path);
   TORCH_CHECK(text, "tiled_mm: cannot read rules from ", path, ": ", std::strerror(errno));

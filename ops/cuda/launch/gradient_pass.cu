@@ -11,7 +11,7 @@
 // up to 32768 rows take one such launch, and up to 2^25 two.
 //
 // Bound by: memory; of 16 bits behind gelu, gelu_tanh and silu by the derivative's arithmetic,
-// which takes 1.3 times as long as memory does (bench/results/h200_gradient_pass.txt).
+// which takes 1.3 times as long as memory does (docs/decisions/013).
 #include <algorithm>
 
 #include "core/activation_gradient.h"
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(THREADS)
   const int across = threadIdx.x % ACROSS;
   const int64_t column = first_column + across * COUNT;
 
-  // Of this thread's first piece; the next are ROWS_AT_ONCE rows further on.
+  // The address of this thread's first piece; its next ones are ROWS_AT_ONCE rows further on.
   const auto first = [&](const void* data, int64_t row_stride, int64_t col_stride) {
     return static_cast<const T*>(data) + (first_row + threadIdx.x / ACROSS) * row_stride +
            column * col_stride;

@@ -10,7 +10,7 @@ namespace tiled {
 // Bytes that launch_pass_back() needs for sums on their way.
 int64_t pass_back_workspace(const GradientPass& pass);
 
-// Enqueues the kernels on the stream of the current device. `workspace` lies at a multiple of 256
+// Enqueues the kernels on the stream of the current device. `workspace` is at a multiple of 256
 // bytes. Returns the launch's error.
 cudaError_t launch_pass_back(const GradientPass& pass, void* workspace, cudaStream_t stream);
 

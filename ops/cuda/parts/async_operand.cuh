@@ -1,13 +1,13 @@
 // One operand of a kernel that loads by cp.async: its tile of ROWS (m for A, n for B) by one step
 // of K on its way from global memory, and from there by ldmatrix into the fragments of mma.sync. It
-// stays as it lies in global memory, swizzled so that neither way meets a bank conflict:
+// stays in its own layout in global memory, swizzled so that neither way meets a bank conflict:
 //
 //     along k:       one box,           [ROWS][BLOCK_K]
 //     along m or n:  ROWS / ATOM boxes, [BLOCK_K][ATOM of m or n]
 //
-// Only 16-bit elements may lie along m or n: those ldmatrix transposes. Along k it loads words of
-// any elements: 16 bytes of k for 8 rows. The threads copy 16 bytes each, one after the other
-// through the boxes, in COPIES passes.
+// Only 16-bit elements may be contiguous along m or n: those ldmatrix transposes. Along k it loads
+// words of any elements: 16 bytes of k for 8 rows. The threads copy 16 bytes each, one after the
+// other through the boxes, in COPIES passes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace tiled {
 
-// Where an operand's elements lie, in elements. Kept apart from the operand's state: these are the
+// Where an operand's elements are, in elements. Kept apart from the operand's state: these are the
 // launch's, and cost no thread a register.
 struct RowsByK {
   int64_t row, k;
@@ -57,15 +57,15 @@ class AsyncOperand {
                                           const T* = nullptr)
       : data_(data + row(0) * strides.row + k(0) * strides.k) {}
 
-  // Start one of the next step's copies, in order, of a tile that lies in the matrix as a whole.
+  // Start one of the next step's copies, in order, of a tile that is in the matrix as a whole.
   __device__ __forceinline__ void copy_whole(uint32_t tile, int index, RowsByK strides) {
     ptx::cp_async_16(tile + to(index), data_);
     data_ += index < COPIES - 1 ? offset(index + 1, strides) - offset(index, strides)
                                 : BLOCK_K * strides.k - offset(COPIES - 1, strides);
   }
 
-  // The same at the edge, for a step all of whose k exist: what lies outside as a whole is read
-  // from the last that exists, and takes part in results that nobody stores.
+  // The same at the edge, for a step all of whose k exist: what is outside as a whole is read
+  // from the last that exists, and takes part in results that are not stored.
   __device__ __forceinline__ void copy_clamped(uint32_t tile, int index, int rows,
                                                RowsByK strides) {
     if constexpr (ALONG_MN) {
@@ -95,14 +95,14 @@ class AsyncOperand {
   }
 
   // The whole next step at the edge: `rows` of the tile and `k_left` values of k exist (more than
-  // BLOCK_K is fine). What lies outside the matrix, which is over at `end`, becomes zero; no
+  // BLOCK_K is fine). What is outside the matrix, which is over at `end`, becomes zero; no
   // address outside it is read.
   __device__ __forceinline__ void copy(uint32_t tile, int rows, int k_left, RowsByK strides,
                                        const T* end) {
     copy_by<16>(tile, rows, k_left, strides, end);
   }
 
-  // Where this lane's address of the first fragment of its warp, which begins at row `first`, lies
+  // Where this lane's address of the first fragment of its warp, which begins at row `first`, is
   // in a tile, bytes. mma.sync takes of A rows 0-7 and 8-15 of the first 8 of k, then of the next;
   // of B both eights of k of eight columns, then of the next eight. (An eight: 16 bytes.)
   static __device__ __forceinline__ uint32_t lane_at(int first) {

@@ -1,5 +1,5 @@
-// The words by which the blocks of a kernel whose tiles are cut in time find each other, set to
-// zero before it, at every call and replay of a graph (wrapped.h).
+// Sets to zero the words by which the blocks of a stream-K kernel find each other, before it runs,
+// at every call and replay of a graph (wrapped.h).
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/launch_rung.h"

@@ -7,7 +7,7 @@
 
 namespace tiled {
 
-// One operand's map, of boxes that lie as it does.
+// One operand's map, of boxes with its layout.
 inline cudaError_t encode_side(CUtensorMap* map, const Side& side, int64_t entries,
                                CUtensorMapDataType type, int bytes, MapBox along_mn,
                                MapBox along_k) {

@@ -1,5 +1,5 @@
-// What a cluster of persistent blocks does where tiles are cut in time (wrap_around.h): its number,
-// its turns, and how each warp of its consumers hands its accumulators over (hand_over.cuh).
+// What a cluster of persistent blocks does in stream-K (wrap_around.h): its number, its work items,
+// and how each warp of its consumers hands its accumulators over (hand_over.cuh).
 #pragma once
 
 #include "cuda/parts/hand_over.cuh"
@@ -30,10 +30,11 @@ __device__ __forceinline__ uint32_t draw_cluster_number(const HandOver& args, ui
 
 // As WholeTurns, of the cluster that drew this number. A block's accumulators go from its consumers
 // to those of the block in its place in the next cluster. A warp that does nothing else, the
-// courier, asks for the flag and raises it, so that no consumer waits for the memory's answers:
+// hand-off warp, asks for the flag and raises it, so that no consumer waits for the memory's
+// answers:
 //
 //     consumers      ... accumulators -> given          taken -> accumulators ...
-//     courier                     wait given, flag      flag, arrive taken
+//     hand-off warp               wait given, flag      flag, arrive taken
 //
 // SHARERS: of a tile, among the consumers; the only one is none in particular.
 template <typename Schedule, int SHARERS>
@@ -82,7 +83,7 @@ struct CutTurns {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(given);
     return true;
   }
-  // The courier's lane.
+  // What one lane of the hand-off warp does.
   __device__ __forceinline__ void carry() const {
     const WrapAround::Share share = cuts.wrap.share(number);
     if (share.end.step != 0) {

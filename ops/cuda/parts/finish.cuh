@@ -1,7 +1,7 @@
 // From a finished sum to the value that C gets (core/epilogue.h), for every kernel and every store.
 //
-// All of it is for epilogues that are not the identity: who stores asks leaves_sums(), which is the
-// same for the whole launch.
+// All of it is for epilogues that are not the identity: code that stores asks leaves_sums(), which
+// is the same for the whole launch.
 //
 // A kernel that holds many sums in registers would get as many copies of this code if it went
 // through them in a loop that is unrolled; by for_each_in_turn() it gets one.
@@ -15,7 +15,7 @@
 namespace tiled {
 
 // Epilogue::is_identity() by the factors' bits: GPUs that are made for fp32 take dozens of cycles
-// to compare doubles, more than a short product has. Where it says no in vain (-0 for 0), the
+// to compare doubles, more than a short product has. Where it says no without need (-0 for 0), the
 // epilogue is applied and changes nothing.
 __device__ __forceinline__ bool leaves_sums(const Epilogue& e) {
   const auto is = [](const Factor& f, int64_t bits, int64_t value) {
@@ -70,9 +70,9 @@ __device__ __forceinline__ void load_widened(Accumulator<T> (&values)[COUNT], DT
   }
 }
 
-// COUNT sums of row `row` of C from `column` on become what C gets there, unrounded; the values
-// before the activation are stored where that is asked. C has `columns` columns, and nothing past
-// them is read or written. T is the inputs' element type, or C's.
+// COUNT sums of row `row` of C from `column` on become what C gets there, unrounded; the
+// pre-activations are stored where that is asked. C has `columns` columns, and nothing past them is
+// read or written. T is the inputs' element type, or C's.
 template <typename T, int COUNT>
 __device__ __forceinline__ void finish_vector(const Epilogue& e, Accumulator<T> (&values)[COUNT],
                                               int64_t entry, int64_t row, int64_t column,

@@ -5,7 +5,7 @@
 // kernel a hundred times. A step's values are computed side by side, 16 of them, or 8 or 4 where
 // there are few registers to spare, or what divides their number: a multiply-add takes four cycles,
 // and a multiprocessor's quarter has one or two warps that come here.
-// bench/results/h200_epilogues.txt has what that is worth.
+// docs/decisions/003 has what that is worth.
 #pragma once
 
 #include "cuda/parts/finish.cuh"
@@ -47,8 +47,8 @@ struct Within {
   int rows, columns, entry;
 };
 
-// Which half of an epilogue is done: sums become the values before the activation, and those C's.
-// Where the values before are kept, the two are done one after the other.
+// Which half of an epilogue is done: sums become the pre-activations, and those C's.
+// Where the pre-activations are kept, the two are done one after the other.
 struct Halves {
   bool combines, activates;
 };
@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_input(const Epilogue& e, float beta, float (
     }
 }
 
-// Elements of a bias that lie side by side.
+// Elements of a bias that are side by side.
 template <typename T>
 struct alignas(2 * sizeof(T)) BiasPair {
   T first, second;

@@ -1,7 +1,7 @@
 // Which group tile `index` of all belongs to, where a tensor on the device says where groups end.
 // No table is made: a warp adds up how many tiles groups have, 32 groups at a time, a lane each.
 //
-//     ends     300 300 1000 | what lies behind the last end, up to `size`: group `count`
+//     ends     300 300 1000 | what is behind the last end, up to `size`: group `count`
 //     tiles      3   0    6 |  2     of 128 rows each, times those along the other size
 //     numbers  0-2      3-8 | 9-10
 //

@@ -1,12 +1,12 @@
-// Where a tile is cut in time (wrap_around.h), its accumulators, exact as they are, go from one
-// block to the next through memory:
+// In stream-K (wrap_around.h) the accumulators of a tile that is handed over, exact as they are, go
+// from one block to the next through memory:
 //
 //     block b      first part of a tile, accumulators, flag -> whole tiles -> ...
 //                                               |
 //     block b + 1  first part, ... -> whole tiles -> accumulators, rest of b's tile, C
 //
-// Nobody waits for long, and nobody for ever, in whatever order blocks start and whatever runs
-// beside them: a block's number is the ticket that it draws as it begins, so the block before it
+// No block waits for long, and none for ever, in whatever order blocks start and whatever else runs
+// on the GPU: a block's number is the ticket that it draws as it begins, so the block before it
 // has begun too, and waits for nothing before it has handed over.
 //
 // Accumulators go by groups of threads, of the whole block or of a warp: thread i of a group hands
@@ -39,7 +39,7 @@ __device__ __forceinline__ void synchronise_group() {
     __syncthreads();
 }
 
-// A thread's accumulators in sixteens of bytes, which lie THREADS apart.
+// A thread's accumulators in sixteens of bytes, which are THREADS apart.
 template <typename T>
 struct alignas(16) HandOverVector {
   static constexpr int LENGTH = 16 / sizeof(T);
@@ -67,7 +67,7 @@ template <int THREADS, typename T, int COUNT>
 __device__ __forceinline__ void write_accumulators(const HandOver& args, uint32_t group,
                                                    const T (&chain)[COUNT]) {
   constexpr int LENGTH = HandOverVector<T>::LENGTH;
-  // Late on purpose: else the next block has so much else to do that nobody would miss its wait.
+  // Late on purpose: else the next block has so much else to do that no test would miss its wait.
   if constexpr (HANDS_OVER_LATE) __nanosleep(1000000);
   float4* const to = handed_over<THREADS>(args, group, chain);
 #pragma unroll
@@ -118,7 +118,7 @@ __device__ __forceinline__ void take_over(const HandOver& args, uint32_t from, T
   go_on_from(chain, [&](int v) { return __ldcg(at + v * THREADS); });
 }
 
-// From where they lie, if the chain `resumes`; else zeros. There is no branch around the loads:
+// From where they are, if the chain `resumes`; else zeros. There is no branch around the loads:
 // where accumulators come from two branches, ptxas has wgmma wait for each one.
 template <int THREADS, int COUNT>
 __device__ __forceinline__ void read_accumulators_or_clear(const HandOver& args, bool resumes,

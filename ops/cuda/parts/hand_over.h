@@ -1,6 +1,6 @@
-// How accumulators of tiles that are cut in time (wrap_around.h) go from block to block: where they
-// lie in the workspace, and the words in which blocks find their number and say that they are
-// there. Host and device; hand_over.cuh has the way itself.
+// Stream-K (wrap_around.h): how a tile's accumulators go from block to block. Where they are in the
+// workspace, and the words by which blocks find their number and say that accumulators are there.
+// Host and device; hand_over.cuh has the way itself.
 #pragma once
 
 #include <cstdint>

@@ -25,9 +25,9 @@ struct HopperArguments {
   CUtensorMap p_edge, q_edge;  // their last rows (OperandTile::Reach)
   int32_t p, q, k, batch;      // elements
   int32_t p_batch, q_batch;    // 0: every batch entry reads the same matrix; else 1
-  // The grid of work: tiles of the cluster, segments that are shared out, batch.
+  // The grid of work: tiles of the cluster, segments of split-K, batch.
   int32_t clusters_p, clusters_q;  // clusters that cover P and Q
-  int32_t segments;                // shared out; 1: a block does all of K
+  int32_t segments;                // of split-K; 1: a block does all of K
   int32_t cluster_p, cluster_q;    // blocks of a cluster along P or along Q; one of them is 1
   // A panel is so many clusters along P, all of which are done before the next along Q.
   Divisor by_tiles;     // clusters_p * clusters_q
@@ -35,8 +35,8 @@ struct HopperArguments {
   Divisor by_panel;     // the panel's height * clusters_q
   Divisor by_height;    // the panel's height
   Divisor by_last;      // the last panel's height
-  // Epilogue::before, where it is kept; and C, or the sums of one segment after the other where
-  // segments are shared out.
+  // Epilogue::before, where it is kept; and C, or in split-K the sums of one segment after the
+  // other.
   HopperOutput outputs[2];
   Epilogue epilogue;  // its rows are P's and its columns Q's
   bool finishes;      // by it: it is not the identity, and C is C
@@ -44,7 +44,7 @@ struct HopperArguments {
   // Where a block keeps its tile between segments, if registers have no room for it:
   // [block][consumer][register / 4][thread] float4. Of shared segments, their sums.
   float* totals;
-  // Of kernels for groups alone.
+  // Only kernels for groups read these.
   Groups groups;
   bool groups_of_p, groups_of_q;  // whose rows they share out; else it is K
   int32_t c_batch;                // as p_batch: 0 where groups write to one matrix

@@ -1,6 +1,6 @@
 // Which tile a block of rung hopper works on. The grid is persistent: cluster i of G takes units
-// i, i + G, i + 2 G, ... A unit is a tile of the cluster in one batch entry and, where segments are
-// shared out, one segment; units next in number lie close together in C, so that those in flight
+// i, i + G, i + 2 G, ... A unit is a tile of the cluster in one batch entry and, in split-K, one
+// segment; units next in number are close together in C, so that those in flight
 // share rows of A and columns of B in L2.
 //
 //     panel of 2 clusters along P:   0 2 4 6      (columns: Q)
@@ -78,8 +78,8 @@ struct WholeTurns {
   __device__ __forceinline__ Unit at(uint32_t i) const { return schedule.at(i); }
 };
 
-// A producer's warp has this to do beside filling stages: the last of the four is the courier of
-// turns that cut (cut_turns.cuh).
+// Besides filling stages, the last of the four producer warps is the hand-off warp of stream-K
+// (cut_turns.cuh).
 template <typename Turns>
 __device__ __forceinline__ void run_courier(const Turns& units, int warp) {
   if constexpr (Turns::CUTS) {

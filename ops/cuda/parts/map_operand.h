@@ -21,8 +21,8 @@ inline cudaError_t map_operand(CUtensorMap* map, const Side& side, const Problem
                         static_cast<int>(size_of(problem.dtype)), block_rows, share_rows, sharers);
 }
 
-// Both maps of an operand: of whole boxes, and, where it lies along K, of boxes of the rows that
-// are left after them (OperandTile::Reach).
+// Both maps of an operand: of whole boxes, and, where it is contiguous along K, of boxes of the
+// rows that are left after them (OperandTile::Reach).
 inline cudaError_t map_with_edge(CUtensorMap* map, CUtensorMap* edge, const Side& side,
                                  const Problem& problem, int block_rows, int share_rows,
                                  int sharers) {

@@ -42,7 +42,7 @@ struct OperandTile {
   }
 
   // The part of the tile that one of the `blocks` that share it loads for all of them: a range of
-  // rows, or of k where rows lie along mn. Boxes: [ROWS / blocks][BLOCK_K], or
+  // rows, or of k where rows are contiguous along mn. Boxes: [ROWS / blocks][BLOCK_K], or
   // [BLOCK_K / blocks][ATOM].
   struct Part {
     int row, k;       // where it begins, elements
@@ -62,8 +62,8 @@ struct OperandTile {
     }
   }
 
-  // What there is of a tile that begins at row `row` of a matrix of `rows`. The rest of the stage
-  // stays as it is, and nobody looks at the elements of C that come of it.
+  // The in-bounds part of the tile that starts at row `row` of a matrix of `rows`. The rest of the
+  // stage keeps what it had, and the elements of C that come of it are not stored.
   struct Reach {
     uint32_t bytes;  // of all parts
     int boxes;       // of this part

@@ -1,5 +1,5 @@
-// A thread's patch of C: its values of A and B from shared memory, the multiply-adds between them,
-// and its store. The patch is made of vectors of 16 bytes.
+// A thread's tile of C: its values of A and B from shared memory, the multiply-adds between them,
+// and its store. The thread tile is made of vectors of 16 bytes.
 #pragma once
 
 #include <iterator>
@@ -8,7 +8,8 @@
 
 namespace tiled {
 
-// A patch of a tile: COUNT values in vectors of VECTOR, `stride` elements apart.
+// The values of one operand for a thread tile: COUNT values in vectors of VECTOR, `stride` elements
+// apart.
 template <typename Acc, int COUNT, int VECTOR>
 __device__ __forceinline__ void load_patch(const Acc* tile, int stride, Acc (&patch)[COUNT]) {
   struct alignas(16) Vector {
@@ -71,7 +72,7 @@ __device__ __forceinline__ void store_vector(const Problem& problem, int64_t c_r
 }
 
 // Store a thread's sums, whatever the epilogue: VECTOR by VECTOR, of which at(v) says where the
-// v-th lies, as a Spot of C. Rows past the last are left out.
+// v-th is, as a Spot of C. Rows past the last are left out.
 struct Spot {
   int64_t row, column;
 };
@@ -101,7 +102,7 @@ __device__ __forceinline__ void store_patch(const Problem& problem, int64_t entr
   });
 }
 
-// The values of a thread's patch as one row.
+// The values of a thread tile as one row.
 template <typename Acc, int M, int N>
 __device__ __forceinline__ auto in_a_row(Acc (&patch)[M][N]) -> Acc (&)[M * N] {
   return reinterpret_cast<Acc(&)[M * N]>(patch);

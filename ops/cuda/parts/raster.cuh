@@ -1,4 +1,4 @@
-// Where tiles lie: their order, and where those at C's edge are read. They run down groups of GROUP
+// Where tiles are: their order, and where those at C's edge are read. They run down groups of GROUP
 // rows of tiles, so that the blocks in flight together cover a nearly square part of C and share
 // what they read through L2.
 #pragma once
@@ -18,7 +18,7 @@ __device__ __forceinline__ void tile_of_block(int64_t block, int64_t tiles_m, in
 }
 
 // Where a tile that begins at row (or column) `first` of `size` is read: at the edge so much before
-// it that it lies in the matrix as a whole, for steps of such tiles take less. By a multiple of the
+// it that it is in the matrix as a whole, for steps of such tiles take less. By a multiple of the
 // VECTOR elements that are copied and stored together. What it has of its neighbour's is not
 // stored.
 template <int BLOCK, int VECTOR>

@@ -1,12 +1,12 @@
 // An operand that TMA cannot read (its base or pitch is no multiple of 16 bytes, neither stride is
-// 1, or tf32 that does not lie along K) is copied to where it can; what async_mma would read in
-// small pieces, to where it reads 16 bytes; and fp32 to where register_tile is fastest, along m or
-// n.
+// 1, or tf32 that is not contiguous along K) is copied to where it can; what async_mma would
+// read in small pieces, to where it reads 16 bytes; and fp32 to where register_tile is fastest,
+// along m or n.
 //
-// Three ways: rows are copied as they lie, 16 bytes of the copy a thread; or the matrix goes
-// through shared memory in squares, read along the smaller stride and written along the other, an
-// element a lane or, for fp32 that is aligned, four (transpose.cu). Two operands that go the same
-// way go in one grid. Bound by memory.
+// Three ways: rows are copied in their own layout, 16 bytes of the copy a thread; or the matrix
+// goes through shared memory in squares, read along the smaller stride and written along the other,
+// an element a lane or, for fp32 that is aligned, four (transpose.cu). Two operands that go the
+// same way go in one grid. Bound by memory.
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/repack.cuh"

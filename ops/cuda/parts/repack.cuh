@@ -12,7 +12,7 @@ namespace tiled {
 struct Matrix {
   const void* from;
   void* to;
-  int64_t rows, columns;                      // of the copy; elements lie along a row
+  int64_t rows, columns;                      // of the copy; elements are contiguous along a row
   int64_t from_row, from_column, from_batch;  // strides, elements
   int64_t to_row, to_batch;                   // strides, elements
   int64_t batch;

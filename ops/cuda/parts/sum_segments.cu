@@ -1,6 +1,6 @@
-// Where segments of K were shared out among blocks, their sums wait in a workspace: here each
-// element's are added, in ascending order from +0, finished and rounded once. Where K is 0 there
-// are none, and every sum is +0.
+// The last kernel of split-K. The sums of segments are in a workspace: here each element's are
+// added, in ascending order from +0, finished and rounded once. Where K is 0 there are none, and
+// every sum is +0.
 //
 // Nothing here takes long but the way from L2, once for each BATCH of segments: their loads are all
 // under way before the first is added. Past the last segment +0 is added, which changes no total:

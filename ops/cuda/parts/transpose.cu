@@ -1,5 +1,5 @@
-// repack.cu for aligned fp32 that lies along the copy's columns: squares of 64 x 64 go through
-// shared memory, 16 bytes of memory a lane at both ends.
+// repack.cu for aligned fp32 that is contiguous along the copy's columns: squares of 64 x 64 go
+// through shared memory, 16 bytes of memory a lane at both ends.
 //
 //     read: a lane has 4 rows of a column of the copy       written: 4 columns of a row
 //

@@ -1,5 +1,5 @@
 // What a block does of the batch and of K's segments. The grid's y counts turns: an entry of the
-// batch each, or, where segments are shared out, a segment of an entry; a block goes on to the next
+// batch each, or, in split-K, a segment of an entry; a block goes on to the next
 // by the grid's height.
 #pragma once
 

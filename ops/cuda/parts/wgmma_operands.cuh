@@ -10,7 +10,7 @@
 namespace tiled {
 
 // function(TypeTag<T>, A_MN_MAJOR, B_MN_MAJOR), the latter two std::bool_constants; float32 means
-// tf32, whose operands lie along K.
+// tf32, whose operands are contiguous along K.
 template <typename Function>
 Kernel<WgmmaArguments> with_wgmma_operands(DType dtype, bool a_mn_major, bool b_mn_major,
                                            Function function) {

@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_accumulators(const Problem& problem, float
                        d[i], as_accumulator);
     }
   };
-  // C; before it the values before the activation, where they are kept.
+  // C; before it the pre-activations, where they are kept.
   const int first = keeps_before ? 0 : 1;
 #pragma unroll 1
   for (int output = first; output < 2; ++output) {

@@ -1,12 +1,12 @@
-// The wrap-around rule: how tiles are shared out evenly among clusters of blocks, fewer than there
-// are tiles, without another bit in C. Host and device, so that reports show what runs.
+// Stream-K by the wrap-around rule: how tiles are shared out evenly among clusters of blocks, fewer
+// than there are tiles, without another bit in C. Host and device, so that reports show what runs.
 //
 // McNaughton's rule ("Scheduling with Deadlines and Loss Functions", Management Science 6, 1959):
 // lay the tiles end to end and cut the line into as many equal shares as there are clusters. A cut
 // falls inside a tile, whose chain of K so has a first part, the end of one cluster's share, and a
 // rest, the beginning of the next one's. Each cluster does the first part that ends its share
 // *first* and the rest that begins it *last*: a share is at least a tile, so that a first part is
-// done before its rest is begun, and nobody waits.
+// done before its rest is begun, and no cluster waits.
 //
 //     line     |  tile 0  |  tile 1  |  tile 2  |  tile 3  |      4 tiles, 3 clusters
 //     shares   |    cluster 0 |    cluster 1 |    cluster 2 |
@@ -16,7 +16,7 @@
 //              cluster 2  3   2b      b: the rest of it, which goes on from them
 //
 // So only accumulators move, which are exact, and K is cut nowhere: the chain goes on where it
-// stopped. With more than two tiles a cluster the first ones go round whole, as they would anyhow,
+// stopped. With more than two tiles a cluster the first ones are computed whole, in whole waves,
 // and before the others: clusters that begin together read rows of an operand together, once for
 // all of them.
 #pragma once
@@ -26,8 +26,8 @@
 namespace tiled {
 
 struct WrapAround {
-  // What lies on either side of a cut must be worth handing over, `least` steps; else the cut moves
-  // to the tile's edge.
+  // Each side of a cut must have at least `least` steps, to be worth handing over; else the cut
+  // moves to the tile's edge.
   static constexpr uint32_t LEAST_STEPS = 4;
 
   uint32_t clusters;      // 0: no tile is cut

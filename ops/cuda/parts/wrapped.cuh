@@ -1,5 +1,5 @@
-// What kernels have in common whose tiles are cut in time (parts/wrap_around.h): a block's turns,
-// between which accumulators go from one block to the next (hand_over.cuh).
+// What stream-K kernels have in common (parts/wrap_around.h): the work items of a block, between
+// which accumulators go from one block to the next (hand_over.cuh).
 #pragma once
 
 #include "cuda/parts/early_start.cuh"
@@ -12,9 +12,9 @@
 
 namespace tiled {
 
-// take_over() by SHARED_BYTES of shared memory at the address `shared`, which nobody reads, where
-// they hold a tile: chains that begin with what is loaded from global memory the compiler would
-// schedule by waiting for each instruction of a tensor core.
+// take_over() by SHARED_BYTES of shared memory at the address `shared`, which no thread reads,
+// where they hold a tile: chains that begin with what is loaded from global memory the compiler
+// would schedule by waiting for each instruction of a tensor core.
 template <int THREADS, int SHARED_BYTES, typename Acc, int COUNT>
 __device__ __forceinline__ void take_over_by_shared(const HandOver& args, uint32_t from,
                                                     uint32_t shared, Acc (&chain)[COUNT]) {

@@ -1,4 +1,4 @@
-// The launch of kernels whose tiles are cut in time (parts/wrap_around.h).
+// The launch of stream-K kernels (parts/wrap_around.h).
 #pragma once
 
 #include "core/problem.h"

@@ -1,5 +1,4 @@
-// Products whose tiles are cut in time (parts/wrap_around.h), as the planners of their rungs see
-// them.
+// Products by stream-K (parts/wrap_around.h), as the planners of their rungs see them.
 #pragma once
 
 #include "cuda/plan/candidate.h"
@@ -7,8 +6,8 @@
 
 namespace tiled {
 
-// The most blocks, all running at once, that would share out a problem's tiles by cutting some in
-// time; 0: there is nothing to cut, or K is.
+// The most blocks, all running at once, among which stream-K would share out a problem's tiles; 0
+// if there is no tile to hand over, or if K has several segments.
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
                         const DeviceInfo& device);
 

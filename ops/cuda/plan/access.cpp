@@ -20,10 +20,10 @@ int vector_bytes(DType dtype) {
   }
 }
 
-// Vectors lie along the dimension of stride 1. The step from one vector to the next must keep the
-// alignment, for which Operand::alignment answers: a second stride of 1 (overlapping views), or one
-// of the batch, makes it that of an element. The stride of a dimension of size 1 is never used; a
-// "vector" along that dimension is one element, which any address serves.
+// Vectors are contiguous along the dimension of stride 1. The step from one vector to the next must
+// keep the alignment, for which Operand::alignment answers: a second stride of 1 (overlapping
+// views), or one of the batch, makes it that of an element. The stride of a dimension of size 1 is
+// never used; a "vector" along that dimension is one element, which any address serves.
 Access access_of(const Side& side, int bytes) {
   if (bytes == 0) return Access::Elements;
   const bool along_rows = side.rows > 1 && side.row_stride == 1;

@@ -12,10 +12,10 @@ enum class Access : int8_t {
   AlongK,    // vectors of elements that are neighbours in k
   AlongMN,   // vectors of elements that are neighbours in m (A) or n (B)
   Elements,  // one at a time, any strides, lanes along the smaller stride (by cp.async: along k,
-             // or if mma_tile's operand lies so, along m or n)
+             // or along m or n for such operands of mma_tile)
 };
 
-// Of both operands.
+// How both operands are read.
 struct Accesses {
   Access a, b;
 };
@@ -24,11 +24,11 @@ struct Accesses {
 Accesses vector_accesses_of(const Problem& problem);
 
 // What cp.async can copy by 16 bytes: its address must be aligned whatever the number of elements
-// that lie there.
+// there.
 Access copied_access_of(const Side& side);
 
-// The same where the tile lies along m or n: register_tile's, whose operands along k are transposed
-// on their way, one element at a time.
+// The same where the tile is contiguous along m or n: register_tile's, whose operands along k are
+// transposed on their way, one element at a time.
 Access async_access_of(const Side& side);
 
 // Whether elements share memory: a copy could then be larger than all the memory there is.

@@ -48,12 +48,12 @@ Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, cons
 Step product_of(const Candidate& candidate, const Plan& plan, const Problem& problem,
                 const DeviceInfo& device, bool dynamic = false);
 
-// Tiles of an entry of the batch; with groups those of all of them, and of what lies behind, at
+// Tiles of an entry of the batch; with groups those of all of them, and of what is behind, at
 // most.
 int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n);
 
-// Adds the product of such a kernel. Where it shares out segments it leaves their sums, which
-// another kernel adds; its grid's y is a segment of an entry (parts/turn.cuh). Else its blocks keep
+// Adds the product of such a kernel. By split-K it stores the sums of segments, which another
+// kernel adds; its grid's y is a segment of an entry (parts/turn.cuh). Else its blocks keep
 // their tiles' running totals between segments of K, in the workspace.
 void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments);
 

@@ -22,10 +22,10 @@ struct ClusterPlan {
 };
 
 // The row of elements along m or n, of those that the swizzles know (128, 64, 32 bytes), in which a
-// consumer's share of an operand lies: the widest that divides it, and of wide shares, which other
+// consumer's share of an operand is: the widest that divides it, and of wide shares, which other
 // rows would cut into many boxes, the widest of all, the last of them filled beyond the share.
 constexpr int operand_atom(int share, int element_bytes = 2) {
-  if (element_bytes == 4) return 32;  // only shares of whole wgmma tiles lie so
+  if (element_bytes == 4) return 32;  // only shares of whole wgmma tiles get here
   return share % 64 == 0 || share > 96 ? 64 : share % 32 == 0 ? 32 : 16;
 }
 

@@ -1,5 +1,5 @@
-// Operands that are copied before the product: which kernel does it, by what grid. Where the copies
-// lie is repack_layout.h's.
+// Operands that are copied before the product: which kernel does it, by what grid. The layout of
+// the copies is in repack_layout.h.
 #pragma once
 
 #include "cuda/plan/plan.h"
@@ -9,13 +9,13 @@ namespace tiled {
 
 // How one operand goes.
 enum class CopyBy : int8_t {
-  Rows,     // as its rows lie
+  Rows,     // as its rows are
   Squares,  // through squares in shared memory
   Vectors,  // the same by vectors of fp32
 };
 struct CopyGrid {
   CopyBy by;
-  int64_t rows, columns;                 // of the copy; elements lie along a row
+  int64_t rows, columns;                 // of the copy; elements are contiguous along a row
   int32_t across;                        // threads side by side along a row, a power of two
   int32_t blocks_x, blocks_y, blocks_z;  // along a row; down the rows; through the batch
 

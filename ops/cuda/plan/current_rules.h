@@ -34,7 +34,7 @@ std::string rules_file(const DeviceInfo& device, const Rules& rules);
 std::string read_rules_file(const std::string& text, const std::vector<DeviceInfo>& devices,
                             DeviceInfo& device, Rules& rules);
 
-// Puts what a file said before what is known: its rates in place of those, its rows beside them.
+// Puts what a file said before what is known: its rates replace those, its rows are added.
 void use_rules(const DeviceInfo& device, const Rules& rules);
 
 }  // namespace tiled

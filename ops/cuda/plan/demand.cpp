@@ -8,7 +8,7 @@ namespace {
 
 constexpr double CACHE_LINE = 128;  // bytes, of four sectors
 
-// Bytes from one row of the operand, as it lies, to the next.
+// Bytes from one row of the operand, in its own layout, to the next.
 int64_t pitch_of(const Side& side, DType dtype) {
   return (is_mn_major(side) ? side.k_stride : side.row_stride) * size_of(dtype);
 }
@@ -37,7 +37,7 @@ Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int
   d.p_mn_major = is_mn_major(read.p), d.q_mn_major = is_mn_major(read.q);
   const int64_t segments = splits ? segment_count(problem.k) : 1;
   d.splits = segments > 1;
-  // Whole clusters: what lies beyond the matrix takes its time too. A group of any size has half a
+  // Whole clusters: what is beyond the matrix takes its time too. A group of any size has half a
   // cluster beyond its rows, as a rule.
   const auto covered = [](const Side& side, int64_t block, int64_t cluster) {
     if (!side.is_shared)

@@ -16,11 +16,11 @@ struct Demand {
   int16_t cluster_k = 1;  // blocks of a cluster that share K of a tile out, each of them a unit
   bool p_mn_major = false, q_mn_major = false;  // how the product reads P and Q
   bool splits = false;                          // segments of K are units of their own
-  bool stream_k = false;  // tiles are cut in time, so that all blocks have as much to do
-  double ends = 1;        // times that a block comes to an end of what it has room for, in one unit
-  double units = 0;       // tiles of C, of all segments of K that are split and of the batch
-  double depth = 0;       // k of one unit, in whole turns of warps that take it in turn
-  double filled = 1;      // of the tile, the part that it multiplies
+  bool stream_k = false;                        // all blocks have equally much to do
+  double ends = 1;    // times that a block comes to an end of what it has room for, in one unit
+  double units = 0;   // tiles of C, of all segments of K that are split and of the batch
+  double depth = 0;   // k of one unit, in whole turns of warps that take it in turn
+  double filled = 1;  // of the tile, the part that it multiplies
   double loaded_bytes = 0;      // by all units together, from L2
   double off_sector_bytes = 0;  // of these, in rows that begin at no multiple of 32 bytes
   double line_loads = 0;   // the most that one line of an operand is asked for, one after the other
@@ -31,7 +31,7 @@ struct Demand {
 // the device alone.
 Problem average_of(Problem problem);
 
-// Whether the operand's rows, as it lies, begin at no multiple of 32 bytes.
+// Whether the operand's rows, in its own layout, begin at no multiple of 32 bytes.
 bool begins_off_sector(const Side& side, DType dtype);
 
 // Tiles of block_p x block_q elements that cover P x Q, each with all of K or, where segments are
@@ -40,7 +40,7 @@ Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int
                  int variant, int resident, bool splits = false, int cluster_p = 1,
                  int cluster_q = 1);
 
-// Of A's rows by B's columns.
+// The demand of a kernel that has A's rows as P and B's columns as Q.
 inline Demand demand_of(const Problem& problem, int64_t block_m, int64_t block_n, int variant,
                         int resident, bool splits = false) {
   return demand_of(problem, sides_of(problem, /*exchanged=*/false), block_m, block_n, variant,

@@ -22,7 +22,7 @@ std::vector<std::string> variants_of(List, std::initializer_list<const char*> ma
   return names;
 }
 
-// What reports say of plans whose segments of K are shared out, if they are.
+// What reports say of split-K, where a plan has it.
 inline void describe_sharing(Description& d, bool shares_segments) {
   if (shares_segments)
     d.lines.emplace_back("shares", "segments of K among blocks, adds their sums");

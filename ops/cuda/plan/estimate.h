@@ -10,7 +10,7 @@
 
 namespace tiled {
 
-// What the formula asks beside a plan's Demand.
+// What the formula asks in addition to a plan's Demand.
 struct DemandTerms {
   double steps;     // of BLOCK_K, of one unit
   double elements;  // of C, that one unit sums
@@ -39,7 +39,7 @@ std::vector<Choice> best_estimates(const Problem& problem, const DeviceInfo& dev
                                    const Rules& rules, size_t count);
 
 // What the rules and estimates ask of an epilogue: whether there is one, which activation it has,
-// and whether it keeps the values before.
+// and whether it keeps the pre-activations.
 int64_t finishing_of(const Epilogue& epilogue);
 
 // The name of a way; of rungs of one way, without a tile.

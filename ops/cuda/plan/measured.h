@@ -13,8 +13,8 @@ namespace tiled {
 
 // Problems of one class have one fastest way, or nearly so: M exactly up to 64 and in steps of an
 // eighth to a quarter above, so that a prompt of another length finds its neighbour's row; N, K and
-// the batch exactly; how the operands and C lie, and how they are aligned; dtypes, arithmetic, and
-// the kind of epilogue. A word without spaces.
+// the batch exactly; the layouts of the operands and C, and how they are aligned; dtypes,
+// arithmetic, and the kind of epilogue. A word without spaces.
 std::string class_of(const Problem& problem);
 
 struct MeasuredWay {

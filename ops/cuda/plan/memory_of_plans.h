@@ -35,7 +35,7 @@ class MemoryByKey {
   static constexpr size_t PLACES = 8;
 
   struct Row {
-    std::array<uint64_t, PLACES> hashes{};  // beside each other, as a look-up reads all of them
+    std::array<uint64_t, PLACES> hashes{};  // adjacent, as a look-up reads all of them
     std::array<Key, PLACES> keys{};
     std::array<Value, PLACES> values{};
     size_t oldest = 0;

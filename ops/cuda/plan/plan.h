@@ -1,6 +1,6 @@
 // The planner: (Problem, DeviceInfo) -> Plan. Pure: no CUDA call, no allocation, no string; it runs
 // on every call of the operator, and remembers what it chose. Tested where there is no GPU.
-// Rung, tile, grids and access are chosen here alone; a kernel only follows where its own data lies
+// Rung, tile, grids and access are chosen here alone; a kernel only follows where its own data is
 // (an edge, a vector inside C). explain/report.h has what a plan costs, and why.
 #pragma once
 
@@ -24,7 +24,7 @@ enum class Work : int8_t {
   Split,    // fp16x3: an operand goes into two parts, or room is cleared for that
   Product,  // the sums
   Clear,    // words by which the product's blocks tell each other what is done
-  Sums,     // sums of segments that were shared out are added; K = 0: all are +0
+  Sums,     // the sums of split-K are added; K = 0: all are +0
   Guard,    // fp16x3: elements are computed again
 };
 
@@ -77,7 +77,8 @@ struct Step {
   int64_t workspace_bytes;  // what it writes for the kernels after it
 };
 
-// Whether an operand is copied before the product, and along what its elements come to lie.
+// Whether an operand is copied before the product, and along which dimension its elements are
+// contiguous then.
 enum class CopyTo : int8_t { Nothing, AlongK, AlongRows };
 
 struct Plan {

@@ -1,4 +1,4 @@
-// Where a copied operand lies: with a pitch of whole cache lines. Pure, for the planner and the
+// Where a copied operand is: with a pitch of whole cache lines. Pure, for the planner and the
 // launch.
 #pragma once
 

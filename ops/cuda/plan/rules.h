@@ -16,7 +16,7 @@
 
 namespace tiled {
 
-// What a tile's speed hangs on beside its sizes: the type of its elements and the arithmetic.
+// What a tile's speed depends on besides its sizes: the type of its elements and the arithmetic.
 enum class Kind : int8_t {
   Sixteen,  // fp16 and bf16
   Tf32,
@@ -34,17 +34,17 @@ constexpr int KIND_COUNT = 11;
 Kind kind_of(const Problem& problem);
 const char* name_of(Kind kind);
 
-// Of a tile, in seconds. A step is BLOCK_K of K.
+// The rates of a tile, in seconds. A step is BLOCK_K of K.
 struct TileRates {
   double busy = 0;            // of a step, for each block on a multiprocessor that has several
   double latency = 0;         // of a step of a block that is alone there
-  double end = 0;             // of a tile, beside its steps
+  double end = 0;             // of a tile, without its steps
   double start = 0;           // of the call
-  double p_mn = 1, q_mn = 1;  // times so much where P, or Q, lies along m or n
+  double p_mn = 1, q_mn = 1;  // times so much where P, or Q, is contiguous along m or n
   static constexpr int COUNT = 6;
 };
 
-// Of a chip.
+// The rates of a chip.
 struct ChipRates {
 #define CHIP_RATE(name, value) double name = value;
 #include "cuda/plan/chip_rates.inc"
@@ -52,12 +52,13 @@ struct ChipRates {
 
 class Rules {
  public:
-  // Of the text of a rules file; `error` says what is wrong with it, and is empty if nothing is.
+  // Makes rules of the text of a rules file; `error` says what is wrong with it, and is empty if
+  // nothing is.
   static Rules parse(std::string_view text, std::string& error);
 
   const ChipRates& chip() const { return chip_; }
-  // Of a rung's tile; where that was not measured in this kind, of the tile in another kind, and
-  // where it was in none, of another tile.
+  // The rates of a rung's tile. If it was not measured in this kind, its rates in another kind; if
+  // it was measured in none, those of another tile.
   const TileRates& tile(Algo algo, int variant, Kind kind) const;
 
   // The way that was measured to be the fastest of the problem's class; null if none was.

@@ -30,7 +30,8 @@ class Visit {
   void (*call_)(const void* state, const Way& way);
 };
 
-// Who gets a rung: every call whose estimate is the least, or only one that asks for it by name.
+// Which calls get a rung: every one whose estimate is the least, or only one that asks for it by
+// name.
 enum class Use : int8_t { Chosen, ByName };
 
 // What a rung says of a plan of its own, for reports.
@@ -49,14 +50,14 @@ struct NamedWay {
   std::string tile;
   bool exchanged;  // B's transpose stands on the side that A has else
   int64_t cluster_p, cluster_q;
-  bool share_segments;  // or, of rungs that cut tiles in time, whether they do
+  bool share_segments;  // split-K; for rungs that have stream-K, whether they use that
 };
 inline bool operator==(const NamedWay& x, const NamedWay& y) {
   return x.tile == y.tile && x.exchanged == y.exchanged && x.cluster_p == y.cluster_p &&
          x.cluster_q == y.cluster_q && x.share_segments == y.share_segments;
 }
 
-// Of rungs without clusters.
+// Names a way of a rung that has no clusters.
 inline NamedWay named_way(std::string tile, bool exchanged, bool share_segments) {
   return {std::move(tile), exchanged, 1, 1, share_segments};
 }

@@ -58,14 +58,14 @@ inline bool groups_fit(const Problem& problem) {
   return false;
 }
 
-// Whether the rows of TMA's boxes lie along m or n; else along k.
+// Whether the rows of TMA's boxes are contiguous along m or n; else along k.
 inline bool is_mn_major(const Side& side) {
   if (side.k > 1 && side.k_stride == 1) return false;
   if (side.rows > 1 && side.row_stride == 1) return true;
   return side.rows == 1 && side.k > 1;
 }
 
-// Whether TMA can read the operand where it lies: neighbours along a row, all else a multiple of 16
+// Whether TMA can read the operand where it is: neighbours along a row, all else a multiple of 16
 // bytes apart.
 inline bool is_mappable(const Side& side) {
   const bool mn_major = is_mn_major(side);

@@ -1,5 +1,5 @@
-// Sums of segments that are shared out among blocks: where they wait, what that takes, and the
-// kernel that adds them. Every rung that shares segments plans by this:
+// Split-K: where the sums of segments are kept, what that takes, and the kernel that adds them.
+// Every rung that has split-K plans by this:
 //
 //     may_share_segments()  ->  add_with_sums()  ->  the product's kernel writes problem_of_sums()
 //                                                ->  Work::Sums
@@ -12,8 +12,8 @@
 
 namespace tiled {
 
-// [segments][batch][rows][pitch] of accumulators in the order of C's elements: rows lie along n, or
-// m.
+// [segments][batch][rows][pitch] of accumulators in the order of C's elements: rows are contiguous
+// along n, or m.
 struct SumsLayout {
   bool along_m;
   int64_t segments;  // none for K = 0: every element is +0

@@ -1,4 +1,4 @@
-// The named tiles as values, for those who print them.
+// The named tiles as values, for printing.
 #pragma once
 
 #include <string_view>

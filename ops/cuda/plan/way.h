@@ -1,5 +1,5 @@
 // How a rung runs a problem: which of its tiles, in which order, read in which manner. Every rung
-// has a type of its own for that, which nobody else needs to know; a Way carries one of them.
+// has a type of its own for that, which no other file needs to know; a Way carries one of them.
 #pragma once
 
 #include <cstring>

@@ -12,7 +12,7 @@ namespace tiled::ptx {
 
 // Where shared memory begins that copies of 16 bytes fill. L2 answers by sectors of 32 bytes: one
 // whose halves go to different 32 bytes of shared memory is fetched twice
-// (bench/results/h100/what_bounds.txt). So rows in it have pitches of multiples of 32 bytes, too.
+// (docs/decisions/030). So rows in it have pitches of multiples of 32 bytes, too.
 constexpr int CP_ASYNC_ALIGNMENT = 128;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

@@ -1,12 +1,12 @@
-// No instruction: the compiler is told that registers may have changed here.
+// A compiler barrier for registers, which is no instruction.
 #pragma once
 
 #include <cstdint>
 
 namespace tiled::ptx {
 
-// What is computed from these values before is not kept for after, where it is computed anew; and
-// they themselves are kept as they are, not computed again from what they came from.
+// The compiler must assume that x has changed: values derived from it are computed again instead of
+// being kept in registers, and x itself is kept instead of being computed again.
 __device__ __forceinline__ void forget(uint32_t& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ void forget(uint32_t& x, uint32_t& y) {
   asm volatile("" : "+r"(x), "+r"(y));

@@ -1,4 +1,4 @@
-// Hints that memory will be read. Nobody waits for them.
+// Hints that memory will be read. No thread waits for them.
 #pragma once
 
 #include <cstdint>

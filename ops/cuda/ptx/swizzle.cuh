@@ -1,4 +1,4 @@
-// How a tile must lie in shared memory for wgmma and TMA to find it: rows of 32, 64 or 128 bytes
+// The layout of a tile in shared memory for wgmma and TMA to find it: rows of 32, 64 or 128 bytes
 // whose 16-byte chunks are permuted ("swizzled") so that neither the copy engine nor the tensor
 // core meets a bank conflict (PTX ISA, "Matrix Descriptor"; CUDA driver API, CUtensorMapSwizzle).
 //

@@ -1,5 +1,5 @@
 // TMA, the copy engine between global and shared memory: boxes of a tensor that a tensor map
-// describes (PTX ISA, "cp.async.bulk.tensor"). One thread issues a copy. What lies outside the
+// describes (PTX ISA, "cp.async.bulk.tensor"). One thread issues a copy. What is outside the
 // tensor is read as zero and not written. Coordinates count elements, innermost dimension first.
 #pragma once
 

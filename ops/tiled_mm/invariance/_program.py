@@ -128,7 +128,7 @@ def cotangent(y: Tensor) -> Tensor:
 
 def named_outputs(result: Any) -> dict[str, Tensor]:
     """The tensors of a result, by their place in it. Of a result with logits (transformers) those
-    alone: what lies beside them is kept for the next call."""
+    alone: what is beside them is kept for the next call."""
     logits = getattr(result, "logits", None)
     found = tensors_of(result if logits is None else logits)
     if not found:

@@ -66,7 +66,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Layouts:
-    """Where the batch lies in the tensors of a call, and what its other arguments are in the two
+    """Where the batch is in the tensors of a call, and what its other arguments are in the two
     probes."""
 
     arguments: list[Layout]  # of each leaf that is a tensor; NO_ROWS for others
@@ -108,7 +108,7 @@ def layouts(small: dict[Place, Call], large: dict[Place, Call]) -> dict[Place, L
 
 
 def fits(layout: Layout, x: Tensor, batch: int) -> bool:
-    """Whether the rows lie in ``x`` as the probes have it."""
+    """Whether the rows are in ``x`` as the probes have it."""
     if not isinstance(layout, Rows):
         return layout == NO_ROWS
     return x.shape[layout.axis] == layout.outer * batch * layout.inner

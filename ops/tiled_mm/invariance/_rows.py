@@ -1,4 +1,4 @@
-"""Rows of a tensor: where a batch lies in its sizes, and a hash of the bits of each row."""
+"""Rows of a tensor: where a batch is in its sizes, and a hash of the bits of each row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROBES = (7, 11)
 
 @dataclass(frozen=True)
 class Rows:
-    """How the rows of a batch lie in a tensor.
+    """How the rows of a batch are in a tensor.
 
     Axis ``axis`` has ``inner * batch * outer`` elements, the outermost first: ``outer`` blocks, in
     each the batch, in each row ``inner`` elements.

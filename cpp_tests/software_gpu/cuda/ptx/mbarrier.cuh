@@ -1,4 +1,4 @@
-// mbarrier in software (block.h). Whoever waits in vain lets others go on.
+// mbarrier in software (block.h). A thread whose barrier is not done yet lets others go on.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Of wgmma only its element type; nothing multiplies by it here.
+// Only the element type of wgmma is here; nothing multiplies by it here.
 #pragma once
 
 namespace tiled::ptx {

@@ -1,7 +1,7 @@
-// An operand of async_mma that does not lie at multiples of 16 bytes. At multiples of 8 or 4 bytes
+// An operand of async_mma that is not at multiples of 16 bytes. At multiples of 8 or 4 bytes
 // cp.async copies so much at a time. Else its 16 bytes wait in registers while the step before is
 // multiplied: the two aligned 16 bytes that hold them, which are shifted together on their way to
-// shared memory, or, where neighbours do not lie side by side, element by element. On 7.5, which
+// shared memory, or, where neighbours are not side by side, element by element. On 7.5, which
 // has no cp.async, all operands wait so.
 #pragma once
 
@@ -59,7 +59,7 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
     return rows == ROWS && k_left >= BLOCK_K;
   }
 
-  // What lies at multiples of 16 bytes.
+  // What is at multiples of 16 bytes.
   __device__ __forceinline__ void fetch_wide(int rows, int k_left, RowsByK strides) {
 #pragma unroll
     for (int i = 0; i < COPIES; ++i) {

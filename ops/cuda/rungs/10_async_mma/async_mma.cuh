@@ -1,6 +1,6 @@
 // Rung async_mma. Tensor cores at nearly what mma.sync can do, on every GPU since Ampere. Operands
-// come by cp.async, which passes no register, into a ring of stages that lie as ldmatrix wants
-// them; fragments of 16 of k are loaded, and copies started, while those before are multiplied.
+// come by cp.async, which passes no register, into a ring of stages with the layout of
+// ldmatrix; fragments of 16 of k are loaded, and copies started, while those before are multiplied.
 //
 //     shared memory: a ring of STAGES          C: a warp owns 64 x 64 of it, 4 x 8 tiles of 16 x 8
 //     +-------+-------+-------+-------+          +-----+-----+-----+-----+
@@ -10,7 +10,7 @@
 //      now                     filled            +-----+-----+-----+-----+
 //      -> ldmatrix             <- cp.async
 //
-// An operand lies in a stage as in global memory: along k, or along m or n, from where ldmatrix
+// An operand is in a stage as in global memory: along k, or along m or n, from where ldmatrix
 // transposes it (async_operand.cuh); tf32 and bytes along k. K ascends in steps of 32 bytes into an
 // accumulator a segment, as in all rungs of its arithmetic; a deep K has totals in the workspace.
 //

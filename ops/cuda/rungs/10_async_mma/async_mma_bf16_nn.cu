@@ -1,4 +1,4 @@
-// async_mma for bf16 where A lies along k and B along n.
+// async_mma for bf16 where A is contiguous along k and B along n.
 #include "cuda/rungs/10_async_mma/async_mma.cuh"
 
 namespace tiled {

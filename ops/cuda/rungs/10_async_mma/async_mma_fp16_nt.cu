@@ -1,4 +1,4 @@
-// async_mma for fp16 where A and B lie along k.
+// async_mma for fp16 where A and B are contiguous along k.
 #include "cuda/rungs/10_async_mma/async_mma.cuh"
 
 namespace tiled {

@@ -22,7 +22,8 @@ class Fragments {
     A::load(a_[i], lane, i, part);
   }
 
-  // Those of B that come while row i of tiles is multiplied: as many in each row.
+  // Loads the fragments of B that come while row i of tiles is multiplied, equally many in each
+  // row.
   __device__ __forceinline__ void load_b_beside_row(uint32_t lane, int i, int part, int into) {
 #pragma unroll
     for (int pair = i * TILES_N / 2 / TILES_M; pair < (i + 1) * TILES_N / 2 / TILES_M; ++pair) {

@@ -14,7 +14,8 @@
 namespace tiled {
 namespace {
 
-// Rows side by side, of one k each, lie along m or n: at no multiple of 16 bytes but the first.
+// Rows side by side, of one k each, are contiguous along m or n: at no multiple of 16 bytes but the
+// first.
 bool along_k(const Side& side) {
   return side.k_stride == 1 || (side.k <= 1 && side.row_stride != 1);
 }

@@ -16,7 +16,7 @@ inline Problem as_turned(const Problem& problem, const AsyncMmaWay& way) {
 }
 
 // How an operand is copied so that 16 bytes of it can be read: it keeps its direction where
-// elements have 16 bits, and lies along k else.
+// elements have 16 bits, and is contiguous along k else.
 inline CopyTo laid_out(const Side& side, DType dtype) {
   return size_of(dtype) == 2 ? repacked_to(side, dtype) : CopyTo::AlongK;
 }

@@ -1,5 +1,5 @@
 // How async_mma stores: a block's sums to C, rounded once. Where they become 16-bit elements that
-// lie side by side in C's rows or columns they go through shared memory, in slices of rows of 64
+// are side by side in C's rows or columns they go through shared memory, in slices of rows of 64
 // elements or less, from where neighbouring threads write 16 bytes each.
 //
 //     rows of C along n:  [BLOCK_N / 64][BLOCK_M][64]      along m:  [BLOCK_M / 64][BLOCK_N][64]
@@ -22,7 +22,7 @@ struct SwizzledSlices {
   }
 };
 
-// Where a block's tile lies in C.
+// Where a block's tile is in C.
 struct TilePlace {
   int64_t entry, row, column;
   int rows, columns;  // that exist

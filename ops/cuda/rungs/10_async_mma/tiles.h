@@ -8,7 +8,7 @@
 namespace tiled {
 
 // A tile of M x N of C, of which a warp owns WARP_ROWS x WARP_COLUMNS. Steps of K_BYTES of K of
-// both operands lie in shared memory, STAGE_COUNT of them. ANY_ALIGNMENT: its operands need not be
+// both operands are in shared memory, STAGE_COUNT of them. ANY_ALIGNMENT: its operands need not be
 // at multiples of 16 bytes.
 template <int M, int N, int K_BYTES, int WARP_ROWS, int WARP_COLUMNS, int STAGE_COUNT, int BLOCKS,
           bool ANY_ALIGNMENT = false>

@@ -1,9 +1,9 @@
-// An operand of async_mma of fp32 or bytes that does not lie along k at multiples of 16 bytes.
-// ldmatrix transposes 16-bit elements alone, so these lie along k in shared memory wherever they
-// come from. A float is a word, which cp.async takes from anywhere to anywhere. Bytes along k come
-// by words too, if those are aligned; bytes along m or n in squares of four rows by four of k,
-// which wait in a thread's registers while the step before is multiplied, and are turned there. All
-// else, and what is no whole square, goes byte by byte.
+// An operand of async_mma of fp32 or bytes that is not contiguous along k at multiples of 16
+// bytes. ldmatrix transposes 16-bit elements alone, so these are contiguous along k in shared
+// memory wherever they come from. A float is a word, which cp.async takes from anywhere to
+// anywhere. Bytes along k come by words too, if those are aligned; bytes along m or n in squares of
+// four rows by four of k, which wait in a thread's registers while the step before is multiplied,
+// and are turned there. All else, and what is no whole square, goes byte by byte.
 #pragma once
 
 #include "cuda/parts/async_operand.cuh"
@@ -90,7 +90,7 @@ class WordOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, false, IS_B> {
           tile + ptx::swizzled<ROW_BYTES>((at.row + row) * ROW_BYTES + at.word * 4), words[row]);
   }
 
-  // Of every whole square the four words that lie in global memory.
+  // Loads the four words of every whole square from global memory.
   __device__ __forceinline__ void fetch(int rows, int k_left, RowsByK strides) {
 #pragma unroll
     for (int i = 0; i < SQUARES; ++i) {

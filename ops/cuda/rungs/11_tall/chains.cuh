@@ -1,5 +1,5 @@
-// tall's sums in fp32: a warp's strip as patches, a lane's of every eighth row and every fourth
-// vector of four columns, each element a chain of multiply-adds.
+// tall's sums in fp32: a warp's strip as thread tiles, a lane's of every eighth row and every
+// fourth vector of four columns, each element a chain of multiply-adds.
 //
 //     rows, A along k: lane / 4 + 8 r          columns: 16 v + 4 (lane % 4) + 0..3
 //           A along m: 4 (lane / 4) + 0..3 of every 32
@@ -64,9 +64,9 @@ class TallChains {
   template <bool PLAIN>
   __device__ __forceinline__ void store(const Problem& problem, const StripPlace& place) {
     const int lane = lane_anew();
-    // A lane's rows along m lie beside each other, so that a store's pieces of rows of C lie apart.
+    // A lane's rows along m are adjacent, so that a store's pieces of rows of C are apart.
     // A row of one vector is whole, and a wide one's pieces are
-    // (bench/results/h100/what_bounds.txt).
+    // (docs/decisions/030).
     const bool leaves_in_pieces = ALONG_M && problem.n > 4 && problem.n <= 32;
     const auto spot = [&](int v) -> Spot {
       return {place.row0 + row(lane, v / VECTORS), place.column0 + v % VECTORS * 16 + column(lane)};

@@ -8,7 +8,7 @@ namespace tiled {
 
 struct TallKernel {
   int tile;      // counted from the first of its kind
-  bool along_m;  // so the long operand lies
+  bool along_m;  // the long operand is contiguous along m
   bool plain;    // lines are aligned, K is in the panel, and the sums go to C as they are
 };
 

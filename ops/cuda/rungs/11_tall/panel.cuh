@@ -1,6 +1,6 @@
 // The short operand's panel in shared memory, which all warps of a block read: a tile's columns by
-// as much of K as fits, mostly all of it. It lies as those read it who multiply, and is filled up
-// with zeros:
+// as much of K as fits, mostly all of it. Its layout is the one that products read, and it is
+// filled up with zeros:
 //
 //     16 bits:  [BLOCK_N][panel_k], 16 bytes between rows, for ldmatrix
 //     fp32:     [panel_k][BLOCK_N]
@@ -24,8 +24,8 @@ class Panel {
     return at_ + (ALONG_K ? k * 2 : k * Tile::BLOCK_N * 4);
   }
 
-  // By all threads of a block, from `k0` of K on. Vectors lie as the operand does; where the panel
-  // lies otherwise they are taken apart, so that neighbouring threads write side by side.
+  // By all threads of a block, from `k0` of K on. Vectors have the operand's layout; where the
+  // panel has another they are taken apart, so that neighbouring threads write side by side.
   __device__ __forceinline__ void load(int64_t entry, int64_t k0) const {
     const Operand& b = args_.problem.b;
     const bool along_n = b.col_stride == 1;

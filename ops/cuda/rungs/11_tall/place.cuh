@@ -41,7 +41,8 @@ __device__ __forceinline__ void write_stretch(uint32_t room, void* c, int count)
   }
 }
 
-// Of four words of four neighbouring lanes, lane t gets the t-th of each, in the lanes' order.
+// Transposes four words of four neighbouring lanes: lane t gets the t-th of each, in the lanes'
+// order.
 __device__ __forceinline__ void exchange_in_four(uint32_t (&words)[4]) {
   const auto exchange = [](uint32_t& low, uint32_t& high, int mask) {
     const bool upper = threadIdx.x & mask;

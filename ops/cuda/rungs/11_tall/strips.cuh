@@ -6,7 +6,7 @@
 //
 // A line takes some bytes more than its elements. Where lines begin at multiples of 16 bytes they
 // begin a line of the stage, too (where all do, it is swizzled); else they are copied from the
-// multiple before them, and begin as many bytes behind the line's begin (shift()). What lies there
+// multiple before them, and begin as many bytes behind the line's begin (shift()). What is there
 // belongs to the matrix, or is left out.
 #pragma once
 
@@ -46,7 +46,7 @@ class Strips {
   static constexpr int PITCH = Tile::pitch(ALONG_M, SWIZZLES);  // bytes
   static_assert(LINES * PITCH <= Tile::STAGE_BYTES);
 
-  // Those of a matrix from strip `first` on, `step` apart; the ring is in shared memory at `ring`.
+  // The strips of a matrix from `first` on, `step` apart; the ring is in shared memory at `ring`.
   __device__ __forceinline__ Strips(const TallArguments& args, int64_t entry, uint32_t ring,
                                     int first, int step)
       : args_(args),

@@ -1,4 +1,4 @@
-// Rung tall. A very long operand and a short one: the short one lies whole in shared memory for a
+// Rung tall. A very long operand and a short one: the short one is whole in shared memory for a
 // block's whole life, and every warp streams strips of rows of the long one past it, through a ring
 // of its own, so that no warp waits for another and memory never stands still.
 //

@@ -5,11 +5,11 @@
 
 namespace tiled {
 
-// How lines of the long operand come to shared memory. A line lies along k, or along m.
+// How lines of the long operand come to shared memory. A line is contiguous along k, or along m.
 enum class TallRead : int8_t {
   Sixteen,   // cp.async of 16 bytes: every line begins at a multiple of them
   Shifted,   // the same from the multiple before a line, which then begins behind it
-  Elements,  // one by one: neighbours do not lie side by side
+  Elements,  // one by one: neighbours are not side by side
 };
 
 struct TallWay {

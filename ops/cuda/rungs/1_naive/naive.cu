@@ -11,9 +11,8 @@
 //
 // Preconditions: none; every shape, stride and alignment.
 // Bound by: the load/store units. Two loads for each multiply-add, all of them through L1.
-// Measured: a few hundredths of cuBLAS in fp32, and less the larger the problem (README, the
-// ladder). Next: rung 2 loads every element once per tile and shares it between the threads of a
-// block.
+// Measured: a few hundredths of cuBLAS in fp32, and less the larger the problem (docs/ladder.md).
+// Next: rung 2 loads every element once per tile and shares it between the threads of a block.
 #include "core/segments.h"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch_rung.h"

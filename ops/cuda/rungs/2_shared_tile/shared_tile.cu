@@ -23,9 +23,10 @@
 // Traffic: each element of A is loaded N / WIDTH times instead of N, so global traffic is divided
 // by WIDTH: the WIDTH x WIDTH tile does WIDTH flops per loaded element.
 // Bound by: shared memory. Every multiply-add still takes two values from it.
-// Measured: 10 %, 17 % and 19 % of cuBLAS for widths 8, 16 and 32 (fp32, 4096, H200; the README has
-// the ladder).
-// Next: rung 3 keeps a patch of C in registers, so that one loaded value feeds many multiply-adds.
+// Measured: 10 %, 17 % and 19 % of cuBLAS for widths 8, 16 and 32 (fp32, 4096, H200;
+// docs/ladder.md has them all).
+// Next: rung 3 keeps a thread tile of C in registers, so that one loaded value feeds many
+// multiply-adds.
 #include "core/segments.h"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch_rung.h"

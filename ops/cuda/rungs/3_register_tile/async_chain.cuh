@@ -9,14 +9,14 @@ namespace tiled {
 
 constexpr int64_t ASYNC_RASTER_GROUP = 8;  // rows of tiles
 
-// Where a thread's patch lies in the tile. A warp is 4 x 8 threads; warps are laid side by side
+// Where a thread tile is in the tile. A warp is 4 x 8 threads; warps are laid side by side
 // along n first. Lanes are numbered so that lane i reads the same vector of B as i ^ 1 and the same
 // vector of A as i ^ 2: then the hardware serves a 16-byte load of half a warp at once, instead of
 // a quarter.
 template <typename Tile>
 struct PatchOf {
   static constexpr int VECTOR = Tile::VECTOR;
-  static constexpr int STRIDE_M = 4 * VECTOR, STRIDE_N = 8 * VECTOR;  // between a patch's vectors
+  static constexpr int STRIDE_M = 4 * VECTOR, STRIDE_N = 8 * VECTOR;  // between its vectors
   int m, n;                                                           // its first row and column
 
   __device__ __forceinline__ PatchOf() {
@@ -38,7 +38,7 @@ struct ReadFrom {
 
 // chain += A . B over `length` values of k. `shared` is the ring of STAGES, each A's tile
 // [BLOCK_K][LEADING_A] and then B's [BLOCK_K][LEADING_B]; `a_data` and `b_data` are the tile's
-// first row of A and column of B at the first k, and `rows` and `columns` how many lie in the
+// first row of A and column of B at the first k, and `rows` and `columns` how many are in the
 // matrices from there on. Ends when all threads have read the last stage.
 template <typename Tile, Access ACCESS_A, Access ACCESS_B>
 __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* shared,
@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   ptx::cp_async_wait_group<STAGES - 2>();
   __syncthreads();
 
-  // Patches are loaded one k ahead of their use, across the change of stage too.
+  // Values are loaded one k ahead of their use, across the change of stage too.
   uint32_t read = 0, write = (STAGES - 1) * STAGE_BYTES;  // stages, as bytes
   const auto next = [](uint32_t stage) {
     return stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
@@ -129,7 +129,7 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   __syncthreads();  // before the next chain fills the first stage
 }
 
-// The same tile to C, rounded once, through the epilogue. What lies before it is another block's.
+// The same tile to C, rounded once, through the epilogue. What is before it is another block's.
 template <typename Tile>
 __device__ __forceinline__ void store_chain(const Problem& problem, int64_t entry, int64_t row0,
                                             int64_t column0, const PatchOf<Tile>& patch,

@@ -2,9 +2,9 @@
 // ROWS (m for A, n for B) x BLOCK_K (k) is copied without passing the registers. It arrives k-major
 // whatever the layout in global memory.
 //
-// AlongMN copies 16 bytes along the rows, which lie side by side and are aligned. Elements takes
-// any strides and any alignment, 4 bytes at a time; lanes lie along k, so that what lies along k is
-// transposed on its way.
+// AlongMN copies 16 bytes along the rows, which are side by side and are aligned. Elements takes
+// any strides and any alignment, 4 bytes at a time; lanes go along k, so that what is
+// contiguous along k is transposed on its way.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class AsyncTileLoader {
   static_assert(!VECTORS || Tile::THREADS % PER_K == 0, "the threads cover whole rows of k");
 
  public:
-  // `data` is the tile's first row at the segment's first k; `rows` of the tile lie in the matrix.
+  // `data` is the tile's first row at the segment's first k; `rows` of the tile are in the matrix.
   __device__ AsyncTileLoader(const float* data, int64_t row_stride, int64_t k_stride, int64_t rows)
       : pass_bytes_(LANES_K * k_stride * FLOAT),
         load_bytes_((ROW_STEP * row_stride + K_STEP * k_stride) * FLOAT),
@@ -48,7 +48,7 @@ class AsyncTileLoader {
     shared_ = (k_ * LEADING + row_) * FLOAT;
   }
 
-  // Whether every row of the tile lies in the matrix; the same for all threads of a block.
+  // Whether every row of the tile is in the matrix; the same for all threads of a block.
   __device__ bool whole() const { return rows_ == ROWS; }
 
   // Start copying the next step of a whole tile, all BLOCK_K of it, to the tile at `stage`.
@@ -68,7 +68,7 @@ class AsyncTileLoader {
     data_ += step_bytes_;
   }
 
-  // The same at the edge, where `k_left` values of k exist (more than BLOCK_K is fine). What lies
+  // The same at the edge, where `k_left` values of k exist (more than BLOCK_K is fine). What is
   // outside the matrix becomes zero; no address outside it is read.
   __device__ void copy(uint32_t stage, int k_left) {
     const uint32_t shared = stage + shared_;

@@ -9,10 +9,10 @@
 namespace tiled {
 
 Kernel<ProblemAndTotals> register_tile_kernel(const Problem& problem, const RegisterTileWay& way);
-// Of ways that are async.
+// The kernel of a way that is async.
 Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way, bool of_groups);
 
-// Of ways that cut tiles in time.
+// The kernel of a way by stream-K.
 Kernel<WrappedArguments> register_tile_wrapped_kernel(const RegisterTileWay& way);
 
 }  // namespace tiled

@@ -17,8 +17,8 @@
 namespace tiled {
 namespace {
 
-// Of shared memory, beside the tiles: a block's number among those that cut tiles in time
-// (run_turns in parts/wrapped.cuh), rounded up to what cp.async's tiles are aligned to.
+// Bytes of shared memory in addition to the tiles: a block's number in stream-K (run_turns in
+// parts/wrapped.cuh), rounded up to what cp.async's tiles are aligned to.
 constexpr int64_t NUMBER_BYTES = 128;
 
 // By number.
@@ -30,7 +30,7 @@ struct Tiles {
 template <typename List>
 constexpr Tiles TILES = {TileTable<List>::CANDIDATES, TileTable<List>::INFOS, List::COUNT};
 
-// Those of cp.async, and those for each size of accumulator.
+// The tiles of cp.async, and the tiles for each size of accumulator.
 constexpr const Tiles& ASYNC = TILES<AsyncTiles>;
 constexpr Tiles LISTS[] = {TILES<RegisterTilesFor<4>::List>, TILES<RegisterTilesFor<8>::List>,
                            TILES<RegisterTilesFor<8, 16>::List>,
@@ -116,7 +116,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-// Those of cp.async once for each number of operands that are copied one element at a time.
+// A tile of cp.async has a name for each number of operands that are copied one element at a time.
 constexpr int MANNERS = 3;
 std::vector<std::string> variants() {
   std::vector<std::string> names;
@@ -163,9 +163,9 @@ const TileInfo& tile_of(DType dtype, const RegisterTileWay& way) {
 // In JSON:
 //
 //   access      {a, b}: "along_k", "along_mn" or "elements"
-//   transposes  {a, b}: whether the operand is copied first, to lie along m or n, and then read so
-//   wraps_around  whether tiles are cut in time, so that blocks have as much to do
-//   shares_segments  whether blocks share out segments of K, whose sums another kernel adds
+//   transposes  {a, b}: whether the operand is copied first, to be contiguous along m or n
+//   wraps_around  stream-K: whether blocks have equally much to do
+//   shares_segments  split-K: whether blocks have segments of K, whose sums another kernel adds
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
   const TileInfo tile = tile_of(problem.dtype, way);

@@ -1,9 +1,9 @@
-// Rung 3, register_tile. Each thread keeps a THREAD_M x THREAD_N patch of C in registers: a column
-// of the patch's A values and a row of its B values, loaded once from shared memory, feed
+// Rung 3, register_tile. Each thread keeps a thread tile of C, THREAD_M x THREAD_N, in registers: a
+// column of its A values and a row of its B values, loaded once from shared memory, feed
 // THREAD_M x THREAD_N multiply-adds (64 for 16 loads at 8 x 8).
 //
-//            B tile [BLOCK_K][BLOCK_N]             The patch is made of 16-byte vectors that lie
-//              v0   v1   ...                       BLOCK / (vectors in the patch) apart, so that
+//            B tile [BLOCK_K][BLOCK_N]             It is made of 16-byte vectors that are
+//              v0   v1   ...                       BLOCK / (vectors in the tile) apart, so that
 //            +----+----+                           neighbouring threads read neighbouring vectors:
 //    A tile  |    |    |  a warp: 4 x 8 threads    a warp's load of A is 4 vectors in a row, of B
 //    v0 +    +----+----+                           8 vectors in a row, without bank conflicts.
@@ -45,7 +45,7 @@ __device__ __forceinline__ void compute(const Problem& problem, bool shares, voi
   using Acc = Accumulator<T>;
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N, VECTOR = Tile::VECTOR;
-  constexpr int STRIDE_M = BLOCK_M / (THREAD_M / VECTOR);  // rows between a patch's vectors
+  constexpr int STRIDE_M = BLOCK_M / (THREAD_M / VECTOR);  // rows between vectors
   constexpr int STRIDE_N = BLOCK_N / (THREAD_N / VECTOR);
   static_assert(sizeof(Acc) == Tile::ACC_BYTES, "the tile is made for another accumulator");
 
@@ -65,9 +65,8 @@ __device__ __forceinline__ void compute(const Problem& problem, bool shares, voi
   // serves a 16-byte load of half a warp at once, instead of a quarter.
   constexpr int WARPS_N = BLOCK_N / THREAD_N / 8;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int patch_m =
-      (warp / WARPS_N * 4 + lane / 16 * 2 + lane % 2) * VECTOR;      // first row of the patch
-  const int patch_n = (warp % WARPS_N * 8 + lane / 2 % 8) * VECTOR;  // first column
+  const int patch_m = (warp / WARPS_N * 4 + lane / 16 * 2 + lane % 2) * VECTOR;  // its first row
+  const int patch_n = (warp % WARPS_N * 8 + lane / 2 % 8) * VECTOR;              // first column
 
   for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
     const int64_t entry = entry_of(problem, shares, turn);
@@ -97,7 +96,7 @@ __device__ __forceinline__ void compute(const Problem& problem, bool shares, voi
       b.store(tiles + A_TILE);
       __syncthreads();
 
-      // Patches are loaded one k ahead of their use, across the change of stage too.
+      // Values are loaded one k ahead of their use, across the change of stage too.
       Acc a_patch[2][THREAD_M], b_patch[2][THREAD_N];
       const auto load_patches = [&](int k) {
         load_patch<Acc, THREAD_M, VECTOR>(tiles + stage + k * Tile::LEADING_A + patch_m, STRIDE_M,

@@ -1,10 +1,10 @@
 // Rung 3, register_tile, for fp32 where cp.async exists (compute capability 8.0 on). The same
-// patches of C in registers; but the tiles of A and B pass no register on their way to shared
+// thread tiles of C in registers; but the tiles of A and B pass no register on their way to shared
 // memory, several steps of them are on their way at once, and between segments the workspace holds
-// the running total. So a thread's registers are left to its patch, which may be 16 x 8: 128
+// the running total. So a thread's registers are left to its thread tile, which may be 16 x 8: 128
 // multiply-adds for 24 loaded values.
 //
-//     shared memory: a ring of STAGES          C: a warp owns 4 x 8 patches, whose 16-byte
+//     shared memory: a ring of STAGES          C: a warp owns 4 x 8 thread tiles, whose 16-byte
 //     +-------+-------+-------+                vectors interleave, so that a warp's load is 4
 //     |  A,B  |  A,B  |  A,B  |                vectors of A side by side, or 8 of B
 //     +-------+-------+-------+                  +----------------+----------------+
@@ -14,7 +14,7 @@
 //                                                +----------------+----------------+
 //
 // One wait and one barrier a step: after it the next stage is filled and the one just read may be
-// filled again. Both tiles stand k-major in shared memory; an operand that lies along k is
+// filled again. Both tiles stand k-major in shared memory; an operand that is contiguous along k is
 // transposed on its way, 4 bytes at a time, unless the plan has had it transposed before.
 //
 // Preconditions: fp32. A and B are read by vectors where the plan's Access says so, else any
@@ -35,7 +35,7 @@
 
 namespace tiled {
 
-// Tile `number` of a problem. SHARES: blocks share out segments of K (plan/sums.h). An instance of
+// Tile `number` of a problem. SHARES: split-K (plan/sums.h). An instance of
 // its own: asked at run time it spreads the registers of all otherwise, which whole tiles pay for.
 template <typename Tile, Access ACCESS_A, Access ACCESS_B, bool SHARES>
 __device__ __forceinline__ void compute_async(const Problem& problem, void* totals, char* shared,

@@ -1,13 +1,13 @@
 // Rung 3, register_tile, for fp32 where tiles do not divide among the blocks that run at once:
-// tiles are cut in time (parts/wrap_around.h), so that no block has a tile more than another. The
-// chains are those of register_tile_async.cu. Where a tile is cut, its accumulators, exact in fp32,
+// stream-K (parts/wrap_around.h), so that no block has a tile more than another. The chains are
+// those of register_tile_async.cu. The accumulators of a tile that is handed over, exact in fp32,
 // go from one block to the next through memory (parts/hand_over.cuh).
 //
 // Preconditions: those of register_tile_async; one entry of a batch, one segment of K; more tiles
 // than blocks; the ticket and the flags are zero.
 // Bound by: the FMA units, as without cuts; a block stores and loads one tile of accumulators more.
 // Of cuBLAS: 104 % in the geometric mean of 38 sizes on an H200, 96 % with whole tiles alone
-// (bench/results/h200_cut_tiles.txt).
+// (docs/decisions/007).
 // Next: rung mma_tile, whose multiply-adds are the tensor cores'.
 #include "cuda/parts/wrapped.cuh"
 #include "cuda/rungs/3_register_tile/async_chain.cuh"

@@ -42,7 +42,7 @@ class TileLoader {
   };
 
  public:
-  // `data` is the tile's first row at the segment's first k; `rows` of the tile lie in the matrix.
+  // `data` is the tile's first row at the segment's first k; `rows` of the tile are in the matrix.
   __device__ TileLoader(const T* data, int64_t row_stride, int64_t k_stride, int64_t rows)
       : row_stride_(row_stride), k_stride_(k_stride), rows_(rows < ROWS ? int(rows) : ROWS) {
     // Neighbouring threads take neighbours in memory: along k, or along the rows.
@@ -59,7 +59,7 @@ class TileLoader {
     load_stride_ = row_step_ * row_stride + k_step_ * k_stride;
   }
 
-  // Whether every row of the tile lies in the matrix; the same for all threads of a block.
+  // Whether every row of the tile is in the matrix; the same for all threads of a block.
   __device__ bool whole() const { return rows_ == ROWS; }
 
   // Start loading the next step of a whole tile, all BLOCK_K of it.
@@ -71,7 +71,7 @@ class TileLoader {
   }
 
   // Start loading the next step, of which `k_left` values of k exist (more than BLOCK_K is fine).
-  // What lies outside the matrix becomes zero; no address outside it is touched.
+  // What is outside the matrix becomes zero; no address outside it is touched.
   __device__ void fetch(int k_left) {
 #pragma unroll
     for (int load = 0; load < LOADS; ++load) {

@@ -22,9 +22,9 @@ struct RegisterTile {
   static constexpr int THREADS = (M / PATCH_M) * (N / PATCH_N);
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   static constexpr int VECTOR = 16 / BYTES;     // accumulators in a 16-byte shared-memory access
-  // Columns of a patch that are multiplied in one go. It only changes the order of independent
-  // instructions, and with it how the compiler spreads the registers over the banks of the
-  // register file, which is worth 5 % on an H200.
+  // Columns of a thread tile that are multiplied in one go. It only changes the order of
+  // independent instructions, and with it how the compiler spreads the registers over the banks of
+  // the register file, which is worth 5 % on an H200.
   static constexpr int PANEL_N = PANEL;
   // One vector of padding a row: with BLOCK_K = 8 a warp's transposing stores then fall into 32
   // different banks.
@@ -56,7 +56,7 @@ struct Tile64x64Complex : RegisterTile<64, 64, 4, 4, 16, 1, 4, 32> {};
 struct Tile32x32Complex : RegisterTile<32, 32, 2, 2, 16, 2, 2, 32> {};
 
 // register_tile for fp32 from compute capability 8.0 on
-// (rungs/3_register_tile/register_tile_async.cu). K elements of k are a step; STAGE_COUNT steps lie
+// (rungs/3_register_tile/register_tile_async.cu). K elements of k are a step; STAGE_COUNT steps are
 // in shared memory, all but one of them on their way.
 template <int M, int N, int K, int PATCH_M, int PATCH_N, int STAGE_COUNT, int BLOCKS>
 struct AsyncTile {

@@ -11,9 +11,9 @@ struct RegisterTileWay {
   int8_t tile;        // of the list for its accumulators, or of AsyncTiles (tiles.h)
   bool async;         // fp32 by cp.async (AsyncTiles), each operand as it can
   Accesses access;    // unless async both by vectors, or neither
-  bool transpose_a;   // async only: the operand is copied first, to lie along m or n
+  bool transpose_a;   // async only: the operand is copied first, to be contiguous along m or n
   bool transpose_b;   // async only
-  bool wraps_around;  // tiles are cut in time, among so many blocks (parts/wrap_around.h)
+  bool wraps_around;  // stream-K, among so many blocks (parts/wrap_around.h)
   int32_t blocks;
   bool shares_segments;  // among blocks (plan/sums.h); then nothing wraps around
 };

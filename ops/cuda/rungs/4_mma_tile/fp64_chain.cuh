@@ -16,7 +16,7 @@ constexpr int64_t FP64_RASTER_GROUP = 16;  // rows of tiles
 template <typename Tile>
 using Fp64Chain = double[Tile::WARP_M / 16][Tile::WARP_N / 8][4];
 
-// Where a lane's first accumulator lies in the block's tile, but for row g and columns 2 t.
+// Where a lane's first accumulator is in the block's tile, but for row g and columns 2 t.
 template <typename Tile>
 struct Fp64Lane {
   int warp_m, warp_n, g, t;
@@ -31,7 +31,7 @@ struct Fp64Lane {
 
 // chain += A . B over `length` values of k. `shared` is the address of the ring of STAGES, each A's
 // tile and then B's; `a_data` and `b_data` are the tile's first row of A and column of B at the
-// first k, and `rows` and `columns` how many lie in the matrices. Ends when all threads have read
+// first k, and `rows` and `columns` how many are in the matrices. Ends when all threads have read
 // the last stage.
 template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
 __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t shared,
@@ -100,7 +100,7 @@ __device__ __forceinline__ void multiply_fp64(const Problem& problem, uint32_t s
     read = next(read);
   };
   // `copy` starts a share of the copies, of SHARES a step, or all of them as the first. The order
-  // of all this is worth 10 % and more (bench/results/h200_fp64_order.txt): copies go out before
+  // of all this is worth 10 % and more (docs/decisions/025): copies go out before
   // the loads of their row, not behind them, and products are on their way while warps wait for
   // each other.
   constexpr int SHARES = (PARTS - 1) * TILES_M;
@@ -182,7 +182,7 @@ __device__ __forceinline__ void multiply_fp64_tile(const Problem& problem, uint3
       static_cast<int>(end - begin), lane, chain);
 }
 
-// The same tile to C, through the epilogue. What lies before it is another block's.
+// The same tile to C, through the epilogue. What is before it is another block's.
 template <typename Tile>
 __device__ __forceinline__ void store_fp64(const Problem& problem, int64_t entry, int64_t row0,
                                            int64_t column0, const Fp64Lane<Tile>& lane,

@@ -1,6 +1,6 @@
 // One operand of mma_tile in fp64: its tile of ROWS (m for A, n for B) x BLOCK_K (k) on its way
-// from global memory by cp.async, and from there into the fragments of mma.sync. It stays as it
-// lies in global memory: along m or n, or along k.
+// from global memory by cp.async, and from there into the fragments of mma.sync. It stays in its
+// own layout in global memory: along m or n, or along k.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tiled {
 
-// Where an operand's elements lie, in elements, and whether copies of 16 bytes may be made of
+// Where an operand's elements are, in elements, and whether copies of 16 bytes may be made of
 // neighbours. Kept apart from the loader: these are the launch's, and cost no thread a register.
 struct Fp64Strides {
   int64_t row, k;
@@ -37,7 +37,7 @@ class Fp64Operand {
   __device__ Fp64Operand(const double* data, Fp64Strides strides)
       : data_(data + row() * strides.row + k() * strides.k), shared_(at(row(), k())) {}
 
-  // Start one of the next step's copies, in order, of a tile that lies in the matrix as a whole.
+  // Start one of the next step's copies, in order, of a tile that is in the matrix as a whole.
   // VECTORS: of 16 bytes, which is known. A question here would be one for each copy, and the
   // copies that it leaves out are issued all the same, as instructions that do nothing.
   template <bool VECTORS>
@@ -54,7 +54,7 @@ class Fp64Operand {
   }
 
   // The whole next step at the edge: `rows` of the tile and `k_left` values of k exist (more than
-  // BLOCK_K is fine). What lies outside the matrix becomes zero; no address outside it is read.
+  // BLOCK_K is fine). What is outside the matrix becomes zero; no address outside it is read.
   __device__ void copy(uint32_t stage, int rows, int k_left, Fp64Strides strides) {
 #pragma unroll
     for (int i = 0; i < COPIES; ++i) {
@@ -98,7 +98,7 @@ class Fp64Operand {
   uint32_t shared_;     // bytes from the tile's begin to this thread's first copy
 };
 
-// pick(A_ALONG_M, B_ALONG_N), as types: which way operands lie.
+// pick(A_ALONG_M, B_ALONG_N), as types: the layouts of the operands.
 template <typename Pick>
 auto as_they_lie(const Problem& problem, Pick pick) {
   const bool a_along_m = is_mn_major(side_a(problem)), b_along_n = is_mn_major(side_b(problem));

@@ -29,10 +29,10 @@ class ElementLoader {
  public:
   static constexpr int ROWS = MmaTile::ROWS, BLOCK_K = MmaTile::WORDS * 4 / sizeof(T);  // elements
 
-  // `data` is the tile's first row at k = 0; `rows` of the tile lie in the matrix.
+  // `data` is the tile's first row at k = 0; `rows` of the tile are in the matrix.
   __device__ ElementLoader(const T* data, int64_t row_stride, int64_t k_stride, int64_t rows)
       : k_stride_(k_stride), rows_(rows < ROWS ? int(rows) : ROWS) {
-    // Lanes lie along the smaller stride; a thread's elements are a constant step apart.
+    // Lanes go along the smaller stride; a thread's elements are a constant step apart.
     const int thread = threadIdx.x;
     const bool along_k = k_stride <= row_stride;
     row_ = along_k ? thread / BLOCK_K : thread % ROWS;

@@ -1,6 +1,6 @@
-// Rung 4, mma_tile, in fp64, where tiles do not divide among the blocks that run at once: tiles are
-// cut in time (parts/wrap_around.h), so that no block has a tile more than another. The chains are
-// those of mma_tile_fp64.cu. Where a tile is cut, its accumulators, exact in fp64, go from one
+// Rung 4, mma_tile, in fp64, where tiles do not divide among the blocks that run at once: stream-K
+// (parts/wrap_around.h), so that no block has a tile more than another. The chains are those of
+// mma_tile_fp64.cu. The accumulators of a tile that is handed over, exact in fp64, go from one
 // block to the next through memory (parts/hand_over.cuh).
 //
 // Preconditions: fp64; any strides and alignment; one entry of a batch, one segment of K; more

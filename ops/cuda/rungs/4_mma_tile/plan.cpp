@@ -1,5 +1,5 @@
 // Rung mma_tile as the planner sees it: one tile for 16 bits and tf32, and in fp64, where it
-// computes the chains of Arithmetic::Fma, several, whole or cut in time.
+// computes the chains of Arithmetic::Fma, several, by whole tiles or stream-K.
 #include <algorithm>
 
 #include "core/text.h"
@@ -90,7 +90,8 @@ std::string name_of(const Fp64Way& way) {
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   Description d;
   if (!is_fp64(problem)) {
-    // Who owns which elements is the instruction's doing: pairs of columns in two rows of every 8.
+    // The instruction decides which thread owns which elements: pairs of columns in two rows of
+    // every 8.
     d.kernel = std::string("mma_tile<") + element_type(problem.dtype) + ">";
     d.thread_m = 4, d.thread_n = 8;
     return d;

@@ -17,7 +17,7 @@ struct MmaTile {
 };
 
 // Rung mma_tile for fp64 (rungs/4_mma_tile/mma_tile_fp64.cu): warps of WARP_ROWS x WARP_COLUMNS of
-// C, fed by steps of 16 of k, of which STAGE_COUNT lie in shared memory.
+// C, fed by steps of 16 of k, of which STAGE_COUNT are in shared memory.
 template <int M, int N, int WARP_ROWS, int WARP_COLUMNS, int STAGE_COUNT, int BLOCKS>
 struct Fp64Tile {
   static constexpr int BLOCK_M = M;
@@ -31,9 +31,9 @@ struct Fp64Tile {
   static constexpr int STAGES = STAGE_COUNT;
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   // Elements a row of shared memory, of k or of m or n. With four of them for padding, 4 of k of 4
-  // rows fall into 32 different banks, whichever way the tile lies.
+  // rows fall into 32 different banks, whichever layout the tile has.
   static constexpr int PADDING = 4;
-  // Bytes of an operand's tile that lies along k; along m or n it has fewer.
+  // Bytes of an operand's tile that is contiguous along k; along m or n it has fewer.
   static constexpr int TILE_BYTES(int rows) { return rows * (BLOCK_K + PADDING) * 8; }
   static constexpr int STAGE_BYTES = TILE_BYTES(M) + TILE_BYTES(N);
   static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES;
@@ -61,7 +61,7 @@ using Fp64Tiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64T
 using Fp64TileOfGroups = Fp64Tile64x64;
 constexpr int FP64_TILE_OF_GROUPS = 2;
 static_assert(tile_name_of(Fp64Tiles(), FP64_TILE_OF_GROUPS) == tile_type_name<Fp64TileOfGroups>());
-// The first of them are cut in time too (parts/wrap_around.h).
+// The first of them also have stream-K (parts/wrap_around.h).
 using Fp64WrappedTiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64>;
 
 }  // namespace tiled

@@ -9,7 +9,7 @@ struct Fp64Way {
   int8_t tile;  // of Fp64Tiles
   Accesses access;
   bool shares_segments;  // among blocks (plan/sums.h)
-  int32_t blocks;        // among which tiles are cut in time (parts/wrap_around.h); 0: none are
+  int32_t blocks;        // of stream-K (parts/wrap_around.h); 0: whole tiles
 };
 
 }  // namespace tiled

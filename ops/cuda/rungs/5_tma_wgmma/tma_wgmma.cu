@@ -1,5 +1,5 @@
 // Rung 5, tma_wgmma. Hopper's instructions alone: one thread asks the copy engine (TMA) for a box
-// of A and a box of B, and one warpgroup multiplies them where they lie in shared memory (wgmma).
+// of A and a box of B, and one warpgroup multiplies them where they are in shared memory (wgmma).
 // No thread touches an operand any more.
 //
 //     thread 0          TMA -> stage 0     TMA -> stage 1      TMA -> stage 0
@@ -9,7 +9,7 @@
 //     (parts/operand_tile.cuh); the two mbarriers count the bytes that have arrived.
 //
 // Preconditions: base and long strides of A and B are multiples of 16 bytes; sizes below 2^31; tf32
-// operands lie along k.
+// operands are contiguous along k.
 // Bound by latency: nothing is copied while the threads wait for the end of a stage's wgmma. Half
 // of cuBLAS's speed at 4096, bf16, on an H200. Next: rung 6 lets one warp copy and others multiply.
 #include "core/segments.h"

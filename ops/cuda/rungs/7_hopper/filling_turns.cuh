@@ -3,7 +3,7 @@
 // The first lap, which waits for no reader, may be producer 0's alone: filled by several, the first
 // stages' copies meet on their way, and the one that products begin with comes late. Worth 3 to 5 %
 // of some 4 us where one producer is nearly fast enough; where it is not, it costs more
-// (bench/results/h200_first_lap.txt).
+// (docs/decisions/010).
 //
 //     4 stages, 2 producers:   0 0 0 0 | 0 1 0 1 | 0 1 ...     or  0 1 0 1 | 0 1 0 1 | ...
 #pragma once

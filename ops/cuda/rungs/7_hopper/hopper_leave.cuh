@@ -8,7 +8,7 @@
 //
 // A block has one tile as a rule, or a few, so that instructions are read about as often as they
 // are executed. Where another kernel ran before they come from afar, some 25 ns for 128 bytes
-// (bench/results/h200_kernels_in_turn.txt): short code is worth the moves.
+// (docs/decisions/014): short code is worth the moves.
 #pragma once
 
 #include "cuda/parts/finish_slices.cuh"

@@ -8,7 +8,7 @@
 
 namespace tiled {
 
-// Rows of a box of Q: all of a tile's along m or n, and along K what there is, since what lies
+// Rows of a box of Q: all of a tile's along m or n, and along K what there is, since what is
 // outside of a matrix takes TMA time.
 inline int rows_of_q(const FewRowsPlan& way, const Side& q) {
   const int64_t block_q = few_rows_tile(way.tile).block_q;

@@ -1,5 +1,5 @@
-// few_rows for fp32: the same ring, and chains of fused multiply-adds, which lanes have patches of
-// (lanes.cu and patches.cu say how large).
+// few_rows for fp32: the same ring, and chains of fused multiply-adds, which lanes have thread
+// tiles of (lanes.cu and patches.cu say how large).
 //
 //     stage:  P [rows][16 bytes of k], Q [columns][16 bytes of k], swizzled (lane_values.cuh)
 //
@@ -25,7 +25,7 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
  public:
   using Ring::Ring;
 
-  // A warp's share of every tile: LANES_P x LANES_Q patches.
+  // A warp's share of every tile: LANES_P x LANES_Q thread tiles.
   __device__ void consume(int warp) {
     // Lane i reads the same values of P as i ^ 1 and the same of Q as i ^ 2, where others do: then
     // the hardware serves a load of half a warp at once, instead of a quarter.
@@ -95,7 +95,7 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
   using P = LaneValues<Tile::PATCH_P, Tile::LANES_P, P_MN_MAJOR, 32>;
   using Q =
       LaneValues<Tile::PATCH_Q, Tile::LANES_Q, Q_MN_MAJOR, few_rows_q_strip(Tile::BLOCK_Q, 4)>;
-  // Patches are for segments that are shared out: a tile has one (plan.cpp).
+  // Patches are for split-K: a tile has one segment (plan.cpp).
   static constexpr bool HAS_TOTALS = has_totals(Tile::BY);
   static constexpr int SUMS = Tile::PATCH_P * Tile::PATCH_Q;
   static constexpr int STEPS = 8 * Tile::BOXES;  // of 16 bytes of K, in a stage
@@ -125,9 +125,9 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
                            q_values[slot].value[i % Tile::PATCH_Q][k], chain[i]);
   }
 
-  // Of what has been loaded of the next stage. Nobody asks for them, but the compiler would issue
-  // loads that nothing in this stage needs behind all of its products, where the next one waits for
-  // them.
+  // Bits of what has been loaded of the next stage. Their value is not used: without a use in this
+  // stage the compiler would issue these loads behind all of its products, and the next stage would
+  // wait for them.
   __device__ __forceinline__ uint32_t bits_of_loads() const {
     uint32_t bits = 0;
 #pragma unroll

@@ -20,7 +20,7 @@
 // elements, or fp32 as tf32 (rounded by TMA), then P along K too. More columns are several tiles,
 // each of which reads the weight again. (few_rows_fp64.cu has the same for fp64, lanes.cu
 // for fp32's chains of fused multiply-adds.)
-// Bound by memory from some 2,000 rows of P on, below by the chain. docs/performance.md has it
+// Bound by memory from some 2,000 rows of P on, below by the chain. docs/tables/h200.md has it
 // beside cuBLAS. Next: rung 9, fp32's accuracy from tensor cores.
 #include "cuda/parts/finish_accumulators.cuh"
 #include "cuda/rungs/8_few_rows/ring.cuh"

@@ -1,5 +1,5 @@
-// few_rows for tf32 whose weight lies along m or n, which wgmma cannot read in shared memory: the
-// same ring, and wgmma with P from registers, to which its warps load it from the stage.
+// few_rows for tf32 whose weight is contiguous along m or n, which wgmma cannot read in shared
+// memory: the same ring, and wgmma with P from registers, which its warps load from the stage.
 //
 //     weight P   +---------------+
 //     warp 0  16 | ------------> |  loads        a thread has a stage's P in 8 steps of 32 bytes of
@@ -9,7 +9,7 @@
 //     few Q    8 | ------------> |  as it is              runs     waits   issued   loaded
 //                +---------------+
 //
-// Of a low tile only those warps load that have rows of it. (For 16 bits wgmma from shared memory
+// A warp that has no rows of a low tile loads nothing. (For 16 bits wgmma from shared memory
 // is faster: loads are instructions, and a chain of few columns waits for those.)
 //
 // Preconditions are few_rows.cuh's. Bound by the warps' instructions, some 55 cycles for 32 bytes

@@ -1,5 +1,5 @@
-// few_rows for 16 bits where few multiprocessors have rows of the weight, or these lie along m or
-// n: the same ring, and tensor cores by mma.sync, which has the bits of wgmma.
+// few_rows for 16 bits where few multiprocessors have rows of the weight, or these are contiguous
+// along m or n: the same ring, and tensor cores by mma.sync, which has the bits of wgmma.
 //
 //     weight P   +---------------+
 //     warp 0  16 | ------------> |        a warp has half a stage's fragments in registers while
@@ -9,9 +9,9 @@
 //
 // wgmma reads 64 rows of P for every step, whether a tile has them or not, and waits for four
 // warps. A mma.sync takes 25.6 cycles of an H200's after the one before, and little else stands
-// between them: a warp waits for no other, and ldmatrix transposes what lies along m or n at no
-// cost. It is ahead by up to 9 % where the chain is the bound
-// (bench/results/h200_few_rows_warps.txt); wider tiles were behind.
+// between them: a warp waits for no other, and ldmatrix transposes what is contiguous along m or n
+// at no cost. It is ahead by up to 9 % where the chain is the bound (docs/decisions/016); wider
+// tiles were behind.
 //
 // Preconditions are few_rows.cuh's. Bound by the chain up to some 2,000 rows of P, and beyond by
 // memory.

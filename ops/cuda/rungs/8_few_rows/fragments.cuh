@@ -68,7 +68,7 @@ class FewRowsDoubles {
   double p[STEPS][4], q[STEPS][Tile::EIGHTS][2];
 
  private:
-  // Of a Q along m or n: columns side by side, and their bytes.
+  // For a Q along m or n: the number of adjacent columns, and their bytes.
   static constexpr int STRIP = few_rows_q_strip(Tile::BLOCK_Q, 8), ROW = STRIP * 8;
   uint32_t p_at[2][2], q_at[2][2];
 };

@@ -17,7 +17,7 @@ struct FewRowsArguments {
   FewRowsStrips strips;           // along K: the maps' boxes are least() and most() strips high
   int32_t strip;                  // elements; along m or n: the width of the maps' boxes
   Divisor by_columns, by_blocks;  // by the tiles along Q, and by strips.blocks
-  Divisor by_tiles;               // by those of a segment, where segments are shared out
+  Divisor by_tiles;               // by the tiles of a segment, in split-K
   int32_t tiles;                  // of all entries and segments
   int32_t stages;                 // of K, of a tile
   int32_t segment;                // of these stages

@@ -6,7 +6,7 @@
 
 namespace tiled {
 
-// COUNT rows of the tile for a lane, LANES of which lie side by side in it. Along k: LANES rows
+// COUNT rows of the tile for a lane, LANES of which are side by side in it. Along k: LANES rows
 // apart, a load has 16 bytes of k. Along m or n: in vectors side by side, a load has one k of each.
 //
 //     along k      row 0, 1, ... LANES - 1: lanes' first rows; then their second ones

@@ -1,14 +1,15 @@
-// few_rows for fp32 where C is small in both directions, or K is deep: a lane has a patch of rows
-// and columns, as in register_tile, and so a value from shared memory is used more than once
+// few_rows for fp32 where C is small in both directions, or K is deep: a lane has a thread tile of
+// rows and columns, as in register_tile, and so a value from shared memory is used more than once
 // (chains.cuh).
 //
-//     warp: 8 x 4 lanes        a patch of 2 x 4, 16 bytes of k: 32 multiply-adds for 6 loads
+//     warp: 8 x 4 lanes        a thread tile of 2 x 4, 16 bytes of k: 32 multiply-adds for 6 loads
 //       l0  l2  .. l14
 //       l1  l3  .. l15  ...
 //
-// Both operands come by TMA as they lie, so that nothing is transposed and no thread copies.
-// Bound by the multiply-adds and the loads, which four warps do not hide behind them: where larger
-// patches would fit, register_tile is ahead. Next: rung 9, fp32's accuracy from tensor cores.
+// Both operands come by TMA in their own layout, so that nothing is transposed and no thread
+// copies. Bound by the multiply-adds and the loads, which four warps do not hide behind them: where
+// larger thread tiles would fit, register_tile is ahead. Next: rung 9, fp32's accuracy from tensor
+// cores.
 #include "cuda/rungs/8_few_rows/chains.cuh"
 
 namespace tiled {

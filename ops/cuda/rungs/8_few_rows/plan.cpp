@@ -155,7 +155,7 @@ std::string name_of(const FewRowsPlan& plan) {
          std::to_string(plan.rounds) + " of " + std::to_string(plan.strip);
 }
 
-// Of the kernel's class.
+// The name of the kernel's class.
 const char* name_of(FewRowsBy by) {
   switch (by) {
     case FewRowsBy::Wgmma: return "Wgmma";

@@ -33,8 +33,8 @@ inline int64_t columns_of(const Problem& problem, const FewRowsPlan& plan) {
   return blocks_over(plan.exchanged ? problem.m : problem.n, few_rows_tile(plan.tile).block_q);
 }
 
-// Segments of K that are shared out, and what a tile has of K: one of them, the last as long as all
-// others, since nothing stands beyond K; else all.
+// The segments of split-K, and what a tile has of K: one of them, the last as long as all others,
+// since there is only zero beyond K; without split-K all of K.
 inline int64_t segments_of(const Problem& problem, const FewRowsPlan& plan) {
   return plan.share_segments ? segment_count(problem.k) : 1;
 }
@@ -42,7 +42,7 @@ inline int64_t depth_of(const Problem& problem, const FewRowsPlan& plan) {
   return plan.share_segments ? segment_size(problem.k) : problem.k;
 }
 
-// Tiles of C, of all entries of the batch; and those of all segments that are shared out.
+// The tiles of C, of all entries of the batch; and in split-K those of all segments.
 inline int64_t tiles_of(const Problem& problem, const FewRowsPlan& plan) {
   const int64_t along_p = saturating_product(plan.sharers, plan.rounds);
   return saturating_product(saturating_product(along_p, columns_of(problem, plan)), problem.batch);

@@ -50,7 +50,7 @@ class FewRowsRing {
   __device__ void produce(int producer) const {
     Place place(*this);
     int until_turn = producer;  // stages of the others
-    uint32_t parity = 1;        // of a phase before the first: nobody waits in the first lap
+    uint32_t parity = 1;        // of a phase before the first: no wait in the first lap
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       const Corner corner = corner_of(tile);
       if (tile == static_cast<int>(blockIdx.x)) wait_for_kernel_before();
@@ -91,7 +91,7 @@ class FewRowsRing {
   };
 
   // The first rows of P and of Q of a tile, the strips of P that it has, its entry of the batch,
-  // and its segment, of those that are shared out. Tiles that read the same rows of P follow each
+  // and in split-K its segment. Tiles that read the same rows of P follow each
   // other.
   struct Corner {
     int p, height, q, entry, segment;

@@ -7,7 +7,7 @@
 // rounds, which are tiles of 2 and 3:
 //
 //     strips   0         5         10        15
-//     round 0  | b0 | b1 | b2|                       a block's tiles lie as far apart as rounds do,
+//     round 0  | b0 | b1 | b2|                       a block's tiles are as far apart as rounds,
 //     round 1                | b0 | b1  | b2 |       so that all blocks read in one place
 #pragma once
 

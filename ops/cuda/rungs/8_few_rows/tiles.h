@@ -13,7 +13,7 @@
 
 namespace tiled {
 
-// Who multiplies.
+// Which threads multiply, and by which instruction.
 enum class FewRowsBy : int8_t {
   Wgmma,      // a warpgroup with wgmma: 16-bit floats and tf32
   Registers,  // the same, with P in its registers: tf32 along m or n
@@ -35,7 +35,7 @@ constexpr bool is_by_lanes(FewRowsBy by) {
 // Whether a block may go through several segments of K.
 constexpr bool has_totals(FewRowsBy by) { return by != FewRowsBy::Patches; }
 
-// Who reads a Q that lies along m or n; for others it is copied.
+// Whether it reads a Q that is contiguous along m or n; for others Q is copied.
 constexpr bool takes_any_q(FewRowsBy by) {
   return by == FewRowsBy::Mma || by == FewRowsBy::Patches;
 }
@@ -73,7 +73,7 @@ struct FewRowsTile {
 };
 
 // wgmma has 64 rows: of a lower tile it reads what follows in shared memory for the others, and
-// nobody looks at their sums. The time it takes hangs on its columns alone.
+// their sums are not stored. Its time depends on its columns alone.
 template <FewRowsBy BY, int Q>
 struct FewRowsWgmma : FewRowsTile<BY, 64, Q, 16, 1> {};
 struct Few8 : FewRowsWgmma<FewRowsBy::Wgmma, 8> {};
@@ -90,7 +90,7 @@ template <int P, int Q, int GROUPS>
 struct FewRowsMma : FewRowsTile<FewRowsBy::Mma, P, Q, 16, GROUPS> {
   static constexpr int EIGHTS = Q / GROUPS / 8;
 };
-// Of 16 bits; its strip along m or n is as wide as the tile.
+// For 16-bit types; its strip along m or n is as wide as the tile.
 struct Warps32x8 : FewRowsTile<FewRowsBy::Warps, 32, 8, 16, 1> {
   static constexpr int EIGHTS = 1;
 };
@@ -117,8 +117,8 @@ struct Lanes64x8 : FewRowsLanes<64, 8, 2> {};
 struct Lanes32x16 : FewRowsLanes<32, 16, 4> {};
 struct Lanes64x16 : FewRowsLanes<64, 16, 2> {};
 
-// A lane has LANE_ROWS rows and LANE_COLUMNS columns, and a warp 8 x 4 such patches: the larger
-// they are, the fewer values come from shared memory for a multiply-add. Four warps, one a
+// A lane has LANE_ROWS rows and LANE_COLUMNS columns, and a warp 8 x 4 such thread tiles: the
+// larger they are, the fewer values come from shared memory for a multiply-add. Four warps, one a
 // scheduler.
 template <int P, int Q, int LANE_ROWS, int LANE_COLUMNS>
 struct FewRowsPatches
@@ -136,7 +136,7 @@ using FewRowsTiles =
              Lanes64x2, Lanes32x4, Lanes64x4, Lanes32x8, Lanes64x8, Lanes32x16, Lanes64x16,
              Patches32x16, Patches32x32>;
 
-// How a stage lies in shared memory, and how many of them a block's ring has.
+// The layout of a stage in shared memory, and how many of them a block's ring has.
 struct FewRowsStage {
   int32_t p_box, q_at, bytes;  // of a box of P; to Q's boxes; of the stage
   int32_t ring;                // stages, two barriers each behind them
@@ -151,8 +151,8 @@ struct FewRowsTileInfo {
   int32_t threads, boxes, p_box, q_box;
   int32_t patch_p, patch_q;  // of a lane, where lanes multiply
 
-  // Of tiles of so many rows. One block fills a multiprocessor's shared memory with stages on their
-  // way.
+  // The stages of tiles of `rows` rows. One block fills a multiprocessor's shared memory with
+  // stages that are being filled.
   constexpr FewRowsStage stage(int32_t rows) const {
     constexpr int32_t MOST = 227 * 1024, BARRIERS = 16, MOST_STAGES = 40;
     const int32_t p = has_low_tiles(by) ? rows * 128 : p_box;

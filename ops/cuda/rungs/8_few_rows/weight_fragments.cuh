@@ -1,6 +1,6 @@
-// How a warp of rung few_rows takes its 16 rows of a weight of tf32 that lies along m or n from a
-// stage to the registers of wgmma, 32 bytes of K at a time: wgmma reads tf32 in shared memory along
-// K alone, and ldmatrix transposes no elements but those of 16 bits.
+// How a warp of rung few_rows takes its 16 rows of a weight of tf32 that is contiguous along m or n
+// from a stage to the registers of wgmma, 32 bytes of K at a time: wgmma reads tf32 in shared
+// memory along K alone, and ldmatrix transposes no elements but those of 16 bits.
 #pragma once
 
 #include "cuda/ptx/forget.cuh"

@@ -1,5 +1,6 @@
 // How a warp of rung few_rows takes 16-bit elements from a stage to the registers of mma.sync, 32
-// bytes of K at a time: by ldmatrix, which transposes a weight that lies along m or n on its way.
+// bytes of K at a time: by ldmatrix, which transposes a weight that is contiguous along m or n on
+// its way.
 #pragma once
 
 #include "cuda/ptx/forget.cuh"
