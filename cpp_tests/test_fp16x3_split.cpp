@@ -184,7 +184,7 @@ std::string wrong_of_groups(bool along_k, bool beside, const std::vector<int>& s
   for (const int size : sizes) ends.push_back(static_cast<int>(k += size) - 3);
   const auto count = static_cast<int64_t>(sizes.size());
   Matrix x = drawn(1, rows, k, rows, random);
-  std::vector<float> turned(rows * k);  // the same where K lies along memory
+  std::vector<float> turned(rows * k);  // the same where it is contiguous along K
   for (int64_t i = 0; i < k; ++i)
     for (int64_t row = 0; row < rows; ++row) turned[row * k + i] = x.at(0, row, i);
   SplitJob job{};

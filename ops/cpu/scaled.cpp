@@ -223,7 +223,7 @@ void mm_scaled(const Problem& p, const ParallelFor& parallel, const Level& level
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   if (!is_fp8(p.dtype)) return mm_int8(p, parallel, level);
   State state = {p, level, ceil_div(p.m, REGION_ROWS), ceil_div(p.n, REGION_COLS), nullptr};
-  // Of few rows, columns are shared out, as many as there are threads.
+  // Where rows are few, columns are shared out, as many as there are threads.
   const int64_t wanted = ceil_div(parallel.threads, p.batch * state.row_parts);
   state.col_parts = std::max(state.col_parts, std::min(wanted, ceil_div(p.n, 64)));
   parallel.run(p.batch * state.row_parts * state.col_parts, run_fp8, &state);

@@ -46,7 +46,7 @@ def scaled_mm(
         mat_a: [M, K], any strides; float8_e4m3fn, float8_e5m2 or int8, on the CPU or a CUDA device.
             With ``offs``, or of batches, any form of :func:`grouped_mm`.
         mat_b: [K, N], device of ``mat_a``; either fp8 dtype beside fp8, int8 beside int8. On a GPU
-            the fastest lies along K, as the transpose of a row-major [N, K].
+            the fastest is contiguous along K, as the transpose of a row-major [N, K].
         scale_a, scale_b: float32, any strides; what an element of the operand counts for is the
             element times its scale. Zeros, infinities and NaN are as IEEE has them. Operands of
             three dimensions have one more in front, for the entries: [E], [E, M, 1] (or [E, M]),

@@ -71,7 +71,7 @@ inline void check_blocks_of_groups(const Problem& problem, const std::vector<int
                 "are [rows, T / ", SCALE_BLOCK, " + E]");
 }
 
-// Clears the part of C, or of the value before the activation, that lies outside all groups.
+// Clears the part of C, or of the pre-activation, that lies outside all groups.
 inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
   const int64_t dim = shared == Shared::M ? 0 : 1;
   if (c.defined() && shared != Shared::K && end < c.size(dim))
@@ -80,7 +80,7 @@ inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
 
 // What run_groups() runs, checked.
 struct GroupedProduct {
-  Problem problem;  // without C, ends and the value before the activation
+  Problem problem;  // without C, ends and the pre-activation
   const GroupedShape& shape;
   at::IntArrayRef sizes;  // C's
   at::ScalarType type;    // C's
@@ -89,7 +89,7 @@ struct GroupedProduct {
   std::initializer_list<const at::Tensor*> reads;  // beside what the epilogue reads
 };
 
-// C, and the value before the activation, undefined where it is not asked for.
+// C, and the pre-activation, undefined where it is not asked for.
 template <typename Backend>
 std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const EpilogueOptions& asked,
                                               const MmOptions& options) {
@@ -136,7 +136,7 @@ std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const Epilogue
   }
   const bool has_groups = offs && problem.batch > 0;
   bool reads_offsets = has_groups && Backend::READS_OFFSETS;
-  // Of scaled products the kernels do not take every form; groups then run one by one.
+  // Kernels do not take every form of scaled products: groups then run one by one.
   if (reads_offsets && is_scaled(problem)) reads_offsets = Backend::runs_scaled(problem, a);
   if (!offs || reads_offsets) {
     const auto plan = Backend::plan(problem, options, a);

@@ -20,7 +20,7 @@ struct ScaledCall {
 // which has its own words.
 Verdict judge(const ScaledCall& asked, at::DeviceType device, const Products& products);
 
-// Of a call that judge() gives to tiled: C, or out.
+// Computes a call that judge() gives to tiled: C, or out.
 at::Tensor compute(const ScaledCall& asked, const Products& products);
 
 // What a call of each operator asks for. Fast accumulation is a permission, of which no use is

@@ -79,7 +79,7 @@ using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSi
 #include "torch/operators.inc"
 const ActivationBackwardOperator& activation_backward_operator();  // tiled::activation_backward
 
-// Those that each device has kernels of its own for.
+// The operators that each device has kernels of its own for.
 constexpr std::array<const char*, 22> OF_EACH_DEVICE = {{"mm",
                                                          "mm.out",
                                                          "bmm",

@@ -26,7 +26,7 @@ inline HandOver hand_over_at(char* workspace, int64_t accumulators_at, int64_t w
   return {workspace + accumulators_at, words, words + 1};
 }
 
-// A grid of persistent clusters whose tiles are cut in time.
+// A grid of persistent clusters that shares tiles out by stream-K.
 struct CutGrid {
   WrapAround wrap;     // of the grid's units
   HandOver hand_over;  // by blocks, or by CutTurns

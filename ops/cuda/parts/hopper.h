@@ -53,7 +53,7 @@ struct HopperArguments {
   constexpr const HopperOutput& c() const { return outputs[1]; }
 };
 
-// Of kernels for scaled products.
+// Arguments of kernels for scaled products.
 struct ScaledArguments : HopperArguments {
   OperandScales p_scales, q_scales;
   bool blockwise;  // a scale of either changes along K

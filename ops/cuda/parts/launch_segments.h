@@ -8,12 +8,12 @@
 namespace tiled {
 
 struct ProblemAndTotals {
-  Problem problem;  // C is the sums' place where segments are shared out (plan/sums.h)
+  Problem problem;  // C is the sums' place under split-K (plan/sums.h)
   void* totals;     // else where they wait, in the workspace (plan/candidate.h, add_totals)
   bool shares_segments;
 };
 
-// Of the problem as the kernel computes it. C are its segments' sums where these are shared out.
+// The problem as the kernel computes it, with its totals. Under split-K, C holds segments' sums.
 inline ProblemAndTotals with_totals(const Call& call, const Problem& computed,
                                     bool shares_segments) {
   void* const place = call.at<void>(Area::Totals);

@@ -7,7 +7,7 @@
 
 namespace tiled {
 
-// The copy, if there is one, keeps the direction that the operand's elements lie along; tf32 and
+// The copy, if there is one, keeps the dimension along which the operand is contiguous; tf32 and
 // fp8 are laid along K, and so is what has no stride of 1.
 inline CopyTo repacked_to(const Side& side, DType dtype, bool is_copied = true) {
   if (!is_copied) return CopyTo::Nothing;

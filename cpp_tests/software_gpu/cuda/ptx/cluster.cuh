@@ -1,4 +1,5 @@
-// Stands for ptx/cluster.cuh: a kernel starts when the one before has ended, and has nothing to wait for.
+// Stands for ptx/cluster.cuh: a kernel starts when the one before has ended, and has nothing to
+// wait for.
 #pragma once
 
 #include "software_gpu/block.h"
