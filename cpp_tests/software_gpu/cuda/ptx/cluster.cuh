@@ -1,4 +1,4 @@
-// Stands for ptx/cluster.cuh: a kernel starts when the one before has ended, and has nothing to wait for.
+// Stands for ptx/cluster.cuh: a kernel starts when the one before has ended, and waits for nothing.
 #pragma once
 
 #include "software_gpu/block.h"
