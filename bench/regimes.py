@@ -277,7 +277,7 @@ def headline_table(documents: Sequence[dict]) -> str:
             [
                 part.what,
                 device,
-                f"{ratio_number(found.mean)} of {len(found.points)}",
+                f"{ratio_number(found.mean)} ({len(found.points)})",
                 ratio_number(found.least.ratio),
                 largest.label,
                 rate_of(largest.ours),
@@ -285,7 +285,7 @@ def headline_table(documents: Sequence[dict]) -> str:
             ]
         )
         sources += found.sources
-    header = ["products", "card", "ratio: geomean", "least", "the largest", "ours", "torch.mm's"]
+    header = ["products", "card", "mean ratio (cases)", "least", "the largest", "ours", "torch.mm's"]
     return markdown(header, rows, texts=2) + "\n\n" + _sub(sources)
 
 
@@ -304,14 +304,14 @@ def regimes_table(documents: Sequence[dict], devices: Iterable[str] = CARDS) -> 
                     row += ["-", "-", "-"]
                     continue
                 sources += f.sources
-                row += [f"{ratio_number(f.mean)} of {len(f.points)}", ratio_number(f.least.ratio)]
+                row += [f"{ratio_number(f.mean)} ({len(f.points)})", ratio_number(f.least.ratio)]
                 row.append(f.least.label)
             rows.append(row)
     if not rows:
         return NOT_MEASURED
     header = ["products"]
     for device in devices:
-        header += [f"{device}: geomean", "least", "at"]
+        header += [f"{device}: mean (cases)", "least", "at"]
     return markdown(header, rows) + "\n\n" + _sub(sources)
 
 

@@ -47,11 +47,11 @@ def test_a_regime_is_of_the_newest_document_of_a_card():
     new = make_document(cases, gpu=H100, date="2026-02-01")
     other = make_document([part_case(LARGE, 64, 64, 64, 3.0)], gpu=H200, date="2026-03-01")
     row = rows_of(report.TABLES["regimes"]([new, other, old]))[LARGE.what]
-    assert row == ["1.00 of 2", "0.50", "128x64x64 nn", "3.00 of 1", "3.00", "64³ nn"]
+    assert row == ["1.00 (2)", "0.50", "128x64x64 nn", "3.00 (1)", "3.00", "64³ nn"]
     headline = rows_of(report.TABLES["headline"]([new, other, old]))
-    assert headline[LARGE.what][:4] == ["H100", "1.00 of 2", "0.50", "128x64x64 nn"]
+    assert headline[LARGE.what][:4] == ["H100", "1.00 (2)", "0.50", "128x64x64 nn"]
     only = rows_of(report.TABLES["headline"]([other]))
-    assert only[LARGE.what][:2] == ["H200", "3.00 of 1"], "another card where it is the only one"
+    assert only[LARGE.what][:2] == ["H200", "3.00 (1)"], "another card where it is the only one"
     assert report.TABLES["regimes"]([]) == report.NOT_MEASURED
 
 
@@ -98,7 +98,7 @@ def test_a_cpu_regime_is_of_the_newest_with_its_threads():
     for document in documents:
         document["environment"]["cpu"]["model"] = name
     row = rows_of(report.TABLES["regimes-cpu"](documents))[part.what]
-    assert row[:3] == ["4.00 of 2", "2.00", "64³ nn"]
+    assert row[:3] == ["4.00 (2)", "2.00", "64³ nn"]
 
 
 def test_missed_goals_are_bold_and_each_part_names_its_commit():
