@@ -41,7 +41,7 @@ def quantize(
     Args:
         x: [rows, K], or [E, rows, K], each entry by itself; float32, float16 or bfloat16, any
             strides. For the right operand of a product, [K, N], quantize its transpose and give
-            ``data.mT`` and ``scale.mT``, which is then contiguous along K, as fp8's instructions want it.
+            ``data.mT`` and ``scale.mT``: contiguous along K, as fp8's instructions want it.
         recipe: what has a scale of its own: ``'TensorWise'``, ``'RowWise'``, ``'BlockWise1x128'``
             (128 of K in each row) or ``'BlockWise128x128'``, or torch's ScalingType.
         dtype: float8_e4m3fn, float8_e5m2, or int8, which has no blocks and no -128.
@@ -51,8 +51,8 @@ def quantize(
     Returns:
         ``data`` of x's shape, contiguous, and float32 ``scale``: [1], [rows, 1],
         [rows, ceil(K / 128)] or [ceil(rows / 128), ceil(K / 128)], of E entries [E, 1, 1] and so
-        on; where asked for, the same of the transpose. Scales of 1 x 128 lie along the rows, as
-        a product reads them.
+        on; where asked for, the same of the transpose. Scales of 1 x 128 are contiguous along the rows,
+        as a product reads them.
 
     Raises:
         RuntimeError: x is no matrix or batch of them, or has another dtype; the recipe or ``dtype``
