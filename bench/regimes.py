@@ -285,7 +285,8 @@ def headline_table(documents: Sequence[dict]) -> str:
             ]
         )
         sources += found.sources
-    header = ["products", "card", "mean ratio (cases)", "least", "the largest", "ours", "torch.mm's"]
+    header = ["products", "card", "mean ratio (cases)", "least", "the largest", "ours"]
+    header.append("torch.mm's")
     return markdown(header, rows, texts=2) + "\n\n" + _sub(sources)
 
 

@@ -51,8 +51,8 @@ def quantize(
     Returns:
         ``data`` of x's shape, contiguous, and float32 ``scale``: [1], [rows, 1],
         [rows, ceil(K / 128)] or [ceil(rows / 128), ceil(K / 128)], of E entries [E, 1, 1] and so
-        on; where asked for, the same of the transpose. Scales of 1 x 128 are contiguous along the rows,
-        as a product reads them.
+        on; where asked for, the same of the transpose. Scales of 1 x 128 are contiguous along the
+        rows, as a product reads them.
 
     Raises:
         RuntimeError: x is no matrix or batch of them, or has another dtype; the recipe or ``dtype``
