@@ -22,7 +22,17 @@ import torch
 import typer
 from rich.console import Console
 
-from bench.choice import FAMILIES, Case, call_of, drawn, measure, name_of, peer_of, ways_of
+from bench.choice import (
+    FAMILIES,
+    Case,
+    call_of,
+    drawn,
+    measure,
+    name_of,
+    peer_of,
+    scales_of,
+    ways_of,
+)
 from bench.data import make_sets
 from bench.machine import environment
 from bench.timing import CudaStopwatch, Rounds, interleave
@@ -35,7 +45,9 @@ def tune(case: Case, a: torch.Tensor, b: torch.Tensor) -> None:
     import tiled_mm
 
     with tiled_mm.tuning():
-        if case.activation:
+        if case.recipe:
+            tiled_mm.scaled_mm(a, b, *scales_of(case, str(a.device)))
+        elif case.activation:
             torch.ops.tiled.linear(a, b.t(), activation=case.activation)
         else:
             product = tiled_mm.bmm if case.shape.batch > 1 else tiled_mm.mm
