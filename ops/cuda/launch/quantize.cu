@@ -4,13 +4,14 @@
 //     each
 //
 //           128 columns
-//         +--------------+   a row's largest is its warp's, found by shuffles;
+//         +--------------+   a row's largest is its warp's, which has an instruction for it;
 //     16  | lane: 4 of a |   a column's, which the transpose wants, passes through shared memory;
 //    rows | row, in      |   the tile stays in registers, 64 elements a thread
 //         | registers    |
 //         +--------------+   the transpose goes through shared memory as bytes
 //
-// Bound by memory: every element is read once, and written once or twice.
+// Every element is read once, and written once or twice. Sizes of elements are compared as
+// integers, of which NaN is the largest; a lane divides for a row, not every lane for all.
 #include <cuda_fp8.h>
 
 #include "cuda/launch/quantize.h"
@@ -29,8 +30,20 @@ struct alignas(4) Fp8x4 {
   uint8_t bytes[VECTOR];
 };
 
-// NaN in either is kept, which fmaxf would drop.
-__device__ __forceinline__ float larger(float x, float y) { return x > y || x != x ? x : y; }
+// The bits of a number's size.
+__device__ __forceinline__ uint32_t size_of_float(float x) {
+  return __float_as_uint(x) & 0x7fffffffu;
+}
+
+// The largest of a warp, in all lanes.
+__device__ __forceinline__ uint32_t largest_of_warp(uint32_t x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xffffffff, x);
+#else
+  for (int to = LANES / 2; to > 0; to /= 2) x = max(x, __shfl_xor_sync(0xffffffff, x, to));
+  return x;
+#endif
+}
 
 __device__ __forceinline__ float scale_of(float largest, float most) {
   const float scale = largest / most;
@@ -38,8 +51,12 @@ __device__ __forceinline__ float scale_of(float largest, float most) {
   return scale < LEAST_SCALE ? LEAST_SCALE : scale;
 }
 
-__device__ __forceinline__ uint8_t to_fp8(float value, __nv_fp8_interpretation_t kind) {
-  return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, kind);
+__device__ __forceinline__ Fp8x4 to_fp8(float a, float b, float c, float d,
+                                        __nv_fp8_interpretation_t kind) {
+  const uint16_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, kind);
+  const uint16_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, kind);
+  const uint32_t four = low | uint32_t{high} << 16;
+  return reinterpret_cast<const Fp8x4&>(four);
 }
 
 // Up to four neighbours of a row, widened; zeros beyond them.
@@ -72,7 +89,7 @@ __device__ __forceinline__ void store_row(uint8_t* to, Fp8x4 row, int64_t count,
 template <typename T>
 __global__ void __launch_bounds__(WARPS* LANES)
     quantize(const __grid_constant__ Quantization p, bool vectors) {
-  __shared__ float of_warps[WARPS][SIDE];  // the largest of a warp's rows, column by column
+  __shared__ alignas(16) uint32_t of_warps[WARPS][SIDE];  // largest of a warp's rows, by columns
   __shared__ alignas(16) uint8_t turned[SIDE * PITCH];
   const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
   const int64_t k_blocks = (p.columns + SIDE - 1) / SIDE, row_blocks = (p.rows + SIDE - 1) / SIDE;
@@ -91,53 +108,46 @@ __global__ void __launch_bounds__(WARPS* LANES)
     load_row(from + i * p.row_stride, row0 + i < p.rows ? p.columns - column0 : 0, vectors,
              values[i]);
 
-  float of_columns[VECTOR] = {};
-  float of_rows[ROWS];
+  uint32_t of_columns[VECTOR] = {}, of_row = 0;  // of_row: lane i has row i's
 #pragma unroll
   for (int i = 0; i < ROWS; ++i) {
-    of_rows[i] = 0;
+    uint32_t largest = 0;
 #pragma unroll
     for (int j = 0; j < VECTOR; ++j) {
-      of_rows[i] = larger(fabsf(values[i][j]), of_rows[i]);
-      of_columns[j] = larger(fabsf(values[i][j]), of_columns[j]);
+      const uint32_t size = size_of_float(values[i][j]);
+      largest = max(largest, size);
+      of_columns[j] = max(of_columns[j], size);
     }
     if (p.square) continue;
-#pragma unroll
-    for (int to = LANES / 2; to > 0; to /= 2)
-      of_rows[i] = larger(__shfl_xor_sync(0xffffffff, of_rows[i], to), of_rows[i]);
+    largest = largest_of_warp(largest);
+    if (lane == i) of_row = largest;
   }
   if (p.square || p.data_t != nullptr) {
-#pragma unroll
-    for (int j = 0; j < VECTOR; ++j) of_warps[warp][lane * VECTOR + j] = of_columns[j];
+    using Four = uint32_t[VECTOR];
+    reinterpret_cast<uint4&>(of_warps[warp][lane * VECTOR]) =
+        make_uint4(of_columns[0], of_columns[1], of_columns[2], of_columns[3]);
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < VECTOR; ++j)
+    for (int w = 0; w < WARPS; ++w) {
+      const uint4 four = reinterpret_cast<const uint4&>(of_warps[w][lane * VECTOR]);
+      const auto& of_warp = reinterpret_cast<const Four&>(four);
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w)
-        of_columns[j] = larger(of_warps[w][lane * VECTOR + j], of_columns[j]);
+      for (int j = 0; j < VECTOR; ++j) of_columns[j] = max(of_columns[j], of_warp[j]);
+    }
   }
+  float inverse_of_row, inverse_of_column[VECTOR];
   if (p.square) {
-    float largest = 0;
+    uint32_t largest = max(max(of_columns[0], of_columns[1]), max(of_columns[2], of_columns[3]));
+    const float scale = scale_of(__uint_as_float(largest_of_warp(largest)), most);
+    inverse_of_row = 1 / scale;
 #pragma unroll
-    for (int j = 0; j < VECTOR; ++j) largest = larger(of_columns[j], largest);
-#pragma unroll
-    for (int to = LANES / 2; to > 0; to /= 2)
-      largest = larger(__shfl_xor_sync(0xffffffff, largest, to), largest);
-    const float scale = scale_of(largest, most);
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) of_rows[i] = scale;
-#pragma unroll
-    for (int j = 0; j < VECTOR; ++j) of_columns[j] = scale;
+    for (int j = 0; j < VECTOR; ++j) inverse_of_column[j] = inverse_of_row;
     if (threadIdx.x == 0) p.scale[(entry * row_blocks + block_y) * k_blocks + block_x] = scale;
   } else {
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-      of_rows[i] = scale_of(of_rows[i], most);
-      if (lane == 0 && row0 + i < p.rows)
-        p.scale[(entry * k_blocks + block_x) * p.rows + row0 + i] = of_rows[i];
-    }
-#pragma unroll
-    for (int j = 0; j < VECTOR; ++j) of_columns[j] = scale_of(of_columns[j], most);
+    const float scale = scale_of(__uint_as_float(of_row), most);
+    inverse_of_row = 1 / scale;
+    if (lane < ROWS && row0 + lane < p.rows)
+      p.scale[(entry * k_blocks + block_x) * p.rows + row0 + lane] = scale;
   }
 
   auto* data = static_cast<uint8_t*>(p.data) + entry * p.rows * p.columns;
@@ -145,27 +155,30 @@ __global__ void __launch_bounds__(WARPS* LANES)
 #pragma unroll
   for (int i = 0; i < ROWS; ++i) {
     if (row0 + i >= p.rows) continue;
-    const float inverse = 1 / of_rows[i];
-    Fp8x4 row;
-#pragma unroll
-    for (int j = 0; j < VECTOR; ++j) row.bytes[j] = to_fp8(values[i][j] * inverse, kind);
+    const float inverse = p.square ? inverse_of_row : __shfl_sync(0xffffffff, inverse_of_row, i);
+    const auto& v = values[i];
+    const Fp8x4 row = to_fp8(v[0] * inverse, v[1] * inverse, v[2] * inverse, v[3] * inverse, kind);
     store_row(data + (row0 + i) * p.columns + column0, row, p.columns - column0, aligned);
   }
   if (p.data_t == nullptr) return;
 
 #pragma unroll
   for (int j = 0; j < VECTOR; ++j) {
-    const float inverse = 1 / of_columns[j];
+    float scale = 0;
+    if (!p.square) {
+      scale = scale_of(__uint_as_float(of_columns[j]), most);
+      inverse_of_column[j] = 1 / scale;
+    }
+    const float inverse = inverse_of_column[j];
     uint8_t* column = turned + (lane * VECTOR + j) * PITCH + warp * ROWS;
 #pragma unroll
     for (int i = 0; i < ROWS; i += VECTOR) {
-      Fp8x4 rows;
-#pragma unroll
-      for (int r = 0; r < VECTOR; ++r) rows.bytes[r] = to_fp8(values[i + r][j] * inverse, kind);
-      *reinterpret_cast<Fp8x4*>(column + i) = rows;
+      *reinterpret_cast<Fp8x4*>(column + i) =
+          to_fp8(values[i][j] * inverse, values[i + 1][j] * inverse, values[i + 2][j] * inverse,
+                 values[i + 3][j] * inverse, kind);
     }
     if (!p.square && warp == 0 && column0 + j < p.columns)
-      p.scale_t[(entry * row_blocks + block_y) * p.columns + column0 + j] = of_columns[j];
+      p.scale_t[(entry * row_blocks + block_y) * p.columns + column0 + j] = scale;
   }
   __syncthreads();
   auto* data_t = static_cast<uint8_t*>(p.data_t) + entry * p.rows * p.columns;
