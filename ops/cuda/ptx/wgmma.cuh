@@ -72,9 +72,9 @@ __device__ __forceinline__ void finish_accumulators(D (&d)[N]) {
 }
 
 // Wgmma<T, N>::run<A_MN_MAJOR, B_MN_MAJOR>(d, a, b, accumulate): a and b are matrix descriptors
-// (swizzle.cuh); tf32 and fp8 operands are contiguous along K. Wgmma<Tf32, N>::run_from_registers(...)
-// has A in registers, which must stay as they are until the group has been waited for: with d's w
-// and l,
+// (swizzle.cuh); tf32 and fp8 operands are contiguous along K. Wgmma<Tf32,
+// N>::run_from_registers(...) has A in registers, which must stay as they are until the group has
+// been waited for: with d's w and l,
 //     a[0], a[1] = A[16 w + l / 4 + 0, 8][l % 4],   a[2], a[3] = A[16 w + l / 4 + 0, 8][l % 4 + 4]
 template <typename T, int N>
 struct Wgmma;
