@@ -159,7 +159,7 @@ def test_every_set_is_made_of_valid_shapes_with_a_source():
         for shape in shapes:
             assert shape.dtype in DTYPES and shape.layout in LAYOUTS
             assert Shape.from_json(json.loads(json.dumps(shape.to_json()))) == shape
-    assert set(BYTES) == set(DTYPES)
+    assert set(BYTES) == {*DTYPES, "float8_e4m3fn"}  # products with scales have sets of their own
     assert all(torch.empty((), dtype=getattr(torch, d)).itemsize == BYTES[d] for d in DTYPES)
 
 
