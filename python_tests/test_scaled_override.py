@@ -49,7 +49,7 @@ def test_what_goes_on_to_torch() -> None:
     with tiled_mm.override("cpu"):
         assert same_bits(torch._scaled_mm(*o.all()).view(torch.int8), right.view(torch.int8))
         assert counted("_scaled_mm") == {"tiled": 0, "torch": {"dtype": 1}}
-        with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
             torch._scaled_mm(o.a, o.b.t(), o.scale_a, o.scale_b, out_dtype=torch.bfloat16)
         assert counted("_scaled_mm") == {"tiled": 0, "torch": {"shape": 1}}
     torch._scaled_mm(*o.all(), out_dtype=torch.bfloat16)
