@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 import torch
 import typer
@@ -42,6 +43,14 @@ console = Console()
 
 Problem = tuple[str, Shape]  # with the name of the set it comes from
 
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Case = TypeVar("Case", bound=Named)
+
 # ---- what all commands share -------------------------------------------------------------------
 
 
@@ -51,6 +60,25 @@ def make_stopwatch(device: torch.device, mode: str, cache: str) -> Stopwatch:
     if mode == "sustained":
         return CudaStopwatch(device, region_s=5e-3, cold=cache == "cold")
     return CudaStopwatch(device, cold=cache == "cold", idle_s=5e-3)
+
+
+def cases_within(
+    cases: Iterable[Case], only: str | None, limit: float | None, device: torch.device
+) -> Iterator[Case]:
+    """The cases whose names have all words of `only`, until `limit` seconds are over. What one
+    leaves on the GPU is gone before the next."""
+    begin, words = time.monotonic(), set((only or "").split())
+    chosen = [case for case in cases if words <= set(case.name.split())]
+    if not chosen:
+        raise typer.BadParameter(f"no case has all of: {only}")
+    for case in chosen:
+        if limit is not None and time.monotonic() - begin > limit:
+            console.print("the limit is reached", highlight=False)
+            return
+        yield case
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 def cache_state(device: torch.device, warm: bool = False) -> str:

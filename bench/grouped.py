@@ -15,10 +15,8 @@ over the time taken.
 
 from __future__ import annotations
 
-import gc
 import random
 import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -242,25 +240,14 @@ def main(
     device = pick_device(device_name)
     import tiled_mm  # noqa: F401, registers the operators
 
-    begin = time.monotonic()
     document = cli.new_document("grouped", device, {"seed": seed, "divide": divide})
     limits = limits_of(device)
     document["grouped"] = []
-    words = (only or "").split()
-    chosen = [case for case in cases() if set(words) <= set(case.name.split())]
-    if not chosen:
-        raise typer.BadParameter(f"no case has all of: {only}")
-    for case in chosen:
-        if limit is not None and time.monotonic() - begin > limit:
-            console.print("the limit is reached", highlight=False)
-            break
+    for case in cli.cases_within(cases(), only, limit, device):
         record = measure(divided(case, divide), device, seed, Rounds(5, 40, budget), limits)
         document["grouped"].append(record)
         console.print(line_of(record), highlight=False, markup=False)
         cli.keep(document, json_path)
-        gc.collect()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
     for text in summary(document["grouped"]):
         console.print(text, highlight=False, markup=False)
 

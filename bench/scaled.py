@@ -14,11 +14,9 @@ bits that they have by themselves.
 
 from __future__ import annotations
 
-import gc
 import itertools
 import random
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -297,25 +295,14 @@ def main(
 ) -> None:
     """Measures products of fp8 with scales."""
     device = pick_device(device_name)
-    begin = time.monotonic()
     document = cli.new_document("scaled", device, {"seed": seed, "divide": divide})
     limits = limits_of(device)
     document["scaled"] = []
-    words = (only or "").split()
-    chosen = [case for case in cases(seed) if set(words) <= set(case.name.split())]
-    if not chosen:
-        raise typer.BadParameter(f"no case has all of: {only}")
-    for case in chosen:
-        if limit is not None and time.monotonic() - begin > limit:
-            console.print("the limit is reached", highlight=False)
-            break
+    for case in cli.cases_within(cases(seed), only, limit, device):
         record = measure(divided(case, divide), device, seed, Rounds(5, 40, budget), limits)
         document["scaled"].append(record)
         console.print(line_of(record), highlight=False, markup=False)
         cli.keep(document, json_path)
-        gc.collect()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
     for text in summary(document["scaled"]):
         console.print(text, highlight=False, markup=False)
 

@@ -184,8 +184,7 @@ struct Hopper {
     }
   };
 
-  // Steps [first, last) of one segment into d, a chain from zero; of a scaled product, whose steps
-  // hopper_scaled.cuh has, into the totals in d.
+  // Steps [first, last) of a segment into d: a chain from zero, or scaled, added to d's totals.
   __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
                                            uint32_t q_at, Ring<STAGES>& ring, const Tail& tail,
                                            const Scales& scales) {
