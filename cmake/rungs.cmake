@@ -10,6 +10,38 @@
 #
 # Where Hopper's kernels are not built, a rung that has no others is left out with its LAUNCH.
 # Sets rung_plans, rung_launches, portable_kernels, by_8_kernels, async_kernels and hopper_kernels.
+#
+# Kernels that are one text for several types and layouts are compiled side by side, a file for each.
+# The build writes these files from the rows of a table, and a rung lists them like its own:
+#
+#   tiled_mm_instances(tall_instances tall.cu.in
+#     COLUMNS NAME      ELEMENT       TILES
+#     ROWS    tall_bf16 __nv_bfloat16 TensorTallTiles
+#             ...)
+#
+# sets tall_instances to .../generated/ops/cuda/rungs/11_tall/tall_bf16.cu of the build's folder and
+# so on, each tall.cu.in with the row's values for @NAME@, @ELEMENT@ and @TILES@.
+
+function(tiled_mm_instances instances template)
+  cmake_parse_arguments(PARSE_ARGV 2 table "" "" "COLUMNS;ROWS")
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_LIST_DIR
+    BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  list(LENGTH table_COLUMNS columns)
+  list(LENGTH table_ROWS left)
+  set(written)
+  while(left GREATER 0)
+    if(left LESS columns)
+      message(FATAL_ERROR "${folder}/sources.cmake: a row for ${template} has a value for each of \
+${table_COLUMNS}, but the last one has ${left}")
+    endif()
+    list(POP_FRONT table_ROWS ${table_COLUMNS})
+    list(LENGTH table_ROWS left)
+    set(file ${PROJECT_BINARY_DIR}/generated/${folder}/${NAME}.cu)
+    configure_file(${CMAKE_CURRENT_LIST_DIR}/${template} ${file} @ONLY)
+    list(APPEND written ${file})
+  endwhile()
+  set(${instances} ${written} PARENT_SCOPE)
+endfunction()
 
 macro(tiled_mm_rung)
   cmake_parse_arguments(rung "" "" "PLAN;LAUNCH;PORTABLE;BY_8;ASYNC;HOPPER" ${ARGN})
@@ -25,11 +57,11 @@ macro(tiled_mm_rung)
   if(NOT by_8_architectures)
     set(rung_BY_8)
   endif()
-  # Like every other source, from the project's folder on.
+  # Like every other source, from the project's folder on; what the build has written has its path.
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_LIST_DIR
     BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE rung_folder)
   foreach(kind IN ITEMS PLAN LAUNCH PORTABLE BY_8 ASYNC HOPPER)
-    list(TRANSFORM rung_${kind} PREPEND ${rung_folder}/)
+    list(TRANSFORM rung_${kind} PREPEND ${rung_folder}/ REGEX "^[^/]")
   endforeach()
   list(APPEND rung_plans ${rung_PLAN})
   list(APPEND rung_launches ${rung_LAUNCH})

@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILT = ROOT / "build" / "faults"
 PACKAGE = ROOT / "ops" / "tiled_mm"
 RUNGS = "ops/cuda/rungs"
+FOLDER = BUILT / "build"
+INSTANCES = f"{FOLDER}/generated/{RUNGS}"  # which the build writes
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,12 @@ class Place:
 
 
 HOPPER = Place(
-    f"{RUNGS}/7_hopper/hopper_bf16_k.cu",
+    f"{INSTANCES}/7_hopper/hopper_bf16_k.cu",
     ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
     "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
 )
 GROUPED = Place(
-    f"{RUNGS}/7_hopper/grouped_bf16_mn.cu",
+    f"{INSTANCES}/7_hopper/grouped_bf16_mn.cu",
     ("test_grouped_bits.py",),
     "cuda and (drawn or cut_by)",
 )
@@ -59,7 +61,7 @@ WRAPPED_DOUBLES = Place(
     "cut and fp64",
 )
 FEW_ROWS = Place(
-    f"{RUNGS}/8_few_rows/few_rows_bf16.cu",
+    f"{INSTANCES}/8_few_rows/few_rows_bf16.cu",
     ("test_few_rows.py",),
     "bfloat16",
 )
@@ -84,27 +86,27 @@ SUMS = Place(
     "in_turn",
 )
 ASYNC_MMA = Place(
-    f"{RUNGS}/10_async_mma/async_mma_bf16_nt.cu",
+    f"{INSTANCES}/10_async_mma/async_mma_bf16_nt.cu",
     ("test_async_mma.py",),
     "bfloat16",
 )
 ASYNC_MMA_TF32 = Place(
-    f"{RUNGS}/10_async_mma/async_mma_tf32.cu",
+    f"{INSTANCES}/10_async_mma/async_mma_tf32.cu",
     ("test_async_mma.py",),
     "tf32 and not int8",
 )
 ASYNC_MMA_BYTES = Place(
-    f"{RUNGS}/10_async_mma/async_mma_int8.cu",
+    f"{INSTANCES}/10_async_mma/async_mma_int8.cu",
     ("test_async_mma.py",),
     "int8",
 )
 TALL = Place(
-    f"{RUNGS}/11_tall/tall_bf16.cu",
+    f"{INSTANCES}/11_tall/tall_bf16.cu",
     ("test_tall.py",),
     "bfloat16",
 )
 TALL_CHAINS = Place(
-    f"{RUNGS}/11_tall/tall_fp32.cu",
+    f"{INSTANCES}/11_tall/tall_fp32.cu",
     ("test_tall.py",),
     "float32",
 )
@@ -206,7 +208,6 @@ def library(name: str) -> Path:
 @app.command()
 def build(only: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Builds the library once for each of these (of those named, or all)."""
-    folder = BUILT / "build"
     for name in only or BUILDS:
         options = {
             "TILED_MM_FAULT": BUILDS[name].fault,
@@ -214,10 +215,10 @@ def build(only: Annotated[list[str] | None, typer.Argument()] = None) -> None:
             "CMAKE_MAKE_PROGRAM": tool("ninja"),
             "Python3_EXECUTABLE": sys.executable,
         }
-        configure = [tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja"]
+        configure = [tool("cmake"), "-S", ROOT, "-B", FOLDER, "-G", "Ninja"]
         subprocess.run([*configure, *(f"-D{k}={v}" for k, v in options.items())], check=True)
-        subprocess.run([tool("cmake"), "--build", folder, "--target", "tiled_mm"], check=True)
-        shutil.copy(folder / "libtiled_mm.so", library(name))
+        subprocess.run([tool("cmake"), "--build", FOLDER, "--target", "tiled_mm"], check=True)
+        shutil.copy(FOLDER / "libtiled_mm.so", library(name))
         print(f"{name}: {library(name)}", flush=True)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 OPS = Path(__file__).parents[1] / "ops"
-SUFFIXES = {".h", ".cuh", ".inc", ".rules", ".cpp", ".cu"}
+SUFFIXES = {".h", ".cuh", ".inc", ".rules", ".cpp", ".cu", ".in"}
 
 # Each room with those below it that it may include. A rung's folder is a room of its own, "rung":
 # no rung includes another's files, and what two of them share is a part.

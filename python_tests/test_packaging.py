@@ -276,12 +276,13 @@ class Configured:
         self.folder = folder
 
     def commands(self) -> dict[str, str]:
-        """How each source file of the library is compiled, by its path below ops/."""
+        """How each source file of the library is compiled, by its path below ops/, or below its
+        like in the build's folder, which the build has written."""
         entries = json.loads((self.folder / "compile_commands.json").read_text())
-        ops = ROOT / "ops"
         return {
             str(Path(entry["file"]).relative_to(ops)): entry["command"]
             for entry in entries
+            for ops in (ROOT / "ops", self.folder / "generated" / "ops")
             if Path(entry["file"]).is_relative_to(ops)
         }
 
@@ -380,6 +381,7 @@ needs_nvcc = pytest.mark.skipif(
 )
 PORTABLE = "naive.cu"
 ASYNC = "register_tile_async.cu"  # planned for compute capability 8.0 on
+INSTANCE = "async_mma_bf16_nt.cu"  # the same, and written by the build
 
 
 @needs_nvcc
@@ -411,7 +413,7 @@ def test_architectures_are_set_per_source(
     flags = configured.flags()
     assert flags[PORTABLE] == portable
     newer = {flag for flag in portable if not flag.startswith("compute_75")}
-    assert flags[ASYNC] == (newer or portable)
+    assert flags[ASYNC] == flags[INSTANCE] == (newer or portable)
 
 
 @needs_nvcc
@@ -426,7 +428,8 @@ def test_every_list_of_architectures_builds_and_says_what_it_leaves_out(
     assert {PORTABLE, ASYNC} <= set(flags)
     assert [name for name, architectures in flags.items() if not architectures] == []
     hopper = "9.0" in wanted
-    assert (flags.get("tma_wgmma.cu") == {"compute_90a,code=sm_90a"}) == hopper
+    for name in ("tma_wgmma.cu", "hopper_bf16_k.cu"):
+        assert (flags.get(name) == {"compute_90a,code=sm_90a"}) == hopper
     assert ("cuda/parts/tensor_map.cpp" in configured.commands()) == hopper
     (status,) = configured.status
     assert ("Hopper's for 9.0a" in status) == hopper
@@ -561,12 +564,12 @@ def test_make_builds_in_a_folder_of_any_name(
 
 def test_the_source_list_is_complete() -> None:
     """Every source file of the library is in CMakeLists.txt, or in its rung's sources.cmake."""
-    listed = set(re.findall(r"ops/[\w/]+\.(?:cpp|cu)\b", (ROOT / "CMakeLists.txt").read_text()))
+    names = r"\.(?:cpp|cu\.in|cu)\b"
+    listed = set(re.findall(rf"ops/[\w/]+{names}", (ROOT / "CMakeLists.txt").read_text()))
     for rung in (ROOT / "ops/cuda/rungs").glob("*/sources.cmake"):
         folder = rung.parent.relative_to(ROOT)
-        listed |= {
-            f"{folder}/{name}" for name in re.findall(r"\w+\.(?:cpp|cu)\b", rung.read_text())
-        }
-    sources = [path for suffix in ("cpp", "cu") for path in (ROOT / "ops").rglob(f"*.{suffix}")]
+        listed |= {f"{folder}/{name}" for name in re.findall(rf"\w+{names}", rung.read_text())}
+    suffixes = ("cpp", "cu", "cu.in")
+    sources = [path for suffix in suffixes for path in (ROOT / "ops").rglob(f"*.{suffix}")]
     assert len(sources) > 10
     assert listed == {str(path.relative_to(ROOT)) for path in sources}

@@ -29,7 +29,7 @@ RETIRED = {
 # How no comment begins: it has a subject and a verb.
 HEADLESS = r"(?:Of|Those)\b"
 
-SUFFIXES = {".h", ".cuh", ".cu", ".cpp", ".inc", ".py", ".md"}
+SUFFIXES = {".h", ".cuh", ".cu", ".in", ".cpp", ".inc", ".py", ".md"}
 FOLDERS = ("ops", "bench", "cpp_tests", "examples", "python_tests", "docs")
 # Not looked at: this file and its test, what a build installs, and files whose words are still
 # those of before.

@@ -21,7 +21,7 @@ Kernel<HopperArguments> hopper_kernel(DType dtype, int tile, bool p_mn_major, bo
 
 Kernel<HopperArguments> grouped_kernel(DType dtype, int tile, bool p_mn_major, bool q_mn_major,
                                        bool finishes) {
-  if (dtype == DType::Float32) return grouped_tf32(tile, finishes);
+  if (dtype == DType::Float32) return grouped_tf32(tile, q_mn_major, finishes);
   if (dtype == DType::BFloat16)
     return p_mn_major ? grouped_bf16_mn(tile, q_mn_major, finishes)
                       : grouped_bf16_k(tile, q_mn_major, finishes);

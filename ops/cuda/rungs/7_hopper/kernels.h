@@ -17,7 +17,7 @@ Kernel<HopperArguments> grouped_bf16_k(int tile, bool q_mn_major, bool finishes)
 Kernel<HopperArguments> grouped_bf16_mn(int tile, bool q_mn_major, bool finishes);
 Kernel<HopperArguments> grouped_fp16_k(int tile, bool q_mn_major, bool finishes);
 Kernel<HopperArguments> grouped_fp16_mn(int tile, bool q_mn_major, bool finishes);
-Kernel<HopperArguments> grouped_tf32(int tile, bool finishes);
+Kernel<HopperArguments> grouped_tf32(int tile, bool q_mn_major, bool finishes);
 
 // Of 16-bit operands, P along k or along m or n.
 Kernel<HopperArguments> hopper_bf16_k(int tile, bool q_mn_major, bool finishes);

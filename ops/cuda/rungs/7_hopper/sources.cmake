@@ -1,7 +1,21 @@
+tiled_mm_instances(hopper_instances hopper.cu.in
+  COLUMNS NAME            ELEMENT       P_MN_MAJOR Q_EITHER_WAY GROUPED
+  ROWS    hopper_bf16_k   __nv_bfloat16 false      true         false
+          hopper_bf16_mn  __nv_bfloat16 true       true         false
+          hopper_fp16_k   __half        false      true         false
+          hopper_fp16_mn  __half        true       true         false
+          grouped_bf16_k  __nv_bfloat16 false      true         true
+          grouped_bf16_mn __nv_bfloat16 true       true         true
+          grouped_fp16_k  __half        false      true         true
+          grouped_fp16_mn __half        true       true         true
+          grouped_tf32    ptx::Tf32     false      false        true)
+tiled_mm_instances(scaled_instances scaled.cu.in
+  COLUMNS NAME             P         Q
+  ROWS    scaled_e4m3_e4m3 ptx::E4m3 ptx::E4m3
+          scaled_e4m3_e5m2 ptx::E4m3 ptx::E5m2
+          scaled_e5m2_e4m3 ptx::E5m2 ptx::E4m3
+          scaled_e5m2_e5m2 ptx::E5m2 ptx::E5m2)
 tiled_mm_rung(
   PLAN describe.cpp plan.cpp
   LAUNCH launch.cpp
-  HOPPER hopper_bf16_k.cu hopper_bf16_mn.cu hopper_fp16_k.cu hopper_fp16_mn.cu hopper_tf32.cu
-         grouped_bf16_k.cu grouped_bf16_mn.cu grouped_fp16_k.cu grouped_fp16_mn.cu
-         grouped_tf32.cu
-         scaled_e4m3_e4m3.cu scaled_e4m3_e5m2.cu scaled_e5m2_e4m3.cu scaled_e5m2_e5m2.cu)
+  HOPPER hopper_tf32.cu ${hopper_instances} ${scaled_instances})
