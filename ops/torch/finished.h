@@ -158,8 +158,9 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
     keep_apart(a);
     keep_apart(b);
     if (asked.bias) keep_apart(*asked.bias);
-    const bool reads_input = asked.input && !factor_of(asked.beta, a.scalar_type(), "beta").is(0);
-    if (reads_input && !is_in_place(problem))
+    const Epilogue& e = problem.epilogue;
+    const bool is_bias = !asked.bias && e.bias_along != Along::Nothing;  // see add_input()
+    if (asked.input && (e.reads_input() || is_bias) && !is_in_place(problem))
       keep_apart(asked.input->sizes() == sizes ? *asked.input : asked.input->expand(sizes));
   }
   if (aside) problem.c = problem_of(a, b, type, arithmetic).c;
