@@ -86,6 +86,7 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //   workspace_bytes  of global memory, for the time of the call
 //   arithmetic    "fma", "tensor", "tf32", "fp16x3" or "fp8"
 //   scales        {a, b, b_dtype}; null if the product has none
+//   left_free     multiprocessors that the plan leaves to other kernels
 //   left_out      what this build leaves out for the device; null if nothing
 //   registers     {per_thread, stack_bytes, compiled_for (90 for 9.0)}; null if not known
 //   registers_unknown   why, null if they are known

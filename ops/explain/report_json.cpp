@@ -135,6 +135,7 @@ std::string to_json(const PlanReport& r) {
       .count("workspace_bytes", plan.workspace_bytes)
       .text("arithmetic", arithmetic_name(p.arithmetic))
       .json("scales", scales_json(p))
+      .count("left_free", r.device.left_free)
       .json("left_out", leaves_out_hopper_kernels(r.device) ? quoted(HOPPER_LEFT_OUT) : "null")
       .json("registers", registers(r))
       .json("registers_unknown", r.resources ? "null" : quoted(r.resources_unknown))

@@ -59,6 +59,10 @@ std::string plan_table(const PlanReport& r) {
   text += line("grid", grid);
   if (plan.step_count > 1) text += step_lines(plan);
   if (leaves_out_hopper_kernels(r.device)) text += line("left out", HOPPER_LEFT_OUT);
+  if (r.device.left_free > 0)
+    text += line("left free", std::to_string(r.device.left_free) + " of " +
+                                  std::to_string(r.device.all_multiprocessors()) +
+                                  " multiprocessors (torch's sm_carveout)");
   if (segment_count(r.problem) > 1)
     text += line("K", "summed in " + std::to_string(segment_count(r.problem)) +
                           " segments of up to " + std::to_string(SEGMENT_K));

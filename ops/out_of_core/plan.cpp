@@ -158,8 +158,9 @@ OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,
   c = *out;
 }
 
-OutOfCoreTarget target_on(const DeviceInfo& device, const OutOfCoreProduct& product,
+OutOfCoreTarget target_on(const DeviceInfo& whole, const OutOfCoreProduct& product,
                           const OutOfCoreOptions& options, int64_t memory) {
+  const DeviceInfo device = leaving_free(whole, kept_from_products());
   const at::ScalarType dtype = product.a.scalar_type();
   const Target target{at::kCUDA, &device};
   const MmOptions asked{std::nullopt, options.precision, std::nullopt};

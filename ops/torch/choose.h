@@ -1,6 +1,8 @@
 // An asked rung, or none, to a plan; refuses a rung that does not support the problem.
 #pragma once
 
+#include <ATen/Context.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,10 +69,16 @@ inline std::string why_unfit(Algo algo, const Problem& problem, const DeviceInfo
   return "it computes " + joined(computed);
 }
 
+// What torch's setting for its own products (torch._C._set_sm_carveout_experimental) keeps from
+// ours: so many multiprocessors, for kernels of communication that run at the same time.
+inline int32_t kept_from_products() {
+  return at::globalContext()._SMCarveout_EXPERIMENTAL().value_or(0);
+}
+
 // The plan with the rung that the options name, else the best. Where that rung does not fit, the
 // refusal lists those that do, by the inputs' dtype and the other options.
-inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::ScalarType dtype,
-                        const MmOptions& options) {
+inline Plan plan_on(const Problem& problem, const DeviceInfo& device, at::ScalarType dtype,
+                    const MmOptions& options) {
   if (!options.algo) {
     const Plan plan = make_plan(problem, device);
     TORCH_CHECK_NOT_IMPLEMENTED(plan.step_count > 0 || !is_scaled(problem),
@@ -87,6 +95,14 @@ inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::Sc
     throw_unfit_algo(*options.algo, fitting_algos(problem, device, dtype, options),
                      algo ? why_unfit(*algo, problem, device) : "");
   return make_plan(problem, device, *algo);
+}
+
+// The same on what torch's setting leaves of a device.
+inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::ScalarType dtype,
+                        const MmOptions& options) {
+  const int32_t kept = kept_from_products();
+  return kept > 0 ? plan_on(problem, leaving_free(device, kept), dtype, options)
+                  : plan_on(problem, device, dtype, options);
 }
 
 }  // namespace tiled

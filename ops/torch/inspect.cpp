@@ -29,12 +29,12 @@ DeviceInfo device_by_name(std::string_view name) {
 
 namespace {
 
-// The GPU to plan for: the named one, else the tensors' own.
+// The GPU to plan for, the named one, else the tensors' own, as far as products may fill it.
 DeviceInfo device_of(const at::Tensor& a, OptionalName name) {
-  if (name) return device_by_name(*name);
+  if (name) return leaving_free(device_by_name(*name), kept_from_products());
   TORCH_CHECK(a.is_cuda(), "tiled_mm: ", a.device().type(),
               " tensors are on no GPU to plan for; name one, as device='h200'");
-  return cuda_device(a.device().index());
+  return leaving_free(cuda_device(a.device().index()), kept_from_products());
 }
 
 bool on_cpu(const at::Tensor& a, OptionalName device) { return a.is_cpu() && !device; }

@@ -17,8 +17,8 @@ constexpr const char* FIRST_LINE = "tiled_mm rules 1";
 
 // By what a device is known by.
 std::string key_of(const DeviceInfo& device) {
-  return std::to_string(device.capability) + ' ' + std::to_string(device.multiprocessors) + ' ' +
-         device.name;
+  return std::to_string(device.capability) + ' ' + std::to_string(device.all_multiprocessors()) +
+         ' ' + device.name;
 }
 
 std::mutex mutex;

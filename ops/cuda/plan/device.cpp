@@ -81,7 +81,7 @@ double byte_tensor_flops(const DeviceInfo& device) {
   if (kernels_of(device).mma != Mma::All) return 0;
   const Chip* chip = chip_of(device.name);
   if (chip == nullptr || chip->bytes == 0) return 2 * device.tensor_flops;
-  return 2.0 * device.multiprocessors * device.clock_hz * chip->bytes;
+  return 2.0 * device.all_multiprocessors() * device.clock_hz * chip->bytes;
 }
 
 template <typename Int>
@@ -131,6 +131,13 @@ void set_architecture(DeviceInfo& device, double clock_hz) {
   device.hopper_kernels = kernels.hopper;
   device.tensor_flops = kernels.mma != Mma::None ? architecture.tensor * multiprocessor_flops : 0;
   device.fp64_tensor_flops = kernels.hopper ? architecture.fp64_tensor * multiprocessor_flops : 0;
+}
+
+DeviceInfo leaving_free(DeviceInfo device, int multiprocessors) {
+  const int all = device.all_multiprocessors();
+  device.left_free = std::clamp(multiprocessors, 0, all - 1);
+  device.multiprocessors = all - device.left_free;
+  return device;
 }
 
 double peak_flops(const DeviceInfo& device, DType dtype) {

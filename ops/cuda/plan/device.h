@@ -18,8 +18,8 @@ constexpr int WARP_SIZE = 32;  // threads; the same on every CUDA device
 
 struct DeviceInfo {
   std::string name;
-  int capability;  // 90 for compute capability 9.0
-  int multiprocessors;
+  int capability;       // 90 for compute capability 9.0
+  int multiprocessors;  // that products may fill
   int threads_per_sm;
   int threads_per_block;  // the most one block may have
   int blocks_per_sm;
@@ -42,7 +42,14 @@ struct DeviceInfo {
   // Whether there are the kernels that CMake has listed as Hopper's: those on tensor cores, and
   // what else is built for compute capability 9.0 alone. Every choice that needs one asks here.
   bool hopper_kernels;
+  int left_free = 0;  // multiprocessors that products leave to other kernels
+
+  int all_multiprocessors() const { return multiprocessors + left_free; }
 };
+
+// The same device where products leave so many multiprocessors to other kernels, all but one at
+// most. Rates, and the rules of the choice, are the whole device's.
+DeviceInfo leaving_free(DeviceInfo device, int multiprocessors);
 
 // Fills in what a device's properties do not tell but its compute capability decides, and for some
 // chips its name: the units in which registers and shared memory are given out, the peak rates, the

@@ -177,7 +177,7 @@ double times_as_long(double rate, double other) { return rate > 0 && other > 0 ?
 Rules Rules::scaled(const DeviceInfo& from, const DeviceInfo& to) const {
   Rules rules = *this;
   const double clock = times_as_long(from.clock_hz, to.clock_hz);
-  const double wider = static_cast<double>(to.multiprocessors) / from.multiprocessors;
+  const double wider = static_cast<double>(to.all_multiprocessors()) / from.all_multiprocessors();
   for (const Rung* rung : ladder())
     for (auto& kinds : rules.tiles_[static_cast<size_t>(rung->algo)])
       for (int k = 0; k < KIND_COUNT; ++k) {
@@ -213,18 +213,18 @@ const Rules& shipped_rules(const DeviceInfo& device) {
   static std::mutex mutex;
   static std::map<std::array<double, 6>, Rules> scaled;  // by all that they hang on
   if (device.name.find("H100") != std::string::npos &&
-      device.multiprocessors == h100.multiprocessors)
+      device.all_multiprocessors() == h100.multiprocessors)
     return h100_rules;
   // A device reports its pins' rate, which its data sheet rounds: it counts as the sheet has it.
   for (const std::string& name : device_names()) {
     const DeviceInfo named = *named_device(name);
     const double rate = device.memory_bandwidth / named.memory_bandwidth;
-    if (named.name == device.name && named.multiprocessors == device.multiprocessors &&
+    if (named.name == device.name && named.multiprocessors == device.all_multiprocessors() &&
         named.clock_hz == device.clock_hz && rate != 1 && std::abs(rate - 1) < 0.03)
       return shipped_rules(named);
   }
   const std::lock_guard lock(mutex);
-  const std::array<double, 6> key = {static_cast<double>(device.multiprocessors),
+  const std::array<double, 6> key = {static_cast<double>(device.all_multiprocessors()),
                                      device.clock_hz,
                                      device.fp32_flops,
                                      device.fp64_flops,

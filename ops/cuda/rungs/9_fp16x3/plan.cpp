@@ -53,7 +53,8 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
         plan.cluster_q = static_cast<int8_t>(cluster_q);
         plan.kernel = is_direct(t) ? Fp16x3Kernel::Direct : Fp16x3Kernel::Planes;
         plan.panel = static_cast<int32_t>(std::clamp<int64_t>(clusters_p, 1, 16 / cluster_p));
-        const int64_t places = int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers;
+        const int64_t places =
+            std::max<int64_t>(1, int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers);
         plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
         if (problem.groups.shared == Shared::K)
           plan.groups_of_k = static_cast<int32_t>(problem.batch);
