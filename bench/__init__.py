@@ -9,12 +9,15 @@ timing.py      how a call is timed on each device, and how candidates take turns
 check.py       what every timed result must satisfy
 runner.py      one case after another, into a document
 machine.py     what the measurements ran on: versions, clocks, power, ceilings
-results.py     the document: its schema, reading and writing
+schema.py      what a document holds
+results.py     checking, writing and reading documents
+compact.py     lists of records as tables, for files
 host.py        host time of one call (with native/, an operator that does nothing)
 networks.py    a training step, and the products in it that must be right
 training.py    training steps beside torch's: python -m bench.training
 curves.py      the losses of a training run in several precisions
 choice.py      times of every way to run a product: python -m bench.choice
+choice_records.py  those times as files: python -m bench.choice_records
 choice_fit.py  the fit of the choice's rules to them: python -m bench.choice_fit
 choice_ablate.py  which tiles pay, by the same: python -m bench.choice_ablate
 choice_terms.py  which terms of the formula pay, by the same: python -m bench.choice_terms

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import lzma
 import random
 import statistics
 import time
@@ -26,6 +25,7 @@ import typer
 from rich.console import Console
 from torch import Tensor
 
+from bench.choice_records import problems_in
 from bench.data import make_sets
 from bench.machine import environment
 from bench.shapes import SETS, Shape
@@ -371,13 +371,6 @@ def measure(
         "seconds": {name: float(f"{s:.4g}") for name, s in times.items()},
         "turns": sorted(seconds),
     }
-
-
-def problems_in(path: Path) -> list[dict]:
-    """A record's problems; other lines say where and when those after them were measured."""
-    read = lzma.open if path.suffix == ".xz" else open
-    with read(path, "rt") as file:
-        return [found for line in file if "case" in (found := json.loads(line))]
 
 
 def main(

@@ -26,7 +26,8 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
-from bench.choice import Case, problems_in, ways_of
+from bench.choice import Case, ways_of
+from bench.choice_records import problems_in
 
 console = Console()
 

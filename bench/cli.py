@@ -526,7 +526,7 @@ def plot_command(
         list[Path] | None,
         typer.Argument(help="results, as written by --json; else the pages' plots of the regimes"),
     ] = None,
-    out: Annotated[Path, typer.Option(help="folder for the SVG files")] = report.RESULTS / "plots",
+    out: Annotated[Path, typer.Option(help="folder for the SVG files")] = report.PLOTS,
 ) -> None:
     """Plots from results: run time and TF/s over N, and the roofline."""
     from bench import plot, regime_plots
@@ -559,6 +559,18 @@ def report_command(
             console.print(f"rewrote the tables of {page}")
     if stale:
         raise typer.Exit(1)
+
+
+@app.command(name="distil")
+def distil_command(
+    files: list[Path],
+    out: Annotated[Path, typer.Option(help="folder for the files")] = report.RESULTS,
+) -> None:
+    """Writes documents anew as bench/results/ has them, of whatever version of the form they are.
+    Every program here writes them so already."""
+    for file in files:
+        document = results.read(file)
+        results.write(document | {"schema": results.SCHEMA}, out / file.name)
 
 
 @app.command(name="shapes")

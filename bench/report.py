@@ -41,6 +41,7 @@ from bench.shapes import SETS, Shape
 from bench.training_tables import curves_table, step_table
 
 RESULTS = ROOT / "bench" / "results"
+PLOTS = ROOT / "docs" / "plots"
 
 AUTO = "tiled.mm"
 

@@ -1,395 +1,100 @@
-"""The document that a run leaves: its schema, reading and writing.
+"""Documents: checking, writing and reading them. bench/schema.py says what they hold.
 
-    {schema, run, environment, settings, ceilings, cases: [case], curves?: [curve],
-     counters?: [counters],
-     cpu?: {threads, peak_gflops, summary: [group], cases, tiny?}, errors?: [errors],
-     decode?: [decode], grouped?: [grouped], scaled?: [scaled], models?: {part: [row]},
-     scale?: {processes, rows: [row]},
-     out_of_core?: {link: {name: bytes/s}, arithmetic: {dtype: flop/s}, products: [streamed]},
-     share?: {build, device, copy_bytes_per_s, refused: {precision: why}, self_test, plans}}
-
-A case is one problem in one mode, with all its candidates:
-
-    {set, shape, mode, cache, grad, peer, note, error, power, candidates: [candidate]}
-
-and a candidate is
-
-    {name, ours, note, error, method, calls, rounds, seconds, ratio, above_floor, flops, bandwidth,
-     intensity, check, recomputed?}
-
-`seconds`, `ratio` and `above_floor` hold the median and quartiles over the rounds. `ratio` is the
-first peer's time over this candidate's, above 1 where the candidate is the faster; `above_floor`
-is in seconds and only there for host times; `recomputed` is the share of C that fp16x3 computed
-again. What was not measured is null, and `error` says why. A curve is the loss of every step of a
-training run:
-
-    {name, ours, error, losses: [float]}
-
-`counters` are a kernel's under Nsight Compute: how busy units were, in percent of their peak, and
-the shares of a warp's time that it waited, by reason:
-
-    {algo, dtype, n, kernel, units: {name: percent}, stalls: {reason: share}}
-
-`cpu` is bench.cpu_table's: a group of its summary is
-
-    {group, geomean, least, where, met, goal: {geomean, least}}
-
-`errors` are bench.errors's of one problem, ours and torch.mm's on the same operands, either as
-{frobenius, largest, bias, error}:
-
-    {arithmetic, data, m, n, k, tiled, torch}
-
-`decode` is bench.decode's, one problem of few rows; `changed` says whose rows had other bits among
-1,024 rows:
-
-    {dtype, layout, m, n, k, drawn, seconds: {tiled, torch}, changed: {tiled, torch}}
-
-`grouped` is bench.grouped's, one case; `ratio` is the time of torch's, or of the aligned neighbour,
-over ours, and `hit` counts the experts that have rows:
-
-    {name, experts, top, tokens, n, k, work, dtype, precision, router, aligned, seed, rows, hit,
-     seconds: {tiled, torch or aligned}, ratio, tflops, gbs}
-
-`scaled` is bench.scaled's, one case; `seconds` may have torch's, with fast accumulation and a
-copy's, `ratio` is torch's time over ours, and `beside_copy` the copy's:
-
-    {name, work, recipe, m, n, k, experts, seed, seconds, refused, ratio, beside_copy, tflops, gbs,
-     of_copy}
-
-`out_of_core` is bench.out_of_core's: a streamed product beside what bounds it is
-
-    {name, m, n, k, dtype, host, overlap, memory, devices, tiles, bytes_in, bytes_out, seconds,
-     arithmetic_s, link_s, share, equal, error}
-
-`models` is bench.models' by its parts, and those of bench.compiled, eager and rivals;
-times by name, the library's as `tiled`, and `torch`
-
-    bits    {model, arithmetic, batch, differ, largest, of}
-    speed   {model, what, tokens, seconds}
-    linear  {what, shape: [M, N, K], seconds}, cpu the same
-    host    {what, grad, seconds}
-
-`scale` is bench.scale's, of so many processes; `values` are what a part counts
-
-    {part, what, mode, tokens, seconds, values}
-
-`share` is bench.share's: what the library was built for, what the device says of itself, and
-
-    self_test  {ok, seconds, output: [line]}
-    plans      [{shape, precision, plan, error}], `plan` as explain has it
-
-What has a ? may be missing: most documents do not have it.
+A file is a document's summary, some hundred bytes a case (bench/compact.py): numbers have five
+digits, and what no table shows is left out. What follows from the rest is worked out again when
+it is read.
 """
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterable
+import math
 from pathlib import Path
 from typing import Any
 
-SCHEMA = 1
+from pydantic import TypeAdapter, ValidationError
 
-_SPREAD = {"median": float, "q1": float, "q3": float}
-_CHECK = {
-    "frobenius": (float, None),
-    "componentwise": (float, None),
-    "gate": float,
-    "nan_count": int,
-    "ok": bool,
-}
-_CANDIDATE = {
-    "name": str,
-    "ours": bool,
-    "note": str,
-    "error": (str, None),
-    "method": (str, None),
-    "calls": (int, None),
-    "rounds": (int, None),
-    "seconds": (_SPREAD, None),
-    "ratio": (_SPREAD, None),
-    "above_floor": (_SPREAD, None),
-    "flops": (float, None),
-    "bandwidth": (float, None),
-    "intensity": (float, None),
-    "check": (_CHECK, None),
-    "recomputed?": (float, None),
-}
-_SHAPE = {
-    "m": int,
-    "n": int,
-    "k": int,
-    "layout": str,
-    "dtype": str,
-    "batch": int,
-    "data?": str,
-}
-_CASE = {
-    "set": str,
-    "shape": _SHAPE,
-    "mode": str,
-    "cache": str,
-    "grad": bool,
-    "peer": (str, None),
-    "note": str,
-    "error": (str, None),
-    "power": (dict, None),
-    "candidates": [_CANDIDATE],
-}
-_CURVE = {"name": str, "ours": bool, "error": (str, None), "losses": [float]}
-_ENVIRONMENT = {
-    "date": str,
-    "commit": (str, None),
-    "dirty": (bool, None),
-    "tiled_mm": (str, None),
-    "python": str,
-    "torch": str,
-    "cuda": (str, None),
-    "cublas": (str, None),
-    "cpu": dict,
-    "gpu": (dict, None),
-}
-_COUNTERS = {
-    "algo": str,
-    "dtype": str,
-    "n": int,
-    "kernel": str,
-    "units": dict,
-    "stalls": dict,
-}
-_CPU_GROUP = {
-    "group": str,
-    "geomean": float,
-    "least": float,
-    "where": str,
-    "met": bool,
-    "goal": {"geomean": float, "least": float},
-}
-_ERRORS_OF = {
-    "frobenius": (float, None),
-    "largest": (float, None),
-    "bias": (float, None),
-    "error": (str, None),
-}
-_ERRORS = {
-    "arithmetic": str,
-    "data": str,
-    "m": int,
-    "n": int,
-    "k": int,
-    "tiled": _ERRORS_OF,
-    "torch": _ERRORS_OF,
-}
-_GROUPED = {
-    "name": str,
-    "experts": int,
-    "top": int,
-    "tokens": int,
-    "n": int,
-    "k": int,
-    "work": str,
-    "dtype": str,
-    "precision": (str, None),
-    "router": str,
-    "aligned": bool,
-    "seed": int,
-    "rows": int,
-    "hit": int,
-    "seconds": {"tiled": float, "torch?": float, "aligned?": float},
-    "ratio": float,
-    "tflops": float,
-    "gbs": float,
-    "bound": float,
-}
-_SCALED = {
-    "name": str,
-    "work": str,
-    "recipe": str,
-    "m": int,
-    "n": int,
-    "k": int,
-    "experts": int,
-    "seed": int,
-    "seconds": {"tiled": float, "torch?": float, "fast?": float, "copy?": float},
-    "refused": str,
-    "ratio": (float, None),
-    "beside_copy": (float, None),
-    "tflops": float,
-    "gbs": float,
-    "of_copy": float,
-}
-_DECODE = {
-    "dtype": str,
-    "layout": str,
-    "m": int,
-    "n": int,
-    "k": int,
-    "drawn": bool,
-    "seconds": {"tiled": float, "torch": float},
-    "changed": {"tiled": bool, "torch": bool},
-}
-_SCALE = {
-    "processes": int,
-    "rows": [
-        {
-            "part": str,
-            "what": str,
-            "mode": str,
-            "tokens?": int,
-            "seconds?": dict,
-            "values?": dict,
-        }
-    ],
-}
-_LINEAR = {"what": str, "shape": [int], "seconds": dict}
-_MODELS = {
-    "bits?": [
-        {
-            "model": str,
-            "arithmetic": str,
-            "batch": int,
-            "differ": int,
-            "largest": float,
-            "of": int,
-        }
-    ],
-    "speed?": [{"model": str, "what": str, "tokens": int, "seconds": dict}],
-    "linear?": [_LINEAR],
-    "host?": [{"what": str, "grad": bool, "seconds": dict}],
-    "cpu?": [_LINEAR],
-    # bench.compiled's, bench.eager's and bench.rivals'.
-    "compiled-rows?": [
-        {
-            "model": str,
-            "setting": str,
-            "batch": int,
-            "differ": int,
-            "of": int,
-            "largest": float,
-            "eager": int,
-            "kernels": int,
-            "seconds": float,
-            "first?": str,
-        }
-    ],
-    "compiled-speed?": [{"model": str, "what": str, "tokens": int, "seconds": dict}],
-    "compiled-epilogues?": [{"model": str, "what": str, "tokens": int, "seconds": dict}],
-    "eager-calls?": [{"what": str, "grad": bool, "seconds": dict}],
-    "eager-decode?": [{"what": str, "grad": bool, "seconds": dict}],
-    "eager-prompt?": [{"what": str, "grad": bool, "seconds": dict}],
-    "eager-training?": [{"what": str, "grad": bool, "seconds": dict}],
-    "rivals-bits?": [{"candidate": str, "kind": str, "changed": int, "of": int}],
-    "rivals-speed?": [{"shape": [int], "seconds": dict}],
-}
-_STREAMED = {
-    "name": str,
-    "m": int,
-    "n": int,
-    "k": int,
-    "dtype": str,
-    "host": str,
-    "overlap": bool,
-    "memory": (int, None),
-    "devices": int,
-    "tiles": (int, None),
-    "bytes_in": (int, None),
-    "bytes_out": (int, None),
-    "seconds": (float, None),
-    "arithmetic_s": (float, None),
-    "link_s": (float, None),
-    "share": (float, None),
-    "equal": (bool, None),
-    "error": (str, None),
-}
-_SHARE = {
-    "build": dict,
-    "device": (dict, None),
-    "copy_bytes_per_s": (float, None),
-    "refused": dict,
-    "self_test": ({"ok": bool, "seconds": float, "output": [str]}, None),
-    "plans": [
-        {"shape": _SHAPE, "precision": (str, None), "plan": (dict, None), "error": (str, None)}
-    ],
-}
-_DOCUMENT = {
-    "schema": int,
-    "run": str,
-    "environment": _ENVIRONMENT,
-    "settings": dict,
-    "ceilings": (dict, None),
-    "cases": [_CASE],
-    "curves?": [_CURVE],
-    "counters?": [_COUNTERS],
-    "cpu?": {
-        "threads": int,
-        "peak_gflops": dict,
-        "summary": [_CPU_GROUP],
-        "cases": [dict],
-        "tiny?": dict,
-    },
-    "errors?": [_ERRORS],
-    "decode?": [_DECODE],
-    "grouped?": [_GROUPED],
-    "scaled?": [_SCALED],
-    "models?": _MODELS,
-    "scale?": _SCALE,
-    "out_of_core?": {"link": dict, "arithmetic": dict, "products": [_STREAMED]},
-    "share?": _SHARE,
-}
+from bench import compact
+from bench.schema import SCHEMA, Candidate, Case, Document
+from bench.shapes import Shape
+
+_DOCUMENT = TypeAdapter(Document)
 
 
-def _problems(value: Any, wanted: Any, where: str) -> Iterable[str]:
-    if isinstance(wanted, tuple):
-        if value is None and None in wanted:
-            return
-        wanted = next(w for w in wanted if w is not None)
-    if isinstance(wanted, list):
-        if not isinstance(value, list):
-            yield f"{where}: a list is wanted, not {value!r}"
-            return
-        for i, item in enumerate(value):
-            yield from _problems(item, wanted[0], f"{where}[{i}]")
-    elif isinstance(wanted, dict):
-        if not isinstance(value, dict):
-            yield f"{where}: an object is wanted, not {value!r}"
-            return
-        optional = {key for key in wanted if key.endswith("?")}
-        wanted = {key.removesuffix("?"): kind for key, kind in wanted.items()}
-        for key in wanted.keys() - value.keys():
-            if f"{key}?" not in optional:
-                yield f"{where}.{key} is missing"
-        for key in value.keys() - wanted.keys():
-            yield f"{where}.{key} is unknown"
-        for key in wanted.keys() & value.keys():
-            yield from _problems(value[key], wanted[key], f"{where}.{key}")
-    else:
-        # bool is an int to Python, and a whole number is a fine float to JSON.
-        fine = isinstance(value, (int, float)) if wanted is float else isinstance(value, wanted)
-        if not fine or (isinstance(value, bool) and wanted is not bool):
-            yield f"{where}: {wanted.__name__} is wanted, not {value!r}"
+def _place(path: tuple[str | int, ...]) -> str:
+    return "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in path)
+
+
+def problems(value: Any, kind: Any = Document) -> list[str]:
+    """What is wrong with a record of a kind of bench/schema.py; empty if nothing is."""
+    try:
+        (_DOCUMENT if kind is Document else TypeAdapter(kind)).validate_python(value)
+    except ValidationError as error:
+        return [f"{_place(e['loc'])}: {e['msg']}" for e in error.errors()]
+    return []
 
 
 def validate(document: Any) -> list[str]:
-    """What is wrong with a document; empty if nothing is."""
-    found = sorted(_problems(document, _DOCUMENT, "document"))
-    if not found and document["schema"] != SCHEMA:
-        found.append(f"schema {document['schema']} is not {SCHEMA}")
+    """What is wrong with a document."""
+    found = problems(document)
+    if not found and document["schema"] > SCHEMA:
+        found.append(f"schema {document['schema']} is newer than {SCHEMA}")
     return found
 
 
+# How a candidate's figures came about, and a GPU's state: no table shows them.
+_LEFT_OUT = ("method", "calls", "rounds")
+_READINGS = ("before", "after")
+
+
+def summary(document: dict) -> dict:
+    """What a file keeps of a document."""
+    document = copy.deepcopy(document)
+    for key in _READINGS:
+        (document["environment"]["gpu"] or {}).pop(key, None)
+    for case in document["cases"]:
+        case.pop("power", None)
+        for record in case["candidates"]:
+            for key in _LEFT_OUT:
+                record.pop(key, None)
+            for key in ("seconds", "above_floor"):
+                record[key] = record[key] and {"median": record[key]["median"]}
+            check = record["check"]
+            record["check"] = check and {key: check[key] for key in ("frobenius", "ok")}
+            for key, value in _derived(case, record).items():
+                found = record[key]
+                if found is value or (found and value and math.isclose(found, value, rel_tol=1e-3)):
+                    del record[key]
+    curves = document.pop("curves", None)  # what tables show of these is how little they differ
+    document = compact.rounded(document)
+    return document if curves is None else document | {"curves": curves}
+
+
+def _derived(case: dict, record: dict) -> dict[str, float | None]:
+    """The rates of a product by its time; a training step's are others."""
+    if not record["seconds"] or not record["seconds"]["median"]:
+        return {"flops": None, "bandwidth": None}
+    shape, seconds = Shape.from_json(case["shape"]), record["seconds"]["median"]
+    return {"flops": shape.flops / seconds, "bandwidth": shape.bytes / seconds}
+
+
 def write(document: dict, path: Path) -> None:
-    """Writes a valid document; the file is never seen half-written."""
+    """Writes a valid document's summary; the file is never seen half-written."""
     found = validate(document)
     if found:
         raise ValueError("not a valid result: " + "; ".join(found[:5]))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    part.write_text(compact.text(compact.packed(summary(document))) + "\n", encoding="utf-8")
     part.replace(path)
 
 
 def read(path: Path) -> dict:
-    document = json.loads(path.read_text())
+    document = compact.unpacked(json.loads(path.read_text(encoding="utf-8")))
+    for case in document.get("cases", ()):
+        for record in case["candidates"]:
+            record |= {k: v for k, v in _derived(case, record).items() if k not in record}
     found = validate(document)
     if found:
         raise ValueError(f"{path}: " + "; ".join(found[:5]))
@@ -404,7 +109,7 @@ def read_all(folder: Path) -> list[dict]:
 
 def case(set_name: str, shape: dict, mode: str, cache: str, *, grad: bool = False) -> dict:
     """A case's record with nothing measured yet."""
-    record: dict[str, Any] = dict.fromkeys(_CASE)
+    record: dict[str, Any] = dict.fromkeys(Case.__annotations__)
     record.update(set=set_name, shape=shape, mode=mode, cache=cache, grad=grad)
     record.update(note="", candidates=[])
     return record
@@ -412,7 +117,7 @@ def case(set_name: str, shape: dict, mode: str, cache: str, *, grad: bool = Fals
 
 def candidate(name: str, *, ours: bool, note: str = "", error: str | None = None) -> dict:
     """A candidate's record with nothing measured yet."""
-    record: dict[str, Any] = {key.removesuffix("?"): None for key in _CANDIDATE}
+    record: dict[str, Any] = dict.fromkeys(Candidate.__annotations__)
     record.update(name=name, ours=ours, note=note, error=error)
     return record
 

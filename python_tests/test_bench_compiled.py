@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("typer", reason="needs the benchmark's packages")
-from bench import compiled, compiled_epilogues, eager, results, rivals
+from bench import compiled, compiled_epilogues, eager, results, rivals, schema
 from bench.models_table import TABLES, rivals_speed_rows
 
 
 def test_host_time_of_calls_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "TURNS", 2)
     eager.main(tmp_path / "eager.json", ["calls"], None, "cpu", True)
-    rows = json.loads((tmp_path / "eager.json").read_text())["models"]["eager-calls"]
+    rows = results.read(tmp_path / "eager.json")["models"]["eager-calls"]
     assert [row["what"] for row in rows] == ["mm", "addmm", "linear", "bmm"]
     assert all(0 < row["seconds"][who] < 1 for row in rows for who in ("torch", "tiled"))
 
@@ -41,7 +40,7 @@ def test_the_speeds_are_a_result_with_a_table(monkeypatch: pytest.MonkeyPatch) -
     candidates = ("torch", "tiled", "triton", "cut cuBLAS", "tiled beside cut cuBLAS")
     monkeypatch.setattr(rivals, "product_of", lambda candidate: torch.mm)
     rows = rivals.speeds(candidates, torch.device("cpu"))
-    assert not list(results._problems({"rivals-speed": rows}, results._MODELS, "models"))
+    assert results.problems({"rivals-speed": rows}, schema.Models) == []
     assert rivals_speed_rows(rows) == [["2 x 3 x 4", "10 µs", "1.00", "1.00", "1.00"]]
 
 

@@ -8,7 +8,7 @@ import statistics
 import pytest
 import torch
 
-from bench import decode, decode_table, results
+from bench import decode, decode_table, results, schema
 from bench.decode_table import TABLES
 from bench.timing import CudaStopwatch
 
@@ -121,7 +121,7 @@ def test_a_problem_is_measured(name: str) -> None:
 @pytest.mark.parametrize("key", ["seconds", "changed", "drawn"])
 def test_a_record_is_whole(key: str) -> None:
     record = case(1, 2, 3, 1.0, 1.0)
-    kind = results._DECODE
-    assert not list(results._problems(record, kind, "decode"))
+    kind = schema.Decode
+    assert results.problems(record, kind) == []
     del record[key]
-    assert list(results._problems(record, kind, "decode"))
+    assert results.problems(record, kind)

@@ -8,7 +8,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from bench import grouped, results
+from bench import grouped, results, schema
 from bench.grouped import Case
 from bench.limits import Limits
 from bench.timing import Rounds
@@ -50,7 +50,7 @@ def test_what_routers_draw() -> None:
 def test_a_case_is_measured(device: str, work: str) -> None:
     case = grouped.divided(Case(8, 2, 128, 14336, 4096, work=work), 64)
     found = grouped.measure(case, torch.device(device), 7, Rounds(2, 2, 0.01), Limits())
-    assert not list(results._problems(found, results._GROUPED, "grouped"))
+    assert results.problems(found, schema.Grouped) == []
     assert found["seconds"].keys() == {"tiled", "torch"} and found["rows"] == 4
     unaligned = grouped.divided(Case(8, 2, 128, 14335, 4096, aligned=False), 64)
     found = grouped.measure(unaligned, torch.device(device), 7, Rounds(2, 2, 0.01), Limits())

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 for _module in ("rich", "typer"):
     pytest.importorskip(_module, reason=f"the benchmark needs {_module}")
 
-from bench import linears, models, results  # noqa: E402
+from bench import linears, models, results, schema  # noqa: E402
 from bench.models_table import TABLES  # noqa: E402
 from bench.timing import CpuStopwatch  # noqa: E402
 
@@ -47,8 +47,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def valid(part: str, rows: list[dict]) -> None:
     """Rows that a document may hold, with a time of each candidate."""
-    shape = results._DOCUMENT["models?"][f"{part}?"]
-    assert rows and not list(results._problems(rows, shape, part))
+    kind = schema.MODELS[part]
+    assert rows and results.problems(rows, list[kind]) == []
     for row in rows:
         assert all(seconds > 0 for seconds in row.get("seconds", {}).values())
 

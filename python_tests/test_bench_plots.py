@@ -87,7 +87,7 @@ def test_the_committed_plots_are_of_the_documents_of_the_tables():
     drawn["regimes"] = regime_plots.overview(everything)
     plt.close("all")
     wanted |= {name: of for name, (_, of) in drawn.items()}
-    committed = sorted((report.RESULTS / "plots").iterdir())
+    committed = sorted(report.PLOTS.iterdir())
     assert {*drawn, "rate-ladder-bfloat16", "loss-curves"} <= {path.stem for path in committed}
     for path in committed:
         told = re.search(r"<dc:source>(.*)</dc:source>", path.read_text(encoding="utf-8"))[1]

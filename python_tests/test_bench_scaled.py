@@ -7,7 +7,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from bench import results, scaled, scaled_table
+from bench import results, scaled, scaled_table, schema
 from bench.limits import Limits
 from bench.scaled import Case
 from bench.timing import Rounds
@@ -39,7 +39,7 @@ def test_the_cases() -> None:
 def test_a_case_is_measured(device: str, case: Case) -> None:
     small = scaled.divided(case, 64)
     found = scaled.measure(small, torch.device(device), 7, Rounds(2, 2, 0.01), Limits())
-    assert not list(results._problems(found, results._SCALED, "scaled"))
+    assert results.problems(found, schema.Scaled) == []
     assert ("copy" in found["seconds"]) == (case.work == "quantize")
 
 
@@ -48,7 +48,7 @@ def test_a_case_is_measured(device: str, case: Case) -> None:
 def test_a_product_is_measured(device: str, recipe: str, m: int) -> None:
     case = Case("product", recipe, m, 256, 384)
     found = scaled.measure(case, torch.device(device), 7, Rounds(2, 2, 0.01), Limits())
-    assert not list(results._problems(found, results._SCALED, "scaled"))
+    assert results.problems(found, schema.Scaled) == []
     assert ("copy" in found["seconds"]) == (m == 2)
     assert (found["ratio"] is None) == ("torch" not in found["seconds"])
     assert bool(found["refused"]) == any(

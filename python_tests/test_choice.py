@@ -4,6 +4,7 @@ the formula that is fitted is the library's."""
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import re
 from collections import defaultdict
@@ -16,7 +17,7 @@ import tiled_mm
 import torch
 from cases import each
 
-from bench import choice, choice_fit
+from bench import choice, choice_fit, choice_records
 from bench.machine import ROOT
 
 PLAN = ROOT / "ops" / "cuda" / "plan"
@@ -174,6 +175,28 @@ def test_what_the_choice_costs() -> None:
         assert 100 * choice_fit.regret(found[name]) == pytest.approx(float(percent), abs=0.3), name
     everything = [c for cases in found.values() for c in cases]
     assert choice_fit.regret(everything) < 0.04
+
+
+def test_a_record_is_kept_with_times_to_three_digits(tmp_path: Path) -> None:
+    """And nearer where ways are near each other."""
+    raw, kept = tmp_path / "raw.jsonl", tmp_path / "kept.jsonl.xz"
+    case = asdict(cases_of("large16")[0])
+    first, second, third = (
+        way["name"] for way in choice.ways_of(cases_of("large16")[0], "h100")[:3]
+    )
+    seconds = {first: 1.111e-4, second: 1.113e-4, third: 7.654e-4, "torch.mm": 1e-4, "gone": 1e-9}
+    found = {"case": case, "seconds": seconds, "turns": [second, "torch.mm", "gone"], "ways": 7}
+    raw.write_text(json.dumps({"seed": 1}) + "\n" + json.dumps(found) + "\n")
+    choice_records.main(raw, kept)
+    (read,) = choice_records.problems_in(kept)
+    assert read == {
+        "case": case,
+        "seconds": {first: 1.111e-4, second: 1.113e-4, third: 7.65e-4, "torch.mm": 1e-4},
+        "turns": [second, "torch.mm"],
+    }
+    again = tmp_path / "again.jsonl.xz"
+    choice_records.main(kept, again)
+    assert again.read_bytes() == kept.read_bytes()
 
 
 def test_no_choice_is_counted_as_free() -> None:

@@ -140,7 +140,7 @@ def test_what_is_measured_is_shown():
             if table(documents) != report.NOT_MEASURED and f"<!-- bench:{name} -->" not in shown
         ]
         assert hidden == [], folder
-    plots = sorted(path.name for path in (report.RESULTS / "plots").glob("*.svg"))
+    plots = sorted(path.name for path in report.PLOTS.glob("*.svg"))
     assert [name for name in plots if f"/{name})" not in text] == []
 
 

@@ -40,11 +40,6 @@ LEFT_OUT = (
     "ops/core/",
     "ops/cuda/rungs/7_hopper/",
     "ops/cuda/rungs/9_fp16x3/",
-    "docs/choice.md",
-    "docs/contract.md",
-    "docs/grouped.md",
-    "docs/models.md",
-    "docs/scale.md",
 )
 
 

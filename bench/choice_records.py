@@ -1,0 +1,100 @@
+"""Records of bench.choice: read, and written anew as the project keeps them.
+
+    python -m bench.choice_records RAW OUT [--device h100]
+
+bench.choice appends a line of JSON for each problem. Kept records have the same in columns, of the
+ways that the library still has, with times as multiples of the problem's least, to three digits and
+near it to four: a sixth of the bytes under xz.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench import compact
+
+
+def _lines(path: Path) -> list[dict]:
+    read = lzma.open if path.suffix == ".xz" else open
+    with read(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def problems_in(path: Path) -> list[dict]:
+    """A record's problems, with seconds by the ways' names, and the names of those that were timed
+    in turn. Other lines say where and when they were measured."""
+    lines = _lines(path)
+    kept = [line for line in lines if "columns" in line]
+    return _from_columns(kept[0]["columns"]) if kept else [x for x in lines if "case" in x]
+
+
+def _multiple(value: float) -> str:
+    return f"{value:.4g}" if value < 2 else f"{value:.3g}"
+
+
+def _to_columns(problems: list[dict]) -> dict:
+    columns: dict[str, list] = {"least": [], "names": [], "multiples": [], "turns": []}
+    for p in problems:
+        names, least = sorted(p["seconds"]), min(p["seconds"].values())
+        columns["least"].append(least)
+        columns["names"].append("|".join(names))
+        columns["multiples"].append(" ".join(_multiple(p["seconds"][n] / least) for n in names))
+        columns["turns"].append(" ".join(str(names.index(n)) for n in p["turns"]))
+    return {"cases": compact.packed([p["case"] for p in problems]), **columns}
+
+
+def _from_columns(columns: dict) -> list[dict]:
+    found = []
+    keys = ("least", "names", "multiples", "turns")
+    rows = zip(compact.unpacked(columns["cases"]), *(columns[k] for k in keys), strict=True)
+    for case, least, text, multiples, turns in rows:
+        names = text.split("|")
+        seconds = [float(f"{least * float(x):.4g}") for x in multiples.split(" ")]
+        timed = dict(zip(names, seconds, strict=True))
+        in_turn = [names[int(i)] for i in turns.split()]
+        found.append({"case": case, "seconds": timed, "turns": in_turn})
+    return found
+
+
+def write(path: Path, heads: list[dict], problems: list[dict]) -> None:
+    lines = [*heads, {"columns": _to_columns(problems)}]
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+def known(problems: Iterable[dict], device: str) -> list[dict]:
+    """Problems with the ways that this library has; of those that it has lost their fastest ways to
+    the rest stay."""
+    from bench.choice import Case, ways_of
+
+    found = []
+    for p in problems:
+        names = {w["name"] for w in ways_of(Case.from_json(p["case"]), device) if not w["by_name"]}
+        names.add("torch.mm")
+        seconds = {name: s for name, s in p["seconds"].items() if name in names}
+        if seconds:
+            turns = [name for name in p["turns"] if name in names]
+            found.append({"case": p["case"], "seconds": seconds, "turns": turns})
+    return found
+
+
+def main(
+    raw: Path,
+    out: Path,
+    device: Annotated[str, typer.Option(help="the record's device by name")] = "h100",
+) -> None:
+    """Writes a record as the project keeps them."""
+    import tiled_mm  # noqa: F401, registers the operators
+
+    heads = [line for line in _lines(raw) if not {"case", "columns"} & line.keys()]
+    write(out, heads, known(problems_in(raw), device))
+
+
+if __name__ == "__main__":
+    typer.run(main)
