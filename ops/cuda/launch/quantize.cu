@@ -59,21 +59,27 @@ __device__ __forceinline__ Fp8x4 to_fp8(float a, float b, float c, float d,
   return reinterpret_cast<const Fp8x4&>(four);
 }
 
-// Up to four neighbours of a row, widened; zeros beyond them.
+// A lane's elements of its warp's rows, as they are: all loads are on their way before the first is
+// needed. A tile at the edge, or at other addresses, is read by elements, with zeros beyond the
+// end.
 template <typename T>
-__device__ __forceinline__ void load_row(const T* from, int64_t count, bool vectors,
-                                         float (&values)[VECTOR]) {
-  struct alignas(VECTOR * sizeof(T)) Four {
-    T elements[VECTOR];
-  };
-  if (vectors && count >= VECTOR) {
-    const Four four = *reinterpret_cast<const Four*>(from);
+struct alignas(VECTOR * sizeof(T)) Four {
+  T elements[VECTOR];
+};
+
+template <typename T>
+__device__ __forceinline__ void load_rows(const T* from, int64_t row_stride, bool by_fours,
+                                          int64_t rows, int64_t columns, Four<T> (&x)[ROWS]) {
+  if (by_fours) {
 #pragma unroll
-    for (int j = 0; j < VECTOR; ++j) values[j] = widen(four.elements[j]);
-  } else {
-#pragma unroll
-    for (int j = 0; j < VECTOR; ++j) values[j] = j < count ? static_cast<float>(widen(from[j])) : 0;
+    for (int i = 0; i < ROWS; ++i) x[i] = *reinterpret_cast<const Four<T>*>(from + i * row_stride);
+    return;
   }
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j)
+      x[i].elements[j] = i < rows && j < columns ? from[i * row_stride + j] : T(0.f);
 }
 
 __device__ __forceinline__ void store_row(uint8_t* to, Fp8x4 row, int64_t count, bool vectors) {
@@ -102,11 +108,10 @@ __global__ void __launch_bounds__(WARPS* LANES)
 
   const T* from =
       static_cast<const T*>(p.x) + entry * p.entry_stride + row0 * p.row_stride + column0;
-  float values[ROWS][VECTOR];
-#pragma unroll
-  for (int i = 0; i < ROWS; ++i)
-    load_row(from + i * p.row_stride, row0 + i < p.rows ? p.columns - column0 : 0, vectors,
-             values[i]);
+  const bool is_whole = (block_y + 1) * SIDE <= p.rows && (block_x + 1) * SIDE <= p.columns;
+  Four<T> x[ROWS];
+  load_rows(from, p.row_stride, vectors && is_whole, p.rows - row0, p.columns - column0, x);
+  const auto value = [&](int i, int j) { return static_cast<float>(widen(x[i].elements[j])); };
 
   uint32_t of_columns[VECTOR] = {}, of_row = 0;  // of_row: lane i has row i's
 #pragma unroll
@@ -114,7 +119,7 @@ __global__ void __launch_bounds__(WARPS* LANES)
     uint32_t largest = 0;
 #pragma unroll
     for (int j = 0; j < VECTOR; ++j) {
-      const uint32_t size = size_of_float(values[i][j]);
+      const uint32_t size = size_of_float(value(i, j));
       largest = max(largest, size);
       of_columns[j] = max(of_columns[j], size);
     }
@@ -156,8 +161,8 @@ __global__ void __launch_bounds__(WARPS* LANES)
   for (int i = 0; i < ROWS; ++i) {
     if (row0 + i >= p.rows) continue;
     const float inverse = p.square ? inverse_of_row : __shfl_sync(0xffffffff, inverse_of_row, i);
-    const auto& v = values[i];
-    const Fp8x4 row = to_fp8(v[0] * inverse, v[1] * inverse, v[2] * inverse, v[3] * inverse, kind);
+    const Fp8x4 row = to_fp8(value(i, 0) * inverse, value(i, 1) * inverse, value(i, 2) * inverse,
+                             value(i, 3) * inverse, kind);
     store_row(data + (row0 + i) * p.columns + column0, row, p.columns - column0, aligned);
   }
   if (p.data_t == nullptr) return;
@@ -174,8 +179,8 @@ __global__ void __launch_bounds__(WARPS* LANES)
 #pragma unroll
     for (int i = 0; i < ROWS; i += VECTOR) {
       *reinterpret_cast<Fp8x4*>(column + i) =
-          to_fp8(values[i][j] * inverse, values[i + 1][j] * inverse, values[i + 2][j] * inverse,
-                 values[i + 3][j] * inverse, kind);
+          to_fp8(value(i, j) * inverse, value(i + 1, j) * inverse, value(i + 2, j) * inverse,
+                 value(i + 3, j) * inverse, kind);
     }
     if (!p.square && warp == 0 && column0 + j < p.columns)
       p.scale_t[(entry * row_blocks + block_y) * p.columns + column0 + j] = scale;
