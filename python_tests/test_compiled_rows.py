@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import tiled_mm
@@ -120,6 +120,32 @@ def test_a_block_follows_from_the_number_of_terms(terms: int | None) -> None:
     assert block["XBLOCK"] == 1 and width & (width - 1) == 0
     assert width >= min(terms or 1, _inductor.WHOLE_ROW)
     assert 1 <= block["num_warps"] <= 16 and block["num_warps"] * 32 <= max(32, width)
+
+
+def pooled(x: Tensor) -> Tensor:
+    return torch.sigmoid(x).mean(1)
+
+
+def weighed(x: Tensor) -> Tensor:
+    return (x[:, :, :1] * torch.sigmoid(x)[:1, :1]).sum(1)
+
+
+def looked_up(x: Tensor) -> Tensor:
+    rows = x[0][(x[:, :, 0] > 0).long()]
+    return rows * rows.float().square().mean(-1, keepdim=True).rsqrt()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("program", [pooled, weighed, looked_up])
+@pytest.mark.parametrize("columns", [64, 1024])
+def test_reductions_do_not_change_with_the_batch(program: Callable, columns: int) -> None:
+    """Inductor has no hint of which axis is memory's fastest where there are many sums."""
+    x = torch.randn(64, 300, columns, device="cuda")
+    torch._dynamo.reset()
+    compiled = torch.compile(program, options=tiled_mm.inductor_options(), dynamic=False)
+    alone = compiled(x[:1])[0]
+    for batch in (2, 7, 16, 64):
+        assert torch.equal(compiled(x[:batch])[0], alone), batch
 
 
 # ---- models --------------------------------------------------------------------------------------

@@ -111,13 +111,33 @@ def outer_block(terms: int | None) -> dict[str, int]:
     return {"XBLOCK": 32, "R0_BLOCK": high, "num_warps": max(8, high // 16), "num_stages": 1}
 
 
+def adds_columns(reductions: list[Any]) -> bool:
+    """Whether no sum's terms are neighbours in memory, of the operands that have terms of their own
+    for each sum. Inductor's hint says nothing from some number of sums on, which may be the batch.
+
+    Args:
+        reductions: of one kernel, from Inductor's scheduler.
+    """
+    from torch._inductor.virtualized import V
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+    found = []
+    for body in (node._body for node in reductions):
+        every = [*body.iter_vars, *body.reduce_vars]
+        for index in body.get_read_exprs():
+            used = index.free_symbols
+            gathered = any(symbol_is_type(symbol, SymT.INDIRECT) for symbol in used)
+            if gathered or used >= set(every):
+                found += [V.graph.sizevars.stride_hints(index, body.reduce_vars, every)]
+    return bool(found) and not any(1 in strides for strides in found)
+
+
 @functools.cache
 def _choices() -> type:
     """Made when it is needed: Inductor takes a second to import."""
     from torch._inductor.choices import InductorChoices
     from torch._inductor.codegen.triton import FixedTritonConfig, TritonKernel
     from torch._inductor.custom_graph_pass import get_hash_for_files
-    from torch._inductor.runtime.hints import ReductionHint
 
     def terms_of(features: Any) -> int | None:
         count = features.reduction_numel
@@ -137,8 +157,7 @@ def _choices() -> type:
             if features.contains_op("sort") or features.contains_op("scan"):
                 return kernel_kwargs
             terms = terms_of(features)
-            hint = features.get_reduction_hint(kernel_kwargs.get("tiling_scores"))
-            outer = hint in (ReductionHint.OUTER, ReductionHint.OUTER_TINY)
+            outer = adds_columns(features.reduction_nodes())
             block = outer_block(terms) if outer else block_of(terms)
             whole = not outer and terms is not None and terms <= WHOLE_ROW
             if whole:  # the kernel's text says how wide it is, so it takes no such argument
