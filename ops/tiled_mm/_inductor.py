@@ -13,8 +13,9 @@ Inductor changes a row's bits in four ways, and each has its option here:
   the entries for products are exchanged, once, for some that ask whether these options are on.
 - It makes another product of one: it pads K, adds the bias apart, or puts two products into one.
   These are patterns, which are off.
-- It gives a reduction its blocks by the number of rows and by timing. Here the number of terms
-  alone decides (``InvariantChoices``), so that one row is one sum in one order.
+- It gives a reduction its blocks by the number of rows and by timing. Here the number of terms and
+  their strides decide (``InvariantChoices``), so that one row is one sum in one order. Of sums
+  along another axis than memory's fastest one kind may still change (docs/models.md).
 - It leaves out roundings to 16 bits, and contracts a multiplication and an addition, where it has
   fused operators; and what it fuses depends on sizes. Both are off (``emulate_precision_casts``),
   so that a compiled operator has its eager form's roundings wherever it is.
