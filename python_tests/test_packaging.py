@@ -282,9 +282,17 @@ class Configured:
         return {
             str(Path(entry["file"]).relative_to(ops)): entry["command"]
             for entry in entries
-            for ops in (ROOT / "ops", self.folder / "generated" / "ops")
+            for ops in self.roots()
             if Path(entry["file"]).is_relative_to(ops)
         }
+
+    def roots(self) -> tuple[Path, Path]:
+        """Where the library's sources are: the project's, and those that the build has written."""
+        return ROOT / "ops", self.folder / "generated" / "ops"
+
+    def text(self, name: str) -> str:
+        """A source file, by its name in commands()."""
+        return next(file for ops in self.roots() if (file := ops / name).exists()).read_text()
 
     def flags(self) -> dict[str, set[str]]:
         """-gencode of each CUDA source, by its name."""
@@ -481,7 +489,7 @@ def test_nothing_is_missing_where_hoppers_kernels_are_left_out(tmp_path: Path) -
     undefined = re.findall(r" U tiled::(\w+)", output_of("nm", "-C", "-u", launch))
     assert {"NaiveLaunch", "launch_sums"} <= set(undefined)
     assert "HopperLaunch" not in undefined
-    sources = {name: (ROOT / "ops" / name).read_text() for name in commands}
+    sources = {name: configured.text(name) for name in commands}
     sources.pop("cuda/launch/launch.cpp")
     missing = [
         name
