@@ -28,6 +28,7 @@ from bench.cells import (
 )
 from bench.decode_table import TABLES as DECODE_TABLES
 from bench.errors_table import TABLES as ERRORS_TABLES
+from bench.fp8_training_table import TABLES as FP8_TRAINING_TABLES
 from bench.groups_table import groups_table, peak_table, tiny_table
 from bench.ladder_tables import TABLES as LADDER_TABLES
 from bench.machine import ROOT
@@ -291,6 +292,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **OUT_OF_CORE_TABLES,
     **SCALE_TABLES,
     **SCALED_TABLES,
+    **FP8_TRAINING_TABLES,
     "mma-sync": mma_sync_table,
     **{
         f"shapes-{s}": set_table(s, gpu=True)

@@ -148,6 +148,10 @@ Scaled = record(
     **dict.fromkeys(("tflops", "gbs", "of_copy"), float),
 )
 
+# bench.fp8_training's: runs with their losses at every look, and the seconds of a step by name.
+Fp8Run = record("Fp8Run", kind=str, seed=int, losses=list[float])
+Fp8Training = record("Fp8Training", runs=list[Fp8Run], step=Free)
+
 # bench.scale's, of so many processes; `values` are what a part counts.
 ScaleRow = record(
     "ScaleRow",
@@ -243,6 +247,7 @@ Document = record(
     decode=NotRequired[list[Decode]],
     grouped=NotRequired[list[Grouped]],
     scaled=NotRequired[list[Scaled]],
+    fp8_training=NotRequired[Fp8Training],
     models=NotRequired[Models],
     scale=NotRequired[Scale],
     out_of_core=NotRequired[OutOfCore],
