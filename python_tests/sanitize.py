@@ -7,7 +7,7 @@ and the same with synccheck, initcheck and, with --short since it is slow, racec
 tensor-core rungs with --check-warpgroup-mma yes). Without the caching allocator every tensor is an
 allocation of its own, so a read one element past its end is seen. The results are compared bit for
 bit: those of the fma arithmetic with the CPU's, those of tensor cores with one rung's, those of
-fp16x3 with one tile's. The last lines say how many products ran.
+fp16x3 with one tile's. The lines say how many products ran. Parts by name (PARTS) run alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import cases
 import rungs
+import scaled
 import tiled_mm
 import torch
 
@@ -56,6 +57,9 @@ TALL_SHAPES = (
     (70, 17, 1030),
 )
 SHORT_TALL_SHAPES = ((600, 16, 16), (333, 7, 7), (40, 17, 72))
+# Scaled: fractions of every tile and some of several; one block of K, a part of one, and some laps.
+SCALED_SHAPES = ((130, 257, 304), (5, 300, 128), (300, 136, 2064), (1, 1, 16))
+SHORT_SCALED_SHAPES = ((130, 72, 304),)
 # A small C with a deep K, by split-K.
 SHARED_SHAPES = ((9, 40, 32772), (72, 56, 36871))
 FEW_LAYOUTS = (("n", "t"), ("n", "n"), ("t", "misaligned"))
@@ -325,23 +329,59 @@ def run_gradient_passes(short: bool) -> int:
     return passes
 
 
-def main(short: bool) -> None:
+def run_scaled(short: bool) -> int:
+    """Every tile and cluster of scaled products, and groups of them; also by other scales, whose
+    reads end with their tensor."""
+    products = 0
+    pairs = (("RowWise", "TensorWise"), ("BlockWise1x128", "BlockWise128x128"))
+    pairs += (("BlockWise128x128", "BlockWise1x128"), ("BlockWise1x128", "BlockWise1x128"))
+    for size, pair in itertools.product(SHORT_SCALED_SHAPES if short else SCALED_SHAPES, pairs):
+        o = scaled.make(*size, *pair, device="cuda")
+        expected = tiled_mm.scaled_mm(*o.all(), out_dtype=torch.float32)
+        for tile, exchanged, cluster in itertools.product(
+            scaled.TILES, (False, True), scaled.CLUSTERS
+        ):
+            try:
+                c = torch.ops.tiled_debug.scaled_with_tile(
+                    *o.all(), tile, exchanged, *cluster, out_dtype=torch.float32
+                )
+            except RuntimeError as error:  # a cluster cannot share so few rows
+                assert "has no way" in str(error)
+                continue
+            assert same_bits(c, expected), (size, pair, tile, exchanged, cluster)
+            products += 1
+        ends = torch.tensor([size[0] // 3, size[0] // 3, size[0] - 1], device="cuda")
+        b, scale_b = (x.mT.expand(3, *x.mT.shape).contiguous().mT for x in (o.b, o.scale_b))
+        if pair[0] != "BlockWise128x128" and pair[1] != "TensorWise":
+            c = tiled_mm.scaled_mm(o.a, b, o.scale_a, scale_b, offs=ends, out_dtype=torch.float32)
+            assert same_bits(c[:-1], expected[:-1]), (size, pair)
+            products += 1
+    return products
+
+
+PARTS = {
+    "fma": (run_fma, "products, all with the bits of the CPU"),
+    "gradients": (run_gradient_passes, "passes over gradients, all with the bits of the CPU"),
+    "epilogues": (run_epilogues, "products with epilogues, all with the same bits"),
+    "tensor_cores": (run_tensor_cores, "products on tensor cores, all with the same bits"),
+    "few_rows": (run_few_rows, "products of few rows, all with the same bits"),
+    "tall": (run_tall, "products of a long operand, all with the same bits"),
+    "fp16x3": (run_parts, "products of fp16x3, all with the same bits"),
+    "fp16x3_cut": (run_cut_parts, "products of fp16x3 by stream-K, all with the same bits"),
+    "scaled": (run_scaled, "scaled products, all with the same bits"),
+}
+OF_ANY_GPU = ("fma", "gradients")
+
+
+def main(short: bool, chosen: list[str]) -> None:
     torch.manual_seed(0)
-    products = run_fma(short)
-    print(f"{products} products, all with the bits of the CPU", flush=True)
-    print(f"{run_gradient_passes(short)} passes over gradients, all with the bits of the CPU")
-    if rungs.has_tensor_core_kernels("cuda"):
-        print(f"{run_epilogues(short)} products with epilogues, all with the same bits", flush=True)
-        products = run_tensor_cores(short)
-        print(f"{products} products on tensor cores, all with the same bits", flush=True)
-        products = run_few_rows(short)
-        print(f"{products} products of few rows, all with the same bits", flush=True)
-        products = run_tall(short)
-        print(f"{products} products of a long operand, all with the same bits", flush=True)
-        products = run_parts(short) + run_cut_parts(short)
-        print(f"{products} products of fp16x3, all with the same bits")
+    everything = PARTS if rungs.has_tensor_core_kernels("cuda") else OF_ANY_GPU
+    for part in chosen or everything:
+        run_part, what = PARTS[part]
+        print(f"{run_part(short)} {what}", flush=True)
     torch.cuda.synchronize()
 
 
 if __name__ == "__main__":
-    main(short="--short" in sys.argv[1:])
+    words = sys.argv[1:]
+    main("--short" in words, [word for word in words if word != "--short"])

@@ -12,6 +12,9 @@ E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 FP8 = (E4M3, E5M2)
 RECIPES = ("TensorWise", "RowWise", "BlockWise1x128", "BlockWise128x128")
 BLOCK = 128
+# Hopper's, and how many blocks of a cluster share an operand.
+TILES = ("Coop256x128", "Coop192x128", "Coop128x128", "Deep64x64", "Solo64x32", "Solo64x16")
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))
 # Of results.
 UNIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-24}
 SMALLEST = {torch.bfloat16: 2.0**-133, torch.float16: 2.0**-24, torch.float32: 2.0**-149}

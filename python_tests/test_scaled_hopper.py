@@ -13,12 +13,10 @@ import tiled_mm
 import torch
 from cases import each
 from epilogues import same_bits
-from scaled import E4M3, E5M2, RECIPES
+from scaled import CLUSTERS, E4M3, E5M2, RECIPES, TILES
 
 pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 
-TILES = ("Coop256x128", "Coop192x128", "Coop128x128", "Deep64x64", "Solo64x32", "Solo64x16")
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))
 KINDS = ((E4M3, E4M3), (E5M2, E4M3), (E4M3, E5M2), (E5M2, E5M2))
 ANY_DATA = 136  # docs/contract.md, "fp8": g
 OF_BOTH_SIGNS = 4
