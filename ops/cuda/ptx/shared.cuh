@@ -14,6 +14,12 @@ __device__ __forceinline__ uint32_t load_shared_u32(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ float load_shared_f32(uint32_t address) {
+  float v;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ float2 load_shared_v2(uint32_t address) {
   float2 v;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");

@@ -49,7 +49,7 @@ struct Hopper {
   using Q = OperandTile<T, Tile::BLOCK_Q, Tile::GROUP_Q, Q_MN_MAJOR>;
   static constexpr bool IS_GROUPED = GROUPED;
   static constexpr int BLOCK_K = P::BLOCK_K;
-  static constexpr int STAGES = Tile::stages(Q_MN_MAJOR);
+  static constexpr int STAGES = IS_SCALED<T> ? Tile::SCALED_STAGES : Tile::stages(Q_MN_MAJOR);
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
@@ -69,7 +69,8 @@ struct Hopper {
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
   static constexpr uint32_t SCALES_AT = TURN_AT + 2 * 8;      // of scaled products alone
-  static_assert(SCALES_AT <= Tile::SHARED_BYTES);
+  static constexpr int SHARED_BYTES = IS_SCALED<T> ? Tile::SCALED_BYTES : Tile::SHARED_BYTES;
+  static_assert(SCALES_AT + Scales::BYTES <= SHARED_BYTES);
 
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
   using Turns =
@@ -86,7 +87,7 @@ struct Hopper {
   __device__ __forceinline__ void initialise_barriers() {
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
-        ptx::mbarrier_init(full(s), 1);
+        ptx::mbarrier_init(full(s), 1 + Scales::ARRIVALS);
         // one arrival of each warp that reads the stage, here and in the cluster's other blocks
         ptx::mbarrier_init(empty(s), 4 * Tile::CONSUMERS / TURNS * blocks);
       }
@@ -249,6 +250,8 @@ struct Hopper {
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
     Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))> total(args.totals, consumer);
+    const Scales scales(args, row, column, base + SCALES_AT);
+    const uint32_t unit_at = base + SCALES_AT + Scales::unit_at(consumer);
     uint32_t waits = 0;
     Ring<STAGES> ring;
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
@@ -269,8 +272,7 @@ struct Hopper {
             {end.p(), end.q(), unit.batch}, thread);
       Tail tail;
       if constexpr (GROUPED) tail = unit.tail;
-      const Scales scales(args, unit, row, column, base + SCALES_AT, consumer);
-      scales.put_by(unit);
+      Scales::put_by(unit, unit_at);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -288,8 +290,8 @@ struct Hopper {
         }
         if constexpr (!IS_SCALED<T>) total.add(d, piece, unit.pieces);
       }
-      if constexpr (IS_SCALED<T>) scales.finish(d);
-      scales.take_back(unit);
+      if constexpr (IS_SCALED<T>) scales.finish(d, ring, unit.first != unit.last);
+      Scales::take_back(unit, unit_at);
       if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
       leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, d, unit, row, column, slices, 1 + consumer);
     }

@@ -30,14 +30,13 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
   ptx::forget(p_start, q_start);
   bool is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
   if (first == last) return;
-  auto share = scales.load(first, last);
   for (int step = first; step < last; ++step) {
     const uint32_t stage = ring.stage;
     maybe_delay();
     if constexpr (FAULT != Fault::NoFullWait)
       if (!is_full) ptx::mbarrier_wait(full_at + stage * 8, ring.parity);
     const uint32_t p = p_start + stage * (P::BYTES / 16), q = q_start + stage * (Q::BYTES / 16);
-    auto next = share;
+    const Ring<Kernel::STAGES> here = ring;
 #pragma unroll
     for (int strip = 0; strip < Kernel::STRIPS; ++strip) {
       float sums[Kernel::REGISTERS];
@@ -50,21 +49,16 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
             ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16), k != 0);
       }
       ptx::wgmma_commit_group();
-      if (strip == 0) {
-        scales.pass_on(share, step);
-        next = scales.load(step + 1, last);
-      }
       if (strip + 1 == Kernel::STRIPS) {
         ring.advance();
         is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
       }
-      const auto factors = scales.factors(share, strip);
+      const auto factors = scales.block_factors(here, strip);
       ptx::wgmma_wait_group<0>();
       ptx::finish_accumulators(sums);
       if (strip + 1 == Kernel::STRIPS) word.send(stage);
-      scales.promote(d[strip], sums, factors, step);
+      scales.promote(d[strip], sums, factors, here.of_two_laps());
     }
-    share = next;
   }
 }
 

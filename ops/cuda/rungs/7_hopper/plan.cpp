@@ -127,7 +127,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   add_copies(plan, problem);
   Step step = product_step(tile.threads, choice.blocks,
-                           tile.shared_bytes + (is_scaled(problem) ? tile.scales_bytes : 0));
+                           is_scaled(problem) ? tile.scaled_bytes : tile.shared_bytes);
   step.cluster = static_cast<int8_t>(choice.cluster_p * choice.cluster_q);
   // Between segments a tile's totals stay in registers, or wait in the workspace.
   const bool totals_wait =

@@ -37,14 +37,19 @@ constexpr int hopper_stages_of_one(int copies, int lap) {
   return filling_cycles(copies) > product_cycles<Tile>() + 20 ? 0 : lap;
 }
 
+// Of shared memory, for a warp's copy of a unit of groups.
+constexpr int UNIT_BYTES = 64;
+
 enum class Roles : int8_t {
   Cooperative,  // the consumer warpgroups share a tile
   PingPong,     // each has a tile of its own; one stores while the other multiplies
 };
 
 // P x Q elements of C for a tile; CONSUMERS_P x CONSUMERS_Q warpgroups share it (Cooperative) or
-// take whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands.
-template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES, int STAGES_, int BLOCKS = 1>
+// take whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands. Slices of C
+// are at most WIDEST_SLICE wide.
+template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES, int STAGES_, int BLOCKS = 1,
+          int WIDEST_SLICE = 64>
 struct HopperTile {
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
@@ -70,7 +75,7 @@ struct HopperTile {
   // begin within the one before it: the widest for which that writes at most a seventh twice.
   static constexpr int widest_slice() {
     for (const int width : {64, 32})
-      if ((GROUP_Q + width - 1) / width * width * 7 <= GROUP_Q * 8 &&
+      if (width <= WIDEST_SLICE && (GROUP_Q + width - 1) / width * width * 7 <= GROUP_Q * 8 &&
           bytes_with(STAGES_, false, width) <= ROOM)
         return width;
     return 16;
@@ -85,6 +90,18 @@ struct HopperTile {
   }
   static constexpr int SHARED_BYTES =
       std::max(bytes_with(stages(false), false, SLICE_Q), bytes_with(stages(true), true, SLICE_Q));
+  // Of scaled products: as many stages as fit beside the scales of two laps of them, and beside a
+  // copy for each warp of a unit of groups.
+  static constexpr int scaled_bytes(int stages) {
+    return bytes_with(stages, false, SLICE_Q) + 2 * stages * (P + Q) * 4 +
+           CONSUMERS * 4 * UNIT_BYTES;
+  }
+  static constexpr int scaled_stages() {
+    int stages = STAGES_;
+    while (scaled_bytes(stages) > ROOM) --stages;
+    return stages;
+  }
+  static constexpr int SCALED_STAGES = scaled_stages(), SCALED_BYTES = scaled_bytes(SCALED_STAGES);
   // Registers of a thread: the producer gives up what the consumers take. All of them together
   // must fit 65,536, and so must THREADS times the number that the launch starts with.
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
@@ -130,7 +147,7 @@ struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
 // For fp8 alone: a consumer keeps the totals of two strips and the sums of one block of K.
-struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4> {};
+struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4, 1, 32> {};
 struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
 
 using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
@@ -161,12 +178,6 @@ constexpr bool OF_SCALED_GROUPS = is_one_of<Tile>(GroupedScaledTiles());
 template <typename Tile>
 constexpr bool ONLY_SCALED = is_one_of<Tile>(OnlyScaledTiles());
 
-// Bytes of shared memory beside a tile's own: for the scales of two steps' columns, and, a copy for
-// each warp, for a unit of groups while its products are under way.
-constexpr int UNIT_BYTES = 64;
-template <typename Tile>
-constexpr int SCALES_BYTES = Tile::CONSUMERS * (2 * Tile::GROUP_Q * 4 + 4 * UNIT_BYTES);
-
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
 constexpr bool reads_by_registers(int group_p, int group_q, int consumers) {
@@ -186,7 +197,7 @@ struct HopperTileInfo {
   int32_t consumers;
   bool ping_pong, totals_fit, of_groups, of_scaled, of_scaled_groups, only_scaled;
   int32_t threads;
-  int32_t shared_bytes, scales_bytes;
+  int32_t shared_bytes, scaled_bytes;
   int32_t blocks_per_sm;
 
   template <typename Tile>
@@ -194,7 +205,7 @@ struct HopperTileInfo {
     return {Tile::BLOCK_P,   Tile::BLOCK_Q,      Tile::GROUP_P,          Tile::GROUP_Q,
             Tile::SLICE_Q,   Tile::CONSUMERS,    Tile::PING_PONG,        Tile::TOTALS_FIT,
             OF_GROUPS<Tile>, OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>, ONLY_SCALED<Tile>,
-            Tile::THREADS,   Tile::SHARED_BYTES, SCALES_BYTES<Tile>,     Tile::BLOCKS_PER_SM};
+            Tile::THREADS,   Tile::SHARED_BYTES, Tile::SCALED_BYTES,     Tile::BLOCKS_PER_SM};
   }
 };
 constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;
