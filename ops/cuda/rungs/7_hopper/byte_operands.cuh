@@ -3,6 +3,8 @@
 // and goes on as a total of fp8's does (core/scales.h).
 #pragma once
 
+#include <cstdint>
+
 #include "cuda/rungs/7_hopper/scaled_operands.cuh"
 
 namespace tiled {

@@ -11,6 +11,7 @@
 #include "cuda/ptx/prefetch.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
 
