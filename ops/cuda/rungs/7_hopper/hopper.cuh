@@ -23,11 +23,11 @@
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/ptx/forget.cuh"
+#include "cuda/rungs/7_hopper/byte_operands.cuh"
 #include "cuda/rungs/7_hopper/clear_tail.cuh"
 #include "cuda/rungs/7_hopper/filling_turns.cuh"
 #include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
-#include "cuda/rungs/7_hopper/scaled_operands.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -55,7 +55,10 @@ struct Hopper {
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
   static constexpr int COPIES = P::BOXES + Q::BOXES, PRODUCERS = hopper_producers<Tile>(COPIES);
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
-  using Accumulators = float[STRIPS][REGISTERS];
+  using Operands = typename Multiplied<T>::Operands;
+  using Sum = typename Multiplied<T>::Sum;
+  static constexpr bool OF_BYTES = std::is_same_v<Sum, int32_t>;
+  using Accumulators = Sum[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
   using Arguments = ArgumentsOf<T>;
   using Scales = TileScales<T, Tile>;
@@ -185,16 +188,17 @@ struct Hopper {
     }
   };
 
-  // Steps [first, last) of a segment into d: a chain from zero, or scaled, added to d's totals.
-  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
-                                           uint32_t q_at, Ring<STAGES>& ring, const Tail& tail,
-                                           const Scales& scales) {
-    if constexpr (IS_SCALED<T>)
+  // Steps [first, last) of segment `piece` into d: a chain from zero, or scaled, added to d's
+  // totals; of bytes, one that goes on from the segment before.
+  __device__ __forceinline__ void multiply(Accumulators& d, int piece, int first, int last,
+                                           uint32_t p_at, uint32_t q_at, Ring<STAGES>& ring,
+                                           const Tail& tail, const Scales& scales) {
+    if constexpr (IS_SCALED<T> && !OF_BYTES)
       multiply_scaled(*this, d, first, last, p_at, q_at, ring, scales);
     else if constexpr (P_MN_MAJOR && sizeof(T) == 4)
       multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
     else
-      multiply_from_memory(d, first, last, p_at, q_at, ring, tail);
+      multiply_from_memory(d, OF_BYTES && piece != 0, first, last, p_at, q_at, ring, tail);
     ptx::finish_accumulators(d);
   }
 
@@ -202,8 +206,8 @@ struct Hopper {
   // issues an instruction in four cycles or more, and while it computes addresses or asks barriers
   // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
   // products go on, and the word to the producer has no branch.
-  __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
-                                                       uint32_t p_at, uint32_t q_at,
+  __device__ __forceinline__ void multiply_from_memory(Accumulators& d, bool goes_on, int first,
+                                                       int last, uint32_t p_at, uint32_t q_at,
                                                        Ring<STAGES>& ring, const Tail& tail) {
     const Word word(*this);
     uint32_t full_at = full(0);
@@ -227,9 +231,10 @@ struct Hopper {
       for (int k = 0; k < P::STEPS; ++k)
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip)
-          ptx::Wgmma<T, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
+          ptx::Wgmma<Operands, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
               d[strip], ptx::descriptor_at(P::LAYOUT, p + P::offset(64 * strip, k) / 16),
-              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16), step != first || k != 0);
+              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16),
+              goes_on || step != first || k != 0);
       ptx::wgmma_commit_group();
       ring.advance();
       is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
@@ -283,17 +288,29 @@ struct Hopper {
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail, scales);
+        multiply(d, piece, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail, scales);
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
         }
-        if constexpr (!IS_SCALED<T>) total.add(d, piece, unit.pieces);
+        if constexpr (!IS_SCALED<T> && !OF_BYTES) total.add(d, piece, unit.pieces);
       }
-      if constexpr (IS_SCALED<T>) scales.finish(d, ring, unit.first != unit.last);
-      Scales::take_back(unit, unit_at);
-      if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
-      leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, d, unit, row, column, slices, 1 + consumer);
+      const auto finish = [&](auto& totals) {
+        if constexpr (IS_SCALED<T>) scales.finish(totals, ring, unit.first != unit.last);
+        Scales::take_back(unit, unit_at);
+        if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
+        leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, totals, unit, row, column, slices,
+                                                    1 + consumer);
+      };
+      if constexpr (IS_SCALED<T> && OF_BYTES) {
+        float totals[STRIPS][REGISTERS];
+#pragma unroll
+        for (int j = 0; j < STRIPS * REGISTERS; ++j)
+          totals[j / REGISTERS][j % REGISTERS] = __int2float_rn(d[j / REGISTERS][j % REGISTERS]);
+        finish(totals);
+      } else {
+        finish(d);
+      }
     }
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }

@@ -146,7 +146,8 @@ struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
-// For fp8 alone: a consumer keeps the totals of two strips and the sums of one block of K.
+// For bytes alone. With fp8 a consumer keeps the totals of two strips and the sums of one block of
+// K.
 struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4, 1, 32> {};
 struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
 
@@ -158,12 +159,12 @@ using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128,
 // Those that have kernels for groups.
 using GroupedTiles = TileList<Coop128x256, Ping128x192, Deep64x64, Solo64x16>;
 
-// Those that have kernels for scaled products, for these with groups, and those that have no other
-// kernels.
+// Those that have kernels for scaled products, for these with groups, and those whose kernels are
+// for operands of 8 bits alone.
 using ScaledTiles =
     TileList<Coop256x128, Coop192x128, Coop128x128, Deep64x64, Solo64x32, Solo64x16>;
 using GroupedScaledTiles = TileList<Coop128x128, Deep64x64, Solo64x16>;
-using OnlyScaledTiles = TileList<Coop256x128, Solo64x32>;
+using ByteTiles = TileList<Coop256x128, Solo64x32>;
 
 template <typename Tile, typename... Tiles>
 constexpr bool is_one_of(TileList<Tiles...>) {
@@ -176,7 +177,7 @@ constexpr bool OF_SCALED = is_one_of<Tile>(ScaledTiles());
 template <typename Tile>
 constexpr bool OF_SCALED_GROUPS = is_one_of<Tile>(GroupedScaledTiles());
 template <typename Tile>
-constexpr bool ONLY_SCALED = is_one_of<Tile>(OnlyScaledTiles());
+constexpr bool ONLY_BYTES = is_one_of<Tile>(ByteTiles());
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
@@ -189,13 +190,20 @@ constexpr bool totals_stay(bool totals_fit, int64_t element_bytes) {
   return totals_fit && element_bytes == 2;
 }
 
+// A slice of C whose elements are not of 16 bits but as wide as this: its columns along q, and the
+// elements of its rows where these lie along p, of which TMA's swizzles take 128 bytes.
+constexpr int slice_columns(int slice_q, int64_t element_bytes) {
+  return element_bytes == 4 ? slice_q / 2 : slice_q;
+}
+constexpr int slice_row(int64_t element_bytes) { return element_bytes == 4 ? 32 : 64; }
+
 // A tile as values, for the planner and the launch.
 struct HopperTileInfo {
   int32_t block_p, block_q;  // elements
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
-  bool ping_pong, totals_fit, of_groups, of_scaled, of_scaled_groups, only_scaled;
+  bool ping_pong, totals_fit, of_groups, of_scaled, of_scaled_groups, only_bytes;
   int32_t threads;
   int32_t shared_bytes, scaled_bytes;
   int32_t blocks_per_sm;
@@ -204,7 +212,7 @@ struct HopperTileInfo {
   static constexpr HopperTileInfo of() {
     return {Tile::BLOCK_P,   Tile::BLOCK_Q,      Tile::GROUP_P,          Tile::GROUP_Q,
             Tile::SLICE_Q,   Tile::CONSUMERS,    Tile::PING_PONG,        Tile::TOTALS_FIT,
-            OF_GROUPS<Tile>, OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>, ONLY_SCALED<Tile>,
+            OF_GROUPS<Tile>, OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>, ONLY_BYTES<Tile>,
             Tile::THREADS,   Tile::SHARED_BYTES, Tile::SCALED_BYTES,     Tile::BLOCKS_PER_SM};
   }
 };
