@@ -101,9 +101,9 @@ TEST(Copies, BytesAreTransposed) {
     if (rows == 1 || k == 1) continue;  // either layout is the other
     for (int before = 0; before < 16; before += 5)
       for (const int after : {0, 1, 8, 16 - static_cast<int>(rows % 16)})
-        EXPECT_EQ(wrong_of<uint8_t>({batch, rows, k, {false, before, after}}, DType::Int8,
-                                    CopyBy::Bytes),
-                  "")
+        EXPECT_EQ(
+            wrong_of<uint8_t>({batch, rows, k, {false, before, after}}, DType::Int8, CopyBy::Bytes),
+            "")
             << batch << " x " << rows << " x " << k << ", " << before << ", " << after;
   }
 }
@@ -128,8 +128,8 @@ TEST(Copies, RowsThatBeginAnywhere) {
 
 TEST(Copies, WhatHasNoStrideOfOne) {
   for (const bool along_rows : {true, false})
-    EXPECT_EQ(
-        wrong_of<uint8_t>({2, 70, 90, {along_rows, 1, 2, 3}}, DType::Int8, CopyBy::Squares), "");
+    EXPECT_EQ(wrong_of<uint8_t>({2, 70, 90, {along_rows, 1, 2, 3}}, DType::Int8, CopyBy::Squares),
+              "");
 }
 
 }  // namespace

@@ -53,6 +53,10 @@ __device__ __forceinline__ void store_shared_v2(uint32_t address, float x, float
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }
 
+__device__ __forceinline__ void store_shared_v2(uint32_t address, int32_t x, int32_t y) {
+  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
+
 __device__ __forceinline__ void store_shared_v4(uint32_t address, uint4 v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y),
                "r"(v.z), "r"(v.w)
