@@ -123,14 +123,26 @@ def run_tensor_cores(short: bool) -> int:
             expected = tiled_mm.mm(a, b, algo="mma_tile", out_dtype=out_dtype, **asked)
             products += run(a, b, (None, *algos), expected, what, out_dtype=out_dtype, **asked)
         every_way = not short and what[-2:] == LAYOUTS[0]
-        products += run_tiles(a, b, asked, what, every_way)
+        expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
+        products += run_tiles(a, b, asked, expected, what, every_way)
         products += run_async_tiles(a, b, asked, what)
     return products
 
 
-def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
+def run_byte_tiles(short: bool) -> int:
+    """hopper with bytes, whole sums and their low 8 bits."""
+    shapes = SHORT_TENSOR_SHAPES if short else (*TENSOR_SHAPES, DEEP)
+    products = 0
+    for a, b, what in problems(shapes, rungs.BYTES, LAYOUTS[1:3]):
+        for out_dtype in (torch.int32, a.dtype):
+            asked = {"out_dtype": out_dtype}
+            expected = tiled_mm.mm(a, b, algo="naive", **asked)
+            products += run_tiles(a, b, asked, expected, what, every_way=False)
+    return products
+
+
+def run_tiles(a, b, asked: dict, expected: torch.Tensor, what: tuple, every_way: bool) -> int:
     """hopper with each tile, in every way or in one of them, the ways in turn."""
-    expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
     ways = rungs.ways_of(a, b, "hopper", **asked)
     if not every_way:
         ways = rungs.of_each_tile(ways)
@@ -332,7 +344,7 @@ def main(short: bool) -> None:
     print(f"{run_gradient_passes(short)} passes over gradients, all with the bits of the CPU")
     if rungs.has_tensor_core_kernels("cuda"):
         print(f"{run_epilogues(short)} products with epilogues, all with the same bits", flush=True)
-        products = run_tensor_cores(short)
+        products = run_tensor_cores(short) + run_byte_tiles(short)
         print(f"{products} products on tensor cores, all with the same bits", flush=True)
         products = run_few_rows(short)
         print(f"{products} products of few rows, all with the same bits", flush=True)
