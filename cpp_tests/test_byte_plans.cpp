@@ -50,7 +50,7 @@ TEST(BytePlans, AreWithinTheHardwaresLimits) {
             EXPECT_GT(way.blocks, 0);
             EXPECT_LE(way.blocks, H100.multiprocessors * tile.blocks_per_sm);
             EXPECT_EQ(plan.main_step().shared_bytes, tile.shared_bytes);
-            // What waits are the sums of segments that are shared out, and nothing else.
+            // What waits are split-K's sums, and nothing else.
             EXPECT_EQ(plan.main_step().workspace_bytes > 0, way.share_segments);
             const Sides read = sides_of(problem_as_read(p, plan), plan.exchanged);
             EXPECT_FALSE(is_mn_major(read.p) || is_mn_major(read.q));

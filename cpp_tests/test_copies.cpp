@@ -50,7 +50,7 @@ T value_at(int64_t entry, int64_t row, int64_t k) {
   return static_cast<T>(entry * 89 + row * 37 + k * 101 + row * k);
 }
 
-// Empty if A, and B which is as large, are copied to lie along K, and nothing else is written.
+// Empty if A, and B which is as large, become contiguous along K, and nothing else is written.
 template <typename T>
 std::string wrong_of(const Copied& t, DType dtype, CopyBy by) {
   const Matrix a(t.batch, t.rows, t.k, t.lie, sizeof(T));

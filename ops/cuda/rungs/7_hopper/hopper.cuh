@@ -11,7 +11,7 @@
 //     shared memory: P[STAGES] | Q[STAGES] | slices, two a consumer | full[], empty[], turn[]
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
-// others repacked); sizes below 2^31; K is not 0; Q of tf32 lies along K.
+// others repacked); sizes below 2^31; K is not 0; Q of tf32, and P and Q of 8 bits, lie along K.
 // Bound by the power limit at large sizes, by the bytes from L2 where rows begin off its lines. The
 // best tile is at 0.96 to 1.04 of cuBLAS from 2048 to 8192, bf16, on an H200.
 #pragma once
