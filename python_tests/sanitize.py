@@ -362,12 +362,13 @@ def run_scaled(short: bool) -> int:
                 continue
             assert same_bits(c, expected), (size, pair, tile, exchanged, cluster)
             products += 1
+        if pair[0] == "BlockWise128x128" or pair[1] == "TensorWise":
+            continue  # rows that groups share out have no such scales; a weight's would be others
         ends = torch.tensor([size[0] // 3, size[0] // 3, size[0] - 1], device="cuda")
         b, scale_b = (x.mT.expand(3, *x.mT.shape).contiguous().mT for x in (o.b, o.scale_b))
-        if pair[0] != "BlockWise128x128" and pair[1] != "TensorWise":
-            c = tiled_mm.scaled_mm(o.a, b, o.scale_a, scale_b, offs=ends, out_dtype=torch.float32)
-            assert same_bits(c[:-1], expected[:-1]), (size, pair)
-            products += 1
+        c = tiled_mm.scaled_mm(o.a, b, o.scale_a, scale_b, offs=ends, out_dtype=torch.float32)
+        assert same_bits(c[:-1], expected[:-1]), (size, pair)
+        products += 1
     return products
 
 
