@@ -97,18 +97,17 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
       const auto unit = units.at(i);
       if (i == units.first) kernel.wait_for_kernel_before();
+      RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch);
+      RowsToCopy<Tile::BLOCK_Q> q(args.q_scales, unit.q, args.one_q ? unit.q + 1 : args.q,
+                                  unit.batch);
       for (int step = unit.first; step < unit.last; ++step, ring.advance(), places.advance()) {
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait)
           ptx::mbarrier_wait(kernel.empty(ring.stage), ring.parity ^ 1);
         if (args.blockwise || step + 1 == unit.last) {
           const uint32_t at = shared + places.stage * PLACE_BYTES;
-          copy<Tile::BLOCK_P>(at, args.p_scales, unit.p, args.p, unit.batch, step);
-          const uint32_t columns_at = at + Tile::BLOCK_P * 4;
-          if (!args.one_q)
-            copy<Tile::BLOCK_Q>(columns_at, args.q_scales, unit.q, args.q, unit.batch, step);
-          else if (lane == 0)
-            copy<1>(columns_at, args.q_scales, unit.q, args.q, unit.batch, step);
+          p.copy_block(at);
+          q.copy_block(at + Tile::BLOCK_P * 4);
         }
         ptx::cp_async_arrive(kernel.full(ring.stage));
       }
@@ -201,20 +200,37 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   }
 
  private:
-  // The scales of `ROWS` rows of an operand from `first` on, of `rows` in all, in a block of K:
-  // lane l's are l, l + 32, ..., and go to `at` and 128 bytes further each. Rows beyond the last
-  // have the last one's.
+  // The scales of ROWS rows of an operand from `first` on, block after block of K, by a warp: lane
+  // l copies those of rows l, l + 32, ..., where they are below `rows`. Nothing but additions is
+  // left for a block: one warp has to keep pace with the tensor cores.
   template <int ROWS>
-  static __device__ __forceinline__ void copy(uint32_t at, const OperandScales& scales, int first,
-                                              int rows, int entry, int block) {
-    const float* const data = scales.data + entry * scales.batch_stride;
+  class RowsToCopy {
+   public:
+    __device__ __forceinline__ RowsToCopy(const OperandScales& scales, int first, int rows,
+                                          int entry)
+        : block_stride_(scales.block_stride) {
+      const int lane = threadIdx.x % 32;
+      from_ = scales.data + entry * scales.batch_stride + scale_offset(scales, first + lane, 0);
+      left_ = min(ROWS, rows - first) - lane;
+      // Where 128 rows have a scale in common, `first` is a multiple of 32 if there are so many.
 #pragma unroll
-    for (int i = 0; i < ROWS; i += 32) {
-      const int row = min(first + i + static_cast<int>(ROWS == 1 ? 0 : threadIdx.x % 32), rows - 1);
-      if (ROWS % 32 == 0 || ROWS == 1 || i + threadIdx.x % 32 < ROWS)
-        ptx::cp_async_4(at + i * 4, data + scale_offset(scales, row, block));
+      for (int i = 0; i < COUNT; ++i)
+        further_[i] = scale_offset(scales, first + 32 * i, 0) - scale_offset(scales, first, 0);
     }
-  }
+    // To `at`, this lane's, and 128 bytes further each.
+    __device__ __forceinline__ void copy_block(uint32_t at) {
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i)
+        if (32 * i < left_) ptx::cp_async_4(at + 128 * i, from_ + further_[i]);
+      from_ += block_stride_;
+    }
+
+   private:
+    static constexpr int COUNT = (ROWS + 31) / 32;
+    int64_t block_stride_, further_[COUNT];
+    const float* from_;  // of the next block, the scale of this lane's first row
+    int left_;           // rows from that one on
+  };
 
   __device__ __forceinline__ Factors factors(uint32_t place, int strip) const {
     const uint32_t at = place * PLACE_BYTES, row = rows_at_ + at + strip * (64 * 4);
