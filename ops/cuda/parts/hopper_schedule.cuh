@@ -95,8 +95,6 @@ struct Ring {
   __device__ __forceinline__ void advance() {
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
-  // The place among the stages of two laps.
-  __device__ __forceinline__ uint32_t of_two_laps() const { return parity * STAGES + stage; }
   __device__ __forceinline__ void skip(uint32_t steps) {
     const uint32_t position = stage + steps;
     parity ^= position / STAGES & 1;

@@ -8,7 +8,7 @@
 //                                               arrive empty[s - 1]
 //                                               ... end of K: round, shared memory, TMA store
 //
-//     shared memory: P[STAGES] | Q[STAGES] | slices, two a consumer | full[], empty[], turn[]
+//     shared memory: P[STAGES] | Q[STAGES] | slices of each consumer | full[], empty[], turn[]
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
 // others repacked); sizes below 2^31; K is not 0; Q of tf32, and P and Q of 8 bits, lie along K.
@@ -53,6 +53,7 @@ struct Hopper {
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
+  static constexpr int CONSUMER_REGISTERS = Tile::CONSUMER_REGISTERS;  // of a thread
   static constexpr int COPIES = P::BOXES + Q::BOXES, PRODUCERS = hopper_producers<Tile>(COPIES);
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Operands = typename Multiplied<T>::Operands;
@@ -67,7 +68,7 @@ struct Hopper {
   static constexpr uint32_t P_AT = 0;                              // [STAGES][P::BYTES]
   static constexpr uint32_t Q_AT = P_AT + STAGES * P::BYTES;       // [STAGES][Q::BYTES]
   static constexpr uint32_t SLICES_AT = Q_AT + STAGES * Q::BYTES;  // [CONSUMERS][slices]
-  static constexpr uint32_t CONSUMER_SLICES = 2 * Tile::SLICE_BYTES;
+  static constexpr uint32_t CONSUMER_SLICES = Tile::SLICES * Tile::SLICE_BYTES;
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
@@ -255,7 +256,7 @@ struct Hopper {
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
     Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))> total(args.totals, consumer);
-    const Scales scales(args, row, column, base + SCALES_AT);
+    Scales scales(args, row, column, base + SCALES_AT);
     const uint32_t unit_at = base + SCALES_AT + Scales::unit_at(consumer);
     uint32_t waits = 0;
     Ring<STAGES> ring;
@@ -289,6 +290,7 @@ struct Hopper {
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
         multiply(d, piece, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail, scales);
+        scales.skip(unit.end(piece) - unit.begin(piece));
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
@@ -296,7 +298,7 @@ struct Hopper {
         if constexpr (!IS_SCALED<T> && !OF_BYTES) total.add(d, piece, unit.pieces);
       }
       const auto finish = [&](auto& totals) {
-        if constexpr (IS_SCALED<T>) scales.finish(totals, ring, unit.first != unit.last);
+        if constexpr (IS_SCALED<T>) scales.finish(totals, unit.first != unit.last);
         Scales::take_back(unit, unit_at);
         if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
         leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, totals, unit, row, column, slices,

@@ -155,8 +155,8 @@ __device__ __forceinline__ void store_sums(const HopperArguments& args, const Ho
   }
 }
 
-// Where a warpgroup's slices lie, one after the other and then from the first again. Its own two as
-// a rule: each is filled while the other is copied out. But for a block's last tile the stages are
+// Where a warpgroup's slices lie, one after the other and then from the first again. Its own as a
+// rule: each is filled while the others are copied out. But for a block's last tile the stages are
 // done with, and the rows of P in them that only this warpgroup has read hold as much as the tile:
 // no slice waits for another.
 template <typename Tile, uint32_t STAGE_BYTES, int STAGES>
@@ -174,14 +174,14 @@ struct Slices {
   __device__ __forceinline__ uint32_t next() {
     const uint32_t n = filled++, place = n % IN_STAGES;
     return in_stages ? stages + place / IN_STAGE * STAGE_BYTES + place % IN_STAGE * BYTES
-                     : own + n % 2 * BYTES;
+                     : own + n % Tile::SLICES * BYTES;
   }
   // Returns when the slice that comes next has been copied out, to the thread that said so.
   __device__ __forceinline__ void wait_next() const {
     if (in_stages)
       ptx::bulk_wait_group_read<IN_STAGES - 2>();
     else
-      ptx::bulk_wait_group_read<0>();
+      ptx::bulk_wait_group_read<Tile::SLICES - 2>();
   }
 };
 

@@ -2,10 +2,11 @@
 //
 // The scales of a block of K come to shared memory as its stage does: a warp beside the producers
 // copies them (fill), and the barrier of the stage waits for its copies too. Scales that hold for
-// all of K come with the last block. They have places for two laps of the ring, since a consumer
-// gives a stage back when its products have ended, before it has used the scales.
+// all of K come with the last block. There is one place more than stages, since a consumer gives a
+// stage back when its products have ended, and uses the scales after that, but before it gives back
+// the next one.
 //
-//     shared memory: [2 STAGES] P's rows, Q's columns or one for all | units, one each warp
+//     shared memory: [PLACES] P's rows, Q's columns or one for all | units, one each warp
 #pragma once
 
 #include "cuda/parts/fault.cuh"
@@ -60,15 +61,17 @@ struct TileScales {
   static __device__ __forceinline__ void put_by(const Unit&, uint32_t) {}
   template <typename Unit>
   static __device__ __forceinline__ void take_back(Unit&, uint32_t) {}
+  __device__ __forceinline__ void skip(int) {}
 };
 
 template <typename P, typename Q, typename C, typename Tile>
 class TileScales<Fp8Scaled<P, Q, C>, Tile> {
-  static constexpr uint32_t STAGES = Tile::SCALED_STAGES;
-  static constexpr uint32_t BLOCK_BYTES = (Tile::BLOCK_P + Tile::BLOCK_Q) * 4;
-  static constexpr uint32_t UNITS_AT = 2 * STAGES * BLOCK_BYTES;
+  static constexpr int STAGES = Tile::SCALED_STAGES, PLACES = STAGES + 1;
+  static constexpr uint32_t PLACE_BYTES = (Tile::BLOCK_P + Tile::BLOCK_Q) * 4;
+  static constexpr uint32_t UNITS_AT = PLACES * PLACE_BYTES;
 
  public:
+  using Places = Ring<PLACES>;
   static constexpr int STRIPS = Tile::GROUP_P / 64;
   static constexpr uint32_t ARRIVALS = 32;  // at a stage's barrier: the lanes of a warp
   static constexpr uint32_t BYTES = UNITS_AT + Tile::CONSUMERS * 4 * UNIT_BYTES;
@@ -88,22 +91,23 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   static __device__ __forceinline__ void fill(const Kernel& kernel, const Turns& units) {
     const ScaledArguments& args = kernel.args;
     const uint32_t lane = threadIdx.x % 32, shared = kernel.base + Kernel::SCALES_AT + lane * 4;
+    static_assert(Kernel::TURNS == 1, "steps come in the order of units");
     Ring<STAGES> ring;
+    Places places;
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
       const auto unit = units.at(i);
       if (i == units.first) kernel.wait_for_kernel_before();
-      for (int step = unit.first; step < unit.last; ++step, ring.advance()) {
+      RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch);
+      RowsToCopy<Tile::BLOCK_Q> q(args.q_scales, unit.q, args.one_q ? unit.q + 1 : args.q,
+                                  unit.batch);
+      for (int step = unit.first; step < unit.last; ++step, ring.advance(), places.advance()) {
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait)
           ptx::mbarrier_wait(kernel.empty(ring.stage), ring.parity ^ 1);
         if (args.blockwise || step + 1 == unit.last) {
-          const uint32_t at = shared + ring.of_two_laps() * BLOCK_BYTES;
-          copy<Tile::BLOCK_P>(at, args.p_scales, unit.p, args.p, unit.batch, step);
-          const uint32_t columns_at = at + Tile::BLOCK_P * 4;
-          if (!args.one_q)
-            copy<Tile::BLOCK_Q>(columns_at, args.q_scales, unit.q, args.q, unit.batch, step);
-          else if (lane == 0)
-            copy<1>(columns_at, args.q_scales, unit.q, args.q, unit.batch, step);
+          const uint32_t at = shared + places.stage * PLACE_BYTES;
+          p.copy_block(at);
+          q.copy_block(at + Tile::BLOCK_P * 4);
         }
         ptx::cp_async_arrive(kernel.full(ring.stage));
       }
@@ -111,7 +115,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   }
 
   // A unit of groups waits in shared memory for the end of its products: registers have no room for
-  // it beside them. Every warp has a copy.
+  // it beside them. Every warp has a copy, which one lane writes.
   static __device__ __forceinline__ uint32_t unit_at(int consumer) {
     return UNITS_AT + (consumer * 4 + threadIdx.x % 128 / 32) * UNIT_BYTES;
   }
@@ -119,8 +123,12 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   static __device__ __forceinline__ void put_by(const Unit& unit, uint32_t at) {
     static_assert(sizeof(Unit) % 4 == 0 && sizeof(Unit) <= UNIT_BYTES);
     const auto& words = reinterpret_cast<const uint32_t (&)[sizeof(Unit) / 4]>(unit);
+    __syncwarp();  // all lanes have read the one before
+    if (threadIdx.x % 32 == 0) {
 #pragma unroll
-    for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) ptx::store_shared_u32(at + 4 * i, words[i]);
+      for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) ptx::store_shared_u32(at + 4 * i, words[i]);
+    }
+    __syncwarp();
   }
   template <typename Unit>
   static __device__ __forceinline__ void take_back(Unit& unit, uint32_t at) {
@@ -129,23 +137,30 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) words[i] = ptx::load_shared_u32(at + 4 * i);
   }
 
+  // Where the next block's scales stand, and so many steps further.
+  __device__ __forceinline__ Places places() const { return places_; }
+  __device__ __forceinline__ void skip(int steps) { places_.skip(steps); }
+
   // What a strip's sums are multiplied by, in each of the thread's two rows; where columns have
   // scales of their own, without these.
   struct Factors {
     float rows[2];
   };
-  // Of the block of K in this stage. Where no scale changes along K, the totals alone are scaled:
-  // fma(1, x, y) is x + y.
-  __device__ __forceinline__ Factors block_factors(const Ring<STAGES>& ring, int strip) const {
-    return args_.blockwise ? factors(ring.of_two_laps(), strip) : Factors{1, 1};
+  // Of the block of K whose scales stand in this place. Where no scale changes along K there are
+  // none.
+  __device__ __forceinline__ Factors block_factors(uint32_t place, int strip) const {
+    return args_.blockwise ? factors(place, strip) : Factors{};
   }
 
-  // total = fma(scales, sum, total); `place`: of the block's scales, of_two_laps().
+  // A strip's totals and the sums of the block whose scales stand in this place.
   template <int REGISTERS>
   __device__ __forceinline__ void promote(float (&totals)[REGISTERS],
                                           const float (&sums)[REGISTERS], Factors factors,
                                           uint32_t place) const {
-    if (args_.one_q || !args_.blockwise) {
+    if (!args_.blockwise) {
+#pragma unroll
+      for (int i = 0; i < REGISTERS; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
+    } else if (args_.one_q) {
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i)
         totals[i] = __fmaf_rn(factors.rows[i / 2 % 2], sums[i], totals[i]);
@@ -157,10 +172,9 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   }
 
   // Totals that no block has scaled are scaled, if there was a block; and -0, which one may have
-  // become by underflow, becomes +0. `ring` is behind the last block.
+  // become by underflow, becomes +0. After skip() of the last block.
   template <int REGISTERS>
-  __device__ __forceinline__ void finish(float (&d)[STRIPS][REGISTERS], Ring<STAGES> ring,
-                                         bool has_blocks) const {
+  __device__ __forceinline__ void finish(float (&d)[STRIPS][REGISTERS], bool has_blocks) const {
     if (args_.blockwise || !has_blocks) {
 #pragma unroll
       for (int strip = 0; strip < STRIPS; ++strip)
@@ -168,8 +182,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
         for (int i = 0; i < REGISTERS; ++i) d[strip][i] = __fadd_rn(d[strip][i], 0.f);
       return;
     }
-    ring.skip(2 * STAGES - 1);
-    const uint32_t place = ring.of_two_laps();
+    const uint32_t place = (places_.stage == 0 ? PLACES : places_.stage) - 1;
 #pragma unroll
     for (int strip = 0; strip < STRIPS; ++strip) {
       const Factors factors = this->factors(place, strip);
@@ -187,23 +200,40 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   }
 
  private:
-  // The scales of `ROWS` rows of an operand from `first` on, of `rows` in all, in a block of K:
-  // lane l's are l, l + 32, ..., and go to `at` and 128 bytes further each. Rows beyond the last
-  // have the last one's.
+  // The scales of ROWS rows of an operand from `first` on, block after block of K, by a warp: lane
+  // l copies those of rows l, l + 32, ..., where they are below `rows`. Nothing but additions is
+  // left for a block: one warp has to keep pace with the tensor cores.
   template <int ROWS>
-  static __device__ __forceinline__ void copy(uint32_t at, const OperandScales& scales, int first,
-                                              int rows, int entry, int block) {
-    const float* const data = scales.data + entry * scales.batch_stride;
+  class RowsToCopy {
+   public:
+    __device__ __forceinline__ RowsToCopy(const OperandScales& scales, int first, int rows,
+                                          int entry)
+        : block_stride_(scales.block_stride) {
+      const int lane = threadIdx.x % 32;
+      from_ = scales.data + entry * scales.batch_stride + scale_offset(scales, first + lane, 0);
+      left_ = min(ROWS, rows - first) - lane;
+      // Where 128 rows have a scale in common, `first` is a multiple of 32 if there are so many.
 #pragma unroll
-    for (int i = 0; i < ROWS; i += 32) {
-      const int row = min(first + i + static_cast<int>(ROWS == 1 ? 0 : threadIdx.x % 32), rows - 1);
-      if (ROWS % 32 == 0 || ROWS == 1 || i + threadIdx.x % 32 < ROWS)
-        ptx::cp_async_4(at + i * 4, data + scale_offset(scales, row, block));
+      for (int i = 0; i < COUNT; ++i)
+        further_[i] = scale_offset(scales, first + 32 * i, 0) - scale_offset(scales, first, 0);
     }
-  }
+    // To `at`, this lane's, and 128 bytes further each.
+    __device__ __forceinline__ void copy_block(uint32_t at) {
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i)
+        if (32 * i < left_) ptx::cp_async_4(at + 128 * i, from_ + further_[i]);
+      from_ += block_stride_;
+    }
+
+   private:
+    static constexpr int COUNT = (ROWS + 31) / 32;
+    int64_t block_stride_, further_[COUNT];
+    const float* from_;  // of the next block, the scale of this lane's first row
+    int left_;           // rows from that one on
+  };
 
   __device__ __forceinline__ Factors factors(uint32_t place, int strip) const {
-    const uint32_t at = place * BLOCK_BYTES, row = rows_at_ + at + strip * (64 * 4);
+    const uint32_t at = place * PLACE_BYTES, row = rows_at_ + at + strip * (64 * 4);
     const float q = args_.one_q ? ptx::load_shared_f32(columns_at_ + at) : 1;
     return {__fmul_rn(ptx::load_shared_f32(row), q),
             __fmul_rn(ptx::load_shared_f32(row + 8 * 4), q)};
@@ -212,7 +242,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   // visit(i, scale) for every accumulator of a strip: its column's.
   template <int REGISTERS, typename Visit>
   __device__ __forceinline__ void for_each_column(uint32_t place, Visit visit) const {
-    const uint32_t at = columns_at_ + place * BLOCK_BYTES;
+    const uint32_t at = columns_at_ + place * PLACE_BYTES;
 #pragma unroll
     for (int j = 0; j < REGISTERS / 4; ++j) {
       const float2 q = ptx::load_shared_v2(at + j * 32);
@@ -223,6 +253,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
 
   const ScaledArguments& args_;
   uint32_t rows_at_, columns_at_;  // of the thread's first row and column, in the first place
+  Places places_;
 };
 
 }  // namespace tiled

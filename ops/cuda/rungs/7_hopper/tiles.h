@@ -46,10 +46,9 @@ enum class Roles : int8_t {
 };
 
 // P x Q elements of C for a tile; CONSUMERS_P x CONSUMERS_Q warpgroups share it (Cooperative) or
-// take whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands. Slices of C
-// are at most WIDEST_SLICE wide.
+// take whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands.
 template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES, int STAGES_, int BLOCKS = 1,
-          int WIDEST_SLICE = 64>
+          int SLICES_ = 2>
 struct HopperTile {
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
@@ -59,6 +58,7 @@ struct HopperTile {
   static constexpr int GROUP_P =
       PING_PONG ? P : P / CONSUMERS_P;  // a warpgroup's share of the tile
   static constexpr int GROUP_Q = Q / SPLIT_Q;
+  static constexpr int SLICES = SLICES_;  // a consumer's
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
   static constexpr int BLOCKS_PER_SM = BLOCKS;
   // Shared memory, of a multiprocessor's 227 KiB: the stages; slices of C; barriers.
@@ -67,15 +67,15 @@ struct HopperTile {
     return (P + (q_mn_major ? rows_in_atoms(Q, GROUP_Q) : Q)) * 128;
   }
   static constexpr int bytes_with(int stages, bool q_mn_major, int slice_q) {
-    return stages * stage_bytes(q_mn_major) + CONSUMERS * 2 * 64 * slice_q * 2 +
+    return stages * stage_bytes(q_mn_major) + CONSUMERS * SLICES * 64 * slice_q * 2 +
            (2 * stages + 2) * 8;
   }
-  // C leaves through shared memory in slices of 64 x SLICE_Q elements of 16 bits, two of them for
-  // each consumer, so that one is filled while the other is copied out. The last slice of a row may
+  // C leaves through shared memory in slices of 64 x SLICE_Q elements of 16 bits. Each consumer has
+  // two or more, so that one is filled while the others are copied out. The last slice of a row may
   // begin within the one before it: the widest for which that writes at most a seventh twice.
   static constexpr int widest_slice() {
     for (const int width : {64, 32})
-      if (width <= WIDEST_SLICE && (GROUP_Q + width - 1) / width * width * 7 <= GROUP_Q * 8 &&
+      if ((GROUP_Q + width - 1) / width * width * 7 <= GROUP_Q * 8 &&
           bytes_with(STAGES_, false, width) <= ROOM)
         return width;
     return 16;
@@ -90,10 +90,10 @@ struct HopperTile {
   }
   static constexpr int SHARED_BYTES =
       std::max(bytes_with(stages(false), false, SLICE_Q), bytes_with(stages(true), true, SLICE_Q));
-  // Of scaled products: as many stages as fit beside the scales of two laps of them, and beside a
-  // copy for each warp of a unit of groups.
+  // A scaled product has as many stages as fit beside their scales, which have one place more than
+  // there are stages, and beside each warp's copy of a unit.
   static constexpr int scaled_bytes(int stages) {
-    return bytes_with(stages, false, SLICE_Q) + 2 * stages * (P + Q) * 4 +
+    return bytes_with(stages, false, SLICE_Q) + (stages + 1) * (P + Q) * 4 +
            CONSUMERS * 4 * UNIT_BYTES;
   }
   static constexpr int scaled_stages() {
@@ -147,8 +147,8 @@ struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
 // For bytes alone. With fp8 a consumer keeps the totals of two strips and the sums of one block of
-// K.
-struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4, 1, 32> {};
+// K. Three slices that are half as wide leave room for the scales.
+struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4, 1, 3> {};
 struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
 
 using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
