@@ -96,7 +96,8 @@ def test_drawn_products(part: int) -> None:
                 check(c, whole, (m, n, k, dtype, layout, asked, algo))
         if dtype == torch.int8 and m > 16 and k % 8 == 0 and n % 8 == 0:
             beside_torch += 1
-            check(torch._int_mm(a.contiguous(), b.contiguous()), whole, (m, n, k))
+            # cuBLAS refuses some sizes where B is row-major.
+            check(torch._int_mm(a.contiguous(), b.t().contiguous().t()), whole, (m, n, k))
     assert beside_torch > 5
 
 

@@ -98,8 +98,9 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
       const auto unit = units.at(i);
       if (i == units.first) kernel.wait_for_kernel_before();
       RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch);
-      RowsToCopy<Tile::BLOCK_Q> q(args.q_scales, unit.q, args.one_q ? unit.q + 1 : args.q,
-                                  unit.batch);
+      // A cluster's tile may begin beyond C, and has no scales then.
+      RowsToCopy<Tile::BLOCK_Q> q(args.q_scales, unit.q,
+                                  args.one_q ? min(unit.q + 1, args.q) : args.q, unit.batch);
       for (int step = unit.first; step < unit.last; ++step, ring.advance(), places.advance()) {
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait)
