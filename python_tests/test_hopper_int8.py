@@ -82,7 +82,6 @@ def drawn(rng: random.Random) -> tuple[int, int, int]:
 @each("part", range(4))
 def test_drawn_products(part: int) -> None:
     rng = random.Random(part)
-    beside_torch = 0
     for _ in range(100):
         m, n, k = drawn(rng)
         dtype = rng.choice(BYTES)
@@ -94,11 +93,6 @@ def test_drawn_products(part: int) -> None:
             for algo in (None, "hopper"):
                 c = tiled_mm.mm(a, b, algo=algo, **asked)
                 check(c, whole, (m, n, k, dtype, layout, asked, algo))
-        if dtype == torch.int8 and m > 16 and k % 8 == 0 and n % 8 == 0:
-            beside_torch += 1
-            # cuBLAS refuses some sizes where B is row-major.
-            check(torch._int_mm(a.contiguous(), b.t().contiguous().t()), whole, (m, n, k))
-    assert beside_torch > 5
 
 
 @each_byte
