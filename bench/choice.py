@@ -157,6 +157,14 @@ def _layer(d: Draw, dtype: str) -> Shape:
     return Shape(*((n, k, tokens) if layout == "tn" else (tokens, n, k)), layout, dtype)
 
 
+def _int_mm(d: Draw) -> Shape:
+    """Sizes that torch._int_mm takes, A along k: squares and others, layers, few rows."""
+    kind = d.rng.choice(("large", "middle", "layer", "few"))
+    s = {"large": _large, "middle": _middle, "layer": _layer, "few": _few}[kind](d, "int8")
+    m, n, k = (max(8, 8 * round(size / 8)) for size in (s.m, s.n, s.k))
+    return Shape(max(m, 24), n, k, d.layout("nt nt nn"), "int8")
+
+
 FAMILIES: dict[str, Callable[[Draw], Case]] = {
     "large16": lambda d: Case("large16", _large(d, d.dtype16())),
     "middle16": lambda d: Case("middle16", _middle(d, d.dtype16())),
@@ -203,6 +211,7 @@ FAMILIES: dict[str, Callable[[Draw], Case]] = {
         recipe=d.rng.choice(("tensorwise", "rowwise", "blockwise", "blockwise")),
     ),
     "int8": lambda d: Case("int8", d.rng.choice((_any, _any, _few))(d, "int8"), out_dtype="int32"),
+    "int8_torch": lambda d: Case("int8_torch", _int_mm(d), out_dtype="int32"),
 }
 
 
@@ -321,6 +330,8 @@ def call_of(case: Case, way: dict, device: str = "cuda") -> Callable:
 
 
 def peer_of(case: Case) -> Callable | None:
+    if case.family == "int8_torch":
+        return lambda a, b, out: torch._int_mm(a, b)
     if case.activation or case.recipe or case.shape.dtype == "int8":
         return None
     if case.shape.dtype in ("int16", "int32", "int64"):

@@ -62,7 +62,7 @@ TEST(ScaledPlans, LeaveOthersTheirTiles) {
   const DeviceInfo h100 = device("h100");
   for (const HopperPlan& way :
        hopper_plans(tensor_problem("nt", 4096, 4096, 4096, DType::BFloat16), h100))
-    EXPECT_FALSE(hopper_tile(way.tile).only_scaled);
+    EXPECT_FALSE(hopper_tile(way.tile).only_bytes);
 }
 
 TEST(ScaledPlans, CopyWhatDoesNotLieAlongK) {

@@ -95,6 +95,11 @@ ASYNC_MMA_TF32 = Place(
     ("test_async_mma.py",),
     "tf32 and not int8",
 )
+HOPPER_BYTES = Place(
+    f"{INSTANCES}/7_hopper/hopper_s8.cu",
+    ("test_hopper_int8.py",),
+    "int8 and (every_way or many_tiles)",
+)
 ASYNC_MMA_BYTES = Place(
     f"{INSTANCES}/10_async_mma/async_mma_int8.cu",
     ("test_async_mma.py",),
@@ -145,6 +150,11 @@ BUILDS = {
     "NoSliceWait": Build("NoSliceWait", HOPPER),
     "NoSliceBarrier": Build("NoSliceBarrier", HOPPER),
     "NoDependencyWait": Build("NoDependencyWait", HOPPER),
+    "BytesDelays": Build("Delays", HOPPER_BYTES, sound=True),
+    "BytesNoEmptyWait": Build("NoEmptyWait", HOPPER_BYTES),
+    "BytesNoFullWait": Build("NoFullWait", HOPPER_BYTES),
+    "BytesNoSliceWait": Build("NoSliceWait", HOPPER_BYTES),
+    "BytesNoSliceBarrier": Build("NoSliceBarrier", HOPPER_BYTES),
     "GroupedDelays": Build("Delays", GROUPED, sound=True),
     "GroupedNoEmptyWait": Build("NoEmptyWait", GROUPED),
     "GroupedNoFullWait": Build("NoFullWait", GROUPED),

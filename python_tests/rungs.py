@@ -89,7 +89,7 @@ TABLE = (
     Rung("async_mma", "cuda", TENSOR | {"fma": BYTES}, True, mma=True, edges=_WIDE + _ODD),
     Rung("tma_wgmma", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
     Rung("warp_specialized", "cuda", TENSOR, tensor_cores=True, any_layout=False, edges=_WIDE),
-    Rung("hopper", "cuda", TENSOR, tensor_cores=True, edges=_WIDE),
+    Rung("hopper", "cuda", TENSOR | {"fma": BYTES}, tensor_cores=True, edges=_WIDE),
     Rung(
         "few_rows", "cuda", TENSOR | {"fma": SINGLE + DOUBLE}, tensor_cores=True, edges=_WIDE + _FEW
     ),

@@ -127,14 +127,26 @@ def run_tensor_cores(short: bool) -> int:
             expected = tiled_mm.mm(a, b, algo="mma_tile", out_dtype=out_dtype, **asked)
             products += run(a, b, (None, *algos), expected, what, out_dtype=out_dtype, **asked)
         every_way = not short and what[-2:] == LAYOUTS[0]
-        products += run_tiles(a, b, asked, what, every_way)
+        expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
+        products += run_tiles(a, b, asked, expected, what, every_way)
         products += run_async_tiles(a, b, asked, what)
     return products
 
 
-def run_tiles(a, b, asked: dict, what: tuple, every_way: bool) -> int:
+def run_byte_tiles(short: bool) -> int:
+    """hopper with bytes, whole sums and their low 8 bits."""
+    shapes = SHORT_TENSOR_SHAPES if short else (*TENSOR_SHAPES, DEEP)
+    products = 0
+    for a, b, what in problems(shapes, rungs.BYTES, LAYOUTS[1:3]):
+        for out_dtype in (torch.int32, a.dtype):
+            asked = {"out_dtype": out_dtype}
+            expected = tiled_mm.mm(a, b, algo="naive", **asked)
+            products += run_tiles(a, b, asked, expected, what, every_way=False)
+    return products
+
+
+def run_tiles(a, b, asked: dict, expected: torch.Tensor, what: tuple, every_way: bool) -> int:
     """hopper with each tile, in every way or in one of them, the ways in turn."""
-    expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
     ways = rungs.ways_of(a, b, "hopper", **asked)
     if not every_way:
         ways = rungs.of_each_tile(ways)
@@ -365,6 +377,7 @@ PARTS = {
     "gradients": (run_gradient_passes, "passes over gradients, all with the bits of the CPU"),
     "epilogues": (run_epilogues, "products with epilogues, all with the same bits"),
     "tensor_cores": (run_tensor_cores, "products on tensor cores, all with the same bits"),
+    "bytes": (run_byte_tiles, "products of bytes, all with the same bits"),
     "few_rows": (run_few_rows, "products of few rows, all with the same bits"),
     "tall": (run_tall, "products of a long operand, all with the same bits"),
     "fp16x3": (run_parts, "products of fp16x3, all with the same bits"),

@@ -282,10 +282,10 @@ def test_an_algo_says_why_it_does_not_fit_a_gpu(device: str) -> None:
 
     assert why("blocked", torch.float32) == "it runs on CPU tensors, and these are on a GPU"
     if device == "h200":
-        computes = "it computes float32 with precision='tf32', float16, bfloat16"
+        computes = "it computes float32 with precision='tf32', float16, bfloat16, int8, uint8"
         assert why("hopper", torch.float64) == computes
         assert why("hopper", torch.float32, precision="ieee") == computes
-        assert why("hopper", torch.int8) == computes
+        assert why("hopper", torch.int16) == computes
         sizes = "it is not for these sizes or strides"
         assert why("tma_wgmma", torch.bfloat16, (64, 63)) == sizes
         assert why("fp16x3", torch.float64) == "it computes float32 with precision='fp16x3'"

@@ -66,8 +66,8 @@ def test_sums_in_float32(device: str, form: str, dtype: torch.dtype) -> None:
     check_parts(g, g.run(**options), g.expected(**options))
 
 
-def test_sums_of_bytes_in_int32() -> None:
-    g = groups.make("rows", *ENDS[0], 24, 37, torch.int8)
+def test_sums_of_bytes_in_int32(device: str) -> None:
+    g = groups.make("rows", *ENDS[0], 24, 37, torch.int8, device)
     options = {"out_dtype": torch.int32}
     check_parts(g, g.run(**options), g.expected(**options))
 

@@ -29,3 +29,33 @@ def test_its_ways() -> None:
     assert {way[1] for way in ways} == {False, True}, "either operand on either side"
     assert {way[2:4] for way in ways} >= {(1, 1), (2, 1), (1, 2)}
     assert {way[4] for way in ways} == {False}, "no segments to share out"
+
+
+def test_bytes() -> None:
+    """By its largest tiles where there is much to do, from where they lie if that is along K; the
+    kernel's name has the sign, which the sum alone depends on."""
+    int32 = {"out_dtype": torch.int32}
+    for dtype, sign in ((torch.int8, "signed char"), (torch.uint8, "unsigned char")):
+        a, b = meta(4096, 4096, 4096, dtype)
+        for y, copies in ((b.t(), False), (b, True)):
+            plan = tiled_mm.plan(a, y, device="h100", **int32)
+            assert plan.algo == "hopper" and plan.kernel.startswith("hopper<Coop128x256, " + sign)
+            assert (plan.hopper.repack_a, plan.hopper.repack_b) == (False, copies)
+            assert plan.hopper.store == "tma"
+            assert "hopper" in tiled_mm.explain(a, y, device="h100", **int32).splitlines()[0]
+        low = tiled_mm.plan(a, b.t(), algo="hopper", device="h100")
+        assert "unsigned char" in low.kernel
+    a, b = meta(4096, 4096, 4096, torch.int8)
+    scales = {name: torch.empty(1, device="meta") for name in ("scale_a", "scale_b")}
+    plan = tiled_mm.plan(a, b.t(), device="h100", **scales)
+    assert plan.algo == "hopper" and "Int8Scaled<__nv_bfloat16>" in plan.kernel
+
+
+def test_ways_of_bytes() -> None:
+    """Every tile, those too that are for operands of 8 bits alone."""
+    a, b = meta(2304, 2304, 2304, torch.int8)
+    ways = ways_of(a, b.t(), "hopper", device="h100", out_dtype=torch.int32)
+    halves = ways_of(*meta(2304, 2304, 2304, torch.bfloat16), "hopper", device="h100")
+    assert len(set(ways)) == len(ways)
+    assert {way[0] for way in ways} - {way[0] for way in halves} == {"Coop256x128", "Solo64x32"}
+    assert {way[0] for way in ways} > {way[0] for way in halves}

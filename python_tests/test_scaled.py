@@ -41,9 +41,10 @@ def test_fp8_of_both_kinds(dtypes: tuple[torch.dtype, torch.dtype]) -> None:
 
 
 @each("recipe", RECIPES[:2])
-def test_int8(recipe: str) -> None:
+def test_int8(device: str, recipe: str) -> None:
     for (m, n, k), dtype in itertools.product((*SIZES, (40, 50, 3000)), OUT_DTYPES[:2]):
-        operands = scaled.make(m, n, k, recipe, recipe, (torch.int8, torch.int8))
+        kinds = (torch.int8, torch.int8)
+        operands = scaled.make(m, n, k, recipe, recipe, kinds, device=device)
         a, b, scale_a, scale_b = operands.all()
         c = tiled_mm.scaled_mm(a, b, scale_a, scale_b, out_dtype=dtype)
         # The sum is exact: one rounding to fp32, two of scales, one to the result.

@@ -148,12 +148,12 @@ def test_groups_that_share_a_block_are_refused(device: str) -> None:
         )
 
 
-def test_bias_and_int8() -> None:
-    g = operands("rows", ENDS, TOTAL, "cpu")
+def test_bias_and_int8(device: str) -> None:
+    g = operands("rows", ENDS, TOTAL, device)
     rows, own, bias = (
-        scales((TOTAL, 1), 1, "cpu"),
-        scales((4, 1, 72), 2, "cpu"),
-        scales((4, 72), 3, "cpu"),
+        scales((TOTAL, 1), 1, device),
+        scales((4, 1, 72), 2, device),
+        scales((4, 72), 3, device),
     )
     a, b = g.a.view(torch.int8), g.b.view(torch.int8)
     c = tiled_mm.scaled_mm(a, b, rows, own, offs=g.offs, bias=bias, activation="relu")

@@ -16,7 +16,7 @@ struct HopperOutput {
   CUtensorMap map;  // StorePath::Tma only
   void* data;
   int64_t p, q, batch, segment;  // strides, elements
-  bool fp32;
+  bool unrounded;                // its elements are of the sums' type
   StorePath store;
 };
 

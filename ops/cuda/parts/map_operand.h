@@ -9,8 +9,11 @@ inline CUtensorMapDataType map_type(DType dtype) {
   switch (dtype) {
     case DType::Float16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case DType::BFloat16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DType::Int8:
+    case DType::UInt8:
     case DType::Float8E4M3FN:
     case DType::Float8E5M2: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    case DType::Int32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
     default: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;  // rounds fp32 to tf32 as it loads
   }
 }

@@ -5,12 +5,12 @@
 //
 // Three ways: rows are copied in their own layout, 16 bytes of the copy a thread; or the matrix
 // goes through shared memory in squares, read along the smaller stride and written along the other,
-// an element a lane or, for fp32 that is aligned, four (transpose.cu). Two operands that go the
-// same way go in one grid. Bound by memory.
+// an element a lane or 16 bytes: of fp32 that is aligned (transpose.cu), and of bytes that are
+// contiguous (transpose_bytes.cu). Two operands that go the same way go in one grid. Bound by
+// memory.
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/repack.cuh"
-#include "cuda/parts/shifted.cuh"
 
 namespace tiled {
 namespace {
@@ -33,38 +33,20 @@ __global__ void __launch_bounds__(THREADS)
   const int64_t column = (task.x * m.across + x) * VECTOR;
   if (column >= m.columns) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
-    const T* from = static_cast<const T*>(m.from) + entry * m.from_batch + column;
+    const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
     T* to = static_cast<T*>(m.to) + entry * m.to_batch + column;
     for (int64_t first = task.y * down * ROWS_A_THREAD + y; first < m.rows;
          first += int64_t{m.blocks_y} * down * ROWS_A_THREAD) {
-      // Aligned loads of 16 bytes, those of all rows under way together; two hold what is wanted.
-      uint4 low[ROWS_A_THREAD], high[ROWS_A_THREAD];
-      int skew[ROWS_A_THREAD];  // elements of `low` before it
+      PieceOfLine<T> pieces[ROWS_A_THREAD];
 #pragma unroll
       for (int i = 0; i < ROWS_A_THREAD; ++i) {
         const int64_t row = first + i * down;
-        if (row >= m.rows) continue;
-        const T* at = from + row * m.from_row;
-        skew[i] = static_cast<int>(reinterpret_cast<uintptr_t>(at) % 16 / sizeof(T));
-        const int end = skew[i] == 0 ? VECTOR : 2 * VECTOR - skew[i];
-        if (column >= skew[i] && column + end <= m.columns) {
-          const uint4* pieces = reinterpret_cast<const uint4*>(at - skew[i]);
-          low[i] = pieces[0];
-          high[i] = pieces[skew[i] == 0 ? 0 : 1];
-        } else {  // at a row's ends: nothing outside of it is read
-          T elements[VECTOR];
-#pragma unroll
-          for (int j = 0; j < VECTOR; ++j) elements[j] = column + j < m.columns ? at[j] : T(0);
-          low[i] = reinterpret_cast<const uint4&>(elements);
-          high[i] = low[i], skew[i] = 0;
-        }
+        if (row < m.rows) pieces[i].load(from + row * m.from_row, column, m.columns);
       }
 #pragma unroll
       for (int i = 0; i < ROWS_A_THREAD; ++i) {
         const int64_t row = first + i * down;
-        if (row < m.rows)
-          *reinterpret_cast<uint4*>(to + row * m.to_row) =
-              shifted<1>(low[i], high[i], skew[i] * static_cast<int>(sizeof(T)));
+        if (row < m.rows) *reinterpret_cast<uint4*>(to + row * m.to_row) = pieces[i].value();
       }
     }
   }
@@ -143,6 +125,7 @@ Kernel<RepackArguments> kernel_of(CopyBy by) {
 
 Kernel<RepackArguments> kernel_of(CopyBy by, int64_t element_bytes) {
   if (by == CopyBy::Vectors) return transpose_kernel();
+  if (by == CopyBy::Bytes) return transpose_bytes_kernel();
   switch (element_bytes) {
     case 1: return kernel_of<uint8_t>(by);
     case 2: return kernel_of<uint16_t>(by);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/parts/launch.h"
+#include "cuda/parts/shifted.cuh"
 #include "cuda/plan/copies.h"
 
 namespace tiled {
@@ -39,6 +40,37 @@ __device__ __forceinline__ Task task_of(const RepackArguments& args) {
   return {m, block % m.blocks_x, row % m.blocks_y, row / m.blocks_y};
 }
 
-Kernel<RepackArguments> transpose_kernel();  // transpose.cu
+// 16 bytes of a line of `length` elements that begins anywhere, from element `first` on, which is
+// one of them. They come by aligned loads, two of which hold what is wanted; load() of several
+// before the first value() has all of them under way together.
+template <typename T>
+struct PieceOfLine {
+  static constexpr int VECTOR = 16 / sizeof(T);
+  uint4 low, high;
+  int skew;  // elements of `low` before it
+
+  __device__ __forceinline__ void load(const T* line, int64_t first, int64_t length) {
+    const T* at = line + first;
+    skew = static_cast<int>(reinterpret_cast<uintptr_t>(at) % 16 / sizeof(T));
+    const int end = skew == 0 ? VECTOR : 2 * VECTOR - skew;
+    if (first >= skew && first + end <= length) {
+      const uint4* pieces = reinterpret_cast<const uint4*>(at - skew);
+      low = pieces[0];
+      high = pieces[skew == 0 ? 0 : 1];
+    } else {  // at a line's ends: nothing outside of it is read
+      T elements[VECTOR];
+#pragma unroll
+      for (int j = 0; j < VECTOR; ++j) elements[j] = first + j < length ? at[j] : T(0);
+      low = reinterpret_cast<const uint4&>(elements);
+      high = low, skew = 0;
+    }
+  }
+  __device__ __forceinline__ uint4 value() const {
+    return shifted<1>(low, high, skew * static_cast<int>(sizeof(T)));
+  }
+};
+
+Kernel<RepackArguments> transpose_kernel();        // transpose.cu
+Kernel<RepackArguments> transpose_bytes_kernel();  // transpose_bytes.cu
 
 }  // namespace tiled

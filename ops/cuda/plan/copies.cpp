@@ -12,8 +12,10 @@ CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem) 
   CopyGrid g{};
   g.rows = along_rows ? from.k : from.rows, g.columns = along_rows ? from.rows : from.k;
   const bool aligned = problem.dtype == DType::Float32 && from.alignment == 16;
+  const bool is_byte = size_of(problem.dtype) == 1;
   g.by = from_column == 1 && g.columns > 1 ? CopyBy::Rows
          : aligned && from_row == 1        ? CopyBy::Vectors
+         : is_byte && from_row == 1        ? CopyBy::Bytes
                                            : CopyBy::Squares;
   const int64_t vectors = blocks_over(g.columns, 16 / size_of(problem.dtype));
   g.across = 1;
@@ -21,6 +23,7 @@ CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem) 
   int64_t wide = COPY_VECTOR_SIDE, tall = COPY_VECTOR_SIDE;
   if (g.by == CopyBy::Rows) wide = g.across, tall = COPY_THREADS / g.across * COPY_ROWS_A_THREAD;
   if (g.by == CopyBy::Squares) wide = COPY_SQUARE * COPY_SQUARES, tall = COPY_SQUARE;
+  if (g.by == CopyBy::Bytes) wide = tall = COPY_BYTE_SIDE;
   g.blocks_x = static_cast<int32_t>(blocks_over(g.by == CopyBy::Rows ? vectors : g.columns, wide));
   // As many as there is work for, and all of them together within a grid.
   const auto at_most = [](int64_t work, int64_t blocks) {

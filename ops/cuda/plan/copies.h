@@ -12,6 +12,7 @@ enum class CopyBy : int8_t {
   Rows,     // as its rows are
   Squares,  // through squares in shared memory
   Vectors,  // the same by vectors of fp32
+  Bytes,    // the same by vectors of bytes
 };
 struct CopyGrid {
   CopyBy by;
@@ -26,6 +27,7 @@ constexpr int COPY_THREADS = 256;
 constexpr int COPY_ROWS_A_THREAD = 4;              // CopyBy::Rows
 constexpr int COPY_SQUARE = 32, COPY_SQUARES = 4;  // CopyBy::Squares: a side, and how many
 constexpr int COPY_VECTOR_SIDE = 64;               // CopyBy::Vectors: the elements of a side
+constexpr int COPY_BYTE_SIDE = 128;                // CopyBy::Bytes: the same
 
 CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem);
 

@@ -24,8 +24,8 @@ inline const char* element_type(const Problem& problem) {
 }
 
 // The operands' type of wgmma: fp32 is tf32 there.
-inline std::string wgmma_type(DType dtype) {
-  return dtype == DType::Float32 ? "ptx::Tf32" : element_type(dtype);
+inline std::string wgmma_type(const Problem& problem) {
+  return problem.dtype == DType::Float32 ? "ptx::Tf32" : element_type(problem);
 }
 
 inline std::string major_names(const Side& first, const Side& second) {

@@ -37,7 +37,7 @@ Plan plan_lesson(const Problem& problem, const DeviceInfo&, const Way&) {
 // A lane of wgmma has pairs of columns in two rows of every 8 columns.
 inline Description describe_lesson(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   Description d;
-  d.kernel = std::string(name_of(plan.algo)) + "<" + wgmma_type(problem.dtype) + ", " +
+  d.kernel = std::string(name_of(plan.algo)) + "<" + wgmma_type(problem) + ", " +
              major_names(side_a(problem), side_b(problem)) + ">";
   d.thread_m = 2, d.thread_n = plan.block_n / 4;
   return d;

@@ -8,10 +8,10 @@
 namespace tiled {
 
 // The copy, if there is one, keeps the dimension along which the operand is contiguous; tf32 and
-// fp8 are laid along K, and so is what has no stride of 1.
+// elements of 8 bits are laid along K, and so is what has no stride of 1.
 inline CopyTo repacked_to(const Side& side, DType dtype, bool is_copied = true) {
   if (!is_copied) return CopyTo::Nothing;
-  const bool along_k = dtype == DType::Float32 || is_fp8(dtype);
+  const bool along_k = dtype == DType::Float32 || size_of(dtype) == 1;
   const bool keeps_direction =
       (side.k_stride == 1 && side.k > 1) || (!along_k && side.row_stride == 1 && side.rows > 1);
   return keeps_direction && is_mn_major(side) ? CopyTo::AlongRows : CopyTo::AlongK;

@@ -18,14 +18,14 @@ constexpr bool is_of_wgmma(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::Tensor || arithmetic == Arithmetic::Tf32;
 }
 
-// wgmma reads the operands of these along K alone.
-constexpr bool lies_along_k(Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::Tf32 || arithmetic == Arithmetic::Fp8;
+// wgmma reads tf32 and elements of 8 bits along K alone.
+constexpr bool lies_along_k(const Problem& problem) {
+  return problem.arithmetic == Arithmetic::Tf32 || size_of(problem.dtype) == 1;
 }
 
 // Whether wgmma can read the operand by TMA where it lies.
 inline bool tma_reads(const Side& side, const Problem& problem) {
-  return is_mappable(side) && !(lies_along_k(problem.arithmetic) && is_mn_major(side));
+  return is_mappable(side) && !(lies_along_k(problem) && is_mn_major(side));
 }
 
 // A step of K is 128 bytes.

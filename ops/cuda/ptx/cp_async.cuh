@@ -74,6 +74,12 @@ __device__ __forceinline__ void cp_async_commit_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
+// The thread arrives at the barrier when its copies so far have been made: one of the arrivals that
+// the barrier was initialised for.
+__device__ __forceinline__ void cp_async_arrive(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // Waits until at most PENDING of the thread's youngest groups are under way.
 template <int PENDING>
 __device__ __forceinline__ void cp_async_wait_group() {

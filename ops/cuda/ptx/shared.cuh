@@ -14,6 +14,12 @@ __device__ __forceinline__ uint32_t load_shared_u32(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ float load_shared_f32(uint32_t address) {
+  float v;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ float2 load_shared_v2(uint32_t address) {
   float2 v;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
@@ -45,6 +51,10 @@ __device__ __forceinline__ void store_shared(uint32_t address, float v) {
 
 __device__ __forceinline__ void store_shared_v2(uint32_t address, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
+__device__ __forceinline__ void store_shared_v2(uint32_t address, int32_t x, int32_t y) {
+  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
 }
 
 __device__ __forceinline__ void store_shared_v4(uint32_t address, uint4 v) {

@@ -14,7 +14,8 @@ namespace tiled::ptx {
 // 1024 bytes).
 template <int ROW_BYTES>
 __device__ __forceinline__ uint32_t swizzled(uint32_t offset) {
-  static_assert(ROW_BYTES == 32 || ROW_BYTES == 64 || ROW_BYTES == 128, "the three patterns");
+  static_assert(ROW_BYTES == 16 || ROW_BYTES == 32 || ROW_BYTES == 64 || ROW_BYTES == 128,
+                "the three patterns, or none");
   return offset ^ (((offset >> 7) & (ROW_BYTES / 16 - 1)) << 4);
 }
 

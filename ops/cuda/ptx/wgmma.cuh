@@ -1,8 +1,8 @@
 // wgmma: a warpgroup (four warps, 128 threads) multiplies matrices in shared memory (PTX ISA,
 // "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions").
 //
-//     D[64][N] = A[64][K] * B[K][N] (+ D),   K = 16 for fp16 and bf16, 8 for tf32, 32 for fp8; D in
-//                                            fp32
+//     D[64][N] = A[64][K] * B[K][N] (+ D),   K = 16 for fp16 and bf16, 8 for tf32, 32 for fp8 and
+//                                            bytes; D in fp32, of bytes in int32, which wraps
 //
 // Register map of D: thread t of the warpgroup, warp w = t / 32, lane l = t % 32, holds
 //     d[4 j + 0], d[4 j + 1] = D[16 w + l / 4    ][8 j + 2 (l % 4) + 0, 1]
@@ -65,6 +65,9 @@ __device__ __forceinline__ void declare_accumulators(D (&d)[N]) {
 __device__ __forceinline__ void finish_accumulators(float& d) {
   asm volatile("" : "+f"(d)::"memory");
 }
+__device__ __forceinline__ void finish_accumulators(int32_t& d) {
+  asm volatile("" : "+r"(d)::"memory");
+}
 template <typename D, int N>
 __device__ __forceinline__ void finish_accumulators(D (&d)[N]) {
 #pragma unroll
@@ -72,7 +75,7 @@ __device__ __forceinline__ void finish_accumulators(D (&d)[N]) {
 }
 
 // Wgmma<T, N>::run<A_MN_MAJOR, B_MN_MAJOR>(d, a, b, accumulate): a and b are matrix descriptors
-// (swizzle.cuh); tf32 and fp8 operands are contiguous along K. Wgmma<Tf32,
+// (swizzle.cuh); tf32, fp8 and bytes are contiguous along K. Wgmma<Tf32,
 // N>::run_from_registers(...) has A in registers, which must stay as they are until the group has
 // been waited for: with d's w and l,
 //     a[0], a[1] = A[16 w + l / 4 + 0, 8][l % 4],   a[2], a[3] = A[16 w + l / 4 + 0, 8][l % 4 + 4]
@@ -142,26 +145,25 @@ struct Wgmma;
   TILED_REGISTERS_15       \
   ", "                     \
   "%120, %121, %122, %123, %124, %125, %126, %127"
-#define TILED_D8(i)                                                                           \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-      "+f"(d[i + 6]), "+f"(d[i + 7])
-#define TILED_OUTPUTS_HALF "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-#define TILED_OUTPUTS_1 TILED_D8(0)
-#define TILED_OUTPUTS_2 TILED_OUTPUTS_1, TILED_D8(8)
-#define TILED_OUTPUTS_3 TILED_OUTPUTS_2, TILED_D8(16)
-#define TILED_OUTPUTS_4 TILED_OUTPUTS_3, TILED_D8(24)
-#define TILED_OUTPUTS_5 TILED_OUTPUTS_4, TILED_D8(32)
-#define TILED_OUTPUTS_6 TILED_OUTPUTS_5, TILED_D8(40)
-#define TILED_OUTPUTS_7 TILED_OUTPUTS_6, TILED_D8(48)
-#define TILED_OUTPUTS_8 TILED_OUTPUTS_7, TILED_D8(56)
-#define TILED_OUTPUTS_9 TILED_OUTPUTS_8, TILED_D8(64)
-#define TILED_OUTPUTS_10 TILED_OUTPUTS_9, TILED_D8(72)
-#define TILED_OUTPUTS_11 TILED_OUTPUTS_10, TILED_D8(80)
-#define TILED_OUTPUTS_12 TILED_OUTPUTS_11, TILED_D8(88)
-#define TILED_OUTPUTS_13 TILED_OUTPUTS_12, TILED_D8(96)
-#define TILED_OUTPUTS_14 TILED_OUTPUTS_13, TILED_D8(104)
-#define TILED_OUTPUTS_15 TILED_OUTPUTS_14, TILED_D8(112)
-#define TILED_OUTPUTS_16 TILED_OUTPUTS_15, TILED_D8(120)
+#define TILED_D8(R, i) \
+  R(d[i]), R(d[i + 1]), R(d[i + 2]), R(d[i + 3]), R(d[i + 4]), R(d[i + 5]), R(d[i + 6]), R(d[i + 7])
+#define TILED_OUTPUTS_HALF(R) R(d[0]), R(d[1]), R(d[2]), R(d[3])
+#define TILED_OUTPUTS_1(R) TILED_D8(R, 0)
+#define TILED_OUTPUTS_2(R) TILED_OUTPUTS_1(R), TILED_D8(R, 8)
+#define TILED_OUTPUTS_3(R) TILED_OUTPUTS_2(R), TILED_D8(R, 16)
+#define TILED_OUTPUTS_4(R) TILED_OUTPUTS_3(R), TILED_D8(R, 24)
+#define TILED_OUTPUTS_5(R) TILED_OUTPUTS_4(R), TILED_D8(R, 32)
+#define TILED_OUTPUTS_6(R) TILED_OUTPUTS_5(R), TILED_D8(R, 40)
+#define TILED_OUTPUTS_7(R) TILED_OUTPUTS_6(R), TILED_D8(R, 48)
+#define TILED_OUTPUTS_8(R) TILED_OUTPUTS_7(R), TILED_D8(R, 56)
+#define TILED_OUTPUTS_9(R) TILED_OUTPUTS_8(R), TILED_D8(R, 64)
+#define TILED_OUTPUTS_10(R) TILED_OUTPUTS_9(R), TILED_D8(R, 72)
+#define TILED_OUTPUTS_11(R) TILED_OUTPUTS_10(R), TILED_D8(R, 80)
+#define TILED_OUTPUTS_12(R) TILED_OUTPUTS_11(R), TILED_D8(R, 88)
+#define TILED_OUTPUTS_13(R) TILED_OUTPUTS_12(R), TILED_D8(R, 96)
+#define TILED_OUTPUTS_14(R) TILED_OUTPUTS_13(R), TILED_D8(R, 104)
+#define TILED_OUTPUTS_15(R) TILED_OUTPUTS_14(R), TILED_D8(R, 112)
+#define TILED_OUTPUTS_16(R) TILED_OUTPUTS_15(R), TILED_D8(R, 120)
 
 // GROUPS = N / 16, or HALF; A to F: the numbers of the operands after D's N / 2 registers.
 #define TILED_WGMMA_16BIT(T, NAME, N, GROUPS, A, B, C, D, E)                                   \
@@ -175,7 +177,7 @@ struct Wgmma;
                    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME             \
                    " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1, %" #D ", %" #E \
                                                  ";\n}"                                        \
-                   : TILED_OUTPUTS_##GROUPS                                                    \
+                   : TILED_OUTPUTS_##GROUPS("+f")                                              \
                    : "l"(a), "l"(b), "r"(accumulate), "n"(A_MN_MAJOR), "n"(B_MN_MAJOR));       \
     }                                                                                          \
   };
@@ -192,7 +194,7 @@ struct Wgmma;
                    "wgmma.mma_async.sync.aligned.m64n" #N                                         \
                    "k8.f32.tf32.tf32"                                                             \
                    " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1;\n}"               \
-                   : TILED_OUTPUTS_##GROUPS                                                       \
+                   : TILED_OUTPUTS_##GROUPS("+f")                                                 \
                    : "l"(a), "l"(b), "r"(accumulate));                                            \
     }                                                                                             \
     static __device__ __forceinline__ void run_from_registers(float (&d)[N / 2],                  \
@@ -204,7 +206,7 @@ struct Wgmma;
                    "k8.f32.tf32.tf32"                                                             \
                    " {" TILED_REGISTERS_##GROUPS "}, {%" #A ", %" #B ", %" #C ", %" #D "}, %" #E  \
                                                  ", p, 1, 1;\n}"                                  \
-                   : TILED_OUTPUTS_##GROUPS                                                       \
+                   : TILED_OUTPUTS_##GROUPS("+f")                                                 \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));        \
     }                                                                                             \
   };
@@ -220,9 +222,25 @@ struct Wgmma;
                    ", 0;\n"                                                               \
                    "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32." A_NAME "." B_NAME    \
                    " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1;\n}"       \
-                   : TILED_OUTPUTS_##GROUPS                                               \
+                   : TILED_OUTPUTS_##GROUPS("+f")                                         \
                    : "l"(a), "l"(b), "r"(accumulate));                                    \
     }                                                                                     \
+  };
+
+#define TILED_WGMMA_BYTES(T, NAME, N, GROUPS, A, B, C)                                      \
+  template <>                                                                               \
+  struct Wgmma<T, N> {                                                                      \
+    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                             \
+    static __device__ __forceinline__ void run(int32_t (&d)[N / 2], uint64_t a, uint64_t b, \
+                                               int accumulate) {                            \
+      static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "bytes lie along K");                       \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #C                                  \
+                   ", 0;\n"                                                                 \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.s32." NAME "." NAME          \
+                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p;\n}"               \
+                   : TILED_OUTPUTS_##GROUPS("+r")                                           \
+                   : "l"(a), "l"(b), "r"(accumulate));                                      \
+    }                                                                                       \
   };
 
 #define TILED_WGMMA(N, GROUPS, A, B, C, D, E, F)                     \
@@ -232,7 +250,9 @@ struct Wgmma;
   TILED_WGMMA_FP8(E4m3, "e4m3", E4m3, "e4m3", N, GROUPS, A, B, C)    \
   TILED_WGMMA_FP8(E4m3, "e4m3", E5m2, "e5m2", N, GROUPS, A, B, C)    \
   TILED_WGMMA_FP8(E5m2, "e5m2", E4m3, "e4m3", N, GROUPS, A, B, C)    \
-  TILED_WGMMA_FP8(E5m2, "e5m2", E5m2, "e5m2", N, GROUPS, A, B, C)
+  TILED_WGMMA_FP8(E5m2, "e5m2", E5m2, "e5m2", N, GROUPS, A, B, C)    \
+  TILED_WGMMA_BYTES(signed char, "s8", N, GROUPS, A, B, C)           \
+  TILED_WGMMA_BYTES(unsigned char, "u8", N, GROUPS, A, B, C)
 
 TILED_WGMMA(8, HALF, 4, 5, 6, 7, 8, 9)
 TILED_WGMMA(16, 1, 8, 9, 10, 11, 12, 13)
@@ -256,6 +276,7 @@ TILED_WGMMA(256, 16, 128, 129, 130, 131, 132, 133)
 #undef TILED_WGMMA_16BIT
 #undef TILED_WGMMA_TF32
 #undef TILED_WGMMA_FP8
+#undef TILED_WGMMA_BYTES
 #undef TILED_D8
 #undef TILED_REGISTERS_HALF
 #undef TILED_OUTPUTS_HALF

@@ -16,6 +16,9 @@ inline double load_shared_f64(uint32_t address) { return software_gpu::shared_at
 inline void store_shared_v2(uint32_t address, float x, float y) {
   software_gpu::shared_at<float2>(address) = make_float2(x, y);
 }
+inline void store_shared_v2(uint32_t address, int32_t x, int32_t y) {
+  software_gpu::shared_at<int2>(address) = make_int2(x, y);
+}
 inline void store_shared_u32(uint32_t address, uint32_t v) {
   software_gpu::shared_at<uint32_t>(address) = v;
 }

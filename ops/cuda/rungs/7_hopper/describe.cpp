@@ -21,15 +21,17 @@ std::string name_of(StorePath path) {
 }
 
 std::string scaled_kernel(const Problem& problem, const HopperPlan& plan) {
-  const auto operand = [&](bool is_a) {
+  const auto operand = [&](bool is_a) -> std::string {
     const DType dtype = is_a ? problem.dtype : problem.scales.b_dtype;
     return dtype == DType::Float8E4M3FN ? "ptx::E4m3" : "ptx::E5m2";
   };
   const char* result =
       problem.epilogue.out_dtype == DType::Float16 ? "__half" : "__nv_bfloat16";  // or fp32
+  const std::string operands = is_fp8(problem.dtype) ? "Fp8Scaled<" + operand(!plan.exchanged) +
+                                                           ", " + operand(plan.exchanged) + ", "
+                                                     : "Int8Scaled<";
   return std::string(is_grouped(problem) ? "hopper_scaled_of_groups<" : "hopper_scaled<") +
-         std::string(hopper_tile_name(plan.tile)) + ", Fp8Scaled<" + operand(!plan.exchanged) +
-         ", " + operand(plan.exchanged) + ", " + result +
+         std::string(hopper_tile_name(plan.tile)) + ", " + operands + result +
          (finishes(problem, plan) || is_grouped(problem) ? ">, 1>" : ">, 0>");
 }
 
@@ -47,7 +49,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
     d.kernel = scaled_kernel(problem, plan);
   else
     d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +
-               wgmma_type(problem.dtype) + ", " + major_names(sides.p, sides.q) +
+               wgmma_type(problem) + ", " + major_names(sides.p, sides.q) +
                (finishes(problem, plan) ? ", 1>" : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;

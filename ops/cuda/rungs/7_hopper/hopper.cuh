@@ -8,10 +8,10 @@
 //                                               arrive empty[s - 1]
 //                                               ... end of K: round, shared memory, TMA store
 //
-//     shared memory: P[STAGES] | Q[STAGES] | slices, two a consumer | full[], empty[], turn[]
+//     shared memory: P[STAGES] | Q[STAGES] | slices of each consumer | full[], empty[], turn[]
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
-// others repacked); sizes below 2^31; K is not 0; Q of tf32 lies along K.
+// others repacked); sizes below 2^31; K is not 0; Q of tf32, and P and Q of 8 bits, lie along K.
 // Bound by the power limit at large sizes, by the bytes from L2 where rows begin off its lines. The
 // best tile is at 0.96 to 1.04 of cuBLAS from 2048 to 8192, bf16, on an H200.
 #pragma once
@@ -23,11 +23,11 @@
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/parts/operand_tile.cuh"
 #include "cuda/ptx/forget.cuh"
+#include "cuda/rungs/7_hopper/byte_operands.cuh"
 #include "cuda/rungs/7_hopper/clear_tail.cuh"
 #include "cuda/rungs/7_hopper/filling_turns.cuh"
 #include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
-#include "cuda/rungs/7_hopper/scaled_operands.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -49,13 +49,17 @@ struct Hopper {
   using Q = OperandTile<T, Tile::BLOCK_Q, Tile::GROUP_Q, Q_MN_MAJOR>;
   static constexpr bool IS_GROUPED = GROUPED;
   static constexpr int BLOCK_K = P::BLOCK_K;
-  static constexpr int STAGES = Tile::stages(Q_MN_MAJOR);
+  static constexpr int STAGES = IS_SCALED<T> ? Tile::SCALED_STAGES : Tile::stages(Q_MN_MAJOR);
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
+  static constexpr int CONSUMER_REGISTERS = Tile::CONSUMER_REGISTERS;  // of a thread
   static constexpr int COPIES = P::BOXES + Q::BOXES, PRODUCERS = hopper_producers<Tile>(COPIES);
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
-  using Accumulators = float[STRIPS][REGISTERS];
+  using Operands = typename Multiplied<T>::Operands;
+  using Sum = typename Multiplied<T>::Sum;
+  static constexpr bool OF_BYTES = std::is_same_v<Sum, int32_t>;
+  using Accumulators = Sum[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
   using Arguments = ArgumentsOf<T>;
   using Scales = TileScales<T, Tile>;
@@ -64,12 +68,13 @@ struct Hopper {
   static constexpr uint32_t P_AT = 0;                              // [STAGES][P::BYTES]
   static constexpr uint32_t Q_AT = P_AT + STAGES * P::BYTES;       // [STAGES][Q::BYTES]
   static constexpr uint32_t SLICES_AT = Q_AT + STAGES * Q::BYTES;  // [CONSUMERS][slices]
-  static constexpr uint32_t CONSUMER_SLICES = 2 * Tile::SLICE_BYTES;
+  static constexpr uint32_t CONSUMER_SLICES = Tile::SLICES * Tile::SLICE_BYTES;
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
   static constexpr uint32_t SCALES_AT = TURN_AT + 2 * 8;      // of scaled products alone
-  static_assert(SCALES_AT <= Tile::SHARED_BYTES);
+  static constexpr int SHARED_BYTES = IS_SCALED<T> ? Tile::SCALED_BYTES : Tile::SHARED_BYTES;
+  static_assert(SCALES_AT + Scales::BYTES <= SHARED_BYTES);
 
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
   using Turns =
@@ -86,7 +91,7 @@ struct Hopper {
   __device__ __forceinline__ void initialise_barriers() {
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
-        ptx::mbarrier_init(full(s), 1);
+        ptx::mbarrier_init(full(s), 1 + Scales::ARRIVALS);
         // one arrival of each warp that reads the stage, here and in the cluster's other blocks
         ptx::mbarrier_init(empty(s), 4 * Tile::CONSUMERS / TURNS * blocks);
       }
@@ -184,16 +189,17 @@ struct Hopper {
     }
   };
 
-  // Steps [first, last) of a segment into d: a chain from zero, or scaled, added to d's totals.
-  __device__ __forceinline__ void multiply(Accumulators& d, int first, int last, uint32_t p_at,
-                                           uint32_t q_at, Ring<STAGES>& ring, const Tail& tail,
-                                           const Scales& scales) {
-    if constexpr (IS_SCALED<T>)
+  // Steps [first, last) of segment `piece` into d: a chain from zero, or scaled, added to d's
+  // totals; of bytes, one that goes on from the segment before.
+  __device__ __forceinline__ void multiply(Accumulators& d, int piece, int first, int last,
+                                           uint32_t p_at, uint32_t q_at, Ring<STAGES>& ring,
+                                           const Tail& tail, const Scales& scales) {
+    if constexpr (IS_SCALED<T> && !OF_BYTES)
       multiply_scaled(*this, d, first, last, p_at, q_at, ring, scales);
     else if constexpr (P_MN_MAJOR && sizeof(T) == 4)
       multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
     else
-      multiply_from_memory(d, first, last, p_at, q_at, ring, tail);
+      multiply_from_memory(d, OF_BYTES && piece != 0, first, last, p_at, q_at, ring, tail);
     ptx::finish_accumulators(d);
   }
 
@@ -201,8 +207,8 @@ struct Hopper {
   // issues an instruction in four cycles or more, and while it computes addresses or asks barriers
   // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
   // products go on, and the word to the producer has no branch.
-  __device__ __forceinline__ void multiply_from_memory(Accumulators& d, int first, int last,
-                                                       uint32_t p_at, uint32_t q_at,
+  __device__ __forceinline__ void multiply_from_memory(Accumulators& d, bool goes_on, int first,
+                                                       int last, uint32_t p_at, uint32_t q_at,
                                                        Ring<STAGES>& ring, const Tail& tail) {
     const Word word(*this);
     uint32_t full_at = full(0);
@@ -226,9 +232,10 @@ struct Hopper {
       for (int k = 0; k < P::STEPS; ++k)
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip)
-          ptx::Wgmma<T, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
+          ptx::Wgmma<Operands, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
               d[strip], ptx::descriptor_at(P::LAYOUT, p + P::offset(64 * strip, k) / 16),
-              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16), step != first || k != 0);
+              ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16),
+              goes_on || step != first || k != 0);
       ptx::wgmma_commit_group();
       ring.advance();
       is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
@@ -249,6 +256,8 @@ struct Hopper {
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
     Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))> total(args.totals, consumer);
+    Scales scales(args, row, column, base + SCALES_AT);
+    const uint32_t unit_at = base + SCALES_AT + Scales::unit_at(consumer);
     uint32_t waits = 0;
     Ring<STAGES> ring;
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
@@ -269,8 +278,7 @@ struct Hopper {
             {end.p(), end.q(), unit.batch}, thread);
       Tail tail;
       if constexpr (GROUPED) tail = unit.tail;
-      const Scales scales(args, unit, row, column, base + SCALES_AT, consumer);
-      scales.put_by(unit);
+      Scales::put_by(unit, unit_at);
       for (int piece = 0; piece < unit.pieces; ++piece) {
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
@@ -281,17 +289,30 @@ struct Hopper {
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail, scales);
+        multiply(d, piece, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail, scales);
+        scales.skip(unit.end(piece) - unit.begin(piece));
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
         }
-        if constexpr (!IS_SCALED<T>) total.add(d, piece, unit.pieces);
+        if constexpr (!IS_SCALED<T> && !OF_BYTES) total.add(d, piece, unit.pieces);
       }
-      if constexpr (IS_SCALED<T>) scales.finish(d);
-      scales.take_back(unit);
-      if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
-      leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, d, unit, row, column, slices, 1 + consumer);
+      const auto finish = [&](auto& totals) {
+        if constexpr (IS_SCALED<T>) scales.finish(totals, unit.first != unit.last);
+        Scales::take_back(unit, unit_at);
+        if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
+        leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, totals, unit, row, column, slices,
+                                                    1 + consumer);
+      };
+      if constexpr (IS_SCALED<T> && OF_BYTES) {
+        float totals[STRIPS][REGISTERS];
+#pragma unroll
+        for (int j = 0; j < STRIPS * REGISTERS; ++j)
+          totals[j / REGISTERS][j % REGISTERS] = __int2float_rn(d[j / REGISTERS][j % REGISTERS]);
+        finish(totals);
+      } else {
+        finish(d);
+      }
     }
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }

@@ -34,6 +34,7 @@ __device__ __forceinline__ void run_hopper(const typename Kernel::Arguments& arg
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp < Kernel::PRODUCERS) kernel.produce(units, warp);
+    if (warp == 3) Kernel::Scales::fill(kernel, units);
   } else {
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
     kernel.consume(units, warpgroup - 1);

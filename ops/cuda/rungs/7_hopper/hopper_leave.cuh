@@ -42,13 +42,13 @@ __device__ __forceinline__ void clear_if(bool is_blank, float (&values)[COUNT]) 
 // A part: what `output` gets of the values, which are sums for the first of the outputs, and
 // after it the values before the activation.
 template <typename T, typename Tile, bool FINISHES, bool GROUPED, int HELD, typename Slices,
-          int COUNT>
+          typename Sum, int COUNT>
 __device__ __forceinline__ void leave_by(const HopperArguments& args, int output, bool is_first,
-                                         float (&values)[COUNT], Place place,
+                                         Sum (&values)[COUNT], Place place,
                                          const Extent<GROUPED>& end, Slices& slices, int barrier,
                                          int thread) {
   const HopperOutput& c = args.outputs[output];
-  const bool by_slices = sizeof(T) == 2 && c.store != StorePath::Scatter;
+  const bool by_slices = sizeof(T) <= 2 && c.store != StorePath::Scatter;
   Activation activation = Activation::None;  // that slices go through
   if constexpr (FINISHES) {
     Halves halves = {is_first, output == 1};
@@ -58,11 +58,16 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
         args.epilogue, halves, reinterpret_cast<float (&)[1][COUNT]>(values), place.p, place.q,
         {end.p(), end.q(), place.batch});
   }
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (sizeof(T) <= 2) {
     if (by_slices) {
       if constexpr (FINISHES) activate_briefly(activation, values);
       if constexpr (GROUPED && FINISHES) clear_if(end.is_blank, values);
-      store_slices<T, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
+      if constexpr (sizeof(T) == 2)
+        store_slices<T, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
+      else if (c.unrounded)
+        store_slices<int32_t, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
+      else if constexpr (std::is_unsigned_v<T>)  // the low 8 bits have no sign
+        store_slices<uint8_t, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
       return;
     }
   }
@@ -80,15 +85,15 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
 // C; before it the values before the activation, where they are kept. d: of a unit's rows from
 // `row` and columns from `column` on.
 template <typename T, typename Tile, bool FINISHES, bool GROUPED, typename Unit, typename Slices,
-          int STRIPS, int REGISTERS>
-__device__ __forceinline__ void leave(const HopperArguments& args, float (&d)[STRIPS][REGISTERS],
+          typename Sum, int STRIPS, int REGISTERS>
+__device__ __forceinline__ void leave(const HopperArguments& args, Sum (&d)[STRIPS][REGISTERS],
                                       const Unit& unit, int row, int column, Slices& slices,
                                       int barrier) {
   using Parts = tiled::Parts<Tile, FINISHES>;
   constexpr int SIZE = Parts::SIZE, HELD = (Parts::COUNT - 1) * SIZE;
-  float (&parts)[Parts::COUNT][SIZE] = reinterpret_cast<float (&)[Parts::COUNT][SIZE]>(d);
+  Sum(&parts)[Parts::COUNT][SIZE] = reinterpret_cast<Sum(&)[Parts::COUNT][SIZE]>(d);
   const int first = FINISHES && args.keeps_before ? 0 : 1;
-  const auto leave_part = [&](float (&values)[SIZE], int part) {
+  const auto leave_part = [&](Sum(&values)[SIZE], int part) {
 #pragma unroll 1
     for (int output = first; output < 2; ++output) {
       int p = unit.p + row + part / Parts::OF_STRIP * 64;

@@ -3,7 +3,8 @@
 //
 // 16-bit elements go through a slice of shared memory, 64 x SLICE_Q elements, from where TMA or
 // the warps write rows of C. Lying along q the slice is [64 p][SLICE_Q q]; where C's rows lie along
-// p (operands exchanged, or a transposed C) stmatrix transposes and it is [SLICE_Q q][64 p].
+// p (operands exchanged, or a transposed C) stmatrix transposes and it is [SLICE_Q q][64 p]. Sums
+// of bytes have slices of their own (integer_slices.cuh).
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
+#include "cuda/rungs/7_hopper/integer_slices.cuh"
 
 namespace tiled {
 
@@ -73,14 +75,17 @@ __device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUN
 }
 
 // Every thread its own elements: fp32, and a C without a stride of 1.
-template <typename T, bool GROUPED, int COUNT>
-__device__ __forceinline__ void scatter(const HopperOutput& c, const float (&d)[COUNT], Place place,
+template <typename T, bool GROUPED, typename Sum, int COUNT>
+__device__ __forceinline__ void scatter(const HopperOutput& c, const Sum (&d)[COUNT], Place place,
                                         const Extent<GROUPED>& end, int thread) {
+  struct alignas(8) Pair {
+    Sum low, high;
+  };
   const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
   const int column = place.q + thread % 4 * 2;
   const int64_t origin = place.batch * c.batch;
   // A group may begin anywhere; a tile without groups begins at an even column.
-  const bool pairs = c.q == 1 && c.fp32 && c.p % 2 == 0 && c.batch % 2 == 0 &&
+  const bool pairs = c.q == 1 && c.unrounded && c.p % 2 == 0 && c.batch % 2 == 0 &&
                      reinterpret_cast<uintptr_t>(c.data) % 8 == 0 && (!GROUPED || place.q % 2 == 0);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -90,19 +95,19 @@ __device__ __forceinline__ void scatter(const HopperOutput& c, const float (&d)[
 #pragma unroll
     for (int j = 0; j < COUNT / 4; ++j) {
       const int q = column + 8 * j;
-      const float low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
+      const Sum low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
       if (pairs && q + 1 < end.q()) {
-        *reinterpret_cast<float2*>(static_cast<float*>(c.data) + at + q) = make_float2(low, high);
+        *reinterpret_cast<Pair*>(static_cast<Sum*>(c.data) + at + q) = {low, high};
         continue;
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (q + i >= end.q()) continue;
         const int64_t index = at + (q + i) * c.q;
-        const float value = i ? high : low;
-        if (c.fp32)
-          static_cast<float*>(c.data)[index] = value;
-        else if constexpr (sizeof(T) == 2)
+        const Sum value = i ? high : low;
+        if (c.unrounded)
+          static_cast<Sum*>(c.data)[index] = value;
+        else if constexpr (sizeof(T) <= 2)
           static_cast<T*>(c.data)[index] = T(value);
       }
     }
@@ -113,9 +118,9 @@ __device__ __forceinline__ void scatter(const HopperOutput& c, const float (&d)[
 // beyond the problem if AT_EDGE. Nothing else is computed or asked between two stores: all blocks
 // store at once, and that takes as long as the instructions do. Rows of sums end at a multiple of
 // four, so that a pair whose first is there has room.
-template <bool AT_EDGE, int COUNT>
+template <bool AT_EDGE, typename Sum, int COUNT>
 __device__ __forceinline__ void store_sums(const HopperArguments& args, const HopperOutput& c,
-                                           const float (&d)[COUNT], Place place, int thread) {
+                                           const Sum (&d)[COUNT], Place place, int thread) {
   const ptx::CachePolicy policy = ptx::leave_last();
   const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
   const int column = place.q + thread % 4 * 2;
@@ -123,6 +128,12 @@ __device__ __forceinline__ void store_sums(const HopperArguments& args, const Ho
               row * c.p + column * c.q;
   const int rows = args.p - row, columns = args.q - column;  // from here to the edges
   const auto is_there = [&](int p, int q) { return !AT_EDGE || (p < rows && q < columns); };
+  const auto word = [&](int i) {  // 32 bits, whatever they mean
+    if constexpr (std::is_same_v<Sum, float>)
+      return d[i];
+    else
+      return __int_as_float(d[i]);
+  };
   if (c.q == 1) {
 #pragma unroll
     for (int half = 0; half < 2; ++half, at += 8 * c.p)
@@ -130,7 +141,8 @@ __device__ __forceinline__ void store_sums(const HopperArguments& args, const Ho
       for (int j = 0; j < COUNT / 4; ++j)
         if (is_there(8 * half, 8 * j))
           ptx::store_global(reinterpret_cast<float2*>(at) + 4 * j,
-                            make_float2(d[4 * j + 2 * half], d[4 * j + 2 * half + 1]), policy);
+                            make_float2(word(4 * j + 2 * half), word(4 * j + 2 * half + 1)),
+                            policy);
   } else {
 #pragma unroll
     for (int j = 0; j < COUNT / 4; ++j, at += 8 * c.q)
@@ -139,12 +151,12 @@ __device__ __forceinline__ void store_sums(const HopperArguments& args, const Ho
 #pragma unroll
         for (int half = 0; half < 2; ++half)
           if (is_there(8 * half, 8 * j + i))
-            ptx::store_global(at + i * c.q + 8 * half, d[4 * j + 2 * half + i], policy);
+            ptx::store_global(at + i * c.q + 8 * half, word(4 * j + 2 * half + i), policy);
   }
 }
 
-// Where a warpgroup's slices lie, one after the other and then from the first again. Its own two as
-// a rule: each is filled while the other is copied out. But for a block's last tile the stages are
+// Where a warpgroup's slices lie, one after the other and then from the first again. Its own as a
+// rule: each is filled while the others are copied out. But for a block's last tile the stages are
 // done with, and the rows of P in them that only this warpgroup has read hold as much as the tile:
 // no slice waits for another.
 template <typename Tile, uint32_t STAGE_BYTES, int STAGES>
@@ -162,34 +174,35 @@ struct Slices {
   __device__ __forceinline__ uint32_t next() {
     const uint32_t n = filled++, place = n % IN_STAGES;
     return in_stages ? stages + place / IN_STAGE * STAGE_BYTES + place % IN_STAGE * BYTES
-                     : own + n % 2 * BYTES;
+                     : own + n % Tile::SLICES * BYTES;
   }
   // Returns when the slice that comes next has been copied out, to the thread that said so.
   __device__ __forceinline__ void wait_next() const {
     if (in_stages)
       ptx::bulk_wait_group_read<IN_STAGES - 2>();
     else
-      ptx::bulk_wait_group_read<0>();
+      ptx::bulk_wait_group_read<Tile::SLICES - 2>();
   }
 };
 
-// A warpgroup's 64 rows of accumulators through its slices: while one leaves the next is filled.
-// Where the last begins within the one before it, the same elements leave twice. GROUPED: a slice
-// that reaches beyond its group is written by the warps, since TMA knows C's end alone; its empty
-// group of copies keeps the count of slices that wait_next() goes by.
-template <typename T, typename Tile, bool GROUPED, bool ALONG_P, bool COPIES, typename Slices,
-          int COUNT>
+// A warpgroup's 64 rows of accumulators through its slices, to a C of Element: while one leaves the
+// next is filled. Where the last begins within the one before it, the same elements leave twice.
+// GROUPED: a slice that reaches beyond its group is written by the warps, since TMA knows C's end
+// alone; its empty group of copies keeps the count of slices that wait_next() goes by.
+template <typename Element, typename Tile, bool GROUPED, bool ALONG_P, bool COPIES, typename Slices,
+          typename Sum, int COUNT>
 __device__ __forceinline__ void store_slices_as(const HopperArguments& args, const HopperOutput& c,
-                                                const float (&d)[COUNT], Place place,
+                                                const Sum (&d)[COUNT], Place place,
                                                 const Extent<GROUPED>& end, Slices& slices,
                                                 int barrier, int thread) {
   constexpr int COLUMNS = 2 * COUNT;
+  constexpr int WIDTH = slice_columns(Tile::SLICE_Q, sizeof(Element));
   const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
 #pragma unroll
-  for (int next = 0; next < COLUMNS; next += Tile::SLICE_Q) {
-    const int first = std::min(next, COLUMNS - Tile::SLICE_Q);
+  for (int next = 0; next < COLUMNS; next += WIDTH) {
+    const int first = std::min(next, COLUMNS - WIDTH);
     const uint32_t address = slices.next();
-    fill_slice<T, Tile::SLICE_Q, ALONG_P>(address, d, first, thread);
+    fill_slice<Element, WIDTH, ALONG_P>(address, d, first, thread);
     if constexpr (COPIES) {
       ptx::fence_proxy_async();
       // (Else the barrier says so.)
@@ -198,29 +211,39 @@ __device__ __forceinline__ void store_slices_as(const HopperArguments& args, con
     maybe_delay();
     if constexpr (FAULT != Fault::NoSliceBarrier) ptx::barrier_sync(barrier, 128);
     const int p = place.p, q = place.q + first;
-    const bool is_copied =
-        COPIES && (!GROUPED || (p + 64 <= end.p() && q + Tile::SLICE_Q <= end.q()));
+    const bool is_copied = COPIES && (!GROUPED || (p + 64 <= end.p() && q + WIDTH <= end.q()));
     if constexpr (COPIES) {
       if (is_first_warp && ptx::elect_sync()) {
         const int entry = GROUPED ? place.batch * args.c_batch : place.batch;
-        if (is_copied) ptx::tma_store(&c.map, address, ALONG_P ? p : q, ALONG_P ? q : p, entry);
+        constexpr int BOX = ALONG_P ? slice_row(sizeof(Element)) : 64;  // of p
+#pragma unroll
+        for (int box = 0; box < 64; box += BOX)
+          if (is_copied)
+            ptx::tma_store(&c.map, address + box * WIDTH * sizeof(Element), ALONG_P ? p + box : q,
+                           ALONG_P ? q : p, entry);
         ptx::bulk_commit_group();
       }
     }
     if (!is_copied) {
-      uint16_t* to = static_cast<uint16_t*>(c.data) + place.batch * c.batch + p * c.p + q * c.q;
-      if constexpr (ALONG_P)
-        write_rows<Tile::SLICE_Q, 64, 128>(address, to, c.q, end.q() - q, end.p() - p, thread);
+      const int64_t at = place.batch * c.batch + p * c.p + q * c.q;
+      const int ps = end.p() - p, qs = end.q() - q;
+      if constexpr (sizeof(Element) != 2)
+        write_elements<IntegerSlice<Element, WIDTH, ALONG_P>, WIDTH, ALONG_P>(
+            address, static_cast<Element*>(c.data) + at, ALONG_P ? c.q : c.p, ps, qs, thread);
+      else if constexpr (ALONG_P)
+        write_rows<WIDTH, 64, 128>(address, static_cast<uint16_t*>(c.data) + at, c.q, qs, ps,
+                                   thread);
       else
-        write_rows<64, Tile::SLICE_Q, 128>(address, to, c.p, end.p() - p, end.q() - q, thread);
+        write_rows<64, WIDTH, 128>(address, static_cast<uint16_t*>(c.data) + at, c.p, ps, qs,
+                                   thread);
     }
   }
 }
 
 // Each of the four ways in a row of its own: what a launch executes lies side by side.
-template <typename T, typename Tile, bool GROUPED, typename Slices, int COUNT>
+template <typename T, typename Tile, bool GROUPED, typename Slices, typename Sum, int COUNT>
 __device__ __forceinline__ void store_slices(const HopperArguments& args, const HopperOutput& c,
-                                             const float (&d)[COUNT], Place place,
+                                             const Sum (&d)[COUNT], Place place,
                                              const Extent<GROUPED>& end, Slices& slices,
                                              int barrier, int thread) {
   const bool along_p = c.q != 1;

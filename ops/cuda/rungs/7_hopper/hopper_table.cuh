@@ -12,7 +12,8 @@ template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINI
 Kernel<HopperArguments> hopper_instance() {
   if constexpr (GROUPED && OF_GROUPS<Tile>)
     return &hopper_of_groups<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>;
-  else if constexpr (!GROUPED && !ONLY_SCALED<Tile> && has_hopper_kernel<Tile, T, P_MN_MAJOR>())
+  else if constexpr (!GROUPED && (!ONLY_BYTES<Tile> || sizeof(T) == 1) &&
+                     has_hopper_kernel<Tile, T, P_MN_MAJOR>())
     return &hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, FINISHES>;
   else
     return nullptr;

@@ -2,6 +2,7 @@
 #include "cuda/parts/cluster_grid.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/map_operand.h"
+#include "cuda/plan/signed_bytes.h"
 #include "cuda/plan/sums.h"
 #include "cuda/rungs/7_hopper/kernels.h"
 #include "cuda/rungs/7_hopper/plan.h"
@@ -11,6 +12,11 @@ namespace {
 
 Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan,
                                   const Sides& sides) {
+  if (size_of(problem.dtype) == 1) {
+    const auto signed_bytes = is_grouped(problem) ? &grouped_s8 : &hopper_s8;
+    const auto bytes = is_grouped(problem) ? &grouped_u8 : &hopper_u8;
+    return (reads_signs(problem) ? signed_bytes : bytes)(plan.tile);
+  }
   const auto kernel = is_grouped(problem) ? &grouped_kernel : &hopper_kernel;
   return kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
                 finishes(problem, plan));
@@ -18,14 +24,16 @@ Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan
 
 // Of a scaled product's operands: what P and Q are.
 Kernel<ScaledArguments> scaled_kernel_of(const Problem& problem, const HopperPlan& plan) {
+  const ScaledKernel wanted = {plan.tile, problem.epilogue.out_dtype == DType::Float16,
+                               finishes(problem, plan), is_grouped(problem)};
+  if (problem.dtype == DType::Int8) return scaled_s8(wanted);
   const bool a_is_e4m3 = problem.dtype == DType::Float8E4M3FN;
   const bool b_is_e4m3 = problem.scales.b_dtype == DType::Float8E4M3FN;
   const bool p_is_e4m3 = plan.exchanged ? b_is_e4m3 : a_is_e4m3;
   const bool q_is_e4m3 = plan.exchanged ? a_is_e4m3 : b_is_e4m3;
   const auto kernel = p_is_e4m3 ? (q_is_e4m3 ? &scaled_e4m3_e4m3 : &scaled_e4m3_e5m2)
                                 : (q_is_e4m3 ? &scaled_e5m2_e4m3 : &scaled_e5m2_e5m2);
-  return kernel({plan.tile, problem.epilogue.out_dtype == DType::Float16, finishes(problem, plan),
-                 is_grouped(problem)});
+  return kernel(wanted);
 }
 
 ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
@@ -42,14 +50,15 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
     const SumsLayout l = sums_layout(problem);
     const bool along_p = l.along_m != plan.exchanged;
     HopperOutput& sums = args.c();
-    sums.data = args.totals, sums.fp32 = true, sums.store = StorePath::Scatter;
+    sums.data = args.totals, sums.unrounded = true, sums.store = StorePath::Scatter;
     sums.p = along_p ? 1 : l.pitch, sums.q = along_p ? l.pitch : 1;
     sums.batch = l.entry, sums.segment = l.entry * problem.batch;
     return;
   }
   HopperOutput& c = args.c();
   c.data = problem.c.data;
-  c.fp32 = problem.epilogue.out_dtype == DType::Float32;
+  const DType dtype = problem.epilogue.out_dtype;
+  c.unrounded = dtype == DType::Float32 || dtype == DType::Int32;
   c.store = plan.store;
   c.p = sides.c_p, c.q = sides.c_q, c.batch = problem.c.batch_stride;
   args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
@@ -58,7 +67,7 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   if (!args.keeps_before) return;
   HopperOutput& before = args.outputs[0];
   before.data = kept.data;
-  before.fp32 = c.fp32;
+  before.unrounded = c.unrounded;
   before.p = kept.row_stride, before.q = kept.col_stride, before.batch = kept.batch_stride;
   before.store = store_path(
       problem.epilogue.out_dtype, sides, before.p, before.q,
@@ -75,14 +84,16 @@ cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Probl
                        int slice_q) {
   if (c.store != StorePath::Tma) return cudaSuccess;
   const bool along_p = c.q != 1;
+  const DType dtype = problem.epilogue.out_dtype;
+  const int width = slice_columns(slice_q, size_of(dtype));
   const MappedMatrix matrix = {c.data,
                                along_p ? args.p : args.q,
                                along_p ? args.q : args.p,
                                c_entries(problem),
                                along_p ? c.q : c.p,
                                c.batch};
-  return encode_tensor_map(&c.map, map_type(problem.epilogue.out_dtype), 2, matrix,
-                           {along_p ? 64 : slice_q, along_p ? slice_q : 64});
+  return encode_tensor_map(&c.map, map_type(dtype), static_cast<int>(size_of(dtype)), matrix,
+                           {along_p ? slice_row(size_of(dtype)) : width, along_p ? width : 64});
 }
 
 cudaError_t launch(const Call& call, const Step& step) {

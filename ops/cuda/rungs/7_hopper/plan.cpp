@@ -49,7 +49,8 @@ int64_t places_for(const Units& units, int64_t places) {
 // Whether there are kernels of the tile for such a problem.
 bool has_kernels(const HopperTileInfo& tile, const Problem& problem) {
   if (is_scaled(problem)) return is_grouped(problem) ? tile.of_scaled_groups : tile.of_scaled;
-  return is_grouped(problem) ? tile.of_groups : !tile.only_scaled;
+  if (is_grouped(problem)) return tile.of_groups;
+  return !tile.only_bytes || size_of(problem.dtype) == 1;
 }
 
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
@@ -96,12 +97,12 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-// Groups that share out K begin anywhere, where TMA cannot read what lies along it, as tf32 and fp8
-// do.
+// Groups that share out K begin anywhere, where TMA cannot read what lies along it, as tf32 and
+// bytes do. What is added to sums of integers has no kernel.
 bool computes(const Problem& problem) {
-  if (problem.groups.shared == Shared::K && lies_along_k(problem.arithmetic)) return false;
-  return is_scaled(problem) ? problem.arithmetic == Arithmetic::Fp8
-                            : is_of_wgmma(problem.arithmetic);
+  if (problem.groups.shared == Shared::K && lies_along_k(problem)) return false;
+  if (size_of(problem.dtype) == 1) return is_scaled(problem) || problem.epilogue.is_identity();
+  return is_of_wgmma(problem.arithmetic);
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
@@ -127,11 +128,12 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   add_copies(plan, problem);
   Step step = product_step(tile.threads, choice.blocks,
-                           tile.shared_bytes + (is_scaled(problem) ? tile.scales_bytes : 0));
+                           is_scaled(problem) ? tile.scaled_bytes : tile.shared_bytes);
   step.cluster = static_cast<int8_t>(choice.cluster_p * choice.cluster_q);
-  // Between segments a tile's totals stay in registers, or wait in the workspace.
-  const bool totals_wait =
-      segment_count(problem) > 1 && !totals_stay(tile.totals_fit, size_of(problem.dtype));
+  // Between segments a tile's totals stay in registers, or wait in the workspace. Those of bytes
+  // are the sums themselves.
+  const bool totals_wait = segment_count(problem) > 1 && size_of(problem.dtype) != 1 &&
+                           !totals_stay(tile.totals_fit, size_of(problem.dtype));
   const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.group_q * 4;  // of a block
   if (choice.share_segments)
     add_with_sums(plan, step, problem);

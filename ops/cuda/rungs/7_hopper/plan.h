@@ -72,15 +72,16 @@ inline bool has_one_q(const Problem& problem, bool exchanged) {
 // (Operand::alignment).
 inline StorePath store_path(DType dtype, const Sides& sides, int64_t p_stride, int64_t q_stride,
                             int32_t alignment) {
-  if (size_of(dtype) != 2 || (p_stride != 1 && q_stride != 1)) return StorePath::Scatter;
+  const bool has_slices = dtype != DType::Float32;
+  if (!has_slices || (p_stride != 1 && q_stride != 1)) return StorePath::Scatter;
   const bool along_p = q_stride != 1;
   const Side& along = along_p ? sides.p : sides.q;
   const int64_t rows = (along_p ? sides.q : sides.p).rows;
   const int64_t pitch = along_p ? q_stride : p_stride;
   // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
   // It begins at a multiple of them too, as a group in a row that groups share out may not.
-  const bool by_tma =
-      alignment == 16 && along.rows % 8 == 0 && (rows <= 1 || pitch > 1) && !along.is_shared;
+  const bool by_tma = alignment == 16 && along.rows * size_of(dtype) % 16 == 0 &&
+                      (rows <= 1 || pitch > 1) && !along.is_shared;
   return by_tma ? StorePath::Tma : StorePath::Rows;
 }
 

@@ -1,16 +1,22 @@
 // The scales of a tile of a scaled product, and what such a kernel's operands and C are.
 //
-// Each lane has the scale of one of its warp's rows of P, and gets those of its own rows by a
-// shuffle. Where the columns of Q have one scale each thread has that; else thread t of a consumer
-// has column t's, and they meet in shared memory, as a step's are needed. What is needed for a step
-// is loaded a step before.
+// The scales of a block of K come to shared memory as its stage does: a warp beside the producers
+// copies them (fill), and the barrier of the stage waits for its copies too. Scales that hold for
+// all of K come with the last block. There is one place more than stages, since a consumer gives a
+// stage back when its products have ended, and uses the scales after that, but before it gives back
+// the next one.
+//
+//     shared memory: [PLACES] P's rows, Q's columns or one for all | units, one each warp
 #pragma once
 
+#include "cuda/parts/fault.cuh"
 #include "cuda/parts/hopper.h"
-#include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/prefetch.cuh"
+#include "cuda/parts/hopper_schedule.cuh"
+#include "cuda/ptx/cp_async.cuh"
+#include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
 
@@ -42,120 +48,145 @@ using ResultOf = typename TypesOf<T>::Result;
 template <typename T>
 using ArgumentsOf = typename TypesOf<T>::Arguments;
 
-// Of products without scales there is nothing to keep.
+// A product without scales has nothing to keep.
 template <typename T, typename Tile>
 struct TileScales {
-  template <typename Arguments, typename Unit>
-  __device__ __forceinline__ TileScales(const Arguments&, const Unit&, int, int, uint32_t, int) {}
+  static constexpr uint32_t ARRIVALS = 0, BYTES = 0;
+  static __device__ __forceinline__ uint32_t unit_at(int) { return 0; }
+  template <typename Arguments>
+  __device__ __forceinline__ TileScales(const Arguments&, int, int, uint32_t) {}
+  template <typename Kernel, typename Turns>
+  static __device__ __forceinline__ void fill(const Kernel&, const Turns&) {}
   template <typename Unit>
-  __device__ __forceinline__ void put_by(const Unit&) const {}
+  static __device__ __forceinline__ void put_by(const Unit&, uint32_t) {}
   template <typename Unit>
-  __device__ __forceinline__ void take_back(Unit&) const {}
+  static __device__ __forceinline__ void take_back(Unit&, uint32_t) {}
+  __device__ __forceinline__ void skip(int) {}
 };
 
 template <typename P, typename Q, typename C, typename Tile>
 class TileScales<Fp8Scaled<P, Q, C>, Tile> {
+  static constexpr int STAGES = Tile::SCALED_STAGES, PLACES = STAGES + 1;
+  static constexpr uint32_t PLACE_BYTES = (Tile::BLOCK_P + Tile::BLOCK_Q) * 4;
+  static constexpr uint32_t UNITS_AT = PLACES * PLACE_BYTES;
+
  public:
-  static constexpr int STRIPS = Tile::GROUP_P / 64, COLUMNS = Tile::GROUP_Q;
-  static_assert(STRIPS <= 2 && COLUMNS <= 128, "a lane has one row, a thread one column");
+  using Places = Ring<PLACES>;
+  static constexpr int STRIPS = Tile::GROUP_P / 64;
+  static constexpr uint32_t ARRIVALS = 32;  // at a stage's barrier: the lanes of a warp
+  static constexpr uint32_t BYTES = UNITS_AT + Tile::CONSUMERS * 4 * UNIT_BYTES;
 
-  // A thread's share of a step's scales.
-  struct Share {
-    float p, q;
-  };
-
-  // `shared`: where all consumers have room for two steps' columns.
-  template <typename Unit>
-  __device__ __forceinline__ TileScales(const ScaledArguments& args, const Unit& unit, int row,
-                                        int column, uint32_t shared, int consumer)
-      : args_(args),
-        shared_(shared + consumer * (SCALES_BYTES<Tile> / Tile::CONSUMERS)),
-        barrier_(1 + consumer) {
+  // `shared`: where BYTES of shared memory begin. `row` and `column`: where the consumer's begin in
+  // the tile.
+  __device__ __forceinline__ TileScales(const ScaledArguments& args, int row, int column,
+                                        uint32_t shared)
+      : args_(args) {
     const int thread = threadIdx.x % 128, lane = thread % 32;
-    const int p = unit.p + row + lane / 16 % STRIPS * 64 + thread / 32 * 16 + lane % 16;
-    const int q = unit.q + column + (args.one_q || thread >= COLUMNS ? 0 : thread);
-    p_ = first(args.p_scales, min(p, args.p - 1), unit.batch);
-    q_ = first(args.q_scales, min(q, args.q - 1), unit.batch);
-    ptx::prefetch_l1(p_);
-    ptx::prefetch_l1(q_);
-    // The columns before are the last tile's, which others may still read.
-    if (!args.one_q) ptx::barrier_sync(barrier_, 128);
+    rows_at_ = shared + (row + thread / 32 * 16 + lane / 4) * 4;
+    columns_at_ = shared + (Tile::BLOCK_P + (args.one_q ? 0 : column + lane % 4 * 2)) * 4;
+  }
+
+  // The work of the warp that copies scales.
+  template <typename Kernel, typename Turns>
+  static __device__ __forceinline__ void fill(const Kernel& kernel, const Turns& units) {
+    const ScaledArguments& args = kernel.args;
+    const uint32_t lane = threadIdx.x % 32, shared = kernel.base + Kernel::SCALES_AT + lane * 4;
+    static_assert(Kernel::TURNS == 1, "steps come in the order of units");
+    Ring<STAGES> ring;
+    Places places;
+    for (uint32_t i = units.first; i < units.end; i += units.stride) {
+      const auto unit = units.at(i);
+      if (i == units.first) kernel.wait_for_kernel_before();
+      RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch);
+      // A cluster's tile may begin beyond C, and has no scales then.
+      RowsToCopy<Tile::BLOCK_Q> q(args.q_scales, unit.q,
+                                  args.one_q ? min(unit.q + 1, args.q) : args.q, unit.batch);
+      for (int step = unit.first; step < unit.last; ++step, ring.advance(), places.advance()) {
+        maybe_delay();
+        if constexpr (FAULT != Fault::NoEmptyWait)
+          ptx::mbarrier_wait(kernel.empty(ring.stage), ring.parity ^ 1);
+        if (args.blockwise || step + 1 == unit.last) {
+          const uint32_t at = shared + places.stage * PLACE_BYTES;
+          p.copy_block(at);
+          q.copy_block(at + Tile::BLOCK_P * 4);
+        }
+        ptx::cp_async_arrive(kernel.full(ring.stage));
+      }
+    }
   }
 
   // A unit of groups waits in shared memory for the end of its products: registers have no room for
-  // it beside them. Every warp has a copy.
+  // it beside them. Every warp has a copy, which one lane writes.
+  static __device__ __forceinline__ uint32_t unit_at(int consumer) {
+    return UNITS_AT + (consumer * 4 + threadIdx.x % 128 / 32) * UNIT_BYTES;
+  }
   template <typename Unit>
-  __device__ __forceinline__ void put_by(const Unit& unit) const {
+  static __device__ __forceinline__ void put_by(const Unit& unit, uint32_t at) {
     static_assert(sizeof(Unit) % 4 == 0 && sizeof(Unit) <= UNIT_BYTES);
     const auto& words = reinterpret_cast<const uint32_t (&)[sizeof(Unit) / 4]>(unit);
+    __syncwarp();  // all lanes have read the one before
+    if (threadIdx.x % 32 == 0) {
 #pragma unroll
-    for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i)
-      ptx::store_shared_u32(unit_at() + 4 * i, words[i]);
+      for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) ptx::store_shared_u32(at + 4 * i, words[i]);
+    }
+    __syncwarp();
   }
   template <typename Unit>
-  __device__ __forceinline__ void take_back(Unit& unit) const {
+  static __device__ __forceinline__ void take_back(Unit& unit, uint32_t at) {
     auto& words = reinterpret_cast<uint32_t (&)[sizeof(Unit) / 4]>(unit);
 #pragma unroll
-    for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i)
-      words[i] = ptx::load_shared_u32(unit_at() + 4 * i);
+    for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) words[i] = ptx::load_shared_u32(at + 4 * i);
   }
 
-  // Those of block `block` of K, or if there is none of the last; and asks for what comes later.
-  // Where no scale changes along K, the totals alone are scaled: fma(1, x, y) is x + y.
-  __device__ __forceinline__ Share load(int block, int blocks) const {
-    if (!args_.blockwise) return {1, 1};
-    return load_block(min(block, blocks - 1));
-  }
+  // Where the next block's scales stand, and so many steps further.
+  __device__ __forceinline__ Places places() const { return places_; }
+  __device__ __forceinline__ void skip(int steps) { places_.skip(steps); }
 
-  // Gives the other threads what they need of this step's; by all threads of the consumer.
-  __device__ __forceinline__ void pass_on(Share share, int step) const {
-    if (args_.blockwise && !args_.one_q) pass_on_columns(share, step);
-  }
-
-  // What a strip's sums are multiplied by, in each of the thread's two rows; of columns that have
-  // scales of their own without these.
+  // What a strip's sums are multiplied by, in each of the thread's two rows; where columns have
+  // scales of their own, without these.
   struct Factors {
     float rows[2];
   };
-  __device__ __forceinline__ Factors factors(Share share, int strip) const {
-    const int row = 16 * strip + threadIdx.x % 32 / 4;
-    const float p[2] = {__shfl_sync(~0u, share.p, row), __shfl_sync(~0u, share.p, row + 8)};
-    const float q = args_.one_q ? share.q : 1;
-    return {__fmul_rn(p[0], q), __fmul_rn(p[1], q)};
+  // Of the block of K whose scales stand in this place. Where no scale changes along K there are
+  // none.
+  __device__ __forceinline__ Factors block_factors(uint32_t place, int strip) const {
+    return args_.blockwise ? factors(place, strip) : Factors{};
   }
 
-  // total = fma(scales, sum, total)
+  // A strip's totals and the sums of the block whose scales stand in this place.
   template <int REGISTERS>
   __device__ __forceinline__ void promote(float (&totals)[REGISTERS],
                                           const float (&sums)[REGISTERS], Factors factors,
-                                          int step) const {
-    if (args_.one_q || !args_.blockwise) {
+                                          uint32_t place) const {
+    if (!args_.blockwise) {
+#pragma unroll
+      for (int i = 0; i < REGISTERS; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
+    } else if (args_.one_q) {
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i)
         totals[i] = __fmaf_rn(factors.rows[i / 2 % 2], sums[i], totals[i]);
     } else {
-      for_each_column(step, [&](int i, float q) {
+      for_each_column<REGISTERS>(place, [&](int i, float q) {
         totals[i] = __fmaf_rn(__fmul_rn(factors.rows[i / 2 % 2], q), sums[i], totals[i]);
       });
     }
   }
 
-  // Totals that no step has scaled are scaled; and -0, which one may have become by underflow,
-  // becomes +0.
+  // Totals that no block has scaled are scaled, if there was a block; and -0, which one may have
+  // become by underflow, becomes +0. After skip() of the last block.
   template <int REGISTERS>
-  __device__ __forceinline__ void finish(float (&d)[STRIPS][REGISTERS]) const {
-    if (args_.blockwise) {
+  __device__ __forceinline__ void finish(float (&d)[STRIPS][REGISTERS], bool has_blocks) const {
+    if (args_.blockwise || !has_blocks) {
 #pragma unroll
       for (int strip = 0; strip < STRIPS; ++strip)
 #pragma unroll
         for (int i = 0; i < REGISTERS; ++i) d[strip][i] = __fadd_rn(d[strip][i], 0.f);
       return;
     }
-    const Share share = load_block(0);
-    if (!args_.one_q) pass_on_columns(share, 0);
+    const uint32_t place = (places_.stage == 0 ? PLACES : places_.stage) - 1;
 #pragma unroll
     for (int strip = 0; strip < STRIPS; ++strip) {
-      const Factors factors = this->factors(share, strip);
+      const Factors factors = this->factors(place, strip);
       const auto scale = [&](int i, float s) {
         d[strip][i] = __fadd_rn(__fmul_rn(s, d[strip][i]), 0.f);
       };
@@ -163,47 +194,67 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
 #pragma unroll
         for (int i = 0; i < REGISTERS; ++i) scale(i, factors.rows[i / 2 % 2]);
       } else {
-        for_each_column(0,
-                        [&](int i, float q) { scale(i, __fmul_rn(factors.rows[i / 2 % 2], q)); });
+        for_each_column<REGISTERS>(
+            place, [&](int i, float q) { scale(i, __fmul_rn(factors.rows[i / 2 % 2], q)); });
       }
     }
   }
 
  private:
-  // By all threads of the consumer.
-  __device__ __forceinline__ void pass_on_columns(Share share, int step) const {
-    if (static_cast<int>(threadIdx.x) % 128 < COLUMNS)
-      ptx::store_shared(columns_of(step) + threadIdx.x % 128 * 4, share.q);
-    ptx::barrier_sync(barrier_, 128);
-  }
-  // visit(i, scale) for every accumulator of a strip: its column's.
-  template <typename Visit>
-  __device__ __forceinline__ void for_each_column(int step, Visit visit) const {
-    const uint32_t at = columns_of(step) + threadIdx.x % 4 * 8;
+  // The scales of ROWS rows of an operand from `first` on, block after block of K, by a warp: lane
+  // l copies those of rows l, l + 32, ..., where they are below `rows`. Nothing but additions is
+  // left for a block: one warp has to keep pace with the tensor cores.
+  template <int ROWS>
+  class RowsToCopy {
+   public:
+    __device__ __forceinline__ RowsToCopy(const OperandScales& scales, int first, int rows,
+                                          int entry)
+        : block_stride_(scales.block_stride) {
+      const int lane = threadIdx.x % 32;
+      from_ = scales.data + entry * scales.batch_stride + scale_offset(scales, first + lane, 0);
+      left_ = min(ROWS, rows - first) - lane;
+      // Where 128 rows have a scale in common, `first` is a multiple of 32 if there are so many.
 #pragma unroll
-    for (int j = 0; j < COLUMNS / 8; ++j) {
+      for (int i = 0; i < COUNT; ++i)
+        further_[i] = scale_offset(scales, first + 32 * i, 0) - scale_offset(scales, first, 0);
+    }
+    // To `at`, this lane's, and 128 bytes further each.
+    __device__ __forceinline__ void copy_block(uint32_t at) {
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i)
+        if (32 * i < left_) ptx::cp_async_4(at + 128 * i, from_ + further_[i]);
+      from_ += block_stride_;
+    }
+
+   private:
+    static constexpr int COUNT = (ROWS + 31) / 32;
+    int64_t block_stride_, further_[COUNT];
+    const float* from_;  // of the next block, the scale of this lane's first row
+    int left_;           // rows from that one on
+  };
+
+  __device__ __forceinline__ Factors factors(uint32_t place, int strip) const {
+    const uint32_t at = place * PLACE_BYTES, row = rows_at_ + at + strip * (64 * 4);
+    const float q = args_.one_q ? ptx::load_shared_f32(columns_at_ + at) : 1;
+    return {__fmul_rn(ptx::load_shared_f32(row), q),
+            __fmul_rn(ptx::load_shared_f32(row + 8 * 4), q)};
+  }
+
+  // visit(i, scale) for every accumulator of a strip: its column's.
+  template <int REGISTERS, typename Visit>
+  __device__ __forceinline__ void for_each_column(uint32_t place, Visit visit) const {
+    const uint32_t at = columns_at_ + place * PLACE_BYTES;
+#pragma unroll
+    for (int j = 0; j < REGISTERS / 4; ++j) {
       const float2 q = ptx::load_shared_v2(at + j * 32);
 #pragma unroll
       for (int i = 0; i < 4; ++i) visit(4 * j + i, i % 2 ? q.y : q.x);
     }
   }
-  static __device__ __forceinline__ const float* first(const OperandScales& s, int row, int entry) {
-    return s.data + entry * s.batch_stride + scale_offset(s, row, 0);
-  }
-  __device__ __forceinline__ Share load_block(int block) const {
-    return {p_[block * args_.p_scales.block_stride], q_[block * args_.q_scales.block_stride]};
-  }
-  __device__ __forceinline__ uint32_t unit_at() const {
-    return shared_ + 2 * COLUMNS * 4 + threadIdx.x % 128 / 32 * UNIT_BYTES;
-  }
-  __device__ __forceinline__ uint32_t columns_of(int step) const {
-    return shared_ + step % 2 * (COLUMNS * 4);
-  }
 
   const ScaledArguments& args_;
-  const float *p_, *q_;  // of this thread's row and column, in block 0
-  uint32_t shared_;
-  int barrier_;
+  uint32_t rows_at_, columns_at_;  // of the thread's first row and column, in the first place
+  Places places_;
 };
 
 }  // namespace tiled

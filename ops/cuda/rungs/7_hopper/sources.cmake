@@ -9,6 +9,12 @@ tiled_mm_instances(hopper_instances hopper.cu.in
           grouped_fp16_k  __half        false      true         true
           grouped_fp16_mn __half        true       true         true
           grouped_tf32    ptx::Tf32     false      false        true)
+tiled_mm_instances(byte_instances bytes.cu.in
+  COLUMNS NAME       ELEMENT         GROUPED
+  ROWS    hopper_s8  "signed char"   false
+          hopper_u8  "unsigned char" false
+          grouped_s8 "signed char"   true
+          grouped_u8 "unsigned char" true)
 tiled_mm_instances(scaled_instances scaled.cu.in
   COLUMNS NAME             P         Q
   ROWS    scaled_e4m3_e4m3 ptx::E4m3 ptx::E4m3
@@ -18,4 +24,4 @@ tiled_mm_instances(scaled_instances scaled.cu.in
 tiled_mm_rung(
   PLAN describe.cpp plan.cpp
   LAUNCH launch.cpp
-  HOPPER hopper_tf32.cu ${hopper_instances} ${scaled_instances})
+  HOPPER hopper_tf32.cu scaled_s8.cu ${hopper_instances} ${byte_instances} ${scaled_instances})

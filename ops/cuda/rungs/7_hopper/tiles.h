@@ -37,6 +37,9 @@ constexpr int hopper_stages_of_one(int copies, int lap) {
   return filling_cycles(copies) > product_cycles<Tile>() + 20 ? 0 : lap;
 }
 
+// Of shared memory, for a warp's copy of a unit of groups.
+constexpr int UNIT_BYTES = 64;
+
 enum class Roles : int8_t {
   Cooperative,  // the consumer warpgroups share a tile
   PingPong,     // each has a tile of its own; one stores while the other multiplies
@@ -44,7 +47,8 @@ enum class Roles : int8_t {
 
 // P x Q elements of C for a tile; CONSUMERS_P x CONSUMERS_Q warpgroups share it (Cooperative) or
 // take whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands.
-template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES, int STAGES_, int BLOCKS = 1>
+template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES, int STAGES_, int BLOCKS = 1,
+          int SLICES_ = 2>
 struct HopperTile {
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
@@ -54,6 +58,7 @@ struct HopperTile {
   static constexpr int GROUP_P =
       PING_PONG ? P : P / CONSUMERS_P;  // a warpgroup's share of the tile
   static constexpr int GROUP_Q = Q / SPLIT_Q;
+  static constexpr int SLICES = SLICES_;  // a consumer's
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
   static constexpr int BLOCKS_PER_SM = BLOCKS;
   // Shared memory, of a multiprocessor's 227 KiB: the stages; slices of C; barriers.
@@ -62,11 +67,11 @@ struct HopperTile {
     return (P + (q_mn_major ? rows_in_atoms(Q, GROUP_Q) : Q)) * 128;
   }
   static constexpr int bytes_with(int stages, bool q_mn_major, int slice_q) {
-    return stages * stage_bytes(q_mn_major) + CONSUMERS * 2 * 64 * slice_q * 2 +
+    return stages * stage_bytes(q_mn_major) + CONSUMERS * SLICES * 64 * slice_q * 2 +
            (2 * stages + 2) * 8;
   }
-  // C leaves through shared memory in slices of 64 x SLICE_Q elements of 16 bits, two of them for
-  // each consumer, so that one is filled while the other is copied out. The last slice of a row may
+  // C leaves through shared memory in slices of 64 x SLICE_Q elements of 16 bits. Each consumer has
+  // two or more, so that one is filled while the others are copied out. The last slice of a row may
   // begin within the one before it: the widest for which that writes at most a seventh twice.
   static constexpr int widest_slice() {
     for (const int width : {64, 32})
@@ -85,6 +90,18 @@ struct HopperTile {
   }
   static constexpr int SHARED_BYTES =
       std::max(bytes_with(stages(false), false, SLICE_Q), bytes_with(stages(true), true, SLICE_Q));
+  // A scaled product has as many stages as fit beside their scales, which have one place more than
+  // there are stages, and beside each warp's copy of a unit.
+  static constexpr int scaled_bytes(int stages) {
+    return bytes_with(stages, false, SLICE_Q) + (stages + 1) * (P + Q) * 4 +
+           CONSUMERS * 4 * UNIT_BYTES;
+  }
+  static constexpr int scaled_stages() {
+    int stages = STAGES_;
+    while (scaled_bytes(stages) > ROOM) --stages;
+    return stages;
+  }
+  static constexpr int SCALED_STAGES = scaled_stages(), SCALED_BYTES = scaled_bytes(SCALED_STAGES);
   // Registers of a thread: the producer gives up what the consumers take. All of them together
   // must fit 65,536, and so must THREADS times the number that the launch starts with.
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
@@ -129,8 +146,9 @@ struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
 struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
-// For fp8 alone: a consumer keeps the totals of two strips and the sums of one block of K.
-struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4> {};
+// For bytes alone. With fp8 a consumer keeps the totals of two strips and the sums of one block of
+// K. Three slices that are half as wide leave room for the scales.
+struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4, 1, 3> {};
 struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
 
 using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
@@ -141,12 +159,12 @@ using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128,
 // Those that have kernels for groups.
 using GroupedTiles = TileList<Coop128x256, Ping128x192, Deep64x64, Solo64x16>;
 
-// Those that have kernels for scaled products, for these with groups, and those that have no other
-// kernels.
+// Those that have kernels for scaled products, for these with groups, and those whose kernels are
+// for operands of 8 bits alone.
 using ScaledTiles =
     TileList<Coop256x128, Coop192x128, Coop128x128, Deep64x64, Solo64x32, Solo64x16>;
 using GroupedScaledTiles = TileList<Coop128x128, Deep64x64, Solo64x16>;
-using OnlyScaledTiles = TileList<Coop256x128, Solo64x32>;
+using ByteTiles = TileList<Coop256x128, Solo64x32>;
 
 template <typename Tile, typename... Tiles>
 constexpr bool is_one_of(TileList<Tiles...>) {
@@ -159,13 +177,7 @@ constexpr bool OF_SCALED = is_one_of<Tile>(ScaledTiles());
 template <typename Tile>
 constexpr bool OF_SCALED_GROUPS = is_one_of<Tile>(GroupedScaledTiles());
 template <typename Tile>
-constexpr bool ONLY_SCALED = is_one_of<Tile>(OnlyScaledTiles());
-
-// Bytes of shared memory beside a tile's own: for the scales of two steps' columns, and, a copy for
-// each warp, for a unit of groups while its products are under way.
-constexpr int UNIT_BYTES = 64;
-template <typename Tile>
-constexpr int SCALES_BYTES = Tile::CONSUMERS * (2 * Tile::GROUP_Q * 4 + 4 * UNIT_BYTES);
+constexpr bool ONLY_BYTES = is_one_of<Tile>(ByteTiles());
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
@@ -178,23 +190,30 @@ constexpr bool totals_stay(bool totals_fit, int64_t element_bytes) {
   return totals_fit && element_bytes == 2;
 }
 
+// A slice of C whose elements are not of 16 bits but as wide as this: its columns along q, and the
+// elements of its rows where these lie along p, of which TMA's swizzles take 128 bytes.
+constexpr int slice_columns(int slice_q, int64_t element_bytes) {
+  return element_bytes == 4 ? slice_q / 2 : slice_q;
+}
+constexpr int slice_row(int64_t element_bytes) { return element_bytes == 4 ? 32 : 64; }
+
 // A tile as values, for the planner and the launch.
 struct HopperTileInfo {
   int32_t block_p, block_q;  // elements
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
-  bool ping_pong, totals_fit, of_groups, of_scaled, of_scaled_groups, only_scaled;
+  bool ping_pong, totals_fit, of_groups, of_scaled, of_scaled_groups, only_bytes;
   int32_t threads;
-  int32_t shared_bytes, scales_bytes;
+  int32_t shared_bytes, scaled_bytes;
   int32_t blocks_per_sm;
 
   template <typename Tile>
   static constexpr HopperTileInfo of() {
     return {Tile::BLOCK_P,   Tile::BLOCK_Q,      Tile::GROUP_P,          Tile::GROUP_Q,
             Tile::SLICE_Q,   Tile::CONSUMERS,    Tile::PING_PONG,        Tile::TOTALS_FIT,
-            OF_GROUPS<Tile>, OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>, ONLY_SCALED<Tile>,
-            Tile::THREADS,   Tile::SHARED_BYTES, SCALES_BYTES<Tile>,     Tile::BLOCKS_PER_SM};
+            OF_GROUPS<Tile>, OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>, ONLY_BYTES<Tile>,
+            Tile::THREADS,   Tile::SHARED_BYTES, Tile::SCALED_BYTES,     Tile::BLOCKS_PER_SM};
   }
 };
 constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;

@@ -180,7 +180,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   const bool lanes = is_by_lanes(tile.by);
   std::string work = "FewRowsBy" + std::string(name_of(tile.by)) + "<" + d.tile;
   if (tile.by == FewRowsBy::Wgmma || tile.by == FewRowsBy::Warps)
-    work += ", " + wgmma_type(problem.dtype);
+    work += ", " + wgmma_type(problem);
   work += is_mn_major(sides.p) ? ", 1" : ", 0";
   if (takes_any_q(tile.by)) work += is_mn_major(sides.q) ? ", 1" : ", 0";
   d.kernel = "few_rows<" + work + ">>";

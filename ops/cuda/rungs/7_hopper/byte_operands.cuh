@@ -1,0 +1,50 @@
+// Products of bytes, int8 or uint8, whose sums are integers of 32 bits that wrap: one chain of all
+// of K, since no order changes a bit, and no totals. With scales the sum becomes fp32, to nearest,
+// and goes on as a total of fp8's does (core/scales.h).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/rungs/7_hopper/scaled_operands.cuh"
+
+namespace tiled {
+
+// A kernel's T where P and Q are int8 with scales and C is of `C`, or fp32.
+template <typename C>
+struct Int8Scaled {
+  uint8_t bits;
+};
+template <typename C>
+constexpr bool IS_SCALED<Int8Scaled<C>> = true;
+template <typename C>
+struct TypesOf<Int8Scaled<C>> {
+  using Result = C;
+  using Arguments = ScaledArguments;
+};
+
+// What wgmma multiplies for a kernel's T, and what it sums in.
+template <typename T>
+struct Multiplied {
+  using Operands = T;
+  using Sum = float;
+};
+template <>
+struct Multiplied<signed char> {
+  using Operands = signed char;
+  using Sum = int32_t;
+};
+template <>
+struct Multiplied<unsigned char> {
+  using Operands = unsigned char;
+  using Sum = int32_t;
+};
+template <typename C>
+struct Multiplied<Int8Scaled<C>> : Multiplied<signed char> {};
+
+// The scales of int8 are found as fp8's; they are asked for at the end alone.
+template <typename C, typename Tile>
+struct TileScales<Int8Scaled<C>, Tile> : TileScales<Fp8Scaled<ptx::E4m3, ptx::E4m3, C>, Tile> {
+  using TileScales<Fp8Scaled<ptx::E4m3, ptx::E4m3, C>, Tile>::TileScales;
+};
+
+}  // namespace tiled
