@@ -3,12 +3,13 @@
     python -m bench.choice_records RAW OUT [--device h100]
 
 bench.choice appends a line of JSON for each problem. Kept records have the same in columns, of the
-ways that the library still has, with times as multiples of the problem's least, to three digits and
-near it to four: a sixth of the bytes under xz.
+ways that the library still has: each way's name once, a problem's ways by their steps in that list,
+and times as multiples of the problem's least, to four digits below 1.1, three below 2, then two.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import lzma
 from collections.abc import Iterable
@@ -35,27 +36,32 @@ def problems_in(path: Path) -> list[dict]:
 
 
 def _multiple(value: float) -> str:
-    return f"{value:.4g}" if value < 2 else f"{value:.3g}"
+    """Choices differ in times near the least; what is slow need only be known to be."""
+    return f"{value:.{4 if value < 1.1 else 3 if value < 2 else 2}g}"
 
 
 def _to_columns(problems: list[dict]) -> dict:
-    columns: dict[str, list] = {"least": [], "names": [], "multiples": [], "turns": []}
+    ways = sorted({name for p in problems for name in p["seconds"]})
+    at = {name: i for i, name in enumerate(ways)}
+    columns: dict[str, list] = {"least": [], "steps": [], "multiples": [], "turns": []}
     for p in problems:
         names, least = sorted(p["seconds"]), min(p["seconds"].values())
+        places = [at[name] for name in names]
         columns["least"].append(least)
-        columns["names"].append("|".join(names))
+        columns["steps"].append(" ".join(str(b - a) for a, b in itertools.pairwise([0, *places])))
         columns["multiples"].append(" ".join(_multiple(p["seconds"][n] / least) for n in names))
         columns["turns"].append(" ".join(str(names.index(n)) for n in p["turns"]))
-    return {"cases": compact.packed([p["case"] for p in problems]), **columns}
+    return {"cases": compact.packed([p["case"] for p in problems]), "ways": ways, **columns}
 
 
 def _from_columns(columns: dict) -> list[dict]:
     found = []
-    keys = ("least", "names", "multiples", "turns")
+    keys = ("least", "steps", "multiples", "turns")
     rows = zip(compact.unpacked(columns["cases"]), *(columns[k] for k in keys), strict=True)
-    for case, least, text, multiples, turns in rows:
-        names = text.split("|")
-        seconds = [float(f"{least * float(x):.4g}") for x in multiples.split(" ")]
+    for case, least, steps, multiples, turns in rows:
+        places = itertools.accumulate(map(int, steps.split()))
+        names = [columns["ways"][place] for place in places]
+        seconds = [float(f"{least * float(x):.7g}") for x in multiples.split(" ")]
         timed = dict(zip(names, seconds, strict=True))
         in_turn = [names[int(i)] for i in turns.split()]
         found.append({"case": case, "seconds": timed, "turns": in_turn})

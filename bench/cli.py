@@ -524,7 +524,7 @@ def all_parts(
 def plot_command(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="results, as written by --json; else the pages' plots of the regimes"),
+        typer.Argument(help="results, as written by --json; else all plots of the pages"),
     ] = None,
     out: Annotated[Path, typer.Option(help="folder for the SVG files")] = report.PLOTS,
 ) -> None:
@@ -535,6 +535,7 @@ def plot_command(
         written = [path for file in files for path in plot.plot_document(results.read(file), out)]
     else:
         written = regime_plots.write(report.every_document(), out)
+        written += plot.redraw(results.read_all(report.RESULTS), out)
     for path in written:
         terminal.say(console, f"plot: {_short(path)}", unbroken=True)
 

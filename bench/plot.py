@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -225,39 +227,102 @@ def copies(products: list[dict], title: str) -> Figure | None:
     return figure
 
 
-_LONG_NUMBER = re.compile(r"(?<![\d.])\d+\.\d{3,}(?![\d.])")  # no version, such as 580.159.04
-
-
 def sources(documents: Sequence[dict]) -> str:
     """What a plot says of its documents, each once."""
     return "; ".join(dict.fromkeys(map(source, documents)))
 
 
 def save_figure(figure: Figure, path: Path, documents: Sequence[dict]) -> Path:
-    """Writes an SVG. It holds no version of the program and no date but its documents', which it
-    names as its source."""
+    """Writes an SVG. It holds no version of the program and no date but its documents', which its
+    description names."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {"Date": None, "Creator": None, "Source": sources(documents)}
-    figure.savefig(path, metadata=metadata, bbox_inches="tight")
+    file = io.BytesIO()
+    figure.savefig(file, format="svg", bbox_inches="tight")
     plt.close(figure)
-    # Coordinates to a hundredth of a point; indentation is a sixth of the file.
-    text = re.sub(
-        r"(?<![\d.])\d+\.\d{3,}(?![\d.])",
-        lambda m: f"{float(m[0]):.2f}",
-        path.read_text(encoding="utf-8"),
-    )
-    lines = (line.strip() for line in text.splitlines())
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text(small_svg(file.getvalue(), sources(documents)), encoding="utf-8")
     return path
 
 
-def plot_document(document: dict, folder: Path) -> list[Path]:
-    """Writes what the document has data for and returns the paths."""
+_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_HREF = f"{{{_LINK}}}href"
+_FONTS = re.compile("font-family: [^;]*")
+
+
+def small_svg(text: bytes, description: str) -> str:
+    """A third of matplotlib's bytes: coordinates to a tenth of a point, each style once, no groups
+    that say nothing, and an element a line. The picture stays."""
+    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("xlink", _LINK)
+    root = ElementTree.fromstring(text)
+    classes: dict[str, str] = {}
+    names: dict[str, str] = {}
+
+    def name(found: str) -> str:
+        return names.setdefault(found, f"i{len(names)}")
+
+    def tenths(value: str) -> str:
+        return re.sub(r"\d+\.\d+", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), value)
+
+    def short(path: str) -> str:
+        return re.sub(r"\s*([A-Za-z])\s*", r"\1", tenths(path).strip())
+
+    def visit(element: ElementTree.Element) -> list[ElementTree.Element]:
+        inside = [kept for child in element for kept in visit(child)]
+        element[:] = inside
+        element.text = (element.text or "").strip() or None
+        element.tail = None if element.tag.endswith("tspan") else "\n"
+        kind, own = element.tag.removeprefix(f"{{{_SVG}}}"), element.attrib
+        if kind in ("metadata", "style") or (kind in ("g", "defs") and not inside):
+            return []
+        if kind == "g":
+            own.pop("id", None)
+            if not own:
+                return inside
+        if style := own.pop("style", None):
+            style = _FONTS.sub("font-family: DejaVu Sans, sans-serif", style)
+            own["class"] = classes.setdefault(style, f"c{len(classes)}")
+        if own.get("transform", "").startswith("rotate(-0 "):
+            del own["transform"]
+        for key in {"d", "x", "y", "width", "height", "viewBox", "transform"} & own.keys():
+            own[key] = short(own[key]) if key == "d" else tenths(own[key])
+        if "id" in own:
+            own["id"] = name(own["id"])
+        if _HREF in own:
+            own[_HREF] = "#" + name(own[_HREF][1:])
+        if "clip-path" in own:
+            own["clip-path"] = f"url(#{name(own['clip-path'][5:-1])})"
+        return [element]
+
+    visit(root)
+    root.text = "\n"
+    styles = ElementTree.Element("style")
+    rules = [f".{kind}{{{style}}}" for style, kind in classes.items()]
+    styles.text = "\n".join(["*{stroke-linejoin: round; stroke-linecap: butt}", *rules])
+    told = ElementTree.Element("desc")
+    told.text = description
+    told.tail = styles.tail = "\n"
+    root[:0] = [told, styles]
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def redraw(documents: Sequence[dict], folder: Path) -> list[Path]:
+    """Draws anew those plots of single documents that the folder holds, each from the last of the
+    documents that has its data."""
+    held = {path.stem for path in folder.glob("*.svg")}
+    runs = ("ladder", "training", "out_of_core")
+    return [p for d in documents if d["run"] in runs for p in plot_document(d, folder, held)]
+
+
+def plot_document(document: dict, folder: Path, only: Container[str] | None = None) -> list[Path]:
+    """Writes what the document has data for, or of that those with these names, and returns the
+    paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
 
     def save(figure: Figure, name: str) -> None:
-        written.append(save_figure(figure, folder / f"{name}.svg", [document]))
+        if only is None or name in only:
+            written.append(save_figure(figure, folder / f"{name}.svg", [document]))
+        plt.close(figure)
 
     device = device_name(document)
     for set_name, dtype, mode, cases in cubes(document):

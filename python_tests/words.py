@@ -37,9 +37,7 @@ LEFT_OUT = (
     "python_tests/words.py",
     "python_tests/test_words.py",
     "ops/tiled_mm/include/",
-    "ops/core/",
     "ops/cuda/rungs/7_hopper/",
-    "ops/cuda/rungs/9_fp16x3/",
 )
 
 

@@ -99,7 +99,7 @@ struct PassedBack {
   Real gradient, slope;
 };
 
-// `x` is the value before the activation, or relu's result. OF_16_BITS: whether the gradient's
+// `x` is the pre-activation, or relu's result. OF_16_BITS: whether the gradient's
 // elements are fp16 or bf16 in memory, here widened; the slopes need fewer digits then. Here alone
 // the long form or the brief one is chosen.
 template <bool OF_16_BITS, typename Real>

@@ -8,7 +8,7 @@
 
 namespace tiled {
 
-// Those by mma.sync: rung async_mma, and a kernel of fp16x3.
+// The products by mma.sync: rung async_mma, and a kernel of fp16x3.
 enum class Mma : int8_t {
   None,
   Fp16By8,  // 7.5's: of fp16 alone, whose steps are 8 of k where all others are 16

@@ -11,7 +11,7 @@ enum class DType : int8_t {
 #include "core/dtypes.inc"
 };
 
-// Of products without scales.
+// The dtypes of products without scales.
 constexpr DType ALL_DTYPES[] = {
 #define DTYPE(dtype, name, torch, bytes, sum_bytes, kind, element) DType::dtype,
 #include "core/dtypes.inc"

@@ -223,7 +223,7 @@ TILED_HOST_DEVICE Pair<Real> tail(Real t) {
   // The derivative of P(v) is about (1 - v) slope.
   if constexpr (C::STEEP) p_low = fused(fused(2, u, -1 - v), slope * (left + left), p_low);
   const Real y = u * p;
-  // Of a relative error of u, about (1 - u)^2 is one of u P(u).
+  // About (1 - u)^2 of a relative error of u is one of u P(u).
   return {y, fused(u_low * (left * left), p, fused(u, p_low, fused(u, p, -y)))};
 }
 

@@ -22,7 +22,7 @@
 
 namespace tiled {
 
-// Of floating-point C only.
+// Only a floating-point C has an activation.
 enum class Activation : int8_t {
   None,
 #define ACTIVATION(activation, name) activation,

@@ -1,5 +1,5 @@
 // One pass over a gradient on its way back through an epilogue (epilogue.h): the gradient of the
-// value before the activation, and the bias' gradient, its column sums.
+// pre-activation, and the bias' gradient, its column sums.
 //
 // The order of a column's sum, in the type that sums have (fp32 of 16-bit gradients), is a function
 // of the number of rows alone: the rows are added 32 at a time, each group ascending from +0; the

@@ -86,7 +86,7 @@ constexpr bool is_scaled(const Problem& problem) {
   return problem.scales.a.scaling != Scaling::Nothing;
 }
 
-// Of K; a scaled product has one total, however long that is.
+// The segments of K; a scaled product has one total, however long K is.
 constexpr int64_t segment_count(const Problem& problem) {
   return is_scaled(problem) && problem.k > 0 ? 1 : segment_count(problem.k);
 }
@@ -112,9 +112,9 @@ constexpr int32_t power_of_two_divisor(int64_t value) {
 }
 
 // Alignment, in bytes, of a strided matrix (see Operand::alignment). A row or column stride of 1 is
-// the direction that vectors lie along and does not count; a second one (overlapping views) does.
-// Vectors never lie along the batch, so that its stride counts whatever it is: matrices of one
-// element stand side by side.
+// the direction of vectors and does not count; a second one (overlapping views) does. Vectors never
+// go from one matrix of the batch to the next, so that the batch's stride counts whatever it is:
+// matrices of one element stand side by side.
 inline int32_t alignment_of(const void* data, DType dtype, int64_t row_stride, int64_t col_stride,
                             int64_t batch_stride) {
   const int64_t size = size_of(dtype);

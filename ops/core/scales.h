@@ -88,8 +88,8 @@ constexpr bool is_blockwise(const Scales& scales) {
   return is_blockwise(scales.a.scaling) || is_blockwise(scales.b.scaling);
 }
 
-// Of C's transpose, for kernels that exchange A and B: `a_dtype` is A's, and becomes what the
-// problem's dtype is not any more.
+// The scales of C's transpose, for kernels that exchange A and B: `a_dtype` is A's, and becomes
+// what the problem's dtype is not any more.
 constexpr Scales exchanged(const Scales& scales, DType a_dtype) {
   return {scales.b, scales.a, a_dtype, scales.spaced};
 }

@@ -25,7 +25,7 @@
 
 namespace tiled {
 
-// Of a warp, for one step: what it multiplies.
+// The parts that a warp multiplies in one step.
 template <typename Tile>
 struct Fp16x3Parts {
   using P = AsyncOperand<Tile, __half, Tile::BLOCK_P, Tile::WARP_P, false, /*IS_B=*/false>;

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
   const int slots = args.slots * cluster.blocks();  // of terms
   const bool all_fit = slots >= chunks;
   const int x_rows = static_cast<int>(args.x_rows), x_step = (x_rows + 7) / 8 * STEPS * 32;
-  // Of rows of X: that a block of the cluster has at most, and this one.
+  // Rows of X: the most that a block of the cluster has, and those of this block.
   const int share = (x_rows + cluster.blocks() - 1) / cluster.blocks();
   const int own_rows = cluster.share_of(x_rows);
   const int slot_size = share * PITCH;            // terms are [slot][own x][PITCH],

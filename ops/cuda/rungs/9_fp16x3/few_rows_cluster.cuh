@@ -53,8 +53,8 @@ class RowsOfTerms {
   float* const terms_;
 };
 
-// Of all blocks of a cluster, for threads below ROWS alone; the others see it after the next
-// __syncthreads(). Before, the block's own are seen by these.
+// The extents of all blocks of a cluster, for threads below ROWS alone; the other threads see them
+// after the next __syncthreads(). Threads below ROWS must see the block's own first.
 template <bool SHARES>
 __device__ __forceinline__ void exchange_extents(Head& head, const Cluster<SHARES>& cluster) {
   if (!SHARES) return;

@@ -33,7 +33,7 @@ struct UpperHalvesRange {
     least = __vimin3_u16x2(least, first, second);
   }
 };
-// Of two rows, each in its half.
+// The ranges of two rows, each in its half.
 __device__ __forceinline__ UpperHalvesRange of_rows(const UpperHalvesRange& x,
                                                     const UpperHalvesRange& y) {
   UpperHalvesRange both;
@@ -107,7 +107,7 @@ constexpr uint32_t LOOK_BINADES = 14;
 __device__ __forceinline__ uint32_t unseen_exponent(uint32_t of_scale) {
   return max(of_scale, SURE_BINADES - 2) - (SURE_BINADES - 2);
 }
-// Of four rows, in bytes.
+// The exponents of four rows, a byte each.
 __device__ __forceinline__ uint32_t unseen_exponents(const TwoScales& x, const TwoScales& y) {
   constexpr uint32_t LESS = in_both(0x10000 - ((SURE_BINADES - 2) << 7));
   const uint32_t of_x = __viaddmax_s16x2(x.exponents, LESS, 0);

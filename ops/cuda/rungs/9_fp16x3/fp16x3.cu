@@ -9,7 +9,7 @@
 //
 // The tensor core truncates its sums, which adds up over K: hence the fresh accumulators for every
 // 64. Roles, stages and grid are those of rung 7; where tiles do not divide among the clusters that
-// run at once they are cut in time (parts/wrap_around.h): the sums, exact in fp32, are handed over
+// run at once stream-K cuts them (parts/wrap_around.h): the sums, exact in fp32, are handed over
 // at a multiple of 64 of K, so that bits stay as they are. While one consumer adds up, the other
 // multiplies: each gives the other its turn shortly before its own products are done.
 // Preconditions: planes as split.cu writes them; K is not 0.

@@ -57,7 +57,7 @@ struct Fp16x3 {
   static constexpr uint32_t FULL_AT = STAGING_AT + Tile::STAGING_BYTES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;             // [STAGES]
   static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may issue
-  static constexpr uint32_t CUT_AT = TURN_AT + 2 * 8;         // [3], of tiles that are cut in time
+  static constexpr uint32_t CUT_AT = TURN_AT + 2 * 8;         // [3], of stream-K's tiles
   static constexpr uint32_t GIVEN_AT = CUT_AT + 3 * 8;        // [2][4], warp i's terms lie there
 
   const Fp16x3Arguments& args;
@@ -138,7 +138,7 @@ struct Fp16x3 {
     }
   }
 
-  // Of this thread, in the workspace.
+  // This thread's totals, in the workspace.
   __device__ __forceinline__ float4* total_of(int consumer) const {
     return reinterpret_cast<float4*>(args.grid.totals) +
            (int64_t{blockIdx.x} * Tile::CONSUMERS + consumer) * (SUMS / 4 * 128) +

@@ -37,14 +37,14 @@ struct Fp16x3Arguments {
   HopperArguments grid;                 // maps of the planes, [batch][2][rows][k] each, grid and C
   const RowScale *p_scales, *q_scales;  // [batch][rows]
   int64_t p_scales_batch, q_scales_batch;
-  CutGrid cuts;  // where tiles are cut in time
+  CutGrid cuts;  // where stream-K cuts tiles
   GuardList guard;
   float tolerance;  // of is_unsure; of groups that share out K each has its own
   bool coarse;      // Fp16x3Plan's
   bool exchanged;   // P is B and Q is A
 };
 
-// Of async.cu: the planes, [batch][hi, lo][rows][k] each, where all entries differ.
+// async.cu reads the planes, [batch][hi, lo][rows][k] each, where all entries differ.
 struct Fp16x3AsyncArguments {
   Fp16x3Arguments product;   // without maps; not exchanged
   const __half *p, *q;       // P is A, Q is B
@@ -84,7 +84,7 @@ struct GuardArguments {
 };
 Kernel<GuardArguments> guard_kernel(bool of_groups);
 
-// The product of the planes, where tiles are cut in time or not; and of P as it lies.
+// The product of the planes, with stream-K or without; and of P as it is in memory.
 Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major, bool cuts);
 Kernel<Fp16x3Arguments> fp16x3_groups_kernel(int tile, bool p_mn_major, bool q_mn_major);
 Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);

@@ -62,8 +62,8 @@ __device__ __forceinline__ void stage(uint32_t staging, const float* sums) {
   __syncwarp();
 }
 
-// Where element i of a lane stands in a chunk: four neighbours of a row, and of the next so many
-// rows; else one element of each row, or, where C lies along p, two columns of 16.
+// Where element i of a lane is in a chunk: four neighbours of a row, and so on in the rows below;
+// else one element of each row, or, where C is contiguous along p, two columns of 16.
 template <int COLUMNS>
 struct Fours {
   static constexpr int LANES = COLUMNS / 4;  // of a row
@@ -89,7 +89,7 @@ struct Ones {
   }
 };
 
-// Of a block's sums: the part of the planes' K that they are over; where they end along P and Q;
+// A block's sums: the part of the planes' K that they are over; where they end along P and Q;
 // how much of one may be lost; and where the guard knows them, by C's own rows, columns and batch
 // entry.
 struct AllOfC {
@@ -193,7 +193,8 @@ __device__ __forceinline__ void store_fp16x3_sums(const Fp16x3Arguments& args, u
   const HopperArguments& grid = args.grid;
   const HopperOutput& out = grid.c();
   const int lane = threadIdx.x % 32;
-  // Of row lane % 16, and of column lane % COLUMNS of each chunk; beyond the end any will do.
+  // The scales of row lane % 16, and of column lane % COLUMNS of each chunk; beyond the end any
+  // will do.
   const RowScale row =
       args.p_scales[batch * args.p_scales_batch + min(row0 + lane % STORE_ROWS, where.p() - 1)];
   const bool along_q = out.q == 1;

@@ -79,7 +79,7 @@ void for_async_plans(const Problem& problem, const DeviceInfo& device, Visit vis
     plan.cluster_p = plan.cluster_q = 1;
     plan.panel = 1;
     const int64_t tiles = most_tiles(problem, tile.block_p, tile.block_q);
-    // Those of groups stay, and go from tile to tile.
+    // Blocks of groups are persistent, and go from tile to tile.
     plan.blocks = static_cast<int32_t>(
         is_grouped(problem)
             ? std::min<int64_t>(tiles, int64_t{device.multiprocessors} * tile.blocks_per_sm)

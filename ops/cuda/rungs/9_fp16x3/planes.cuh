@@ -1,5 +1,5 @@
 // The consumers of fp16x3's kernels whose operands are both planes (fp16x3.cu says how they
-// multiply), for units of any kind: whole tiles, tiles that are cut in time, those of groups.
+// multiply), for units of any kind: whole tiles, stream-K's parts of tiles, tiles of groups.
 #pragma once
 
 #include "cuda/rungs/9_fp16x3/fp16x3.cuh"

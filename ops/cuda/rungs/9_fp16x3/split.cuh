@@ -27,7 +27,7 @@ struct SplitArguments {
   bool vectors;  // aligned to 16 bytes in the direction in which rows lie
   bool beside;   // the kernel before may still be running
 };
-// Of those of P and Q whose rows lie beside each other.
+// The operands, P or Q, whose rows are side by side.
 struct MeasureArguments {
   SplitArguments first, second;
   int64_t first_blocks;

@@ -66,8 +66,9 @@ using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64, X3Direct64x64, X3Direct
 constexpr int FP16X3_TILE_COUNT = Fp16x3Tiles::COUNT;
 constexpr bool is_direct(int tile) { return tile >= Fp16x3PlaneTiles::COUNT; }
 
-// Of async.cu, from compute capability 8.0 on: P and Q of the tile, and of a warp. A step is 64 of
-// K of two planes of both operands, all of it in fresh accumulators. C leaves through the stages.
+// async.cu's tile, from compute capability 8.0 on: P and Q of the tile, and of a warp. A step is 64
+// of K of two planes of both operands, all of it in fresh accumulators. C leaves through the
+// stages.
 template <int P, int Q, int WARP_ROWS, int WARP_COLUMNS, int STAGE_COUNT, int BLOCKS>
 struct Fp16x3AsyncTile {
   static constexpr int BLOCK_P = P;
@@ -124,7 +125,7 @@ constexpr std::string_view fp16x3_async_tile_name(int index) {
   return tile_name_of(Fp16x3AsyncTiles(), index);
 }
 
-// Those of few_rows.cu, whose Q has FEW_ROWS rows at most: 32 rows of P, shared out along K among
+// few_rows.cu's tile, whose Q has FEW_ROWS rows at most: 32 rows of P, shared out along K among
 // the warps of up to FEW_ROWS_CLUSTER blocks.
 constexpr int FEW_ROWS = 32;
 constexpr int FEW_ROWS_BLOCK_P = 32;

@@ -1,0 +1,218 @@
+"""How the benchmark takes time: candidates in turn, and a GPU's samples by a stand-in of it."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import random
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from benchmark import CPU
+from torch import Tensor
+
+from bench import candidates, data, host, machine, results
+from bench.shapes import Shape
+from bench.timing import MAX_SETS, CudaStopwatch, Prepared, Rounds, interleave, ratios, spread
+
+
+class FakeStopwatch:
+    """A device on which a candidate's n-th call takes n seconds."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    def start(self, prepared: Prepared) -> float:
+        self.order.append(prepared.method)
+        return float(self.order.count(prepared.method))
+
+    def read(self, sample: float) -> float:
+        return sample
+
+
+def samples_of(names: str, rounds: Rounds, **options: object) -> tuple[dict, list[str]]:
+    stopwatch = FakeStopwatch()
+    prepared = {n: Prepared((), 1, n, 0.0, lambda: None) for n in names}
+    return interleave(stopwatch, prepared, rounds, random.Random(1), **options), stopwatch.order
+
+
+def test_candidates_take_turns_in_shuffled_order():
+    samples, order = samples_of("abc", Rounds(least=30, most=30, budget_s=100.0))
+    # Every round has each candidate once, and a sample is filed under its candidate and round.
+    assert all(samples[n] == [float(i + 1) for i in range(30)] for n in "abc")
+    rounds = [tuple(order[i : i + 3]) for i in range(0, 90, 3)]
+    assert len(set(rounds)) == 6 and all(sorted(r) == list("abc") for r in rounds)
+
+
+@pytest.mark.parametrize(
+    ("least", "budget_s", "count"), [(3, 20, 20), (7, 1, 7), (20, 1, 8), (3, 1000, 50)]
+)
+def test_rounds_end_with_the_budget_but_not_below_the_least(least, budget_s, count):
+    """Eight budgets end them anyway. Here a round takes a second."""
+    clock = itertools.count().__next__
+    rounds = Rounds(least=least, most=50, budget_s=budget_s)
+    assert len(samples_of("a", rounds, clock=clock)[0]["a"]) == count
+
+
+def test_ratios_are_taken_round_by_round():
+    # The chip slows down by half over the run; each round's ratio does not see it.
+    assert ratios([1.0, 1.25, 1.5], [2.0, 2.5, 3.0]) == [0.5, 0.5, 0.5]
+    assert spread([3.0, 1.0, 2.0]) == {"median": 2.0, "q1": 1.5, "q3": 2.5}
+
+
+class FakeCuda:
+    """torch.cuda as far as the stopwatch uses it, with a clock that only launches move."""
+
+    LAUNCH_S = 3e-6  # of a graph, beyond its kernels
+
+    def __init__(self, monkeypatch, l2_bytes: int = 1 << 20) -> None:
+        self.now = 0.0
+        self.capturing: list[float] | None = None
+        fake = self
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self, stream: object) -> None:
+                self.time = fake.now
+
+            def synchronize(self) -> None:
+                pass
+
+            def elapsed_time(self, end: Event) -> float:
+                return (end.time - self.time) * 1e3
+
+        class Graph:
+            def capture_begin(self) -> None:
+                assert fake.capturing is None
+                fake.capturing = []
+
+            def capture_end(self) -> None:
+                self.kernels, fake.capturing = fake.capturing, None
+
+            def replay(self) -> None:
+                fake.now += fake.LAUNCH_S + sum(self.kernels)
+
+        for name, stand_in in (
+            ("Event", Event),
+            ("CUDAGraph", Graph),
+            ("Stream", lambda device: SimpleNamespace(synchronize=lambda: None)),
+            ("set_stream", lambda stream: None),
+            ("synchronize", lambda device: None),
+            ("get_device_properties", lambda device: SimpleNamespace(L2_cache_size=l2_bytes)),
+            ("mem_get_info", lambda device: (1 << 30, 1 << 30)),
+        ):
+            monkeypatch.setattr(torch.cuda, name, stand_in)
+
+    def product(self, *seconds: float) -> candidates.Call:
+        """A call that takes these seconds, one after the other, and then the last of them."""
+        left = list(seconds)
+
+        def call(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+            taken = left.pop(0) if len(left) > 1 else left[0]
+            if self.capturing is None:
+                self.now += taken
+            else:
+                self.capturing.append(taken)
+            return out
+
+        return call
+
+
+@pytest.mark.parametrize("cold", [True, False])
+@pytest.mark.parametrize(("seconds", "method"), [(5e-6, "graph"), (2e-3, "events")])
+def test_gpu_samples_are_net_of_the_launch(monkeypatch, seconds, method, cold):
+    fake = FakeCuda(monkeypatch)
+    stopwatch = CudaStopwatch(CPU, cold=cold)
+    assert stopwatch.overhead_s == pytest.approx(fake.LAUNCH_S)
+    sets = data.make_sets(Shape(8, 8, 8), CPU, 3, seed=1)
+    prepared = stopwatch.prepare(fake.product(seconds), sets)
+    assert prepared.method == method
+    assert prepared.calls * seconds >= stopwatch.region_s
+    samples = [stopwatch.start(prepared) for _ in range(2)]
+    assert [stopwatch.read(s) for s in samples] == pytest.approx([seconds] * 2)
+    operands, result = prepared.last()
+    assert operands is sets[(prepared.calls - 1) % 3] and result is operands.out
+
+
+def test_what_is_captured_does_not_depend_on_a_first_call(monkeypatch):
+    """What a library does once would otherwise decide how a short call is timed; and a long one is
+    captured where that is asked for."""
+    fake = FakeCuda(monkeypatch)
+    sets = data.make_sets(Shape(8, 8, 8), CPU, 1, seed=1)
+    slow_first = fake.product(2e-3, 2e-3, 1e-6)
+    assert CudaStopwatch(CPU).prepare(slow_first, sets).method == "graph"
+    prepared = CudaStopwatch(CPU, graph_below_s=math.inf).prepare(fake.product(2e-3), sets)
+    assert (prepared.method, prepared.calls) == ("graph", 1)
+
+
+def test_gpu_operands_rotate_through_more_than_twice_the_cache(monkeypatch):
+    fake = FakeCuda(monkeypatch, l2_bytes=1000)
+    stopwatch = CudaStopwatch(CPU)
+    for bytes_per_set in (50, 400, 1999):
+        assert stopwatch.set_count(bytes_per_set) * bytes_per_set > 2000
+    assert stopwatch.set_count(2001) == 1
+    assert stopwatch.set_count(1) == MAX_SETS  # the rest is evicted before each sample
+    assert stopwatch.set_count(1 << 29) == 1  # and never more than fits
+    assert CudaStopwatch(CPU, cold=False).set_count(50) == 1
+    sets = data.make_sets(Shape(2, 2, 2), CPU, MAX_SETS, seed=1)
+    assert stopwatch.prepare(fake.product(1e-6), sets).calls == MAX_SETS  # each is used once
+
+
+def test_a_failed_capture_tells_the_error_and_leaves_the_stream_usable(monkeypatch):
+    fake = FakeCuda(monkeypatch)
+    stopwatch = CudaStopwatch(CPU)
+    sets = data.make_sets(Shape(8, 8, 8), CPU, 1, seed=1)
+
+    def refuses(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+        if fake.capturing is not None:
+            raise RuntimeError("not while capturing")
+        return fake.product(1e-6)(a, b, out)
+
+    with pytest.raises(RuntimeError, match="not while capturing"):
+        stopwatch.prepare(refuses, sets)
+    assert fake.capturing is None and gc.isenabled()
+    assert stopwatch.prepare(fake.product(1e-6), sets).method == "graph"
+
+
+def test_host_times_have_ratios_and_a_floor():
+    calls = {"torch.ops.tiled.mm": torch.mm, host.PEER: torch.mm, host.FLOOR: torch.mm}
+    cases = host.run_host(CPU, Rounds(least=3, most=3, budget_s=1e-3), calls)
+    assert [c["grad"] for c in cases] == [False, True]
+    for case in cases:
+        mine, floor = (results.find(case, n) for n in ("torch.ops.tiled.mm", host.FLOOR))
+        assert case["error"] is None and mine["ours"] and mine["check"]["ok"]
+        assert mine["above_floor"] is not None and floor["above_floor"]["median"] == 0.0
+
+
+NVIDIA_SMI = """#!/bin/sh
+case "$*" in
+  *driver_version*) echo 580.1 ;;
+  *index*) exit 1 ;;
+  *loop-ms*) while true; do echo "500.5, 1980"; echo "[N/A], 1980"; sleep 0.01; done ;;
+  *) echo "600.5, 1980, 3201, [N/A], 700.00, 1980" ;;
+esac
+"""
+
+
+def test_power_and_clocks_are_read_from_nvidia_smi(monkeypatch, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(NVIDIA_SMI)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: object())
+    monkeypatch.setattr(machine, "_smi_id", machine._smi_id.__wrapped__)  # without its memory
+    device = torch.device("cuda", 0)
+    found = machine.gpu_state(device)
+    assert (found["power_w"], found["temperature_c"], found["power_limit_w"]) == (600.5, None, 700)
+    begin = time.monotonic()
+    with machine.PowerLog(device) as log:
+        while not log.watts(begin) and time.monotonic() < begin + 30:
+            time.sleep(0.01)
+    assert (log.summary(begin)["power_w"], log.summary(begin)["sm_mhz"]) == (500.5, 1980.0)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert set(machine.gpu_state(device).values()) == {None}
