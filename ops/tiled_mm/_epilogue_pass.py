@@ -31,9 +31,13 @@ def _linear(node: torch.fx.Node) -> torch.fx.Node:
     return node.graph.call_function(torch.ops.tiled.linear.default, operands)
 
 
-def _addmm(node: torch.fx.Node) -> torch.fx.Node:
+def _addmm(node: torch.fx.Node) -> torch.fx.Node | None:
+    """Without out= and out_dtype."""
+    names = ("input", "mat1", "mat2")
+    if len(node.args) > 3 or not set(node.kwargs) <= {*names, "beta", "alpha"}:
+        return None
     numbers = {name: node.kwargs[name] for name in ("beta", "alpha") if name in node.kwargs}
-    operands = _given(node, "input", "mat1", "mat2")
+    operands = _given(node, *names)
     return node.graph.call_function(torch.ops.tiled.addmm.default, operands, numbers)
 
 
