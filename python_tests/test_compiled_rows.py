@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
 from collections.abc import Callable, Iterator
 
@@ -200,19 +201,60 @@ def test_epilogues(device: str) -> None:
     assert all(torch.equal(*pair) for pair in zip(found, right, strict=True))
 
 
+PRODUCTS = {
+    "addmm": (
+        lambda b, x, w: F.gelu(torch.addmm(b, x, w)),
+        lambda b, x, w: tiled_mm.addmm(b, x, w, activation="gelu"),
+    ),
+    "addmm of two numbers": (
+        lambda b, x, w: F.silu(torch.addmm(b, mat1=x, mat2=w, beta=2, alpha=0.5)),
+        lambda b, x, w: tiled_mm.addmm(b, x, w, beta=2, alpha=0.5, activation="silu"),
+    ),
+    "mm": (
+        lambda b, x, w: F.silu(torch.mm(x, w)) + b,
+        lambda b, x, w: tiled_mm.linear(x, w.t(), activation="silu") + b,
+    ),
+    "a matrix behind a batch": (
+        lambda b, x, w: F.silu(x.unflatten(0, (1, -1)) @ w)[0] + b,
+        lambda b, x, w: tiled_mm.linear(x, w.t(), activation="silu") + b,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_epilogues_of_products(name: str, device: str) -> None:
+    """One call for a product and its activation, rounded once; gradients too."""
+    program, alone = PRODUCTS[name]
+    sizes = ((9,), (64, 24), (24, 9))
+    tensors = [torch.randn(*size, device=device, dtype=torch.bfloat16) for size in sizes]
+    for t in tensors:
+        t.requires_grad_()
+    options = tiled_mm.inductor_options(epilogues=True)
+    compiled = torch.compile(program, options=options, fullgraph=True, dynamic=False)
+    y, expected = compiled(*tensors), alone(*tensors)
+    assert torch.equal(y, expected)
+    found = torch.autograd.grad(y.sum(), tensors)
+    right = torch.autograd.grad(expected.sum(), tensors)
+    assert all(torch.equal(*pair) for pair in zip(found, right, strict=True))
+
+
 def test_the_pass_leaves_what_it_does_not_know() -> None:
     from tiled_mm._epilogue_pass import EpiloguePass
 
-    def program(x: Tensor, w: Tensor) -> Tensor:
+    def program(x: Tensor, w: Tensor, stack: Tensor) -> Tensor:
         y = F.linear(x, w)
-        return F.relu(y) + y + F.gelu(F.linear(y, w, bias=None)) + torch.tanh(F.linear(y, w))
+        y = F.relu(y) + y + F.gelu(F.linear(y, w, bias=None)) + torch.tanh(F.linear(y, w))
+        y = torch.relu(torch.addmm(y, x, w, out=torch.empty_like(y)))
+        return torch.relu(stack @ stack) + torch.relu(y + torch.mm(x, w))
 
     graph = torch.fx.symbolic_trace(program).graph
     for node in graph.nodes:
-        node.meta["example_value"] = torch.empty(2, 2)
+        node.meta["example_value"] = torch.empty((2, 2, 2) if node.name == "stack" else (2, 2))
     EpiloguePass()(graph)
     graph.lint()
     targets = [node.target for node in graph.nodes]
     assert targets.count(torch.ops.tiled.linear.default) == 1
     assert targets.count(torch._C._nn.linear) == 2
+    for kept in (torch.addmm, torch.mm, operator.matmul):
+        assert targets.count(kept) == 1
     assert EpiloguePass().uuid() == EpiloguePass().uuid()

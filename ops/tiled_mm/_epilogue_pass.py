@@ -1,4 +1,5 @@
-"""A linear layer and the activation behind it, in one call of a compiled graph.
+"""A linear layer, or a product of a matrix, and the activation behind it, in one call of a compiled
+graph.
 
 The pass sees the program's own calls, before autograd: so the layer's backward is tiled's too, with
 the activation's derivative in the pass over the gradient.
@@ -6,6 +7,7 @@ the activation's derivative in the pass over the gradient.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +18,53 @@ from torch.nn import functional
 from ._load import build_info
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-_LINEAR = (functional.linear, torch._C._nn.linear)
+
+
+def _given(node: torch.fx.Node, *names: str) -> tuple:
+    """The node's arguments of these names, of which it may give some by position."""
+    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    return tuple(given.get(name) for name in names)
+
+
+def _linear(node: torch.fx.Node) -> torch.fx.Node:
+    operands = _given(node, "input", "weight", "bias")
+    return node.graph.call_function(torch.ops.tiled.linear.default, operands)
+
+
+def _addmm(node: torch.fx.Node) -> torch.fx.Node | None:
+    """Without out= and out_dtype."""
+    names = ("input", "mat1", "mat2")
+    if len(node.args) > 3 or not set(node.kwargs) <= {*names, "beta", "alpha"}:
+        return None
+    numbers = {name: node.kwargs[name] for name in ("beta", "alpha") if name in node.kwargs}
+    operands = _given(node, *names)
+    return node.graph.call_function(torch.ops.tiled.addmm.default, operands, numbers)
+
+
+def _matmul(node: torch.fx.Node) -> torch.fx.Node | None:
+    """Of x [..., K] and a matrix [K, N] alone: a linear layer of its transpose."""
+    if len(node.args) != 2 or node.kwargs or _value(node.args[1]).dim() != 2:
+        return None
+    x, matrix = node.args
+    weight = node.graph.call_method("t", (matrix,))
+    return node.graph.call_function(torch.ops.tiled.linear.default, (x, weight, None))
+
+
+def _value(node: Any) -> torch.Tensor:
+    """The fake tensor that a node gives; one of no dimensions where it is none."""
+    value = node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else torch.empty((), dtype=torch.bool)
+
+
+#: The functions that are a layer, and what inserts tiled's in front of one; none where it is not.
+_LAYERS: dict[Any, Callable[[torch.fx.Node], torch.fx.Node | None]] = {
+    functional.linear: _linear,
+    torch._C._nn.linear: _linear,
+    torch.addmm: _addmm,
+    torch.mm: _matmul,
+    torch.matmul: _matmul,
+    operator.matmul: _matmul,
+}
 
 
 def _gelu(node: torch.fx.Node) -> str | None:
@@ -45,11 +93,10 @@ class EpiloguePass(CustomGraphPass):
             if not isinstance(layer, torch.fx.Node) or not self._is_layer(layer):
                 continue
             with graph.inserting_before(node):
-                new = graph.call_function(
-                    torch.ops.tiled.linear.default,
-                    self._operands(layer),
-                    {"activation": activation},
-                )
+                new = _LAYERS[layer.target](layer)
+            if new is None:
+                continue
+            new.kwargs = {**new.kwargs, "activation": activation}
             new.meta = dict(node.meta)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
@@ -68,16 +115,10 @@ class EpiloguePass(CustomGraphPass):
 
     @staticmethod
     def _is_layer(node: torch.fx.Node) -> bool:
-        """Whether it is a linear layer that nothing else reads, of what tiled computes."""
-        if node.op != "call_function" or node.target not in _LINEAR or len(node.users) != 1:
+        """Whether it is such a layer that nothing else reads, of what tiled computes."""
+        if node.op != "call_function" or node.target not in _LAYERS or len(node.users) != 1:
             return False
-        value = node.meta.get("example_value")
-        if not isinstance(value, torch.Tensor) or value.dtype not in _FLOATS:
+        value = _value(node)
+        if value.dtype not in _FLOATS:
             return False
         return value.device.type == "cpu" or bool(value.is_cuda and build_info()["cuda"])
-
-    @staticmethod
-    def _operands(node: torch.fx.Node) -> tuple:
-        names = ("input", "weight", "bias")
-        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-        return tuple(given.get(name) for name in names)

@@ -44,9 +44,10 @@ def inductor_options(*, epilogues: bool = False) -> dict[str, Any]:
     :class:`tiled_mm.override`.
 
     Args:
-        epilogues: make one call, ``tiled::linear``, of a linear layer and the relu, gelu or silu
-            behind it, rounded once, and in the backward too. Such a layer is tiled's whether the
-            override is on or not, and has other bits than the two calls of an eager program.
+        epilogues: make one call, ``tiled::linear`` or ``tiled::addmm``, of a linear layer, addmm or
+            a product with a matrix and the relu, gelu or silu behind it, rounded once, and in the
+            backward too. It is tiled's whether the override is on or not, and has other bits than
+            the two calls of an eager program.
 
     Returns:
         Options for the torch that is installed; a dictionary of your own to change. ``mode=`` and
