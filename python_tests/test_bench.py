@@ -431,11 +431,14 @@ def test_gpu_samples_are_net_of_the_launch(monkeypatch, seconds, method, cold):
 
 def test_long_calls_are_replayed_where_that_is_asked_for(monkeypatch):
     fake = FakeCuda(monkeypatch)
-    stopwatch = CudaStopwatch(CPU, graph_below_s=math.inf)
     sets = data.make_sets(Shape(8, 8, 8), CPU, 1, seed=1)
-    prepared = stopwatch.prepare(fake.product(2e-3), sets)
-    assert (prepared.method, prepared.calls) == ("graph", 1)
-    assert stopwatch.read(stopwatch.start(prepared)) == pytest.approx(2e-3)
+    for stopwatch, more in (
+        (CudaStopwatch(CPU, graph_below_s=math.inf), {}),
+        (CudaStopwatch(CPU), {"captured": True}),
+    ):
+        prepared = stopwatch.prepare(fake.product(2e-3), sets, **more)
+        assert (prepared.method, prepared.calls) == ("graph", 1)
+        assert stopwatch.read(stopwatch.start(prepared)) == pytest.approx(2e-3)
 
 
 def test_a_slow_first_call_does_not_make_a_short_one_long(monkeypatch):
