@@ -42,7 +42,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = linears.medians
     monkeypatch.setattr(linears, "LEAST", 1)
     monkeypatch.setattr(linears, "PLAIN_CALLS", 2)
-    monkeypatch.setattr(linears, "medians", lambda watch, works, _=0: whole(watch, works, 1e-4))
+    monkeypatch.setattr(
+        linears, "medians", lambda watch, works, _=0, **more: whole(watch, works, 1e-4, **more)
+    )
 
 
 def valid(part: str, rows: list[dict]) -> None:
