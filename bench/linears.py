@@ -44,13 +44,16 @@ def under_override(work: Work) -> Work:
     return run
 
 
-def medians(stopwatch: Stopwatch, works: dict[str, Work], budget_s: float = 0.3) -> dict:
-    """Seconds of each work; the operands are its own."""
+def medians(
+    stopwatch: Stopwatch, works: dict[str, Work], budget_s: float = 0.3, *, captured: bool = False
+) -> dict:
+    """Seconds of each work; the operands are its own. `captured`: in a CUDA graph, however long."""
     nothing = torch.empty(0)
     sets = [OperandSet(nothing, nothing, nothing)]
 
     def prepared(work: Work) -> Prepared:
-        return stopwatch.prepare(lambda a, b, out: work(), sets)
+        more = {"captured": True} if captured else {}
+        return stopwatch.prepare(lambda a, b, out: work(), sets, **more)
 
     ready = {name: prepared(work) for name, work in works.items()}
     found = interleave(stopwatch, ready, Rounds(LEAST, 60, budget_s), random.Random(7))
@@ -59,9 +62,12 @@ def medians(stopwatch: Stopwatch, works: dict[str, Work], budget_s: float = 0.3)
     return {name: statistics.median(seconds) for name, seconds in found.items()}
 
 
-def both(stopwatch: Stopwatch, work: Work, budget_s: float = 0.3) -> dict:
+def both(
+    stopwatch: Stopwatch, work: Work, budget_s: float = 0.3, *, captured: bool = False
+) -> dict:
     """Seconds under the override, and without."""
-    return medians(stopwatch, {"tiled": under_override(work), "torch": work}, budget_s)
+    works = {"tiled": under_override(work), "torch": work}
+    return medians(stopwatch, works, budget_s, captured=captured)
 
 
 # ---- linear layers -------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Whole models with the library's products, beside torch's: `python -m bench.models --json FILE`.
 
 bits    a sequence's logits in batches, beside those of it alone
-speed   models of transformers, unchanged, under tiled_mm.override(): a prompt, decoding by CUDA
-        graphs, a training step; and an MLP's few rows
+speed   models of transformers, unchanged, under tiled_mm.override(): a prompt, decoding call after
+        call and in a CUDA graph, a training step; and an MLP's few rows
 linear  a linear layer with its activation, forward, and backward too
 host    host time of one small call
 cpu     a linear layer on the CPU in 16 bits
@@ -122,13 +122,16 @@ def speed(stopwatch: Stopwatch, model: torch.nn.Module, name: str, *, small: boo
         with torch.inference_mode():
             return model(tokens).logits
 
-    def timed(what: str, count: int, work: Work) -> dict:
+    def timed(what: str, count: int, work: Work, *, captured: bool = False) -> dict:
         place = {"model": name, "what": what, "tokens": count}
-        return place | {"seconds": both(stopwatch, work)}
+        return place | {"seconds": both(stopwatch, work, captured=captured)}
 
     yield timed("prompt", tokens.numel(), prompt)
     for rows in DECODED if name == "llama" else ():
-        yield timed("decode", rows, decoding_step(model, rows))
+        step = decoding_step(model, rows)
+        yield timed("decode", rows, step)
+        if tokens.is_cuda:
+            yield timed("decode in a graph", rows, step, captured=True)
     yield timed("training step", tokens.numel(), training_step(model, tokens))
 
 

@@ -4,7 +4,8 @@ tp      a tensor-parallel MLP, columns then rows: DTensor's styles, call after c
         graph its local products with their all_reduce, since DTensor's are not captured
 fsdp    a step of a GPT under FSDP2: loss, gradients, AdamW
 host    host time of one call with DTensors of 16 x 16
-async   torch's products that are fused with an all_gather or a reduce_scatter
+async   torch's products that are fused with an all_gather or a reduce_scatter; and with 16
+        multiprocessors kept from products by torch's setting
 steps   how many parameters differ between two runs of the same steps, by whose products
 bits    how many elements of a row-parallel product change with the batch
 
@@ -47,6 +48,7 @@ Work = Callable[[], object]
 
 TOKENS = (8192, 64, 16, 1)
 HOST_CALLS = 300
+KEPT = 16
 
 
 class Turns:
@@ -221,6 +223,17 @@ def host(turns: Turns, mesh, *, small: bool) -> Iterator[dict]:
             yield {"part": "host", "what": f"{what}, {mode}", "mode": "host", "seconds": seconds}
 
 
+@contextlib.contextmanager
+def keeping(around: Callable) -> Iterator[None]:
+    """KEPT multiprocessors kept from products, inside of `around`."""
+    torch._C._set_sm_carveout_experimental(KEPT)
+    try:
+        with around():
+            yield
+    finally:
+        torch._C._set_sm_carveout_experimental(None)
+
+
 def asynchronous(turns: Turns, mesh, *, small: bool) -> Iterator[dict]:
     """8192 tokens of the MLP: x gathered into columns, rows scattered."""
     if turns.device.type != "cuda":
@@ -258,7 +271,11 @@ def asynchronous(turns: Turns, mesh, *, small: bool) -> Iterator[dict]:
             "torch, apart": plain,
             "override, apart": plain,
         }
-        seconds = turns(works)
+        around = {
+            f"torch, {KEPT} kept": lambda: keeping(contextlib.nullcontext),
+            f"override, {KEPT} kept": lambda: keeping(tiled_mm.override),
+        }
+        seconds = turns(works | dict.fromkeys(around, one), around=around)
         with tiled_mm.override():
             tiled_mm.override_counts(reset=True)
             together = one()

@@ -157,10 +157,16 @@ class CudaStopwatch:
         return max(1, min(wanted, fits, MAX_SETS))
 
     def prepare(
-        self, call: Call, sets: Sequence[OperandSet], estimate: float | None = None
+        self,
+        call: Call,
+        sets: Sequence[OperandSet],
+        estimate: float | None = None,
+        *,
+        captured: bool = False,
     ) -> Prepared:
         """`estimate`: of a call, in seconds, where it is known well enough to choose a sample's
-        length by; else it is measured, which takes several passes over the sets."""
+        length by; else it is measured, which takes several passes over the sets. `captured`: a long
+        call too goes into a graph, without the host's time."""
         results: dict[int, Tensor] = {}
         if estimate is None:
             # Twice over the sets: the first pass loads kernels and fills the allocator's cache.
@@ -171,7 +177,7 @@ class CudaStopwatch:
             estimate = min(self._events_seconds(once) for _ in range(ESTIMATES)) / len(sets)
         else:
             _calls_runner(call, sets, 1, results)()
-        if estimate >= self.graph_below_s:
+        if estimate >= self.graph_below_s and not captured:
             calls = max(1, math.ceil(self.region_s / estimate))
             run = _calls_runner(call, sets, calls, results)
             return Prepared(sets, calls, "events", estimate, run, results)

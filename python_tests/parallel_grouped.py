@@ -3,6 +3,7 @@ placed. The offsets are everywhere as a whole."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 
@@ -27,40 +28,43 @@ def everywhere(ends: tuple[int, ...], beside: Tensor) -> Tensor:
     return DTensor.from_local(offs, on, [Replicate()] * on.ndim, run_check=False)
 
 
-def product_of(ends: tuple[int, ...] | None, **options) -> Callable:
-    def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-        offs = None if ends is None else everywhere(ends, a)
-        return tiled_mm.grouped_mm(a, b, offs=offs, bias=bias, **options)
+def check_groups(
+    ends: tuple[int, ...] | None, sizes: tuple, *, partial: bool = True, **options
+) -> None:
+    def product(grouped_mm: Callable, *tensors: Tensor, **options) -> Tensor:
+        offs = None if ends is None else everywhere(ends, tensors[0])
+        bias = {"bias": tensors[2]} if len(tensors) > 2 else {}
+        return grouped_mm(*tensors[:2], offs=offs, **bias, **options)
 
-    return product
+    ours = functools.partial(product, tiled_mm.grouped_mm, **options)
+    torchs = functools.partial(product, torch.nn.functional.grouped_mm)
+    check_everywhere(ours, torchs, sizes, partial=partial)
 
 
 @CASES
 def groups_of_rows() -> None:
-    check_everywhere(product_of((0, 3, 5)), ((6, 4), (3, 4, 5)))
+    check_groups((0, 3, 5), ((6, 4), (3, 4, 5)))
 
 
 @CASES
 def groups_of_columns() -> None:
-    check_everywhere(product_of((0, 3, 5)), ((3, 4, 5), (5, 6)))
+    check_groups((0, 3, 5), ((3, 4, 5), (5, 6)))
 
 
 @CASES
 def groups_of_k() -> None:
-    check_everywhere(product_of((0, 3, 5)), ((4, 6), (6, 5)))
+    check_groups((0, 3, 5), ((4, 6), (6, 5)))
 
 
 @CASES
 def a_batch() -> None:
-    check_everywhere(product_of(None), ((4, 2, 4), (4, 4, 2)))
+    check_groups(None, ((4, 2, 4), (4, 4, 2)))
 
 
 @CASES
 def groups_with_a_bias() -> None:
-    check_everywhere(product_of((2, 2, 6)), ((6, 4), (3, 4, 5), (3, 5)), partial=False)
-    check_everywhere(
-        product_of((2, 2, 6), activation="relu"), ((6, 4), (3, 4, 5), (3, 5)), partial=False
-    )
+    for options in ({}, {"activation": "relu"}):
+        check_groups((2, 2, 6), ((6, 4), (3, 4, 5), (3, 5)), partial=False, **options)
 
 
 @CASES

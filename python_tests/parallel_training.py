@@ -166,11 +166,17 @@ def pipelines() -> None:
         Schedule1F1B,
         ScheduleGPipe,
         ScheduleInterleaved1F1B,
+        ScheduleInterleavedZeroBubble,
     )
 
     rank, count = distributed.get_rank(), distributed.get_world_size()
     where = torch.device(device(), rank if device() == "cuda" else None)
-    for schedule, each in ((ScheduleGPipe, 1), (Schedule1F1B, 1), (ScheduleInterleaved1F1B, 2)):
+    for schedule, each in (
+        (ScheduleGPipe, 1),
+        (Schedule1F1B, 1),
+        (ScheduleInterleaved1F1B, 2),
+        (ScheduleInterleavedZeroBubble, 2),  # gradients of inputs and of weights apart
+    ):
         stages = count * each
         torch.manual_seed(11)
         net = torch.nn.Sequential(*[nn.Linear(4, 4, activation="relu") for _ in range(stages)])

@@ -26,6 +26,12 @@ def said(call) -> str:
     return ""
 
 
+def adding_layer() -> tiled_mm.nn.Linear:
+    layer = tiled_mm.nn.Linear(7, 3, accumulate_main_grad=True)
+    layer.weight.main_grad = torch.zeros(3, 7)
+    return layer
+
+
 def what_does_not_fit(results: list, rank: int) -> None:
     from torch.distributed.tensor import DTensor, Replicate, Shard
 
@@ -37,6 +43,7 @@ def what_does_not_fit(results: list, rank: int) -> None:
         "plain": said(lambda: tiled_mm.mm(placed(a, on, (Shard(0),)), b)),
         "mesh": said(lambda: mesh(3, 5)),
         "layer": said(lambda: tiled_mm.nn.Linear(7, 3)(placed(a, on, (Replicate(),)))),
+        "main_grad": said(lambda: adding_layer()(placed(a, on, (Replicate(),)))),
     }
     # A part that is not what its placement says, in one process alone: that one says so.
     local = torch.ones(2, 6 - rank)
@@ -89,6 +96,9 @@ def test_what_does_not_fit() -> None:
         assert "tiled.mm" in found["plain"]
         assert "15" in found["mesh"] and found["mesh"] == zero["mesh"]
         assert "DTensor" in found["layer"] and "tiled.linear" in found["layer"]
+        assert "DTensor" in found["main_grad"]
+        for name in ("layer", "main_grad"):
+            assert f"tiled_mm.linear() on rank {rank} of 2" in found[name]
     for name in ("part", "written part"):
         assert not zero[name]
         assert "shapes cannot be multiplied (2x5 and 6x5)" in one[name]

@@ -8,7 +8,8 @@ import re
 # fits is taken.
 _ADVICE: tuple[tuple[str, str | None, str], ...] = (
     (
-        r"^(mm|bmm|addmm|baddbmm|addmv|mv|dot|vdot|_addmm_activation)(\.|$)",
+        r"^(mm|bmm|addmm|baddbmm|addmv|mv|dot|_addmm_activation|_int_mm"
+        r"|_grouped_mm|_scaled_(grouped_)?mm(_v2)?)(\.|$)",
         None,
         "tiled_mm.override(), whose products keep their bits",
     ),
@@ -41,7 +42,6 @@ _ADVICE: tuple[tuple[str, str | None, str], ...] = (
         "torch.use_deterministic_algorithms(True)",
     ),
     (r"convolution|conv_|cudnn|mkldnn|rnn|lstm|gru", None, "one sequence a call, or products"),
-    (r"_scaled_mm|_grouped_mm|_int_mm", None, "a product for each group or scale by tiled_mm.mm"),
 )
 
 _BY_KIND = {

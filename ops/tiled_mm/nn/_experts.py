@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .._grouped import grouped_mm
 from ._activation import name_of
+from ._linear import main_grad_of
 
 
 def by_expert(index: Tensor, experts: int) -> tuple[Tensor, Tensor]:
@@ -136,14 +137,8 @@ class Experts(torch.nn.Module):
     ) -> Tensor:
         if not self.accumulate_main_grad:
             return grouped_mm(x, weight.mT, offs=offs, activation=activation)
-        if not isinstance(getattr(weight, "main_grad", None), Tensor):
-            raise AttributeError(
-                "accumulate_main_grad: a weight has no main_grad; set weight.main_grad = "
-                "torch.zeros_like(weight, dtype=torch.float32) of every parameter before the first "
-                "forward"
-            )
         return torch.ops.tiled._grouped_mm_into_main_grad(
-            x, weight.mT, offs, None, weight.main_grad.mT, activation=activation
+            x, weight.mT, offs, None, main_grad_of(weight).mT, activation=activation
         )
 
     def extra_repr(self) -> str:

@@ -84,9 +84,9 @@ class Linear(torch.nn.Linear):
     @functools.wraps(_scripted, assigned=(), updated=())  # torch.jit.script reads the text of that
     def forward(self, input: Tensor) -> Tensor:
         """[..., in_features] -> [..., out_features]."""
-        if self.accumulate_main_grad:
-            return self._into_main_grad(input)
         try:
+            if self.accumulate_main_grad:
+                return self._into_main_grad(input)
             if self.activation is None:
                 return _plain.linear(input, self.weight, self.bias)
             return torch.ops.tiled.linear(input, self.weight, self.bias, activation=self.activation)
