@@ -90,121 +90,145 @@ inline Problem part_of_batch(Problem p, int64_t begin, int64_t size) {
   return p;
 }
 
-template <typename Backend>
-class Tree {
+// The leaves of a product, or, of more than one pass adds up, two halves of K.
+inline std::vector<TreePart> parts_of(const SumTree& tree, int64_t k) {
+  const int64_t half = tree.first_half(k);
+  if (leaf_count(tree, k) > MOST_PARTS) return {{0, half, 0}, {half, k - half, 1}};
+  std::vector<TreePart> parts;
+  for (int64_t begin = 0; begin < k; begin += parts.back().size)
+    parts.push_back(leaf_at(tree, k, begin));
+  return parts;
+}
+
+// How much of C is computed at a time.
+struct TreePiece {
+  int64_t entries, m, n;
+};
+
+// As much as TREE_BYTES have room for. What groups share out stays whole.
+inline TreePiece tree_piece(const Problem& p, size_t parts) {
+  constexpr int64_t LEAST = 256;  // rows or columns
+  const auto half = [](int64_t size, int64_t unit) {
+    return (size + 2 * unit - 1) / (2 * unit) * unit;
+  };
+  const int64_t room =
+      TREE_BYTES / (static_cast<int64_t>(parts) * accumulator_bytes(p.dtype));  // elements
+  TreePiece piece = {is_grouped(p) ? 1 : p.batch, p.m, p.n};
+  auto& [entries, m, n] = piece;
+  while (saturating_product(entries, saturating_product(m, n)) > room) {
+    const bool cuts_m = p.groups.shared != Shared::M && m > LEAST;
+    const bool cuts_n = p.groups.shared != Shared::N && n > LEAST;
+    if (entries > 1)
+      entries = half(entries, 1);
+    else if (cuts_m && (m >= n || !cuts_n))
+      m = half(m, LEAST);
+    else if (cuts_n)
+      n = half(n, LEAST);
+    else
+      break;
+  }
+  return piece;
+}
+
+// A node of which C is the root: its parts' sums in a workspace, and the pass over them.
+class TreeNode {
  public:
-  static void run(const Problem& problem, const SumTree& tree, const MmOptions& options,
-                  const at::Tensor& a) {
-    Tree(tree, options, a).run_pieces(problem);
+  TreeNode(const Problem& problem, const SumTree& tree)
+      : problem_(problem), parts_(parts_of(tree, problem.k)) {
+    Problem like = problem;
+    // A group's bias is found by a row: the pass over the sums goes along rows.
+    if (is_grouped(problem)) like.c.col_stride = 1;
+    layout_ = sums_layout(like);
+    layout_.segments = static_cast<int64_t>(parts_.size());
+    entries_ = is_grouped(problem) ? 1 : problem.batch;
+  }
+
+  const std::vector<TreePart>& parts() const { return parts_; }
+  int64_t bytes() const { return layout_.bytes(entries_); }
+
+  // The end of the parts from number `i` on that are one product: neighbours of one size are a
+  // batch. Scales and groups have no stride from one to the next.
+  size_t end_of_run(size_t i) const {
+    size_t end = i + 1;
+    if (problem_.batch == 1 && !is_grouped(problem_) && !is_scaled(problem_))
+      while (end < parts_.size() && parts_[end].size == parts_[i].size) ++end;
+    return end;
+  }
+
+  // That product, whose C is in `sums`.
+  Problem run(size_t i, void* sums) const {
+    Problem p = problem_of_sums(problem_, layout_, sums);
+    if (is_scaled(p)) p.epilogue.out_dtype = DType::Float32;
+    if (is_grouped(p)) p.c.batch_stride = 0;
+    p = part_along_k(p, parts_[i].begin, parts_[i].size);
+    detail::move_along(p.c, p.epilogue.out_dtype, part_stride(), static_cast<int64_t>(i));
+    const size_t count = end_of_run(i) - i;
+    if (count == 1) return p;
+    p.batch = static_cast<int64_t>(count);
+    p.a.batch_stride = p.k * p.a.col_stride;
+    p.b.batch_stride = p.k * p.b.row_stride;
+    p.c.batch_stride = part_stride();
+    for (Operand* x : {&p.a, &p.b})
+      x->alignment =
+          std::min(x->alignment, power_of_two_divisor(x->batch_stride * size_of(p.dtype)));
+    return p;
+  }
+
+  TreePass pass(const void* sums) const {
+    TreePass pass;
+    pass.problem = layout_.along_m ? turned(problem_) : problem_;
+    pass.sums = sums;
+    pass.part_stride = part_stride(), pass.entry_stride = layout_.entry;
+    pass.pitch = layout_.pitch;
+    pass.parts = static_cast<int32_t>(parts_.size());
+    for (size_t i = 0; i < parts_.size(); ++i)
+      pass.additions[i] = static_cast<uint8_t>(parts_[i].additions);
+    return pass;
   }
 
  private:
-  Tree(const SumTree& tree, const MmOptions& options, const at::Tensor& a)
-      : tree_(tree), options_(options), a_(a) {}
+  int64_t part_stride() const { return layout_.entry * entries_; }
 
-  // All of C, as much at a time as there is room for. What groups share out stays whole.
-  void run_pieces(const Problem& p) const {
-    constexpr int64_t LEAST = 256;  // rows or columns
-    const Shared shared = p.groups.shared;
-    const int64_t parts = std::min(leaf_count(tree_, p.k), MOST_PARTS);
-    const int64_t room = TREE_BYTES / (parts * accumulator_bytes(p.dtype));  // elements of C
-    int64_t entries = is_grouped(p) ? 1 : p.batch, m = p.m, n = p.n;
-    const auto halve = [](int64_t size, int64_t unit) {
-      return (size + 2 * unit - 1) / (2 * unit) * unit;
-    };
-    while (entries > room / m / n) {
-      const bool cuts_m = shared != Shared::M && m > LEAST, cuts_n = shared != Shared::N && n > LEAST;
-      if (entries > 1)
-        entries = halve(entries, 1);
-      else if (cuts_m && (m >= n || !cuts_n))
-        m = halve(m, LEAST);
-      else if (cuts_n)
-        n = halve(n, LEAST);
-      else
-        break;
-    }
-    for (int64_t i = 0; i < p.m; i += m)
-      for (int64_t j = 0; j < p.n; j += n) {
-        const Problem rows = part_of_c(p, false, i, std::min(m, p.m - i));
-        const Problem piece = part_of_c(rows, true, j, std::min(n, p.n - j));
-        for (int64_t e = 0; e < (is_grouped(p) ? 1 : p.batch); e += entries)
-          run_node(is_grouped(p) ? piece : part_of_batch(piece, e, std::min(entries, p.batch - e)));
-      }
-  }
-
-  // The leaves, or, of more than one pass adds up, two halves.
-  std::vector<TreePart> parts_of(int64_t k) const {
-    const int64_t half = tree_.first_half(k);
-    if (leaf_count(tree_, k) > MOST_PARTS) return {{0, half, 0}, {half, k - half, 1}};
-    std::vector<TreePart> parts;
-    for (int64_t begin = 0; begin < k; begin += parts.back().size)
-      parts.push_back(leaf_at(tree_, k, begin));
-    return parts;
-  }
-
-  // A node of which C is the root: each part's sums, then the pass over them.
-  void run_node(const Problem& p) const {
-    const std::vector<TreePart> parts = parts_of(p.k);
-    Problem of_sums = p;
-    // A group's bias is found by a row: the pass over the sums goes along rows.
-    if (is_grouped(p)) of_sums.c.col_stride = 1;
-    SumsLayout layout = sums_layout(of_sums);
-    layout.segments = static_cast<int64_t>(parts.size());
-    const int64_t entries = is_grouped(p) ? 1 : p.batch;
-    const c10::DataPtr place = Backend::workspace(layout.bytes(entries));
-    of_sums = problem_of_sums(p, layout, place.get());
-    if (is_scaled(p)) of_sums.epilogue.out_dtype = DType::Float32;
-    if (is_grouped(p)) of_sums.c.batch_stride = 0;
-    const int64_t part_stride = layout.entry * entries;
-    for (size_t i = 0; i < parts.size();) {
-      // Neighbours of one size are a batch. Scales and groups have no stride from one to the next.
-      size_t end = i + 1;
-      const bool may_batch = p.batch == 1 && !is_grouped(p) && !is_scaled(p);
-      while (may_batch && end < parts.size() && parts[end].size == parts[i].size) ++end;
-      Problem part = part_along_k(of_sums, parts[i].begin, parts[i].size);
-      detail::move_along(part.c, of_sums.epilogue.out_dtype, part_stride, static_cast<int64_t>(i));
-      if (end - i > 1) {
-        part.batch = static_cast<int64_t>(end - i);
-        part.a.batch_stride = part.k * part.a.col_stride;
-        part.b.batch_stride = part.k * part.b.row_stride;
-        part.c.batch_stride = part_stride;
-        const auto realign = [](auto& x, DType dtype) {
-          x.alignment = std::min(
-              x.alignment, power_of_two_divisor(x.batch_stride * size_of(dtype)));
-        };
-        realign(part.a, part.dtype), realign(part.b, part.dtype);
-      }
-      if (tree_.splits(part.k))
-        run_halves(part);
-      else
-        Backend::run_chain(part, Backend::plan_chain(part, options_, a_), a_);
-      i = end;
-    }
-    add(p, layout, part_stride, parts, place.get());
-  }
-
-  // Nodes that are parts themselves, one after the other.
-  void run_halves(const Problem& p) const {
-    if (is_grouped(p)) return run_node(p);
-    for (int64_t e = 0; e < p.batch; ++e) run_node(part_of_batch(p, e, 1));
-  }
-
-  static void add(const Problem& p, const SumsLayout& layout, int64_t part_stride,
-                  const std::vector<TreePart>& parts, const void* sums) {
-    TreePass pass;
-    pass.problem = layout.along_m ? turned(p) : p;
-    pass.sums = sums;
-    pass.part_stride = part_stride, pass.entry_stride = layout.entry, pass.pitch = layout.pitch;
-    pass.parts = static_cast<int32_t>(parts.size());
-    for (size_t i = 0; i < parts.size(); ++i)
-      pass.additions[i] = static_cast<uint8_t>(parts[i].additions);
-    Backend::add(pass);
-  }
-
-  const SumTree tree_;
-  const MmOptions& options_;
-  const at::Tensor& a_;
+  const Problem problem_;
+  const std::vector<TreePart> parts_;
+  SumsLayout layout_;
+  int64_t entries_;
 };
+
+template <typename Backend>
+void run_node(const Problem& problem, const SumTree& tree, const MmOptions& options,
+              const at::Tensor& a) {
+  const TreeNode node(problem, tree);
+  const c10::DataPtr sums = Backend::workspace(node.bytes());
+  for (size_t i = 0; i < node.parts().size(); i = node.end_of_run(i)) {
+    const Problem part = node.run(i, sums.get());
+    if (!tree.splits(part.k))
+      Backend::run_chain(part, Backend::plan_chain(part, options, a), a);
+    else if (is_grouped(part))
+      run_node<Backend>(part, tree, options, a);
+    else
+      for (int64_t e = 0; e < part.batch; ++e)
+        run_node<Backend>(part_of_batch(part, e, 1), tree, options, a);
+  }
+  Backend::add(node.pass(sums.get()));
+}
+
+template <typename Backend>
+void run_tree(const Problem& p, const SumTree& tree, const MmOptions& options,
+              const at::Tensor& a) {
+  const auto [entries, m, n] = tree_piece(p, parts_of(tree, p.k).size());
+  for (int64_t i = 0; i < p.m; i += m)
+    for (int64_t j = 0; j < p.n; j += n) {
+      const Problem rows = part_of_c(p, false, i, std::min(m, p.m - i));
+      const Problem piece = part_of_c(rows, true, j, std::min(n, p.n - j));
+      if (is_grouped(p))
+        run_node<Backend>(piece, tree, options, a);
+      else
+        for (int64_t e = 0; e < p.batch; e += entries)
+          run_node<Backend>(part_of_batch(piece, e, std::min(entries, p.batch - e)), tree, options,
+                            a);
+    }
+}
 
 // What a Backend's plan() and run() are.
 template <typename Backend>
@@ -224,7 +248,7 @@ void run_either_order(const Problem& problem, const TreePlan<typename Backend::C
   if (plan.tree.leaf == 0)
     Backend::run_chain(problem, plan.chain, a);
   else
-    Tree<Backend>::run(problem, plan.tree, *plan.options, a);
+    run_tree<Backend>(problem, plan.tree, *plan.options, a);
 }
 
 }  // namespace tiled
