@@ -15,9 +15,9 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 def said(request: pytest.FixtureRequest) -> dict[str, str]:
     """What every case said, of so many processes."""
     count, backend = request.param
-    if backend == "nccl":
-        if torch.cuda.device_count() < count or not torch.distributed.is_nccl_available():
-            pytest.skip(f"needs {count} GPUs and NCCL")
+    has_gpus = torch.cuda.device_count() >= count and torch.distributed.is_nccl_available()
+    if backend == "nccl" and not has_gpus:
+        pytest.skip(f"needs {count} GPUs and NCCL")
     return run_cases(count, backend, "parallel_tree")
 
 

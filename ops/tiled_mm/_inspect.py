@@ -62,9 +62,9 @@ def explain(
 
     With ``device`` naming one of :func:`devices` it works on any tensors, meta ones too, and needs
     no GPU; without it, the plan is for the tensors' own device. ``verbose`` lists every way that
-    the rung has for the problem. Of a ``sum_order`` with several leaves it is their plan, with where
-    they begin and end. With ``scale_a`` and ``scale_b`` it is that of :func:`scaled_mm`,
-    which takes neither ``algo`` nor ``precision``.
+    the rung has for the problem. Of a ``sum_order`` with several leaves it is the plan of the
+    first of them, behind a list of all. With ``scale_a`` and ``scale_b`` it is that of
+    :func:`scaled_mm`, which takes neither ``algo`` nor ``precision``.
 
     Raises:
         RuntimeError: as :func:`mm` or :func:`scaled_mm`, or the device is unknown or missing.

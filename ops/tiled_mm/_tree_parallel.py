@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module
-from torch.distributed.tensor import parallel
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, parallel
 
 from ._precision import get_float32_precision
 from ._tree_reduce import gather, group_of, passed_back, reduced, tree_reduce

@@ -1,8 +1,8 @@
 """DTensor for the products, so that `parallelize_module` splits a :class:`tiled_mm.nn.Linear` as it
 splits torch's, at the same cost. What gives what is in _placements.py.
 
-:func:`tree_reduce`, and the styles :class:`RowwiseParallel` and :class:`ColwiseParallel`, whose bits
-do not depend on how many processes there are.
+:func:`tree_reduce`, and the styles :class:`RowwiseParallel` and :class:`ColwiseParallel`, whose
+bits do not depend on how many processes there are.
 
 The rules are registered when `torch.distributed.tensor` is imported, before or after this package.
 """
@@ -18,7 +18,7 @@ from ._dtensor_out import written
 from ._placements import is_reachable, options_of, rules_of
 from ._tree_reduce import tree_reduce
 
-__all__ = ["ColwiseParallel", "RowwiseParallel", "tree_reduce"]
+__all__ = ["ColwiseParallel", "RowwiseParallel", "tree_reduce"]  # noqa: F822
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "core/algo.h"
 #include "torch/setting.h"
 
 namespace tiled {
@@ -26,20 +25,6 @@ int8_t parse(std::string_view name) {
 }
 
 Setting library_order(0);
-
-constexpr bool is_lesson(Algo algo) {
-  switch (algo) {
-    case Algo::Naive:
-    case Algo::SharedTile8:
-    case Algo::SharedTile16:
-    case Algo::SharedTile32:
-    case Algo::RegisterTile:
-    case Algo::MmaTile:
-    case Algo::TmaWgmma:
-    case Algo::WarpSpecialized: return true;
-    default: return false;
-  }
-}
 
 int8_t order_of(const MmOptions& options) {
   const int8_t order = options.sum_order ? parse(*options.sum_order) : library_order.now();
