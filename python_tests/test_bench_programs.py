@@ -63,7 +63,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     medians = linears.medians
     for module in (linears, compiled_epilogues):
         monkeypatch.setattr(
-            module, "medians", lambda watch, works, _=0: medians(watch, works, 1e-4)
+            module, "medians", lambda watch, works, _=0, **more: medians(watch, works, 1e-4, **more)
         )
     monkeypatch.setattr(linears, "LEAST", 1)
     monkeypatch.setattr(linears, "PLAIN_CALLS", 2)

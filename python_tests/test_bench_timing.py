@@ -146,8 +146,12 @@ def test_what_is_captured_does_not_depend_on_a_first_call(monkeypatch):
     sets = data.make_sets(Shape(8, 8, 8), CPU, 1, seed=1)
     slow_first = fake.product(2e-3, 2e-3, 1e-6)
     assert CudaStopwatch(CPU).prepare(slow_first, sets).method == "graph"
-    prepared = CudaStopwatch(CPU, graph_below_s=math.inf).prepare(fake.product(2e-3), sets)
-    assert (prepared.method, prepared.calls) == ("graph", 1)
+    for stopwatch, more in (
+        (CudaStopwatch(CPU, graph_below_s=math.inf), {}),
+        (CudaStopwatch(CPU), {"captured": True}),
+    ):
+        prepared = stopwatch.prepare(fake.product(2e-3), sets, **more)
+        assert (prepared.method, prepared.calls) == ("graph", 1)
 
 
 def test_gpu_operands_rotate_through_more_than_twice_the_cache(monkeypatch):
