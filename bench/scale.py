@@ -4,7 +4,7 @@ tp      a tensor-parallel MLP, columns then rows: DTensor's styles, call after c
         graph its local products with their all_reduce, since DTensor's are not captured
 fsdp    a step of a GPT under FSDP2: loss, gradients, AdamW
 host    host time of one call with DTensors of 16 x 16
-async   torch's products that are fused with an all_gather or a reduce_scatter; and with 16
+async   torch's products that are fused with an all_gather or a reduce_scatter; and with 4
         multiprocessors kept from products by torch's setting
 steps   how many parameters differ between two runs of the same steps, by whose products
 bits    how many elements of a row-parallel product change with the batch
@@ -48,7 +48,7 @@ Work = Callable[[], object]
 
 TOKENS = (8192, 64, 16, 1)
 HOST_CALLS = 300
-KEPT = 16
+KEPT = 4  # as many as cost these products no round of tiles on 132 multiprocessors
 
 
 class Turns:
