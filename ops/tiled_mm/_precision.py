@@ -23,7 +23,7 @@ def set_float32_precision(precision: str | None) -> None:
         RuntimeError: the name is unknown, or the call stands inside a compiled function, where it
             would run once, at compile time.
     """
-    refuse_in_compiled_code("float32 precision")
+    _refuse_in_compiled_code()
     torch.ops.tiled.set_float32_precision(precision)
 
 
@@ -43,7 +43,7 @@ def float32_precision(precision: str | None) -> Iterator[None]:
     Raises:
         RuntimeError: as :func:`set_float32_precision`.
     """
-    refuse_in_compiled_code("float32 precision")
+    _refuse_in_compiled_code()
     block = torch.ops.tiled._enter_float32_precision(precision)
     try:
         yield
@@ -51,7 +51,6 @@ def float32_precision(precision: str | None) -> Iterator[None]:
         torch.ops.tiled._leave_float32_precision(block)
 
 
-def refuse_in_compiled_code(setting: str) -> None:
-    """Where a setting would be made once, at compile time."""
+def _refuse_in_compiled_code() -> None:
     if torch.compiler.is_compiling():
-        raise RuntimeError(f"tiled_mm: set the {setting} outside of the compiled function")
+        raise RuntimeError("tiled_mm: set the float32 precision outside of the compiled function")
