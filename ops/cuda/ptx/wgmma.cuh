@@ -211,37 +211,27 @@ struct Wgmma;
     }                                                                                             \
   };
 
-#define TILED_WGMMA_FP8(TA, A_NAME, TB, B_NAME, N, GROUPS, A, B, C)                       \
-  template <>                                                                             \
-  struct Wgmma<Fp8<TA, TB>, N> {                                                          \
-    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                           \
-    static __device__ __forceinline__ void run(float (&d)[N / 2], uint64_t a, uint64_t b, \
-                                               int accumulate) {                          \
-      static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "fp8 operands lie along K");              \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #C                                \
-                   ", 0;\n"                                                               \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32." A_NAME "." B_NAME    \
-                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p, 1, 1;\n}"       \
-                   : TILED_OUTPUTS_##GROUPS("+f")                                         \
-                   : "l"(a), "l"(b), "r"(accumulate));                                    \
-    }                                                                                     \
+// R: the constraint of D's registers; SIGNS: of the operands, which integers do not have. Last
+// comes the operands' type.
+#define TILED_WGMMA_8BIT(D, D_NAME, R, SIGNS, A_NAME, B_NAME, N, GROUPS, A, B, C, ...)        \
+  template <>                                                                                 \
+  struct Wgmma<__VA_ARGS__, N> {                                                              \
+    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                               \
+    static __device__ __forceinline__ void run(D (&d)[N / 2], uint64_t a, uint64_t b,         \
+                                               int accumulate) {                              \
+      static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "operands of 8 bits are contiguous along K"); \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #C                                    \
+                   ", 0;\n"                                                                   \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k32." D_NAME "." A_NAME "." B_NAME \
+                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p" SIGNS ";\n}"        \
+                   : TILED_OUTPUTS_##GROUPS(R)                                                \
+                   : "l"(a), "l"(b), "r"(accumulate));                                        \
+    }                                                                                         \
   };
-
-#define TILED_WGMMA_BYTES(T, NAME, N, GROUPS, A, B, C)                                      \
-  template <>                                                                               \
-  struct Wgmma<T, N> {                                                                      \
-    template <bool A_MN_MAJOR, bool B_MN_MAJOR>                                             \
-    static __device__ __forceinline__ void run(int32_t (&d)[N / 2], uint64_t a, uint64_t b, \
-                                               int accumulate) {                            \
-      static_assert(!A_MN_MAJOR && !B_MN_MAJOR, "bytes lie along K");                       \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #C                                  \
-                   ", 0;\n"                                                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.s32." NAME "." NAME          \
-                   " {" TILED_REGISTERS_##GROUPS "}, %" #A ", %" #B ", p;\n}"               \
-                   : TILED_OUTPUTS_##GROUPS("+r")                                           \
-                   : "l"(a), "l"(b), "r"(accumulate));                                      \
-    }                                                                                       \
-  };
+#define TILED_WGMMA_FP8(TA, A_NAME, TB, B_NAME, N, GROUPS, A, B, C) \
+  TILED_WGMMA_8BIT(float, "f32", "+f", ", 1, 1", A_NAME, B_NAME, N, GROUPS, A, B, C, Fp8<TA, TB>)
+#define TILED_WGMMA_BYTES(T, NAME, N, GROUPS, A, B, C) \
+  TILED_WGMMA_8BIT(int32_t, "s32", "+r", "", NAME, NAME, N, GROUPS, A, B, C, T)
 
 #define TILED_WGMMA(N, GROUPS, A, B, C, D, E, F)                     \
   TILED_WGMMA_16BIT(__nv_bfloat16, "bf16", N, GROUPS, A, B, C, D, E) \
@@ -275,6 +265,7 @@ TILED_WGMMA(256, 16, 128, 129, 130, 131, 132, 133)
 #undef TILED_WGMMA
 #undef TILED_WGMMA_16BIT
 #undef TILED_WGMMA_TF32
+#undef TILED_WGMMA_8BIT
 #undef TILED_WGMMA_FP8
 #undef TILED_WGMMA_BYTES
 #undef TILED_D8

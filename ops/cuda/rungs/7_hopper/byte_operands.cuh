@@ -16,30 +16,20 @@ struct Int8Scaled {
 };
 template <typename C>
 constexpr bool IS_SCALED<Int8Scaled<C>> = true;
-template <typename C>
-struct TypesOf<Int8Scaled<C>> {
-  using Result = C;
-  using Arguments = ScaledArguments;
-};
 
-// What wgmma multiplies for a kernel's T, and what it sums in.
-template <typename T>
-struct Multiplied {
-  using Operands = T;
-  using Sum = float;
+template <typename Byte, typename C, typename Args>
+struct TypesOfBytes {
+  using Operands = Byte;
+  using Sum = int32_t;
+  using Result = C;
+  using Arguments = Args;
 };
 template <>
-struct Multiplied<signed char> {
-  using Operands = signed char;
-  using Sum = int32_t;
-};
+struct TypesOf<signed char> : TypesOfBytes<signed char, signed char, HopperArguments> {};
 template <>
-struct Multiplied<unsigned char> {
-  using Operands = unsigned char;
-  using Sum = int32_t;
-};
+struct TypesOf<unsigned char> : TypesOfBytes<unsigned char, unsigned char, HopperArguments> {};
 template <typename C>
-struct Multiplied<Int8Scaled<C>> : Multiplied<signed char> {};
+struct TypesOf<Int8Scaled<C>> : TypesOfBytes<signed char, C, ScaledArguments> {};
 
 // The scales of int8 are found as fp8's; they are asked for at the end alone.
 template <typename C, typename Tile>

@@ -56,8 +56,8 @@ struct Hopper {
   static constexpr int CONSUMER_REGISTERS = Tile::CONSUMER_REGISTERS;  // of a thread
   static constexpr int COPIES = P::BOXES + Q::BOXES, PRODUCERS = hopper_producers<Tile>(COPIES);
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
-  using Operands = typename Multiplied<T>::Operands;
-  using Sum = typename Multiplied<T>::Sum;
+  using Operands = typename TypesOf<T>::Operands;
+  using Sum = typename TypesOf<T>::Sum;
   static constexpr bool OF_BYTES = std::is_same_v<Sum, int32_t>;
   using Accumulators = Sum[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;

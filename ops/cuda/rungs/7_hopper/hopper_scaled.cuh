@@ -32,7 +32,7 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
                                                 const typename Kernel::Scales& scales) {
   using P = typename Kernel::P;
   using Q = typename Kernel::Q;
-  using Wgmma = ptx::Wgmma<typename TypesOf<typename P::Element>::Operands, 2 * Kernel::REGISTERS>;
+  using Wgmma = ptx::Wgmma<typename Kernel::Operands, 2 * Kernel::REGISTERS>;
   using Sums = float[Kernel::REGISTERS];
   constexpr int STRIPS = Kernel::STRIPS;
   static_assert(P::BLOCK_K == SCALE_BLOCK, "a stage is a block of K");

@@ -31,15 +31,19 @@ constexpr bool IS_SCALED = false;
 template <typename P, typename Q, typename C>
 constexpr bool IS_SCALED<Fp8Scaled<P, Q, C>> = true;
 
-// What wgmma multiplies, what C has, and what the kernel is launched with.
+// A kernel's T: what wgmma multiplies and sums in, what C has, and what the kernel is launched
+// with.
 template <typename T>
 struct TypesOf {
+  using Operands = T;
+  using Sum = float;
   using Result = T;
   using Arguments = HopperArguments;
 };
 template <typename P, typename Q, typename C>
 struct TypesOf<Fp8Scaled<P, Q, C>> {
   using Operands = ptx::Fp8<P, Q>;
+  using Sum = float;
   using Result = C;
   using Arguments = ScaledArguments;
 };
