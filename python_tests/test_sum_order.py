@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import cases
+import gates
 import groups
 import pytest
 import tiled_mm
@@ -79,6 +80,14 @@ def test_beside_chains_of_no_kernel(dtype: torch.dtype) -> None:
     right = tree_of(lambda k: golden_mm(a[:, k], b[k]), 150, 32)
     assert_same_bits(tiled_mm.mm(a, b, sum_order="tree:32"), right)
     assert not torch.equal(right, tiled_mm.mm(a, b))
+
+
+@each("device", DEVICES)
+@each("dtype", FLOATS)
+def test_errors_are_within_a_chain_s(dtype: torch.dtype, device: str) -> None:
+    a, b = operands(33, 40, 5000, dtype, device)
+    arithmetic = "tensor" if device == "cuda" and dtype in HALVES else "fma"
+    gates.check(tiled_mm.mm(a, b, sum_order="tree:16"), a, b, arithmetic)
 
 
 @each("device", DEVICES)

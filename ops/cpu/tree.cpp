@@ -24,8 +24,7 @@ void add_tree(const TreePass& pass, int64_t reals, int64_t at, int64_t count,
               Real (&waiting)[MOST_WAITING][FINISH_ROW_BYTES / sizeof(Real)]) {
   int top = 0;
   for (int32_t part = 0; part < pass.parts; ++part) {
-    const Real* sums =
-        static_cast<const Real*>(pass.sums) + (part * pass.part_stride + at) * reals;
+    const Real* sums = static_cast<const Real*>(pass.sums) + (part * pass.part_stride + at) * reals;
     int additions = pass.additions[part];
     const Real* right = sums;
     for (; additions > 0; --additions) {

@@ -105,8 +105,8 @@ def reduced(
     out_dtype: torch.dtype,
     activation: str | None,
 ) -> tuple[Tensor, Tensor]:
-    """The result, and what its gradient needs of it: the pre-activation, of the
-    result's dtype, or of relu and of none the result."""
+    """The result, and what its gradient needs of it: the pre-activation, of the result's dtype, or
+    of relu and of none the result."""
     if count == 1:
         return _finished(partial, bias, out_dtype, activation)
     if scatter_dim is not None:

@@ -70,7 +70,7 @@ Problem checked_problem(const at::Tensor& a, const at::Tensor& b, const MmOption
 // A product of one chain; of a tree the first of its leaves' products, and what it is a part of.
 struct Explained {
   Problem problem;
-  std::string text;            // in front of the rest; empty of a chain
+  std::string text;             // in front of the rest; empty of a chain
   std::string leaves = "null";  // as JSON
 };
 
@@ -78,30 +78,28 @@ Explained first_product(const Problem& problem, const MmOptions& options) {
   const SumTree tree = tree_of(problem, leaf_of(options));
   if (tree.leaf == 0) return {problem, ""};
   std::vector<std::string> sizes;
-  for (int64_t at = 0; at < problem.k;) {
-    const int64_t size = leaf_at(tree, problem.k, at).size;
+  for (int64_t at = 0, size; at < problem.k; at += size) {
+    size = leaf_at(tree, problem.k, at).size;
     sizes.push_back(std::to_string(size));
-    at += size;
   }
   const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
-  const Problem rows = part_of_c(problem, false, 0, std::min(piece.m, problem.m));
-  const Problem part = part_of_c(rows, true, 0, std::min(piece.n, problem.n));
-  const TreeNode node(part_of_batch(part, 0, piece.entries), tree);
-  const auto whole = sizes;
-  if (constexpr size_t SHOWN = 16; sizes.size() > SHOWN) sizes.resize(SHOWN), sizes.push_back("...");
-  const std::string of_c = std::to_string(piece.m) + " x " + std::to_string(piece.n) + " of C" +
-                           (piece.entries > 1 ? " in " + std::to_string(piece.entries) +
-                                                    " entries of the batch"
-                                              : "");
+  const TreeNode node = first_node(problem, tree, piece);
+  const std::vector<std::string> whole = sizes;
+  if (constexpr size_t SHOWN = 16; sizes.size() > SHOWN)
+    sizes.resize(SHOWN), sizes.push_back("...");
+  const std::string of_c =
+      std::to_string(piece.m) + " x " + std::to_string(piece.n) + " of C" +
+      (piece.entries > 1 ? " in " + std::to_string(piece.entries) + " entries of the batch" : "");
   const size_t first = node.end_of_run(0);
-  return {node.run(0, nullptr),
-          "K is summed by a tree of " + std::to_string(whole.size()) + " leaves: " +
-              joined(sizes) + "\n" +
-              line("at a time", of_c + "; " + with_unit(static_cast<double>(node.bytes()), "B") +
-                                    " of workspace for leaves' sums, added and finished by one pass") +
-              line("below", first > 1 ? "the first " + std::to_string(first) + " leaves, a batch"
-                                      : "the first leaf"),
-          array_of(whole)};
+  return {
+      node.run(0, nullptr),
+      "K is summed by a tree of " + std::to_string(whole.size()) + " leaves: " + joined(sizes) +
+          "\n" +
+          line("at a time", of_c + "; " + with_unit(static_cast<double>(node.bytes()), "B") +
+                                " of workspace for leaves' sums, added and finished by one pass") +
+          line("below", first > 1 ? "the first " + std::to_string(first) + " leaves, a batch"
+                                  : "the first leaf"),
+      array_of(whole)};
 }
 
 // A plan's JSON with its leaves.
@@ -137,19 +135,17 @@ std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptio
                          const MaybeTensor& scale_b) {
   const Explained product =
       first_product(checked_problem(a, b, options, device, scale_a, scale_b), options);
-  return product.text +
-         (on_cpu(a, device)
-              ? cpu_explain_text(product.problem, cpu_algo(options.algo))
-              : to_text(report_of(a, product.problem, options, device), verbose));
+  return product.text + (on_cpu(a, device)
+                             ? cpu_explain_text(product.problem, cpu_algo(options.algo))
+                             : to_text(report_of(a, product.problem, options, device), verbose));
 }
 
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device, const MaybeTensor& scale_a, const MaybeTensor& scale_b) {
   const Explained product =
       first_product(checked_problem(a, b, options, device, scale_a, scale_b), options);
-  return with_leaves(on_cpu(a, device)
-                         ? cpu_plan_json(product.problem, cpu_algo(options.algo))
-                         : to_json(report_of(a, product.problem, options, device)),
+  return with_leaves(on_cpu(a, device) ? cpu_plan_json(product.problem, cpu_algo(options.algo))
+                                       : to_json(report_of(a, product.problem, options, device)),
                      product.leaves);
 }
 

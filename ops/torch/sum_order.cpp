@@ -9,7 +9,7 @@ namespace {
 
 // By the binary logarithm of their leaves.
 constexpr std::array<std::string_view, 15> NAMES = {
-    "chain",   "",        "",          "",     "tree:16",   "tree:32",   "tree:64",  "tree:128",
+    "chain",    "",         "",     "",          "tree:16",   "tree:32",   "tree:64",   "tree:128",
     "tree:256", "tree:512", "tree", "tree:2048", "tree:4096", "tree:8192", "tree:16384"};
 static_assert(int64_t{1} << (NAMES.size() - 1) == MOST_LEAF && NAMES[4] == "tree:16" &&
                   LEAST_LEAF == 16 && NAMES[10] == "tree" && DEFAULT_LEAF == 1024,

@@ -144,7 +144,7 @@ class TreeNode {
   }
 
   const std::vector<TreePart>& parts() const { return parts_; }
-  int64_t bytes() const { return layout_.bytes(entries_); }
+  int64_t bytes() const { return layout_.bytes(entries_); }  // of the workspace
 
   // The end of the parts from number `i` on that are one product: neighbours of one size are a
   // batch. Scales and groups have no stride from one to the next.
@@ -195,6 +195,13 @@ class TreeNode {
   int64_t entries_;
 };
 
+// The node of the first piece of C.
+inline TreeNode first_node(const Problem& problem, const SumTree& tree, const TreePiece& piece) {
+  const Problem rows = part_of_c(problem, false, 0, piece.m);
+  const Problem part = part_of_c(rows, true, 0, piece.n);
+  return {is_grouped(problem) ? part : part_of_batch(part, 0, piece.entries), tree};
+}
+
 template <typename Backend>
 void run_node(const Problem& problem, const SumTree& tree, const MmOptions& options,
               const at::Tensor& a) {
@@ -237,9 +244,15 @@ auto plan_of_either_order(const Problem& problem, const MmOptions& options, cons
   const int64_t leaf = leaf_of(options);
   const SumTree tree = leaf == 0 ? SumTree() : tree_of(problem, leaf);
   if (tree.leaf == 0) return Plan{Backend::plan_chain(problem, options, a)};
-  // What a leaf is refused for, the product is refused for before it begins.
-  const Problem first = part_along_k(problem, 0, leaf_at(tree, problem.k, 0).size);
-  return Plan{Backend::plan_chain(first, options, a), tree, &options};
+  // What a leaf is refused for, the product is refused for before it begins; a rung that is asked
+  // for may not take all of them.
+  const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
+  const TreeNode node = first_node(problem, tree, piece);
+  const Plan plan = {Backend::plan_chain(node.run(0, nullptr), options, a), tree, &options};
+  for (size_t i = node.end_of_run(0); options.algo && i < node.parts().size();
+       i = node.end_of_run(i))
+    Backend::plan_chain(node.run(i, nullptr), options, a);
+  return plan;
 }
 
 template <typename Backend>

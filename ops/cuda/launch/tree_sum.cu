@@ -7,10 +7,9 @@
 //     waiting         -   0+1   -
 //
 // Memory's rate bounds it: the sums of BATCH parts are under way at once.
-#include "cuda/launch/tree_sum.h"
-
 #include <algorithm>
 
+#include "cuda/launch/tree_sum.h"
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"
@@ -103,17 +102,14 @@ cudaError_t launch_tree_sum(const TreePass& pass, cudaStream_t stream) {
   step.work = Work::Sums;
   step.threads_x = THREADS, step.threads_y = 1;
   step.grid_x = std::min(blocks_over(p.m * (pass.pitch / VECTOR), THREADS), MOST_BLOCKS);
-  step.grid_y =
-      is_grouped(p) ? 1 : static_cast<int32_t>(std::min<int64_t>(p.batch, MAX_GRID_Y));
-  const auto kernel = with_element_type(
-      p.epilogue.out_dtype,
-      [](auto tag) -> Kernel<TreePass> {
-        using Out = typename decltype(tag)::Type;
-        if constexpr (std::is_integral_v<Out>)
-          return nullptr;  // integers have no tree
-        else
-          return &tree_sum<Out>;
-      });
+  step.grid_y = is_grouped(p) ? 1 : static_cast<int32_t>(std::min<int64_t>(p.batch, MAX_GRID_Y));
+  const auto kernel = with_element_type(p.epilogue.out_dtype, [](auto tag) -> Kernel<TreePass> {
+    using Out = typename decltype(tag)::Type;
+    if constexpr (std::is_integral_v<Out>)
+      return nullptr;  // integers have no tree
+    else
+      return &tree_sum<Out>;
+  });
   return launch_early(kernel, step, stream, pass);
 }
 
