@@ -371,7 +371,7 @@ def test_explain_shows_the_leaves() -> None:
     assert plan.leaves == [1264, *[1248] * 7]
     assert (plan.batch, plan.k) == (1, 1264)
     text = tiled_mm.explain(a, b, device="h100", sum_order="tree")
-    assert "a tree of 8 leaves: 1264, 1248" in text and "1024 x 4096 of C" in text
+    assert "a tree of 8 leaves: 1264, 1248" in text and "2048 x 2048 of C" in text
     assert tiled_mm.plan(a, b, device="h100").leaves is None
     x, y = operands(4, 4, 64, torch.float32, "cpu")
     assert tiled_mm.plan(x, y, sum_order="tree:16").leaves == [16] * 4
