@@ -378,6 +378,12 @@ def test_explain_shows_the_leaves() -> None:
     assert "a tree of 4 leaves" in tiled_mm.explain(x, y, sum_order="tree:16")
 
 
+def test_out_of_core_knows_the_chain_alone() -> None:
+    a = torch.empty(64, 64, device="meta")
+    with tiled_mm.sum_order("tree"), pytest.raises(NotImplementedError, match="of one chain"):
+        tiled_mm.explain_out_of_core(a, a, memory=1 << 30, device="h200")
+
+
 @each("device", DEVICES)
 def test_the_benchmark(device: str) -> None:
     cases_of_it = list(tree.cases(7))
