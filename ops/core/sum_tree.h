@@ -78,6 +78,19 @@ constexpr int64_t leaf_count(const SumTree& tree, int64_t k) {
   return count;
 }
 
+// The most sums of a problem's tree that wait at once; none where it has none.
+constexpr int64_t most_waiting(const Problem& problem) {
+  const SumTree tree = {problem.leaf, tree_unit(problem.arithmetic)};
+  int64_t waiting = 0, most = 0;
+  for (int64_t begin = 0; problem.leaf > 0 && begin < problem.k;) {
+    const TreePart leaf = leaf_at(tree, problem.k, begin);
+    begin += leaf.size;
+    waiting += 1 - leaf.additions;
+    if (begin < problem.k && waiting > most) most = waiting;
+  }
+  return most;
+}
+
 // The most sums that one pass adds up; more of them are added half by half. A node that splits has
 // neighbours of its depth that do or nearly do, so that the tree of 2^10 leaves is at most 11 deep:
 // at every depth a first half waits, and a leaf.

@@ -15,7 +15,7 @@
 #include "torch/mm_cpu.h"
 #include "torch/precision.h"
 #include "torch/scaled.h"
-#include "torch/tree.h"
+#include "torch/tree_choice.h"
 
 namespace tiled {
 
@@ -74,7 +74,8 @@ struct Explained {
   std::string leaves = "null";  // as JSON
 };
 
-Explained first_product(const Problem& problem, const MmOptions& options) {
+Explained first_product(const Problem& problem, const MmOptions& options, const at::Tensor& a,
+                        OptionalName device) {
   const SumTree tree = tree_of(problem, leaf_of(options));
   if (tree.leaf == 0) return {problem, ""};
   std::vector<std::string> sizes;
@@ -82,24 +83,30 @@ Explained first_product(const Problem& problem, const MmOptions& options) {
     size = leaf_at(tree, problem.k, at).size;
     sizes.push_back(std::to_string(size));
   }
-  const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
-  const TreeNode node = first_node(problem, tree, piece);
-  const std::vector<std::string> whole = sizes;
+  const std::vector<std::string> all = sizes;
   if (constexpr size_t SHOWN = 16; sizes.size() > SHOWN)
     sizes.resize(SHOWN), sizes.push_back("...");
+  const std::string head =
+      "K is summed by a tree of " + std::to_string(all.size()) + " leaves: " + joined(sizes) + "\n";
+  const Problem whole = with_leaf(problem, tree);
+  if (!on_cpu(a, device) &&
+      one_kernel_sums(whole, tree, device_of(a, device), a.scalar_type(), options))
+    return {whole, head + line("by", "one kernel, whose blocks keep the sums that wait"),
+            array_of(all)};
+  const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
+  const TreeNode node = first_node(problem, tree, piece);
   const std::string of_c =
       std::to_string(piece.m) + " x " + std::to_string(piece.n) + " of C" +
       (piece.entries > 1 ? " in " + std::to_string(piece.entries) + " entries of the batch" : "");
   const size_t first = node.end_of_run(0);
   return {
       node.run(0, nullptr),
-      "K is summed by a tree of " + std::to_string(whole.size()) + " leaves: " + joined(sizes) +
-          "\n" +
+      head +
           line("at a time", of_c + "; " + with_unit(static_cast<double>(node.bytes()), "B") +
                                 " of workspace for leaves' sums, added and finished by one pass") +
           line("below", first > 1 ? "the first " + std::to_string(first) + " leaves, a batch"
                                   : "the first leaf"),
-      array_of(whole)};
+      array_of(all)};
 }
 
 // A plan's JSON with its leaves.
@@ -134,7 +141,7 @@ std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptio
                          OptionalName device, bool verbose, const MaybeTensor& scale_a,
                          const MaybeTensor& scale_b) {
   const Explained product =
-      first_product(checked_problem(a, b, options, device, scale_a, scale_b), options);
+      first_product(checked_problem(a, b, options, device, scale_a, scale_b), options, a, device);
   return product.text + (on_cpu(a, device)
                              ? cpu_explain_text(product.problem, cpu_algo(options.algo))
                              : to_text(report_of(a, product.problem, options, device), verbose));
@@ -143,7 +150,7 @@ std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptio
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device, const MaybeTensor& scale_a, const MaybeTensor& scale_b) {
   const Explained product =
-      first_product(checked_problem(a, b, options, device, scale_a, scale_b), options);
+      first_product(checked_problem(a, b, options, device, scale_a, scale_b), options, a, device);
   return with_leaves(on_cpu(a, device) ? cpu_plan_json(product.problem, cpu_algo(options.algo))
                                        : to_json(report_of(a, product.problem, options, device)),
                      product.leaves);

@@ -58,6 +58,11 @@ struct Cpu {
     return cpu_algo(options.algo);
   }
 
+  static constexpr bool one_kernel_sums(const Problem&, const SumTree&, const MmOptions&,
+                                        const at::Tensor&) {
+    return false;
+  }
+
   static Target target(const at::Tensor&) { return {at::kCPU}; }
 
   static at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, const at::Tensor&) {

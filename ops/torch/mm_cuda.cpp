@@ -30,7 +30,7 @@
 #include "torch/products.h"
 #include "torch/scaled.h"
 #include "torch/scaled_with_tile.h"
-#include "torch/tree.h"
+#include "torch/tree_choice.h"
 #include "torch/tune.h"
 
 namespace tiled {
@@ -113,6 +113,12 @@ struct Cuda {
     if (is_tuning() && !options.algo && !is_scaled(problem))
       tune(problem, device, a.device().index());
     return choose_plan(problem, device, a.scalar_type(), options);
+  }
+
+  static bool one_kernel_sums(const Problem& whole, const SumTree& tree, const MmOptions& options,
+                              const at::Tensor& a) {
+    const DeviceInfo& device = cuda_device(a.device().index());
+    return tiled::one_kernel_sums(whole, tree, device, a.scalar_type(), options);
   }
 
   static Target target(const at::Tensor& a) { return target_of(a); }

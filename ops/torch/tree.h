@@ -5,6 +5,9 @@
 //   static Chain plan_chain(const Problem&, const MmOptions&, const at::Tensor& a);
 //   static void run_chain(const Problem&, const Chain&, const at::Tensor& a);
 //   static void add(const TreePass&);
+//   static bool one_kernel_sums(const Problem& whole, const SumTree&, const MmOptions&,
+//                               const at::Tensor& a);  whether a plan of `whole`, which has the
+//                                                      tree's leaf, is to sum by the tree itself
 //   static c10::DataPtr workspace(int64_t bytes);
 // and its plan() and run() go through TreePlan and these.
 //
@@ -27,9 +30,10 @@ constexpr int64_t TREE_BYTES = int64_t{128} << 20;
 // The plan of a product of either order. It is used up within the call that has these options.
 template <typename Chain>
 struct TreePlan {
-  Chain chain;  // of a tree: its first leaf's
-  SumTree tree = {};
+  Chain chain;        // of a tree that has leaves' products: of the first
+  SumTree tree = {};  // where it has those
   const MmOptions* options = nullptr;
+  int32_t leaf = 0;  // Problem::leaf of a tree that one kernel sums
 };
 
 namespace detail {
@@ -47,6 +51,12 @@ void move_along(Companion<Pointer>& x, int64_t stride, int64_t begin) {
 }
 
 }  // namespace detail
+
+// The problem with a tree to sum by.
+inline Problem with_leaf(Problem p, const SumTree& tree) {
+  p.leaf = static_cast<int32_t>(tree.leaf);
+  return p;
+}
 
 // The same product of a part of K.
 inline Problem part_along_k(Problem p, int64_t begin, int64_t size) {
@@ -244,6 +254,9 @@ auto plan_of_either_order(const Problem& problem, const MmOptions& options, cons
   const int64_t leaf = leaf_of(options);
   const SumTree tree = leaf == 0 ? SumTree() : tree_of(problem, leaf);
   if (tree.leaf == 0) return Plan{Backend::plan_chain(problem, options, a)};
+  const Problem whole = with_leaf(problem, tree);
+  if (Backend::one_kernel_sums(whole, tree, options, a))
+    return Plan{Backend::plan_chain(whole, options, a), {}, &options, whole.leaf};
   // What a leaf is refused for, the product is refused for before it begins; a rung that is asked
   // for may not take all of them.
   const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
@@ -258,10 +271,10 @@ auto plan_of_either_order(const Problem& problem, const MmOptions& options, cons
 template <typename Backend>
 void run_either_order(const Problem& problem, const TreePlan<typename Backend::Chain>& plan,
                       const at::Tensor& a) {
-  if (plan.tree.leaf == 0)
-    Backend::run_chain(problem, plan.chain, a);
-  else
-    run_tree<Backend>(problem, plan.tree, *plan.options, a);
+  if (plan.tree.leaf != 0) return run_tree<Backend>(problem, plan.tree, *plan.options, a);
+  Problem one = problem;
+  one.leaf = plan.leaf;
+  Backend::run_chain(one, plan.chain, a);
 }
 
 }  // namespace tiled
