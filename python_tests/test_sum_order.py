@@ -82,6 +82,41 @@ def test_beside_chains_of_no_kernel(dtype: torch.dtype) -> None:
     assert not torch.equal(right, tiled_mm.mm(a, b))
 
 
+@pytest.mark.cuda
+@each("dtype", HALVES)
+@each("layout", ("nn", "nt", "tn", "tt"))
+def test_one_kernel_that_sums_a_tree(layout: str, dtype: torch.dtype) -> None:
+    """Every way of rung hopper that does: several tiles a block, leaves of whole and part steps."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("rung hopper is for compute capability 9.0")
+    bias = cases.fill(1, 520, dtype, "cuda")[0]
+    for k, leaf in itertools.product((32, 100, 1000, 3001), LEAVES[:2]):
+        if k < 2 * leaf:
+            continue
+        a, b = operands(2100, 520, k, dtype, "cuda")
+        a = cases.column_major(a) if layout[0] == "t" else a
+        b = cases.column_major(b) if layout[1] == "t" else b
+        asked = {"algo": "hopper", "sum_order": f"tree:{leaf}"}
+        right = by_hand(a, b, leaf)
+        ways = [
+            (tile, exchanged, *cluster)
+            for tile in ("Coop128x256", "Ping128x192", "Ping64x128")
+            for exchanged in (False, True)
+            for cluster in ((1, 1), (2, 1), (1, 2))
+        ]
+        for way in ways:
+            got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **asked)
+            assert_same_bits(got, right.to(dtype), f"{k}, {leaf}, {way}")
+            wide = {"out_dtype": torch.float32} | asked
+            got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **wide)
+            assert_same_bits(got, right, f"{k}, {leaf}, {way}, fp32")
+        got = tiled_mm.linear(a, b.mT, bias, activation="relu", **asked)
+        assert_same_bits(got, torch.relu(right + bias.float()).to(dtype), f"{k}, {leaf}, linear")
+    x, y = (t.reshape(3, 350, -1) for t in (a[:1050], a[1050:]))
+    got = tiled_mm.bmm(x, y.mT, **asked)
+    assert_same_bits(got, by_hand(x, y.mT, leaf).to(dtype))
+
+
 @each("device", DEVICES)
 @each("dtype", FLOATS)
 def test_errors_are_within_a_chain_s(dtype: torch.dtype, device: str) -> None:

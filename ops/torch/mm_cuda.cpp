@@ -168,7 +168,7 @@ struct Cuda {
 };
 
 // C, and the pre-activation, undefined where it is not asked for; by a rung's way of
-// that name. With an epilogue the tile's kernel is another one.
+// that name. With an epilogue the tile's kernel is another one, and so it is where a tree sums K.
 std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
                                                       std::string_view tile, bool exchanged,
                                                       int64_t cluster_p, int64_t cluster_q,
@@ -187,6 +187,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
       problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
   std::vector<int64_t> sizes = {a.size(-2), b.size(-1)};
   if (a.dim() == 3) sizes.insert(sizes.begin(), a.size(0));
+  problem = with_leaf(problem, tree_of(problem, leaf_of(asked)));
   EpilogueOptions epilogue;
   epilogue.bias = bias, epilogue.bias_along = "n", epilogue.activation = activation;
   fill_epilogue(problem, a, epilogue, sizes);
@@ -204,7 +205,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
     before = Cuda::empty(sizes, type, a);
     keep_before(problem, before);
   }
-  if (c.numel() > 0) Cuda::run(problem, {*found}, a);
+  if (c.numel() > 0) Cuda::run(problem, {*found, {}, nullptr, problem.leaf}, a);
   return {std::move(c), std::move(before)};
 }
 

@@ -101,7 +101,10 @@ struct Hopper {
       for (int i = 0; i < 2; ++i) ptx::mbarrier_init(turn(i), 4);  // the other consumer's warps
       ptx::fence_mbarrier_init();
     }
-    synchronise();
+    if (blocks == 1)
+      __syncthreads();
+    else
+      ptx::cluster_sync_relaxed();
   }
 
   __device__ __forceinline__ uint32_t full(uint32_t stage) const {
@@ -112,13 +115,6 @@ struct Hopper {
   }
   __device__ __forceinline__ uint32_t turn(uint32_t consumer) const {
     return base + TURN_AT + consumer * 8;
-  }
-
-  __device__ __forceinline__ void synchronise() const {
-    if (blocks == 1)
-      __syncthreads();
-    else
-      ptx::cluster_sync_relaxed();
   }
 
   // From here on what the kernel before wrote is read, and what it reads is written. Whoever works
@@ -172,6 +168,12 @@ struct Hopper {
         load(unit, pieces.of(unit));
         if (paired) load(next, pieces.of(next));
       }
+    }
+    // The readers' last words must find these barriers: where a block of a cluster had ended, those
+    // of the others would end the kernel with an error (docs/decisions/039).
+    for (int step = ahead, next; step < STAGES; step += next, ring.skip(next)) {
+      next = turns.next();
+      ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
     }
   }
 

@@ -39,8 +39,6 @@ __device__ __forceinline__ void run_hopper(const typename Kernel::Arguments& arg
     if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
     kernel.consume(units, warpgroup - 1);
   }
-  // No block leaves while others may still write to its shared memory or arrive at its barriers.
-  kernel.synchronise();
 }
 
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>

@@ -85,13 +85,6 @@ struct Fp16x3 {
     return base + GIVEN_AT + (4 * consumer + threadIdx.x % 128 / 32) * 8;
   }
 
-  __device__ __forceinline__ void synchronise() const {
-    if (blocks == 1)
-      __syncthreads();
-    else
-      ptx::cluster_sync_relaxed();
-  }
-
   __device__ __forceinline__ void initialise_barriers() {
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
@@ -103,7 +96,10 @@ struct Fp16x3 {
         for (int i = 0; i < 8; ++i) ptx::mbarrier_init(base + GIVEN_AT + i * 8, 32);
       ptx::fence_mbarrier_init();
     }
-    synchronise();
+    if (blocks == 1)
+      __syncthreads();
+    else
+      ptx::cluster_sync_relaxed();
   }
 
   // Turns: the cluster's units, WholeTurns or CutTurns.
@@ -126,6 +122,9 @@ struct Fp16x3 {
         Q::load(q_part, stage + Q_AT, &grid.q_map, unit.q, k, unit.batch * grid.q_batch, f);
       }
     }
+    // The readers' last words must find these barriers, as rung hopper's.
+    for (int step = 0; step < STAGES; ++step, ring.advance())
+      ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
   }
 
   // A warp's word that it has read a stage, to every block that fills it.
@@ -194,8 +193,6 @@ __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t*
     ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
     kernel.consume(units, warpgroup - 1);
   }
-  // No block leaves while others may still write to its shared memory or arrive at its barriers.
-  kernel.synchronise();
 }
 
 }  // namespace tiled
