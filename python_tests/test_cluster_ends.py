@@ -12,7 +12,7 @@ CALLS = 200  # without the mend one of the first 20 failed, three times of three
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("cluster", [(2, 1), (4, 1)])
+@pytest.mark.parametrize("cluster", [(2, 1), (1, 2)])
 def test_a_reader_s_last_word_finds_its_barrier(cluster: tuple[int, int]) -> None:
     """A small tile whose fp32 result each thread stores: the shortest way from the last stage to
     the end. What runs in between drives the operands out of the caches."""

@@ -98,14 +98,15 @@ Explained first_product(const Problem& problem, const MmOptions& options, const 
   const std::string of_c =
       std::to_string(piece.m) + " x " + std::to_string(piece.n) + " of C" +
       (piece.entries > 1 ? " in " + std::to_string(piece.entries) + " entries of the batch" : "");
-  const size_t first = node.end_of_run(0);
+  const PartRun first = node.runs().front();
   return {
-      node.run(0, nullptr),
+      node.product(first, nullptr),
       head +
           line("at a time", of_c + "; " + with_unit(static_cast<double>(node.bytes()), "B") +
                                 " of workspace for leaves' sums, added and finished by one pass") +
-          line("below", first > 1 ? "the first " + std::to_string(first) + " leaves, a batch"
-                                  : "the first leaf"),
+          line("below", first.count > 1
+                            ? std::to_string(first.count) + " leaves of one size, a batch"
+                            : "the first leaf"),
       array_of(all)};
 }
 

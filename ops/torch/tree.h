@@ -110,6 +110,30 @@ inline std::vector<TreePart> parts_of(const SumTree& tree, int64_t k) {
   return parts;
 }
 
+// Parts of one size whose numbers and begins are evenly apart: one product, a batch.
+struct PartRun {
+  size_t first, step, count;  // numbers of parts
+};
+
+inline std::vector<PartRun> runs_of(const std::vector<TreePart>& parts, bool batches) {
+  std::vector<PartRun> runs;
+  std::vector<bool> taken(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (taken[i]) continue;
+    PartRun run = {i, 1, 1};
+    for (size_t j = i + 1; batches && j < parts.size(); ++j) {
+      if (run.count > 1 && j > i + run.count * run.step) break;
+      if (taken[j] || parts[j].size != parts[i].size) continue;
+      if (run.count == 1) run.step = j - i;
+      const auto apart = static_cast<size_t>(parts[i + run.step].begin - parts[i].begin);
+      if (static_cast<size_t>(parts[j].begin - parts[i].begin) != run.count * apart) break;
+      ++run.count, taken[j] = true;
+    }
+    runs.push_back(run);
+  }
+  return runs;
+}
+
 // How much of C is computed at a time.
 struct TreePiece {
   int64_t entries, m, n;
@@ -156,28 +180,25 @@ class TreeNode {
   const std::vector<TreePart>& parts() const { return parts_; }
   int64_t bytes() const { return layout_.bytes(entries_); }  // of the workspace
 
-  // The end of the parts from number `i` on that are one product: neighbours of one size are a
-  // batch. Scales and groups have no stride from one to the next.
-  size_t end_of_run(size_t i) const {
-    size_t end = i + 1;
-    if (problem_.batch == 1 && !is_grouped(problem_) && !is_scaled(problem_))
-      while (end < parts_.size() && parts_[end].size == parts_[i].size) ++end;
-    return end;
+  // Scales and groups have no stride from one part to the next.
+  std::vector<PartRun> runs() const {
+    return runs_of(parts_, problem_.batch == 1 && !is_grouped(problem_) && !is_scaled(problem_));
   }
 
-  // That product, whose C is in `sums`.
-  Problem run(size_t i, void* sums) const {
+  // The product of a run, whose C is in `sums`.
+  Problem product(const PartRun& run, void* sums) const {
+    const TreePart& part = parts_[run.first];
     Problem p = problem_of_sums(problem_, layout_, sums);
     if (is_scaled(p)) p.epilogue.out_dtype = DType::Float32;
     if (is_grouped(p)) p.c.batch_stride = 0;
-    p = part_along_k(p, parts_[i].begin, parts_[i].size);
-    detail::move_along(p.c, p.epilogue.out_dtype, part_stride(), static_cast<int64_t>(i));
-    const size_t count = end_of_run(i) - i;
-    if (count == 1) return p;
-    p.batch = static_cast<int64_t>(count);
-    p.a.batch_stride = p.k * p.a.col_stride;
-    p.b.batch_stride = p.k * p.b.row_stride;
-    p.c.batch_stride = part_stride();
+    p = part_along_k(p, part.begin, part.size);
+    detail::move_along(p.c, p.epilogue.out_dtype, part_stride(), static_cast<int64_t>(run.first));
+    if (run.count == 1) return p;
+    const int64_t apart = parts_[run.first + run.step].begin - part.begin;  // k
+    p.batch = static_cast<int64_t>(run.count);
+    p.a.batch_stride = apart * p.a.col_stride;
+    p.b.batch_stride = apart * p.b.row_stride;
+    p.c.batch_stride = part_stride() * static_cast<int64_t>(run.step);
     for (Operand* x : {&p.a, &p.b})
       x->alignment =
           std::min(x->alignment, power_of_two_divisor(x->batch_stride * size_of(p.dtype)));
@@ -217,8 +238,8 @@ void run_node(const Problem& problem, const SumTree& tree, const MmOptions& opti
               const at::Tensor& a) {
   const TreeNode node(problem, tree);
   const c10::DataPtr sums = Backend::workspace(node.bytes());
-  for (size_t i = 0; i < node.parts().size(); i = node.end_of_run(i)) {
-    const Problem part = node.run(i, sums.get());
+  for (const PartRun& run : node.runs()) {
+    const Problem part = node.product(run, sums.get());
     if (!tree.splits(part.k))
       Backend::run_chain(part, Backend::plan_chain(part, options, a), a);
     else if (is_grouped(part))
@@ -261,10 +282,11 @@ auto plan_of_either_order(const Problem& problem, const MmOptions& options, cons
   // for may not take all of them.
   const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
   const TreeNode node = first_node(problem, tree, piece);
-  const Plan plan = {Backend::plan_chain(node.run(0, nullptr), options, a), tree, &options};
-  for (size_t i = node.end_of_run(0); options.algo && i < node.parts().size();
-       i = node.end_of_run(i))
-    Backend::plan_chain(node.run(i, nullptr), options, a);
+  const std::vector<PartRun> runs = node.runs();
+  const Plan plan = {Backend::plan_chain(node.product(runs[0], nullptr), options, a), tree,
+                     &options};
+  for (size_t i = 1; options.algo && i < runs.size(); ++i)
+    Backend::plan_chain(node.product(runs[i], nullptr), options, a);
   return plan;
 }
 

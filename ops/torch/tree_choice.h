@@ -38,10 +38,10 @@ inline bool one_kernel_sums(const Problem& whole, const SumTree& tree, const Dev
   chain.leaf = 0;
   const TreeNode node = first_node(chain, tree, piece);
   double apart = 0;
-  for (size_t i = 0; i < node.parts().size(); i = node.end_of_run(i)) {
-    const Problem run = node.run(i, nullptr);
-    if (tree.splits(run.k)) return true;  // more leaves than a pass adds up
-    apart += seconds(run) + rules.chip().kernel;
+  for (const PartRun& run : node.runs()) {
+    const Problem product = node.product(run, nullptr);
+    if (tree.splits(product.k)) return true;  // more leaves than a pass adds up
+    apart += seconds(product) + rules.chip().kernel;
   }
   apart += static_cast<double>(node.bytes()) / rules.chip().copy;
   const double pieces = static_cast<double>(blocks_over(whole.batch, piece.entries)) *

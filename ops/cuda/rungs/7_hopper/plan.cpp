@@ -147,6 +147,10 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   plan.demand =
       demand_of(judged, sides_of(judged, choice.exchanged), tile.block_p, tile.block_q, choice.tile,
                 tile.blocks_per_sm, choice.share_segments, choice.cluster_p, choice.cluster_q);
+  // Of a tree each sum but the root is stored and read again, which takes as long as C.
+  if (problem.leaf > 0)
+    plan.demand.ends *= static_cast<double>(
+        2 * leaf_count({problem.leaf, tree_unit(problem.arithmetic)}, problem.k) - 1);
   // It takes fp8 along K alone, and longer where each column has a scale of its own in every step.
   if (is_scaled(problem))
     plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.exchanged);
