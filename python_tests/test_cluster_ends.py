@@ -8,7 +8,7 @@ import tiled_mm
 import torch
 from golden import assert_same_bits
 
-CALLS = 200  # without the mend one of the first 20 failed, three times of three
+CALLS = 200  # before the mend one of the first 20 failed, three times of three
 
 
 @pytest.mark.cuda

@@ -98,13 +98,8 @@ def test_one_kernel_that_sums_a_tree(layout: str, dtype: torch.dtype) -> None:
         b = cases.column_major(b) if layout[1] == "t" else b
         asked = {"algo": "hopper", "sum_order": f"tree:{leaf}"}
         right = by_hand(a, b, leaf)
-        ways = [
-            (tile, exchanged, *cluster)
-            for tile in ("Coop128x256", "Ping128x192", "Ping64x128")
-            for exchanged in (False, True)
-            for cluster in ((1, 1), (2, 1), (1, 2))
-        ]
-        for way in ways:
+        for exchanged, cluster in itertools.product((False, True), ((1, 1), (2, 1), (1, 2))):
+            way = "Coop128x256", exchanged, *cluster
             got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **asked)
             assert_same_bits(got, right.to(dtype), f"{k}, {leaf}, {way}")
             wide = {"out_dtype": torch.float32} | asked
@@ -398,16 +393,18 @@ def test_lessons_refuse_a_tree() -> None:
 
 
 def test_explain_shows_the_leaves() -> None:
-    a, b = (
-        torch.empty(*size, device="meta", dtype=torch.bfloat16)
-        for size in ((8192, 10000), (10000, 4096))
-    )
-    plan = tiled_mm.plan(a, b, device="h100", sum_order="tree")
-    assert plan.leaves == [1264, *[1248] * 7]
-    assert (plan.batch, plan.k) == (1, 1264)
-    text = tiled_mm.explain(a, b, device="h100", sum_order="tree")
-    assert "a tree of 8 leaves: 1264, 1248" in text and "2048 x 2048 of C" in text
-    assert tiled_mm.plan(a, b, device="h100").leaves is None
+    sizes = (8192, 10000), (10000, 4096)
+    for dtype, k, said in (
+        (torch.float32, 1264, "2048 x 2048 of C"),
+        (HALVES[0], 10000, "one kernel"),
+    ):
+        a, b = (torch.empty(*size, device="meta", dtype=dtype) for size in sizes)
+        plan = tiled_mm.plan(a, b, device="h100", sum_order="tree")
+        assert plan.leaves == [1264, *[1248] * 7]
+        assert (plan.batch, plan.k) == (1, k)
+        text = tiled_mm.explain(a, b, device="h100", sum_order="tree")
+        assert "a tree of 8 leaves: 1264, 1248" in text and said in text
+        assert tiled_mm.plan(a, b, device="h100").leaves is None
     x, y = operands(4, 4, 64, torch.float32, "cpu")
     assert tiled_mm.plan(x, y, sum_order="tree:16").leaves == [16] * 4
     assert "a tree of 4 leaves" in tiled_mm.explain(x, y, sum_order="tree:16")

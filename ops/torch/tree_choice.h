@@ -28,7 +28,8 @@ inline bool kernels_sum_trees(const Problem& whole, const DeviceInfo& device,
 inline bool one_kernel_sums(const Problem& whole, const SumTree& tree, const DeviceInfo& full,
                             at::ScalarType dtype, const MmOptions& options) {
   const DeviceInfo device = planned_part(full);
-  if (whole.leaf == 0 || !kernels_sum_trees(whole, device, options)) return false;
+  const bool is_empty = whole.batch == 0 || whole.m == 0 || whole.n == 0;
+  if (whole.leaf == 0 || is_empty || !kernels_sum_trees(whole, device, options)) return false;
   const Rules& rules = *current_rules(device);
   const auto seconds = [&](const Problem& p) {
     return estimated_seconds(p, device, rules, plan_on(p, device, dtype, options));

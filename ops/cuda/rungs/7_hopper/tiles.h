@@ -160,9 +160,9 @@ using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128,
 using GroupedTiles = TileList<Coop128x256, Ping128x192, Deep64x64, Solo64x16>;
 
 // Those that have kernels whose K a tree sums, of 16-bit operands: for a large C alone, since a
-// small one has its leaves' products side by side. Of consumers in turn one adds while the other
-// multiplies.
-using TreeTiles = TileList<Coop128x256, Ping128x192, Ping64x128>;
+// small one has its leaves' products side by side. (Ping128x192, of which one consumer adds while
+// the other multiplies, gains nothing: docs/decisions/041.)
+using TreeTiles = TileList<Coop128x256>;
 
 // Those that have kernels for scaled products, for these with groups, and those whose kernels are
 // for operands of 8 bits alone.
