@@ -25,6 +25,7 @@ errors.py      errors of sums beside torch.mm's, by K: python -m bench.errors
 decode.py      one to 64 rows with a layer's weight: python -m bench.decode
 grouped.py     products of groups beside torch's: python -m bench.grouped
 scaled.py      products of fp8 with scales beside torch's: python -m bench.scaled
+tree.py        the tree order of sums beside one chain and torch: python -m bench.tree
 out_of_core.py products streamed from host memory: python -m bench.out_of_core
 cpu_table.py   the CPU's groups of cases beside torch.mm: python -m bench.cpu_table
 share.py       figures of another card, in one file to send: python -m bench --share

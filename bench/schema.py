@@ -148,6 +148,17 @@ Scaled = record(
     **dict.fromkeys(("tflops", "gbs", "of_copy"), float),
 )
 
+# bench.tree's, one case. `seconds` are those of the chain, of every order of `orders` and of torch.
+Tree = record(
+    "Tree",
+    **dict.fromkeys(("name", "kind", "dtype"), str),
+    precision=str | None,
+    **SIZES,
+    orders=list[str],
+    seed=int,
+    seconds=Free,
+)
+
 # bench.fp8_training's: runs with their losses at every look, and the seconds of a step by name.
 Fp8Run = record("Fp8Run", kind=str, seed=int, losses=list[float])
 Fp8Training = record("Fp8Training", runs=list[Fp8Run], step=Free)
@@ -247,6 +258,7 @@ Document = record(
     decode=NotRequired[list[Decode]],
     grouped=NotRequired[list[Grouped]],
     scaled=NotRequired[list[Scaled]],
+    tree=NotRequired[list[Tree]],
     fp8_training=NotRequired[Fp8Training],
     models=NotRequired[Models],
     scale=NotRequired[Scale],

@@ -284,6 +284,25 @@ TEST(Precision, ScopesOfSeveralThreadsMayInterleave) {
   EXPECT_EQ(tiled::get_float32_precision(), std::nullopt);
 }
 
+TEST(SumOrder, IsAskedForOrHoldsForAScope) {
+  const at::Tensor a = at::randn({3, 200}), b = at::randn({200, 5});
+  const auto leaf = [&](int64_t begin, int64_t end) {
+    return tiled::mm(a.slice(1, begin, end), b.slice(0, begin, end));
+  };
+  const at::Tensor right = leaf(0, 112) + leaf(112, 200);
+  tiled::MmOptions asked;
+  asked.sum_order = "tree:64";
+  EXPECT_TRUE(at::equal(tiled::mm(a, b, asked), right));
+  {
+    const tiled::SumOrder scope("tree:64");
+    EXPECT_EQ(tiled::get_sum_order(), "tree:64");
+    EXPECT_TRUE(at::equal(tiled::mm(a, b), right));
+  }
+  EXPECT_EQ(tiled::get_sum_order(), "chain");
+  EXPECT_NE(error_of([] { tiled::set_sum_order("heap"); }).find("unknown sum_order 'heap'"),
+            std::string::npos);
+}
+
 TEST(Override, ScopesEndQuietlyWhatIsNotOnAnyMore) {
   const auto is_on = [] {
     tiled::override_counts(/*reset=*/true);

@@ -32,6 +32,10 @@ struct MmOptions {
   // The inputs' dtype if empty; at::kFloat for fp16 and bf16 inputs gives the unrounded sum, and
   // at::kInt for int8 and uint8 inputs of mm and bmm the sum modulo 2^32, not its low 8 bits.
   std::optional<at::ScalarType> out_dtype = {};
+  // In which order K is summed: "chain"; "tree", whose leaves have 1024 to 2047 of K; or
+  // "tree:LEAF" for others, LEAF a power of two from 16 to 16384. The library's setting if empty.
+  // The backward uses the same. See docs/contract.md.
+  std::optional<std::string_view> sum_order = {};
 };
 
 // C[M, N] = A[M, K] B[K, N]. Both operands have one dtype: float, double, half, bfloat16, complex
@@ -59,6 +63,7 @@ struct AddmmOptions {
   // As MmOptions'.
   std::optional<std::string_view> algo = {}, precision = {};
   std::optional<at::ScalarType> out_dtype = {};
+  std::optional<std::string_view> sum_order = {};
 };
 
 // C = activation(beta input + alpha A B), rounded once, to the result's dtype: [M, K] x [K, N] ->
@@ -83,6 +88,7 @@ struct LinearOptions {
   std::optional<std::string_view> activation = {};
   std::optional<std::string_view> algo = {}, precision = {};
   std::optional<at::ScalarType> out_dtype = {};
+  std::optional<std::string_view> sum_order = {};
 };
 
 // activation(x weight^T + bias), rounded once: x [..., K] with any number of leading dimensions,
@@ -105,6 +111,7 @@ struct GroupedOptions {
   std::optional<std::string_view> activation = {};
   std::optional<std::string_view> algo = {}, precision = {};
   std::optional<at::ScalarType> out_dtype = {};
+  std::optional<std::string_view> sum_order = {};
 };
 
 // The products of E groups, each with the bits of mm(), in one of four forms:
@@ -132,6 +139,7 @@ struct ScaledOptions {
   // at::kBFloat16 (if empty), at::kHalf or at::kFloat.
   std::optional<at::ScalarType> out_dtype = {};
   std::optional<std::string_view> activation = {};  // as AddmmOptions'
+  std::optional<std::string_view> sum_order = {};   // as MmOptions'
 };
 
 // C = activation((scale_a A) (scale_b B) + bias), rounded once, of fp8 (e4m3fn and e5m2, mixed or
@@ -223,6 +231,28 @@ class Float32Precision {
   ~Float32Precision() { detail::leave_float32_precision(block_); }
   Float32Precision(const Float32Precision&) = delete;
   Float32Precision& operator=(const Float32Precision&) = delete;
+
+ private:
+  const int64_t block_;
+};
+
+// The library-wide order of sums, a name as of MmOptions::sum_order; "chain" at start. For all
+// threads. A product whose gradients are wanted reads it once.
+TILED_MM_API void set_sum_order(std::string_view order);
+TILED_MM_API std::string get_sum_order();
+
+namespace detail {
+TILED_MM_API int64_t enter_sum_order(std::string_view order);
+TILED_MM_API void leave_sum_order(int64_t block) noexcept;
+}  // namespace detail
+
+// Sets it for a scope, as Float32Precision does.
+class SumOrder {
+ public:
+  explicit SumOrder(std::string_view order) : block_(detail::enter_sum_order(order)) {}
+  ~SumOrder() { detail::leave_sum_order(block_); }
+  SumOrder(const SumOrder&) = delete;
+  SumOrder& operator=(const SumOrder&) = delete;
 
  private:
   const int64_t block_;

@@ -7,8 +7,8 @@
 
 int main() {
   const c10::OperatorHandle mm = c10::Dispatcher::singleton().findSchemaOrThrow("tiled::mm", "");
-  torch::jit::Stack stack = {at::ones({2, 3}), at::ones({3, 4}), c10::IValue(), c10::IValue(),
-                             c10::IValue()};
+  torch::jit::Stack stack = {at::ones({2, 3}), at::ones({3, 4}), c10::IValue(),
+                             c10::IValue(),    c10::IValue(),    c10::IValue()};
   mm.callBoxed(&stack);
   const at::Tensor c = stack.at(0).toTensor();
   if (at::equal(c, at::full({2, 4}, 3.f))) return 0;

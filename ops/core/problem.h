@@ -70,9 +70,10 @@ struct Problem {
   int64_t m, n, k;
   DType dtype;  // of A and B; of fp8 A's alone (Scales::b_dtype)
   Arithmetic arithmetic;
-  Operand a;  // [batch][M][K]
-  Operand b;  // [batch][K][N]
-  Result c;   // [batch][M][N]
+  int32_t leaf = 0;  // of the tree that sums K (core/sum_tree.h), elements; 0: one chain
+  Operand a;         // [batch][M][K]
+  Operand b;         // [batch][K][N]
+  Result c;          // [batch][M][N]
   Epilogue epilogue;
   Groups groups;
   Scales scales;
@@ -86,9 +87,10 @@ constexpr bool is_scaled(const Problem& problem) {
   return problem.scales.a.scaling != Scaling::Nothing;
 }
 
-// The segments of K; a scaled product has one total, however long K is.
+// The segments of K. A scaled product has one total, however long K is, and so has a tree.
 constexpr int64_t segment_count(const Problem& problem) {
-  return is_scaled(problem) && problem.k > 0 ? 1 : segment_count(problem.k);
+  const bool is_one = is_scaled(problem) || problem.leaf > 0;
+  return is_one && problem.k > 0 ? 1 : segment_count(problem.k);
 }
 
 // Makes it a product with groups. These begin anywhere: an operand of which neighbours along the

@@ -20,6 +20,7 @@
 #include "torch/check.h"
 #include "torch/choose.h"
 #include "torch/from_tensors.h"
+#include "torch/sum_order.h"
 
 namespace tiled {
 namespace {
@@ -137,6 +138,9 @@ OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,
   check_operand(b, "b", device);
   check_mm(a, b);
   dtype_of(a.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(leaf_of({}) == 0 || is_integer(dtype_of(a.scalar_type())),
+                              "tiled_mm: out_of_core sums K in the order of one chain; call it "
+                              "under sum_order 'chain'");
   const at::ScalarType type =
       check_out_dtype(a.scalar_type(), {std::nullopt, options.precision, options.out_dtype});
   if (!out) {

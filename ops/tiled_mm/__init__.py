@@ -41,6 +41,7 @@ from ._scale import (  # noqa: E402
     plan_out_of_core,
 )
 from ._scaled import scaled_mm  # noqa: E402
+from ._sum_order import get_sum_order, set_sum_order, sum_order  # noqa: E402
 from ._tune import Tuned, load_rules, save_rules, tune, tuning  # noqa: E402
 from ._vmap import register_batching_rules  # noqa: E402
 
@@ -107,6 +108,7 @@ __all__ = [
     "float32_precision",
     "fp16x3_recomputed",
     "get_float32_precision",
+    "get_sum_order",
     "grouped_mm",
     "inductor_options",
     "invariance",
@@ -125,6 +127,8 @@ __all__ = [
     "save_rules",
     "scaled_mm",
     "set_float32_precision",
+    "set_sum_order",
+    "sum_order",
     "tune",
     "tuning",
 ]

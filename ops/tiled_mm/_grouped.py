@@ -19,6 +19,7 @@ def grouped_mm(
     activation: str | None = None,
     algo: str | None = None,
     precision: str | None = None,
+    sum_order: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """The products of E groups, as torch.nn.functional.grouped_mm has them: each is
@@ -48,6 +49,8 @@ def grouped_mm(
             GPUs than those it is for, have no kernel that reads ``offs`` on the device: ``offs`` is
             copied to the host, which waits for it, and groups run one after the other; and in the
             capture of a CUDA graph this is an error.
+        sum_order: as of :func:`mm`. Where groups share out K, a group's leaves are found by its own
+            part of K; on a GPU ``offs`` is then copied to the host, as above.
         out: of the result's shape and dtype, or a tensor of no elements, which is resized. It
             must be apart from all that is read. Gradients do not flow through it.
 
@@ -65,7 +68,7 @@ def grouped_mm(
     """
     try:
         options = {"activation": activation, "algo": algo, "precision": precision}
-        options["out_dtype"] = out_dtype
+        options |= {"out_dtype": out_dtype, "sum_order": sum_order}
         return into(out, torch.ops.tiled.grouped_mm, (mat_a, mat_b, offs, bias), options)
     except RuntimeError:
         check_types(grouped_mm, locals())

@@ -32,11 +32,14 @@ def algos(
     *,
     precision: str | None = None,
     out_dtype: torch.dtype | None = None,
+    sum_order: str | None = None,
     device: str | None = None,
 ) -> list[str]:
     """The rungs that compute ``a`` [M, K] times ``b`` [K, N], from the simplest to the fastest, on
     the tensors' device or on one of :func:`devices` (meta tensors must name one)."""
-    return torch.ops.tiled.algos(a, b, precision=precision, out_dtype=out_dtype, device=device)
+    return torch.ops.tiled.algos(
+        a, b, precision=precision, out_dtype=out_dtype, sum_order=sum_order, device=device
+    )
 
 
 @with_types_checked
@@ -47,6 +50,7 @@ def explain(
     algo: str | None = None,
     precision: str | None = None,
     out_dtype: torch.dtype | None = None,
+    sum_order: str | None = None,
     device: str | None = None,
     verbose: bool = False,
     scale_a: Tensor | None = None,
@@ -58,8 +62,9 @@ def explain(
 
     With ``device`` naming one of :func:`devices` it works on any tensors, meta ones too, and needs
     no GPU; without it, the plan is for the tensors' own device. ``verbose`` lists every way that
-    the rung has for the problem. With ``scale_a`` and ``scale_b`` it is that of :func:`scaled_mm`,
-    which takes neither ``algo`` nor ``precision``.
+    the rung has for the problem. Of a ``sum_order`` with several leaves it is the plan of the
+    first of them, behind a list of all. With ``scale_a`` and ``scale_b`` it is that of
+    :func:`scaled_mm`, which takes neither ``algo`` nor ``precision``.
 
     Raises:
         RuntimeError: as :func:`mm` or :func:`scaled_mm`, or the device is unknown or missing.
@@ -71,6 +76,7 @@ def explain(
         algo=algo,
         precision=precision,
         out_dtype=out_dtype,
+        sum_order=sum_order,
         device=device,
         verbose=verbose,
         scale_a=scale_a,
@@ -86,6 +92,7 @@ def plan(
     algo: str | None = None,
     precision: str | None = None,
     out_dtype: torch.dtype | None = None,
+    sum_order: str | None = None,
     device: str | None = None,
     scale_a: Tensor | None = None,
     scale_b: Tensor | None = None,
@@ -98,6 +105,7 @@ def plan(
             algo=algo,
             precision=precision,
             out_dtype=out_dtype,
+            sum_order=sum_order,
             device=device,
             scale_a=scale_a,
             scale_b=scale_b,

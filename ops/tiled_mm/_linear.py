@@ -18,6 +18,7 @@ def linear(
     activation: str | None = None,
     algo: str | None = None,
     precision: str | None = None,
+    sum_order: str | None = None,
     out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
@@ -32,7 +33,7 @@ def linear(
             (torch.nested): [B, ragged, ..., K], and so is the result.
         weight: [N, K], or [K] without a bias; dtype and device of ``input``.
         bias: [N], or what torch broadcasts; dtypes as of :func:`addmm`'s input.
-        activation, algo, precision, out_dtype: as of :func:`addmm`.
+        activation, algo, precision, out_dtype, sum_order: as of :func:`addmm`.
         out: [..., N] of the result's dtype, or a tensor of no elements, which is resized. It
             must be apart from all that is read. Gradients do not flow through it.
 
@@ -52,10 +53,11 @@ def linear(
             and activation is None
             and algo is None
             and precision is None
+            and sum_order is None
         ):
             return _plain.linear(input, weight, bias)
         options = {"activation": activation, "algo": algo, "precision": precision}
-        options["out_dtype"] = out_dtype
+        options |= {"out_dtype": out_dtype, "sum_order": sum_order}
         return into(out, torch.ops.tiled.linear, (input, weight, bias), options)
     except RuntimeError:
         check_types(linear, locals())

@@ -21,6 +21,7 @@ def mm(
     *,
     algo: str | None = None,
     precision: str | None = None,
+    sum_order: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Matrix product of ``input`` [M, K] and ``mat2`` [K, N].
@@ -39,6 +40,11 @@ def mm(
         precision: for float32 inputs ``'ieee'`` (fp32 chains), ``'tf32'`` (operands rounded to 11
             bits) or ``'fp16x3'`` (fp32's error bound from tensor cores); ``None`` follows
             :func:`set_float32_precision`, else torch's own setting. Other dtypes know ``'ieee'``.
+        sum_order: ``'chain'``, ``'tree'`` (leaves of 1024 to 2047 of K, added pairwise: a second
+            order, in which K may be shared out, see docs/contract.md) or ``'tree:LEAF'``, LEAF a
+            power of two from 16 to 16384; used in the backward too. ``None`` follows
+            :func:`set_sum_order`. Of integers, and of K below twice a leaf, both are one. Lessons
+            (``algo`` from ``'naive'`` to ``'warp_specialized'``) know ``'chain'`` alone.
         out: [M, N] of the result's dtype, or a tensor of no elements, which is resized. It may
             overlap an input. Gradients do not flow through it.
 
@@ -52,9 +58,16 @@ def mm(
         TypeError: an argument has another type than its parameter, as of every function here.
     """
     try:
-        if out is None and out_dtype is None and algo is None and precision is None:
+        if (
+            out is None
+            and out_dtype is None
+            and algo is None
+            and precision is None
+            and sum_order is None
+        ):
             return _plain.mm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
+        options["sum_order"] = sum_order
         return into(out, torch.ops.tiled.mm, (input, mat2), options)
     except RuntimeError:
         check_types(mm, locals())
@@ -68,6 +81,7 @@ def bmm(
     *,
     algo: str | None = None,
     precision: str | None = None,
+    sum_order: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Batched product of ``input`` [B, M, K] and ``mat2`` [B, K, N]: every entry has the bits of
@@ -77,9 +91,16 @@ def bmm(
         [B, M, N], contiguous, or ``out``.
     """
     try:
-        if out is None and out_dtype is None and algo is None and precision is None:
+        if (
+            out is None
+            and out_dtype is None
+            and algo is None
+            and precision is None
+            and sum_order is None
+        ):
             return _plain.bmm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
+        options["sum_order"] = sum_order
         return into(out, torch.ops.tiled.bmm, (input, mat2), options)
     except RuntimeError:
         check_types(bmm, locals())
@@ -109,6 +130,7 @@ def addmm(
     activation: str | None = None,
     algo: str | None = None,
     precision: str | None = None,
+    sum_order: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """``activation(beta * input + alpha * (mat1 @ mat2))`` in one pass, rounded once, at the end.
@@ -121,7 +143,7 @@ def addmm(
         input: expands to [M, N]; dtype and device of ``mat1``. Where that is float32, float16 or
             bfloat16 it may be any of these.
         mat1, mat2: [M, K] and [K, N], as of :func:`mm`.
-        out_dtype, algo, precision: as of :func:`mm`, but int32 sums of int8 and uint8.
+        out_dtype, algo, precision, sum_order: as of :func:`mm`, but int32 sums of int8 and uint8.
         beta, alpha: numbers, of Python or numpy, or tensors of no dimensions; for integers
             integers. Where ``beta`` is 0 the input is not read.
         activation: ``'relu'``, ``'gelu'``, ``'gelu_tanh'`` or ``'silu'``, of real floating-point
@@ -144,12 +166,13 @@ def addmm(
             and activation is None
             and algo is None
             and precision is None
+            and sum_order is None
         ):
             if beta is _ONE and alpha is _ONE:
                 return _plain.addmm(input, mat1, mat2)
             return torch.ops.tiled.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
         options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
-        options |= {"precision": precision, "out_dtype": out_dtype}
+        options |= {"precision": precision, "out_dtype": out_dtype, "sum_order": sum_order}
         return into(out, torch.ops.tiled.addmm, (input, mat1, mat2), options)
     except RuntimeError:
         again = with_numbers(addmm, locals())
@@ -168,6 +191,7 @@ def addmm_(
     alpha: float = 1,
     algo: str | None = None,
     precision: str | None = None,
+    sum_order: str | None = None,
 ) -> Tensor:
     """``input = beta * input + alpha * (mat1 @ mat2)`` in place, rounded once, to the dtype of
     ``input``: a float32 ``input`` takes products of float16 and bfloat16 in float32, as gradients
@@ -175,7 +199,7 @@ def addmm_(
 
     Args:
         input: [M, N]; dtype and device of ``mat1``, or float32 where that is float16 or bfloat16.
-        mat1, mat2, beta, alpha, algo, precision: as of :func:`addmm`.
+        mat1, mat2, beta, alpha, algo, precision, sum_order: as of :func:`addmm`.
 
     Returns:
         ``input``.
@@ -191,6 +215,7 @@ def addmm_(
         alpha=alpha,
         algo=algo,
         precision=precision,
+        sum_order=sum_order,
         out_dtype=getattr(input, "dtype", None),  # or addmm's refusal
         out=input,
     )
@@ -207,6 +232,7 @@ def baddbmm(
     activation: str | None = None,
     algo: str | None = None,
     precision: str | None = None,
+    sum_order: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """:func:`addmm` of every entry of a batch: ``batch1`` [B, M, K], ``batch2`` [B, K, N], and
@@ -226,12 +252,13 @@ def baddbmm(
             and activation is None
             and algo is None
             and precision is None
+            and sum_order is None
         ):
             if beta is _ONE and alpha is _ONE:
                 return _plain.baddbmm(input, batch1, batch2)
             return torch.ops.tiled.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
         options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
-        options |= {"precision": precision, "out_dtype": out_dtype}
+        options |= {"precision": precision, "out_dtype": out_dtype, "sum_order": sum_order}
         return into(out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options)
     except RuntimeError:
         again = with_numbers(baddbmm, locals())

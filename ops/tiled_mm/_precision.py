@@ -23,7 +23,7 @@ def set_float32_precision(precision: str | None) -> None:
         RuntimeError: the name is unknown, or the call stands inside a compiled function, where it
             would run once, at compile time.
     """
-    _refuse_in_compiled_code()
+    refuse_in_compiled_code("float32 precision")
     torch.ops.tiled.set_float32_precision(precision)
 
 
@@ -43,7 +43,7 @@ def float32_precision(precision: str | None) -> Iterator[None]:
     Raises:
         RuntimeError: as :func:`set_float32_precision`.
     """
-    _refuse_in_compiled_code()
+    refuse_in_compiled_code("float32 precision")
     block = torch.ops.tiled._enter_float32_precision(precision)
     try:
         yield
@@ -51,6 +51,7 @@ def float32_precision(precision: str | None) -> Iterator[None]:
         torch.ops.tiled._leave_float32_precision(block)
 
 
-def _refuse_in_compiled_code() -> None:
+def refuse_in_compiled_code(setting: str) -> None:
+    """Where a setting would be made once, at compile time."""
     if torch.compiler.is_compiling():
-        raise RuntimeError("tiled_mm: set the float32 precision outside of the compiled function")
+        raise RuntimeError(f"tiled_mm: set the {setting} outside of the compiled function")

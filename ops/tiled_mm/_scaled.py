@@ -23,6 +23,7 @@ def scaled_mm(
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     activation: str | None = None,
+    sum_order: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """``activation((scale_a * mat_a) @ (scale_b * mat_b) + bias)`` of fp8 or int8, rounded once.
@@ -62,6 +63,7 @@ def scaled_mm(
         bias: [N], or of groups [E, N]; float32, float16 or bfloat16.
         out_dtype: bfloat16 (None), float16 or float32.
         activation: as of :func:`addmm`.
+        sum_order: as of :func:`mm`, of fp8. A leaf has blocks of its own, and its scales.
         out: of the result's shape and dtype, or a tensor of no elements, which is resized. It lies
             apart from all that is read.
 
@@ -77,6 +79,7 @@ def scaled_mm(
     try:
         options = {"recipe_a": _name(scale_recipe_a), "recipe_b": _name(scale_recipe_b)}
         options |= {"offs": offs, "bias": bias, "out_dtype": out_dtype, "activation": activation}
+        options["sum_order"] = sum_order
         return into(out, torch.ops.tiled.scaled_mm, (mat_a, mat_b, scale_a, scale_b), options)
     except RuntimeError:
         check_types(scaled_mm, locals())

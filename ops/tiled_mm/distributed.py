@@ -1,7 +1,10 @@
 """DTensor for the products, so that `parallelize_module` splits a :class:`tiled_mm.nn.Linear` as it
 splits torch's, at the same cost. What gives what is in _placements.py.
 
-It is registered when `torch.distributed.tensor` is imported, before or after this package.
+:func:`tree_reduce`, and the styles :class:`RowwiseParallel` and :class:`ColwiseParallel`, whose
+bits do not depend on how many processes there are.
+
+The rules are registered when `torch.distributed.tensor` is imported, before or after this package.
 """
 
 from __future__ import annotations
@@ -13,6 +16,18 @@ import torch
 from ._after_import import when_imported
 from ._dtensor_out import written
 from ._placements import is_reachable, options_of, rules_of
+from ._tree_reduce import tree_reduce
+
+__all__ = ["ColwiseParallel", "RowwiseParallel", "tree_reduce"]  # noqa: F822
+
+
+def __getattr__(name: str) -> Any:
+    """The styles need torch.distributed.tensor, which takes long to import."""
+    if name not in ("ColwiseParallel", "RowwiseParallel"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _tree_parallel
+
+    return getattr(_tree_parallel, name)
 
 
 def _spec(strategy: Any) -> Any:

@@ -4,6 +4,7 @@
 #include "torch/override.h"
 #include "torch/precision.h"
 #include "torch/schema.h"
+#include "torch/sum_order.h"
 
 namespace tiled {
 
@@ -116,6 +117,14 @@ int64_t detail::enter_float32_precision(std::optional<std::string_view> precisio
 void detail::leave_float32_precision(int64_t block) noexcept {
   leave_float32_precision_block(block);
 }
+
+void set_sum_order(std::string_view order) { set_sum_order_name(order); }
+
+std::string get_sum_order() { return get_sum_order_name(); }
+
+int64_t detail::enter_sum_order(std::string_view order) { return enter_sum_order_block(order); }
+
+void detail::leave_sum_order(int64_t block) noexcept { leave_sum_order_block(block); }
 
 namespace {
 

@@ -26,10 +26,11 @@ std::optional<std::string_view> precision_of_sums(const at::Tensor& gradient,
 // The sums of a gradient's rows in every group: [T, N], of which groups share out the rows, or
 // [E, M, N], to [E, N].
 at::Tensor sums_of_groups(const at::Tensor& gradient, const std::optional<at::Tensor>& offs,
-                          at::ScalarType bias_dtype, std::optional<std::string_view> precision) {
+                          at::ScalarType bias_dtype, const MmOptions& asked) {
   const bool is_matrix = gradient.dim() == 2;
   MmOptions options;
-  options.precision = precision_of_sums(gradient, precision);
+  options.precision = precision_of_sums(gradient, asked.precision);
+  options.sum_order = asked.sum_order;
   if (bias_dtype == at::kFloat) options.out_dtype = bias_dtype;
   const c10::SymInt rows = gradient.sym_size(-2);
   at::Tensor ones = gradient.new_ones_symint({1, rows});
@@ -45,7 +46,7 @@ struct GroupedBackward : public FinishedBackward {
   bool a_column_major, b_column_major;
   at::Tensor main_grad;  // where b's gradient is added; undefined if it is returned
   at::ScalarType bias_dtype;
-  std::optional<std::string_view> precision;
+  MmOptions of_sums;  // the precision and the order of products
 
   std::string name() const override { return "TiledGroupedMmBackward0"; }
 
@@ -59,7 +60,7 @@ struct GroupedBackward : public FinishedBackward {
     const at::Tensor saved = offs.unpack();
     const std::optional<at::Tensor> ends = saved.defined() ? std::optional(saved) : std::nullopt;
     if (task_should_compute_output(2))
-      result[2] = sums_of_groups(before, ends, bias_dtype, precision);
+      result[2] = sums_of_groups(before, ends, bias_dtype, of_sums);
     const at::Tensor gradient = before.to(dtype);
     if (task_should_compute_output(0))
       result[0] = in_layout(gradient, b.unpack(getptr()).mH(), ends, a_column_major);
@@ -113,7 +114,7 @@ WithBefore record_grouped(bool wants_before, c10::DispatchKeySet keys, const at:
     node->a_column_major = is_column_major(a);
     node->b_column_major = is_column_major(b);
     node->main_grad = main_grad;
-    node->precision = options.precision;
+    node->of_sums.precision = options.precision, node->of_sums.sum_order = options.sum_order;
     if (bias) node->bias_dtype = bias->scalar_type();
   }
   const auto tangent = [&] {

@@ -16,6 +16,7 @@
 #include "torch/hooks.h"
 #include "torch/precision.h"
 #include "torch/schema.h"
+#include "torch/sum_order.h"
 
 namespace tiled {
 
@@ -38,8 +39,9 @@ auto make_node() {
 // What autograd needs of one call, with these tensors for its inputs.
 struct Recording {
   bool needs_gradient, has_tangent;
-  // What the call runs, its derivatives run too, whatever the setting will be then: the precision
-  // is read once and handed down, since another thread may change it at any time.
+  // What the call runs, its derivatives run too, whatever the settings will be then: the precision
+  // and the order of sums are read once and handed down, since another thread may change them at
+  // any time.
   MmOptions options;
 
   template <typename... Inputs>
@@ -47,8 +49,9 @@ struct Recording {
       : needs_gradient(compute_requires_grad(inputs...)),
         has_tangent((isFwGradDefined(inputs) || ...)),
         options(asked) {
-    if (needs_gradient || has_tangent)
-      options.precision = resolve_precision(operand.scalar_type(), target_of(operand), asked);
+    if (!needs_gradient && !has_tangent) return;
+    options.precision = resolve_precision(operand.scalar_type(), target_of(operand), asked);
+    options.sum_order = resolve_sum_order(asked);
   }
 
   // Null where nothing needs a gradient.
@@ -107,7 +110,8 @@ class GradientRequest {
  public:
   GradientRequest() = default;
 
-  // `asked` has its precision resolved: such names live forever, that of the rung is copied.
+  // `asked` has its precision and its order resolved: such names live forever, that of the rung is
+  // copied.
   explicit GradientRequest(const MmOptions& asked) : options_(asked), algo_(asked.algo) {
     options_.algo.reset();
     options_.out_dtype.reset();

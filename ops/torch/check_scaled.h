@@ -7,6 +7,7 @@
 #include "torch/activation.h"
 #include "torch/check_grouped.h"
 #include "torch/from_tensors.h"
+#include "torch/sum_order.h"
 
 namespace tiled {
 
@@ -231,6 +232,9 @@ inline ScaledShape check_scaled(const at::Tensor& a, const at::Tensor& b, const 
               "of 128, but not each in another way");
   shape.type = check_scaled_out_dtype(asked.out_dtype);
   check_activation(asked.activation, at::kFloat);
+  MmOptions order;
+  order.sum_order = asked.sum_order;
+  leaf_of(order);  // or its refusal
   if (!asked.bias) return shape;
   if (!is_plain) {
     check_grouped_bias(a, at::kFloat, *asked.bias, shape.product);

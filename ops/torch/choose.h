@@ -97,12 +97,17 @@ inline Plan plan_on(const Problem& problem, const DeviceInfo& device, at::Scalar
   return make_plan(problem, device, *algo);
 }
 
-// The same on what torch's setting leaves of a device.
+// What that setting leaves of a device.
+inline DeviceInfo planned_part(const DeviceInfo& device) {
+  const int32_t kept = kept_from_products();
+  return kept > 0 ? leaving_free(device, kept) : device;
+}
+
+// The plan on that part of the device.
 inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::ScalarType dtype,
                         const MmOptions& options) {
-  const int32_t kept = kept_from_products();
-  return kept > 0 ? plan_on(problem, leaving_free(device, kept), dtype, options)
-                  : plan_on(problem, device, dtype, options);
+  return kept_from_products() > 0 ? plan_on(problem, planned_part(device), dtype, options)
+                                  : plan_on(problem, device, dtype, options);
 }
 
 }  // namespace tiled

@@ -19,6 +19,7 @@
 #include "torch/check_grouped.h"
 #include "torch/finished.h"
 #include "torch/options.h"
+#include "torch/sum_order.h"
 
 namespace tiled {
 
@@ -138,6 +139,9 @@ std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const Epilogue
   bool reads_offsets = has_groups && Backend::READS_OFFSETS;
   // Kernels do not take every form of scaled products: groups then run one by one.
   if (reads_offsets && is_scaled(problem)) reads_offsets = Backend::runs_scaled(problem, a);
+  // A group's leaves follow from its own part of K.
+  if (reads_offsets && shape.shared == Shared::K)
+    reads_offsets = tree_of(problem, leaf_of(options)).leaf == 0;
   if (!offs || reads_offsets) {
     const auto plan = Backend::plan(problem, options, a);
     allocate();

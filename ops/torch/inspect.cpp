@@ -5,6 +5,7 @@
 #include "cuda/plan/estimate.h"
 #include "cuda/plan/measured.h"
 #include "cuda/plan/rung.h"
+#include "explain/lines.h"
 #include "explain/report.h"
 #include "torch/activation.h"
 #include "torch/choose.h"
@@ -14,6 +15,7 @@
 #include "torch/mm_cpu.h"
 #include "torch/precision.h"
 #include "torch/scaled.h"
+#include "torch/tree_choice.h"
 
 namespace tiled {
 
@@ -65,10 +67,57 @@ Problem checked_problem(const at::Tensor& a, const at::Tensor& b, const MmOption
                     resolve_arithmetic(a.scalar_type(), target, options));
 }
 
-PlanReport report_of(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                     OptionalName device_name, const MaybeTensor& scale_a,
-                     const MaybeTensor& scale_b) {
-  const Problem problem = checked_problem(a, b, options, device_name, scale_a, scale_b);
+// A product of one chain; of a tree the first of its leaves' products, and what it is a part of.
+struct Explained {
+  Problem problem;
+  std::string text;             // in front of the rest; empty of a chain
+  std::string leaves = "null";  // as JSON
+};
+
+Explained first_product(const Problem& problem, const MmOptions& options, const at::Tensor& a,
+                        OptionalName device) {
+  const SumTree tree = tree_of(problem, leaf_of(options));
+  if (tree.leaf == 0) return {problem, ""};
+  std::vector<std::string> sizes;
+  for (int64_t at = 0, size; at < problem.k; at += size) {
+    size = leaf_at(tree, problem.k, at).size;
+    sizes.push_back(std::to_string(size));
+  }
+  const std::vector<std::string> all = sizes;
+  if (constexpr size_t SHOWN = 16; sizes.size() > SHOWN)
+    sizes.resize(SHOWN), sizes.push_back("...");
+  const std::string head =
+      "K is summed by a tree of " + std::to_string(all.size()) + " leaves: " + joined(sizes) + "\n";
+  const Problem whole = with_leaf(problem, tree);
+  if (!on_cpu(a, device) &&
+      one_kernel_sums(whole, tree, device_of(a, device), a.scalar_type(), options))
+    return {whole, head + line("by", "one kernel, whose blocks keep the sums that wait"),
+            array_of(all)};
+  const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
+  const TreeNode node = first_node(problem, tree, piece);
+  const std::string of_c =
+      std::to_string(piece.m) + " x " + std::to_string(piece.n) + " of C" +
+      (piece.entries > 1 ? " in " + std::to_string(piece.entries) + " entries of the batch" : "");
+  const PartRun first = node.runs().front();
+  return {
+      node.product(first, nullptr),
+      head +
+          line("at a time", of_c + "; " + with_unit(static_cast<double>(node.bytes()), "B") +
+                                " of workspace for leaves' sums, added and finished by one pass") +
+          line("below", first.count > 1
+                            ? std::to_string(first.count) + " leaves of one size, a batch"
+                            : "the first leaf"),
+      array_of(all)};
+}
+
+// A plan's JSON with its leaves.
+std::string with_leaves(std::string plan, const std::string& leaves) {
+  plan.pop_back();
+  return plan + ", \"leaves\": " + leaves + "}";
+}
+
+PlanReport report_of(const at::Tensor& a, const Problem& problem, const MmOptions& options,
+                     OptionalName device_name) {
   const DeviceInfo device = device_of(a, device_name);
   return report(problem, device, choose_plan(problem, device, a.scalar_type(), options));
 }
@@ -80,31 +129,32 @@ std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
   MmOptions any_algo = options;
   any_algo.algo.reset();
   const Problem problem = checked_problem(a, b, any_algo, device);
+  const bool is_tree = leaf_of(any_algo) > 0;
   std::vector<std::string> names;
-  if (on_cpu(a, device)) {
-    for (Algo algo : cpu_algos()) names.emplace_back(name_of(algo));
-    return names;
-  }
-  const DeviceInfo info = device_of(a, device);
-  for (Algo algo : fitting_algos(problem, info, a.scalar_type(), options))
-    names.emplace_back(name_of(algo));
+  for (Algo algo : on_cpu(a, device)
+                       ? cpu_algos()
+                       : fitting_algos(problem, device_of(a, device), a.scalar_type(), options))
+    if (!is_tree || !is_lesson(algo)) names.emplace_back(name_of(algo));
   return names;
 }
 
 std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                          OptionalName device, bool verbose, const MaybeTensor& scale_a,
                          const MaybeTensor& scale_b) {
-  if (!on_cpu(a, device))
-    return to_text(report_of(a, b, options, device, scale_a, scale_b), verbose);
-  return cpu_explain_text(checked_problem(a, b, options, device, scale_a, scale_b),
-                          cpu_algo(options.algo));
+  const Explained product =
+      first_product(checked_problem(a, b, options, device, scale_a, scale_b), options, a, device);
+  return product.text + (on_cpu(a, device)
+                             ? cpu_explain_text(product.problem, cpu_algo(options.algo))
+                             : to_text(report_of(a, product.problem, options, device), verbose));
 }
 
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device, const MaybeTensor& scale_a, const MaybeTensor& scale_b) {
-  if (!on_cpu(a, device)) return to_json(report_of(a, b, options, device, scale_a, scale_b));
-  return cpu_plan_json(checked_problem(a, b, options, device, scale_a, scale_b),
-                       cpu_algo(options.algo));
+  const Explained product =
+      first_product(checked_problem(a, b, options, device, scale_a, scale_b), options, a, device);
+  return with_leaves(on_cpu(a, device) ? cpu_plan_json(product.problem, cpu_algo(options.algo))
+                                       : to_json(report_of(a, product.problem, options, device)),
+                     product.leaves);
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "torch/finished.h"
 #include "torch/options.h"
 #include "torch/precision.h"
+#include "torch/sum_order.h"
 
 namespace tiled {
 namespace {
@@ -22,6 +23,7 @@ at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
     throw_unfit_algo(*options.algo, {std::begin(ALL_ALGOS), std::end(ALL_ALGOS)});
   // A CPU accepts every precision that some device may have for this dtype.
   resolve_precision(a.scalar_type(), {at::kCPU}, options);
+  leaf_of(options);
   return check_out_dtype(a.scalar_type(), options);
 }
 

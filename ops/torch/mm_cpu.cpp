@@ -3,17 +3,20 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
 #include <torch/library.h>
 
 #include "cpu/blocked.h"
 #include "cpu/gradient_pass.h"
 #include "cpu/scaled.h"
+#include "cpu/tree.h"
 #include "torch/activation_backward.h"
 #include "torch/addmm.h"
 #include "torch/grouped.h"
 #include "torch/options.h"
 #include "torch/products.h"
 #include "torch/scaled.h"
+#include "torch/tree.h"
 
 namespace tiled {
 
@@ -44,10 +47,20 @@ cpu::ParallelFor all_threads() {
 }
 
 struct Cpu {
-  using Plan = Algo;
+  using Chain = Algo;
+  using Plan = TreePlan<Chain>;
 
-  static Plan plan(const Problem&, const MmOptions& options, const at::Tensor&) {
+  static Plan plan(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
+    return plan_of_either_order<Cpu>(problem, options, a);
+  }
+
+  static Chain plan_chain(const Problem&, const MmOptions& options, const at::Tensor&) {
     return cpu_algo(options.algo);
+  }
+
+  static constexpr bool one_kernel_sums(const Problem&, const SumTree&, const MmOptions&,
+                                        const at::Tensor&) {
+    return false;
   }
 
   static Target target(const at::Tensor&) { return {at::kCPU}; }
@@ -60,7 +73,11 @@ struct Cpu {
 
   static bool runs_scaled(const Problem&, const at::Tensor&) { return true; }
 
-  static void run(const Problem& problem, Plan plan, const at::Tensor&) {
+  static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
+    run_either_order<Cpu>(problem, plan, a);
+  }
+
+  static void run_chain(const Problem& problem, Chain plan, const at::Tensor&) {
     if (is_scaled(problem))
       cpu::mm_scaled(problem, all_threads());
     else if (plan == Algo::Naive)
@@ -68,6 +85,10 @@ struct Cpu {
     else
       cpu::mm_blocked(problem, all_threads());
   }
+
+  static void add(const TreePass& pass) { cpu::add_parts(pass, all_threads()); }
+
+  static c10::DataPtr workspace(int64_t bytes) { return c10::GetCPUAllocator()->allocate(bytes); }
 
   static void run(const GradientPass& pass, const at::Tensor&) {
     cpu::pass_back(pass, all_threads());

@@ -15,6 +15,7 @@
 
 #include "cuda/launch/gradient_pass.h"
 #include "cuda/launch/launch.h"
+#include "cuda/launch/tree_sum.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
 #include "cuda/plan/measured.h"
@@ -29,6 +30,7 @@
 #include "torch/products.h"
 #include "torch/scaled.h"
 #include "torch/scaled_with_tile.h"
+#include "torch/tree_choice.h"
 #include "torch/tune.h"
 
 namespace tiled {
@@ -99,13 +101,24 @@ const KnownDevice* known_device(c10::DeviceIndex index) {
 }
 
 struct Cuda {
-  using Plan = tiled::Plan;
+  using Chain = tiled::Plan;
+  using Plan = TreePlan<Chain>;
 
   static Plan plan(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
+    return plan_of_either_order<Cuda>(problem, options, a);
+  }
+
+  static Chain plan_chain(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
     if (is_tuning() && !options.algo && !is_scaled(problem))
       tune(problem, device, a.device().index());
     return choose_plan(problem, device, a.scalar_type(), options);
+  }
+
+  static bool one_kernel_sums(const Problem& whole, const SumTree& tree, const MmOptions& options,
+                              const at::Tensor& a) {
+    const DeviceInfo& device = cuda_device(a.device().index());
+    return tiled::one_kernel_sums(whole, tree, device, a.scalar_type(), options);
   }
 
   static Target target(const at::Tensor& a) { return target_of(a); }
@@ -126,28 +139,36 @@ struct Cuda {
 
   static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
     const c10::cuda::CUDAGuard guard(a.device());
+    run_either_order<Cuda>(problem, plan, a);
+  }
+
+  // On the current device, which is the tensors'.
+  static void run_chain(const Problem& problem, const Chain& plan, const at::Tensor&) {
     const auto stream = at::cuda::getCurrentCUDAStream();
-    const c10::DataPtr workspace = workspace_of(plan.workspace_bytes);
-    C10_CUDA_CHECK(launch(problem, plan, workspace.get(), stream));
+    const c10::DataPtr place = workspace(plan.workspace_bytes);
+    C10_CUDA_CHECK(launch(problem, plan, place.get(), stream));
+  }
+
+  static void add(const TreePass& pass) {
+    C10_CUDA_CHECK(launch_tree_sum(pass, at::cuda::getCurrentCUDAStream()));
   }
 
   static void run(const GradientPass& pass, const at::Tensor& like) {
     cuda_device(like.device().index());  // refuses one that this build has no kernels for
     const c10::cuda::CUDAGuard guard(like.device());
-    const c10::DataPtr workspace = workspace_of(pass_back_workspace(pass));
-    C10_CUDA_CHECK(launch_pass_back(pass, workspace.get(), at::cuda::getCurrentCUDAStream()));
+    const c10::DataPtr place = workspace(pass_back_workspace(pass));
+    C10_CUDA_CHECK(launch_pass_back(pass, place.get(), at::cuda::getCurrentCUDAStream()));
   }
 
- private:
   // From the caching allocator, which hands it on in the stream's order: it may be given back as
   // soon as the kernels are enqueued, in a graph's capture too.
-  static c10::DataPtr workspace_of(int64_t bytes) {
+  static c10::DataPtr workspace(int64_t bytes) {
     return bytes > 0 ? c10::cuda::CUDACachingAllocator::get()->allocate(bytes) : c10::DataPtr();
   }
 };
 
 // C, and the pre-activation, undefined where it is not asked for; by a rung's way of
-// that name. With an epilogue the tile's kernel is another one.
+// that name. With an epilogue the tile's kernel is another one, and so it is where a tree sums K.
 std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
                                                       std::string_view tile, bool exchanged,
                                                       int64_t cluster_p, int64_t cluster_q,
@@ -166,6 +187,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
       problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
   std::vector<int64_t> sizes = {a.size(-2), b.size(-1)};
   if (a.dim() == 3) sizes.insert(sizes.begin(), a.size(0));
+  problem = with_leaf(problem, tree_of(problem, leaf_of(asked)));
   EpilogueOptions epilogue;
   epilogue.bias = bias, epilogue.bias_along = "n", epilogue.activation = activation;
   fill_epilogue(problem, a, epilogue, sizes);
@@ -183,7 +205,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
     before = Cuda::empty(sizes, type, a);
     keep_before(problem, before);
   }
-  if (c.numel() > 0) Cuda::run(problem, *found, a);
+  if (c.numel() > 0) Cuda::run(problem, {*found, {}, nullptr, problem.leaf}, a);
   return {std::move(c), std::move(before)};
 }
 
@@ -203,7 +225,7 @@ at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   options.precision = "fp16x3";
   const at::ScalarType type = a.scalar_type();
   Problem problem = problem_of(a, b, type, resolve_arithmetic(type, target_of(a), options));
-  const Plan plan = Cuda::plan(problem, options, a);
+  const Plan plan = Cuda::plan_chain(problem, options, a);
   const c10::cuda::CUDAGuard guard(a.device());
   at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
   const Fp16x3Plan way = plan.way.as<Fp16x3Plan>();
@@ -251,7 +273,7 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tenso
   const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
   const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), target_of(a), options);
   const Problem problem = problem_of(a, b, type, arithmetic);
-  const Plan plan = Cuda::plan(problem, options, a);
+  const Plan plan = Cuda::plan_chain(problem, options, a);
   const c10::cuda::CUDAGuard guard(a.device());
   LaunchAttributes found;
   C10_CUDA_CHECK(attributes(problem, plan, &found));

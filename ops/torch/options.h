@@ -14,28 +14,29 @@
 namespace tiled {
 
 // The options in a schema.
-constexpr const char* OPTIONS = "str? algo=None, str? precision=None, ScalarType? out_dtype=None";
+constexpr const char* OPTIONS =
+    "str? algo=None, str? precision=None, ScalarType? out_dtype=None, str? sum_order=None";
 
 // The options as the dispatcher passes them.
 inline auto unpacked(const MmOptions& options) {
-  const auto& [algo, precision, out_dtype] = options;
-  return std::make_tuple(algo, precision, out_dtype);
+  const auto& [algo, precision, out_dtype, sum_order] = options;
+  return std::make_tuple(algo, precision, out_dtype, sum_order);
 }
 
 // The options of the product in an operator that has more of them.
 template <typename Options>
 MmOptions of_product(const Options& options) {
-  return {options.algo, options.precision, options.out_dtype};
+  return {options.algo, options.precision, options.out_dtype, options.sum_order};
 }
 
 // The same of scaled products.
 constexpr const char* SCALED_OPTIONS =
     "Tensor? offs=None, Tensor? bias=None, *, str? recipe_a=None, str? recipe_b=None,"
-    " ScalarType? out_dtype=None, str? activation=None";
+    " ScalarType? out_dtype=None, str? activation=None, str? sum_order=None";
 
 inline auto unpacked(const ScaledOptions& options) {
-  const auto& [offs, bias, recipe_a, recipe_b, out_dtype, activation] = options;
-  return std::make_tuple(offs, bias, recipe_a, recipe_b, out_dtype, activation);
+  const auto& [offs, bias, recipe_a, recipe_b, out_dtype, activation, sum_order] = options;
+  return std::make_tuple(offs, bias, recipe_a, recipe_b, out_dtype, activation, sum_order);
 }
 
 // A schema written with "$options" where OPTIONS stands.

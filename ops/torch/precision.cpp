@@ -2,15 +2,12 @@
 
 #include <ATen/Context.h>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <mutex>
-#include <vector>
 
 #include "core/algo.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/rungs/9_fp16x3/plan.h"
+#include "torch/setting.h"
 
 namespace tiled {
 namespace {
@@ -27,62 +24,12 @@ Precision parse(std::string_view name) {
 std::string_view name_of(Precision precision) { return NAMES[static_cast<size_t>(precision)]; }
 
 constexpr int8_t FOLLOW_TORCH = -1;
-std::atomic<int8_t> library_setting{FOLLOW_TORCH};  // what holds now
 
 int8_t parse_setting(std::optional<std::string_view> name) {
   return name ? static_cast<int8_t>(parse(*name)) : FOLLOW_TORCH;
 }
 
-// Where library_setting comes from: what was set outside of all blocks, and what each open block
-// has set, in the order in which they were entered.
-class Settings {
- public:
-  // In a block it counts until the block is left.
-  void set(int8_t setting) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    (blocks_.empty() ? outside_ : blocks_.back().setting) = setting;
-    publish();
-  }
-
-  int64_t enter(int8_t setting) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    blocks_.push_back({++entered_, setting});
-    publish();
-    return entered_;
-  }
-
-  bool leave(int64_t number) noexcept {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto block = std::find_if(blocks_.begin(), blocks_.end(),
-                                    [&](const Block& b) { return b.number == number; });
-    if (block == blocks_.end()) return false;
-    blocks_.erase(block);
-    publish();
-    return true;
-  }
-
- private:
-  struct Block {
-    int64_t number;
-    int8_t setting;
-  };
-
-  void publish() {
-    library_setting.store(blocks_.empty() ? outside_ : blocks_.back().setting,
-                          std::memory_order_relaxed);
-  }
-
-  std::mutex mutex_;
-  int8_t outside_ = FOLLOW_TORCH;
-  std::vector<Block> blocks_;
-  int64_t entered_ = 0;
-};
-
-// Never destroyed: other threads may leave their blocks while the process ends.
-Settings& settings() {
-  static Settings& all = *new Settings;
-  return all;
-}
+Setting library_setting(FOLLOW_TORCH);
 
 // Whether kernels of this arithmetic exist there, in this build.
 bool has_kernel(Arithmetic arithmetic, DType dtype, Target target) {
@@ -111,7 +58,7 @@ bool serves_a_setting(Precision precision, Target target) {
 }
 
 Precision ambient_precision() {
-  const int8_t setting = library_setting.load(std::memory_order_relaxed);
+  const int8_t setting = library_setting.now();
   if (setting != FOLLOW_TORCH) return static_cast<Precision>(setting);
   // The legacy getters throw after a write through the new interface; this one never does.
   const auto torch_setting =
@@ -194,17 +141,17 @@ Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptio
 }
 
 void set_float32_precision_name(std::optional<std::string_view> name) {
-  settings().set(parse_setting(name));
+  library_setting.set(parse_setting(name));
 }
 
 int64_t enter_float32_precision_block(std::optional<std::string_view> name) {
-  return settings().enter(parse_setting(name));
+  return library_setting.enter(parse_setting(name));
 }
 
-bool leave_float32_precision_block(int64_t block) noexcept { return settings().leave(block); }
+bool leave_float32_precision_block(int64_t block) noexcept { return library_setting.leave(block); }
 
 std::optional<std::string> get_float32_precision_name() {
-  const int8_t setting = library_setting.load(std::memory_order_relaxed);
+  const int8_t setting = library_setting.now();
   if (setting == FOLLOW_TORCH) return std::nullopt;
   return std::string(name_of(static_cast<Precision>(setting)));
 }

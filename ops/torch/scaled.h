@@ -73,6 +73,8 @@ class Scaled {
     e.input = input, e.out = out;
     const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(shape.sizes));
     if (out) check_finished_out(a, *out, shape.type, sizes);
+    MmOptions options;
+    options.sum_order = asked.sum_order;
     return std::get<0>(run_groups<Backend>({scaled_problem(a, b, scale_a, scale_b, shape),
                                             shape.product,
                                             sizes,
@@ -80,7 +82,7 @@ class Scaled {
                                             a,
                                             asked.offs,
                                             {&a, &b, &scale_a, &scale_b}},
-                                           e, MmOptions()));
+                                           e, options));
   }
 };
 

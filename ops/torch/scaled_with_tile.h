@@ -31,7 +31,7 @@ at::Tensor scaled_with_tile(const at::Tensor& a, const at::Tensor& b, const at::
               " for this problem");
   at::Tensor c = Backend::empty({problem.m, problem.n}, shape.type, a);
   problem.c.data = c.mutable_data_ptr();
-  if (c.numel() > 0) Backend::run(problem, *found, a);
+  if (c.numel() > 0) Backend::run(problem, {*found}, a);
   return c;
 }
 

@@ -8,6 +8,7 @@
 #include "torch/inspect.h"
 #include "torch/override.h"
 #include "torch/precision.h"
+#include "torch/sum_order.h"
 #include "torch/tune.h"
 
 namespace tiled {
@@ -117,6 +118,14 @@ TORCH_LIBRARY(tiled, m) {
   m.def("_leave_float32_precision(int block) -> ()", [](int64_t block) {
     TORCH_CHECK(leave_float32_precision_block(block),
                 "tiled_mm: no such block of a float32 precision is open");
+  });
+
+  // The library's own order of sums: 'chain', 'tree' or 'tree:LEAF'; and blocks as above.
+  m.def("set_sum_order(str order) -> ()", &set_sum_order_name);
+  m.def("get_sum_order() -> str", &get_sum_order_name);
+  m.def("_enter_sum_order(str order) -> int", &enter_sum_order_block);
+  m.def("_leave_sum_order(int block) -> ()", [](int64_t block) {
+    TORCH_CHECK(leave_sum_order_block(block), "tiled_mm: no such block of a sum order is open");
   });
 
   // Between the two, products measure their best ways as they are met (torch/tune.h), of all

@@ -42,11 +42,13 @@ struct HopperArguments {
   bool finishes;      // by it: it is not the identity, and C is C
   bool keeps_before;
   // Where a block keeps its tile between segments, if registers have no room for it:
-  // [block][consumer][register / 4][thread] float4. Of shared segments, their sums.
+  // [block][consumer][register / 4][thread] float4; of a tree as often as sums wait. Of shared
+  // segments, their sums.
   float* totals;
   // Only kernels for groups read these.
   Groups groups;
   bool groups_of_p, groups_of_q;  // whose rows they share out; else it is K
+  int16_t leaf;                   // Problem::leaf
   int32_t c_batch;                // as p_batch: 0 where groups write to one matrix
 
   constexpr HopperOutput& c() { return outputs[1]; }

@@ -8,9 +8,8 @@
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch_rung.h"
-#include "cuda/plan/sums.h"
+#include "cuda/parts/sums.cuh"
 #include "cuda/plan/turned.h"
-#include "cuda/ptx/global.cuh"
 
 namespace tiled {
 namespace {
@@ -25,24 +24,6 @@ struct SumArguments {
   void* c;
   int64_t c_row, c_column, c_batch;  // strides, elements
   Epilogue epilogue;                 // of these rows and columns
-};
-
-// VECTOR accumulators as they come from L2.
-template <typename Sum>
-struct Loaded {
-  static constexpr int WORDS = VECTOR * sizeof(Sum) / sizeof(uint4);
-  uint4 words[WORDS];
-
-  __device__ __forceinline__ void load(const Sum* from, ptx::CachePolicy policy) {
-#pragma unroll
-    for (int i = 0; i < WORDS; ++i)
-      words[i] = ptx::load_global(reinterpret_cast<const uint4*>(from) + i, policy);
-  }
-  __device__ __forceinline__ void add_to(Sum (&total)[VECTOR]) const {
-    const auto& sums = reinterpret_cast<const Sum(&)[VECTOR]>(words);
-#pragma unroll
-    for (int i = 0; i < VECTOR; ++i) total[i] = add(total[i], sums[i]);
-  }
 };
 
 template <typename Out>
@@ -73,20 +54,8 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ 
       }
       if (!leaves_sums(args.epilogue))
         finish_vector<Out>(args.epilogue, total, entry, row, column, args.columns);
-      Out out[VECTOR];
-#pragma unroll
-      for (int j = 0; j < VECTOR; ++j) out[j] = Round<Out, Sum>::from(total[j]);
-      Out* to = c + row * args.c_row + column * args.c_column;
-      if (args.c_column == 1 && column + VECTOR <= args.columns &&
-          reinterpret_cast<uintptr_t>(to) % sizeof(out) == 0) {
-        struct alignas(sizeof(out) < 16 ? sizeof(out) : 16) Vector {
-          Out values[VECTOR];
-        };
-        *reinterpret_cast<Vector*>(to) = reinterpret_cast<const Vector&>(out);
-      } else {
-        for (int j = 0; j < VECTOR && column + j < args.columns; ++j)
-          to[j * args.c_column] = out[j];
-      }
+      store_vector(c + row * args.c_row + column * args.c_column, args.c_column, total,
+                   args.columns - column);
     }
   }
 }

@@ -33,6 +33,7 @@ std::string class_of(const Problem& p) {
        << static_cast<int>(p.arithmetic) << ',' << p.batch << 'x' << class_of_rows(p.m) << 'x'
        << p.n << 'x' << p.k << ',' << lying_of(p.a, p.batch) << lying_of(p.b, p.batch)
        << lying_of(p.c, p.batch) << ',' << finishing_of(p.epilogue);
+  if (p.leaf > 0) text << ",l" << p.leaf;
   if (is_grouped(p)) text << ",g" << static_cast<int>(p.groups.shared);
   if (is_scaled(p))
     text << ",s" << static_cast<int>(p.scales.a.scaling) << static_cast<int>(p.scales.b.scaling)

@@ -18,7 +18,7 @@ namespace {
 static_assert(std::is_trivially_copyable_v<Plan>, "plain data, cheap to make and to remember");
 
 // Everything that the choice depends on.
-using Key = std::array<int64_t, 39>;
+using Key = std::array<int64_t, 40>;
 
 int64_t number_of(const Scales& scales) {
   return static_cast<int64_t>(scales.a.scaling) + 8 * static_cast<int64_t>(scales.b.scaling) +
@@ -42,7 +42,7 @@ Key key_of(const Problem& p, const DeviceInfo& device, const Algo* asked) {
           bits_of(device.fp32_flops), bits_of(device.fp64_flops), bits_of(device.fp64_tensor_flops),
           bits_of(device.tensor_flops), bits_of(device.memory_bandwidth), bits_of(device.clock_hz),
           device.shared_bytes_per_sm, device.shared_bytes_reserved,
-          static_cast<int64_t>(p.groups.shared), number_of(p.scales),
+          static_cast<int64_t>(p.groups.shared), number_of(p.scales), p.leaf,
           // It begins with 1, so that no key is all zeros, as a place's is that was never filled.
           rules_version()};
 }
@@ -57,7 +57,7 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
 
 bool takes(const Rung& rung, const Problem& problem, const DeviceInfo& device) {
   return (rung.grouped || !is_grouped(problem)) && (rung.scaled || !is_scaled(problem)) &&
-         rung.supports(problem, device);
+         (rung.trees || problem.leaf == 0) && rung.supports(problem, device);
 }
 
 // visit(rung, plan, seconds) for every way that may be chosen.

@@ -80,7 +80,8 @@ struct Rung {
   std::vector<std::string> (*variants)() = nullptr;
   Use use = Use::Chosen;
   bool grouped = false;  // it takes problems with groups,
-  bool scaled = false;   // or with scales, and without: supports() says which
+  bool scaled = false;   // or with scales, and without: supports() says which,
+  bool trees = false;    // or whose K a tree sums
 };
 
 // The ladder's rungs that have CUDA kernels, from the lowest up.

@@ -20,6 +20,12 @@ std::string name_of(StorePath path) {
   return "?";
 }
 
+std::string kernel_family(const Problem& problem) {
+  return problem.leaf > 0      ? "hopper_of_trees<"
+         : is_grouped(problem) ? "hopper_of_groups<"
+                               : "hopper<";
+}
+
 std::string scaled_kernel(const Problem& problem, const HopperPlan& plan) {
   const auto operand = [&](bool is_a) -> std::string {
     const DType dtype = is_a ? problem.dtype : problem.scales.b_dtype;
@@ -48,9 +54,9 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   if (is_scaled(problem))
     d.kernel = scaled_kernel(problem, plan);
   else
-    d.kernel = (is_grouped(problem) ? "hopper_of_groups<" : "hopper<") + d.tile + ", " +
-               wgmma_type(problem) + ", " + major_names(sides.p, sides.q) +
-               (finishes(problem, plan) ? ", 1>" : ", 0>");
+    d.kernel = kernel_family(problem) + d.tile + ", " + wgmma_type(problem) + ", " +
+               major_names(sides.p, sides.q) +
+               (problem.leaf > 0 ? ">" : finishes(problem, plan) ? ", 1>" : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);

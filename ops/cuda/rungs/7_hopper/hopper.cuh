@@ -28,6 +28,7 @@
 #include "cuda/rungs/7_hopper/filling_turns.cuh"
 #include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
+#include "cuda/rungs/7_hopper/pieces.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -42,8 +43,9 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
 
 // FINISHES: by the epilogue. Its code is most of a kernel's, so that kernels without it are others:
 // instructions that are far apart come late. GROUPED: groups share out a size, and the kernel reads
-// their ends.
-template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES, bool GROUPED>
+// their ends. TREES: a tree sums K.
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES, bool GROUPED,
+          bool TREES = false>
 struct Hopper {
   using P = OperandTile<T, Tile::BLOCK_P, Tile::GROUP_P, P_MN_MAJOR>;
   using Q = OperandTile<T, Tile::BLOCK_Q, Tile::GROUP_Q, Q_MN_MAJOR>;
@@ -77,6 +79,7 @@ struct Hopper {
   static_assert(SCALES_AT + Scales::BYTES <= SHARED_BYTES);
 
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
+  using Pieces = tiled::Pieces<TREES, BLOCK_K>;
   using Turns =
       std::conditional_t<GROUPED, GroupedTurns<Schedule, Tile, BLOCK_K>, WholeTurns<Schedule>>;
 
@@ -131,7 +134,7 @@ struct Hopper {
     int ahead = turns.first();  // steps of the next piece that are the others'
     Ring<STAGES> ring;
     ring.skip(ahead);
-    const auto load = [&](const auto& unit, int piece) {
+    const auto load = [&](const auto& unit, const Piece& piece) {
       const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
       // Where groups share out rows a box is whole: what it has of the next group's meets no
       // element of C that is stored.
@@ -139,10 +142,10 @@ struct Hopper {
       const Extent<GROUPED> end(args, unit);
       const auto p_reach = P::reach(p_part, unit.p, p_whole ? unit.p + Tile::BLOCK_P : end.p());
       const auto q_reach = Q::reach(q_part, unit.q, q_whole ? unit.q + Tile::BLOCK_Q : end.q());
-      int begin = 0;  // of K, elements
+      int begin = piece.begin;  // of K, elements
       if constexpr (GROUPED) begin = unit.k;
-      const int last = unit.end(piece);
-      int step = unit.begin(piece) + ahead;
+      const int last = piece.end();
+      int step = piece.first + ahead;
       for (int next; step < last; step += next, ring.skip(next)) {
         const uint32_t s = ring.stage;
         next = turns.next();
@@ -161,9 +164,9 @@ struct Hopper {
       const bool paired = TURNS == 2 && i + units.stride < units.end;
       const auto unit = units.at(i), next = paired ? units.at(i + units.stride) : unit;
       if (i == units.first) wait_for_kernel_before();
-      for (int piece = 0; piece < unit.pieces; ++piece) {
-        load(unit, piece);
-        if (paired) load(next, piece);
+      for (Pieces pieces(args); pieces.next(unit.pieces);) {
+        load(unit, pieces.of(unit));
+        if (paired) load(next, pieces.of(next));
       }
     }
     // The readers' last words must find these barriers: where a block of a cluster had ended, those
@@ -191,17 +194,17 @@ struct Hopper {
     }
   };
 
-  // Steps [first, last) of segment `piece` into d: a chain from zero, or scaled, added to d's
-  // totals; of bytes, one that goes on from the segment before.
-  __device__ __forceinline__ void multiply(Accumulators& d, int piece, int first, int last,
+  // A piece's products into d: a chain from zero, or scaled, added to d's totals; of bytes, one
+  // that goes on from the piece before.
+  __device__ __forceinline__ void multiply(Accumulators& d, bool is_first, const Piece& piece,
                                            uint32_t p_at, uint32_t q_at, Ring<STAGES>& ring,
                                            const Tail& tail, const Scales& scales) {
     if constexpr (IS_SCALED<T> && !OF_BYTES)
-      multiply_scaled(*this, d, first, last, p_at, q_at, ring, scales);
+      multiply_scaled(*this, d, piece.first, piece.last, p_at, q_at, ring, scales);
     else if constexpr (P_MN_MAJOR && sizeof(T) == 4)
-      multiply_from_registers(*this, d, first, last, p_at, q_at, ring);
+      multiply_from_registers(*this, d, piece.first, piece.last, p_at, q_at, ring);
     else
-      multiply_from_memory(d, OF_BYTES && piece != 0, first, last, p_at, q_at, ring, tail);
+      multiply_from_memory(d, OF_BYTES && !is_first, piece, p_at, q_at, ring, tail);
     ptx::finish_accumulators(d);
   }
 
@@ -209,9 +212,11 @@ struct Hopper {
   // issues an instruction in four cycles or more, and while it computes addresses or asks barriers
   // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
   // products go on, and the word to the producer has no branch.
-  __device__ __forceinline__ void multiply_from_memory(Accumulators& d, bool goes_on, int first,
-                                                       int last, uint32_t p_at, uint32_t q_at,
-                                                       Ring<STAGES>& ring, const Tail& tail) {
+  __device__ __forceinline__ void multiply_from_memory(Accumulators& d, bool goes_on,
+                                                       const Piece& piece, uint32_t p_at,
+                                                       uint32_t q_at, Ring<STAGES>& ring,
+                                                       const Tail& tail) {
+    const int first = piece.first, last = piece.last;
     const Word word(*this);
     uint32_t full_at = full(0);
     uint32_t p_start = ptx::descriptor_start(p_at), q_start = ptx::descriptor_start(q_at);
@@ -245,6 +250,28 @@ struct Hopper {
       word.send(previous, step != first);
       previous = stage;
     }
+    if constexpr (TREES) {
+      if (piece.rest != 0) {
+        const uint32_t stage = ring.stage;
+        maybe_delay();
+        if constexpr (FAULT != Fault::NoFullWait)
+          if (!is_full) ptx::mbarrier_wait(full_at + stage * 8, ring.parity);
+        const uint32_t p = p_start + stage * (P::BYTES / 16), q = q_start + stage * (Q::BYTES / 16);
+        ptx::wgmma_fence();
+#pragma unroll 1
+        for (int k = 0; k * P::STEP_K < piece.rest; ++k)
+#pragma unroll
+          for (int strip = 0; strip < STRIPS; ++strip)
+            ptx::Wgmma<Operands, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
+                d[strip], ptx::descriptor_at(P::LAYOUT, p + P::offset(64 * strip, k) / 16),
+                ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16), first != last || k != 0);
+        ptx::wgmma_commit_group();
+        ring.advance();
+        ptx::wgmma_wait_group<1>();
+        word.send(previous, first != last);
+        previous = stage;
+      }
+    }
     ptx::wgmma_wait_group<0>();
     word.send(previous, !GROUPED || first != last);
   }
@@ -258,6 +285,7 @@ struct Hopper {
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
     Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))> total(args.totals, consumer);
+    WaitingSums<Tile> waiting(args.totals, consumer);
     Scales scales(args, row, column, base + SCALES_AT);
     const uint32_t unit_at = base + SCALES_AT + Scales::unit_at(consumer);
     uint32_t waits = 0;
@@ -281,23 +309,28 @@ struct Hopper {
       Tail tail;
       if constexpr (GROUPED) tail = unit.tail;
       Scales::put_by(unit, unit_at);
-      for (int piece = 0; piece < unit.pieces; ++piece) {
+      for (Pieces pieces(args); pieces.next(unit.pieces);) {
+        const Piece piece = pieces.of(unit);
+        const bool is_first = pieces.index == 0;
         if constexpr (TURNS == 2) {
           // A parity tells one lap of the ring from the next only, so what was loaded before this
           // piece must have been read. Nothing was before the first, and nothing by the other one
           // between the pieces of a tile without a partner.
-          if (consumer == 1) ring.skip(other.end(piece) - other.begin(piece));
-          if (consumer == 1 || (piece == 0 ? i != units.first : paired))
+          if (consumer == 1) ring.skip(pieces.of(other).steps());
+          if (consumer == 1 || (is_first ? i != units.first : paired))
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, piece, unit.begin(piece), unit.end(piece), p_at, q_at, ring, tail, scales);
-        scales.skip(unit.end(piece) - unit.begin(piece));
+        multiply(d, is_first, piece, p_at, q_at, ring, tail, scales);
+        scales.skip(piece.last - piece.first);
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
-          if (consumer == 0 && paired) ring.skip(other.end(piece) - other.begin(piece));
+          if (consumer == 0 && paired) ring.skip(pieces.of(other).steps());
         }
-        if constexpr (!IS_SCALED<T> && !OF_BYTES) total.add(d, piece, unit.pieces);
+        if constexpr (TREES)
+          waiting.add(d, pieces.additions(), pieces.is_last());
+        else if constexpr (!IS_SCALED<T> && !OF_BYTES)
+          total.add(d, pieces.index, unit.pieces);
       }
       const auto finish = [&](auto& totals) {
         if constexpr (IS_SCALED<T>) scales.finish(totals, unit.first != unit.last);

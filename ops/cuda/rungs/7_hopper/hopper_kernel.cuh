@@ -49,7 +49,17 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   run_hopper<Kernel, Tile>(args, memory);
 }
 
-// The same of groups.
+// The same, whose K a tree sums.
+template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+__global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
+    hopper_of_trees(const __grid_constant__ HopperArguments args) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, /*FINISHES=*/true, /*GROUPED=*/false,
+                        /*TREES=*/true>;
+  run_hopper<Kernel, Tile>(args, memory);
+}
+
+// Of groups.
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     hopper_of_groups(const __grid_constant__ HopperArguments args) {

@@ -1,6 +1,6 @@
-// Totals of segments: where K has several, a consumer adds each one's sums to its tile's total.
-// That stays in registers where they have room for it; else it waits in the workspace, in register
-// order.
+// What a consumer does with the sums of a piece of K. Of segments it adds each one's to its tile's
+// total, which stays in registers where they have room for it; else it waits in the workspace, in
+// register order. There a tree's sums wait for their right-hand neighbours.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -73,6 +73,62 @@ struct Total<Tile, /*IN_REGISTERS=*/false> {
           __stcg(at + (first + i) * 128,
                  make_float4(value(j), value(j + 1), value(j + 2), value(j + 3)));
       }
+    }
+  }
+};
+
+// A tree's sums that wait, the first of them the largest. A thread reads what it has written
+// itself, so that none waits for another.
+template <typename Tile>
+struct WaitingSums {
+  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::GROUP_Q / 2;
+  static constexpr int VECTORS = STRIPS * REGISTERS / 4;
+  float4* at;  // this thread's first, of [waiting][block][consumer][VECTORS][128]
+  int count = 0;
+
+  __device__ __forceinline__ WaitingSums(float* workspace, int consumer)
+      : at(reinterpret_cast<float4*>(workspace) +
+           (static_cast<int64_t>(blockIdx.x) * Tile::CONSUMERS + consumer) * (VECTORS * 128) +
+           threadIdx.x % 128) {}
+
+  // A leaf's sums: so many that wait are added to them, and if the root is not done they wait.
+  __device__ __forceinline__ void add(float (&d)[STRIPS][REGISTERS], int additions, bool is_root) {
+    total_alone(d);
+#pragma unroll 1
+    for (; additions > 0; --additions) add_last(d);
+    if (!is_root) put(d);
+  }
+
+ private:
+  __device__ __forceinline__ float4* place(int number) const {
+    return at + static_cast<int64_t>(number) * gridDim.x * (Tile::CONSUMERS * VECTORS * 128);
+  }
+
+  // Loads go out in batches, as a total's.
+  __device__ __forceinline__ void add_last(float (&d)[STRIPS][REGISTERS]) {
+    constexpr int BATCH = STRIPS * REGISTERS >= 192 ? 4 : 8;
+    const float4* const from = place(--count);
+#pragma unroll
+    for (int first = 0; first < VECTORS; first += BATCH) {
+      float4 sum[BATCH];
+#pragma unroll
+      for (int i = 0; i < BATCH && first + i < VECTORS; ++i)
+        sum[i] = __ldcg(from + (first + i) * 128);
+#pragma unroll
+      for (int i = 0; i < BATCH && first + i < VECTORS; ++i) {
+        float* const value = &d[0][0] + 4 * (first + i);
+        value[0] = sum[i].x + value[0], value[1] = sum[i].y + value[1];
+        value[2] = sum[i].z + value[2], value[3] = sum[i].w + value[3];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void put(const float (&d)[STRIPS][REGISTERS]) {
+    float4* const to = place(count++);
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+      const float* const value = &d[0][0] + 4 * i;
+      __stcg(to + i * 128, make_float4(value[0], value[1], value[2], value[3]));
     }
   }
 };

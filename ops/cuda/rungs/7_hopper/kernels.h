@@ -27,6 +27,12 @@ Kernel<HopperArguments> hopper_bf16_mn(int tile, bool q_mn_major, bool finishes)
 Kernel<HopperArguments> hopper_fp16_k(int tile, bool q_mn_major, bool finishes);
 Kernel<HopperArguments> hopper_fp16_mn(int tile, bool q_mn_major, bool finishes);
 
+// Of 16-bit operands whose K a tree sums.
+Kernel<HopperArguments> tree_bf16_k(int tile, bool q_mn_major);
+Kernel<HopperArguments> tree_bf16_mn(int tile, bool q_mn_major);
+Kernel<HopperArguments> tree_fp16_k(int tile, bool q_mn_major);
+Kernel<HopperArguments> tree_fp16_mn(int tile, bool q_mn_major);
+
 // Of bytes along k, with a sign or without one; C holds their sums or, of u8, the low 8 bits.
 Kernel<HopperArguments> hopper_s8(int tile);
 Kernel<HopperArguments> hopper_u8(int tile);

@@ -17,6 +17,12 @@ Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan
     const auto bytes = is_grouped(problem) ? &grouped_u8 : &hopper_u8;
     return (reads_signs(problem) ? signed_bytes : bytes)(plan.tile);
   }
+  if (problem.leaf > 0) {
+    const bool p_mn = is_mn_major(sides.p);
+    const auto kernel = problem.dtype == DType::BFloat16 ? (p_mn ? &tree_bf16_mn : &tree_bf16_k)
+                                                         : (p_mn ? &tree_fp16_mn : &tree_fp16_k);
+    return kernel(plan.tile, is_mn_major(sides.q));
+  }
   const auto kernel = is_grouped(problem) ? &grouped_kernel : &hopper_kernel;
   return kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
                 finishes(problem, plan));
@@ -106,6 +112,7 @@ cudaError_t launch(const Call& call, const Step& step) {
   args.totals = call.at<float>(Area::Totals);
   args.groups = problem.groups;
   args.groups_of_p = sides.p.is_shared, args.groups_of_q = sides.q.is_shared;
+  args.leaf = static_cast<int16_t>(problem.leaf);
   args.c_batch = c_entries(problem) != 1;
   set_result(args, problem, way, sides);
   // Blocks along Q share P, and the other way round.

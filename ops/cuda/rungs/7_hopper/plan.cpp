@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/sum_tree.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/describe.h"
 #include "cuda/plan/sums.h"
@@ -50,6 +51,7 @@ int64_t places_for(const Units& units, int64_t places) {
 bool has_kernels(const HopperTileInfo& tile, const Problem& problem) {
   if (is_scaled(problem)) return is_grouped(problem) ? tile.of_scaled_groups : tile.of_scaled;
   if (is_grouped(problem)) return tile.of_groups;
+  if (problem.leaf > 0) return tile.of_trees;
   return !tile.only_bytes || size_of(problem.dtype) == 1;
 }
 
@@ -102,6 +104,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 bool computes(const Problem& problem) {
   if (problem.groups.shared == Shared::K && lies_along_k(problem)) return false;
   if (size_of(problem.dtype) == 1) return is_scaled(problem) || problem.epilogue.is_identity();
+  const bool is_tree = problem.leaf > 0;
+  if (is_tree && (is_grouped(problem) || problem.arithmetic != Arithmetic::Tensor)) return false;
   return is_of_wgmma(problem.arithmetic);
 }
 
@@ -130,19 +134,23 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   Step step = product_step(tile.threads, choice.blocks,
                            is_scaled(problem) ? tile.scaled_bytes : tile.shared_bytes);
   step.cluster = static_cast<int8_t>(choice.cluster_p * choice.cluster_q);
-  // Between segments a tile's totals stay in registers, or wait in the workspace. Those of bytes
-  // are the sums themselves.
+  // Between segments a tile's totals stay in registers, or wait in the workspace, as a tree's sums
+  // do. Those of bytes are the sums themselves.
   const bool totals_wait = segment_count(problem) > 1 && size_of(problem.dtype) != 1 &&
                            !totals_stay(tile.totals_fit, size_of(problem.dtype));
   const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.group_q * 4;  // of a block
   if (choice.share_segments)
     add_with_sums(plan, step, problem);
   else
-    plan.add_with_totals(step, totals_wait ? choice.blocks * totals : 0);
+    plan.add_with_totals(step, choice.blocks * totals * (totals_wait ? 1 : most_waiting(problem)));
   const Problem judged = average_of(problem_as_read(problem, plan));
   plan.demand =
       demand_of(judged, sides_of(judged, choice.exchanged), tile.block_p, tile.block_q, choice.tile,
                 tile.blocks_per_sm, choice.share_segments, choice.cluster_p, choice.cluster_q);
+  // Of a tree each sum but the root is stored and read again, which takes as long as C.
+  if (problem.leaf > 0)
+    plan.demand.ends *= static_cast<double>(
+        2 * leaf_count({problem.leaf, tree_unit(problem.arithmetic)}, problem.k) - 1);
   // It takes fp8 along K alone, and longer where each column has a scale of its own in every step.
   if (is_scaled(problem))
     plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.exchanged);
@@ -156,8 +164,9 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung HopperRung = {Algo::Hopper,     &supports,      &ways,     &plan,
-                                &describe_hopper, &name,          &variants, Use::Chosen,
-                                /*grouped=*/true, /*scaled=*/true};
+extern const Rung HopperRung = {Algo::Hopper,     &supports,       &ways,     &plan,
+                                &describe_hopper, &name,           &variants, Use::Chosen,
+                                /*grouped=*/true, /*scaled=*/true,
+                                /*trees=*/true};
 
 }  // namespace tiled

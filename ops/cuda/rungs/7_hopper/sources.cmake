@@ -9,6 +9,12 @@ tiled_mm_instances(hopper_instances hopper.cu.in
           grouped_fp16_k  __half        false      true         true
           grouped_fp16_mn __half        true       true         true
           grouped_tf32    ptx::Tf32     false      false        true)
+tiled_mm_instances(tree_instances trees.cu.in
+  COLUMNS NAME         ELEMENT       P_MN_MAJOR
+  ROWS    tree_bf16_k  __nv_bfloat16 false
+          tree_bf16_mn __nv_bfloat16 true
+          tree_fp16_k  __half        false
+          tree_fp16_mn __half        true)
 tiled_mm_instances(byte_instances bytes.cu.in
   COLUMNS NAME       ELEMENT         GROUPED
   ROWS    hopper_s8  "signed char"   false
@@ -24,4 +30,5 @@ tiled_mm_instances(scaled_instances scaled.cu.in
 tiled_mm_rung(
   PLAN describe.cpp plan.cpp
   LAUNCH launch.cpp
-  HOPPER hopper_tf32.cu scaled_s8.cu ${hopper_instances} ${byte_instances} ${scaled_instances})
+  HOPPER hopper_tf32.cu scaled_s8.cu ${hopper_instances} ${tree_instances} ${byte_instances}
+         ${scaled_instances})

@@ -159,6 +159,11 @@ using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128,
 // Those that have kernels for groups.
 using GroupedTiles = TileList<Coop128x256, Ping128x192, Deep64x64, Solo64x16>;
 
+// Those that have kernels whose K a tree sums, of 16-bit operands: for a large C alone, since a
+// small one has its leaves' products side by side. (Ping128x192, of which one consumer adds while
+// the other multiplies, gains nothing: docs/decisions/041.)
+using TreeTiles = TileList<Coop128x256>;
+
 // Those that have kernels for scaled products, for these with groups, and those whose kernels are
 // for operands of 8 bits alone.
 using ScaledTiles =
@@ -172,6 +177,8 @@ constexpr bool is_one_of(TileList<Tiles...>) {
 }
 template <typename Tile>
 constexpr bool OF_GROUPS = is_one_of<Tile>(GroupedTiles());
+template <typename Tile>
+constexpr bool OF_TREES = is_one_of<Tile>(TreeTiles());
 template <typename Tile>
 constexpr bool OF_SCALED = is_one_of<Tile>(ScaledTiles());
 template <typename Tile>
@@ -203,17 +210,18 @@ struct HopperTileInfo {
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
-  bool ping_pong, totals_fit, of_groups, of_scaled, of_scaled_groups, only_bytes;
+  bool ping_pong, totals_fit, of_groups, of_trees, of_scaled, of_scaled_groups, only_bytes;
   int32_t threads;
   int32_t shared_bytes, scaled_bytes;
   int32_t blocks_per_sm;
 
   template <typename Tile>
   static constexpr HopperTileInfo of() {
-    return {Tile::BLOCK_P,   Tile::BLOCK_Q,      Tile::GROUP_P,          Tile::GROUP_Q,
-            Tile::SLICE_Q,   Tile::CONSUMERS,    Tile::PING_PONG,        Tile::TOTALS_FIT,
-            OF_GROUPS<Tile>, OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>, ONLY_BYTES<Tile>,
-            Tile::THREADS,   Tile::SHARED_BYTES, Tile::SCALED_BYTES,     Tile::BLOCKS_PER_SM};
+    return {Tile::BLOCK_P,      Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::GROUP_Q,
+            Tile::SLICE_Q,      Tile::CONSUMERS, Tile::PING_PONG,    Tile::TOTALS_FIT,
+            OF_GROUPS<Tile>,    OF_TREES<Tile>,  OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>,
+            ONLY_BYTES<Tile>,   Tile::THREADS,   Tile::SHARED_BYTES, Tile::SCALED_BYTES,
+            Tile::BLOCKS_PER_SM};
   }
 };
 constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;

@@ -1,0 +1,50 @@
+"""The library-wide order of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ._arguments import with_types_checked
+from ._precision import refuse_in_compiled_code
+
+
+@with_types_checked
+def set_sum_order(order: str) -> None:
+    """Set the order in which products that ask for none sum K: ``'chain'`` (the state at start),
+    ``'tree'`` or ``'tree:LEAF'`` (see :func:`mm` and docs/contract.md).
+
+    It holds for all threads, and for torch's own products under :class:`override`. A product whose
+    gradients are wanted reads it once, and they are summed in the same order; so a function
+    compiled with gradients keeps what was set when it was compiled. The backward of torch's own
+    products reads it again: leave it on until then.
+
+    Raises:
+        RuntimeError: the name is unknown, or the call stands inside a compiled function, where it
+            would run once, at compile time.
+    """
+    refuse_in_compiled_code("order of sums")
+    torch.ops.tiled.set_sum_order(order)
+
+
+def get_sum_order() -> str:
+    """The library-wide setting; ``'tree'`` for ``'tree:1024'``."""
+    return torch.ops.tiled.get_sum_order()
+
+
+@contextmanager
+def sum_order(order: str) -> Iterator[None]:
+    """Set the library-wide order for a block of code, for all threads; blocks of several threads
+    interleave as those of :func:`float32_precision` do.
+
+    Raises:
+        RuntimeError: as :func:`set_sum_order`.
+    """
+    refuse_in_compiled_code("order of sums")
+    block = torch.ops.tiled._enter_sum_order(order)
+    try:
+        yield
+    finally:
+        torch.ops.tiled._leave_sum_order(block)

@@ -1,0 +1,262 @@
+"""Parallel styles of linear layers whose bits do not depend on how many processes there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, parallel
+
+from ._precision import get_float32_precision
+from ._tree_reduce import gather, group_of, passed_back, reduced, tree_reduce
+
+
+def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def check_parts(size: int, count: int, order: str, x: Tensor, what: str) -> None:
+    """Whether `count` processes with an equal part each find the leaves of all of `size`.
+
+    Raises:
+        RuntimeError: they do not.
+    """
+    leaf = int(order.partition(":")[2] or 1024)
+    is_fp16x3 = x.is_cuda and x.dtype == torch.float32 and get_float32_precision() == "fp16x3"
+    unit = 64 if is_fp16x3 else 16
+    if count & (count - 1) or size % (count * unit) or size // count < max(leaf, unit):
+        raise RuntimeError(
+            f"{what} of {size} does not part into {count} equal trees: sum_order={order!r} needs a "
+            f"power of two of processes, and for each a multiple of {unit} and at least "
+            f"{max(leaf, unit)}"
+        )
+
+
+class _ColumnLinear(torch.autograd.Function):
+    """linear of this process's columns; x's gradient is the tree of all processes'."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        name: str,
+        count: int,
+        gather_dim: int | None,
+        activation: str | None,
+        order: str,
+    ) -> Tensor:
+        if gather_dim is not None:
+            x = gather(x, gather_dim, name)
+        if activation is None:
+            y = value = torch.ops.tiled.linear(x, weight, bias, sum_order=order)
+        else:
+            y, value = torch.ops.tiled._linear_with_before(
+                x, weight, bias, activation=activation, sum_order=order
+            )
+            value = y if activation == "relu" else value
+        ctx.save_for_backward(x, weight, None if activation is None else value)
+        ctx.asked = name, count, gather_dim, activation, order
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple:
+        name, count, gather_dim, activation, order = ctx.asked
+        x, weight, value = ctx.saved_tensors
+        of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
+        passed, sums = passed_back(gradient, value, activation, ctx.bias_dtype if of_bias else None)
+        grads: list[Tensor | None] = [None, None, sums]
+        if of_x:
+            partial = torch.ops.tiled.linear(
+                passed, weight.mT, out_dtype=_sum_dtype(x.dtype), sum_order=order
+            )
+            grads[0], _ = reduced(partial, None, name, count, gather_dim, x.dtype, None)
+        if of_weight:
+            grads[1] = torch.ops.tiled._linear_weight_grad(passed, x, sum_order=order)
+        return (*grads, None, None, None, None, None)
+
+
+class _Parallel:
+    """A layer whose weight is a DTensor. Bases of :class:`torch.nn.Linear`'s kind follow."""
+
+    _tree: Any  # its style, and its mesh's group
+
+    def forward(self, input: Tensor) -> Tensor:
+        style, mesh, name, count = self._tree
+        x = style.local_input(input, mesh)
+        weight, bias = (
+            p.to_local() if isinstance(p, DTensor) else p for p in (self.weight, self.bias)
+        )
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)
+            x, weight = x.to(dtype), weight.to(dtype)
+            bias = None if bias is None else bias.to(dtype)
+        y = style.product(self, x, weight, bias, name, count)
+        return style.local_output(y, mesh)
+
+
+class _Style(parallel.ParallelStyle):
+    """What rows and columns have in common."""
+
+    #: Where x and the result are, unless it is said.
+    layouts: tuple[Any, Any]
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Any = None,
+        output_layouts: Any = None,
+        use_local_output: bool = True,
+        sum_order: str = "tree",
+    ) -> None:
+        super().__init__()
+        self.input_layout = input_layouts or self.layouts[0]
+        self.output_layout = output_layouts or self.layouts[1]
+        self.use_local_output = use_local_output
+        self.sum_order = sum_order
+
+    def _apply(self, module: torch.nn.Module, device_mesh: Any) -> torch.nn.Module:
+        name = type(self).__name__
+        if not isinstance(module, torch.nn.Linear):
+            raise NotImplementedError(
+                f"tiled_mm.distributed.{name} is for torch.nn.Linear and tiled_mm.nn.Linear, got "
+                f"{type(module).__name__}"
+            )
+        if getattr(module, "accumulate_main_grad", False):
+            raise NotImplementedError(
+                f"tiled_mm.distributed.{name} adds no gradient to main_grad: set "
+                "accumulate_main_grad=False, or take torch's style"
+            )
+        if not self.sum_order.startswith("tree"):
+            raise RuntimeError(f"{name}: sum_order={self.sum_order!r} is not shared out")
+        group, count = group_of(device_mesh)
+        self.check(module, count)
+        distribute_module(module, device_mesh, self.partition)
+        kind = type(module)
+        module.__class__ = type(kind.__name__, (_Parallel, kind), {})
+        module._tree = (self, device_mesh, group, count)
+        return module
+
+    def check(self, module: torch.nn.Module, count: int) -> None:
+        """Before anything is split."""
+
+    def local_output(self, y: Tensor, mesh: Any) -> Tensor:
+        return y if self.use_local_output else DTensor.from_local(y, mesh, [self.output_layout])
+
+
+class RowwiseParallel(_Style):
+    """:class:`torch.distributed.tensor.parallel.RowwiseParallel` of a linear layer, its sum added
+    by the tree (:func:`tree_reduce`): the result has the bits of one process under
+    ``tiled_mm.sum_order(sum_order)``, and a layer with an activation stays split.
+
+    Args:
+        input_layouts: ``Shard(-1)`` (None), or another placement of x.
+        output_layouts: ``Replicate()`` (None), or ``Shard(d)`` with d in front of the last, as of
+            sequence parallelism.
+        use_local_output: a tensor (True), or a DTensor.
+        sum_order: ``'tree'`` or ``'tree:LEAF'``, of all products of the layer, gradients included.
+
+    Raises:
+        RuntimeError: ``in_features`` does not part into as many equal trees as there are
+            processes; where the style is applied.
+        NotImplementedError: the module is no linear layer, or adds to ``main_grad``.
+    """
+
+    layouts = (Shard(-1), Replicate())
+    partition = parallel.RowwiseParallel._partition_linear_fn
+
+    def check(self, module: torch.nn.Module, count: int) -> None:
+        check_parts(
+            module.in_features, count, self.sum_order, module.weight, "RowwiseParallel: in_features"
+        )
+
+    def local_input(self, x: Tensor, mesh: Any) -> Tensor:
+        if not isinstance(x, DTensor):
+            if self.input_layout in (Shard(-1), Shard(x.dim() - 1)):
+                return x
+            x = DTensor.from_local(x, mesh, [self.input_layout], run_check=False)
+        return x.redistribute(mesh, [Shard(x.dim() - 1)]).to_local()
+
+    def product(
+        self,
+        module: torch.nn.Module,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        name: str,
+        count: int,
+    ) -> Tensor:
+        partial = torch.ops.tiled.linear(
+            x, weight, out_dtype=_sum_dtype(x.dtype), sum_order=self.sum_order
+        )
+        layout = self.output_layout
+        return tree_reduce(
+            partial,
+            name,
+            None if layout.is_replicate() else layout.dim,
+            out_dtype=x.dtype,
+            bias=bias,
+            activation=getattr(module, "activation", None),
+        )
+
+
+class ColwiseParallel(_Style):
+    """:class:`torch.distributed.tensor.parallel.ColwiseParallel` of a linear layer, the gradient of
+    its x added by the tree (:func:`tree_reduce`): it has the bits of one process, as all else has.
+
+    Args:
+        input_layouts: ``Replicate()`` (None), or ``Shard(d)`` with d in front of the last, as of
+            sequence parallelism.
+        output_layouts: ``Shard(-1)`` (None), or ``Replicate()``, which gathers the columns.
+        use_local_output, sum_order: as of :class:`RowwiseParallel`.
+
+    Raises:
+        RuntimeError: x needs a gradient, and ``out_features`` does not part into as many equal
+            trees as there are processes; where the layer is called.
+        NotImplementedError: as :class:`RowwiseParallel`.
+    """
+
+    layouts = (Replicate(), Shard(-1))
+    partition = parallel.ColwiseParallel._partition_linear_fn
+
+    def local_input(self, x: Tensor, mesh: Any) -> Tensor:
+        if isinstance(x, DTensor):
+            x = x.redistribute(mesh, [self.input_layout]).to_local()
+        return x
+
+    def product(
+        self,
+        module: torch.nn.Module,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        name: str,
+        count: int,
+    ) -> Tensor:
+        if x.requires_grad and torch.is_grad_enabled():
+            check_parts(
+                module.out_features, count, self.sum_order, x, "ColwiseParallel: out_features"
+            )
+        layout = self.input_layout
+        return _ColumnLinear.apply(
+            x,
+            weight,
+            bias,
+            name,
+            count,
+            None if layout.is_replicate() else layout.dim,
+            getattr(module, "activation", None),
+            self.sum_order,
+        )
+
+    def local_output(self, y: Tensor, mesh: Any) -> Tensor:
+        if self.output_layout.is_replicate():
+            y = DTensor.from_local(y, mesh, [Shard(y.dim() - 1)], run_check=False)
+            y = y.redistribute(mesh, [Replicate()])
+            return y.to_local() if self.use_local_output else y
+        return super().local_output(y, mesh)

@@ -1,0 +1,435 @@
+"""sum_order=: the tree of docs/contract.md, written out, in every product and its derivatives."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import cases
+import gates
+import groups
+import pytest
+import tiled_mm
+import torch
+from cases import COMPLEX, DEVICES, FLOATS, HALVES, INTEGERS, each
+from golden import assert_same_bits, golden_mm
+from torch import Tensor
+
+from bench import results, schema, tree
+from bench.timing import Rounds
+
+LEAVES = (16, 64, 512)
+# None, one or some leaves; halves that meet at a multiple of 16, or do not; ragged ends.
+DEPTHS = (0, 1, 31, 32, 33, 47, 48, 63, 64, 100, 127, 1000, 1024, 3001)
+ACTIVATIONS = (None, "relu", "gelu", "silu")
+
+
+@pytest.fixture(autouse=True)
+def setting() -> Iterator[None]:
+    tiled_mm.set_sum_order("chain")
+    yield
+    tiled_mm.set_sum_order("chain")
+
+
+def tree_of(sums: Callable[[slice], Tensor], k: int, leaf: int, unit: int = 16) -> Tensor:
+    """What is added to what; `sums` gives a leaf's unrounded sums."""
+
+    def node(begin: int, end: int) -> Tensor:
+        size = end - begin
+        if size < 2 * max(leaf, unit):
+            return sums(slice(begin, end))
+        half = begin + unit * -(-size // (2 * unit))
+        return node(begin, half) + node(half, end)
+
+    return node(0, k)
+
+
+def sum_dtype(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in HALVES else dtype
+
+
+def by_hand(a: Tensor, b: Tensor, leaf: int, unit: int = 16, **options: object) -> Tensor:
+    """The root, unrounded, of leaves that are products of one chain."""
+    product = tiled_mm.mm if a.dim() == 2 else tiled_mm.bmm
+
+    def sums(k: slice) -> Tensor:
+        return product(a[..., k], b[..., k, :], sum_dtype(a.dtype), sum_order="chain", **options)
+
+    return tree_of(sums, a.shape[-1], leaf, unit)
+
+
+def operands(m: int, n: int, k: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
+    return cases.fill(m, k, dtype, device), cases.fill(k, n, dtype, device)
+
+
+@each("device", DEVICES)
+@each("dtype", FLOATS)
+def test_the_tree_is_the_one_that_is_written_down(dtype: torch.dtype, device: str) -> None:
+    for (m, n), k in itertools.product(((1, 1), (3, 70), (65, 33)), DEPTHS):
+        a, b = operands(m, n, k, dtype, device)
+        for leaf in LEAVES:
+            got = tiled_mm.mm(a, b, sum_order=f"tree:{leaf}")
+            assert_same_bits(got, by_hand(a, b, leaf).to(dtype), f"{m}x{n}x{k}, {leaf}")
+
+
+@each("dtype", (torch.float32, torch.float64))
+def test_beside_chains_of_no_kernel(dtype: torch.dtype) -> None:
+    a, b = operands(4, 5, 150, dtype, "cpu")
+    right = tree_of(lambda k: golden_mm(a[:, k], b[k]), 150, 32)
+    assert_same_bits(tiled_mm.mm(a, b, sum_order="tree:32"), right)
+    assert not torch.equal(right, tiled_mm.mm(a, b))
+
+
+@pytest.mark.cuda
+@each("dtype", HALVES)
+@each("layout", ("nn", "nt", "tn", "tt"))
+def test_one_kernel_that_sums_a_tree(layout: str, dtype: torch.dtype) -> None:
+    """Every way of rung hopper that does: several tiles a block, leaves of whole and part steps."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("rung hopper is for compute capability 9.0")
+    bias = cases.fill(1, 520, dtype, "cuda")[0]
+    for k, leaf in itertools.product((32, 100, 1000, 3001), LEAVES[:2]):
+        if k < 2 * leaf:
+            continue
+        a, b = operands(2100, 520, k, dtype, "cuda")
+        a = cases.column_major(a) if layout[0] == "t" else a
+        b = cases.column_major(b) if layout[1] == "t" else b
+        asked = {"algo": "hopper", "sum_order": f"tree:{leaf}"}
+        right = by_hand(a, b, leaf)
+        for exchanged, cluster in itertools.product((False, True), ((1, 1), (2, 1), (1, 2))):
+            way = "Coop128x256", exchanged, *cluster
+            got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **asked)
+            assert_same_bits(got, right.to(dtype), f"{k}, {leaf}, {way}")
+            wide = {"out_dtype": torch.float32} | asked
+            got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **wide)
+            assert_same_bits(got, right, f"{k}, {leaf}, {way}, fp32")
+        got = tiled_mm.linear(a, b.mT, bias, activation="relu", **asked)
+        assert_same_bits(got, torch.relu(right + bias.float()).to(dtype), f"{k}, {leaf}, linear")
+    x, y = (t.reshape(3, 350, -1) for t in (a[:1050], a[1050:]))
+    got = tiled_mm.bmm(x, y.mT, **asked)
+    assert_same_bits(got, by_hand(x, y.mT, leaf).to(dtype))
+
+
+@each("device", DEVICES)
+@each("dtype", FLOATS)
+def test_errors_are_within_a_chain_s(dtype: torch.dtype, device: str) -> None:
+    a, b = operands(33, 40, 5000, dtype, device)
+    arithmetic = "tensor" if device == "cuda" and dtype in HALVES else "fma"
+    gates.check(tiled_mm.mm(a, b, sum_order="tree:16"), a, b, arithmetic)
+
+
+@each("device", DEVICES)
+@each("precision,unit", (("fp16x3", 64), ("tf32", 16), ("ieee", 16)))
+def test_precisions(precision: str, unit: int, device: str) -> None:
+    """Where fp16x3 runs, a leaf is made of its blocks of 64."""
+    unit = unit if device == "cuda" else 16
+    for k in (127, 128, 700, 3001):
+        a, b = operands(70, 90, k, torch.float32, device)
+        right = by_hand(a, b, 64, unit, precision=precision)
+        assert_same_bits(tiled_mm.mm(a, b, precision=precision, sum_order="tree:64"), right)
+
+
+@each("device", DEVICES)
+@each("dtype", FLOATS)
+def test_what_comes_behind_the_root(dtype: torch.dtype, device: str) -> None:
+    """alpha, beta, bias and activation see the whole sum, and there is one rounding."""
+    nothing = torch.zeros(9, 0, dtype=dtype, device=device), torch.zeros(0, 21, dtype=dtype)
+    a, b = operands(9, 21, 200, dtype, device)
+    c, bias = cases.fill(9, 21, dtype, device), cases.fill(1, 21, dtype, device)[0]
+    root = by_hand(a, b, 16)
+    numbers = {"alpha": 1, "beta": -1.9}
+    for activation in ACTIVATIONS if dtype not in COMPLEX else (None,):
+        asked = {"activation": activation, "sum_order": "tree:16"}
+        # The root, as what a product over no k is added to, goes through the same epilogue.
+        right = (
+            tiled_mm.addmm(
+                root.to(sum_dtype(dtype)), *(t.to(device) for t in nothing), activation=activation
+            )
+            if dtype not in COMPLEX
+            else root
+        )
+        assert_same_bits(tiled_mm.linear(a, b.mT, **asked), right)
+        if dtype in COMPLEX:
+            continue
+        wide = root + bias.to(root.dtype)
+        right = tiled_mm.addmm(wide, *(t.to(device) for t in nothing), activation=activation)
+        assert_same_bits(tiled_mm.linear(a, b.mT, bias, **asked), right)
+        added = torch.addcmul(root, c.to(root.dtype), torch.ones_like(root))
+        right = tiled_mm.addmm(added, *(t.to(device) for t in nothing), activation=activation)
+        assert_same_bits(tiled_mm.addmm(c, a, b, **asked), right)
+    in_place = c.clone()
+    tiled_mm.addmm(in_place, a, b, out=in_place, sum_order="tree:16", **numbers)
+    assert_same_bits(in_place, tiled_mm.addmm(c, a, b, sum_order="tree:16", **numbers))
+
+
+@each("device", DEVICES)
+@each("dtype", (torch.float32, torch.bfloat16))
+def test_other_rows_columns_and_layouts(dtype: torch.dtype, device: str) -> None:
+    """Nothing but a row, a column and K takes part; whatever is computed at once."""
+    order = {"sum_order": "tree:16"}
+    a, b = operands(300, 520, 333, dtype, device)
+    whole = tiled_mm.mm(a, b, **order)
+    assert_same_bits(tiled_mm.mm(a[7:8], b, **order), whole[7:8])
+    assert_same_bits(tiled_mm.mm(a, b[:, 33:501], **order), whole[:, 33:501])
+    for (_, x), (_, y) in zip(cases.laid_out(a), cases.laid_out(b), strict=True):
+        assert_same_bits(tiled_mm.mm(x, y, **order), whole)
+    out = cases.column_major(torch.empty_like(whole))
+    assert_same_bits(tiled_mm.mm(a, b, out=out, **order), whole)
+    batch = torch.stack([a[:50], a[50:100], a[100:150]])
+    rows = tiled_mm.bmm(batch, b.expand(3, -1, -1), **order)
+    assert_same_bits(rows.flatten(0, 1), whole[:150])
+    assert_same_bits(tiled_mm.linear(batch, b.mT, **order), rows)
+    assert_same_bits(torch.vmap(lambda x: torch.ops.tiled.mm(x, b, **order))(batch), rows)
+
+
+def test_threads_and_levels() -> None:
+    """Equal bits by one thread, by three, and at every level with fused multiply-adds."""
+    script = (
+        "import sys, torch, tiled_mm; torch.set_num_threads(int(sys.argv[1])); "
+        "torch.manual_seed(0); a, b = torch.randn(33, 777), torch.randn(777, 129); "
+        "c = tiled_mm.mm(a, b, sum_order='tree:32'); print(c.view(torch.int32).sum(0).tolist())"
+    )
+    said = set()
+    for threads, level in (("1", ""), ("3", ""), ("1", "avx2")):
+        run = subprocess.run(
+            [sys.executable, "-c", script, threads],
+            env=dict(__import__("os").environ, TILED_MM_CPU_LEVEL=level),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        said.add(run.stdout)
+    assert len(said) == 1
+
+
+@each("device", DEVICES)
+def test_more_leaves_than_one_pass_adds(device: str) -> None:
+    k = 1500 * 16
+    a, b = operands(3, 5, k, torch.float32, device)
+    assert_same_bits(tiled_mm.mm(a, b, sum_order="tree:16"), by_hand(a, b, 16))
+    batch = a.expand(2, 3, k), b.expand(2, k, 5)
+    assert_same_bits(tiled_mm.bmm(*batch, sum_order="tree:16")[1], by_hand(a, b, 16))
+
+
+@each("device", DEVICES)
+def test_a_result_that_is_computed_in_pieces(device: str) -> None:
+    """Its leaves' sums would take 256 MiB at once; the tall one is cut, and the wide one."""
+    for m, n in ((4001, 263), (263, 4001)):
+        a, b = operands(m, n, 1024, torch.float32, device)
+        bias, c = cases.fill(1, n, torch.float32, device), cases.fill(m, 1, torch.float32, device)
+        whole = tiled_mm.addmm(c, a, b, sum_order="tree:16")
+        assert_same_bits(tiled_mm.addmm(c[-9:], a[-9:], b, sum_order="tree:16"), whole[-9:])
+        whole = tiled_mm.addmm(bias, a, b, sum_order="tree:16")
+        part = tiled_mm.addmm(bias[:, -9:], a, b[:, -9:], sum_order="tree:16")
+        assert_same_bits(part, whole[:, -9:])
+
+
+@each("device", DEVICES)
+@each("form", groups.FORMS)
+@each("dtype", (torch.float32, torch.bfloat16))
+def test_groups(dtype: torch.dtype, form: str, device: str) -> None:
+    """Each group has the bits of its own product, by the leaves of its own K; zeros beyond."""
+    order = {"sum_order": "tree:16"}
+    drawn = groups.make(form, (0, 5, 5, 100, 138), 150, 130, 52, dtype, device)
+    columns = drawn.b.shape[-1]
+    bias = None if form == "columns" else cases.fill(5, columns, dtype, device)
+    for given, activation in itertools.product((None, bias), (None, "gelu")):
+        got = drawn.run(bias=given, activation=activation, **order)
+        for g, ((x, y), c) in enumerate(zip(drawn.each(), drawn.parts(got), strict=True)):
+            row = None if given is None else given[g]
+            right = tiled_mm.linear(x, y.mT, row, activation=activation, **order)
+            assert_same_bits(c, right, f"group {g}")
+        assert not drawn.beyond(got).any()
+
+
+@each("dtype", INTEGERS)
+def test_integers_are_one_sum(dtype: torch.dtype) -> None:
+    a, b = operands(5, 7, 300, dtype, "cpu")
+    assert_same_bits(tiled_mm.mm(a, b, sum_order="tree:16"), tiled_mm.mm(a, b))
+
+
+@pytest.mark.scaled
+@each("device", DEVICES)
+def test_scaled_products(device: str) -> None:
+    """A leaf of fp8 has its blocks of 128, and their scales."""
+    a, b = operands(40, 48, 900, torch.float32, device)
+    a, b = (t.to(torch.float8_e4m3fn) for t in (a, b.mT.contiguous()))
+    for rows in (40, 1):  # by blocks; and one scale
+        scales = (
+            (torch.rand(40, 8) + 0.5, torch.rand(8, 48) + 0.5)
+            if rows == 40
+            else (torch.tensor([[0.7]]), torch.tensor([[1.3]]))
+        )
+        scale_a, scale_b = (t.to(device) for t in scales)
+
+        def sums(k: slice, x: Tensor = scale_a, y: Tensor = scale_b) -> Tensor:
+            blocks = slice(k.start // 128, -(-k.stop // 128))
+            if x.numel() > 1:
+                x, y = x[:, blocks], y[blocks]
+            return tiled_mm.scaled_mm(a[:, k], b.mT[k], x, y, out_dtype=torch.float32)
+
+        right = tree_of(sums, 900, 128, 128).to(torch.bfloat16)
+        got = tiled_mm.scaled_mm(a, b.mT, scale_a, scale_b, sum_order="tree:128")
+        assert_same_bits(got, right)
+        with tiled_mm.sum_order("tree:128"):
+            assert_same_bits(tiled_mm.scaled_mm(a, b.mT, scale_a, scale_b), right)
+
+
+def gradients(x: Tensor, weight: Tensor, bias: Tensor, g: Tensor, **asked: object) -> list[Tensor]:
+    leaves = [t.clone().requires_grad_() for t in (x, weight, bias)]
+    tiled_mm.linear(*leaves, activation="gelu", **asked).backward(g)
+    return [t.grad for t in leaves]
+
+
+@each("device", DEVICES)
+@each("dtype", (torch.float32, torch.bfloat16, torch.float64))
+def test_gradients_are_summed_in_the_order_of_the_forward(dtype: torch.dtype, device: str) -> None:
+    """The one that was asked for, or was set when the product ran."""
+    x, weight = operands(90, 70, 80, dtype, device)
+    weight, bias = weight.mT, cases.fill(1, 70, dtype, device)[0]
+    g = cases.fill(90, 70, dtype, device)
+    right = gradients(x, weight, bias, g, sum_order="tree:16")
+    leaves = [t.clone().requires_grad_() for t in (x, weight, bias)]
+    with tiled_mm.sum_order("tree:16"):
+        y = tiled_mm.linear(*leaves, activation="gelu")
+    y.backward(g)
+    for ours, expected in zip(leaves, right, strict=True):
+        assert_same_bits(ours.grad, expected)
+    before = tiled_mm.linear(x, weight, bias, sum_order="tree:16")
+    passed, _ = torch.ops.tiled.activation_backward(g, before, "gelu")
+    assert_same_bits(right[0], by_hand(passed, weight, 16).to(dtype))
+    assert_same_bits(right[1], by_hand(passed.mT, x, 16).to(dtype))
+    with tiled_mm.sum_order("tree:16"):
+        chains = gradients(x, weight, bias, g, sum_order="chain")
+    assert not torch.equal(chains[0], right[0])
+
+
+def test_second_derivatives_and_forward_mode() -> None:
+    a, b = (t.requires_grad_() for t in operands(3, 4, 40, torch.float64, "cpu"))
+    product = lambda x, y: tiled_mm.mm(x, y, sum_order="tree:16")  # noqa: E731
+    assert torch.autograd.gradcheck(product, (a, b), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(product, (a, b))
+
+
+@each("device", DEVICES)
+def test_the_override_and_autocast(device: str) -> None:
+    a, b = operands(20, 30, 200, torch.float32, device)
+    with tiled_mm.override(), tiled_mm.sum_order("tree:16"):
+        assert_same_bits(a @ b, by_hand(a, b, 16))
+        assert_same_bits(torch.nn.functional.linear(a, b.mT), by_hand(a, b, 16))
+    with torch.autocast(device, torch.bfloat16):
+        got = tiled_mm.mm(a, b, sum_order="tree:16")
+    half = a.bfloat16(), b.bfloat16()
+    assert_same_bits(got, by_hand(*half, 16).bfloat16())
+
+
+def test_compiled() -> None:
+    """Asked for, or set; with gradients as it was set when it was compiled."""
+    a, b = operands(6, 7, 100, torch.float32, "cpu")
+    product = torch.compile(
+        lambda x, y: tiled_mm.mm(x, y, sum_order="tree:16") * 2, backend="aot_eager", fullgraph=True
+    )
+    assert_same_bits(product(a, b), by_hand(a, b, 16) * 2)
+    plain = torch.compile(lambda x, y: tiled_mm.mm(x, y), backend="aot_eager", fullgraph=True)
+    for order in ("chain", "tree:32", "tree:16"):
+        with tiled_mm.sum_order(order):
+            assert_same_bits(plain(a, b), tiled_mm.mm(a, b, sum_order=order))
+
+    def sets(x: Tensor) -> Tensor:
+        tiled_mm.set_sum_order("tree")
+        return x
+
+    with pytest.raises(RuntimeError, match="outside of the compiled function"):
+        torch.compile(sets, backend="eager", fullgraph=True)(a)
+
+
+def test_the_setting() -> None:
+    assert tiled_mm.get_sum_order() == "chain"
+    tiled_mm.set_sum_order("tree:1024")
+    assert tiled_mm.get_sum_order() == "tree"
+    with tiled_mm.sum_order("tree:64"):
+        assert tiled_mm.get_sum_order() == "tree:64"
+        with tiled_mm.sum_order("chain"):
+            assert tiled_mm.get_sum_order() == "chain"
+        assert tiled_mm.get_sum_order() == "tree:64"
+    assert tiled_mm.get_sum_order() == "tree"
+
+
+@each("order", ("trees", "tree:", "tree:8", "tree:24", "tree:32768", "tree:016", ""))
+def test_names_that_are_none(order: str) -> None:
+    a = torch.ones(2, 2)
+    known = f"unknown sum_order '{order}'; expected 'chain', 'tree' or 'tree:LEAF'"
+    for call in (
+        lambda: tiled_mm.mm(a, a, sum_order=order),
+        lambda: tiled_mm.linear(a.to("meta"), a.to("meta"), sum_order=order),
+        lambda: tiled_mm.set_sum_order(order),
+        lambda: tiled_mm.sum_order(order).__enter__(),
+    ):
+        with pytest.raises(RuntimeError) as refusal:
+            call()
+        assert known in str(refusal.value)
+
+
+def test_other_types_are_refused() -> None:
+    with pytest.raises(TypeError, match="'sum_order' must be str, not int"):
+        tiled_mm.mm(torch.ones(2, 2), torch.ones(2, 2), sum_order=16)
+    with pytest.raises(TypeError, match=r"'order' .* must be str, not int"):
+        tiled_mm.set_sum_order(16)
+
+
+def test_lessons_refuse_a_tree() -> None:
+    a = torch.ones(4, 64)
+    for algo in ("naive", "register_tile"):
+        with pytest.raises(RuntimeError, match=f"'{algo}' is a lesson"):
+            tiled_mm.mm(a, a.mT, algo=algo, sum_order="tree:16")
+        with tiled_mm.sum_order("tree:16"), pytest.raises(RuntimeError, match="is a lesson"):
+            tiled_mm.mm(a, a.mT, algo=algo)
+    assert tiled_mm.algos(a, a.mT, sum_order="tree") == ["blocked"]
+    assert "naive" in tiled_mm.algos(a, a.mT)
+    for name in tiled_mm.algos(a, a.mT, device="h100", sum_order="tree"):
+        assert name in ("hopper", "few_rows", "async_mma", "fp16x3", "tall")
+
+
+def test_explain_shows_the_leaves() -> None:
+    sizes = (8192, 10000), (10000, 4096)
+    for dtype, k, said in (
+        (torch.float32, 1264, "2048 x 2048 of C"),
+        (HALVES[0], 10000, "one kernel"),
+    ):
+        a, b = (torch.empty(*size, device="meta", dtype=dtype) for size in sizes)
+        plan = tiled_mm.plan(a, b, device="h100", sum_order="tree")
+        assert plan.leaves == [1264, *[1248] * 7]
+        assert (plan.batch, plan.k) == (1, k)
+        text = tiled_mm.explain(a, b, device="h100", sum_order="tree")
+        assert "a tree of 8 leaves: 1264, 1248" in text and said in text
+        assert tiled_mm.plan(a, b, device="h100").leaves is None
+    x, y = operands(4, 4, 64, torch.float32, "cpu")
+    assert tiled_mm.plan(x, y, sum_order="tree:16").leaves == [16] * 4
+    assert "a tree of 4 leaves" in tiled_mm.explain(x, y, sum_order="tree:16")
+
+
+def test_out_of_core_knows_the_chain_alone() -> None:
+    a = torch.empty(64, 64, device="meta")
+    with tiled_mm.sum_order("tree"), pytest.raises(NotImplementedError, match="of one chain"):
+        tiled_mm.explain_out_of_core(a, a, memory=1 << 30, device="h200")
+
+
+@each("device", DEVICES)
+def test_the_benchmark(device: str) -> None:
+    cases_of_it = list(tree.cases(7))
+    assert len({case.name for case in cases_of_it}) == len(cases_of_it) == 3 * 4 + 3 * tree.SMALL
+    for case in (cases_of_it[0], cases_of_it[9], *cases_of_it[12:15]):
+        small = tree.divided(case, 128)
+        record = tree.measure(small, torch.device(device), 7, Rounds(2, 2, 0.01))
+        assert results.problems(record, schema.Tree) == []
+        assert set(record["seconds"]) == {"chain", "torch", *case.orders}
+    assert len(list(tree.summary([record]))) == 1
+
+
+def test_the_benchmark_sees_a_wrong_tree(monkeypatch) -> None:
+    case = tree.Case("small", "float32", "ieee", 3, 4, 5000)
+    monkeypatch.setattr(tree, "parts_of", lambda begin, end, leaf, unit: [begin, end])
+    with pytest.raises(RuntimeError, match="a wrong result: small ieee 3x4x5000, tree"):
+        tree.measure(case, torch.device("cpu"), 7, Rounds(2, 2, 0.01))
