@@ -46,8 +46,8 @@ int64_t places_for(const Units& units, int64_t places) {
   return as_soon ? aligned : places;
 }
 
-// Of so many places, the fewest clusters that take as many rounds for their units. Every cluster
-// then works to the end, and multiprocessors that it would not need stay free for what runs beside.
+// The fewest clusters that take as many waves for so many units as clusters in all places do. Every
+// one of them then works to the end, and the other multiprocessors are free for what runs beside.
 int64_t fewest_places(int64_t units, int64_t places) {
   return blocks_over(units, blocks_over(units, places));
 }
@@ -92,9 +92,11 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
           if (units.count > MOST_OF_TMA) continue;
           const int blocks = cluster_p * cluster_q;
           int64_t places = clusters_at_once(device, blocks) * tile.blocks_per_sm;
+          // Groups may have fewer units than are counted here. And blocks of which two fit a
+          // multiprocessor are spread over all of them however few there are, but unevenly.
           if (share)
             places = places_for(units, places);
-          else if (!is_grouped(problem))  // whose groups may have fewer units than are counted here
+          else if (!is_grouped(problem) && tile.blocks_per_sm == 1)
             places = fewest_places(units.count, places);
           plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
           // No taller than the problem, so that the panel's count of units fits too.
