@@ -38,9 +38,17 @@ def derivatives(product: Callable, tensors: list[Tensor], seeds: list[Tensor]) -
 
 
 def check(
-    product: Callable, torchs: Callable, tensors: list[Tensor], on, ways: list, right: list, seeds
+    product: Callable,
+    torchs: Callable,
+    tensors: list[Tensor],
+    on,
+    ways: list,
+    right: list,
+    seeds,
+    *,
+    agree: Callable = equal,
 ) -> None:
-    """Every bit of one process, whose sums are exact. Nothing is refused that torch's own product
+    """Every bit of one process where sums are exact. Nothing is refused that torch's own product
     takes."""
     parts = [placed(t, on, way).requires_grad_() for t, way in zip(tensors, ways, strict=True)]
     try:
@@ -48,7 +56,7 @@ def check(
         for ours, expected in zip(found, right, strict=True):
             assert (ours is None) == (expected is None)
             if ours is not None:
-                equal(ours, expected)
+                agree(ours, expected)
     except Exception as error:
         # On two dimensions torch 2.11 cannot add a split gradient and a part of one.
         if on.ndim == 2 and re.search(r"redistribute from S\(\d\) to P\(sum\)", str(error)):
@@ -61,9 +69,10 @@ def check(
 
 
 def check_everywhere(
-    product: Callable, torchs: Callable, sizes: tuple, *, partial: bool = True
+    product: Callable, torchs: Callable, sizes: tuple, *, partial: bool = True, drawn: bool = False
 ) -> None:
-    """Every operand placed in every way on one dimension, and in drawn ways on two."""
+    """Every operand placed in every way on one dimension, or in drawn ones, and in drawn ways on
+    two."""
     torch.manual_seed(1)
     tensors = [whole_numbers(*size) for size in sizes]
     alone = [t.clone().requires_grad_() for t in tensors]
@@ -73,7 +82,7 @@ def check_everywhere(
     line, square = mesh(), square_mesh()
     everywhere = [[(way,) for way in ways] for ways in itertools.product(*kinds)]
     draw = random.Random(str(sizes))  # the same in every process
-    if distributed.get_world_size() > 2:  # on one dimension two have seen them all
+    if drawn or distributed.get_world_size() > 2:  # on one dimension two have seen them all
         everywhere = draw.sample(everywhere, min(len(everywhere), 8))
     for ways in everywhere:
         check(product, torchs, tensors, line, ways, right, seeds)
@@ -126,6 +135,55 @@ def linear() -> None:
     for x, bias in (((5, 8), (6,)), ((3, 4, 8), (6,)), ((4, 3, 8), (3, 6))):
         check_everywhere(tiled_mm.linear, functional.linear, (x, (6, 8), bias), partial=False)
     check_everywhere(tiled_mm.linear, functional.linear, ((4, 3, 8), (8,)))
+
+
+@CASES
+def sizes_of_0_and_1() -> None:
+    """In each place where they may be, beside those of matrices and of linear's x."""
+    for sizes in (
+        ((0, 3, 2), (0, 2, 4)),
+        ((2, 0, 4), (2, 4, 3)),
+        ((2, 3, 0), (2, 0, 4)),
+        ((5, 1, 4), (5, 4, 1)),
+    ):
+        check_everywhere(tiled_mm.bmm, torch.bmm, sizes, drawn=True)
+    for sizes in (((3,), (0, 4), (4, 3)), ((3,), (2, 0), (0, 3)), ((1,), (1, 4), (4, 1))):
+        check_everywhere(tiled_mm.addmm, torch.addmm, sizes, drawn=True)
+    for sizes in (((0, 1, 6), (0, 3, 5), (0, 5, 6)), ((3, 1, 1), (3, 1, 5), (3, 5, 1))):
+        check_everywhere(tiled_mm.baddbmm, torch.baddbmm, sizes, drawn=True)
+    for sizes in (((2, 3, 0), (6, 0)), ((2, 3, 4), (0, 4)), ((2, 3, 1), (1, 1))):
+        check_everywhere(tiled_mm.linear, functional.linear, sizes, drawn=True)
+
+
+@CASES
+def an_activation_with_a_second_derivative() -> None:
+    """relu's is 0. (DTensor adds no part of a sum to a part of an average, as two gradients of one
+    operand may be.)"""
+    torch.manual_seed(7)
+    draw = random.Random("gelu")  # the same in every process
+    for product, torchs, sizes in (
+        (tiled_mm.linear, functional.linear, ((3, 4, 8), (6, 8), (6,))),
+        (tiled_mm.addmm, torch.addmm, ((6,), (5, 8), (8, 6))),
+    ):
+        ours = functools.partial(product, activation="gelu")
+        tensors = [torch.randn(size, dtype=torch.float64) for size in sizes]
+        alone = [t.clone().requires_grad_() for t in tensors]
+        seeds = [torch.randn_like(t) for t in (ours(*tensors), *tensors)]
+        right = [t if t is None else t.detach() for t in derivatives(ours, alone, seeds)]
+        kinds = [ways_of(len(size))[:-1] for size in sizes]
+        for on, count in ((mesh(), 16), (square_mesh(), 8)):
+            for _ in range(count):
+                ways = [tuple(draw.choice(kind) for _ in range(on.ndim)) for kind in kinds]
+                check(
+                    ours,
+                    lambda *t, f=torchs: functional.gelu(f(*t)),
+                    tensors,
+                    on,
+                    ways,
+                    right,
+                    seeds,
+                    agree=torch.testing.assert_close,
+                )
 
 
 @CASES

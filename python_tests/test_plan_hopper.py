@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import tiled_mm
 import torch
 from cases import meta
@@ -59,3 +61,25 @@ def test_ways_of_bytes() -> None:
     assert len(set(ways)) == len(ways)
     assert {way[0] for way in ways} - {way[0] for way in halves} == {"Coop256x128", "Solo64x32"}
     assert {way[0] for way in ways} > {way[0] for way in halves}
+
+
+def test_no_more_clusters_than_their_waves_need() -> None:
+    """512 tiles of 128 x 256 take four waves on an H100's 132 multiprocessors, and on 128."""
+    plan = tiled_mm.plan(*meta(4096, 4096, 7168, torch.bfloat16), device="h100")
+    assert (plan.grid.tiles_m * plan.grid.tiles_n, plan.grid.blocks) == (512, 128)
+    for m, n in ((4096, 7168), (3000, 5000), (640, 9000), (8192, 8192), (129, 70000)):
+        plan = tiled_mm.plan(*meta(m, n, 512, torch.bfloat16), algo="hopper", device="h100")
+        assert plan.occupancy.blocks_per_sm == 1
+        tiles = [plan.grid.tiles_m, plan.grid.tiles_n]
+        cluster = plan.hopper.cluster_p, plan.hopper.cluster_q
+        along_p, along_q = tiles[::-1] if plan.hopper.exchanged else tiles
+        units = -(-along_p // cluster[0]) * -(-along_q // cluster[1])
+        clusters = plan.grid.blocks // math.prod(cluster)
+        waves = -(-units // clusters)
+        assert clusters == 1 or -(-units // (clusters - 1)) > waves
+        if math.prod(cluster) <= 2:  # larger ones do not find places on every multiprocessor
+            assert waves == -(-units // (132 // math.prod(cluster)))
+    # Where a multiprocessor holds two blocks, there are as many of them as it has places for.
+    plan = tiled_mm.plan(*meta(8, 28672, 512, torch.bfloat16), algo="hopper", device="h100")
+    assert (plan.tile.name, plan.occupancy.blocks_per_sm) == ("Solo64x16", 2)
+    assert (plan.grid.tiles_m * plan.grid.tiles_n, plan.grid.blocks) == (448, 264)

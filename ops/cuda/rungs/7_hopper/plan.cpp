@@ -47,6 +47,12 @@ int64_t places_for(const Units& units, int64_t places) {
   return as_soon ? aligned : places;
 }
 
+// The fewest clusters that take as many waves for so many units as clusters in all places do. Every
+// one of them then works to the end, and the other multiprocessors are free for what runs beside.
+int64_t fewest_places(int64_t units, int64_t places) {
+  return blocks_over(units, blocks_over(units, places));
+}
+
 // Whether there are kernels of the tile for such a problem.
 bool has_kernels(const HopperTileInfo& tile, const Problem& problem) {
   if (is_scaled(problem)) return is_grouped(problem) ? tile.of_scaled_groups : tile.of_scaled;
@@ -88,7 +94,12 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
           if (units.count > MOST_OF_TMA) continue;
           const int blocks = cluster_p * cluster_q;
           int64_t places = clusters_at_once(device, blocks) * tile.blocks_per_sm;
-          if (share) places = places_for(units, places);
+          // Groups may have fewer units than are counted here. And blocks of which two fit a
+          // multiprocessor are spread over all of them however few there are, but unevenly.
+          if (share)
+            places = places_for(units, places);
+          else if (!is_grouped(problem) && tile.blocks_per_sm == 1)
+            places = fewest_places(units.count, places);
           plan.blocks = static_cast<int32_t>(std::min(units.count, places) * blocks);
           // No taller than the problem, so that the panel's count of units fits too.
           plan.panel =
