@@ -113,10 +113,10 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 // Groups that share out K begin anywhere, where TMA cannot read what lies along it, as tf32 and
 // bytes do. What is added to sums of integers has no kernel.
 bool computes(const Problem& problem) {
-  if (problem.groups.shared == Shared::K && lies_along_k(problem)) return false;
-  if (size_of(problem.dtype) == 1) return is_scaled(problem) || problem.epilogue.is_identity();
   const bool is_tree = problem.leaf > 0;
   if (is_tree && (is_grouped(problem) || problem.arithmetic != Arithmetic::Tensor)) return false;
+  if (problem.groups.shared == Shared::K && lies_along_k(problem)) return false;
+  if (size_of(problem.dtype) == 1) return is_scaled(problem) || problem.epilogue.is_identity();
   return is_of_wgmma(problem.arithmetic);
 }
 
