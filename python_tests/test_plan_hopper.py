@@ -63,6 +63,12 @@ def test_ways_of_bytes() -> None:
     assert {way[0] for way in ways} > {way[0] for way in halves}
 
 
+def test_nothing_to_compute() -> None:
+    for m, n, k in ((0, 16, 512), (16, 0, 512), (0, 0, 0)):
+        plan = tiled_mm.plan(*meta(m, n, k, torch.bfloat16), device="h100", algo="hopper")
+        assert plan.grid.tiles_m * plan.grid.tiles_n == 0
+
+
 def test_no_more_clusters_than_their_waves_need() -> None:
     """512 tiles of 128 x 256 take four waves on an H100's 132 multiprocessors, and on 128."""
     plan = tiled_mm.plan(*meta(4096, 4096, 7168, torch.bfloat16), device="h100")

@@ -50,7 +50,7 @@ int64_t places_for(const Units& units, int64_t places) {
 // The fewest clusters that take as many waves for so many units as clusters in all places do. Every
 // one of them then works to the end, and the other multiprocessors are free for what runs beside.
 int64_t fewest_places(int64_t units, int64_t places) {
-  return blocks_over(units, blocks_over(units, places));
+  return units == 0 ? 0 : blocks_over(units, blocks_over(units, places));
 }
 
 // Whether there are kernels of the tile for such a problem.
