@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ._arguments import with_types_checked
 from ._scaled import _name
 
 #: The largest number of each dtype, which a block's largest element becomes.
@@ -23,6 +24,7 @@ class Quantized(NamedTuple):
     scale_t: Tensor | None = None
 
 
+@with_types_checked
 def quantize(
     x: Tensor,
     recipe: Any = "BlockWise1x128",
