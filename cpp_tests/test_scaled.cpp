@@ -40,6 +40,27 @@ TEST(Fp8, ValuesAreThoseOfTheFormats) {
   }
 }
 
+TEST(Fp8, IsRoundedToNearestWithTiesToEven) {
+  for (const DType dtype : {E4M3, E5M2}) {
+    const cpu::Fp8Table& values = cpu::floats_of(dtype);
+    const int last = dtype == E4M3 ? 0x7e : 0x7b;
+    for (int i = 0; i < last; ++i) {
+      const float middle = (values[i] + values[i + 1]) / 2;
+      for (const float sign : {1.f, -1.f}) {
+        const int bit = sign < 0 ? 0x80 : 0;
+        const auto rounded = [&](float x) { return cpu::rounded_to_fp8(sign * x, dtype) - bit; };
+        EXPECT_EQ(rounded(values[i]), i);
+        EXPECT_EQ(rounded(middle), i + i % 2) << i;
+        EXPECT_EQ(rounded(std::nextafter(middle, 0.f)), i);
+        EXPECT_EQ(rounded(std::nextafter(middle, INFINITY)), i + 1);
+      }
+    }
+    EXPECT_EQ(cpu::rounded_to_fp8(values[last], dtype), last);
+    EXPECT_EQ(cpu::rounded_to_fp8(NAN, dtype), 0x7f);
+    EXPECT_EQ(cpu::rounded_to_fp8(-NAN, dtype), 0x7f);
+  }
+}
+
 TEST(Scales, AreFoundByIndex) {
   OperandScales scales;
   scales.row_stride = 10, scales.block_stride = 3;

@@ -82,6 +82,32 @@ def scaled_by_blocks() -> None:
 
 
 @CASES
+def quantized_by_blocks() -> None:
+    """Entries stay where they are, and rows where each has its own scales; blocks are not cut."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    if distributed.get_backend() == "nccl":
+        return  # as above
+    x, w = torch.randn(4, 150, 140), torch.randn(30, 140)
+    p = tiled_mm.quantize(w)
+    others = [placed(t, mesh(), (Replicate(),)) for t in (p.data.mT, p.scale.mT)]
+    for square, transposed in itertools.product((False, True), repeat=2):
+        recipe = "BlockWise128x128" if square else "BlockWise1x128"
+        right = tiled_mm.quantize(x, recipe, transposed=transposed)
+        for way in ways_of(3, partial=False):
+            q = tiled_mm.quantize(placed(x, mesh(), (way,)), recipe, transposed=transposed)
+            if way == Shard(0) or (way == Shard(1) and not square and not transposed):
+                assert q.data.placements == (way,)
+            equal(whole(q.scale), right.scale)
+            if transposed:
+                equal(whole(q.scale_t), right.scale_t)
+        for way in ways_of(2, partial=False):
+            q = tiled_mm.quantize(placed(x[0], mesh(), (way,)), recipe)
+            c = in_fp32(q.data, others[0], q.scale, others[1])
+            equal(whole(c), in_fp32(right.data[0], p.data.mT, right.scale[0], p.scale.mT))
+
+
+@CASES
 def scaled_into_out_and_sums() -> None:
     from torch.distributed.tensor import Shard
 

@@ -99,6 +99,24 @@ def test_main_grad(device: str) -> None:
     assert "accumulate_main_grad=True" in repr(layer)
 
 
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    layer = Experts(3, 4, 5)
+    x, index = torch.ones(6, 4), torch.zeros(6, 2, dtype=torch.int64)
+    for wrong in (index[:5], index[:, :0], index[0], torch.zeros(7, 2, dtype=torch.int64)):
+        with pytest.raises(RuntimeError, match=r"index has shape \[T, top\]"):
+            layer.routed(x, wrong)
+    with pytest.raises(RuntimeError, match="weights have the shape of index"):
+        layer.routed(x, index, torch.ones(6, 3))
+
+
+def test_an_expert_that_there_is_not_adds_zero() -> None:
+    layer = Experts(3, 4, 5)
+    x, index = torch.randn(6, 4), torch.randint(3, (6, 2))
+    index[2:4, 0], index[4] = 3, 9
+    y = layer.routed(x, index)
+    assert same_bits(y[2:4], layer.routed(x[2:4], index[2:4, 1:])) and not y[4].any()
+
+
 def test_parameters_and_state() -> None:
     layer = Experts(3, 4, 5)
     assert {k: tuple(v.shape) for k, v in layer.state_dict().items()} == {

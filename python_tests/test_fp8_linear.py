@@ -87,6 +87,26 @@ def test_without_bias_without_rows_and_wrong_sizes() -> None:
         module(torch.ones(3, 7))
 
 
+def test_without_k_and_without_data() -> None:
+    module = tiled_mm.nn.Fp8Linear(0, 4)
+    x = torch.ones(3, 0, requires_grad=True)
+    y = module(x)
+    assert torch.equal(y, module.bias.expand(3, 4))
+    y.sum().backward()
+    assert x.grad.shape == (3, 0) and module.weight.grad.shape == (4, 0)
+    described = tiled_mm.nn.Fp8Linear(300, 7, device="meta")(torch.ones(2, 3, 300, device="meta"))
+    assert described.shape == (2, 3, 7)
+
+
+@each("dynamic", (False, True))
+def test_compiled_with_a_block_that_is_not_full(dynamic: bool) -> None:
+    """By Inductor of torch 2.11, which leaves the end of padded blocks unwritten."""
+    module = layer("cpu", torch.float32)
+    compiled = torch.compile(module, fullgraph=True, dynamic=dynamic)
+    x = torch.randn(9, 300)
+    assert same_bits(compiled(x), module(x))
+
+
 def test_gradients_are_not_differentiated_again() -> None:
     module = layer("cpu", torch.float32, 8, 8)
     x = torch.randn(5, 8, requires_grad=True)

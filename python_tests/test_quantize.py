@@ -48,6 +48,28 @@ def test_largest_becomes_largest_and_all_are_within_half_a_step(
             assert same_bits(alone.data.view(torch.int8), q[-1:].view(torch.int8))
 
 
+def hard_numbers(source: torch.dtype) -> torch.Tensor:
+    """[512, 128]: every number of 16 bits, NaN and infinities too."""
+    bits = torch.arange(-(2**15), 2**15).to(torch.int16).view(512, 128)
+    return bits.view(torch.bfloat16 if source == torch.float32 else source).to(source)
+
+
+@each("recipe", RECIPES)
+@each("dtype", (E4M3, E5M2))
+@each("source", (torch.float32, torch.bfloat16, torch.float16))
+def test_every_number_is_rounded_as_torch_casts_it(
+    device: str, recipe: str, dtype: torch.dtype, source: torch.dtype
+) -> None:
+    x = hard_numbers(source).to(device)
+    x = torch.cat([x[torch.randperm(512, device=device)], x[:77]])[:, :120]
+    q, scale, *_ = tiled_mm.quantize(x, recipe, dtype=dtype)
+    inverse = spread(scale.reciprocal(), recipe, *x.shape).float()
+    right = (x.float() * inverse).clamp(-LARGEST[dtype], LARGEST[dtype]).to(dtype)
+    is_nan = right.float().isnan()
+    assert torch.equal(q.float().isnan(), is_nan)
+    assert torch.equal(q.view(torch.int8)[~is_nan], right.view(torch.int8)[~is_nan])
+
+
 @each("recipe", RECIPES)
 def test_both_orientations(device: str, recipe: str) -> None:
     x = drawn(200, 300).to(device)
@@ -119,17 +141,29 @@ def test_bad_input() -> None:
         ("takes a matrix or a batch", torch.ones(3)),
         ("takes float32, float16 or bfloat16", torch.ones(3, 3, dtype=torch.float64)),
         ("unknown recipe 'rows'", torch.ones(3, 3), "rows"),
+        ("unknown recipe '3'", torch.ones(3, 3), 3),
     ):
         with pytest.raises(RuntimeError, match=text):
             tiled_mm.quantize(*args)
     with pytest.raises(RuntimeError, match=r"not torch\.float16"):
         tiled_mm.quantize(torch.ones(3, 3), dtype=torch.float16)
+    with pytest.raises(TypeError, match=r"argument 'x' \(position 1\) must be Tensor, not list"):
+        tiled_mm.quantize([1.0])
 
 
 def test_torchs_names_of_recipes() -> None:
     x = drawn(5, 200)
     q = tiled_mm.quantize(x, torch.nn.functional.ScalingType.RowWise)
     assert q.scale.shape == (5, 1)
+
+
+def test_vmap_runs_entry_by_entry() -> None:
+    x = drawn(3, 130, 140)
+    made = torch.vmap(lambda t: tuple(tiled_mm.quantize(t, transposed=True)))(x)
+    for i, entry in enumerate(x):
+        for got, right in zip(made, tiled_mm.quantize(entry, transposed=True), strict=True):
+            bits = torch.int8 if got.dtype == E4M3 else torch.int32
+            assert torch.equal(got[i].contiguous().view(bits), right.contiguous().view(bits))
 
 
 def test_no_gradient_flows() -> None:

@@ -75,12 +75,13 @@ def test_vmap(device: str, recipe: str) -> None:
 
 
 @each("dynamic", (False, True))
-def test_compiled(dynamic: bool) -> None:
+@each("backend", ("aot_eager", "inductor"))
+def test_compiled(dynamic: bool, backend: str) -> None:
     def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         q, p = tiled_mm.quantize(x), tiled_mm.quantize(w, "BlockWise128x128")
         return tiled_mm.scaled_mm(q.data, p.data.mT, q.scale, p.scale.mT)
 
-    compiled = torch.compile(run, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    compiled = torch.compile(run, backend=backend, fullgraph=True, dynamic=dynamic)
     for rows in (5, 9, 130):
         x, w = torch.randn(rows, 300), torch.randn(200, 300)
         assert same_bits(compiled(x, w), run(x, w))

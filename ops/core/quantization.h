@@ -1,4 +1,5 @@
-// A tensor to fp8 with a scale for each block, as plain data: what a kernel does in one pass.
+// A tensor to fp8 with a scale for each block, as plain data: what a kernel of either device does
+// in one pass.
 //
 //     scale = the block's largest element in size / the largest number of fp8; at least 2^-126, and
 //             1 where the block is all zeros
@@ -11,6 +12,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/elementary.h"
 
 namespace tiled {
 
@@ -31,5 +33,12 @@ struct Quantization {
 
 constexpr float largest_of(DType fp8) { return fp8 == DType::Float8E4M3FN ? 448.f : 57344.f; }
 constexpr float LEAST_SCALE = 0x1p-126f;  // fp32's least normal number
+
+// The scale of a block whose largest element has this size; NaN of NaN.
+TILED_HOST_DEVICE float scale_of(float largest, float most) {
+  const float scale = largest / most;
+  if (largest == 0) return 1;
+  return scale < LEAST_SCALE ? LEAST_SCALE : scale;
+}
 
 }  // namespace tiled

@@ -1,4 +1,4 @@
-// fp8 as floats, by a table of all 256.
+// fp8 as floats, by a table of all 256, and back.
 //
 //     e4m3fn   1 sign, 4 exponent (bias 7), 3 fraction; no infinities, 0x7f and 0xff are NaN
 //     e5m2     1 sign, 5 exponent (bias 15), 2 fraction; as the upper byte of an fp16
@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "core/dtype.h"
+#include "core/elementary.h"
 
 namespace tiled::cpu {
 
@@ -39,6 +40,26 @@ inline constexpr Fp8Table E5M2 = table_of(DType::Float8E5M2);
 
 inline const Fp8Table& floats_of(DType dtype) {
   return dtype == DType::Float8E4M3FN ? E4M3FN : E5M2;
+}
+
+// To nearest, ties to even, of a number no larger than the format's largest; NaN is 0x7f, as a
+// GPU's conversion has it.
+inline uint8_t rounded_to_fp8(float x, DType dtype) {
+  using elementary::bits_as;
+  const bool e4m3 = dtype == DType::Float8E4M3FN;
+  const int dropped = e4m3 ? 20 : 21;        // bits of a float's fraction
+  const uint32_t rebias = e4m3 ? 120 : 112;  // a float's bias less the format's
+  const uint32_t bits = bits_as<uint32_t>(x), sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
+  if (size > 0x7f800000) return 0x7f;
+  if (size < (rebias + 1) << 23) {
+    // Below the least normal number the result counts units of the least subnormal one, which is
+    // the last place of this number, so that the addition rounds as wanted.
+    const float units = e4m3 ? 0x1p14f : 0x1p7f;
+    return static_cast<uint8_t>(
+        sign | (bits_as<uint32_t>(bits_as<float>(size) + units) - bits_as<uint32_t>(units)));
+  }
+  const uint32_t rounded = size + (1u << (dropped - 1)) - 1 + (size >> dropped & 1);
+  return static_cast<uint8_t>(sign | (rounded - (rebias << 23)) >> dropped);
 }
 
 }  // namespace tiled::cpu

@@ -65,7 +65,7 @@ def with_types_checked(function: _Function) -> _Function:
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except RuntimeError:
+        except (RuntimeError, AttributeError):
             bound = inspect.signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
             check_types(function, bound.arguments)

@@ -45,19 +45,18 @@ def grouped_mm(
             share out columns.
         out_dtype: as of :func:`mm`.
         activation: as of :func:`addmm`.
-        algo, precision: as of :func:`mm`. On a GPU the rungs other than ``'hopper'``, and other
-            GPUs than those it is for, have no kernel that reads ``offs`` on the device: ``offs`` is
-            copied to the host, which waits for it, and groups run one after the other; and in the
-            capture of a CUDA graph this is an error.
+        algo, precision: as of :func:`mm`. On a GPU rungs that take no groups refuse them; the
+            others read ``offs`` on the device, and the host does not wait.
         sum_order: as of :func:`mm`. Where groups share out K, a group's leaves are found by its own
-            part of K; on a GPU ``offs`` is then copied to the host, as above.
+            part of K: on a GPU ``offs`` is then copied to the host, which waits for it, and in the
+            capture of a CUDA graph this is an error.
         out: of the result's shape and dtype, or a tensor of no elements, which is resized. It
             must be apart from all that is read. Gradients do not flow through it.
 
     Returns:
         The result, contiguous, or ``out``. A call takes memory for it and, on a GPU, for copies of
-        operands that TMA cannot read where they are, and sums of parts of K from 32768 on: see
-        docs/grouped.md.
+        operands that TMA cannot read where they are, and, where K or T is 32768 or more, for sums
+        of parts of K: at most a tile for every block of the grid. See docs/grouped.md.
 
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit, in torch's words where it has some; on

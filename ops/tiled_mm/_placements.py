@@ -228,6 +228,17 @@ class _Rules:
         follows &= scale.shape[dim] == t.shape[placement.dim]
         return self.shard(dim) if follows else None
 
+    def quantize_blocks(self, x: Any, square: bool, dtype: Any, transposed: bool) -> list[Rule]:
+        """(data, scale, the same of the transpose). Entries split, and so do rows by themselves, of
+        which each has scales of its own; blocks may not be cut."""
+        rules: list[Rule] = [([self.all] * 4, [self.all])]
+        rows = self.shard(len(x.shape) - 2)
+        if len(x.shape) == 3:
+            rules.append(([self.shard(0)] * 4, [self.shard(0)]))
+        if not square and not transposed:
+            rules.append(([rows, rows, self.all, self.all], [rows]))
+        return rules
+
     def activation_backward(
         self, grad: Any, before: Any, activation: str | None, *, bias_dtype: Any = None
     ) -> list[Rule]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ._arguments import with_types_checked
 from ._scaled import _name
 
-BLOCK = 128
 #: The largest number of each dtype, which a block's largest element becomes.
 _LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0, torch.int8: 127.0}
 _LEAST = 2.0**-126  # the least scale of a block that is not all zeros: fp32's least normal number
@@ -24,6 +24,7 @@ class Quantized(NamedTuple):
     scale_t: Tensor | None = None
 
 
+@with_types_checked
 def quantize(
     x: Tensor,
     recipe: Any = "BlockWise1x128",
@@ -61,15 +62,15 @@ def quantize(
     recipe = _name(recipe)
     _check(x, recipe, dtype)
     x = x.detach()
-    if x.is_cuda and recipe.startswith("BlockWise"):
+    if recipe.startswith("BlockWise"):
         square = recipe == "BlockWise128x128"
         made = torch.ops.tiled._quantize_blocks(x, square, dtype, transposed)
         return Quantized(*(made if transposed else made[:2]))
     data, scale = _quantized(x, recipe, dtype)
     if not transposed:
         return Quantized(data, scale)
-    if recipe in ("TensorWise", "BlockWise128x128"):
-        return Quantized(data, scale, data.mT.contiguous(), scale.mT if scale.dim() > 1 else scale)
+    if recipe == "TensorWise":
+        return Quantized(data, scale, data.mT.contiguous(), scale)
     return Quantized(data, scale, *_quantized(x.mT, recipe, dtype))
 
 
@@ -92,25 +93,10 @@ def _check(x: Tensor, recipe: str, dtype: torch.dtype) -> None:
 
 
 def _quantized(x: Tensor, recipe: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    *batch, rows, k = x.shape
-    row_blocks, k_blocks = -(-rows // BLOCK), -(-k // BLOCK)
     x = x.float()
-    if recipe.startswith("BlockWise"):
-        tall = BLOCK if recipe == "BlockWise128x128" else 1
-        row_blocks = row_blocks if tall > 1 else rows
-        padded = torch.nn.functional.pad(x, (0, k_blocks * BLOCK - k, 0, row_blocks * tall - rows))
-        tiles = padded.view(*batch, row_blocks, tall, k_blocks, BLOCK)
-        scale = _scale(_largest(tiles, (-3, -1)), dtype)
-        data = (
-            _rounded(tiles * scale.reciprocal(), dtype)
-            .view(padded.shape)[..., :rows, :k]
-            .contiguous()
-        )
-        scale = scale.view(*batch, row_blocks, k_blocks)
-        return data, scale if tall > 1 else scale.mT.contiguous().mT
     scale = _scale(_largest(x, (-1,) if recipe == "RowWise" else (-2, -1)), dtype)
     data = _rounded(x * scale.reciprocal(), dtype).contiguous()
-    return data, scale.view(1) if recipe == "TensorWise" and not batch else scale
+    return data, scale.view(1) if recipe == "TensorWise" and x.dim() == 2 else scale
 
 
 def _largest(x: Tensor, dims: tuple[int, ...]) -> Tensor:

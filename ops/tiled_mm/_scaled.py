@@ -87,5 +87,5 @@ def scaled_mm(
 
 
 def _name(recipe: Any) -> str | None:
-    """Of a ScalingType, which torch has since 2.10."""
-    return recipe if recipe is None or isinstance(recipe, str) else recipe.name
+    """Of a ScalingType, which torch has since 2.10, or what is none."""
+    return getattr(recipe, "name", recipe)

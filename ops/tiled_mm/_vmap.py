@@ -258,6 +258,7 @@ def register_batching_rules() -> None:
         "grouped_mm": _rule_by_entries(tiled.grouped_mm),
         "_grouped_mm_with_before": _rule_by_entries(tiled._grouped_mm_with_before),
         "scaled_mm": _rule_by_entries(tiled.scaled_mm),
+        "_quantize_blocks": _rule_by_entries(tiled._quantize_blocks),
         "activation_backward": _activation_backward_rule,
     }
     for name, rule in rules.items():

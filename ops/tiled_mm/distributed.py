@@ -117,6 +117,7 @@ def register_sharding_rules() -> None:
         tiled.grouped_mm.default: ("grouped", {}),
         tiled._grouped_mm_with_before.default: ("grouped", {"results": 2}),
         tiled.scaled_mm.default: ("scaled", {}),
+        tiled._quantize_blocks.default: ("quantize_blocks", {}),
         tiled.activation_backward.default: ("activation_backward", {}),
     }
     writing = {

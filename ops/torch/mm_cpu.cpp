@@ -8,6 +8,7 @@
 
 #include "cpu/blocked.h"
 #include "cpu/gradient_pass.h"
+#include "cpu/quantize.h"
 #include "cpu/scaled.h"
 #include "cpu/tree.h"
 #include "torch/activation_backward.h"
@@ -15,6 +16,7 @@
 #include "torch/grouped.h"
 #include "torch/options.h"
 #include "torch/products.h"
+#include "torch/quantize.h"
 #include "torch/scaled.h"
 #include "torch/tree.h"
 
@@ -93,6 +95,10 @@ struct Cpu {
   static void run(const GradientPass& pass, const at::Tensor&) {
     cpu::pass_back(pass, all_threads());
   }
+
+  static void run(const Quantization& pass, const at::Tensor&) {
+    cpu::quantize(pass, all_threads());
+  }
 };
 
 }  // namespace
@@ -111,6 +117,7 @@ TORCH_LIBRARY_IMPL(tiled, CPU, m) {
   register_addmm<Cpu>(m);
   register_grouped<Cpu>(m);
   register_scaled<Cpu>(m);
+  m.impl("_quantize_blocks", &quantize_blocks<Cpu>);
   m.impl("activation_backward", &activation_backward<Cpu>);
 }
 

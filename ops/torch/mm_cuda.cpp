@@ -15,6 +15,7 @@
 
 #include "cuda/launch/gradient_pass.h"
 #include "cuda/launch/launch.h"
+#include "cuda/launch/quantize.h"
 #include "cuda/launch/tree_sum.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
@@ -28,6 +29,7 @@
 #include "torch/hooks.h"
 #include "torch/options.h"
 #include "torch/products.h"
+#include "torch/quantize.h"
 #include "torch/scaled.h"
 #include "torch/scaled_with_tile.h"
 #include "torch/tree_choice.h"
@@ -158,6 +160,12 @@ struct Cuda {
     const c10::cuda::CUDAGuard guard(like.device());
     const c10::DataPtr place = workspace(pass_back_workspace(pass));
     C10_CUDA_CHECK(launch_pass_back(pass, place.get(), at::cuda::getCurrentCUDAStream()));
+  }
+
+  static void run(const Quantization& pass, const at::Tensor& x) {
+    cuda_device(x.device().index());  // refuses one that this build has no kernels for
+    const c10::cuda::CUDAGuard guard(x.device());
+    C10_CUDA_CHECK(launch_quantize(pass, at::cuda::getCurrentCUDAStream()));
   }
 
   // From the caching allocator, which hands it on in the stream's order: it may be given back as
@@ -296,6 +304,7 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
   register_addmm<Cuda>(m);
   register_grouped<Cuda>(m);
   register_scaled<Cuda>(m);
+  m.impl("_quantize_blocks", &quantize_blocks<Cuda>);
   m.impl("activation_backward", &activation_backward<Cuda>);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed);
 }

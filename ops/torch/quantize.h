@@ -1,4 +1,5 @@
-// The results of tiled::_quantize_blocks.
+// tiled::_quantize_blocks of a backend, which has
+//   static void run(const Quantization&, const at::Tensor& x);
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,7 +7,8 @@
 
 #include <tuple>
 
-#include "core/scales.h"
+#include "core/quantization.h"
+#include "torch/check_scaled.h"
 
 namespace tiled {
 
@@ -33,6 +35,31 @@ inline Quantized empty_quantized(const at::Tensor& x, bool square, at::ScalarTyp
             empty(0, 0, at::kFloat)};
   return {empty(rows, columns, dtype), scale(rows, columns), empty(columns, rows, dtype),
           scale(columns, rows)};
+}
+
+template <typename Backend>
+Quantized quantize_blocks(const at::Tensor& given, bool square, at::ScalarType dtype,
+                          bool transposed) {
+  const at::Tensor x = given.stride(-1) == 1 || given.size(-1) <= 1 ? given : given.contiguous();
+  Quantized made = empty_quantized(x, square, dtype, transposed);
+  auto& [data, scale, data_t, scale_t] = made;
+  const Operand operand = operand_of(x);
+  const Quantization pass = {operand.data,
+                             dtype_of(x.scalar_type()),
+                             scaled_dtype_of(data),
+                             x.dim() == 3 ? x.size(0) : 1,
+                             x.size(-2),
+                             x.size(-1),
+                             operand.batch_stride,
+                             operand.row_stride,
+                             square,
+                             data.mutable_data_ptr(),
+                             scale.mutable_data_ptr<float>(),
+                             transposed ? data_t.mutable_data_ptr() : nullptr,
+                             transposed && !square ? scale_t.mutable_data_ptr<float>() : nullptr};
+  Backend::run(pass, x);
+  if (transposed && square) scale_t.copy_(scale.mT());
+  return made;
 }
 
 }  // namespace tiled

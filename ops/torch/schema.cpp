@@ -95,7 +95,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def(scaled_schema("scaled_mm" + scaled + ") -> Tensor"), tags);
   m.def(scaled_schema("scaled_mm.out" + scaled + ", Tensor(a!) out) -> ()"), tags);
   m.def(scaled_schema("_add_scaled_mm(Tensor(a!) sum, " + scaled.substr(1) + ") -> ()"), tags);
-  // x by blocks of 128 to fp8, on a GPU: (data, scale, data_t, scale_t), one pass over x
+  // x by blocks of 128 to fp8: (data, scale, data_t, scale_t), one pass over x
   // (core/quantization.h). The last two are of x's transpose, and of no elements if not asked for.
   m.def(
       "_quantize_blocks(Tensor x, bool square, ScalarType dtype, bool transposed)"

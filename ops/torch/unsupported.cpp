@@ -37,8 +37,7 @@ void refuse_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack*) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, CPU, m) {
-  for (const char* name : {"fp16x3_recomputed", "_quantize_blocks"})
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_on_cpu>());
+  m.impl("fp16x3_recomputed", torch::CppFunction::makeFromBoxedFunction<&refuse_on_cpu>());
 }
 TORCH_LIBRARY_IMPL(tiled_debug, CPU, m) {
   for (const char* name : {"mm_with_tile", "finished_with_tile"})

@@ -45,12 +45,6 @@ __device__ __forceinline__ uint32_t largest_of_warp(uint32_t x) {
 #endif
 }
 
-__device__ __forceinline__ float scale_of(float largest, float most) {
-  const float scale = largest / most;
-  if (largest == 0) return 1;
-  return scale < LEAST_SCALE ? LEAST_SCALE : scale;
-}
-
 __device__ __forceinline__ Fp8x4 to_fp8(float a, float b, float c, float d,
                                         __nv_fp8_interpretation_t kind) {
   const uint16_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, kind);

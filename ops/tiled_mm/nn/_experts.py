@@ -18,7 +18,7 @@ def by_expert(index: Tensor, experts: int) -> tuple[Tensor, Tensor]:
 
     Args:
         index: [...], integers: the expert of every row. Rows of an expert that there is not, of
-            ``experts`` or more, come last and belong to none.
+            ``experts`` or more, come last and belong to none; a number below 0 counts as 0.
         experts: how many there are.
 
     Returns:
@@ -117,13 +117,23 @@ class Experts(torch.nn.Module):
 
         Args:
             input: [T, in_features].
-            index: [T, top], integers: the experts of each token.
+            index: [T, top], integers: the experts of each token, at least one. An expert of number
+                ``experts`` or more is none, which adds zero; a number below 0 counts as 0.
             weights: [T, top]: what each counts; 1 if there are none.
 
         Returns:
             [T, out_features], of the input's dtype. The sums are in float32 at least, in the order
             of ``index``.
+
+        Raises:
+            RuntimeError: the shapes do not fit, before any work.
         """
+        shape = index.shape if weights is None else weights.shape
+        torch._check(
+            index.dim() == 2 and index.shape[0] == input.shape[0] and index.shape[1] > 0,
+            lambda: "tiled_mm: index has shape [T, top], T the rows of input, and top is not 0",
+        )
+        torch._check(shape == index.shape, lambda: "tiled_mm: weights have the shape of index")
         tokens, top = index.shape
         order, offs = by_expert(index, self.experts)
         rows = self(input[order // top], offs)

@@ -85,7 +85,8 @@ class Fp8Linear(torch.nn.Linear):
     quantized by 1 x 128 and the weight by 128 x 128 (:func:`tiled_mm.quantize`); the backward
     quantizes the gradient by 1 x 128 along each of the sizes that are summed over. Sums are those
     of :func:`tiled_mm.scaled_mm`. A row of the result depends on that row of the input and on the
-    weight, not on the batch. Gradients cannot be differentiated again.
+    weight, not on the batch. Gradients cannot be differentiated again, and torch.func's transforms
+    refuse the layer.
 
     Under autocast the products have the dtype of autocast as their result's.
 
@@ -117,7 +118,7 @@ class Fp8Linear(torch.nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """[..., in_features] -> [..., out_features]."""
         kind = input.device.type
-        if torch.is_autocast_enabled(kind):
+        if kind != "meta" and torch.is_autocast_enabled(kind):
             input = input.to(torch.get_autocast_dtype(kind))
         if input.shape[-1:] != (self.in_features,):
             raise RuntimeError(
@@ -125,7 +126,7 @@ class Fp8Linear(torch.nn.Linear):
                 f"{input.shape[-1] if input.dim() else 1} and "
                 f"{self.in_features}x{self.out_features})"
             )
-        rows = input.reshape(-1, self.in_features)
+        rows = input.reshape(input.shape[:-1].numel(), self.in_features)
         main_grad = main_grad_of(self.weight) if self.accumulate_main_grad else None
         result = _Fp8Product.apply(rows, self.weight, self.bias, main_grad)
         return result.view(*input.shape[:-1], self.out_features)
