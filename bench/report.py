@@ -294,10 +294,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **SCALED_TABLES,
     **FP8_TRAINING_TABLES,
     "mma-sync": mma_sync_table,
-    **{
-        f"shapes-{s}": set_table(s, gpu=True)
-        for s in ("llm", "odd", "few_rows", "small", "integers")
-    },
+    **{f"shapes-{s}": set_table(s, gpu=True) for s in ("odd", "few_rows", "integers")},
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import cases
 import pytest
 import tiled_mm
@@ -31,15 +29,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 def test_100_repeats_under_load_from_another_stream(size: tuple) -> None:
     m, n, k = size
     a, b = DATA["hard"](m, k), DATA["hard"](k, n)
-    expected = mm(a, b)
-    load = normal(4096, 4096).bfloat16()
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(60):
-            torch.mm(load, load)
-    for c in [mm(a, b) for _ in range(100)]:
-        assert_equal(c, expected)
+    cases.under_load([lambda: mm(a, b)], mm(a, b))
 
 
 def test_graphs() -> None:
@@ -68,47 +58,16 @@ def test_graphs() -> None:
 
 @each("size", ((136, 264, DEEP), (300, 200, 512), (67, 45, 21), (7, 264, 4608), (264, 1, DEEP)))
 def test_the_current_stream_is_used(size: tuple) -> None:
-    """Operands that are written late on a side stream: kernels that start early, in the shadow of
-    the one before, must wait for it before they read or write."""
-    a, b = pair(*size)
-    expected = mm(a, b)
-    late_a, late_b = a.clone(), b.clone()
-    out = torch.zeros_like(expected)
-    a.fill_(NAN)
-    b.fill_(NAN)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(cases.SLEEP // 10)
-        a.copy_(late_a)
-        b.copy_(late_b)
-        c = mm(a, b)
-        mm(a, b, out=out)
-    side.synchronize()
-    assert_equal(c, expected)
-    assert_equal(out, expected)
+    cases.written_late(mm, *pair(*size))
 
 
 # (rows, K of one product and N of the other, the other way round)
 @each("size", ((136, 136, 136), (131, 131, 131), (500, 4608, 2048), (72, DEEP, 72), (7, 300, 500)))
 def test_a_chain_of_products(size: tuple) -> None:
-    """Each reads what the one before wrote, and writes what the one before read. Workspaces are
-    handed on from call to call."""
     rows, k, n = size
     x = normal(rows, k) / k**0.5
     x[3, 5] = 1e20  # a row that is computed again, with all that follow from it
-    there, back = normal(k, n) / k**0.5, normal(n, k) / n**0.5
-    expected = x
-    for _ in range(3):
-        for weight in (there, back):
-            expected = mm(expected, weight)
-            torch.cuda.synchronize()
-    for _ in range(5):
-        y, z = x.clone(), torch.empty(rows, n, device="cuda")
-        for _ in range(3):
-            mm(y, there, out=z)
-            mm(z, back, out=y)
-        assert_equal(y, expected)
+    cases.chain_of_products(mm, x, normal(k, n) / k**0.5, normal(n, k) / n**0.5)
 
 
 def test_several_streams_and_threads_at_once() -> None:
@@ -120,15 +79,7 @@ def test_several_streams_and_threads_at_once() -> None:
 
 
 def test_threads_that_have_not_used_the_gpu_before() -> None:
-    """They have no CUDA context yet, which the encoding of a tensor map asks for."""
-    a, b = pair(136, 264, 64)
-    expected = mm(a, b)
-    out = torch.empty_like(expected)
-    torch.cuda.synchronize()
-    with ThreadPoolExecutor(1) as fresh:
-        fresh.submit(lambda: mm(a, b, out=out)).result()
-    torch.cuda.synchronize()
-    assert_equal(out, expected)
+    cases.in_a_fresh_thread(mm, *pair(136, 264, 64))
 
 
 def test_the_host_does_not_wait() -> None:

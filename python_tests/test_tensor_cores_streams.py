@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import cases
 import pytest
@@ -50,17 +50,8 @@ def test_nothing_around_a_new_result_is_written(dtype: torch.dtype) -> None:
 def test_100_repeats_under_load_from_another_stream(dtype: torch.dtype, size: tuple) -> None:
     m, n, k = size
     a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
-    expected = mm(a, b)
-    calls = ways(a, b)
-    load = normal(4096, 4096, dtype=torch.bfloat16)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(60):
-            torch.mm(load, load)
-    results = [calls[i % len(calls)](a, b) for i in range(100)]
-    for c in results:
-        assert_equal(c, expected)
+    products = [functools.partial(call, a, b) for call in ways(a, b)]
+    cases.under_load(products, mm(a, b))
 
 
 @each_dtype
@@ -91,46 +82,17 @@ def test_graphs(dtype: torch.dtype) -> None:
 
 @each_rung_and_dtype
 def test_the_current_stream_is_used(dtype: torch.dtype, algo: str | None) -> None:
-    """Operands that are written late on a side stream: kernels that start early, in the shadow of
-    the one before, must wait for it before they read or write."""
     a, b = cases.pair(136, 264, DEEP, dtype, "cuda")
-    b = column_major(b)
-    expected = mm(a, b, algo)
-    late_a, late_b = a.clone(), b.clone()
-    out = torch.zeros_like(expected)
-    a.fill_(torch.nan)
-    b.fill_(torch.nan)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(cases.SLEEP // 10)
-        a.copy_(late_a)
-        b.copy_(late_b)
-        c = mm(a, b, algo)
-        mm(a, b, algo, out=out)
-    side.synchronize()
-    assert_equal(c, expected)
-    assert_equal(out, expected)
+    cases.written_late(functools.partial(mm, algo=algo), a, column_major(b))
 
 
 @each("size", ((136, 136), (131, 131), (4608, 4608), (DEEP, 72)))
 @each_dtype
 def test_a_chain_of_products(dtype: torch.dtype, size: tuple[int, int]) -> None:
-    """Each reads what the one before wrote, and writes what the one before read."""
     k, n = size
     x = normal(n, k, dtype=dtype) / k**0.5
     there, back = normal(k, n, dtype=dtype) / k**0.5, normal(n, k, dtype=dtype) / n**0.5
-    expected = x
-    for _ in range(3):
-        for weight in (there, back):
-            expected = mm(expected, weight)
-            torch.cuda.synchronize()
-    for _ in range(5):
-        y, z = x.clone(), torch.empty(n, n, dtype=dtype, device="cuda")
-        for _ in range(3):
-            mm(y, there, out=z)
-            mm(z, back, out=y)
-        assert_equal(y, expected)
+    cases.chain_of_products(mm, x, there, back)
 
 
 @each_dtype
@@ -144,17 +106,10 @@ def test_several_streams_and_threads_at_once(dtype: torch.dtype) -> None:
 
 @each_dtype
 def test_threads_that_have_not_used_the_gpu_before(dtype: torch.dtype) -> None:
-    """They have no CUDA context yet, which the encoding of a tensor map asks for."""
     a, b = cases.pair(136, 264, 64, dtype, "cuda")
     b = column_major(b)
-    expected = mm(a, b)
     for algo in (None, *rungs_for(a, b)):
-        out = torch.empty_like(expected)
-        torch.cuda.synchronize()
-        with ThreadPoolExecutor(1) as fresh:
-            fresh.submit(lambda algo=algo, out=out: mm(a, b, algo, out=out)).result()
-        torch.cuda.synchronize()
-        assert_equal(out, expected, algo)
+        cases.in_a_fresh_thread(functools.partial(mm, algo=algo), a, b)
 
 
 def test_the_host_does_not_wait() -> None:
