@@ -325,6 +325,16 @@ def in_a_fresh_thread(product: Callable, a: torch.Tensor, b: torch.Tensor) -> No
     assert_equal(out, expected)
 
 
+def asked_for(call: Callable) -> tuple[int, int]:
+    """How often a call asks for memory of the GPU, and how many bytes of it."""
+    names = ("allocation.all.allocated", "requested_bytes.all.allocated")
+    before = torch.cuda.memory_stats()
+    kept = call()
+    after = torch.cuda.memory_stats()
+    del kept
+    return tuple(after[name] - before[name] for name in names)
+
+
 # fp16x3's tiles: of planes of both operands, and with the larger one as it lies.
 PLANE_TILES = ("X3Tile128x128", "X3Tile64x64")
 DIRECT_TILES = ("X3Direct64x64", "X3Direct64x32")
