@@ -1,5 +1,5 @@
-// Rung tall without its waits for cp.async: the tests of its values in software must notice.
-#define TILED_MM_FAULT NoFullWait
+// Rung tall without its waits for cp.async (TILED_MM_FAULT): the tests of its values in software
+// must notice.
 #include <gtest/gtest.h>
 
 #include "tall_in_software.h"
@@ -12,7 +12,7 @@ class TallFault : public testing::Test {};
 using Elements = testing::Types<__nv_bfloat16, float>;
 TYPED_TEST_SUITE(TallFault, Elements);
 
-TYPED_TEST(TallFault, NoFullWaitIsNoticed) {
+TYPED_TEST(TallFault, IsNoticed) {
   test::Product p{};
   p.batch = 1, p.m = 1000, p.n = 16, p.k = 64;
   p.a = p.b = p.c = {true};
