@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -124,6 +125,22 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         text = tiled_mm.explain(a, b, device=device)
         assert text.startswith(f"{plan.algo} on {plan.device}")
         assert str(dtype).removeprefix("torch.") in text
+
+
+@each("device", tuple(tiled_mm.devices()))
+def test_every_plan_is_json(device: str) -> None:
+    """Of every rung, also where it is not the one that is chosen: plan() reads the text."""
+    sizes, read = (*((s, s, s) for s in (0, 1, 65, 4096)), (3, 4096, 4096)), 0
+    for size, dtype in itertools.product(sizes, cases.DTYPES):
+        a, b = meta(*size, dtype)
+        for precision in (None, "tf32", "fp16x3") if dtype == torch.float32 else (None,):
+            asked, algos = {"precision": precision, "device": device}, ()
+            with contextlib.suppress(NotImplementedError):  # a device without such a kernel
+                algos = tiled_mm.algos(a, b, **asked)
+            for algo in algos:
+                assert tiled_mm.plan(a, b, algo=algo, **asked).algo == algo
+                read += 1
+    assert read > 100
 
 
 A100, T4 = {"device": "a100"}, {"device": "t4"}
