@@ -274,6 +274,18 @@ def under_load(products: list[Callable[[], torch.Tensor]], expected: torch.Tenso
         assert_equal(c, expected)
 
 
+def beside_another_stream(
+    product: Callable, a: torch.Tensor, b: torch.Tensor, expected: torch.Tensor, times: int
+) -> None:
+    """Products, while another stream takes multiprocessors at random."""
+    beside = torch.cuda.Stream()
+    noise = torch.randn(1536, 1536, device="cuda").bfloat16()
+    for _ in range(times):
+        with torch.cuda.stream(beside):
+            noise @ noise
+        assert_equal(product(a, b), expected)
+
+
 def written_late(product: Callable, a: torch.Tensor, b: torch.Tensor) -> None:
     """Operands that are written late on a side stream: kernels that start early, in the shadow of
     the one before, must wait for it before they read or write."""
