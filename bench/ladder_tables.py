@@ -1,4 +1,4 @@
-"""The tables of the ladder: rungs over sizes, rungs with their ideas, and each rung for itself."""
+"""The tables of the ladder: rungs over sizes, and rungs with their ideas."""
 
 from __future__ import annotations
 
@@ -124,23 +124,8 @@ def rungs_table(documents: Sequence[dict]) -> str:
     return table(header, rows, sources, texts=2)
 
 
-def rung_table(documents: Sequence[dict], *, rung: str) -> str:
-    """One rung in every dtype that the ladder was measured in."""
-    rows, sources = [], {}
-    for dtype in DTYPES:
-        place = _at_size(documents, dtype)
-        bounds = bounds_of(documents, dtype)
-        for c in _widths(place[1], rung) if place else ():
-            sources[dtype] = place[0]
-            name = f"`{c['name']}`, {dtype}"
-            rows.append([name, rate_text(c, 1e12), share_text(c), bounds.get(c["name"], "-")])
-    header = [f"{SIZE}³", "TF/s", "of cuBLAS", "what keeps it there"]
-    return table(header, rows, list(sources.items()))
-
-
 TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "ladder": partial(ladder_table, dtype="float32"),
     "ladder-bfloat16": partial(ladder_table, dtype="bfloat16"),
     "rungs": rungs_table,
-    **{f"rung-{rung}": partial(rung_table, rung=rung) for rung in IDEAS},
 }

@@ -126,7 +126,6 @@ TF32 = {"tiled.mm": 1e-3, "torch.mm tf32": 5e-4, "torch.mm": 2e-3}
 ROWS: list[tuple[str, dict, str]] = [
     ("ladder", case("ladder", LARGE, {"naive": 1e-2, "torch.mm": 1e-3}), "`naive` | 13.7 | 10.0 %"),
     ("rungs", case("ladder", LARGE, {"naive": 4, "torch.mm": 1}), "| 25.0 % | - |"),
-    ("rung-naive", case("ladder", LARGE, {"naive": 4, "torch.mm": 1}), "float32 | 0.03 | 25.0 %"),
     ("mma-sync", case("mma_sync", MMA, {"async_mma": 1e-5, "torch.mm": 1}), "³ | 27 | - | - | 27"),
     ("squares-bfloat16", of_modes("squares", HALF), f"| 512 | {RATIO} | 0.13 | {RATIO} | 0.13 |"),
     ("host", host({"tiled.mm": 6e-6, "torch.mm": 8e-6}), "`tiled.mm` | 6.00 | 0.50 | 0.75 | 6.00"),
