@@ -13,9 +13,7 @@ using Elements = testing::Types<__nv_bfloat16, float, unsigned char>;
 TYPED_TEST_SUITE(AsyncMmaFault, Elements);
 
 TYPED_TEST(AsyncMmaFault, IsNoticed) {
-  test::Product p{};
-  p.batch = 1, p.m = 72, p.n = 136, p.k = 1008;
-  p.a = p.c = {true}, p.b = {false};
+  const test::Product p = test::sized(72, 136, 1008, true, false);
   std::string wrong;
   const auto is_small = [](const AsyncMmaWay& way) {
     return async_mma_tile_name(way.tile) == "Async64x64";

@@ -31,10 +31,7 @@ class AsyncMmaWords : public testing::Test {
     EXPECT_EQ(right, 2 * tiles) << wrong << "  (" << p.m << " x " << p.n << " x " << p.k << ")";
   }
   static Product sized(int64_t m, int64_t n, int64_t k, bool a_rows = true, bool b_rows = false) {
-    Product p{};
-    p.batch = 1, p.m = m, p.n = n, p.k = k;
-    p.a = {a_rows}, p.b = {b_rows}, p.c = {true};
-    return p;
+    return test::sized(m, n, k, a_rows, b_rows);
   }
 };
 

@@ -8,9 +8,7 @@ namespace tiled::test {
 
 TEST(FewRowsFault, IsNoticed) {
   for (const bool along_n : {false, true}) {
-    Product p{};
-    p.batch = 1, p.m = 3, p.n = 40, p.k = 16384;  // many laps of the ring
-    p.a = {true}, p.b = {along_n}, p.c = {true};
+    const Product p = sized(3, 40, 16384, true, along_n);  // many laps of the ring
     std::string wrong;
     EXPECT_EQ(count_right_ways<__nv_bfloat16>(p, /*seed=*/1, wrong, 2), -1);
     EXPECT_EQ(count_right_ways<float>(p, /*seed=*/1, wrong, 2), -1);

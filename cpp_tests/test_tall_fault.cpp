@@ -13,9 +13,7 @@ using Elements = testing::Types<__nv_bfloat16, float>;
 TYPED_TEST_SUITE(TallFault, Elements);
 
 TYPED_TEST(TallFault, IsNoticed) {
-  test::Product p{};
-  p.batch = 1, p.m = 1000, p.n = 16, p.k = 64;
-  p.a = p.b = p.c = {true};
+  const test::Product p = test::sized(1000, 16, 64);
   std::string wrong;
   const auto one = [](const TallWay& way) { return way.tile == 0 || way.tile == FIRST_CHAIN_TILE; };
   EXPECT_EQ(test::count_right_ways<TypeParam>(p, 1, one, wrong), -1);
