@@ -3,7 +3,7 @@ what it cannot measure before it measures anything."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +25,7 @@ JsonOption = Annotated[
     Path | None,
     typer.Option("--json", help="write the results here; with no --plots either: bench/out/"),
 ]
+FileOption = Annotated[Path | None, typer.Option("--json", help="write the results here")]
 PlotsOption = Annotated[Path | None, typer.Option("--plots", help="write SVG plots here")]
 LimitOption = Annotated[
     float | None,
@@ -37,6 +38,19 @@ ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="of 
 DivideOption = Annotated[
     int, typer.Option("--divide", min=1, help="sizes by this, to try the program")
 ]
+OnlyOption = Annotated[
+    str | None, typer.Option("--only", help="cases whose names have all of these words")
+]
+SmallOption = Annotated[
+    bool, typer.Option("--small", help="tiny sizes and models: whether all of it runs")
+]
+
+
+def chosen_parts(only: Sequence[str] | None, known: Iterable[str]) -> tuple[str, ...]:
+    """The parts of a program that are asked for, all where none is named."""
+    if unknown := set(only or ()) - set(known):
+        raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
+    return tuple(only or known)
 
 
 def pick_device(name: str) -> torch.device:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 NOT_MEASURED = "*Not measured yet.*"
 
@@ -15,19 +15,23 @@ def device_name(document: dict) -> str:
     return gpu["name"] if gpu else document["environment"]["cpu"]["model"]
 
 
-def caption(document: dict, *, threads: bool = True) -> str:
-    """Where the numbers come from, on one line; on a CPU with its threads, unless the table has
-    them."""
-    return f"<sub>{_machine(document, threads)}, {_run(document)}</sub>"
+def of_gpu(document: dict) -> bool:
+    return document["environment"]["gpu"] is not None
+
+
+def last(documents: Iterable[dict]) -> dict | None:
+    """The newest of them."""
+    return max(documents, key=lambda d: d["environment"]["date"], default=None)
 
 
 def source(document: dict) -> str:
-    """The same as plain text."""
+    """Where its numbers come from, on one line."""
     return f"{_machine(document, True)}, {_run(document)}"
 
 
 def captions(documents: Sequence[tuple[str, dict]], *, threads: bool = True) -> str:
-    """That of a table whose parts, here by name, come from several documents of one machine."""
+    """The same of a table whose parts, here by name, come from several documents; on a CPU with its
+    threads, unless the table has them."""
     by_source: dict[str, dict[str, list[str]]] = {}
     for part, document in documents:
         runs = by_source.setdefault(_machine(document, threads), {})
@@ -84,16 +88,21 @@ def cubes(document: dict) -> list[tuple[str, str, str, list[dict]]]:
 
 
 def newest(
-    documents: Sequence[dict], wanted: Callable[[dict], bool], *, gpu: bool
-) -> tuple[dict, list[dict]] | None:
-    """The newest document of a device kind that has wanted, measured cases, and those cases."""
-    for document in sorted(documents, key=lambda d: d["environment"]["date"], reverse=True):
-        if (document["environment"]["gpu"] is not None) != gpu:
-            continue
-        cases = [c for c in document["cases"] if wanted(c) and measured(c)]
-        if cases:
-            return document, cases
-    return None
+    documents: Iterable[dict],
+    wanted: Callable[[dict], bool] = lambda record: True,
+    *,
+    part: str = "cases",
+    gpu: bool = True,
+) -> tuple[dict, list[dict]]:
+    """The newest document of a device kind that has wanted records in this part, and those records,
+    of cases the measured ones; an empty document and none if there is no such document."""
+
+    def found(document: dict) -> list[dict]:
+        records = [r for r in document.get(part) or () if wanted(r)]
+        return [c for c in records if measured(c)] if part == "cases" else records
+
+    document = last(d for d in documents if of_gpu(d) == gpu and found(d))
+    return ({}, []) if document is None else (document, found(document))
 
 
 # ---- numbers as text ---------------------------------------------------------------------------
@@ -126,6 +135,10 @@ def rate_text(record: dict | None, unit: float) -> str:
     return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 1 else f"{rate:.2f}"
 
 
+def sizes_text(m: int, n: int, k: int) -> str:
+    return f"{m}³" if m == n == k else f"{m}x{n}x{k}"
+
+
 def seconds_text(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= scale:
@@ -153,3 +166,18 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 
     """A table whose first `texts` columns are text and the others numbers."""
     rule = ["---"] * texts + ["---:"] * (len(header) - texts)
     return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    sources: dict | Sequence[tuple[str, dict]],
+    *,
+    texts: int = 1,
+    threads: bool = True,
+) -> str:
+    """The same with its captions below: of one document, or of the parts' by name."""
+    if not rows:
+        return NOT_MEASURED
+    named = [("", sources)] if isinstance(sources, dict) else sources
+    return markdown(header, rows, texts) + "\n\n" + captions(named, threads=threads)

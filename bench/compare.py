@@ -27,7 +27,7 @@ import torch
 import typer
 
 from bench import machine
-from bench.arguments import check_precision, pick_device
+from bench.arguments import FileOption, check_precision, pick_device
 from bench.cli import make_stopwatch
 from bench.data import make_sets
 from bench.shapes import Shape, named_set
@@ -120,7 +120,7 @@ def compare(
     copies: Annotated[
         int, typer.Option(min=1, help="of the operands, at least: different data")
     ] = 1,
-    output: Annotated[Path | None, typer.Option("--json")] = None,
+    output: FileOption = None,
 ) -> None:
     """Prints, for every problem and set, the old library's time over the new one's."""
     device = pick_device("auto")

@@ -15,7 +15,6 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -25,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench import cli
-from bench.arguments import pick_device
+from bench.arguments import FileOption, chosen_parts, pick_device
 from bench.linears import medians, under_override
 from bench.timing import CudaStopwatch
 
@@ -226,16 +225,14 @@ def speed(name: str, device: torch.device, stopwatch: CudaStopwatch) -> Iterator
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json")] = None,
+    json_path: FileOption = None,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
     models: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(NAMES)}")] = None,
     device_name: Annotated[str, typer.Option("--device", help="auto, cpu or cuda")] = "auto",
 ) -> None:
     """Compares compiled models' rows, and times them."""
     device = pick_device(device_name)
-    parts = tuple(only or PARTS)
-    if unknown := set(parts) - set(PARTS):
-        raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
+    parts = chosen_parts(only, PARTS)
     document = cli.new_document("compiled", device, {"parts": list(parts)})
     found = document["models"] = {}
     torch._dynamo.config.cache_size_limit = 64

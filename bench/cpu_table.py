@@ -37,6 +37,7 @@ from pathlib import Path
 import torch
 
 from bench import machine, results
+from bench.cells import sizes_text
 
 DTYPES = {
     "fp32": torch.float32,
@@ -178,7 +179,7 @@ def _output(program: str | None, *arguments: object) -> dict:
 
 
 def _place(r: dict) -> str:
-    sizes = f"{r['m']}³" if r["m"] == r["n"] == r["k"] else f"{r['m']}x{r['n']}x{r['k']}"
+    sizes = sizes_text(r["m"], r["n"], r["k"])
     return sizes if r["layout"] == "nn" else f"{sizes} {r['layout']}"
 
 

@@ -89,13 +89,11 @@ def train(
     return torch.stack(losses).tolist()
 
 
-def run_curves(
-    task: Regression, device: torch.device, chosen: Sequence[Arithmetic] | None = None
-) -> list[dict]:
+def run_curves(task: Regression, device: torch.device) -> list[dict]:
     """One curve of each arithmetic. An error costs its own curve."""
     start, batches = make_task(task, device)
     curves = []
-    for arithmetic in chosen or arithmetics(device):
+    for arithmetic in arithmetics(device):
         curve = {"name": arithmetic.name, "ours": arithmetic.ours, "error": None, "losses": []}
         try:
             losses = train(task, start, batches, arithmetic)

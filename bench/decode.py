@@ -14,7 +14,6 @@ import gc
 import os
 import random
 import statistics
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -23,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 
 from bench import cli
-from bench.arguments import pick_device
+from bench.arguments import FileOption, pick_device
 from bench.candidates import fp32_precision
 from bench.check import check_result
 from bench.data import OperandSet, poison, random_matrix
@@ -116,7 +115,7 @@ def measure(stopwatch: CudaStopwatch, weights: list, m: int, rng: random.Random,
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json")] = None,
+    json_path: FileOption = None,
     dtype: Annotated[
         list[str] | None, typer.Option(help="of the inputs, or a precision; may be repeated")
     ] = None,

@@ -5,22 +5,20 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.cells import NOT_MEASURED, captions, markdown
+from bench.cells import newest, table
 
 LARGE = 2048  # columns, from which on memory bounds a product and not its longest chain
 SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "tf32": 4, "fp16x3": 4, "float64": 8}  # bytes
 HEAVY = 10**8  # bytes of a weight
 
 
-def newest_decode(documents: Sequence[dict], dtype: str, *, split_k: bool) -> dict | None:
-    """The newest document with this dtype, in which torch had split-K or had it not."""
-    found = [
-        d
-        for d in documents
-        if d["settings"].get("split_k") is split_k
-        and any(c["dtype"] == dtype for c in d.get("decode", ()))
-    ]
-    return max(found, key=lambda d: d["environment"]["date"]) if found else None
+def newest_decode(
+    documents: Sequence[dict], dtype: str, *, split_k: bool
+) -> tuple[dict, list[dict]]:
+    """The newest document with this dtype, in which torch had split-K or had it not, and its
+    cases."""
+    of_kind = (d for d in documents if d["settings"].get("split_k") is split_k)
+    return newest(of_kind, lambda c: c["dtype"] == dtype, part="decode")
 
 
 def ratio(case: dict) -> float:
@@ -39,11 +37,8 @@ def decode_table(documents: Sequence[dict], *, split_k: bool = True) -> str:
     rows, sources = [], []
     counts: list[int] = []
     for dtype in SIZES:
-        document = newest_decode(documents, dtype, split_k=split_k)
-        if document is None:
-            continue
-        sources.append((dtype, document))
-        cases = [c for c in document["decode"] if c["dtype"] == dtype]
+        document, cases = newest_decode(documents, dtype, split_k=split_k)
+        sources += [(dtype, document)] * bool(cases)
         counts = sorted({c["m"] for c in cases} | set(counts))
         for layout in dict.fromkeys(c["layout"] for c in cases):
             of_layout = [c for c in cases if c["layout"] == layout]
@@ -62,10 +57,8 @@ def decode_table(documents: Sequence[dict], *, split_k: bool = True) -> str:
             ):
                 by_rows = [[c for c in chosen if c["m"] == m] for m in counts]
                 rows.append([dtype, layout, name, *(cell(cs) if cs else "-" for cs in by_rows)])
-    if not rows:
-        return NOT_MEASURED
     header = ["inputs", "layout", "torch.mm's time / ours", *(f"M = {m}" for m in counts)]
-    return markdown(header, rows, texts=3) + "\n\n" + captions(sources)
+    return table(header, rows, sources, texts=3)
 
 
 def _geomean(values) -> str:
@@ -76,26 +69,18 @@ def bits_table(documents: Sequence[dict]) -> str:
     """Of how many problems rows had other bits among 1,024 rows."""
     rows, sources = [], []
     for dtype in SIZES:
-        document, without = (
-            newest_decode(documents, dtype, split_k=split_k) for split_k in (True, False)
-        )
-        if document is None:
+        document, cases = newest_decode(documents, dtype, split_k=True)
+        without, others = newest_decode(documents, dtype, split_k=False)
+        if not cases:
             continue
         sources.append((dtype, document))
-        cases = [c for c in document["decode"] if c["dtype"] == dtype]
         row = [dtype, str(len(cases)), str(sum(c["changed"]["tiled"] for c in cases))]
         row.append(str(sum(c["changed"]["torch"] for c in cases)))
-        if without is None:
-            row.append("-")
-        else:
-            sources.append((f"{dtype} without split-K", without))
-            others = [c for c in without["decode"] if c["dtype"] == dtype]
-            row.append(f"{sum(c['changed']['torch'] for c in others)} of {len(others)}")
-        rows.append(row)
-    if not rows:
-        return NOT_MEASURED
+        sources += [(f"{dtype} without split-K", without)] * bool(others)
+        changed = sum(c["changed"]["torch"] for c in others)
+        rows.append([*row, f"{changed} of {len(others)}" if others else "-"])
     header = ["inputs", "problems", "tiled.mm", "torch.mm", "torch.mm without split-K"]
-    return markdown(header, rows) + "\n\n" + captions(sources)
+    return table(header, rows, sources)
 
 
 TABLES = {

@@ -18,7 +18,6 @@ import statistics
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -26,7 +25,7 @@ import typer
 from rich.console import Console
 
 from bench import cli
-from bench.arguments import pick_device
+from bench.arguments import FileOption, SmallOption, chosen_parts, pick_device
 
 console = Console()
 
@@ -167,17 +166,15 @@ def in_turn(pipes: dict[str, Connection], kind: str, name: str, count: int) -> d
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json")] = None,
+    json_path: FileOption = None,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
     models: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(MODELS)}")] = None,
     device_name: Annotated[str, typer.Option("--device", help="auto, cpu or cuda")] = "auto",
-    small: Annotated[bool, typer.Option(help="tiny models: whether all of it runs")] = False,
+    small: SmallOption = False,
 ) -> None:
     """Times eager calls and steps under the override beside torch's."""
     device = pick_device(device_name)
-    parts = tuple(only or PARTS)
-    if unknown := set(parts) - set(PARTS):
-        raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
+    parts = chosen_parts(only, PARTS)
     document = cli.new_document("eager", device, {"parts": list(parts), "small": small})
     found = document["models"] = {}
     context = multiprocessing.get_context("spawn")

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -29,7 +28,7 @@ from rich.progress import track
 from torch import Tensor
 
 from bench import cli
-from bench.arguments import DivideOption, pick_device
+from bench.arguments import DivideOption, FileOption, pick_device
 from bench.candidates import fp32_precision
 from bench.check import any_data_gate
 from bench.errors_table import TABLES, U
@@ -143,7 +142,7 @@ def measure(name: str, data: str, size: int, k: int, device: torch.device) -> di
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
+    json_path: FileOption = None,
     device_name: Annotated[str, typer.Option("--device", help="cuda, cuda:N or cpu")] = "cuda",
     divide: DivideOption = 1,
 ) -> None:

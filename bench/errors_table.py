@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bench.cells import NOT_MEASURED, caption, markdown
+from bench.cells import newest, table
 
 U = 2.0**-24
 
@@ -47,14 +47,9 @@ def _sides(record: dict) -> tuple[dict, dict]:
     return record["tiled"], record["torch"]
 
 
-def _table(quantity: Quantity, documents: Sequence[dict], *, gpu: bool = True) -> str:
-    """From the newest document of the device kind that has errors."""
-    of_kind = (d for d in documents if (d["environment"]["gpu"] is not None) == gpu)
-    found = [d for d in of_kind if d.get("errors")]
-    if not found:
-        return NOT_MEASURED
-    document = max(found, key=lambda d: d["environment"]["date"])
-    shown = [r for r in document["errors"] if r["data"] in quantity.data]
+def _table(quantity: Quantity, documents: Sequence[dict]) -> str:
+    """From the newest document of a GPU that has errors."""
+    document, shown = newest(documents, lambda r: r["data"] in quantity.data, part="errors")
     by_place = {(r["arithmetic"], r["data"], r["n"], r["k"]): r for r in shown}
     depths = sorted({k for *_, k in by_place})
     rows = []
@@ -63,7 +58,7 @@ def _table(quantity: Quantity, documents: Sequence[dict], *, gpu: bool = True) -
         arithmetic, data, size = row
         rows.append([f"`{arithmetic}`", data, str(size), *cells])
     header = [quantity.title, "data", "M = N", *(f"K = {k}" for k in depths)]
-    return markdown(header, rows, texts=2) + "\n\n" + caption(document)
+    return table(header, rows, document, texts=2)
 
 
 QUANTITIES = {

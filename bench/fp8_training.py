@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench import cli
-from bench.arguments import DeviceOption, DivideOption, pick_device
+from bench.arguments import DeviceOption, DivideOption, FileOption, pick_device
 from bench.fp8_training_table import TABLES
 from bench.linears import medians, under_override
 from bench.networks_in_parallel import GPT
@@ -154,7 +154,7 @@ def time_steps(sizes: Sizes, device: torch.device, budget: float) -> dict[str, f
 
 def main(
     device_name: DeviceOption = "auto",
-    json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
+    json_path: FileOption = None,
     steps: Annotated[int, typer.Option(min=1, help="of each run")] = 300,
     seeds: Annotated[int, typer.Option(min=1, help="how many")] = 5,
     divide: DivideOption = 1,

@@ -19,7 +19,6 @@ import random
 import statistics
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -28,7 +27,14 @@ from rich.console import Console
 from torch import Tensor
 
 from bench import cli
-from bench.arguments import DeviceOption, DivideOption, LimitOption, pick_device
+from bench.arguments import (
+    DeviceOption,
+    DivideOption,
+    FileOption,
+    LimitOption,
+    OnlyOption,
+    pick_device,
+)
 from bench.data import OperandSet, random_matrix
 from bench.limits import Limits, limits_of
 from bench.timing import CpuStopwatch, CudaStopwatch, Rounds, Stopwatch, interleave
@@ -227,10 +233,8 @@ def divided(case: Case, by: int) -> Case:
 
 def main(
     device_name: DeviceOption = "auto",
-    json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
-    only: Annotated[
-        str | None, typer.Option(help="cases whose names have all of these words")
-    ] = None,
+    json_path: FileOption = None,
+    only: OnlyOption = None,
     limit: LimitOption = None,
     divide: DivideOption = 1,
     seed: Annotated[int, typer.Option(help="of routers and data")] = 7,

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from bench.cells import NOT_MEASURED, caption, captions, device_name, markdown
+from bench.cells import NOT_MEASURED, device_name, table
 
 
 def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
@@ -22,8 +22,6 @@ def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
     server's cores, else of the others. In bold what misses its goal."""
     of_kind = [d for d in documents if d["settings"].get("host", False) == host]
     found = _of_last_cpu(of_kind, "summary")
-    if not found:
-        return NOT_MEASURED
     by_place: dict[tuple[str, int], dict] = {}
     sources: dict[tuple[str, int], dict] = {}
     for document in found:
@@ -47,7 +45,7 @@ def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
                 row += [_beside_goal(line, q) for q in ("geomean", "least")] + [line["where"]]
         rows.append(row)
     parts = [(f"`{group}` ({count})", sources[group, count]) for group, count in sorted(sources)]
-    return markdown(header, rows) + "\n\n" + captions(parts, threads=False)
+    return table(header, rows, parts, threads=False)
 
 
 def _beside_goal(line: dict, quantity: str) -> str:
@@ -73,11 +71,9 @@ def peak_table(documents: Sequence[dict]) -> str:
                     of_peak = [c[f"{side}_gflops"] / peak for c in cases]
                     row += [f"{statistics.geometric_mean(of_peak):.2f}", f"{min(of_peak):.2f}"]
                 rows[kind, cpu["threads"]] = row
-    if not rows:
-        return NOT_MEASURED
     header = [f"squares of {LEAST_SIZE} and more", "threads", "peak, GF/s"]
     header += ["tiled: geomean", "least", "torch: geomean", "least"]
-    return markdown(header, list(rows.values())) + "\n\n" + caption(found[-1], threads=False)
+    return table(header, list(rows.values()), found[-1] if found else {}, threads=False)
 
 
 TINY = 32  # the largest size that counts
@@ -97,4 +93,4 @@ def tiny_table(documents: Sequence[dict]) -> str:
         rows.append([f"`{dtype}`", f"{geomean:.2f}", f"{counted[where]:.2f}", f"{where}³"])
     rows.append(["**all**", f"**{math.exp(statistics.fmean(logs)):.2f}**", "", ""])
     header = [f"at::mm's time / tiled::mm's, 1 … {TINY}", "geomean", "least", "at"]
-    return markdown(header, rows) + "\n\n" + caption(found[-1], threads=False)
+    return table(header, rows, found[-1], threads=False)

@@ -1,4 +1,4 @@
-"""The tables of the ladder: rungs over sizes, rungs with their ideas, and each rung for itself."""
+"""The tables of the ladder: rungs over sizes, and rungs with their ideas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from bench import results
-from bench.cells import NOT_MEASURED, caption, captions, markdown, newest, rate_text
+from bench.cells import NOT_MEASURED, newest, rate_text, table
 from bench.machine import ROOT
 
 SIZES = (2048, 4096, 8192)
@@ -44,22 +44,15 @@ WAITS = {
 }
 
 
-def ladder_table(dtype: str) -> Callable[[Sequence[dict]], str]:
-    return partial(_ladder_table, dtype=dtype)
-
-
-def _ladder(documents: Sequence[dict], dtype: str) -> tuple[dict, list[dict]] | None:
+def _ladder(documents: Sequence[dict], dtype: str) -> tuple[dict, list[dict]]:
     def wanted(case: dict) -> bool:
         return case["set"] == "ladder" and case["shape"]["dtype"] == dtype
 
-    return newest(documents, wanted, gpu=True)
+    return newest(documents, wanted)
 
 
-def _ladder_table(documents: Sequence[dict], dtype: str) -> str:
-    found = _ladder(documents, dtype)
-    if found is None:
-        return NOT_MEASURED
-    document, cases = found
+def ladder_table(documents: Sequence[dict], *, dtype: str) -> str:
+    document, cases = _ladder(documents, dtype)
     by_size = {c["shape"]["n"]: c for c in cases if c["shape"]["n"] in SIZES}
     names = list(dict.fromkeys(c["name"] for case in cases for c in case["candidates"]))
     header = [f"rung, {dtype}"]
@@ -75,7 +68,7 @@ def _ladder_table(documents: Sequence[dict], dtype: str) -> str:
             record = results.find(case, name)
             row += [rate_text(record, 1e12), share_text(record)]
         rows.append(row + [bounds.get(name, "-")] * bool(bounds))
-    return markdown(header, rows) + "\n\n" + caption(document)
+    return table(header, rows, document)
 
 
 def share_text(record: dict | None) -> str:
@@ -103,10 +96,9 @@ def bounds_of(documents: Sequence[dict], dtype: str) -> dict[str, str]:
 
 def _at_size(documents: Sequence[dict], dtype: str) -> tuple[dict, dict] | None:
     """The newest document of a dtype's ladder and its case of SIZE."""
-    found = _ladder(documents, dtype)
-    cases = found[1] if found else []
+    document, cases = _ladder(documents, dtype)
     case = next((c for c in cases if c["shape"]["n"] == SIZE), None)
-    return None if case is None else (found[0], case)
+    return None if case is None else (document, case)
 
 
 def _widths(case: dict, rung: str) -> list[dict]:
@@ -128,36 +120,12 @@ def rungs_table(documents: Sequence[dict]) -> str:
             shares = [share_text(c) for c in _widths(place[1], rung)] if place else []
             row.append(", ".join(shares) or "-")
         rows.append(row)
-    sources = captions([(dtype, place[0]) for dtype, place in places.items() if place])
-    return markdown(header, rows, texts=2) + "\n\n" + sources
-
-
-def rung_table(rung: str) -> Callable[[Sequence[dict]], str]:
-    """One rung in every dtype that the ladder was measured in."""
-
-    def table(documents: Sequence[dict]) -> str:
-        rows, sources = [], []
-        for dtype in DTYPES:
-            place = _at_size(documents, dtype)
-            if place is None:
-                continue
-            bounds = bounds_of(documents, dtype)
-            for c in _widths(place[1], rung):
-                sources.append((dtype, place[0]))
-                name = f"`{c['name']}`, {dtype}"
-                bound = bounds.get(c["name"], "-")
-                rows.append([name, rate_text(c, 1e12), share_text(c), bound])
-        if not rows:
-            return NOT_MEASURED
-        header = [f"{SIZE}³", "TF/s", "of cuBLAS", "what keeps it there"]
-        return markdown(header, rows) + "\n\n" + captions(list(dict(sources).items()))
-
-    return table
+    sources = [(dtype, place[0]) for dtype, place in places.items() if place]
+    return table(header, rows, sources, texts=2)
 
 
 TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
-    "ladder": ladder_table("float32"),
-    "ladder-bfloat16": ladder_table("bfloat16"),
+    "ladder": partial(ladder_table, dtype="float32"),
+    "ladder-bfloat16": partial(ladder_table, dtype="bfloat16"),
     "rungs": rungs_table,
-    **{f"rung-{rung}": rung_table(rung) for rung in IDEAS},
 }

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from bench import results
-from bench.cells import NOT_MEASURED, captions, markdown, newest
+from bench.cells import NOT_MEASURED, captions, markdown, newest, sizes_text
 
 # TF/s of the best of six kernels that CUTLASS 2.x has for compute capability 8.0, in bf16, nn, nt
 # and tn alike: measured on an H200, sustained.
@@ -46,17 +46,16 @@ def _rates(cases: Sequence[dict], name: str) -> dict[tuple, float]:
 def mma_sync_table(documents: Sequence[dict]) -> str:
     """TF/s of each shape by kind and layout, and those with a peer over CUTLASS's."""
     header, summaries, sources = ["TF/s"], [], []
-    rows = [[f"{m}³" if m == n == k else f"{m}x{n}x{k}"] for m, n, k in CUTLASS]
+    rows = [[sizes_text(*sizes)] for sizes in CUTLASS]
     for kind, (dtype, name, share) in KINDS.items():
 
         def wanted(case: dict, dtype: str = dtype, name: str = name) -> bool:
             is_of_kind = case["set"] == "mma_sync" and case["shape"]["dtype"] == dtype
             return is_of_kind and results.find(case, name) is not None
 
-        found = newest(documents, wanted, gpu=True)
-        if found is None:
+        document, cases = newest(documents, wanted)
+        if not cases:
             continue
-        document, cases = found
         sources.append((kind, document))
         rates = _rates(cases, name)
         header += [f"{kind} {LAYOUTS[0]}", *LAYOUTS[1:]]

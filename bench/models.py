@@ -17,7 +17,6 @@ import contextlib
 import gc
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -27,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench import cli
-from bench.arguments import pick_device
+from bench.arguments import FileOption, SmallOption, chosen_parts, pick_device
 from bench.linears import Work, both, cpu_linears, host_times, linears, tiled
 from bench.timing import CpuStopwatch, CudaStopwatch, Stopwatch
 
@@ -158,16 +157,14 @@ PARTS = ("host", "bits", "speed", "linear", "cpu")
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json")] = None,
+    json_path: FileOption = None,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
     device_name: Annotated[str, typer.Option("--device", help="auto, cpu or cuda")] = "auto",
-    small: Annotated[bool, typer.Option(help="tiny models: whether all of it runs")] = False,
+    small: SmallOption = False,
 ) -> None:
     """Measures models on this device."""
     device = pick_device(device_name)
-    parts = tuple(only or PARTS)
-    if unknown := set(parts) - set(PARTS):
-        raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
+    parts = chosen_parts(only, PARTS)
     document = cli.new_document("models", device, {"parts": list(parts), "small": small})
     found = document["models"] = {}
     begin = time.monotonic()

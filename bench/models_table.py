@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.cells import NOT_MEASURED, caption, markdown, ratio_number, seconds_text
+from bench.cells import NOT_MEASURED, last, ratio_number, seconds_text, table
 
 MODELS = {
     "llama": "Llama, 4 layers, 4096 wide",
@@ -13,14 +13,6 @@ MODELS = {
 }
 
 Rows = Sequence[dict]
-
-
-def newest_part(documents: Sequence[dict], part: str) -> dict | None:
-    """The newest document that has it, of whole sizes."""
-    found = [
-        d for d in documents if d.get("models", {}).get(part) and not d["settings"].get("small")
-    ]
-    return max(found, key=lambda d: d["environment"]["date"]) if found else None
 
 
 def of_cpu(document: dict) -> dict:
@@ -32,18 +24,16 @@ def of_cpu(document: dict) -> dict:
 def part_table(
     part: str, header: Sequence[str], texts: int, rows_of: Callable, *, gpu: bool = True
 ) -> Callable:
-    def table(documents: Sequence[dict]) -> str:
-        document = newest_part(documents, part)
+    def newest(documents: Sequence[dict]) -> str:
+        """Of the newest document that has the part, of whole sizes."""
+        of_part = (d for d in documents if d.get("models", {}).get(part))
+        document = last(d for d in of_part if not d["settings"].get("small"))
         if document is None:
             return NOT_MEASURED
         rows = rows_of(document["models"][part])
-        return (
-            markdown(header, rows, texts=texts)
-            + "\n\n"
-            + caption(document if gpu else of_cpu(document))
-        )
+        return table(header, rows, document if gpu else of_cpu(document), texts=texts)
 
-    return table
+    return newest
 
 
 def sizes(shape: Sequence[int]) -> str:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -29,7 +28,7 @@ import typer
 from torch import Tensor
 
 from bench import cli
-from bench.arguments import DivideOption, PlotsOption, pick_device
+from bench.arguments import DivideOption, FileOption, PlotsOption, pick_device
 from bench.out_of_core_table import TABLES
 from bench.runner import describe
 
@@ -271,7 +270,7 @@ def measure(
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
+    json_path: FileOption = None,
     plots: PlotsOption = None,
     sizes: Annotated[str, typer.Option(help="names, with commas; all if empty")] = "",
     devices: Annotated[int, typer.Option(min=1, help="GPUs that share the products")] = 1,

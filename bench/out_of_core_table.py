@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.cells import NOT_MEASURED, caption, markdown, seconds_text
+from bench.cells import NOT_MEASURED, captions, last, markdown, of_gpu, seconds_text, table
 
 _KINDS = (("pageable", False), ("pinned", False), ("pageable", True), ("pinned", True))
 
 
-def _newest(documents: Sequence[dict], gpu: bool, wanted: str | None = None) -> dict | None:
-    """The newest document with such products, or any."""
-    found = [
-        d
-        for d in documents
-        if (d["environment"]["gpu"] is not None) == gpu
-        and d.get("out_of_core")
-        and any(
-            wanted is None or (p["name"] == "sweep") == (wanted == "sweep")
-            for p in d["out_of_core"]["products"]
-        )
-    ]
-    return max(found, key=lambda d: d["environment"]["date"]) if found else None
+def _products(document: dict, *, sweep: bool) -> list[dict]:
+    """Those of the sweep over N, or the others."""
+    streamed = document.get("out_of_core", {}).get("products", [])
+    return [p for p in streamed if (p["name"] == "sweep") == sweep]
 
 
 def time_cell(record: dict | None) -> str:
@@ -31,8 +22,8 @@ def time_cell(record: dict | None) -> str:
     return seconds_text(record["seconds"]) if record["equal"] else "**wrong**"
 
 
-def link_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
-    document = _newest(documents, gpu)
+def link_table(documents: Sequence[dict]) -> str:
+    document = last(d for d in documents if of_gpu(d) and d.get("out_of_core"))
     if document is None:
         return NOT_MEASURED
     link = document["out_of_core"]["link"]
@@ -45,23 +36,21 @@ def link_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
         ["the host's own copy, pageable to pinned", link["host_copy"]],
     ]
     cells = [[name, f"{rate / 1e9:.1f}"] for name, rate in rows]
-    return markdown(["copies", "GB/s"], cells) + "\n\n" + caption(document)
+    return table(["copies", "GB/s"], cells, document)
 
 
-def products_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
+def products_table(documents: Sequence[dict]) -> str:
     """The newest run on one GPU, then that on two, and so on."""
     by_devices: dict[int, list[dict]] = {}
-    for document in documents:
-        for count in {p["devices"] for p in document.get("out_of_core", {}).get("products", [])}:
+    for document in filter(of_gpu, documents):
+        for count in {p["devices"] for p in _products(document, sweep=False)}:
             by_devices.setdefault(count, []).append(document)
-    newest = [_newest(by_devices[count], gpu, "products") for count in sorted(by_devices)]
-    runs = list({id(d): d for d in newest if d is not None}.values())
+    newest = (last(of_count) for _, of_count in sorted(by_devices.items()))
+    runs = list({id(d): d for d in newest}.values())
     if not runs:
         return NOT_MEASURED
     rows = []
-    for p in (p for document in runs for p in document["out_of_core"]["products"]):
-        if p["name"] == "sweep":
-            continue
+    for p in (p for document in runs for p in _products(document, sweep=False)):
         shown = time_cell(p)
         fine = shown not in ("-", "**wrong**")
         memory = "all" if p["memory"] is None else f"{p['memory'] / 2**30:.3g} GiB"
@@ -78,27 +67,24 @@ def products_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
             ]
         )
     header = ["M x N x K", "host memory", "GPU memory", "GPUs", "time", "arithmetic's", "link's"]
-    sources = dict.fromkeys(caption(document) for document in runs)
+    sources = dict.fromkeys(captions([("", document)]) for document in runs)
     return "\n\n".join([markdown([*header, "of the bound"], rows, texts=3), *sources])
 
 
-def sweep_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
+def sweep_table(documents: Sequence[dict]) -> str:
     """As the lesson draws it: kinds of memory along the columns, N down the rows."""
-    document = _newest(documents, gpu, "sweep")
+    document = last(d for d in documents if of_gpu(d) and _products(d, sweep=True))
     if document is None:
         return NOT_MEASURED
-    by_place = {
-        (p["n"], p["host"], p["overlap"]): p
-        for p in document["out_of_core"]["products"]
-        if p["name"] == "sweep"
-    }
+    swept = _products(document, sweep=True)
+    by_place = {(p["n"], p["host"], p["overlap"]): p for p in swept}
     kinds = [*_KINDS, ("mapped", True)]
     rows = [
         [str(n), *(time_cell(by_place.get((n, *kind))) for kind in kinds)]
         for n in sorted({n for n, *_ in by_place})
     ]
     header = ["pageable", "pinned", "pageable, overlap", "pinned, overlap", "zero-copy"]
-    return markdown(["N, float32", *header], rows) + "\n\n" + caption(document)
+    return table(["N, float32", *header], rows, document)
 
 
 TABLES = {

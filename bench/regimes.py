@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bench import results
-from bench.cells import NOT_MEASURED, device_name, markdown, newest, ratio_number, wrong
+from bench.cells import (
+    NOT_MEASURED,
+    device_name,
+    last,
+    markdown,
+    newest,
+    ratio_number,
+    sizes_text,
+    wrong,
+)
 from bench.decode_table import newest_decode
 
 CARDS = {"H100": "NVIDIA H100 80GB HBM3", "H200": "NVIDIA H200"}
@@ -63,14 +72,13 @@ class Products:
             chosen = case["set"] == self.set_name and case["shape"]["dtype"] == self.dtype
             return chosen and case["mode"] == self.mode and case["cache"] == "cold"
 
-        found = newest(
-            [d for d in documents if device_name(d) == CARDS.get(device)], wanted, gpu=True
-        )
-        if found is None:
-            return None
-        document, cases = found
+        document, cases = newest(_of(documents, device), wanted)
         points = [p for p in map(_product, cases) if p is not None]
         return Found(points, [document]) if points else None
+
+
+def _of(documents: Sequence[dict], card: str) -> list[dict]:
+    return [d for d in documents if device_name(d) == CARDS.get(card)]
 
 
 def _product(case: dict) -> Point | None:
@@ -78,9 +86,7 @@ def _product(case: dict) -> Point | None:
     peer = results.find(case, case["peer"] or "")
     if ours is None or peer is None or ours["ratio"] is None or wrong(ours):
         return None
-    s = case["shape"]
-    work = 2.0 * s["m"] * s["n"] * s["k"]
-    label = f"{_sizes(s['m'], s['n'], s['k'])} {s['layout']}"
+    label, work = _label_and_work(case["shape"])
     return Point(label, work, work, ours["ratio"]["median"], ours["flops"], peer["flops"])
 
 
@@ -92,19 +98,13 @@ class FewRows:
     dtype: str
 
     def find(self, documents: Sequence[dict], device: str) -> Found | None:
-        of_card = [d for d in documents if device_name(d) == CARDS.get(device)]
-        document = newest_decode(of_card, self.dtype, split_k=True)
-        if document is None:
-            return None
+        document, cases = newest_decode(_of(documents, device), self.dtype, split_k=True)
         points = []
-        for c in document["decode"]:
-            if c["dtype"] == self.dtype:
-                work = 2.0 * c["m"] * c["n"] * c["k"]
-                label = f"{_sizes(c['m'], c['n'], c['k'])} {c['layout']}"
-                ours, theirs = c["seconds"]["tiled"], c["seconds"]["torch"]
-                point = Point(label, c["m"], work, theirs / ours, work / ours, work / theirs)
-                points.append(point)
-        return Found(points, [document])
+        for c in cases:
+            label, work = _label_and_work(c)
+            ours, theirs = c["seconds"]["tiled"], c["seconds"]["torch"]
+            points.append(Point(label, c["m"], work, theirs / ours, work / ours, work / theirs))
+        return Found(points, [document]) if points else None
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,7 @@ class Grouped:
     works: tuple[str, ...]
 
     def find(self, documents: Sequence[dict], device: str) -> Found | None:
-        of_card = [d for d in documents if device_name(d) == CARDS.get(device) and d.get("grouped")]
-        if not of_card:
-            return None
-        document = max(of_card, key=lambda d: d["environment"]["date"])
+        document, cases = newest(_of(documents, device), part="grouped")
         points = [
             Point(
                 c["name"],
@@ -128,7 +125,7 @@ class Grouped:
                 c["tflops"] * 1e12,
                 c["tflops"] * 1e12 / c["ratio"],
             )
-            for c in document["grouped"]
+            for c in cases
             if c["work"] in self.works and c["dtype"] == "bfloat16" and "torch" in c["seconds"]
         ]
         return Found(points, [document]) if points else None
@@ -143,29 +140,26 @@ class OnCpu:
 
     def find(self, documents: Sequence[dict], device: str) -> Found | None:
         name, threads = CPUS.get(device, ("", 0))
-        found = [
-            d
-            for d in documents
-            if d.get("cpu")
-            and device_name(d) == name
-            and d["cpu"]["threads"] == threads
-            and any(c["group"] in self.groups for c in d["cpu"]["cases"])
-        ]
-        if not found:
+
+        def cases_of(document: dict) -> list[dict]:
+            return [c for c in document["cpu"]["cases"] if c["group"] in self.groups]
+
+        of_cpu = [d for d in documents if d.get("cpu") and device_name(d) == name]
+        document = last(d for d in of_cpu if d["cpu"]["threads"] == threads and cases_of(d))
+        if document is None:
             return None
-        document = max(found, key=lambda d: d["environment"]["date"])
         points = []
-        for c in document["cpu"]["cases"]:
-            if c["group"] in self.groups:
-                work = 2.0 * c["m"] * c["n"] * c["k"]
-                label = f"{_sizes(c['m'], c['n'], c['k'])} {c['layout']}"
-                rates = (c["tiled_gflops"] * 1e9, c["torch_gflops"] * 1e9)
-                points.append(Point(label, work, work, c["ratio"], *rates))
+        for c in cases_of(document):
+            label, work = _label_and_work(c)
+            rates = (c["tiled_gflops"] * 1e9, c["torch_gflops"] * 1e9)
+            points.append(Point(label, work, work, c["ratio"], *rates))
         return Found(points, [document])
 
 
-def _sizes(m: int, n: int, k: int) -> str:
-    return f"{m}³" if m == n == k else f"{m}x{n}x{k}"
+def _label_and_work(sizes: dict) -> tuple[str, float]:
+    """The name of a product on plots and in tables, and its operations."""
+    m, n, k = sizes["m"], sizes["n"], sizes["k"]
+    return f"{sizes_text(m, n, k)} {sizes['layout']}", 2.0 * m * n * k
 
 
 Part = Products | FewRows | Grouped | OnCpu

@@ -17,12 +17,12 @@ from pathlib import Path
 from bench import results
 from bench.cells import (
     NOT_MEASURED,
-    caption,
     error_text,
-    markdown,
     newest,
     rate_text,
     ratio_text,
+    sizes_text,
+    table,
     time_text,
     wrong,
 )
@@ -53,39 +53,33 @@ _MARKER = re.compile(r"<!-- /?bench:")
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def squares_table(dtype: str) -> Callable[[Sequence[dict]], str]:
-    def table(documents: Sequence[dict]) -> str:
-        found = newest(
-            documents, lambda c: c["set"] == "squares" and c["shape"]["dtype"] == dtype, gpu=True
-        )
-        if found is None:
-            return NOT_MEASURED
-        document, cases = found
-        header = [f"N, {dtype}"]
-        for mode in ("burst", "sustained"):
-            header += [f"{mode}: ratio", "tiled TF/s", "torch TF/s"]
-        header += ["error, tiled", "torch"]
-        rows = []
-        for n in sorted({c["shape"]["n"] for c in cases}):
-            row, errors = [str(n)], ["-", "-"]
-            for mode in ("burst", "sustained"):
-                case = next((c for c in cases if c["shape"]["n"] == n and c["mode"] == mode), None)
-                mine = results.find(case, AUTO) if case else None
-                peer = results.find(case, case["peer"]) if case else None
-                row += [ratio_text(mine), rate_text(mine, 1e12), rate_text(peer, 1e12)]
-                if mine is not None and errors == ["-", "-"]:
-                    errors = [error_text(mine), error_text(peer)]
-            rows.append(row + errors)
-        return markdown(header, rows) + "\n\n" + caption(document)
+def squares_table(documents: Sequence[dict], *, dtype: str) -> str:
+    def wanted(case: dict) -> bool:
+        return case["set"] == "squares" and case["shape"]["dtype"] == dtype
 
-    return table
+    document, cases = newest(documents, wanted)
+    header = [f"N, {dtype}"]
+    for mode in ("burst", "sustained"):
+        header += [f"{mode}: ratio", "tiled TF/s", "torch TF/s"]
+    header += ["error, tiled", "torch"]
+    rows = []
+    for n in sorted({c["shape"]["n"] for c in cases}):
+        row, errors = [str(n)], ["-", "-"]
+        for mode in ("burst", "sustained"):
+            case = next((c for c in cases if c["shape"]["n"] == n and c["mode"] == mode), None)
+            mine = results.find(case, AUTO) if case else None
+            peer = results.find(case, case["peer"]) if case else None
+            row += [ratio_text(mine), rate_text(mine, 1e12), rate_text(peer, 1e12)]
+            if mine is not None and errors == ["-", "-"]:
+                errors = [error_text(mine), error_text(peer)]
+        rows.append(row + errors)
+    return table(header, rows, document)
 
 
 def host_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
-    found = newest(documents, lambda c: c["set"] == "host", gpu=gpu)
-    if found is None:
+    document, cases = newest(documents, lambda c: c["set"] == "host", gpu=gpu)
+    if not cases:
         return NOT_MEASURED
-    document, cases = found
     size = cases[0]["shape"]["n"]
     header = [f"host time of a {size} x {size} call" if gpu else f"a {size} x {size} call"]
     for grad in ("without gradient", "with gradient"):
@@ -106,7 +100,7 @@ def host_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
             # The other tables' ratio turned over: here less is better, and says so.
             row.append("-" if record["ratio"] is None else f"{1 / record['ratio']['median']:.2f}")
         rows.append(row)
-    return markdown(header, rows) + "\n\n" + caption(document)
+    return table(header, rows, document)
 
 
 def _shape_rows(cases: Sequence[dict], unit: float) -> list[list[str]]:
@@ -133,96 +127,79 @@ def _shape_rows(cases: Sequence[dict], unit: float) -> list[list[str]]:
     return rows
 
 
-def set_table(set_name: str, *, gpu: bool) -> Callable[[Sequence[dict]], str]:
+def set_table(documents: Sequence[dict], *, set_name: str, gpu: bool = True) -> str:
     """Every case of a set, one a row."""
 
-    def table(documents: Sequence[dict]) -> str:
-        def wanted(case: dict) -> bool:
-            cache = "cold" if gpu else "warm"
-            return case["set"] == set_name and case["mode"] == "burst" and case["cache"] == cache
+    def wanted(case: dict) -> bool:
+        cache = "cold" if gpu else "warm"
+        return case["set"] == set_name and case["mode"] == "burst" and case["cache"] == cache
 
-        found = newest(documents, wanted, gpu=gpu)
-        if found is None:
-            return NOT_MEASURED
-        document, cases = found
-        scale, unit = ("TF/s", 1e12) if gpu else ("GF/s", 1e9)
-        header = ["mxnxk", "ratio", "tiled", "torch", f"tiled {scale}", f"torch {scale}"]
-        rows = _shape_rows(cases, unit)
-        table = markdown([*header, "error, tiled / torch", "beside"], rows)
-        return table + "\n\n" + caption(document)
-
-    return table
+    document, cases = newest(documents, wanted, gpu=gpu)
+    scale, unit = ("TF/s", 1e12) if gpu else ("GF/s", 1e9)
+    header = ["mxnxk", "ratio", "tiled", "torch", f"tiled {scale}", f"torch {scale}"]
+    header += ["error, tiled / torch", "beside"]
+    return table(header, _shape_rows(cases, unit), document)
 
 
 def grid_table(
+    documents: Sequence[dict],
+    *,
     set_name: str,
     dtype: str,
     mode: str,
-    *,
     beside: str | None = None,
     errors: bool = False,
     recomputed: bool = False,
-) -> Callable[[Sequence[dict]], str]:
+) -> str:
     """A set that holds every shape in several layouts: a row a shape, ratios and TF/s by layout,
     and the geometric mean and the least ratio of each layout above them. `beside` is another
     candidate whose TF/s are shown; `errors` appends the largest Frobenius errors of a row, and
     `recomputed` the largest share of C that fp16x3 computed again."""
 
-    def table(documents: Sequence[dict]) -> str:
-        def wanted(case: dict) -> bool:
-            chosen = case["set"] == set_name and case["shape"]["dtype"] == dtype
-            return chosen and case["mode"] == mode
+    def wanted(case: dict) -> bool:
+        chosen = case["set"] == set_name and case["shape"]["dtype"] == dtype
+        return chosen and case["mode"] == mode
 
-        found = newest(documents, wanted, gpu=True)
-        if found is None:
-            return NOT_MEASURED
-        document, cases = found
-        by_place = {(_sizes(c["shape"]), c["shape"]["layout"]): c for c in cases}
-        layouts = list(dict.fromkeys(layout for _, layout in by_place))
-        header = [f"{dtype}, {mode}"]
+    def sides(case: dict | None) -> list[dict | None]:
+        """The records of ours, of the peer, and of the one beside them."""
+        if case is None:
+            return [None] * (3 if beside else 2)
+        ours = next((c for c in case["candidates"] if c["ours"]), None)
+        peer = results.find(case, case["peer"] or "")
+        return [ours, peer, *([results.find(case, beside)] if beside else [])]
+
+    document, cases = newest(documents, wanted)
+    if not cases:
+        return NOT_MEASURED
+    by_place = {(_sizes(c["shape"]), c["shape"]["layout"]): sides(c) for c in cases}
+    layouts = list(dict.fromkeys(layout for _, layout in by_place))
+    names = ["tiled", "torch", *([beside] if beside else [])]
+    header = [f"{dtype}, {mode}"]
+    for layout in layouts:
+        header += [f"{layout}: ratio", *(f"{name} TF/s" for name in names)]
+    header += ["error, tiled", *names[1:]] * errors + ["computed again"] * recomputed
+    rows = []
+    for name, summary in (("**geometric mean**", statistics.geometric_mean), ("**least**", min)):
+        row = [name]
         for layout in layouts:
-            header += [f"{layout}: ratio", "tiled TF/s", "torch TF/s"]
-            header += [f"{beside} TF/s"] if beside else []
-        if errors:
-            header += ["error, tiled", "torch", *([beside] if beside else [])]
-        header += ["computed again"] if recomputed else []
-        rows = []
-        records = {p: _ours_record(c) for p, c in by_place.items()}
-        for name, least in (("**geometric mean**", False), ("**least**", True)):
-            row = [name]
-            for layout in layouts:
-                ratios = [
-                    r["ratio"]["median"]
-                    for (_, at), r in records.items()
-                    if at == layout and r is not None and r["ratio"] and not wrong(r)
-                ]
-                summary = min if least else statistics.geometric_mean
-                row += [f"**{summary(ratios):.2f}**" if ratios else "-", "", ""]
-                row += [""] if beside else []
-            rows.append(row + [""] * (len(header) - len(row)))
-        for sizes in dict.fromkeys(s for s, _ in by_place):
-            row = [sizes]
-            for layout in layouts:
-                case = by_place.get((sizes, layout))
-                record = records.get((sizes, layout))
-                peer = results.find(case, case["peer"]) if case else None
-                ratio = record["ratio"] if record else None
-                row.append(f"{ratio['median']:.2f}" if ratio else "-")
-                row += [rate_text(record, 1e12), rate_text(peer, 1e12)]
-                if beside:
-                    row.append(rate_text(results.find(case, beside) if case else None, 1e12))
-            of_row = [case for (at, _), case in by_place.items() if at == sizes]
-            if errors:
-                row.append(_largest_error(_ours_record(c) for c in of_row))
-                row.append(_largest_error(results.find(c, c["peer"]) for c in of_row))
-                if beside:
-                    row.append(_largest_error(results.find(c, beside) for c in of_row))
-            if recomputed:
-                row.append(_largest_share(_ours_record(c) for c in of_row))
-            rows.append(row)
-        return markdown(header, rows) + "\n\n" + caption(document)
-
-    return table
+            of_layout = [ours for (_, at), (ours, *_) in by_place.items() if at == layout]
+            right = [r for r in of_layout if r is not None and r["ratio"] and not wrong(r)]
+            ratios = [r["ratio"]["median"] for r in right]
+            row += [f"**{summary(ratios):.2f}**" if ratios else "-", *("" for _ in names)]
+        rows.append(row + [""] * (len(header) - len(row)))
+    for sizes in dict.fromkeys(s for s, _ in by_place):
+        row = [sizes]
+        for layout in layouts:
+            records = by_place.get((sizes, layout), sides(None))
+            ratio = records[0]["ratio"] if records[0] else None
+            row.append(f"{ratio['median']:.2f}" if ratio else "-")
+            row += [rate_text(record, 1e12) for record in records]
+        of_row = list(
+            zip(*(found for (at, _), found in by_place.items() if at == sizes), strict=True)
+        )
+        row += [_largest_error(of_side) for of_side in of_row] * errors
+        rows.append(row + [_largest_share(of_row[0])] * recomputed)
+    return table(header, rows, document)
 
 
 def _largest_error(records: Iterable[dict | None]) -> str:
@@ -238,28 +215,23 @@ def _largest_share(records: Iterable[dict | None]) -> str:
 
 
 def _sizes(shape: dict) -> str:
-    m, n, k, data = shape["m"], shape["n"], shape["k"], shape.get("data", "normal")
-    sizes = f"{m}³" if m == n == k else f"{m}x{n}x{k}"
+    data, sizes = shape.get("data", "normal"), sizes_text(shape["m"], shape["n"], shape["k"])
     return sizes if data == "normal" else f"{sizes} {data}"
-
-
-def _ours_record(case: dict) -> dict | None:
-    return next((c for c in case["candidates"] if c["ours"]), None)
 
 
 TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **REGIME_TABLES,
     **LADDER_TABLES,
-    **{f"squares-{d}": squares_table(d) for d in SETS["squares"].dtypes},
+    **{f"squares-{d}": partial(squares_table, dtype=d) for d in SETS["squares"].dtypes},
     "host": host_table,
     "host-cpu": partial(host_table, gpu=False),
-    "cpu": set_table("cpu", gpu=False),
+    "cpu": partial(set_table, set_name="cpu", gpu=False),
     "cpu-groups": groups_table,
     "cpu-host": partial(groups_table, host=True),
     "cpu-peak": peak_table,
     "cpu-tiny": tiny_table,
     **{
-        f"{name}-{dtype}": grid_table(name, dtype, mode)
+        f"{name}-{dtype}": partial(grid_table, set_name=name, dtype=dtype, mode=mode)
         for name, mode in (
             ("large16", "sustained"),
             ("large16_drawn", "sustained"),
@@ -273,9 +245,11 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
         )
         for dtype in SETS[name].dtypes
     },
-    "tf32": grid_table("tf32", "float32", "burst"),
+    "tf32": partial(grid_table, set_name="tf32", dtype="float32", mode="burst"),
     **{
-        f"{name}{suffix}": grid_table(name, dtype, mode, errors=True, **columns)
+        f"{name}{suffix}": partial(
+            grid_table, set_name=name, dtype=dtype, mode=mode, errors=True, **columns
+        )
         for suffix, mode in (("", "burst"), ("-sustained", "sustained"))
         for name, dtype, columns in (
             ("fp16x3", "float32", {"beside": "torch.mm tf32"}),
@@ -294,10 +268,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **SCALED_TABLES,
     **FP8_TRAINING_TABLES,
     "mma-sync": mma_sync_table,
-    **{
-        f"shapes-{s}": set_table(s, gpu=True)
-        for s in ("llm", "odd", "few_rows", "small", "integers")
-    },
+    **{f"shapes-{s}": partial(set_table, set_name=s) for s in ("odd", "few_rows", "integers")},
 }
 
 

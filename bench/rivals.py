@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -26,7 +25,7 @@ from rich.console import Console
 from torch import Tensor
 
 from bench import cli
-from bench.arguments import pick_device
+from bench.arguments import FileOption, chosen_parts, pick_device
 
 console = Console()
 
@@ -114,7 +113,7 @@ def in_a_process(arguments: list[str], environment: dict[str, str]) -> object:
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json")] = None,
+    json_path: FileOption = None,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
     device_name: Annotated[str, typer.Option("--device", help="auto or cuda")] = "auto",
     bits_of: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -128,9 +127,7 @@ def main(
     if speed_of:
         print(json.dumps(speeds(tuple(speed_of.split(",")), device)))
         return
-    parts = tuple(only or PARTS)
-    if unknown := set(parts) - set(PARTS):
-        raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
+    parts = chosen_parts(only, PARTS)
     document = cli.new_document("rivals", device, {"parts": list(parts), "cut": CUT})
     found = document["models"] = {}
     for candidate in CANDIDATES if "bits" in parts else ():

@@ -22,7 +22,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated
 
 import tiled_mm
@@ -33,6 +32,7 @@ from torch import Tensor, distributed
 from torch.nn import functional
 
 from bench import cli
+from bench.arguments import FileOption, SmallOption, chosen_parts
 from bench.cells import markdown, ratio_number, seconds_text
 from bench.networks_in_parallel import (
     GPT,
@@ -360,14 +360,13 @@ PARTS = {"host": host, "tp": tp, "async": asynchronous, "bits": bits, "steps": s
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json")] = None,
+    json_path: FileOption = None,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
-    small: Annotated[bool, typer.Option(help="small sizes: whether all of it runs")] = False,
+    small: SmallOption = False,
     rounds: Annotated[int, typer.Option(min=1)] = 7,
 ) -> None:
     """Measures on all processes of torchrun."""
-    if unknown := set(only or ()) - set(PARTS):
-        raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")
+    parts = chosen_parts(only, PARTS)
     on_gpus = torch.cuda.is_available()
     rank = int(os.environ["LOCAL_RANK"])
     device = torch.device("cuda", rank) if on_gpus else torch.device("cpu")
@@ -382,7 +381,7 @@ def main(
     document = cli.new_document("scale", device, {"small": small, "rounds": rounds})
     document["scale"] = {"processes": mesh.size(), "rows": []}
     begin = time.monotonic()
-    for part in only or PARTS:
+    for part in parts:
         for row in PARTS[part](turns, mesh, small=small):
             document["scale"]["rows"].append(row)
             if rank == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.cells import NOT_MEASURED, captions, markdown, ratio_number, seconds_text
+from bench.cells import NOT_MEASURED, of_gpu, ratio_number, seconds_text, table
 
 
 def gpus(count: int) -> str:
@@ -16,7 +16,7 @@ def by_count(documents: Sequence[dict], part: str) -> dict[int, dict]:
     found: dict[int, dict] = {}
     for document in sorted(documents, key=lambda d: d["environment"]["date"]):
         rows = (document.get("scale") or {}).get("rows", [])
-        if document["settings"].get("small") or document["environment"]["gpu"] is None:
+        if document["settings"].get("small") or not of_gpu(document):
             continue
         if any(row["part"] == part for row in rows):
             found[document["scale"]["processes"]] = document
@@ -30,15 +30,15 @@ def rows_of(document: dict, part: str) -> list[dict]:
 def table_of(part: str, texts: int, cells: Callable) -> Callable[[Sequence[dict]], str]:
     """`cells` makes (header, rows) of {GPUs: the part's rows}."""
 
-    def table(documents: Sequence[dict]) -> str:
+    def newest(documents: Sequence[dict]) -> str:
         found = by_count(documents, part)
         if not found:
             return NOT_MEASURED
         header, rows = cells({count: rows_of(d, part) for count, d in found.items()})
         sources = [(gpus(count), document) for count, document in found.items()]
-        return markdown(header, rows, texts=texts) + "\n\n" + captions(sources)
+        return table(header, rows, sources, texts=texts)
 
-    return table
+    return newest
 
 
 def times(found: dict[int, list[dict]]) -> tuple[list[str], list[list[str]]]:

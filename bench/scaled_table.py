@@ -5,20 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.cells import NOT_MEASURED, caption, markdown
+from bench.cells import newest, table
 
 FEW = 16  # rows, up to which a rate is the memory's
 BESIDE = "torch's time / ours"
 
 
-def newest_scaled(documents: Sequence[dict], *works: str) -> tuple[dict, list[dict]] | None:
+def _newest(documents: Sequence[dict], *works: str) -> tuple[dict, list[dict]]:
     """The newest document of a GPU with such work, and its cases."""
-    found = []
-    for document in documents:
-        cases = [r for r in document.get("scaled", ()) if r["work"] in works]
-        if cases and document["environment"]["gpu"]:
-            found.append((document, cases))
-    return max(found, key=lambda f: f[0]["environment"]["date"]) if found else None
+    return newest(documents, lambda r: r["work"] in works, part="scaled")
 
 
 def _spread(values: Sequence[float | None]) -> list[str]:
@@ -31,10 +26,7 @@ def _spread(values: Sequence[float | None]) -> list[str]:
 
 def products_table(documents: Sequence[dict]) -> str:
     """The drawn layers, by rows and recipe."""
-    found = newest_scaled(documents, "product")
-    if found is None:
-        return NOT_MEASURED
-    document, cases = found
+    document, cases = _newest(documents, "product")
     rows = []
     for m, recipe in dict.fromkeys((r["m"], r["recipe"]) for r in cases):
         of_kind = [r for r in cases if (r["m"], r["recipe"]) == (m, recipe)]
@@ -47,14 +39,11 @@ def products_table(documents: Sequence[dict]) -> str:
         rows.append([*row, *_spread([r["beside_copy"] for r in of_kind])])
     header = ["rows", "recipe", "median", BESIDE, "least", "with fast accumulation"]
     header += ["a copy's time / ours", "least"]
-    return markdown(header, rows, texts=2) + "\n\n" + caption(document)
+    return table(header, rows, document, texts=2)
 
 
 def groups_table(documents: Sequence[dict]) -> str:
-    found = newest_scaled(documents, "groups", "weight_grad")
-    if found is None:
-        return NOT_MEASURED
-    document, cases = found
+    document, cases = _newest(documents, "groups", "weight_grad")
     rows = []
     for r in cases:
         ratio = "-" if r["ratio"] is None else f"{r['ratio']:.2f}"
@@ -62,20 +51,17 @@ def groups_table(documents: Sequence[dict]) -> str:
         sizes = [str(r[key]) for key in ("experts", "m", "n", "k")]
         rows.append([what, r["recipe"], *sizes, f"{r['tflops']:.0f}", f"{r['gbs']:.0f}", ratio])
     header = ["pass", "recipe", "experts", "rows", "N", "K", "TF/s", "GB/s", BESIDE]
-    return markdown(header, rows, texts=2) + "\n\n" + caption(document)
+    return table(header, rows, document, texts=2)
 
 
 def quantize_table(documents: Sequence[dict]) -> str:
-    found = newest_scaled(documents, "quantize")
-    if found is None:
-        return NOT_MEASURED
-    document, cases = found
+    document, cases = _newest(documents, "quantize")
     rows = []
     for r in cases:
         recipe = "1x128, and the transpose" if r["recipe"] == "both" else r["recipe"]
         rows.append([recipe, f"{r['m']} x {r['k']}", f"{r['gbs']:.0f}", f"{r['beside_copy']:.2f}"])
     header = ["scales", "tensor", "GB/s", "a copy's time / ours"]
-    return markdown(header, rows, texts=2) + "\n\n" + caption(document)
+    return table(header, rows, document, texts=2)
 
 
 TABLES = {

@@ -269,7 +269,6 @@ def interleave(
     prepared: Mapping[str, Prepared],
     rounds: Rounds,
     rng: random.Random,
-    clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, list[float]]:
     """Seconds per call of every candidate in every round; the order is shuffled in each round, so
     that no candidate always meets the cooler chip. Round i is read while round i + 1 runs."""
@@ -280,14 +279,14 @@ def interleave(
         for name, sample in pending:
             samples[name].append(stopwatch.read(sample))
 
-    begin = clock()
+    begin = time.monotonic()
     for turn in range(rounds.most):
         order = list(prepared)
         rng.shuffle(order)
         current = [(name, stopwatch.start(prepared[name])) for name in order]
         drain()
         pending = current
-        budgets = (clock() - begin) / rounds.budget_s
+        budgets = (time.monotonic() - begin) / rounds.budget_s
         if (turn + 1 >= rounds.least and budgets >= 1) or budgets >= 8:
             break
     drain()

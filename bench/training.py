@@ -17,7 +17,6 @@ import math
 import random
 import time
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -25,7 +24,7 @@ import typer
 from rich.table import Table
 
 from bench import cells, cli, results
-from bench.arguments import BudgetOption, DivideOption, PlotsOption, pick_device
+from bench.arguments import BudgetOption, DivideOption, FileOption, PlotsOption, pick_device
 from bench.candidates import uses_tensor_cores
 from bench.curves import Regression, run_curves
 from bench.data import OperandSet
@@ -166,19 +165,12 @@ def _measure(
         record["check"] = found.to_json()
 
 
-def run_step(
-    work: Work,
-    mode: str,
-    device: torch.device,
-    power: PowerLog,
-    rounds: Rounds,
-    chosen: list[Arithmetic] | None = None,
-) -> dict:
+def run_step(work: Work, mode: str, device: torch.device, power: PowerLog, rounds: Rounds) -> dict:
     """One case: all ways to compute a step, in one mode. Never raises."""
     cache = cli.cache_state(device)
     case = results.case(work.name, work.shape.to_json(), mode, cache, grad=True)
     try:
-        chosen = chosen or rivals(work, device)
+        chosen = rivals(work, device)
         case["peer"] = next(a.name for a in chosen if not a.ours)
         _measure(case, work, chosen, device, power, rounds)
     except Exception as error:
@@ -198,7 +190,7 @@ def _print_curves(task: dict, curves: list[dict]) -> None:
 
 
 def main(
-    json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
+    json_path: FileOption = None,
     plots: PlotsOption = None,
     device_name: Annotated[str, typer.Option("--device", help="cuda, cuda:N or cpu")] = "cuda",
     budget: BudgetOption = 3.0,

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bench import results
-from bench.cells import (
-    NOT_MEASURED,
-    caption,
-    error_text,
-    markdown,
-    newest,
-    rate_text,
-    ratio_text,
-    wrong,
-)
+from bench.cells import NOT_MEASURED, error_text, newest, rate_text, ratio_text, table, wrong
 
 Table = tuple[list[str], list[list[str]]]  # a header and rows
 
@@ -22,11 +13,10 @@ Table = tuple[list[str], list[list[str]]]  # a header and rows
 def step_table(set_name: str) -> Callable[[Sequence[dict]], str]:
     """A row each candidate of a step, sustained beside burst."""
 
-    def table(documents: Sequence[dict]) -> str:
-        found = newest(documents, lambda c: c["set"] == set_name, gpu=True)
-        if found is None:
+    def of_newest(documents: Sequence[dict]) -> str:
+        document, cases = newest(documents, lambda c: c["set"] == set_name)
+        if not cases:
             return NOT_MEASURED
-        document, cases = found
         shape = cases[0]["shape"]
         layers = document["settings"][set_name]["layers"]
         header = [f"{layers} layers {shape['n']} wide, {shape['m']} rows, {shape['dtype']}"]
@@ -42,9 +32,9 @@ def step_table(set_name: str) -> Callable[[Sequence[dict]], str]:
                 row += [ratio_text(record), _milliseconds(record), rate_text(record, 1e12)]
                 error = error_text(record) if error == "-" else error
             rows.append([*row, error])
-        return markdown([*header, "error"], rows) + "\n\n" + caption(document)
+        return table([*header, "error"], rows, document)
 
-    return table
+    return of_newest
 
 
 def _milliseconds(record: dict | None) -> str:
@@ -84,9 +74,7 @@ def curves_rows(task: dict, curves: Sequence[dict]) -> Table:
 
 def curves_table(documents: Sequence[dict]) -> str:
     """From the newest document of a GPU that has curves."""
-    found = [d for d in documents if d.get("curves") and d["environment"]["gpu"]]
-    if not found:
+    document, curves = newest(documents, part="curves")
+    if not curves:
         return NOT_MEASURED
-    document = max(found, key=lambda d: d["environment"]["date"])
-    table = markdown(*curves_rows(document["settings"]["loss-curves"], document["curves"]))
-    return table + "\n\n" + caption(document)
+    return table(*curves_rows(document["settings"]["loss-curves"], curves), document)

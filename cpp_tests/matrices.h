@@ -2,9 +2,6 @@
 // may not be touched, so that a read or write past the end stops the test.
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -14,31 +11,9 @@
 
 #include "core/problem.h"
 #include "cpu/blocked.h"
+#include "guarded_pages.h"
 
 namespace tiled::test {
-
-class Memory {
- public:
-  explicit Memory(size_t bytes) {
-    const size_t page = sysconf(_SC_PAGESIZE);
-    const size_t used = (bytes + page - 1) / page * page;
-    mapped_ = used + page;
-    start_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start_ == MAP_FAILED) throw std::runtime_error("mmap failed");
-    mprotect(static_cast<char*>(start_) + used, page, PROT_NONE);
-    data_ = static_cast<char*>(start_) + used - bytes;
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() { munmap(start_, mapped_); }
-  char* data() const { return data_; }
-
- private:
-  void* start_;
-  char* data_;
-  size_t mapped_;
-};
 
 enum class Layout { Rows, Columns, PaddedRows, PaddedColumns, EveryOther, OneRow, Backwards };
 
@@ -47,7 +22,7 @@ struct Matrix {
   int64_t batch, rows, cols;
   cpu::Strides strides;
   size_t bytes;
-  std::shared_ptr<Memory> memory;
+  std::shared_ptr<GuardedPages> memory;
   char* data;
 
   Matrix(DType dtype, int64_t batch, int64_t rows, int64_t cols, Layout layout)
@@ -68,7 +43,7 @@ struct Matrix {
     const int64_t first = span < 0 ? -span : 0;
     const int64_t count = (span < 0 ? -span : span) + reach(batch, strides.batch) + 1;
     bytes = count * size_of(dtype);
-    memory = std::make_shared<Memory>(bytes);
+    memory = std::make_shared<GuardedPages>(bytes);
     data = memory->data() + first * size_of(dtype);
   }
 

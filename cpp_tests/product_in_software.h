@@ -71,6 +71,13 @@ struct Product {
   Along bias_along = Along::Nothing;
 };
 
+inline Product sized(int64_t m, int64_t n, int64_t k, bool a_rows = true, bool b_rows = true) {
+  Product p{};
+  p.m = m, p.n = n, p.k = k;
+  p.a = {a_rows}, p.b = {b_rows};
+  return p;
+}
+
 template <typename T>
 constexpr DType dtype_of() {
   if (sizeof(T) == 1) return std::is_signed_v<T> ? DType::Int8 : DType::UInt8;

@@ -20,13 +20,6 @@ void expect_right(const Product& p, int ways, Wanted wanted, const char* device 
 constexpr int ALL = 8, ANY = 2;  // tiles; those that take any alignment
 constexpr int HELD = 2;          // those of 7.5
 
-Product sized(int64_t m, int64_t n, int64_t k, bool a_rows = true, bool b_rows = true) {
-  Product p{};
-  p.batch = 1, p.m = m, p.n = n, p.k = k;
-  p.a = {a_rows}, p.b = {b_rows}, p.c = {true};
-  return p;
-}
-
 // A little more than a tile of each, in every layout, K beyond the ring of stages and with a rest.
 TEST(AsyncMmaValues, EveryTileAndLayout) {
   for (const bool a_rows : {true, false})

@@ -73,7 +73,7 @@ class Epilogues : public testing::TestWithParam<const cpu::Level*> {
     Matrix a(x.dtype, x.batch, x.m, x.k, Layout::Rows), b(x.dtype, x.batch, x.k, x.n, Layout::Rows);
     Matrix sums(sum_of(x.dtype), x.batch, x.m, x.n, Layout::Rows);
     Matrix c(x.out, x.batch, x.m, x.n, x.layout_c), before = c;
-    before.memory = std::make_shared<Memory>(c.bytes);
+    before.memory = std::make_shared<GuardedPages>(c.bytes);
     before.data = before.memory->data() + (c.data - c.memory->data());
     Matrix input(companion, x.batch, x.m, x.n, x.layout_input);
     if (x.in_place) input = c;
@@ -84,7 +84,7 @@ class Epilogues : public testing::TestWithParam<const cpu::Level*> {
     cpu::mm_naive(problem_of(a, b, sums), TWO, *GetParam());
 
     Matrix old_input = input;  // as it was before C was written over it
-    old_input.memory = std::make_shared<Memory>(input.bytes);
+    old_input.memory = std::make_shared<GuardedPages>(input.bytes);
     old_input.data = old_input.memory->data() + (input.data - input.memory->data());
     std::memcpy(old_input.memory->data(), input.memory->data(), input.bytes);
 

@@ -1,28 +1,13 @@
 // bf16 and 8-bit integers by the levels' own instructions, vdpbf16ps, vpdpbusd and those of AMX:
 // words of 2 or 4 elements of k, from every layout and around every edge of their tiles. Skipped,
 // with a line that says so, on a CPU that lacks them.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <string>
-#include <thread>
 
-#include "gates.h"
-#include "matrices.h"
+#include "on_level.h"
 
 namespace tiled::test {
 namespace {
-
-void run_three(int64_t count, cpu::Body body, void* state) {
-  std::vector<std::thread> team;
-  for (int t = 0; t < 3; ++t)
-    if (count * t / 3 < count * (t + 1) / 3)
-      team.emplace_back(body, state, count * t / 3, count * (t + 1) / 3);
-  for (std::thread& thread : team) thread.join();
-}
-constexpr cpu::ParallelFor ONE = {
-    [](int64_t count, cpu::Body body, void* state) { body(state, 0, count); }, 1};
-constexpr cpu::ParallelFor THREE = {run_three, 3};
 
 constexpr DType BF16 = DType::BFloat16;
 
@@ -33,30 +18,12 @@ std::vector<const cpu::Level*> levels_with_pairs() {
   return found;
 }
 
-class Pairs : public testing::TestWithParam<const cpu::Level*> {
+class Pairs : public OnLevel {
  protected:
-  void blocked(const Matrix& a, const Matrix& b, Matrix& c, const cpu::ParallelFor& p = ONE) {
-    c.poison();
-    cpu::mm_blocked(problem_of(a, b, c), p, *GetParam());
-  }
-
-  // Against three loops, for bf16 of the same instruction, bit for bit.
+  // The three loops are of the same instruction for bf16; those of bytes' sums know no words.
   void expect_same(DType dtype, int64_t m, int64_t n, int64_t k, Layout layout_a, Layout layout_b,
                    Layout layout_c = Layout::Rows, bool unrounded = false) {
-    const DType out = !unrounded ? dtype : dtype == BF16 ? DType::Float32 : DType::Int32;
-    Matrix a(dtype, 1, m, k, layout_a), b(dtype, 1, k, n, layout_b);
-    Matrix c(out, 1, m, n, layout_c), reference(out, 1, m, n, layout_c);
-    fill(a, 1);
-    fill(b, 2);
-    reference.poison();
-    cpu::mm_naive(problem_of(a, b, reference), ONE, *GetParam());
-    for (const cpu::ParallelFor* p : {&ONE, &THREE}) {
-      blocked(a, b, c, *p);
-      ASSERT_EQ(std::memcmp(c.memory->data(), reference.memory->data(), c.bytes), 0)
-          << name_of(dtype) << " " << m << " x " << n << " x " << k << " layouts "
-          << static_cast<int>(layout_a) << static_cast<int>(layout_b) << static_cast<int>(layout_c)
-          << " threads " << p->threads;
-    }
+    OnLevel::expect_same(dtype, 1, m, n, k, layout_a, layout_b, layout_c, unrounded);
   }
 
   // a[1][k] times b[k][1], unrounded.
@@ -109,29 +76,9 @@ TEST_P(Pairs, BlocksAndSegmentsOfK) {
       }
 }
 
-TEST_P(Pairs, SlicesKeepTheirBits) {
-  const int64_t m = 70, n = 90, k = 333;
-  Matrix a(BF16, 1, m, k, Layout::Rows), b(BF16, 1, k, n, Layout::Rows);
-  Matrix whole(BF16, 1, m, n, Layout::Rows), slice(BF16, 1, m, n, Layout::Rows);
-  fill(a, 7);
-  fill(b, 8);
-  blocked(a, b, whole, THREE);
-  for (const auto& [i, j, rows, cols] :
-       {std::array{0, 0, 1, 90}, {59, 3, 1, 1}, {7, 0, 13, 90}, {0, 5, 70, 33}, {3, 1, 40, 17}}) {
-    slice.poison();
-    Problem p = problem_of(a, b, slice);
-    p.a.data = a.at(0, i, 0);
-    p.b.data = b.at(0, 0, j);
-    p.m = rows;
-    p.n = cols;
-    cpu::mm_blocked(p, ONE, *GetParam());
-    for (int64_t r = 0; r < rows; ++r)
-      ASSERT_EQ(std::memcmp(slice.at(0, r, 0), whole.at(0, i + r, j), cols * 2), 0)
-          << "rows " << i << " + " << rows << ", columns " << j;
-  }
-}
+TEST_P(Pairs, SlicesKeepTheirBits) { expect_slices_keep_their_bits(BF16, 70, 90, 333); }
 
-// Sums of bytes as C keeps them whole: the chains' three loops know no words.
+// As C keeps them whole.
 TEST_P(Pairs, SumsOfBytes) {
   for (const DType dtype : {DType::Int8, DType::UInt8}) {
     for (const Layout a : LAYOUTS)

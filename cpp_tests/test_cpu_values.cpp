@@ -270,7 +270,7 @@ TEST_P(Values, FarStrides) {
       x->cols = x == &b ? 3 : x == &a ? 2 : 3;
       x->strides = by_rows ? cpu::Strides{0, far, 1} : cpu::Strides{0, 1, far};
       x->bytes = 2 * far + 8;
-      x->memory = std::make_shared<Memory>(x->bytes);
+      x->memory = std::make_shared<GuardedPages>(x->bytes);
       x->data = x->memory->data();
     }
     for (int64_t i = 0; i < 3; ++i)

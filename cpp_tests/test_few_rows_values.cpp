@@ -9,10 +9,9 @@ namespace {
 
 using namespace test;
 
-Product sized(int64_t m, int64_t n, int64_t k, bool b_rows, int batch = 1) {
-  Product p{};
-  p.batch = batch, p.m = m, p.n = n, p.k = k;
-  p.a = {true}, p.b = {b_rows}, p.c = {true};
+Product of_few(int64_t m, int64_t n, int64_t k, bool b_rows, int batch = 1) {
+  Product p = sized(m, n, k, true, b_rows);
+  p.batch = batch;
   return p;
 }
 
@@ -26,9 +25,9 @@ void expect_right(const Product& p, int multiprocessors) {
 TEST(FewRowsValues, EveryTileAndLayout) {
   for (const bool b_rows : {true, false})
     for (const int m : {1, 5, 8, 16, 23, 33, 64}) {
-      expect_right<__nv_bfloat16>(sized(m, 104, 408, b_rows), 2);
-      expect_right<__half>(sized(m, 72, 136, b_rows), 8);
-      if (m <= 16) expect_right<float>(sized(m, 104, 132, b_rows), 2);
+      expect_right<__nv_bfloat16>(of_few(m, 104, 408, b_rows), 2);
+      expect_right<__half>(of_few(m, 72, 136, b_rows), 8);
+      if (m <= 16) expect_right<float>(of_few(m, 104, 132, b_rows), 2);
     }
 }
 
@@ -36,18 +35,18 @@ TEST(FewRowsValues, FewStages) {
   for (const bool b_rows : {true, false})
     for (const int k : {8, 64, 128, 136, 256, 264, 384})
       for (const int multiprocessors : {1, 2}) {
-        expect_right<__nv_bfloat16>(sized(3, 104, k, b_rows), multiprocessors);
-        expect_right<float>(sized(3, 104, k / 2, b_rows), multiprocessors);
-        expect_right<float>(sized(1, 40, k / 2, b_rows, 3), multiprocessors);
+        expect_right<__nv_bfloat16>(of_few(3, 104, k, b_rows), multiprocessors);
+        expect_right<float>(of_few(3, 104, k / 2, b_rows), multiprocessors);
+        expect_right<float>(of_few(1, 40, k / 2, b_rows, 3), multiprocessors);
       }
 }
 
 // More stages than the ring has, and segments.
 TEST(FewRowsValues, LapsAndSegments) {
   for (const bool b_rows : {true, false}) {
-    expect_right<__nv_bfloat16>(sized(2, 72, 33024, b_rows), 1);
-    expect_right<float>(sized(1, 40, 33024, b_rows), 1);
-    expect_right<float>(sized(2, 40, 4224, b_rows, 2), 1);
+    expect_right<__nv_bfloat16>(of_few(2, 72, 33024, b_rows), 1);
+    expect_right<float>(of_few(1, 40, 33024, b_rows), 1);
+    expect_right<float>(of_few(2, 40, 4224, b_rows, 2), 1);
   }
 }
 

@@ -108,25 +108,6 @@ TEST_P(Operator, RowsAndBatchesHaveTheBitsOfTheWhole) {
   }
 }
 
-// 16-bit inputs have two arithmetics where tensor cores have kernels: within each, one answer.
-TEST_P(Operator, RungsOfOneArithmeticHaveTheSameBits) {
-  const at::Tensor a = normal({64, 36872}, at::kBFloat16), b = normal({36872, 96}, at::kBFloat16);
-  tiled::MmOptions exact;
-  exact.precision = "ieee";
-  for (const tiled::MmOptions& asked : {tiled::MmOptions(), exact}) {
-    const at::Tensor expected = tiled::mm(a, b, asked);
-    const std::vector<std::string> fma = tiled::algos(a, b, exact);
-    for (const std::string& algo : tiled::algos(a, b, asked)) {
-      // A rung of a GPU has its arithmetic; the CPU's run the one that is asked for.
-      const bool is_fma = a.is_cuda() && std::find(fma.begin(), fma.end(), algo) != fma.end();
-      tiled::MmOptions request = asked;
-      request.algo = algo;
-      const at::Tensor found = tiled::mm(a, b, request);
-      EXPECT_TRUE(same_bits(found, is_fma ? tiled::mm(a, b, exact) : expected)) << algo;
-    }
-  }
-}
-
 TEST_P(Operator, WritesIntoOut) {
   const at::Tensor a = normal({9, 4}), b = normal({4, 7});
   at::Tensor wide = at::full({9, 20}, NAN, options(at::kFloat));

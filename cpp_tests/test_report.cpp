@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 #include <locale>
 #include <string>
@@ -449,121 +448,7 @@ TEST(Registers, EveryPlanOfFp16x3HasItsRow) {
 
 // ---- JSON -----------------------------------------------------------------------------------
 
-// A reader of JSON that only accepts or refuses.
-class Json {
- public:
-  explicit Json(const std::string& text) : text_(text) {}
-  bool valid() { return value() && at_ == text_.size(); }
-
- private:
-  bool take(char c) {
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  bool word(const char* word) {
-    const size_t length = std::string(word).size();
-    if (text_.compare(at_, length, word) != 0) return false;
-    at_ += length;
-    return true;
-  }
-  void space() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool string() {
-    if (!take('"')) return false;
-    for (; at_ < text_.size() && text_[at_] != '"'; ++at_) {
-      if (static_cast<unsigned char>(text_[at_]) < ' ') return false;
-      if (text_[at_] == '\\') ++at_;
-    }
-    return take('"');
-  }
-  bool digits() {
-    const size_t begin = at_;
-    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) ++at_;
-    return at_ > begin;
-  }
-  bool number() {
-    take('-');
-    if (!digits()) return false;
-    if (take('.') && !digits()) return false;
-    if (take('e') || take('E')) {
-      if (!take('-')) take('+');
-      return digits();
-    }
-    return true;
-  }
-  bool object() {
-    if (!take('{')) return false;
-    do {
-      space();
-      if (!string()) return false;
-      space();
-      if (!take(':') || !value()) return false;
-    } while (take(','));
-    return take('}');
-  }
-  bool array() {
-    if (!take('[')) return false;
-    space();
-    if (take(']')) return true;
-    do {
-      if (!value()) return false;
-    } while (take(','));
-    return take(']');
-  }
-  bool value() {
-    space();
-    const bool good = at_ < text_.size() && (text_[at_] == '{'   ? object()
-                                             : text_[at_] == '[' ? array()
-                                             : text_[at_] == '"' ? string()
-                                             : text_[at_] == 'n' ? word("null")
-                                             : text_[at_] == 't' ? word("true")
-                                             : text_[at_] == 'f' ? word("false")
-                                                                 : number());
-    space();
-    return good;
-  }
-
-  const std::string& text_;
-  size_t at_ = 0;
-};
-
-bool valid_json(const std::string& text) { return Json(text).valid(); }
-
-TEST(JsonReader, RefusesWhatIsNotJson) {
-  EXPECT_TRUE(valid_json("{\"a\": {\"b\": -1.5e+20}, \"c\": null}"));
-  EXPECT_TRUE(valid_json("{\"a\": [{\"b\": true}, [], 1], \"c\": false}"));
-  for (const char* text : {"{\"a\": nan}", "{\"a\": inf}", "{\"a\": 1,5}", "{\"a\": 1.}", "{a: 1}",
-                           "{\"a\": 1", "{\"a\": 1} x", "{\"a\": [1,]}", "{\"a\": [1}",
-                           "{\"a\": True}", "{\"a\" 1}", "{\"a\": \"b}", ""})
-    EXPECT_FALSE(valid_json(text)) << text;
-}
-
-TEST(Json, IsWellFormedForEveryDeviceDtypeAndRung) {
-  for (const std::string& name : device_names())
-    for (DType dtype : ALL_DTYPES)
-      for (int64_t size : {0, 1, 100, 4096}) {
-        const DeviceInfo d = device(name.c_str());
-        const Problem p = problem_of(size, size, size, dtype);
-        for (Algo algo : supported_algos(p, d)) {
-          const std::string json = to_json(report(p, d, make_plan(p, d, algo)));
-          EXPECT_TRUE(valid_json(json)) << json;
-        }
-      }
-}
-
-TEST(Json, IsWellFormedForTensorRungs) {
-  for (DType dtype : TENSOR_DTYPES)
-    for (int64_t size : {0, 1, 64, 65, 5000}) {
-      const DeviceInfo d = device("h200");
-      const Problem p = tensor_problem("nn", size, size, size, dtype);
-      for (Algo algo : supported_algos(p, d)) {
-        const std::string json = to_json(report(p, d, make_plan(p, d, algo)));
-        EXPECT_TRUE(valid_json(json)) << json;
-      }
-    }
-}
+// That it is JSON at all is seen by python_tests/test_explain.py, which reads every plan.
 
 TEST(Json, Fp16x3) {
   const DeviceInfo d = device("h200");
@@ -572,7 +457,6 @@ TEST(Json, Fp16x3) {
     for (const Plan& plan : plans_of(Algo::Fp16x3, p, d)) {
       const std::string json = to_json(report(p, d, plan));
       const std::string tile = "\"name\": \"" + std::string(tile_name_of(fp16x3_of(plan))) + '"';
-      EXPECT_TRUE(valid_json(json)) << json;
       for (const char* part : {"\"algo\": \"fp16x3\"", "\"arithmetic\": \"fp16x3\"", tile.c_str()})
         EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
     }
@@ -626,8 +510,7 @@ TEST(Json, SaysWhatTheReportSays) {
     EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
 }
 
-TEST(Json, OccupancyAndRoofline) {
-  EXPECT_TRUE(valid_json(to_json(occupancy(device("t4"), {128, 0, 0}))));
+TEST(Json, Roofline) {
   // 150 GB in one second, and half as many flops.
   EXPECT_EQ(to_json(roofline(device("fermi"), 150e9, 75e9, 1e12)),
             "{\"intensity\": 0.5, \"flops_bound\": 75000000000, \"seconds_bound\": 1, "
@@ -637,7 +520,7 @@ TEST(Json, OccupancyAndRoofline) {
 TEST(Json, NamesAreEscaped) {
   PlanReport r = report_of("h200", Algo::Naive, problem_of(8, 8, 8));
   r.device.name = "a \"quoted\" \\ name\n";
-  EXPECT_TRUE(valid_json(to_json(r))) << to_json(r);
+  EXPECT_NE(to_json(r).find(R"("a \"quoted\" \\ name\u000a")"), std::string::npos) << to_json(r);
 }
 
 // A program whose locale writes 1.234,5 still gets JSON.

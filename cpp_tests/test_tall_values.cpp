@@ -11,13 +11,6 @@ using namespace test;
 constexpr int TENSOR_TILES = TensorTallTiles::COUNT, CHAIN_TILES = ChainTallTiles::COUNT;
 constexpr auto EVERY_WAY = [](const TallWay&) { return true; };
 
-Product sized(int64_t m, int64_t n, int64_t k, bool a_rows = true, bool b_rows = true) {
-  Product p{};
-  p.batch = 1, p.m = m, p.n = n, p.k = k;
-  p.a = {a_rows}, p.b = {b_rows}, p.c = {true};
-  return p;
-}
-
 template <typename T, typename Wanted>
 void expect_right(const Product& p, int ways, Wanted wanted, int multiprocessors = 2) {
   std::string wrong;

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from golden import assert_equal
 
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.cuda))
 
@@ -259,6 +260,91 @@ def in_threads_and_streams(product: Callable[[int], torch.Tensor], expected: lis
     with ThreadPoolExecutor(len(expected)) as pool:  # map() raises what a thread raised
         wrong = list(pool.map(work, range(len(expected))))
     assert not any(wrong), f"{wrong} wrong results of 50 each"
+
+
+def under_load(products: list[Callable[[], torch.Tensor]], expected: torch.Tensor) -> None:
+    """100 products, these in turn, while another stream keeps the GPU busy."""
+    load = torch.randn(4096, 4096, device="cuda").bfloat16()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(60):
+            torch.mm(load, load)
+    for c in [products[i % len(products)]() for i in range(100)]:
+        assert_equal(c, expected)
+
+
+def beside_another_stream(
+    product: Callable, a: torch.Tensor, b: torch.Tensor, expected: torch.Tensor, times: int
+) -> None:
+    """Products, while another stream takes multiprocessors at random."""
+    beside = torch.cuda.Stream()
+    noise = torch.randn(1536, 1536, device="cuda").bfloat16()
+    for _ in range(times):
+        with torch.cuda.stream(beside):
+            noise @ noise
+        assert_equal(product(a, b), expected)
+
+
+def written_late(product: Callable, a: torch.Tensor, b: torch.Tensor) -> None:
+    """Operands that are written late on a side stream: kernels that start early, in the shadow of
+    the one before, must wait for it before they read or write."""
+    expected = product(a, b)
+    late_a, late_b = a.clone(), b.clone()
+    out = torch.zeros_like(expected)
+    a.fill_(torch.nan)
+    b.fill_(torch.nan)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(SLEEP // 10)
+        a.copy_(late_a)
+        b.copy_(late_b)
+        c = product(a, b)
+        product(a, b, out=out)
+    side.synchronize()
+    assert_equal(c, expected)
+    assert_equal(out, expected)
+
+
+def chain_of_products(
+    product: Callable, x: torch.Tensor, there: torch.Tensor, back: torch.Tensor
+) -> None:
+    """Each reads what the one before wrote, and writes what the one before read. Workspaces are
+    handed on from call to call."""
+    expected = x
+    for _ in range(3):
+        for weight in (there, back):
+            expected = product(expected, weight)
+            torch.cuda.synchronize()
+    for _ in range(5):
+        y, z = x.clone(), x.new_empty(x.shape[0], there.shape[1])
+        for _ in range(3):
+            product(y, there, out=z)
+            product(z, back, out=y)
+        assert_equal(y, expected)
+
+
+def in_a_fresh_thread(product: Callable, a: torch.Tensor, b: torch.Tensor) -> None:
+    """A thread that has not used the GPU before has no CUDA context yet, which the encoding of a
+    tensor map asks for."""
+    expected = product(a, b)
+    out = torch.empty_like(expected)
+    torch.cuda.synchronize()
+    with ThreadPoolExecutor(1) as fresh:
+        fresh.submit(lambda: product(a, b, out=out)).result()
+    torch.cuda.synchronize()
+    assert_equal(out, expected)
+
+
+def asked_for(call: Callable) -> tuple[int, int]:
+    """How often a call asks for memory of the GPU, and how many bytes of it."""
+    names = ("allocation.all.allocated", "requested_bytes.all.allocated")
+    before = torch.cuda.memory_stats()
+    kept = call()
+    after = torch.cuda.memory_stats()
+    del kept
+    return tuple(after[name] - before[name] for name in names)
 
 
 # fp16x3's tiles: of planes of both operands, and with the larger one as it lies.

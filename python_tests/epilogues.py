@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -9,6 +10,9 @@ import cases
 import numpy as np
 import tiled_mm
 import torch
+from golden import fma32, same_bits
+
+__all__ = ["same_bits"]  # golden's, for those that compare these results
 
 operator = torch.ops.tiled_debug.mm_with_epilogue
 
@@ -26,19 +30,6 @@ def _activations() -> tuple[str, ...]:
 ACTIVATIONS = _activations()
 
 
-def _fma_float32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a * b is exact in float64; the sum is rounded there to odd, from where rounding to float32
-    gives what one rounding would (Boldo and Melquiond, 2008)."""
-    product, c = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
-    total = product + c
-    part = total - product
-    error = (product - (total - part)) + (c - part)  # exact: Knuth's two-sum
-    even = total.view(np.int64) & 1 == 0
-    away = np.where(error > 0, np.inf, -np.inf)
-    odd = np.isfinite(total) & even & (error != 0)
-    return np.where(odd, np.nextafter(total, away), total).astype(np.float32)
-
-
 def _fma_float64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     def one(x: float, y: float, z: float) -> float:
         if not np.isfinite((x, y, z)).all():
@@ -54,7 +45,7 @@ def fma(a, b, c) -> np.ndarray:
     """One rounding, in the dtype of c."""
     a, b = (np.asarray(x, dtype=c.dtype) for x in (a, b))
     with np.errstate(all="ignore"):
-        return (_fma_float32 if c.dtype == np.float32 else _fma_float64)(a, b, c)
+        return (fma32 if c.dtype == np.float32 else _fma_float64)(a, b, c)
 
 
 def scaled(factor: complex | int, x: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
@@ -128,14 +119,28 @@ def expected(
     return value.to(out_dtype), before
 
 
-def same_bits(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """A NaN is a NaN, whatever its payload, and -0 is not +0."""
-    if x.shape != y.shape or x.dtype != y.dtype:
-        return False
-    if x.is_complex():
-        x, y = torch.view_as_real(x), torch.view_as_real(y)
-    x, y = x.cpu(), y.cpu()
-    if not x.is_floating_point():
-        return torch.equal(x, y)
-    sign = torch.signbit(x) == torch.signbit(y)
-    return bool((((x == y) & sign) | (x.isnan() & y.isnan())).all())
+# ---- how far off -------------------------------------------------------------------------------
+
+
+def every_16_bit_value() -> torch.Tensor:
+    """As float32, [512, 256]."""
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    return torch.stack([bits.view(dtype).float() for dtype in cases.HALVES]).view(512, 256)
+
+
+def million_values() -> torch.Tensor:
+    """A fifth of them of any bits, the others where activations are neither 0 nor x."""
+    bits = torch.randint(-(2**31), 2**31, (200, 1000)).to(torch.int32).view(torch.float32)
+    spans = [(torch.rand(200, 1000) * 2 - 1) * span for span in (120.0, 16.0, 3.0, 0.1)]
+    return torch.cat([bits, *spans])
+
+
+def ulps(got: torch.Tensor, right: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
+    """The error in ulp of `scale`, of the right value if there is none; 0 where both are NaN or
+    overflow alike."""
+    info = torch.finfo(got.dtype)
+    size = (right.abs() if scale is None else scale).clamp(min=info.smallest_normal)
+    exponent = torch.frexp(size).exponent - 1
+    error = torch.ldexp((got.double() - right).abs(), round(-math.log2(info.eps)) - exponent)
+    alike = (got.double() == right) | (got.isnan() & right.isnan())
+    return torch.where(alike, 0, error)

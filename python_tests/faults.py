@@ -117,8 +117,8 @@ TALL_CHAINS = Place(
 )
 SPLIT = Place(
     f"{RUNGS}/9_fp16x3/split_beside.cu",
-    ("test_fp16x3_answer.py", "test_fp16x3_tiles.py"),
-    "all_layouts or scales_that_are_known or every_tile",
+    ("test_tensor_cores.py", "test_fp16x3_tiles.py"),
+    "fp16x3 and (all_layouts or scales_that_are_known or every_tile)",
 )
 FP16X3_CUT = Place(
     f"{RUNGS}/9_fp16x3/fp16x3.cu",

@@ -68,16 +68,22 @@ def check(
         raise AssertionError(f"{sizes} placed as {ways} on {tuple(on.shape)}") from error
 
 
+def in_one_process(product: Callable, sizes: tuple) -> tuple[list[Tensor], list, list[Tensor]]:
+    """Whole numbers of these sizes, what comes of them, and the seeds of derivatives."""
+    tensors = [whole_numbers(*size) for size in sizes]
+    alone = [t.clone().requires_grad_() for t in tensors]
+    seeds = [whole_numbers(*t.shape) for t in (product(*tensors), *tensors)]
+    right = [t if t is None else t.detach() for t in derivatives(product, alone, seeds)]
+    return tensors, right, seeds
+
+
 def check_everywhere(
     product: Callable, torchs: Callable, sizes: tuple, *, partial: bool = True, drawn: bool = False
 ) -> None:
     """Every operand placed in every way on one dimension, or in drawn ones, and in drawn ways on
     two."""
     torch.manual_seed(1)
-    tensors = [whole_numbers(*size) for size in sizes]
-    alone = [t.clone().requires_grad_() for t in tensors]
-    seeds = [whole_numbers(*t.shape) for t in (product(*tensors), *tensors)]
-    right = [t if t is None else t.detach() for t in derivatives(product, alone, seeds)]
+    tensors, right, seeds = in_one_process(product, sizes)
     kinds = [ways_of(len(size), partial=partial) for size in sizes]
     line, square = mesh(), square_mesh()
     everywhere = [[(way,) for way in ways] for ways in itertools.product(*kinds)]
@@ -191,22 +197,12 @@ def linear_with_a_bias_and_parts_of_sums() -> None:
     from torch.distributed.tensor import Partial, Replicate, Shard
 
     torch.manual_seed(2)
-    tensors = [whole_numbers(*size) for size in ((3, 5, 8), (6, 8), (6,))]
-    alone = [t.clone().requires_grad_() for t in tensors]
-    seeds = [whole_numbers(*t.shape) for t in (tiled_mm.linear(*tensors), *tensors)]
-    right = [t if t is None else t.detach() for t in derivatives(tiled_mm.linear, alone, seeds)]
+    linears = tiled_mm.linear, functional.linear
+    tensors, right, seeds = in_one_process(linears[0], ((3, 5, 8), (6, 8), (6,)))
     for x, weight, bias in itertools.product(
         (Partial(), Partial("avg"), Shard(2)), (Replicate(), Shard(1)), (Replicate(), Partial())
     ):
-        check(
-            tiled_mm.linear,
-            functional.linear,
-            tensors,
-            mesh(),
-            [(x,), (weight,), (bias,)],
-            right,
-            seeds,
-        )
+        check(*linears, tensors, mesh(), [(x,), (weight,), (bias,)], right, seeds)
 
 
 @CASES
@@ -224,10 +220,7 @@ def shards_that_another_dimension_has_split_before() -> None:
         (tiled_mm.linear, functional.linear, ((4, 8, 4), (8, 4))),
         (tiled_mm.linear, functional.linear, ((8, 4), (8, 4))),
     ):
-        tensors = [whole_numbers(*size) for size in sizes]
-        alone = [t.clone().requires_grad_() for t in tensors]
-        seeds = [whole_numbers(*t.shape) for t in (product(*tensors), *tensors)]
-        right = [t if t is None else t.detach() for t in derivatives(product, alone, seeds)]
+        tensors, right, seeds = in_one_process(product, sizes)
         for at in (0, 1):
             strided = (_StridedShard(at, split_factor=2), Shard(at))
             for ways in ([strided, all], [all, strided], [strided, (Shard(0), Shard(0))]):

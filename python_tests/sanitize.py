@@ -93,6 +93,14 @@ def run(a, b, algos, expected: torch.Tensor, what: tuple, **keywords) -> int:
     return 3 * len(algos)
 
 
+def run_ways(a, b, ways: list, expected: torch.Tensor, what: tuple, **asked) -> int:
+    """Each of these ways by name; how many."""
+    for way in ways:
+        c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, **asked)
+        assert same_bits(c, expected), (*what, *way)
+    return len(ways)
+
+
 def run_fma(short: bool) -> int:
     """The rungs of the fma arithmetic."""
     if short:
@@ -126,10 +134,13 @@ def run_tensor_cores(short: bool) -> int:
         for out_dtype in {a.dtype, torch.float32}:
             expected = tiled_mm.mm(a, b, algo="mma_tile", out_dtype=out_dtype, **asked)
             products += run(a, b, (None, *algos), expected, what, out_dtype=out_dtype, **asked)
-        every_way = not short and what[-2:] == LAYOUTS[0]
         expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
-        products += run_tiles(a, b, asked, expected, what, every_way)
-        products += run_async_tiles(a, b, asked, what)
+        ways = rungs.ways_of(a, b, "hopper", **asked)  # all of them, or in turn one of each tile
+        if short or what[-2:] != LAYOUTS[0]:
+            ways = rungs.of_each_tile(ways)
+        products += run_ways(a, b, ways, expected, what, **asked)
+        ways = rungs.ways_of(a, b, "async_mma", **asked)
+        products += run_ways(a, b, ways, expected, what, algo="async_mma", **asked)
     return products
 
 
@@ -141,29 +152,9 @@ def run_byte_tiles(short: bool) -> int:
         for out_dtype in (torch.int32, a.dtype):
             asked = {"out_dtype": out_dtype}
             expected = tiled_mm.mm(a, b, algo="naive", **asked)
-            products += run_tiles(a, b, asked, expected, what, every_way=False)
+            ways = rungs.of_each_tile(rungs.ways_of(a, b, "hopper", **asked))
+            products += run_ways(a, b, ways, expected, what, **asked)
     return products
-
-
-def run_tiles(a, b, asked: dict, expected: torch.Tensor, what: tuple, every_way: bool) -> int:
-    """hopper with each tile, in every way or in one of them, the ways in turn."""
-    ways = rungs.ways_of(a, b, "hopper", **asked)
-    if not every_way:
-        ways = rungs.of_each_tile(ways)
-    for way in ways:
-        c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, **asked)
-        assert same_bits(c, expected), (*what, *way)
-    return len(ways)
-
-
-def run_async_tiles(a, b, asked: dict, what: tuple) -> int:
-    """async_mma with each tile."""
-    expected = tiled_mm.mm(a, b, algo="mma_tile", **asked)
-    ways = rungs.ways_of(a, b, "async_mma", **asked)
-    for way in ways:
-        c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo="async_mma", **asked)
-        assert same_bits(c, expected), (*what, *way)
-    return len(ways)
 
 
 def run_few_rows(short: bool) -> int:
@@ -181,10 +172,8 @@ def run_few_rows(short: bool) -> int:
             expected = tiled_mm.mm(a, b, algo=other, **asked)
             products += run(a, b, ("few_rows",), expected, what, **asked)
             products += run_shared_tiles(a, b, asked, expected, what)
-            for way in rungs.ways_of(a, b, "few_rows", **asked):
-                c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo="few_rows", **asked)
-                assert same_bits(c, expected), (*what, *way)
-                products += 1
+            ways = rungs.ways_of(a, b, "few_rows", **asked)
+            products += run_ways(a, b, ways, expected, what, algo="few_rows", **asked)
     return products
 
 
@@ -196,10 +185,7 @@ def run_tall(short: bool) -> int:
         other = "register_tile" if a.dtype == torch.float32 else "mma_tile"
         expected = tiled_mm.mm(a, b, algo=other)
         products += run(a, b, ("tall",), expected, what)
-        for way in rungs.ways_of(a, b, "tall"):
-            c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo="tall")
-            assert same_bits(c, expected), (*what, *way)
-            products += 1
+        products += run_ways(a, b, rungs.ways_of(a, b, "tall"), expected, what, algo="tall")
     return products
 
 
@@ -213,11 +199,8 @@ def run_shared_tiles(a, b, asked: dict, expected: torch.Tensor, what: tuple) -> 
     for algo in ("register_tile", "mma_tile"):
         if algo not in tiled_mm.algos(a, b, **asked):
             continue
-        for way in rungs.ways_of(a, b, algo, **asked):
-            if way[-1]:
-                c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, algo=algo, **asked)
-                assert same_bits(c, expected), (*what, algo, *way)
-                products += 1
+        ways = [way for way in rungs.ways_of(a, b, algo, **asked) if way[-1]]
+        products += run_ways(a, b, ways, expected, (*what, algo), algo=algo, **asked)
     return products
 
 
@@ -239,10 +222,8 @@ def run_parts(short: bool) -> int:
         ways = cases.parts_ways(a, b)
         expected = torch.ops.tiled_debug.mm_with_tile(a, b, *ways[0], False, **asked)
         products += 1 + run(a, b, (None,), expected, what, **asked)
-        for way in ways[1::4] if short else ways:
-            c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **asked)
-            assert same_bits(c, expected), (*what, *way)
-            products += 1
+        whole = [(*way, False) for way in (ways[1::4] if short else ways)]
+        products += run_ways(a, b, whole, expected, what, **asked)
         again = int(tiled_mm.fp16x3_recomputed(a, b))
         m, n, k = what[:3]
         assert again >= (m + n - 1 if k >= 64 else m * n), (*what, again)
@@ -261,10 +242,8 @@ def run_cut_parts(short: bool) -> int:
     ):
         a[0, 0], a[-1, -1], b[-1, ::2] = torch.inf, 1e30, 0
         expected = torch.ops.tiled_debug.mm_with_tile(a, b, *ways[0], False, **asked)
-        for way in ways[::3] if short else ways:
-            c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, True, **asked)
-            assert same_bits(c, expected), (*what, *way)
-            products += 1
+        cut = [(*way, True) for way in (ways[::3] if short else ways)]
+        products += run_ways(a, b, cut, expected, what, **asked)
     return products
 
 
@@ -350,17 +329,8 @@ def run_scaled(short: bool) -> int:
     for size, pair in itertools.product(SHORT_SCALED_SHAPES if short else SCALED_SHAPES, pairs):
         o = scaled.make(*size, *pair, device="cuda")
         expected = tiled_mm.scaled_mm(*o.all(), out_dtype=torch.float32)
-        for tile, exchanged, cluster in itertools.product(
-            scaled.TILES, (False, True), scaled.CLUSTERS
-        ):
-            try:
-                c = torch.ops.tiled_debug.scaled_with_tile(
-                    *o.all(), tile, exchanged, *cluster, out_dtype=torch.float32
-                )
-            except RuntimeError as error:  # a cluster cannot share so few rows
-                assert "has no way" in str(error)
-                continue
-            assert same_bits(c, expected), (size, pair, tile, exchanged, cluster)
+        for way, c in scaled.by_every_way(o, torch.float32):
+            assert same_bits(c, expected), (size, pair, way)
             products += 1
         if pair[0] == "BlockWise128x128" or pair[1] == "TensorWise":
             continue  # rows that groups share out have no such scales; a weight's would be others

@@ -3,6 +3,8 @@ contract's error bound."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -112,3 +114,17 @@ def make(
         recipe_a,
         recipe_b,
     )
+
+
+def by_every_way(o: Operands, dtype: torch.dtype) -> Iterator[tuple[tuple, Tensor]]:
+    """(tile, whether A and B are exchanged, cluster) and the product, on Hopper."""
+    for way in itertools.product(TILES, (False, True), CLUSTERS):
+        tile, exchanged, cluster = way
+        try:
+            c = torch.ops.tiled_debug.scaled_with_tile(
+                *o.all(), tile, exchanged, *cluster, out_dtype=dtype
+            )
+        except RuntimeError as error:  # a cluster cannot share so few rows
+            assert "has no way" in str(error)
+            continue
+        yield way, c

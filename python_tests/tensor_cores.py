@@ -1,10 +1,12 @@
-"""What the tests of 16-bit inputs and tf32 on tensor cores share."""
+"""What the tests of 16-bit inputs, tf32 and fp16x3 on tensor cores share."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import fp16x3
 import pytest
 import rungs
 import tiled_mm
@@ -58,3 +60,58 @@ def ways(a: torch.Tensor, b: torch.Tensor) -> list[Callable]:
 def normal(*size: int, dtype: torch.dtype) -> torch.Tensor:
     """Made on the GPU: these matrices are large."""
     return torch.randn(*size, device="cuda").to(dtype)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An arithmetic of tensor cores, how to ask for it, and its data: fp16x3 computes elements of
+    hard data again."""
+
+    name: str
+    dtype: torch.dtype
+    precision: str | None = None
+    data: str = "normal"  # of fp16x3.DATA
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def asked(self) -> dict:
+        return {"precision": self.precision} if self.precision else {}
+
+    @property
+    def arithmetic(self) -> str:
+        return self.precision or "tensor"
+
+    def make(self, *size: int) -> torch.Tensor:
+        return fp16x3.DATA[self.data](*size).to(self.dtype)
+
+    def mm(self, a: torch.Tensor, b: torch.Tensor, algo: str | None = None, **keywords):
+        return tiled_mm.mm(a, b, algo=algo, **self.asked, **keywords)
+
+    def bmm(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return tiled_mm.bmm(a, b, **self.asked)
+
+    def one(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """The product by one kernel that takes every layout; fp16x3 chooses its own."""
+        return self.mm(a, b, None if self.precision == "fp16x3" else "mma_tile")
+
+    def rungs(self, **has) -> tuple[str, ...]:
+        return rungs.names(self.arithmetic, **has)
+
+    def rungs_for(self, a: torch.Tensor, b: torch.Tensor) -> list[str]:
+        """Those of them that take these operands."""
+        return [x for x in tiled_mm.algos(a, b, **self.asked) if x in self.rungs()]
+
+    def ways(self, a: torch.Tensor, b: torch.Tensor) -> list[Callable]:
+        return [self.mm] if self.precision == "fp16x3" else ways(a, b)
+
+
+PARTS = Instance("fp16x3", torch.float32, "fp16x3", "hard")
+INSTANCES = (
+    Instance("bfloat16", torch.bfloat16),
+    Instance("float16", torch.float16),
+    Instance("tf32", torch.float32, "tf32"),
+    PARTS,
+)
+each_instance = each("instance", INSTANCES)

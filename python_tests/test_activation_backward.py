@@ -13,7 +13,15 @@ import pytest
 import tiled_mm
 import torch
 from cases import COMPLEX, FLOATS, HALVES, REALS, each
-from epilogues import ACTIVATIONS, fma, same_bits, sum_dtype
+from epilogues import (
+    ACTIVATIONS,
+    every_16_bit_value,
+    fma,
+    million_values,
+    same_bits,
+    sum_dtype,
+    ulps,
+)
 from test_compile import opcheck
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -230,23 +238,10 @@ def truth(x: torch.Tensor, activation: str) -> tuple[torch.Tensor, torch.Tensor]
     return value, torch.where(x.isnan(), x, torch.maximum(value.abs(), terms))
 
 
-def ulps(got: torch.Tensor, right: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The error in ulp of `scale`, 0 where both are NaN."""
-    info = torch.finfo(got.dtype)
-    exponent = torch.frexp(scale.clamp(min=info.smallest_normal)).exponent - 1
-    error = torch.ldexp((got.double() - right).abs(), round(-math.log2(info.eps)) - exponent)
-    return torch.where(got.isnan() & right.isnan(), 0, error)
-
-
 @each("activation", BENT)
-@each("values", ("every_16_bit_value", "million_values"))
-def test_derivatives_are_exact_to(device: str, values: str, activation: str) -> None:
-    if values == "every_16_bit_value":
-        bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
-        x = torch.stack([bits.view(dtype).float() for dtype in HALVES]).view(512, 256)
-    else:
-        spans = [(torch.rand(250, 1000) * 2 - 1) * span for span in (120.0, 16.0, 3.0, 0.1)]
-        x = torch.cat(spans)
+@pytest.mark.parametrize("values", [every_16_bit_value, million_values], ids=lambda f: f.__name__)
+def test_derivatives_are_exact_to(device: str, values: Callable, activation: str) -> None:
+    x = values()
     got = slope(x.to(device), activation)
     worst = ulps(got, *truth(x, activation))
     assert bool((worst <= BOUND[activation]).all()), (worst.max(), x.flatten()[worst.argmax()])

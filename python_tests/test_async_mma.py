@@ -3,6 +3,8 @@ rungs; and what its ring of stages could get wrong. (The rest is test_rungs.py's
 
 from __future__ import annotations
 
+import functools
+
 import cases
 import pytest
 import rungs
@@ -12,8 +14,6 @@ from cases import HALVES, each
 from golden import assert_equal
 
 pytestmark = [pytest.mark.cuda, pytest.mark.mma]
-
-each_half = each("dtype", HALVES)
 
 
 def normal(rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
@@ -65,58 +65,32 @@ def tiles() -> int:
     return 7 if rungs.capability() in ((8, 6), (8, 9), (12, 0)) else 8
 
 
-# A little more than every tile, less than one, a long ring, and a deep K.
-SIZES = ((136, 264, 584), (131, 261, 203), (5, 7, 1), (72, 136, 9 * 4096 + 264))
+TF32 = {"precision": "tf32"}
+INT32 = {"out_dtype": torch.int32}  # sums of bytes as they are
+of_halves = [pytest.param(d, {}, id=str(d).removeprefix("torch.")) for d in HALVES]
+of_tf32 = pytest.param(torch.float32, TF32, id="tf32")
+of_bytes = [
+    pytest.param(dtype, asked, id=name)
+    for name, dtype, asked in (
+        ("int8", torch.int8, {}),
+        ("int8 to int32", torch.int8, INT32),
+        ("uint8", torch.uint8, {}),
+        ("uint8 to int32", torch.uint8, INT32),
+    )
+]
+each_kind = pytest.mark.parametrize(("dtype", "asked"), [*of_halves, of_tf32, *of_bytes])
+
+
+# A little more than every tile, less than one, a long ring that ends within a step or not, and a
+# deep K.
+SIZES = ((136, 264, 584), (136, 264, 592), (131, 261, 203), (5, 7, 1), (72, 136, 9 * 4096 + 272))
 
 
 @each("size", SIZES)
-@each_half
-def test_every_tile_has_the_bits_of_the_other_rungs(dtype: torch.dtype, size: tuple) -> None:
-    m, n, k = size
-    a, b = normal(m, k, dtype), normal(k, n, dtype)
-    expected = reference(a, b)
-    met = set()
-    for (name_a, x), (name_b, y) in pairs(a, b):
-        for tile, way, c in with_each_tile(x, y):
-            assert_equal(c, expected, (*way, name_a, name_b))
-            met.add(tile)
-    assert len(met) == tiles()
-
-
-@each_half
-def test_results_of_any_layout(dtype: torch.dtype) -> None:
-    a, b = normal(133, 80, dtype), normal(80, 261, dtype)
-    expected = reference(a, b)
-    for out_dtype in (dtype, torch.float32):
-        wide = reference(a, b, out_dtype=out_dtype)
-        for name, out in laid(torch.zeros(133, 261, device="cuda", dtype=out_dtype)).items():
-            tiled_mm.mm(a, b, algo="async_mma", out=out, out_dtype=out_dtype)
-            assert_equal(out, wide, name)
-    hole = cases.in_a_hole(cases.hole(133, 261, dtype, "cuda"))
-    tiled_mm.mm(a, b, algo="async_mma", out=hole)
-    assert_equal(hole, expected)
-
-
-TF32 = {"precision": "tf32"}
-INT32 = {"out_dtype": torch.int32}  # sums of bytes as they are
-each_word = pytest.mark.parametrize(
-    ("dtype", "asked"),
-    [
-        (torch.float32, TF32),
-        *((dtype, asked) for dtype in (torch.int8, torch.uint8) for asked in ({}, INT32)),
-    ],
-    ids=["tf32", "int8", "int8 to int32", "uint8", "uint8 to int32"],
-)
-each_kind = pytest.mark.parametrize(
-    ("dtype", "asked"),
-    [(torch.float32, TF32), (torch.int8, {}), *((dtype, {}) for dtype in HALVES)],
-    ids=["tf32", "int8", *(str(dtype).removeprefix("torch.") for dtype in HALVES)],
-)
-
-
-@each("size", ((136, 264, 592), (131, 261, 203), (5, 7, 1), (72, 136, 9 * 4096 + 272)))
-@each_word
-def test_every_tile_of_tf32_and_bytes(dtype: torch.dtype, asked: dict, size: tuple) -> None:
+@each_kind
+def test_every_tile_has_the_bits_of_the_other_rungs(
+    dtype: torch.dtype, asked: dict, size: tuple
+) -> None:
     m, n, k = size
     a, b = normal(m, k, dtype), normal(k, n, dtype)
     expected = reference(a, b, **asked)
@@ -128,46 +102,32 @@ def test_every_tile_of_tf32_and_bytes(dtype: torch.dtype, asked: dict, size: tup
     assert len(met) == tiles()
 
 
-@each_word
-def test_results_of_any_layout_of_tf32_and_bytes(dtype: torch.dtype, asked: dict) -> None:
-    a, b = normal(133, 80, dtype), normal(80, 261, dtype)
-    expected = reference(a, b, **asked)
-    zeros = torch.zeros_like(expected)
-    for name, out in laid(zeros).items():
-        tiled_mm.mm(a, b, algo="async_mma", out=out, **asked)
-        assert_equal(out, expected, name)
-    hole = cases.in_a_hole(cases.hole(133, 261, zeros.dtype, "cuda"))
-    tiled_mm.mm(a, b, algo="async_mma", out=hole, **asked)
-    assert_equal(hole, expected)
-
-
 @each_kind
+def test_results_of_any_layout(dtype: torch.dtype, asked: dict) -> None:
+    a, b = normal(133, 80, dtype), normal(80, 261, dtype)
+    for more in ({}, {"out_dtype": torch.float32}) if dtype in HALVES else ({},):
+        expected = reference(a, b, **asked | more)
+        for name, out in laid(torch.zeros_like(expected)).items():
+            tiled_mm.mm(a, b, algo="async_mma", out=out, **asked | more)
+            assert_equal(out, expected, name)
+        hole = cases.in_a_hole(cases.hole(133, 261, expected.dtype, "cuda"))
+        tiled_mm.mm(a, b, algo="async_mma", out=hole, **asked | more)
+        assert_equal(hole, expected)
+
+
+@pytest.mark.parametrize(("dtype", "asked"), [*of_halves, of_tf32, of_bytes[0]])
 def test_repeats_beside_another_stream(dtype: torch.dtype, asked: dict) -> None:
-    """The ring, 100 times, while another stream takes multiprocessors at random."""
-    beside = torch.cuda.Stream()
-    noise = normal(1536, 1536, torch.bfloat16)
+    """The ring, 100 times."""
+    async_mma = functools.partial(tiled_mm.mm, algo="async_mma", **asked)
     for m, n, k in ((1024, 1024, 1024), (300, 520, 6152), (255, 257, 999)):
         a, b = normal(m, k, dtype), normal(n, k, dtype).t()
-        expected = reference(a, b, **asked)
-        for _ in range(34):
-            with torch.cuda.stream(beside):
-                noise @ noise
-            assert_equal(tiled_mm.mm(a, b, algo="async_mma", **asked), expected)
+        cases.beside_another_stream(async_mma, a, b, reference(a, b, **asked), 34)
 
 
 def test_what_rounding_to_tf32_meets() -> None:
     """Ties, overflow, subnormals, Inf, and NaN whose payload is in the bits that are cut."""
     bits = [0x3F800FFF, 0x3F801000, 0x3F801001, 0x3F803000, 0x7F7FFFFF, 0x7F800000, 0x7F800001]
-    bits += [
-        0x7FFFFFFF,
-        0x00000001,
-        0x00001000,
-        0x00001001,
-        0x007FFFFF,
-        0x00800001,
-        0x0,
-        0x33333333,
-    ]
+    bits += [0x7FFFFFFF, 0x00000001, 0x00001000, 0x00001001, 0x007FFFFF, 0x00800001, 0, 0x33333333]
     bits += [x | 0x80000000 for x in bits]
     words = torch.tensor(bits, dtype=torch.int64).to(torch.int32).view(torch.float32)
     values = torch.zeros(32, 32, device="cuda")

@@ -4,6 +4,7 @@ keep the bounds of their arithmetic."""
 
 from __future__ import annotations
 
+import cases
 import gates
 import pytest
 import rungs
@@ -71,13 +72,7 @@ def test_results_of_any_layout() -> None:
 
 
 def test_repeats_beside_another_stream() -> None:
-    """The two stages, 100 times, while another stream takes multiprocessors at random."""
-    beside = torch.cuda.Stream()
-    noise = normal(1536, 1536, FP16)
+    """The two stages, 100 times."""
     for m, n, k in ((1024, 1024, 1024), (300, 520, 6152), (255, 257, 999)):
         a, b = normal(m, k, FP16), normal(n, k, FP16).t()
-        expected = tiled_mm.mm(a, b)
-        for _ in range(34):
-            with torch.cuda.stream(beside):
-                noise @ noise
-            assert_equal(tiled_mm.mm(a, b), expected)
+        cases.beside_another_stream(tiled_mm.mm, a, b, tiled_mm.mm(a, b), 34)

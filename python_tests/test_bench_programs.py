@@ -1,27 +1,37 @@
-"""Every program of the benchmark measures something small on the CPU, leaves a valid document, and
-ends where a result is wrong. What needs a GPU is run on one, or with a stand-in for it."""
+"""Every program of the benchmark measures something small on the CPU, leaves a valid document of
+which its tables are made, ends with an error where a result of ours is wrong, and refuses what it
+cannot measure. What needs a GPU is run on one, or with a stand-in for it."""
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import math
 import os
+import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import gates
 import pytest
 import tiled_mm
 import torch
+import typer
 from benchmark import CPU, ROOT, StandIn, invoke, make_document
 from torch import Tensor
 from torch.nn import functional
 
 from bench import (
+    arguments,
+    bits,
+    candidates,
     cli,
     compiled,
     compiled_epilogues,
@@ -30,19 +40,20 @@ from bench import (
     decode,
     eager,
     errors,
-    fp8_training,
     grouped,
+    host,
     linears,
-    machine,
     models,
     networks,
     out_of_core,
     plot,
+    report,
     results,
     rivals,
     scale,
     scaled,
     schema,
+    shapes,
     share,
     training,
 )
@@ -51,92 +62,239 @@ from bench.limits import Limits
 from bench.shapes import Shape
 from bench.timing import CpuStopwatch, CudaStopwatch, Rounds
 
-QUICK = Rounds(2, 2, 0.01)
-SMALL_TASK = curves.Regression(rows=32, width=16, batches=2, steps=40, learning_rate=3e-3)
 MLP = replace(training.MLP_STEP, rows=24, width=16)
 STACK = replace(training.LINEAR_STACK, rows=24, width=16)
+SQUARES = shapes.ShapeSet("squares", "", "", ("float32",), (Shape(4, 4, 4), Shape(8, 8, 8)))
+SHORT = (
+    share.Part("ieee", ("float32",), (Shape(8, 9, 10), Shape(3, 8, 8, "nt"))),
+    share.Part(None, ("int8",), (Shape(8, 8, 8, "tn"),)),
+)
+HAS_MODELS = importlib.util.find_spec("transformers") is not None
+CALLS = {"tiled.mm": torch.mm, host.PEER: torch.mm, host.FLOOR: torch.mm}
+
+
+Text = Annotated[str, typer.Option()]
+
+
+def cpu_groups(
+    path: Annotated[Path, typer.Option("--json")],
+    threads: Text = "1",
+    budget: Text = "0.001",
+    groups: Text = "",
+) -> None:
+    """bench.cpu_table has a folder instead of a file, and is no typer program."""
+    options = ("--threads", threads, "--budget", budget, "--groups", groups)
+    sys.argv = ["cpu_table", "--out", str(path.parent), *options]
+    cpu_table.main()
+    (path.parent / "cpu_1.json").rename(path)
+
+
+class Program(NamedTuple):
+    main: object
+    options: str  # that make it small; _ stands for a space within one
+    records: str  # where its document has them, of which there are `count`
+    count: int
+    tables: str = ""
+    ours: tuple | None = None  # the owner and the name of what computes our results
+
+
+OPERATOR = (candidates.TiledOperator, "call")
+PROGRAMS = {
+    "bench": Program(cli.app, "--device cpu", "cases", 4, "cpu host-cpu", OPERATOR),
+    "ladder": Program(cli.app, "ladder --device cpu --plots .", "cases", 2, "", OPERATOR),
+    "cpu": Program(cli.app, "cpu", "cases", 2, "cpu", OPERATOR),
+    "host": Program(cli.app, "host --device cpu", "cases", 2, "host-cpu", (CALLS, "tiled.mm")),
+    "share": Program(cli.app, "--share --device cpu", "share.plans", 3, "", OPERATOR),
+    "errors": Program(
+        errors.main, "--device cpu --divide 64", "errors", 162, "errors errors-largest errors-bias",
+        (errors, "tiled"),
+    ),
+    "grouped": Program(
+        grouped.main, "--device cpu --divide 64", "grouped", 22, "", (grouped.Layer, "ours")
+    ),
+    "scaled": Program(
+        scaled.main, "--device cpu --divide 64", "scaled", 25,
+        "fp8-products fp8-groups fp8-quantize", (scaled.Work, "ours"),
+    ),
+    "training": Program(
+        training.main, "--device cpu --divide 256 --steps 5", "cases", 4,
+        "linear-stack mlp-step loss-curves", (tiled_mm, "mm"),
+    ),
+    "linear": Program(
+        models.main, "--device cpu --small --only linear --only cpu", "models.linear", 9,
+        "models-finished models-linear models-cpu", (tiled_mm, "linear"),
+    ),
+    "models": Program(
+        models.main, "--device cpu --small --only bits --only speed --only host", "models.speed",
+        7 + 6 * HAS_MODELS, "models-speed models-host" + " models-bits" * HAS_MODELS,
+    ),
+    "eager": Program(
+        eager.main, "--device cpu --small --only calls", "models.eager-calls", 4, "models-eager"
+    ),
+    "compiled_epilogues": Program(
+        compiled_epilogues.main, "--device cpu --small", "models.compiled-epilogues", 2
+    ),
+    "scale": Program(scale.main, "--small --rounds 1", "scale.rows", 12, "scale-tp scale-bits"),
+    "cpu_table": Program(
+        cpu_groups, "", "cpu.cases", 12, "cpu-groups", (torch.ops.tiled, "mm")
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs whose number of repetitions is no option repeat little."""
-    medians = linears.medians
-    for module in (linears, compiled_epilogues):
-        monkeypatch.setattr(
-            module, "medians", lambda watch, works, _=0, **more: medians(watch, works, 1e-4, **more)
-        )
-    monkeypatch.setattr(linears, "LEAST", 1)
-    monkeypatch.setattr(linears, "PLAIN_CALLS", 2)
-    monkeypatch.setattr(eager, "TURNS", 2)
-    monkeypatch.setattr(models, "BATCHES", (2, 3))
-    monkeypatch.setattr(models, "DECODED", (1, 2))
-    monkeypatch.setattr(training, "warm_up", lambda *arguments: None)
-    monkeypatch.setattr(compiled_epilogues, "ACTIVATIONS", {"relu": torch.nn.ReLU})
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """What is no option of a program and takes long is made small. Files go to a folder of the
+    test's own."""
+    monkeypatch.chdir(tmp_path)
+    few = Rounds(2, 2, 1e-3)
+    for module in (cli, grouped, scaled, linears, training):
+        monkeypatch.setattr(module, "Rounds", lambda *_, **__: few)
+    for owner, name, value in (
+        (cli, "named_set", lambda name: shapes.named_set(name) and SQUARES),
+        (host, "products", lambda device: (CALLS, "")),
+        (share, "CPU", SHORT),
+        (share, "ROUNDS", few),
+        (share, "self_test", lambda: {"ok": True, "seconds": 0.1, "output": []}),
+        (grouped, "LAYERS", grouped.LAYERS[1:2]),
+        (grouped, "TOKENS", (4096, 16)),
+        (scaled, "ROWS", (4096, 2)),
+        (scaled, "drawn_layers", lambda seed: [(8192, 4096)]),
+        (linears, "PLAIN_CALLS", 2),
+        (eager, "TURNS", 1),
+        (models, "BATCHES", (2, 3)),
+        (models, "DECODED", (1, 2)),
+        (training, "warm_up", lambda *_: None),
+        (compiled_epilogues, "ACTIVATIONS", {"relu": torch.nn.ReLU}),
+        (sys, "argv", []),
+    ):
+        monkeypatch.setattr(owner, name, value)
     settings = compiled_epilogues.settings()
     del settings["max-autotune"], settings["tiled"]  # each compiles for seconds
     monkeypatch.setattr(compiled_epilogues, "settings", lambda: settings)
+    groups = {
+        name: (goal, [replace(cases[0], m=8, n=8, k=8)])
+        for name, (goal, cases) in cpu_table._groups(False).items()
+    }
+    monkeypatch.setattr(cpu_table, "_groups", lambda host: groups)
+    for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"):  # one process of torchrun's
+        monkeypatch.setenv(key, str(int(key == "WORLD_SIZE")))
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(True)  # cpu_table needs none
 
 
-# A program, the option that makes it small, and where its records are, with how many there must be.
-ON_A_CPU = [
-    (errors, "--divide 64", "errors", 3 * 2 * len(errors.SIZES) * len(errors.DEPTHS)),
-    (grouped, "--divide 64 --budget 0.01 --only E64_flat_bfloat16_forward", "grouped", 4 + 4),
-    (scaled, "--divide 64 --budget 0.01 --only E64", "scaled", 2 + 1),
-    (training, "--divide 256 --budget 0.001 --steps 5", "cases", 4),
-    (fp8_training, "--divide 16 --budget 0.01 --steps 3 --seeds 2", "fp8_training.runs", 4),
-    (models, "--small --only linear --only host", "models.linear", 9),
-    (eager, "--small --only calls", "models.eager-calls", 4),
-    (compiled_epilogues, "--small", "models.compiled-epilogues", 2),
-]
+def run(program: Program, path: Path) -> object:
+    words = (word.replace("_", " ") for word in program.options.split())
+    return invoke(program.main, *words, "--json", path)
 
 
-@pytest.mark.parametrize(
-    ("program", "options", "records", "count"),
-    [
-        pytest.param(*row, marks=[pytest.mark.scaled] if row[0] in (scaled, fp8_training) else [])
-        for row in ON_A_CPU
-    ],
-    ids=[row[0].__name__ for row in ON_A_CPU],
-)
-def test_a_program_measures_and_writes(quick, tmp_path, program, options, records, count) -> None:
-    path = tmp_path / "out.json"
-    words = [word.replace("_", " ") for word in options.split()]
-    done = invoke(program.main, "--device", "cpu", "--json", path, *words)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_measures_and_writes_what_its_tables_show(quick, tmp_path, name):
+    program, path = PROGRAMS[name], tmp_path / "out.json"
+    done = run(program, path)
     assert done.exit_code == 0, done.output
     (document,) = results.read_all(tmp_path)
     assert results.failures(document) == []
+    told = set(re.findall(r"^(?:results|plot): (\S+)$", done.output, re.MULTILINE))
+    assert {p.name for p in tmp_path.iterdir()} == told | {path.name}
+    assert ("--plots" in program.options) == any(name.endswith(".svg") for name in told)
     found = document
-    for key in records.split("."):
+    for key in program.records.split("."):
         found = found[key]
-    assert len(found) == count
+    assert len(found) == program.count
+    for record in found:
+        seconds = record.get("seconds", {})
+        if record.get("ratio") and "torch" in seconds:
+            assert record["ratio"] == pytest.approx(seconds["torch"] / seconds["tiled"], rel=1e-3)
+    document["settings"]["small"] = False
+    if not program.tables.endswith("cpu"):
+        document["environment"]["gpu"] = {"name": "A GPU", "driver": "1"}
+    for table in program.tables.split():
+        text = report.TABLES[table]([document])
+        assert len(text.splitlines()) > 4 and "**wrong**" not in text, text
+
+
+def refuse(*_: object, **__: object) -> Tensor:
+    raise RuntimeError("no kernel\nwith a long story")
+
+
+WRONG = [name for name, program in PROGRAMS.items() if program.ours]
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(
+    "spoil", [lambda c: c * 1.01, lambda c: c * math.nan, refuse], ids=["1 %", "NaN", "error"]
+)
+def test_a_wrong_result_or_an_error_ends_a_program_with_an_error(
+    quick, monkeypatch, tmp_path, name, spoil
+):
+    owner, attribute = PROGRAMS[name].ours
+    of_dict = isinstance(owner, dict)
+    right = owner[attribute] if of_dict else getattr(owner, attribute)
+
+    def wrong(*inputs: object, **options: object) -> object:
+        made = right(*inputs, **options)
+        return spoil(made) if isinstance(made, Tensor) else lambda *x: spoil(made(*x))
+
+    (monkeypatch.setitem if of_dict else monkeypatch.setattr)(owner, attribute, wrong)
+    done = run(PROGRAMS[name], tmp_path / "out.json")
+    assert done.exit_code == 1
+    told = " ".join((done.output + repr(done.exception)).split())
+    assert re.search("wrong|beyond the certain bound|not finite|no kernel", told), told
 
 
 @pytest.mark.parametrize(
-    ("program", "options", "told"),
+    ("main", "options", "told"),
     [
-        (grouped, "--device cpu --only E65", "no case has all of"),
-        (scaled, "--device cpu --only E65", "no case has all of"),
-        (models, "--only nothing", "no part nothing"),
-        (eager, "--only nothing", "no part nothing"),
-        (compiled, "--only nothing", "no part nothing"),
-        (rivals, "--only nothing", "no part nothing"),
-        (scale, "--only nothing", "no part nothing"),
-        (training, "", "this machine has no GPU that torch can use"),
-        (decode, "", "this machine has no GPU that torch can use"),
-        (out_of_core, "", "this machine has no GPU that torch can use"),
+        (cli.app, "--set nothing", "nothing"),
+        (cli.app, "--dtype float8", "no dtype 'float8'"),
+        (cli.app, "--mode x", "burst, sustained"),
+        (cli.app, "--algo bogus", "no rung 'bogus' on this device; there are: auto, all, naive,"),
+        (cli.app, "--algo naive --algo hopper", "no rung 'hopper' on this device"),
+        (cli.app, "--precision double", "no precision 'double'; there are: ieee, tf32, fp16x3"),
+        (cli.app, "--precision fp16x3", "a CPU computes 'ieee', and has no 'fp16x3' to measure"),
+        (cli.app, "--threads 0", "Invalid value for '--threads'"),
+        (cli.app, "--budget nan", "nan is not above 0"),
+        (cli.app, "--limit 0", "0 is not above 0"),
+        (cli.app, "--device bogus", "no device 'bogus'; there are: auto, cpu, cuda, cuda:N"),
+        (cli.app, "--device cuda:1000", "GPU that torch can use"),
+        (cli.app, "--share --set small", "--share takes --device, --threads and --json alone"),
+        (cli.app, "ladder --threads 0", "--threads"),
+        (cli.app, "cpu --budget 0", "0 is not above 0"),
+        (grouped.main, "--device cpu --only E65", "no case has all of"),
+        (scaled.main, "--device cpu --only E65", "no case has all of"),
+        *((m.main, "--only x", "no part x") for m in (models, eager, compiled, rivals, scale)),
+        *((m.main, "", "this machine has no GPU") for m in (training, decode, out_of_core)),
+        *((cpu_groups, o, "") for o in ("--threads 2,0", "--budget 0", "--groups x")),
     ],
 )
-def test_a_program_refuses_what_it_cannot_measure(monkeypatch, program, options, told) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    done = invoke(program.main, *options.split())
-    assert done.exit_code == 2
+def test_what_cannot_be_measured_is_refused_before_anything_is(
+    quick, monkeypatch, tmp_path, main, options, told
+):
+    path = tmp_path / "results" / "out.json"
+    monkeypatch.setattr(cli, "run_problems", lambda *_: pytest.fail("something is measured"))
+    done = run(Program(main, options, "", 0), path)
+    assert done.exit_code == 2 and not path.parent.exists()
     assert told in " ".join(re.sub("[│╭╮╰╯─]", " ", done.output).split())
 
 
-# ---- errors ------------------------------------------------------------------------------------
+def missing(*_: object) -> Tensor:
+    raise NotImplementedError("tiled_mm: no kernel of 'fp16x3' here\nand a trace")
 
 
-def test_the_three_errors():
+def test_a_precision_without_a_kernel_is_refused():
+    """As a GPU refuses it; here the device does not matter."""
+    operator = StandIn()
+    operator.call = lambda *_: missing
+    with pytest.raises(typer.BadParameter, match=r"^tiled_mm: no kernel .* here$"):
+        arguments.check_kernel(operator, CPU, "fp16x3")
+    arguments.check_kernel(operator, CPU, "ieee")
+
+
+def test_the_three_errors_and_a_peer_that_fails(monkeypatch):
     a, b = torch.full((4, 8), 2.0), torch.ones(8, 5)
     exact, magnitude = errors.reference(a, b)
     c = a @ b
@@ -146,47 +304,18 @@ def test_the_three_errors():
     assert (found["largest"], found["bias"]) == (2.0**24, pytest.approx(-(2.0**24) / 20 / 8))
     # Towards zero is below zero for negative sums too.
     assert errors.compare(-c, -exact, magnitude, 8) == found
-    c[3, 4] = math.nan
-    with pytest.raises(ArithmeticError):
-        errors.compare(c, exact, magnitude, 8)
     x = torch.cat([torch.randn(4000), 1 + torch.arange(64) * 2.0**-11])
     assert torch.equal(errors.to_tf32(torch.cat([x, -x])), gates.to_tf32(torch.cat([x, -x])))
+    monkeypatch.setattr(errors, "CHUNK", 7)  # of K
+    a, b = torch.randn(5, 23), torch.randn(23, 6)
+    torch.testing.assert_close(errors.reference(a, b)[0], a.double() @ b.double())
+    monkeypatch.setattr(errors, "peer", refuse)
+    document = make_document([])
+    document["errors"] = [errors.measure("ieee", "normal", 16, 256, CPU)]
+    assert results.failures(document) == []
 
 
-def refuse(*operands: object) -> Tensor:
-    raise RuntimeError("no kernel")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "error"),
-    [
-        (lambda s, a, b: (a @ b).zero_(), "beyond the certain bound, 257 u |A||B|"),
-        (lambda s, a, b: a @ b * math.nan, "ArithmeticError: the result is not finite"),
-        (refuse, "RuntimeError: no kernel"),
-    ],
-)
-def test_a_wrong_sum_of_ours_is_a_failure_and_of_a_peer_is_not(monkeypatch, spoil, error):
-    for side, failures in (("tiled", 1), ("peer", 0)):
-        with monkeypatch.context() as patch:
-            patch.setattr(errors, side, spoil)
-            document = make_document([], gpu="A GPU")
-            document["errors"] = [errors.measure("ieee", "normal", 16, 256, CPU)]
-        wanted = [f"errors of ieee normal 16 16 256: {error}"][:failures]
-        assert results.failures(document) == wanted
-
-
-# ---- grouped and scaled products ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("work", grouped.PASSES)
-def test_a_grouped_case_is_measured(device: str, work: str) -> None:
-    case = grouped.divided(grouped.Case(8, 2, 128, 14336, 4096, work=work), 64)
-    found = grouped.measure(case, torch.device(device), 7, QUICK, Limits())
-    assert results.problems(found, schema.Grouped) == []
-    assert found["seconds"].keys() == {"tiled", "torch"} and found["rows"] == 4
-
-
-def test_what_routers_draw() -> None:
+def test_what_routers_and_layers_are_drawn():
     def largest(router: str) -> int:
         case = grouped.Case(64, 8, 4096, 768, 2048, router=router)
         ends = grouped.drawn_ends(case, 7)
@@ -196,13 +325,25 @@ def test_what_routers_draw() -> None:
 
     flat, skewed = map(largest, grouped.ROUTERS)
     assert flat < 1.3 * 4096 * 8 / 64 < skewed
+    assert decode.drawn() == decode.drawn() and not {*decode.drawn()} & {*decode.NAMED}
+    assert scaled.drawn_layers(7) == scaled.drawn_layers(7) != scaled.drawn_layers(8)
+    for cases in (list(grouped.cases()), list(scaled.cases(7))):
+        assert len({case.name for case in cases}) == len(cases)
+    for p in itertools.chain(*out_of_core.products(1).values()):  # a host of 128 GiB has them
+        assert (2 if p.host == "pageable" else 1) * p.bytes < 100 * 2**30
+    for m in (1, 16, 512, 513, 65536):
+        assert all(0 <= r.start < r.stop <= m for r in out_of_core.checked_rows(m))
 
 
-@pytest.mark.parametrize("kind", [list(grouped.cases()), list(scaled.cases(7))], ids=len)
-def test_cases_have_names_of_their_own(kind: list) -> None:
-    assert len({case.name for case in kind}) == len(kind)
+@pytest.mark.cuda
+@pytest.mark.parametrize("work", grouped.PASSES)
+def test_a_grouped_case_is_measured_on_a_gpu(work: str) -> None:
+    case = grouped.divided(grouped.Case(8, 2, 128, 14336, 4096, work=work), 64)
+    found = grouped.measure(case, torch.device("cuda"), 7, Rounds(2, 2, 0.01), Limits())
+    assert results.problems(found, schema.Grouped) == []
 
 
+@pytest.mark.cuda
 @pytest.mark.scaled
 @pytest.mark.parametrize(
     "case",
@@ -210,63 +351,25 @@ def test_cases_have_names_of_their_own(kind: list) -> None:
         *(c for c in scaled.cases(7) if c.experts or c.work != "product"),
         *(scaled.Case("product", r, 64 * m, 8192, 8192) for r in scaled.RECIPES for m in (96, 2)),
     ],
-    ids=lambda c: c.name,
+    ids=lambda case: case.name,
 )
-def test_a_scaled_case_is_measured(device: str, case: scaled.Case) -> None:
-    small = scaled.divided(case, 64)
-    found = scaled.measure(small, torch.device(device), 7, QUICK, Limits())
+def test_a_scaled_case_is_measured_on_a_gpu(case: scaled.Case) -> None:
+    found = scaled.measure(
+        scaled.divided(case, 64), torch.device("cuda"), 7, Rounds(2, 2, 0.01), Limits()
+    )
     assert results.problems(found, schema.Scaled) == []
-    few = case.work == "product" and not case.experts and small.m == 2
-    assert ("copy" in found["seconds"]) == (case.work == "quantize" or few)
     assert (found["ratio"] is None) == ("torch" not in found["seconds"])
 
 
-@pytest.mark.scaled
-def test_a_wrong_scaled_result_ends_the_run(monkeypatch) -> None:
-    ours = scaled.Work.ours
-    monkeypatch.setattr(scaled.Work, "ours", lambda *x: ours(*x) * 1.01)
-    case = scaled.Case("product", "rowwise", 16, 256, 384)
-    with pytest.raises(RuntimeError, match="a wrong result: product rowwise 16x256x384"):
-        scaled.measure(case, CPU, 7, QUICK, Limits())
-
-
-# ---- models ------------------------------------------------------------------------------------
-
-
-def test_models_run_and_wrong_linear_layers_end_the_run(quick) -> None:
-    pytest.importorskip("transformers", reason="needs transformers")
-    for name in models.NAMES:
-        model = models.make_model(name, CPU, small=True)
-        rows = list(models.bits(model, name))
-        assert {(r["arithmetic"], r["batch"]) for r in rows} == {
-            (a, b) for a in ("torch", "tiled") for b in models.BATCHES
-        }
-        assert all(row["differ"] == 0 for row in rows if row["arithmetic"] == "tiled")
-        speeds = list(models.speed(CpuStopwatch(), model, name, small=True))
-        found = {"bits": rows, "speed": speeds}
-        assert results.problems(found, schema.Models) == []
-    speeds = list(models.mlp(CpuStopwatch(), CPU, small=True))
-    assert [row["tokens"] for row in speeds] == list(models.MLP_ROWS)
-    x, w, b = linears.linear_operands((4, 8, 16), CPU, torch.bfloat16)
-    right = linears.torch_linear(x.double(), w.double(), b.double(), "gelu").bfloat16()
-    linears.check(right, x, w, b, "gelu")
-    for wrong in (right * 1.1, torch.full_like(right, torch.nan), right.roll(1, 0)):
-        with pytest.raises(RuntimeError, match="a wrong result"):
-            linears.check(wrong, x, w, b, "gelu")
-
-
-def test_rivals_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals, "SPEEDS", ((2, 3, 4),))
-    monkeypatch.setattr("bench.timing.CudaStopwatch", lambda device: None)
-    monkeypatch.setattr("bench.linears.medians", lambda watch, works: dict.fromkeys(works, 1e-5))
-    monkeypatch.setattr(rivals, "product_of", lambda candidate: torch.ops.tiled.mm)
-    names = ("torch", "tiled", "triton", "cut cuBLAS", "tiled beside cut cuBLAS")
-    rows = rivals.speeds(names, CPU)
-    assert results.problems({"rivals-speed": rows}, schema.Models) == []
-    monkeypatch.setattr(rivals, "BF16", ((96, 64),))
-    monkeypatch.setattr(rivals, "SQUARES", (33,))
-    found = rivals.changed("tiled", CPU)
-    assert found == {"bf16": [0, 9], "fp32": [0, 8], "squares": [0, 27]}
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["bfloat16", "float32", *decode.PRECISIONS])
+def test_few_rows_are_measured_on_a_gpu(name: str) -> None:
+    stopwatch = CudaStopwatch(torch.device("cuda", 0))
+    weights = decode.weights_of(stopwatch, 256, 512, "nt", decode.torch_dtype(name))
+    found = decode.measure(stopwatch, weights, 3, random.Random(7), name)
+    assert found["changed"]["tiled"] is False
+    place = {"dtype": name, "layout": "nt", "m": 3, "n": 256, "k": 512, "drawn": False}
+    assert results.problems(place | found, schema.Decode) == []
 
 
 @pytest.mark.cuda
@@ -280,6 +383,19 @@ def test_the_triton_product() -> None:
         assert torch.equal(product(a[:3], b), product(a, b)[:3])
 
 
+def test_changes_of_bits_are_counted(quick, monkeypatch):
+    monkeypatch.setattr(rivals, "BF16", ((96, 64),))
+    monkeypatch.setattr(rivals, "SQUARES", (33,))
+    found = rivals.changed("tiled", CPU)
+    assert found == {"bf16": [0, 9], "fp32": [0, 8], "squares": [0, 27]}
+    monkeypatch.setattr(rivals, "SPEEDS", ((2, 3, 4),))
+    monkeypatch.setattr("bench.timing.CudaStopwatch", lambda device: CpuStopwatch())
+    rows = rivals.speeds(("torch", "tiled"), CPU)
+    assert results.problems({"rivals-speed": rows}, schema.Models) == []
+    monkeypatch.setattr(rivals, "product_of", lambda name: lambda a, b: (a @ b) * len(a))
+    assert rivals.changed("torch", CPU) == {"bf16": [9, 9], "fp32": [8, 8], "squares": [27, 27]}
+
+
 def test_every_setting_is_a_set_of_inductors_options() -> None:
     from torch._inductor import config
 
@@ -287,32 +403,17 @@ def test_every_setting_is_a_set_of_inductors_options() -> None:
         assert set(options or {}) <= set(config.get_config_copy()) and set(more) == {"dynamic"}
 
 
-# ---- training ----------------------------------------------------------------------------------
-
-
-def make_step(work: training.Work, arithmetic: networks.Arithmetic | None = None):
-    network, operands = training._operands(work, CPU)
-    chosen = arithmetic or networks.tiled_arithmetic()
-    with chosen.precision():
-        return network, operands, networks.step(network, chosen.linear, operands.a, operands.b)
-
-
-def broken(name: str, spoil) -> networks.Arithmetic:
-    """Ours, with a result that `spoil` changes."""
-    right = networks.torch_arithmetic(name)
-    return replace(right, ours=True, linear=lambda x, w, bias: spoil(right.linear(x, w, bias)))
-
-
 @pytest.mark.parametrize("work", [STACK, MLP], ids=lambda w: w.name)
 def test_a_step_has_the_gradients_of_autograd_and_every_product_is_checked(work):
-    network, operands, done = make_step(replace(work, dtype="float64"))
+    network, operands = training._operands(replace(work, dtype="float64"), CPU)
+    done = networks.step(network, networks.tiled_arithmetic().linear, operands.a, operands.b)
     x = y = operands.a
     for i, weight in enumerate(network.weights):
         x = functional.gelu(y) if i and work.mlp else y
         y = functional.linear(x, weight, network.biases[i] if work.mlp else None)
     leaves = [*network.weights, *network.biases, *([] if work.mlp else [operands.a])]
-    wanted = torch.autograd.grad(y, leaves, operands.b)
     found = [*done.weight_grads, *done.bias_grads, *done.input_grads[:1]]
+    wanted = torch.autograd.grad(y, leaves, operands.b)
     torch.testing.assert_close(found[: len(wanted)], list(wanted))
     products = list(networks.products(network, done))
     assert len(products) * work.shape.flops == work.flops
@@ -329,204 +430,95 @@ def test_a_step_has_the_gradients_of_autograd_and_every_product_is_checked(work)
 
 
 def test_precisions_hold_in_both_directions_and_end_with_the_step():
-    def setting():
+    def setting() -> tuple[str, str]:
         return tiled_mm.get_float32_precision(), torch.backends.cuda.matmul.fp32_precision
 
-    class Look(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            seen.append(setting())
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            seen.append(setting())
-            return gradient
+    def linear(right: networks.Linear, *inputs: Tensor) -> Tensor:
+        y = right(*inputs)
+        seen.append(setting())
+        y.register_hook(lambda gradient: seen.append(setting()))
+        return y
 
     seen, before = [], setting()
+    network, operands = training._operands(MLP, CPU)
     for arithmetic in training.rivals(MLP, torch.device("cuda")):
-        spy = replace(arithmetic, linear=lambda *a, f=arithmetic.linear: Look.apply(f(*a)))
-        make_step(replace(MLP, dtype="float32"), spy)
+        with arithmetic.precision():
+            networks.step(network, partial(linear, arithmetic.linear), operands.a, operands.b)
     assert len(seen) == 18 and setting() == before
     wanted = [("fp16x3", before[1]), (before[0], "ieee"), (before[0], "tf32")]
     assert [set(seen[i : i + 6]) for i in (0, 6, 12)] == [{one} for one in wanted]
 
 
-@pytest.mark.parametrize(
-    ("spoil", "told"),
-    [
-        (lambda y: 0 * y, "wrong result"),
-        (lambda y: y * math.nan, "wrong result"),
-        (lambda y: 1.01 * y, "wrong result"),
-        (refuse, "RuntimeError: no kernel"),
-    ],
-)
-def test_a_wrong_step_of_ours_is_a_failure_and_costs_its_own_candidate(spoil, told):
-    chosen = [broken("ours", spoil), networks.torch_arithmetic("torch fp32")]
-    rounds = Rounds(least=3, most=3, budget_s=10.0)
-    case = training.run_step(MLP, "burst", CPU, machine.PowerLog(CPU), rounds, chosen)
-    (failure,) = results.failures(make_document([case]))
-    assert told in failure and results.find(case, "torch fp32")["check"]["ok"]
-
-
-def test_curves_fall_come_back_the_same_and_fail_where_a_loss_is_not_finite(tmp_path):
-    infinite = broken("ours", lambda y: y / 0)
-    rivals = [networks.torch_arithmetic("torch fp32"), networks.tiled_arithmetic()]
-    chosen = [*rivals, infinite, replace(infinite, name="theirs", ours=False)]
-    found = curves.run_curves(SMALL_TASK, CPU, chosen)
-    assert found == curves.run_curves(SMALL_TASK, CPU, chosen)
-    assert [len(c["losses"]) for c in found] == [SMALL_TASK.steps] * 2 + [0, 0]
+def test_curves_fall_come_back_the_same_and_fail_where_a_loss_is_not_finite(monkeypatch, tmp_path):
+    task = curves.Regression(rows=32, width=16, batches=2, steps=40, learning_rate=3e-3)
+    right = networks.torch_arithmetic("ours")
+    infinite = replace(right, ours=True, linear=lambda *x: right.linear(*x) / 0)
+    chosen = [networks.torch_arithmetic("torch fp32"), networks.tiled_arithmetic()]
+    chosen += [infinite, replace(infinite, name="theirs", ours=False)]
+    monkeypatch.setattr(curves, "arithmetics", lambda device: chosen)
+    found = curves.run_curves(task, CPU)
+    assert found == curves.run_curves(task, CPU)
+    assert [len(c["losses"]) for c in found] == [task.steps] * 2 + [0, 0]
     first, second = (c["losses"] for c in found[:2])
     assert first[-1] < 0.5 * first[0] and second == pytest.approx(first, rel=1e-2)
     document = make_document([])
     document["curves"] = found
-    assert results.validate(document) == []
     assert results.failures(document) == ["curve of ours: the loss of step 1 is not finite"]
     document["curves"] = [found[0]] * 2  # lines that coincide are drawn too
     assert [p.name for p in plot.plot_document(document, tmp_path)] == ["loss-curves.svg"]
 
 
-# ---- decode, out of core, CPU groups -----------------------------------------------------------
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("name", ["bfloat16", "float32", *decode.PRECISIONS])
-def test_few_rows_are_measured(name: str) -> None:
-    stopwatch = CudaStopwatch(torch.device("cuda", 0))
-    weights = decode.weights_of(stopwatch, 256, 512, "nt", decode.torch_dtype(name))
-    found = decode.measure(stopwatch, weights, 3, decode.random.Random(7), name)
-    assert found["changed"]["tiled"] is False
-    place = {"dtype": name, "layout": "nt", "m": 3, "n": 256, "k": 512, "drawn": False}
-    assert results.problems(place | found, schema.Decode) == []
-
-
-def test_drawn_layers_are_always_the_same() -> None:
-    layers = decode.drawn()
-    assert layers == decode.drawn() and len(set(layers)) == 20
-    assert not set(layers) & set(decode.NAMED)
-
-
-def test_products_out_of_core_fit_a_host_of_128_gib_and_wrong_bits_are_a_failure():
-    for p in itertools.chain(*out_of_core.products(1).values()):
-        assert (2 if p.host == "pageable" else 1) * p.bytes < 100 * 2**30
-    for m in (1, 16, 512, 513, 65536):
-        assert all(0 <= r.start < r.stop <= m for r in out_of_core.checked_rows(m))
-    record = dict.fromkeys(("name", "m", "n", "k", "dtype", "host"), "x") | {"error": None}
-    document = make_document([])
-    for equal, failures in ((True, 0), (False, 1), (None, 1)):
-        document["out_of_core"] = {"products": [record | {"equal": equal}]}
-        assert len(results.failures(document)) == failures
-
-
-def test_groups_of_the_cpus_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = {
-        name: (cpu_table.Goal(1e9 * i, 0), [cpu_table.Case(name, dtype, 8, 8, 8)])
-        for i, (name, dtype) in enumerate((("fp32", "fp32"), ("skinny-fp64", "fp64")))
-    }
-    monkeypatch.setattr(cpu_table, "_groups", lambda host: groups)
-    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
-    try:
-        for named in ([], ["--groups", "skinny-fp64"]):
-            arguments = ["--out", str(tmp_path), "--threads", "1,2", "--budget", "0.001", *named]
-            monkeypatch.setattr(sys, "argv", ["cpu_table", *arguments])
-            cpu_table.main()
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_grad_enabled(grad)
-    names = {f"cpu_{t}{suffix}.json" for t in (1, 2) for suffix in ("", "_skinny-fp64")}
-    assert {p.name for p in tmp_path.iterdir()} == names
-    documents = results.read_all(tmp_path)
-    assert {d["cpu"]["threads"] for d in documents} == {1, 2}
-    met = {line["group"]: line["met"] for line in documents[0]["cpu"]["summary"]}
-    assert met["skinny-fp64"] is False
-
-
-@pytest.mark.parametrize("options", [["--threads", "2,0"], ["--budget", "0"], ["--groups", "x"]])
-def test_the_cpus_table_refuses_them(monkeypatch, tmp_path, options):
-    monkeypatch.setattr("sys.argv", ["cpu_table", "--out", str(tmp_path / "out"), *options])
-    with pytest.raises(SystemExit) as ended:
-        cpu_table.main()
-    assert ended.value.code == 2 and not (tmp_path / "out").exists()
-
-
-# ---- share -------------------------------------------------------------------------------------
-
-SHORT = (
-    share.Part("ieee", ("float32",), (Shape(8, 9, 10), Shape(3, 8, 8, "nt"))),
-    share.Part(None, ("int8",), (Shape(8, 8, 8, "tn"),)),
-)
-
-
-@pytest.fixture
-def short(monkeypatch) -> None:
-    for name, value in (("CPU", SHORT), ("GPU", SHORT), ("ROUNDS", QUICK), ("ERRORS", ((16, 64),))):
-        monkeypatch.setattr(share, name, value)
-
-
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_share_leaves_one_file_that_says_nothing_of_who_sends_it(short, tmp_path, device):
+def test_share_says_nothing_of_who_sends_it(monkeypatch, tmp_path, device):
+    for name, value in (("CPU", SHORT), ("GPU", SHORT), ("ERRORS", ((16, 64),))):
+        monkeypatch.setattr(share, name, value)
     path = tmp_path / "out.json"
     done = invoke(cli.app, "--share", "--device", device, "--json", path)
     assert done.exit_code == 0, done.output
-    assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
     document = results.read(path)
-    wanted = [shape.to_json() for part in SHORT for shape in part.shapes()]
-    shared = document["share"]
+    shared, wanted = document["share"], [s.to_json() for part in SHORT for s in part.shapes()]
     assert [case["shape"] for case in document["cases"]] == wanted
-    assert [plan["shape"] for plan in shared["plans"]] == wanted
     assert shared["self_test"]["ok"] and all(p["plan"] and not p["error"] for p in shared["plans"])
-    assert results.failures(document) == []
     # Why nvcc was not found is said with no path either.
     text = json.dumps(document)
-    assert str(Path.home()) not in text and str(machine.ROOT) not in text
+    assert str(Path.home()) not in text and str(ROOT) not in text
 
 
-def test_share_keeps_what_is_wrong_and_ends_with_1(short, monkeypatch, tmp_path):
-    def ended(*_: object, **__: object) -> subprocess.CompletedProcess:
+def test_share_keeps_what_is_wrong(monkeypatch):
+    def ends(*_: object, **__: object) -> subprocess.CompletedProcess:
         return subprocess.CompletedProcess([], 1, "a\n", 'File "/home/x"\nWRONG: x\n')
-
-    def refused(*_: object, **__: object) -> None:
-        raise NotImplementedError("no kernel")
-
-    monkeypatch.setattr(share.subprocess, "run", ended)
-    monkeypatch.setattr(tiled_mm, "plan", refused)
-    monkeypatch.setattr(cli, "load_operator", lambda: StandIn(lambda out: out.zero_()))
-    path = tmp_path / "out.json"
-    done = invoke(cli.app, "--share", "--device", "cpu", "--json", path)
-    assert done.exit_code == 1
-    document = results.read(path)
-    assert {p["error"] for p in document["share"]["plans"]} == {"NotImplementedError: no kernel"}
-    failures = results.failures(document)
-    assert failures[-1] == "self-test: a; WRONG: x" and len(failures) == 4
 
     def hangs(*_: object, **__: object) -> None:
         raise subprocess.TimeoutExpired([], 1)
 
-    monkeypatch.setattr(share.subprocess, "run", hangs)
-    assert not share.self_test()["ok"] and "stopped after" in share.self_test()["output"][0]
-
-
-# ---- two libraries -----------------------------------------------------------------------------
-
-
-def run_compare(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "bench.compare", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    document = make_document([])
+    document["share"] = {"self_test": None}
+    for ended, told in ((ends, "a; WRONG: x"), (hangs, "stopped after 60 s")):
+        monkeypatch.setattr(subprocess, "run", ended)
+        document["share"]["self_test"] = share.self_test()
+        assert results.failures(document) == [f"self-test: {told}"]
+    path = share.default_path(make_document([], gpu="NVIDIA GeForce RTX 4090"))
+    assert path.name == "share-nvidia-geforce-rtx-4090.json"
+    assert share.refusal("ieee", CPU) is None
+    monkeypatch.setattr(tiled_mm, "plan", refuse)
+    assert share.plan(Shape(8, 8, 8), None, CPU)["error"] == "RuntimeError: no kernel"
 
 
 def test_a_library_beside_itself_and_one_that_does_not_load(tmp_path: Path) -> None:
     path, gone = tmp_path / "compared.json", tmp_path / "libtiled_mm.so"
-    only = ("--set", "cpu", "--turns", "2", "--only", "^64³ nn float32")
-    done = run_compare(str(INSTALLED), *only, "--json", str(path))
-    assert done.returncode == 0, done.stderr
-    cases = json.loads(path.read_text())["cases"]
-    assert len(cases) == 1 and 0 < cases[0]["least"] <= cases[0]["ratio"] <= cases[0]["most"]
     gone.write_bytes(b"no library")
-    done = run_compare(str(gone), *only)
+
+    def run_compare(library: Path) -> subprocess.CompletedProcess:
+        only = ("--set", "cpu", "--turns", "2", "--only", "^64³ nn float32", "--json", str(path))
+        command = [sys.executable, "-m", "bench.compare", str(library), *only]
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+    done = run_compare(gone)
     assert done.returncode != 0 and "library's process has ended" in done.stderr
+    record = ("record", tmp_path / "bits.json", "--device", "cpu", "--library", gone)
+    assert invoke(bits.app, *record).exit_code and not record[1].exists()
+    done = run_compare(INSTALLED)
+    assert done.returncode == 0, done.stderr
+    (case,) = json.loads(path.read_text())["cases"]
+    assert 0 < case["least"] <= case["ratio"] <= case["most"]

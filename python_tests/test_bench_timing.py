@@ -14,7 +14,7 @@ import torch
 from benchmark import CPU
 from torch import Tensor
 
-from bench import candidates, data, host, machine, results
+from bench import candidates, data, machine
 from bench.shapes import Shape
 from bench.timing import MAX_SETS, CudaStopwatch, Prepared, Rounds, interleave, ratios, spread
 
@@ -33,28 +33,22 @@ class FakeStopwatch:
         return sample
 
 
-def samples_of(names: str, rounds: Rounds, **options: object) -> tuple[dict, list[str]]:
-    stopwatch = FakeStopwatch()
-    prepared = {n: Prepared((), 1, n, 0.0, lambda: None) for n in names}
-    return interleave(stopwatch, prepared, rounds, random.Random(1), **options), stopwatch.order
-
-
-def test_candidates_take_turns_in_shuffled_order():
-    samples, order = samples_of("abc", Rounds(least=30, most=30, budget_s=100.0))
-    # Every round has each candidate once, and a sample is filed under its candidate and round.
-    assert all(samples[n] == [float(i + 1) for i in range(30)] for n in "abc")
-    rounds = [tuple(order[i : i + 3]) for i in range(0, 90, 3)]
-    assert len(set(rounds)) == 6 and all(sorted(r) == list("abc") for r in rounds)
-
-
 @pytest.mark.parametrize(
     ("least", "budget_s", "count"), [(3, 20, 20), (7, 1, 7), (20, 1, 8), (3, 1000, 50)]
 )
-def test_rounds_end_with_the_budget_but_not_below_the_least(least, budget_s, count):
-    """Eight budgets end them anyway. Here a round takes a second."""
-    clock = itertools.count().__next__
-    rounds = Rounds(least=least, most=50, budget_s=budget_s)
-    assert len(samples_of("a", rounds, clock=clock)[0]["a"]) == count
+def test_candidates_take_turns_in_shuffled_order_until_the_budget_ends(
+    monkeypatch, least, budget_s, count
+):
+    """But not below the least; eight budgets end them anyway. Here a round takes a second."""
+    prepared = {n: Prepared((), 1, n, 0.0, lambda: None) for n in "abc"}
+    watch, rounds = FakeStopwatch(), Rounds(least=least, most=50, budget_s=budget_s)
+    monkeypatch.setattr("bench.timing.time.monotonic", itertools.count().__next__)
+    samples = interleave(watch, prepared, rounds, random.Random(1))
+    # Every round has each candidate once, and a sample is filed under its candidate and round.
+    assert all(samples[n] == [float(i + 1) for i in range(count)] for n in "abc")
+    orders = [tuple(watch.order[i : i + 3]) for i in range(0, 3 * count, 3)]
+    assert all(sorted(order) == list("abc") for order in orders)
+    assert len(set(orders)) == 6 or count < 50
 
 
 def test_ratios_are_taken_round_by_round():
@@ -67,8 +61,9 @@ class FakeCuda:
     """torch.cuda as far as the stopwatch uses it, with a clock that only launches move."""
 
     LAUNCH_S = 3e-6  # of a graph, beyond its kernels
+    L2_BYTES = 1 << 20
 
-    def __init__(self, monkeypatch, l2_bytes: int = 1 << 20) -> None:
+    def __init__(self, monkeypatch) -> None:
         self.now = 0.0
         self.capturing: list[float] | None = None
         fake = self
@@ -103,7 +98,7 @@ class FakeCuda:
             ("Stream", lambda device: SimpleNamespace(synchronize=lambda: None)),
             ("set_stream", lambda stream: None),
             ("synchronize", lambda device: None),
-            ("get_device_properties", lambda device: SimpleNamespace(L2_cache_size=l2_bytes)),
+            ("get_device_properties", lambda device: SimpleNamespace(L2_cache_size=fake.L2_BYTES)),
             ("mem_get_info", lambda device: (1 << 30, 1 << 30)),
         ):
             monkeypatch.setattr(torch.cuda, name, stand_in)
@@ -123,54 +118,52 @@ class FakeCuda:
         return call
 
 
+@pytest.fixture
+def fake(monkeypatch) -> FakeCuda:
+    return FakeCuda(monkeypatch)
+
+
+def sets_of(count: int) -> list[data.OperandSet]:
+    return data.make_sets(Shape(2, 2, 2), CPU, count, seed=1)
+
+
 @pytest.mark.parametrize("cold", [True, False])
 @pytest.mark.parametrize(("seconds", "method"), [(5e-6, "graph"), (2e-3, "events")])
-def test_gpu_samples_are_net_of_the_launch(monkeypatch, seconds, method, cold):
-    fake = FakeCuda(monkeypatch)
-    stopwatch = CudaStopwatch(CPU, cold=cold)
-    assert stopwatch.overhead_s == pytest.approx(fake.LAUNCH_S)
-    sets = data.make_sets(Shape(8, 8, 8), CPU, 3, seed=1)
+def test_gpu_samples_are_net_of_the_launch(fake, seconds, method, cold):
+    stopwatch, sets = CudaStopwatch(CPU, cold=cold), sets_of(3)
     prepared = stopwatch.prepare(fake.product(seconds), sets)
-    assert prepared.method == method
-    assert prepared.calls * seconds >= stopwatch.region_s
+    assert prepared.method == method and prepared.calls * seconds >= stopwatch.region_s
     samples = [stopwatch.start(prepared) for _ in range(2)]
     assert [stopwatch.read(s) for s in samples] == pytest.approx([seconds] * 2)
     operands, result = prepared.last()
     assert operands is sets[(prepared.calls - 1) % 3] and result is operands.out
 
 
-def test_what_is_captured_does_not_depend_on_a_first_call(monkeypatch):
+def test_what_is_captured_does_not_depend_on_a_first_call(fake):
     """What a library does once would otherwise decide how a short call is timed; and a long one is
     captured where that is asked for."""
-    fake = FakeCuda(monkeypatch)
-    sets = data.make_sets(Shape(8, 8, 8), CPU, 1, seed=1)
-    slow_first = fake.product(2e-3, 2e-3, 1e-6)
-    assert CudaStopwatch(CPU).prepare(slow_first, sets).method == "graph"
+    slow_first, long = fake.product(2e-3, 2e-3, 1e-6), fake.product(2e-3)
+    assert CudaStopwatch(CPU).prepare(slow_first, sets_of(1)).method == "graph"
     for stopwatch, more in (
         (CudaStopwatch(CPU, graph_below_s=math.inf), {}),
         (CudaStopwatch(CPU), {"captured": True}),
     ):
-        prepared = stopwatch.prepare(fake.product(2e-3), sets, **more)
+        prepared = stopwatch.prepare(long, sets_of(1), **more)
         assert (prepared.method, prepared.calls) == ("graph", 1)
 
 
-def test_gpu_operands_rotate_through_more_than_twice_the_cache(monkeypatch):
-    fake = FakeCuda(monkeypatch, l2_bytes=1000)
-    stopwatch = CudaStopwatch(CPU)
-    for bytes_per_set in (50, 400, 1999):
-        assert stopwatch.set_count(bytes_per_set) * bytes_per_set > 2000
-    assert stopwatch.set_count(2001) == 1
+def test_gpu_operands_rotate_through_more_than_twice_the_cache(fake):
+    stopwatch, twice = CudaStopwatch(CPU), 2 * fake.L2_BYTES
+    for size in (twice // 40, twice // 5, twice - 1):
+        assert stopwatch.set_count(size) * size > twice
+    assert stopwatch.set_count(twice + 1) == stopwatch.set_count(1 << 29) == 1  # as many as fit
     assert stopwatch.set_count(1) == MAX_SETS  # the rest is evicted before each sample
-    assert stopwatch.set_count(1 << 29) == 1  # and never more than fits
-    assert CudaStopwatch(CPU, cold=False).set_count(50) == 1
-    sets = data.make_sets(Shape(2, 2, 2), CPU, MAX_SETS, seed=1)
-    assert stopwatch.prepare(fake.product(1e-6), sets).calls == MAX_SETS  # each is used once
+    assert CudaStopwatch(CPU, cold=False).set_count(twice // 40) == 1
+    assert stopwatch.prepare(fake.product(1e-6), sets_of(MAX_SETS)).calls == MAX_SETS
 
 
-def test_a_failed_capture_tells_the_error_and_leaves_the_stream_usable(monkeypatch):
-    fake = FakeCuda(monkeypatch)
+def test_a_failed_capture_tells_the_error_and_leaves_the_stream_usable(fake):
     stopwatch = CudaStopwatch(CPU)
-    sets = data.make_sets(Shape(8, 8, 8), CPU, 1, seed=1)
 
     def refuses(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
         if fake.capturing is not None:
@@ -178,19 +171,9 @@ def test_a_failed_capture_tells_the_error_and_leaves_the_stream_usable(monkeypat
         return fake.product(1e-6)(a, b, out)
 
     with pytest.raises(RuntimeError, match="not while capturing"):
-        stopwatch.prepare(refuses, sets)
+        stopwatch.prepare(refuses, sets_of(1))
     assert fake.capturing is None and gc.isenabled()
-    assert stopwatch.prepare(fake.product(1e-6), sets).method == "graph"
-
-
-def test_host_times_have_ratios_and_a_floor():
-    calls = {"torch.ops.tiled.mm": torch.mm, host.PEER: torch.mm, host.FLOOR: torch.mm}
-    cases = host.run_host(CPU, Rounds(least=3, most=3, budget_s=1e-3), calls)
-    assert [c["grad"] for c in cases] == [False, True]
-    for case in cases:
-        mine, floor = (results.find(case, n) for n in ("torch.ops.tiled.mm", host.FLOOR))
-        assert case["error"] is None and mine["ours"] and mine["check"]["ok"]
-        assert mine["above_floor"] is not None and floor["above_floor"]["median"] == 0.0
+    assert stopwatch.prepare(fake.product(1e-6), sets_of(1)).method == "graph"
 
 
 NVIDIA_SMI = """#!/bin/sh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ import pytest
 import rungs
 import tiled_mm
 import torch
-from cases import each
+from cases import column_major, each
+from fp16x3 import LEAST_K
 from golden import assert_same_bits
 
 pytestmark = pytest.mark.cuda
@@ -90,24 +92,8 @@ assert torch.equal(c, tiled_mm.mm(a, b))
 
 @each_rung
 def test_the_current_stream_is_used(algo: str | None) -> None:
-    """Operands that are written late on a side stream: another stream would read them too early."""
-    a, b = cases.pair(67, 45, 131, torch.float32, "cuda")
-    late_a, late_b = a.clone(), b.clone()
-    out = torch.empty(67, 45, device="cuda")
-    a.fill_(torch.nan)
-    b.fill_(torch.nan)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(cases.SLEEP)
-        a.copy_(late_a)
-        b.copy_(late_b)
-        c = tiled_mm.mm(a, b, algo=algo)
-        tiled_mm.mm(a, b, algo=algo, out=out)
-    side.synchronize()
-    expected = tiled_mm.mm(late_a, late_b, algo=algo)
-    assert_same_bits(c, expected)
-    assert_same_bits(out, expected)
+    product = functools.partial(tiled_mm.mm, algo=algo)
+    cases.written_late(product, *cases.pair(67, 45, 131, torch.float32, "cuda"))
 
 
 @each_rung
@@ -138,17 +124,13 @@ def test_no_memory_but_the_result_and_what_the_plan_declares(algo: str | None, d
     a, b = cases.pair(67, 45, 131, dtype, "cuda")
     deep_a, deep_b = cases.pair(67, 45, 36868, dtype, "cuda")  # K is cut
 
-    def asked_for(call) -> tuple[int, int]:
-        """How often memory was asked for, and bytes of it."""
-        names = ("allocation.all.allocated", "requested_bytes.all.allocated")
-        before = torch.cuda.memory_stats()
-        kept = call()
-        after = torch.cuda.memory_stats()
-        del kept
-        return tuple(after[name] - before[name] for name in names)
-
     layouts = {"n": a, "t": a.t().contiguous().t(), "strided": cases.in_a_hole(a, 2, 3)}
-    for x, y in (*((x, b) for x in layouts.values()), (deep_a, deep_b)):
+    others = []
+    if algo == rungs.PARTS_RUNG:
+        a[3, 4] = torch.nan  # a row that is computed again
+        others = [(column_major(a), column_major(b)), (a[:, :21], b[:21])]
+        others += [cases.pair(*size, dtype, "cuda") for size in ((300, 200, 512), (5, 200, 512))]
+    for x, y in (*((x, b) for x in layouts.values()), (deep_a, deep_b), *others):
         plan = tiled_mm.plan(x, y, algo=algo)
         workspace = plan.workspace_bytes
         copies = any(step.work == "copy" for step in plan.steps)
@@ -157,11 +139,13 @@ def test_no_memory_but_the_result_and_what_the_plan_declares(algo: str | None, d
         in_place = plan.algo == "mma_tile" or plan.arithmetic == "fma"
         if in_place and not copies and not keeps_totals:
             assert workspace == 0
-        out = torch.empty(67, 45, dtype=dtype, device="cuda")
+        if plan.arithmetic == "fp16x3":
+            assert (workspace > 0) == (x.shape[1] >= LEAST_K)
+        out = torch.empty(x.shape[0], y.shape[1], dtype=dtype, device="cuda")
         times = 1 if workspace else 0
-        found = asked_for(lambda x=x, y=y: tiled_mm.mm(x, y, algo=algo))
+        found = cases.asked_for(lambda x=x, y=y: tiled_mm.mm(x, y, algo=algo))
         assert found == (1 + times, out.nbytes + workspace), plan.algo
-        found = asked_for(lambda x=x, y=y, out=out: tiled_mm.mm(x, y, algo=algo, out=out))
+        found = cases.asked_for(lambda x=x, y=y, out=out: tiled_mm.mm(x, y, algo=algo, out=out))
         assert found == (times, workspace), plan.algo
 
 
@@ -171,7 +155,7 @@ def test_operands_that_are_transposed_first(size: tuple) -> None:
     m, n, k = size
     for a, b in (
         cases.pair(m, n, k, torch.float32, "cuda"),
-        [cases.column_major(x) for x in cases.pair(m, n, k, torch.float32, "cuda")],
+        [column_major(x) for x in cases.pair(m, n, k, torch.float32, "cuda")],
     ):
         ways = [way for way in rungs.ways_of(a, b, "register_tile") if "copied" in way[0]]
         assert ways or not rungs.has_tensor_core_kernels("cuda")
@@ -218,15 +202,7 @@ def test_threads_whose_blocks_differ_in_size() -> None:
 
 def test_the_bits_under_load_from_another_stream() -> None:
     a, b = cases.pair(500, 300, 5000, torch.float32, "cuda")
-    expected = tiled_mm.mm(a, b)
-    load = torch.randn(4096, 4096, device="cuda")
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(20):
-            torch.mm(load, load)
-    for _ in range(50):
-        assert_same_bits(tiled_mm.mm(a, b), expected)
+    cases.under_load([lambda: tiled_mm.mm(a, b)], tiled_mm.mm(a, b))
 
 
 def test_a_batch_invariant_layer() -> None:

@@ -14,7 +14,17 @@ import pytest
 import rungs
 import torch
 from cases import factors
-from epilogues import ACTIVATIONS, expected, operator, same_bits, sum_dtype, sums
+from epilogues import (
+    ACTIVATIONS,
+    every_16_bit_value,
+    expected,
+    million_values,
+    operator,
+    same_bits,
+    sum_dtype,
+    sums,
+    ulps,
+)
 
 each_rung = rungs.each_rung_and(cases.DTYPES)
 each_float_rung = rungs.each_rung_and(cases.REALS)
@@ -255,19 +265,6 @@ def test_every_activation_has_a_bound() -> None:
     assert set(BOUND) == set(ACTIVATIONS) - {"none"}
 
 
-def every_16_bit_value() -> torch.Tensor:
-    """As float32, [512, 256]."""
-    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
-    return torch.stack([bits.view(dtype).float() for dtype in cases.HALVES]).view(512, 256)
-
-
-def million_values() -> torch.Tensor:
-    """A fifth of them of any bits, the others where activations are neither 0 nor x."""
-    bits = torch.randint(-(2**31), 2**31, (200, 1000)).to(torch.int32).view(torch.float32)
-    spans = [(torch.rand(200, 1000) * 2 - 1) * span for span in (120.0, 16.0, 3.0, 0.1)]
-    return torch.cat([bits, *spans])
-
-
 def truth(x: torch.Tensor, activation: str) -> torch.Tensor:
     """In float64, exact to some 1e-13: far below an ulp of float32."""
     x = x.double()
@@ -280,16 +277,6 @@ def truth(x: torch.Tensor, activation: str) -> torch.Tensor:
         w = x if activation == "silu" else cubic
         tail = torch.where(w < 0, w.exp() / (1 + w.exp()), 1 / (1 + (-w).exp()))
     return torch.where(tail == 0, -0.0, x * tail)  # at -inf too
-
-
-def ulps(got: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The error in ulp of the right value, 0 where both are NaN or overflow alike."""
-    info = torch.finfo(got.dtype)
-    places = round(-math.log2(info.eps))
-    exponent = torch.frexp(right.abs().clamp(min=info.smallest_normal)).exponent - 1 - places
-    error = torch.ldexp((got.double() - right).abs(), -exponent)
-    alike = (got.double() == right) | (got.isnan() & right.isnan())
-    return torch.where(alike, 0, error)
 
 
 @pytest.mark.parametrize("activation", BOUND)

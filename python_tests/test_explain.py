@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -29,14 +30,16 @@ def test_the_named_devices() -> None:
 # memory of which each block costs 1 KiB more than it asks for.
 OCCUPANCY = (
     (("g80", 256, 0, 2 * KIB), dict(by_shared=8, by_threads=3, blocks_per_sm=3, limit="threads")),
+    (("g80", 256, 0, 2 * KIB), dict(by_blocks=8, by_registers=None)),
     (("g80", 256, 0, 2 * KIB), dict(shared_bytes_per_sm=6 * KIB, threads_per_sm=768, fraction=1)),
     (("g80", 256, 10, 0), dict(by_registers=3, threads_per_sm=768)),
     (("g80", 256, 11, 0), dict(by_registers=2, threads_per_sm=512, limit="registers")),
-    (("g80", 256, 0, 5 * KIB), dict(by_shared=3)),
+    (("g80", 64, 0, 5 * KIB), dict(by_shared=3, blocks_per_sm=3, limit="shared memory")),
     (("g80", 64, 0, 0), dict(by_blocks=8, by_threads=12, blocks_per_sm=8, limit="blocks")),
     (("gt200", 256, 0, 2 * KIB), dict(by_threads=4, threads_per_sm=1024)),
     (("fermi", 1024, 0, 8 * KIB), dict(blocks_per_sm=1, limit="threads")),
     (("fermi", 256, 0, 2 * KIB), dict(blocks_per_sm=6, threads_per_sm=1536, limit="threads")),
+    (("fermi", 192, 0, 2 * KIB), dict(blocks_per_sm=8, threads_per_sm=1536)),
     (("h200", 256, 128, 0), dict(by_registers=2, threads_per_sm=512, limit="registers")),
     (("h200", 256, 0, 47 * KIB), dict(by_shared=4, by_threads=8, limit="shared memory")),
     (("h200", 32, 0, 0), dict(by_threads=64, by_blocks=32, blocks_per_sm=32, limit="blocks")),
@@ -61,6 +64,7 @@ ROOFLINE = (
     (("fermi", 4, 1, "float32"), 37.5e9, "memory"),
     (("fermi", 4, 16, "float32"), 600e9, "memory"),
     (("k40", 24, 1, "float64"), 12e9, "memory"),
+    (("h200", 1e9, 1e10, "float32"), 48e12, "memory"),
     (("h200", 1, 1e6, "float32"), 66.9e12, "compute"),
 )
 
@@ -124,6 +128,22 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         text = tiled_mm.explain(a, b, device=device)
         assert text.startswith(f"{plan.algo} on {plan.device}")
         assert str(dtype).removeprefix("torch.") in text
+
+
+@each("device", tuple(tiled_mm.devices()))
+def test_every_plan_is_json(device: str) -> None:
+    """Of every rung, also where it is not the one that is chosen: plan() reads the text."""
+    sizes, read = (*((s, s, s) for s in (0, 1, 65, 4096)), (3, 4096, 4096)), 0
+    for size, dtype in itertools.product(sizes, cases.DTYPES):
+        a, b = meta(*size, dtype)
+        for precision in (None, "tf32", "fp16x3") if dtype == torch.float32 else (None,):
+            asked, algos = {"precision": precision, "device": device}, ()
+            with contextlib.suppress(NotImplementedError):  # a device without such a kernel
+                algos = tiled_mm.algos(a, b, **asked)
+            for algo in algos:
+                assert tiled_mm.plan(a, b, algo=algo, **asked).algo == algo
+                read += 1
+    assert read > 100
 
 
 A100, T4 = {"device": "a100"}, {"device": "t4"}

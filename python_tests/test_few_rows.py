@@ -3,6 +3,9 @@ ring of stages and its walk from tile to tile could get wrong. (The rest is test
 
 from __future__ import annotations
 
+import functools
+
+import cases
 import pytest
 import rungs
 import tiled_mm
@@ -59,18 +62,14 @@ def test_every_tile_has_the_bits_of_the_other_rungs(kind: str, rows: int) -> Non
 
 @each_kind
 def test_repeats_beside_another_stream(kind: str) -> None:
-    """The ring, 100 times, while another stream takes multiprocessors at random."""
+    """The ring, 100 times."""
     dtype, precision, other = KINDS[kind]
     asked = {"precision": precision}
-    beside = torch.cuda.Stream()
-    noise = normal(1536, 1536, torch.bfloat16)
+    few_rows = functools.partial(tiled_mm.mm, algo="few_rows", **asked)
     for n, k in ((4096, 4096), (520, 6152)):
         a, (b, _) = normal(7, k, dtype), weights(n, k, dtype)
         expected = tiled_mm.mm(a, b, algo=other, **asked)
-        for _ in range(50):
-            with torch.cuda.stream(beside):
-                noise @ noise
-            assert_same_bits(tiled_mm.mm(a, b, algo="few_rows", **asked), expected)
+        cases.beside_another_stream(few_rows, a, b, expected, 50)
 
 
 @each_kind

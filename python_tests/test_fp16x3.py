@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import cases
 import gates
 import pytest
@@ -10,6 +12,7 @@ import tiled_mm
 import torch
 from cases import column_major, each
 from fp16x3 import (
+    DATA,
     HARD,
     INF,
     again,
@@ -21,7 +24,7 @@ from fp16x3 import (
     pair,
     recomputed,
 )
-from golden import assert_same_bits
+from golden import assert_equal, assert_same_bits
 from rungs import DEEP
 
 pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
@@ -219,3 +222,43 @@ def test_zero_results_are_positive() -> None:
             for x, y in ((a, b), (-a, b), (b.t(), a.t())):
                 zeros = torch.zeros(x.shape[0], y.shape[1], device="cuda")
                 assert_same_bits(mm(x, y), zeros, f"{size} beside {larger}")
+
+
+# ---- sizes, and where C goes; test_tensor_cores.py has the rest of one answer --------------------
+
+
+def test_the_data_of_these_tests_is_computed_again_in_part() -> None:
+    a, b = DATA["hard"](1000, 515), DATA["hard"](515, 777)
+    assert 0 < recomputed(a, b) < 777_000
+
+
+def test_small_and_odd_sizes() -> None:
+    sizes = itertools.product((1, 2, 7, 8, 65, 136), (1, 3, 8, 63, 264), (1, 5, 64, 72, 131))
+    for m, n, k in sizes:
+        a, b = pair(m, n, k)
+        c = mm(a, b)
+        gates.check_elements(c, a, b, "fp16x3")
+        assert_equal(mm(column_major(a), column_major(b)), c, (m, n, k))
+
+
+@each("size", ((67, 45, 131), (136, 264, 64), (129, 200, DEEP), (1, 264, 64), (264, 1, 72)))
+def test_out(size: tuple) -> None:
+    m, n, k = size
+    a, b = pair(m, n, k)
+    a[m // 2, 3] = INF
+    expected = mm(a, b)
+    for name, whole, out in cases.outputs(m, n, torch.float32):
+        mm(a, b, out=out)
+        assert_equal(out, expected, name)
+        assert cases.is_untouched_outside(whole, out), f"{name}: written outside of out"
+        if m == 67:
+            mm(a[:, :21], b[:21], out=out)
+            assert_equal(out, again(a[:, :21], b[:21]), name)
+            assert cases.is_untouched_outside(whole, out), f"{name}: written outside of out"
+
+
+def test_an_output_that_held_what_it_is_computed_from() -> None:
+    a = normal(200, 200)
+    expected = mm(a, a)
+    mm(a, a, out=a)
+    assert_equal(a, expected)

@@ -42,22 +42,6 @@ def test_gradients_run_the_same_arithmetic(keywords: dict) -> None:
         gates.check_random(grad_b, a.t(), g, "fp16x3")
 
 
-def test_gradients_keep_the_precision_of_the_forward() -> None:
-    a, b, g = leaves(130, 140, 300)
-    with tiled_mm.float32_precision("fp16x3"):
-        c = tiled_mm.mm(a, b)
-    exact = tiled_mm.mm(a, b)
-    grads = torch.autograd.grad(c, (a, b), g)
-    with tiled_mm.float32_precision("fp16x3"):
-        exact_grads = torch.autograd.grad(exact, (a, b), g)
-    with torch.no_grad():
-        for found, exact_found, x, y in zip(
-            grads, exact_grads, (g, a.t()), (b.t(), g), strict=True
-        ):
-            assert_equal(found, mm(x, y))
-            assert_equal(exact_found, ieee(x, y))
-
-
 def test_second_and_forward_derivatives() -> None:
     a, b, g = leaves(70, 80, 90)
     g.requires_grad_()
@@ -70,24 +54,6 @@ def test_second_and_forward_derivatives() -> None:
         dual = torch.autograd.forward_ad.make_dual(a.detach(), tangent)
         found = torch.autograd.forward_ad.unpack_dual(mm(dual, b)).tangent
         assert_equal(found, mm(tangent, b))
-
-
-def test_a_linear_layer_of_any_batch() -> None:
-    """Forward, and the gradient of the input, of slices of a batch."""
-    x, weight, gradient = normal(1000, 1032), normal(1032, 776), normal(1000, 776)
-
-    def layer(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        part = x[rows].clone().requires_grad_()
-        y = mm(part, weight)
-        return y.detach(), *torch.autograd.grad(y, part, gradient[rows])
-
-    y, grad_x = layer(slice(None))
-    for rows in (1, 2, 3, 7, 16, 64, 100, 129, 999):
-        for begin in (0, 1000 - rows):
-            part = slice(begin, begin + rows)
-            found_y, found_x = layer(part)
-            assert_equal(found_y, y[part], part)
-            assert_equal(found_x, grad_x[part], part)
 
 
 def test_autocast_leaves_it_alone() -> None:

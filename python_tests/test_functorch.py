@@ -33,6 +33,19 @@ def assert_equal(ours, theirs) -> None:
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
+def fills(batch: int, rows: int, cols: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    return torch.stack([cases.fill(rows, cols, dtype, device) for _ in range(batch)])
+
+
+def sharing(a: torch.Tensor, b: torch.Tensor) -> tuple:
+    """(in_dims, arguments): a batch of both, of A alone and of B alone."""
+    return ((0, 0), (a, b)), ((0, None), (a, b[0])), ((None, 0), (a[0], b))
+
+
+def entry(i: int, in_dims: tuple, args: tuple) -> list[torch.Tensor]:
+    return [t if d is None else t.select(d, i) for t, d in zip(args, in_dims, strict=True)]
+
+
 TRANSFORMS = {
     "grad": lambda mm: grad(loss_with(mm), argnums=(0, 1)),
     "grad of grad": lambda mm: grad(
@@ -69,7 +82,7 @@ def test_vmap_of_transforms(device: str, name: str) -> None:
     transform = TRANSFORMS[name]
     a = torch.stack([operands(device)[0] for _ in range(3)])
     b = torch.stack([operands(device)[1] for _ in range(3)])
-    for in_dims, args in (((0, 0), (a, b)), ((0, None), (a, b[0])), ((None, 0), (a[0], b))):
+    for in_dims, args in sharing(a, b):
         ours = vmap(transform(tiled_mm.mm), in_dims)(*args)
         assert_equal(ours, vmap(transform(torch.mm), in_dims)(*args))
 
@@ -92,32 +105,26 @@ def test_vmap_over_every_dimension(device: str, in_dims: tuple, out_dim: int) ->
     batch = 6
     args = []
     for (rows, cols), dim in zip(((17, 21), (21, 19)), in_dims, strict=True):
-        x = torch.stack([cases.fill(rows, cols, torch.float32, device) for _ in range(batch)])
+        x = fills(batch, rows, cols, torch.float32, device)
         args.append(x[0] if dim is None else x.movedim(0, dim).contiguous())
     mapped = vmap(tiled_mm.mm, in_dims, out_dim)(*args)
     assert mapped.shape == vmap(torch.mm, in_dims, out_dim)(*args).shape
     for i in range(batch):
-        x, y = (
-            t if dim is None else t.select(dim, i) for t, dim in zip(args, in_dims, strict=True)
-        )
-        assert_same_bits(mapped.select(out_dim, i), tiled_mm.mm(x, y), f"entry {i}")
+        expected = tiled_mm.mm(*entry(i, in_dims, args))
+        assert_same_bits(mapped.select(out_dim, i), expected, f"entry {i}")
 
 
 @each("dtype", cases.DTYPES)
 def test_vmap_of_every_dtype(device: str, dtype: torch.dtype) -> None:
-    a = torch.stack([cases.fill(7, 9, dtype, device) for _ in range(4)])
-    b = torch.stack([cases.fill(9, 5, dtype, device) for _ in range(4)])
-    for in_dims, args in (((0, 0), (a, b)), ((0, None), (a, b[0])), ((None, 0), (a[0], b))):
+    for in_dims, args in sharing(fills(4, 7, 9, dtype, device), fills(4, 9, 5, dtype, device)):
         mapped = vmap(tiled_mm.mm, in_dims)(*args)
         for i in range(4):
-            x, y = (t if d is None else t[i] for t, d in zip(args, in_dims, strict=True))
-            assert_same_bits(mapped[i], tiled_mm.mm(x, y))
+            assert_same_bits(mapped[i], tiled_mm.mm(*entry(i, in_dims, args)))
 
 
 def test_vmap_keeps_the_keywords(device: str) -> None:
-    a = torch.stack([cases.fill(7, 9, torch.bfloat16, device) for _ in range(4)])
-    b = torch.stack([cases.fill(9, 5, torch.bfloat16, device) for _ in range(4)])
-    for in_dims, args in (((0, 0), (a, b)), ((0, None), (a, b[0])), ((None, 0), (a[0], b))):
+    a, b = (fills(4, *size, torch.bfloat16, device) for size in ((7, 9), (9, 5)))
+    for in_dims, args in sharing(a, b):
         for algo in rungs.RUNGS[device]:
             mapped = vmap(
                 lambda x, y, algo=algo: tiled_mm.mm(
@@ -131,12 +138,7 @@ def test_vmap_keeps_the_keywords(device: str) -> None:
 
 
 def test_nested_vmap(device: str) -> None:
-    a = torch.stack(
-        [torch.stack([cases.fill(5, 7, torch.float32, device) for _ in range(3)]) for _ in range(2)]
-    )
-    b = torch.stack(
-        [torch.stack([cases.fill(7, 4, torch.float32, device) for _ in range(3)]) for _ in range(2)]
-    )
+    a, b = (torch.randn(2, 3, *size, device=device) for size in ((5, 7), (7, 4)))
     combinations = {
         "both, both": (vmap(vmap(tiled_mm.mm)), a, b, lambda i, j: (a[i, j], b[i, j])),
         "outer a, inner b": (
@@ -167,12 +169,11 @@ def test_nested_vmap(device: str) -> None:
 def test_vmap_of_bmm(device: str) -> None:
     a = torch.randn(4, 3, 5, 7, device=device)
     b = torch.randn(4, 3, 7, 6, device=device)
-    for in_dims, args in (((0, 0), (a, b)), ((0, None), (a, b[0])), ((None, 0), (a[0], b))):
+    for in_dims, args in sharing(a, b):
         mapped = vmap(tiled_mm.bmm, in_dims)(*args)
         assert mapped.shape == (4, 3, 5, 6)
         for i in range(4):
-            x, y = (t if d is None else t[i] for t, d in zip(args, in_dims, strict=True))
-            assert_same_bits(mapped[i], tiled_mm.bmm(x, y))
+            assert_same_bits(mapped[i], tiled_mm.bmm(*entry(i, in_dims, args)))
 
 
 def test_vmap_over_a_batch_of_none(device: str) -> None:
@@ -186,15 +187,13 @@ def test_vmap_over_a_batch_of_none(device: str) -> None:
 def test_vmap_over_empty_matrices(device: str) -> None:
     for m, n, k in cases.EMPTY_SHAPES:
         a, b = torch.ones(2, m, k, device=device), torch.ones(2, k, n, device=device)
-        for in_dims, args in (((0, 0), (a, b)), ((0, None), (a, b[0])), ((None, 0), (a[0], b))):
-            assert torch.equal(
-                vmap(tiled_mm.mm, in_dims)(*args), torch.zeros(2, m, n, device=device)
-            )
+        for in_dims, args in sharing(a, b):
+            assert torch.equal(vmap(tiled_mm.mm, in_dims)(*args), a.new_zeros(2, m, n))
 
 
 def test_errors_inside_vmap_are_torch_mms(device: str) -> None:
     a, b = torch.ones(2, 3, 4, device=device), torch.ones(2, 5, 6, device=device)
-    for in_dims, args in (((0, 0), (a, b)), ((0, None), (a, b[0])), ((None, 0), (a[0], b))):
+    for in_dims, args in sharing(a, b):
         texts = []
         for mm in (tiled_mm.mm, torch.mm):
             with pytest.raises(RuntimeError) as raised:

@@ -7,7 +7,6 @@ which the low 32 bits remain."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import cases
 import groups
@@ -24,8 +23,6 @@ pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 BYTES = (torch.int8, torch.uint8)
 INT32 = {"out_dtype": torch.int32}
 HOPPER = {"algo": "hopper"}
-SCALED_TILES = ("Coop256x128", "Coop192x128", "Coop128x128", "Deep64x64", "Solo64x32", "Solo64x16")
-CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4))
 
 each_byte = each("dtype", BYTES)
 
@@ -193,19 +190,6 @@ def expected(o: scaled.Operands, dtype: torch.dtype) -> torch.Tensor:
     return (scale * exact(o.a, o.b).float() + 0.0).to(dtype)
 
 
-def by_every_way(o: scaled.Operands, dtype: torch.dtype) -> Iterator[tuple[tuple, torch.Tensor]]:
-    for tile in SCALED_TILES:
-        for exchanged in (False, True):
-            for cluster in CLUSTERS:
-                way = (tile, exchanged, *cluster)
-                try:
-                    c = torch.ops.tiled_debug.scaled_with_tile(*o.all(), *way, out_dtype=dtype)
-                except RuntimeError as error:  # a cluster cannot share so few rows
-                    assert "has no way" in str(error)
-                    continue
-                yield way, c
-
-
 @each("recipe_a", scaled.RECIPES[:2])
 @each("recipe_b", scaled.RECIPES[:2])
 def test_scaled_by_every_way(recipe_a: str, recipe_b: str) -> None:
@@ -214,10 +198,10 @@ def test_scaled_by_every_way(recipe_a: str, recipe_b: str) -> None:
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
             right, count = expected(o, dtype), 0
             assert same_bits(tiled_mm.scaled_mm(*o.all(), out_dtype=dtype), right)
-            for way, c in by_every_way(o, dtype):
+            for way, c in scaled.by_every_way(o, dtype):
                 count += 1
                 assert same_bits(c, right), (m, n, k, dtype, way)
-            assert count >= len(SCALED_TILES)
+            assert count >= len(scaled.TILES)
 
 
 def test_scaled_has_the_bits_of_the_cpu() -> None:

@@ -1,7 +1,7 @@
 """`out_dtype=torch.int32` of bytes: their sum as it is, beside exact sums in int64.
 
 The kernels themselves are held to the same, at every level of the CPU and in software of the GPU's,
-by cpp_tests/test_cpu_core.cpp, test_cpu_pairs.cpp and test_async_mma_int32.cpp.
+by cpp_tests/test_cpu_core.cpp, test_cpu_pairs.cpp and test_async_mma_words.cpp.
 """
 
 from __future__ import annotations

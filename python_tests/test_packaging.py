@@ -339,16 +339,15 @@ def test_cuda_is_off_with_the_reason(case: str, tmp_path: Path) -> None:
     assert f": CUDA off: {WITHOUT_CUDA[case][2]}" in configured.status[0]
 
 
-@pytest.mark.parametrize("case", WITHOUT_CUDA)
 @pytest.mark.parametrize(
-    "settings", [{"FORCE_CUDA": "1"}, {"TORCH_CUDA_ARCH_LIST": "9.0"}], ids=lambda s: next(iter(s))
+    ("case", "name", "value"),
+    [("no nvcc", "FORCE_CUDA", "1"), ("CPU-only torch", "TORCH_CUDA_ARCH_LIST", "9.0")],
 )
 def test_cuda_that_was_asked_for_and_is_missing_is_an_error(
-    case: str, settings: dict[str, str], tmp_path: Path
+    case: str, name: str, value: str, tmp_path: Path
 ) -> None:
-    configured = configure_without_cuda(case, tmp_path, **settings)
+    configured = configure_without_cuda(case, tmp_path, **{name: value})
     assert not configured.good
-    ((name, value),) = settings.items()
     assert f"{name}={value} asks for CUDA, but {WITHOUT_CUDA[case][2]}" in configured.error
 
 
@@ -362,7 +361,7 @@ def test_cuda_can_be_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "good"),
-    [("1.13.1", False), ("2.9.1+cu130", False), ("2.10.0", True), ("3.0.0a0+git1", True)],
+    [("2.9.1+cu130", False), ("2.10.0", True), ("3.0.0a0+git1", True)],
 )
 def test_a_torch_that_is_too_old_is_refused_at_once(
     version: str, good: bool, tmp_path: Path
@@ -547,11 +546,8 @@ TOOLS = {
 }
 
 
-@pytest.mark.parametrize("name", ["tiled-mm", "two words", "tiled.mm-0.1 (copy)"])
-def test_make_builds_in_a_folder_of_any_name(
-    name: str, source_distribution: Path, tmp_path: Path
-) -> None:
-    clone = unpacked(source_distribution, tmp_path / name)
+def test_make_builds_in_a_folder_of_any_name(source_distribution: Path, tmp_path: Path) -> None:
+    clone = unpacked(source_distribution, tmp_path / "tiled-mm 0.1 (copy)")
     tools = {"cmake": tool("cmake"), "ninja": tool("ninja"), "python": sys.executable}
     programs = clone / ".venv" / "bin"
     programs.mkdir(parents=True)

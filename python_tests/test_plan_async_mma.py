@@ -29,13 +29,6 @@ def test_it_runs_where_there_are_no_kernels_of_hopper(dtype: torch.dtype, device
         assert text.startswith("async_mma on") and ("by 16 bytes" in text or k == 1001)
 
 
-def test_the_tiles_that_fit_shared_memory() -> None:
-    a, b = meta(8192, 8192, 8192, BF16)
-    for device, has_most in (("a100", True), ("h200", True), ("a10", False), ("rtx4090", False)):
-        tiles = {way[0] for way in ways_of(a, b, "async_mma", device=device)}
-        assert "Async128x128" in tiles and ("Async128x256" in tiles) == has_most, device
-
-
 def test_operands_that_are_copied_first() -> None:
     """Each that does not lie by whole 16 bytes is copied in some ways, and not in others."""
     for (m, n, k), copied in (

@@ -4,7 +4,6 @@ software, and errors within the contract's bound."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import fp8_model
 import pytest
@@ -13,26 +12,13 @@ import tiled_mm
 import torch
 from cases import each
 from epilogues import same_bits
-from scaled import CLUSTERS, E4M3, E5M2, RECIPES, TILES
+from scaled import E4M3, E5M2, RECIPES, TILES
 
 pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 
 KINDS = ((E4M3, E4M3), (E5M2, E4M3), (E4M3, E5M2), (E5M2, E5M2))
 ANY_DATA = 136  # docs/contract.md, "fp8": g
 OF_BOTH_SIGNS = 4
-
-
-def by_every_way(o: scaled.Operands) -> Iterator[tuple[tuple, torch.Tensor]]:
-    for way in itertools.product(TILES, (False, True), CLUSTERS):
-        tile, exchanged, cluster = way
-        try:
-            c = torch.ops.tiled_debug.scaled_with_tile(
-                *o.all(), tile, exchanged, *cluster, out_dtype=torch.float32
-            )
-        except RuntimeError as error:  # a cluster cannot share so few rows
-            assert "has no way" in str(error)
-            continue
-        yield way, c
 
 
 def check(o: scaled.Operands, c: torch.Tensor, g: float) -> None:
@@ -52,7 +38,7 @@ def test_every_way_has_the_same_bits(size: tuple[int, int, int], kinds: tuple) -
         c = tiled_mm.scaled_mm(*o.all(), out_dtype=torch.float32)
         check(o, c, OF_BOTH_SIGNS)
         count = 0
-        for way, other in by_every_way(o):
+        for way, other in scaled.by_every_way(o, torch.float32):
             count += 1
             assert same_bits(other, c), (way, recipes)
         assert count >= len(TILES)

@@ -4,6 +4,7 @@ however the operands lie."""
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import cases
 import gates
@@ -15,10 +16,14 @@ from cases import column_major, each, laid_out
 from golden import assert_equal, assert_same_bits
 from rungs import DEEP
 from tensor_cores import (
+    INSTANCES,
+    PARTS,
     TF32_RUNGS,
+    Instance,
     arithmetic,
     asked,
     each_dtype,
+    each_instance,
     hopper_with_totals,
     mm,
     normal,
@@ -191,19 +196,20 @@ def test_error_of_every_rung_at_an_aligned_size(dtype: torch.dtype, k: int) -> N
         gates.check_random(c, a, b, arithmetic(dtype))
 
 
-# ---- one answer ----------------------------------------------------------------------------------
+# ---- one answer, of fp16x3 too -------------------------------------------------------------------
 
 
 # (N, K): one chain and several, and K that is not a multiple of 8.
 SIZES = ((4096, 4096), (1000, 4096 + 8), (520, 9000), (264, DEEP), (72, 32768), (77, 515))
-ROWS = (1, 2, 3, 7, 16, 64, 100, 128, 129, 1000)
+ROWS = (1, 2, 3, 7, 8, 9, 16, 17, 25, 32, 33, 64, 100, 128, 129, 1000)  # up to 64 by few_rows
+each_data = each("instance", (*INSTANCES, replace(PARTS, name="fp16x3-normal", data="normal")))
 
 
 @each("size", SIZES)
-@each_dtype
-def test_rows_of_a_large_batch(dtype: torch.dtype, size: tuple[int, int]) -> None:
-    n, k = size
-    a, b = normal(4096, k, dtype=dtype), normal(k, n, dtype=dtype)
+@each_data
+def test_rows_of_a_large_batch(instance: Instance, size: tuple[int, int]) -> None:
+    (n, k), mm = size, instance.mm
+    a, b = instance.make(4096, k), instance.make(k, n)
     c = mm(a, b)
     for rows in ROWS:
         for begin in (0, 1237, 4096 - rows):
@@ -213,10 +219,10 @@ def test_rows_of_a_large_batch(dtype: torch.dtype, size: tuple[int, int]) -> Non
 
 
 @each("size", SIZES)
-@each_dtype
-def test_columns_of_a_large_matrix(dtype: torch.dtype, size: tuple[int, int]) -> None:
-    m, k = size
-    a, b = normal(m, k, dtype=dtype), normal(k, 4096, dtype=dtype)
+@each_data
+def test_columns_of_a_large_matrix(instance: Instance, size: tuple[int, int]) -> None:
+    (m, k), mm = size, instance.mm
+    a, b = instance.make(m, k), instance.make(k, 4096)
     c = mm(a, b)
     for columns in ROWS:
         for begin in (0, 1237, 4096 - columns):
@@ -226,68 +232,75 @@ def test_columns_of_a_large_matrix(dtype: torch.dtype, size: tuple[int, int]) ->
 
 
 @each("size", ((128, 515), (96, 9000), (40, DEEP)))
-@each_dtype
-def test_batches(dtype: torch.dtype, size: tuple[int, int]) -> None:
+@each_data
+def test_batches(instance: Instance, size: tuple[int, int]) -> None:
     """bmm and vmap, an operand shared or not, in every layout that vmap may meet."""
-    n, k = size
-    a, b = normal(6, 40, k, dtype=dtype), normal(6, k, n, dtype=dtype)
+    (n, k), mm, bmm = size, instance.mm, instance.bmm
+    a, b = instance.make(6, 40, k), instance.make(6, k, n)
+    a[1, 3, 5], b[4, 6, 7] = torch.nan, torch.inf
     expected = [mm(a[i], b[i]) for i in range(6)]
     shared = [mm(a[i], b[0]) for i in range(6)]
     for x in (a, a.mT.contiguous().mT, a.transpose(0, 1).contiguous().transpose(0, 1)):
         for y in (b, b.mT.contiguous().mT, b.transpose(0, 2).contiguous().transpose(0, 2)):
-            c = tiled_mm.bmm(x, y, **asked(dtype))
+            c = bmm(x, y)
             mapped = torch.vmap(mm)(x, y)
             for i in range(6):
                 assert_equal(c[i], expected[i], f"entry {i}")
                 assert_equal(mapped[i], expected[i], f"entry {i} of vmap")
-        c = tiled_mm.bmm(x, b[:1].expand(6, k, n), **asked(dtype))
+        c = bmm(x, b[:1].expand(6, k, n))
         mapped = torch.vmap(mm, (0, None))(x, b[0])
         for i in range(6):
             assert_equal(c[i], shared[i], f"entry {i}, B shared")
             assert_equal(mapped[i], shared[i], f"entry {i} of vmap, B shared")
     mapped = torch.vmap(mm, (None, 0))(a[0], b)
+    c = bmm(a[:1].expand(6, 40, k), b)
     for i in range(6):
         assert_equal(mapped[i], mm(a[0], b[i]), f"entry {i} of vmap, A shared")
+        assert_equal(c[i], mapped[i], f"entry {i}, A shared")
 
 
 LAID_OUT_SIZES = (
-    *((67, 45, 131), (64, 128, 256), (200, 136, 4104), (1, 96, 515)),
-    *((72, 40, DEEP), (96, 1, DEEP - 4)),
+    *((67, 45, 131), (64, 128, 256), (200, 136, 4104), (1, 96, 515), (96, 1, 64), (67, 45, 21)),
+    *((72, 40, DEEP), (96, 1, DEEP - 4), (3, 5, DEEP - 4), (16, 40, 4104)),
 )
 
 
 @each("size", LAID_OUT_SIZES)
-@each_dtype
-def test_all_layouts_and_rungs_are_equal(dtype: torch.dtype, size: tuple) -> None:
+@each_instance
+def test_all_layouts_and_rungs_are_equal(instance: Instance, size: tuple) -> None:
     m, n, k = size
-    a, b = cases.pair(m, n, k, dtype, "cuda")
-    expected = mm(a, b, "mma_tile")
+    a, b = instance.make(m, k), instance.make(k, n)
+    expected = instance.one(a, b)
     met = set()
     for (name_a, x), (name_b, y) in itertools.product(laid_out(a), laid_out(b)):
-        for algo in (None, *rungs_for(x, y)):
-            assert_equal(mm(x, y, algo), expected, (algo, name_a, name_b))
+        for algo in (None, *instance.rungs_for(x, y)):
+            assert_equal(instance.mm(x, y, algo), expected, (algo, name_a, name_b))
             met.add(algo)
-    assert met >= {None, *rungs.tensor_rungs(dtype, any_layout=True)}
+    assert met >= {None, *instance.rungs(any_layout=True)}
     if k % 8 == 0 and n % 8 == 0:
-        assert met == {None, *rungs.tensor_rungs(dtype)}
+        assert met == {None, *instance.rungs()}
 
 
 @each("step", (2**31 + 8, 2**31 + 5))
-@each("dtype", cases.HALVES)
-def test_rows_more_than_2_31_elements_apart(dtype: torch.dtype, step: int) -> None:
+@each_instance
+def test_rows_more_than_2_31_elements_apart(instance: Instance, step: int) -> None:
     """The memory between them is never touched."""
+    mm, needed = instance.mm, 3 * step * instance.dtype.itemsize
     free = torch.cuda.mem_get_info()[0]
-    if free < 6 * step:
-        pytest.skip(f"needs {6 * step / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free")
-    a, b = cases.pair(3, 40, 72, dtype, "cuda")
-    expected = mm(a, b, "mma_tile")
-    memory = torch.empty(2 * step + 128, dtype=dtype, device="cuda")
+    if free < needed:
+        pytest.skip(f"needs {needed / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free")
+    a, b = instance.make(3, 72), instance.make(72, 40)
+    a[1, 5] = torch.nan
+    expected, exchanged = instance.one(a, b), instance.one(b.t(), a.t())
+    if instance is not PARTS:
+        assert_equal(exchanged.t(), expected)
+    memory = torch.empty(2 * step + 128, dtype=instance.dtype, device="cuda")
     far = memory.as_strided((3, 72), (step, 1)).copy_(a)
-    for algo in (None, *rungs_for(far, b)):
+    for algo in (None, *instance.rungs_for(far, b)):
         assert_equal(mm(far, b, algo), expected, algo)
-        assert_equal(mm(b.t(), far.t(), algo).t(), expected, algo)
+        assert_equal(mm(b.t(), far.t(), algo), exchanged, algo)
     out = memory.as_strided((3, 40), (step, 1))
-    for algo in (None, *rungs_for(a, b)):
+    for algo in (None, *instance.rungs_for(a, b)):
         out.fill_(torch.nan)
         mm(a, b, algo, out=out)
         assert_equal(out, expected, algo)

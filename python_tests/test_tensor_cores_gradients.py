@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -14,9 +15,10 @@ from cases import each
 from golden import assert_equal
 from tensor_cores import (
     EVERY_RUNG,
+    Instance,
     each_dtype,
+    each_instance,
     mm,
-    normal,
 )
 
 pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
@@ -25,16 +27,14 @@ pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 # ---- gradients -----------------------------------------------------------------------------------
 
 
-@each("dtype", cases.HALVES)
-def test_a_linear_layer_of_any_batch(dtype: torch.dtype) -> None:
+@each_instance
+def test_a_linear_layer_of_any_batch(instance: Instance) -> None:
     """Forward, and the gradient of the input, of slices of a batch; the weight's of its columns."""
-    x = normal(1000, 1032, dtype=dtype)
-    weight = normal(1032, 776, dtype=dtype)
-    gradient = normal(1000, 776, dtype=dtype)
+    x, weight, gradient = map(instance.make, (1000, 1032, 1000), (1032, 776, 776))
 
     def layer(rows: slice, columns: slice = slice(None)) -> tuple[torch.Tensor, ...]:
         part, w = x[rows].clone().requires_grad_(), weight[:, columns].clone().requires_grad_()
-        y = tiled_mm.mm(part, w)
+        y = instance.mm(part, w)
         return y.detach(), *torch.autograd.grad(y, (part, w), gradient[rows, columns])
 
     every = slice(None)
@@ -99,16 +99,19 @@ def test_gradients_of_any_layout(dtype: torch.dtype, size: tuple, algo: str) -> 
             assert_equal(of_seed, mm(h, b, "mma_tile"), name)
 
 
-def test_gradients_keep_the_tf32_of_the_forward() -> None:
-    a, b = (x.requires_grad_() for x in cases.pair(67, 45, 131, torch.float32, "cuda"))
-    g = cases.fill(67, 45, torch.float32, "cuda")
-    with tiled_mm.float32_precision("tf32"):
+@each("precisions", tuple(itertools.permutations(("ieee", "tf32", "fp16x3"), 2)))
+def test_gradients_keep_the_precision_of_the_forward(precisions: tuple[str, str]) -> None:
+    forward, backward = precisions
+    a, b = (x.requires_grad_() for x in cases.pair(130, 140, 300, torch.float32, "cuda"))
+    g = cases.fill(130, 140, torch.float32, "cuda")
+    with tiled_mm.float32_precision(forward):
         c = tiled_mm.mm(a, b)
-    with tiled_mm.float32_precision("ieee"):
+    with tiled_mm.float32_precision(backward):
         grad_a, grad_b = torch.autograd.grad(c, (a, b), g)
     with torch.no_grad():
-        assert_equal(grad_a, mm(g, b.t()))
-        assert_equal(grad_b, mm(a.t(), g))
+        assert_equal(grad_a, tiled_mm.mm(g, b.t(), precision=forward))
+        assert_equal(grad_b, tiled_mm.mm(a.t(), g, precision=forward))
+        assert not torch.equal(grad_a, tiled_mm.mm(g, b.t(), precision=backward))
 
 
 def test_gradients_of_an_fma_rung_under_tf32() -> None:

@@ -1,11 +1,13 @@
-"""The tensor-core rungs on streams, in graphs and threads, and in memory that others use."""
+"""The tensor-core rungs and fp16x3 on streams, in graphs and threads, and in memory that others
+use."""
 
 from __future__ import annotations
 
+import functools
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import cases
+import fp16x3
 import pytest
 import tiled_mm
 import torch
@@ -14,11 +16,12 @@ from golden import assert_equal
 from rungs import DEEP
 from tensor_cores import (
     ANY_LAYOUT,
+    PARTS,
+    Instance,
     each_dtype,
+    each_instance,
     each_rung_and_dtype,
     mm,
-    normal,
-    rungs_for,
     ways,
 )
 
@@ -28,15 +31,15 @@ pytestmark = [pytest.mark.cuda, pytest.mark.tensor_cores]
 # ---- where the result goes -----------------------------------------------------------------------
 
 
-@each_dtype
-def test_nothing_around_a_new_result_is_written(dtype: torch.dtype) -> None:
+@each_instance
+def test_nothing_around_a_new_result_is_written(instance: Instance) -> None:
     """Results in a pool of canaries: each is one of many slices of the same memory."""
-    a, b = cases.pair(200, 136, 72, dtype, "cuda")
-    expected = mm(a, b)
-    memory = cases.hole(16, 200 * 136 + 64, dtype, "cuda")
+    a, b = instance.make(200, 72), instance.make(72, 136)
+    expected = instance.mm(a, b)
+    memory = cases.hole(16, 200 * 136 + 64, instance.dtype, "cuda")
     for i in range(0, 16, 2):
         out = memory[i, 32 : 32 + 200 * 136].view(200, 136)
-        mm(a, b, out=out)
+        instance.mm(a, b, out=out)
         assert_equal(out, expected)
     edges = torch.cat([memory[::2, :32], memory[::2, 32 + 200 * 136 :]], 1)
     assert edges.isnan().all() and memory[1::2].isnan().all()
@@ -45,22 +48,16 @@ def test_nothing_around_a_new_result_is_written(dtype: torch.dtype) -> None:
 # ---- streams, graphs, threads --------------------------------------------------------------------
 
 
-@each("size", ((1000, 776, 4608), (333, 515, 1029), (64, 264, DEEP), (1000, 776, DEEP)))
-@each_dtype
-def test_100_repeats_under_load_from_another_stream(dtype: torch.dtype, size: tuple) -> None:
+@each(
+    "size",
+    ((1000, 776, 4608), (333, 515, 1029), (64, 264, DEEP), (1000, 776, DEEP), (5, 1100, 4608)),
+)
+@each_instance
+def test_100_repeats_under_load_from_another_stream(instance: Instance, size: tuple) -> None:
     m, n, k = size
-    a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
-    expected = mm(a, b)
-    calls = ways(a, b)
-    load = normal(4096, 4096, dtype=torch.bfloat16)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(60):
-            torch.mm(load, load)
-    results = [calls[i % len(calls)](a, b) for i in range(100)]
-    for c in results:
-        assert_equal(c, expected)
+    a, b = instance.make(m, k), instance.make(k, n)
+    products = [functools.partial(call, a, b) for call in instance.ways(a, b)]
+    cases.under_load(products, instance.mm(a, b))
 
 
 @each_dtype
@@ -89,72 +86,72 @@ def test_graphs(dtype: torch.dtype) -> None:
                 assert_equal(c, mm(a, b, "mma_tile"))
 
 
+def test_graphs_of_fp16x3() -> None:
+    sizes = ((136, 264, 64), (67, 45, 131), (64, 72, DEEP), (600, 1100, 4608), (67, 45, 21))
+    sizes += ((5, 264, 515), (264, 16, DEEP))
+    pairs = [fp16x3.pair(*size) for size in sizes]
+    for a, b in pairs:  # as torch asks: once before it is captured
+        PARTS.mm(a, b)
+        tiled_mm.fp16x3_recomputed(a, b)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = [(PARTS.mm(a, b), tiled_mm.fp16x3_recomputed(a, b)) for a, b in pairs]
+    for special in (0.5, torch.nan, torch.inf):
+        for a, b in pairs:
+            a.copy_(torch.randn_like(a))
+            b.copy_(torch.randn_like(b))
+            a[1, 2] = special
+        for c, _ in results:
+            c.fill_(torch.nan)
+        graph.replay()
+        for (a, b), (c, count) in zip(pairs, results, strict=True):
+            assert_equal(c, PARTS.mm(a, b))
+            again = c.shape[1] if special != 0.5 else 0
+            assert int(count) == (again if a.shape[1] >= fp16x3.LEAST_K else c.numel())
+
+
 @each_rung_and_dtype
 def test_the_current_stream_is_used(dtype: torch.dtype, algo: str | None) -> None:
-    """Operands that are written late on a side stream: kernels that start early, in the shadow of
-    the one before, must wait for it before they read or write."""
     a, b = cases.pair(136, 264, DEEP, dtype, "cuda")
-    b = column_major(b)
-    expected = mm(a, b, algo)
-    late_a, late_b = a.clone(), b.clone()
-    out = torch.zeros_like(expected)
-    a.fill_(torch.nan)
-    b.fill_(torch.nan)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(cases.SLEEP // 10)
-        a.copy_(late_a)
-        b.copy_(late_b)
-        c = mm(a, b, algo)
-        mm(a, b, algo, out=out)
-    side.synchronize()
-    assert_equal(c, expected)
-    assert_equal(out, expected)
+    cases.written_late(functools.partial(mm, algo=algo), a, column_major(b))
 
 
-@each("size", ((136, 136), (131, 131), (4608, 4608), (DEEP, 72)))
-@each_dtype
-def test_a_chain_of_products(dtype: torch.dtype, size: tuple[int, int]) -> None:
-    """Each reads what the one before wrote, and writes what the one before read."""
-    k, n = size
-    x = normal(n, k, dtype=dtype) / k**0.5
-    there, back = normal(k, n, dtype=dtype) / k**0.5, normal(n, k, dtype=dtype) / n**0.5
-    expected = x
-    for _ in range(3):
-        for weight in (there, back):
-            expected = mm(expected, weight)
-            torch.cuda.synchronize()
-    for _ in range(5):
-        y, z = x.clone(), torch.empty(n, n, dtype=dtype, device="cuda")
-        for _ in range(3):
-            mm(y, there, out=z)
-            mm(z, back, out=y)
-        assert_equal(y, expected)
+@each("size", ((136, 264, DEEP), (300, 200, 512), (67, 45, 21), (7, 264, 4608), (264, 1, DEEP)))
+def test_the_current_stream_is_used_by_fp16x3(size: tuple) -> None:
+    cases.written_late(PARTS.mm, *fp16x3.pair(*size))
 
 
-@each_dtype
-def test_several_streams_and_threads_at_once(dtype: torch.dtype) -> None:
-    sizes = ((200, 152, 300), (67, 45, 131), (64, 72, DEEP), (600, 1100, 4608))
-    pairs = [cases.pair(*size, dtype, "cuda") for size in sizes]
-    expected = [mm(a, b) for a, b in pairs]
+# (rows, K of one product and N of the other, the other way round)
+CHAINS = ((136, 136, 136), (131, 131, 131), (4608, 4608, 4608), (72, DEEP, 72))
+
+
+@each("size", (*CHAINS, (500, 4608, 2048), (7, 300, 500)))
+@each_instance
+def test_a_chain_of_products(instance: Instance, size: tuple[int, int, int]) -> None:
+    rows, k, n = size
+    x, there, back = (
+        (torch.randn(*s, device="cuda") / terms**0.5).to(instance.dtype)
+        for s, terms in (((rows, k), k), ((k, n), k), ((n, k), n))
+    )
+    if instance is PARTS:
+        x[3, 5] = 1e20  # a row that is computed again, with all that follow from it
+    cases.chain_of_products(instance.mm, x, there, back)
+
+
+@each_instance
+def test_several_streams_and_threads_at_once(instance: Instance) -> None:
+    sizes = ((200, 152, 300), (67, 45, 131), (5, 450, 131), (64, 72, DEEP), (600, 1100, 4608))
+    pairs = [(instance.make(m, k), instance.make(k, n)) for m, n, k in sizes]
+    expected = [instance.mm(a, b) for a, b in pairs]
     torch.cuda.synchronize()
-    cases.in_threads_and_streams(lambda i: mm(*pairs[i]), expected)
+    cases.in_threads_and_streams(lambda i: instance.mm(*pairs[i]), expected)
 
 
-@each_dtype
-def test_threads_that_have_not_used_the_gpu_before(dtype: torch.dtype) -> None:
-    """They have no CUDA context yet, which the encoding of a tensor map asks for."""
-    a, b = cases.pair(136, 264, 64, dtype, "cuda")
-    b = column_major(b)
-    expected = mm(a, b)
-    for algo in (None, *rungs_for(a, b)):
-        out = torch.empty_like(expected)
-        torch.cuda.synchronize()
-        with ThreadPoolExecutor(1) as fresh:
-            fresh.submit(lambda algo=algo, out=out: mm(a, b, algo, out=out)).result()
-        torch.cuda.synchronize()
-        assert_equal(out, expected, algo)
+@each_instance
+def test_threads_that_have_not_used_the_gpu_before(instance: Instance) -> None:
+    a, b = instance.make(136, 64), column_major(instance.make(64, 264))
+    for algo in (None, *instance.rungs_for(a, b)):
+        cases.in_a_fresh_thread(functools.partial(instance.mm, algo=algo), a, b)
 
 
 def test_the_host_does_not_wait() -> None:
@@ -167,5 +164,19 @@ def test_the_host_does_not_wait() -> None:
             with torch.no_grad():
                 tiled_mm.mm(a, b, algo=algo, out=out)
                 tiled_mm.bmm(a[None], b[None], algo=algo)
+
+    cases.assert_the_host_does_not_wait(calls)
+
+
+def test_the_host_does_not_wait_for_fp16x3() -> None:
+    a, b = (x.requires_grad_() for x in fp16x3.pair(67, 72, DEEP - 4))
+    out = torch.empty(67, 72, device="cuda")
+
+    def calls() -> None:
+        PARTS.mm(a, b).sum().backward()
+        with torch.no_grad():
+            PARTS.mm(a, b, out=out)
+            tiled_mm.bmm(a[None], b[None], precision="fp16x3")
+            tiled_mm.fp16x3_recomputed(a, b)
 
     cases.assert_the_host_does_not_wait(calls)

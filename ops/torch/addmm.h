@@ -10,53 +10,35 @@
 
 #include "torch/check_addmm.h"
 #include "torch/finished.h"
+#include "torch/forms.h"
 #include "torch/options.h"
 
 namespace tiled {
 
-// CHECK_ALL is check_addmm, of matrices, or check_baddbmm, of batches of them.
+// addmm or baddbmm, by its check (forms.h).
 template <typename Backend, auto CHECK_ALL>
-class Addmm {
-  using Name = std::optional<std::string_view>;
-
- public:
-  static at::Tensor product(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
-                            const at::Scalar& beta, const at::Scalar& alpha, Name activation,
-                            const MmOptions& options) {
-    CHECK_ALL(input, a, b);
-    return std::get<0>(finished_product<Backend>(
-        a, b, {{}, "n", input, alpha, beta, activation, /*before=*/false, {}}, options));
-  }
-
-  // (C, the pre-activation)
-  static std::tuple<at::Tensor, at::Tensor> with_before(const at::Tensor& input,
-                                                        const at::Tensor& a, const at::Tensor& b,
-                                                        const at::Scalar& beta,
-                                                        const at::Scalar& alpha, Name activation,
-                                                        const MmOptions& options) {
-    CHECK_ALL(input, a, b);
-    return finished_product<Backend>(
-        a, b, {{}, "n", input, alpha, beta, activation, /*before=*/true, {}}, options);
-  }
-
-  static void product_out(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
-                          const at::Scalar& beta, const at::Scalar& alpha, Name activation,
-                          const MmOptions& options, at::Tensor& out) {
-    CHECK_ALL(input, a, b);
+at::Tensor addmm_product(at::Tensor* before, at::Tensor* out, const at::Tensor& input,
+                         const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                         const at::Scalar& alpha, std::optional<std::string_view> activation,
+                         const MmOptions& options) {
+  CHECK_ALL(input, a, b);
+  std::optional<at::Tensor> target;
+  if (out != nullptr) {
     c10::SymDimVector sizes(a.sym_sizes().begin(), a.sym_sizes().end());
     sizes.back() = b.size(-1);
-    if (check_out(a, out, check_finished_out_dtype(a.scalar_type(), options), sizes) ==
-        OutShape::Fits) {
-      finished_product<Backend>(
-          a, b, {{}, "n", input, alpha, beta, activation, /*before=*/false, out}, options);
-      return;
-    }
-    // Its storage may be an input's, so it grows only after everything has been read.
-    const at::Tensor c = product(input, a, b, beta, alpha, activation, options);
-    at::native::resize_output(out, c.sizes());
-    out.copy_(c);
+    const at::ScalarType type = check_finished_out_dtype(a.scalar_type(), options);
+    if (check_out(a, *out, type, sizes) == OutShape::Fits) target = *out;
   }
-};
+  auto [c, of_before] = finished_product<Backend>(
+      a, b, {{}, "n", input, alpha, beta, activation, before != nullptr, target}, options);
+  if (before != nullptr) *before = std::move(of_before);
+  if (out != nullptr && !target) {
+    // Its storage may be an input's, so it grows only after everything has been read.
+    at::native::resize_output(*out, c.sizes());
+    out->copy_(c);
+  }
+  return std::move(c);
+}
 
 // `out` [..., N] as the matrix [m, n] that a kernel may write to; undefined where its strides make
 // none, or where it may share memory with what is read. It is refused where that is certain.
@@ -74,14 +56,12 @@ inline at::Tensor linear_target(const at::Tensor& out, const at::Tensor& x,
   return apart ? matrix : at::Tensor();
 }
 
-// activation(x weight^T + bias), in `out` if that is not null, which is resized where it has no
-// elements, and the pre-activation if `before` is not null. A call allocates nothing
-// but these: weight is transposed by its strides.
+// activation(x weight^T + bias) (forms.h); `out` is resized where it has no elements. A call
+// allocates nothing but the results: weight is transposed by its strides.
 template <typename Backend>
-at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
-                          const std::optional<at::Tensor>& bias,
-                          std::optional<std::string_view> activation, const MmOptions& options,
-                          at::Tensor* before, const at::Tensor* out = nullptr) {
+at::Tensor linear_product(at::Tensor* before, at::Tensor* out, const at::Tensor& x,
+                          const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                          std::optional<std::string_view> activation, const MmOptions& options) {
   const LinearShape shape = check_linear(x, weight, bias);
   const int64_t m = shape.rows.expect_int(), n = shape.columns.expect_int(), k = x.size(-1);
   const at::ScalarType dtype = x.scalar_type(), type = check_finished_out_dtype(dtype, options);
@@ -131,48 +111,26 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
   }
   if (c.numel() > 0) Backend::run(problem, plan, x);
   if (out == nullptr || target.defined()) return c;
-  if (resizes) at::native::resize_output(*out, c_sizes);  // only now, as of product_out() above
+  if (resizes) at::native::resize_output(*out, c_sizes);  // only now, as of addmm_product()
   out->copy_(c);
   return c;
-}
-
-template <typename Backend>
-at::Tensor finished_linear(const at::Tensor& x, const at::Tensor& weight,
-                           const std::optional<at::Tensor>& bias,
-                           std::optional<std::string_view> activation, const MmOptions& options) {
-  return linear_product<Backend>(x, weight, bias, activation, options, nullptr);
-}
-
-template <typename Backend>
-void linear_out(const at::Tensor& x, const at::Tensor& weight,
-                const std::optional<at::Tensor>& bias, std::optional<std::string_view> activation,
-                const MmOptions& options, at::Tensor& out) {
-  linear_product<Backend>(x, weight, bias, activation, options, nullptr, &out);
-}
-
-template <typename Backend>
-std::tuple<at::Tensor, at::Tensor> linear_with_before(const at::Tensor& x, const at::Tensor& weight,
-                                                      const std::optional<at::Tensor>& bias,
-                                                      std::optional<std::string_view> activation,
-                                                      const MmOptions& options) {
-  at::Tensor before;
-  at::Tensor c = linear_product<Backend>(x, weight, bias, activation, options, &before);
-  return {std::move(c), std::move(before)};
 }
 
 // Every operator of this file, of a backend.
 template <typename Backend>
 void register_addmm(torch::Library& m) {
-  using OfMatrices = Addmm<Backend, &check_addmm>;
-  using OfBatches = Addmm<Backend, &check_baddbmm>;
+  using OfMatrices = Forms<&addmm_product<Backend, &check_addmm>>;
+  using OfBatches = Forms<&addmm_product<Backend, &check_baddbmm>>;
+  using OfEither = Forms<&addmm_product<Backend, &check_addmm_or_baddbmm>>;
+  using Linear = Forms<&linear_product<Backend>>;
   m.impl("addmm", kernel<&OfMatrices::product>);
-  m.impl("addmm.out", kernel<&OfMatrices::product_out>);
+  m.impl("addmm.out", kernel<&OfMatrices::out>);
   m.impl("baddbmm", kernel<&OfBatches::product>);
-  m.impl("baddbmm.out", kernel<&OfBatches::product_out>);
-  m.impl("_addmm_with_before", kernel<&Addmm<Backend, &check_addmm_or_baddbmm>::with_before>);
-  m.impl("linear", kernel<&finished_linear<Backend>>);
-  m.impl("linear.out", kernel<&linear_out<Backend>>);
-  m.impl("_linear_with_before", kernel<&linear_with_before<Backend>>);
+  m.impl("baddbmm.out", kernel<&OfBatches::out>);
+  m.impl("_addmm_with_before", kernel<&OfEither::with_before>);
+  m.impl("linear", kernel<&Linear::product>);
+  m.impl("linear.out", kernel<&Linear::out>);
+  m.impl("_linear_with_before", kernel<&Linear::with_before>);
 }
 
 }  // namespace tiled

@@ -99,30 +99,20 @@ WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::T
   return {std::move(c), std::move(before)};
 }
 
-template <bool BATCHED>
-at::Tensor differentiable_addmm(c10::DispatchKeySet keys, const at::Tensor& input,
-                                const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
-                                const at::Scalar& alpha, std::optional<std::string_view> activation,
-                                const MmOptions& options) {
-  return std::get<0>(
-      record_addmm<BATCHED>(false, keys, input, a, b, beta, alpha, activation, options));
-}
-
-WithBefore differentiable_with_before(c10::DispatchKeySet keys, const at::Tensor& input,
-                                      const at::Tensor& a, const at::Tensor& b,
-                                      const at::Scalar& beta, const at::Scalar& alpha,
-                                      std::optional<std::string_view> activation,
-                                      const MmOptions& options) {
+WithBefore record_either(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& input,
+                         const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                         const at::Scalar& alpha, std::optional<std::string_view> activation,
+                         const MmOptions& options) {
   const auto record = a.dim() == 3 ? &record_addmm<true> : &record_addmm<false>;
-  return record(true, keys, input, a, b, beta, alpha, activation, options);
+  return record(wants_before, keys, input, a, b, beta, alpha, activation, options);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
-  m.impl("addmm", kernel<&differentiable_addmm<false>>);
-  m.impl("baddbmm", kernel<&differentiable_addmm<true>>);
-  m.impl("_addmm_with_before", kernel<&differentiable_with_before>);
+  m.impl("addmm", kernel<&Recorded<&record_addmm<false>>::product>);
+  m.impl("baddbmm", kernel<&Recorded<&record_addmm<true>>::product>);
+  m.impl("_addmm_with_before", kernel<&Recorded<&record_either>::with_before>);
 }
 
 }  // namespace tiled

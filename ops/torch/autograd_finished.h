@@ -65,6 +65,21 @@ struct Addend {
 
 using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the pre-activation)
 
+// The kernels of an operator, and of that with the pre-activation, of RECORD(whether the caller
+// wants that, keys, arguments...).
+template <auto RECORD, typename Signature = decltype(RECORD)>
+struct Recorded;
+
+template <auto RECORD, typename... Arguments>
+struct Recorded<RECORD, WithBefore (*)(bool, c10::DispatchKeySet, Arguments...)> {
+  static at::Tensor product(c10::DispatchKeySet keys, Arguments... arguments) {
+    return std::get<0>(RECORD(false, keys, arguments...));
+  }
+  static WithBefore with_before(c10::DispatchKeySet keys, Arguments... arguments) {
+    return RECORD(true, keys, arguments...);
+  }
+};
+
 // One call on its way through autograd.
 struct FinishedCall : Recording {
   Activation activation;

@@ -59,10 +59,10 @@ struct LinearBackward : public FinishedBackward {
 };
 
 // `main_grad` is undefined where weight has an ordinary gradient.
-WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& x,
-                         const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                         const at::Tensor& main_grad, std::optional<std::string_view> activation,
-                         const MmOptions& asked) {
+WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::DispatchKeySet keys,
+                       const at::Tensor& x, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias,
+                       std::optional<std::string_view> activation, const MmOptions& asked) {
   const FinishedCall call(activation, asked, x, x, weight, bias);
   // A vector is a matrix of one row, whose derivatives are then a matrix'.
   if ((call.needs_gradient || call.has_tangent) && weight.dim() == 1) {
@@ -110,20 +110,10 @@ WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::
   return {std::move(c), std::move(before)};
 }
 
-at::Tensor differentiable_linear(c10::DispatchKeySet keys, const at::Tensor& x,
-                                 const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                                 std::optional<std::string_view> activation,
-                                 const MmOptions& options) {
-  return std::get<0>(
-      record_linear(false, keys, x, weight, bias, /*main_grad=*/{}, activation, options));
-}
-
-WithBefore differentiable_with_before(c10::DispatchKeySet keys, const at::Tensor& x,
-                                      const at::Tensor& weight,
-                                      const std::optional<at::Tensor>& bias,
-                                      std::optional<std::string_view> activation,
-                                      const MmOptions& options) {
-  return record_linear(true, keys, x, weight, bias, /*main_grad=*/{}, activation, options);
+WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& x,
+                         const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                         std::optional<std::string_view> activation, const MmOptions& options) {
+  return record_into(/*main_grad=*/{}, wants_before, keys, x, weight, bias, activation, options);
 }
 
 at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
@@ -135,8 +125,8 @@ at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
     check_main_grad(*main_grad, weight, x.scalar_type(), "tiled::_linear_into_main_grad");
   else
     check_needs_no_main_grad(weight, x.scalar_type());
-  return std::get<0>(record_linear(false, keys, x, weight, bias, main_grad.value_or(at::Tensor()),
-                                   activation, options));
+  return std::get<0>(record_into(main_grad.value_or(at::Tensor()), false, keys, x, weight, bias,
+                                 activation, options));
 }
 
 // Without gradients it is linear.
@@ -149,8 +139,8 @@ at::Tensor linear_alone(const at::Tensor& x, const at::Tensor& weight,
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
-  m.impl("linear", kernel<&differentiable_linear>);
-  m.impl("_linear_with_before", kernel<&differentiable_with_before>);
+  m.impl("linear", kernel<&Recorded<&record_linear>::product>);
+  m.impl("_linear_with_before", kernel<&Recorded<&record_linear>::with_before>);
   m.impl("_linear_into_main_grad", kernel<&linear_into_main_grad>);
 }
 

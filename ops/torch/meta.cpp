@@ -6,6 +6,7 @@
 #include "torch/check_addmm.h"
 #include "torch/check_grouped.h"
 #include "torch/finished.h"
+#include "torch/forms.h"
 #include "torch/options.h"
 #include "torch/precision.h"
 #include "torch/sum_order.h"
@@ -14,7 +15,6 @@ namespace tiled {
 namespace {
 
 using Name = std::optional<std::string_view>;
-using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the pre-activation)
 
 // Everything that can be refused without knowing the device; returns the result's dtype.
 at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
@@ -27,23 +27,19 @@ at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
   return check_out_dtype(a.scalar_type(), options);
 }
 
-// What a request's result is, for requests that are checked.
-struct Asked {
-  c10::SymDimVector sizes;
-  at::ScalarType type;
-
-  // Where `a` is.
-  at::Tensor empty(const at::Tensor& a) const {
-    return at::empty_symint(sizes, a.options().dtype(type));
+// The result beside `a`, of a request that is checked (forms.h).
+at::Tensor made(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
+                const c10::SymDimVector& sizes, at::ScalarType type) {
+  if (out != nullptr) {
+    const OutShape shape = check_out(a, *out, type, sizes);
+    check_no_self_overlap(*out);
+    if (shape == OutShape::ToBeResized) out->resize__symint(sizes);
+    return *out;
   }
-  WithBefore empty_with_before(const at::Tensor& a) const { return {empty(a), empty(a)}; }
-
-  void write(const at::Tensor& a, at::Tensor& out) const {
-    const OutShape shape = check_out(a, out, type, sizes);
-    check_no_self_overlap(out);
-    if (shape == OutShape::ToBeResized) out.resize__symint(sizes);
-  }
-};
+  const auto empty = [&] { return at::empty_symint(sizes, a.options().dtype(type)); };
+  if (before != nullptr) *before = empty();
+  return empty();
+}
 
 // The check of operators that have an epilogue.
 at::ScalarType check_finished_request(const at::Tensor& a, const MmOptions& options) {
@@ -59,78 +55,35 @@ c10::SymDimVector product_sizes(const at::Tensor& a, const at::Tensor& b) {
 
 // mm and bmm, by their checks.
 template <auto CHECK_ALL>
-struct ProductMeta {
-  static Asked request(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
-    CHECK_ALL(a, b);
-    return {product_sizes(a, b), check_request(a, options)};
-  }
-  static at::Tensor product(const at::Tensor& a, const at::Tensor& b, const MmOptions& options) {
-    return request(a, b, options).empty(a);
-  }
-  static void out(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                  at::Tensor& out) {
-    request(a, b, options).write(a, out);
-  }
-};
+at::Tensor product_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
+                        const at::Tensor& b, const MmOptions& options) {
+  CHECK_ALL(a, b);
+  return made(before, out, a, product_sizes(a, b), check_request(a, options));
+}
 
 // addmm and baddbmm, by their checks.
 template <auto CHECK_ALL>
-struct AddmmMeta {
-  static Asked request(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
-                       const at::Scalar& beta, const at::Scalar& alpha, Name activation,
-                       const MmOptions& options) {
-    CHECK_ALL(input, a, b);
-    const c10::SymDimVector sizes = product_sizes(a, b);
-    input.expand_symint(sizes);  // or its refusal
-    const at::ScalarType type = check_finished_request(a, options);
-    check_activation(activation, a.scalar_type());
-    factor_of(alpha, a.scalar_type(), "alpha");
-    factor_of(beta, a.scalar_type(), "beta");
-    return {sizes, type};
-  }
-  static at::Tensor product(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
-                            const at::Scalar& beta, const at::Scalar& alpha, Name activation,
-                            const MmOptions& options) {
-    return request(input, a, b, beta, alpha, activation, options).empty(a);
-  }
-  static WithBefore with_before(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
-                                const at::Scalar& beta, const at::Scalar& alpha, Name activation,
-                                const MmOptions& options) {
-    return request(input, a, b, beta, alpha, activation, options).empty_with_before(a);
-  }
-  static void out(const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
-                  const at::Scalar& beta, const at::Scalar& alpha, Name activation,
-                  const MmOptions& options, at::Tensor& out) {
-    request(input, a, b, beta, alpha, activation, options).write(a, out);
-  }
-};
+at::Tensor addmm_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& input,
+                      const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                      const at::Scalar& alpha, Name activation, const MmOptions& options) {
+  CHECK_ALL(input, a, b);
+  const c10::SymDimVector sizes = product_sizes(a, b);
+  input.expand_symint(sizes);  // or its refusal
+  const at::ScalarType type = check_finished_request(a, options);
+  check_activation(activation, a.scalar_type());
+  factor_of(alpha, a.scalar_type(), "alpha");
+  factor_of(beta, a.scalar_type(), "beta");
+  return made(before, out, a, sizes, type);
+}
 
-Asked linear_request(const at::Tensor& x, const at::Tensor& weight,
-                     const std::optional<at::Tensor>& bias, Name activation,
-                     const MmOptions& options) {
+at::Tensor linear_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& x,
+                       const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                       Name activation, const MmOptions& options) {
   const LinearShape shape = check_linear(x, weight, bias);
   const auto sizes = linear_sizes(x, weight);
   if (bias) expanded_bias(*bias, x, shape, sizes);  // or its refusal
   check_activation(activation, x.scalar_type());
-  return {sizes, check_finished_request(x, options)};
-}
-
-at::Tensor linear_meta(const at::Tensor& x, const at::Tensor& weight,
-                       const std::optional<at::Tensor>& bias, Name activation,
-                       const MmOptions& options) {
-  return linear_request(x, weight, bias, activation, options).empty(x);
-}
-
-WithBefore linear_with_before_meta(const at::Tensor& x, const at::Tensor& weight,
-                                   const std::optional<at::Tensor>& bias, Name activation,
-                                   const MmOptions& options) {
-  return linear_request(x, weight, bias, activation, options).empty_with_before(x);
-}
-
-void linear_out_meta(const at::Tensor& x, const at::Tensor& weight,
-                     const std::optional<at::Tensor>& bias, Name activation,
-                     const MmOptions& options, at::Tensor& out) {
-  linear_request(x, weight, bias, activation, options).write(x, out);
+  return made(before, out, x, sizes, check_finished_request(x, options));
 }
 
 std::tuple<at::Tensor, at::Tensor> activation_backward_meta(
@@ -144,34 +97,16 @@ std::tuple<at::Tensor, at::Tensor> activation_backward_meta(
                      : at::empty({0}, options)};
 }
 
-Asked grouped_request(const at::Tensor& a, const at::Tensor& b,
-                      const std::optional<at::Tensor>& offs, const std::optional<at::Tensor>& bias,
-                      Name activation, bool before, const MmOptions& options) {
+at::Tensor grouped_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
+                        const at::Tensor& b, const std::optional<at::Tensor>& offs,
+                        const std::optional<at::Tensor>& bias, Name activation,
+                        const MmOptions& options) {
   const GroupedShape shape = check_grouped(a, b, offs, bias);
   check_request(a, options);
   const Activation checked = check_activation(activation, a.scalar_type());
-  const bool is_finished = bias || before || checked != Activation::None;
-  return {shape.sizes(), check_grouped_out_dtype(a.scalar_type(), is_finished, options)};
-}
-
-at::Tensor grouped_meta(const at::Tensor& a, const at::Tensor& b,
-                        const std::optional<at::Tensor>& offs,
-                        const std::optional<at::Tensor>& bias, Name activation,
-                        const MmOptions& options) {
-  return grouped_request(a, b, offs, bias, activation, false, options).empty(a);
-}
-
-WithBefore grouped_with_before_meta(const at::Tensor& a, const at::Tensor& b,
-                                    const std::optional<at::Tensor>& offs,
-                                    const std::optional<at::Tensor>& bias, Name activation,
-                                    const MmOptions& options) {
-  return grouped_request(a, b, offs, bias, activation, true, options).empty_with_before(a);
-}
-
-void grouped_out_meta(const at::Tensor& a, const at::Tensor& b,
-                      const std::optional<at::Tensor>& offs, const std::optional<at::Tensor>& bias,
-                      Name activation, const MmOptions& options, at::Tensor& out) {
-  grouped_request(a, b, offs, bias, activation, false, options).write(a, out);
+  const bool is_finished = bias || before != nullptr || checked != Activation::None;
+  const at::ScalarType type = check_grouped_out_dtype(a.scalar_type(), is_finished, options);
+  return made(before, out, a, shape.sizes(), type);
 }
 
 void add_grouped_weight_grad_meta(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
@@ -191,25 +126,27 @@ at::Tensor fp16x3_recomputed_meta(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Meta, m) {
-  using Mm = ProductMeta<&check_mm>;
-  using Bmm = ProductMeta<&check_bmm>;
+  using Mm = Forms<&product_meta<&check_mm>>;
+  using Bmm = Forms<&product_meta<&check_bmm>>;
   m.impl("mm", kernel<&Mm::product>);
   m.impl("bmm", kernel<&Bmm::product>);
   m.impl("mm.out", kernel<&Mm::out>);
   m.impl("bmm.out", kernel<&Bmm::out>);
-  using AddmmOf2 = AddmmMeta<&check_addmm>;
-  using AddmmOf3 = AddmmMeta<&check_baddbmm>;
-  m.impl("addmm", kernel<&AddmmOf2::product>);
-  m.impl("addmm.out", kernel<&AddmmOf2::out>);
-  m.impl("baddbmm", kernel<&AddmmOf3::product>);
-  m.impl("baddbmm.out", kernel<&AddmmOf3::out>);
-  m.impl("_addmm_with_before", kernel<&AddmmMeta<&check_addmm_or_baddbmm>::with_before>);
-  m.impl("linear", kernel<&linear_meta>);
-  m.impl("linear.out", kernel<&linear_out_meta>);
-  m.impl("_linear_with_before", kernel<&linear_with_before_meta>);
-  m.impl("grouped_mm", kernel<&grouped_meta>);
-  m.impl("grouped_mm.out", kernel<&grouped_out_meta>);
-  m.impl("_grouped_mm_with_before", kernel<&grouped_with_before_meta>);
+  using Addmm = Forms<&addmm_meta<&check_addmm>>;
+  using Baddbmm = Forms<&addmm_meta<&check_baddbmm>>;
+  m.impl("addmm", kernel<&Addmm::product>);
+  m.impl("addmm.out", kernel<&Addmm::out>);
+  m.impl("baddbmm", kernel<&Baddbmm::product>);
+  m.impl("baddbmm.out", kernel<&Baddbmm::out>);
+  m.impl("_addmm_with_before", kernel<&Forms<&addmm_meta<&check_addmm_or_baddbmm>>::with_before>);
+  using Linear = Forms<&linear_meta>;
+  m.impl("linear", kernel<&Linear::product>);
+  m.impl("linear.out", kernel<&Linear::out>);
+  m.impl("_linear_with_before", kernel<&Linear::with_before>);
+  using Grouped = Forms<&grouped_meta>;
+  m.impl("grouped_mm", kernel<&Grouped::product>);
+  m.impl("grouped_mm.out", kernel<&Grouped::out>);
+  m.impl("_grouped_mm_with_before", kernel<&Grouped::with_before>);
   m.impl("_add_grouped_weight_grad", kernel<&add_grouped_weight_grad_meta>);
   m.impl("activation_backward", &activation_backward_meta);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed_meta);

@@ -4,7 +4,6 @@
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -80,32 +79,31 @@ using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSi
 const ActivationBackwardOperator& activation_backward_operator();  // tiled::activation_backward
 
 // The operators that each device has kernels of its own for.
-constexpr std::array<const char*, 22> OF_EACH_DEVICE = {{"mm",
-                                                         "mm.out",
-                                                         "bmm",
-                                                         "bmm.out",
-                                                         "addmm",
-                                                         "addmm.out",
-                                                         "baddbmm",
-                                                         "baddbmm.out",
-                                                         "_addmm_with_before",
-                                                         "linear",
-                                                         "linear.out",
-                                                         "_linear_with_before",
-                                                         "grouped_mm",
-                                                         "grouped_mm.out",
-                                                         "_grouped_mm_with_before",
-                                                         "_add_grouped_weight_grad",
-                                                         "activation_backward",
-                                                         "fp16x3_recomputed",
-                                                         "scaled_mm",
-                                                         "scaled_mm.out",
-                                                         "_add_scaled_mm",
-                                                         "_quantize_blocks"}};
+constexpr const char* OF_EACH_DEVICE[] = {"mm",
+                                          "mm.out",
+                                          "bmm",
+                                          "bmm.out",
+                                          "addmm",
+                                          "addmm.out",
+                                          "baddbmm",
+                                          "baddbmm.out",
+                                          "_addmm_with_before",
+                                          "linear",
+                                          "linear.out",
+                                          "_linear_with_before",
+                                          "grouped_mm",
+                                          "grouped_mm.out",
+                                          "_grouped_mm_with_before",
+                                          "_add_grouped_weight_grad",
+                                          "activation_backward",
+                                          "fp16x3_recomputed",
+                                          "scaled_mm",
+                                          "scaled_mm.out",
+                                          "_add_scaled_mm",
+                                          "_quantize_blocks"};
 
 // The forms that write into `out`, their last argument.
-constexpr std::array<const char*, 7> OUT_FORMS = {{"mm.out", "bmm.out", "addmm.out", "baddbmm.out",
-                                                   "linear.out", "grouped_mm.out",
-                                                   "scaled_mm.out"}};
+constexpr const char* OUT_FORMS[] = {"mm.out",     "bmm.out",        "addmm.out",    "baddbmm.out",
+                                     "linear.out", "grouped_mm.out", "scaled_mm.out"};
 
 }  // namespace tiled

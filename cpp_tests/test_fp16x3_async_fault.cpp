@@ -1,5 +1,5 @@
-// Rung fp16x3's product by mma.sync without its barriers: the tests in software must notice.
-#define TILED_MM_FAULT NoEmptyWait
+// Rung fp16x3's product by mma.sync without its waits for cp.async, or without its barriers
+// (TILED_MM_FAULT): the tests in software must notice.
 #include <gtest/gtest.h>
 
 #include "fp16x3_in_software.h"
@@ -7,7 +7,7 @@
 namespace tiled {
 namespace {
 
-TEST(Fp16x3AsyncFault, NoEmptyWaitIsNoticed) {
+TEST(Fp16x3AsyncFault, IsNoticed) {
   test::Parts p{};
   p.m = 68, p.n = 132, p.k = 640;
   EXPECT_NE(test::wrong_of<X3Async64x64>(p, 1), "");

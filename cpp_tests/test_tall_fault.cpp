@@ -1,5 +1,5 @@
-// Rung tall without its waits for cp.async: the tests of its values in software must notice.
-#define TILED_MM_FAULT NoFullWait
+// Rung tall without its waits for cp.async (TILED_MM_FAULT): the tests of its values in software
+// must notice.
 #include <gtest/gtest.h>
 
 #include "tall_in_software.h"
@@ -12,10 +12,8 @@ class TallFault : public testing::Test {};
 using Elements = testing::Types<__nv_bfloat16, float>;
 TYPED_TEST_SUITE(TallFault, Elements);
 
-TYPED_TEST(TallFault, NoFullWaitIsNoticed) {
-  test::Product p{};
-  p.batch = 1, p.m = 1000, p.n = 16, p.k = 64;
-  p.a = p.b = p.c = {true};
+TYPED_TEST(TallFault, IsNoticed) {
+  const test::Product p = test::sized(1000, 16, 64);
   std::string wrong;
   const auto one = [](const TallWay& way) { return way.tile == 0 || way.tile == FIRST_CHAIN_TILE; };
   EXPECT_EQ(test::count_right_ways<TypeParam>(p, 1, one, wrong), -1);

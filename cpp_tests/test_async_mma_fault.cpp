@@ -1,5 +1,5 @@
-// Rung async_mma without its barriers: the tests of its values in software must notice.
-#define TILED_MM_FAULT NoEmptyWait
+// Rung async_mma without its waits for cp.async, or without its barriers (TILED_MM_FAULT): the
+// tests of its values in software must notice.
 #include <gtest/gtest.h>
 
 #include "async_mma_in_software.h"
@@ -12,10 +12,8 @@ class AsyncMmaFault : public testing::Test {};
 using Elements = testing::Types<__nv_bfloat16, float, unsigned char>;
 TYPED_TEST_SUITE(AsyncMmaFault, Elements);
 
-TYPED_TEST(AsyncMmaFault, NoEmptyWaitIsNoticed) {
-  test::Product p{};
-  p.batch = 1, p.m = 72, p.n = 136, p.k = 1008;
-  p.a = p.c = {true}, p.b = {false};
+TYPED_TEST(AsyncMmaFault, IsNoticed) {
+  const test::Product p = test::sized(72, 136, 1008, true, false);
   std::string wrong;
   const auto is_small = [](const AsyncMmaWay& way) {
     return async_mma_tile_name(way.tile) == "Async64x64";

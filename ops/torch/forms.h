@@ -1,0 +1,30 @@
+// The three forms of an operator, of one function that computes it: C; C and the pre-activation;
+// and C into out=.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <tuple>
+#include <utility>
+
+namespace tiled {
+
+// COMPUTE(before, out, arguments...) returns C. Where `before` is not null it is given the
+// pre-activation, and where `out` is not null C is written there.
+template <auto COMPUTE, typename Signature = decltype(COMPUTE)>
+struct Forms;
+
+template <auto COMPUTE, typename... Arguments>
+struct Forms<COMPUTE, at::Tensor (*)(at::Tensor*, at::Tensor*, Arguments...)> {
+  static at::Tensor product(Arguments... arguments) {
+    return COMPUTE(nullptr, nullptr, arguments...);
+  }
+  static std::tuple<at::Tensor, at::Tensor> with_before(Arguments... arguments) {
+    at::Tensor before;
+    at::Tensor c = COMPUTE(&before, nullptr, arguments...);
+    return {std::move(c), std::move(before)};
+  }
+  static void out(Arguments... arguments, at::Tensor& out) { COMPUTE(nullptr, &out, arguments...); }
+};
+
+}  // namespace tiled
