@@ -11,7 +11,7 @@ alignas(1024) char shared[software_gpu::SHARED_BYTES];
 
 namespace test {
 
-// Of which the software knows, so that it is an operand's.
+// The software knows of these pages, so that they are an operand's.
 class Guarded : public GuardedPages {
  public:
   Guarded(size_t bytes, size_t behind) : GuardedPages(bytes, behind) {

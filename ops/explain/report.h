@@ -76,8 +76,8 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //
 //   device, dtype, out_dtype, algo, kernel          strings
 //   batch, m, n, k, segments                        the problem; segments of K
-//   leaves        the k of each, where K is summed by a tree (core/sum_tree.h), and then the rest is
-//                 of the product of the first of them; else null
+//   leaves        the k of each, where a tree sums K (core/sum_tree.h): the rest is then of the one
+//                 kernel that does, or of the product of the first leaves, by its k; else null
 //   tile          {name (null for the rungs of one tile), m, n, k, thread_m, thread_n}
 //   steps         [{work: "copy", "split", "product", "sums" or "guard", threads (of a block),
 //                 grid_x, grid_y, cluster, shared_bytes, dynamic (they are given at the launch),
