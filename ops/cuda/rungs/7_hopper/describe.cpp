@@ -56,7 +56,9 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   else
     d.kernel = kernel_family(problem) + d.tile + ", " + wgmma_type(problem) + ", " +
                major_names(sides.p, sides.q) +
-               (problem.leaf > 0 ? ">" : finishes(problem, plan) ? ", 1>" : ", 0>");
+               (problem.leaf > 0          ? ">"
+                : finishes(problem, plan) ? ", 1>"
+                                          : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
   if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
