@@ -47,9 +47,11 @@ def _sides(record: dict) -> tuple[dict, dict]:
     return record["tiled"], record["torch"]
 
 
-def _table(quantity: Quantity, documents: Sequence[dict]) -> str:
-    """From the newest document of a GPU that has errors."""
-    document, shown = newest(documents, lambda r: r["data"] in quantity.data, part="errors")
+def _table(quantity: Quantity, documents: Sequence[dict], *, gpu: bool = True) -> str:
+    """From the newest document that has errors, of a GPU or of a CPU."""
+    document, shown = newest(
+        documents, lambda r: r["data"] in quantity.data, part="errors", gpu=gpu
+    )
     by_place = {(r["arithmetic"], r["data"], r["n"], r["k"]): r for r in shown}
     depths = sorted({k for *_, k in by_place})
     rows = []
