@@ -520,7 +520,7 @@ TEST(Json, Roofline) {
 TEST(Json, NamesAreEscaped) {
   PlanReport r = report_of("h200", Algo::Naive, problem_of(8, 8, 8));
   r.device.name = "a \"quoted\" \\ name\n";
-  EXPECT_NE(to_json(r).find(R"("a \"quoted\" \\ name\u000a")"), std::string::npos) << to_json(r);
+  EXPECT_NE(to_json(r).find(R"("a \"quoted\" \\ name ")"), std::string::npos) << to_json(r);
 }
 
 // A program whose locale writes 1.234,5 still gets JSON.
