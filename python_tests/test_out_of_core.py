@@ -443,7 +443,8 @@ IN_LITTLE_MEMORY = r"""
 import re, resource, sys, tiled_mm, torch
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, used + 2**30))
-exec(re.search(r"```python\n(.*?)```", open(sys.argv[1]).read(), re.DOTALL).group(1))
+codes = re.findall(r"```python\n(.*?)```", open(sys.argv[1]).read(), re.DOTALL)
+exec(next(code for code in codes if "out_of_core" in code))
 """
 
 
