@@ -37,7 +37,7 @@ def quantize(
 
     A scale is 1 where all that it holds for is zero, and at least 2^-126. NaN and infinities make a
     scale NaN or infinite, and so every product that it enters. No gradient flows. The bits are the
-    same on every device; on a GPU blocks take one pass, with the transpose or without.
+    same on every device. Blocks take one pass, with the transpose or without.
 
     Args:
         x: [rows, K], or [E, rows, K], each entry by itself; float32, float16 or bfloat16, any
