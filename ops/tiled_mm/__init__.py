@@ -3,7 +3,8 @@
 Importing this package loads ``libtiled_mm.so``, which registers the operators for CPU and CUDA with
 their gradients, and the batching rules of ``torch.vmap``. DTensor's sharding rules follow when
 ``torch.distributed.tensor`` is imported too, and what FlopCounterMode counts with
-``torch.utils.flop_counter``. Nothing touches CUDA at import.
+``torch.utils.flop_counter``. Modules that few programs use are imported when they are asked for.
+Nothing touches CUDA at import.
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ from ._load import build_info, load
 
 load()
 
-from . import compat  # noqa: E402
+from ._after_import import when_imported  # noqa: E402
 from ._grouped import grouped_mm  # noqa: E402
-from ._inductor import inductor_options  # noqa: E402
-from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline  # noqa: E402
 from ._linear import linear  # noqa: E402
 from ._ops import addmm, addmm_, baddbmm, bmm, fp16x3_recomputed, mm  # noqa: E402
 from ._override import (  # noqa: E402
@@ -34,49 +33,61 @@ from ._precision import (  # noqa: E402
     set_float32_precision,
 )
 from ._quantize import Quantized, quantize  # noqa: E402
-from ._scale import (  # noqa: E402
-    Progress,
-    explain_out_of_core,
-    out_of_core,
-    plan_out_of_core,
-)
 from ._scaled import scaled_mm  # noqa: E402
 from ._sum_order import get_sum_order, set_sum_order, sum_order  # noqa: E402
-from ._tune import Tuned, load_rules, save_rules, tune, tuning  # noqa: E402
 from ._vmap import register_batching_rules  # noqa: E402
 
 register_batching_rules()
-
-from ._flops import register_flop_formulas  # noqa: E402
-
-register_flop_formulas()
 
 from ._jagged import register_jagged_linear  # noqa: E402
 
 register_jagged_linear()
 
-from .distributed import register_when_imported  # noqa: E402
 
-register_when_imported()
+def _register_later(name: str, module: str, function: str) -> None:
+    """Calls the function of our module once torch's module `name` is imported. Until then neither
+    is, since both take time that a program without them need not spend."""
+    when_imported(name, lambda: getattr(importlib.import_module(module, __name__), function)())
 
-from . import _plain  # noqa: E402
 
-_plain.register_when_imported()
-
-from . import nn  # noqa: E402
-from .nn import convert  # noqa: E402
+_register_later("torch.utils.flop_counter", "._flops", "register_flop_formulas")
+_register_later("torch._dynamo", "._plain", "register_replacements")
+_register_later("torch.distributed.tensor", ".distributed", "register_sharding_rules")
 
 if TYPE_CHECKING:
-    from . import invariance
+    from . import compat, distributed, invariance, nn
+    from ._inductor import inductor_options
+    from ._inspect import Plan, algos, devices, explain, occupancy, plan, roofline
+    from ._scale import Progress, explain_out_of_core, out_of_core, plan_out_of_core
+    from ._tune import Tuned, load_rules, save_rules, tune, tuning
     from .invariance import assert_batch_invariant, check_invariance
+    from .nn import convert
+
+#: What is imported when it is asked for: the module of each name, or None if it is one.
+_LATER: dict[str, str | None] = {
+    **dict.fromkeys(("compat", "distributed", "invariance", "nn")),
+    "inductor_options": "_inductor",
+    **dict.fromkeys(
+        ("Plan", "algos", "devices", "explain", "occupancy", "plan", "roofline"), "_inspect"
+    ),
+    **dict.fromkeys(
+        ("Progress", "explain_out_of_core", "out_of_core", "plan_out_of_core"), "_scale"
+    ),
+    **dict.fromkeys(("Tuned", "load_rules", "save_rules", "tune", "tuning"), "_tune"),
+    **dict.fromkeys(("assert_batch_invariant", "check_invariance"), "invariance"),
+    "convert": "nn",
+}
 
 
 def __getattr__(name: str) -> object:
-    """The checker, which few programs use, is imported when it is asked for."""
-    if name not in ("invariance", "assert_batch_invariant", "check_invariance"):
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    checker = importlib.import_module(f"{__name__}.invariance")
-    return checker if name == "invariance" else getattr(checker, name)
+    module = importlib.import_module(f"{__name__}.{_LATER[name] or name}")
+    return getattr(module, name) if _LATER[name] else module
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
 
 
 #: Where CMake finds the package ``TiledMM``: ``-DCMAKE_PREFIX_PATH=<this>``.
@@ -102,6 +113,7 @@ __all__ = [
     "convert",
     "devices",
     "disable_override",
+    "distributed",
     "enable_override",
     "explain",
     "explain_out_of_core",

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from ._after_import import when_imported
-
 
 def _product(a: Any, b: Any, *args: Any, **options: Any) -> int:
     """[..., M, K] x [..., K, N]; or weight's gradient, of [..., N] and [..., K]."""
@@ -47,7 +45,8 @@ def _grouped_added(sum: Any, left: Any, right: Any, *args: Any, **options: Any) 
     return 2 * math.prod(left) * right[-1]
 
 
-def _register() -> None:
+def register_flop_formulas() -> None:
+    """Registers them where they are not registered yet."""
     from torch.utils.flop_counter import flop_registry, register_flop_formula
 
     tiled = torch.ops.tiled
@@ -69,8 +68,3 @@ def _register() -> None:
         for operator in operators:
             if operator not in flop_registry:
                 register_flop_formula(operator)(formula)
-
-
-def register_flop_formulas() -> None:
-    """Register them once torch.utils.flop_counter is imported."""
-    when_imported("torch.utils.flop_counter", _register)

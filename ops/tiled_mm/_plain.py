@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import torch
 
-from ._after_import import when_imported
-
 _OPERATORS = ("mm", "bmm", "addmm", "baddbmm", "linear")
 
 mm, bmm, addmm, baddbmm, linear = (getattr(torch.ops.tiled, f"_{name}").op for name in _OPERATORS)
 
 
-def _register() -> None:
+def register_replacements() -> None:
     """torch.compile, which does not know the binding's functions, meets the operators."""
     from torch._dynamo import substitute_in_graph
 
@@ -29,8 +27,3 @@ def _called(operator: torch._ops.OpOverloadPacket) -> object:
         return operator(*tensors)
 
     return plain
-
-
-def register_when_imported() -> None:
-    """Register this once torch.compile is used."""
-    when_imported("torch._dynamo", _register)

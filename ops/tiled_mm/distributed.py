@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from ._after_import import when_imported
 from ._dtensor_out import written
 from ._placements import is_reachable, options_of, rules_of
 from ._tree_reduce import tree_reduce
@@ -151,9 +150,3 @@ def register_sharding_rules() -> None:
         handlers[operator] = written(operator, name)
     handlers[tiled._linear_into_main_grad.default] = _without_main_grad
     handlers[tiled._grouped_mm_into_main_grad.default] = _grouped_without_main_grad
-
-
-def register_when_imported() -> None:
-    """Register the rules now if torch.distributed.tensor is there, else when it comes."""
-    if torch.distributed.is_available():
-        when_imported("torch.distributed.tensor", register_sharding_rules)
