@@ -11,35 +11,24 @@
 # Where Hopper's kernels are not built, a rung that has no others is left out with its LAUNCH.
 # Sets rung_plans, rung_launches, portable_kernels, by_8_kernels, async_kernels and hopper_kernels.
 #
-# Kernels that are one text for several types and layouts are compiled side by side, a file for each.
-# The build writes these files from the rows of a table, and a rung lists them like its own:
+# A rung with many tiles has a file for each, with the tile's kernels of all types and layouts: files
+# compile side by side, and kernels that differ in a type alone compress to little more than one.
+# The build writes these files, and a rung lists them like its own:
 #
-#   tiled_mm_instances(tall_instances tall.cu.in
-#     COLUMNS NAME      ELEMENT       TILES
-#     ROWS    tall_bf16 __nv_bfloat16 TensorTallTiles
-#             ...)
+#   tiled_mm_instances(tile_instances tile.cu.in Coop128x256 ...)
 #
-# sets tall_instances to .../generated/ops/cuda/rungs/11_tall/tall_bf16.cu of the build's folder and
-# so on, each tall.cu.in with the row's values for @NAME@, @ELEMENT@ and @TILES@.
+# sets tile_instances to .../generated/ops/cuda/rungs/7_hopper/Coop128x256.cu of the build's folder
+# and so on, each tile.cu.in with the tile's name for @NAME@.
 
 function(tiled_mm_instances instances template)
-  cmake_parse_arguments(PARSE_ARGV 2 table "" "" "COLUMNS;ROWS")
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_LIST_DIR
     BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
-  list(LENGTH table_COLUMNS columns)
-  list(LENGTH table_ROWS left)
   set(written)
-  while(left GREATER 0)
-    if(left LESS columns)
-      message(FATAL_ERROR "${folder}/sources.cmake: a row for ${template} has a value for each of \
-${table_COLUMNS}, but the last one has ${left}")
-    endif()
-    list(POP_FRONT table_ROWS ${table_COLUMNS})
-    list(LENGTH table_ROWS left)
+  foreach(NAME IN LISTS ARGN)
     set(file ${PROJECT_BINARY_DIR}/generated/${folder}/${NAME}.cu)
     configure_file(${CMAKE_CURRENT_LIST_DIR}/${template} ${file} @ONLY)
     list(APPEND written ${file})
-  endwhile()
+  endforeach()
   set(${instances} ${written} PARENT_SCOPE)
 endfunction()
 

@@ -270,7 +270,7 @@ TEST(Segments, AreOneBelow32768AndEndAtMultiplesOf4096FromThereOn) {
     EXPECT_EQ(segment_count(k), 1);
     EXPECT_EQ(segment_begin(0), 0);
     EXPECT_EQ(segment_end(0, k), k);
-    EXPECT_EQ(segment_steps(k, 64), (k + 63) / 64);
+    EXPECT_EQ(segment_steps<64>(k), (k + 63) / 64);
   }
   for (const int64_t k : {int64_t{32768}, int64_t{32769}, int64_t{36864}, int64_t{1} << 40}) {
     EXPECT_EQ(segment_count(k), (k + 4095) / 4096);
@@ -279,7 +279,7 @@ TEST(Segments, AreOneBelow32768AndEndAtMultiplesOf4096FromThereOn) {
       EXPECT_EQ(segment_end(s, k), s * 4096 + 4096);
     }
     EXPECT_EQ(segment_end(segment_count(k) - 1, k), k);
-    EXPECT_EQ(segment_steps(k, 64), 64);
+    EXPECT_EQ(segment_steps<64>(k), 64);
   }
 }
 

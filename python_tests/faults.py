@@ -39,13 +39,15 @@ class Place:
     tests: str  # of these files: pytest's -k
 
 
+# A tile whose consumers take turns, and one of a single consumer.
+HOPPER_TILES = ";".join(f"{INSTANCES}/7_hopper/{tile}.cu" for tile in ("Ping128x192", "Deep64x64"))
 HOPPER = Place(
-    f"{INSTANCES}/7_hopper/hopper_bf16_k.cu",
+    HOPPER_TILES,
     ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
     "bfloat16 and (every_tile or 100_repeats or rows_of_a_large or chain_of_products)",
 )
 GROUPED = Place(
-    f"{INSTANCES}/7_hopper/grouped_bf16_mn.cu",
+    HOPPER_TILES,
     ("test_grouped_bits.py",),
     "cuda and (drawn or cut_by)",
 )
@@ -61,7 +63,7 @@ WRAPPED_DOUBLES = Place(
     "cut and fp64",
 )
 FEW_ROWS = Place(
-    f"{INSTANCES}/8_few_rows/few_rows_bf16.cu",
+    f"{RUNGS}/8_few_rows/few_rows_16.cu",
     ("test_few_rows.py",),
     "bfloat16",
 )
@@ -85,33 +87,37 @@ SUMS = Place(
     ("test_shared_segments.py",),
     "in_turn",
 )
+# One that copies operands past the registers, and one for any alignment.
+ASYNC_MMA_TILES = ";".join(
+    f"{INSTANCES}/10_async_mma/{tile}.cu" for tile in ("Async128x128", "Any128x128")
+)
 ASYNC_MMA = Place(
-    f"{INSTANCES}/10_async_mma/async_mma_bf16_nt.cu",
+    ASYNC_MMA_TILES,
     ("test_async_mma.py",),
     "bfloat16",
 )
 ASYNC_MMA_TF32 = Place(
-    f"{INSTANCES}/10_async_mma/async_mma_tf32.cu",
+    ASYNC_MMA_TILES,
     ("test_async_mma.py",),
     "tf32 and not int8",
 )
 HOPPER_BYTES = Place(
-    f"{INSTANCES}/7_hopper/hopper_s8.cu",
+    HOPPER_TILES,
     ("test_hopper_int8.py",),
     "int8 and (every_way or many_tiles)",
 )
 ASYNC_MMA_BYTES = Place(
-    f"{INSTANCES}/10_async_mma/async_mma_int8.cu",
+    ASYNC_MMA_TILES,
     ("test_async_mma.py",),
     "int8",
 )
 TALL = Place(
-    f"{INSTANCES}/11_tall/tall_bf16.cu",
+    f"{RUNGS}/11_tall/tall_tensor.cu",
     ("test_tall.py",),
     "bfloat16",
 )
 TALL_CHAINS = Place(
-    f"{INSTANCES}/11_tall/tall_fp32.cu",
+    f"{RUNGS}/11_tall/tall_fp32.cu",
     ("test_tall.py",),
     "float32",
 )

@@ -49,9 +49,11 @@ constexpr int64_t segment_end(int64_t segment, int64_t k) {
   return segment + 1 < segment_count(k) ? (segment + 1) * SEGMENT_K : k;
 }
 
-// Steps of `step` elements, a divisor of SEGMENT_K, in every segment but the last.
-constexpr int64_t segment_steps(int64_t k, int64_t step) {
-  return (segment_size(k) + step - 1) / step;
+// Steps of STEP elements, a divisor of SEGMENT_K, in every segment but the last. A constant of the
+// type, so that a kernel's code does not depend on which others its file has.
+template <int64_t STEP>
+constexpr int64_t segment_steps(int64_t k) {
+  return (segment_size(k) + STEP - 1) / STEP;
 }
 
 }  // namespace tiled

@@ -65,7 +65,7 @@ class GroupedTurns {
     result.batch = min(group, args_.batch - 1), result.segment = 0;
     result.first = 0;
     result.last = result.is_blank ? 0 : ClustersOf::ceil_of(k_size, BLOCK_K);
-    result.piece_steps = static_cast<int>(segment_steps(k_size, BLOCK_K));
+    result.piece_steps = static_cast<int>(segment_steps<BLOCK_K>(k_size));
     // One without products too, which stores zeros.
     result.pieces = result.is_blank ? 1 : max(1, static_cast<int>(segment_count(k_size)));
     return result;

@@ -58,7 +58,7 @@ struct Schedule {
     result.batch = args.by_segments.quotient(entry);
     result.segment = entry - result.batch * args.segments;
     const int steps = (args.k + BLOCK_K - 1) / BLOCK_K;  // of all K
-    result.piece_steps = static_cast<int>(segment_steps(args.k, BLOCK_K));
+    result.piece_steps = static_cast<int>(segment_steps<BLOCK_K>(args.k));
     const bool shared_out = args.segments != 1;
     result.first = shared_out ? result.segment * result.piece_steps : 0;
     result.last = shared_out ? min(steps, result.first + result.piece_steps) : steps;

@@ -229,19 +229,5 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 }
 
 // Groups begin anywhere, so that theirs are the tiles of any alignment.
-template <typename Tile, typename T, bool A_ALONG_M, bool B_ALONG_N>
-constexpr Kernel<AsyncMmaArguments> async_mma_of_groups_or_none() {
-  if constexpr (Tile::ANY) return &async_mma_of_groups<Tile, T, A_ALONG_M, B_ALONG_N>;
-  return nullptr;
-}
-
-template <typename T, bool A_ALONG_M, bool B_ALONG_N, typename... Tiles>
-Kernel<AsyncMmaArguments> async_mma_function(TileList<Tiles...>, int tile, bool of_groups) {
-  static constexpr Kernel<AsyncMmaArguments> FUNCTIONS[] = {
-      &async_mma<Tiles, T, A_ALONG_M, B_ALONG_N>...};
-  static constexpr Kernel<AsyncMmaArguments> OF_GROUPS[] = {
-      async_mma_of_groups_or_none<Tiles, T, A_ALONG_M, B_ALONG_N>()...};
-  return of_groups ? OF_GROUPS[tile] : FUNCTIONS[tile];
-}
 
 }  // namespace tiled

@@ -1,26 +1,25 @@
-// The kernels of rung async_mma.
+// The kernels of rung async_mma, those of a tile in a file of its own.
 #pragma once
 
 #include "cuda/parts/launch.h"
+#include "cuda/rungs/10_async_mma/tiles.h"
 #include "cuda/rungs/10_async_mma/way.h"
 
 namespace tiled {
 
-// By tile. nt: A and B are contiguous along k; nn: B along n; tn: A along m and B along n. What is
-// contiguous along m and along k is, exchanged, one that is contiguous along k and along n. Kernels
-// for products with groups are there of tiles of any alignment, else none.
-Kernel<AsyncMmaArguments> async_mma_bf16_nt(int tile, bool of_groups);
-Kernel<AsyncMmaArguments> async_mma_bf16_nn(int tile, bool of_groups);
-Kernel<AsyncMmaArguments> async_mma_bf16_tn(int tile, bool of_groups);
-Kernel<AsyncMmaArguments> async_mma_fp16_nt(int tile, bool of_groups);
-Kernel<AsyncMmaArguments> async_mma_fp16_nn(int tile, bool of_groups);
-Kernel<AsyncMmaArguments> async_mma_fp16_tn(int tile, bool of_groups);
-// For these dtypes both operands are contiguous along k in shared memory.
-Kernel<AsyncMmaArguments> async_mma_tf32(int tile, bool of_groups);
-Kernel<AsyncMmaArguments> async_mma_int8(int tile, bool of_groups);
-Kernel<AsyncMmaArguments> async_mma_signed_int8(int tile, bool of_groups);
-// The kernels of compute capability 7.5, with HeldTiles.
-Kernel<AsyncMmaArguments> async_mma_held_fp16(bool a_along_m, bool b_along_n, int tile,
-                                              bool of_groups);
+// Which kernel of a tile. A and B are contiguous along k, or B along n, or A along m and B along n:
+// what is contiguous along m and along k is, exchanged, one that is contiguous along k and along n.
+// Of operands that are not of 16 bits both are contiguous along k in shared memory. The tiles of
+// compute capability 7.5 have kernels for fp16 alone.
+struct AsyncMmaKernel {
+  DType dtype;     // float32 is rounded to tf32
+  bool is_signed;  // bytes are, and C holds their sums; else it may hold the sums' low 8 bits
+  bool a_along_m, b_along_n;
+  bool of_groups;  // there are such kernels of tiles of any alignment alone
+};
+
+// Null where none is planned for.
+template <typename Tile>
+Kernel<AsyncMmaArguments> async_mma_kernel(const AsyncMmaKernel& kernel);
 
 }  // namespace tiled

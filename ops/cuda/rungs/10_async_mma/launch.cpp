@@ -8,20 +8,11 @@ namespace tiled {
 namespace {
 
 Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, const AsyncMmaWay& way) {
-  const int tile = way.tile;
-  const bool of_groups = is_grouped(computed);
-  const bool a_along_m = is_mn_major(side_a(computed)), b_along_n = is_mn_major(side_b(computed));
-  if (async_mma_tile(tile).of_7_5)
-    return async_mma_held_fp16(a_along_m, b_along_n, tile - FIRST_HELD_TILE, of_groups);
-  if (computed.dtype == DType::Float32) return async_mma_tf32(tile, of_groups);
-  if (reads_signs(computed)) return async_mma_signed_int8(tile, of_groups);
-  if (size_of(computed.dtype) == 1) return async_mma_int8(tile, of_groups);
-  const bool fp16 = computed.dtype == DType::Float16;
-  const auto kernel = !b_along_n   ? fp16 ? &async_mma_fp16_nt : &async_mma_bf16_nt
-                      : !a_along_m ? fp16 ? &async_mma_fp16_nn : &async_mma_bf16_nn
-                      : fp16       ? &async_mma_fp16_tn
-                                   : &async_mma_bf16_tn;
-  return kernel(tile, of_groups);
+  const AsyncMmaKernel wanted = {computed.dtype, reads_signs(computed),
+                                 is_mn_major(side_a(computed)), is_mn_major(side_b(computed)),
+                                 is_grouped(computed)};
+  return with_tile(AllAsyncMmaTiles(), way.tile,
+                   [&](auto tile) { return async_mma_kernel<decltype(tile)>(wanted); });
 }
 
 cudaError_t launch(const Call& call, const Step& step) {

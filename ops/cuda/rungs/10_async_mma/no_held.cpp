@@ -1,9 +1,16 @@
-// Stands in for held_fp16.cu in a build without compute capability 7.5. The planner knows that its
-// kernels are missing, so nothing here is called.
+// Stands in for the kernels of compute capability 7.5 in a build without it. The planner knows that
+// they are missing, so nothing here is called.
 #include "cuda/rungs/10_async_mma/kernels.h"
 
 namespace tiled {
 
-Kernel<AsyncMmaArguments> async_mma_held_fp16(bool, bool, int, bool) { return nullptr; }
+template <>
+Kernel<AsyncMmaArguments> async_mma_kernel<Held128x128>(const AsyncMmaKernel&) {
+  return nullptr;
+}
+template <>
+Kernel<AsyncMmaArguments> async_mma_kernel<Held64x64>(const AsyncMmaKernel&) {
+  return nullptr;
+}
 
 }  // namespace tiled

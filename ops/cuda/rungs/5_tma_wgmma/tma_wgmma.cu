@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(TmaWgmmaTile::THREADS)
   const int row = blockIdx.x / tiles_n * Tile::BLOCK_M;
   const int column = blockIdx.x % tiles_n * Tile::BLOCK_N;
   const int steps = static_cast<int>((problem.k + A::BLOCK_K - 1) / A::BLOCK_K);
-  const int segment = static_cast<int>(segment_steps(problem.k, A::BLOCK_K));  // steps
+  const int segment = static_cast<int>(segment_steps<A::BLOCK_K>(problem.k));  // steps
   const auto a_part = A::part(1, 0);
   const auto b_part = B::part(1, 0);
   uint32_t filled = 0, used = 0;  // stages, counted on and on

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(WarpSpecializedTile::THREADS, 1)
   const int row = blockIdx.x / tiles_n * Tile::BLOCK_M;
   const int column = blockIdx.x % tiles_n * Tile::BLOCK_N;
   const int steps = static_cast<int>((problem.k + A::BLOCK_K - 1) / A::BLOCK_K);
-  const int segment = static_cast<int>(segment_steps(problem.k, A::BLOCK_K));  // steps
+  const int segment = static_cast<int>(segment_steps<A::BLOCK_K>(problem.k));  // steps
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   Ring<Tile::STAGES> ring;
 

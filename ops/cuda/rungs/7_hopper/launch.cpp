@@ -12,34 +12,20 @@ namespace {
 
 Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan,
                                   const Sides& sides) {
-  if (size_of(problem.dtype) == 1) {
-    const auto signed_bytes = is_grouped(problem) ? &grouped_s8 : &hopper_s8;
-    const auto bytes = is_grouped(problem) ? &grouped_u8 : &hopper_u8;
-    return (reads_signs(problem) ? signed_bytes : bytes)(plan.tile);
-  }
-  if (problem.leaf > 0) {
-    const bool p_mn = is_mn_major(sides.p);
-    const auto kernel = problem.dtype == DType::BFloat16 ? (p_mn ? &tree_bf16_mn : &tree_bf16_k)
-                                                         : (p_mn ? &tree_fp16_mn : &tree_fp16_k);
-    return kernel(plan.tile, is_mn_major(sides.q));
-  }
-  const auto kernel = is_grouped(problem) ? &grouped_kernel : &hopper_kernel;
-  return kernel(problem.dtype, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q),
-                finishes(problem, plan));
+  const HopperKernel wanted = {problem.dtype,        reads_signs(problem),    is_mn_major(sides.p),
+                               is_mn_major(sides.q), finishes(problem, plan), is_grouped(problem),
+                               problem.leaf > 0};
+  return with_tile(HopperTiles(), plan.tile,
+                   [&](auto tile) { return hopper_kernel<decltype(tile)>(wanted); });
 }
 
-// Of a scaled product's operands: what P and Q are.
 Kernel<ScaledArguments> scaled_kernel_of(const Problem& problem, const HopperPlan& plan) {
-  const ScaledKernel wanted = {plan.tile, problem.epilogue.out_dtype == DType::Float16,
+  const DType a = problem.dtype, b = a == DType::Int8 ? a : problem.scales.b_dtype;
+  const ScaledKernel wanted = {plan.exchanged ? b : a, plan.exchanged ? a : b,
+                               problem.epilogue.out_dtype == DType::Float16,
                                finishes(problem, plan), is_grouped(problem)};
-  if (problem.dtype == DType::Int8) return scaled_s8(wanted);
-  const bool a_is_e4m3 = problem.dtype == DType::Float8E4M3FN;
-  const bool b_is_e4m3 = problem.scales.b_dtype == DType::Float8E4M3FN;
-  const bool p_is_e4m3 = plan.exchanged ? b_is_e4m3 : a_is_e4m3;
-  const bool q_is_e4m3 = plan.exchanged ? a_is_e4m3 : b_is_e4m3;
-  const auto kernel = p_is_e4m3 ? (q_is_e4m3 ? &scaled_e4m3_e4m3 : &scaled_e4m3_e5m2)
-                                : (q_is_e4m3 ? &scaled_e5m2_e4m3 : &scaled_e5m2_e5m2);
-  return kernel(wanted);
+  return with_tile(HopperTiles(), plan.tile,
+                   [&](auto tile) { return scaled_kernel<decltype(tile)>(wanted); });
 }
 
 ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,

@@ -40,7 +40,7 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
   args.by_tiles = Divisor::of(static_cast<uint32_t>(tiles_of(problem, way)));
   args.tiles = static_cast<int32_t>(few_rows_units(problem, way));
   args.stages = static_cast<int32_t>(blocks_over(depth_of(problem, way), block_k));
-  args.segment = static_cast<int32_t>(segment_steps(problem.k, block_k));
+  args.segment = static_cast<int32_t>(blocks_over(segment_size(problem.k), block_k));
   args.stage = tile.stage(way.strip * way.height);
   args.q_loads = tile.boxes * rows_of_q(way, sides.q) * 128;
   return args;
