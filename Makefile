@@ -29,6 +29,8 @@ PYTHON_FILES := setup.py ops bench examples python_tests
 CXX_FILES = $(shell find ops bench cpp_tests examples -path ops/tiled_mm -prune -o \
   -name '*.h' -print -o -name '*.cuh' -print -o -name '*.inc' -print -o -name '*.cpp' -print -o \
   -name '*.cu' -print)
+# Files of tests run side by side, as many as there are cores; on a GPU, which they would share, in turn.
+BESIDE := -n auto --dist loadfile
 # Configures build folder $(1) for the Python in $(2), with further options $(3).
 configure = $(2)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(2)/ninja \
   -DPython3_EXECUTABLE=$(2)/python $(3)
@@ -50,7 +52,7 @@ tables: $(VENV)/.requirements
 	$(BIN)/python -m bench plot
 
 test: lint build
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest $(BESIDE) $(PYTEST)
 	$(call configure,build,$(BIN),-DTILED_MM_TESTS=ON)
 	$(BIN)/cmake --build build
 	$(BIN)/ctest --test-dir build --output-on-failure
@@ -60,7 +62,7 @@ FAST := gates bits strides errors out plain explain generations \
   definitions includes docs words plan_async_mma plan_few_rows plan_fp16x3 plan_hopper \
   plan_register_tile plan_shared_tile plan_tall
 test-fast: build
-	$(BIN)/python -m pytest -m "not cuda" $(FAST:%=python_tests/test_%.py) \
+	$(BIN)/python -m pytest $(BESIDE) -m "not cuda" $(FAST:%=python_tests/test_%.py) \
 	  python_tests/test_bench.py::test_the_pages_are_current \
 	  python_tests/test_bench.py::test_committed_results_are_valid $(PYTEST)
 
@@ -104,7 +106,7 @@ newest:
 	$(call configure,build-newest,$(NEWEST_BIN),-DTILED_MM_TESTS=ON)
 	$(NEWEST_BIN)/cmake --build build-newest
 	$(NEWEST_BIN)/python -m pip install --no-build-isolation --no-deps --force-reinstall .
-	$(NEWEST_BIN)/python -m pytest $(PYTEST)
+	$(NEWEST_BIN)/python -m pytest $(BESIDE) $(PYTEST)
 	$(NEWEST_BIN)/ctest --test-dir build-newest --output-on-failure
 
 clean:

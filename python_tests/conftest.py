@@ -37,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.reportchars += "s"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One process on a GPU; None has as many as there are cores."""
+    return 1 if torch.cuda.is_available() else None
+
+
 @functools.cache
 def why_no_cuda() -> str | None:
     """Why tests marked cuda cannot run here; None where they can."""

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import cases
@@ -160,13 +161,13 @@ def test_inference_tensors_outside_of_inference_mode() -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
-@each(
+@pytest.mark.parametrize(
     "mode",
     (
         torch.no_grad,
         torch.enable_grad,
-        lambda: torch.autocast("cpu", torch.bfloat16),
-        lambda: FlopCounterMode(display=False),
+        partial(torch.autocast, "cpu", torch.bfloat16),
+        partial(FlopCounterMode, display=False),
         torch.autograd.profiler.profile,
         torch.autograd.detect_anomaly,
     ),
