@@ -567,11 +567,12 @@ def distil_command(
     files: list[Path],
     out: Annotated[Path, typer.Option(help="folder for the files")] = report.RESULTS,
 ) -> None:
-    """Writes documents anew as bench/results/ has them, of whatever version of the form they are.
-    Every program here writes them so already."""
+    """Writes documents anew as bench/results/ has them, compressed, of whatever version of the form
+    they are."""
     for file in files:
         document = results.read(file)
-        results.write(document | {"schema": results.SCHEMA}, out / file.name)
+        name = file.name.removesuffix(".xz") + ".xz"
+        results.write(document | {"schema": results.SCHEMA}, out / name)
 
 
 @app.command(name="shapes")

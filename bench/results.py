@@ -2,13 +2,15 @@
 
 A file is a document's summary, some hundred bytes a case (bench/compact.py): numbers have five
 digits, and what no table shows is left out. What follows from the rest is worked out again when
-it is read.
+it is read. A name that ends in .xz says that the JSON is compressed, to a fifth, as in
+bench/results/: `xz -dc FILE` prints it.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import lzma
 import math
 from pathlib import Path
 from typing import Any
@@ -86,12 +88,18 @@ def write(document: dict, path: Path) -> None:
         raise ValueError("not a valid result: " + "; ".join(found[:5]))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text(compact.text(compact.packed(summary(document))) + "\n", encoding="utf-8")
+    data = (compact.text(compact.packed(summary(document))) + "\n").encode()
+    if path.suffix == ".xz":
+        data = lzma.compress(data, preset=6 | lzma.PRESET_EXTREME)
+    part.write_bytes(data)
     part.replace(path)
 
 
 def read(path: Path) -> dict:
-    document = compact.unpacked(json.loads(path.read_text(encoding="utf-8")))
+    data = path.read_bytes()
+    if path.suffix == ".xz":
+        data = lzma.decompress(data)
+    document = compact.unpacked(json.loads(data))
     for case in document.get("cases", ()):
         for record in case["candidates"]:
             record |= {k: v for k, v in _derived(case, record).items() if k not in record}
@@ -101,9 +109,14 @@ def read(path: Path) -> dict:
     return document
 
 
+def files_in(folder: Path) -> list[Path]:
+    """The documents' files of a folder, by name."""
+    return sorted([*folder.glob("*.json"), *folder.glob("*.json.xz")])
+
+
 def read_all(folder: Path) -> list[dict]:
     """Every document of a folder, the oldest first."""
-    documents = [read(path) for path in sorted(folder.glob("*.json"))]
+    documents = [read(path) for path in files_in(folder)]
     return sorted(documents, key=lambda d: d["environment"]["date"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import lzma
 import math
 import re
 import time
@@ -245,6 +246,12 @@ def test_documents_are_written_and_read(document, tmp_path):
     later = make_document([], date="2027-01-01")
     results.write(later, path.parent / "0.json")
     assert results.read_all(path.parent) == [summary, later] and len([*path.parent.iterdir()]) == 2
+    kept = tmp_path / "kept"
+    for _ in range(2):
+        cli.distil_command([path], kept)
+        path = kept / "a.json.xz"
+        assert results.read_all(kept) == [summary] and [*kept.iterdir()] == [path]
+    assert lzma.decompress(path.read_bytes()) == (tmp_path / "new" / "a.json").read_bytes()
 
 
 MISSING = object()
@@ -327,7 +334,8 @@ def test_the_pages_are_current(monkeypatch):
 
 def test_committed_results_are_valid():
     folders = {report.RESULTS, *map(report.folder_of, report.pages())}
-    for path in sorted(path for folder in folders for path in folder.glob("*.json")):
+    for path in sorted(path for folder in folders for path in results.files_in(folder)):
+        assert path.suffix == ".xz", f"python -m bench distil {path}"
         document = results.read(path)
         assert results.failures(document) == [], path
         again = compact.unpacked(json.loads(compact.text(compact.packed(document))))
@@ -388,8 +396,9 @@ def test_the_committed_plots_are_of_the_documents_of_the_tables():
 def test_printed_numbers_are_whole_and_no_line_is_wider_than_the_terminal(
     monkeypatch, capsys, width
 ):
-    names = ("h200_shapes.json", "h200_fp16x3_cut.json", "h200_integers.json")  # the widest
-    cases = [c for name in names for c in results.read(report.RESULTS / name)["cases"]]
+    names = ("h200_shapes", "h200_fp16x3_cut", "h200_integers")  # the widest
+    files = [report.RESULTS / f"{name}.json.xz" for name in names]
+    cases = [c for file in files for c in results.read(file)["cases"]]
     monkeypatch.setattr(cli, "console", cli.Console(width=width))
     cli.print_cases(cases, "a title", gpu=True)
     text = capsys.readouterr().out

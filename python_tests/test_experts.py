@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import tiled_mm
@@ -18,10 +19,17 @@ silu = torch.nn.functional.silu
 
 
 def test_rows_are_sorted_by_expert(device: str) -> None:
-    index = torch.tensor([[2, 0], [5, 2], [0, 2], [4, 5]], device=device)
-    order, offs = by_expert(index, 5)
-    assert order.tolist() == [1, 4, 0, 3, 5, 6, 2, 7]
-    assert offs.tolist() == [2, 2, 5, 5, 6] and offs.dtype == torch.int32
+    for dtype in (torch.int64, torch.int32, torch.uint8):
+        index = torch.tensor([[2, 0], [5, 2], [0, 2], [4, 5]], device=device, dtype=dtype)
+        order, offs = by_expert(index, 5)
+        assert order.tolist() == [1, 4, 0, 3, 5, 6, 2, 7]
+        assert offs.tolist() == [2, 2, 5, 5, 6] and offs.dtype == torch.int32
+    index = torch.tensor([127, -1], device=device, dtype=torch.int8)
+    if device == "cpu":
+        with pytest.raises(IndexError, match="index out of range in self"):
+            by_expert(index, 300)
+    else:
+        assert by_expert(index, 300)[1][126:128].tolist() == [0, 1]
 
 
 @each("dtype", (torch.float32, torch.bfloat16))
@@ -109,12 +117,71 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         layer.routed(x, index, torch.ones(6, 3))
 
 
-def test_an_expert_that_there_is_not_adds_zero() -> None:
-    layer = Experts(3, 4, 5)
-    x, index = torch.randn(6, 4), torch.randint(3, (6, 2))
-    index[2:4, 0], index[4] = 3, 9
+def test_none_adds_zero(device: str) -> None:
+    layer = Experts(3, 4, 5, device=device)
+    x, index = torch.randn(6, 4, device=device), torch.randint(3, (6, 2), device=device)
+    index[2:4, 0], index[4] = 3, 3
     y = layer.routed(x, index)
     assert same_bits(y[2:4], layer.routed(x[2:4], index[2:4, 1:])) and not y[4].any()
+
+
+@each("way", ("eager", "aot_eager", "inductor", "vmap", "export"))
+def test_a_wrong_expert_is_an_error_on_the_cpu(way: str) -> None:
+    """In one graph, too."""
+    layer = Experts(3, 4, 5)
+    x, right = torch.randn(6, 4), torch.randint(4, (6, 2))
+    run = layer.routed
+    if way == "vmap":
+        run, x, right = torch.vmap(run), x[None], right[None]
+    elif way == "export":
+        run = torch.export.export(_Routed(layer), (x, right)).module()
+    elif way != "eager":
+        run = torch.compile(run, backend=way, fullgraph=True)
+    run(x, right)
+    error, words = {
+        "vmap": (RuntimeError, "index [49] is out of bounds for dimension"),
+        "inductor": (RuntimeError, "index out of bounds"),
+    }.get(way, (IndexError, "index out of range in self"))
+    for wrong in (-4, -1, 4, 9):
+        index = right.clone()
+        index[..., 2, 1] = wrong
+        with pytest.raises(error, match=words):
+            run(x, index)
+
+
+def test_a_wrong_expert_is_an_error_for_a_module_of_transformers() -> None:
+    layer = SimpleNamespace(
+        num_experts=3,
+        has_bias=False,
+        has_gate=False,
+        is_transposed=False,
+        act_fn=silu,
+        up_proj=torch.randn(3, 5, 4),
+        down_proj=torch.randn(3, 4, 5),
+    )
+    x, weights = torch.randn(6, 4), torch.rand(6, 2)
+    index = torch.randint(4, (6, 2))
+    y = tiled_mm.compat.transformers.experts_forward(layer, x, index, weights)
+    for token in range(6):
+        expected = sum(
+            w * (layer.down_proj[e] @ silu(layer.up_proj[e] @ x[token]))
+            for e, w in zip(index[token].tolist(), weights[token], strict=True)
+            if e < 3
+        )
+        torch.testing.assert_close(y[token], torch.zeros(4) + expected)
+    for wrong in (-1, 4):
+        index[2, 1] = wrong
+        with pytest.raises(IndexError, match="index out of range in self"):
+            tiled_mm.compat.transformers.experts_forward(layer, x, index, weights)
+
+
+@pytest.mark.cuda
+def test_a_wrong_expert_adds_zero_on_a_gpu() -> None:
+    layer = Experts(3, 4, 5, device="cuda")
+    x, index = torch.randn(6, 4, device="cuda"), torch.randint(3, (6, 2), device="cuda")
+    none = index.clone()
+    index[2, 1], index[3, 0], none[2, 1], none[3, 0] = -1, 9, 3, 3
+    assert same_bits(layer.routed(x, index), layer.routed(x, none))
 
 
 def test_parameters_and_state() -> None:

@@ -1,8 +1,8 @@
 """DTensor for the products, so that `parallelize_module` splits a :class:`tiled_mm.nn.Linear` as it
 splits torch's, at the same cost. What gives what is in _placements.py.
 
-:func:`tree_reduce`, and the styles :class:`RowwiseParallel` and :class:`ColwiseParallel`, whose
-bits do not depend on how many processes there are.
+:func:`tree_reduce`, and the styles :class:`RowwiseParallel`, :class:`ColwiseParallel` and
+:class:`ExpertParallel`, whose bits do not depend on how many processes there are.
 
 The rules are registered when `torch.distributed.tensor` is imported, before or after this package.
 """
@@ -17,16 +17,18 @@ from ._dtensor_out import written
 from ._placements import is_reachable, options_of, rules_of
 from ._tree_reduce import tree_reduce
 
-__all__ = ["ColwiseParallel", "RowwiseParallel", "tree_reduce"]  # noqa: F822
+__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel", "tree_reduce"]  # noqa: F822
 
 
 def __getattr__(name: str) -> Any:
     """The styles need torch.distributed.tensor, which takes long to import."""
-    if name not in ("ColwiseParallel", "RowwiseParallel"):
+    if name in ("ColwiseParallel", "RowwiseParallel"):
+        from . import _tree_parallel as styles
+    elif name == "ExpertParallel":
+        from . import _expert_parallel as styles
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import _tree_parallel
-
-    return getattr(_tree_parallel, name)
+    return getattr(styles, name)
 
 
 def _spec(strategy: Any) -> Any:

@@ -55,12 +55,17 @@ def experts_forward(
     Args:
         self: the module: ``gate_up_proj`` or ``up_proj``, and ``down_proj``, of all experts.
         hidden_states: [T, hidden].
-        top_k_index: [T, top], the experts of each token; one of ``num_experts`` or more is none,
-            which counts as zero.
+        top_k_index: [T, top], the experts of each token; ``num_experts`` is none, which counts as
+            zero: transformers' expert parallelism marks the experts of other processes so. On a GPU
+            a number below 0 or above that counts as zero too, since the host does not wait to see
+            it.
         top_k_weights: [T, top].
 
     Returns:
         [T, hidden], of the dtype of ``hidden_states``.
+
+    Raises:
+        IndexError: on the CPU a number is below 0 or above ``num_experts``, before any work.
     """
     tokens, top = top_k_index.shape
     order, offs = by_expert(top_k_index, self.num_experts)

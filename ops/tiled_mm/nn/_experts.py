@@ -17,16 +17,26 @@ def by_expert(index: Tensor, experts: int) -> tuple[Tensor, Tensor]:
     """How to sort rows by their experts.
 
     Args:
-        index: [...], integers: the expert of every row. Rows of an expert that there is not, of
-            ``experts`` or more, come last and belong to none; a number below 0 counts as 0.
+        index: [...], integers: the expert of every row, or ``experts``, which is none: such rows
+            come last. Any other number is an error on the CPU, and none on a GPU, where the host
+            does not wait for it.
         experts: how many there are.
 
     Returns:
         ``(order, offs)``: the rows in the order of their experts, a permutation of the flattened
         index that keeps the order of each expert's rows, int64; and the cumulative ends of the
-        experts' rows, int32 [experts]. The host does not wait.
+        experts' rows, int32 [experts].
+
+    Raises:
+        IndexError: "index out of range in self", torch's, on the CPU; a RuntimeError in code that
+            Inductor compiles and under vmap.
     """
-    in_order, order = torch.sort(index.flatten(), stable=True)
+    index = index.flatten().to(torch.promote_types(index.dtype, torch.int32))
+    index = torch.where(index < 0, experts + 1, index)  # no look-up may count it from the end
+    if index.device.type == "cpu":
+        numbers = torch.arange(experts + 1, device=index.device, dtype=index.dtype)
+        index = numbers.index_select(0, index)
+    in_order, order = torch.sort(index, stable=True)
     numbers = torch.arange(experts, device=index.device, dtype=in_order.dtype)
     return order, torch.searchsorted(in_order, numbers, right=True, out_int32=True)
 
@@ -117,8 +127,9 @@ class Experts(torch.nn.Module):
 
         Args:
             input: [T, in_features].
-            index: [T, top], integers: the experts of each token, at least one. An expert of number
-                ``experts`` or more is none, which adds zero; a number below 0 counts as 0.
+            index: [T, top], integers: the experts of each token, at least one. The number
+                ``experts`` is none, which adds zero. On a GPU a number below 0 or above that adds
+                zero too, since the host does not wait to see it.
             weights: [T, top]: what each counts; 1 if there are none.
 
         Returns:
@@ -127,6 +138,8 @@ class Experts(torch.nn.Module):
 
         Raises:
             RuntimeError: the shapes do not fit, before any work.
+            IndexError: on the CPU a number is below 0 or above ``experts``, before any work; a
+                RuntimeError in code that Inductor compiles and under vmap.
         """
         shape = index.shape if weights is None else weights.shape
         torch._check(
