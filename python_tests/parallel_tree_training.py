@@ -9,7 +9,19 @@ from collections.abc import Callable
 import pytest
 import tiled_mm
 import torch
-from parallel_tree import COLUMNS, DTYPES, ORDER, ROWS, WORDS, drawn, gpt, parallelized, part
+from parallel_tree import (
+    COLUMNS,
+    DTYPES,
+    ORDER,
+    ROWS,
+    WIDTH,
+    WORDS,
+    drawn,
+    gpt,
+    mlp,
+    parallelized,
+    part,
+)
 from processes import Cases, device, equal, mesh, whole
 from tiled_mm.distributed import (
     ColwiseParallel,
@@ -223,6 +235,56 @@ def tensor_and_data_parallel() -> None:
                     is_norm = "norms" in name or name.startswith("3.")
                     if not (is_norm and "3" in styles and of_model > 1):
                         equal(grad, right[name])
+
+
+@CASES
+def steps() -> None:
+    """Parameters after AdamW, which divides noise by its own size."""
+    processes = distributed.get_world_size()
+    for of_16_bits in (False, True):
+        right = None
+        for of_model in (None, *(m for m in (1, 2, 4) if m <= processes)):
+            net, rank, ranks, group = gpt(torch.float32), 0, 1, None
+            if of_model is None:
+                net = sharded(net, own_mesh(), of_16_bits)
+            else:
+                on = mesh(processes // of_model, of_model, names=("data", "model"))
+                rank, ranks, group = on.get_local_rank("data"), on.size(0), on["model"]
+                net = parallelized(net, tensor_parallel_styles(), group)
+                net = sharded(net, on["data"], of_16_bits)
+            on_meshes = [p.device_mesh for p in net.parameters()]
+            optimizers = [
+                torch.optim.AdamW([p for p in net.parameters() if p.device_mesh == on], lr=1e-2)
+                for on in set(on_meshes)
+            ]
+            with tiled_mm.sum_order(ORDER):
+                for _ in range(3):
+                    trained(net, 4, rank, ranks, ranks / 4, loss_of(group))
+                    for optimizer in optimizers:
+                        optimizer.step()
+                        optimizer.zero_grad()
+            after = {n: whole(p.detach()) for n, p in net.named_parameters()}
+            right = right or after
+            for name, parameter in after.items():
+                equal(parameter, right[name])
+
+
+@CASES
+def one_batch() -> None:
+    """Its rows shared out: products' weights have the gradients of all rows at once."""
+    from torch.distributed.fsdp import fully_shard
+
+    ranks = distributed.get_world_size()
+    x, g = drawn(16 * 4 * 3, WIDTH), drawn(16 * 4 * 3, WIDTH, seed=1)
+    with tiled_mm.sum_order(ORDER):
+        right = mlp(torch.float32)
+        right(x).backward(g)
+        net = fully_shard(mlp(torch.float32), mesh=mesh())
+        use_tree_reduce_scatter(net)
+        net(part(x, 0)).backward(part(g, 0) * ranks)  # FSDP averages
+    for ours, expected in zip(net.parameters(), right.parameters(), strict=True):
+        if expected.dim() == 2:
+            equal(whole(ours.grad), expected.grad)
 
 
 @CASES
