@@ -1,12 +1,17 @@
 """One answer for any number of processes: sums that these share out, added by the tree. The cases
-are in parallel_tree.py, and every process computes beside them what one process does."""
+are in parallel_tree.py and parallel_tree_training.py, and every process computes beside them what
+one process does."""
 
 from __future__ import annotations
 
 import parallel_tree
+import parallel_tree_training
 import pytest
 import torch
 from processes import run_cases, why_not
+
+MODULES = (parallel_tree, parallel_tree_training)
+NAMES = [name for module in MODULES for name in module.CASES]
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 
@@ -18,17 +23,17 @@ def said(request: pytest.FixtureRequest) -> dict[str, str]:
     has_gpus = torch.cuda.device_count() >= count and torch.distributed.is_nccl_available()
     if backend == "nccl" and not has_gpus:
         pytest.skip(f"needs {count} GPUs and NCCL")
-    return run_cases(count, backend, "parallel_tree")
+    return run_cases(count, backend, *(module.__name__ for module in MODULES))
 
 
 @pytest.mark.parametrize("said", [(1, "gloo"), (2, "gloo"), (4, "gloo")], indirect=True)
-@pytest.mark.parametrize("name", parallel_tree.CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_processes(name: str, said: dict[str, str]) -> None:
     assert not said[name], said[name]
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("said", [(1, "nccl"), (2, "nccl"), (4, "nccl")], indirect=True)
-@pytest.mark.parametrize("name", parallel_tree.CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_gpus(name: str, said: dict[str, str]) -> None:
     assert not said[name], said[name]

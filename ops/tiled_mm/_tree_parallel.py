@@ -10,28 +10,17 @@ from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, parallel
 
 from ._precision import get_float32_precision
-from ._tree_reduce import gather, group_of, passed_back, reduced, tree_reduce
+from ._tree_reduce import check_parts, gather, group_of, passed_back, reduced, tree_reduce
 
 
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-def check_parts(size: int, count: int, order: str, x: Tensor, what: str) -> None:
-    """Whether `count` processes with an equal part each find the leaves of all of `size`.
-
-    Raises:
-        RuntimeError: they do not.
-    """
-    leaf = int(order.partition(":")[2] or 1024)
+def _unit(x: Tensor) -> int:
+    """Of which K / t is a multiple, for products of such operands."""
     is_fp16x3 = x.is_cuda and x.dtype == torch.float32 and get_float32_precision() == "fp16x3"
-    unit = 64 if is_fp16x3 else 16
-    if count & (count - 1) or size % (count * unit) or size // count < max(leaf, unit):
-        raise RuntimeError(
-            f"{what} of {size} does not part into {count} equal trees: sum_order={order!r} needs a "
-            f"power of two of processes, and for each a multiple of {unit} and at least "
-            f"{max(leaf, unit)}"
-        )
+    return 64 if is_fp16x3 else 16
 
 
 class _ColumnLinear(torch.autograd.Function):
@@ -172,7 +161,11 @@ class RowwiseParallel(_Style):
 
     def check(self, module: torch.nn.Module, count: int) -> None:
         check_parts(
-            module.in_features, count, self.sum_order, module.weight, "RowwiseParallel: in_features"
+            module.in_features,
+            count,
+            self.sum_order,
+            _unit(module.weight),
+            "RowwiseParallel: in_features",
         )
 
     def local_input(self, x: Tensor, mesh: Any) -> Tensor:
@@ -240,7 +233,11 @@ class ColwiseParallel(_Style):
     ) -> Tensor:
         if x.requires_grad and torch.is_grad_enabled():
             check_parts(
-                module.out_features, count, self.sum_order, x, "ColwiseParallel: out_features"
+                module.out_features,
+                count,
+                self.sum_order,
+                _unit(x),
+                "ColwiseParallel: out_features",
             )
         layout = self.input_layout
         return _ColumnLinear.apply(

@@ -80,6 +80,20 @@ def tree_reduce(
     return _TreeReduce.apply(partial, bias, name, count, scatter_dim, out_dtype, activation)
 
 
+def check_parts(size: int, count: int, order: str, unit: int, what: str) -> None:
+    """Whether `count` processes with an equal part each find the leaves of all of `size`.
+
+    Raises:
+        RuntimeError: they do not.
+    """
+    least = max(int(order.partition(":")[2] or 1024), unit)
+    if count & (count - 1) or size % (count * unit) or size // count < least:
+        raise RuntimeError(
+            f"{what} of {size} does not part into {count} equal trees: sum_order={order!r} needs a "
+            f"power of two of processes, and for each a multiple of {unit} and at least {least}"
+        )
+
+
 def group_of(group: Any) -> tuple[str, int]:
     """A group's name and how many processes it has."""
     from torch.distributed import _functional_collectives as functional
@@ -110,15 +124,15 @@ def reduced(
     if count == 1:
         return _finished(partial, bias, out_dtype, activation)
     if scatter_dim is not None:
-        ours = _added(_exchanged(partial.movedim(scatter_dim, 0), name, count))
+        ours = added(_exchanged(partial.movedim(scatter_dim, 0), name, count))
         both = _finished(ours, bias, out_dtype, activation)
         return tuple(t.movedim(0, scatter_dim) for t in both)
     if partial.numel() * partial.element_size() <= ONE_STEP:
         roots = gather(partial.unsqueeze(0), 0, name)
-        return _finished(_added(roots), bias, out_dtype, activation)
+        return _finished(added(roots), bias, out_dtype, activation)
     rows = partial.reshape(-1, partial.shape[-1])
     padded = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % count))
-    ours = _added(_exchanged(padded, name, count))
+    ours = added(_exchanged(padded, name, count))
     y, value = _finished(ours, bias, out_dtype, activation)
     whole = gather(y, 0, name)[: len(rows)].view(partial.shape)
     return whole, whole if value is y else gather(value, 0, name)[: len(rows)].view(partial.shape)
@@ -132,11 +146,18 @@ def _exchanged(rows: Tensor, name: str, count: int) -> Tensor:
     return received.view(count, len(rows) // count, *rows.shape[1:])
 
 
-def _added(roots: Tensor) -> Tensor:
+def added(roots: Tensor) -> Tensor:
     """[count, ...] by the tree."""
     while len(roots) > 1:
         roots = roots[0::2] + roots[1::2]
     return roots[0]
+
+
+def add_into(out: Tensor, roots: Tensor) -> None:
+    """The same, two or more of them, written to ``out``; ``roots`` are used up."""
+    while len(roots) > 2:
+        roots = roots[0::2].add_(roots[1::2])
+    torch.add(roots[0], roots[1], out=out)
 
 
 def _finished(

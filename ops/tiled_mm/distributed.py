@@ -1,14 +1,16 @@
 """DTensor for the products, so that `parallelize_module` splits a :class:`tiled_mm.nn.Linear` as it
 splits torch's, at the same cost. What gives what is in _placements.py.
 
-:func:`tree_reduce`, and the styles :class:`RowwiseParallel`, :class:`ColwiseParallel` and
-:class:`ExpertParallel`, whose bits do not depend on how many processes there are.
+:func:`tree_reduce`, the styles :class:`RowwiseParallel`, :class:`ColwiseParallel` and
+:class:`ExpertParallel`, :func:`cross_entropy`, :func:`use_tree_reduce_scatter` and
+:class:`GradientTree`: their bits do not depend on how many processes there are.
 
 The rules are registered when `torch.distributed.tensor` is imported, before or after this package.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -17,18 +19,24 @@ from ._dtensor_out import written
 from ._placements import is_reachable, options_of, rules_of
 from ._tree_reduce import tree_reduce
 
-__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel", "tree_reduce"]  # noqa: F822
+#: Modules that few programs use, by what is asked of them.
+_LATER = {
+    "ColwiseParallel": "_tree_parallel",
+    "ExpertParallel": "_expert_parallel",
+    "GradientTree": "_tree_gradients",
+    "RowwiseParallel": "_tree_parallel",
+    "cross_entropy": "_tree_loss",
+    "use_tree_reduce_scatter": "_tree_gradients",
+}
+
+__all__ = [*_LATER, "tree_reduce"]
 
 
 def __getattr__(name: str) -> Any:
     """The styles need torch.distributed.tensor, which takes long to import."""
-    if name in ("ColwiseParallel", "RowwiseParallel"):
-        from . import _tree_parallel as styles
-    elif name == "ExpertParallel":
-        from . import _expert_parallel as styles
-    else:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(styles, name)
+    return getattr(importlib.import_module(f".{_LATER[name]}", __package__), name)
 
 
 def _spec(strategy: Any) -> Any:
