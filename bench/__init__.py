@@ -11,7 +11,6 @@ runner.py      one case after another, into a document
 machine.py     what the measurements ran on: versions, clocks, power, ceilings
 schema.py      what a document holds
 results.py     checking, writing and reading documents
-compact.py     lists of records as tables, for files
 host.py        host time of one call (with native/, an operator that does nothing)
 networks.py    a training step, and the products in it that must be right
 training.py    training steps beside torch's: python -m bench.training

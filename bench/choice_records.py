@@ -18,8 +18,6 @@ from typing import Annotated
 
 import typer
 
-from bench import compact
-
 
 def _lines(path: Path) -> list[dict]:
     read = lzma.open if path.suffix == ".xz" else open
@@ -51,13 +49,13 @@ def _to_columns(problems: list[dict]) -> dict:
         columns["steps"].append(" ".join(str(b - a) for a, b in itertools.pairwise([0, *places])))
         columns["multiples"].append(" ".join(_multiple(p["seconds"][n] / least) for n in names))
         columns["turns"].append(" ".join(str(names.index(n)) for n in p["turns"]))
-    return {"cases": compact.packed([p["case"] for p in problems]), "ways": ways, **columns}
+    return {"cases": [p["case"] for p in problems], "ways": ways, **columns}
 
 
 def _from_columns(columns: dict) -> list[dict]:
     found = []
     keys = ("least", "steps", "multiples", "turns")
-    rows = zip(compact.unpacked(columns["cases"]), *(columns[k] for k in keys), strict=True)
+    rows = zip(columns["cases"], *(columns[k] for k in keys), strict=True)
     for case, least, steps, multiples, turns in rows:
         places = itertools.accumulate(map(int, steps.split()))
         names = [columns["ways"][place] for place in places]

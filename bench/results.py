@@ -1,9 +1,8 @@
 """Documents: checking, writing and reading them. bench/schema.py says what they hold.
 
-A file is a document's summary, some hundred bytes a case (bench/compact.py): numbers have five
-digits, and what no table shows is left out. What follows from the rest is worked out again when
-it is read. A name that ends in .xz says that the JSON is compressed, to a fifth, as in
-bench/results/: `xz -dc FILE` prints it.
+A file is a document's summary: numbers have five digits, and what no table shows is left out. What
+follows from the rest is worked out again when it is read. A name that ends in .xz says that the
+JSON is compressed, as in bench/results/: `xz -dc FILE` prints it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from bench import compact
 from bench.schema import SCHEMA, Candidate, Case, Document
 from bench.shapes import Shape
 
@@ -50,6 +48,17 @@ _LEFT_OUT = ("method", "calls", "rounds")
 _READINGS = ("before", "after")
 
 
+_DIGITS = 5  # a table shows four at most
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(x) for key, x in value.items()}
+    if isinstance(value, list):
+        return [_rounded(x) for x in value]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+
+
 def summary(document: dict) -> dict:
     """What a file keeps of a document."""
     document = copy.deepcopy(document)
@@ -69,7 +78,7 @@ def summary(document: dict) -> dict:
                 if found is value or (found and value and math.isclose(found, value, rel_tol=1e-3)):
                     del record[key]
     curves = document.pop("curves", None)  # what tables show of these is how little they differ
-    document = compact.rounded(document)
+    document = _rounded(document)
     return document if curves is None else document | {"curves": curves}
 
 
@@ -88,7 +97,8 @@ def write(document: dict, path: Path) -> None:
         raise ValueError("not a valid result: " + "; ".join(found[:5]))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    data = (compact.text(compact.packed(summary(document))) + "\n").encode()
+    text = json.dumps(summary(document), ensure_ascii=False, allow_nan=False, indent=1)
+    data = f"{text}\n".encode()
     if path.suffix == ".xz":
         data = lzma.compress(data, preset=6 | lzma.PRESET_EXTREME)
     part.write_bytes(data)
@@ -99,7 +109,7 @@ def read(path: Path) -> dict:
     data = path.read_bytes()
     if path.suffix == ".xz":
         data = lzma.decompress(data)
-    document = compact.unpacked(json.loads(data))
+    document = json.loads(data)
     for case in document.get("cases", ()):
         for record in case["candidates"]:
             record |= {k: v for k, v in _derived(case, record).items() if k not in record}

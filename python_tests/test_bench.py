@@ -21,7 +21,6 @@ from bench import (
     candidates,
     check,
     cli,
-    compact,
     data,
     ladder_tables,
     machine,
@@ -168,7 +167,7 @@ def test_every_rung_of_the_ladder_is_known_on_hopper():
 
 def measured(shape: Shape, rung: candidates.Call | None = None, **settings: object) -> dict:
     """A valid record of a case."""
-    chosen = Settings(rounds=Rounds(least=3, most=3, budget_s=0.01), **settings)
+    chosen = Settings(rounds=Rounds(least=3, most=3, budget_s=1), **settings)
     watch, begin = CpuStopwatch(region_s=1e-6), time.monotonic() - 1
     bench = Bench(CPU, watch, StandIn(rung), chosen, machine.PowerLog(CPU), begin)
     case = run_case(bench, "small", shape)
@@ -338,8 +337,6 @@ def test_committed_results_are_valid():
         assert path.suffix == ".xz", f"python -m bench distil {path}"
         document = results.read(path)
         assert results.failures(document) == [], path
-        again = compact.unpacked(json.loads(compact.text(compact.packed(document))))
-        assert json.dumps(again) == json.dumps(document), "with types and the order of keys"
 
 
 def test_every_rung_has_a_line_of_its_own_and_a_plot_is_the_same_file_each_time(tmp_path):
