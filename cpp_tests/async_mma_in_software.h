@@ -6,26 +6,27 @@
 // clang-format on
 
 #include "cuda/plan/sums.h"
-#include "cuda/rungs/10_async_mma/held_fp16.cu"
+#include "cuda/rungs/10_async_mma/instances.cuh"
 #include "cuda/rungs/10_async_mma/plan.h"
 
 namespace tiled {
 namespace test {
 
+// Of one type, so that no other's kernels are compiled.
 template <typename T>
 Kernel<AsyncMmaArguments> async_mma_of(const Problem& computed, int tile) {
-  const bool of_groups = is_grouped(computed);
-  if constexpr (std::is_same_v<T, __half>)
-    if (async_mma_tile(tile).of_7_5)
-      return async_mma_held_fp16(is_mn_major(side_a(computed)), is_mn_major(side_b(computed)),
-                                 tile - FIRST_HELD_TILE, of_groups);
-  if constexpr (sizeof(T) == 2) {
-    if (is_mn_major(side_a(computed)))
-      return async_mma_function<T, true, true>(AsyncMmaTiles(), tile, of_groups);
-    if (is_mn_major(side_b(computed)))
-      return async_mma_function<T, false, true>(AsyncMmaTiles(), tile, of_groups);
-  }
-  return async_mma_function<T, false, false>(AsyncMmaTiles(), tile, of_groups);
+  const AsyncMmaKernel wanted = {computed.dtype, std::is_same_v<T, signed char>,
+                                 is_mn_major(side_a(computed)), is_mn_major(side_b(computed)),
+                                 is_grouped(computed)};
+  return with_tile(AllAsyncMmaTiles(), tile, [&](auto of_tile) -> Kernel<AsyncMmaArguments> {
+    using Tile = decltype(of_tile);
+    if constexpr (Tile::OF_7_5 && !std::is_same_v<T, __half>)
+      return nullptr;
+    else if constexpr (sizeof(T) == 2)
+      return async_mma_by_layout<Tile, T>(wanted);
+    else
+      return async_mma_kernel_of<Tile, T, false, false>(wanted);
+  });
 }
 
 // What the last kernel of split-K does, without an epilogue.
