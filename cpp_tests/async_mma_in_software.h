@@ -12,7 +12,7 @@
 namespace tiled {
 namespace test {
 
-// Of one type, so that no other's kernels are compiled.
+// Kernels of one type are asked for, so that no others are compiled.
 template <typename T>
 Kernel<AsyncMmaArguments> async_mma_of(const Problem& computed, int tile) {
   const AsyncMmaKernel wanted = {computed.dtype, std::is_same_v<T, signed char>,

@@ -1,4 +1,4 @@
-"""Cases of test_expert_parallel.py: experts that processes share out have the bits of one process,
+"""Cases of test_tree_parallel.py: experts that processes share out have the bits of one process,
 which computes beside them."""
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def second_derivatives() -> None:
 
 
 @CASES
-def compiled() -> None:
+def experts_compiled() -> None:
     x, g = drawn(20, 16), drawn(20, 12, seed=5)
     offs = torch.tensor(ENDS[0], device=x.device)
     right = step(layer(), x, offs, g)
@@ -118,7 +118,7 @@ def compiled() -> None:
 
 
 @CASES
-def beside_fsdp() -> None:
+def experts_beside_fsdp() -> None:
     from torch.distributed.fsdp import fully_shard
 
     on = square_mesh(("data", "experts"))
@@ -142,7 +142,7 @@ def dtensors() -> None:
 
 
 @CASES
-def refusals() -> None:
+def refusals_of_experts() -> None:
     """By all processes, so that none waits for another."""
     count = distributed.get_world_size()
     if count > 1:

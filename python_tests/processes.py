@@ -71,13 +71,14 @@ def _process(rank: int, port: int, count: int, backend: str, modules: list, resu
 
 def run_cases(count: int, backend: str, *modules: str) -> dict[str, str]:
     """What every case of these modules said, in all processes; nothing where all is well."""
+    names = [name for module in modules for name in importlib.import_module(module).CASES]
+    assert len(set(names)) == len(names), "one case would stand for two"
     context = torch.multiprocessing.get_context("spawn")
     with context.Manager() as manager:
         results = manager.list([{}] * count)
         arguments = (free_port(), count, backend, list(modules), results)
         torch.multiprocessing.spawn(_process, arguments, nprocs=count)
         found = list(results)
-    names = [name for module in modules for name in importlib.import_module(module).CASES]
     return {
         name: "\n".join(of_process.get(name, "nothing") for of_process in found).strip()
         for name in names

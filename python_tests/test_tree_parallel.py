@@ -1,16 +1,16 @@
-"""One answer for any number of processes: sums that these share out, added by the tree. The cases
-are in parallel_tree.py and parallel_tree_training.py, and every process computes beside them what
-one process does."""
+"""One answer for any number of processes: sums that these share out, by the tree, and experts.
+The cases are in MODULES, and every process computes beside them what one process does."""
 
 from __future__ import annotations
 
+import parallel_experts
 import parallel_tree
 import parallel_tree_training
 import pytest
 import torch
 from processes import run_cases, why_not
 
-MODULES = (parallel_tree, parallel_tree_training)
+MODULES = (parallel_tree, parallel_tree_training, parallel_experts)
 NAMES = [name for module in MODULES for name in module.CASES]
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")

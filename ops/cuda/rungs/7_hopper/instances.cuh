@@ -10,7 +10,7 @@ namespace tiled {
 
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
 Kernel<HopperArguments> hopper_kernel_of(const HopperKernel& kernel) {
-  if (kernel.summed) {
+  if (kernel.of_trees) {
     if constexpr (OF_TREES<Tile> && sizeof(T) == 2)
       return &hopper_of_trees<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>;
   } else if (kernel.grouped) {

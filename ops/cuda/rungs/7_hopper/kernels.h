@@ -13,8 +13,9 @@ struct HopperKernel {
   DType dtype;     // float32: tf32; bytes lie along k, and so does tf32's Q
   bool is_signed;  // bytes are, and C holds their sums; else it may hold the sums' low 8 bits
   bool p_mn_major, q_mn_major;
-  bool finishes;         // by an epilogue that is not the identity; never of bytes
-  bool grouped, summed;  // K by a tree
+  bool finishes;  // by an epilogue that is not the identity; never of bytes
+  bool grouped;
+  bool of_trees;  // which sum K
 };
 struct ScaledKernel {
   DType p, q;     // types of 8 bits
