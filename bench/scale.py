@@ -6,6 +6,8 @@ fsdp    a step of a GPT under FSDP2: loss, gradients, AdamW
 host    host time of one call with DTensors of 16 x 16
 async   torch's products that are fused with an all_gather or a reduce_scatter; and with 4
         multiprocessors kept from products by torch's setting
+tree    a row-parallel layer whose sum does not depend on the number of GPUs, beside an all_reduce
+experts a mixture of experts, each process with its own
 steps   how many parameters differ between two runs of the same steps, by whose products
 bits    how many elements of a row-parallel product change with the batch
 
@@ -19,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Annotated
@@ -34,6 +35,7 @@ from torch.nn import functional
 from bench import cli
 from bench.arguments import FileOption, SmallOption, chosen_parts
 from bench.cells import markdown, ratio_number, seconds_text
+from bench.in_turn import Turns, Work, forward_of, gradients_of
 from bench.networks_in_parallel import (
     GPT,
     captured_perceptron,
@@ -42,92 +44,13 @@ from bench.networks_in_parallel import (
     sharded,
     tensor_parallel,
 )
+from bench.scale_sums import experts, tree
 
 console = Console()
-Work = Callable[[], object]
 
 TOKENS = (8192, 64, 16, 1)
 HOST_CALLS = 300
 KEPT = 4  # as many as cost these products no round of tiles on 132 multiprocessors
-
-
-class Turns:
-    """Times works in turn, of which every process makes the same calls."""
-
-    def __init__(self, device: torch.device, rounds: int) -> None:
-        self.device, self.rounds = device, rounds
-
-    def settle(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-        distributed.barrier()
-
-    def sample(self, work: Work, calls: int) -> float:
-        """Seconds a call, on the GPU's clock."""
-        if self.device.type != "cuda":
-            return self.host(work, calls)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(calls):
-            work()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) * 1e-3 / calls
-
-    def host(self, work: Work, calls: int) -> float:
-        """Seconds a call, on the host's clock until the last one is enqueued."""
-        begin = time.perf_counter()
-        for _ in range(calls):
-            work()
-        return (time.perf_counter() - begin) / calls
-
-    def __call__(
-        self,
-        works: dict[str, Work],
-        *,
-        calls: int = 0,
-        host: bool = False,
-        around: dict[str, Callable] | None = None,
-    ) -> dict:
-        """Medians over rounds in whose order the first comes last in every second one. `around` is
-        entered by name before a sample begins; it holds the override where nothing else is."""
-        around = {name: tiled_mm.override for name in works if "override" in name} | (around or {})
-
-        def sample(name: str, calls: int) -> float:
-            with around.get(name, contextlib.nullcontext)():
-                works[name]()  # what is entered may have changed the layers
-                self.settle()
-                return (self.host if host else self.sample)(works[name], calls)
-
-        for name in works:
-            sample(name, 3)
-        if not calls:  # about 20 ms a sample, the same number in every process
-            seconds = torch.tensor(sample(next(iter(works)), 3), device=self.device)
-            distributed.all_reduce(seconds, distributed.ReduceOp.MAX)
-            calls = max(1, min(200, round(0.02 / max(float(seconds), 1e-5))))
-        found: dict[str, list[float]] = {name: [] for name in works}
-        for turn in range(self.rounds):
-            for name in list(works)[:: 1 if turn % 2 else -1]:
-                found[name].append(sample(name, calls))
-        medians = torch.tensor([statistics.median(v) for v in found.values()], device=self.device)
-        distributed.all_reduce(medians, distributed.ReduceOp.MAX)
-        return dict(zip(works, medians.tolist(), strict=True))
-
-
-def forward_of(net: torch.nn.Module, x: Tensor) -> Work:
-    def work() -> Tensor:
-        with torch.no_grad():
-            return net(x)
-
-    return work
-
-
-def gradients_of(net: torch.nn.Module, x: Tensor) -> Work:
-    def work() -> None:
-        y = net(x)
-        torch.autograd.grad(y, [x, *net.parameters()], torch.ones_like(y))
-
-    return work
 
 
 def torchs_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -356,7 +279,16 @@ def bits(turns: Turns, mesh, *, small: bool) -> Iterator[dict]:
     }
 
 
-PARTS = {"host": host, "tp": tp, "async": asynchronous, "bits": bits, "steps": steps, "fsdp": fsdp}
+PARTS = {
+    "host": host,
+    "tp": tp,
+    "async": asynchronous,
+    "tree": tree,
+    "experts": experts,
+    "bits": bits,
+    "steps": steps,
+    "fsdp": fsdp,
+}
 
 
 def main(

@@ -87,6 +87,8 @@ TABLES = {
     "scale-fsdp": table_of("fsdp", 2, times),
     "scale-host": table_of("host", 2, times),
     "scale-async": table_of("async", 2, times),
+    "scale-tree": table_of("tree", 2, times),
+    "scale-experts": table_of("experts", 2, times),
     "scale-bits": table_of("bits", 0, bits),
     "scale-steps": table_of("steps", 2, steps),
 }
