@@ -1,6 +1,6 @@
 """What the override costs an eager program: `python -m bench.eager --json FILE`.
 
-calls     host time of one small call of mm, addmm, linear and bmm: medians of 1,000 calls
+calls     host time of a small mm, addmm, linear, bmm and grouped_mm: medians of 1,000 calls
 decode    wall time of one eager step of 16 sequences of one token, of models of transformers with
           random bf16 weights, four layers, no graph
 prompt    the same of 4 sequences of 1,024 tokens
@@ -32,6 +32,7 @@ console = Console()
 TURNS, CALLS, STEPS = 20, 50, 5  # 1,000 calls, 100 steps
 STEP_PARTS = ("decode", "prompt", "training")
 PARTS = ("calls", *STEP_PARTS)
+CALLED = ("mm", "addmm", "linear", "bmm", "grouped_mm")
 MODELS = ("llama", "gpt2", "qwen3", "mixtral", "qwen3_moe")
 ROWS = 16
 LENGTH = 1024  # of a prompt's sequences, and of a training step's
@@ -42,11 +43,14 @@ Work = Callable[[], object]
 def small_calls(device: torch.device) -> dict[str, Work]:
     a, b, bias = (torch.randn(*s, device=device) for s in ((16, 16), (16, 16), (16,)))
     stack = torch.randn(4, 16, 16, device=device)
+    rows, weights = a.bfloat16(), stack.bfloat16()
+    ends = torch.tensor([3, 3, 9, 16], dtype=torch.int32, device=device)
     return {
         "mm": lambda: torch.mm(a, b),
         "addmm": lambda: torch.addmm(bias, a, b),
         "linear": lambda: torch.nn.functional.linear(a, b, bias),
         "bmm": lambda: torch.bmm(stack, stack),
+        "grouped_mm": lambda: torch.nn.functional.grouped_mm(rows, weights, offs=ends),
     }
 
 
@@ -186,7 +190,7 @@ def main(
         processes.append(context.Process(target=worker, args=arguments, daemon=True))
         processes[-1].start()
     for kind in parts:
-        for name in ("mm", "addmm", "linear", "bmm") if kind == "calls" else (models or MODELS):
+        for name in CALLED if kind == "calls" else (models or MODELS):
             seconds = in_turn(pipes, kind, name, CALLS if kind == "calls" else STEPS)
             row = {"what": name, "grad": False, "seconds": seconds}
             found.setdefault(f"eager-{kind}", []).append(row)

@@ -106,7 +106,7 @@ PROGRAMS = {
     "host": Program(cli.app, "host --device cpu", "cases", 2, "host-cpu", (CALLS, "tiled.mm")),
     "share": Program(cli.app, "--share --device cpu", "share.plans", 3, "", OPERATOR),
     "errors": Program(
-        errors.main, "--device cpu --divide 64", "errors", 162, "errors errors-largest errors-bias",
+        errors.main, "--device cpu --divide 64", "errors", 324, "errors errors-largest errors-bias",
         (errors, "tiled"),
     ),
     "grouped": Program(
@@ -129,7 +129,7 @@ PROGRAMS = {
         7 + 6 * HAS_MODELS, "models-speed models-host" + " models-bits" * HAS_MODELS,
     ),
     "eager": Program(
-        eager.main, "--device cpu --small --only calls", "models.eager-calls", 4, "models-eager"
+        eager.main, "--device cpu --small --only calls", "models.eager-calls", 5, "models-eager"
     ),
     "compiled_epilogues": Program(
         compiled_epilogues.main, "--device cpu --small", "models.compiled-epilogues", 2
