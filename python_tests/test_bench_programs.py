@@ -134,7 +134,9 @@ PROGRAMS = {
     "compiled_epilogues": Program(
         compiled_epilogues.main, "--device cpu --small", "models.compiled-epilogues", 2
     ),
-    "scale": Program(scale.main, "--small --rounds 1", "scale.rows", 14, "scale-tp scale-tree scale-bits"),
+    "scale": Program(
+        scale.main, "--small --rounds 1", "scale.rows", 14, "scale-tp scale-tree scale-bits"
+    ),
     "cpu_table": Program(
         cpu_groups, "", "cpu.cases", 12, "cpu-groups", (torch.ops.tiled, "mm")
     ),
