@@ -9,7 +9,7 @@ import pytest
 import tiled_mm
 import torch
 from processes import Cases, device, equal, mesh, square_mesh, whole
-from tiled_mm import _tree_reduce, nn
+from tiled_mm import _peer_memory, _tree_reduce, nn
 from tiled_mm.distributed import ColwiseParallel, RowwiseParallel, tree_reduce
 from torch import Tensor, distributed
 
@@ -55,7 +55,12 @@ def sums_of_processes() -> None:
         options = {"activation": activation, "sum_order": ORDER}
         y = tiled_mm.linear(*right, **options)
         y.backward(g)
-        for limit, scatter_dim in ((0, None), (1 << 20, None), (0, 0)):
+        for limit, peers, scatter_dim in (
+            (0, 0, None),
+            (1 << 20, 0, None),
+            (1 << 20, 1 << 20, None),  # on GPUs that reach each other's memory
+            (0, 0, 0),
+        ):
             if scatter_dim is not None and size[0] % count:
                 continue
             for t in ours:
@@ -64,8 +69,9 @@ def sums_of_processes() -> None:
             partial = tiled_mm.linear(
                 part(ours[0], -1), part(ours[1], -1), out_dtype=out, sum_order=ORDER
             )
-            before, _tree_reduce.ONE_STEP = _tree_reduce.ONE_STEP, limit
-            try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(_tree_reduce, "ONE_STEP", limit)
+                patch.setattr(_peer_memory, "MOST_BYTES", peers)
                 got = tree_reduce(
                     partial,
                     mesh(),
@@ -74,8 +80,6 @@ def sums_of_processes() -> None:
                     bias=ours[2] if biased else None,
                     activation=activation,
                 )
-            finally:
-                _tree_reduce.ONE_STEP = before
             split = (lambda t: t) if scatter_dim is None else (lambda t: part(t, 0))
             equal(got, split(y))
             got.backward(split(g))
@@ -151,6 +155,26 @@ def gradients_of(net: torch.nn.Module, words: Tensor) -> tuple[Tensor, dict[str,
         if isinstance(module, torch.nn.Linear)
         for at, p in module.named_parameters()
     }
+
+
+@CASES
+def sums_in_a_graph() -> None:
+    """Of GPUs that reach each other's memory: a replay adds what the sums are then."""
+    if device().type != "cuda":
+        return
+    partial = drawn(16, 256, seed=distributed.get_rank())
+    tree_reduce(partial, mesh(), out_dtype=torch.bfloat16)  # finds the others' memory
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = tree_reduce(partial, mesh(), out_dtype=torch.bfloat16)
+        z = tree_reduce(2 * partial, mesh(), out_dtype=torch.bfloat16)
+    for seed in (10, 20, 30):
+        partial.copy_(drawn(16, 256, seed=seed + distributed.get_rank()))
+        roots = [drawn(16, 256, seed=seed + r) for r in range(distributed.get_world_size())]
+        graph.replay()
+        right = _tree_reduce.added(torch.stack(roots))
+        equal(y, right.bfloat16())
+        equal(z, (2 * right).bfloat16())
 
 
 @CASES
