@@ -193,9 +193,7 @@ def test_k_shared_out_in_a_graph(lies: str) -> None:
         graph.replay()
         for i, (begin, end) in enumerate(zip((0, *taken), taken, strict=False)):
             at = slice(begin // 128 + i, begin // 128 + i + scaled.blocks(end - begin))
-            one = tiled_mm.scaled_mm(
-                g.a[:, begin:end], g.b[begin:end], scale_a[:, at], scale_b[at]
-            )
+            one = tiled_mm.scaled_mm(g.a[:, begin:end], g.b[begin:end], scale_a[:, at], scale_b[at])
             assert same_bits(c[i], one)
 
 

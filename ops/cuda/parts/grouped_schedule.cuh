@@ -61,7 +61,8 @@ class GroupedTurns {
       result.k = SPACED ? (begin / BLOCK_K + group) * BLOCK_K : begin, result.k_size = rows;
     const int k_size = result.k_size;
     // The end of all K is the matrices', which TMA knows.
-    if (!SPACED && shares_k() && k_size % BLOCK_K != 0) result.tail = {k_size / BLOCK_K, k_size % BLOCK_K};
+    if (!SPACED && shares_k() && k_size % BLOCK_K != 0)
+      result.tail = {k_size / BLOCK_K, k_size % BLOCK_K};
     result.is_blank = group >= args_.batch;
     result.batch = min(group, args_.batch - 1), result.segment = 0;
     result.first = 0;

@@ -68,8 +68,7 @@ __global__ void __launch_bounds__(THREADS)
   // Zeros behind a row fill its last 16 bytes, which are read as one.
   constexpr int VECTOR = 16 / sizeof(T);
   const int64_t end = (m.columns + VECTOR - 1) / VECTOR * VECTOR;
-  const Columns columns =
-      SPACED ? columns_of_line(args, task) : columns_of(task, SQUARE * SQUARES);
+  const Columns columns = SPACED ? columns_of_line(args, task) : columns_of(task, SQUARE * SQUARES);
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
     T* to = static_cast<T*>(m.to) + entry * m.to_batch;

@@ -36,9 +36,7 @@ struct Side {
   int64_t groups_of_k;                         // that share out K, or 0
 };
 
-inline int64_t groups_of_k(const Problem& p) {
-  return p.groups.shared == Shared::K ? p.batch : 0;
-}
+inline int64_t groups_of_k(const Problem& p) { return p.groups.shared == Shared::K ? p.batch : 0; }
 
 inline Side side_a(const Problem& p) {
   const bool is_shared = p.groups.shared == Shared::M;

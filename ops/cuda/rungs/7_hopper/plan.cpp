@@ -23,8 +23,9 @@ bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& 
 }
 
 // How an operand is copied that the kernel cannot read where it lies. A box begins at a multiple of
-// 16 bytes (an H100 calls other places an illegal instruction), and a group anywhere. So what groups
-// share out comes to lie along the other index, or, where wgmma reads it along K, with spaces.
+// 16 bytes (an H100 calls other places an illegal instruction), and a group anywhere. So what
+// groups share out comes to lie along the other index, or, where wgmma reads it along K, with
+// spaces.
 CopyTo copy_of(const Side& side, const Problem& problem, bool is_ready) {
   if (problem.groups.shared == Shared::K && lies_along_k(problem)) return CopyTo::Spaced;
   if (problem.groups.shared == Shared::K) return is_ready ? CopyTo::Nothing : CopyTo::AlongRows;

@@ -106,8 +106,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
       RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch, block);
       // A cluster's tile may begin beyond C, and has no scales then.
       RowsToCopy<Tile::BLOCK_Q> q(args.q_scales, unit.q,
-                                  args.one_q ? min(unit.q + 1, args.q) : args.q, unit.batch,
-                                  block);
+                                  args.one_q ? min(unit.q + 1, args.q) : args.q, unit.batch, block);
       for (int step = unit.first; step < unit.last; ++step, ring.advance(), places.advance()) {
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait)
