@@ -26,7 +26,7 @@ struct Matrix {
 struct RepackArguments {
   Matrix first, second;
   uint32_t first_blocks;  // of the grid; the others are the second's
-  // Of spaced copies alone.
+  // Only spaced copies read these.
   Groups groups;
   int32_t group_count, k;
 };
