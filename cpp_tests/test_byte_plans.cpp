@@ -149,8 +149,13 @@ TEST(BytePlans, OfGroups) {
       const HopperTileInfo& tile = hopper_tile(way.tile);
       EXPECT_TRUE(has_scales ? tile.of_scaled_groups : tile.of_groups);
     }
-    p.groups.shared = Shared::K;  // they begin anywhere
-    EXPECT_FALSE(supports(Algo::Hopper, p, H100));
+    p.b.batch_stride = 0;
+    share_out(p, {Shared::K, /*wide=*/false, nullptr});  // they begin anywhere
+    EXPECT_TRUE(supports(Algo::Hopper, p, H100));
+    for (const HopperPlan& way : hopper_plans(p, H100)) {
+      EXPECT_EQ(way.copy_p, CopyTo::Spaced);
+      EXPECT_EQ(way.copy_q, CopyTo::Spaced);
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 // The copies of operands in software (cuda/parts/repack.cu, transpose_bytes.cu): by rows, by
 // squares and, of bytes, 16 at a time, from matrices that begin anywhere and end where no memory
-// follows.
+// follows; and of groups that share out K, each from the begin of a line.
 
 // clang-format off: before all else, what CUDA C++ has by itself
 #include "software_gpu/block.h"
@@ -91,6 +91,44 @@ std::string wrong_of(const Copied& t, DType dtype, CopyBy by) {
   return "";
 }
 
+// Empty if every group of K of both operands stands in lines of its own, zeros behind it, for ends
+// as the kernels take them.
+std::string wrong_of_groups(const Copied& t, const std::vector<int64_t>& ends,
+                            const std::vector<int64_t>& taken, CopyBy by) {
+  constexpr int64_t LINE = 128;
+  const Matrix a(1, t.rows, t.k, t.lie, 1);
+  for (int64_t row = 0; row < t.rows; ++row)
+    for (int64_t k = 0; k < t.k; ++k) a.at<uint8_t>(0, row, k) = value_at<uint8_t>(0, row, k) | 1;
+  Problem p{};
+  p.batch = static_cast<int64_t>(ends.size()), p.m = p.n = t.rows, p.k = t.k;
+  p.dtype = DType::Float8E4M3FN;
+  p.a = {a.data(), a.row_stride(), a.column_stride(), 0, 16};
+  p.b = {a.data(), a.column_stride(), a.row_stride(), 0, 16};
+  share_out(p, {Shared::K, /*wide=*/true, ends.data()});
+  Plan plan = plan_of(Algo::Hopper, Way(), p, /*exchanged=*/false, 64, 64, 64);
+  plan.copy_p = plan.copy_q = CopyTo::Spaced;
+  const Side side = side_a(p), to = copied(side, p.dtype, CopyTo::Spaced);
+  const CopyGrid grid = copy_grid_of(side, to, p);
+  if (grid.by != by || !grid.spaced) return "it is copied in another way";
+  add_copies(plan, p);
+  const Guarded memory(plan.workspace_bytes, 0);
+  if (launch_copies(call_of(p, plan, memory.data()), plan.steps[0]) != cudaSuccess)
+    return "it is not launched";
+  for (const Area area : {Area::P, Area::Q}) {
+    const auto* copy = reinterpret_cast<const uint8_t*>(memory.data() + plan.at(area));
+    for (int64_t g = 0, begin = 0; g < p.batch; begin = taken[g++])
+      for (int64_t row = 0; row < t.rows; ++row)
+        for (int64_t i = 0; i < blocks_over(taken[g] - begin, LINE) * LINE; ++i) {
+          const int64_t k = begin + i;
+          const uint8_t wanted = k < taken[g] ? value_at<uint8_t>(0, row, k) | 1 : 0;
+          if (copy[row * to.row_stride + (begin / LINE + g) * LINE + i] != wanted)
+            return "group " + std::to_string(g) + ", row " + std::to_string(row) + ", k " +
+                   std::to_string(i);
+        }
+  }
+  return "";
+}
+
 const std::tuple<int64_t, int64_t, int64_t> SIZES[] = {
     {1, 128, 128}, {1, 256, 384}, {1, 130, 133}, {3, 17, 31},  {1, 1, 70},
     {1, 70, 1},    {2, 127, 129}, {1, 300, 20},  {1, 15, 300}, {1, 16, 257}};
@@ -130,6 +168,28 @@ TEST(Copies, WhatHasNoStrideOfOne) {
   for (const bool along_rows : {true, false})
     EXPECT_EQ(wrong_of<uint8_t>({2, 70, 90, {along_rows, 1, 2, 3}}, DType::Int8, CopyBy::Squares),
               "");
+}
+
+TEST(Copies, GroupsOfKBeginLines) {
+  const std::pair<Lie, CopyBy> lies[] = {{{true, 0, 0}, CopyBy::Rows},
+                                         {{true, 7, 3}, CopyBy::Rows},
+                                         {{false, 5, 6}, CopyBy::Bytes},
+                                         {{true, 1, 2, 3}, CopyBy::Squares}};
+  using Ends = std::vector<int64_t>;
+  Ends many;  // more groups than a warp has lanes
+  for (int64_t g = 1; g <= 70; ++g) many.push_back(std::min<int64_t>(g * g / 8, 600));
+  for (const auto& [lie, by] : lies)
+    for (const auto& [k, ends, taken] :
+         {std::tuple<int64_t, Ends, Ends>{300, {40, 40, 170, 300}, {40, 40, 170, 300}},
+          {520, {128, 128, 384, 512}, {128, 128, 384, 512}},
+          {700, {0, 0, 129, 130, 500}, {0, 0, 129, 130, 500}},
+          {100, {100}, {100}},
+          {400, {300, -7, 1000, 20}, {300, 300, 400, 400}},  // no ends of groups
+          {600, many, many}})
+      for (const int64_t rows : {1, 40})
+        if (rows > 1 || by == CopyBy::Rows)
+          EXPECT_EQ(wrong_of_groups({1, rows, k, lie}, ends, taken, by), "")
+              << k << ", " << ends.size() << " groups of " << rows << " rows";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/plan/copies.h"
+#include "cuda/plan/tma.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -89,8 +90,26 @@ TEST(ScaledPlans, OfGroups) {
   EXPECT_EQ(make_plan(p, h100).algo, Algo::Hopper);
   for (const HopperPlan& way : hopper_plans(p, h100))
     EXPECT_TRUE(hopper_tile(way.tile).of_scaled_groups);
-  p.groups.shared = Shared::K;  // they begin anywhere
-  EXPECT_FALSE(supports(Algo::Hopper, p, h100));
+}
+
+TEST(ScaledPlans, OfGroupsOfK) {
+  const DeviceInfo h100 = device("h100");
+  for (const char* layout : {"nt", "nn", "tn", "tt"}) {
+    Problem p = scaled(layout, 768, 2048, 32768 + 5);
+    p.batch = 64, p.a.batch_stride = p.b.batch_stride = 0;
+    share_out(p, {Shared::K, /*wide=*/false, nullptr});
+    ASSERT_TRUE(supports(Algo::Hopper, p, h100));
+    const Plan plan = make_plan(p, h100);
+    EXPECT_TRUE(hopper_tile(plan.way.as<HopperPlan>().tile).of_scaled_groups);
+    EXPECT_EQ(plan.copy_p, CopyTo::Spaced);
+    EXPECT_EQ(plan.copy_q, CopyTo::Spaced);
+    const Problem read = problem_as_read(p, plan);
+    EXPECT_EQ(read.k, (256 + 64) * 128);
+    EXPECT_EQ(plan.workspace_bytes, (768 + 2048) * read.k);
+    EXPECT_TRUE(tma_reads(side_a(read), read) && tma_reads(side_b(read), read));
+    p.k = MOST_OF_TMA - 1;  // with what lies between groups it is longer than TMA counts
+    EXPECT_FALSE(supports(Algo::Hopper, p, h100));
+  }
 }
 
 TEST(ScaledPlans, AreRememberedByDtypes) {

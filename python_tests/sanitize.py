@@ -320,6 +320,22 @@ def run_gradient_passes(short: bool) -> int:
     return passes
 
 
+def run_groups_of_k(o: scaled.Operands) -> int:
+    """By scales for blocks that end with their tensors, and each group beside its own product."""
+    (m, k), n = o.a.shape, o.b.shape[1]
+    ends = (k // 3, k // 3, k - k // 5)
+    offs = torch.tensor(ends, device="cuda")
+    scale_a = torch.rand(m, k // 128 + 3, device="cuda")
+    scale_b = torch.rand(k // 128 + 3, n, device="cuda")
+    c = tiled_mm.scaled_mm(o.a, o.b, scale_a, scale_b, offs=offs, out_dtype=torch.float32)
+    for g, (begin, end) in enumerate(itertools.pairwise((0, *ends))):
+        first = begin // 128 + g
+        blocks = slice(first, first + scaled.blocks(end - begin))
+        operands = o.a[:, begin:end], o.b[begin:end], scale_a[:, blocks], scale_b[blocks]
+        assert same_bits(c[g], tiled_mm.scaled_mm(*operands, out_dtype=torch.float32)), (m, n, k, g)
+    return len(ends)
+
+
 def run_scaled(short: bool) -> int:
     """Every tile and cluster of scaled products, and groups of them; also by other scales, whose
     reads end with their tensor."""
@@ -332,6 +348,7 @@ def run_scaled(short: bool) -> int:
         for way, c in scaled.by_every_way(o, torch.float32):
             assert same_bits(c, expected), (size, pair, way)
             products += 1
+        products += run_groups_of_k(o)
         if pair[0] == "BlockWise128x128" or pair[1] == "TensorWise":
             continue  # rows that groups share out have no such scales; a weight's would be others
         ends = torch.tensor([size[0] // 3, size[0] // 3, size[0] - 1], device="cuda")

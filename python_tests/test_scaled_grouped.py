@@ -136,16 +136,98 @@ def test_k_shared_out_in_blocks(device: str, recipe_a: str, recipe_b: str) -> No
         )
 
 
-def test_groups_that_share_a_block_are_refused(device: str) -> None:
+def test_groups_that_share_a_block(device: str) -> None:
+    """They are refused where the host knows them. A GPU's kernels count blocks from that one on."""
     g = operands("k", ENDS, TOTAL, device)
-    with pytest.raises(RuntimeError, match="begin at multiples of 128"):
-        tiled_mm.scaled_mm(
-            g.a, g.b, scales((60, 3), 1, device), scales((3, 72), 2, device), offs=g.offs
+    scale_a, scale_b = scales((60, 3), 1, device), scales((3, 72), 2, device)
+    if device == "cpu":
+        with pytest.raises(RuntimeError, match="begin at multiples of 128"):
+            tiled_mm.scaled_mm(g.a, g.b, scale_a, scale_b, offs=g.offs)
+    else:
+
+        def part(begin: int, end: int) -> slice:
+            return slice(begin // 128, begin // 128 + scaled.blocks(end - begin))
+
+        check(
+            g,
+            scale_a,
+            scale_b,
+            lambda _, begin, end: scale_a[:, part(begin, end)],
+            lambda _, begin, end: scale_b[part(begin, end)],
         )
     with pytest.raises(RuntimeError, match="not each in another way"):
         tiled_mm.scaled_mm(
             g.a, g.b, scales((60, 3), 1, device), scales((6, 72), 2, device), offs=g.offs
         )
+
+
+@each("lies", ("along K", "across K"))
+@pytest.mark.cuda
+@pytest.mark.tensor_cores
+def test_k_shared_out_in_a_graph(lies: str) -> None:
+    """The kernels read the ends; those that are none are taken as the nearest that are."""
+    many = {
+        (40, 40, 170, 300): (40, 40, 170, 300),
+        (310, 310, 310, 310): (310, 310, 310, 310),
+        (0, 0, 0, 0): (0, 0, 0, 0),
+        (1, 2, 300, 301): (1, 2, 300, 301),
+        (200, 100, -5, 1000): (200, 200, 200, 310),
+    }
+    g = operands("k", ENDS, TOTAL, "cuda")
+    g = g.on(g.a, g.b.t().contiguous().t())
+    if lies == "across K":
+        g = g.on(g.a.t().contiguous().t(), g.b.contiguous())
+    blocks = TOTAL // 128 + len(ENDS)
+    scale_a, scale_b = scales((60, blocks), 1, "cuda"), scales((blocks, 72), 2, "cuda")
+
+    def run() -> torch.Tensor:
+        return tiled_mm.scaled_mm(g.a, g.b, scale_a, scale_b, offs=g.offs)
+
+    run()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        c = run()
+    for ends, taken in many.items():
+        g.offs.copy_(torch.tensor(ends, dtype=torch.int32))
+        c.fill_(77)
+        graph.replay()
+        for i, (begin, end) in enumerate(zip((0, *taken), taken, strict=False)):
+            at = slice(begin // 128 + i, begin // 128 + i + scaled.blocks(end - begin))
+            one = tiled_mm.scaled_mm(g.a[:, begin:end], g.b[begin:end], scale_a[:, at], scale_b[at])
+            assert same_bits(c[i], one)
+
+
+@each("dtype", (E4M3, torch.int8))
+@pytest.mark.cuda
+@pytest.mark.tensor_cores
+def test_neighbours_enter_no_sum_over_k(dtype: torch.dtype) -> None:
+    """A group has the same bits beside groups of NaN (of int8: of anything), in every tile's size;
+    beside a main_grad too."""
+    generator = torch.Generator().manual_seed(6)
+    for rows, columns in ((256, 384), (60, 72)):
+        ends = torch.tensor((100, 333, 1000, 1311), dtype=torch.int32, device="cuda")
+        a = torch.randn(rows, 1311, generator=generator).mul(9).to(dtype).cuda()
+        b = torch.randn(columns, 1311, generator=generator).mul(9).to(dtype).cuda()
+        poisoned = []
+        for x in (a, b):
+            y = x.clone()
+            y[:, :100] = float("nan") if dtype == E4M3 else -128
+            y[:, 333:] = float("nan") if dtype == E4M3 else 127
+            poisoned.append(y)
+        scale_a, scale_b = scales((4, rows, 1), 1, "cuda"), scales((4, 1, columns), 2, "cuda")
+        c = tiled_mm.scaled_mm(a, b.t(), scale_a, scale_b, offs=ends)
+        d = tiled_mm.scaled_mm(poisoned[0], poisoned[1].t(), scale_a, scale_b, offs=ends)
+        assert same_bits(c[1], d[1])
+        assert not same_bits(c[0], d[0])
+        assert not same_bits(c[2], d[2])
+        before = torch.randn(4, rows, columns, generator=generator).cuda()
+        grads = []
+        for x, y in ((a, b), poisoned):
+            grad = before.clone()
+            torch.ops.tiled._add_scaled_mm(grad, x, y.t(), scale_a, scale_b, offs=ends)
+            grads.append(grad)
+        assert same_bits(grads[0][1], grads[1][1])
+        assert not same_bits(grads[0][1], before[1])
 
 
 def test_bias_and_int8(device: str) -> None:

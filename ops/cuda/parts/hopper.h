@@ -60,6 +60,9 @@ struct ScaledArguments : HopperArguments {
   OperandScales p_scales, q_scales;
   bool blockwise;  // a scale of either changes along K
   bool one_q;      // a tile's columns of Q have one scale in common, for a block of K
+  // Groups share out K, and their scales stand without spaces: group g's operands have g blocks
+  // more before them.
+  bool dense_blocks;
 };
 
 }  // namespace tiled

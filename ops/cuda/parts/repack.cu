@@ -20,7 +20,7 @@ constexpr int ROWS_A_THREAD = COPY_ROWS_A_THREAD;
 constexpr int SQUARE = COPY_SQUARE;
 constexpr int SQUARES = COPY_SQUARES;  // side by side in a block
 
-template <typename T>
+template <typename T, bool SPACED>
 __global__ void __launch_bounds__(THREADS)
     repack_rows(const __grid_constant__ RepackArguments args) {
   let_the_next_start();
@@ -30,18 +30,20 @@ __global__ void __launch_bounds__(THREADS)
   const Matrix& m = task.m;
   const int down = THREADS / m.across;
   const int x = threadIdx.x % m.across, y = threadIdx.x / m.across;
-  const int64_t column = (task.x * m.across + x) * VECTOR;
-  if (column >= m.columns) return;
+  const Columns columns =
+      SPACED ? columns_of_line(args, task) : columns_of(task, m.across * VECTOR);
+  const int64_t column = columns.from + x * VECTOR;
+  if (!SPACED && column >= m.columns) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
-    T* to = static_cast<T*>(m.to) + entry * m.to_batch + column;
+    T* to = static_cast<T*>(m.to) + entry * m.to_batch + columns.to + x * VECTOR;
     for (int64_t first = task.y * down * ROWS_A_THREAD + y; first < m.rows;
          first += int64_t{m.blocks_y} * down * ROWS_A_THREAD) {
       PieceOfLine<T> pieces[ROWS_A_THREAD];
 #pragma unroll
       for (int i = 0; i < ROWS_A_THREAD; ++i) {
         const int64_t row = first + i * down;
-        if (row < m.rows) pieces[i].load(from + row * m.from_row, column, m.columns);
+        if (row < m.rows) pieces[i].load(from + row * m.from_row, column, columns.end);
       }
 #pragma unroll
       for (int i = 0; i < ROWS_A_THREAD; ++i) {
@@ -52,7 +54,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-template <typename T>
+template <typename T, bool SPACED>
 __global__ void __launch_bounds__(THREADS)
     repack_squares(const __grid_constant__ RepackArguments args) {
   let_the_next_start();
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(THREADS)
   // Zeros behind a row fill its last 16 bytes, which are read as one.
   constexpr int VECTOR = 16 / sizeof(T);
   const int64_t end = (m.columns + VECTOR - 1) / VECTOR * VECTOR;
-  const int64_t column0 = task.x * SQUARE * SQUARES;
+  const Columns columns = SPACED ? columns_of_line(args, task) : columns_of(task, SQUARE * SQUARES);
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
     T* to = static_cast<T*>(m.to) + entry * m.to_batch;
@@ -77,8 +79,8 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
           const int r = along_row ? y + i * STEP : x, c = along_row ? x : y + i * STEP;
-          const int64_t column = column0 + square * SQUARE + c;
-          elements[square][i] = row + r < m.rows && column < m.columns
+          const int64_t column = columns.from + square * SQUARE + c;
+          elements[square][i] = row + r < m.rows && column < columns.end
                                     ? from[(row + r) * m.from_row + column * m.from_column]
                                     : T(0);
         }
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(THREADS)
       for (int square = 0; square < SQUARES; ++square)
 #pragma unroll
         for (int i = 0; i < SQUARE; i += STEP) {
-          const int64_t column = column0 + square * SQUARE + x;
+          const int64_t column = columns.to + square * SQUARE + x;
           if (row + y + i < m.rows && column < end)
             to[(row + y + i) * m.to_row + column] = squares[square][y + i][x];
         }
@@ -118,14 +120,17 @@ Matrix matrix_of(const Side& from, const Side& to, const CopyGrid& grid, const P
   return m;
 }
 
-template <typename T>
+template <typename T, bool SPACED = false>
 Kernel<RepackArguments> kernel_of(CopyBy by) {
-  return by == CopyBy::Rows ? &repack_rows<T> : &repack_squares<T>;
+  return by == CopyBy::Rows ? &repack_rows<T, SPACED> : &repack_squares<T, SPACED>;
 }
 
-Kernel<RepackArguments> kernel_of(CopyBy by, int64_t element_bytes) {
+// Only elements of 8 bits are spaced.
+Kernel<RepackArguments> kernel_of(const CopyGrid& grid, int64_t element_bytes) {
+  const CopyBy by = grid.by;
   if (by == CopyBy::Vectors) return transpose_kernel();
-  if (by == CopyBy::Bytes) return transpose_bytes_kernel();
+  if (by == CopyBy::Bytes) return transpose_bytes_kernel(grid.spaced);
+  if (grid.spaced) return kernel_of<uint8_t, true>(by);
   switch (element_bytes) {
     case 1: return kernel_of<uint8_t>(by);
     case 2: return kernel_of<uint16_t>(by);
@@ -149,7 +154,9 @@ cudaError_t launch_copies(const Call& call, const Step& step) {
   args.first_blocks = static_cast<uint32_t>(grid.blocks());
   if (step.key == (OF_P | OF_Q))
     args.second = matrix_of(from.q, to.q, copy_grid_of(from.q, to.q, problem), problem);
-  return launch_early(kernel_of(grid.by, size_of(problem.dtype)), step, call.stream, args);
+  args.groups = problem.groups;
+  args.group_count = static_cast<int32_t>(problem.batch), args.k = static_cast<int32_t>(problem.k);
+  return launch_early(kernel_of(grid, size_of(problem.dtype)), step, call.stream, args);
 }
 
 }  // namespace tiled

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/parts/group_scan.cuh"
 #include "cuda/parts/launch.h"
 #include "cuda/parts/shifted.cuh"
 #include "cuda/plan/copies.h"
@@ -25,6 +26,9 @@ struct Matrix {
 struct RepackArguments {
   Matrix first, second;
   uint32_t first_blocks;  // of the grid; the others are the second's
+  // Only spaced copies read these.
+  Groups groups;
+  int32_t group_count, k;
 };
 
 // A block's matrix and its place there.
@@ -38,6 +42,24 @@ __device__ __forceinline__ Task task_of(const RepackArguments& args) {
   const uint32_t block = blockIdx.x - (is_second ? args.first_blocks : 0);
   const uint32_t row = block / m.blocks_x;
   return {m, block % m.blocks_x, row % m.blocks_y, row / m.blocks_y};
+}
+
+// Which columns of the operand become those of the copy that a block's threads write.
+struct Columns {
+  int64_t to, from;  // the first one's number in the copy, and in the operand
+  int64_t end;       // the operand's columns from there on become zeros
+};
+// Blocks side by side have `width` columns each.
+__device__ __forceinline__ Columns columns_of(const Task& task, int width) {
+  return {task.x * width, task.x * width, task.m.columns};
+}
+// A spaced copy's, where each block has a line. By whole warps.
+__device__ __forceinline__ Columns columns_of_line(const RepackArguments& args, const Task& task) {
+  constexpr int LINE = static_cast<int>(LINE_BYTES);
+  const auto lines = [](int begin, int end) -> uint32_t { return end / LINE - begin / LINE + 1; };
+  GroupScan scan(args.groups, args.group_count, args.k, /*has_rest=*/false, lines);
+  const GroupTile line = scan.at(static_cast<uint32_t>(task.x));
+  return {task.x * LINE, line.begin + int64_t{line.number} * LINE, line.end};
 }
 
 // 16 bytes of a line of `length` elements that begins anywhere, from element `first` on, which is
@@ -70,7 +92,7 @@ struct PieceOfLine {
   }
 };
 
-Kernel<RepackArguments> transpose_kernel();        // transpose.cu
-Kernel<RepackArguments> transpose_bytes_kernel();  // transpose_bytes.cu
+Kernel<RepackArguments> transpose_kernel();                   // transpose.cu
+Kernel<RepackArguments> transpose_bytes_kernel(bool spaced);  // transpose_bytes.cu
 
 }  // namespace tiled

@@ -10,7 +10,8 @@ CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem) 
   const int64_t from_row = along_rows ? from.k_stride : from.row_stride;
   const int64_t from_column = along_rows ? from.row_stride : from.k_stride;
   CopyGrid g{};
-  g.rows = along_rows ? from.k : from.rows, g.columns = along_rows ? from.rows : from.k;
+  g.rows = along_rows ? to.k : to.rows, g.columns = along_rows ? to.rows : to.k;
+  g.spaced = to.k != from.k;  // a copy that is not has no more of K than its operand
   const bool aligned = problem.dtype == DType::Float32 && from.alignment == 16;
   const bool is_byte = size_of(problem.dtype) == 1;
   g.by = from_column == 1 && g.columns > 1 ? CopyBy::Rows
@@ -19,7 +20,8 @@ CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem) 
                                            : CopyBy::Squares;
   const int64_t vectors = blocks_over(g.columns, 16 / size_of(problem.dtype));
   g.across = 1;
-  while (g.across < COPY_THREADS && g.across < vectors) g.across *= 2;
+  const int64_t widest = g.spaced ? LINE_BYTES / 16 : COPY_THREADS;
+  while (g.across < widest && g.across < vectors) g.across *= 2;
   int64_t wide = COPY_VECTOR_SIDE, tall = COPY_VECTOR_SIDE;
   if (g.by == CopyBy::Rows) wide = g.across, tall = COPY_THREADS / g.across * COPY_ROWS_A_THREAD;
   if (g.by == CopyBy::Squares) wide = COPY_SQUARE * COPY_SQUARES, tall = COPY_SQUARE;
@@ -65,6 +67,7 @@ Problem problem_as_read(const Problem& problem, const Plan& plan, char* workspac
     if (to == CopyTo::Nothing) return;
     const Side s = copied(is_b ? side_b(problem) : side_a(problem), problem.dtype, to);
     const void* const data = workspace == nullptr ? nullptr : workspace + plan.at(area);
+    read.k = s.k;
     if (is_b)
       read.b = {data, s.k_stride, s.row_stride, s.batch_stride, s.alignment};
     else

@@ -17,6 +17,7 @@ enum class CopyBy : int8_t {
 struct CopyGrid {
   CopyBy by;
   int64_t rows, columns;                 // of the copy; elements are contiguous along a row
+  bool spaced;                           // a block of threads copies a line of each of its rows
   int32_t across;                        // threads side by side along a row, a power of two
   int32_t blocks_x, blocks_y, blocks_z;  // along a row; down the rows; through the batch
 

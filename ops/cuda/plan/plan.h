@@ -77,9 +77,13 @@ struct Step {
   int64_t workspace_bytes;  // what it writes for the kernels after it
 };
 
-// Whether an operand is copied before the product, and along which dimension its elements are
-// contiguous then.
-enum class CopyTo : int8_t { Nothing, AlongK, AlongRows };
+// Whether an operand is copied before the product, and how its elements lie then.
+enum class CopyTo : int8_t {
+  Nothing,
+  AlongK,
+  AlongRows,
+  Spaced,  // along K, and each of the groups that share out K begins a line (repack_layout.h)
+};
 
 struct Plan {
   static constexpr int MOST_STEPS = 5;

@@ -21,15 +21,21 @@ inline int64_t entries_of(const Side& side, int64_t batch) {
   return side.batch_stride == 0 ? 1 : batch;
 }
 
+constexpr int64_t LINE_BYTES = 128;
+
 // An operand as the product reads it. A copy stands at a multiple of 16 bytes, and has no address
-// yet.
+// yet. Where it is spaced, group g of K, whose first element is number `begin`, has its first line
+// behind begin / line + g others: no two groups have one in common, and the rest of a line is
+// zeros. The scales of such groups are numbered alike (core/scales.h).
 inline Side copied(const Side& side, DType dtype, CopyTo to) {
   if (to == CopyTo::Nothing) return side;
   const bool along_rows = to == CopyTo::AlongRows;
-  const int64_t line = 128 / size_of(dtype);  // elements
-  const int64_t along = along_rows ? side.rows : side.k;
-  const int64_t pitch = (along + line - 1) / line * line;
+  const int64_t line = LINE_BYTES / size_of(dtype);  // elements
   Side copy = side;
+  if (to == CopyTo::Spaced)
+    copy.k = saturating_product(saturating_sum(side.k / line, side.groups_of_k), line);
+  const int64_t along = along_rows ? side.rows : copy.k;
+  const int64_t pitch = (along + line - 1) / line * line;
   copy.data = nullptr;
   copy.row_stride = along_rows ? 1 : pitch;
   copy.k_stride = along_rows ? pitch : 1;

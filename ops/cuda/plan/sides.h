@@ -33,17 +33,20 @@ struct Side {
   int64_t row_stride, k_stride, batch_stride;  // elements
   int32_t alignment;                           // bytes, as Operand's
   bool is_shared;                              // its rows are shared out among groups
+  int64_t groups_of_k;                         // that share out K, or 0
 };
+
+inline int64_t groups_of_k(const Problem& p) { return p.groups.shared == Shared::K ? p.batch : 0; }
 
 inline Side side_a(const Problem& p) {
   const bool is_shared = p.groups.shared == Shared::M;
   const auto& [data, row, column, batch, alignment] = p.a;
-  return {data, p.m, p.k, row, column, batch, alignment, is_shared};
+  return {data, p.m, p.k, row, column, batch, alignment, is_shared, groups_of_k(p)};
 }
 inline Side side_b(const Problem& p) {
   const bool is_shared = p.groups.shared == Shared::N;
   const auto& [data, row, column, batch, alignment] = p.b;
-  return {data, p.n, p.k, column, row, batch, alignment, is_shared};
+  return {data, p.n, p.k, column, row, batch, alignment, is_shared, groups_of_k(p)};
 }
 
 // Whether the kernels' counters of groups, of 31 bits, have room for these.

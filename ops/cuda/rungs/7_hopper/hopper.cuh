@@ -81,7 +81,8 @@ struct Hopper {
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
   using Pieces = tiled::Pieces<TREES, BLOCK_K>;
   using Turns =
-      std::conditional_t<GROUPED, GroupedTurns<Schedule, Tile, BLOCK_K>, WholeTurns<Schedule>>;
+      std::conditional_t<GROUPED, GroupedTurns<Schedule, Tile, BLOCK_K, /*SPACED=*/sizeof(T) == 1>,
+                         WholeTurns<Schedule>>;
 
   const Arguments& args;
   uint32_t base;  // of memory, in the shared window

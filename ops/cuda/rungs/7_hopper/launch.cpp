@@ -32,7 +32,8 @@ ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
                             const HopperPlan& plan) {
   const Scales& s = problem.scales;
   const OperandScales &p = plan.exchanged ? s.b : s.a, &q = plan.exchanged ? s.a : s.b;
-  return {args, p, q, is_blockwise(s), has_one_q(problem, plan.exchanged)};
+  const bool dense_blocks = problem.groups.shared == Shared::K && !s.spaced;
+  return {args, p, q, is_blockwise(s), has_one_q(problem, plan.exchanged), dense_blocks};
 }
 
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.
@@ -97,6 +98,7 @@ cudaError_t launch(const Call& call, const Step& step) {
                                         way.share_segments ? segment_count(problem.k) : 1);
   args.totals = call.at<float>(Area::Totals);
   args.groups = problem.groups;
+  args.k = static_cast<int32_t>(call.problem.k);  // where groups end, though copies are spaced
   args.groups_of_p = sides.p.is_shared, args.groups_of_q = sides.q.is_shared;
   args.leaf = static_cast<int16_t>(problem.leaf);
   args.c_batch = c_entries(problem) != 1;

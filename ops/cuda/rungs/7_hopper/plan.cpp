@@ -22,10 +22,12 @@ bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& 
           reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
 }
 
-// How an operand is copied that the kernel cannot read where it lies. One that groups share out
-// comes to lie along another index than they share: a box begins at a multiple of 16 bytes, and a
-// group anywhere. (An H100 calls other places an illegal instruction.)
+// How an operand is copied that the kernel cannot read where it lies. A box begins at a multiple of
+// 16 bytes (an H100 calls other places an illegal instruction), and a group anywhere. So what
+// groups share out comes to lie along the other index, or, where wgmma reads it along K, with
+// spaces.
 CopyTo copy_of(const Side& side, const Problem& problem, bool is_ready) {
+  if (problem.groups.shared == Shared::K && lies_along_k(problem)) return CopyTo::Spaced;
   if (problem.groups.shared == Shared::K) return is_ready ? CopyTo::Nothing : CopyTo::AlongRows;
   if (side.is_shared) return is_ready ? CopyTo::Nothing : CopyTo::AlongK;
   return repacked_to(side, problem.dtype, !is_ready);
@@ -110,12 +112,14 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-// Groups that share out K begin anywhere, where TMA cannot read what lies along it, as tf32 and
-// bytes do. What is added to sums of integers has no kernel.
+// What is added to sums of integers has no kernel, nor have groups that share out K of tf32.
 bool computes(const Problem& problem) {
   const bool is_tree = problem.leaf > 0;
   if (is_tree && (is_grouped(problem) || problem.arithmetic != Arithmetic::Tensor)) return false;
-  if (problem.groups.shared == Shared::K && lies_along_k(problem)) return false;
+  if (problem.groups.shared == Shared::K && lies_along_k(problem) &&
+      (size_of(problem.dtype) != 1 ||
+       copied(side_a(problem), problem.dtype, CopyTo::Spaced).k > MOST_OF_TMA))
+    return false;
   if (size_of(problem.dtype) == 1) return is_scaled(problem) || problem.epilogue.is_identity();
   return is_of_wgmma(problem.arithmetic);
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "cuda/parts/fault.cuh"
+#include "cuda/parts/grouped_schedule.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/hopper_schedule.cuh"
 #include "cuda/ptx/cp_async.cuh"
@@ -101,10 +102,11 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
       const auto unit = units.at(i);
       if (i == units.first) kernel.wait_for_kernel_before();
-      RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch);
+      const int64_t block = first_block(args, unit);
+      RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch, block);
       // A cluster's tile may begin beyond C, and has no scales then.
       RowsToCopy<Tile::BLOCK_Q> q(args.q_scales, unit.q,
-                                  args.one_q ? min(unit.q + 1, args.q) : args.q, unit.batch);
+                                  args.one_q ? min(unit.q + 1, args.q) : args.q, unit.batch, block);
       for (int step = unit.first; step < unit.last; ++step, ring.advance(), places.advance()) {
         maybe_delay();
         if constexpr (FAULT != Fault::NoEmptyWait)
@@ -205,6 +207,15 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   }
 
  private:
+  // The number of a unit's first block: a group's of K is not the matrix's.
+  static __device__ __forceinline__ int64_t first_block(const ScaledArguments&, const Unit&) {
+    return 0;
+  }
+  static __device__ __forceinline__ int64_t first_block(const ScaledArguments& args,
+                                                        const GroupedUnit& unit) {
+    return unit.k / SCALE_BLOCK - (args.dense_blocks ? unit.batch : 0);
+  }
+
   // The scales of ROWS rows of an operand from `first` on, block after block of K, by a warp: lane
   // l copies those of rows l, l + 32, ..., where they are below `rows`. Nothing but additions is
   // left for a block: one warp has to keep pace with the tensor cores.
@@ -212,10 +223,10 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   class RowsToCopy {
    public:
     __device__ __forceinline__ RowsToCopy(const OperandScales& scales, int first, int rows,
-                                          int entry)
+                                          int entry, int64_t block)
         : block_stride_(scales.block_stride) {
       const int lane = threadIdx.x % 32;
-      from_ = scales.data + entry * scales.batch_stride + scale_offset(scales, first + lane, 0);
+      from_ = scales.data + entry * scales.batch_stride + scale_offset(scales, first + lane, block);
       left_ = min(ROWS, rows - first) - lane;
       // Where 128 rows have a scale in common, `first` is a multiple of 32 if there are so many.
 #pragma unroll

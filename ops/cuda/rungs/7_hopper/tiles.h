@@ -168,7 +168,7 @@ using TreeTiles = TileList<Coop128x256>;
 // for operands of 8 bits alone.
 using ScaledTiles =
     TileList<Coop256x128, Coop192x128, Coop128x128, Deep64x64, Solo64x32, Solo64x16>;
-using GroupedScaledTiles = TileList<Coop128x128, Deep64x64, Solo64x16>;
+using GroupedScaledTiles = TileList<Coop256x128, Coop192x128, Coop128x128, Deep64x64, Solo64x16>;
 using ByteTiles = TileList<Coop256x128, Solo64x32>;
 
 template <typename Tile, typename... Tiles>
