@@ -160,7 +160,7 @@ def gradients_of(net: torch.nn.Module, words: Tensor) -> tuple[Tensor, dict[str,
 @CASES
 def sums_in_a_graph() -> None:
     """Of GPUs that reach each other's memory: a replay adds what the sums are then."""
-    if device().type != "cuda":
+    if device() != "cuda":
         return
     partial = drawn(16, 256, seed=distributed.get_rank())
     tree_reduce(partial, mesh(), out_dtype=torch.bfloat16)  # finds the others' memory
