@@ -92,9 +92,9 @@ std::string wrong_of(const Copied& t, DType dtype, CopyBy by) {
 }
 
 // Empty if every group of K of both operands stands in lines of its own, zeros behind it, for ends
-// as the kernels take them.
+// as the kernels take them; but not those that a product with scales reads where they are.
 std::string wrong_of_groups(const Copied& t, const std::vector<int64_t>& ends,
-                            const std::vector<int64_t>& taken, CopyBy by) {
+                            const std::vector<int64_t>& taken, CopyBy by, bool has_scales) {
   constexpr int64_t LINE = 128;
   const Matrix a(1, t.rows, t.k, t.lie, 1);
   for (int64_t row = 0; row < t.rows; ++row)
@@ -104,6 +104,7 @@ std::string wrong_of_groups(const Copied& t, const std::vector<int64_t>& ends,
   p.dtype = DType::Float8E4M3FN;
   p.a = {a.data(), a.row_stride(), a.column_stride(), 0, 16};
   p.b = {a.data(), a.column_stride(), a.row_stride(), 0, 16};
+  if (has_scales) p.scales.a.scaling = p.scales.b.scaling = Scaling::Rowwise;
   share_out(p, {Shared::K, /*wide=*/true, ends.data()});
   Plan plan = plan_of(Algo::Hopper, Way(), p, /*exchanged=*/false, 64, 64, 64);
   plan.copy_p = plan.copy_q = CopyTo::Spaced;
@@ -112,15 +113,19 @@ std::string wrong_of_groups(const Copied& t, const std::vector<int64_t>& ends,
   if (grid.by != by || !grid.spaced) return "it is copied in another way";
   add_copies(plan, p);
   const Guarded memory(plan.workspace_bytes, 0);
+  std::memset(memory.data(), Matrix::POISON, memory.bytes());
   if (launch_copies(call_of(p, plan, memory.data()), plan.steps[0]) != cudaSuccess)
     return "it is not launched";
+  const bool are_left = has_scales && by == CopyBy::Rows && a.row_stride() % 16 == 0 &&
+                        reinterpret_cast<intptr_t>(a.data()) % 16 == 0;
   for (const Area area : {Area::P, Area::Q}) {
     const auto* copy = reinterpret_cast<const uint8_t*>(memory.data() + plan.at(area));
     for (int64_t g = 0, begin = 0; g < p.batch; begin = taken[g++])
       for (int64_t row = 0; row < t.rows; ++row)
         for (int64_t i = 0; i < blocks_over(taken[g] - begin, LINE) * LINE; ++i) {
           const int64_t k = begin + i;
-          const uint8_t wanted = k < taken[g] ? value_at<uint8_t>(0, row, k) | 1 : 0;
+          uint8_t wanted = k < taken[g] ? value_at<uint8_t>(0, row, k) | 1 : 0;
+          if (are_left && begin % 16 == 0) wanted = static_cast<uint8_t>(Matrix::POISON);
           if (copy[row * to.row_stride + (begin / LINE + g) * LINE + i] != wanted)
             return "group " + std::to_string(g) + ", row " + std::to_string(row) + ", k " +
                    std::to_string(i);
@@ -172,6 +177,7 @@ TEST(Copies, WhatHasNoStrideOfOne) {
 
 TEST(Copies, GroupsOfKBeginLines) {
   const std::pair<Lie, CopyBy> lies[] = {{{true, 0, 0}, CopyBy::Rows},
+                                         {{true, 16, 0}, CopyBy::Rows},
                                          {{true, 7, 3}, CopyBy::Rows},
                                          {{false, 5, 6}, CopyBy::Bytes},
                                          {{true, 1, 2, 3}, CopyBy::Squares}};
@@ -188,8 +194,9 @@ TEST(Copies, GroupsOfKBeginLines) {
           {600, many, many}})
       for (const int64_t rows : {1, 40})
         if (rows > 1 || by == CopyBy::Rows)
-          EXPECT_EQ(wrong_of_groups({1, rows, k, lie}, ends, taken, by), "")
-              << k << ", " << ends.size() << " groups of " << rows << " rows";
+          for (const bool has_scales : {false, true})
+            EXPECT_EQ(wrong_of_groups({1, rows, k, lie}, ends, taken, by, has_scales), "")
+                << k << ", " << ends.size() << " groups of " << rows << " rows";
 }
 
 }  // namespace

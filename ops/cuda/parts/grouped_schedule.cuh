@@ -20,7 +20,7 @@ struct GroupedUnit : Unit {
   bool is_blank;  // no group's
 };
 
-// SPACED: where groups share out K, each begins a step of the operands (repack_layout.h).
+// SPACED: where groups share out K, each begins a step of the operands' copies (repack_layout.h).
 template <typename Schedule, typename Tile, int BLOCK_K, bool SPACED>
 class GroupedTurns {
  public:
@@ -61,8 +61,7 @@ class GroupedTurns {
       result.k = SPACED ? (begin / BLOCK_K + group) * BLOCK_K : begin, result.k_size = rows;
     const int k_size = result.k_size;
     // The end of all K is the matrices', which TMA knows.
-    if (!SPACED && shares_k() && k_size % BLOCK_K != 0)
-      result.tail = {k_size / BLOCK_K, k_size % BLOCK_K};
+    if (shares_k() && k_size % BLOCK_K != 0) result.tail = {k_size / BLOCK_K, k_size % BLOCK_K};
     result.is_blank = group >= args_.batch;
     result.batch = min(group, args_.batch - 1), result.segment = 0;
     result.first = 0;

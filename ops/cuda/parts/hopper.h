@@ -60,6 +60,10 @@ struct ScaledArguments : HopperArguments {
   OperandScales p_scales, q_scales;
   bool blockwise;  // a scale of either changes along K
   bool one_q;      // a tile's columns of Q have one scale in common, for a block of K
+  // Where groups share out K the maps above are those of copies that groups begin lines of. One
+  // that begins at a multiple of 16 bytes is read where it is, if these exist.
+  CUtensorMap p_place, q_place, p_place_edge, q_place_edge;
+  bool has_p_place, has_q_place;
   // Groups share out K, and their scales stand without spaces: group g's operands have g blocks
   // more before them.
   bool dense_blocks;

@@ -21,6 +21,7 @@ namespace tiled {
 template <typename T, int ROWS, int SHARE, bool MN_MAJOR>
 struct OperandTile {
   using Element = T;
+  static constexpr bool IS_MN_MAJOR = MN_MAJOR;
   static constexpr int BYTES = (MN_MAJOR ? rows_in_atoms(ROWS, SHARE, sizeof(T)) : ROWS) * 128;
   static constexpr int BLOCK_K = 128 / sizeof(T);  // elements
   static constexpr int STEP_K = 32 / sizeof(T);    // elements: the K of one wgmma

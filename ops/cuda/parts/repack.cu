@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(THREADS)
   const Columns columns =
       SPACED ? columns_of_line(args, task) : columns_of(task, m.across * VECTOR);
   const int64_t column = columns.from + x * VECTOR;
-  if (!SPACED && column >= m.columns) return;
+  if (SPACED ? columns.are_left : column >= m.columns) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
     T* to = static_cast<T*>(m.to) + entry * m.to_batch + columns.to + x * VECTOR;
@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(THREADS)
   constexpr int VECTOR = 16 / sizeof(T);
   const int64_t end = (m.columns + VECTOR - 1) / VECTOR * VECTOR;
   const Columns columns = SPACED ? columns_of_line(args, task) : columns_of(task, SQUARE * SQUARES);
+  if (columns.are_left) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
     T* to = static_cast<T*>(m.to) + entry * m.to_batch;
@@ -115,6 +116,7 @@ Matrix matrix_of(const Side& from, const Side& to, const CopyGrid& grid, const P
   m.to_row = along_rows ? to.k_stride : to.row_stride;
   m.from_batch = from.batch_stride, m.to_batch = to.batch_stride;
   m.batch = entries_of(from, problem.batch);
+  m.leaves_aligned = grid.spaced && is_in_place(from, problem);
   m.across = grid.across;
   m.blocks_x = grid.blocks_x, m.blocks_y = grid.blocks_y, m.blocks_z = grid.blocks_z;
   return m;

@@ -21,6 +21,7 @@ struct Matrix {
   int across;                  // threads side by side along a row, a power of two
   int32_t blocks_x, blocks_y;  // along a row; down the rows, each block striding by all of these
   int32_t blocks_z;            // through the batch, likewise
+  bool leaves_aligned;         // of a spaced copy: groups that begin at 16 bytes are not copied
 };
 
 struct RepackArguments {
@@ -48,10 +49,11 @@ __device__ __forceinline__ Task task_of(const RepackArguments& args) {
 struct Columns {
   int64_t to, from;  // the first one's number in the copy, and in the operand
   int64_t end;       // the operand's columns from there on become zeros
+  bool are_left;     // nobody reads them in the copy
 };
 // Blocks side by side have `width` columns each.
 __device__ __forceinline__ Columns columns_of(const Task& task, int width) {
-  return {task.x * width, task.x * width, task.m.columns};
+  return {task.x * width, task.x * width, task.m.columns, false};
 }
 // A spaced copy's, where each block has a line. By whole warps.
 __device__ __forceinline__ Columns columns_of_line(const RepackArguments& args, const Task& task) {
@@ -59,7 +61,8 @@ __device__ __forceinline__ Columns columns_of_line(const RepackArguments& args, 
   const auto lines = [](int begin, int end) -> uint32_t { return end / LINE - begin / LINE + 1; };
   GroupScan scan(args.groups, args.group_count, args.k, /*has_rest=*/false, lines);
   const GroupTile line = scan.at(static_cast<uint32_t>(task.x));
-  return {task.x * LINE, line.begin + int64_t{line.number} * LINE, line.end};
+  const bool is_left = task.m.leaves_aligned && line.begin % 16 == 0;
+  return {task.x * LINE, line.begin + int64_t{line.number} * LINE, line.end, is_left};
 }
 
 // 16 bytes of a line of `length` elements that begins anywhere, from element `first` on, which is

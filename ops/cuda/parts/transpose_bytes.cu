@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(COPY_THREADS)
   const Matrix& m = task.m;
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   const Columns columns = SPACED ? columns_of_line(args, task) : columns_of(task, SIDE);
+  if (columns.are_left) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const uint8_t* from = static_cast<const uint8_t*>(m.from) + entry * m.from_batch;
     uint8_t* to = static_cast<uint8_t*>(m.to) + entry * m.to_batch;

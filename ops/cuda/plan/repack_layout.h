@@ -44,6 +44,14 @@ inline Side copied(const Side& side, DType dtype, CopyTo to) {
   return copy;
 }
 
+// Whether groups of K that begin at multiples of 16 are read where they are, and not copied. The
+// kernels of scaled products do that, if TMA can read the operand there.
+inline bool is_in_place(const Side& side, const Problem& problem) {
+  return is_scaled(problem) && side.data != nullptr &&
+         reinterpret_cast<intptr_t>(side.data) % 16 == 0 && side.k_stride == 1 &&
+         side.row_stride > 0 && side.row_stride % 16 == 0;
+}
+
 inline int64_t copy_bytes(const Side& copy, const Problem& problem) {
   const bool along_rows = copy.row_stride == 1 && copy.k_stride != 1;
   return entries_of(copy, problem.batch) *

@@ -5,17 +5,30 @@
 
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/shared.cuh"
+#include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
 
 namespace tiled {
 
-// k from `left` on of an OperandTile at `at` whose rows lie along m or n, by so many threads.
+// k from `left` on of an OperandTile at `at`, by so many threads.
 template <typename Operand>
 __device__ __forceinline__ void clear_from(int left, uint32_t at, int thread, int threads) {
-  for (int atom = 0; atom < Operand::ATOMS; ++atom)
-    for (int byte = left * Operand::ROW_BYTES + thread * 16; byte < Operand::ATOM_BYTES;
-         byte += threads * 16)
-      ptx::store_shared_v4(at + atom * Operand::ATOM_BYTES + byte, make_uint4(0, 0, 0, 0));
+  if constexpr (Operand::IS_MN_MAJOR) {
+    for (int atom = 0; atom < Operand::ATOMS; ++atom)
+      for (int byte = left * Operand::ROW_BYTES + thread * 16; byte < Operand::ATOM_BYTES;
+           byte += threads * 16)
+        ptx::store_shared_v4(at + atom * Operand::ATOM_BYTES + byte, make_uint4(0, 0, 0, 0));
+  } else {
+    constexpr int WORDS = Operand::ROW_BYTES / 4;
+    const int kept = left * static_cast<int>(sizeof(typename Operand::Element));  // bytes of a row
+    for (int i = thread; i < Operand::BYTES / 4; i += threads) {
+      const int first = i % WORDS * 4;  // byte of the row
+      if (first + 4 <= kept) continue;
+      const uint32_t word = at + ptx::swizzled<Operand::ROW_BYTES>(i * 4);
+      const uint32_t mask = first >= kept ? 0 : (1u << 8 * (kept - first)) - 1;
+      ptx::store_shared_u32(word, mask == 0 ? 0 : ptx::load_shared_u32(word) & mask);
+    }
+  }
 }
 
 // By the consumers that share the tile: all of them, or one that has it alone.

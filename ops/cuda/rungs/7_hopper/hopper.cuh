@@ -79,7 +79,7 @@ struct Hopper {
   static_assert(SCALES_AT + Scales::BYTES <= SHARED_BYTES);
 
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
-  using Pieces = tiled::Pieces<TREES, BLOCK_K>;
+  using Pieces = tiled::Pieces<TREES, IS_SCALED<T>, BLOCK_K>;
   using Turns =
       std::conditional_t<GROUPED, GroupedTurns<Schedule, Tile, BLOCK_K, /*SPACED=*/sizeof(T) == 1>,
                          WholeTurns<Schedule>>;
@@ -124,6 +124,12 @@ struct Hopper {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
   }
 
+  // Where an operand's boxes come from.
+  struct Boxes {
+    const CUtensorMap *map, *edge;
+    int k;  // of the first step, elements
+  };
+
   // Warp `producer` of those that fill stages in turn. A shared operand's parts come from all
   // blocks of the cluster: a stage may be filled only when the readers of all have left it.
   __device__ __forceinline__ void produce(const Turns& units, int producer) {
@@ -143,8 +149,16 @@ struct Hopper {
       const Extent<GROUPED> end(args, unit);
       const auto p_reach = P::reach(p_part, unit.p, p_whole ? unit.p + Tile::BLOCK_P : end.p());
       const auto q_reach = Q::reach(q_part, unit.q, q_whole ? unit.q + Tile::BLOCK_Q : end.q());
-      int begin = piece.begin;  // of K, elements
-      if constexpr (GROUPED) begin = unit.k;
+      Boxes p_from = {&args.p_map, &args.p_edge, piece.begin};
+      Boxes q_from = {&args.q_map, &args.q_edge, piece.begin};
+      if constexpr (GROUPED) p_from.k = q_from.k = unit.k;
+      if constexpr (GROUPED && IS_SCALED<T>) {
+        const bool is_aligned = unit.group_begin % 16 == 0;
+        if (args.has_p_place && is_aligned)
+          p_from = {&args.p_place, &args.p_place_edge, unit.group_begin};
+        if (args.has_q_place && is_aligned)
+          q_from = {&args.q_place, &args.q_place_edge, unit.group_begin};
+      }
       const int last = piece.end();
       int step = piece.first + ahead;
       for (int next; step < last; step += next, ring.skip(next)) {
@@ -154,10 +168,10 @@ struct Hopper {
         if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
         if (!issues) continue;
         ptx::mbarrier_arrive_expect_tx(full(s), p_reach.bytes + q_reach.bytes);
-        P::load(p_part, p_reach, base + P_AT + s * P::BYTES, &args.p_map, &args.p_edge, unit.p,
-                begin + step * BLOCK_K, p_batch, full(s));
-        Q::load(q_part, q_reach, base + Q_AT + s * Q::BYTES, &args.q_map, &args.q_edge, unit.q,
-                begin + step * BLOCK_K, q_batch, full(s));
+        P::load(p_part, p_reach, base + P_AT + s * P::BYTES, p_from.map, p_from.edge, unit.p,
+                p_from.k + step * BLOCK_K, p_batch, full(s));
+        Q::load(q_part, q_reach, base + Q_AT + s * Q::BYTES, q_from.map, q_from.edge, unit.q,
+                q_from.k + step * BLOCK_K, q_batch, full(s));
       }
       ahead = step - last;
     };
@@ -209,6 +223,13 @@ struct Hopper {
     ptx::finish_accumulators(d);
   }
 
+  // Clears what the stage of the tail's step has of the next group's K.
+  __device__ __forceinline__ void clear_behind(const Tail& tail, uint32_t stage) const {
+    if constexpr (FAULT != Fault::NoTailClear)
+      clear_tail<Tile, P, Q>(tail.left, base + P_AT + stage * P::BYTES,
+                             base + Q_AT + stage * Q::BYTES);
+  }
+
   // What a step needs beside its products is ready before them or waits behind them: one warp
   // issues an instruction in four cycles or more, and while it computes addresses or asks barriers
   // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
@@ -230,10 +251,8 @@ struct Hopper {
       maybe_delay();
       if constexpr (FAULT != Fault::NoFullWait)
         if (!is_full) ptx::mbarrier_wait(full_at + stage * 8, ring.parity);
-      if constexpr (GROUPED && P_MN_MAJOR && Q_MN_MAJOR && FAULT != Fault::NoTailClear)
-        if (step == tail.step)
-          clear_tail<Tile, P, Q>(tail.left, base + P_AT + stage * P::BYTES,
-                                 base + Q_AT + stage * Q::BYTES);
+      if constexpr (GROUPED && P_MN_MAJOR && Q_MN_MAJOR)
+        if (step == tail.step) clear_behind(tail, stage);
       const uint32_t p = p_start + stage * (P::BYTES / 16), q = q_start + stage * (Q::BYTES / 16);
       ptx::wgmma_fence();
 #pragma unroll

@@ -46,6 +46,8 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
   Ring<Kernel::STAGES> ending = ring;  // the stage whose products end next
   auto places = scales.places();       // and its scales'
 
+  int step = first;  // whose products begin next
+
   // Begins the products of a strip of the ring's stage. With the last one of a stage the next is
   // asked for, while products go on.
   const auto begin = [&](Sums& sums, int strip) {
@@ -53,6 +55,12 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
       maybe_delay();
       if constexpr (FAULT != Fault::NoFullWait)
         if (!is_full) ptx::mbarrier_wait(full_at + ring.stage * 8, ring.parity);
+      if constexpr (Kernel::IS_GROUPED) {
+        if (step + 1 == last)
+          if (const Tail tail = scales.tail(); tail.left != 0)
+            kernel.clear_behind(tail, ring.stage);
+      }
+      ++step;
     }
     const uint32_t p = p_start + ring.stage * (P::BYTES / 16);
     const uint32_t q = q_start + ring.stage * (Q::BYTES / 16);
@@ -85,7 +93,7 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
   using None = std::integral_constant<int, 0>;
   using One = std::integral_constant<int, 1>;
   if constexpr (SETS_OF_SUMS<Kernel> == 1) {
-    for (int step = first; step < last; ++step) {
+    while (step < last) {
 #pragma unroll
       for (int strip = 0; strip < STRIPS; ++strip) {
         Sums sums;
@@ -96,14 +104,13 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
   } else {
     Sums even, odd;
     begin(even, 0);
-    int step = first;
-    for (; step + 2 < last; step += 2) {
+    while (step + 1 < last) {
       begin(odd, 0);
       end(even, 0, One());
       begin(even, 0);
       end(odd, 0, One());
     }
-    if (step + 1 < last) {
+    if (step < last) {
       begin(odd, 0);
       end(even, 0, One());
       end(odd, 0, None());

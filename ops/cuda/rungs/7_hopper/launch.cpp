@@ -32,8 +32,29 @@ ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
                             const HopperPlan& plan) {
   const Scales& s = problem.scales;
   const OperandScales &p = plan.exchanged ? s.b : s.a, &q = plan.exchanged ? s.a : s.b;
-  const bool dense_blocks = problem.groups.shared == Shared::K && !s.spaced;
-  return {args, p, q, is_blockwise(s), has_one_q(problem, plan.exchanged), dense_blocks};
+  ScaledArguments scaled{args};
+  scaled.p_scales = p, scaled.q_scales = q;
+  scaled.blockwise = is_blockwise(s), scaled.one_q = has_one_q(problem, plan.exchanged);
+  scaled.dense_blocks = problem.groups.shared == Shared::K && !s.spaced;
+  return scaled;
+}
+
+// Maps the operands that groups share out along K where they lie, if TMA can read them there.
+cudaError_t map_places(ScaledArguments& args, const Call& call, const HopperPlan& way,
+                       const HopperTileInfo& tile) {
+  if (way.copy_p != CopyTo::Spaced) return cudaSuccess;
+  const Sides sides = sides_of(call.problem, way.exchanged);
+  args.has_p_place = is_in_place(sides.p, call.problem),
+  args.has_q_place = is_in_place(sides.q, call.problem);
+  if (args.has_p_place)
+    if (const cudaError_t error =
+            map_with_edge(&args.p_place, &args.p_place_edge, sides.p, call.problem, tile.block_p,
+                          tile.group_p, way.cluster_q);
+        error != cudaSuccess)
+      return error;
+  if (!args.has_q_place) return cudaSuccess;
+  return map_with_edge(&args.q_place, &args.q_place_edge, sides.q, call.problem, tile.block_q,
+                       tile.group_q, way.cluster_p);
 }
 
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.
@@ -114,9 +135,12 @@ cudaError_t launch(const Call& call, const Step& step) {
   if (error != cudaSuccess) return error;
   if (args.keeps_before) error = map_output(args.outputs[0], args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
-  if (is_scaled(problem))
-    return launch_early(scaled_kernel_of(problem, way), step, call.stream,
-                        with_scales(args, problem, way));
+  if (is_scaled(problem)) {
+    ScaledArguments scaled = with_scales(args, problem, way);
+    error = map_places(scaled, call, way, tile);
+    if (error != cudaSuccess) return error;
+    return launch_early(scaled_kernel_of(problem, way), step, call.stream, scaled);
+  }
   return launch_early(kernel_of(problem, way, sides), step, call.stream, args);
 }
 

@@ -1,7 +1,8 @@
-// The pieces of K that a unit adds up, a chain each: segments (core/segments.h), or the leaves of a
-// tree (core/sum_tree.h), which begin anywhere. A loop over them:
+// The pieces of K that a unit adds up, a chain each: segments (core/segments.h), the leaves of a
+// tree (core/sum_tree.h), which begin anywhere, or all of it, of which scaled products have one
+// total. A loop over them:
 //
-//     for (Pieces<TREES, BLOCK_K> pieces(args); pieces.next(unit.pieces);) {
+//     for (Pieces<TREES, WHOLE, BLOCK_K> pieces(args); pieces.next(unit.pieces);) {
 //       const Piece piece = pieces.of(unit);
 #pragma once
 
@@ -18,8 +19,8 @@ struct Piece {
   __device__ __forceinline__ int steps() const { return end() - first; }
 };
 
-// TREES: they are leaves.
-template <bool TREES, int BLOCK_K>
+// TREES: they are leaves. WHOLE: there is one.
+template <bool TREES, bool WHOLE, int BLOCK_K>
 class Pieces {
  public:
   int index = -1;
@@ -29,6 +30,7 @@ class Pieces {
   // Whether there is another one; `segments` is how many a unit has.
   __device__ __forceinline__ bool next(int segments) {
     ++index;
+    if constexpr (WHOLE) return index == 0;
     if constexpr (!TREES) return index < segments;
     begin_ += size_;
     if (begin_ == args_.k) return false;
@@ -41,6 +43,7 @@ class Pieces {
   // A unit's; those of a pair of units differ in segments alone.
   __device__ __forceinline__ Piece of(const Unit& unit) const {
     if constexpr (TREES) return {0, size_ / BLOCK_K, size_ % BLOCK_K, begin_};
+    if constexpr (WHOLE) return {unit.first, unit.last, 0, 0};
     return {unit.begin(index), unit.end(index), 0, 0};
   }
 

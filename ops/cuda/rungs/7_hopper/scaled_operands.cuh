@@ -85,7 +85,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   // the tile.
   __device__ __forceinline__ TileScales(const ScaledArguments& args, int row, int column,
                                         uint32_t shared)
-      : args_(args) {
+      : args_(args), shared_(shared) {
     const int thread = threadIdx.x % 128, lane = thread % 32;
     rows_at_ = shared + (row + thread / 32 * 16 + lane / 4) * 4;
     columns_at_ = shared + (Tile::BLOCK_P + (args.one_q ? 0 : column + lane % 4 * 2)) * 4;
@@ -142,6 +142,13 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     auto& words = reinterpret_cast<uint32_t (&)[sizeof(Unit) / 4]>(unit);
 #pragma unroll
     for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) words[i] = ptx::load_shared_u32(at + 4 * i);
+  }
+
+  // The tail of the unit that waits.
+  __device__ __forceinline__ Tail tail() const {
+    GroupedUnit unit;
+    take_back(unit, shared_ + unit_at(static_cast<int>(threadIdx.x) / 128 - 1));
+    return unit.tail;
   }
 
   // Where the next block's scales stand, and so many steps further.
@@ -268,6 +275,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   }
 
   const ScaledArguments& args_;
+  uint32_t shared_;                // where BYTES of shared memory begin
   uint32_t rows_at_, columns_at_;  // of the thread's first row and column, in the first place
   Places places_;
 };
