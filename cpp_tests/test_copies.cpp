@@ -175,28 +175,34 @@ TEST(Copies, WhatHasNoStrideOfOne) {
               "");
 }
 
+struct Ends {
+  int64_t k;
+  std::vector<int64_t> ends, taken;
+};
+
 TEST(Copies, GroupsOfKBeginLines) {
-  const std::pair<Lie, CopyBy> lies[] = {{{true, 0, 0}, CopyBy::Rows},
-                                         {{true, 16, 0}, CopyBy::Rows},
-                                         {{true, 7, 3}, CopyBy::Rows},
+  const std::pair<Lie, CopyBy> lies[] = {{{true, 7, 3}, CopyBy::Rows},
                                          {{false, 5, 6}, CopyBy::Bytes},
                                          {{true, 1, 2, 3}, CopyBy::Squares}};
-  using Ends = std::vector<int64_t>;
-  Ends many;  // more groups than a warp has lanes
-  for (int64_t g = 1; g <= 70; ++g) many.push_back(std::min<int64_t>(g * g / 8, 600));
   for (const auto& [lie, by] : lies)
-    for (const auto& [k, ends, taken] :
-         {std::tuple<int64_t, Ends, Ends>{300, {40, 40, 170, 300}, {40, 40, 170, 300}},
-          {520, {128, 128, 384, 512}, {128, 128, 384, 512}},
-          {700, {0, 0, 129, 130, 500}, {0, 0, 129, 130, 500}},
-          {100, {100}, {100}},
-          {400, {300, -7, 1000, 20}, {300, 300, 400, 400}},  // no ends of groups
-          {600, many, many}})
-      for (const int64_t rows : {1, 40})
-        if (rows > 1 || by == CopyBy::Rows)
-          for (const bool has_scales : {false, true})
-            EXPECT_EQ(wrong_of_groups({1, rows, k, lie}, ends, taken, by, has_scales), "")
-                << k << ", " << ends.size() << " groups of " << rows << " rows";
+    for (const bool has_scales : {false, true})
+      EXPECT_EQ(wrong_of_groups({1, 40, 300, lie}, {40, 40, 170, 290}, {40, 40, 170, 290}, by,
+                                has_scales),
+                "");
+}
+
+TEST(Copies, GroupsOfKWithAnyEnds) {
+  std::vector<int64_t> many;  // more groups than a warp has lanes
+  for (int64_t g = 1; g <= 40; ++g) many.push_back(std::min<int64_t>(g * g / 8, 160));
+  const Ends all[] = {{512, {128, 128, 384, 512}, {128, 128, 384, 512}},
+                      {704, {0, 0, 129, 130, 500}, {0, 0, 129, 130, 500}},
+                      {100, {100}, {100}},
+                      {400, {300, -7, 1000, 20}, {300, 300, 400, 400}},  // no ends of groups
+                      {160, many, many}};
+  for (const auto& [k, ends, taken] : all)
+    for (const bool has_scales : {false, true})
+      EXPECT_EQ(wrong_of_groups({1, 3, k, {true}}, ends, taken, CopyBy::Rows, has_scales), "")
+          << k << ", " << ends.size() << " groups";
 }
 
 }  // namespace
