@@ -1,7 +1,6 @@
 """The fit of the choice's rules to recorded times.
 
     python -m bench.choice_fit RECORD... --device h100 --rules FILE [--held-out RECORD]
-    python -m bench.choice_fit RECORD... --device h200 --like h100.rules --rules FILE
     python -m bench.choice_fit RECORD... --device h100 --score     what this library's choices cost
 
 Every number of the rules is found here, by gradients of two losses: how far the estimates are off
@@ -133,51 +132,18 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     return starts + overlap(product, memory + cache) + others
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """A rules file's: the chip's, and those of every tile in the order of TILE."""
-
-    chip: dict[str, float]
-    tile: dict[str, list[float]]
-
-    @classmethod
-    def of(cls, path: Path) -> Numbers:
-        chip, tile = {}, {}
-        for line in path.read_text().splitlines():
-            kind, *words = line.split(" ")
-            if kind == "chip":
-                chip[words[0]] = float(words[1])
-            elif kind == "tile":
-                last = 2 + len(TILE)
-                name = " ".join([*words[:2], *words[last:]])
-                tile[name] = [float(x) for x in words[2:last]]
-        return cls(chip, tile)
-
-
 class Fit:
-    """Logarithms of all numbers; what is `fixed` keeps the value that it has there. With `like`
-    they begin with another chip's, which stay where records say nothing."""
+    """Logarithms of all numbers; what is `fixed` keeps the value that it has there."""
 
-    def __init__(
-        self,
-        names: list[str],
-        fixed: dict[str, float] | None = None,
-        like: Numbers | None = None,
-    ) -> None:
-        if like is not None:  # tiles without a record too
-            names = sorted({*names, *like.tile})
+    def __init__(self, names: list[str], fixed: dict[str, float] | None = None) -> None:
         self.fixed = {n: torch.tensor(x, dtype=torch.float64) for n, x in (fixed or {}).items()}
         self.place = {name: i for i, name in enumerate(names)}
         rungs = {rung: i for i, rung in enumerate(sorted({n.rsplit(" ", 1)[0] for n in names}))}
         self.rung = torch.tensor([rungs[n.rsplit(" ", 1)[0]] for n in names])
-        begin = CHIP | (like.chip if like is not None else {})
-        self.chip = {n: torch.tensor(math.log(v), dtype=torch.float64) for n, v in begin.items()}
-        known = like.tile if like is not None else {}
-        default = list(TILE.values())
-        rows = [[math.log(v) for v in known.get(name, default)] for name in names]
-        columns = torch.tensor(rows, dtype=torch.float64).T
-        self.tile = dict(zip(TILE, (column.clone() for column in columns), strict=True))
-        self.begin = [x.clone() for x in self.parameters()] if like is not None else None
+        self.chip = {n: torch.tensor(math.log(v), dtype=torch.float64) for n, v in CHIP.items()}
+        self.tile = {
+            n: torch.full((len(names),), math.log(v), dtype=torch.float64) for n, v in TILE.items()
+        }
         for x in self.parameters():
             x.requires_grad_()
 
@@ -201,11 +167,7 @@ class Fit:
 
     def apart(self) -> Tensor:
         """How far the layouts' factors are from none, and the chip's numbers from where they began:
-        of what records say nothing, the fit shall say nothing either. With another chip's numbers
-        how far all are from those."""
-        if self.begin is not None:
-            pairs = zip(self.parameters(), self.begin, strict=True)
-            return sum(((x - begin) ** 2).sum() for x, begin in pairs)
+        of what records say nothing, the fit shall say nothing either."""
         chip = sum((x - math.log(CHIP[n])) ** 2 for n, x in self.chip.items())
         return sum((self.tile[n] ** 2).sum() for n in ("p_mn", "q_mn")) + STIFF * chip
 
@@ -223,14 +185,10 @@ def expected_regret(w: Ways, estimates: Tensor, softness: float) -> Tensor:
 
 
 def fit_to(
-    problems: list[dict],
-    multiprocessors: int,
-    steps: int,
-    fixed: dict[str, float] | None = None,
-    like: Numbers | None = None,
+    problems: list[dict], multiprocessors: int, steps: int, fixed: dict[str, float] | None = None
 ) -> Fit:
     w = Ways(problems, multiprocessors)
-    fit = Fit(sorted(set(w.names)), fixed, like)
+    fit = Fit(sorted(set(w.names)), fixed)
     places = fit.places(w)
     nearness = torch.exp(-2 * w.behind)
     optimizer = torch.optim.Adam(fit.parameters(), lr=0.05, betas=(0.9, 0.98))
@@ -375,9 +333,6 @@ def main(
     rules: Annotated[Path | None, typer.Option(help="where to write the rules")] = None,
     held_out: Annotated[Path | None, typer.Option(help="a record to judge the fit by")] = None,
     steps: Annotated[int, typer.Option(help="of the fit")] = 500,
-    like: Annotated[
-        Path | None, typer.Option(help="rules of another chip to begin with, for few records")
-    ] = None,
     score: Annotated[bool, typer.Option(help="no fit: what this library's choices cost")] = False,
 ) -> None:
     """Fits the rules to records, or scores the library's own choices in them."""
@@ -390,13 +345,11 @@ def main(
     multiprocessors = multiprocessors_of(device)
     if torch.cuda.is_available():  # some 20 seconds instead of minutes
         torch.set_default_device("cuda")
-    fit = fit_to(problems, multiprocessors, steps, like=None if like is None else Numbers.of(like))
+    fit = fit_to(problems, multiprocessors, steps)
     console.print("fitted:")
     show(costs(problems, fitted_seconds(fit, problems, multiprocessors)), worst=0)
     head = ["tiled_mm rules: python -m bench.choice_fit, " + date.today().isoformat()]
     head += [f"device {device}", "records " + " ".join(path.name for path in records)]
-    if like is not None:
-        head.append(f"like {like.name}")
     if held_out is not None:
         judged = load([held_out], device)
         for p in judged:
