@@ -303,13 +303,15 @@ def refusals_in_training() -> None:
         ((logits.int(), target), {}, "logits of 16 to 64 bits, got torch.int32"),
         ((logits, target.int()), {}, "target.*of torch.int32"),
         ((logits, target[:1]), {}, r"got \[2, 24\] and \[1\]"),
-        ((logits, target + 24), {"reduction": "none"}, "no column of 24"),
-        ((logits, target - 1), {"reduction": "none"}, "no column of 24"),
         ((logits, target), {"reduction": "max"}, "'max'; expected mean"),
         ((logits, target), {"sum_order": "chain"}, "'chain' is not shared out"),
     ):
         with pytest.raises(RuntimeError, match=message):
             cross_entropy(*arguments, **options)
+    if device() == "cpu":  # on a GPU the kernel ends the process
+        for wrong in (target + 24, target - 1):
+            with pytest.raises(RuntimeError, match="no column of 24"):
+                cross_entropy(logits, wrong, reduction="none")
     with pytest.raises(RuntimeError, match="no gradients were added"):
         GradientTree([]).finish()
     with pytest.raises(RuntimeError, match="call fully_shard before"):

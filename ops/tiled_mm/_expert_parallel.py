@@ -21,11 +21,14 @@ from .nn._experts import Experts
 
 
 def _united(rows: Tensor, name: str) -> Tensor:
-    """The rows of all processes, where each has zeros, +0, for the rows of others. Their bytes are
-    added: a sum of numbers would turn a -0, as 16-bit results round to, into +0."""
+    """The rows of all processes, where each has zeros, +0, for the rows of others. Their bits are
+    added as integers, as wide as rows are multiples of: a sum of numbers would turn a -0, as 16-bit
+    results round to, into +0."""
     from torch.distributed import _functional_collectives as functional
 
-    total = functional.all_reduce(rows.contiguous().view(torch.uint8), "sum", name)
+    size = rows.shape[-1] * rows.element_size()
+    integer = torch.int64 if size % 8 == 0 else torch.int32 if size % 4 == 0 else torch.uint8
+    total = functional.all_reduce(rows.contiguous().view(integer), "sum", name)
     return functional.wait_tensor(total).view(rows.dtype)
 
 
