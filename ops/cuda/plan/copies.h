@@ -29,6 +29,8 @@ constexpr int COPY_ROWS_A_THREAD = 4;              // CopyBy::Rows
 constexpr int COPY_SQUARE = 32, COPY_SQUARES = 4;  // CopyBy::Squares: a side, and how many
 constexpr int COPY_VECTOR_SIDE = 64;               // CopyBy::Vectors: the elements of a side
 constexpr int COPY_BYTE_SIDE = 128;                // CopyBy::Bytes: the same
+// Rows of a line that a block copies: many, since each block looks for its line's group.
+constexpr int COPY_SPACED_ROWS = 2048;
 
 CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem);
 

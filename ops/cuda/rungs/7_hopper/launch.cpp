@@ -32,7 +32,8 @@ ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
                             const HopperPlan& plan) {
   const Scales& s = problem.scales;
   const OperandScales &p = plan.exchanged ? s.b : s.a, &q = plan.exchanged ? s.a : s.b;
-  ScaledArguments scaled{args};
+  ScaledArguments scaled{};
+  static_cast<HopperArguments&>(scaled) = args;
   scaled.p_scales = p, scaled.q_scales = q;
   scaled.blockwise = is_blockwise(s), scaled.one_q = has_one_q(problem, plan.exchanged);
   scaled.dense_blocks = problem.groups.shared == Shared::K && !s.spaced;
