@@ -6,7 +6,7 @@ normal data and on positive.
 
 What is compared is the sums: 16-bit operands come with out_dtype=float32, since the rounding to 16
 bits would hide them, and the operands for tf32 are tf32 numbers already, since rounding them costs
-both the same. fp8 is e4m3 with scales of 1, so that nothing but its sums is off; its peer is
+both the same. fp8 is e4m3 with one scale of 1, so that nothing but its sums is off; its peer is
 torch._scaled_mm, also with fast accumulation. The reference is fp64, a chunk of K after the other.
 With u = 2^-24:
 
@@ -51,15 +51,18 @@ class Sums:
     dtype: torch.dtype
     precision: str | None = None  # ours, of float32
     peer: str = "ieee"  # torch's setting, of float32
-    recipe: str | None = None  # of fp8
     fast: bool = False  # the peer's accumulation, of fp8
+
+    @property
+    def is_fp8(self) -> bool:
+        return self.dtype == torch.float8_e4m3fn
 
     def certain(self, k: int) -> float:
         """What `largest` may be on any data: a rounding each term, of twice u where sums are
         truncated, and one of the result. Of fp16x3 it is what it promises."""
         if self.precision == "fp16x3":
             return 1 + any_data_gate(k)
-        if self.recipe is not None:  # docs/contract.md, "fp8"
+        if self.is_fp8:  # docs/contract.md, "fp8"
             return 1 + 136 * 2**11 + -(-k // 128) + 3
         return 1 + (k if self.precision == "ieee" else 2 * k)
 
@@ -70,9 +73,8 @@ SUMS = {
     "tf32": Sums(torch.float32, "tf32", "tf32"),
     "ieee": Sums(torch.float32, "ieee"),
     "fp16x3": Sums(torch.float32, "fp16x3"),
-    "fp8": Sums(torch.float8_e4m3fn, recipe="TensorWise"),
-    "fp8, torch's fast": Sums(torch.float8_e4m3fn, recipe="TensorWise", fast=True),
-    "fp8 by blocks": Sums(torch.float8_e4m3fn, recipe="BlockWise1x128"),
+    "fp8": Sums(torch.float8_e4m3fn),
+    "fp8, torch's fast": Sums(torch.float8_e4m3fn, fast=True),
 }
 
 
@@ -86,25 +88,17 @@ def operands(sums: Sums, data: str, size: int, k: int, device: torch.device) -> 
     """A [size, k] and B [k, size], contiguous along K for fp8's instructions."""
     generator = torch.Generator(device).manual_seed(SEED)
     made = [DATA[data](*s, device=device, generator=generator) for s in ((size, k), (k, size))]
-    if sums.recipe is not None:
+    if sums.is_fp8:
         made = [made[0], made[1].t().contiguous().t()]
     return tuple(to_tf32(x) if sums.precision == "tf32" else x.to(sums.dtype) for x in made)
-
-
-def ones(sums: Sums, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The scales of A and B, as cuBLAS reads them."""
-    if sums.recipe == "TensorWise":
-        return torch.ones(1, device=a.device), torch.ones(1, device=a.device)
-    blocks = -(-a.shape[1] // 128)
-    of_a, of_b = (torch.ones(blocks, n, device=a.device) for n in (a.shape[0], b.shape[1]))
-    return of_a.t(), of_b
 
 
 def tiled(sums: Sums, a: Tensor, b: Tensor) -> Tensor:
     import tiled_mm
 
-    if sums.recipe is not None:
-        return tiled_mm.scaled_mm(a, b, *ones(sums, a, b), out_dtype=torch.float32)
+    if sums.is_fp8:
+        one = torch.ones(1, device=a.device)
+        return tiled_mm.scaled_mm(a, b, one, one, out_dtype=torch.float32)
     return tiled_mm.mm(a, b, precision=sums.precision, out_dtype=torch.float32)
 
 
@@ -112,9 +106,9 @@ def peer(sums: Sums, a: Tensor, b: Tensor) -> Tensor:
     if sums.dtype == torch.float32:
         with fp32_precision(sums.peer):
             return torch.mm(a, b)
-    if sums.recipe is not None:
-        options = {"out_dtype": torch.float32, "use_fast_accum": sums.fast}
-        return torch._scaled_mm(a, b, *ones(sums, a, b), **options)
+    if sums.is_fp8:
+        one = torch.ones(1, device=a.device)
+        return torch._scaled_mm(a, b, one, one, out_dtype=torch.float32, use_fast_accum=sums.fast)
     if a.device.type == "cuda":
         return torch.mm(a, b, out_dtype=torch.float32)
     return torch.mm(a.float(), b.float())  # torch.mm has no out_dtype on the CPU
