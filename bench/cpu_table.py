@@ -1,6 +1,7 @@
 """The CPU's table: torch.ops.tiled.mm beside torch.mm on one thread and on several.
 
     python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--budget S] [--host]
+                              [--drawn SEED]
 
 needs torch and the library alone, so that it also runs where the other tools of the benchmark are
 not installed; --library names a libtiled_mm.so that is not installed either. --peak and --tiny name
@@ -8,10 +9,13 @@ the programs cpu_peak and bench_tiny (bench/cpp): the first's figures stand besi
 fractions, the second's ratios of 1 ... 64, called from C++, in the document of one thread.
 
 Both sides take turns in random order; a ratio is torch.mm's time over ours in the same round, above
-1 where ours is faster. Results are compared with torch.mm's in float64, rows drawn at random.
+1 where ours is faster. Results are compared with torch.mm's in float64, rows drawn at random. A
+ratio is marked whose quartiles span more than a factor of two: it was measured badly.
 DIR/cpu_<threads>.json, or cpu_<threads>_<groups>.json where groups are named, holds every case; the
-summary, printed at the end, is made of the median ratios: their geometric mean and the least. So
-groups may run side by side, each process on cores of its own:
+summary, printed at the end, is made of the median ratios: their geometric mean and the least.
+--drawn runs squares of 48 ... 1200, odd sizes and skinny products that a seed draws, and squares of
+1 ... 12, in place of the listed groups. Groups may run side by side, each process on cores of its
+own:
 
     taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
@@ -76,7 +80,34 @@ def _squares(dtype: str, sizes: tuple[int, ...], group: str = "") -> list[Case]:
     return [Case(group or dtype, dtype, s, s, s) for s in sizes]
 
 
-def _groups(host: bool) -> dict[str, tuple[Goal, list[Case]]]:
+def _drawn_groups(seed: int) -> dict[str, tuple[Goal, list[Case]]]:
+    draw = random.Random(seed)
+
+    def sizes(least: int, most: int, count: int) -> list[int]:
+        """A size from each of `count` equal parts of the range's logarithm."""
+        low, step = math.log(least), math.log(most / least) / count
+        return [round(math.exp(low + step * (i + draw.random()))) for i in range(count)]
+
+    groups = {}
+    goals = {"fp32": (1.0, 0.85), "fp64": (1.0, 0.85), "bf16": (1.5, 0.9), "fp16": (1.2, 0)}
+    for dtype, goal in goals.items():
+        squares = tuple(round(s / 16) * 16 for s in sizes(48, 1200, 6))
+        odd = tuple(s | 1 for s in sizes(48, 1200, 4))
+        skinny = [
+            Case(f"drawn-{dtype}", dtype, *draw.sample([short, *sizes(600, 3000, 2)], 3), layout)
+            for short, layout in zip(sizes(4, 100, 6), ("nn", "nt") * 3, strict=True)
+        ]
+        cases = _squares(dtype, squares + odd, f"drawn-{dtype}") + skinny
+        groups[f"drawn-{dtype}"] = (Goal(*goal), cases)
+    for dtype in ("fp32", "fp64", "bf16", "int32"):
+        cases = _squares(dtype, tuple(range(1, 13)), f"tiny-{dtype}")
+        groups[f"tiny-{dtype}"] = (Goal(0.95, 0), cases)
+    return groups
+
+
+def _groups(host: bool, seed: int | None = None) -> dict[str, tuple[Goal, list[Case]]]:
+    if seed is not None:
+        return _drawn_groups(seed)
     if host:
         goals = {"fp32": 0.9, "fp64": 0.9, "bf16": 0.85, "fp16": 0.9, "int8": 3}
         return {
@@ -183,6 +214,11 @@ def _place(r: dict) -> str:
     return sizes if r["layout"] == "nn" else f"{sizes} {r['layout']}"
 
 
+def _mark(r: dict) -> str:
+    """Behind a ratio that says little: by another process beside it, or by clocks that change."""
+    return "~" if r["ratio_q3"] > 2 * r["ratio_q1"] else " "
+
+
 def _summary(cases: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
     for group, goal in goals.items():
         of_group = [r for r in cases if r["group"] == group]
@@ -194,6 +230,8 @@ def _summary(cases: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
                 "geomean": geomean,
                 "least": worst["ratio"],
                 "where": _place(worst),
+                "quartiles": [worst["ratio_q1"], worst["ratio_q3"]],
+                "unsteady": sum(_mark(r) != " " for r in of_group),
                 "met": geomean >= goal.geomean and worst["ratio"] >= goal.least,
                 "goal": asdict(goal),
             }
@@ -247,6 +285,7 @@ def main() -> None:
     parser.add_argument("--threads", type=counts, default=f"1,{torch.get_num_threads()}")
     parser.add_argument("--groups", default="", help="comma-separated; all where not given")
     parser.add_argument("--host", action="store_true", help="256 ... 4096, for a server's cores")
+    parser.add_argument("--drawn", type=int, help="a seed, by which the sizes are drawn")
     parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
     parser.add_argument("--peak", help="the program cpu_peak")
     parser.add_argument("--tiny", help="the program bench_tiny")
@@ -258,7 +297,7 @@ def main() -> None:
         sys.modules["tiled_mm"] = None  # an installed one would register the operators again
     else:
         import tiled_mm  # noqa: F401
-    groups = _groups(options.host)
+    groups = _groups(options.host, options.drawn)
     wanted = options.groups.split(",") if options.groups else list(groups)
     if unknown := set(wanted) - set(groups):
         parser.error(f"no group {', '.join(sorted(unknown))}; there are: {', '.join(groups)}")
@@ -274,7 +313,7 @@ def main() -> None:
             of_peak = f"{r['tiled_gflops'] / peak[case.dtype]:6.2f}" if case.dtype in peak else ""
             print(
                 f"{threads:2} {case.group:12} {case.m:5} x {case.n:5} x {case.k:5} {case.layout}"
-                f" {r['ratio']:8.3f} ({r['ratio_q1']:.3f}-{r['ratio_q3']:.3f})"
+                f" {r['ratio']:8.3f} ({r['ratio_q1']:.3f}-{r['ratio_q3']:.3f}){_mark(r)}"
                 f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}",
                 flush=True,
             )
@@ -284,11 +323,14 @@ def main() -> None:
         for line in summary:
             print(f"{threads:2} {line['group']:12} geomean {line['geomean']:.3f}, least", end=" ")
             goal = "" if line["met"] else f"   goal: {line['goal']}"
-            print(f"{line['least']:.3f} at {line['where']}{goal}")
+            low, high = line["quartiles"]
+            print(f"{line['least']:.3f} ({low:.3f}-{high:.3f}) at {line['where']}", end="")
+            print(f", {line['unsteady']} unsteady (~){goal}" if line["unsteady"] else goal)
         settings = {
             "budget_s": options.budget,
             "sample_s": options.sample,
             "host": options.host,
+            **({"drawn": options.drawn} if options.drawn is not None else {}),
         }
         tiny = _output(options.tiny, 41, "json") if threads == 1 else {}
         document = document_of(measured, summary, threads, peak, settings, tiny)

@@ -94,10 +94,7 @@ std::string blocking_lines(const cpu::Blocking& x) {
 int64_t cpu_budget(int64_t number, int64_t column, std::optional<int64_t> value) {
   TORCH_CHECK(number >= 0 && number < cpu::NUMBER_COUNT, "tiled_mm: no such number: ", number);
   TORCH_CHECK(column >= 0 && column < cpu::COLUMN_COUNT, "tiled_mm: no such column: ", column);
-  const bool is_group = number == cpu::FEW_TILES || number == cpu::DOT_TILES ||
-                        number == cpu::DOT_STREAM_TILES;  // whose tiles stand in an array
-  const int64_t most = is_group ? cpu::MAX_GROUP : int64_t{1} << 40;
-  const int64_t least = number == cpu::STREAM_VECTORS || number == cpu::SET_ROWS ? 1 : 0;
+  const auto [least, most] = cpu::limits_of(static_cast<cpu::Number>(number));
   TORCH_CHECK(!value || (*value >= least && *value <= most), "tiled_mm: a value from ", least,
               " to ", most, " is expected, got ", value.value_or(0));
   const int64_t before = cpu::budgets[number][column];
