@@ -3,14 +3,15 @@
     python -m bench.cpu_blocking [--seed 1] [--judge-seed 2] [--minutes 8] [--levels avx512,amx]
 
 Every instruction level that this CPU has runs in a process of its own, and fits the column of
-ops/cpu/budgets.inc that its kernels read: for products of drawn sizes, layouts and numbers of
-threads, one number after the other is halved, doubled, or set to the value at which its special
-case is none (PLAIN). Two columns take turns in random order, on the products for which they choose
-different blockings alone; the others take as long with both. A value is taken that gains more than
-two standard errors and 0.3 % over all products; a special case goes whose end surely costs less.
+ops/cpu/budgets.inc that its kernels read. For products of drawn sizes, layouts and numbers of
+threads, one number after another is halved, doubled, or set to the value at which its special case
+is none (PLAIN), and all of them again until none changes or the time is over. Two columns take
+turns in random order, on the products for which they choose different blockings alone; the others
+take as long with both. A value is taken that gains more than two standard errors and 0.3 % over all
+products; a special case goes whose end surely costs less.
 
 Then both columns run products of another seed, and the table is written if these are no slower with
-the new one. --judge compares the library's columns with those of another table, and fits nothing.
+the new one. --judge TABLE does this alone, with the library's column and the table's.
 No bit of a result depends on any of it, and a build is needed for it to take effect.
 """
 
@@ -37,9 +38,9 @@ from bench.cpu_budgets import TABLE, Column, Library
 
 # What each level fits, and with products of which dtypes.
 DTYPES = {
-    "base": ("float32", "float64", "bfloat16"),
-    "avx2": ("float32", "float64", "float16", "bfloat16"),
-    "avx512": ("float32", "float64", "float16"),
+    "base": ("float32", "float64", "bfloat16", "int32"),
+    "avx2": ("float32", "float64", "float16", "bfloat16", "int32"),
+    "avx512": ("float32", "float64", "float16", "int32"),
     "avx512_bf16": ("bfloat16", "int8"),
     "amx": ("bfloat16", "int8"),
 }
@@ -69,7 +70,7 @@ PLAIN: dict[str, int | str] = {
 }
 SMALL = 4  # numbers up to here go up and down by one
 LEAST_GAIN = 0.003
-ROUNDS = (6, 18)  # of every product; more of them where fewer do not decide
+ROUNDS = (6, 18)  # of every product; the second number where the first leaves much noise
 MOST = math.log(2)  # that one product counts: a thread that waits for a core takes any time
 SAMPLE_S = 1e-3
 MOST_OPERATIONS = 4e8  # multiply-adds of a product
@@ -86,7 +87,8 @@ class Case:
 
 
 def drawn_cases(dtypes: Sequence[str], seed: int, count: int) -> list[Case]:
-    """Squares from 48 to 1200, products with one short side, and few rows of a large B."""
+    """Squares from 48 to 1200, products with one short side, few rows of a large B, and some rows
+    of a B that a cache holds."""
     draw = random.Random(seed)
 
     def size(least: float, most: float) -> int:
@@ -96,15 +98,17 @@ def drawn_cases(dtypes: Sequence[str], seed: int, count: int) -> list[Case]:
 
     cases = []
     while len(cases) < count:
-        kind = len(cases) % 4
+        kind = len(cases) % 5
         if kind < 2:
             m = n = k = size(48, 1200)
         elif kind == 2:
             m, n, k = draw.sample([size(2, 160), size(200, 4000), size(200, 8000)], 3)
-        else:
+        elif kind == 3:
             m, n, k = size(1, 40), size(800, 4096), size(800, 4096)
+        else:
+            m, n, k = size(1, 400), size(16, 2000), size(16, 400)
         if m * n * k <= MOST_OPERATIONS:
-            layout = draw.choice(("nn", "nn", "nt", "tn", "tt"))
+            layout = draw.choice(("nn", "nn", "nt", "tn", "tt", "nv", "vn"))
             cases.append(Case(draw.choice(dtypes), m, n, k, layout, draw.choice((1, 2))))
     return cases
 
@@ -134,12 +138,15 @@ class Product:
 
 
 def _matrix(rows: int, cols: int, dtype: torch.dtype, layout: str) -> torch.Tensor:
-    sizes = (rows, cols) if layout == "n" else (cols, rows)
+    """Row-major (n), column-major (t), or the first columns of a matrix whose rows are a power of
+    two apart (v), of at least 4096 elements."""
+    width = 1 << max(12, (cols - 1).bit_length())
+    sizes = {"n": (rows, cols), "t": (cols, rows), "v": (rows, width)}[layout]
     if dtype.is_floating_point:
         made = torch.randn(sizes).to(dtype)
     else:
         made = torch.randint(-100, 100, sizes, dtype=dtype)
-    return made if layout == "n" else made.t()
+    return made.t() if layout == "t" else made[:, :cols]
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,7 @@ class Gain:
     the same blocking."""
 
     of: list[float]
-    errors: list[float]  # standard errors
+    noise: list[float]  # standard errors of the times
     changed: int
 
     @property
@@ -157,7 +164,15 @@ class Gain:
 
     @property
     def error(self) -> float:
-        return math.sqrt(sum(e * e for e in self.errors)) / len(self.errors)
+        """The standard error of the mean, the products being a sample of all that there may be: what
+        one of them alone gains proves nothing."""
+        return statistics.stdev(self.of) / math.sqrt(len(self.of))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether longer measuring would tell little more."""
+        noise = math.sqrt(sum(x * x for x in self.noise)) / len(self.noise)
+        return noise < max(self.error, LEAST_GAIN) / 4
 
     @property
     def text(self) -> str:
@@ -186,8 +201,8 @@ def compare(library: Library, old: Column, new: Column, products: Sequence[Produ
             gain.of[i] = max(-MOST, min(MOST, statistics.median(logs[i])))
             # Of a median, by the quartiles: a sample that another process interrupts tells nothing.
             low, _, high = statistics.quantiles(logs[i], n=4)
-            gain.errors[i] = 0.93 * (high - low) / math.sqrt(len(logs[i]))
-        if abs(gain.mean) > 3 * gain.error or abs(gain.mean) + 2 * gain.error < LEAST_GAIN:
+            gain.noise[i] = 0.93 * (high - low) / math.sqrt(len(logs[i]))
+        if gain.is_settled:
             break
     return gain
 
@@ -209,15 +224,16 @@ def neighbour(name: str, value: int, up: bool) -> int | None:
 
 def fit(library: Library, products: Sequence[Product], deadline: float) -> Column:
     """The library's column, number after number made better; prints what each is worth."""
-    best = dict(library.values)
+    before = dict(library.values)
+    best = dict(before)
 
     def gain_of(name: str, value: int) -> Gain:
         return compare(library, best, {**best, name: value}, products)
 
     for name in best:
         if time.monotonic() > deadline:
-            print(f"  {name}: no time left", flush=True)
-            continue
+            print(f"  from {name} on no time was left", flush=True)
+            break
         for up in (False, True):
             while (value := neighbour(name, best[name], up)) is not None:
                 gain = gain_of(name, value)
@@ -230,12 +246,15 @@ def fit(library: Library, products: Sequence[Product], deadline: float) -> Colum
             continue
         gain = gain_of(name, plain)
         if gain.changed == 0:
-            print(f"  {name}: {best[name]}, which no product here asks for", flush=True)
+            print(f"  {name}: {best[name]}, which changes no product here", flush=True)
         elif gain.mean - 2 * gain.error > -LEAST_GAIN:
             print(f"  {name}: {best[name]} -> {plain}, no special case: {gain.text}", flush=True)
             best[name] = plain
         else:
             print(f"  {name}: {best[name]}; without it {gain.text}", flush=True)
+    if best != before and time.monotonic() < deadline:
+        library.use(best)
+        return fit(library, products, deadline)
     return best
 
 
@@ -273,8 +292,7 @@ def run_level(options: argparse.Namespace) -> None:
     ]
     print(f"{level}: {', '.join(DTYPES[level])}", flush=True)
     if options.judge:
-        other = cpu_budgets.columns_in(options.judge.read_text())[level]
-        new, old = old, other
+        new = cpu_budgets.columns_in(options.judge.read_text())[level]
     else:
         random.seed(options.seed)
         new = fit(library, made(options.seed), begin + 0.8 * 60 * options.minutes)
@@ -319,9 +337,9 @@ def main() -> None:
     parser.add_argument("--judge-seed", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=8, help="of all levels together")
     parser.add_argument("--levels", help="comma-separated; all but base where not given")
-    parser.add_argument("--products", type=int, default=128, help="that are drawn of a seed")
+    parser.add_argument("--products", type=int, default=240, help="that are drawn of a seed")
     parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--judge", type=Path, help="the table that the library's is compared with")
+    parser.add_argument("--judge", type=Path, help="a table to compare, fitting nothing")
     parser.add_argument("--json", type=Path, help="a folder for what was found")
     parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
     parser.add_argument("--only", help=argparse.SUPPRESS)

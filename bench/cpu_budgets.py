@@ -38,6 +38,12 @@ def with_column(text: str, column: str, values: Column, origin: str) -> str:
     return head.sub(lambda _: f"// {column}: {origin}", _NUMBER.sub(line, text))
 
 
+def use_table(text: str) -> None:
+    """What a build with this table would choose."""
+    for column, values in columns_in(text).items():
+        Library(column).use(values)
+
+
 class Library:
     """A column of the library that is loaded."""
 

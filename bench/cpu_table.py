@@ -1,7 +1,7 @@
 """The CPU's table: torch.ops.tiled.mm beside torch.mm on one thread and on several.
 
     python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--budget S] [--host]
-                              [--drawn SEED]
+                              [--drawn SEED] [--table FILE]
 
 needs torch and the library alone, so that it also runs where the other tools of the benchmark are
 not installed; --library names a libtiled_mm.so that is not installed either. --peak and --tiny name
@@ -14,8 +14,9 @@ ratio is marked whose quartiles span more than a factor of two: it was measured 
 DIR/cpu_<threads>.json, or cpu_<threads>_<groups>.json where groups are named, holds every case; the
 summary, printed at the end, is made of the median ratios: their geometric mean and the least.
 --drawn runs squares of 48 ... 1200, odd sizes and skinny products that a seed draws, and squares of
-1 ... 12, in place of the listed groups. Groups may run side by side, each process on cores of its
-own:
+1 ... 12, in place of the listed groups. --table takes a file of bench.cpu_blocking's in place of
+the numbers that the library was built with. Groups may run side by side, each process on cores of
+its own:
 
     taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
@@ -40,8 +41,8 @@ from pathlib import Path
 
 import torch
 
-from bench import machine, results
-from bench.cells import sizes_text
+from bench import cpu_budgets, machine, results
+from bench.cells import sizes_text, unsteady_mark
 
 DTYPES = {
     "fp32": torch.float32,
@@ -214,11 +215,6 @@ def _place(r: dict) -> str:
     return sizes if r["layout"] == "nn" else f"{sizes} {r['layout']}"
 
 
-def _mark(r: dict) -> str:
-    """Behind a ratio that says little: by another process beside it, or by clocks that change."""
-    return "~" if r["ratio_q3"] > 2 * r["ratio_q1"] else " "
-
-
 def _summary(cases: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
     for group, goal in goals.items():
         of_group = [r for r in cases if r["group"] == group]
@@ -230,8 +226,6 @@ def _summary(cases: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
                 "geomean": geomean,
                 "least": worst["ratio"],
                 "where": _place(worst),
-                "quartiles": [worst["ratio_q1"], worst["ratio_q3"]],
-                "unsteady": sum(_mark(r) != " " for r in of_group),
                 "met": geomean >= goal.geomean and worst["ratio"] >= goal.least,
                 "goal": asdict(goal),
             }
@@ -286,6 +280,7 @@ def main() -> None:
     parser.add_argument("--groups", default="", help="comma-separated; all where not given")
     parser.add_argument("--host", action="store_true", help="256 ... 4096, for a server's cores")
     parser.add_argument("--drawn", type=int, help="a seed, by which the sizes are drawn")
+    parser.add_argument("--table", type=Path, help="of numbers, else ops/cpu/budgets.inc as built")
     parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
     parser.add_argument("--peak", help="the program cpu_peak")
     parser.add_argument("--tiny", help="the program bench_tiny")
@@ -297,6 +292,8 @@ def main() -> None:
         sys.modules["tiled_mm"] = None  # an installed one would register the operators again
     else:
         import tiled_mm  # noqa: F401
+    if options.table:
+        cpu_budgets.use_table(options.table.read_text())
     groups = _groups(options.host, options.drawn)
     wanted = options.groups.split(",") if options.groups else list(groups)
     if unknown := set(wanted) - set(groups):
@@ -313,7 +310,8 @@ def main() -> None:
             of_peak = f"{r['tiled_gflops'] / peak[case.dtype]:6.2f}" if case.dtype in peak else ""
             print(
                 f"{threads:2} {case.group:12} {case.m:5} x {case.n:5} x {case.k:5} {case.layout}"
-                f" {r['ratio']:8.3f} ({r['ratio_q1']:.3f}-{r['ratio_q3']:.3f}){_mark(r)}"
+                f" {r['ratio']:8.3f} ({r['ratio_q1']:.3f}-{r['ratio_q3']:.3f})"
+                f"{unsteady_mark(r['ratio_q1'], r['ratio_q3']):1}"
                 f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}",
                 flush=True,
             )
@@ -323,9 +321,7 @@ def main() -> None:
         for line in summary:
             print(f"{threads:2} {line['group']:12} geomean {line['geomean']:.3f}, least", end=" ")
             goal = "" if line["met"] else f"   goal: {line['goal']}"
-            low, high = line["quartiles"]
-            print(f"{line['least']:.3f} ({low:.3f}-{high:.3f}) at {line['where']}", end="")
-            print(f", {line['unsteady']} unsteady (~){goal}" if line["unsteady"] else goal)
+            print(f"{line['least']:.3f} at {line['where']}{goal}")
         settings = {
             "budget_s": options.budget,
             "sample_s": options.sample,
