@@ -164,8 +164,8 @@ class Gain:
 
     @property
     def error(self) -> float:
-        """The standard error of the mean, the products being a sample of all that there may be: what
-        one of them alone gains proves nothing."""
+        """The standard error of the mean, the products being a sample of all that there may be: a
+        gain of one of them alone proves nothing."""
         return statistics.stdev(self.of) / math.sqrt(len(self.of))
 
     @property

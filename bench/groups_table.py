@@ -19,8 +19,8 @@ def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
 def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
     """Of every group, for each number of threads, the newest document of the CPU that the newest of
     all is of: groups may have been measured by processes of their own. `host`: of the groups for a
-    server's cores, else of the others. In bold what misses its goal; behind the least its quartiles,
-    and `~` where these span more than a factor of two, here or in another case of the group."""
+    server's cores, else of the others. In bold what misses its goal. Behind the least stand its
+    quartiles, and `~` where those of any case of the group span more than a factor of two."""
     of_kind = [d for d in documents if d["settings"].get("host", False) == host]
     found = _of_last_cpu(of_kind, "summary")
     by_place: dict[tuple[str, int], dict] = {}

@@ -1,10 +1,10 @@
 """Host time of one call, of sizes at which nothing else is left: 16 x 16 on a GPU, and 2 x 2 on the
 CPU, where the product is part of the call.
 
-Beside torch.mm stands the same through torch.ops, as every operator is called but torch's own, and an
-operator that only allocates its result and, on a GPU, launches an empty
-kernel (native/host_floor.cpp): the floor of any operator registered in C++. Calls are timed until
-they return; the device is awaited before and after each sample, outside its time.
+Beside torch.mm stands the same called through torch.ops, as every operator but torch's own has to
+be, and an operator that only allocates its result and, on a GPU, launches an empty kernel
+(native/host_floor.cpp): the floor of any operator registered in C++. Calls are timed until they
+return; the device is awaited before and after each sample, outside its time.
 """
 
 from __future__ import annotations

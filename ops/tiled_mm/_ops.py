@@ -92,11 +92,15 @@ def bmm(
 
 
 def into(
-    out: Tensor | None, product: Callable, tensors: tuple[Tensor | None, ...], options: dict
+    out: Tensor | None,
+    product: Callable,
+    tensors: tuple[Tensor | None, ...],
+    options: dict,
+    **numbers: float,
 ) -> Tensor:
-    """The product with the options that are given, each of which takes its time to pass; in ``out``
-    if there is one: that overload of an operator returns nothing."""
-    given = {name: value for name, value in options.items() if value is not None}
+    """The product with the numbers and the options that are given, each of which takes its time to
+    pass; in ``out`` if there is one: that overload of an operator returns nothing."""
+    given = numbers | {name: value for name, value in options.items() if value is not None}
     if out is None:
         return product(*tensors, **given)
     product.out(*tensors, **given, out=out)
@@ -145,9 +149,11 @@ def addmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
-        options |= {"precision": precision, "out_dtype": out_dtype, "sum_order": sum_order}
-        return into(out, torch.ops.tiled.addmm, (input, mat1, mat2), options)
+        options = {"activation": activation, "algo": algo, "precision": precision}
+        options |= {"out_dtype": out_dtype, "sum_order": sum_order}
+        return into(
+            out, torch.ops.tiled.addmm, (input, mat1, mat2), options, beta=beta, alpha=alpha
+        )
     except RuntimeError:
         again = with_numbers(addmm, locals())
         if again is None:
@@ -221,9 +227,11 @@ def baddbmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
-        options |= {"precision": precision, "out_dtype": out_dtype, "sum_order": sum_order}
-        return into(out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options)
+        options = {"activation": activation, "algo": algo, "precision": precision}
+        options |= {"out_dtype": out_dtype, "sum_order": sum_order}
+        return into(
+            out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options, beta=beta, alpha=alpha
+        )
     except RuntimeError:
         again = with_numbers(baddbmm, locals())
         if again is None:
