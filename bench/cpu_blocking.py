@@ -48,10 +48,8 @@ DTYPES = {
 PLAIN: dict[str, int | str] = {
     "WHOLE_K": 0,
     "WAITING_K": "BLOCK_K",
-    "COLUMN_K": "LONG_K",
     "TILE_BYTES": 1 << 20,
     "FEW_PANEL_BYTES": "PANEL_BYTES",
-    "ONE_PANEL_BYTES": "PANEL_BYTES",
     "LONG_B_LOADS": "B_LOADS",
     "SET_ROWS": 32,
     "STRIPS_TO_PACK_A": 1 << 20,
@@ -63,10 +61,7 @@ PLAIN: dict[str, int | str] = {
     "RAW_STREAM_TILES": "RAW_TILES",
     "DOT_TILES": 0,
     "DOT_STREAM_TILES": "DOT_TILES",
-    "STREAM_WIDE_K": "STREAM_K",
     "STREAM_AHEAD": 0,
-    "STREAM_VECTORS": 8,
-    "NARROW_K": "LONG_K",
 }
 SMALL = 4  # numbers up to here go up and down by one
 LEAST_GAIN = 0.003
