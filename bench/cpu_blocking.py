@@ -10,8 +10,8 @@ turns in random order, on the products for which they choose different blockings
 take as long with both. A value is taken that gains more than two standard errors and 0.3 % over all
 products; a special case goes whose end surely costs less.
 
-Then both columns run products of another seed, and the table is written if these are no slower with
-the new one. --judge TABLE does this alone, with the library's column and the table's.
+Then both columns run products of another seed, and the table is written if the new one gains more
+than a standard error there. --judge TABLE does this alone, with the library's column and TABLE's.
 No bit of a result depends on any of it, and a build is needed for it to take effect.
 """
 
@@ -292,7 +292,7 @@ def run_level(options: argparse.Namespace) -> None:
         random.seed(options.seed)
         new = fit(library, made(options.seed), begin + 0.8 * 60 * options.minutes)
     held_out = judge(library, old, new, made(options.judge_seed))
-    written = not options.judge and new != old and held_out["geomean"] >= 1
+    written = not options.judge and math.log(held_out["geomean"]) > held_out["error"]
     if written:
         name = machine.cpu_model().replace("(R)", "").split("@")[0].strip()[:32]
         origin = (
