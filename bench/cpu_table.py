@@ -13,10 +13,10 @@ Both sides take turns in random order; a ratio is torch.mm's time over ours in t
 ratio is marked whose quartiles span more than a factor of two: it was measured badly.
 DIR/cpu_<threads>.json, or cpu_<threads>_<groups>.json where groups are named, holds every case; the
 summary, printed at the end, is made of the median ratios: their geometric mean and the least.
---drawn runs squares of 48 ... 1200, odd sizes and skinny products that a seed draws, and squares of
-1 ... 12, in place of the listed groups. --table takes a file of bench.cpu_blocking's in place of
-the numbers that the library was built with. Groups may run side by side, each process on cores of
-its own:
+--drawn runs squares of 48 ... 1200, odd sizes and skinny products that a seed draws, in place of
+the listed groups, and squares of 1 ... 12, beside which torch.mm is called through torch.ops too.
+--table takes a file of bench.cpu_blocking's in place of the numbers that the library was built with.
+Groups may run side by side, each process on cores of its own:
 
     taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
@@ -176,6 +176,8 @@ def _measure(case: Case, budget_s: float, sample_s: float) -> dict:
         "tiled": lambda: torch.ops.tiled.mm(a, b),
         "torch": lambda: torch.mm(a, b),
     }
+    if case.group.startswith("tiny"):
+        sides["through_ops"] = lambda: torch.ops.aten.mm(a, b)
     _check(sides["tiled"](), a, b)
     calls = {}
     for name, call in sides.items():
@@ -195,8 +197,7 @@ def _measure(case: Case, budget_s: float, sample_s: float) -> dict:
         "ratio_q1": ratios[len(ratios) // 4],
         "ratio_q3": ratios[-1 - len(ratios) // 4],
         "ratio_of_best": min(times["torch"]) / min(times["tiled"]),
-        "tiled_s": statistics.median(times["tiled"]),
-        "torch_s": statistics.median(times["torch"]),
+        **{f"{name}_s": statistics.median(values) for name, values in times.items()},
         "tiled_gflops": operations / statistics.median(times["tiled"]) * 1e-9,
         "torch_gflops": operations / statistics.median(times["torch"]) * 1e-9,
     }
@@ -213,6 +214,12 @@ def _output(program: str | None, *arguments: object) -> dict:
 def _place(r: dict) -> str:
     sizes = sizes_text(r["m"], r["n"], r["k"])
     return sizes if r["layout"] == "nn" else f"{sizes} {r['layout']}"
+
+
+def _of_ops(r: dict) -> str:
+    """What a tiny product's ratio would be if torch.mm were called through torch.ops as well."""
+    ratio = r["through_ops_s"] / r["tiled_s"] if "through_ops_s" in r else None
+    return f" {ratio:6.3f} through torch.ops" if ratio else ""
 
 
 def _summary(cases: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
@@ -312,7 +319,7 @@ def main() -> None:
                 f"{threads:2} {case.group:12} {case.m:5} x {case.n:5} x {case.k:5} {case.layout}"
                 f" {r['ratio']:8.3f} ({r['ratio_q1']:.3f}-{r['ratio_q3']:.3f})"
                 f"{unsteady_mark(r['ratio_q1'], r['ratio_q3']):1}"
-                f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}",
+                f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}{_of_ops(r)}",
                 flush=True,
             )
         for kind, rate in _output(options.peak, threads).items():  # a neighbour may have slowed one
