@@ -15,8 +15,8 @@ DIR/cpu_<threads>.json, or cpu_<threads>_<groups>.json where groups are named, h
 summary, printed at the end, is made of the median ratios: their geometric mean and the least.
 --drawn runs squares of 48 ... 1200, odd sizes and skinny products that a seed draws, in place of
 the listed groups, and squares of 1 ... 12, beside which torch.mm is called through torch.ops too.
---table takes a file of bench.cpu_blocking's in place of the numbers that the library was built with.
-Groups may run side by side, each process on cores of its own:
+--table takes a file of bench.cpu_blocking's in place of the numbers that the library was built
+with. Groups may run side by side, each process on cores of its own:
 
     taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
