@@ -113,12 +113,21 @@ def ratio_number(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio >= 0.0995 else f"{ratio:.2g}"
 
 
+def unsteady_mark(q1: float, q3: float) -> str:
+    """Behind a ratio that says little, by its quartiles: another process ran beside it, or the
+    clocks changed."""
+    return "~" if q3 > 2 * q1 else ""
+
+
 def ratio_text(record: dict | None) -> str:
     """Median and quartiles of the ratios by round."""
     if record is None or record["ratio"] is None:
         return "-"
     r = record["ratio"]
-    return "{} ({}-{})".format(*(ratio_number(r[q]) for q in ("median", "q1", "q3")))
+    mark = unsteady_mark(r["q1"], r["q3"])
+    return "{}{mark} ({}-{})".format(
+        *(ratio_number(r[q]) for q in ("median", "q1", "q3")), mark=mark
+    )
 
 
 def wrong(record: dict | None) -> bool:

@@ -199,8 +199,9 @@ def _remarks(cases: Sequence[dict]) -> list[str]:
 def _numbers(record: dict, scale: float) -> dict[str, str]:
     seconds, flops, bandwidth = (record[q] for q in ("seconds", "flops", "bandwidth"))
     ratio = record["ratio"]
+    mark = cells.unsteady_mark(ratio["q1"], ratio["q3"]) if ratio else ""
     return {
-        "ratio": cells.ratio_number(ratio["median"]) if ratio else "-",
+        "ratio": cells.ratio_number(ratio["median"]) + mark if ratio else "-",
         "quartiles": "-".join(cells.ratio_number(ratio[q]) for q in ("q1", "q3")) if ratio else "-",
         "time": cells.seconds_text(seconds["median"]) if seconds else "-",
         "rate": f"{flops * scale:.3g}" if flops else "-",

@@ -1,6 +1,7 @@
 """The CPU's table: torch.ops.tiled.mm beside torch.mm on one thread and on several.
 
     python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--budget S] [--host]
+                              [--drawn SEED] [--table FILE]
 
 needs torch and the library alone, so that it also runs where the other tools of the benchmark are
 not installed; --library names a libtiled_mm.so that is not installed either. --peak and --tiny name
@@ -8,10 +9,14 @@ the programs cpu_peak and bench_tiny (bench/cpp): the first's figures stand besi
 fractions, the second's ratios of 1 ... 64, called from C++, in the document of one thread.
 
 Both sides take turns in random order; a ratio is torch.mm's time over ours in the same round, above
-1 where ours is faster. Results are compared with torch.mm's in float64, rows drawn at random.
+1 where ours is faster. Results are compared with torch.mm's in float64, rows drawn at random. A
+ratio is marked whose quartiles span more than a factor of two: it was measured badly.
 DIR/cpu_<threads>.json, or cpu_<threads>_<groups>.json where groups are named, holds every case; the
-summary, printed at the end, is made of the median ratios: their geometric mean and the least. So
-groups may run side by side, each process on cores of its own:
+summary, printed at the end, is made of the median ratios: their geometric mean and the least.
+--drawn runs squares of 48 ... 1200, odd sizes and skinny products that a seed draws, in place of
+the listed groups, and squares of 1 ... 12, beside which torch.mm is called through torch.ops too.
+--table takes a file of bench.cpu_blocking's in place of the numbers that the library was built
+with. Groups may run side by side, each process on cores of its own:
 
     taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
@@ -36,8 +41,8 @@ from pathlib import Path
 
 import torch
 
-from bench import machine, results
-from bench.cells import sizes_text
+from bench import cpu_budgets, machine, results
+from bench.cells import sizes_text, unsteady_mark
 
 DTYPES = {
     "fp32": torch.float32,
@@ -76,7 +81,34 @@ def _squares(dtype: str, sizes: tuple[int, ...], group: str = "") -> list[Case]:
     return [Case(group or dtype, dtype, s, s, s) for s in sizes]
 
 
-def _groups(host: bool) -> dict[str, tuple[Goal, list[Case]]]:
+def _drawn_groups(seed: int) -> dict[str, tuple[Goal, list[Case]]]:
+    draw = random.Random(seed)
+
+    def sizes(least: int, most: int, count: int) -> list[int]:
+        """A size from each of `count` equal parts of the range's logarithm."""
+        low, step = math.log(least), math.log(most / least) / count
+        return [round(math.exp(low + step * (i + draw.random()))) for i in range(count)]
+
+    groups = {}
+    goals = {"fp32": (1.0, 0.85), "fp64": (1.0, 0.85), "bf16": (1.5, 0.9), "fp16": (1.2, 0)}
+    for dtype, goal in goals.items():
+        squares = tuple(round(s / 16) * 16 for s in sizes(48, 1200, 6))
+        odd = tuple(s | 1 for s in sizes(48, 1200, 4))
+        skinny = [
+            Case(f"drawn-{dtype}", dtype, *draw.sample([short, *sizes(600, 3000, 2)], 3), layout)
+            for short, layout in zip(sizes(4, 100, 6), ("nn", "nt") * 3, strict=True)
+        ]
+        cases = _squares(dtype, squares + odd, f"drawn-{dtype}") + skinny
+        groups[f"drawn-{dtype}"] = (Goal(*goal), cases)
+    for dtype in ("fp32", "fp64", "bf16", "int32"):
+        cases = _squares(dtype, tuple(range(1, 13)), f"tiny-{dtype}")
+        groups[f"tiny-{dtype}"] = (Goal(0.95, 0), cases)
+    return groups
+
+
+def _groups(host: bool, seed: int | None = None) -> dict[str, tuple[Goal, list[Case]]]:
+    if seed is not None:
+        return _drawn_groups(seed)
     if host:
         goals = {"fp32": 0.9, "fp64": 0.9, "bf16": 0.85, "fp16": 0.9, "int8": 3}
         return {
@@ -144,6 +176,8 @@ def _measure(case: Case, budget_s: float, sample_s: float) -> dict:
         "tiled": lambda: torch.ops.tiled.mm(a, b),
         "torch": lambda: torch.mm(a, b),
     }
+    if case.group.startswith("tiny"):
+        sides["through_ops"] = lambda: torch.ops.aten.mm(a, b)
     _check(sides["tiled"](), a, b)
     calls = {}
     for name, call in sides.items():
@@ -163,8 +197,7 @@ def _measure(case: Case, budget_s: float, sample_s: float) -> dict:
         "ratio_q1": ratios[len(ratios) // 4],
         "ratio_q3": ratios[-1 - len(ratios) // 4],
         "ratio_of_best": min(times["torch"]) / min(times["tiled"]),
-        "tiled_s": statistics.median(times["tiled"]),
-        "torch_s": statistics.median(times["torch"]),
+        **{f"{name}_s": statistics.median(values) for name, values in times.items()},
         "tiled_gflops": operations / statistics.median(times["tiled"]) * 1e-9,
         "torch_gflops": operations / statistics.median(times["torch"]) * 1e-9,
     }
@@ -181,6 +214,12 @@ def _output(program: str | None, *arguments: object) -> dict:
 def _place(r: dict) -> str:
     sizes = sizes_text(r["m"], r["n"], r["k"])
     return sizes if r["layout"] == "nn" else f"{sizes} {r['layout']}"
+
+
+def _of_ops(r: dict) -> str:
+    """What a tiny product's ratio would be if torch.mm were called through torch.ops as well."""
+    ratio = r["through_ops_s"] / r["tiled_s"] if "through_ops_s" in r else None
+    return f" {ratio:6.3f} through torch.ops" if ratio else ""
 
 
 def _summary(cases: list[dict], goals: dict[str, Goal]) -> Iterator[dict]:
@@ -247,6 +286,8 @@ def main() -> None:
     parser.add_argument("--threads", type=counts, default=f"1,{torch.get_num_threads()}")
     parser.add_argument("--groups", default="", help="comma-separated; all where not given")
     parser.add_argument("--host", action="store_true", help="256 ... 4096, for a server's cores")
+    parser.add_argument("--drawn", type=int, help="a seed, by which the sizes are drawn")
+    parser.add_argument("--table", type=Path, help="of numbers, else ops/cpu/budgets.inc as built")
     parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
     parser.add_argument("--peak", help="the program cpu_peak")
     parser.add_argument("--tiny", help="the program bench_tiny")
@@ -258,7 +299,9 @@ def main() -> None:
         sys.modules["tiled_mm"] = None  # an installed one would register the operators again
     else:
         import tiled_mm  # noqa: F401
-    groups = _groups(options.host)
+    if options.table:
+        cpu_budgets.use_table(options.table.read_text())
+    groups = _groups(options.host, options.drawn)
     wanted = options.groups.split(",") if options.groups else list(groups)
     if unknown := set(wanted) - set(groups):
         parser.error(f"no group {', '.join(sorted(unknown))}; there are: {', '.join(groups)}")
@@ -275,7 +318,8 @@ def main() -> None:
             print(
                 f"{threads:2} {case.group:12} {case.m:5} x {case.n:5} x {case.k:5} {case.layout}"
                 f" {r['ratio']:8.3f} ({r['ratio_q1']:.3f}-{r['ratio_q3']:.3f})"
-                f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}",
+                f"{unsteady_mark(r['ratio_q1'], r['ratio_q3']):1}"
+                f" {r['tiled_gflops']:9.1f} {r['torch_gflops']:9.1f} GF/s {of_peak}{_of_ops(r)}",
                 flush=True,
             )
         for kind, rate in _output(options.peak, threads).items():  # a neighbour may have slowed one
@@ -289,6 +333,7 @@ def main() -> None:
             "budget_s": options.budget,
             "sample_s": options.sample,
             "host": options.host,
+            **({"drawn": options.drawn} if options.drawn is not None else {}),
         }
         tiny = _output(options.tiny, 41, "json") if threads == 1 else {}
         document = document_of(measured, summary, threads, peak, settings, tiny)

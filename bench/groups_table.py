@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from bench.cells import NOT_MEASURED, device_name, table
+from bench.cells import NOT_MEASURED, device_name, table, unsteady_mark
 
 
 def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
@@ -19,7 +19,8 @@ def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
 def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
     """Of every group, for each number of threads, the newest document of the CPU that the newest of
     all is of: groups may have been measured by processes of their own. `host`: of the groups for a
-    server's cores, else of the others. In bold what misses its goal."""
+    server's cores, else of the others. In bold what misses its goal. Behind the least stand its
+    quartiles, and `~` where those of any case of the group span more than a factor of two."""
     of_kind = [d for d in documents if d["settings"].get("host", False) == host]
     found = _of_last_cpu(of_kind, "summary")
     by_place: dict[tuple[str, int], dict] = {}
@@ -36,16 +37,29 @@ def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
     rows = []
     for group in dict.fromkeys(group for group, _ in by_place):
         lines = [by_place.get((group, count)) for count in threads]
+        cases = [_cases_of(sources.get((group, count)), group) for count in threads]
         goal = next(line["goal"] for line in lines if line)
         row = [f"`{group}`", f"{goal['geomean']:g}", f"{goal['least']:g}" if goal["least"] else "-"]
-        for line in lines:
+        for line, measured in zip(lines, cases, strict=True):
             if line is None:
                 row += ["-", "-", "-"]
             else:
-                row += [_beside_goal(line, q) for q in ("geomean", "least")] + [line["where"]]
+                geomean, least = (_beside_goal(line, q) for q in ("geomean", "least"))
+                row += [geomean, f"{least} {_spread(measured)}", line["where"]]
         rows.append(row)
     parts = [(f"`{group}` ({count})", sources[group, count]) for group, count in sorted(sources)]
     return table(header, rows, parts, threads=False)
+
+
+def _cases_of(document: dict | None, group: str) -> list[dict]:
+    return [c for c in document["cpu"]["cases"] if c["group"] == group] if document else []
+
+
+def _spread(cases: Sequence[dict]) -> str:
+    """The quartiles of the least ratio, and a mark where any case was measured badly."""
+    worst = min(cases, key=lambda c: c["ratio"])
+    mark = max(unsteady_mark(c["ratio_q1"], c["ratio_q3"]) for c in cases)
+    return f"({worst['ratio_q1']:.2f}-{worst['ratio_q3']:.2f}){mark}"
 
 
 def _beside_goal(line: dict, quantity: str) -> str:

@@ -117,7 +117,7 @@ def _cublas() -> str | None:
         return None
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -159,7 +159,7 @@ def environment(device: torch.device) -> dict:
         "cuda": torch.version.cuda,
         "cublas": _cublas() if gpu else None,
         "cpu": {
-            "model": _cpu_model(),
+            "model": cpu_model(),
             "logical_cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "capability": torch.backends.cpu.get_cpu_capability(),

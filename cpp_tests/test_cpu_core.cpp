@@ -1,7 +1,11 @@
 // The CPU core by itself, at every instruction level of this machine. No tensor library, so it runs
 // under the tools that find what tests cannot see: cpu_core.sh.
+#include <cstring>
 #include <new>
+#include <random>
 
+#include "cpu/blocking.h"
+#include "cpu/budgets.h"
 #include "gates.h"
 #include "on_level.h"
 
@@ -203,6 +207,33 @@ TEST_P(Core, BlockedEqualsNaiveInSumsOfBytes) {
       expect_same(dtype, 1, 18, 40, k, Layout::Rows, Layout::Columns, Layout::EveryOther, true);
     expect_same(dtype, 1, 90, 1300, 513, Layout::Columns, Layout::Columns, Layout::Rows, true);
     expect_same(dtype, 1, 3, 1100, 4200, Layout::Rows, Layout::Rows, Layout::Rows, true);
+  }
+}
+
+// Tables that nobody fitted: every number halved or doubled several times, some of them none.
+TEST_P(Core, NoNumberOfATableChangesABit) {
+  struct Restored {
+    int64_t numbers[cpu::NUMBER_COUNT][cpu::COLUMN_COUNT];
+    Restored() { std::memcpy(numbers, cpu::budgets, sizeof numbers); }
+    ~Restored() { std::memcpy(cpu::budgets, numbers, sizeof numbers); }
+  } const shipped;
+  std::mt19937 draw(52);
+  for (int table = 0; table < 60; ++table) {
+    for (int number = 0; number < cpu::NUMBER_COUNT; ++number)
+      for (int column = 0; column < cpu::COLUMN_COUNT; ++column) {
+        const int64_t value = shipped.numbers[number][column];
+        cpu::budgets[number][column] = draw() % 4 == 0 ? 0 : (value << draw() % 4) >> draw() % 10;
+      }
+    const DType dtypes[] = {DType::Float32,  DType::Float64, DType::Float16,
+                            DType::BFloat16, DType::Int8,    DType::Complex64};
+    const Layout layouts[] = {Layout::Rows, Layout::Columns, Layout::PaddedRows,
+                              Layout::PaddedColumns};
+    const auto size = [&](int64_t most) { return 1 + static_cast<int64_t>(draw()) % most; };
+    const int64_t sizes[] = {size(60), size(300), size(600)};
+    expect_same(dtypes[table % 6], 1, sizes[table % 3], sizes[(table + 1) % 3],
+                sizes[(table + 2) % 3], layouts[draw() % 4], layouts[draw() % 4],
+                draw() % 4 ? Layout::Rows : Layout::Columns);
+    if (HasFailure()) return;
   }
 }
 

@@ -177,7 +177,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         name: (goal, [replace(cases[0], m=8, n=8, k=8)])
         for name, (goal, cases) in cpu_table._groups(False).items()
     }
-    monkeypatch.setattr(cpu_table, "_groups", lambda host: groups)
+    monkeypatch.setattr(cpu_table, "_groups", lambda *_: groups)
     for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"):  # one process of torchrun's
         monkeypatch.setenv(key, str(int(key == "WORLD_SIZE")))
     monkeypatch.setenv("MASTER_ADDR", "localhost")

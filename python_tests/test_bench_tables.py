@@ -41,12 +41,18 @@ def host(times: dict) -> dict:
     return {"cases": cases}
 
 
-def cpu() -> dict:
-    """A group whose geometric mean meets its goal and whose least ratio does not."""
+def cpu(spread: float = 1.1) -> dict:
+    """A group whose geometric mean meets its goal and whose least ratio does not, and how far the
+    third quartiles are above the ratios."""
     line = {"group": "fp32", "geomean": 2.0, "least": 0.5, "where": "64³", "met": False}
     line["goal"] = {"geomean": 1.5, "least": 0.6}
     sizes = {"group": "fp32", "m": 256, "n": 256, "k": 256, "layout": "nn"}
-    cases = [sizes | {"ratio": r, "tiled_gflops": 20 * r, "torch_gflops": 20.0} for r in (0.5, 2.0)]
+    cases = [
+        sizes
+        | {"ratio": r, "ratio_q1": 0.9 * r, "ratio_q3": spread * r}
+        | {"tiled_gflops": 20 * r, "torch_gflops": 20.0}
+        for r in (0.5, 2.0)
+    ]
     return {
         "cpu": {"threads": 1, "peak_gflops": {"fp32": 40.0}, "summary": [line], "cases": cases}
         | {"tiny": {"fp32": {"8": 4.0, "16": 1.0, "64": 0.1}}}
@@ -171,7 +177,7 @@ ROWS: list[tuple[str, dict, str]] = [
 OF_CPUS: list[tuple[str, dict, str]] = [
     ("cpu", case("cpu", HALF, cache="warm"), "bfloat16 | 2.00 (2.00-2.00) | 1 ms | 2 ms | 268 |"),
     ("host-cpu", host(MS), "`tiled.mm` | 1000.00 | 0.50 | 0.50 |"),
-    ("cpu-groups", cpu(), "| `fp32` | 1.5 | 0.6 | 2.00 | **0.50** | 64³ |"),
+    ("cpu-groups", cpu(), "| `fp32` | 1.5 | 0.6 | 2.00 | **0.50** (0.45-0.55) | 64³ |"),
     ("cpu-host", cpu() | {"settings": {"host": True}}, "| `fp32` | 1.5 | 0.6 | 2.00 |"),
     ("cpu-peak", cpu(), "| `fp32` | 1 | 40 | 0.50 | 0.25 | 0.50 | 0.50 |"),
     ("cpu-tiny", cpu(), "| `fp32` | 2.00 | 1.00 | 16³ |"),
@@ -262,3 +268,8 @@ def test_the_headline_is_short_and_shows_losses():
 def test_every_rung_has_its_idea():
     on_gpus = {rung.name for rung in rungs.TABLE if rung.device == "cuda"}
     assert {re.sub(r"_[0-9]+$", "", name) for name in on_gpus} == set(ladder_tables.IDEAS)
+
+
+def test_a_ratio_whose_quartiles_span_more_than_a_factor_of_two_is_marked() -> None:
+    assert "**0.50** (0.45-1.00)~ |" in report.TABLES["cpu-groups"]([document(cpu(2.0), None)])
+    assert "~" not in report.TABLES["cpu-groups"]([document(cpu(1.8), None)])

@@ -4,7 +4,23 @@
 #include "cpu/tile_shape.h"
 
 namespace tiled::cpu {
+
+int64_t budgets[NUMBER_COUNT][COLUMN_COUNT] = {
+#define NUMBER(name, ...) {__VA_ARGS__},
+#include "cpu/budgets.inc"
+};
+
 namespace {
+
+constexpr int64_t SET_BYTES =
+    4096;  // rows such a multiple apart share sets of the first-level cache
+
+// The column of the kernels that run a product.
+Column column_of(const Blocking& x) {
+  if (x.codec->fold > 1) return x.kernels->row_unit > 1 ? AMX_TILES : AVX512_WORDS;
+  const int64_t vector = x.kernels->lanes * x.bytes;
+  return vector > 32 ? AVX512_CHAINS : vector > 16 ? AVX2_CHAINS : BASE_CHAINS;
+}
 
 Blocking describe(const Problem& p, const Level& level) {
   constexpr int64_t BYTES[ACCUMULATOR_COUNT] = {4, 8, 2, 4, 8};  // [Accumulator]
@@ -62,12 +78,12 @@ Blocking describe(const Problem& p, const Level& level) {
 
 // Regions of C for `threads`: as even as possible, and then as square as possible, since a region
 // reads its rows of A and its columns of B.
-void split(Blocking& x, int64_t threads) {
+void split(Blocking& x, int64_t threads, int64_t thread_steps) {
   const int64_t lanes = x.kernels->lanes, unit = x.kernels->row_unit;
   x.parts_m = x.parts_n = 1;
   const double vectors = static_cast<double>(ceil_div(x.n, lanes));
   const double steps = static_cast<double>(x.batch) * x.m * vectors * (x.k * x.codec->parts + 1);
-  threads = std::min<double>(threads, steps / THREAD_STEPS);
+  threads = std::min<double>(threads, steps / thread_steps);
   if (threads <= 1) return;
   // Whole products, where there are enough of them for an even share.
   const int64_t parts = x.batch >= 4 * threads ? 1 : ceil_div(threads, x.batch);
@@ -100,25 +116,24 @@ const DotTable* dots_of(const Problem& p, const Level& level) {
 
 Blocking choose_blocking(const Problem& problem, const Level& level, int threads) {
   Blocking x = describe(problem, level);
-  split(x, threads);
-
+  const auto budget = [column = column_of(x)](Number number) { return budgets[number][column]; };
+  split(x, threads, budget(THREAD_STEPS));
   const int64_t unit = x.kernels->row_unit;
   const int64_t rows = round_up(ceil_div(x.m, x.parts_m), unit);
   const int64_t cols = round_up(ceil_div(x.n, x.parts_n), x.kernels->lanes);
   const bool real = x.codec->parts == 1;
   // No zeros to make up for at the end of K.
   const bool even = x.depth % (x.codec->fold * x.codec->unit) == 0;
-  const bool streams = x.k * x.n * x.bytes > STREAM_BYTES;
+  const bool streams = x.k * x.n * x.bytes > budget(STREAM_BYTES);
   if (const Kernels* dot = x.codec->dot; dot != nullptr && even && x.b_strides.row == 1 &&
                                          x.b_strides.col != 1 &&
                                          x.b_strides.col % x.codec->fold == 0) {
-    x.dot = rows <= (streams && x.codec->fold == 1 ? SHARING_TILES : 1) * dot->rows;
+    const int64_t tiles = budget(streams ? DOT_STREAM_TILES : DOT_TILES);
+    x.dot = rows <= std::min(tiles, MAX_GROUP) * dot->rows;
     if (x.dot) x.kernels = dot;
   }
   if (const Kernels* raw = x.codec->raw; raw != nullptr && even && x.b_strides.col == 1) {
-    const bool share = x.codec->fold > 1 || (streams && raw->rows >= SHARING_ROWS);
-    x.raw = rows <= (share ? SHARING_TILES : 1) * raw->rows &&
-            (rows <= SHARING_STREAM_ROWS || !streams);
+    x.raw = rows <= budget(streams ? RAW_STREAM_TILES : RAW_TILES) * raw->rows;
     if (x.raw) x.kernels = raw;
   }
   const Kernels& kernels = *x.kernels;
@@ -134,70 +149,65 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   const bool a_in_rows = a_readable && x.a_strides.col == 1;
   const bool a_shares_sets = x.a_strides.row * x.element % SET_BYTES == 0;
   const bool few_rows = a_in_rows && a_shares_sets && single && !x.dot;
-  const bool long_blocks = !x.direct_c && unit == 1 && cols >= LONG_COLS;
+  const bool waits = !x.direct_c && cols >= budget(LONG_COLS);
 
-  const int64_t most_rows = few_rows ? std::min<int64_t>(SET_ROWS, kernels.rows) : kernels.rows;
+  const int64_t most_rows =
+      few_rows ? std::clamp<int64_t>(budget(SET_ROWS), 1, kernels.rows) : kernels.rows;
   const Shape tile = choose_tile(kernels, most_rows, rows, divide(cols, kernels.lanes),
-                                 long_blocks ? LONG_B_LOADS : B_LOADS);
+                                 budget(waits ? LONG_B_LOADS : B_LOADS));
   x.tile_rows = round_up(tile.rows, unit);
   x.strip = tile.vectors * kernels.lanes;
   const int64_t tiles = ceil_div(rows, x.tile_rows);
   x.group = 1;
   x.unit_k = x.codec->unit;
-  const int64_t strips = ceil_div(cols, x.strip);
 
   const bool a_scattered = !a_in_rows || (a_shares_sets && !few_rows);
-  x.pack_a =
-      !(x.dot ? a_in_rows : a_readable) || (a_scattered && strips >= STRIPS_TO_PACK_A && rows > 1);
-  const bool few = tiles <= FEW_TILES, large = x.k * cols * x.bytes > PANEL_BYTES;
+  x.pack_a = !(x.dot ? a_in_rows : a_readable) ||
+             (a_scattered && ceil_div(cols, x.strip) >= budget(STRIPS_TO_PACK_A) && rows > 1);
+  const bool few = tiles <= std::min(budget(FEW_TILES), MAX_GROUP);
+  const bool large = x.k * cols * x.bytes > budget(PANEL_BYTES);
   const bool b_scattered = x.b_strides.row * x.element % SET_BYTES == 0;
-  x.pack_b = !x.dot && !x.raw &&
-             (!b_readable || tiles >= (b_scattered ? TILES_TO_PACK_SCATTERED_B : TILES_TO_PACK_B) ||
-              (!few && large));
+  x.pack_b =
+      !x.dot && !x.raw &&
+      (!b_readable || tiles >= budget(b_scattered ? TILES_TO_PACK_SHARING_B : TILES_TO_PACK_B) ||
+       (!few && large));
   x.a_by_k = real && unit == 1 && !x.dot && !x.codec->turned && x.a_strides.col != 1 &&
              x.a_strides.row == 1;
 
+  const int64_t long_k = std::max<int64_t>(1, x.steps_of(budget(LONG_K)));
   if (x.dot) {
     x.tile_rows = ceil_div(rows, ceil_div(rows, kernels.rows));
     x.group = ceil_div(rows, x.tile_rows);
     x.strip = kernels.lanes;
     x.panel = cols;
-    x.block_k = std::min(x.steps_of(LONG_BLOCK_K), std::max<int64_t>(x.k, x.codec->unit));
+    x.block_k = std::min(long_k, std::max<int64_t>(x.k, x.codec->unit));
     x.unit_k = kernels.lanes * x.bytes / (x.element * x.codec->fold);  // it turns so many at once
     return x;
   }
   const bool in_turn = !x.pack_b || (x.b_strides.col == 1 && unit == 1);
+  const int64_t ahead = x.pack_b ? 0 : std::max(budget(STREAM_AHEAD), x.strip * x.bytes);
   if (tiles > 1 && few && large && in_turn) {
     x.group = tiles;
-    x.block_k = x.pack_b ? FEW_PACKED_K : x.steps_of(streams ? FEW_K : FEW_CACHED_K);
-    x.panel = FEW_PANEL_BYTES;
-    if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
+    x.block_k =
+        x.pack_b ? budget(FEW_PACKED_K) : x.steps_of(budget(streams ? FEW_STREAM_K : FEW_CACHED_K));
+    x.panel = budget(FEW_PANEL_BYTES);
+    x.ahead = ahead;
+  } else if (few && x.b_strides.col != 1 && (tiles > 1 ? unit == 1 : x.pack_b)) {
+    x.block_k = long_k;
+    x.panel = tiles > 1 ? budget(FEW_PANEL_BYTES) : 0;
   } else if (tiles > 1) {
-    x.block_k = TILE_BYTES / (x.tile_rows * x.bytes) / 16 * 16;
-    x.panel = PANEL_BYTES;
-    if (unit > 1) {
-      x.block_k = x.k <= AMX_BLOCK_K ? std::max<int64_t>(x.k, 1) : AMX_PART_K;
-      x.panel = AMX_PANEL_BYTES;
-    } else if (few && x.b_strides.col != 1) {
-      x.block_k = COLUMN_BLOCK_K;
-      x.panel = FEW_PANEL_BYTES;
-    } else {
-      x.block_k = long_blocks && !few ? WAITING_BLOCK_K : std::min(x.block_k, BLOCK_K);
-    }
-  } else if (x.pack_b && x.b_strides.col != 1) {
-    x.strip = std::min<int64_t>(x.strip, STREAM_VECTORS * kernels.lanes);
-    x.block_k = COLUMN_BLOCK_K;
-    x.panel = 0;
+    const int64_t part = std::min(budget(BLOCK_K), budget(TILE_BYTES) / (x.tile_rows * x.bytes));
+    x.block_k = x.k <= budget(WHOLE_K) ? x.k : waits && !few ? budget(WAITING_K) : part / 16 * 16;
+    x.panel = budget(PANEL_BYTES);
   } else if (x.pack_b || streams) {
-    x.block_k = x.steps_of(x.strip * x.element >= WIDE_BYTES ? STREAM_WIDE_K : STREAM_K);
-    x.panel = PANEL_BYTES;
-    if (!x.pack_b) x.ahead = std::max(STREAM_AHEAD, x.strip * x.bytes);
+    x.block_k = x.steps_of(budget(STREAM_K));
+    x.panel = budget(PANEL_BYTES);
+    x.ahead = ahead;
   } else {
-    const bool narrow = b_scattered && x.strip * x.element <= NARROW_BYTES;
-    x.block_k = narrow ? NARROW_K : x.steps_of(LONG_BLOCK_K);
+    x.block_k = long_k;
     x.panel = cols * x.block_k * x.bytes;
   }
-  x.block_k = std::min(round_up(x.block_k, x.codec->unit),
+  x.block_k = std::min(round_up(std::max<int64_t>(x.block_k, 1), x.codec->unit),
                        round_up(std::max<int64_t>(x.k, 1), x.codec->unit));
   x.panel = x.panel / (x.block_k * x.bytes) / x.strip * x.strip;
   const int64_t panels = ceil_div(cols, std::max(x.panel, x.strip));

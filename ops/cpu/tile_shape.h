@@ -10,10 +10,7 @@ namespace tiled::cpu {
 
 // The tile of so many rows and vectors that takes the fewest loads for the product: each element of
 // A is read once a strip, each vector of B once a row of tiles, and, from beyond L1, costs about as
-// much as two of A; as four where blocks of K are long and A comes from L2 as well. Tiles and
-// strips are of even size, so none is left over.
-constexpr int64_t B_LOADS = 2;
-constexpr int64_t LONG_B_LOADS = 4;
+// much as `b_loads` of A. Tiles and strips are of even size, so none is left over.
 struct Shape {
   int64_t rows, vectors;
 };

@@ -74,6 +74,26 @@ def with_types_checked(function: _Function) -> _Function:
     return checked
 
 
+def plain_first(plain: Callable, most: int) -> Callable[[_Function], _Function]:
+    """The function, whose calls with nothing but ``most`` tensors or fewer go to ``plain``
+    (_plain.py): Python fills in four keywords of a function that has them in the time of a product
+    of small matrices. Where ``plain`` refuses, the function does, in its own words."""
+
+    def decorated(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def called(*tensors: Any, **options: Any) -> Any:
+            if not options and len(tensors) <= most:
+                try:
+                    return plain(*tensors)
+                except RuntimeError:
+                    pass
+            return function(*tensors, **options)
+
+        return called
+
+    return decorated
+
+
 def _name_process(call: str, error: BaseException | None, arguments: Iterable[Any]) -> None:
     """Adds to an error which call of which process met it, if an argument is a DTensor."""
     meshes = [t.device_mesh for t in arguments if hasattr(t, "device_mesh")]

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from . import _plain
-from ._arguments import check_types, with_numbers, with_types_checked
-
-_ONE = 1  # the default of beta and alpha, to know it again by
+from ._arguments import check_types, plain_first, with_numbers, with_types_checked
 
 
+@plain_first(_plain.mm, 2)
 def mm(
     input: Tensor,
     mat2: Tensor,
@@ -58,14 +57,6 @@ def mm(
         TypeError: an argument has another type than its parameter, as of every function here.
     """
     try:
-        if (
-            out is None
-            and out_dtype is None
-            and algo is None
-            and precision is None
-            and sum_order is None
-        ):
-            return _plain.mm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
         options["sum_order"] = sum_order
         return into(out, torch.ops.tiled.mm, (input, mat2), options)
@@ -74,6 +65,7 @@ def mm(
         raise
 
 
+@plain_first(_plain.bmm, 2)
 def bmm(
     input: Tensor,
     mat2: Tensor,
@@ -91,14 +83,6 @@ def bmm(
         [B, M, N], contiguous, or ``out``.
     """
     try:
-        if (
-            out is None
-            and out_dtype is None
-            and algo is None
-            and precision is None
-            and sum_order is None
-        ):
-            return _plain.bmm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
         options["sum_order"] = sum_order
         return into(out, torch.ops.tiled.bmm, (input, mat2), options)
@@ -108,17 +92,22 @@ def bmm(
 
 
 def into(
-    out: Tensor | None, product: Callable, tensors: tuple[Tensor | None, ...], options: dict
+    out: Tensor | None,
+    product: Callable,
+    tensors: tuple[Tensor | None, ...],
+    options: dict,
+    **numbers: float,
 ) -> Tensor:
-    """The product with the options that are given, each of which takes its time to pass; in ``out``
-    if there is one: that overload of an operator returns nothing."""
-    given = {name: value for name, value in options.items() if value is not None}
+    """The product with the numbers and the options that are given, each of which takes its time to
+    pass; in ``out`` if there is one: that overload of an operator returns nothing."""
+    given = numbers | {name: value for name, value in options.items() if value is not None}
     if out is None:
         return product(*tensors, **given)
     product.out(*tensors, **given, out=out)
     return out
 
 
+@plain_first(_plain.addmm, 3)
 def addmm(
     input: Tensor,
     mat1: Tensor,
@@ -160,20 +149,11 @@ def addmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if (
-            out is None
-            and out_dtype is None
-            and activation is None
-            and algo is None
-            and precision is None
-            and sum_order is None
-        ):
-            if beta is _ONE and alpha is _ONE:
-                return _plain.addmm(input, mat1, mat2)
-            return torch.ops.tiled.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
-        options |= {"precision": precision, "out_dtype": out_dtype, "sum_order": sum_order}
-        return into(out, torch.ops.tiled.addmm, (input, mat1, mat2), options)
+        options = {"activation": activation, "algo": algo, "precision": precision}
+        options |= {"out_dtype": out_dtype, "sum_order": sum_order}
+        return into(
+            out, torch.ops.tiled.addmm, (input, mat1, mat2), options, beta=beta, alpha=alpha
+        )
     except RuntimeError:
         again = with_numbers(addmm, locals())
         if again is None:
@@ -221,6 +201,7 @@ def addmm_(
     )
 
 
+@plain_first(_plain.baddbmm, 3)
 def baddbmm(
     input: Tensor,
     batch1: Tensor,
@@ -246,20 +227,11 @@ def baddbmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        if (
-            out is None
-            and out_dtype is None
-            and activation is None
-            and algo is None
-            and precision is None
-            and sum_order is None
-        ):
-            if beta is _ONE and alpha is _ONE:
-                return _plain.baddbmm(input, batch1, batch2)
-            return torch.ops.tiled.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
-        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
-        options |= {"precision": precision, "out_dtype": out_dtype, "sum_order": sum_order}
-        return into(out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options)
+        options = {"activation": activation, "algo": algo, "precision": precision}
+        options |= {"out_dtype": out_dtype, "sum_order": sum_order}
+        return into(
+            out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options, beta=beta, alpha=alpha
+        )
     except RuntimeError:
         again = with_numbers(baddbmm, locals())
         if again is None:

@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "cpu/blocked.h"
 #include "cpu/blocking.h"
+#include "cpu/budgets.h"
 #include "explain/lines.h"
 #include "explain/report.h"
 
@@ -90,6 +91,17 @@ std::string blocking_lines(const cpu::Blocking& x) {
 
 }  // namespace
 
+int64_t cpu_budget(int64_t number, int64_t column, std::optional<int64_t> value) {
+  TORCH_CHECK(number >= 0 && number < cpu::NUMBER_COUNT, "tiled_mm: no such number: ", number);
+  TORCH_CHECK(column >= 0 && column < cpu::COLUMN_COUNT, "tiled_mm: no such column: ", column);
+  constexpr int64_t MOST = int64_t{1} << 40;
+  TORCH_CHECK(!value || (*value >= 0 && *value <= MOST), "tiled_mm: a value from 0 to ", MOST,
+              " is expected, got ", value.value_or(0));
+  const int64_t before = cpu::budgets[number][column];
+  if (value) cpu::budgets[number][column] = *value;
+  return before;
+}
+
 std::string cpu_explain_text(const Problem& p, Algo algo) {
   const std::string level = level_of(p), own = cpu::chosen_level().name;
   const std::string operation = is_integer(p.dtype) ? "op" : "flop";
@@ -131,6 +143,8 @@ std::string cpu_plan_json(const Problem& p, Algo algo) {
                    .json("tile", Object().count("m", sizes.tile_m).count("n", sizes.tile_n).str())
                    .count("block_k", sizes.block_k)
                    .count("panel", sizes.panel)
+                   .count("group", x->group)
+                   .count("ahead", x->ahead)
                    .truth("exchanged", x->exchanged)
                    .truth("pack_a", x->exchanged ? x->pack_b : x->pack_a)
                    .truth("pack_b", x->exchanged ? x->pack_a : x->pack_b)

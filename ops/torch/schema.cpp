@@ -6,6 +6,7 @@
 
 #include "cuda/plan/current_rules.h"
 #include "torch/inspect.h"
+#include "torch/inspect_cpu.h"
 #include "torch/override.h"
 #include "torch/precision.h"
 #include "torch/sum_order.h"
@@ -55,7 +56,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def("_bmm(Tensor a, Tensor b) -> Tensor", tags);
   m.def("_addmm(Tensor input, Tensor a, Tensor b) -> Tensor", tags);
   m.def("_baddbmm(Tensor input, Tensor a, Tensor b) -> Tensor", tags);
-  m.def("_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", tags);
+  m.def("_linear(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor", tags);
   // linear whose backward adds weight's gradient to main_grad, and gives weight none. Where weight
   // needs no gradient, main_grad is not needed either.
   m.def(
@@ -173,6 +174,8 @@ TORCH_LIBRARY(tiled_debug, m) {
                " int cluster_q, bool share_segments, *, $options, str? activation=None,"
                " str? device=None) -> str"),
         kernel<&rules_row>);
+  // A number of the CPU's blockings, which is `value` from then on: for bench.cpu_blocking.
+  m.def("cpu_budget(int number, int column, int? value=None) -> int", &cpu_budget);
   m.def("occupancy(str device, *, int threads, int registers=0, int shared_bytes=0) -> str",
         &occupancy_json);
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",
