@@ -282,21 +282,29 @@ def show(found: dict[str, list[Cost]], worst: int = 2) -> None:
 
 
 def load(paths: Iterable[Path], device: str) -> list[dict]:
-    """Records' problems with what the library says of their ways: of `all` that were timed, what
-    they ask for, and the seconds that it estimates itself."""
+    """Records' problems, as :func:`loaded` has them."""
+    return [
+        p
+        for path in paths
+        for p in loaded(track(problems_in(path), path.name, console=console), device)
+    ]
+
+
+def loaded(problems: Iterable[dict], device: str) -> list[dict]:
+    """Problems with what the library says of their ways: of `all` that were timed, what they ask
+    for, and the seconds that it estimates itself."""
     import tiled_mm  # noqa: F401, registers the operators
 
-    problems = []
-    for path in paths:
-        for p in track(problems_in(path), path.name, console=console):
-            times = p["seconds"]
-            p["all"] = [
-                way | {"t": times[way["name"]]}
-                for way in ways_of(Case.from_json(p["case"]), device)
-                if not way["by_name"] and way["name"] in times
-            ]
-            problems.append(p)
-    return problems
+    found = []
+    for p in problems:
+        times = p["seconds"]
+        ways = [
+            way | {"t": times[way["name"]]}
+            for way in ways_of(Case.from_json(p["case"]), device)
+            if not way["by_name"] and way["name"] in times
+        ]
+        found.append(p | {"all": ways})
+    return found
 
 
 def fitted_seconds(fit: Fit, problems: list[dict], multiprocessors: int) -> list[float]:

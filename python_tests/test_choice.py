@@ -177,6 +177,15 @@ def test_what_the_choice_costs() -> None:
     assert choice_fit.regret(everything) < 0.04
 
 
+def test_what_the_choice_costs_on_another_chip() -> None:
+    """The H100's rules, scaled, in a record of an H200: a fifth of it, which takes seconds."""
+    record = ROOT / "bench" / "results" / "h200" / "choice_seed21.jsonl.xz"
+    problems = choice_fit.loaded(choice_fit.problems_in(record)[::5], "h200")
+    found = choice_fit.costs(problems, (w["seconds"] for p in problems for w in p["all"]))
+    assert found.keys() == choice.FAMILIES.keys()
+    assert choice_fit.regret([c for cases in found.values() for c in cases]) < 0.035
+
+
 def test_a_record_is_kept_with_more_digits_where_ways_are_near_each_other(tmp_path: Path) -> None:
     raw, kept = tmp_path / "raw.jsonl", tmp_path / "kept.jsonl.xz"
     case = asdict(cases_of("large16")[0])

@@ -49,7 +49,7 @@ __device__ __forceinline__ Task task_of(const RepackArguments& args) {
 struct Columns {
   int64_t to, from;  // the first one's number in the copy, and in the operand
   int64_t end;       // the operand's columns from there on become zeros
-  bool are_left;     // nobody reads them in the copy
+  bool are_left;     // no product reads them in the copy
 };
 // Blocks side by side have `width` columns each.
 __device__ __forceinline__ Columns columns_of(const Task& task, int width) {

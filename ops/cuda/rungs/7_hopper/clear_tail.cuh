@@ -19,14 +19,23 @@ __device__ __forceinline__ void clear_from(int left, uint32_t at, int thread, in
            byte += threads * 16)
         ptx::store_shared_v4(at + atom * Operand::ATOM_BYTES + byte, make_uint4(0, 0, 0, 0));
   } else {
-    constexpr int WORDS = Operand::ROW_BYTES / 4;
+    constexpr int CHUNKS = Operand::ROW_BYTES / 16;
     const int kept = left * static_cast<int>(sizeof(typename Operand::Element));  // bytes of a row
-    for (int i = thread; i < Operand::BYTES / 4; i += threads) {
-      const int first = i % WORDS * 4;  // byte of the row
-      if (first + 4 <= kept) continue;
-      const uint32_t word = at + ptx::swizzled<Operand::ROW_BYTES>(i * 4);
-      const uint32_t mask = first >= kept ? 0 : (1u << 8 * (kept - first)) - 1;
-      ptx::store_shared_u32(word, mask == 0 ? 0 : ptx::load_shared_u32(word) & mask);
+    for (int i = thread; i < Operand::BYTES / 16; i += threads) {
+      const int of_chunk = kept - i % CHUNKS * 16;  // of its bytes those that are kept
+      if (of_chunk >= 16) continue;
+      const uint32_t chunk = at + ptx::swizzled<Operand::ROW_BYTES>(i * 16);
+      uint4 v = make_uint4(0, 0, 0, 0);
+      if (of_chunk > 0) {
+        v = ptx::load_shared_v4(chunk);
+        uint32_t* const words = &v.x;
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const int bytes = of_chunk - 4 * w;
+          if (bytes < 4) words[w] &= bytes <= 0 ? 0 : (1u << 8 * bytes) - 1;
+        }
+      }
+      ptx::store_shared_v4(chunk, v);
     }
   }
 }
