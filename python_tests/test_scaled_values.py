@@ -3,13 +3,17 @@ and in scales."""
 
 from __future__ import annotations
 
+import itertools
 import math
+import os
+import random
 
 import pytest
+import scaled
 import tiled_mm
 import torch
 from epilogues import same_bits
-from scaled import E4M3, E5M2
+from scaled import E4M3, E5M2, FP8, RECIPES
 
 pytestmark = pytest.mark.scaled
 
@@ -64,3 +68,48 @@ def test_numbers_at_the_edge(device: str) -> None:
     inf = torch.full((1, 32), math.inf, device=device).to(E5M2)
     assert tiled_mm.scaled_mm(inf, inf.t(), one, one).item() == math.inf
     assert tiled_mm.scaled_mm(inf, torch.zeros_like(inf).t(), one, one).isnan().all()
+
+
+LARGEST = 448.0  # of e4m3, beyond which is NaN
+
+
+def _built(kind: str, rows: int, k: int, generator: torch.Generator) -> torch.Tensor:
+    x = torch.randn(rows, k, generator=generator)
+    if kind == "one sign":
+        return x.abs() + 0.1
+    if kind == "subnormal":
+        return x * 2.0**-9
+    if kind == "saturated":
+        return (x * 1e5).clamp(-LARGEST, LARGEST)
+    if kind == "large beside small":  # whole blocks of K, and single elements
+        exponents = torch.randint(-8, 9, (rows, -(-k // scaled.BLOCK)), generator=generator)
+        x = x * torch.exp2(exponents.float()).repeat_interleave(scaled.BLOCK, 1)[:, :k]
+        x = torch.where(torch.rand(rows, k, generator=generator) < 0.02, 300.0, x)
+        return x.clamp(-LARGEST, LARGEST)
+    return x
+
+
+KINDS = ("normal", "one sign", "subnormal", "saturated", "large beside small")
+
+
+def test_products_of_built_data_are_within_the_bound(device: str) -> None:
+    """Drawn sizes, recipes, dtypes and data; so many that each pair of data has some.
+    TILED_MM_PRODUCTS=20000 for many."""
+    rng, generator = random.Random(9), torch.Generator().manual_seed(9)
+    pairs = itertools.cycle(itertools.product(KINDS, KINDS))
+    for _ in range(int(os.environ.get("TILED_MM_PRODUCTS", "100"))):
+        m, n, k = rng.randint(1, 70), rng.randint(1, 90), rng.choice((31, 128, 200, 700))
+        recipes, dtypes = rng.choices(RECIPES, k=2), tuple(rng.choices(FP8, k=2))
+        kinds = next(pairs)
+        o = scaled.make(m, n, k, *recipes, dtypes, seed=rng.randrange(2**31), device=device)
+        a, b = (
+            _built(kind, rows, k, generator).to(dtype).to(device)
+            for kind, rows, dtype in zip(kinds, (m, n), dtypes, strict=True)
+        )
+        o = scaled.Operands(a, b.t(), o.scale_a, o.scale_b, *recipes)
+        dtype = rng.choice((torch.float32, torch.bfloat16, torch.float16))
+        c = tiled_mm.scaled_mm(*o.all(), out_dtype=dtype)
+        exact, bound = o.bound(dtype, on_tensor_cores=136 if device != "cpu" else None)
+        fits = exact.abs() + bound < torch.finfo(dtype).max
+        assert ((c.double() - exact).abs() <= bound)[fits].all(), (m, n, k, recipes, dtypes, kinds)
+        assert (c[~fits].abs() >= 0.9 * torch.finfo(dtype).max).all()
