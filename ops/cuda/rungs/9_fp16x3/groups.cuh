@@ -20,8 +20,8 @@ struct PlanesUnit : GroupedUnit {
 __device__ __forceinline__ int first_k_of(const PlanesUnit& unit) { return unit.first_k; }
 
 template <typename Schedule, typename Tile>
-struct PlanesTurns : GroupedTurns<Schedule, Tile, Tile::BLOCK_K> {
-  using Base = GroupedTurns<Schedule, Tile, Tile::BLOCK_K>;
+struct PlanesTurns : GroupedTurns<Schedule, Tile, Tile::BLOCK_K, /*SPACED=*/false> {
+  using Base = GroupedTurns<Schedule, Tile, Tile::BLOCK_K, /*SPACED=*/false>;
   const HopperArguments& grid;
   bool coarse;
 
