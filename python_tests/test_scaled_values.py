@@ -112,4 +112,4 @@ def test_products_of_built_data_are_within_the_bound(device: str) -> None:
         exact, bound = o.bound(dtype, on_tensor_cores=136 if device != "cpu" else None)
         fits = exact.abs() + bound < torch.finfo(dtype).max
         assert ((c.double() - exact).abs() <= bound)[fits].all(), (m, n, k, recipes, dtypes, kinds)
-        assert (c[~fits].abs() >= 0.9 * torch.finfo(dtype).max).all()
+        assert not c.isnan().any()  # nor where it may be infinite
