@@ -30,20 +30,20 @@ __global__ void __launch_bounds__(THREADS)
   const Matrix& m = task.m;
   const int down = THREADS / m.across;
   const int x = threadIdx.x % m.across, y = threadIdx.x / m.across;
-  const Columns columns =
-      SPACED ? columns_of_line(args, task) : columns_of(task, m.across * VECTOR);
-  const int64_t column = columns.from + x * VECTOR;
-  if (SPACED ? columns.are_left : column >= m.columns) return;
+  const int64_t column = (task.x * m.across + x) * VECTOR;
+  const SourceColumns<SPACED> source(args, task);
+  if (source.are_left || column >= m.columns) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
-    T* to = static_cast<T*>(m.to) + entry * m.to_batch + columns.to + x * VECTOR;
+    T* to = static_cast<T*>(m.to) + entry * m.to_batch + column;
     for (int64_t first = task.y * down * ROWS_A_THREAD + y; first < m.rows;
          first += int64_t{m.blocks_y} * down * ROWS_A_THREAD) {
       PieceOfLine<T> pieces[ROWS_A_THREAD];
 #pragma unroll
       for (int i = 0; i < ROWS_A_THREAD; ++i) {
         const int64_t row = first + i * down;
-        if (row < m.rows) pieces[i].load(from + row * m.from_row, column, columns.end);
+        if (row < m.rows)
+          pieces[i].load(from + row * m.from_row, column + source.further(), source.end());
       }
 #pragma unroll
       for (int i = 0; i < ROWS_A_THREAD; ++i) {
@@ -68,8 +68,9 @@ __global__ void __launch_bounds__(THREADS)
   // Zeros behind a row fill its last 16 bytes, which are read as one.
   constexpr int VECTOR = 16 / sizeof(T);
   const int64_t end = (m.columns + VECTOR - 1) / VECTOR * VECTOR;
-  const Columns columns = SPACED ? columns_of_line(args, task) : columns_of(task, SQUARE * SQUARES);
-  if (columns.are_left) return;
+  const int64_t column0 = task.x * SQUARE * SQUARES;
+  const SourceColumns<SPACED> source(args, task);
+  if (source.are_left) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
     T* to = static_cast<T*>(m.to) + entry * m.to_batch;
@@ -80,8 +81,8 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
           const int r = along_row ? y + i * STEP : x, c = along_row ? x : y + i * STEP;
-          const int64_t column = columns.from + square * SQUARE + c;
-          elements[square][i] = row + r < m.rows && column < columns.end
+          const int64_t column = column0 + source.further() + square * SQUARE + c;
+          elements[square][i] = row + r < m.rows && column < source.end()
                                     ? from[(row + r) * m.from_row + column * m.from_column]
                                     : T(0);
         }
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(THREADS)
       for (int square = 0; square < SQUARES; ++square)
 #pragma unroll
         for (int i = 0; i < SQUARE; i += STEP) {
-          const int64_t column = columns.to + square * SQUARE + x;
+          const int64_t column = column0 + square * SQUARE + x;
           if (row + y + i < m.rows && column < end)
             to[(row + y + i) * m.to_row + column] = squares[square][y + i][x];
         }

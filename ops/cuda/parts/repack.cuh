@@ -45,25 +45,35 @@ __device__ __forceinline__ Task task_of(const RepackArguments& args) {
   return {m, block % m.blocks_x, row % m.blocks_y, row / m.blocks_y};
 }
 
-// Which columns of the operand become those of the copy that a block's threads write.
-struct Columns {
-  int64_t to, from;  // the first one's number in the copy, and in the operand
-  int64_t end;       // the operand's columns from there on become zeros
-  bool are_left;     // no product reads them in the copy
+// Which columns of the operand become those of the copy that a block's threads write: the same, and
+// zeros behind the last.
+template <bool SPACED>
+struct SourceColumns {
+  static constexpr bool are_left = false;
+  const Matrix& m;
+  __device__ __forceinline__ SourceColumns(const RepackArguments&, const Task& task) : m(task.m) {}
+  __device__ __forceinline__ int64_t further() const { return 0; }
+  __device__ __forceinline__ int64_t end() const { return m.columns; }
 };
-// Blocks side by side have `width` columns each.
-__device__ __forceinline__ Columns columns_of(const Task& task, int width) {
-  return {task.x * width, task.x * width, task.m.columns, false};
-}
-// A spaced copy's, where each block has a line. By whole warps.
-__device__ __forceinline__ Columns columns_of_line(const RepackArguments& args, const Task& task) {
-  constexpr int LINE = static_cast<int>(LINE_BYTES);
-  const auto lines = [](int begin, int end) -> uint32_t { return end / LINE - begin / LINE + 1; };
-  GroupScan scan(args.groups, args.group_count, args.k, /*has_rest=*/false, lines);
-  const GroupTile line = scan.at(static_cast<uint32_t>(task.x));
-  const bool is_left = task.m.leaves_aligned && line.begin % 16 == 0;
-  return {task.x * LINE, line.begin + int64_t{line.number} * LINE, line.end, is_left};
-}
+
+// Of a spaced copy, where each block has a line: `further` on than in the copy, to their group's
+// end. By whole warps.
+template <>
+struct SourceColumns</*SPACED=*/true> {
+  int64_t distance, group_end;
+  bool are_left;  // no product reads them in the copy
+  __device__ __forceinline__ SourceColumns(const RepackArguments& args, const Task& task) {
+    constexpr int LINE = static_cast<int>(LINE_BYTES);
+    const auto lines = [](int begin, int end) -> uint32_t { return end / LINE - begin / LINE + 1; };
+    GroupScan scan(args.groups, args.group_count, args.k, /*has_rest=*/false, lines);
+    const GroupTile line = scan.at(static_cast<uint32_t>(task.x));
+    distance = line.begin + (int64_t{line.number} - task.x) * LINE;
+    group_end = line.end;
+    are_left = task.m.leaves_aligned && line.begin % 16 == 0;
+  }
+  __device__ __forceinline__ int64_t further() const { return distance; }
+  __device__ __forceinline__ int64_t end() const { return group_end; }
+};
 
 // 16 bytes of a line of `length` elements that begins anywhere, from element `first` on, which is
 // one of them. They come by aligned loads, two of which hold what is wanted; load() of several

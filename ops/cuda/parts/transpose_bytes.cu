@@ -42,8 +42,9 @@ __global__ void __launch_bounds__(COPY_THREADS)
   const Task task = task_of(args);
   const Matrix& m = task.m;
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
-  const Columns columns = SPACED ? columns_of_line(args, task) : columns_of(task, SIDE);
-  if (columns.are_left) return;
+  const int64_t column0 = task.x * SIDE;
+  const SourceColumns<SPACED> source(args, task);
+  if (source.are_left) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const uint8_t* from = static_cast<const uint8_t*>(m.from) + entry * m.from_batch;
     uint8_t* to = static_cast<uint8_t*>(m.to) + entry * m.to_batch;
@@ -51,9 +52,9 @@ __global__ void __launch_bounds__(COPY_THREADS)
       PieceOfLine<uint8_t> pieces[STEPS];
 #pragma unroll
       for (int i = 0; i < STEPS; ++i) {
-        const int64_t row = row0 + 16 * x, column = columns.from + STEPS * y + i;
+        const int64_t row = row0 + 16 * x, column = column0 + STEPS * y + i + source.further();
         pieces[i] = {};
-        if (row < m.rows && column < columns.end)
+        if (row < m.rows && column < source.end())
           pieces[i].load(from + column * m.from_column, row, m.rows);
       }
       uint32_t words[STEPS][4];  // of a column, four rows each
@@ -74,9 +75,9 @@ __global__ void __launch_bounds__(COPY_THREADS)
 #pragma unroll
       for (int i = 0; i < STEPS; ++i) {
         const int row = y + i * DOWN;
-        if (row0 + row >= m.rows || columns.to + 16 * x >= m.columns) continue;
+        if (row0 + row >= m.rows || column0 + 16 * x >= m.columns) continue;
         // A pitch is whole cache lines, so there is room for 16.
-        *reinterpret_cast<uint4*>(to + (row0 + row) * m.to_row + columns.to + 16 * x) =
+        *reinterpret_cast<uint4*>(to + (row0 + row) * m.to_row + column0 + 16 * x) =
             vector_of(row, x);
       }
       __syncthreads();
