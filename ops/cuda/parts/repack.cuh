@@ -56,7 +56,7 @@ struct SourceColumns {
   __device__ __forceinline__ int64_t end() const { return m.columns; }
 };
 
-// Of a spaced copy, where each block has a line: `further` on than in the copy, to their group's
+// A spaced copy's, where each block has a line: `further` on than in the copy, to their group's
 // end. By whole warps.
 template <>
 struct SourceColumns</*SPACED=*/true> {
