@@ -179,7 +179,7 @@ def test_what_the_choice_costs() -> None:
 
 def test_what_the_choice_costs_on_another_chip() -> None:
     """The H100's rules, scaled, in a record of an H200: a fifth of it, which takes seconds."""
-    record = ROOT / "bench" / "results" / "h200" / "choice_seed21.jsonl.xz"
+    record = ROOT / "bench" / "results" / "h200_choice_seed21.jsonl.xz"
     problems = choice_fit.loaded(choice_fit.problems_in(record)[::5], "h200")
     found = choice_fit.costs(problems, (w["seconds"] for p in problems for w in p["all"]))
     assert found.keys() == choice.FAMILIES.keys()
