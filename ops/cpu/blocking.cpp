@@ -12,8 +12,8 @@ int64_t budgets[NUMBER_COUNT][COLUMN_COUNT] = {
 
 namespace {
 
-constexpr int64_t SET_BYTES =
-    4096;  // rows such a multiple apart share sets of the first-level cache
+// Rows that are a multiple of this apart share sets of the first-level cache.
+constexpr int64_t SET_BYTES = 4096;
 
 // The column of the kernels that run a product.
 Column column_of(const Blocking& x) {

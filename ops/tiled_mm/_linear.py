@@ -10,7 +10,7 @@ from ._arguments import check_types, plain_first
 from ._ops import into
 
 
-@plain_first(_plain.linear, 3)
+@plain_first(_plain.linear, 2, 3)
 def linear(
     input: Tensor,
     weight: Tensor,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._tree_reduce import add_into
+from ._tree_reduce import added
 
 
 def use_tree_reduce_scatter(model: torch.nn.Module) -> None:
@@ -90,7 +90,7 @@ class _TreeReduceScatter:
         factor = _factor(op, count)
         received = torch.empty_like(input_tensor)
         distributed.all_to_all_single(received, input_tensor, group=group)
-        add_into(output_tensor, received.view(count, *output_tensor.shape))
+        added(received.view(count, *output_tensor.shape), output_tensor, are_used_up=True)
         if factor != 1:
             output_tensor.mul_(factor)
 

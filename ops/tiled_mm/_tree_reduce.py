@@ -133,9 +133,12 @@ def reduced(
         return tuple(t.movedim(0, scatter_dim) for t in both)
     if partial.numel() * partial.element_size() <= ONE_STEP:
         with of_all(partial, name) as roots:
-            if roots is not None:
-                return _finished_roots(roots, bias, out_dtype, activation)
-        return _finished(added(gather(partial.unsqueeze(0), 0, name)), bias, out_dtype, activation)
+            if roots is None:
+                roots = gather(partial.unsqueeze(0), 0, name)
+            if bias is not None or activation is not None:
+                return _finished(added(roots), bias, out_dtype, activation)
+            y = added(roots, out=torch.empty_like(partial, dtype=out_dtype))
+            return y, y
     rows = partial.reshape(-1, partial.shape[-1])
     padded = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % count))
     ours = added(_exchanged(padded, name, count))
@@ -152,31 +155,18 @@ def _exchanged(rows: Tensor, name: str, count: int) -> Tensor:
     return received.view(count, len(rows) // count, *rows.shape[1:])
 
 
-def _finished_roots(
-    roots: Sequence[Tensor], bias: Tensor | None, out_dtype: torch.dtype, activation: str | None
-) -> tuple[Tensor, Tensor]:
-    """The same of two or more tensors that lie apart."""
-    while len(roots) > 2:
-        roots = [one + other for one, other in zip(roots[0::2], roots[1::2], strict=True)]
-    if bias is not None or activation is not None:
-        return _finished(roots[0] + roots[1], bias, out_dtype, activation)
-    y = torch.empty_like(roots[0], dtype=out_dtype)
-    torch.add(*roots, out=y)  # which rounds once
-    return y, y
-
-
-def added(roots: Tensor) -> Tensor:
-    """[count, ...] by the tree."""
-    while len(roots) > 1:
-        roots = roots[0::2] + roots[1::2]
-    return roots[0]
-
-
-def add_into(out: Tensor, roots: Tensor) -> None:
-    """The same, two or more of them, written to ``out``; ``roots`` are used up."""
-    while len(roots) > 2:
-        roots = roots[0::2].add_(roots[1::2])
-    torch.add(roots[0], roots[1], out=out)
+def added(
+    roots: Sequence[Tensor] | Tensor, out: Tensor | None = None, *, are_used_up: bool = False
+) -> Tensor:
+    """The sum of a power of two of them by the tree, in ``out`` if it is given, which rounds once.
+    ``roots`` are tensors or a stack of them, in which sums may wait if they ``are_used_up``."""
+    parts = list(roots)
+    while len(parts) > 2:
+        pairs = zip(parts[0::2], parts[1::2], strict=True)
+        parts = [one.add_(two) if are_used_up else one + two for one, two in pairs]
+    if len(parts) == 1:
+        return parts[0] if out is None else out.copy_(parts[0])
+    return torch.add(*parts, out=out)
 
 
 def _finished(
