@@ -19,7 +19,6 @@
 #include "cuda/launch/tree_sum.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
-#include "cuda/plan/measured.h"
 #include "cuda/plan/rung.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/activation_backward.h"
@@ -27,6 +26,7 @@
 #include "torch/choose.h"
 #include "torch/grouped.h"
 #include "torch/hooks.h"
+#include "torch/mm_with_tile.h"
 #include "torch/options.h"
 #include "torch/products.h"
 #include "torch/quantize.h"
@@ -175,56 +175,6 @@ struct Cuda {
   }
 };
 
-// C, and the pre-activation, undefined where it is not asked for; by a rung's way of
-// that name. With an epilogue the tile's kernel is another one, and so it is where a tree sums K.
-std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
-                                                      std::string_view tile, bool exchanged,
-                                                      int64_t cluster_p, int64_t cluster_q,
-                                                      bool share_segments,
-                                                      const std::optional<at::Tensor>& bias,
-                                                      std::optional<std::string_view> activation,
-                                                      bool keeps_before, const MmOptions& asked) {
-  a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
-  const bool is_bare = !bias && !activation && !keeps_before;
-  const at::ScalarType type = is_bare ? check_out_dtype(a.scalar_type(), asked)
-                                      : check_finished_out_dtype(a.scalar_type(), asked);
-  MmOptions options = asked;
-  if (!asked.algo)
-    options.algo = name_of(asked.precision == "fp16x3" ? Algo::Fp16x3 : Algo::Hopper);
-  Problem problem =
-      problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), target_of(a), options));
-  std::vector<int64_t> sizes = {a.size(-2), b.size(-1)};
-  if (a.dim() == 3) sizes.insert(sizes.begin(), a.size(0));
-  problem = with_leaf(problem, tree_of(problem, leaf_of(asked)));
-  EpilogueOptions epilogue;
-  epilogue.bias = bias, epilogue.bias_along = "n", epilogue.activation = activation;
-  fill_epilogue(problem, a, epilogue, sizes);
-  const DeviceInfo& device = cuda_device(a.device().index());
-  // Refuses what the rung cannot do.
-  const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
-  const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
-  const std::optional<Plan> found = plan_of_way(problem, device, rung.algo, name);
-  TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
-              exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
-              share_segments ? ", segments shared" : "", " for this problem");
-  at::Tensor c = Cuda::empty(sizes, type, a), before;
-  problem.c.data = c.mutable_data_ptr();
-  if (keeps_before) {
-    before = Cuda::empty(sizes, type, a);
-    keep_before(problem, before);
-  }
-  if (c.numel() > 0) Cuda::run(problem, {*found, {}, nullptr, problem.leaf}, a);
-  return {std::move(c), std::move(before)};
-}
-
-at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
-                        bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
-                        const MmOptions& asked) {
-  return std::get<0>(finished_with_tile(a, b, tile, exchanged, cluster_p, cluster_q, share_segments,
-                                        /*bias=*/{}, /*activation=*/{}, /*keeps_before=*/false,
-                                        asked));
-}
-
 // The guard counts in the workspace, in 32 bits; the count is copied from there on the device.
 at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
@@ -310,8 +260,8 @@ TORCH_LIBRARY_IMPL(tiled, CUDA, m) {
 }
 
 TORCH_LIBRARY_IMPL(tiled_debug, CUDA, m) {
-  m.impl("mm_with_tile", kernel<&mm_with_tile>);
-  m.impl("finished_with_tile", kernel<&finished_with_tile>);
+  m.impl("mm_with_tile", kernel<&mm_with_tile<Cuda>>);
+  m.impl("finished_with_tile", kernel<&finished_with_tile<Cuda>>);
   m.impl("mm_with_epilogue", kernel<&mm_with_epilogue<Cuda>>);
   m.impl("scaled_with_tile", &scaled_with_tile<Cuda>);
 }

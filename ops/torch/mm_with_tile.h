@@ -1,0 +1,73 @@
+// tiled_debug::mm_with_tile and finished_with_tile: a product by one way of a rung, whatever the
+// planner would choose.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "cuda/plan/measured.h"
+#include "cuda/plan/rung.h"
+#include "torch/choose.h"
+#include "torch/finished.h"
+#include "torch/hooks.h"
+#include "torch/options.h"
+#include "torch/tree.h"
+
+namespace tiled {
+
+// C, and the pre-activation, undefined where it is not asked for; by a rung's way of
+// that name. With an epilogue the tile's kernel is another one, and so it is where a tree sums K.
+template <typename Backend>
+std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
+                                                      std::string_view tile, bool exchanged,
+                                                      int64_t cluster_p, int64_t cluster_q,
+                                                      bool share_segments,
+                                                      const std::optional<at::Tensor>& bias,
+                                                      std::optional<std::string_view> activation,
+                                                      bool keeps_before, const MmOptions& asked) {
+  a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
+  const bool is_bare = !bias && !activation && !keeps_before;
+  const at::ScalarType type = is_bare ? check_out_dtype(a.scalar_type(), asked)
+                                      : check_finished_out_dtype(a.scalar_type(), asked);
+  MmOptions options = asked;
+  if (!asked.algo)
+    options.algo = name_of(asked.precision == "fp16x3" ? Algo::Fp16x3 : Algo::Hopper);
+  Problem problem =
+      problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), Backend::target(a), options));
+  std::vector<int64_t> sizes = {a.size(-2), b.size(-1)};
+  if (a.dim() == 3) sizes.insert(sizes.begin(), a.size(0));
+  problem = with_leaf(problem, tree_of(problem, leaf_of(asked)));
+  EpilogueOptions epilogue;
+  epilogue.bias = bias, epilogue.bias_along = "n", epilogue.activation = activation;
+  fill_epilogue(problem, a, epilogue, sizes);
+  const DeviceInfo& device = cuda_device(a.device().index());
+  // Refuses what the rung cannot do.
+  const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
+  const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
+  const std::optional<Plan> found = plan_of_way(problem, device, rung.algo, name);
+  TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
+              exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
+              share_segments ? ", segments shared" : "", " for this problem");
+  at::Tensor c = Backend::empty(sizes, type, a), before;
+  problem.c.data = c.mutable_data_ptr();
+  if (keeps_before) {
+    before = Backend::empty(sizes, type, a);
+    keep_before(problem, before);
+  }
+  if (c.numel() > 0) Backend::run(problem, {*found, {}, nullptr, problem.leaf}, a);
+  return {std::move(c), std::move(before)};
+}
+
+template <typename Backend>
+at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
+                        bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
+                        const MmOptions& asked) {
+  return std::get<0>(
+      finished_with_tile<Backend>(a, b, tile, exchanged, cluster_p, cluster_q, share_segments,
+                                  /*bias=*/{}, /*activation=*/{}, /*keeps_before=*/false, asked));
+}
+
+}  // namespace tiled
