@@ -42,18 +42,12 @@ def _agreed(group: Any, device: torch.device) -> Any:
     return handle if reached.item() else None
 
 
-def _handle(tensor: Tensor, group: Any) -> Any:
-    if (
-        not tensor.is_cuda
-        or tensor.numel() * tensor.element_size() > MOST_BYTES
-        or torch.compiler.is_compiling()
-    ):
-        return None
-    key = group.group_name, tensor.device.index
+def _handle(group: Any, device: torch.device) -> Any:
+    key = group.group_name, device.index
     if key not in _memory or _memory[key][0] is not group:
         if torch.cuda.is_current_stream_capturing():  # which holds no waiting for others
             return None
-        _memory[key] = group, _agreed(group, tensor.device)
+        _memory[key] = group, _agreed(group, device)
     return _memory[key][1]
 
 
@@ -67,8 +61,12 @@ def of_all(tensor: Tensor, name: str) -> Iterator[list[Tensor] | None]:
     A process that never comes is waited for until the group's timeout, which ends the others with
     an error of CUDA's.
     """
+    is_small = tensor.numel() * tensor.element_size() <= MOST_BYTES
+    if torch.compiler.is_compiling() or not tensor.is_cuda or not is_small:
+        yield None
+        return
     group = _group(name)
-    handle = _handle(tensor, group)
+    handle = _handle(group, tensor.device)
     if handle is None:
         yield None
         return
