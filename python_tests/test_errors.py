@@ -11,8 +11,6 @@ import rungs
 import tiled_mm
 import torch
 from cases import each
-from tiled_mm import _arguments
-from torch import Tensor
 
 WHERE = (*cases.DEVICES, "meta")
 
@@ -399,26 +397,3 @@ def test_every_operator_on_tensors_has_a_kernel_or_an_answer_for_cuda() -> None:
     assert {"tiled::mm", "tiled::mm.out", "tiled_debug::mm_with_tile"} <= set(names)
     keys = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CUDA")
     assert [name for name in names if not any(has_kernel(name, key) for key in keys)] == []
-
-
-def test_a_plain_call_that_fails_is_not_made_again() -> None:
-    """Processes that share out an operand wait for each other once."""
-    calls = []
-
-    def plain(*tensors: object) -> None:
-        calls.append("plain")
-        raise RuntimeError("refused")
-
-    def product(input: Tensor, mat2: Tensor, *, algo: str | None = None) -> None:
-        calls.append("product")
-
-    product = _arguments.plain_first(plain, 2)(product)
-    x = torch.ones(2)
-    with pytest.raises(RuntimeError, match="refused"):
-        product(x, x)
-    with pytest.raises(TypeError, match=r"argument 'mat2' .* must be Tensor, not str"):
-        product(x, "x")
-    assert calls == ["plain"] * 2
-    product(x, x, algo="naive")
-    product(x, mat2=x)
-    assert calls[2:] == ["product"] * 2

@@ -66,31 +66,12 @@ def with_types_checked(function: _Function) -> _Function:
         try:
             return function(*args, **kwargs)
         except (RuntimeError, AttributeError):
-            check_types(function, inspect.signature(function).bind(*args, **kwargs).arguments)
+            bound = inspect.signature(function).bind(*args, **kwargs)
+            bound.apply_defaults()
+            check_types(function, bound.arguments)
             raise
 
     return checked
-
-
-def plain_first(plain: Callable, *counts: int) -> Callable[[_Function], _Function]:
-    """The function, whose calls with nothing but so many tensors go to ``plain`` (_plain.py):
-    Python fills in four keywords of a function that has them in the time of a product of small
-    matrices. One that fails is not made again: of DTensors it may have sent something."""
-
-    def decorated(function: _Function) -> _Function:
-        @functools.wraps(function)
-        def called(*tensors: Any, **options: Any) -> Any:
-            if options or len(tensors) not in counts:
-                return function(*tensors, **options)
-            try:
-                return plain(*tensors)
-            except RuntimeError:
-                check_types(function, inspect.signature(function).bind(*tensors).arguments)
-                raise
-
-        return called
-
-    return decorated
 
 
 def _name_process(call: str, error: BaseException | None, arguments: Iterable[Any]) -> None:

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from . import _plain
-from ._arguments import check_types, plain_first
+from ._arguments import check_types
 from ._ops import into
 
 
-@plain_first(_plain.linear, 2, 3)
 def linear(
     input: Tensor,
     weight: Tensor,
@@ -48,6 +47,15 @@ def linear(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
+        if (
+            out is None
+            and out_dtype is None
+            and activation is None
+            and algo is None
+            and precision is None
+            and sum_order is None
+        ):
+            return _plain.linear(input, weight, bias)
         options = {"activation": activation, "algo": algo, "precision": precision}
         options |= {"out_dtype": out_dtype, "sum_order": sum_order}
         return into(out, torch.ops.tiled.linear, (input, weight, bias), options)

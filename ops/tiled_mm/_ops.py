@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from . import _plain
-from ._arguments import check_types, plain_first, with_numbers, with_types_checked
+from ._arguments import check_types, with_numbers, with_types_checked
+
+_ONE = 1  # the default of beta and alpha, to know it again by
 
 
-@plain_first(_plain.mm, 2)
 def mm(
     input: Tensor,
     mat2: Tensor,
@@ -57,6 +58,14 @@ def mm(
         TypeError: an argument has another type than its parameter, as of every function here.
     """
     try:
+        if (
+            out is None
+            and out_dtype is None
+            and algo is None
+            and precision is None
+            and sum_order is None
+        ):
+            return _plain.mm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
         options["sum_order"] = sum_order
         return into(out, torch.ops.tiled.mm, (input, mat2), options)
@@ -65,7 +74,6 @@ def mm(
         raise
 
 
-@plain_first(_plain.bmm, 2)
 def bmm(
     input: Tensor,
     mat2: Tensor,
@@ -83,6 +91,14 @@ def bmm(
         [B, M, N], contiguous, or ``out``.
     """
     try:
+        if (
+            out is None
+            and out_dtype is None
+            and algo is None
+            and precision is None
+            and sum_order is None
+        ):
+            return _plain.bmm(input, mat2)
         options = {"algo": algo, "precision": precision, "out_dtype": out_dtype}
         options["sum_order"] = sum_order
         return into(out, torch.ops.tiled.bmm, (input, mat2), options)
@@ -92,22 +108,17 @@ def bmm(
 
 
 def into(
-    out: Tensor | None,
-    product: Callable,
-    tensors: tuple[Tensor | None, ...],
-    options: dict,
-    **numbers: float,
+    out: Tensor | None, product: Callable, tensors: tuple[Tensor | None, ...], options: dict
 ) -> Tensor:
-    """The product with the numbers and the options that are given, each of which takes its time to
-    pass; in ``out`` if there is one: that overload of an operator returns nothing."""
-    given = numbers | {name: value for name, value in options.items() if value is not None}
+    """The product with the options that are given, each of which takes its time to pass; in ``out``
+    if there is one: that overload of an operator returns nothing."""
+    given = {name: value for name, value in options.items() if value is not None}
     if out is None:
         return product(*tensors, **given)
     product.out(*tensors, **given, out=out)
     return out
 
 
-@plain_first(_plain.addmm, 3)
 def addmm(
     input: Tensor,
     mat1: Tensor,
@@ -149,11 +160,20 @@ def addmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        options = {"activation": activation, "algo": algo, "precision": precision}
-        options |= {"out_dtype": out_dtype, "sum_order": sum_order}
-        return into(
-            out, torch.ops.tiled.addmm, (input, mat1, mat2), options, beta=beta, alpha=alpha
-        )
+        if (
+            out is None
+            and out_dtype is None
+            and activation is None
+            and algo is None
+            and precision is None
+            and sum_order is None
+        ):
+            if beta is _ONE and alpha is _ONE:
+                return _plain.addmm(input, mat1, mat2)
+            return torch.ops.tiled.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
+        options |= {"precision": precision, "out_dtype": out_dtype, "sum_order": sum_order}
+        return into(out, torch.ops.tiled.addmm, (input, mat1, mat2), options)
     except RuntimeError:
         again = with_numbers(addmm, locals())
         if again is None:
@@ -201,7 +221,6 @@ def addmm_(
     )
 
 
-@plain_first(_plain.baddbmm, 3)
 def baddbmm(
     input: Tensor,
     batch1: Tensor,
@@ -227,11 +246,20 @@ def baddbmm(
         NotImplementedError: no kernel for this dtype, layout or precision.
     """
     try:
-        options = {"activation": activation, "algo": algo, "precision": precision}
-        options |= {"out_dtype": out_dtype, "sum_order": sum_order}
-        return into(
-            out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options, beta=beta, alpha=alpha
-        )
+        if (
+            out is None
+            and out_dtype is None
+            and activation is None
+            and algo is None
+            and precision is None
+            and sum_order is None
+        ):
+            if beta is _ONE and alpha is _ONE:
+                return _plain.baddbmm(input, batch1, batch2)
+            return torch.ops.tiled.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
+        options = {"beta": beta, "alpha": alpha, "activation": activation, "algo": algo}
+        options |= {"precision": precision, "out_dtype": out_dtype, "sum_order": sum_order}
+        return into(out, torch.ops.tiled.baddbmm, (input, batch1, batch2), options)
     except RuntimeError:
         again = with_numbers(baddbmm, locals())
         if again is None:

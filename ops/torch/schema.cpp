@@ -56,7 +56,7 @@ TORCH_LIBRARY(tiled, m) {
   m.def("_bmm(Tensor a, Tensor b) -> Tensor", tags);
   m.def("_addmm(Tensor input, Tensor a, Tensor b) -> Tensor", tags);
   m.def("_baddbmm(Tensor input, Tensor a, Tensor b) -> Tensor", tags);
-  m.def("_linear(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor", tags);
+  m.def("_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", tags);
   // linear whose backward adds weight's gradient to main_grad, and gives weight none. Where weight
   // needs no gradient, main_grad is not needed either.
   m.def(
