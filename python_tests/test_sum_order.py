@@ -82,6 +82,10 @@ def test_beside_chains_of_no_kernel(dtype: torch.dtype) -> None:
     assert not torch.equal(right, tiled_mm.mm(a, b))
 
 
+# Of tiles.h, those that have kernels whose K a tree sums.
+TREE_TILES = ("Coop128x128", "Deep64x64", "Solo64x16")
+
+
 @pytest.mark.cuda
 @each("dtype", HALVES)
 @each("layout", ("nn", "nt", "tn", "tt"))
@@ -98,13 +102,20 @@ def test_one_kernel_that_sums_a_tree(layout: str, dtype: torch.dtype) -> None:
         b = cases.column_major(b) if layout[1] == "t" else b
         asked = {"algo": "hopper", "sum_order": f"tree:{leaf}"}
         right = by_hand(a, b, leaf)
-        for exchanged, cluster in itertools.product((False, True), ((1, 1), (2, 1), (1, 2))):
-            way = "Coop128x256", exchanged, *cluster
+        for tile, exchanged, cluster in itertools.product(
+            TREE_TILES, (False, True), ((1, 1), (2, 1), (1, 2))
+        ):
+            way = tile, exchanged, *cluster
             got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **asked)
             assert_same_bits(got, right.to(dtype), f"{k}, {leaf}, {way}")
             wide = {"out_dtype": torch.float32} | asked
             got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **wide)
             assert_same_bits(got, right, f"{k}, {leaf}, {way}, fp32")
+            if k // leaf > 32:  # more leaves than blocks share out
+                continue
+            few = a[:70], b[:, :90]
+            got = torch.ops.tiled_debug.mm_with_tile(*few, *way, True, **asked)
+            assert_same_bits(got, right[:70, :90].to(dtype), f"{k}, {leaf}, {way}, shared out")
         got = tiled_mm.linear(a, b.mT, bias, activation="relu", **asked)
         assert_same_bits(got, torch.relu(right + bias.float()).to(dtype), f"{k}, {leaf}, linear")
     x, y = (t.reshape(3, 350, -1) for t in (a[:1050], a[1050:]))

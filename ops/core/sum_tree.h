@@ -78,17 +78,32 @@ constexpr int64_t leaf_count(const SumTree& tree, int64_t k) {
   return count;
 }
 
-// The most sums of a problem's tree that wait at once; none where it has none.
-constexpr int64_t most_waiting(const Problem& problem) {
+// The chains that a product's sum consists of: the leaves of its tree, or segments.
+constexpr int64_t chain_count(const Problem& problem) {
+  if (problem.leaf == 0) return segment_count(problem);
+  return leaf_count({problem.leaf, tree_unit(problem.arithmetic)}, problem.k);
+}
+
+constexpr int MOST_LEAVES = 256;  // of a kernel that has them as an argument
+
+// Sums of a problem's tree that wait where a kernel keeps `kept` of them elsewhere: the most at
+// once, and all of them.
+struct WaitingCounts {
+  int64_t most, all;
+};
+constexpr WaitingCounts waiting_beyond(int64_t kept, const Problem& problem) {
   const SumTree tree = {problem.leaf, tree_unit(problem.arithmetic)};
-  int64_t waiting = 0, most = 0;
+  WaitingCounts counts = {0, 0};
+  int64_t waiting = 0;
   for (int64_t begin = 0; problem.leaf > 0 && begin < problem.k;) {
     const TreePart leaf = leaf_at(tree, problem.k, begin);
     begin += leaf.size;
     waiting += 1 - leaf.additions;
-    if (begin < problem.k && waiting > most) most = waiting;
+    if (begin == problem.k || waiting <= kept) continue;
+    ++counts.all;
+    if (waiting - kept > counts.most) counts.most = waiting - kept;
   }
-  return most;
+  return counts;
 }
 
 // The most sums that one pass adds up; more of them are added half by half. A node that splits has

@@ -19,8 +19,7 @@
 #include <vector>
 
 #include "core/groups.h"
-#include "cuda/plan/sums.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/tree_pass.h"
 #include "torch/sum_order.h"
 
 namespace tiled {
@@ -98,16 +97,6 @@ inline Problem part_of_batch(Problem p, int64_t begin, int64_t size) {
   for (OperandScales* scales : {&p.scales.a, &p.scales.b})
     if (scales->data != nullptr) scales->data += begin * scales->batch_stride;
   return p;
-}
-
-// The leaves of a product, or, of more than one pass adds up, two halves of K.
-inline std::vector<TreePart> parts_of(const SumTree& tree, int64_t k) {
-  const int64_t half = tree.first_half(k);
-  if (leaf_count(tree, k) > MOST_PARTS) return {{0, half, 0}, {half, k - half, 1}};
-  std::vector<TreePart> parts;
-  for (int64_t begin = 0; begin < k; begin += parts.back().size)
-    parts.push_back(leaf_at(tree, k, begin));
-  return parts;
 }
 
 // Parts of one size whose numbers and begins are evenly apart: one product, a batch.
@@ -206,15 +195,7 @@ class TreeNode {
   }
 
   TreePass pass(const void* sums) const {
-    TreePass pass;
-    pass.problem = layout_.along_m ? turned(problem_) : problem_;
-    pass.sums = sums;
-    pass.part_stride = part_stride(), pass.entry_stride = layout_.entry;
-    pass.pitch = layout_.pitch;
-    pass.parts = static_cast<int32_t>(parts_.size());
-    for (size_t i = 0; i < parts_.size(); ++i)
-      pass.additions[i] = static_cast<uint8_t>(parts_[i].additions);
-    return pass;
+    return tree_pass(problem_, layout_, entries_, parts_, sums);
   }
 
  private:

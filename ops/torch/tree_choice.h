@@ -44,7 +44,7 @@ inline bool one_kernel_sums(const Problem& whole, const SumTree& tree, const Dev
     if (tree.splits(product.k)) return true;  // more leaves than a pass adds up
     apart += seconds(product) + rules.chip().kernel;
   }
-  apart += static_cast<double>(node.bytes()) / rules.chip().copy;
+  apart += 2 * static_cast<double>(node.bytes()) / rules.chip().copy;  // stored, and read
   const double pieces = static_cast<double>(blocks_over(whole.batch, piece.entries)) *
                         static_cast<double>(blocks_over(whole.m, piece.m)) *
                         static_cast<double>(blocks_over(whole.n, piece.n));

@@ -1,8 +1,10 @@
 #include "cuda/launch/launch.h"
 
 #include "core/algo.h"
+#include "cuda/launch/tree_sum.h"
 #include "cuda/parts/dynamic_shared.h"
 #include "cuda/parts/launch_rung.h"
+#include "cuda/plan/tree_pass.h"
 
 namespace tiled {
 
@@ -35,7 +37,9 @@ cudaError_t launch_step(const RungLaunch& rung, const Call& call, const Step& st
   switch (step.work) {
     case Work::Copy: return launch_copies(call, step);
     case Work::Clear: return launch_clear_words(call, step);
-    case Work::Sums: return launch_sums(call, step);
+    case Work::Sums:
+      if (call.problem.leaf == 0) return launch_sums(call, step);
+      return launch_tree_sum(tree_pass(call.problem, call.at<void>(Area::Totals)), call.stream);
     default: return rung.launch(call, step);
   }
 }

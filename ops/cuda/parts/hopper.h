@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/problem.h"
+#include "core/sum_tree.h"
 #include "cuda/parts/divisor.h"
 #include "cuda/plan/cluster_plan.h"
 
@@ -42,8 +42,8 @@ struct HopperArguments {
   bool finishes;      // by it: it is not the identity, and C is C
   bool keeps_before;
   // Where a block keeps its tile between segments, if registers have no room for it:
-  // [block][consumer][register / 4][thread] float4; of a tree as often as sums wait. Of shared
-  // segments, their sums.
+  // [block][consumer][register / 4][thread] float4; of a tree as often as sums wait there. Of
+  // shared segments, their sums.
   float* totals;
   // Only kernels for groups read these.
   Groups groups;
@@ -53,6 +53,14 @@ struct HopperArguments {
 
   constexpr HopperOutput& c() { return outputs[1]; }
   constexpr const HopperOutput& c() const { return outputs[1]; }
+};
+
+// Arguments of kernels whose K a tree sums. Where leaves are shared out among blocks, as segments
+// are, C is the place of their sums.
+struct TreeArguments : HopperArguments {
+  int32_t leaves;
+  int32_t begins[MOST_LEAVES + 1];  // k, the last one is the end of K
+  uint8_t additions[MOST_LEAVES];   // TreePart::additions
 };
 
 // Arguments of kernels for scaled products.

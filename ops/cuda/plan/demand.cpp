@@ -35,7 +35,7 @@ Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int
   d.resident = static_cast<int16_t>(resident);
   d.cluster_p = static_cast<int16_t>(cluster_p), d.cluster_q = static_cast<int16_t>(cluster_q);
   d.p_mn_major = is_mn_major(read.p), d.q_mn_major = is_mn_major(read.q);
-  const int64_t segments = splits ? segment_count(problem.k) : 1;
+  const int64_t segments = splits ? chain_count(problem) : 1;
   d.splits = segments > 1;
   // Whole clusters: what is beyond the matrix takes its time too. A group of any size has half a
   // cluster beyond its rows, as a rule.
@@ -47,7 +47,9 @@ Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int
   };
   d.units = covered(read.p, block_p, cluster_p) * covered(read.q, block_q, cluster_q) *
             static_cast<double>(problem.batch) * static_cast<double>(segments);
-  d.depth = static_cast<double>(splits ? segment_size(problem.k) : problem.k);
+  const int64_t segment =
+      problem.leaf > 0 ? blocks_over(problem.k, segments) : segment_size(problem.k);
+  d.depth = static_cast<double>(splits ? segment : problem.k);
   const auto size = static_cast<double>(size_of(problem.dtype));
   const auto add = [&](const Side& side, int64_t block, int sharers, const Side& other,
                        int64_t other_block) {

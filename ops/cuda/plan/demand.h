@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/segments.h"
+#include "core/sum_tree.h"
 #include "cuda/plan/sides.h"
 
 namespace tiled {

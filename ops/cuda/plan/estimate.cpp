@@ -29,7 +29,7 @@ DemandTerms terms_of(const Problem& problem, const Plan& plan) {
   DemandTerms terms{};
   terms.steps = std::ceil(plan.demand.depth / plan.block_k);
   const Demand& d = plan.demand;
-  const double segments = static_cast<double>(std::max<int64_t>(segment_count(problem), 1));
+  const double segments = static_cast<double>(std::max<int64_t>(chain_count(problem), 1));
   terms.elements = static_cast<double>(problem.batch) * static_cast<double>(problem.m) *
                    static_cast<double>(problem.n) * (d.splits ? segments : 1) * d.cluster_k /
                    std::max(1.0, d.units);

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "core/segments.h"
+#include "core/sum_tree.h"
 #include "cuda/plan/plan.h"
 
 namespace tiled {
@@ -27,11 +27,11 @@ struct SumsLayout {
   }
 };
 
-// With as many segments as K has.
+// With as many segments as K has, or leaves.
 inline SumsLayout sums_layout(const Problem& problem) {
   SumsLayout l{};
   l.along_m = problem.c.row_stride == 1 && problem.c.col_stride != 1;
-  l.segments = segment_count(problem.k);
+  l.segments = chain_count(problem);
   l.rows = l.along_m ? problem.n : problem.m, l.columns = l.along_m ? problem.m : problem.n;
   l.pitch = saturating_sum(l.columns, 3) / 4 * 4;
   l.entry = saturating_product(l.rows, l.pitch);
@@ -44,7 +44,7 @@ inline SumsLayout sums_layout(const Problem& problem) {
 // How many segments a group has is known on the device alone.
 inline bool may_share_segments(const Problem& problem) {
   constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes that nobody minds
-  if (segment_count(problem) < 2 || problem.m == 0 || problem.n == 0) return false;
+  if (chain_count(problem) < 2 || problem.m == 0 || problem.n == 0) return false;
   if (is_grouped(problem)) return false;
   const int64_t operands =
       saturating_product(saturating_product(saturating_sum(problem.m, problem.n), problem.k),

@@ -57,13 +57,14 @@ struct Hopper {
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
   static constexpr int CONSUMER_REGISTERS = Tile::CONSUMER_REGISTERS;  // of a thread
   static constexpr int COPIES = P::BOXES + Q::BOXES, PRODUCERS = hopper_producers<Tile>(COPIES);
+  static_assert(!(TREES && Tile::PING_PONG), "leaves of a pair of units may differ");
   static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Operands = typename TypesOf<T>::Operands;
   using Sum = typename TypesOf<T>::Sum;
   static constexpr bool OF_BYTES = std::is_same_v<Sum, int32_t>;
   using Accumulators = Sum[STRIPS][REGISTERS];
   using Slices = tiled::Slices<Tile, P::BYTES, STAGES>;
-  using Arguments = ArgumentsOf<T>;
+  using Arguments = std::conditional_t<TREES, TreeArguments, ArgumentsOf<T>>;
   using Scales = TileScales<T, Tile>;
 
   // Shared memory, bytes from its begin.
@@ -79,7 +80,7 @@ struct Hopper {
   static_assert(SCALES_AT + Scales::BYTES <= SHARED_BYTES);
 
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
-  using Pieces = tiled::Pieces<TREES, IS_SCALED<T>, BLOCK_K>;
+  using Pieces = std::conditional_t<TREES, Leaves, Segments<IS_SCALED<T>>>;
   using Turns =
       std::conditional_t<GROUPED, GroupedTurns<Schedule, Tile, BLOCK_K, /*SPACED=*/sizeof(T) == 1>,
                          WholeTurns<Schedule>>;
@@ -179,7 +180,7 @@ struct Hopper {
       const bool paired = TURNS == 2 && i + units.stride < units.end;
       const auto unit = units.at(i), next = paired ? units.at(i + units.stride) : unit;
       if (i == units.first) wait_for_kernel_before();
-      for (Pieces pieces(args); pieces.next(unit.pieces);) {
+      for (Pieces pieces(args, unit); pieces.next(unit);) {
         load(unit, pieces.of(unit));
         if (paired) load(next, pieces.of(next));
       }
@@ -296,6 +297,13 @@ struct Hopper {
     word.send(previous, !GROUPED || first != last);
   }
 
+  // The second consumer of a tile begins half a lap of the ring behind the first, so that at the
+  // end of a leaf one has the tensor cores alone while the other adds up.
+  __device__ __forceinline__ void begin_apart(int consumer) const {
+    if (consumer == 1 && args.segments == 1 && args.k > STAGES * BLOCK_K)
+      ptx::mbarrier_wait(full(STAGES / 2), 0);
+  }
+
   __device__ __forceinline__ void consume(const Turns& units, int consumer) {
     const int thread = threadIdx.x % 128;
     const int share = Tile::PING_PONG ? 0 : consumer;
@@ -304,8 +312,8 @@ struct Hopper {
     const uint32_t p_at = base + P_AT + P::offset(row, 0);
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
-    Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))> total(args.totals, consumer);
-    WaitingSums<Tile> waiting(args.totals, consumer);
+    std::conditional_t<TREES, WaitingSums<Tile>, Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))>>
+        sums(args.totals, consumer);
     Scales scales(args, row, column, base + SCALES_AT);
     const uint32_t unit_at = base + SCALES_AT + Scales::unit_at(consumer);
     uint32_t waits = 0;
@@ -321,6 +329,8 @@ struct Hopper {
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
       if (i == units.first) wait_for_kernel_before();
+      if constexpr (TREES)
+        if (i == units.first) begin_apart(consumer);
       const Extent<GROUPED> end(args, unit);
       if constexpr (FINISHES)
         prefetch_bias<typename ElementOf<ResultOf<T>>::Type>(
@@ -329,7 +339,7 @@ struct Hopper {
       Tail tail;
       if constexpr (GROUPED) tail = unit.tail;
       Scales::put_by(unit, unit_at);
-      for (Pieces pieces(args); pieces.next(unit.pieces);) {
+      for (Pieces pieces(args, unit); pieces.next(unit);) {
         const Piece piece = pieces.of(unit);
         const bool is_first = pieces.index == 0;
         if constexpr (TURNS == 2) {
@@ -347,15 +357,20 @@ struct Hopper {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
           if (consumer == 0 && paired) ring.skip(pieces.of(other).steps());
         }
-        if constexpr (TREES)
-          waiting.add(d, pieces.additions(), pieces.is_last());
+        if constexpr (TREES) {
+          if (args.segments == 1) sums.add(d, pieces.additions(), pieces.is_last());
+        }
         else if constexpr (!IS_SCALED<T> && !OF_BYTES)
-          total.add(d, pieces.index, unit.pieces);
+          sums.add(d, pieces.index, unit.pieces);
       }
       const auto finish = [&](auto& totals) {
         if constexpr (IS_SCALED<T>) scales.finish(totals, unit.first != unit.last);
         Scales::take_back(unit, unit_at);
         if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
+        if constexpr (TREES)
+          if (!args.finishes)
+            return leave<ResultOf<T>, Tile, /*FINISHES=*/false, GROUPED>(
+                args, totals, unit, row, column, slices, 1 + consumer);
         leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, totals, unit, row, column, slices,
                                                     1 + consumer);
       };

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 // The same, whose K a tree sums.
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    hopper_of_trees(const __grid_constant__ HopperArguments args) {
+    hopper_of_trees(const __grid_constant__ TreeArguments args) {
   extern __shared__ __align__(1024) uint8_t memory[];
   using Kernel = Hopper<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, /*FINISHES=*/true, /*GROUPED=*/false,
                         /*TREES=*/true>;

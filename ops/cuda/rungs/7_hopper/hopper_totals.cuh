@@ -77,23 +77,26 @@ struct Total<Tile, /*IN_REGISTERS=*/false> {
   }
 };
 
-// A tree's sums that wait, the first of them the largest. A thread reads what it has written
-// itself, so that none waits for another.
+// A tree's sums that wait, the first of them the largest. The first few stay in registers: with
+// room for two, one of eight leaves' sums leaves them. The others are stored. A thread reads what it
+// has written itself, so that none waits for another.
 template <typename Tile>
 struct WaitingSums {
   static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::GROUP_Q / 2;
-  static constexpr int VECTORS = STRIPS * REGISTERS / 4;
-  float4* at;  // this thread's first, of [waiting][block][consumer][VECTORS][128]
+  static constexpr int VECTORS = STRIPS * REGISTERS / 4, KEPT = Tile::SUMS_KEPT;
+  float4* stored;  // this thread's first, of [waiting][block][consumer][VECTORS][128]
   int count = 0;
+  float kept[KEPT][STRIPS][REGISTERS];
 
   __device__ __forceinline__ WaitingSums(float* workspace, int consumer)
-      : at(reinterpret_cast<float4*>(workspace) +
-           (static_cast<int64_t>(blockIdx.x) * Tile::CONSUMERS + consumer) * (VECTORS * 128) +
-           threadIdx.x % 128) {}
+      : stored(reinterpret_cast<float4*>(workspace) +
+               (static_cast<int64_t>(blockIdx.x) * Tile::CONSUMERS + consumer) * (VECTORS * 128) +
+               threadIdx.x % 128) {}
 
-  // A leaf's sums: so many that wait are added to them, and if the root is not done they wait.
+  // A leaf's sums: so many that wait are added to them, and if the root is not done they wait. A
+  // sum that is -0 is 0 in front of any other, and so is one that waits.
   __device__ __forceinline__ void add(float (&d)[STRIPS][REGISTERS], int additions, bool is_root) {
-    total_alone(d);
+    if (additions == 0) total_alone(d);
 #pragma unroll 1
     for (; additions > 0; --additions) add_last(d);
     if (!is_root) put(d);
@@ -101,13 +104,38 @@ struct WaitingSums {
 
  private:
   __device__ __forceinline__ float4* place(int number) const {
-    return at + static_cast<int64_t>(number) * gridDim.x * (Tile::CONSUMERS * VECTORS * 128);
+    return stored + static_cast<int64_t>(number) * gridDim.x * (Tile::CONSUMERS * VECTORS * 128);
+  }
+
+  __device__ __forceinline__ void add_last(float (&d)[STRIPS][REGISTERS]) {
+    --count;
+#pragma unroll
+    for (int number = 0; number < KEPT; ++number) {
+      if (count != number) continue;
+#pragma unroll
+      for (int i = 0; i < STRIPS * REGISTERS; ++i) {
+        float& value = d[i / REGISTERS][i % REGISTERS];
+        value = kept[number][i / REGISTERS][i % REGISTERS] + value;
+      }
+    }
+    if (count >= KEPT) add_stored(d, place(count - KEPT));
+  }
+
+  __device__ __forceinline__ void put(const float (&d)[STRIPS][REGISTERS]) {
+#pragma unroll
+    for (int number = 0; number < KEPT; ++number) {
+      if (count != number) continue;
+#pragma unroll
+      for (int i = 0; i < STRIPS * REGISTERS; ++i)
+        kept[number][i / REGISTERS][i % REGISTERS] = d[i / REGISTERS][i % REGISTERS];
+    }
+    if (count >= KEPT) store(d, place(count - KEPT));
+    ++count;
   }
 
   // Loads go out in batches, as a total's.
-  __device__ __forceinline__ void add_last(float (&d)[STRIPS][REGISTERS]) {
-    constexpr int BATCH = STRIPS * REGISTERS >= 192 ? 4 : 8;
-    const float4* const from = place(--count);
+  __device__ __forceinline__ void add_stored(float (&d)[STRIPS][REGISTERS], const float4* from) {
+    constexpr int BATCH = 8;
 #pragma unroll
     for (int first = 0; first < VECTORS; first += BATCH) {
       float4 sum[BATCH];
@@ -123,8 +151,7 @@ struct WaitingSums {
     }
   }
 
-  __device__ __forceinline__ void put(const float (&d)[STRIPS][REGISTERS]) {
-    float4* const to = place(count++);
+  __device__ __forceinline__ void store(const float (&d)[STRIPS][REGISTERS], float4* to) {
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
       const float* const value = &d[0][0] + 4 * i;

@@ -10,10 +10,7 @@ namespace tiled {
 
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR>
 Kernel<HopperArguments> hopper_kernel_of(const HopperKernel& kernel) {
-  if (kernel.of_trees) {
-    if constexpr (OF_TREES<Tile> && sizeof(T) == 2)
-      return &hopper_of_trees<Tile, T, P_MN_MAJOR, Q_MN_MAJOR>;
-  } else if (kernel.grouped) {
+  if (kernel.grouped) {
     if constexpr (OF_GROUPS<Tile> && sizeof(T) == 1)
       return &hopper_of_groups<Tile, T, P_MN_MAJOR, Q_MN_MAJOR, false>;
     else if constexpr (OF_GROUPS<Tile> && !(sizeof(T) == 4 && P_MN_MAJOR))
@@ -52,6 +49,24 @@ Kernel<HopperArguments> hopper_kernel(const HopperKernel& kernel) {
       return kernel.is_signed ? hopper_by_layout<Tile, signed char>(kernel)
                               : hopper_by_layout<Tile, unsigned char>(kernel);
   }
+}
+
+// K is summed by a tree in 16 bits alone.
+template <typename Tile, typename T>
+Kernel<TreeArguments> tree_kernel_of(const HopperKernel& kernel) {
+  if (kernel.p_mn_major)
+    return kernel.q_mn_major ? &hopper_of_trees<Tile, T, true, true>
+                             : &hopper_of_trees<Tile, T, true, false>;
+  return kernel.q_mn_major ? &hopper_of_trees<Tile, T, false, true>
+                           : &hopper_of_trees<Tile, T, false, false>;
+}
+
+template <typename Tile>
+Kernel<TreeArguments> tree_kernel(const HopperKernel& kernel) {
+  if constexpr (OF_TREES<Tile>)
+    return kernel.dtype == DType::BFloat16 ? tree_kernel_of<Tile, __nv_bfloat16>(kernel)
+                                           : tree_kernel_of<Tile, __half>(kernel);
+  return nullptr;
 }
 
 template <typename Tile, typename T>

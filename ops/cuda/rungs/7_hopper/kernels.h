@@ -15,7 +15,6 @@ struct HopperKernel {
   bool p_mn_major, q_mn_major;
   bool finishes;  // by an epilogue that is not the identity; never of bytes
   bool grouped;
-  bool of_trees;  // which sum K
 };
 struct ScaledKernel {
   DType p, q;     // types of 8 bits
@@ -27,6 +26,8 @@ struct ScaledKernel {
 // Null where none is planned for.
 template <typename Tile>
 Kernel<HopperArguments> hopper_kernel(const HopperKernel& kernel);
+template <typename Tile>
+Kernel<TreeArguments> tree_kernel(const HopperKernel& kernel);
 template <typename Tile>
 Kernel<ScaledArguments> scaled_kernel(const ScaledKernel& kernel);
 

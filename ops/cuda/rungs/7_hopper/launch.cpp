@@ -4,19 +4,29 @@
 #include "cuda/parts/map_operand.h"
 #include "cuda/plan/signed_bytes.h"
 #include "cuda/plan/sums.h"
+#include "cuda/plan/tree_pass.h"
 #include "cuda/rungs/7_hopper/kernels.h"
 #include "cuda/rungs/7_hopper/plan.h"
 
 namespace tiled {
 namespace {
 
-Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan,
-                                  const Sides& sides) {
-  const HopperKernel wanted = {problem.dtype,        reads_signs(problem),    is_mn_major(sides.p),
-                               is_mn_major(sides.q), finishes(problem, plan), is_grouped(problem),
-                               problem.leaf > 0};
+HopperKernel wanted_of(const Problem& problem, const HopperPlan& plan) {
+  const Sides sides = sides_of(problem, plan.exchanged);
+  return {problem.dtype,        reads_signs(problem),    is_mn_major(sides.p),
+          is_mn_major(sides.q), finishes(problem, plan), is_grouped(problem)};
+}
+
+Kernel<HopperArguments> kernel_of(const Problem& problem, const HopperPlan& plan) {
+  const HopperKernel wanted = wanted_of(problem, plan);
   return with_tile(HopperTiles(), plan.tile,
                    [&](auto tile) { return hopper_kernel<decltype(tile)>(wanted); });
+}
+
+Kernel<TreeArguments> tree_kernel_of(const Problem& problem, const HopperPlan& plan) {
+  const HopperKernel wanted = wanted_of(problem, plan);
+  return with_tile(HopperTiles(), plan.tile,
+                   [&](auto tile) { return tree_kernel<decltype(tile)>(wanted); });
 }
 
 Kernel<ScaledArguments> scaled_kernel_of(const Problem& problem, const HopperPlan& plan) {
@@ -38,6 +48,18 @@ ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
   scaled.blockwise = is_blockwise(s), scaled.one_q = has_one_q(problem, plan.exchanged);
   scaled.dense_blocks = problem.groups.shared == Shared::K && !s.spaced;
   return scaled;
+}
+
+TreeArguments with_leaves(const HopperArguments& args, const Problem& problem) {
+  TreeArguments of_tree{};
+  static_cast<HopperArguments&>(of_tree) = args;
+  const SumTree tree = {problem.leaf, tree_unit(problem.arithmetic)};
+  for (const TreePart& leaf : parts_of(tree, problem.k)) {
+    of_tree.begins[of_tree.leaves] = static_cast<int32_t>(leaf.begin);
+    of_tree.additions[of_tree.leaves++] = static_cast<uint8_t>(leaf.additions);
+  }
+  of_tree.begins[of_tree.leaves] = static_cast<int32_t>(problem.k);
+  return of_tree;
 }
 
 // Maps the operands that groups share out along K where they lie, if TMA can read them there.
@@ -117,13 +139,14 @@ cudaError_t launch(const Call& call, const Step& step) {
   const HopperTileInfo& tile = hopper_tile(way.tile);
   const Sides sides = sides_of(problem, way.exchanged);
   HopperArguments args = grid_arguments(problem, way, sides, tile.block_p, tile.block_q,
-                                        way.share_segments ? segment_count(problem.k) : 1);
+                                        way.share_segments ? chain_count(problem) : 1);
   args.totals = call.at<float>(Area::Totals);
   args.groups = problem.groups;
   args.k = static_cast<int32_t>(call.problem.k);  // where groups end, though copies are spaced
   args.groups_of_p = sides.p.is_shared, args.groups_of_q = sides.q.is_shared;
   args.leaf = static_cast<int16_t>(problem.leaf);
   args.c_batch = c_entries(problem) != 1;
+  args.finishes = finishes(problem, way);
   set_result(args, problem, way, sides);
   // Blocks along Q share P, and the other way round.
   cudaError_t error = map_with_edge(&args.p_map, &args.p_edge, sides.p, problem, tile.block_p,
@@ -142,13 +165,17 @@ cudaError_t launch(const Call& call, const Step& step) {
     if (error != cudaSuccess) return error;
     return launch_early(scaled_kernel_of(problem, way), step, call.stream, scaled);
   }
-  return launch_early(kernel_of(problem, way, sides), step, call.stream, args);
+  if (problem.leaf > 0)
+    return launch_early(tree_kernel_of(problem, way), step, call.stream,
+                        with_leaves(args, problem));
+  return launch_early(kernel_of(problem, way), step, call.stream, args);
 }
 
 const void* kernel(const Call& call) {
   const HopperPlan way = call.plan.way.as<HopperPlan>();
   if (is_scaled(call.read)) return address_of(scaled_kernel_of(call.read, way));
-  return address_of(kernel_of(call.read, way, sides_of(call.read, way.exchanged)));
+  if (call.read.leaf > 0) return address_of(tree_kernel_of(call.read, way));
+  return address_of(kernel_of(call.read, way));
 }
 
 }  // namespace

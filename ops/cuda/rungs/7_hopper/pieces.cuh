@@ -2,7 +2,7 @@
 // tree (core/sum_tree.h), which begin anywhere, or all of it, of which scaled products have one
 // total. A loop over them:
 //
-//     for (Pieces<TREES, WHOLE, BLOCK_K> pieces(args); pieces.next(unit.pieces);) {
+//     for (Pieces pieces(args, unit); pieces.next(unit);) {
 //       const Piece piece = pieces.of(unit);
 #pragma once
 
@@ -19,41 +19,52 @@ struct Piece {
   __device__ __forceinline__ int steps() const { return end() - first; }
 };
 
-// TREES: they are leaves. WHOLE: there is one.
-template <bool TREES, bool WHOLE, int BLOCK_K>
-class Pieces {
+// WHOLE: there is one.
+template <bool WHOLE>
+class Segments {
  public:
   int index = -1;
 
-  __device__ __forceinline__ explicit Pieces(const HopperArguments& args) : args_(args) {}
+  __device__ __forceinline__ Segments(const HopperArguments&, const Unit&) {}
 
-  // Whether there is another one; `segments` is how many a unit has.
-  __device__ __forceinline__ bool next(int segments) {
+  // Whether the unit has another one.
+  __device__ __forceinline__ bool next(const Unit& unit) {
     ++index;
-    if constexpr (WHOLE) return index == 0;
-    if constexpr (!TREES) return index < segments;
-    begin_ += size_;
-    if (begin_ == args_.k) return false;
-    const SumTree tree = {args_.leaf, tree_unit(Arithmetic::Tensor)};
-    const TreePart leaf = leaf_at(tree, args_.k, begin_);
-    size_ = static_cast<int>(leaf.size), additions_ = leaf.additions;
-    return true;
+    return index < (WHOLE ? 1 : unit.pieces);
   }
 
   // A unit's; those of a pair of units differ in segments alone.
   __device__ __forceinline__ Piece of(const Unit& unit) const {
-    if constexpr (TREES) return {0, size_ / BLOCK_K, size_ % BLOCK_K, begin_};
     if constexpr (WHOLE) return {unit.first, unit.last, 0, 0};
     return {unit.begin(index), unit.end(index), 0, 0};
   }
+};
 
-  // Of a tree's leaf: how many of the sums that wait it is added to, and whether the root is done.
-  __device__ __forceinline__ int additions() const { return additions_; }
-  __device__ __forceinline__ bool is_last() const { return begin_ + size_ == args_.k; }
+// A tree's, all of them or, where they are shared out, the unit's own.
+class Leaves {
+ public:
+  int index;
+
+  __device__ __forceinline__ Leaves(const TreeArguments& args, const Unit& unit)
+      : index((args.segments != 1 ? unit.segment : 0) - 1),
+        args_(args),
+        end_(args.segments != 1 ? unit.segment + 1 : args.leaves) {}
+
+  __device__ __forceinline__ bool next(const Unit&) { return ++index < end_; }
+
+  __device__ __forceinline__ Piece of(const Unit&) const {
+    constexpr int BLOCK_K = 64;  // of elements of 16 bits
+    const int begin = args_.begins[index], size = args_.begins[index + 1] - begin;
+    return {0, size / BLOCK_K, size % BLOCK_K, begin};
+  }
+
+  // How many of the sums that wait the leaf is added to, and whether the root is done.
+  __device__ __forceinline__ int additions() const { return args_.additions[index]; }
+  __device__ __forceinline__ bool is_last() const { return index == args_.leaves - 1; }
 
  private:
-  const HopperArguments& args_;
-  int begin_ = 0, size_ = 0, additions_ = 0;  // of a leaf, elements
+  const TreeArguments& args_;
+  const int end_;
 };
 
 }  // namespace tiled

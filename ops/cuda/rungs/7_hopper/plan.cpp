@@ -115,7 +115,9 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 // What is added to sums of integers has no kernel, nor have groups that share out K of tf32.
 bool computes(const Problem& problem) {
   const bool is_tree = problem.leaf > 0;
-  if (is_tree && (is_grouped(problem) || problem.arithmetic != Arithmetic::Tensor)) return false;
+  if (is_tree && (is_grouped(problem) || problem.arithmetic != Arithmetic::Tensor ||
+                  chain_count(problem) > MOST_LEAVES))
+    return false;
   if (problem.groups.shared == Shared::K && lies_along_k(problem) &&
       (size_of(problem.dtype) != 1 ||
        copied(side_a(problem), problem.dtype, CopyTo::Spaced).k > MOST_OF_TMA))
@@ -149,23 +151,22 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   Step step = product_step(tile.threads, choice.blocks,
                            is_scaled(problem) ? tile.scaled_bytes : tile.shared_bytes);
   step.cluster = static_cast<int8_t>(choice.cluster_p * choice.cluster_q);
-  // Between segments a tile's totals stay in registers, or wait in the workspace, as a tree's sums
-  // do. Those of bytes are the sums themselves.
+  // Between segments a tile's totals stay in registers, or wait in the workspace, as do a tree's
+  // sums beyond the first few. Those of bytes are the sums themselves.
   const bool totals_wait = segment_count(problem) > 1 && size_of(problem.dtype) != 1 &&
                            !totals_stay(tile.totals_fit, size_of(problem.dtype));
   const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.group_q * 4;  // of a block
+  const WaitingCounts waiting = waiting_beyond(tile.sums_kept, problem);
   if (choice.share_segments)
     add_with_sums(plan, step, problem);
   else
-    plan.add_with_totals(step, choice.blocks * totals * (totals_wait ? 1 : most_waiting(problem)));
+    plan.add_with_totals(step, choice.blocks * totals * (totals_wait ? 1 : waiting.most));
   const Problem judged = average_of(problem_as_read(problem, plan));
   plan.demand =
       demand_of(judged, sides_of(judged, choice.exchanged), tile.block_p, tile.block_q, choice.tile,
                 tile.blocks_per_sm, choice.share_segments, choice.cluster_p, choice.cluster_q);
-  // Of a tree each sum but the root is stored and read again, which takes as long as C.
-  if (problem.leaf > 0)
-    plan.demand.ends *= static_cast<double>(
-        2 * leaf_count({problem.leaf, tree_unit(problem.arithmetic)}, problem.k) - 1);
+  // A sum that waits in memory is stored and read again, which takes as long as C each time.
+  if (!choice.share_segments) plan.demand.ends += 2 * static_cast<double>(waiting.all);
   // It takes fp8 along K alone, and longer where each column has a scale of its own in every step.
   if (is_scaled(problem))
     plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.exchanged);

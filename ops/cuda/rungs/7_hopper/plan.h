@@ -48,7 +48,7 @@ inline Units units_of(const Problem& problem, const HopperPlan& plan) {
     units.count = saturating_product(units.clusters_p, units.clusters_q);
     return units;
   }
-  const int64_t segments = plan.share_segments ? segment_count(problem.k) : 1;
+  const int64_t segments = plan.share_segments ? chain_count(problem) : 1;
   units.count = saturating_product(saturating_product(units.clusters_p, units.clusters_q),
                                    problem.batch * segments);
   return units;

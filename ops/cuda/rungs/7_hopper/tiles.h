@@ -112,6 +112,10 @@ struct HopperTile {
   static constexpr bool TOTALS_FIT =
       !PING_PONG && BLOCKS == 1 && 2 * (GROUP_P / 64 * GROUP_Q / 2) + 48 <= CONSUMER_REGISTERS;
 
+  // Sums of a tree that wait in a consumer's registers beside its accumulators.
+  static constexpr int SUMS_KEPT =
+      std::min(4, (BLOCKS == 1 ? CONSUMER_REGISTERS - 40 : 88) / (GROUP_P / 64 * GROUP_Q / 2) - 1);
+
   static_assert(GROUP_P % 64 == 0, "a wgmma has 64 rows");
   static_assert(GROUP_Q % 8 == 0 && GROUP_Q <= 256, "the widths of wgmma");
   static_assert(Q <= 256 && P <= 256, "the largest box of TMA");
@@ -159,10 +163,8 @@ using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128,
 // Those that have kernels for groups.
 using GroupedTiles = TileList<Coop128x256, Ping128x192, Deep64x64, Solo64x16>;
 
-// Those that have kernels whose K a tree sums, of 16-bit operands: for a large C alone, since a
-// small one has its leaves' products side by side. (Ping128x192, of which one consumer adds while
-// the other multiplies, gains nothing: docs/decisions/041.)
-using TreeTiles = TileList<Coop128x256>;
+// Those that have kernels whose K a tree sums, of 16-bit operands.
+using TreeTiles = TileList<Coop128x128, Deep64x64, Solo64x16>;
 
 // Those that have kernels for scaled products, for these with groups, and those whose kernels are
 // for operands of 8 bits alone.
@@ -210,6 +212,7 @@ struct HopperTileInfo {
   int32_t group_p, group_q;  // a consumer's share, elements
   int32_t slice_q;           // elements
   int32_t consumers;
+  int32_t sums_kept;  // of a tree, in registers
   bool ping_pong, totals_fit, of_groups, of_trees, of_scaled, of_scaled_groups, only_bytes;
   int32_t threads;
   int32_t shared_bytes, scaled_bytes;
@@ -218,7 +221,7 @@ struct HopperTileInfo {
   template <typename Tile>
   static constexpr HopperTileInfo of() {
     return {Tile::BLOCK_P,      Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::GROUP_Q,
-            Tile::SLICE_Q,      Tile::CONSUMERS, Tile::PING_PONG,    Tile::TOTALS_FIT,
+            Tile::SLICE_Q,      Tile::CONSUMERS, Tile::SUMS_KEPT, Tile::PING_PONG,    Tile::TOTALS_FIT,
             OF_GROUPS<Tile>,    OF_TREES<Tile>,  OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>,
             ONLY_BYTES<Tile>,   Tile::THREADS,   Tile::SHARED_BYTES, Tile::SCALED_BYTES,
             Tile::BLOCKS_PER_SM};
