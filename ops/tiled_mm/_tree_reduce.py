@@ -175,7 +175,8 @@ def _finished(
     if bias is not None:
         sums = sums + bias  # in the sums' dtype
     if activation is None:
-        y = sums.to(out_dtype)
+        # A `to` that changes nothing as the last step of a Function has no gradient when compiled.
+        y = sums if sums.dtype == out_dtype else sums.to(out_dtype)
         return y, y
     # A product over no k adds nothing, and its epilogue is every other product's.
     rows = sums.reshape(-1, sums.shape[-1])
