@@ -140,7 +140,8 @@ def reduced(
             y = added(roots, out=torch.empty_like(partial, dtype=out_dtype))
             return y, y
     rows = partial.reshape(-1, partial.shape[-1])
-    padded = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % count))
+    missing = -len(rows) % count
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows
     ours = added(_exchanged(padded, name, count))
     y, value = _finished(ours, bias, out_dtype, activation)
     whole = gather(y, 0, name)[: len(rows)].view(partial.shape)
