@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import tiled_mm
 import torch
-from tiled_mm.distributed import ExpertParallel, tree_reduce
+from tiled_mm.distributed import ExpertParallel, RowwiseParallel
 from torch import Tensor, distributed
 from torch.nn import functional
 
@@ -45,16 +45,14 @@ def tree(turns: Turns, mesh, *, small: bool) -> Iterator[dict]:
     in a CUDA graph. `torch` and `chain` add by NCCL, after torch.mm and after ours."""
     width, hidden = (64, 4096) if small else (4096, 14336)
     kind = {"device": turns.device, "dtype": torch.bfloat16}
-    weight = torch.randn(width, hidden // mesh.size(), **kind).t()
+    layer = torch.nn.Linear(hidden, width, bias=False, **kind)
+    torch.distributed.tensor.parallel.parallelize_module(layer, mesh, RowwiseParallel())
+    weight = layer.weight.to_local().detach().t()
     for rows in ROWS if not small else (64, 1):
         x = torch.randn(rows, hidden // mesh.size(), **kind)
-
-        def by_tree(x: Tensor = x) -> Tensor:
-            partial = tiled_mm.mm(x, weight, out_dtype=torch.float32, sum_order="tree")
-            return tree_reduce(partial, mesh, out_dtype=torch.bfloat16)
-
         chain = _by_nccl(tiled_mm.mm, x, weight)
-        works = {"torch": _by_nccl(torch.mm, x, weight), "chain": chain, "tree": by_tree}
+        works = {"torch": _by_nccl(torch.mm, x, weight), "chain": chain}
+        works["tree"] = lambda x=x: layer(x)
         mode = "call after call"
         with torch.no_grad():
             if turns.device.type == "cuda":

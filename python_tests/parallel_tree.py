@@ -247,15 +247,16 @@ def a_perceptron() -> None:
 @CASES
 def compiled() -> None:
     x, g = drawn(8, 4, WIDTH), drawn(8, 4, WIDTH, seed=1)
-    net = parallelized(mlp(torch.float32, "gelu"), {"0": COLUMNS, "1": ROWS})
-    right = step(net, x, g)
-    for p in net.parameters():
-        p.grad = None
-    torch._dynamo.reset()
-    for ours, expected in zip(
-        step(torch.compile(net, backend="aot_eager", fullgraph=True), x, g), right, strict=True
-    ):
-        equal(ours, expected)
+    for last in ("gelu", None):
+        net = parallelized(mlp(torch.float32, last), {"0": COLUMNS, "1": ROWS})
+        right = step(net, x, g)
+        for p in net.parameters():
+            p.grad = None
+        torch._dynamo.reset()
+        for ours, expected in zip(
+            step(torch.compile(net, backend="aot_eager", fullgraph=True), x, g), right, strict=True
+        ):
+            equal(ours, expected)
 
 
 @CASES

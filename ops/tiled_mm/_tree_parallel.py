@@ -10,11 +10,8 @@ from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, parallel
 
 from ._precision import get_float32_precision
+from ._tree_pieces import linear_in_pieces, pieces_of, sum_dtype
 from ._tree_reduce import check_parts, gather, group_of, passed_back, reduced, tree_reduce
-
-
-def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def _unit(x: Tensor) -> int:
@@ -60,14 +57,62 @@ class _ColumnLinear(torch.autograd.Function):
         of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
         passed, sums = passed_back(gradient, value, activation, ctx.bias_dtype if of_bias else None)
         grads: list[Tensor | None] = [None, None, sums]
-        if of_x:
+        if of_x and (heights := pieces_of(passed, x.shape[-1], count, gather_dim)):
+            grads[0], _ = linear_in_pieces(
+                passed, weight.mT, None, name, count, gather_dim, None, order, heights
+            )
+        elif of_x:
             partial = torch.ops.tiled.linear(
-                passed, weight.mT, out_dtype=_sum_dtype(x.dtype), sum_order=order
+                passed, weight.mT, out_dtype=sum_dtype(x.dtype), sum_order=order
             )
             grads[0], _ = reduced(partial, None, name, count, gather_dim, x.dtype, None)
         if of_weight:
             grads[1] = torch.ops.tiled._linear_weight_grad(passed, x, sum_order=order)
         return (*grads, None, None, None, None, None)
+
+
+class _RowLinear(torch.autograd.Function):
+    """linear of this process's part of K and the tree of all processes', in pieces of rows."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        name: str,
+        count: int,
+        scatter_dim: int | None,
+        activation: str | None,
+        order: str,
+        heights: list[int],
+    ) -> Tensor:
+        y, value = linear_in_pieces(
+            x, weight, bias, name, count, scatter_dim, activation, order, heights
+        )
+        ctx.save_for_backward(x, weight, None if activation is None else value)
+        ctx.asked = name, scatter_dim, activation
+        precision = get_float32_precision() if x.dtype == torch.float32 else None
+        ctx.options = {"precision": precision, "sum_order": order}
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple:
+        name, scatter_dim, activation = ctx.asked
+        x, weight, value = ctx.saved_tensors
+        of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
+        if scatter_dim is not None:
+            gradient = gather(gradient, scatter_dim, name)
+            value = None if value is None else gather(value, scatter_dim, name)
+        passed, sums = passed_back(gradient, value, activation, ctx.bias_dtype if of_bias else None)
+        grads: list[Tensor | None] = [None, None, sums]
+        if of_x:
+            grads[0] = torch.ops.tiled.linear(passed, weight.mT, **ctx.options)
+        if of_weight:
+            grads[1] = torch.ops.tiled._linear_weight_grad(passed, x, **ctx.options)
+        return (*grads, *[None] * 6)
 
 
 class _Parallel:
@@ -141,7 +186,8 @@ class _Style(parallel.ParallelStyle):
 class RowwiseParallel(_Style):
     """:class:`torch.distributed.tensor.parallel.RowwiseParallel` of a linear layer, its sum added
     by the tree (:func:`tree_reduce`): the result has the bits of one process under
-    ``tiled_mm.sum_order(sum_order)``, and a layer with an activation stays split.
+    ``tiled_mm.sum_order(sum_order)``, and a layer with an activation stays split. A large layer is
+    computed in pieces of rows, each of which is exchanged while the next is computed.
 
     Args:
         input_layouts: ``Shard(-1)`` (None), or another placement of x.
@@ -184,17 +230,17 @@ class RowwiseParallel(_Style):
         name: str,
         count: int,
     ) -> Tensor:
-        partial = torch.ops.tiled.linear(
-            x, weight, out_dtype=_sum_dtype(x.dtype), sum_order=self.sum_order
-        )
         layout = self.output_layout
+        scatter_dim = None if layout.is_replicate() else layout.dim
+        activation = getattr(module, "activation", None)
+        order = self.sum_order
+        if heights := pieces_of(x, weight.shape[0], count, scatter_dim):
+            return _RowLinear.apply(
+                x, weight, bias, name, count, scatter_dim, activation, order, heights
+            )
+        partial = torch.ops.tiled.linear(x, weight, out_dtype=sum_dtype(x.dtype), sum_order=order)
         return tree_reduce(
-            partial,
-            name,
-            None if layout.is_replicate() else layout.dim,
-            out_dtype=x.dtype,
-            bias=bias,
-            activation=getattr(module, "activation", None),
+            partial, name, scatter_dim, out_dtype=x.dtype, bias=bias, activation=activation
         )
 
 

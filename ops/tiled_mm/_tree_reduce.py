@@ -126,23 +126,24 @@ def reduced(
     """The result, and what its gradient needs of it: the pre-activation, of the result's dtype, or
     of relu and of none the result."""
     if count == 1:
-        return _finished(partial, bias, out_dtype, activation)
+        return finished(partial, bias, out_dtype, activation)
     if scatter_dim is not None:
         ours = added(_exchanged(partial.movedim(scatter_dim, 0), name, count))
-        both = _finished(ours, bias, out_dtype, activation)
+        both = finished(ours, bias, out_dtype, activation)
         return tuple(t.movedim(0, scatter_dim) for t in both)
     if partial.numel() * partial.element_size() <= ONE_STEP:
         with of_all(partial, name) as roots:
             if roots is None:
                 roots = gather(partial.unsqueeze(0), 0, name)
             if bias is not None or activation is not None:
-                return _finished(added(roots), bias, out_dtype, activation)
+                return finished(added(roots), bias, out_dtype, activation)
             y = added(roots, out=torch.empty_like(partial, dtype=out_dtype))
             return y, y
     rows = partial.reshape(-1, partial.shape[-1])
-    padded = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % count))
+    missing = -len(rows) % count
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows
     ours = added(_exchanged(padded, name, count))
-    y, value = _finished(ours, bias, out_dtype, activation)
+    y, value = finished(ours, bias, out_dtype, activation)
     whole = gather(y, 0, name)[: len(rows)].view(partial.shape)
     return whole, whole if value is y else gather(value, 0, name)[: len(rows)].view(partial.shape)
 
@@ -169,13 +170,15 @@ def added(
     return torch.add(*parts, out=out)
 
 
-def _finished(
+def finished(
     sums: Tensor, bias: Tensor | None, out_dtype: torch.dtype, activation: str | None
 ) -> tuple[Tensor, Tensor]:
+    """``activation(sums + bias)``, and what its gradient needs, as of :func:`reduced`."""
     if bias is not None:
         sums = sums + bias  # in the sums' dtype
     if activation is None:
-        y = sums.to(out_dtype)
+        # A `to` that changes nothing as the last step of a Function has no gradient when compiled.
+        y = sums if sums.dtype == out_dtype else sums.to(out_dtype)
         return y, y
     # A product over no k adds nothing, and its epilogue is every other product's.
     rows = sums.reshape(-1, sums.shape[-1])

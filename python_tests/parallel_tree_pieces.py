@@ -1,0 +1,349 @@
+"""Cases of test_tree_parallel.py: large layers in pieces of rows, of which one is exchanged while
+the next is computed, have the bits of one process, which computes beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import reduce
+
+import pytest
+import tiled_mm
+import torch
+from parallel_tree import (
+    COLUMNS,
+    DTYPES,
+    ORDER,
+    ROWS,
+    WIDTH,
+    drawn,
+    mlp,
+    parallelized,
+    part,
+    step,
+)
+from processes import Cases, device, equal, square_mesh, whole
+from tiled_mm import _peer_memory, _tree_parallel, _tree_pieces, _tree_reduce, nn
+from tiled_mm.distributed import ColwiseParallel, RowwiseParallel
+from torch import Tensor, distributed
+from torch.distributed.tensor import Shard
+from torch.utils._python_dispatch import TorchDispatchMode
+
+CASES = Cases()
+HIDDEN = 256
+#: Leading sizes of x, of which no piece divides most, and the pieces of all rows.
+SIZES = (((37,), 8), ((64,), 16), ((3, 1, 5), 4), ((1,), 8), ((4, 24), 8), ((8, 3, 2), 32))
+SCATTERED = (((40,), 0, 8), ((2, 20), 1, 16), ((20, 3), 0, 4), ((3, 4, 2), -2, 8), ((4, 2), 0, 64))
+
+
+@contextlib.contextmanager
+def in_pieces(pieces: int, peers: bool = True) -> Iterator[list[int]]:
+    """Of any size; without `peers`, no GPU is to reach another's memory. How many pieces calls of
+    a process were cut in."""
+    found = []
+    real = _tree_pieces.linear_in_pieces
+
+    def counted(*args: object) -> tuple[Tensor, Tensor]:
+        found.append(len(args[-1]))
+        return real(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tree_reduce, "ONE_STEP", 0)
+        patch.setattr(_tree_pieces, "ROWS", 1)
+        patch.setattr(_tree_pieces, "PIECE", 1)
+        patch.setattr(_tree_pieces, "PIECES", pieces)
+        patch.setattr(_tree_parallel, "linear_in_pieces", counted)
+        if not peers:
+            patch.setattr(_peer_memory, "_handle", lambda *args: None)
+        yield found
+
+
+def row_layer(dtype: torch.dtype, activation: str | None, biased: bool) -> nn.Linear:
+    torch.manual_seed(11)
+    with torch.device("cpu"):
+        layer = nn.Linear(HIDDEN, 24, bias=biased, activation=activation, dtype=dtype)
+    return layer.to(device())
+
+
+def ways() -> tuple[bool, ...]:
+    return (True, False) if device() == "cuda" else (False,)
+
+
+@CASES
+def pieces_of_rows() -> None:
+    """Whole: results and all gradients, with and without an epilogue."""
+    count = distributed.get_world_size()
+    for dtype, (sizes, pieces), activation, biased in itertools.product(
+        DTYPES, SIZES, (None, "relu", "gelu"), (False, True)
+    ):
+        x, g = drawn(*sizes, HIDDEN, dtype=dtype), drawn(*sizes, 24, dtype=dtype, seed=1)
+        with tiled_mm.sum_order(ORDER):
+            right = step(row_layer(dtype, activation, biased), x, g)
+        net = parallelized(row_layer(dtype, activation, biased), ROWS)
+        for peers in ways():
+            net.zero_grad()
+            with in_pieces(pieces, peers) as found:
+                y, grad, *grads = step(net, part(x, -1), g)
+            assert len(found) == (count > 1)
+            assert all(n >= pieces // count for n in found) or x.numel() < 24 * HIDDEN
+            equal(y, right[0])
+            equal(grad, part(right[1], -1))
+            for ours, expected in zip(grads, right[2:], strict=True):
+                equal(ours, expected)
+
+
+@CASES
+def pieces_of_sequences() -> None:
+    """Split along any dimension, of rows' results and of columns' x."""
+    count = distributed.get_world_size()
+    for dtype, (sizes, dim, pieces), last in itertools.product(
+        DTYPES, SCATTERED, (None, "gelu", "relu")
+    ):
+        dim -= 0 if dim >= 0 else 1  # of x and the result, whose last is no row's
+        x, g = drawn(*sizes, WIDTH, dtype=dtype), drawn(*sizes, WIDTH, dtype=dtype, seed=1)
+        with tiled_mm.sum_order(ORDER):
+            right = step(mlp(dtype, last), x, g)
+        dim %= x.dim()
+        split = {
+            "0": ColwiseParallel(input_layouts=Shard(dim), sum_order=ORDER),
+            "1": RowwiseParallel(output_layouts=Shard(dim), sum_order=ORDER),
+        }
+        net = parallelized(mlp(dtype, last), split)
+        for peers in ways():
+            net.zero_grad()
+            with in_pieces(pieces, peers) as found:
+                y, grad, *grads = step(net, part(x, dim), part(g, dim))
+            assert len(found) == (2 if count > 1 else 0)
+            equal(y, part(right[0], dim))
+            equal(grad, part(right[1], dim))
+            for ours, expected in zip(grads, right[2:], strict=True):
+                equal(ours, expected)
+
+
+@CASES
+def pieces_of_a_perceptron() -> None:
+    """Whole, columns' x too; recomputed, without gradients, in 16 bits by autocast, compiled."""
+    from torch.utils.checkpoint import checkpoint
+
+    count, kind = distributed.get_world_size(), device()
+    x, g = drawn(7, 5, WIDTH), drawn(7, 5, WIDTH, seed=1)
+
+    def again(net: torch.nn.Module, x: Tensor, g: Tensor) -> list[Tensor]:
+        return step(called(net, lambda y: checkpoint(net, y, use_reentrant=False)), x, g)
+
+    def by_autocast(net: torch.nn.Module, x: Tensor, g: Tensor) -> list[Tensor]:
+        def forward(y: Tensor) -> Tensor:
+            with torch.autocast(kind, torch.bfloat16):
+                return net(y)
+
+        return step(called(net, forward), x, g.bfloat16())
+
+    for way, last, peers in itertools.product(
+        (step, again, by_autocast), (None, "gelu", "relu"), ways()
+    ):
+        net = mlp(torch.float32, last)
+        with tiled_mm.sum_order(ORDER):
+            right = way(net, x, g)
+        ours = parallelized(mlp(torch.float32, last), {"0": COLUMNS, "1": ROWS})
+        with in_pieces(8, peers) as found:
+            for got, expected in zip(way(ours, x, g), right, strict=True):
+                equal(got, expected)
+            assert len(found) == (0 if count == 1 else 3 if way is again else 2)
+            if way is step:
+                with torch.no_grad():
+                    equal(ours(x), right[0])
+                count_before = len(found)
+                ours.zero_grad()
+                torch._dynamo.reset()
+                compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
+                for got, expected in zip(step(compiled, x, g), right, strict=True):
+                    equal(got, expected)
+                assert len(found) == count_before  # compiled code exchanges the whole
+
+
+def called(net: torch.nn.Module, forward: Callable[[Tensor], Tensor]) -> torch.nn.Module:
+    """The parameters of one, called by a function."""
+
+    class Called(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Tensor) -> Tensor:
+            return forward(x)
+
+    return Called()
+
+
+@CASES
+def pieces_added_in_another_order() -> None:
+    """The tests above notice it, of four processes; and of any, a sum with another row's."""
+    count = distributed.get_world_size()
+    if count == 1:
+        return
+    x = drawn(64, HIDDEN)
+    net = row_layer(torch.float32, None, False)
+    with tiled_mm.sum_order(ORDER), torch.no_grad():
+        right = net(x)
+    ours = parallelized(net, ROWS)
+
+    def in_turn(parts: list[Tensor], out: Tensor | None = None, **options: bool) -> Tensor:
+        total = reduce(torch.add, parts)
+        return total if out is None else out.copy_(total)
+
+    with torch.no_grad(), in_pieces(16), pytest.MonkeyPatch.context() as patch:
+        equal(ours(part(x, -1)), right)
+        if count == 4:
+            patch.setattr(_tree_pieces, "paired", lambda parts: parts)
+            patch.setattr(_tree_pieces, "added", in_turn)
+            assert not torch.equal(ours(part(x, -1)), right)
+    swap = _tree_pieces._Collectives.swap
+
+    def of_the_next_row(link: object, room: Tensor, target: Tensor, peer: int) -> object:
+        return swap(link, room.roll(1, 0), target, peer)
+
+    with torch.no_grad(), in_pieces(16, peers=False), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tree_pieces._Collectives, "swap", of_the_next_row)
+        assert not torch.equal(ours(part(x, -1)), right)
+
+
+@CASES
+def pieces_within_a_mesh() -> None:
+    """A group whose ranks are not those of all processes."""
+    x = drawn(37, WIDTH)
+    with tiled_mm.sum_order(ORDER), torch.no_grad():
+        right = mlp(torch.float32)(x)
+    on = square_mesh(("data", "model"))["model"]
+    net = parallelized(mlp(torch.float32), {"0": COLUMNS, "1": ROWS}, on)
+    for peers in ways():
+        with torch.no_grad(), in_pieces(8, peers):
+            equal(net(x), right)
+
+
+class _LateCopies(TorchDispatchMode):
+    """A stream that copies when it is waited for, and not before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[Tensor, Tensor]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
+        if func is not torch.ops.aten.copy_.default:
+            return func(*args, **(kwargs or {}))
+        self.waiting.append(args)
+        return args[0]
+
+    def wait_stream(self, stream: object) -> None: ...
+
+    def record_event(self) -> _LateCopies:
+        return self
+
+    def wait_event(self, event: _LateCopies) -> None:
+        for target, source in event.waiting:
+            target.copy_(source)
+        event.waiting.clear()
+
+
+class _SharedMemory:
+    """A handle as of torch's symmetric memory, of CPU processes."""
+
+    def __init__(self, group: object, size: int) -> None:
+        self.rank, self.world_size, self.size = group.rank(), group.size(), size
+        paths = [tempfile.mkstemp()[1] if self.rank == 0 else None]
+        distributed.broadcast_object_list(paths, 0)
+        self.bytes = torch.from_file(paths[0], True, size * self.world_size, dtype=torch.uint8)
+        distributed.barrier()
+        if self.rank == 0:
+            os.remove(paths[0])
+
+    def get_buffer(self, rank: int, shape: tuple, dtype: torch.dtype, offset: int) -> Tensor:
+        begin = rank * self.size + offset * dtype.itemsize
+        end = begin + math.prod(shape) * dtype.itemsize
+        assert end <= (rank + 1) * self.size
+        return self.bytes[begin:end].view(dtype).view(shape)
+
+    def barrier(self, timeout_ms: int) -> None:
+        distributed.barrier()
+
+
+@CASES
+def pieces_between_rooms() -> None:
+    """What GPUs do, on the CPU: rooms are copied from as late as may be, and written as early."""
+    count = distributed.get_world_size()
+    if count == 1 or device() == "cuda":
+        return
+    size = 1 << 16
+    group, copies = distributed.group.WORLD, _LateCopies()
+    handle = _SharedMemory(group, 2 * size)
+
+    def rooms(group: object, device: torch.device, needed: int) -> _peer_memory.Rooms:
+        assert needed <= size
+        return _peer_memory.Rooms(handle, group, device, size)
+
+    kinds = (None, None), (None, Shard(0)), ("gelu", None), ("gelu", Shard(0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_peer_memory.Rooms, "of", rooms)
+        patch.setattr(_peer_memory, "_stream_of_copies", lambda device: copies)
+        patch.setattr(torch.cuda, "current_stream", _LateCopies)
+        patch.setattr(torch.cuda, "stream", lambda stream: stream)
+        for pieces, (activation, layout), dtype in itertools.product((4, 8, 32), kinds, DTYPES):
+            net = row_layer(dtype, activation, activation is not None)
+            xs = [drawn(72, HIDDEN, dtype=dtype, seed=seed) for seed in range(3)]
+            with tiled_mm.sum_order(ORDER), torch.no_grad():
+                right = [net(x) for x in xs]
+            ours = parallelized(net, RowwiseParallel(output_layouts=layout, sum_order=ORDER))
+            with torch.no_grad(), in_pieces(pieces):
+                for x, y in zip(xs, right, strict=True):
+                    equal(ours(part(x, -1)), y if layout is None else part(y, 0))
+        with torch.no_grad(), in_pieces(8):
+            patch.setattr(_LateCopies, "wait_event", lambda *args: None)
+            assert not torch.equal(ours(part(xs[0], -1)), right[0][: 72 // count])
+
+
+@CASES
+def pieces_in_a_graph() -> None:
+    """Replays of two calls that use the same rooms."""
+    if device() != "cuda":
+        return
+    net = parallelized(row_layer(torch.bfloat16, None, False), ROWS)
+    for rows, peers in itertools.product((512, 24), ways()):
+        x = drawn(rows, HIDDEN, dtype=torch.bfloat16)
+        own = part(x, -1).contiguous()
+        with torch.no_grad(), in_pieces(8, peers):
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                net(own)
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y, z = net(own), net(2 * own)
+            for seed in (20, 21, 22):
+                x = drawn(rows, HIDDEN, dtype=torch.bfloat16, seed=seed)
+                own.copy_(part(x, -1))
+                graph.replay()
+                with tiled_mm.sum_order(ORDER):
+                    equal(y, tiled_mm.linear(x, whole(net.weight)))
+                    equal(z, tiled_mm.linear(2 * x, whole(net.weight)))
+
+
+@CASES
+def pieces_refused() -> None:
+    """Before anything is sent."""
+    count = distributed.get_world_size()
+    if count == 1:
+        return
+    net = parallelized(
+        row_layer(torch.float32, None, True),
+        RowwiseParallel(output_layouts=Shard(0), sum_order=ORDER),
+    )
+    with in_pieces(8) as found:
+        with pytest.raises(RuntimeError, match="evenly along dimension 0"):
+            net(drawn(count + 1, HIDDEN // count))
+        assert not found
+        with pytest.raises(RuntimeError):
+            net(drawn(count, HIDDEN // count + 16))
