@@ -90,8 +90,8 @@ Explained first_product(const Problem& problem, const MmOptions& options, const 
       "K is summed by a tree of " + std::to_string(all.size()) + " leaves: " + joined(sizes) + "\n";
   const Problem whole = with_leaf(problem, tree);
   if (!on_cpu(a, device) &&
-      one_kernel_sums(whole, tree, device_of(a, device), a.scalar_type(), options))
-    return {whole, head + line("by", "one kernel, whose blocks keep the sums that wait"),
+      one_product_sums(whole, tree, device_of(a, device), a.scalar_type(), options))
+    return {whole, head + line("by", "one product"),
             array_of(all)};
   const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
   const TreeNode node = first_node(problem, tree, piece);

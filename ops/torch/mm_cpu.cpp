@@ -60,7 +60,7 @@ struct Cpu {
     return cpu_algo(options.algo);
   }
 
-  static constexpr bool one_kernel_sums(const Problem&, const SumTree&, const MmOptions&,
+  static constexpr bool one_product_sums(const Problem&, const SumTree&, const MmOptions&,
                                         const at::Tensor&) {
     return false;
   }

@@ -117,10 +117,10 @@ struct Cuda {
     return choose_plan(problem, device, a.scalar_type(), options);
   }
 
-  static bool one_kernel_sums(const Problem& whole, const SumTree& tree, const MmOptions& options,
+  static bool one_product_sums(const Problem& whole, const SumTree& tree, const MmOptions& options,
                               const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
-    return tiled::one_kernel_sums(whole, tree, device, a.scalar_type(), options);
+    return tiled::one_product_sums(whole, tree, device, a.scalar_type(), options);
   }
 
   static Target target(const at::Tensor& a) { return target_of(a); }

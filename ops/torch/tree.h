@@ -5,7 +5,7 @@
 //   static Chain plan_chain(const Problem&, const MmOptions&, const at::Tensor& a);
 //   static void run_chain(const Problem&, const Chain&, const at::Tensor& a);
 //   static void add(const TreePass&);
-//   static bool one_kernel_sums(const Problem& whole, const SumTree&, const MmOptions&,
+//   static bool one_product_sums(const Problem& whole, const SumTree&, const MmOptions&,
 //                               const at::Tensor& a);  whether a plan of `whole`, which has the
 //                                                      tree's leaf, is to sum by the tree itself
 //   static c10::DataPtr workspace(int64_t bytes);
@@ -257,7 +257,7 @@ auto plan_of_either_order(const Problem& problem, const MmOptions& options, cons
   const SumTree tree = leaf == 0 ? SumTree() : tree_of(problem, leaf);
   if (tree.leaf == 0) return Plan{Backend::plan_chain(problem, options, a)};
   const Problem whole = with_leaf(problem, tree);
-  if (Backend::one_kernel_sums(whole, tree, options, a))
+  if (Backend::one_product_sums(whole, tree, options, a))
     return Plan{Backend::plan_chain(whole, options, a), {}, &options, whole.leaf};
   // What a leaf is refused for, the product is refused for before it begins; a rung that is asked
   // for may not take all of them.

@@ -35,7 +35,8 @@ DemandTerms terms_of(const Problem& problem, const Plan& plan) {
                    std::max(1.0, d.units);
   terms.bytes = bytes_of(problem);
   for (const Step& step : plan) {
-    if (step.work == Work::Copy || step.work == Work::Split)
+    const bool leaves_sums = step.work == Work::Product && d.splits;
+    if (step.work == Work::Copy || step.work == Work::Split || leaves_sums)
       terms.copies += static_cast<double>(step.workspace_bytes);
   }
   return terms;

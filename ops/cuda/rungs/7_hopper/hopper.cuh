@@ -297,13 +297,6 @@ struct Hopper {
     word.send(previous, !GROUPED || first != last);
   }
 
-  // The second consumer of a tile begins half a lap of the ring behind the first, so that at the
-  // end of a leaf one has the tensor cores alone while the other adds up.
-  __device__ __forceinline__ void begin_apart(int consumer) const {
-    if (consumer == 1 && args.segments == 1 && args.k > STAGES * BLOCK_K)
-      ptx::mbarrier_wait(full(STAGES / 2), 0);
-  }
-
   __device__ __forceinline__ void consume(const Turns& units, int consumer) {
     const int thread = threadIdx.x % 128;
     const int share = Tile::PING_PONG ? 0 : consumer;
@@ -329,8 +322,6 @@ struct Hopper {
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
       if (i == units.first) wait_for_kernel_before();
-      if constexpr (TREES)
-        if (i == units.first) begin_apart(consumer);
       const Extent<GROUPED> end(args, unit);
       if constexpr (FINISHES)
         prefetch_bias<typename ElementOf<ResultOf<T>>::Type>(

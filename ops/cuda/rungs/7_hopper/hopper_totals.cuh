@@ -135,7 +135,7 @@ struct WaitingSums {
 
   // Loads go out in batches, as a total's.
   __device__ __forceinline__ void add_stored(float (&d)[STRIPS][REGISTERS], const float4* from) {
-    constexpr int BATCH = 8;
+    constexpr int BATCH = 4;  // eight would take registers that sums wait in
 #pragma unroll
     for (int first = 0; first < VECTORS; first += BATCH) {
       float4 sum[BATCH];
