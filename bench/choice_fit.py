@@ -37,6 +37,7 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
     "memory": 2.9e12,
     "cache": 4e13,
     "line": 1e-9,
+    "store": 2e-11,
     "again": 0.3,
     "arrival": 1e12,
     "off_sector": 3.0,
@@ -60,7 +61,7 @@ class Ways:
 
     COLUMNS = ("resident", "cluster_p", "cluster_q", "cluster_k", "p_mn", "q_mn", "stream_k")
     COLUMNS += ("units", "steps", "filled", "ends", "elements", "loaded", "off_sector")
-    COLUMNS += ("line_loads", "again", "bytes", "copies", "kernels")
+    COLUMNS += ("line_loads", "store_lines", "again", "bytes", "copies", "kernels")
 
     def __init__(self, problems: list[dict], multiprocessors: int) -> None:
         self.multiprocessors = multiprocessors
@@ -126,7 +127,7 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     whole = waves * full + torch.where(rest > 0, last, 0 * one)
     product = torch.where(w.stream_k > 0, w.units / places * full + chip["hand_over"], whole)
     memory = (w.bytes + chip["again"] * w.again) / chip["memory"]
-    cache = loaded / chip["cache"] + w.line_loads * chip["line"]
+    cache = loaded / chip["cache"] + w.line_loads * chip["line"] + w.store_lines * chip["store"]
     starts = tile["start"] + torch.where(together > 1, chip["cluster"], 0 * one)
     others = (w.kernels - 1) * chip["kernel"] + 2 * w.copies / chip["copy"]
     return starts + overlap(product, memory + cache) + others

@@ -52,6 +52,7 @@ void expect_demand(const Problem& p, const Rung& rung, const Plan& plan) {
   EXPECT_GE(demand.ends, 1);
   EXPECT_GT(demand.line_loads, 0);
   EXPECT_GE(demand.again_bytes, 0);
+  EXPECT_GE(demand.store_lines, 0);
   EXPECT_TRUE(demand.depth > 0 && demand.depth < static_cast<double>(p.k) + ONE_TURN)
       << demand.depth;
 }

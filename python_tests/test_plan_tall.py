@@ -10,6 +10,10 @@ import torch
 from cases import HALVES, each, meta
 from rungs import ways_of
 
+from bench import choice
+from bench.choice import Case
+from bench.shapes import Shape
+
 BF16 = torch.bfloat16
 DTYPES = (torch.float32, BF16, torch.float16)
 LONG = ((1000000, 16, 16), (1048576, 32, 32), (400000, 4, 4), (1000000, 7, 7), (300000, 24, 40))
@@ -84,3 +88,40 @@ def test_a_k_that_the_panel_has_in_parts() -> None:
     a, b = meta(100000, 64, 40000, BF16)
     plan = tiled_mm.plan(a, b, algo="tall", device="h200")
     assert plan.segments > 1 and plan.workspace_bytes > 0
+
+
+def demands_of(case: Case) -> dict[str, dict]:
+    """What the rung's ways ask of an H200, by their tiles and whether operands are exchanged."""
+    ways = [way for way in choice.ways_of(case, "h200") if way["algo"] == "tall"]
+    return {way["tile"] + " swap" * way["exchanged"]: way["demand"] for way in ways}
+
+
+@each(
+    ("m", "n", "dtype", "apart"),
+    (
+        (56136, 43, "float32", {"Chain32x16", "Chain32x32"}),  # the widest has all columns
+        (56136, 44, "float32", set()),  # whole vectors
+        (43, 56136, "float32", set()),  # along the long side whole sectors
+        (43, 56137, "float32", set()),
+        (966013, 57, "float16", {"Tall32x16", "Tall32x32", "Tall32x48"}),
+        (966013, 56, "float16", set()),
+        (57, 966013, "float16", {"Tall32x16 swap", "Tall32x32 swap", "Tall32x48 swap"}),
+        (57, 966016, "float16", set()),
+    ),
+)
+def test_what_is_stored_element_by_element(m: int, n: int, dtype: str, apart: set[str]) -> None:
+    demands = demands_of(Case("tall16", Shape(m, n, 8, "nt", dtype)))
+    assert len(demands) == 3
+    assert {tile for tile, demand in demands.items() if demand["store_lines"] > 0} == apart
+
+
+def test_entries_of_fewer_strips_than_warps() -> None:
+    """Of 80 rows there are three strips of 32, and a block's other five warps have none."""
+    shape = Shape(80, 48, 16, "nt", "float32", batch=395)
+    demands = demands_of(Case("batched", shape))
+    assert demands["Chain32x16"]["resident"] == 2 * 3
+    assert demands["Chain64x48"]["resident"] == 2
+    assert (
+        demands_of(Case("tall", Shape(80000, 48, 16, "nt", "float32")))["Chain64x48"]["resident"]
+        == 8
+    )

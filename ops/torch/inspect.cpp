@@ -183,6 +183,7 @@ std::string demand_json(const Problem& problem, const Rung& rung, const Plan& pl
       .real("loaded", d.loaded_bytes)
       .real("off_sector", d.off_sector_bytes)
       .real("line_loads", d.line_loads)
+      .real("store_lines", d.store_lines)
       .real("again", d.again_bytes)
       .real("bytes", terms.bytes)
       .real("copies", terms.copies)

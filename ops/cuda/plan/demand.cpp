@@ -28,6 +28,13 @@ Problem average_of(Problem problem) {
 
 bool begins_off_sector(const Side& side, DType dtype) { return pitch_of(side, dtype) % 32 != 0; }
 
+double store_lines_of(const Problem& problem, int rows, int64_t bytes) {
+  const double instructions = static_cast<double>(problem.batch) * static_cast<double>(problem.m) *
+                              static_cast<double>(problem.n) / 32;
+  // A row's elements begin anywhere in a line, and may end in the next.
+  return instructions * rows * (1 + static_cast<double>(bytes) / CACHE_LINE);
+}
+
 Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int64_t block_q,
                  int variant, int resident, bool splits, int cluster_p, int cluster_q) {
   Demand d;

@@ -25,6 +25,7 @@ struct Demand {
   double off_sector_bytes = 0;  // of these, in rows that begin at no multiple of 32 bytes
   double line_loads = 0;   // the most that one line of an operand is asked for, one after the other
   double again_bytes = 0;  // of operands, that blocks far from each other load both
+  double store_lines = 0;  // of C, that instructions store to whose lanes have an element each
 };
 
 // A problem with groups as a batch of products of their average size: where groups end is known on
@@ -33,6 +34,10 @@ Problem average_of(Problem problem);
 
 // Whether the operand's rows, in its own layout, begin at no multiple of 32 bytes.
 bool begins_off_sector(const Side& side, DType dtype);
+
+// The lines of C that a warp's instructions store to where each lane has a single element: those of
+// an instruction lie in so many rows, in each so many bytes from the first to the last.
+double store_lines_of(const Problem& problem, int rows, int64_t bytes);
 
 // Tiles of block_p x block_q elements that cover P x Q, each with all of K or, where segments are
 // split, one of them. `read`: the operands as the product reads them.

@@ -86,7 +86,7 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
     product += terms.steps * step(blocks, share) + end;
   }
   const double memory = (terms.bytes + chip.again * d.again_bytes) / chip.memory;
-  const double cache = loaded / chip.cache + d.line_loads * chip.line;
+  const double cache = loaded / chip.cache + d.line_loads * chip.line + d.store_lines * chip.store;
 
   return tile.start + (together > 1 ? chip.cluster : 0) + overlap(product, memory + cache) +
          (plan.step_count - 1) * chip.kernel + 2 * terms.copies / chip.copy;

@@ -73,6 +73,26 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
+// Warps of a block that have a strip: an entry of a batch may have fewer strips than these.
+int64_t warps_with_strips(const Problem& p, const TallWay& way) {
+  return std::clamp<int64_t>(blocks_over(strips_of(p, way), int64_t{way.sharers}), 1,
+                             tall_tile(way.tile).warps);
+}
+
+// What stores of single elements touch of C (chains.cuh, fragments.cuh), where its rows are neither
+// whole vectors nor, all columns in one tile, a stretch. Along m chains fill whole sectors.
+double lines_of_single_stores(const Problem& p, const TallTileInfo& tile) {
+  const Result& c = p.c;
+  const int64_t size = size_of(p.epilogue.out_dtype);
+  const bool along_m = c.row_stride == 1 && c.col_stride != 1;
+  if (along_m) return tile.chains || c.alignment == 16 ? 0 : store_lines_of(p, 4, 7 * size);
+  const bool is_stretch = c.row_stride == p.n && p.n <= tile.block_n &&
+                          (p.batch <= 1 || c.batch_stride * size % 16 == 0);
+  if (is_stretch || c.alignment == 16) return 0;
+  const int64_t apart = tile.chains ? 4 : 2;  // elements from each of four lanes to the next
+  return store_lines_of(p, 8, 3 * apart * size);
+}
+
 std::vector<std::string> variants() { return variants_of(TallTiles(), {"", " unaligned"}); }
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
@@ -83,7 +103,8 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
                       tile.block_n, tile.step_k);
   plan.demand =
       demand_of(p, tile.rows, tile.block_n, 2 * chosen.tile + (chosen.read != TallRead::Sixteen),
-                tile.warps * fitting_blocks(p, chosen, device));
+                warps_with_strips(p, chosen) * fitting_blocks(p, chosen, device));
+  plan.demand.store_lines = lines_of_single_stores(p, tile);
   // The panel stays in shared memory; or a block reads it again with every strip of its warps.
   const int64_t columns = blocks_over(p.n, int64_t{tile.block_n});
   int64_t panel_loads = blocks_over(strips_of(p, chosen), int64_t{tile.warps});

@@ -135,6 +135,15 @@ int variant_of(DType dtype, const RegisterTileWay& way) {
   return first + way.tile;
 }
 
+// What stores of single elements touch of C, where it does not take a lane's vectors. A warp is 4 x
+// 8 lanes, a vector apart along a row.
+double lines_of_single_stores(const Problem& problem, const RegisterTileWay& way) {
+  const bool by_vectors = problem.c.col_stride == 1 && problem.c.alignment == 16;
+  if (by_vectors || way.shares_segments) return 0;
+  const int64_t vector = 16 / accumulator_bytes(problem.dtype);
+  return store_lines_of(problem, 4, 7 * vector * size_of(problem.epilogue.out_dtype));
+}
+
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const RegisterTileWay way = chosen.as<RegisterTileWay>();
   const Candidate& candidate = tiles_of(problem, device).candidates[way.tile];
@@ -146,6 +155,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
       demand_of(average_of(problem_as_read(problem, plan)), candidate.block_m, candidate.block_n,
                 variant_of(problem.dtype, way), candidate.resident, way.shares_segments);
   plan.demand.stream_k = way.wraps_around;
+  plan.demand.store_lines = lines_of_single_stores(average_of(problem), way);
   Step product = product_of(candidate, plan, problem, device);
   if (way.wraps_around) {
     product.shared_bytes += NUMBER_BYTES;
