@@ -91,8 +91,7 @@ Explained first_product(const Problem& problem, const MmOptions& options, const 
   const Problem whole = with_leaf(problem, tree);
   if (!on_cpu(a, device) &&
       one_product_sums(whole, tree, device_of(a, device), a.scalar_type(), options))
-    return {whole, head + line("by", "one product"),
-            array_of(all)};
+    return {whole, head + line("by", "one product"), array_of(all)};
   const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
   const TreeNode node = first_node(problem, tree, piece);
   const std::string of_c =

@@ -61,7 +61,7 @@ struct Cpu {
   }
 
   static constexpr bool one_product_sums(const Problem&, const SumTree&, const MmOptions&,
-                                        const at::Tensor&) {
+                                         const at::Tensor&) {
     return false;
   }
 

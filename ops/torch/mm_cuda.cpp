@@ -118,7 +118,7 @@ struct Cuda {
   }
 
   static bool one_product_sums(const Problem& whole, const SumTree& tree, const MmOptions& options,
-                              const at::Tensor& a) {
+                               const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
     return tiled::one_product_sums(whole, tree, device, a.scalar_type(), options);
   }

@@ -32,7 +32,7 @@ struct TreePlan {
   Chain chain;        // of a tree that has leaves' products: of the first
   SumTree tree = {};  // where it has those
   const MmOptions* options = nullptr;
-  int32_t leaf = 0;  // Problem::leaf of a tree that one kernel sums
+  int32_t leaf = 0;  // Problem::leaf of a tree that one product sums
 };
 
 namespace detail {

@@ -27,7 +27,7 @@ inline bool kernels_sum_trees(const Problem& whole, const DeviceInfo& device,
 
 // Whether one product is to sum `whole`, a problem with a leaf, by its tree.
 inline bool one_product_sums(const Problem& whole, const SumTree& tree, const DeviceInfo& full,
-                            at::ScalarType dtype, const MmOptions& options) {
+                             at::ScalarType dtype, const MmOptions& options) {
   const DeviceInfo device = planned_part(full);
   const bool is_empty = whole.batch == 0 || whole.m == 0 || whole.n == 0;
   if (whole.leaf == 0 || is_empty || !kernels_sum_trees(whole, device, options)) return false;

@@ -48,7 +48,6 @@ struct HopperArguments {
   // Only kernels for groups read these.
   Groups groups;
   bool groups_of_p, groups_of_q;  // whose rows they share out; else it is K
-  int16_t leaf;                   // Problem::leaf
   int32_t c_batch;                // as p_batch: 0 where groups write to one matrix
 
   constexpr HopperOutput& c() { return outputs[1]; }

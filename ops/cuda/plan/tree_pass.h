@@ -32,7 +32,7 @@ inline TreePass tree_pass(const Problem& problem, const SumsLayout& layout, int6
   return pass;
 }
 
-// Of a problem whose leaves are shared out among blocks.
+// The pass of a problem whose leaves are shared out among blocks.
 inline TreePass tree_pass(const Problem& problem, const void* sums) {
   const SumTree tree = {problem.leaf, tree_unit(problem.arithmetic)};
   return tree_pass(problem, sums_layout(problem), problem.batch, parts_of(tree, problem.k), sums);

@@ -72,7 +72,8 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
     d.lines.emplace_back("repacks", repacked);
   if (plan.share_segments)
-    d.lines.emplace_back("segments", "shared out; a second kernel adds the sums");
+    d.lines.emplace_back(problem.leaf > 0 ? "leaves" : "segments",
+                         "shared out; a second kernel adds the sums");
   d.json.emplace_back("hopper", Object()
                                     .truth("exchanged", plan.exchanged)
                                     .count("cluster_p", plan.cluster_p)

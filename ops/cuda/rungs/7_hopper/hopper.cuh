@@ -305,7 +305,8 @@ struct Hopper {
     const uint32_t p_at = base + P_AT + P::offset(row, 0);
     const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
-    std::conditional_t<TREES, WaitingSums<Tile>, Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))>>
+    std::conditional_t<TREES, WaitingSums<Tile>,
+                       Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))>>
         sums(args.totals, consumer);
     Scales scales(args, row, column, base + SCALES_AT);
     const uint32_t unit_at = base + SCALES_AT + Scales::unit_at(consumer);
@@ -350,8 +351,7 @@ struct Hopper {
         }
         if constexpr (TREES) {
           if (args.segments == 1) sums.add(d, pieces.additions(), pieces.is_last());
-        }
-        else if constexpr (!IS_SCALED<T> && !OF_BYTES)
+        } else if constexpr (!IS_SCALED<T> && !OF_BYTES)
           sums.add(d, pieces.index, unit.pieces);
       }
       const auto finish = [&](auto& totals) {

@@ -78,8 +78,8 @@ struct Total<Tile, /*IN_REGISTERS=*/false> {
 };
 
 // A tree's sums that wait, the first of them the largest. The first few stay in registers: with
-// room for two, one of eight leaves' sums leaves them. The others are stored. A thread reads what it
-// has written itself, so that none waits for another.
+// room for two, one of eight leaves' sums leaves them. The others are stored. A thread reads what
+// it has written itself, so that none waits for another.
 template <typename Tile>
 struct WaitingSums {
   static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::GROUP_Q / 2;

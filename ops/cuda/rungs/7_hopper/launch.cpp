@@ -144,7 +144,6 @@ cudaError_t launch(const Call& call, const Step& step) {
   args.groups = problem.groups;
   args.k = static_cast<int32_t>(call.problem.k);  // where groups end, though copies are spaced
   args.groups_of_p = sides.p.is_shared, args.groups_of_q = sides.q.is_shared;
-  args.leaf = static_cast<int16_t>(problem.leaf);
   args.c_batch = c_entries(problem) != 1;
   args.finishes = finishes(problem, way);
   set_result(args, problem, way, sides);

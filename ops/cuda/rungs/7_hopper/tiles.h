@@ -112,9 +112,12 @@ struct HopperTile {
   static constexpr bool TOTALS_FIT =
       !PING_PONG && BLOCKS == 1 && 2 * (GROUP_P / 64 * GROUP_Q / 2) + 48 <= CONSUMER_REGISTERS;
 
-  // Sums of a tree that wait in a consumer's registers beside its accumulators.
+  // Sums of a tree that wait in a consumer's registers, beside its accumulators and 40 registers
+  // for all else; four are those of sixteen leaves.
   static constexpr int SUMS_KEPT =
-      std::min(4, (BLOCKS == 1 ? CONSUMER_REGISTERS - 40 : 88) / (GROUP_P / 64 * GROUP_Q / 2) - 1);
+      std::min(4, ((MOVES_REGISTERS ? CONSUMER_REGISTERS : 65536 / (BLOCKS * THREADS)) - 40) /
+                          (GROUP_P / 64 * GROUP_Q / 2) -
+                      1);
 
   static_assert(GROUP_P % 64 == 0, "a wgmma has 64 rows");
   static_assert(GROUP_Q % 8 == 0 && GROUP_Q <= 256, "the widths of wgmma");
@@ -220,11 +223,11 @@ struct HopperTileInfo {
 
   template <typename Tile>
   static constexpr HopperTileInfo of() {
-    return {Tile::BLOCK_P,      Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::GROUP_Q,
-            Tile::SLICE_Q,      Tile::CONSUMERS, Tile::SUMS_KEPT, Tile::PING_PONG,    Tile::TOTALS_FIT,
-            OF_GROUPS<Tile>,    OF_TREES<Tile>,  OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>,
-            ONLY_BYTES<Tile>,   Tile::THREADS,   Tile::SHARED_BYTES, Tile::SCALED_BYTES,
-            Tile::BLOCKS_PER_SM};
+    return {Tile::BLOCK_P,          Tile::BLOCK_Q,      Tile::GROUP_P,   Tile::GROUP_Q,
+            Tile::SLICE_Q,          Tile::CONSUMERS,    Tile::SUMS_KEPT, Tile::PING_PONG,
+            Tile::TOTALS_FIT,       OF_GROUPS<Tile>,    OF_TREES<Tile>,  OF_SCALED<Tile>,
+            OF_SCALED_GROUPS<Tile>, ONLY_BYTES<Tile>,   Tile::THREADS,   Tile::SHARED_BYTES,
+            Tile::SCALED_BYTES,     Tile::BLOCKS_PER_SM};
   }
 };
 constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;
