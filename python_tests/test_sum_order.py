@@ -407,7 +407,7 @@ def test_explain_shows_the_leaves() -> None:
     sizes = (8192, 10000), (10000, 4096)
     for dtype, k, said in (
         (torch.float32, 1264, "2048 x 2048 of C"),
-        (HALVES[0], 10000, "one kernel"),
+        (HALVES[0], 10000, "one product"),
     ):
         a, b = (torch.empty(*size, device="meta", dtype=dtype) for size in sizes)
         plan = tiled_mm.plan(a, b, device="h100", sum_order="tree")
@@ -444,3 +444,22 @@ def test_the_benchmark_sees_a_wrong_tree(monkeypatch) -> None:
     monkeypatch.setattr(tree, "parts_of", lambda begin, end, leaf, unit: [begin, end])
     with pytest.raises(RuntimeError, match="a wrong result: small ieee 3x4x5000, tree"):
         tree.measure(case, torch.device("cpu"), 7, Rounds(2, 2, 0.01))
+
+
+def test_where_a_tree_is_summed() -> None:
+    """By one product of all leaves, which blocks share out where C is small; or by leaves' own,
+    where another rung is better at few rows, or there are too many leaves for one."""
+
+    def plan(m: int, n: int, k: int, order: str = "tree") -> dict:
+        a, b = (torch.empty(x, k, dtype=torch.bfloat16, device="meta") for x in (m, n))
+        return tiled_mm.plan(a, b.mT, device="h100", sum_order=order)
+
+    large, small = plan(8192, 4096, 14336), plan(300, 200, 16384)
+    assert not large["hopper"]["share_segments"] and small["hopper"]["share_segments"]
+    assert [len(x["leaves"]) for x in (large, small)] == [8, 16]
+    # One sum of eight leaves leaves the registers, of each block's tile.
+    assert large["workspace_bytes"] == large["steps"][0]["grid_x"] * 128 * 128 * 4
+    assert small["workspace_bytes"] == 16 * 300 * 200 * 4
+    few, many = plan(1, 4096, 14336), plan(300, 200, 16384, "tree:16")
+    assert few["algo"] == "few_rows" and len(many["leaves"]) == 1024
+    assert (many["m"], many["k"]) == (300, 16)  # the first leaf's
