@@ -4,12 +4,12 @@ the next is computed, have the bits of one process, which computes beside them."
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import reduce
 
 import pytest
 import tiled_mm
@@ -28,6 +28,7 @@ from parallel_tree import (
 )
 from processes import Cases, device, equal, square_mesh, whole
 from tiled_mm import _peer_memory, _tree_parallel, _tree_pieces, _tree_reduce, nn
+from tiled_mm._tree_pieces import Pieces
 from tiled_mm.distributed import ColwiseParallel, RowwiseParallel
 from torch import Tensor, distributed
 from torch.distributed.tensor import Shard
@@ -40,16 +41,99 @@ SIZES = (((37,), 8), ((64,), 16), ((3, 1, 5), 4), ((1,), 8), ((4, 24), 8), ((8, 
 SCATTERED = (((40,), 0, 8), ((2, 20), 1, 16), ((20, 3), 0, 4), ((3, 4, 2), -2, 8), ((4, 2), 0, 64))
 
 
+class _Copies(TorchDispatchMode):
+    """A stream that copies when it is waited for, and not before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.waiting = 0, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
+        if func is not torch.ops.aten.copy_.default:
+            return func(*args, **(kwargs or {}))
+        self.begun += 1
+        self.waiting.append(args)
+        return args[0]
+
+    def wait_event(self, event: _Event) -> None: ...
+
+
+class _Event:
+    def record(self, stream: _Copies | _Current) -> None:
+        self.copies, self.begun = stream, stream.begun
+
+
+class _Current:
+    """The stream of products, which run at once."""
+
+    begun = 0
+
+    def wait_event(self, event: _Event) -> None:
+        copies = event.copies
+        while copies.begun - len(copies.waiting) < event.begun:
+            target, source = copies.waiting.pop(0)
+            target.copy_(source)
+
+
+_COPIES, _CURRENT = _Copies(), _Current()
+
+
+class _SharedMemory:
+    """A handle as of torch's symmetric memory, of CPU processes."""
+
+    def __init__(self, group: object, size: int) -> None:
+        self.group, self.size = group, size
+        self.rank, self.world_size = group.rank(), group.size()
+        paths = [tempfile.mkstemp()[1] if self.rank == 0 else None]
+        distributed.broadcast_object_list(paths, group=group, group_src=0)
+        self.bytes = torch.from_file(paths[0], True, size * self.world_size, dtype=torch.uint8)
+        distributed.barrier(group)
+        if self.rank == 0:
+            os.remove(paths[0])
+
+    def get_buffer(self, rank: int, shape: tuple, dtype: torch.dtype, offset: int) -> Tensor:
+        begin = rank * self.size + offset * dtype.itemsize
+        end = begin + math.prod(shape) * dtype.itemsize
+        assert end <= (rank + 1) * self.size
+        return self.bytes[begin:end].view(dtype).view(shape)
+
+    def barrier(self, timeout_ms: int) -> None:
+        distributed.barrier(self.group)
+
+
+@functools.cache
+def _rooms_on_cpus(group: object) -> _peer_memory.Rooms:
+    return _peer_memory.Rooms(_SharedMemory(group, 1 << 17), group, torch.device("cpu"), 1 << 16)
+
+
+def _use_rooms_on_cpus(patch: pytest.MonkeyPatch) -> None:
+    """What GPUs do: rooms are copied from as late as may be, and written as early."""
+    within = contextlib.ExitStack()
+
+    def rooms(group: object, device: torch.device, size: int) -> _peer_memory.Rooms:
+        assert size <= 1 << 16
+        return _rooms_on_cpus(group)
+
+    def set_stream(stream: object) -> None:
+        within.enter_context(stream) if stream is _COPIES else within.close()
+
+    patch.setattr(_peer_memory, "_stream_of_copies", lambda device: _COPIES)
+    patch.setattr(_peer_memory.Rooms, "of", rooms)
+    patch.setattr(torch.cuda, "Event", _Event)
+    patch.setattr(torch.cuda, "current_stream", lambda device: _CURRENT)
+    patch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    patch.setattr(torch.cuda, "set_stream", set_stream)
+
+
 @contextlib.contextmanager
-def in_pieces(pieces: int, peers: bool = True) -> Iterator[list[int]]:
-    """Of any size; without `peers`, no GPU is to reach another's memory. How many pieces calls of
-    a process were cut in."""
+def in_pieces(pieces: int) -> Iterator[list[int]]:
+    """Of any size. How many pieces calls of a process were cut in."""
     found = []
     real = _tree_pieces.linear_in_pieces
 
-    def counted(*args: object) -> tuple[Tensor, Tensor]:
-        found.append(len(args[-1]))
-        return real(*args)
+    def counted(x: Tensor, weight: Tensor, bias: object, pieces: Pieces, *args: object) -> object:
+        found.append(len(pieces.heights))
+        return real(x, weight, bias, pieces, *args)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_tree_reduce, "ONE_STEP", 0)
@@ -57,8 +141,8 @@ def in_pieces(pieces: int, peers: bool = True) -> Iterator[list[int]]:
         patch.setattr(_tree_pieces, "PIECE", 1)
         patch.setattr(_tree_pieces, "PIECES", pieces)
         patch.setattr(_tree_parallel, "linear_in_pieces", counted)
-        if not peers:
-            patch.setattr(_peer_memory, "_handle", lambda *args: None)
+        if device() == "cpu":
+            _use_rooms_on_cpus(patch)
         yield found
 
 
@@ -67,10 +151,6 @@ def row_layer(dtype: torch.dtype, activation: str | None, biased: bool) -> nn.Li
     with torch.device("cpu"):
         layer = nn.Linear(HIDDEN, 24, bias=biased, activation=activation, dtype=dtype)
     return layer.to(device())
-
-
-def ways() -> tuple[bool, ...]:
-    return (True, False) if device() == "cuda" else (False,)
 
 
 @CASES
@@ -84,16 +164,14 @@ def pieces_of_rows() -> None:
         with tiled_mm.sum_order(ORDER):
             right = step(row_layer(dtype, activation, biased), x, g)
         net = parallelized(row_layer(dtype, activation, biased), ROWS)
-        for peers in ways():
-            net.zero_grad()
-            with in_pieces(pieces, peers) as found:
-                y, grad, *grads = step(net, part(x, -1), g)
-            assert len(found) == (count > 1)
-            assert all(n >= pieces // count for n in found) or x.numel() < 24 * HIDDEN
-            equal(y, right[0])
-            equal(grad, part(right[1], -1))
-            for ours, expected in zip(grads, right[2:], strict=True):
-                equal(ours, expected)
+        with in_pieces(pieces) as found:
+            y, grad, *grads = step(net, part(x, -1), g)
+        assert len(found) == (count > 1)
+        assert all(n >= pieces // count for n in found) or x.numel() < 24 * HIDDEN
+        equal(y, right[0])
+        equal(grad, part(right[1], -1))
+        for ours, expected in zip(grads, right[2:], strict=True):
+            equal(ours, expected)
 
 
 @CASES
@@ -113,15 +191,13 @@ def pieces_of_sequences() -> None:
             "1": RowwiseParallel(output_layouts=Shard(dim), sum_order=ORDER),
         }
         net = parallelized(mlp(dtype, last), split)
-        for peers in ways():
-            net.zero_grad()
-            with in_pieces(pieces, peers) as found:
-                y, grad, *grads = step(net, part(x, dim), part(g, dim))
-            assert len(found) == (2 if count > 1 else 0)
-            equal(y, part(right[0], dim))
-            equal(grad, part(right[1], dim))
-            for ours, expected in zip(grads, right[2:], strict=True):
-                equal(ours, expected)
+        with in_pieces(pieces) as found:
+            y, grad, *grads = step(net, part(x, dim), part(g, dim))
+        assert len(found) == (2 if count > 1 else 0)
+        equal(y, part(right[0], dim))
+        equal(grad, part(right[1], dim))
+        for ours, expected in zip(grads, right[2:], strict=True):
+            equal(ours, expected)
 
 
 @CASES
@@ -142,14 +218,12 @@ def pieces_of_a_perceptron() -> None:
 
         return step(called(net, forward), x, g.bfloat16())
 
-    for way, last, peers in itertools.product(
-        (step, again, by_autocast), (None, "gelu", "relu"), ways()
-    ):
+    for way, last in itertools.product((step, again, by_autocast), (None, "gelu", "relu")):
         net = mlp(torch.float32, last)
         with tiled_mm.sum_order(ORDER):
             right = way(net, x, g)
         ours = parallelized(mlp(torch.float32, last), {"0": COLUMNS, "1": ROWS})
-        with in_pieces(8, peers) as found:
+        with in_pieces(8) as found:
             for got, expected in zip(way(ours, x, g), right, strict=True):
                 equal(got, expected)
             assert len(found) == (0 if count == 1 else 3 if way is again else 2)
@@ -180,8 +254,9 @@ def called(net: torch.nn.Module, forward: Callable[[Tensor], Tensor]) -> torch.n
 
 
 @CASES
-def pieces_added_in_another_order() -> None:
-    """The tests above notice it, of four processes; and of any, a sum with another row's."""
+def pieces_gone_wrong() -> None:
+    """The tests above notice another order, of four processes, another row's sums, and a copy that
+    is not waited for. Without each other's memory the sum is exchanged as a whole."""
     count = distributed.get_world_size()
     if count == 1:
         return
@@ -190,25 +265,29 @@ def pieces_added_in_another_order() -> None:
     with tiled_mm.sum_order(ORDER), torch.no_grad():
         right = net(x)
     ours = parallelized(net, ROWS)
+    product = _tree_pieces._linear_out
+
+    def of_the_next_row(*args: Tensor, out: Tensor, **options: object) -> None:
+        product(*args, out=out, **options)
+        out.copy_(out.roll(1, 0))
 
     def in_turn(parts: list[Tensor], out: Tensor | None = None, **options: bool) -> Tensor:
-        total = reduce(torch.add, parts)
+        total = functools.reduce(torch.add, parts)
         return total if out is None else out.copy_(total)
 
-    with torch.no_grad(), in_pieces(16), pytest.MonkeyPatch.context() as patch:
-        equal(ours(part(x, -1)), right)
-        if count == 4:
-            patch.setattr(_tree_pieces, "paired", lambda parts: parts)
-            patch.setattr(_tree_pieces, "added", in_turn)
-            assert not torch.equal(ours(part(x, -1)), right)
-    swap = _tree_pieces._Collectives.swap
-
-    def of_the_next_row(link: object, room: Tensor, target: Tensor, peer: int) -> object:
-        return swap(link, room.roll(1, 0), target, peer)
-
-    with torch.no_grad(), in_pieces(16, peers=False), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_tree_pieces._Collectives, "swap", of_the_next_row)
-        assert not torch.equal(ours(part(x, -1)), right)
+    wrong = [{(_tree_pieces, "_linear_out"): of_the_next_row}]
+    if count == 4:
+        wrong += [{(_tree_pieces, "paired"): list, (_tree_pieces, "added"): in_turn}]
+    if device() == "cpu":
+        wrong += [{(_Current, "wait_event"): lambda *args: None}]
+    without = {(_peer_memory.Rooms, "of"): lambda *args: None}
+    for changes in ({}, without, *wrong):
+        with torch.no_grad(), in_pieces(16) as found, pytest.MonkeyPatch.context() as patch:
+            for (where, name), change in changes.items():
+                patch.setattr(where, name, change)
+            assert torch.equal(ours(part(x, -1)), right) == (changes not in wrong)
+            assert len(found) == (changes is not without)
+    _COPIES.waiting.clear()
 
 
 @CASES
@@ -219,89 +298,9 @@ def pieces_within_a_mesh() -> None:
         right = mlp(torch.float32)(x)
     on = square_mesh(("data", "model"))["model"]
     net = parallelized(mlp(torch.float32), {"0": COLUMNS, "1": ROWS}, on)
-    for peers in ways():
-        with torch.no_grad(), in_pieces(8, peers):
+    for mode in (torch.inference_mode, torch.no_grad):  # rooms are the same
+        with mode(), in_pieces(8):
             equal(net(x), right)
-
-
-class _LateCopies(TorchDispatchMode):
-    """A stream that copies when it is waited for, and not before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting: list[tuple[Tensor, Tensor]] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
-        if func is not torch.ops.aten.copy_.default:
-            return func(*args, **(kwargs or {}))
-        self.waiting.append(args)
-        return args[0]
-
-    def wait_stream(self, stream: object) -> None: ...
-
-    def record_event(self) -> _LateCopies:
-        return self
-
-    def wait_event(self, event: _LateCopies) -> None:
-        for target, source in event.waiting:
-            target.copy_(source)
-        event.waiting.clear()
-
-
-class _SharedMemory:
-    """A handle as of torch's symmetric memory, of CPU processes."""
-
-    def __init__(self, group: object, size: int) -> None:
-        self.rank, self.world_size, self.size = group.rank(), group.size(), size
-        paths = [tempfile.mkstemp()[1] if self.rank == 0 else None]
-        distributed.broadcast_object_list(paths, 0)
-        self.bytes = torch.from_file(paths[0], True, size * self.world_size, dtype=torch.uint8)
-        distributed.barrier()
-        if self.rank == 0:
-            os.remove(paths[0])
-
-    def get_buffer(self, rank: int, shape: tuple, dtype: torch.dtype, offset: int) -> Tensor:
-        begin = rank * self.size + offset * dtype.itemsize
-        end = begin + math.prod(shape) * dtype.itemsize
-        assert end <= (rank + 1) * self.size
-        return self.bytes[begin:end].view(dtype).view(shape)
-
-    def barrier(self, timeout_ms: int) -> None:
-        distributed.barrier()
-
-
-@CASES
-def pieces_between_rooms() -> None:
-    """What GPUs do, on the CPU: rooms are copied from as late as may be, and written as early."""
-    count = distributed.get_world_size()
-    if count == 1 or device() == "cuda":
-        return
-    size = 1 << 16
-    group, copies = distributed.group.WORLD, _LateCopies()
-    handle = _SharedMemory(group, 2 * size)
-
-    def rooms(group: object, device: torch.device, needed: int) -> _peer_memory.Rooms:
-        assert needed <= size
-        return _peer_memory.Rooms(handle, group, device, size)
-
-    kinds = (None, None), (None, Shard(0)), ("gelu", None), ("gelu", Shard(0))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_peer_memory.Rooms, "of", rooms)
-        patch.setattr(_peer_memory, "_stream_of_copies", lambda device: copies)
-        patch.setattr(torch.cuda, "current_stream", _LateCopies)
-        patch.setattr(torch.cuda, "stream", lambda stream: stream)
-        for pieces, (activation, layout), dtype in itertools.product((4, 8, 32), kinds, DTYPES):
-            net = row_layer(dtype, activation, activation is not None)
-            xs = [drawn(72, HIDDEN, dtype=dtype, seed=seed) for seed in range(3)]
-            with tiled_mm.sum_order(ORDER), torch.no_grad():
-                right = [net(x) for x in xs]
-            ours = parallelized(net, RowwiseParallel(output_layouts=layout, sum_order=ORDER))
-            with torch.no_grad(), in_pieces(pieces):
-                for x, y in zip(xs, right, strict=True):
-                    equal(ours(part(x, -1)), y if layout is None else part(y, 0))
-        with torch.no_grad(), in_pieces(8):
-            patch.setattr(_LateCopies, "wait_event", lambda *args: None)
-            assert not torch.equal(ours(part(xs[0], -1)), right[0][: 72 // count])
 
 
 @CASES
@@ -310,10 +309,10 @@ def pieces_in_a_graph() -> None:
     if device() != "cuda":
         return
     net = parallelized(row_layer(torch.bfloat16, None, False), ROWS)
-    for rows, peers in itertools.product((512, 24), ways()):
+    for rows in (512, 24):
         x = drawn(rows, HIDDEN, dtype=torch.bfloat16)
         own = part(x, -1).contiguous()
-        with torch.no_grad(), in_pieces(8, peers):
+        with torch.no_grad(), in_pieces(8):
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):

@@ -36,18 +36,18 @@ def test_processes(name: str, said: dict[str, str]) -> None:
 def test_heights_of_pieces() -> None:
     """A piece is a tile of 128 x 256 for each of 128 multiprocessors, or a multiple; a rest is by
     itself, and small sums are whole."""
-    from tiled_mm._tree_pieces import pieces_of
+    from tiled_mm._tree_pieces import heights_of
 
     for sizes, columns, count, scatter_dim, heights in (
-        ((8192,), 4096, 2, None, [1024] * 4),
-        ((8192,), 4096, 4, None, [1024] * 2),
+        ((8192,), 4096, 2, None, [2048] * 2),
+        ((8192,), 4096, 4, None, [2048]),
         ((8192,), 4096, 8, None, [1024]),
-        ((2, 4096), 4096, 2, None, [1024] * 4),
+        ((2, 4096), 4096, 2, None, [2048] * 2),
         ((7000,), 4096, 2, None, [1024] * 3 + [428]),
-        ((8200,), 8192, 2, None, [1024] * 4 + [4]),
-        ((65536,), 4096, 2, None, [8192] * 4),
+        ((8200,), 8192, 2, None, [2048] * 2 + [4]),
+        ((65536,), 4096, 2, None, [16384] * 2),
         ((4096,), 5120, 2, None, [768] * 2 + [512]),
-        ((2, 4096), 4096, 2, 1, [512] * 4),
+        ((2, 4096), 4096, 2, 1, [2048] * 2),
         ((8192,), 4096, 3, None, []),
         ((8192,), 4096, 1, None, []),
         ((2047,), 4096, 2, None, []),
@@ -56,7 +56,7 @@ def test_heights_of_pieces() -> None:
         ((0,), 4096, 2, None, []),
     ):
         x = torch.empty(*sizes, 64, dtype=torch.bfloat16, device="meta")
-        assert pieces_of(x, columns, count, scatter_dim) == heights, sizes
+        assert heights_of(x, columns, count, scatter_dim) == heights, sizes
 
 
 @pytest.mark.cuda

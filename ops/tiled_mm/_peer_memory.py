@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-#: Bytes of a tensor that `of_all` reads, at most: what every process keeps for each group.
+#: Bytes of a tensor that `of_all` reads, at most.
 MOST_BYTES = 1 << 20
-#: By a group's name, a GPU and bytes: the group, since another may have its name later, and the
-#: handle.
-_memory: dict[tuple[str, int, int], tuple[Any, Any]] = {}
+#: By a group's name, a GPU and bytes: the group, since another may have its name later, and what it
+#: shares.
+_memory: dict[tuple[str, int, int], tuple[Any, Rooms | None]] = {}
 
 
 def group_named(name: str) -> Any:
@@ -44,22 +45,6 @@ def _agreed(group: Any, device: torch.device, size: int) -> Any:
     return handle if reached.item() else None
 
 
-def _handle(group: Any, device: torch.device, size: int) -> Any:
-    """Of so many bytes."""
-    key = group.group_name, device.index, size
-    if key not in _memory or _memory[key][0] is not group:
-        if torch.cuda.is_current_stream_capturing():  # which holds no waiting for others
-            return None
-        _memory[key] = group, _agreed(group, device, size)
-    return _memory[key][1]
-
-
-def _meeting(handle: Any, group: Any, device: torch.device) -> Callable[[], None]:
-    """A barrier of the processes' current streams."""
-    timeout = group._get_backend(device).options._timeout
-    return functools.partial(handle.barrier, timeout_ms=round(1e3 * timeout.total_seconds()))
-
-
 @contextlib.contextmanager
 def of_all(tensor: Tensor, name: str) -> Iterator[list[Tensor] | None]:
     """The tensors of all processes, in the order of ranks, where they lie; or None, on every
@@ -70,24 +55,17 @@ def of_all(tensor: Tensor, name: str) -> Iterator[list[Tensor] | None]:
     A process that never comes is waited for until the group's timeout, which ends the others with
     an error of CUDA's.
     """
-    is_small = tensor.numel() * tensor.element_size() <= MOST_BYTES
-    if torch.compiler.is_compiling() or not tensor.is_cuda or not is_small:
+    size, rooms = tensor.numel() * tensor.element_size(), None
+    if not torch.compiler.is_compiling() and size <= MOST_BYTES:
+        rooms = Rooms.of(group_named(name), tensor.device, size)
+    if rooms is None:
         yield None
         return
-    group = group_named(name)
-    handle = _handle(group, tensor.device, MOST_BYTES)
-    if handle is None:
-        yield None
-        return
-    meet = _meeting(handle, group, tensor.device)
-
-    def buffer(rank: int) -> Tensor:
-        return handle.get_buffer(rank, tensor.shape, tensor.dtype)
-
-    buffer(handle.rank).copy_(tensor)
-    meet()
-    yield [buffer(rank) for rank in range(handle.world_size)]
-    meet()  # now they may be written again
+    roots = [rooms.buffer(rank, tensor.shape, tensor.dtype, 0) for rank in range(rooms.count)]
+    roots[rooms.rank].copy_(tensor)
+    rooms.meet()
+    yield roots
+    rooms.meet()  # now they may be written again
 
 
 @functools.cache
@@ -102,14 +80,23 @@ class Rooms:
     Piece k is computed on the current stream. Its copies begin behind a barrier there, on a stream
     of their own. A process comes to that barrier when its copies of piece k - 1 are done, so behind
     it piece k + 1 may be written to the same room. A group's calls follow one another, as those of
-    :func:`of_all`.
+    :func:`of_all`, and share the rooms, whose buffers and events are made once.
     """
 
     def __init__(self, handle: Any, group: Any, device: torch.device, size: int) -> None:
-        self._handle, self._meet, self._size = handle, _meeting(handle, group, device), size
-        self._copies = _stream_of_copies(device)
-        self._copied: torch.cuda.Event | None = None
-        self._offset = 0  # bytes
+        timeout = group._get_backend(device).options._timeout
+        self.rank, self.count = handle.rank, handle.world_size
+        self._handle = handle
+        #: Of a rank, by shape, dtype and how many elements are before it.
+        self.buffer = functools.lru_cache(256)(self._new_buffer)
+        #: A barrier of the processes' current streams.
+        self.meet = functools.partial(
+            handle.barrier, timeout_ms=round(1e3 * timeout.total_seconds())
+        )
+        self._device, self._size, self._copies = device, size, _stream_of_copies(device)
+        self._met = torch.cuda.Event()
+        # A call that copies more often waits for a later copy where it asks for an earlier one.
+        self._events = itertools.cycle([torch.cuda.Event() for _ in range(16)])
 
     @staticmethod
     def of(group: Any, device: torch.device, size: int) -> Rooms | None:
@@ -117,45 +104,52 @@ class Rooms:
         if device.type != "cuda":
             return None
         size = 1 << max(20, (size - 1).bit_length())  # few sizes, since all are kept
-        handle = _handle(group, device, 2 * size)
-        return None if handle is None else Rooms(handle, group, device, size)
+        key = group.group_name, device.index, size
+        if key not in _memory or _memory[key][0] is not group:
+            if torch.cuda.is_current_stream_capturing():  # which holds no waiting for others
+                return None
+            handle = _agreed(group, device, 2 * size)
+            rooms = None if handle is None else Rooms(handle, group, device, size)
+            _memory[key] = group, rooms
+        return _memory[key][1]
 
-    def _room(self, rank: int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        return self._handle.get_buffer(rank, shape, dtype, self._offset // dtype.itemsize)
+    def _new_buffer(self, *asked: Any) -> Tensor:
+        with torch.inference_mode(False):  # other calls may use it too
+            return self._handle.get_buffer(*asked)
 
-    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """This process's, for the next piece."""
-        return self._room(self._handle.rank, shape, dtype)
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """Behind it the current stream has all that was copied, and rooms may be filled again."""
+        self._current = torch.cuda.current_stream(self._device)
+        self._copied: torch.cuda.Event | None = None
+        self._offset = 0  # bytes
+        with torch.cuda.stream(self._current):
+            yield
+            if self._copied is not None:
+                self.wait(self._copied)
+            self.meet()
 
-    def _copy(self, room: Tensor, targets: dict[int, Tensor]) -> Callable[[], None]:
-        """Begins to copy from ranks' rooms. The function that it returns has the stream wait."""
-        current = torch.cuda.current_stream()
+    def room(self, shape: Sequence[int], dtype: torch.dtype, at: int = 0) -> Tensor:
+        """This process's, for the next piece, behind so many elements."""
+        return self.buffer(self.rank, shape, dtype, self._offset // dtype.itemsize + at)
+
+    def copy(self, *targets: tuple[int, Tensor, int]) -> torch.cuda.Event:
+        """Begins to copy to tensors, each from a rank's room, behind so many elements. The event
+        is to be waited for."""
         if self._copied is not None:
-            current.wait_event(self._copied)
-        self._meet()
-        self._copies.wait_stream(current)
-        with torch.cuda.stream(self._copies):
-            for rank, target in targets.items():
-                for part, of_room in zip(
-                    target, self._room(rank, room.shape, room.dtype), strict=True
-                ):
-                    part.copy_(of_room)
-            self._copied = self._copies.record_event()
+            self.wait(self._copied)
+        self.meet()
+        self._met.record(self._current)
+        self._copies.wait_event(self._met)
+        torch.cuda.set_stream(self._copies)
+        for rank, target, at in targets:
+            at += self._offset // target.dtype.itemsize
+            target.copy_(self.buffer(rank, target.shape, target.dtype, at))
+        torch.cuda.set_stream(self._current)
+        self._copied = next(self._events)
+        self._copied.record(self._copies)
         self._offset = self._size - self._offset
-        return functools.partial(current.wait_event, self._copied)
+        return self._copied
 
-    def swap(self, room: Tensor, target: Tensor, peer: int) -> Callable[[], None]:
-        """The piece of another process, which takes this one's in turn."""
-        return self._copy(room[None], {peer: target[None]})
-
-    def gather(self, room: Tensor, target: Tensor) -> None:
-        """[n, ...] of each process into [n, processes, ...]."""
-        rank, count = self._handle.rank, self._handle.world_size
-        self._copy(room, {r: target[:, r] for r in range(count) if r != rank})
-        target[:, rank].copy_(room)
-
-    def finish(self) -> None:
-        """The current stream has all that was copied, and rooms may be filled again."""
-        if self._copied is not None:
-            torch.cuda.current_stream().wait_event(self._copied)
-        self._meet()
+    def wait(self, event: torch.cuda.Event) -> None:
+        self._current.wait_event(event)

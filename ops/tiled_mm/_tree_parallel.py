@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, parallel
 
 from ._precision import get_float32_precision
-from ._tree_pieces import linear_in_pieces, pieces_of, sum_dtype
+from ._tree_pieces import Pieces, linear_in_pieces, pieces_of, sum_dtype
 from ._tree_reduce import check_parts, gather, group_of, passed_back, reduced, tree_reduce
 
 
@@ -57,10 +57,8 @@ class _ColumnLinear(torch.autograd.Function):
         of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
         passed, sums = passed_back(gradient, value, activation, ctx.bias_dtype if of_bias else None)
         grads: list[Tensor | None] = [None, None, sums]
-        if of_x and (heights := pieces_of(passed, x.shape[-1], count, gather_dim)):
-            grads[0], _ = linear_in_pieces(
-                passed, weight.mT, None, name, count, gather_dim, None, order, heights
-            )
+        if of_x and (pieces := pieces_of(passed, x.shape[-1], name, count, gather_dim, None)):
+            grads[0], _ = linear_in_pieces(passed, weight.mT, None, pieces, None, order)
         elif of_x:
             partial = torch.ops.tiled.linear(
                 passed, weight.mT, out_dtype=sum_dtype(x.dtype), sum_order=order
@@ -81,17 +79,13 @@ class _RowLinear(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         name: str,
-        count: int,
-        scatter_dim: int | None,
+        pieces: Pieces,
         activation: str | None,
         order: str,
-        heights: list[int],
     ) -> Tensor:
-        y, value = linear_in_pieces(
-            x, weight, bias, name, count, scatter_dim, activation, order, heights
-        )
+        y, value = linear_in_pieces(x, weight, bias, pieces, activation, order)
         ctx.save_for_backward(x, weight, None if activation is None else value)
-        ctx.asked = name, scatter_dim, activation
+        ctx.asked = name, pieces.scatter_dim, activation
         precision = get_float32_precision() if x.dtype == torch.float32 else None
         ctx.options = {"precision": precision, "sum_order": order}
         ctx.bias_dtype = None if bias is None else bias.dtype
@@ -112,7 +106,7 @@ class _RowLinear(torch.autograd.Function):
             grads[0] = torch.ops.tiled.linear(passed, weight.mT, **ctx.options)
         if of_weight:
             grads[1] = torch.ops.tiled._linear_weight_grad(passed, x, **ctx.options)
-        return (*grads, *[None] * 6)
+        return (*grads, *[None] * 4)
 
 
 class _Parallel:
@@ -234,10 +228,8 @@ class RowwiseParallel(_Style):
         scatter_dim = None if layout.is_replicate() else layout.dim
         activation = getattr(module, "activation", None)
         order = self.sum_order
-        if heights := pieces_of(x, weight.shape[0], count, scatter_dim):
-            return _RowLinear.apply(
-                x, weight, bias, name, count, scatter_dim, activation, order, heights
-            )
+        if pieces := pieces_of(x, weight.shape[0], name, count, scatter_dim, activation):
+            return _RowLinear.apply(x, weight, bias, name, pieces, activation, order)
         partial = torch.ops.tiled.linear(x, weight, out_dtype=sum_dtype(x.dtype), sum_order=order)
         return tree_reduce(
             partial, name, scatter_dim, out_dtype=x.dtype, bias=bias, activation=activation
