@@ -102,23 +102,25 @@ class _SharedMemory:
 
 
 @functools.cache
-def _rooms_on_cpus(group: object) -> _peer_memory.Rooms:
-    return _peer_memory.Rooms(_SharedMemory(group, 1 << 17), group, torch.device("cpu"), 1 << 16)
+def _buffers_on_cpus(group: object) -> _peer_memory.PeerBuffers:
+    return _peer_memory.PeerBuffers(
+        _SharedMemory(group, 1 << 17), group, torch.device("cpu"), 1 << 16
+    )
 
 
-def _use_rooms_on_cpus(patch: pytest.MonkeyPatch) -> None:
-    """What GPUs do: rooms are copied from as late as may be, and written as early."""
+def _use_buffers_on_cpus(patch: pytest.MonkeyPatch) -> None:
+    """What GPUs do: buffers are copied from as late as may be, and written as early."""
     within = contextlib.ExitStack()
 
-    def rooms(group: object, device: torch.device, size: int) -> _peer_memory.Rooms:
+    def buffers(group: object, device: torch.device, size: int) -> _peer_memory.PeerBuffers:
         assert size <= 1 << 16
-        return _rooms_on_cpus(group)
+        return _buffers_on_cpus(group)
 
     def set_stream(stream: object) -> None:
         within.enter_context(stream) if stream is _COPIES else within.close()
 
     patch.setattr(_peer_memory, "_stream_of_copies", lambda device: _COPIES)
-    patch.setattr(_peer_memory.Rooms, "of", rooms)
+    patch.setattr(_peer_memory.PeerBuffers, "of", buffers)
     patch.setattr(torch.cuda, "Event", _Event)
     patch.setattr(torch.cuda, "current_stream", lambda device: _CURRENT)
     patch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -142,7 +144,7 @@ def in_pieces(pieces: int) -> Iterator[list[int]]:
         patch.setattr(_tree_pieces, "PIECES", pieces)
         patch.setattr(_tree_parallel, "linear_in_pieces", counted)
         if device() == "cpu":
-            _use_rooms_on_cpus(patch)
+            _use_buffers_on_cpus(patch)
         yield found
 
 
@@ -280,7 +282,7 @@ def pieces_gone_wrong() -> None:
         wrong += [{(_tree_pieces, "paired"): list, (_tree_pieces, "added"): in_turn}]
     if device() == "cpu":
         wrong += [{(_Current, "wait_event"): lambda *args: None}]
-    without = {(_peer_memory.Rooms, "of"): lambda *args: None}
+    without = {(_peer_memory.PeerBuffers, "of"): lambda *args: None}
     for changes in ({}, without, *wrong):
         with torch.no_grad(), in_pieces(16) as found, pytest.MonkeyPatch.context() as patch:
             for (where, name), change in changes.items():
@@ -298,14 +300,14 @@ def pieces_within_a_mesh() -> None:
         right = mlp(torch.float32)(x)
     on = square_mesh(("data", "model"))["model"]
     net = parallelized(mlp(torch.float32), {"0": COLUMNS, "1": ROWS}, on)
-    for mode in (torch.inference_mode, torch.no_grad):  # rooms are the same
+    for mode in (torch.inference_mode, torch.no_grad):  # buffers are the same
         with mode(), in_pieces(8):
             equal(net(x), right)
 
 
 @CASES
 def pieces_in_a_graph() -> None:
-    """Replays of two calls that use the same rooms."""
+    """Replays of two calls that use the same buffers."""
     if device() != "cuda":
         return
     net = parallelized(row_layer(torch.bfloat16, None, False), ROWS)

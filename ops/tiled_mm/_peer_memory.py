@@ -16,7 +16,7 @@ from torch import Tensor
 MOST_BYTES = 1 << 20
 #: By a group's name, a GPU and bytes: the group, since another may have its name later, and what it
 #: shares.
-_memory: dict[tuple[str, int, int], tuple[Any, Rooms | None]] = {}
+_memory: dict[tuple[str, int, int], tuple[Any, PeerBuffers | None]] = {}
 
 
 def group_named(name: str) -> Any:
@@ -55,17 +55,17 @@ def of_all(tensor: Tensor, name: str) -> Iterator[list[Tensor] | None]:
     A process that never comes is waited for until the group's timeout, which ends the others with
     an error of CUDA's.
     """
-    size, rooms = tensor.numel() * tensor.element_size(), None
+    size, buffers = tensor.numel() * tensor.element_size(), None
     if not torch.compiler.is_compiling() and size <= MOST_BYTES:
-        rooms = Rooms.of(group_named(name), tensor.device, size)
-    if rooms is None:
+        buffers = PeerBuffers.of(group_named(name), tensor.device, size)
+    if buffers is None:
         yield None
         return
-    roots = [rooms.buffer(rank, tensor.shape, tensor.dtype, 0) for rank in range(rooms.count)]
-    roots[rooms.rank].copy_(tensor)
-    rooms.meet()
+    roots = [buffers.of_rank(rank, tensor.shape, tensor.dtype, 0) for rank in range(buffers.count)]
+    roots[buffers.rank].copy_(tensor)
+    buffers.meet()
     yield roots
-    rooms.meet()  # now they may be written again
+    buffers.meet()  # now they may be written again
 
 
 @functools.cache
@@ -73,14 +73,14 @@ def _stream_of_copies(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-class Rooms:
-    """Two rooms of each process, which all map: a product fills one while the other processes copy
-    what is in the second, by copy engines, which take no multiprocessor from the product.
+class PeerBuffers:
+    """Two buffers of each process, which all map: a product fills one while the other processes
+    copy what is in the second, by copy engines, which take no multiprocessor from the product.
 
     Piece k is computed on the current stream. Its copies begin behind a barrier there, on a stream
     of their own. A process comes to that barrier when its copies of piece k - 1 are done, so behind
-    it piece k + 1 may be written to the same room. A group's calls follow one another, as those of
-    :func:`of_all`, and share the rooms, whose buffers and events are made once.
+    it piece k + 1 may be written to the same buffer. A group's calls follow one another, as those
+    of :func:`of_all`, and share the buffers, whose tensors and events are made once.
     """
 
     def __init__(self, handle: Any, group: Any, device: torch.device, size: int) -> None:
@@ -88,7 +88,7 @@ class Rooms:
         self.rank, self.count = handle.rank, handle.world_size
         self._handle = handle
         #: Of a rank, by shape, dtype and how many elements are before it.
-        self.buffer = functools.lru_cache(256)(self._new_buffer)
+        self.of_rank = functools.lru_cache(256)(self._new_buffer)
         #: A barrier of the processes' current streams.
         self.meet = functools.partial(
             handle.barrier, timeout_ms=round(1e3 * timeout.total_seconds())
@@ -99,7 +99,7 @@ class Rooms:
         self._events = itertools.cycle([torch.cuda.Event() for _ in range(16)])
 
     @staticmethod
-    def of(group: Any, device: torch.device, size: int) -> Rooms | None:
+    def of(group: Any, device: torch.device, size: int) -> PeerBuffers | None:
         """Of so many bytes at least, or None, on every process: memory cannot be reached."""
         if device.type != "cuda":
             return None
@@ -109,8 +109,8 @@ class Rooms:
             if torch.cuda.is_current_stream_capturing():  # which holds no waiting for others
                 return None
             handle = _agreed(group, device, 2 * size)
-            rooms = None if handle is None else Rooms(handle, group, device, size)
-            _memory[key] = group, rooms
+            buffers = None if handle is None else PeerBuffers(handle, group, device, size)
+            _memory[key] = group, buffers
         return _memory[key][1]
 
     def _new_buffer(self, *asked: Any) -> Tensor:
@@ -119,7 +119,7 @@ class Rooms:
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
-        """Behind it the current stream has all that was copied, and rooms may be filled again."""
+        """Behind it the current stream has all that was copied, and buffers may be filled again."""
         self._current = torch.cuda.current_stream(self._device)
         self._copied: torch.cuda.Event | None = None
         self._offset = 0  # bytes
@@ -129,12 +129,12 @@ class Rooms:
                 self.wait(self._copied)
             self.meet()
 
-    def room(self, shape: Sequence[int], dtype: torch.dtype, at: int = 0) -> Tensor:
+    def own_buffer(self, shape: Sequence[int], dtype: torch.dtype, at: int = 0) -> Tensor:
         """This process's, for the next piece, behind so many elements."""
-        return self.buffer(self.rank, shape, dtype, self._offset // dtype.itemsize + at)
+        return self.of_rank(self.rank, shape, dtype, self._offset // dtype.itemsize + at)
 
     def copy(self, *targets: tuple[int, Tensor, int]) -> torch.cuda.Event:
-        """Begins to copy to tensors, each from a rank's room, behind so many elements. The event
+        """Begins to copy to tensors, each from a rank's buffer, behind so many elements. The event
         is to be waited for."""
         if self._copied is not None:
             self.wait(self._copied)
@@ -144,7 +144,7 @@ class Rooms:
         torch.cuda.set_stream(self._copies)
         for rank, target, at in targets:
             at += self._offset // target.dtype.itemsize
-            target.copy_(self.buffer(rank, target.shape, target.dtype, at))
+            target.copy_(self.of_rank(rank, target.shape, target.dtype, at))
         torch.cuda.set_stream(self._current)
         self._copied = next(self._events)
         self._copied.record(self._copies)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from . import _tree_reduce
-from ._peer_memory import Rooms, group_named
+from ._peer_memory import PeerBuffers, group_named
 from ._tree_reduce import added, finished
 
 #: Pieces of all rows, and one a process at least. With fewer of 8192 x 4096 on two GPUs, more of an
@@ -57,7 +57,7 @@ class Pieces(NamedTuple):
     """The pieces of each process's part, by their rows, and where they are exchanged."""
 
     heights: list[int]
-    rooms: Rooms
+    buffers: PeerBuffers
     scatter_dim: int | None
     results: int  # with the pre-activation, where the gradient needs it
 
@@ -72,8 +72,8 @@ def pieces_of(
         return None
     results = 1 if activation in (None, "relu") else 2
     size = max(sum_dtype(x.dtype).itemsize, results * x.dtype.itemsize)
-    rooms = Rooms.of(group_named(name), x.device, max(heights) * columns * size)
-    return rooms and Pieces(heights, rooms, scatter_dim, results)
+    buffers = PeerBuffers.of(group_named(name), x.device, max(heights) * columns * size)
+    return buffers and Pieces(heights, buffers, scatter_dim, results)
 
 
 def paired(parts: Sequence[Tensor]) -> list[Tensor]:
@@ -97,8 +97,8 @@ def linear_in_pieces(
     products of its own rows begin with their neighbours' sums, so that of two processes no other
     kernel adds. Finished rows are gathered, a piece at a time, but not if they stay scattered.
     """
-    heights, rooms, scatter_dim, results = pieces
-    rank, count, columns, sums = rooms.rank, rooms.count, weight.shape[0], sum_dtype(x.dtype)
+    heights, buffers, scatter_dim, results = pieces
+    rank, count, columns, sums = buffers.rank, buffers.count, weight.shape[0], sum_dtype(x.dtype)
     is_whole, transposed = scatter_dim is None, weight.mT
     lines = x if is_whole else x.movedim(scatter_dim, 0)
     rows = lines.reshape(-1, x.shape[-1])
@@ -118,44 +118,46 @@ def linear_in_pieces(
         """This process's rows, and their pre-activations where `out` has room for them, of all
         others' sums, which are used up."""
         neighbours, *others = received[:, : len(own)]
-        rooms.wait(arrived[0])
+        buffers.wait(arrived[0])
         if not others and bias is None and results == 1:
             options = {"activation": activation, "sum_order": order}
             _addmm_out(neighbours, own, transposed, **options, out=out[0])
             return
         _addmm_out(neighbours, own, transposed, out_dtype=sums, sum_order=order, out=neighbours)
         for event in arrived[1:]:
-            rooms.wait(event)
+            buffers.wait(event)
         parts = [neighbours, *paired(others)]
         if bias is None and activation is None:
             added(parts, out[0], are_used_up=True)
             return
         both = finished(added(parts, are_used_up=True), bias, x.dtype, activation)
-        for room, result in zip(out, both, strict=False):
-            room.copy_(result)
+        for buffer, result in zip(out, both, strict=False):
+            buffer.copy_(result)
 
-    with rooms.call():
+    with buffers.call():
         arrived: list[list[Any]] = [[] for _ in heights]
         for step in range(1, count):
             for i, events in enumerate(arrived):
                 theirs = rows_of(rank ^ step, i)
-                room = rooms.room((len(theirs), columns), sums)
-                _linear_out(theirs, weight, out_dtype=sums, sum_order=order, out=room)
-                events.append(rooms.copy((rank ^ step, received[i][step - 1], 0)))
+                buffer = buffers.own_buffer((len(theirs), columns), sums)
+                _linear_out(theirs, weight, out_dtype=sums, sum_order=order, out=buffer)
+                events.append(buffers.copy((rank ^ step, received[i][step - 1], 0)))
         for i, height in enumerate(heights):
             own, size = rows_of(rank, i), height * columns
             begin = begin_of(rank, i) if is_whole else begins[i]
             targets = out = [t[begin : begin + len(own)] for t in y]
             if is_whole:
-                out = [rooms.room(t.shape, x.dtype, j * size) for j, t in enumerate(targets)]
+                out = [
+                    buffers.own_buffer(t.shape, x.dtype, j * size) for j, t in enumerate(targets)
+                ]
             complete(own, out, received[i], arrived[i])
             if is_whole:
                 others = [(r, begin_of(r, i)) for r in range(count) if r != rank]
-                rooms.copy(
+                buffers.copy(
                     *((r, t[b : b + height], j * size) for j, t in enumerate(y) for r, b in others)
                 )
-                for target, room in zip(targets, out, strict=True):
-                    target.copy_(room)
+                for target, buffer in zip(targets, out, strict=True):
+                    target.copy_(buffer)
     sizes = lines.shape[:-1] if is_whole else (lines.shape[0] // count, *lines.shape[1:-1])
     whole = [t[: len(rows)].view(*sizes, columns) for t in y]
     if not is_whole:

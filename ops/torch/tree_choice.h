@@ -1,6 +1,6 @@
 // Where a tree is summed: by the one product, whose blocks keep the sums that wait or share out the
 // leaves, or by a pass over the sums of its leaves' products, which any rung can compute. Where the
-// rung of a leaf's product sums trees itself that is the faster way (docs/decisions/041); else both
+// rung of a leaf's product sums trees itself that is the faster way (docs/decisions/049); else both
 // are estimated by the rules. The bits are the same.
 #pragma once
 

@@ -92,7 +92,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
           plan.cluster_p = static_cast<int8_t>(cluster_p);
           plan.cluster_q = static_cast<int8_t>(cluster_q);
           if (!parts_fit(plan, p_mn_major, q_mn_major)) continue;
-          // Of a tree they take 1.05 to 1.7 times as long as two (docs/decisions/041), which the
+          // Of a tree they take 1.05 to 1.7 times as long as two (docs/decisions/049), which the
           // estimates do not know.
           if (problem.leaf > 0 && cluster_p * cluster_q > 2) continue;
           const Units units = units_of(problem, plan);
