@@ -21,6 +21,7 @@ import rungs
 import scaled
 import tiled_mm
 import torch
+import trees
 
 SHORT_DTYPES = (torch.float32, torch.float64, torch.complex128)  # one of each accumulator's size
 SHAPES = ((129, 130, 7), (65, 63, 9), (5, 300, 131), (1, 1, 1))
@@ -359,6 +360,24 @@ def run_scaled(short: bool) -> int:
     return products
 
 
+def run_trees(short: bool) -> int:
+    """Every way of the kernels that sum a tree, of a large C and of one whose leaves are shared."""
+    sizes = ((136, 72, 200),) if short else ((300, 264, 331), (65, 63, 1000), (8, 8, 100))
+    products = 0
+    for size, dtype in itertools.product(sizes, trees.SPLIT_K):
+        for layout_a, layout_b in LAYOUTS[:1] if short else LAYOUTS:
+
+            def laid(m: int, n: int, k: int, layouts=(layout_a, layout_b), dtype=dtype) -> tuple:
+                return next(problems(((m, n, k),), (dtype,), (layouts,)))[:2]
+
+            a, b = laid(*size)
+            expected = trees.by_hand(a, b, 64).to(dtype)
+            for way, c in trees.by_every_way(a, b, 64, laid):
+                assert same_bits(c, expected), (size, dtype, layout_a, layout_b, way)
+                products += 1
+    return products
+
+
 PARTS = {
     "fma": (run_fma, "products, all with the bits of the CPU"),
     "gradients": (run_gradient_passes, "passes over gradients, all with the bits of the CPU"),
@@ -369,9 +388,10 @@ PARTS = {
     "tall": (run_tall, "products of a long operand, all with the same bits"),
     "fp16x3": (run_parts, "products of fp16x3, all with the same bits"),
     "fp16x3_cut": (run_cut_parts, "products of fp16x3 by stream-K, all with the same bits"),
+    "trees": (run_trees, "products whose K a tree sums, all with their leaves' bits"),
     "scaled": (run_scaled, "scaled products, all with the same bits"),
 }
-OF_ANY_GPU = ("fma", "gradients")
+OF_ANY_GPU = ("fma", "gradients", "trees")
 
 
 def main(short: bool, chosen: list[str]) -> None:

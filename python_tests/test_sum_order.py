@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import cases
 import gates
@@ -13,9 +13,11 @@ import groups
 import pytest
 import tiled_mm
 import torch
+import trees
 from cases import COMPLEX, DEVICES, FLOATS, HALVES, INTEGERS, each
 from golden import assert_same_bits, golden_mm
 from torch import Tensor
+from trees import by_hand, sum_dtype, tree_of
 
 from bench import results, schema, tree
 from bench.timing import Rounds
@@ -31,33 +33,6 @@ def setting() -> Iterator[None]:
     tiled_mm.set_sum_order("chain")
     yield
     tiled_mm.set_sum_order("chain")
-
-
-def tree_of(sums: Callable[[slice], Tensor], k: int, leaf: int, unit: int = 16) -> Tensor:
-    """What is added to what; `sums` gives a leaf's unrounded sums."""
-
-    def node(begin: int, end: int) -> Tensor:
-        size = end - begin
-        if size < 2 * max(leaf, unit):
-            return sums(slice(begin, end))
-        half = begin + unit * -(-size // (2 * unit))
-        return node(begin, half) + node(half, end)
-
-    return node(0, k)
-
-
-def sum_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in HALVES else dtype
-
-
-def by_hand(a: Tensor, b: Tensor, leaf: int, unit: int = 16, **options: object) -> Tensor:
-    """The root, unrounded, of leaves that are products of one chain."""
-    product = tiled_mm.mm if a.dim() == 2 else tiled_mm.bmm
-
-    def sums(k: slice) -> Tensor:
-        return product(a[..., k], b[..., k, :], sum_dtype(a.dtype), sum_order="chain", **options)
-
-    return tree_of(sums, a.shape[-1], leaf, unit)
 
 
 def operands(m: int, n: int, k: int, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
@@ -82,45 +57,36 @@ def test_beside_chains_of_no_kernel(dtype: torch.dtype) -> None:
     assert not torch.equal(right, tiled_mm.mm(a, b))
 
 
-# Of tiles.h, those that have kernels whose K a tree sums.
-TREE_TILES = ("Coop128x128", "Deep64x64", "Solo64x16")
-
-
 @pytest.mark.cuda
-@each("dtype", HALVES)
+@each("dtype", tuple(trees.SPLIT_K))
 @each("layout", ("nn", "nt", "tn", "tt"))
-def test_one_kernel_that_sums_a_tree(layout: str, dtype: torch.dtype) -> None:
-    """Every way of rung hopper that does: several tiles a block, leaves of whole and part steps."""
-    if torch.cuda.get_device_capability() != (9, 0):
-        pytest.skip("rung hopper is for compute capability 9.0")
-    bias = cases.fill(1, 520, dtype, "cuda")[0]
-    for k, leaf in itertools.product((32, 100, 1000, 3001), LEAVES[:2]):
+def test_kernels_that_sum_a_tree(layout: str, dtype: torch.dtype) -> None:
+    """Every way of the rungs that do: several tiles a block, leaves of whole and part steps, shared
+    out among blocks or not."""
+
+    def laid(m: int, n: int, k: int) -> list[Tensor]:
+        pair = zip(operands(m, n, k, dtype, "cuda"), layout, strict=True)
+        return [cases.column_major(x) if how == "t" else x for x, how in pair]
+
+    sizes = ((2100, 520), (70, 90), (20, 15))
+    for (m, n), k, leaf in itertools.product(sizes, (32, 100, 1000, 3001), LEAVES[:2]):
         if k < 2 * leaf:
             continue
-        a, b = operands(2100, 520, k, dtype, "cuda")
-        a = cases.column_major(a) if layout[0] == "t" else a
-        b = cases.column_major(b) if layout[1] == "t" else b
-        asked = {"algo": "hopper", "sum_order": f"tree:{leaf}"}
+        a, b = laid(m, n, k)
         right = by_hand(a, b, leaf)
-        for tile, exchanged, cluster in itertools.product(
-            TREE_TILES, (False, True), ((1, 1), (2, 1), (1, 2))
-        ):
-            way = tile, exchanged, *cluster
-            got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **asked)
-            assert_same_bits(got, right.to(dtype), f"{k}, {leaf}, {way}")
-            wide = {"out_dtype": torch.float32} | asked
-            got = torch.ops.tiled_debug.mm_with_tile(a, b, *way, False, **wide)
-            assert_same_bits(got, right, f"{k}, {leaf}, {way}, fp32")
-            if k // leaf > 32:  # more leaves than blocks share out
-                continue
-            few = a[:70], b[:, :90]
-            got = torch.ops.tiled_debug.mm_with_tile(*few, *way, True, **asked)
-            assert_same_bits(got, right[:70, :90].to(dtype), f"{k}, {leaf}, {way}, shared out")
-        got = tiled_mm.linear(a, b.mT, bias, activation="relu", **asked)
-        assert_same_bits(got, torch.relu(right + bias.float()).to(dtype), f"{k}, {leaf}, linear")
-    x, y = (t.reshape(3, 350, -1) for t in (a[:1050], a[1050:]))
-    got = tiled_mm.bmm(x, y.mT, **asked)
-    assert_same_bits(got, by_hand(x, y.mT, leaf).to(dtype))
+        for way, got in trees.by_every_way(a, b, leaf, laid):
+            assert_same_bits(got, right.to(dtype), f"{m}x{n}x{k}, {leaf}, {way}")
+        asked = {"sum_order": f"tree:{leaf}"}
+        x, y = torch.stack((a, -a)), torch.stack((b, b))
+        assert_same_bits(tiled_mm.bmm(x, y, **asked), by_hand(x, y, leaf).to(dtype))
+        if dtype in HALVES:
+            wide = tiled_mm.mm(a, b, torch.float32, **asked)
+            assert_same_bits(wide, right, f"{m}x{n}x{k}, {leaf}, fp32")
+        if not dtype.is_complex:
+            bias = cases.fill(1, n, dtype, "cuda")[0]
+            got = tiled_mm.linear(a, b.mT, bias, activation="relu", **asked)
+            expected = torch.relu(right + bias.to(right.dtype)).to(dtype)
+            assert_same_bits(got, expected, f"{m}x{n}x{k}, {leaf}, linear")
 
 
 @each("device", DEVICES)
@@ -392,7 +358,7 @@ def test_other_types_are_refused() -> None:
 
 def test_lessons_refuse_a_tree() -> None:
     a = torch.ones(4, 64)
-    for algo in ("naive", "register_tile"):
+    for algo in ("naive", "tma_wgmma"):
         with pytest.raises(RuntimeError, match=f"'{algo}' is a lesson"):
             tiled_mm.mm(a, a.mT, algo=algo, sum_order="tree:16")
         with tiled_mm.sum_order("tree:16"), pytest.raises(RuntimeError, match="is a lesson"):
@@ -400,7 +366,7 @@ def test_lessons_refuse_a_tree() -> None:
     assert tiled_mm.algos(a, a.mT, sum_order="tree") == ["blocked"]
     assert "naive" in tiled_mm.algos(a, a.mT)
     for name in tiled_mm.algos(a, a.mT, device="h100", sum_order="tree"):
-        assert name in ("hopper", "few_rows", "async_mma", "fp16x3", "tall")
+        assert name in ("register_tile", "hopper", "few_rows", "async_mma", "fp16x3", "tall")
 
 
 def test_explain_shows_the_leaves() -> None:
@@ -450,8 +416,8 @@ def test_where_a_tree_is_summed() -> None:
     """By one product of all leaves, which blocks share out where C is small; or by leaves' own,
     where another rung is better at few rows, or there are too many leaves for one."""
 
-    def plan(m: int, n: int, k: int, order: str = "tree") -> dict:
-        a, b = (torch.empty(x, k, dtype=torch.bfloat16, device="meta") for x in (m, n))
+    def plan(m: int, n: int, k: int, order: str = "tree", dtype=torch.bfloat16) -> dict:
+        a, b = (torch.empty(x, k, dtype=dtype, device="meta") for x in (m, n))
         return tiled_mm.plan(a, b.mT, device="h100", sum_order=order)
 
     large, small = plan(8192, 4096, 14336), plan(300, 200, 16384)
@@ -463,3 +429,8 @@ def test_where_a_tree_is_summed() -> None:
     few, many = plan(1, 4096, 14336), plan(300, 200, 16384, "tree:16")
     assert few["algo"] == "few_rows" and len(many["leaves"]) == 1024
     assert many["k"] == 16  # the first leaf's
+    for dtype, algo in ((torch.float32, "register_tile"), (torch.float64, "mma_tile")):
+        small = plan(300, 200, 16384, dtype=dtype)
+        assert (small["algo"], small["k"], small["shares_segments"]) == (algo, 16384, True)
+        assert [step["work"] for step in small["steps"]][-1] == "sums"
+        assert plan(4000, 4000, 16384, dtype=dtype)["k"] == 1024  # the first leaf's

@@ -84,7 +84,13 @@ constexpr int64_t chain_count(const Problem& problem) {
   return leaf_count({problem.leaf, tree_unit(problem.arithmetic)}, problem.k);
 }
 
-constexpr int MOST_LEAVES = 256;  // of a kernel that has them as an argument
+// Where the leaves of a tree begin, in k, and behind them its end: an argument of kernels whose
+// blocks have leaves.
+constexpr int MOST_LEAVES = 256;
+struct LeafTable {
+  int32_t count;
+  int32_t begins[MOST_LEAVES + 1];
+};
 
 // Sums of a problem's tree that wait where a kernel keeps `kept` of them elsewhere: the most at
 // once, and all of them.

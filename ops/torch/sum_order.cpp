@@ -32,7 +32,8 @@ int8_t order_of(const MmOptions& options) {
   const std::optional<Algo> algo = parse_algo(*options.algo);
   TORCH_CHECK(!algo || !is_lesson(*algo), "tiled_mm: algo '", std::string(*options.algo),
               "' is a lesson, which sums in one chain; sum_order '", std::string(NAMES[order]),
-              "' is for blocked, async_mma, hopper, few_rows, fp16x3 and tall, or for no algo");
+              "' is for blocked, register_tile, mma_tile, async_mma, hopper, few_rows, fp16x3 and "
+              "tall, or for no algo");
   return order;
 }
 

@@ -18,8 +18,6 @@ constexpr bool is_lesson(Algo algo) {
     case Algo::SharedTile8:
     case Algo::SharedTile16:
     case Algo::SharedTile32:
-    case Algo::RegisterTile:
-    case Algo::MmaTile:
     case Algo::TmaWgmma:
     case Algo::WarpSpecialized: return true;
     default: return false;

@@ -42,7 +42,7 @@ inline bool one_product_sums(const Problem& whole, const SumTree& tree, const De
     const Problem product = node.product(run, nullptr);
     if (tree.splits(product.k)) return true;  // more leaves than a pass adds up
     const Plan plan = plan_of(product);
-    if (rung_of(plan.algo)->trees) return true;
+    if (supports(plan.algo, whole, device)) return true;
     apart += estimated_seconds(product, device, rules, plan) + rules.chip().kernel;
   }
   apart += 2 * static_cast<double>(node.bytes()) / rules.chip().copy;  // stored, and read

@@ -39,7 +39,8 @@ cudaError_t launch_step(const RungLaunch& rung, const Call& call, const Step& st
     case Work::Clear: return launch_clear_words(call, step);
     case Work::Sums:
       if (call.problem.leaf == 0) return launch_sums(call, step);
-      return launch_tree_sum(tree_pass(call.problem, call.at<void>(Area::Totals)), call.stream);
+      return launch_tree_sum(tree_pass(problem_of_pass(call, step), call.at<void>(Area::Totals)),
+                             call.stream);
     default: return rung.launch(call, step);
   }
 }

@@ -57,9 +57,8 @@ struct HopperArguments {
 // Arguments of kernels whose K a tree sums. Where leaves are shared out among blocks, as segments
 // are, C is the place of their sums.
 struct TreeArguments : HopperArguments {
-  int32_t leaves;
-  int32_t begins[MOST_LEAVES + 1];  // k, the last one is the end of K
-  uint8_t additions[MOST_LEAVES];   // TreePart::additions
+  LeafTable leaves;
+  uint8_t additions[MOST_LEAVES];  // TreePart::additions
 };
 
 // Arguments of kernels for scaled products.

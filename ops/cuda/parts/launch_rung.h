@@ -4,6 +4,8 @@
 #include "cuda/parts/hand_over.h"
 #include "cuda/parts/launch.h"
 #include "cuda/plan/copies.h"
+#include "cuda/plan/sums.h"
+#include "cuda/plan/turned.h"
 
 namespace tiled {
 
@@ -26,6 +28,11 @@ inline Call call_of(const Problem& problem, const Plan& plan, void* workspace = 
                     cudaStream_t stream = nullptr) {
   auto* const bytes = static_cast<char*>(workspace);
   return {problem, plan, problem_as_read(problem, plan, bytes), bytes, stream};
+}
+
+// The problem as the product's kernel has it whose sums a pass adds.
+inline Problem problem_of_pass(const Call& call, const Step& pass) {
+  return pass.key == TRANSPOSED ? turned(call.problem) : call.problem;
 }
 
 struct RungLaunch {

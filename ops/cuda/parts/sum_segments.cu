@@ -9,7 +9,6 @@
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/sums.cuh"
-#include "cuda/plan/turned.h"
 
 namespace tiled {
 namespace {
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(THREADS) sum_segments(const __grid_constant__ 
 }  // namespace
 
 cudaError_t launch_sums(const Call& call, const Step& step) {
-  const Problem problem = step.key == TRANSPOSED ? turned(call.problem) : call.problem;
+  const Problem problem = problem_of_pass(call, step);
   const SumsLayout layout = sums_layout(problem);
   SumArguments args{};
   args.sums = layout.segments == 0 ? nullptr : call.at<void>(Area::Totals);

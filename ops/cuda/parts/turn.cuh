@@ -1,10 +1,11 @@
 // What a block does of the batch and of K's segments. The grid's y counts turns: an entry of the
-// batch each, or, in split-K, a segment of an entry; a block goes on to the next
-// by the grid's height.
+// batch each, or, in split-K, a segment of an entry, or a leaf; a block goes on to the next by the
+// grid's height.
 #pragma once
 
 #include "core/problem.h"
 #include "core/segments.h"
+#include "core/sum_tree.h"
 
 namespace tiled {
 
@@ -13,8 +14,10 @@ __device__ __forceinline__ int64_t segments_of(const Problem& problem) {
   return problem.k == 0 ? 1 : segment_count(problem.k);
 }
 
-__device__ __forceinline__ int64_t turns_of(const Problem& problem, bool shares_segments) {
-  return shares_segments ? problem.batch * segments_of(problem) : problem.batch;
+__device__ __forceinline__ int64_t turns_of(const Problem& problem, bool shares_segments,
+                                            const LeafTable& leaves) {
+  const auto shared = [&] { return problem.leaf > 0 ? leaves.count : segments_of(problem); };
+  return shares_segments ? problem.batch * shared() : problem.batch;
 }
 
 // Its sums go to entry `turn` of C, or of the sums that stand for it (plan/sums.h).
@@ -27,6 +30,16 @@ __device__ __forceinline__ int64_t entry_of(const Problem& problem, bool shares_
 __device__ __forceinline__ int64_t first_segment_of(const Problem& problem, bool shares_segments,
                                                     int64_t turn) {
   return shares_segments ? turn / problem.batch : 0;
+}
+// Where it begins in K and ends.
+struct Stretch {
+  int64_t begin, end;
+};
+template <bool MAY_SHARE = true>
+__device__ __forceinline__ Stretch stretch_of(const Problem& problem, int64_t segment,
+                                              const LeafTable& leaves) {
+  if (MAY_SHARE && problem.leaf > 0) return {leaves.begins[segment], leaves.begins[segment + 1]};
+  return {segment_begin(segment), segment_end(segment, problem.k)};
 }
 __device__ __forceinline__ bool is_first_segment(bool shares_segments, int64_t segment) {
   return shares_segments || segment == 0;

@@ -9,7 +9,7 @@ namespace tiled {
 
 int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
                         const DeviceInfo& device) {
-  if (is_grouped(problem) || problem.batch != 1 || problem.k == 0 || segment_count(problem.k) > 1)
+  if (is_grouped(problem) || problem.batch != 1 || problem.k == 0 || chain_count(problem) > 1)
     return 0;
   const int64_t tiles = saturating_product(blocks_over(problem.m, int64_t{candidate.block_m}),
                                            blocks_over(problem.n, int64_t{candidate.block_n}));

@@ -61,7 +61,7 @@ Step product_of(const Candidate& candidate, const Plan& plan, const Problem& pro
 }
 
 void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments) {
-  const int64_t segments = segment_count(problem.k);
+  const int64_t segments = chain_count(problem);
   if (shares_segments) {
     product.grid_y =
         static_cast<int32_t>(std::min(saturating_product(problem.batch, segments), MAX_GRID_Y));

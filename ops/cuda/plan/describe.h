@@ -23,9 +23,10 @@ std::vector<std::string> variants_of(List, std::initializer_list<const char*> ma
 }
 
 // What reports say of split-K, where a plan has it.
-inline void describe_sharing(Description& d, bool shares_segments) {
+inline void describe_sharing(Description& d, const Problem& problem, bool shares_segments) {
   if (shares_segments)
-    d.lines.emplace_back("shares", "segments of K among blocks, adds their sums");
+    d.lines.emplace_back("shares", std::string(problem.leaf > 0 ? "leaves" : "segments") +
+                                       " of K among blocks, adds their sums");
   d.json.emplace_back("shares_segments", shares_segments ? "true" : "false");
 }
 

@@ -39,9 +39,9 @@ inline SumsLayout sums_layout(const Problem& problem) {
   return l;
 }
 
-// Whether K's segments may go to different blocks. Their sums may take half of what the operands
-// do: a C beyond that has tiles enough, and the pass over its sums would cost more than it gains.
-// How many segments a group has is known on the device alone.
+// Whether K's segments, or leaves, may go to different blocks. Their sums may take half of what the
+// operands do: a C beyond that has tiles enough, and the pass over its sums would cost more than it
+// gains. How many segments a group has is known on the device alone.
 inline bool may_share_segments(const Problem& problem) {
   constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes that nobody minds
   if (chain_count(problem) < 2 || problem.m == 0 || problem.n == 0) return false;
@@ -50,6 +50,11 @@ inline bool may_share_segments(const Problem& problem) {
       saturating_product(saturating_product(saturating_sum(problem.m, problem.n), problem.k),
                          saturating_product(problem.batch, size_of(problem.dtype)));
   return sums_layout(problem).bytes(problem.batch) <= std::max(LITTLE, operands / 2);
+}
+
+// Whether blocks may share out the leaves of the problem's tree; so may they where there is none.
+inline bool may_share_leaves(const Problem& problem) {
+  return problem.leaf == 0 || (may_share_segments(problem) && chain_count(problem) <= MOST_LEAVES);
 }
 
 // The dtype of sums that no epilogue has come near.

@@ -32,10 +32,22 @@ inline TreePass tree_pass(const Problem& problem, const SumsLayout& layout, int6
   return pass;
 }
 
+// The leaves of a problem that kernels sum by its tree, and where they begin.
+inline std::vector<TreePart> leaves_of(const Problem& problem) {
+  return parts_of({problem.leaf, tree_unit(problem.arithmetic)}, problem.k);
+}
+inline LeafTable leaf_table(const std::vector<TreePart>& leaves) {
+  LeafTable table{};
+  for (const TreePart& leaf : leaves) {
+    table.begins[table.count++] = static_cast<int32_t>(leaf.begin);
+    table.begins[table.count] = static_cast<int32_t>(leaf.begin + leaf.size);
+  }
+  return table;
+}
+
 // The pass of a problem whose leaves are shared out among blocks.
 inline TreePass tree_pass(const Problem& problem, const void* sums) {
-  const SumTree tree = {problem.leaf, tree_unit(problem.arithmetic)};
-  return tree_pass(problem, sums_layout(problem), problem.batch, parts_of(tree, problem.k), sums);
+  return tree_pass(problem, sums_layout(problem), problem.batch, leaves_of(problem), sums);
 }
 
 }  // namespace tiled

@@ -81,13 +81,14 @@ __device__ __forceinline__ void compute_by_mma(const Problem& problem,
   const uint32_t a_lane = shared_base + A::lane_at(warp_m);
   const uint32_t b_lane = shared_base + B_AT + B::lane_at(warp_n);
 
-  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
+  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares, args.leaves);
+       turn += gridDim.y) {
     const int64_t entry = entry_of(problem, shares, turn);
     Accumulator<T> chain[TILES_M][TILES_N][4];
 #pragma unroll 1
     for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
       clear(chain);
-      const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
+      const Stretch stretch = stretch_of(problem, segment, args.leaves);
       const auto first_of = [&](const Operand& x) {
         return static_cast<const T*>(x.data) + entry * x.batch_stride;
       };
@@ -95,13 +96,13 @@ __device__ __forceinline__ void compute_by_mma(const Problem& problem,
         return first_of(x) + (all_rows - 1) * strides.row + (problem.k - 1) * strides.k + 1;
       };
       const auto tile_of = [&](const Operand& x, RowsByK strides, int64_t row) {
-        return first_of(x) + row * strides.row + begin * strides.k;
+        return first_of(x) + row * strides.row + stretch.begin * strides.k;
       };
       A a(tile_of(problem.a, a_strides(), row0()), a_strides(), first_of(problem.a),
           end_of(problem.a, a_strides(), problem.m));
       B b(tile_of(problem.b, b_strides(), column0()), b_strides(), first_of(problem.b),
           end_of(problem.b, b_strides(), problem.n));
-      const int length = static_cast<int>(end - begin);
+      const int length = static_cast<int>(stretch.end - stretch.begin);
 
       int to_copy = length;  // values of k whose copy has not been started
       const auto start_copies = [&](uint32_t stage) {

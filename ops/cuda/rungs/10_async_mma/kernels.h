@@ -1,11 +1,15 @@
 // The kernels of rung async_mma, those of a tile in a file of its own.
 #pragma once
 
-#include "cuda/parts/launch.h"
+#include "cuda/parts/launch_segments.h"
 #include "cuda/rungs/10_async_mma/tiles.h"
 #include "cuda/rungs/10_async_mma/way.h"
 
 namespace tiled {
+
+struct AsyncMmaArguments : ProblemAndTotals {
+  ReadBy a, b;
+};
 
 // Which kernel of a tile. A and B are contiguous along k, or B along n, or A along m and B along n:
 // what is contiguous along m and along k is, exchanged, one that is contiguous along k and along n.

@@ -1,5 +1,4 @@
 // The launch of rung async_mma.
-#include "cuda/parts/launch_segments.h"
 #include "cuda/plan/signed_bytes.h"
 #include "cuda/rungs/10_async_mma/kernels.h"
 #include "cuda/rungs/10_async_mma/plan.h"
@@ -18,10 +17,9 @@ Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, const AsyncMmaWay& 
 cudaError_t launch(const Call& call, const Step& step) {
   const AsyncMmaWay way = call.plan.way.as<AsyncMmaWay>();
   const Problem computed = as_turned(call.read, way);
-  const ProblemAndTotals product = with_totals(call, computed, way.shares_segments);
   return launch_kernel(
       kernel_of(computed, way), step, call.stream,
-      AsyncMmaArguments{product.problem, product.totals, way.a, way.b, product.shares_segments});
+      AsyncMmaArguments{with_totals(call, computed, way.shares_segments), way.a, way.b});
 }
 
 const void* kernel(const Call& call) {

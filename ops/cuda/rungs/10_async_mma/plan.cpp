@@ -57,7 +57,7 @@ bool takes(const Problem& problem, const DeviceInfo& device) {
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  return takes(problem, device) && sizes_fit_tma(problem) &&
+  return takes(problem, device) && sizes_fit_tma(problem) && may_share_leaves(problem) &&
          most_tiles(problem, 32, 32) <= MAX_GRID_X;
 }
 
@@ -87,7 +87,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       const Problem computed = as_turned(problem, way);
       if (most_tiles(computed, info.block_m, info.block_n) > MAX_GRID_X) continue;
       way.tile = static_cast<int8_t>(tile);
-      for (int share = 0; share <= may_share_segments(computed); ++share) {
+      for (int share = problem.leaf > 0; share <= may_share_segments(computed); ++share) {
         way.shares_segments = share;
         visit(Way(way));
       }
@@ -210,8 +210,16 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung AsyncMmaRung = {Algo::AsyncMma, &supports,   &ways,
-                                  &plan,          &describe,   &name,
-                                  &variants,      Use::Chosen, /*grouped=*/true};
+extern const Rung AsyncMmaRung = {Algo::AsyncMma,
+                                  &supports,
+                                  &ways,
+                                  &plan,
+                                  &describe,
+                                  &name,
+                                  &variants,
+                                  Use::Chosen,
+                                  /*grouped=*/true,
+                                  /*scaled=*/false,
+                                  /*trees=*/true};
 
 }  // namespace tiled

@@ -1,7 +1,7 @@
-// How async_mma runs a problem, and what its kernel is given.
+// How async_mma runs a problem.
 #pragma once
 
-#include "core/problem.h"
+#include <cstdint>
 
 namespace tiled {
 
@@ -20,13 +20,6 @@ struct AsyncMmaWay {
   bool exchanged;       // C's transpose is computed: B's for A and A's for B
   ReadBy a, b;          // of the operands as the kernel has them
   bool copy_a, copy_b;  // which of these are copied first, to where 16 bytes can be read
-  bool shares_segments;
-};
-
-struct AsyncMmaArguments {
-  Problem problem;  // as ProblemAndTotals has them
-  void* totals;
-  ReadBy a, b;
   bool shares_segments;
 };
 

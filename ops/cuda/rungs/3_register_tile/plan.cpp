@@ -52,7 +52,7 @@ const Tiles& tiles_of(const Problem& problem, const DeviceInfo& device) {
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const Tiles& tiles = tiles_of(problem, device);
-  return is_of_chains(problem, device) &&
+  return is_of_chains(problem, device) && may_share_leaves(problem) &&
          std::any_of(tiles.candidates, tiles.candidates + tiles.count,
                      [&](const Candidate& tile) { return can_launch(tile, problem, device); });
 }
@@ -89,7 +89,7 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Visit visit
     RegisterTileWay way{};
     way.async = true;
     way.tile = static_cast<int8_t>(i);
-    for (int share = 0; share <= may_share_segments(problem); ++share) {
+    for (int share = problem.leaf > 0; share <= may_share_segments(problem); ++share) {
       way.shares_segments = share;
       visit_all(way);
     }
@@ -109,7 +109,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   for (int i = is_grouped(problem) ? tiles.count - 1 : 0; i < tiles.count; ++i) {
     if (!can_launch(tiles.candidates[i], problem, device)) continue;
     way.tile = static_cast<int8_t>(i);
-    for (int share = 0; share <= may_share_segments(problem); ++share) {
+    for (int share = problem.leaf > 0; share <= may_share_segments(problem); ++share) {
       way.shares_segments = share;
       visit(Way(way));
     }
@@ -196,7 +196,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   d.json.emplace_back("access", json_of(way.access));
   d.json.emplace_back("transposes",
                       Object().truth("a", way.transpose_a).truth("b", way.transpose_b).str());
-  describe_sharing(d, way.shares_segments);
+  describe_sharing(d, problem, way.shares_segments);
   return d;
 }
 
@@ -212,8 +212,9 @@ std::optional<NamedWay> name(const Problem& problem, const Way& way) {
 
 }  // namespace
 
-extern const Rung RegisterTileRung = {Algo::RegisterTile, &supports, &ways,     &plan,
-                                      &describe,          &name,     &variants, Use::Chosen,
-                                      /*grouped=*/true};
+extern const Rung RegisterTileRung = {
+    Algo::RegisterTile, &supports,        &ways,         &plan, &describe, &name,
+    &variants,          Use::Chosen,
+    /*grouped=*/true,   /*scaled=*/false, /*trees=*/true};
 
 }  // namespace tiled

@@ -40,8 +40,9 @@ using RegisterTileStages = Accumulator<T>[2 * Tile::BLOCK_K * (Tile::LEADING_A +
 
 // Tile `number` of a problem.
 template <typename T, typename Tile, Access ACCESS_A, Access ACCESS_B>
-__device__ __forceinline__ void compute(const Problem& problem, bool shares, void* totals,
-                                        RegisterTileStages<T, Tile>& tiles, int64_t number) {
+__device__ __forceinline__ void compute(const Problem& problem, const ProblemAndTotals& args,
+                                        bool shares, RegisterTileStages<T, Tile>& tiles,
+                                        int64_t number) {
   using Acc = Accumulator<T>;
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N, VECTOR = Tile::VECTOR;
@@ -68,7 +69,8 @@ __device__ __forceinline__ void compute(const Problem& problem, bool shares, voi
   const int patch_m = (warp / WARPS_N * 4 + lane / 16 * 2 + lane % 2) * VECTOR;  // its first row
   const int patch_n = (warp % WARPS_N * 8 + lane / 2 % 8) * VECTOR;              // first column
 
-  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
+  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares, args.leaves);
+       turn += gridDim.y) {
     const int64_t entry = entry_of(problem, shares, turn);
     const T* a_data = static_cast<const T*>(problem.a.data) + entry * problem.a.batch_stride +
                       row0() * problem.a.row_stride;
@@ -79,7 +81,7 @@ __device__ __forceinline__ void compute(const Problem& problem, bool shares, voi
     for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
       Chain<Acc> chain[THREAD_M][THREAD_N];
       clear(chain);
-      const int64_t begin = segment_begin(segment), end = segment_end(segment, problem.k);
+      const auto [begin, end] = stretch_of(problem, segment, args.leaves);
       TileLoader<T, Tile, BLOCK_M, Tile::LEADING_A, ACCESS_A> a(
           a_data + begin * problem.a.col_stride, problem.a.row_stride, problem.a.col_stride,
           problem.m - row0());
@@ -131,7 +133,7 @@ __device__ __forceinline__ void compute(const Problem& problem, bool shares, voi
       __syncthreads();  // before the next segment or batch entry fills the first stage
       const bool is_last = is_last_segment(problem, shares, segment);
       sum_chains(chain, sums);
-      add_segment<Tile::THREADS>(totals, in_a_row(sums), is_first_segment(shares, segment),
+      add_segment<Tile::THREADS>(args.totals, in_a_row(sums), is_first_segment(shares, segment),
                                  is_last);
       if (is_last) break;
     }
@@ -148,8 +150,7 @@ template <typename T, typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     register_tile(const __grid_constant__ ProblemAndTotals args) {
   __shared__ alignas(16) RegisterTileStages<T, Tile> tiles;
-  compute<T, Tile, ACCESS_A, ACCESS_B>(args.problem, args.shares_segments, args.totals, tiles,
-                                       blockIdx.x);
+  compute<T, Tile, ACCESS_A, ACCESS_B>(args.problem, args, args.shares_segments, tiles, blockIdx.x);
 }
 
 // Its operands come one element at a time: any will do.
@@ -159,8 +160,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   __shared__ alignas(16) RegisterTileStages<T, Tile> tiles;
   for_tiles_of_groups<Tile::BLOCK_M, Tile::BLOCK_N>(
       args.problem, [&](const Problem& problem, int64_t number) {
-        compute<T, Tile, Access::Elements, Access::Elements>(problem, /*shares=*/false, args.totals,
-                                                             tiles, number);
+        compute<T, Tile, Access::Elements, Access::Elements>(problem, args, /*shares=*/false, tiles,
+                                                             number);
       });
 }
 

@@ -38,8 +38,8 @@ namespace tiled {
 // Tile `number` of a problem. SHARES: split-K (plan/sums.h). An instance of
 // its own: asked at run time it spreads the registers of all otherwise, which whole tiles pay for.
 template <typename Tile, Access ACCESS_A, Access ACCESS_B, bool SHARES>
-__device__ __forceinline__ void compute_async(const Problem& problem, void* totals, char* shared,
-                                              int64_t number) {
+__device__ __forceinline__ void compute_async(const Problem& problem, const ProblemAndTotals& args,
+                                              char* shared, int64_t number) {
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N;
   int64_t tile_m, tile_n;
@@ -52,7 +52,7 @@ __device__ __forceinline__ void compute_async(const Problem& problem, void* tota
 
   const PatchOf<Tile> patch;
 
-  const int64_t turns = SHARES ? turns_of(problem, true) : problem.batch;
+  const int64_t turns = SHARES ? turns_of(problem, true, args.leaves) : problem.batch;
   for (int64_t turn = blockIdx.y; turn < turns; turn += gridDim.y) {
     const int64_t entry = SHARES ? entry_of(problem, true, turn) : turn;
     const ReadFrom<Tile> from(problem, row0(), column0());
@@ -66,14 +66,14 @@ __device__ __forceinline__ void compute_async(const Problem& problem, void* tota
     for (int64_t segment = 0; segment < segments; ++segment) {
       clear(chain);
       const int64_t at = SHARES ? first_segment_of(problem, true, turn) : segment;
-      const int64_t begin = segment_begin(at), end = segment_end(at, problem.k);
+      const auto [begin, end] = stretch_of<SHARES>(problem, at, args.leaves);
       multiply_stretch<Tile, ACCESS_A, ACCESS_B>(
           problem, shared, a_data + begin * problem.a.col_stride,
           b_data + begin * problem.b.row_stride, problem.m - from.row, problem.n - from.column,
           static_cast<int>(end - begin), patch, chain);
 
       constexpr int IN_FLIGHT = THREAD_M * THREAD_N > 64 ? 8 : 0;  // else the largest tile spills
-      add_segment<Tile::THREADS, IN_FLIGHT>(totals, in_a_row(chain), segment == 0,
+      add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment == 0,
                                             segment + 1 == segments);
     }
     if constexpr (SHARES) let_the_next_start();
@@ -85,7 +85,7 @@ template <typename Tile, Access ACCESS_A, Access ACCESS_B, bool SHARES>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     register_tile_async(const __grid_constant__ ProblemAndTotals args) {
   __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
-  compute_async<Tile, ACCESS_A, ACCESS_B, SHARES>(args.problem, args.totals, shared, blockIdx.x);
+  compute_async<Tile, ACCESS_A, ACCESS_B, SHARES>(args.problem, args, shared, blockIdx.x);
 }
 
 template <typename Tile, Access ACCESS_A, Access ACCESS_B>
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
   for_tiles_of_groups<Tile::BLOCK_M, Tile::BLOCK_N>(
       args.problem, [&](const Problem& problem, int64_t number) {
-        compute_async<Tile, ACCESS_A, ACCESS_B, false>(problem, args.totals, shared, number);
+        compute_async<Tile, ACCESS_A, ACCESS_B, false>(problem, args, shared, number);
       });
 }
 

@@ -34,8 +34,8 @@ namespace tiled {
 
 // Tile `number` of a problem.
 template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
-__device__ __forceinline__ void compute_fp64(const Problem& problem, bool shares, void* totals,
-                                             uint32_t shared_base, int64_t number) {
+__device__ __forceinline__ void compute_fp64(const Problem& problem, const ProblemAndTotals& args,
+                                             bool shares, uint32_t shared_base, int64_t number) {
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N;
   int64_t tile_m, tile_n;
   tile_of_block<FP64_RASTER_GROUP>(number, (problem.m + BLOCK_M - 1) / BLOCK_M,
@@ -46,17 +46,18 @@ __device__ __forceinline__ void compute_fp64(const Problem& problem, bool shares
   const auto column0 = [=] { return int64_t{tile_column} * BLOCK_N; };
   const Fp64Lane<Tile> lane;
 
-  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares); turn += gridDim.y) {
+  for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares, args.leaves);
+       turn += gridDim.y) {
     const int64_t entry = entry_of(problem, shares, turn);
     Fp64Chain<Tile> chain;
 #pragma unroll 1
     for (int64_t segment = first_segment_of(problem, shares, turn);; ++segment) {
       clear(chain);
+      const auto [begin, end] = stretch_of(problem, segment, args.leaves);
       multiply_fp64_tile<Tile, A_ALONG_M, B_ALONG_N>(problem, shared_base, entry, row0(), column0(),
-                                                     segment_begin(segment),
-                                                     segment_end(segment, problem.k), lane, chain);
+                                                     begin, end, lane, chain);
       const bool is_last = is_last_segment(problem, shares, segment);
-      add_segment<Tile::THREADS>(totals, in_a_row(chain), is_first_segment(shares, segment),
+      add_segment<Tile::THREADS>(args.totals, in_a_row(chain), is_first_segment(shares, segment),
                                  is_last);
       if (is_last) break;
     }
@@ -74,8 +75,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   // beside this one's, two on some and none on others (512 with tiles of 64 x 64: 1.6 times
   // slower).
   ptx::griddepcontrol_wait();
-  compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(args.problem, args.shares_segments, args.totals,
-                                           shared_base, blockIdx.x);
+  compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(args.problem, args, args.shares_segments, shared_base,
+                                           blockIdx.x);
 }
 
 template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   ptx::griddepcontrol_wait();
   for_tiles_of_groups<Tile::BLOCK_M, Tile::BLOCK_N>(
       args.problem, [&](const Problem& problem, int64_t number) {
-        compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(problem, /*shares=*/false, args.totals,
+        compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(problem, args, /*shares=*/false,
                                                  ptx::shared_address(shared), number);
       });
 }

@@ -23,11 +23,11 @@ bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
 bool supports(const Problem& problem, const DeviceInfo& device) {
   if (!device.hopper_kernels) return false;
   if (is_fp64(problem))
-    return is_of_chains(problem, device) &&
+    return is_of_chains(problem, device) && may_share_leaves(problem) &&
            std::any_of(std::begin(FP64_TABLE), std::end(FP64_TABLE),
                        [&](const Candidate& c) { return can_launch(c, problem, device); });
   return is_of_wgmma(problem.arithmetic) && grid_fits(problem, MmaTile::ROWS, MmaTile::ROWS) &&
-         !is_grouped(problem);
+         !is_grouped(problem) && problem.leaf == 0;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
@@ -40,7 +40,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     if (is_grouped(problem) && tile != FP64_TILE_OF_GROUPS) continue;
     way.tile = static_cast<int8_t>(tile);
     way.blocks = 0;
-    for (int share = 0; share <= may_share_segments(problem); ++share) {
+    for (int share = problem.leaf > 0; share <= may_share_segments(problem); ++share) {
       way.shares_segments = share;
       visit(Way(way));
     }
@@ -105,7 +105,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   describe_wrapped(d, way.blocks);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
-  describe_sharing(d, way.shares_segments);
+  describe_sharing(d, problem, way.shares_segments);
   return d;
 }
 
@@ -117,7 +117,16 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung MmaTileRung = {Algo::MmaTile, &supports, &ways,       &plan,           &describe,
-                                 &name,         &variants, Use::Chosen, /*grouped=*/true};
+extern const Rung MmaTileRung = {Algo::MmaTile,
+                                 &supports,
+                                 &ways,
+                                 &plan,
+                                 &describe,
+                                 &name,
+                                 &variants,
+                                 Use::Chosen,
+                                 /*grouped=*/true,
+                                 /*scaled=*/false,
+                                 /*trees=*/true};
 
 }  // namespace tiled

@@ -1,4 +1,6 @@
 // The launch of rung hopper.
+#include <algorithm>
+
 #include "cuda/parts/cluster_grid.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/map_operand.h"
@@ -53,12 +55,10 @@ ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
 TreeArguments with_leaves(const HopperArguments& args, const Problem& problem) {
   TreeArguments of_tree{};
   static_cast<HopperArguments&>(of_tree) = args;
-  const SumTree tree = {problem.leaf, tree_unit(problem.arithmetic)};
-  for (const TreePart& leaf : parts_of(tree, problem.k)) {
-    of_tree.begins[of_tree.leaves] = static_cast<int32_t>(leaf.begin);
-    of_tree.additions[of_tree.leaves++] = static_cast<uint8_t>(leaf.additions);
-  }
-  of_tree.begins[of_tree.leaves] = static_cast<int32_t>(problem.k);
+  const std::vector<TreePart> leaves = leaves_of(problem);
+  of_tree.leaves = leaf_table(leaves);
+  std::transform(leaves.begin(), leaves.end(), of_tree.additions,
+                 [](const TreePart& leaf) { return static_cast<uint8_t>(leaf.additions); });
   return of_tree;
 }
 

@@ -48,19 +48,20 @@ class Leaves {
   __device__ __forceinline__ Leaves(const TreeArguments& args, const Unit& unit)
       : index((args.segments != 1 ? unit.segment : 0) - 1),
         args_(args),
-        end_(args.segments != 1 ? unit.segment + 1 : args.leaves) {}
+        end_(args.segments != 1 ? unit.segment + 1 : args.leaves.count) {}
 
   __device__ __forceinline__ bool next(const Unit&) { return ++index < end_; }
 
   __device__ __forceinline__ Piece of(const Unit&) const {
     constexpr int BLOCK_K = 64;  // of elements of 16 bits
-    const int begin = args_.begins[index], size = args_.begins[index + 1] - begin;
+    const int32_t* const begins = args_.leaves.begins + index;
+    const int begin = begins[0], size = begins[1] - begin;
     return {0, size / BLOCK_K, size % BLOCK_K, begin};
   }
 
   // How many of the sums that wait the leaf is added to, and whether the root is done.
   __device__ __forceinline__ int additions() const { return args_.additions[index]; }
-  __device__ __forceinline__ bool is_last() const { return index == args_.leaves - 1; }
+  __device__ __forceinline__ bool is_last() const { return index == args_.leaves.count - 1; }
 
  private:
   const TreeArguments& args_;

@@ -144,11 +144,13 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) words[i] = ptx::load_shared_u32(at + 4 * i);
   }
 
-  // The tail of the unit that waits.
+  // The tail of the unit that waits, where the next group's K follows it. Copies have zeros there.
   __device__ __forceinline__ Tail tail() const {
     GroupedUnit unit;
     take_back(unit, shared_ + unit_at(static_cast<int>(threadIdx.x) / 128 - 1));
-    return unit.tail;
+    const bool is_read_in_place =
+        unit.group_begin % 16 == 0 && (args_.has_p_place || args_.has_q_place);
+    return is_read_in_place ? unit.tail : Tail{};
   }
 
   // Where the next block's scales stand, and so many steps further.
