@@ -191,3 +191,19 @@ def test_a_gpu_has_the_bits_of_the_cpu(
                 )
             plain = tiled_mm.quantize(view.cuda(), recipe, dtype=dtype)
             assert torch.equal(plain.data.view(torch.int8), made.data.view(torch.int8))
+
+
+@pytest.mark.cuda
+@each("recipe", ("BlockWise1x128", "BlockWise128x128"))
+@each("source", (torch.float32, torch.bfloat16))
+@each("skip", (0, 1))
+def test_blocks_of_threads_that_take_several_tiles(
+    recipe: str, source: torch.dtype, skip: int
+) -> None:
+    """As many tiles as take each block of threads several turns, some of them at the edges. Rows
+    that begin anywhere are not copied ahead."""
+    x = drawn(3 * 1280 + 7, 2604, dtype=source).nan_to_num()
+    got = tiled_mm.quantize(x.cuda()[:, skip:], recipe, transposed=True)
+    expected = tiled_mm.quantize(x[:, skip:], recipe, transposed=True)
+    for name, mine, right in zip(got._fields, got, expected, strict=True):
+        assert torch.equal(mine.cpu().view(torch.uint8), right.view(torch.uint8)), name
