@@ -242,13 +242,7 @@ class Work:
 
 def measure(case: Case, device: torch.device, seed: int, rounds: Rounds, limits: Limits) -> dict:
     """One record: seconds of ours and of what stands beside it; what torch refuses has none."""
-    stopwatch: Stopwatch
-    if device.type == "cpu":
-        stopwatch = CpuStopwatch()
-    elif case.work == "weight_grad":  # its offsets are read by the host, which no graph can
-        stopwatch = CudaStopwatch(device, graph_below_s=0)
-    else:
-        stopwatch = CudaStopwatch(device)
+    stopwatch: Stopwatch = CpuStopwatch() if device.type == "cpu" else CudaStopwatch(device)
     work = Work(case, device, stopwatch, seed)
     work.check()
     prepared, refused = {}, ""
