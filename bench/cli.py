@@ -118,12 +118,8 @@ def load_operator() -> TiledOperator:
         raise typer.Exit(2) from error
 
 
-def finish(document: dict, device: torch.device, path: Path | None, plots: Path | None) -> None:
-    """The closing state of the device, the plots, an exit status that tells failures, and at the
-    very end where everything lies."""
-    gpu = document["environment"]["gpu"]
-    if gpu is not None:
-        gpu["after"] = machine.gpu_state(device)
+def finish(document: dict, path: Path | None, plots: Path | None) -> None:
+    """The plots, an exit status that tells failures, and at the very end where everything lies."""
     keep(document, path)
     written: list[Path] = []
     if plots is not None:
@@ -352,7 +348,7 @@ def run(
         cases = host.run_host(chosen, rounds, *host.products(chosen))
         document["cases"] += cases
         print_cases(cases, "host time of one call", gpu=chosen.type == "cuda")
-    finish(document, chosen, json, plots)
+    finish(document, json, plots)
 
 
 def _share(device: torch.device, threads: int | None, json: Path | None) -> None:
@@ -392,7 +388,7 @@ def ladder(
     except Exception as error:  # the ladder is worth having without its roofline
         console.print(f"no ceilings: {error}", style="yellow", markup=False)
     run_problems(document, chosen, settings, problems, json, begin)
-    finish(document, chosen, json, plots)
+    finish(document, json, plots)
 
 
 @app.command(name="host")
@@ -417,7 +413,7 @@ def host_command(
                 above = record["above_floor"]["median"] * 1e6
                 grad = "with" if case["grad"] else "without"
                 console.print(f"{record['name']}, {grad} gradient: {above:.2f} µs above the floor")
-    finish(document, chosen, json, None)
+    finish(document, json, None)
 
 
 @app.command()
@@ -437,7 +433,7 @@ def cpu(
     document = new_document("cpu", device, settings.to_json())
     json, plots = destinations("cpu", json, plots)
     run_problems(document, device, settings, expand(["cpu"], ()), json, begin)
-    finish(document, device, json, plots)
+    finish(document, json, plots)
 
 
 def _sets(*names: str, limit: int, **options: str | float) -> list[str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
@@ -148,14 +147,12 @@ def _measure(
     peer = case["peer"]
     if case["mode"] == "sustained" and prepared:
         warm_up(stopwatch, prepared.get(peer) or next(iter(prepared.values())), power)
-    began = time.monotonic()
     samples = interleave(stopwatch, prepared, rounds, random.Random(f"{SEED} {work.name}"))
-    case["power"] = power.summary(began)
     for a in chosen:
         if a.name not in prepared:
             continue
         record, p = records[a.name], prepared[a.name]
-        record_times(record, p, samples[a.name], samples.get(peer))
+        record_times(record, samples[a.name], samples.get(peer))
         record["flops"] = work.flops / record["seconds"]["median"]
         # What was timed: poisoned, and one more sample.
         p.last()[1].poison()
@@ -216,7 +213,7 @@ def main(
                 cli.print_cases(document["cases"][-1:], title, gpu=device.type == "cuda")
     document["curves"] = run_curves(task, device)
     _print_curves(task.to_json(), document["curves"])
-    cli.finish(document, device, json_path, plots)
+    cli.finish(document, json_path, plots)
 
 
 if __name__ == "__main__":

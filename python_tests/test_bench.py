@@ -187,7 +187,7 @@ def test_a_case_is_a_whole_record(shape):
     mine, naive, peer = (by_name[name] for name in ("tiled.mm", "naive", case["peer"]))
     assert len(by_name) == 4 and peer["ratio"]["median"] == 1.0 and peer["recomputed"] is None
     for c in by_name.values():
-        assert c["rounds"] == 3 and c["check"]["ok"]
+        assert c["check"]["ok"]
         assert c["check"]["gate"] == (14.0 if shape.data == "softmax" else check.GATE)
         assert 0 < c["ratio"]["q1"] <= c["ratio"]["median"] <= c["ratio"]["q3"]
         assert c["flops"] == pytest.approx(shape.flops / c["seconds"]["median"])
