@@ -212,12 +212,12 @@ void disable_override_of(std::optional<std::string_view> device) {
   }
 }
 
-void leave_override_of(std::optional<at::DeviceType> device) noexcept {
+void detail::leave_override(std::optional<at::DeviceType> device) noexcept {
   for (const at::DeviceType type : {at::kCPU, at::kCUDA})
     if (!device || *device == type) take_back(type);
 }
 
-std::string override_counts_json(bool reset) {
+std::string override_counts(bool reset) {
   const std::lock_guard<std::mutex> lock(registration);
   constexpr c10::DispatchKey KEYS[] = {c10::DispatchKey::CPU, c10::DispatchKey::CUDA};
   Object all;
