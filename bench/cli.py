@@ -416,26 +416,6 @@ def host_command(
     finish(document, json, None)
 
 
-@app.command()
-def cpu(
-    threads: ThreadsOption = None,
-    budget: BudgetOption = 1.0,
-    limit: LimitOption = 90.0,
-    json: JsonOption = None,
-    plots: PlotsOption = None,
-) -> None:
-    """The CPU's table, on any machine."""
-    begin = time.monotonic()
-    if threads:
-        torch.set_num_threads(threads)
-    device = torch.device("cpu")
-    settings = Settings(cache=cache_state(device), rounds=Rounds(budget_s=budget), limit_s=limit)
-    document = new_document("cpu", device, settings.to_json())
-    json, plots = destinations("cpu", json, plots)
-    run_problems(document, device, settings, expand(["cpu"], ()), json, begin)
-    finish(document, json, plots)
-
-
 def _sets(*names: str, limit: int, **options: str | float) -> list[str]:
     """The arguments that run these sets."""
     flags = [*(("set", name) for name in names), *options.items(), ("limit", limit)]
@@ -470,7 +450,6 @@ _PARTS: dict[str, tuple[list[str], int]] = {
     "tall": (_sets("tall", budget=0.1, limit=40), 60),
     "drawn16": (_sets("large16_drawn", mode="sustained", budget=0.15, limit=80), 100),
     "drawn": (_sets("middle16_drawn", "ieee_drawn", "fp64_drawn", budget=0.1, limit=80), 110),
-    "cpu": (["cpu", "--budget", "0.3", "--limit", "25"], 60),
 }
 
 
@@ -483,7 +462,7 @@ def all_parts(
 ) -> None:
     """What most tables of docs/tables/ need, one JSON file for each part. Without a GPU: the
     parts that a CPU gets through."""
-    parts = only or (list(_PARTS) if torch.cuda.is_available() else ["host", "ladder", "cpu"])
+    parts = only or (list(_PARTS) if torch.cuda.is_available() else ["host", "ladder"])
     unknown = set(parts) - set(_PARTS)
     if unknown:
         raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")

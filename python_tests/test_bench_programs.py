@@ -98,9 +98,8 @@ class Program(NamedTuple):
 
 OPERATOR = (candidates.TiledOperator, "call")
 PROGRAMS = {
-    "bench": Program(cli.app, "--device cpu", "cases", 4, "cpu host-cpu", OPERATOR),
+    "bench": Program(cli.app, "--device cpu", "cases", 4, "host-cpu", OPERATOR),
     "ladder": Program(cli.app, "ladder --device cpu --plots .", "cases", 2, "", OPERATOR),
-    "cpu": Program(cli.app, "cpu", "cases", 2, "cpu", OPERATOR),
     "host": Program(cli.app, "host --device cpu", "cases", 2, "host-cpu", (CALLS, "tiled.mm")),
     "share": Program(cli.app, "--share --device cpu", "share.plans", 3, "", OPERATOR),
     "errors": Program(
@@ -263,7 +262,6 @@ def test_a_wrong_result_or_an_error_ends_a_program_with_an_error(
         (cli.app, "--device cuda:1000", "GPU that torch can use"),
         (cli.app, "--share --set small", "--share takes --device, --threads and --json alone"),
         (cli.app, "ladder --threads 0", "--threads"),
-        (cli.app, "cpu --budget 0", "0 is not above 0"),
         (grouped.main, "--device cpu --only E65", "no case has all of"),
         (scaled.main, "--device cpu --only E65", "no case has all of"),
         *((m.main, "--only x", "no part x") for m in (models, eager, compiled, rivals, scale)),

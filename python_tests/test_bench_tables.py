@@ -34,7 +34,7 @@ def elsewhere(document: dict, **environment: object) -> dict:
 def test_a_table_shows_the_newest_measurement_of_its_device(name):
     table_of, documents = report.TABLES[name], committed()
     table = table_of(documents)
-    assert (table == report.NOT_MEASURED) == (name == "cpu"), "it stands on no page"
+    assert table != report.NOT_MEASURED, "no page can show it"
     older = [
         elsewhere(d, date=f"2020{d['environment']['date'][4:]}", commit="0ld") for d in documents
     ]
