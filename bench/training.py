@@ -20,7 +20,6 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.table import Table
 
 from bench import cells, cli, results
 from bench.arguments import BudgetOption, DivideOption, FileOption, PlotsOption, pick_device
@@ -176,16 +175,6 @@ def run_step(work: Work, mode: str, device: torch.device, power: PowerLog, round
     return case
 
 
-def _print_curves(task: dict, curves: list[dict]) -> None:
-    header, rows = curves_rows(task, curves)
-    table = Table(title="loss curves", title_justify="left", title_style="bold")
-    for i, column in enumerate(header):
-        table.add_column(column, justify="right" if i else "left")
-    for row in rows:
-        table.add_row(*row)
-    cli.console.print(table)
-
-
 def main(
     json_path: FileOption = None,
     plots: PlotsOption = None,
@@ -212,7 +201,7 @@ def main(
                 title = f"{cells.device_name(document)}, {work.name}, {mode}"
                 cli.print_cases(document["cases"][-1:], title, gpu=device.type == "cuda")
     document["curves"] = run_curves(task, device)
-    _print_curves(task.to_json(), document["curves"])
+    print(cells.markdown(*curves_rows(task.to_json(), document["curves"])))
     cli.finish(document, json_path, plots)
 
 
