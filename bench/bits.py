@@ -14,7 +14,10 @@ instruction level and a GPU's those of its compute capability: files of other on
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,7 +33,6 @@ from torch import Tensor
 from bench import machine
 from bench.arguments import pick_device
 from bench.bits_list import Product, memory, operands, products
-from bench.compare import ROOT, environment_with
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 SHOWN = 40  # names that compare prints of one kind
@@ -122,6 +124,17 @@ def record_here(path: Path, device: torch.device, listed: Iterable[Product]) -> 
 # ---- the two commands ---------------------------------------------------------------------------
 
 
+def environment_with(library: Path, folder: Path) -> dict[str, str]:
+    """The environment of a process whose tiled_mm, a copy of the package, loads this library. The
+    package is found without being imported."""
+    installed = Path(importlib.util.find_spec("tiled_mm").origin).parent
+    package = folder / "tiled_mm"
+    shutil.copytree(installed, package, ignore=shutil.ignore_patterns("lib", "__pycache__"))
+    (package / "lib").mkdir()
+    shutil.copy(library, package / "lib" / "libtiled_mm.so")
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
 @app.command()
 def record(
     path: Path,
@@ -137,7 +150,7 @@ def record(
         command = [sys.executable, "-m", "bench.bits", "record", str(path.resolve())]
         environment = environment_with(library, Path(folder))
         done = subprocess.run(
-            [*command, "--device", device], cwd=ROOT, env=environment, check=False
+            [*command, "--device", device], cwd=machine.ROOT, env=environment, check=False
         )
     if done.returncode != 0:
         raise typer.Exit(done.returncode)

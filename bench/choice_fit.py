@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
+from bench.cells import markdown
 from bench.choice import Case, ways_of
 from bench.choice_records import problems_in
 
@@ -257,15 +258,14 @@ def regret(cases: list[Cost]) -> float:
 
 def table(found: dict[str, list[Cost]]) -> str:
     """The page's: regret of each family, and torch.mm's time over ours."""
-    lines = ["| family | problems | regret, geomean | worst | torch.mm / ours |"]
-    lines += ["| --- | ---: | ---: | ---: | ---: |"]
+    header = ["family", "problems", "regret, geomean", "worst", "torch.mm / ours"]
+    rows = []
     for family, cases in found.items():
         ratios = [c.ratio for c in cases if not math.isnan(c.ratio)]
         ratio = f"{statistics.geometric_mean(ratios):.2f}" if ratios else "-"
-        lines.append(
-            f"| {family} | {len(cases)} | {regret(cases):.1%} | {cases[0].cost:.2f} | {ratio} |"
-        )
-    return "\n".join(lines)
+        figures = f"{regret(cases):.1%}", f"{cases[0].cost:.2f}", ratio
+        rows.append([family, str(len(cases)), *figures])
+    return markdown(header, rows)
 
 
 def show(found: dict[str, list[Cost]], worst: int = 2) -> None:

@@ -22,6 +22,7 @@ import torch
 import typer
 from rich.console import Console
 
+from bench.cells import markdown
 from bench.choice import (
     FAMILIES,
     Case,
@@ -117,9 +118,8 @@ def table(problems: list[dict]) -> str:
     families = defaultdict(list)
     for found in problems:
         families[found["case"]["family"]].append(found)
-    heads = "family", "problems", "estimated", "worst", "tuned", "worst", "s to tune"
-    lines = [f"| {' | '.join(heads)} | torch.mm / ours |"]
-    lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    header = ["family", "problems", "estimated", "worst", "tuned", "worst", "s to tune"]
+    rows = []
     for family, of_family in families.items():
         figures = []
         for which in ("estimated", "tuned"):
@@ -132,10 +132,8 @@ def table(problems: list[dict]) -> str:
         ]
         took = statistics.mean(found["tuning_s"] for found in of_family)
         ratio = f"{statistics.geometric_mean(ratios):.2f}" if ratios else "-"
-        lines.append(
-            f"| {family} | {len(of_family)} | " + " | ".join(figures) + f" | {took:.2f} | {ratio} |"
-        )
-    return "\n".join(lines)
+        rows.append([family, str(len(of_family)), *figures, f"{took:.2f}", ratio])
+    return markdown([*header, "torch.mm / ours"], rows)
 
 
 def main(

@@ -118,12 +118,8 @@ def load_operator() -> TiledOperator:
         raise typer.Exit(2) from error
 
 
-def finish(document: dict, device: torch.device, path: Path | None, plots: Path | None) -> None:
-    """The closing state of the device, the plots, an exit status that tells failures, and at the
-    very end where everything lies."""
-    gpu = document["environment"]["gpu"]
-    if gpu is not None:
-        gpu["after"] = machine.gpu_state(device)
+def finish(document: dict, path: Path | None, plots: Path | None) -> None:
+    """The plots, an exit status that tells failures, and at the very end where everything lies."""
     keep(document, path)
     written: list[Path] = []
     if plots is not None:
@@ -352,7 +348,7 @@ def run(
         cases = host.run_host(chosen, rounds, *host.products(chosen))
         document["cases"] += cases
         print_cases(cases, "host time of one call", gpu=chosen.type == "cuda")
-    finish(document, chosen, json, plots)
+    finish(document, json, plots)
 
 
 def _share(device: torch.device, threads: int | None, json: Path | None) -> None:
@@ -392,7 +388,7 @@ def ladder(
     except Exception as error:  # the ladder is worth having without its roofline
         console.print(f"no ceilings: {error}", style="yellow", markup=False)
     run_problems(document, chosen, settings, problems, json, begin)
-    finish(document, chosen, json, plots)
+    finish(document, json, plots)
 
 
 @app.command(name="host")
@@ -417,27 +413,7 @@ def host_command(
                 above = record["above_floor"]["median"] * 1e6
                 grad = "with" if case["grad"] else "without"
                 console.print(f"{record['name']}, {grad} gradient: {above:.2f} µs above the floor")
-    finish(document, chosen, json, None)
-
-
-@app.command()
-def cpu(
-    threads: ThreadsOption = None,
-    budget: BudgetOption = 1.0,
-    limit: LimitOption = 90.0,
-    json: JsonOption = None,
-    plots: PlotsOption = None,
-) -> None:
-    """The CPU's table, on any machine."""
-    begin = time.monotonic()
-    if threads:
-        torch.set_num_threads(threads)
-    device = torch.device("cpu")
-    settings = Settings(cache=cache_state(device), rounds=Rounds(budget_s=budget), limit_s=limit)
-    document = new_document("cpu", device, settings.to_json())
-    json, plots = destinations("cpu", json, plots)
-    run_problems(document, device, settings, expand(["cpu"], ()), json, begin)
-    finish(document, device, json, plots)
+    finish(document, json, None)
 
 
 def _sets(*names: str, limit: int, **options: str | float) -> list[str]:
@@ -474,7 +450,6 @@ _PARTS: dict[str, tuple[list[str], int]] = {
     "tall": (_sets("tall", budget=0.1, limit=40), 60),
     "drawn16": (_sets("large16_drawn", mode="sustained", budget=0.15, limit=80), 100),
     "drawn": (_sets("middle16_drawn", "ieee_drawn", "fp64_drawn", budget=0.1, limit=80), 110),
-    "cpu": (["cpu", "--budget", "0.3", "--limit", "25"], 60),
 }
 
 
@@ -487,7 +462,7 @@ def all_parts(
 ) -> None:
     """What most tables of docs/tables/ need, one JSON file for each part. Without a GPU: the
     parts that a CPU gets through."""
-    parts = only or (list(_PARTS) if torch.cuda.is_available() else ["host", "ladder", "cpu"])
+    parts = only or (list(_PARTS) if torch.cuda.is_available() else ["host", "ladder"])
     unknown = set(parts) - set(_PARTS)
     if unknown:
         raise typer.BadParameter(f"no part {', '.join(sorted(unknown))}")

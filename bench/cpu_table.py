@@ -3,14 +3,13 @@
     python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--budget S] [--host]
                               [--drawn SEED] [--table FILE]
 
-needs torch and the library alone, so that it also runs where the other tools of the benchmark are
-not installed; --library names a libtiled_mm.so that is not installed either. --peak and --tiny name
-the programs cpu_peak and bench_tiny (bench/cpp): the first's figures stand beside the speeds as
-fractions, the second's ratios of 1 ... 64, called from C++, in the document of one thread.
+--library names a libtiled_mm.so that is not installed. --peak and --tiny name the programs cpu_peak
+and bench_tiny (bench/cpp): the first's figures stand beside the speeds as fractions, the second's
+ratios of 1 ... 64, called from C++, in the document of one thread.
 
 Both sides take turns in random order; a ratio is torch.mm's time over ours in the same round, above
-1 where ours is faster. Results are compared with torch.mm's in float64, rows drawn at random. A
-ratio is marked whose quartiles span more than a factor of two: it was measured badly.
+1 where ours is faster. Results are checked as all of the benchmark's are (bench/check.py). A ratio
+is marked whose quartiles span more than a factor of two: it was measured badly.
 DIR/cpu_<threads>.json, or cpu_<threads>_<groups>.json where groups are named, holds every case; the
 summary, printed at the end, is made of the median ratios: their geometric mean and the least.
 --drawn runs squares of 48 ... 1200, odd sizes and skinny products that a seed draws, in place of
@@ -43,14 +42,17 @@ import torch
 
 from bench import cpu_budgets, machine, results
 from bench.cells import sizes_text, unsteady_mark
+from bench.check import check_result
+from bench.data import make_sets
+from bench.shapes import Shape
 
 DTYPES = {
-    "fp32": torch.float32,
-    "fp64": torch.float64,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "int32": torch.int32,
-    "int8": torch.int8,
+    "fp32": "float32",
+    "fp64": "float64",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "int32": "int32",
+    "int8": "int8",
 }
 
 
@@ -137,26 +139,6 @@ def _groups(host: bool, seed: int | None = None) -> dict[str, tuple[Goal, list[C
     return groups
 
 
-def _random(rows: int, cols: int, dtype: torch.dtype) -> torch.Tensor:
-    if dtype.is_floating_point:
-        return torch.randn(rows, cols).to(dtype)
-    return torch.randint(-100, 100, (rows, cols)).to(dtype)
-
-
-def _check(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    rows = torch.randint(c.shape[0], (2,))
-    if not c.dtype.is_floating_point:
-        exact = (a[rows].double() @ b.double()).long().to(c.dtype)  # the data keep sums exact
-        assert torch.equal(c[rows], exact), "wrong integers"
-        return
-    exact = a[rows].double() @ b.double()
-    scale = a[rows].double().abs() @ b.double().abs()
-    u_sum = 2.0**-53 if c.dtype == torch.float64 else 2.0**-24
-    bound = torch.finfo(c.dtype).eps / 2 * exact.abs() + 16 * u_sum * scale + 1e-40
-    error = (c[rows].double() - exact).abs()
-    assert bool((error <= bound).all()), f"wrong by {(error / bound).max().item()} bounds"
-
-
 def _seconds(call: Callable[[], object], calls: int) -> float:
     begin = time.perf_counter()
     for _ in range(calls):
@@ -165,20 +147,17 @@ def _seconds(call: Callable[[], object], calls: int) -> float:
 
 
 def _measure(case: Case, budget_s: float, sample_s: float) -> dict:
-    dtype = DTYPES[case.dtype]
-    a = _random(case.m, case.k, dtype)
-    b = (
-        _random(case.n, case.k, dtype).t()
-        if case.layout == "nt"
-        else _random(case.k, case.n, dtype)
-    )
+    shape = Shape(case.m, case.n, case.k, case.layout, DTYPES[case.dtype])
+    (operands,) = make_sets(shape, torch.device("cpu"), 1, seed=20)
+    a, b = operands.a, operands.b
     sides = {
         "tiled": lambda: torch.ops.tiled.mm(a, b),
         "torch": lambda: torch.mm(a, b),
     }
     if case.group.startswith("tiny"):
         sides["through_ops"] = lambda: torch.ops.aten.mm(a, b)
-    _check(sides["tiled"](), a, b)
+    if not check_result(sides["tiled"](), a, b, tensor_cores=False).ok:
+        raise RuntimeError(f"a wrong result: {shape.label}")
     calls = {}
     for name, call in sides.items():
         once = min(_seconds(call, 1) for _ in range(2))
@@ -196,7 +175,6 @@ def _measure(case: Case, budget_s: float, sample_s: float) -> dict:
         "ratio": statistics.median(ratios),
         "ratio_q1": ratios[len(ratios) // 4],
         "ratio_q3": ratios[-1 - len(ratios) // 4],
-        "ratio_of_best": min(times["torch"]) / min(times["tiled"]),
         **{f"{name}_s": statistics.median(values) for name, values in times.items()},
         "tiled_gflops": operations / statistics.median(times["tiled"]) * 1e-9,
         "torch_gflops": operations / statistics.median(times["torch"]) * 1e-9,

@@ -178,7 +178,7 @@ def main(
         document["errors"].append(measure(*problem, device))
     for table in TABLES.values():
         print(table([document], gpu=device.type == "cuda"))
-    cli.finish(document, device, json_path, None)
+    cli.finish(document, json_path, None)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def _measure(
     finally:
         gc.enable()
     for name, seconds in samples.items():
-        record_times(records[name], prepared[name], seconds, samples.get(PEER))
+        record_times(records[name], seconds, samples.get(PEER))
         if FLOOR in samples:
             above = [t - f for t, f in zip(seconds, samples[FLOOR], strict=True)]
             records[name]["above_floor"] = spread(above)

@@ -1,4 +1,4 @@
-"""What the measurements ran on: versions, commit, clocks, power, and the ceilings of a roofline.
+"""What the measurements ran on: versions, commit, device, and the ceilings of a roofline.
 
 Nothing here may fail a run: what cannot be read is None.
 """
@@ -22,15 +22,6 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
-
-_SMI_FIELDS = {
-    "power_w": "power.draw",
-    "sm_mhz": "clocks.sm",
-    "memory_mhz": "clocks.mem",
-    "temperature_c": "temperature.gpu",
-    "power_limit_w": "power.limit",
-    "max_sm_mhz": "clocks.max.sm",
-}
 
 
 def _output(*command: str, timeout_s: float = 20) -> str | None:
@@ -64,10 +55,9 @@ def _nvidia_smi() -> str | None:
 def _smi_id(device: torch.device) -> str:
     """The device's identity for nvidia-smi, which does not know CUDA_VISIBLE_DEVICES."""
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    smi = _nvidia_smi()
-    if uuid is not None and smi is not None:
+    if uuid is not None:
         name = f"GPU-{str(uuid).removeprefix('GPU-')}"
-        if _output(smi, f"--id={name}", "--query-gpu=index", "--format=csv,noheader"):
+        if _asked("index", f"--id={name}"):
             return name
     return str(device.index or 0)
 
@@ -79,24 +69,10 @@ def _number(text: str) -> float | None:
         return None
 
 
-def gpu_state(device: torch.device) -> dict[str, float | None]:
-    """Power, clocks and temperature now."""
+def _asked(field: str, *which: str) -> str | None:
+    """What nvidia-smi says of a GPU."""
     smi = _nvidia_smi()
-    text = smi and _output(
-        smi,
-        f"--id={_smi_id(device)}",
-        f"--query-gpu={','.join(_SMI_FIELDS.values())}",
-        "--format=csv,noheader,nounits",
-    )
-    values = text.splitlines()[0].split(",") if text else []
-    if len(values) != len(_SMI_FIELDS):
-        return dict.fromkeys(_SMI_FIELDS)
-    return {name: _number(value) for name, value in zip(_SMI_FIELDS, values, strict=True)}
-
-
-def _driver() -> str | None:
-    smi = _nvidia_smi()
-    text = smi and _output(smi, "--query-gpu=driver_version", "--format=csv,noheader")
+    text = smi and _output(smi, *which, f"--query-gpu={field}", "--format=csv,noheader,nounits")
     return text.splitlines()[0].strip() if text else None
 
 
@@ -145,9 +121,7 @@ def environment(device: torch.device) -> dict:
             "multiprocessors": properties.multi_processor_count,
             "l2_bytes": int(properties.L2_cache_size),
             "memory_bytes": int(properties.total_memory),
-            "driver": _driver(),
-            "before": gpu_state(device),
-            "after": None,
+            "driver": _asked("driver_version"),
         }
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -170,12 +144,12 @@ def environment(device: torch.device) -> dict:
 
 
 class PowerLog:
-    """Power and SM clock over time, read by one nvidia-smi process beside the measurements."""
+    """Power over time, read by one nvidia-smi process beside the measurements."""
 
     INTERVAL_MS = 250
 
     def __init__(self, device: torch.device) -> None:
-        self._readings: list[tuple[float, float, float]] = []  # (monotonic s, W, MHz)
+        self._readings: list[tuple[float, float]] = []  # (monotonic s, W)
         self._process: subprocess.Popen[str] | None = None
         smi = _nvidia_smi() if device.type == "cuda" else None
         if smi is None:
@@ -185,7 +159,7 @@ class PowerLog:
                 [
                     smi,
                     f"--id={_smi_id(device)}",
-                    "--query-gpu=power.draw,clocks.sm",
+                    "--query-gpu=power.draw",
                     "--format=csv,noheader,nounits",
                     f"--loop-ms={self.INTERVAL_MS}",
                 ],
@@ -198,23 +172,11 @@ class PowerLog:
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            values = [_number(v) for v in line.split(",")]
-            if len(values) == 2 and None not in values:
-                self._readings.append((time.monotonic(), values[0], values[1]))
+            if (watts := _number(line)) is not None:
+                self._readings.append((time.monotonic(), watts))
 
     def watts(self, since: float) -> list[float]:
-        return [w for t, w, _ in self._readings if t >= since]
-
-    def summary(self, since: float) -> dict[str, float] | None:
-        """Medians since that time.monotonic(); None where nothing was read."""
-        rows = [r for r in self._readings if r[0] >= since]
-        if not rows:
-            return None
-        return {
-            "power_w": statistics.median(r[1] for r in rows),
-            "sm_mhz": statistics.median(r[2] for r in rows),
-            "readings": len(rows),
-        }
+        return [w for t, w in self._readings if t >= since]
 
     def close(self) -> None:
         if self._process is not None:
@@ -268,7 +230,7 @@ def ceilings(device: torch.device) -> dict | None:
         peak = native.fp32_peak(device)
     else:
         properties = torch.cuda.get_device_properties(device)
-        clock = gpu_state(device)["max_sm_mhz"]
+        clock = _number(_asked("clocks.max.sm", f"--id={_smi_id(device)}") or "")
         source = "computed: multiprocessors x lanes x 2 x largest SM clock"
         if clock is not None:
             capability = (properties.major, properties.minor)

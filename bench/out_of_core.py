@@ -309,7 +309,7 @@ def main(
         cli.keep(document, json_path)
     for table in TABLES.values():
         print(table([document], gpu=True))
-    cli.finish(document, device, json_path, plots)
+    cli.finish(document, json_path, plots)
 
 
 if __name__ == "__main__":

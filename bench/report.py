@@ -103,7 +103,7 @@ def host_table(documents: Sequence[dict], *, gpu: bool = True) -> str:
     return table(header, rows, document)
 
 
-def _shape_rows(cases: Sequence[dict], unit: float) -> list[list[str]]:
+def _shape_rows(cases: Sequence[dict]) -> list[list[str]]:
     rows = []
     for case in cases:
         mine, peer = results.find(case, AUTO), results.find(case, case["peer"] or "")
@@ -118,8 +118,8 @@ def _shape_rows(cases: Sequence[dict], unit: float) -> list[list[str]]:
                 ratio_text(mine),
                 time_text(mine),
                 time_text(peer),
-                rate_text(mine, unit),
-                rate_text(peer, unit),
+                rate_text(mine, 1e12),
+                rate_text(peer, 1e12),
                 f"{error_text(mine)} / {error_text(peer)}",
                 "; ".join(others) or case["note"] or "-",
             ]
@@ -127,18 +127,16 @@ def _shape_rows(cases: Sequence[dict], unit: float) -> list[list[str]]:
     return rows
 
 
-def set_table(documents: Sequence[dict], *, set_name: str, gpu: bool = True) -> str:
+def set_table(documents: Sequence[dict], *, set_name: str) -> str:
     """Every case of a set, one a row."""
 
     def wanted(case: dict) -> bool:
-        cache = "cold" if gpu else "warm"
-        return case["set"] == set_name and case["mode"] == "burst" and case["cache"] == cache
+        return case["set"] == set_name and case["mode"] == "burst" and case["cache"] == "cold"
 
-    document, cases = newest(documents, wanted, gpu=gpu)
-    scale, unit = ("TF/s", 1e12) if gpu else ("GF/s", 1e9)
-    header = ["mxnxk", "ratio", "tiled", "torch", f"tiled {scale}", f"torch {scale}"]
+    document, cases = newest(documents, wanted)
+    header = ["mxnxk", "ratio", "tiled", "torch", "tiled TF/s", "torch TF/s"]
     header += ["error, tiled / torch", "beside"]
-    return table(header, _shape_rows(cases, unit), document)
+    return table(header, _shape_rows(cases), document)
 
 
 def grid_table(
@@ -225,7 +223,6 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     **{f"squares-{d}": partial(squares_table, dtype=d) for d in SETS["squares"].dtypes},
     "host": host_table,
     "host-cpu": partial(host_table, gpu=False),
-    "cpu": partial(set_table, set_name="cpu", gpu=False),
     "cpu-groups": groups_table,
     "cpu-host": partial(groups_table, host=True),
     "cpu-peak": peak_table,
@@ -272,7 +269,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
 }
 
 
-SUMMARY = ("host", "ladder", *(f"squares-{d}" for d in SETS["squares"].dtypes), "cpu")
+SUMMARY = ("host", "ladder", *(f"squares-{d}" for d in SETS["squares"].dtypes))
 
 
 # ---- the pages ---------------------------------------------------------------------------------

@@ -43,11 +43,6 @@ def validate(document: Any) -> list[str]:
     return found
 
 
-# How a candidate's figures came about, and a GPU's state: no table shows them.
-_LEFT_OUT = ("method", "calls", "rounds")
-_READINGS = ("before", "after")
-
-
 _DIGITS = 5  # a table shows four at most
 
 
@@ -62,13 +57,8 @@ def _rounded(value: Any) -> Any:
 def summary(document: dict) -> dict:
     """What a file keeps of a document."""
     document = copy.deepcopy(document)
-    for key in _READINGS:
-        (document["environment"]["gpu"] or {}).pop(key, None)
     for case in document["cases"]:
-        case.pop("power", None)
         for record in case["candidates"]:
-            for key in _LEFT_OUT:
-                record.pop(key, None)
             for key in ("seconds", "above_floor"):
                 record[key] = record[key] and {"median": record[key]["median"]}
             check = record["check"]

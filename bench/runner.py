@@ -172,7 +172,6 @@ def _measure(bench: Bench, case: dict, shape: Shape) -> None:
 
     prepared, records = _prepare(bench, candidates, sets)
     case["candidates"] = [records[c.name] for c in candidates]
-    began = time.monotonic()
     timed = prepared
     if settings.mode == "sustained":
         timed = _keep_fast(prepared, records, peer)
@@ -181,18 +180,16 @@ def _measure(bench: Bench, case: dict, shape: Shape) -> None:
             return
         load = timed.get(peer) or next(iter(timed.values()))
         warm_up(bench.stopwatch, load, bench.power, time.monotonic() - bench.load_ended < 2)
-        began = time.monotonic()
     rng = random.Random(f"{settings.seed} {shape.label}")
     samples = interleave(bench.stopwatch, timed, settings.rounds, rng)
     bench.load_ended = time.monotonic()
-    case["power"] = bench.power.summary(began)
     checks = _verify(bench, shape, candidates, timed)
 
     for c in candidates:
         if c.name not in timed:
             continue
         record = records[c.name]
-        record_times(record, timed[c.name], samples[c.name], samples.get(peer))
+        record_times(record, samples[c.name], samples.get(peer))
         median = record["seconds"]["median"]
         if median > 0:
             record.update(flops=shape.flops / median, bandwidth=shape.bytes / median)

@@ -39,6 +39,7 @@ from bench.arguments import (
 from bench.candidates import Call
 from bench.data import OperandSet
 from bench.limits import Limits, limits_of
+from bench.scaled_table import TABLES
 from bench.timing import CpuStopwatch, CudaStopwatch, Rounds, Stopwatch, interleave
 
 console = Console()
@@ -301,8 +302,8 @@ def main(
         document["scaled"].append(record)
         console.print(line_of(record), highlight=False, markup=False)
         cli.keep(document, json_path)
-    for text in summary(document["scaled"]):
-        console.print(text, highlight=False, markup=False)
+    for table in TABLES.values():
+        print(table([document]))
 
 
 def line_of(record: dict) -> str:
@@ -316,22 +317,6 @@ def line_of(record: dict) -> str:
         fast = record["seconds"]["fast"] / record["seconds"]["tiled"]
         parts.append(f"{fast:.3f} of torch's with fast accumulation")
     return f"{record['name']}: {', '.join(parts)}"
-
-
-def kind_of(r: dict) -> tuple[str, ...]:
-    return r["work"], r["recipe"], "" if r["work"] != "product" else f"{r['m']} rows"
-
-
-def summary(records: list[dict]) -> Iterator[str]:
-    """Geomeans and least ratios of every kind of case."""
-    for kind in dict.fromkeys(map(kind_of, records)):
-        parts = []
-        for key, beside in (("ratio", "torch's speed"), ("beside_copy", "the copy's")):
-            found = [r[key] for r in records if kind_of(r) == kind and r[key] is not None]
-            if found:
-                mean = statistics.geometric_mean(found)
-                parts.append(f"{beside}: geomean {mean:.3f}, least {min(found):.3f}")
-        yield f"{' '.join(filter(None, kind))}: {'; '.join(parts) or 'nothing beside it'}"
 
 
 if __name__ == "__main__":

@@ -48,9 +48,6 @@ Candidate = record(
     ours=bool,
     note=str,
     error=str | None,
-    method=NotRequired[str | None],
-    calls=NotRequired[int | None],
-    rounds=NotRequired[int | None],
     seconds=Spread | None,
     ratio=Spread | None,
     above_floor=Spread | None,
@@ -72,7 +69,6 @@ Case = record(
     peer=str | None,
     note=str,
     error=str | None,
-    power=NotRequired[Free | None],
     candidates=list[Candidate],
 )
 

@@ -183,18 +183,6 @@ SETS: dict[str, ShapeSet] = {
             _cubes(512, 1024, 2048, 4096, 8192),
         ),
         ShapeSet(
-            "llm",
-            "layers of an 8-billion-parameter transformer, forward and backward",
-            "Llama 3 8B: hidden 4096, grouped-query projections 6144, gate and up 28672 together, "
-            "down 14336",
-            ("bfloat16", "float32"),
-            (
-                *_linear((512, 2048), LAYERS[:4]),
-                Shape(2048, 4096, 28672, "nn"),
-                Shape(28672, 4096, 2048, "tn"),
-            ),
-        ),
-        ShapeSet(
             "odd",
             "sizes that no tile divides and rows that do not begin on 16 bytes",
             "pytorch issues 106469, 146817, 181718 and 85387 (16-bit products up to 31 times "
@@ -418,13 +406,6 @@ SETS: dict[str, ShapeSet] = {
             "pytorch issues 20897, 29961, 44428 and 49890",
             ("int8", "int32", "int64"),
             _cubes(1024, 4096),
-        ),
-        ShapeSet(
-            "huge",
-            "more than 2^31 elements; not part of any overview",
-            "pytorch issues 17897 and 31708",
-            ("float32",),
-            (Shape(46341, 46341, 64), Shape(35783, 65133, 1)),
         ),
         ShapeSet(
             "cpu",

@@ -206,7 +206,7 @@ def run(device: torch.device, path: Path | None) -> None:
     shared["self_test"] = self_test()
     _say(shared)
     try:
-        cli.finish(document, device, path, None)
+        cli.finish(document, path, None)
     finally:
         for line in how_to_send(path):
             terminal.say(cli.console, line)

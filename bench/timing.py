@@ -306,11 +306,8 @@ def ratios(peer: Sequence[float], mine: Sequence[float]) -> list[float]:
     return [p / t if t > 0 else math.nan for p, t in zip(peer, mine, strict=True)]
 
 
-def record_times(
-    record: dict, prepared: Prepared, seconds: Sequence[float], peer: Sequence[float] | None
-) -> None:
+def record_times(record: dict, seconds: Sequence[float], peer: Sequence[float] | None) -> None:
     """A candidate's times over the rounds, and their ratio to the peer's of the same rounds."""
-    record.update(method=prepared.method, calls=prepared.calls)
-    record.update(rounds=len(seconds), seconds=spread(seconds))
+    record["seconds"] = spread(seconds)
     if peer is not None and min(seconds) > 0:
         record["ratio"] = spread(ratios(peer, seconds))

@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import torch
 import typer
-from rich.table import Table
 
 from bench import cells, cli, results
 from bench.arguments import BudgetOption, DivideOption, FileOption, PlotsOption, pick_device
@@ -148,14 +146,12 @@ def _measure(
     peer = case["peer"]
     if case["mode"] == "sustained" and prepared:
         warm_up(stopwatch, prepared.get(peer) or next(iter(prepared.values())), power)
-    began = time.monotonic()
     samples = interleave(stopwatch, prepared, rounds, random.Random(f"{SEED} {work.name}"))
-    case["power"] = power.summary(began)
     for a in chosen:
         if a.name not in prepared:
             continue
         record, p = records[a.name], prepared[a.name]
-        record_times(record, p, samples[a.name], samples.get(peer))
+        record_times(record, samples[a.name], samples.get(peer))
         record["flops"] = work.flops / record["seconds"]["median"]
         # What was timed: poisoned, and one more sample.
         p.last()[1].poison()
@@ -177,16 +173,6 @@ def run_step(work: Work, mode: str, device: torch.device, power: PowerLog, round
         case["error"] = describe(error)
     release_memory(case, device)
     return case
-
-
-def _print_curves(task: dict, curves: list[dict]) -> None:
-    header, rows = curves_rows(task, curves)
-    table = Table(title="loss curves", title_justify="left", title_style="bold")
-    for i, column in enumerate(header):
-        table.add_column(column, justify="right" if i else "left")
-    for row in rows:
-        table.add_row(*row)
-    cli.console.print(table)
 
 
 def main(
@@ -215,8 +201,8 @@ def main(
                 title = f"{cells.device_name(document)}, {work.name}, {mode}"
                 cli.print_cases(document["cases"][-1:], title, gpu=device.type == "cuda")
     document["curves"] = run_curves(task, device)
-    _print_curves(task.to_json(), document["curves"])
-    cli.finish(document, device, json_path, plots)
+    print(cells.markdown(*curves_rows(task.to_json(), document["curves"])))
+    cli.finish(document, json_path, plots)
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ TILED_MM_API std::optional<std::string> get_float32_precision();
 
 namespace detail {
 TILED_MM_API int64_t enter_float32_precision(std::optional<std::string_view> precision);
-TILED_MM_API void leave_float32_precision(int64_t block) noexcept;
+TILED_MM_API bool leave_float32_precision(int64_t block) noexcept;  // whether it was open
 }  // namespace detail
 
 // Sets the library-wide precision for a scope. Scopes of several threads may interleave: of those
@@ -243,7 +243,7 @@ TILED_MM_API std::string get_sum_order();
 
 namespace detail {
 TILED_MM_API int64_t enter_sum_order(std::string_view order);
-TILED_MM_API void leave_sum_order(int64_t block) noexcept;
+TILED_MM_API bool leave_sum_order(int64_t block) noexcept;  // whether it was open
 }  // namespace detail
 
 // Sets it for a scope, as Float32Precision does.

@@ -8,7 +8,6 @@ import importlib.util
 import itertools
 import json
 import math
-import os
 import random
 import re
 import subprocess
@@ -57,7 +56,6 @@ from bench import (
     share,
     training,
 )
-from bench.compare import INSTALLED
 from bench.limits import Limits
 from bench.shapes import Shape
 from bench.timing import CpuStopwatch, CudaStopwatch, Rounds
@@ -100,9 +98,8 @@ class Program(NamedTuple):
 
 OPERATOR = (candidates.TiledOperator, "call")
 PROGRAMS = {
-    "bench": Program(cli.app, "--device cpu", "cases", 4, "cpu host-cpu", OPERATOR),
+    "bench": Program(cli.app, "--device cpu", "cases", 4, "host-cpu", OPERATOR),
     "ladder": Program(cli.app, "ladder --device cpu --plots .", "cases", 2, "", OPERATOR),
-    "cpu": Program(cli.app, "cpu", "cases", 2, "cpu", OPERATOR),
     "host": Program(cli.app, "host --device cpu", "cases", 2, "host-cpu", (CALLS, "tiled.mm")),
     "share": Program(cli.app, "--share --device cpu", "share.plans", 3, "", OPERATOR),
     "errors": Program(
@@ -265,7 +262,6 @@ def test_a_wrong_result_or_an_error_ends_a_program_with_an_error(
         (cli.app, "--device cuda:1000", "GPU that torch can use"),
         (cli.app, "--share --set small", "--share takes --device, --threads and --json alone"),
         (cli.app, "ladder --threads 0", "--threads"),
-        (cli.app, "cpu --budget 0", "0 is not above 0"),
         (grouped.main, "--device cpu --only E65", "no case has all of"),
         (scaled.main, "--device cpu --only E65", "no case has all of"),
         *((m.main, "--only x", "no part x") for m in (models, eager, compiled, rivals, scale)),
@@ -506,21 +502,12 @@ def test_share_keeps_what_is_wrong(monkeypatch):
     assert share.plan(Shape(8, 8, 8), None, CPU)["error"] == "RuntimeError: no kernel"
 
 
-def test_a_library_beside_itself_and_one_that_does_not_load(tmp_path: Path) -> None:
-    path, gone = tmp_path / "compared.json", tmp_path / "libtiled_mm.so"
+def test_another_library_is_the_one_that_records_or_nothing_is(tmp_path: Path) -> None:
+    library, where = tiled_mm._load.LIBRARY, "import tiled_mm; print(tiled_mm._load.LIBRARY)"
+    env = bits.environment_with(library, tmp_path)
+    found = subprocess.run([sys.executable, "-c", where], env=env, capture_output=True, text=True)
+    assert found.stdout.strip() == str(tmp_path.resolve() / "tiled_mm" / "lib" / library.name)
+    gone = tmp_path / "libtiled_mm.so"
     gone.write_bytes(b"no library")
-
-    def run_compare(library: Path) -> subprocess.CompletedProcess:
-        only = ("--set", "cpu", "--turns", "2", "--only", "^64³ nn float32", "--json", str(path))
-        command = [sys.executable, "-m", "bench.compare", str(library), *only]
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-
-    done = run_compare(gone)
-    assert done.returncode != 0 and "library's process has ended" in done.stderr
     record = ("record", tmp_path / "bits.json", "--device", "cpu", "--library", gone)
     assert invoke(bits.app, *record).exit_code and not record[1].exists()
-    done = run_compare(INSTALLED)
-    assert done.returncode == 0, done.stderr
-    (case,) = json.loads(path.read_text())["cases"]
-    assert 0 < case["least"] <= case["ratio"] <= case["most"]

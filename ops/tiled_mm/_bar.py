@@ -1,4 +1,4 @@
-"""A line that shows how far a program of several steps is."""
+"""A line that shows how far a program is."""
 
 from __future__ import annotations
 
@@ -6,21 +6,47 @@ import sys
 
 
 class Bar:
-    """How many of so many steps have begun, and which one goes on, on one line of stderr.
+    """A line on stderr: a bar, and some words behind it. Where stderr is missing, closed or goes
+    away, there is no line: no program ends for want of it.
 
-    ``shown`` says whether to show it; None: where stderr is a terminal."""
+    ``shown`` says whether to show it; None: where stderr is a terminal. ``steps`` are those that
+    :meth:`step` counts."""
 
-    def __init__(self, count: int, shown: bool | None) -> None:
-        self.count, self.done = count, 0
-        self.shown = sys.stderr.isatty() if shown is None else shown
+    WIDTH = 30
+
+    def __init__(self, shown: bool | None, steps: int = 1) -> None:
+        self.shown = _on_terminal() if shown is None else shown
+        self._steps, self._begun = steps, 0
+        self._drawn = False
 
     def step(self, what: str) -> None:
-        self.done += 1
-        if self.shown:
-            filled = 30 * self.done // self.count
-            bar = "#" * filled + "." * (30 - filled)
-            print(f"\r[{bar}] {what:<40.40}", end="", file=sys.stderr, flush=True)
+        """One more step has begun."""
+        self._begun += 1
+        self.draw(self._begun / self._steps, f"{what:<40.40}")
 
-    def end(self) -> None:
+    def draw(self, share: float, words: str) -> None:
         if self.shown:
-            print("\r" + " " * 74 + "\r", end="", file=sys.stderr, flush=True)
+            full = round(share * self.WIDTH)
+            self._drawn = self._write(f"\r[{'#' * full}{'.' * (self.WIDTH - full)}] {words}")
+
+    def end(self, *, keep: bool = False) -> None:
+        """The line stays, or is wiped out."""
+        if self._drawn:
+            self._write("\n" if keep else "\r" + " " * 74 + "\r")
+
+    def _write(self, text: str) -> bool:
+        try:
+            if sys.stderr is None:
+                return False
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return False
+        return True
+
+
+def _on_terminal() -> bool:
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # it is closed
+        return False

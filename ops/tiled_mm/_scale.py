@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ._arguments import with_types_checked
+from ._bar import Bar
 from ._inspect import Plan, _plan_from
 
 Devices = Iterable["torch.device | str | int"]
@@ -157,16 +158,12 @@ def _names(devices: Devices | int | None) -> list[str]:
 
 def _wait_for(job: Any, progress: bool | Callable[[Progress], object] | None) -> Tensor:
     """The job's result. Whatever ends the waiting ends the job too, before it is raised."""
-    show, bar = progress, None
-    if progress is None or isinstance(progress, bool):
-        wanted = _on_terminal() if progress is None else progress
-        show = bar = _Bar() if wanted else None
+    bar = Bar(False if callable(progress) else progress)
+    show = progress if callable(progress) else functools.partial(_draw, bar)
     try:
         while not job.wait(_SECONDS_BETWEEN_CALLS):
-            if show:
-                show(Progress(*job.progress()))
-        if show:
             show(Progress(*job.progress()))
+        show(Progress(*job.progress()))
     except BaseException as error:
         job.stop()
         done = Progress(*job.progress())
@@ -176,48 +173,13 @@ def _wait_for(job: Any, progress: bool | Callable[[Progress], object] | None) ->
         error.__notes__ = [*getattr(error, "__notes__", []), said]
         raise
     finally:
-        if bar:
-            bar.close()
+        bar.end(keep=True)
     return job.result()
 
 
-def _on_terminal() -> bool:
-    try:
-        return sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:  # it is closed
-        return False
-
-
-class _Bar:
-    """A line on stderr: how far, the rate, and the time left. Where stderr is missing, closed or
-    goes away, there is no line: a product does not end for want of it."""
-
-    WIDTH = 30
-
-    def __init__(self) -> None:
-        self._drawn = False
-
-    def __call__(self, now: Progress) -> None:
-        share = now.tiles_done / now.tiles if now.tiles else 1.0
-        full = round(share * self.WIDTH)
-        rate = now.flops_done / now.seconds / 1e12 if now.seconds else 0.0
-        left = now.seconds_left
-        line = (
-            f"\r[{'#' * full}{'.' * (self.WIDTH - full)}] {now.tiles_done}/{now.tiles} tiles, "
-            f"{rate:.1f} TF/s, {'?' if left is None else f'{left:.0f}'} s left"
-        )
-        self._drawn = self._write(f"{line:<79}")
-
-    def close(self) -> None:
-        if self._drawn:
-            self._write("\n")
-
-    def _write(self, text: str) -> bool:
-        try:
-            if sys.stderr is None:
-                return False
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            return False
-        return True
+def _draw(bar: Bar, now: Progress) -> None:
+    """The tiles that are done, the rate, and the time left."""
+    rate = now.flops_done / now.seconds / 1e12 if now.seconds else 0.0
+    left = "?" if now.seconds_left is None else f"{now.seconds_left:.0f}"
+    words = f"{now.tiles_done}/{now.tiles} tiles, {rate:.1f} TF/s, {left} s left"
+    bar.draw(now.tiles_done / now.tiles if now.tiles else 1.0, f"{words:<45}")

@@ -168,7 +168,7 @@ def _run_all(
 ) -> None:
     if len(layout) != 2 or set(layout) - set("nt"):
         raise ValueError(f"tiled_mm: expected layout 'nn', 'nt', 'tn' or 'tt', got {layout!r}")
-    bar = Bar(len(shapes), progress)
+    bar = Bar(progress, len(shapes))
     for *batch, m, n, k in shapes:
         bar.step("x".join(map(str, (*batch, m, n, k))))
         a = _operand(batch, m, k, layout[0], dtype, device)

@@ -1,10 +1,9 @@
-// The C++ door: thin calls into the dispatcher.
+// The C++ door: thin calls into the dispatcher. Settings, the override and tuning are defined where
+// they are kept.
 #include "tiled_mm.h"
 #include "torch/inspect.h"
 #include "torch/override.h"
-#include "torch/precision.h"
 #include "torch/schema.h"
-#include "torch/sum_order.h"
 
 namespace tiled {
 
@@ -89,11 +88,6 @@ at::Tensor& scaled_mm_out(at::Tensor& out, const at::Tensor& a, const at::Tensor
   return out;
 }
 
-std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
-                               std::optional<std::string_view> device) {
-  return algos_of(a, b, options, device);
-}
-
 std::string explain(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                     std::optional<std::string_view> device, bool verbose) {
   return explain_text(a, b, options, device, verbose);
@@ -103,28 +97,6 @@ std::string plan(const at::Tensor& a, const at::Tensor& b, const MmOptions& opti
                  std::optional<std::string_view> device) {
   return plan_json(a, b, options, device);
 }
-
-void set_float32_precision(std::optional<std::string_view> precision) {
-  set_float32_precision_name(precision);
-}
-
-std::optional<std::string> get_float32_precision() { return get_float32_precision_name(); }
-
-int64_t detail::enter_float32_precision(std::optional<std::string_view> precision) {
-  return enter_float32_precision_block(precision);
-}
-
-void detail::leave_float32_precision(int64_t block) noexcept {
-  leave_float32_precision_block(block);
-}
-
-void set_sum_order(std::string_view order) { set_sum_order_name(order); }
-
-std::string get_sum_order() { return get_sum_order_name(); }
-
-int64_t detail::enter_sum_order(std::string_view order) { return enter_sum_order_block(order); }
-
-void detail::leave_sum_order(int64_t block) noexcept { leave_sum_order_block(block); }
 
 namespace {
 
@@ -140,12 +112,6 @@ void enable_override(std::optional<at::DeviceType> device) { enable_override_of(
 void disable_override(std::optional<at::DeviceType> device) {
   disable_override_of(name_of(device));
 }
-
-void detail::leave_override(std::optional<at::DeviceType> device) noexcept {
-  leave_override_of(device);
-}
-
-std::string override_counts(bool reset) { return override_counts_json(reset); }
 
 void detail::keep_registrations() {}
 

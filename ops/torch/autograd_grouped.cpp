@@ -94,10 +94,10 @@ at::Tensor spread(const at::Tensor& bias, const at::Tensor& a, const at::Tensor&
 }
 
 // `main_grad` is undefined where b has an ordinary gradient.
-WithBefore record_grouped(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& a,
-                          const at::Tensor& b, const std::optional<at::Tensor>& offs,
-                          const std::optional<at::Tensor>& bias, const at::Tensor& main_grad,
-                          std::optional<std::string_view> activation, const MmOptions& asked) {
+WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::DispatchKeySet keys,
+                       const at::Tensor& a, const at::Tensor& b,
+                       const std::optional<at::Tensor>& offs, const std::optional<at::Tensor>& bias,
+                       std::optional<std::string_view> activation, const MmOptions& asked) {
   const FinishedCall call(activation, asked, a, a, b, bias);
   const MmOptions& options = call.options;
   const auto node = call.node<GroupedBackward>(a, b, bias);
@@ -130,21 +130,11 @@ WithBefore record_grouped(bool wants_before, c10::DispatchKeySet keys, const at:
   return {std::move(c), std::move(before)};
 }
 
-at::Tensor differentiable_grouped(c10::DispatchKeySet keys, const at::Tensor& a,
-                                  const at::Tensor& b, const std::optional<at::Tensor>& offs,
-                                  const std::optional<at::Tensor>& bias,
-                                  std::optional<std::string_view> activation,
-                                  const MmOptions& options) {
-  return std::get<0>(
-      record_grouped(false, keys, a, b, offs, bias, /*main_grad=*/{}, activation, options));
-}
-
-WithBefore differentiable_with_before(c10::DispatchKeySet keys, const at::Tensor& a,
-                                      const at::Tensor& b, const std::optional<at::Tensor>& offs,
-                                      const std::optional<at::Tensor>& bias,
-                                      std::optional<std::string_view> activation,
-                                      const MmOptions& options) {
-  return record_grouped(true, keys, a, b, offs, bias, /*main_grad=*/{}, activation, options);
+WithBefore record_groups(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& a,
+                         const at::Tensor& b, const std::optional<at::Tensor>& offs,
+                         const std::optional<at::Tensor>& bias,
+                         std::optional<std::string_view> activation, const MmOptions& options) {
+  return record_into(/*main_grad=*/{}, wants_before, keys, a, b, offs, bias, activation, options);
 }
 
 at::Tensor grouped_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& a,
@@ -160,8 +150,8 @@ at::Tensor grouped_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& a,
     check_main_grad(*main_grad, b, a.scalar_type(), "tiled::_grouped_mm_into_main_grad");
   else
     check_needs_no_main_grad(b, a.scalar_type());
-  return std::get<0>(record_grouped(false, keys, a, b, offs, bias, main_grad.value_or(at::Tensor()),
-                                    activation, options));
+  return std::get<0>(record_into(main_grad.value_or(at::Tensor()), false, keys, a, b, offs, bias,
+                                 activation, options));
 }
 
 // Without gradients it is grouped_mm.
@@ -174,8 +164,8 @@ at::Tensor grouped_alone(const at::Tensor& a, const at::Tensor& b, const at::Ten
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
-  m.impl("grouped_mm", kernel<&differentiable_grouped>);
-  m.impl("_grouped_mm_with_before", kernel<&differentiable_with_before>);
+  m.impl("grouped_mm", kernel<&Recorded<&record_groups>::product>);
+  m.impl("_grouped_mm_with_before", kernel<&Recorded<&record_groups>::with_before>);
   m.impl("_grouped_mm_into_main_grad", kernel<&grouped_into_main_grad>);
 }
 

@@ -123,8 +123,8 @@ PlanReport report_of(const at::Tensor& a, const Problem& problem, const MmOption
 
 }  // namespace
 
-std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
-                                  const MmOptions& options, OptionalName device) {
+std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
+                               OptionalName device) {
   MmOptions any_algo = options;
   any_algo.algo.reset();
   const Problem problem = checked_problem(a, b, any_algo, device);

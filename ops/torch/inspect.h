@@ -21,9 +21,6 @@ using MaybeTensor = std::optional<at::Tensor>;
 // them.
 DeviceInfo device_by_name(std::string_view name);
 
-std::vector<std::string> algos_of(const at::Tensor& a, const at::Tensor& b,
-                                  const MmOptions& options, OptionalName device);
-
 // With scales of both operands, here and below: of the scaled product.
 std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                          OptionalName device, bool verbose, const MaybeTensor& scale_a = {},

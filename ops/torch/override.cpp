@@ -53,36 +53,42 @@ constexpr Overridden entry(const char* name, const char* overload) {
           {&kernel_function<request, at::kCPU>, &kernel_function<request, at::kCUDA>}};
 }
 
+// The out= form of a request.
+template <auto request>
+constexpr Overridden into(const char* name, const char* overload) {
+  return entry<&asked::Into<request>::out>(name, overload);
+}
+
 constexpr Form MM = Form::Matrices, BMM = Form::Batches, MV = Form::MatrixVector, DOT = Form::Dot;
 
 const Overridden OVERRIDDEN[] = {
     entry<&asked::product<MM>>("mm", ""),
-    entry<&asked::product_out<MM>>("mm", "out"),
+    into<&asked::product<MM>>("mm", "out"),
     entry<&asked::product_as<MM>>("mm", "dtype"),
-    entry<&asked::product_as_out<MM>>("mm", "dtype_out"),
+    into<&asked::product_as<MM>>("mm", "dtype_out"),
     entry<&asked::product<BMM>>("bmm", ""),
-    entry<&asked::product_out<BMM>>("bmm", "out"),
+    into<&asked::product<BMM>>("bmm", "out"),
     entry<&asked::product_as<BMM>>("bmm", "dtype"),
-    entry<&asked::product_as_out<BMM>>("bmm", "dtype_out"),
+    into<&asked::product_as<BMM>>("bmm", "dtype_out"),
     entry<&asked::product<DOT>>("dot", ""),
     entry<&asked::sum<MM>>("addmm", ""),
     entry<&asked::sum_in_place<MM>>("addmm_", ""),
-    entry<&asked::sum_out<MM>>("addmm", "out"),
+    into<&asked::sum<MM>>("addmm", "out"),
     entry<&asked::sum_as<MM>>("addmm", "dtype"),
-    entry<&asked::sum_as_out<MM>>("addmm", "dtype_out"),
+    into<&asked::sum_as<MM>>("addmm", "dtype_out"),
     entry<&asked::sum<BMM>>("baddbmm", ""),
     entry<&asked::sum_in_place<BMM>>("baddbmm_", ""),
-    entry<&asked::sum_out<BMM>>("baddbmm", "out"),
+    into<&asked::sum<BMM>>("baddbmm", "out"),
     entry<&asked::sum_as<BMM>>("baddbmm", "dtype"),
-    entry<&asked::sum_as_out<BMM>>("baddbmm", "dtype_out"),
+    into<&asked::sum_as<BMM>>("baddbmm", "dtype_out"),
     entry<&asked::sum<MV>>("addmv", ""),
     entry<&asked::sum_in_place<MV>>("addmv_", ""),
-    entry<&asked::sum_out<MV>>("addmv", "out"),
+    into<&asked::sum<MV>>("addmv", "out"),
     entry<&asked::activated>("_addmm_activation", ""),
-    entry<&asked::activated_out>("_addmm_activation", "out"),
+    into<&asked::activated>("_addmm_activation", "out"),
     entry<&asked::groups>("_grouped_mm", ""),
     entry<&asked::int8>("_int_mm", ""),
-    entry<&asked::int8_out>("_int_mm", "out"),
+    into<&asked::int8>("_int_mm", "out"),
     entry<&asked::scaled>("_scaled_mm", ""),
     entry<&asked::scaled_out>("_scaled_mm", "out"),
     entry<&asked::scaled_by_recipes>("_scaled_mm_v2", ""),
@@ -212,12 +218,12 @@ void disable_override_of(std::optional<std::string_view> device) {
   }
 }
 
-void leave_override_of(std::optional<at::DeviceType> device) noexcept {
+void detail::leave_override(std::optional<at::DeviceType> device) noexcept {
   for (const at::DeviceType type : {at::kCPU, at::kCUDA})
     if (!device || *device == type) take_back(type);
 }
 
-std::string override_counts_json(bool reset) {
+std::string override_counts(bool reset) {
   const std::lock_guard<std::mutex> lock(registration);
   constexpr c10::DispatchKey KEYS[] = {c10::DispatchKey::CPU, c10::DispatchKey::CUDA};
   Object all;

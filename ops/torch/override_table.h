@@ -19,23 +19,9 @@ Request product(const Tensor& a, const Tensor& b) {
 }
 
 template <Form form>
-Request product_out(const Tensor& a, const Tensor& b, Tensor& out) {
-  Request asked = product<form>(a, b);
-  asked.out = &out;
-  return asked;
-}
-
-template <Form form>
 Request product_as(const Tensor& a, const Tensor& b, ScalarType dtype) {
   Request asked = product<form>(a, b);
   asked.out_dtype = dtype;
-  return asked;
-}
-
-template <Form form>
-Request product_as_out(const Tensor& a, const Tensor& b, ScalarType dtype, Tensor& out) {
-  Request asked = product_as<form>(a, b, dtype);
-  asked.out = &out;
   return asked;
 }
 
@@ -56,14 +42,6 @@ Request sum_in_place(Tensor& self, const Tensor& a, const Tensor& b, const Scala
 }
 
 template <Form form>
-Request sum_out(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
-                const Scalar& alpha, Tensor& out) {
-  Request asked = sum<form>(self, a, b, beta, alpha);
-  asked.out = &out;
-  return asked;
-}
-
-template <Form form>
 Request sum_as(const Tensor& self, const Tensor& a, const Tensor& b, ScalarType dtype,
                const Scalar& beta, const Scalar& alpha) {
   Request asked = sum<form>(self, a, b, beta, alpha);
@@ -71,17 +49,8 @@ Request sum_as(const Tensor& self, const Tensor& a, const Tensor& b, ScalarType 
   return asked;
 }
 
-template <Form form>
-Request sum_as_out(const Tensor& self, const Tensor& a, const Tensor& b, ScalarType dtype,
-                   const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  Request asked = sum_as<form>(self, a, b, dtype, beta, alpha);
-  asked.out = &out;
-  return asked;
-}
-
 // activation(alpha A B + beta self). Torch's gelu here is the exact one on the CPU and the one by
 // tanh on a GPU.
-
 inline Request activated(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
                          const Scalar& alpha, bool use_gelu) {
   Request asked = sum<Form::Matrices>(self, a, b, beta, alpha);
@@ -89,29 +58,27 @@ inline Request activated(const Tensor& self, const Tensor& a, const Tensor& b, c
   return asked;
 }
 
-inline Request activated_out(const Tensor& self, const Tensor& a, const Tensor& b,
-                             const Scalar& beta, const Scalar& alpha, bool use_gelu, Tensor& out) {
-  Request asked = activated(self, a, b, beta, alpha, use_gelu);
-  asked.out = &out;
-  return asked;
-}
-
 // Sums of int8
-
 inline Request int8(const Tensor& a, const Tensor& b) {
   Request asked = product_as<Form::Matrices>(a, b, at::kInt);
   asked.of_int8 = true;
   return asked;
 }
 
-inline Request int8_out(const Tensor& a, const Tensor& b, Tensor& out) {
-  Request asked = int8(a, b);
-  asked.out = &out;
-  return asked;
-}
+// The out= form of an operator: its arguments, and then `out`.
+template <auto REQUEST, typename Function = decltype(REQUEST)>
+struct Into;
+
+template <auto REQUEST, typename... Args>
+struct Into<REQUEST, Request (*)(Args...)> {
+  static Request out(Args... args, Tensor& out) {
+    Request asked = REQUEST(args...);
+    asked.out = &out;
+    return asked;
+  }
+};
 
 // Products of groups
-
 inline Request groups(const Tensor& a, const Tensor& b, const std::optional<Tensor>& offs,
                       const std::optional<Tensor>& bias, std::optional<ScalarType> out_dtype) {
   Request asked = product<Form::Groups>(a, b);

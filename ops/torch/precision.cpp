@@ -140,17 +140,19 @@ Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptio
              : Arithmetic::Fma;
 }
 
-void set_float32_precision_name(std::optional<std::string_view> name) {
+void set_float32_precision(std::optional<std::string_view> name) {
   library_setting.set(parse_setting(name));
 }
 
-int64_t enter_float32_precision_block(std::optional<std::string_view> name) {
+int64_t detail::enter_float32_precision(std::optional<std::string_view> name) {
   return library_setting.enter(parse_setting(name));
 }
 
-bool leave_float32_precision_block(int64_t block) noexcept { return library_setting.leave(block); }
+bool detail::leave_float32_precision(int64_t block) noexcept {
+  return library_setting.leave(block);
+}
 
-std::optional<std::string> get_float32_precision_name() {
+std::optional<std::string> get_float32_precision() {
   const int8_t setting = library_setting.now();
   if (setting == FOLLOW_TORCH) return std::nullopt;
   return std::string(name_of(static_cast<Precision>(setting)));

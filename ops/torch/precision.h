@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "core/problem.h"
@@ -31,15 +30,5 @@ std::optional<std::string_view> resolve_precision(at::ScalarType dtype, Target t
 
 // The arithmetic of a call with these options.
 Arithmetic resolve_arithmetic(at::ScalarType dtype, Target target, const MmOptions& options);
-
-// The library-wide setting; none means torch's own.
-void set_float32_precision_name(std::optional<std::string_view> name);
-std::optional<std::string> get_float32_precision_name();
-
-// A block within which the setting is another: its number, to leave it by. Blocks of several
-// threads may interleave: of those that are open the one entered last decides.
-int64_t enter_float32_precision_block(std::optional<std::string_view> name);
-// Whether the block was open.
-bool leave_float32_precision_block(int64_t block) noexcept;
 
 }  // namespace tiled

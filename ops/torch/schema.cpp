@@ -8,8 +8,6 @@
 #include "torch/inspect.h"
 #include "torch/inspect_cpu.h"
 #include "torch/override.h"
-#include "torch/precision.h"
-#include "torch/sum_order.h"
 #include "torch/tune.h"
 
 namespace tiled {
@@ -112,21 +110,21 @@ TORCH_LIBRARY(tiled, m) {
       tags);
 
   // The library's own fp32 precision: 'ieee', 'tf32', 'fp16x3', or None to follow torch's.
-  m.def("set_float32_precision(str? precision) -> ()", &set_float32_precision_name);
-  m.def("get_float32_precision() -> str?", &get_float32_precision_name);
+  m.def("set_float32_precision(str? precision) -> ()", &set_float32_precision);
+  m.def("get_float32_precision() -> str?", &get_float32_precision);
   // A block within which it is another, by the number that entering it gives.
-  m.def("_enter_float32_precision(str? precision) -> int", &enter_float32_precision_block);
+  m.def("_enter_float32_precision(str? precision) -> int", &detail::enter_float32_precision);
   m.def("_leave_float32_precision(int block) -> ()", [](int64_t block) {
-    TORCH_CHECK(leave_float32_precision_block(block),
+    TORCH_CHECK(detail::leave_float32_precision(block),
                 "tiled_mm: no such block of a float32 precision is open");
   });
 
   // The library's own order of sums: 'chain', 'tree' or 'tree:LEAF'; and blocks as above.
-  m.def("set_sum_order(str order) -> ()", &set_sum_order_name);
-  m.def("get_sum_order() -> str", &get_sum_order_name);
-  m.def("_enter_sum_order(str order) -> int", &enter_sum_order_block);
+  m.def("set_sum_order(str order) -> ()", &set_sum_order);
+  m.def("get_sum_order() -> str", &get_sum_order);
+  m.def("_enter_sum_order(str order) -> int", &detail::enter_sum_order);
   m.def("_leave_sum_order(int block) -> ()", [](int64_t block) {
-    TORCH_CHECK(leave_sum_order_block(block), "tiled_mm: no such block of a sum order is open");
+    TORCH_CHECK(detail::leave_sum_order(block), "tiled_mm: no such block of a sum order is open");
   });
 
   // Between the two, products measure their best ways as they are met (torch/tune.h), of all
@@ -141,12 +139,12 @@ TORCH_LIBRARY(tiled, m) {
   // the last reset, as a JSON object.
   m.def("enable_override(str? device=None) -> ()", &enable_override_of);
   m.def("disable_override(str? device=None) -> ()", &disable_override_of);
-  m.def("override_counts(bool reset=False) -> str", &override_counts_json);
+  m.def("override_counts(bool reset=False) -> str", &override_counts);
 
   // What would run, and why. They compute nothing and take meta tensors too. algos() lists what
   // `algo` may be, and does not look at the one that it is given.
   m.def(schema("algos(Tensor a, Tensor b, *, $options, str? device=None) -> str[]"),
-        kernel<&algos_of>);
+        kernel<&algos>);
   m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None, bool verbose=False,"
                " Tensor? scale_a=None, Tensor? scale_b=None) -> str"),
         kernel<&explain_text>);

@@ -46,12 +46,12 @@ int64_t leaf_of(const MmOptions& options) {
 
 std::string_view resolve_sum_order(const MmOptions& options) { return NAMES[order_of(options)]; }
 
-void set_sum_order_name(std::string_view name) { library_order.set(parse(name)); }
+void set_sum_order(std::string_view name) { library_order.set(parse(name)); }
 
-std::string get_sum_order_name() { return std::string(NAMES[library_order.now()]); }
+std::string get_sum_order() { return std::string(NAMES[library_order.now()]); }
 
-int64_t enter_sum_order_block(std::string_view name) { return library_order.enter(parse(name)); }
+int64_t detail::enter_sum_order(std::string_view name) { return library_order.enter(parse(name)); }
 
-bool leave_sum_order_block(int64_t block) noexcept { return library_order.leave(block); }
+bool detail::leave_sum_order(int64_t block) noexcept { return library_order.leave(block); }
 
 }  // namespace tiled

@@ -2,7 +2,6 @@
 // 1024), or 'tree:LEAF'. Asked per call, else by the library's setting, which is 'chain' at start.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "core/algo.h"
@@ -30,11 +29,5 @@ int64_t leaf_of(const MmOptions& options);
 
 // The name of that order, which lives forever. Autograd saves it for the backward.
 std::string_view resolve_sum_order(const MmOptions& options);
-
-// The library's setting, and blocks within which it is another (torch/setting.h).
-void set_sum_order_name(std::string_view name);
-std::string get_sum_order_name();
-int64_t enter_sum_order_block(std::string_view name);
-bool leave_sum_order_block(int64_t block) noexcept;
 
 }  // namespace tiled

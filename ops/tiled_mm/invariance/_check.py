@@ -102,7 +102,7 @@ class _Check:
         self.program, self.sizes, self.columns = program, sizes, columns
         self.smaller, self.batch = sizes[:-1], sizes[-1]
         self.compiled = is_compiled(program.model)
-        self.bar = Bar(2 * len(sizes) + 3, progress)
+        self.bar = Bar(progress, 2 * len(sizes) + 3)
 
     def report(self) -> Report:
         try:
