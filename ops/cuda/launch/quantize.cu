@@ -27,8 +27,8 @@ constexpr int WARPS = 8, LANES = 32;
 constexpr int ROWS = SIDE / WARPS;    // of a warp
 constexpr int VECTOR = SIDE / LANES;  // elements of a lane's row
 constexpr int PITCH = SIDE + VECTOR;  // bytes of a row of the transpose in shared memory
-// A multiprocessor's, for which the compiler keeps some bytes out of registers: while one computes,
-// the loads of two others are on their way.
+// Blocks of a multiprocessor: while one computes, the loads of two others are on their way. For
+// three the compiler spills some bytes.
 constexpr int BLOCKS = 3;
 
 // A lane's elements of a row, as they are.

@@ -31,7 +31,8 @@ __device__ __forceinline__ int64_t first_segment_of(const Problem& problem, bool
                                                     int64_t turn) {
   return shares_segments ? turn / problem.batch : 0;
 }
-// Where it begins in K and ends.
+// Where it begins in K and ends. MAY_SHARE: false for kernels that have no split-K, and so no
+// leaves.
 struct Stretch {
   int64_t begin, end;
 };
