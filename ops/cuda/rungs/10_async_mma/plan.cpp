@@ -210,14 +210,8 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung AsyncMmaRung = {Algo::AsyncMma,
-                                  &supports,
-                                  &ways,
-                                  &plan,
-                                  &describe,
-                                  &name,
-                                  &variants,
-                                  Use::Chosen,
+extern const Rung AsyncMmaRung = {Algo::AsyncMma,   &supports, &ways,     &plan,
+                                  &describe,        &name,     &variants, Use::Chosen,
                                   /*grouped=*/true,
                                   /*scaled=*/false,
                                   /*trees=*/true};

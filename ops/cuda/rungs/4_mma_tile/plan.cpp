@@ -117,14 +117,8 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung MmaTileRung = {Algo::MmaTile,
-                                 &supports,
-                                 &ways,
-                                 &plan,
-                                 &describe,
-                                 &name,
-                                 &variants,
-                                 Use::Chosen,
+extern const Rung MmaTileRung = {Algo::MmaTile,    &supports, &ways,     &plan,
+                                 &describe,        &name,     &variants, Use::Chosen,
                                  /*grouped=*/true,
                                  /*scaled=*/false,
                                  /*trees=*/true};
