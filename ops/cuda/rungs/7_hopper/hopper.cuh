@@ -358,7 +358,8 @@ struct Hopper {
         if constexpr (IS_SCALED<T>) scales.finish(totals, unit.first != unit.last);
         Scales::take_back(unit, unit_at);
         if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
-        // These have no kernels without an epilogue's code, which takes some 3 us a tile for nothing.
+        // These have no kernels without an epilogue's code, which takes some 2 us a tile for
+        // nothing (docs/decisions/044).
         if constexpr (TREES || (GROUPED && IS_SCALED<T>))
           if (!args.finishes)
             return leave<ResultOf<T>, Tile, /*FINISHES=*/false, GROUPED>(
