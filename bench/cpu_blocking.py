@@ -62,6 +62,7 @@ PLAIN: dict[str, int | str] = {
     "DOT_TILES": 0,
     "DOT_STREAM_TILES": "DOT_TILES",
     "STREAM_AHEAD": 0,
+    "STEPS_AHEAD": 0,
 }
 SMALL = 4  # numbers up to here go up and down by one
 LEAST_GAIN = 0.003

@@ -18,6 +18,7 @@
 // Tiles are always whole: what is beyond the rows of A or the columns of B is computed and not
 // stored. Compiled as avx512.cpp, with -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8.
 #define VECTOR_BYTES 64
+#include "cpu/micro_kernel.h"
 #include "cpu/naive_pairs.h"
 #include "cpu/words.h"
 
@@ -26,7 +27,6 @@ namespace {
 
 constexpr int64_t SIDE = 16;       // rows, and columns of sums, of a tile
 constexpr int64_t STEPS = 16;      // words of k in a tile
-constexpr int64_t LINE = 64;       // bytes of a tile's row
 constexpr int64_t ROW = 2 * SIDE;  // sums of a row of `sums` below
 
 struct alignas(64) Configuration {
@@ -55,8 +55,9 @@ struct DotPairs {
 
   // As in avx512_bf16.cpp: every CPU with AMX has that level's instructions.
   static inline __attribute__((always_inline)) void round(uint16_t* p, uint32_t mask,
-                                                          Vector<float> sum) {
-    _mm256_mask_storeu_epi16(p, mask, (__m256i)_mm512_cvtneps_pbh((__m512)sum));
+                                                          Vector<float> first,
+                                                          Vector<float> second) {
+    _mm512_mask_storeu_epi16(p, mask, (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first));
   }
 
   template <int SUM>
@@ -72,8 +73,11 @@ struct DotQuads {
   using Sum = uint32_t;
   using Rounded = uint8_t;
 
-  static inline __attribute__((always_inline)) void round(uint8_t* p, uint32_t mask, Words sum) {
-    _mm_mask_storeu_epi8(p, mask, (__m128i) __builtin_convertvector(sum, Vector<uint8_t, SIDE>));
+  static inline __attribute__((always_inline)) void round(uint8_t* p, uint32_t mask, Words first,
+                                                          Words second) {
+    alignas(32) uint8_t low[2 * SIDE];
+    LowByte::narrow_vector(low, first), LowByte::narrow_vector(low + SIDE, second);
+    _mm256_mask_storeu_epi8(p, mask, _mm256_load_si256(reinterpret_cast<__m256i*>(low)));
   }
 
   template <int SUM>
@@ -107,10 +111,9 @@ void multiply_tiles(const Tile& tile) {
     int64_t row = tile.start_row;
     if (!whole) {
       for (int64_t i = 0; i < tile.rows; ++i) {
-        Sum* sum = sums + i * ROW;
-        for (int64_t j = 0; j < COLS - 1; ++j)
-          store<Sum>(sum + j * SIDE, load<Sum>(start + i * row + j * SIDE));
-        store<Sum>(sum + (COLS - 1) * SIDE, part.load(start + i * row + (COLS - 1) * SIDE));
+        Vector<Sum> sum[COLS];
+        load_row<Sum, COLS>(sum, start + i * row, part);
+        store_row<Sum, COLS>(sums + i * ROW, sum, Whole<Sum>{});
       }
       start = sums;
       row = ROW;
@@ -154,26 +157,19 @@ void multiply_tiles(const Tile& tile) {
   if (direct) return;
   if (tile.round) {
     auto* out = static_cast<typename Math::Rounded*>(tile.out);
-    const uint32_t all = (1u << SIDE) - 1, some = (1u << tile.last) - 1;
-    for (int64_t i = 0; i < tile.rows; ++i, out += tile.out_row)
-      for (int64_t j = 0; j < COLS; ++j)
-        Math::round(out + j * SIDE, j < COLS - 1 ? all : some,
-                    load<Sum>(sums + i * ROW + j * SIDE) + Sum{0});
+    const uint32_t mask = ~0u >> (ROW - (COLS - 1) * SIDE - tile.last);
+    for (int64_t i = 0; i < tile.rows; ++i, out += tile.out_row) {
+      const Vector<Sum> second = COLS == 2 ? load<Sum>(sums + i * ROW + SIDE) : Vector<Sum>{};
+      Math::round(out, mask, load<Sum>(sums + i * ROW) + Sum{0}, second + Sum{0});
+    }
     return;
   }
   Sum* out = static_cast<Sum*>(tile.out);
   for (int64_t i = 0; i < tile.rows; ++i, out += tile.out_row) {
-    const Sum* sum = sums + i * ROW;
-    for (int64_t j = 0; j < COLS; ++j) {
-      const bool last = j == COLS - 1;
-      Vector<Sum> total = {};  // not skipped where nothing is added: -0 becomes +0
-      if (tile.add) total = last ? part.load(out + j * SIDE) : load<Sum>(out + j * SIDE);
-      total += load<Sum>(sum + j * SIDE);
-      if (last)
-        part.store(out + j * SIDE, total);
-      else
-        store<Sum>(out + j * SIDE, total);
-    }
+    Vector<Sum> total[COLS] = {};  // not skipped where nothing is added: -0 becomes +0
+    if (tile.add) load_row<Sum, COLS>(total, out, part);
+    for (int64_t j = 0; j < COLS; ++j) total[j] += load<Sum>(sums + i * ROW + j * SIDE);
+    store_row<Sum, COLS>(out, total, part);
   }
 }
 

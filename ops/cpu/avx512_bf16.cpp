@@ -55,27 +55,29 @@ struct Paired {
   class Reader {
    public:
     explicit Reader(const Tile& tile)
-        : b_(static_cast<const uint16_t*>(tile.b)),
-          row_(tile.b_k),
+        : tile_(tile),
+          b_(static_cast<const uint16_t*>(tile.b)),
           last_((VECTORS % 2 == 0 ? WORDS : 0) + tile.last) {}
 
     inline __attribute__((always_inline)) void read(Vector<uint32_t>* row) {
       constexpr int LAST = (VECTORS - 1) / 2;
+      fetch_rows<2, VECTORS * VECTOR / 2, false>(b_ + tile_.ahead / 2, 2 * tile_.b_k);
 #pragma GCC unroll 8
       for (int j = 0; j <= LAST; ++j) {
         const uint16_t* even = b_ + j * HALVES;
         const Halves first = j < LAST ? load<uint16_t>(even) : last_.load(even);
-        const Halves second = j < LAST ? load<uint16_t>(even + row_) : last_.load(even + row_);
+        const Halves second =
+            j < LAST ? load<uint16_t>(even + tile_.b_k) : last_.load(even + tile_.b_k);
         row[2 * j] = (Vector<uint32_t>)interleave<uint16_t, false>(first, second);
         if (2 * j + 1 < VECTORS)
           row[2 * j + 1] = (Vector<uint32_t>)interleave<uint16_t, true>(first, second);
       }
-      b_ += 2 * row_;
+      b_ += 2 * tile_.b_k;
     }
 
    private:
+    const Tile& tile_;
     const uint16_t* b_;
-    int64_t row_;
     Part<uint16_t> last_;
   };
   using Math = DotPairs;

@@ -185,7 +185,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     return x;
   }
   const bool in_turn = !x.pack_b || (x.b_strides.col == 1 && unit == 1);
-  const int64_t ahead = x.pack_b ? 0 : std::max(budget(STREAM_AHEAD), x.strip * x.bytes);
+  x.ahead = budget(STEPS_AHEAD) * (x.pack_b ? x.strip * x.bytes : x.b_strides.row * x.element);
+  const int64_t ahead = x.pack_b ? x.ahead : std::max(budget(STREAM_AHEAD), x.strip * x.bytes);
   if (tiles > 1 && few && large && in_turn) {
     x.group = tiles;
     x.block_k =
@@ -196,7 +197,11 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.block_k = long_k;
     x.panel = tiles > 1 ? budget(FEW_PANEL_BYTES) : 0;
   } else if (tiles > 1) {
-    const int64_t part = std::min(budget(BLOCK_K), budget(TILE_BYTES) / (x.tile_rows * x.bytes));
+    // A tile of A that is read as it stands, for one strip, need not stay in a cache.
+    const int64_t part =
+        cols <= x.strip && !x.pack_a
+            ? budget(PANEL_BYTES) / (x.strip * x.bytes)
+            : std::min(budget(BLOCK_K), budget(TILE_BYTES) / (x.tile_rows * x.bytes));
     x.block_k = x.k <= budget(WHOLE_K) ? x.k : waits && !few ? budget(WAITING_K) : part / 16 * 16;
     x.panel = budget(PANEL_BYTES);
   } else if (x.pack_b || streams) {
@@ -207,8 +212,8 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
     x.block_k = long_k;
     x.panel = cols * x.block_k * x.bytes;
   }
-  x.block_k = std::min(round_up(std::max<int64_t>(x.block_k, 1), x.codec->unit),
-                       round_up(std::max<int64_t>(x.k, 1), x.codec->unit));
+  const int64_t most_k = x.steps_of(segment_size(x.depth));
+  x.block_k = round_up(std::max<int64_t>(1, std::min(x.block_k, most_k)), x.codec->unit);
   x.panel = x.panel / (x.block_k * x.bytes) / x.strip * x.strip;
   const int64_t panels = ceil_div(cols, std::max(x.panel, x.strip));
   x.panel = std::min(round_up(ceil_div(cols, panels), x.strip), cols);

@@ -68,7 +68,7 @@ struct Blocking {
   int64_t block_k;  // of K, worked on together: the longest block
   int64_t unit_k;   // blocks begin at multiples of it, counted from their segment's begin
   int64_t panel;    // columns of B, worked on together
-  int64_t ahead;    // bytes along a row of B from a strip to the one to be fetched, or 0
+  int64_t ahead;    // bytes from a row of a strip of B to what is fetched when it is read
 
   // Steps that so many elements of K take, from 0 on. Fold is 1, 2 or 4.
   int64_t steps_of(int64_t elements) const {

@@ -28,6 +28,7 @@ struct Tile {
   int64_t a_row, a_k;  // elements
   const void* b;       // [k][cols], neighbours in a row are neighbours in memory
   int64_t b_k;         // elements
+  int64_t ahead;       // bytes from a row of b that is read to what is fetched: a hint
   const void* start;   // [rows][cols], or null
   int64_t start_row;   // elements
   void* out;           // [rows][cols]
@@ -113,6 +114,7 @@ using PassBackFunction = void (*)(const PassBack& tile);
 enum class Accumulator : int8_t { Float32, Float64, UInt16, UInt32, UInt64 };
 constexpr int ACCUMULATOR_COUNT = 5;
 
+constexpr int64_t LINE = 64;  // bytes of a cache line, and of a row of AMX's tiles
 constexpr int MAX_ROWS = 32;
 constexpr int MAX_VECTORS = 8;
 

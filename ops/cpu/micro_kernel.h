@@ -50,31 +50,33 @@ struct Chain {
   }
 };
 
-// Reads row after row of b. Other readers make the same vectors from other layouts (words.h).
+// Inlined, since GCC drops calls of a function that does nothing but fetch.
+template <int ROWS, int64_t BYTES, bool WRITES>
+inline __attribute__((always_inline)) void fetch_rows(const void* rows, int64_t row) {
+  const char* p = static_cast<const char*>(rows);
+#pragma GCC unroll 16
+  for (int i = 0; i < ROWS; ++i, p += row)
+#pragma GCC unroll 16
+    for (int64_t at = 0; at < BYTES; at += LINE) __builtin_prefetch(p + at, WRITES);
+}
+
+// Reads row after row of b. Other readers make the same vectors from other layouts (raw_kernel.h).
 template <typename T, int VECTORS, typename Last>
 class RowReader {
  public:
   RowReader(const Tile& tile, const Last& last)
-      : b_(static_cast<const T*>(tile.b)), step_(tile.b_k), last_(last) {}
+      : b_(static_cast<const T*>(tile.b)), step_(tile.b_k), ahead_(tile.ahead), last_(last) {}
   inline __attribute__((always_inline)) void read(Vector<T>* row) {
+    fetch_rows<1, VECTORS * VECTOR, false>(reinterpret_cast<const char*>(b_) + ahead_, 0);
     load_row<T, VECTORS>(row, b_, last_);
     b_ += step_;
   }
 
  private:
   const T* b_;
-  int64_t step_;
+  int64_t step_, ahead_;
   Last last_;
 };
-
-template <int ROWS, int64_t BYTES>
-inline __attribute__((always_inline)) void fetch_rows(const void* rows, int64_t row) {
-  const char* p = static_cast<const char*>(rows);
-#pragma GCC unroll 16
-  for (int i = 0; i < ROWS; ++i, p += row)
-#pragma GCC unroll 16
-    for (int64_t at = 0; at < BYTES; at += VECTOR) __builtin_prefetch(p + at, 1);
-}
 
 template <typename Math, int ROWS, int VECTORS, typename Reader, typename LastOfC>
 inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
@@ -97,9 +99,9 @@ inline __attribute__((always_inline)) void multiply(const Tile& tile, Reader b,
   // The next tile's C comes from memory while this one's products are summed.
   if (Math::ROUNDS && tile.round) {
     constexpr int64_t SIZE = sizeof(typename Math::Rounded);
-    fetch_rows<ROWS, VECTORS * LANES<T> * SIZE>(tile.next, tile.out_row * SIZE);
+    fetch_rows<ROWS, VECTORS * LANES<T> * SIZE, true>(tile.next, tile.out_row * SIZE);
   } else {
-    fetch_rows<ROWS, VECTORS * VECTOR>(tile.next, tile.out_row * sizeof(T));
+    fetch_rows<ROWS, VECTORS * VECTOR, true>(tile.next, tile.out_row * sizeof(T));
   }
 
   const Operand* a = static_cast<const Operand*>(tile.a);

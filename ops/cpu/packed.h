@@ -5,8 +5,6 @@
 
 namespace tiled::cpu {
 
-constexpr int64_t LINE = 64;  // bytes of a cache line
-
 // Packed rows of A are an odd number of lines apart, which reaches all of the cache's sets before
 // it comes back to one, and strips of B begin a line off a multiple of the sets, so that they do
 // not push each other out.

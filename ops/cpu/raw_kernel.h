@@ -18,22 +18,22 @@ struct Widened {
    public:
     using Sum = typename Kind::Sum;
     explicit Reader(const Tile& tile)
-        : b_(static_cast<const typename Kind::Element*>(tile.b)),
-          row_(tile.b_k),
-          last_(tile.last) {}
+        : tile_(tile), b_(static_cast<const typename Kind::Element*>(tile.b)) {}
 
     inline __attribute__((always_inline)) void read(Vector<Sum>* row) {
       constexpr int64_t L = LANES<Sum>;
+      fetch_rows<1, VECTORS * L * sizeof(*b_), false>(b_ + tile_.ahead / int64_t{sizeof(*b_)}, 0);
 #pragma GCC unroll 8
       for (int j = 0; j < VECTORS - 1; ++j) row[j] = Kind::widen_vector(b_ + j * L);
       const auto* last = b_ + (VECTORS - 1) * L;
-      row[VECTORS - 1] = last_ == L ? Kind::widen_vector(last) : widen_some<Kind>(last, last_);
-      b_ += row_;
+      row[VECTORS - 1] =
+          tile_.last == L ? Kind::widen_vector(last) : widen_some<Kind>(last, tile_.last);
+      b_ += tile_.b_k;
     }
 
    private:
+    const Tile& tile_;
     const typename Kind::Element* b_;
-    int64_t row_, last_;
   };
   using Math = Chain<typename Kind::Sum>;
 };

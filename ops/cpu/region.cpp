@@ -133,14 +133,6 @@ Region::Place Region::chain(const Step& step, int64_t area, int64_t i, int64_t j
   return {chains_ + at * x_.bytes, span_};
 }
 
-// A strip's rows are far apart, and no hardware looks ahead along so many of them. Always inlined:
-// a function that does nothing but fetch counts as one without effect, and GCC drops calls of it.
-inline __attribute__((always_inline)) void Region::fetch_ahead(const Tile& tile) const {
-  const char* row = static_cast<const char*>(tile.b) + x_.ahead;
-  for (int64_t p = 0; p < tile.k * x_.codec->fold; ++p, row += tile.b_k * x_.element)
-    for (int64_t at = 0; at < x_.strip * x_.element; at += LINE) __builtin_prefetch(row + at);
-}
-
 // One tile, whose sums end in `total`. A first segment's chains of the first part grow there too;
 // the others in a place of their own, from which they are added to it: of later segments, one
 // part's to the other's before that.
@@ -186,6 +178,7 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
   Tile tile = {};
   tile.k = round_up(step.k.size(), x_.codec->unit);
   tile.padded = x_.pack_b;
+  tile.ahead = x_.ahead;
   tile.add = step.last_block && (step.part > 0 || (!step.first_segment && x_.codec->parts == 1));
   tile.round = x_.round_c && step.last_block;
   tile.more = !step.last_block;
@@ -224,7 +217,6 @@ void Region::run_group(const Step& step, Range panel, const Range* group, int64_
       const Strides& s = x_.b_strides;
       tile.b = b_ + (x_.element_of(step.k.begin) * s.row + j * s.col) * x_.element;
       tile.b_k = x_.dot ? s.col / x_.codec->fold : s.row;
-      if (x_.ahead > 0) fetch_ahead(tile);
     }
     Place place = total(step, group[0].begin, j);
     for (int64_t t = 0; t < count; ++t) {

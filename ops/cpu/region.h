@@ -42,7 +42,6 @@ class Region {
   void run_step(const Step& step);
   void run_group(const Step& step, Range panel, const Range* group, int64_t count, char* packed_a);
   void run_tile(const Step& step, Tile& tile, Range rows, Range cols, int64_t vectors, Place total);
-  void fetch_ahead(const Tile& tile) const;
   void pack_a(const Step& step, Range rows, int64_t steps, char* packed);
   void pack_b(const Step& step, Range panel);
   Place waiting(const Step& step, int64_t i, int64_t j) const;

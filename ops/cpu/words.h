@@ -188,7 +188,7 @@ inline void fold_and_transpose(const Pack& pack) {
     }
 }
 
-// To [rows][steps].
+// To [rows][steps]. Of rows of neighbours whole vectors are written.
 template <typename T>
 void pack_words_a(const Pack& pack) {
   if (pack.row == 1 && pack.col != 1) return fold_and_transpose<T>(pack);
@@ -197,8 +197,10 @@ void pack_words_a(const Pack& pack) {
     auto* dst = static_cast<uint32_t*>(pack.dst) + i * pack.dst_row;
     int64_t p = 0;
     if (pack.col == 1) {
-      p = pack.cols / FOLD<T>;
-      memcpy(dst, src, p * sizeof(uint32_t));
+      for (; FOLD<T> * (p + WORDS) <= pack.cols; p += WORDS)
+        store<T>(dst + p, load<T>(src + FOLD<T> * p));
+      for (; p < pack.steps; p += WORDS)
+        store<T>(dst + p, load_some(src + FOLD<T> * p, pack.cols - FOLD<T> * p));
     }
     for (; p < pack.steps; ++p) dst[p] = word_at(src, p, pack.col, pack.cols);
   }
