@@ -45,7 +45,7 @@ def _placed_for(
     tensors = [t for t in operands if t is not None]
     given = [p for t in (out, *tensors) for p in t.placements]
     chosen = {k: v for k, v in options if k == "activation"}
-    rules = rules_of(name, given, *operands, **chosen)
+    rules = rules_of(name, given, True, *operands, **chosen)
     fitting = [[ways for (c,), ways in rules if c == wanted] for wanted in out.placements]
     best = None
     for ways in itertools.product(*fitting):

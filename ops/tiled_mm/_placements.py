@@ -21,11 +21,12 @@ class _Rules:
     """Every rule in which a tensor that is split is split as `shard` says: a placement's class, or
     a function of the dimension as it is."""
 
-    def __init__(self, shard: Callable[[int], Any]) -> None:
+    def __init__(self, shard: Callable[[int], Any], may_be_partial: bool) -> None:
         from torch.distributed.tensor import Partial, Replicate
 
         self.shard, self.all, self.sum = shard, Replicate(), Partial()
-        self.parts = [Partial("sum"), Partial("avg")]
+        self.may_be_partial = may_be_partial
+        self.parts = [Partial("sum"), Partial("avg")] if may_be_partial else []
 
     def along(self, t: Any, dims: int, c: Any) -> Any:
         """How `t`, which is broadcast to C's `dims` dimensions, is placed where C is placed so."""
@@ -60,7 +61,7 @@ class _Rules:
         self, whole: list, parts: list, activation: str | None, results: int
     ) -> list[Rule]:
         """Of products with an epilogue, whose `results` are alike."""
-        is_linear = activation in (None, "none")
+        is_linear = self.may_be_partial and activation in (None, "none")
         return [([c] * results, t) for c, t in (*whole, *(parts if is_linear else ()))]
 
     def addmm(
@@ -258,7 +259,9 @@ class _Rules:
         ]
 
 
-def rules_of(name: str, given: Iterable[Any], *args: Any, **options: Any) -> list[Rule]:
+def rules_of(
+    name: str, given: Iterable[Any], may_be_partial: bool, *args: Any, **options: Any
+) -> list[Rule]:
     """The rules `name` for these arguments, of which tensors have the placements `given`: with
     Shard, and with each kind of _StridedShard among these, which FSDP2 makes of a tensor that
     another dimension of the mesh splits along the same dimension."""
@@ -269,7 +272,7 @@ def rules_of(name: str, given: Iterable[Any], *args: Any, **options: Any) -> lis
     kinds = [Shard, *(partial(_StridedShard, split_factor=factor) for factor in factors)]
     found = {}
     for kind in kinds:
-        for rule in getattr(_Rules(kind), name)(*args, **options):
+        for rule in getattr(_Rules(kind, may_be_partial), name)(*args, **options):
             found.setdefault(str(rule), rule)
     return list(found.values())
 

@@ -57,7 +57,7 @@ def _register(operator: Any, name: str, **fixed: Any) -> None:
         mesh = schema.get_mesh_from_args()
         args = [_spec(a) for a in schema.args_schema]
         given = [p for a in args for p in getattr(a, "placements", ())]
-        rules = rules_of(name, given, *args, **schema.kwargs_schema, **fixed)
+        rules = rules_of(name, given, True, *args, **schema.kwargs_schema, **fixed)
         found = expand_to_full_mesh_op_strategy(
             mesh,
             schema,
@@ -84,6 +84,18 @@ def _register(operator: Any, name: str, **fixed: Any) -> None:
             needs_pytree=False,
         ),
     )
+
+
+def _register_by_public_function(operator: Any, name: str, **fixed: Any) -> None:
+    """On a torch whose own parts have moved. Calls that differ in an activation alone cannot be
+    told apart there, so no rule shares out a sum to which one may be applied."""
+    from torch.distributed.tensor.experimental import register_sharding
+
+    def rule(*args: Any, **options: Any) -> list:
+        may_be_partial = name in ("mm", "linear_weight_grad")
+        return rules_of(name, (), may_be_partial, *args, **options, **fixed)
+
+    register_sharding(operator)(rule)
 
 
 def _without_main_grad(operator: Any, args: tuple, kwargs: dict) -> Any:
@@ -132,10 +144,17 @@ def register_sharding_rules() -> None:
     try:
         for operator, (name, fixed) in rules.items():
             _register(operator, name, **fixed)
+    except (ImportError, AttributeError, TypeError):
+        try:
+            for operator, (name, fixed) in rules.items():
+                _register_by_public_function(operator, name, **fixed)
+        except ImportError:  # an experimental function of torch's, which may move too
+            return
+    try:
         from torch.distributed.tensor import DTensor
 
         handlers = DTensor._op_dispatcher._custom_op_handlers
-    except (ImportError, AttributeError, TypeError):  # of torch's own parts, which may move
+    except AttributeError:
         return
     for operator, name in writing.items():
         handlers[operator] = written(operator, name)
