@@ -28,14 +28,10 @@ __global__ void __launch_bounds__(THREADS)
   constexpr int VECTOR = 16 / sizeof(T);
   const Task task = task_of(args);
   const Matrix& m = task.m;
-  // A spaced copy's warps have a line each, side by side: memory is read by more than a line of a
-  // row at a time.
-  constexpr int PARTS = SPACED ? COPY_LINES : 1, PART_THREADS = THREADS / PARTS;
-  const int down = PART_THREADS / m.across, thread = threadIdx.x % PART_THREADS;
-  const int x = thread % m.across, y = thread / m.across;
-  const int64_t part = task.x * PARTS + threadIdx.x / PART_THREADS;
-  const int64_t column = (part * m.across + x) * VECTOR;
-  const SourceColumns<SPACED> source(args, task, part);
+  const int down = THREADS / m.across;
+  const int x = threadIdx.x % m.across, y = threadIdx.x / m.across;
+  const int64_t column = (task.x * m.across + x) * VECTOR;
+  const SourceColumns<SPACED> source(args, task);
   if (source.are_left || column >= m.columns) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;
@@ -73,7 +69,7 @@ __global__ void __launch_bounds__(THREADS)
   constexpr int VECTOR = 16 / sizeof(T);
   const int64_t end = (m.columns + VECTOR - 1) / VECTOR * VECTOR;
   const int64_t column0 = task.x * SQUARE * SQUARES;
-  const SourceColumns<SPACED> source(args, task, task.x);
+  const SourceColumns<SPACED> source(args, task);
   if (source.are_left) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const T* from = static_cast<const T*>(m.from) + entry * m.from_batch;

@@ -51,24 +51,23 @@ template <bool SPACED>
 struct SourceColumns {
   static constexpr bool are_left = false;
   const Matrix& m;
-  __device__ __forceinline__ SourceColumns(const RepackArguments&, const Task& task, int64_t)
-      : m(task.m) {}
+  __device__ __forceinline__ SourceColumns(const RepackArguments&, const Task& task) : m(task.m) {}
   __device__ __forceinline__ int64_t further() const { return 0; }
   __device__ __forceinline__ int64_t end() const { return m.columns; }
 };
 
-// A spaced copy's, of a line: `further` on than in the copy, to their group's end. By whole warps.
+// A spaced copy's, where each block has a line: `further` on than in the copy, to their group's
+// end. By whole warps.
 template <>
 struct SourceColumns</*SPACED=*/true> {
   int64_t distance, group_end;
   bool are_left;  // no product reads them in the copy
-  __device__ __forceinline__ SourceColumns(const RepackArguments& args, const Task& task,
-                                           int64_t number) {
+  __device__ __forceinline__ SourceColumns(const RepackArguments& args, const Task& task) {
     constexpr int LINE = static_cast<int>(LINE_BYTES);
     const auto lines = [](int begin, int end) -> uint32_t { return end / LINE - begin / LINE + 1; };
     GroupScan scan(args.groups, args.group_count, args.k, /*has_rest=*/false, lines);
-    const GroupTile line = scan.at(static_cast<uint32_t>(number));
-    distance = line.begin + (int64_t{line.number} - number) * LINE;
+    const GroupTile line = scan.at(static_cast<uint32_t>(task.x));
+    distance = line.begin + (int64_t{line.number} - task.x) * LINE;
     group_end = line.end;
     are_left = task.m.leaves_aligned && line.begin % 16 == 0;
   }

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(COPY_THREADS)
   const Matrix& m = task.m;
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   const int64_t column0 = task.x * SIDE;
-  const SourceColumns<SPACED> source(args, task, task.x);
+  const SourceColumns<SPACED> source(args, task);
   if (source.are_left) return;
   for (int64_t entry = task.z; entry < m.batch; entry += m.blocks_z) {
     const uint8_t* from = static_cast<const uint8_t*>(m.from) + entry * m.from_batch;

@@ -27,7 +27,6 @@ CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem) 
   if (g.by == CopyBy::Squares) wide = COPY_SQUARE * COPY_SQUARES, tall = COPY_SQUARE;
   if (g.by == CopyBy::Bytes) wide = tall = COPY_BYTE_SIDE;
   if (g.spaced) tall = COPY_SPACED_ROWS;
-  if (g.spaced && g.by == CopyBy::Rows) wide *= COPY_LINES, tall = COPY_LINE_ROWS;
   g.blocks_x = static_cast<int32_t>(blocks_over(g.by == CopyBy::Rows ? vectors : g.columns, wide));
   // As many as there is work for, and all of them together within a grid.
   const auto at_most = [](int64_t work, int64_t blocks) {

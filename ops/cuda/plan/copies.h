@@ -17,7 +17,7 @@ enum class CopyBy : int8_t {
 struct CopyGrid {
   CopyBy by;
   int64_t rows, columns;                 // of the copy; elements are contiguous along a row
-  bool spaced;                           // each group of K begins a line
+  bool spaced;                           // a block of threads copies a line of each of its rows
   int32_t across;                        // threads side by side along a row, a power of two
   int32_t blocks_x, blocks_y, blocks_z;  // along a row; down the rows; through the batch
 
@@ -29,10 +29,8 @@ constexpr int COPY_ROWS_A_THREAD = 4;              // CopyBy::Rows
 constexpr int COPY_SQUARE = 32, COPY_SQUARES = 4;  // CopyBy::Squares: a side, and how many
 constexpr int COPY_VECTOR_SIDE = 64;               // CopyBy::Vectors: the elements of a side
 constexpr int COPY_BYTE_SIDE = 128;                // CopyBy::Bytes: the same
-// Rows of a line that a block copies: many, since each block looks for its line's group; and lines
-// that a block of CopyBy::Rows has, one a warp, and of how many rows.
+// Rows of a line that a block copies: many, since each block looks for its line's group.
 constexpr int COPY_SPACED_ROWS = 2048;
-constexpr int COPY_LINES = COPY_THREADS / 32, COPY_LINE_ROWS = 256;
 
 CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem);
 
