@@ -5,10 +5,12 @@
 
 #include "core/elementary.h"
 #include "cuda/plan/cluster_plan.h"
-#include "cuda/plan/rung.h"
+#include "cuda/plan/plan.h"
 #include "cuda/rungs/9_fp16x3/tiles.h"
 
 namespace tiled {
+
+struct Description;  // plan/rung.h, which kernels need not know
 
 // Below this K every element is computed in fp64: there is nothing to gain, and the bound of a few
 // terms leaves no room for two parts. `coarse` tensor cores are those of other compute capabilities
