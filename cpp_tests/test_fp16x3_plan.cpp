@@ -246,7 +246,7 @@ TEST(Fp16x3Plan, FewRowsFitSharedMemory) {
     for (const int64_t k : {64, 100, 4096, 8192, 40000, 1 << 30})
       for (int t = 0; t < Fp16x3FewRowsTiles::COUNT; ++t)
         for (int cluster = 1; cluster <= FEW_ROWS_CLUSTER; ++cluster) {
-          const Fp16x3TileInfo tile = fp16x3_few_rows_tile(t);
+          const Fp16x3TileInfo tile = Fp16x3FewRowsTiles::AS<Fp16x3TileInfo>[t];
           const FewRowsBlock block = few_rows_block(rows, k, tile, cluster);
           const int64_t chunks = (k + 63) / 64, own = (chunks + cluster - 1) / cluster;
           const int64_t share = (rows + cluster - 1) / cluster;

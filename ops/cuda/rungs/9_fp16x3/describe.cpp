@@ -42,7 +42,9 @@ Description describe_fp16x3(const Problem& problem, const DeviceInfo& device, co
                                      ", so it is taken only where a call asks for it");
   if (async) {
     // A lane of mma.sync has a pair of columns in two rows of every 16 x 8 of its warp's.
-    d.thread_m = 4, d.thread_n = fp16x3_async_warp_q(plan.tile) / 4;
+    d.thread_m = 4;
+    d.thread_n =
+        with_tile(Fp16x3AsyncTiles(), plan.tile, [](auto tile) { return tile.WARP_Q / 4; });
   } else if (!few_rows) {
     // A lane of wgmma has pairs of columns in two rows of every 8 columns.
     d.thread_m = 2, d.thread_n = tile_of(plan).block_q / 4;

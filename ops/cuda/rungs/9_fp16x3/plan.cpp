@@ -16,8 +16,6 @@
 namespace tiled {
 namespace {
 
-// TMA's coordinates, the kernels' counters and the guard's squares have 31 bits.
-constexpr int64_t MAX_SIZE = (int64_t{1} << 31) - 512;
 constexpr int64_t MAX_ELEMENTS = int64_t{1} << 54;  // of the planes: their bytes can be counted
 
 bool is_coarse(const DeviceInfo& device) { return device.capability != 90; }
@@ -28,17 +26,22 @@ bool has_few_rows(const Problem& problem) {
   return few <= FEW_ROWS / 2 || (few <= FEW_ROWS && problem.k <= 8192);
 }
 
-template <typename Visit>
-void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+// The persistent kernels by wgmma.
+void ways_by_clusters(const Problem& problem, const DeviceInfo& device, Visit visit) {
   constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
   for (int t = 0; t < FP16X3_TILE_COUNT; ++t)
     for (const bool exchanged : {false, true})
       for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
-        if (is_direct(t) && !is_mappable(exchanged ? side_b(problem) : side_a(problem))) continue;
-        if (is_direct(t) && is_grouped(problem)) continue;
-        const Fp16x3TileInfo tile = fp16x3_tile(t);
-        const int sharers = cluster_p * cluster_q;
         const Sides sides = sides_of(problem, exchanged);
+        if (is_direct(t) && (is_grouped(problem) || !is_mappable(sides.p))) continue;
+        Fp16x3Plan plan{};
+        plan.kernel = is_direct(t) ? Fp16x3Kernel::Direct : Fp16x3Kernel::Planes;
+        plan.tile = static_cast<int8_t>(t);
+        plan.exchanged = exchanged;
+        plan.cluster_p = static_cast<int8_t>(cluster_p);
+        plan.cluster_q = static_cast<int8_t>(cluster_q);
+        const Fp16x3TileInfo tile = tile_of(plan);
+        const int sharers = cluster_p * cluster_q;
         int64_t clusters_p = blocks_over(sides.p.rows, int64_t{tile.block_p} * cluster_p);
         int64_t clusters_q = blocks_over(sides.q.rows, int64_t{tile.block_q} * cluster_q);
         int64_t entries = problem.batch;
@@ -46,36 +49,29 @@ void for_fp16x3_plans(const Problem& problem, const DeviceInfo& device, Visit vi
         if (sides.p.is_shared) clusters_p += std::exchange(entries, 1);
         if (sides.q.is_shared) clusters_q += std::exchange(entries, 1);
         const int64_t units = clusters_p * clusters_q * entries;
-        Fp16x3Plan plan{};
-        plan.tile = static_cast<int8_t>(t);
-        plan.exchanged = exchanged;
-        plan.cluster_p = static_cast<int8_t>(cluster_p);
-        plan.cluster_q = static_cast<int8_t>(cluster_q);
-        plan.kernel = is_direct(t) ? Fp16x3Kernel::Direct : Fp16x3Kernel::Planes;
         plan.panel = static_cast<int32_t>(std::clamp<int64_t>(clusters_p, 1, 16 / cluster_p));
         const int64_t places =
             std::max<int64_t>(1, int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers);
         plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
         if (problem.groups.shared == Shared::K)
           plan.groups_of_k = static_cast<int32_t>(problem.batch);
-        visit(plan);
+        visit(Way(plan));
         plan.wraps_around = !is_grouped(problem) && plan.kernel == Fp16x3Kernel::Planes &&
                             segment_count(problem.k) == 1 && units < MAX_GRID_X &&
                             WrapAround::fits(units, places, blocks_over(problem.k, 64));
-        if (plan.wraps_around) visit(plan);
+        if (plan.wraps_around) visit(Way(plan));
       }
 }
 
-// A block for each tile.
-template <typename Visit>
-void for_async_plans(const Problem& problem, const DeviceInfo& device, Visit visit) {
+// The kernel by mma.sync: a block for each tile.
+void ways_by_async(const Problem& problem, const DeviceInfo& device, Visit visit) {
   for (int t = 0; t < Fp16x3AsyncTiles::COUNT; ++t) {
-    const Fp16x3TileInfo tile = fp16x3_async_tile(t);
-    if (tile.shared_bytes > device.shared_bytes_per_block) continue;
     Fp16x3Plan plan{};
     plan.kernel = Fp16x3Kernel::Async;
-    plan.coarse = is_coarse(device);
     plan.tile = static_cast<int8_t>(t);
+    const Fp16x3TileInfo tile = tile_of(plan);
+    if (tile.shared_bytes > device.shared_bytes_per_block) continue;
+    plan.coarse = is_coarse(device);
     plan.cluster_p = plan.cluster_q = 1;
     plan.panel = 1;
     const int64_t tiles = most_tiles(problem, tile.block_p, tile.block_q);
@@ -85,7 +81,7 @@ void for_async_plans(const Problem& problem, const DeviceInfo& device, Visit vis
             ? std::min<int64_t>(tiles, int64_t{device.multiprocessors} * tile.blocks_per_sm)
             : tiles * std::min(problem.batch, MAX_GRID_Y));
     if (problem.groups.shared == Shared::K) plan.groups_of_k = static_cast<int32_t>(problem.batch);
-    visit(plan);
+    visit(Way(plan));
   }
 }
 
@@ -98,22 +94,18 @@ bool planes_of_both_fit(const Problem& problem) {
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  if (!groups_fit(problem)) return false;
   const bool one_split = device.hopper_kernels && has_few_rows(problem) && !is_grouped(problem);
-  if (!(one_split ? planes_fit(problem, std::min(problem.m, problem.n))
-                  : planes_of_both_fit(problem)))
-    return false;
+  const int64_t squares = saturating_product(  // of the guard
+      saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 64)), problem.batch);
   return problem.arithmetic == Arithmetic::Fp16x3 &&
-         computes(kernels_of(device), problem.arithmetic, problem.dtype) && problem.m <= MAX_SIZE &&
-         problem.n <= MAX_SIZE && problem.k <= MAX_SIZE && problem.batch <= MAX_SIZE / 2 &&
-         saturating_product(
-             saturating_product(blocks_over(problem.m, 64), blocks_over(problem.n, 64)),
-             problem.batch) <= MAX_SIZE;
+         computes(kernels_of(device), problem.arithmetic, problem.dtype) && groups_fit(problem) &&
+         sizes_fit_tma(problem) && problem.batch <= MOST_OF_TMA / 2 && squares <= MOST_OF_TMA &&
+         (one_split ? planes_fit(problem, std::min(problem.m, problem.n))
+                    : planes_of_both_fit(problem));
 }
 
 // Q has few rows: P is read once, as it lies.
-template <typename Visit>
-void for_few_rows_plans(const Problem& problem, Visit visit) {
+void ways_of_few_rows(const Problem& problem, Visit visit) {
   const int64_t few = std::min(problem.m, problem.n), many = std::max(problem.m, problem.n);
   for (int t = 0; t < Fp16x3FewRowsTiles::COUNT; ++t)
     for (int cluster = 1; cluster <= FEW_ROWS_CLUSTER; ++cluster) {
@@ -126,18 +118,17 @@ void for_few_rows_plans(const Problem& problem, Visit visit) {
       plan.panel = 1;
       plan.blocks =
           static_cast<int32_t>(std::max<int64_t>(blocks_over(many, FEW_ROWS_BLOCK_P), 1) * cluster);
-      plan.block = few_rows_block(few, problem.k, fp16x3_few_rows_tile(t), cluster);
-      visit(plan);
+      plan.block = few_rows_block(few, problem.k, tile_of(plan), cluster);
+      visit(Way(plan));
     }
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const auto add = [&](const Fp16x3Plan& plan) { visit(Way(plan)); };
   const bool fit = planes_of_both_fit(problem);
-  if (fit && !(is_grouped(problem) && device.hopper_kernels)) for_async_plans(problem, device, add);
+  if (fit && !(is_grouped(problem) && device.hopper_kernels)) ways_by_async(problem, device, visit);
   if (!device.hopper_kernels) return;
-  if (has_few_rows(problem) && !is_grouped(problem)) for_few_rows_plans(problem, add);
-  if (fit) for_fp16x3_plans(problem, device, add);
+  if (has_few_rows(problem) && !is_grouped(problem)) ways_of_few_rows(problem, visit);
+  if (fit) ways_by_clusters(problem, device, visit);
 }
 
 // Tiles of the two splits' kernel and the direct one; of few rows by how many there are, in eights,
@@ -189,22 +180,18 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
 }
 
 Step product_of(const Problem& problem, const Fp16x3Plan& way) {
-  const int32_t blocks = std::max(way.blocks, 1);
-  if (way.kernel == Fp16x3Kernel::FewRows) {
-    Step step = product_step(tile_of(way).threads, blocks, way.block.shared_bytes);
-    if (way.block.cluster > 1) step.cluster = static_cast<int8_t>(way.block.cluster);
-    step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
-    return step;
-  }
   const Fp16x3TileInfo tile = tile_of(way);
-  if (way.kernel == Fp16x3Kernel::Async && !is_grouped(problem)) {
-    const int64_t tiles = most_tiles(problem, tile.block_p, tile.block_q);
-    Step step = product_step(tile.threads, tiles, tile.shared_bytes);
+  const bool few_rows = way.kernel == Fp16x3Kernel::FewRows;
+  const bool block_a_tile = way.kernel == Fp16x3Kernel::Async && !is_grouped(problem);
+  const int64_t blocks =
+      block_a_tile ? most_tiles(problem, tile.block_p, tile.block_q) : std::max(way.blocks, 1);
+  Step step =
+      product_step(tile.threads, blocks, few_rows ? way.block.shared_bytes : tile.shared_bytes);
+  const int cluster = way.cluster_p * way.cluster_q;
+  if (!block_a_tile && (cluster > 1 || !few_rows)) step.cluster = static_cast<int8_t>(cluster);
+  // Blocks of the other kernels go through all entries.
+  if (few_rows || block_a_tile)
     step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
-    return step;
-  }
-  Step step = product_step(tile.threads, blocks, tile.shared_bytes);
-  step.cluster = static_cast<int8_t>(way.cluster_p * way.cluster_q);
   return step;
 }
 

@@ -60,16 +60,16 @@ struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own 
 
 inline std::string_view tile_name_of(const Fp16x3Plan& plan) {
   switch (plan.kernel) {
-    case Fp16x3Kernel::FewRows: return fp16x3_few_rows_tile_name(plan.tile);
-    case Fp16x3Kernel::Async: return fp16x3_async_tile_name(plan.tile);
-    default: return fp16x3_tile_name(plan.tile);
+    case Fp16x3Kernel::FewRows: return Fp16x3FewRowsTiles::NAMES[plan.tile];
+    case Fp16x3Kernel::Async: return Fp16x3AsyncTiles::NAMES[plan.tile];
+    default: return Fp16x3Tiles::NAMES[plan.tile];
   }
 }
 inline Fp16x3TileInfo tile_of(const Fp16x3Plan& plan) {
   switch (plan.kernel) {
-    case Fp16x3Kernel::FewRows: return fp16x3_few_rows_tile(plan.tile);
-    case Fp16x3Kernel::Async: return fp16x3_async_tile(plan.tile);
-    default: return fp16x3_tile(plan.tile);
+    case Fp16x3Kernel::FewRows: return Fp16x3FewRowsTiles::AS<Fp16x3TileInfo>[plan.tile];
+    case Fp16x3Kernel::Async: return Fp16x3AsyncTiles::AS<Fp16x3TileInfo>[plan.tile];
+    default: return Fp16x3Tiles::AS<Fp16x3TileInfo>[plan.tile];
   }
 }
 

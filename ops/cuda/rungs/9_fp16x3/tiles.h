@@ -108,23 +108,6 @@ struct Fp16x3TileInfo {
   }
 };
 
-constexpr Fp16x3TileInfo fp16x3_tile(int index) { return Fp16x3Tiles::AS<Fp16x3TileInfo>[index]; }
-constexpr std::string_view fp16x3_tile_name(int index) {
-  return tile_name_of(Fp16x3Tiles(), index);
-}
-constexpr Fp16x3TileInfo fp16x3_async_tile(int index) {
-  return Fp16x3AsyncTiles::AS<Fp16x3TileInfo>[index];
-}
-template <typename... Tiles>
-constexpr int fp16x3_warp_q_of(TileList<Tiles...>, int index) {
-  const int columns[] = {Tiles::WARP_Q...};
-  return columns[index];
-}
-constexpr int fp16x3_async_warp_q(int index) { return fp16x3_warp_q_of(Fp16x3AsyncTiles(), index); }
-constexpr std::string_view fp16x3_async_tile_name(int index) {
-  return tile_name_of(Fp16x3AsyncTiles(), index);
-}
-
 // few_rows.cu's tile, whose Q has FEW_ROWS rows at most: 32 rows of P, shared out along K among
 // the warps of up to FEW_ROWS_CLUSTER blocks.
 constexpr int FEW_ROWS = 32;
@@ -156,12 +139,6 @@ struct FewRows256 : X3FewRowsTile<256> {};
 struct FewRows512 : X3FewRowsTile<512> {};
 struct FewRows128 : X3FewRowsTile<128> {};
 using Fp16x3FewRowsTiles = TileList<FewRows256, FewRows512, FewRows128>;
-constexpr Fp16x3TileInfo fp16x3_few_rows_tile(int index) {
-  return Fp16x3FewRowsTiles::AS<Fp16x3TileInfo>[index];
-}
-constexpr std::string_view fp16x3_few_rows_tile_name(int index) {
-  return tile_name_of(Fp16x3FewRowsTiles(), index);
-}
 
 // Its Q in fp16 parts: tiles of eight rows, and bytes in all.
 constexpr int64_t few_rows_tiles(int64_t x_rows) { return (x_rows + 7) / 8; }
