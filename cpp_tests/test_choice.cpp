@@ -159,12 +159,12 @@ TEST(Choices, AreTheLeastOfTheRankedWays) {
       ASSERT_EQ(ways.empty(), supported_algos(p, d).empty());
       if (ways.empty()) continue;
       EXPECT_EQ(best.seconds, ways.front().seconds);
-      EXPECT_EQ(best.plan.algo, ways.front().algo);
+      EXPECT_EQ(best.plan.algo, ways.front().plan.algo);
       EXPECT_TRUE(name_of_way(p, best.plan) == ways.front().name);
       EXPECT_TRUE(supports(best.plan.algo, p, d));
       for (size_t j = 1; j < ways.size(); ++j) {
         EXPECT_LE(ways[j - 1].seconds, ways[j].seconds);
-        EXPECT_EQ(rung_of(ways[j].algo)->use, Use::Chosen);
+        EXPECT_EQ(rung_of(ways[j].plan.algo)->use, Use::Chosen);
       }
       for (const Algo algo : supported_algos(p, d))
         EXPECT_EQ(choose(p, d, rules, &algo).plan.algo, algo);

@@ -282,7 +282,7 @@ TEST(Fp16x3Plan, FewRowsShareKInClusters) {
         EXPECT_LE(cluster, largest) << k;
         EXPECT_EQ(plan.main_step().cluster, cluster > 1 ? cluster : 0);
         EXPECT_EQ(plan.main_step().grid_x % cluster, 0);
-        const NamedWay name = rung_of(Algo::Fp16x3)->name(p, plan.way).value();
+        const NamedWay name = rung_of(Algo::Fp16x3)->name(p, plan.way);
         EXPECT_EQ(std::find(names.begin(), names.end(), name), names.end());
         names.push_back(name);
       }

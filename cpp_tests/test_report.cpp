@@ -142,7 +142,7 @@ TEST(Report, ListsEveryWay) {
   for (const Algo algo : supported_algos(p, d)) {
     const PlanReport r = report_of("h200", algo, p);
     EXPECT_EQ(r.ways.size(), rung_of(algo)->use == Use::Chosen ? count : 1) << name_of(algo);
-    EXPECT_EQ(r.ways[0].algo, algo);
+    EXPECT_EQ(r.ways[0].plan.algo, algo);
     EXPECT_TRUE(r.ways[0].name == name_of_way(p, r.plan));
     for (size_t i = 2; i < r.ways.size(); ++i) EXPECT_LE(r.ways[i - 1].seconds, r.ways[i].seconds);
     const std::string text = to_text(r), all = to_text(r, /*verbose=*/true);

@@ -99,7 +99,7 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   if (const MeasuredWay* way = rules->measured(problem))
     if (way->algo == plan.algo && way->name == chosen) r.measured = *way;
   std::stable_partition(r.ways.begin(), r.ways.end(), [&](const RankedWay& way) {
-    return way.algo == plan.algo && way.name == chosen;
+    return way.plan.algo == plan.algo && way.name == chosen;
   });
   r.threads = plan.main_step().threads_x * plan.main_step().threads_y;
   count_blocks(r);

@@ -160,7 +160,7 @@ std::string to_json(const PlanReport& r) {
   std::vector<std::string> ways;
   for (const RankedWay& way : r.ways)
     ways.push_back(Object()
-                       .text("algo", name_of(way.algo))
+                       .text("algo", name_of(way.plan.algo))
                        .text("tile", way.name.tile)
                        .truth("exchanged", way.name.exchanged)
                        .count("cluster_p", way.name.cluster_p)

@@ -82,7 +82,7 @@ std::string ways_table(const PlanReport& r, bool verbose) {
            : ", by estimated times\n");
   for (size_t i = 0; i < count; ++i) {
     const NamedWay& way = r.ways[i].name;
-    std::string what(name_of(r.ways[i].algo));
+    std::string what(name_of(r.ways[i].plan.algo));
     if (!way.tile.empty()) what += " " + way.tile;
     if (way.cluster_p * way.cluster_q > 1)
       what += ", cluster " + std::to_string(way.cluster_p) + " x " + std::to_string(way.cluster_q);

@@ -34,21 +34,16 @@ struct Choice {
 Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,
               const Algo* asked = nullptr);
 
-// The first so many ways by their estimates.
-std::vector<Choice> best_estimates(const Problem& problem, const DeviceInfo& device,
-                                   const Rules& rules, size_t count);
-
 // What the rules and estimates ask of an epilogue: whether there is one, which activation it has,
 // and whether it keeps the pre-activations.
 int64_t finishing_of(const Epilogue& epilogue);
 
-// The name of a way; of rungs of one way, without a tile.
-NamedWay name_of_way(const Rung& rung, const Problem& problem, const Way& way);
+// The name of a plan's way.
 NamedWay name_of_way(const Problem& problem, const Plan& plan);
 
 // Every way that choose() looks at, the least estimate first.
 struct RankedWay {
-  Algo algo;
+  Plan plan;
   NamedWay name;
   double seconds;
 };

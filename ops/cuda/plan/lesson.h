@@ -45,12 +45,10 @@ inline Description describe_lesson(const Problem& problem, const DeviceInfo&, co
 
 template <Algo ALGO, typename Tile>
 constexpr Rung LESSON = {ALGO,
+                         Use::ByName,
                          &supports_lesson<Tile>,
                          [](const Problem&, const DeviceInfo&, Visit visit) { visit(Way()); },
                          &plan_lesson<ALGO, Tile>,
-                         &describe_lesson,
-                         /*name=*/nullptr,
-                         /*variants=*/nullptr,
-                         Use::ByName};
+                         &describe_lesson};
 
 }  // namespace tiled

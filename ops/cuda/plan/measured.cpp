@@ -71,8 +71,7 @@ std::optional<Plan> plan_of_way(const Problem& problem, const DeviceInfo& device
   const Rung* const rung = rung_of(algo);
   std::optional<Plan> found;
   rung->ways(problem, device, [&](const Way& way) {
-    if (!found && name_of_way(*rung, problem, way) == name)
-      found = rung->plan(problem, device, way);
+    if (!found && rung->name(problem, way) == name) found = rung->plan(problem, device, way);
   });
   return found;
 }

@@ -60,7 +60,7 @@ bool takes(const Rung& rung, const Problem& problem, const DeviceInfo& device) {
          (rung.trees || problem.leaf == 0) && rung.supports(problem, device);
 }
 
-// visit(rung, plan, seconds) for every way that may be chosen.
+// visit(plan, seconds) for every way that may be chosen.
 template <typename Function>
 void for_each_way(const Problem& problem, const DeviceInfo& device, const Rules& rules,
                   const Algo* asked, Function visit) {
@@ -71,7 +71,7 @@ void for_each_way(const Problem& problem, const DeviceInfo& device, const Rules&
     if (!looks) continue;
     rung->ways(problem, device, [&](const Way& way) {
       const Plan plan = rung->plan(problem, device, way);
-      visit(*rung, plan, estimated_seconds(judged, device, rules, plan));
+      visit(plan, estimated_seconds(judged, device, rules, plan));
     });
   }
 }
@@ -116,24 +116,10 @@ Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rul
   Choice best{};
   best.plan.algo = Algo::Blocked;  // the CPU's: no rung of a GPU
   best.seconds = std::numeric_limits<double>::infinity();
-  for_each_way(problem, device, rules, asked, [&](const Rung&, const Plan& plan, double seconds) {
+  for_each_way(problem, device, rules, asked, [&](const Plan& plan, double seconds) {
     if (seconds < best.seconds) best = {plan, seconds, /*is_measured=*/false};
   });
   return best;
-}
-
-std::vector<Choice> best_estimates(const Problem& problem, const DeviceInfo& device,
-                                   const Rules& rules, size_t count) {
-  std::vector<Choice> ways;
-  for_each_way(problem, device, rules, /*asked=*/nullptr,
-               [&](const Rung&, const Plan& plan, double seconds) {
-                 ways.push_back({plan, seconds, /*is_measured=*/false});
-               });
-  count = std::min(count, ways.size());
-  std::partial_sort(ways.begin(), ways.begin() + static_cast<std::ptrdiff_t>(count), ways.end(),
-                    [](const Choice& x, const Choice& y) { return x.seconds < y.seconds; });
-  ways.resize(count);
-  return ways;
 }
 
 int64_t finishing_of(const Epilogue& e) {
@@ -143,23 +129,16 @@ int64_t finishing_of(const Epilogue& e) {
          (e.reads_input() ? READS_INPUT : 0);
 }
 
-NamedWay name_of_way(const Rung& rung, const Problem& problem, const Way& way) {
-  const std::optional<NamedWay> name =
-      rung.name != nullptr ? rung.name(problem, way) : std::nullopt;
-  return name.value_or(named_way("", /*exchanged=*/false, /*share_segments=*/false));
-}
-
 NamedWay name_of_way(const Problem& problem, const Plan& plan) {
-  return name_of_way(*rung_of(plan.algo), problem, plan.way);
+  return rung_of(plan.algo)->name(problem, plan.way);
 }
 
 std::vector<RankedWay> ranked_ways(const Problem& problem, const DeviceInfo& device,
                                    const Rules& rules, const Algo* asked) {
   std::vector<RankedWay> ways;
-  for_each_way(problem, device, rules, asked,
-               [&](const Rung& rung, const Plan& plan, double seconds) {
-                 ways.push_back({rung.algo, name_of_way(problem, plan), seconds});
-               });
+  for_each_way(problem, device, rules, asked, [&](const Plan& plan, double seconds) {
+    ways.push_back({plan, name_of_way(problem, plan), seconds});
+  });
   std::stable_sort(ways.begin(), ways.end(),
                    [](const RankedWay& x, const RankedWay& y) { return x.seconds < y.seconds; });
   return ways;

@@ -3,7 +3,6 @@
 // core/ladder.inc.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,12 +44,12 @@ struct Description {
   Entries json;  // of plan(): a key, and a value of JSON; no two rungs mean different things by one
 };
 
-// A way of a rung with named tiles, as tests, benchmarks and reports call it.
+// What tests, benchmarks and reports call a rung's way, as no other of its ways for a problem.
 struct NamedWay {
-  std::string tile;
-  bool exchanged;  // B's transpose stands on the side that A has else
-  int64_t cluster_p, cluster_q;
-  bool share_segments;  // split-K; for rungs that have stream-K, whether they use that
+  std::string tile;        // "" for rungs of one way
+  bool exchanged = false;  // B's transpose stands on the side that A has else
+  int64_t cluster_p = 1, cluster_q = 1;
+  bool share_segments = false;  // split-K; for rungs that have stream-K, whether they use that
 };
 inline bool operator==(const NamedWay& x, const NamedWay& y) {
   return x.tile == y.tile && x.exchanged == y.exchanged && x.cluster_p == y.cluster_p &&
@@ -67,18 +66,18 @@ inline NamedWay named_way(std::string_view tile, const ClusterPlan& plan, bool s
 
 struct Rung {
   Algo algo;
+  Use use;
   bool (*supports)(const Problem& problem, const DeviceInfo& device);
   // Every way in which it can run a problem that it supports.
   void (*ways)(const Problem& problem, const DeviceInfo& device, Visit visit);
   Plan (*plan)(const Problem& problem, const DeviceInfo& device, const Way& way);
   Description (*describe)(const Problem& problem, const DeviceInfo& device, const Plan& plan);
-  // What one of its ways for the problem is called, as no other of them is; null for rungs whose
-  // ways have no names.
-  std::optional<NamedWay> (*name)(const Problem& problem, const Way& way) = nullptr;
+  NamedWay (*name)(const Problem& problem, const Way& way) = [](const Problem&, const Way&) {
+    return NamedWay{};
+  };
   // Its tiles by Demand::variant, and in what manner they read where that matters: what the rules
   // have numbers for. Null for rungs of one tile.
   std::vector<std::string> (*variants)() = nullptr;
-  Use use = Use::Chosen;
   bool grouped = false;  // it takes problems with groups,
   bool scaled = false;   // or with scales, and without: supports() says which,
   bool trees = false;    // or whose K a tree sums

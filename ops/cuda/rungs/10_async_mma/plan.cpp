@@ -203,15 +203,15 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   return d;
 }
 
-std::optional<NamedWay> name(const Problem&, const Way& way) {
+NamedWay name(const Problem&, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
   return named_way(name_of(chosen), chosen.exchanged, chosen.shares_segments);
 }
 
 }  // namespace
 
-extern const Rung AsyncMmaRung = {Algo::AsyncMma,   &supports, &ways,     &plan,
-                                  &describe,        &name,     &variants, Use::Chosen,
+extern const Rung AsyncMmaRung = {Algo::AsyncMma,   Use::Chosen, &supports, &ways, &plan,
+                                  &describe,        &name,       &variants,
                                   /*grouped=*/true,
                                   /*scaled=*/false,
                                   /*trees=*/true};

@@ -162,7 +162,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   return d;
 }
 
-std::optional<NamedWay> name(const Problem&, const Way& way) {
+NamedWay name(const Problem&, const Way& way) {
   const TallWay chosen = way.as<TallWay>();
   return named_way(std::string(tall_tile_name(chosen.tile)), chosen.exchanged,
                    /*share_segments=*/false);
@@ -170,6 +170,7 @@ std::optional<NamedWay> name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung TallRung = {Algo::Tall, &supports, &ways, &plan, &describe, &name, &variants};
+extern const Rung TallRung = {Algo::Tall, Use::Chosen, &supports, &ways,
+                              &plan,      &describe,   &name,     &variants};
 
 }  // namespace tiled

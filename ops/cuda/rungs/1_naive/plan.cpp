@@ -29,8 +29,6 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan&) {
 
 }  // namespace
 
-extern const Rung NaiveRung = {Algo::Naive,          &supports,  &ways, &plan, &describe,
-                               /*name=*/nullptr,
-                               /*variants=*/nullptr, Use::ByName};
+extern const Rung NaiveRung = {Algo::Naive, Use::ByName, &supports, &ways, &plan, &describe};
 
 }  // namespace tiled

@@ -27,6 +27,7 @@ constexpr Algo ALGO = WIDTH == 8    ? Algo::SharedTile8
 template <int WIDTH>
 constexpr Rung RUNG = {
     ALGO<WIDTH>,
+    Use::Chosen,
     [](const Problem& problem, const DeviceInfo& device) {
       return is_of_chains(problem, device) &&
              can_launch(candidate_of(WIDTH, accumulator_bytes(problem.dtype)), problem, device);

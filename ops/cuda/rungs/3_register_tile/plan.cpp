@@ -201,7 +201,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 }
 
 // Such as "AsyncTile64x64", or "AsyncTile64x64 cut of copied A".
-std::optional<NamedWay> name(const Problem& problem, const Way& way) {
+NamedWay name(const Problem& problem, const Way& way) {
   const RegisterTileWay chosen = way.as<RegisterTileWay>();
   std::string tile(tile_of(problem.dtype, chosen).name);
   if (chosen.wraps_around) tile += " cut";
@@ -213,8 +213,7 @@ std::optional<NamedWay> name(const Problem& problem, const Way& way) {
 }  // namespace
 
 extern const Rung RegisterTileRung = {
-    Algo::RegisterTile, &supports,        &ways,         &plan, &describe, &name,
-    &variants,          Use::Chosen,
+    Algo::RegisterTile, Use::Chosen,      &supports,     &ways, &plan, &describe, &name, &variants,
     /*grouped=*/true,   /*scaled=*/false, /*trees=*/true};
 
 }  // namespace tiled

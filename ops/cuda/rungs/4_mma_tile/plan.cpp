@@ -109,16 +109,16 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   return d;
 }
 
-std::optional<NamedWay> name(const Problem&, const Way& way) {
-  if (!way.is<Fp64Way>()) return std::nullopt;  // there is one
+NamedWay name(const Problem&, const Way& way) {
+  if (!way.is<Fp64Way>()) return {};  // there is one
   const Fp64Way chosen = way.as<Fp64Way>();
   return named_way(name_of(chosen), /*exchanged=*/false, chosen.shares_segments);
 }
 
 }  // namespace
 
-extern const Rung MmaTileRung = {Algo::MmaTile,    &supports, &ways,     &plan,
-                                 &describe,        &name,     &variants, Use::Chosen,
+extern const Rung MmaTileRung = {Algo::MmaTile,    Use::Chosen, &supports, &ways, &plan,
+                                 &describe,        &name,       &variants,
                                  /*grouped=*/true,
                                  /*scaled=*/false,
                                  /*trees=*/true};

@@ -176,15 +176,15 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan;
 }
 
-std::optional<NamedWay> name(const Problem&, const Way& way) {
+NamedWay name(const Problem&, const Way& way) {
   const HopperPlan plan = way.as<HopperPlan>();
   return named_way(hopper_tile_name(plan.tile), plan, plan.share_segments);
 }
 
 }  // namespace
 
-extern const Rung HopperRung = {Algo::Hopper,     &supports,       &ways,     &plan,
-                                &describe_hopper, &name,           &variants, Use::Chosen,
+extern const Rung HopperRung = {Algo::Hopper,     Use::Chosen,     &supports, &ways, &plan,
+                                &describe_hopper, &name,           &variants,
                                 /*grouped=*/true, /*scaled=*/true,
                                 /*trees=*/true};
 

@@ -200,14 +200,14 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   return d;
 }
 
-std::optional<NamedWay> name(const Problem&, const Way& way) {
+NamedWay name(const Problem&, const Way& way) {
   const FewRowsPlan chosen = way.as<FewRowsPlan>();
   return named_way(name_of(chosen), chosen.exchanged, chosen.share_segments);
 }
 
 }  // namespace
 
-extern const Rung FewRowsRung = {Algo::FewRows, &supports, &ways,    &plan,
-                                 &describe,     &name,     &variants};
+extern const Rung FewRowsRung = {Algo::FewRows, Use::Chosen, &supports, &ways,
+                                 &plan,         &describe,   &name,     &variants};
 
 }  // namespace tiled

@@ -257,15 +257,14 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   return plan;
 }
 
-std::optional<NamedWay> name(const Problem&, const Way& way) {
+NamedWay name(const Problem&, const Way& way) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
   return named_way(tile_name_of(plan), plan, plan.wraps_around);
 }
 
 }  // namespace
 
-extern const Rung Fp16x3Rung = {Algo::Fp16x3, &supports,        &ways,
-                                &plan,        &describe_fp16x3, &name,
-                                &variants,    Use::Chosen,      /*grouped=*/true};
+extern const Rung Fp16x3Rung = {Algo::Fp16x3,     Use::Chosen, &supports, &ways,           &plan,
+                                &describe_fp16x3, &name,       &variants, /*grouped=*/true};
 
 }  // namespace tiled
