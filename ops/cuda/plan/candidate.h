@@ -14,26 +14,18 @@ struct Candidate {
   int32_t block_m, block_n, block_k;  // powers of two
   int32_t threads_x, threads_y;
   int64_t shared_bytes;
-  int32_t resident;  // blocks that one multiprocessor holds
+  int32_t resident;            // blocks that one multiprocessor holds
+  TileInfo info = {"", 1, 1};  // of a tile that has a name
+
+  template <typename Tile>
+  static constexpr Candidate of() {
+    return {Tile::BLOCK_M,      Tile::BLOCK_N,       Tile::BLOCK_K,       Tile::THREADS, 1,
+            Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM, tile_info_of<Tile>()};
+  }
 };
 
 constexpr int THREADS_IN_FLIGHT = 2048;  // of one multiprocessor
 constexpr int BLOCKS_IN_FLIGHT = 32;
-
-template <typename Tile>
-constexpr Candidate candidate_of() {
-  return {Tile::BLOCK_M,      Tile::BLOCK_N,      Tile::BLOCK_K, Tile::THREADS, 1,
-          Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
-}
-
-// A list's, by number.
-template <typename List>
-struct TileTable;
-template <typename... Tiles>
-struct TileTable<TileList<Tiles...>> {
-  static constexpr Candidate CANDIDATES[] = {candidate_of<Tiles>()...};
-  static constexpr TileInfo INFOS[] = {tile_info_of<Tiles>()...};
-};
 
 // Whether the problem asks for chains of multiply-adds that the device has.
 bool is_of_chains(const Problem& problem, const DeviceInfo& device);

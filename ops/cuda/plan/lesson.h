@@ -1,11 +1,9 @@
 // Rungs tma_wgmma and warp_specialized as the planner sees them. They are lessons, which run only
 // if they are asked for by name: one block for each tile, and operands that TMA can read in their
 // own layout.
-//
 #pragma once
 
-#include <algorithm>
-
+#include "cuda/plan/candidate.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/sums.h"
@@ -17,20 +15,18 @@ template <typename Tile>
 bool supports_lesson(const Problem& problem, const DeviceInfo& device) {
   return is_of_wgmma(problem.arithmetic) && device.hopper_kernels && sizes_fit_tma(problem) &&
          tma_reads(side_a(problem), problem) && tma_reads(side_b(problem), problem) &&
-         grid_fits(problem, Tile::BLOCK_M, Tile::BLOCK_N);
+         most_tiles(problem, Tile::BLOCK_M, Tile::BLOCK_N) <= MAX_GRID_X;
 }
 
 template <Algo ALGO, typename Tile>
-Plan plan_lesson(const Problem& problem, const DeviceInfo&, const Way&) {
-  Plan plan = plan_of(ALGO, Way(), problem, /*exchanged=*/false, Tile::BLOCK_M, Tile::BLOCK_N,
-                      tma_step(problem));
-  if (problem.k == 0) {
+Plan plan_lesson(const Problem& problem, const DeviceInfo& device, const Way& way) {
+  const Candidate tile = {Tile::BLOCK_M,      Tile::BLOCK_N, tma_step(problem), Tile::THREADS, 1,
+                          Tile::SHARED_BYTES, /*resident=*/1};
+  Plan plan = plan_of(ALGO, tile, problem, way);
+  if (problem.k == 0)
     add_sums(plan, problem);
-    return plan;
-  }
-  Step step = product_step(Tile::THREADS, plan.tiles_m * plan.tiles_n, Tile::SHARED_BYTES);
-  step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
-  plan.add(step);
+  else
+    plan.add(product_of(tile, plan, problem, device, /*dynamic=*/true));
   return plan;
 }
 

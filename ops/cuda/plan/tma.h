@@ -33,11 +33,6 @@ inline int32_t tma_step(const Problem& problem) {
   return static_cast<int32_t>(128 / size_of(problem.dtype));
 }
 
-inline bool grid_fits(const Problem& problem, int64_t block_m, int64_t block_n) {
-  return saturating_product(blocks_over(problem.m, block_m), blocks_over(problem.n, block_n)) <=
-         MAX_GRID_X;
-}
-
 // The kernel of the sums, with shared memory that is given to it at the launch. (Where K is 0 there
 // is nothing to load, and tensor maps of nothing do not exist: then add_sums() alone, of none.)
 inline Step product_step(int32_t threads, int64_t blocks, int64_t shared_bytes) {

@@ -21,14 +21,15 @@ namespace {
 // parts/wrapped.cuh), rounded up to what cp.async's tiles are aligned to.
 constexpr int64_t NUMBER_BYTES = 128;
 
-// By number.
+// A list, by number.
 struct Tiles {
-  const Candidate* candidates;
-  const TileInfo* infos;
+  const Candidate* first;
   int count;
+  const Candidate* begin() const { return first; }
+  const Candidate* end() const { return first + count; }
 };
 template <typename List>
-constexpr Tiles TILES = {TileTable<List>::CANDIDATES, TileTable<List>::INFOS, List::COUNT};
+constexpr Tiles TILES = {List::template AS<Candidate>, List::COUNT};
 
 // The tiles of cp.async, and the tiles for each size of accumulator.
 constexpr const Tiles& ASYNC = TILES<AsyncTiles>;
@@ -53,7 +54,7 @@ const Tiles& tiles_of(const Problem& problem, const DeviceInfo& device) {
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const Tiles& tiles = tiles_of(problem, device);
   return is_of_chains(problem, device) && may_share_leaves(problem) &&
-         std::any_of(tiles.candidates, tiles.candidates + tiles.count,
+         std::any_of(tiles.begin(), tiles.end(),
                      [&](const Candidate& tile) { return can_launch(tile, problem, device); });
 }
 
@@ -84,7 +85,7 @@ void ways_of_async(const Problem& problem, const DeviceInfo& device, Visit visit
     for_accesses(problem, device, way, [&](const RegisterTileWay& found) { visit(Way(found)); });
   };
   for (int i = 0; i < ASYNC.count; ++i) {
-    const Candidate& candidate = ASYNC.candidates[i];
+    const Candidate& candidate = ASYNC.first[i];
     if (!can_launch(candidate, problem, device)) continue;
     RegisterTileWay way{};
     way.async = true;
@@ -107,7 +108,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   way.access = is_grouped(problem) ? Accesses{Access::Elements, Access::Elements}
                                    : vector_accesses_of(problem);
   for (int i = is_grouped(problem) ? tiles.count - 1 : 0; i < tiles.count; ++i) {
-    if (!can_launch(tiles.candidates[i], problem, device)) continue;
+    if (!can_launch(tiles.first[i], problem, device)) continue;
     way.tile = static_cast<int8_t>(i);
     for (int share = problem.leaf > 0; share <= may_share_segments(problem); ++share) {
       way.shares_segments = share;
@@ -120,11 +121,11 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 constexpr int MANNERS = 3;
 std::vector<std::string> variants() {
   std::vector<std::string> names;
-  for (int i = 0; i < ASYNC.count; ++i)
+  for (const Candidate& tile : ASYNC)
     for (const char* const manner : {"", " one by elements", " both by elements"})
-      names.push_back(std::string(ASYNC.infos[i].name) + manner);
+      names.push_back(std::string(tile.info.name) + manner);
   for (const Tiles& tiles : LISTS)
-    for (int i = 0; i < tiles.count; ++i) names.emplace_back(tiles.infos[i].name);
+    for (const Candidate& tile : tiles) names.emplace_back(tile.info.name);
   return names;
 }
 int variant_of(DType dtype, const RegisterTileWay& way) {
@@ -146,7 +147,7 @@ double lines_of_single_stores(const Problem& problem, const RegisterTileWay& way
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const RegisterTileWay way = chosen.as<RegisterTileWay>();
-  const Candidate& candidate = tiles_of(problem, device).candidates[way.tile];
+  const Candidate& candidate = tiles_of(problem, device).first[way.tile];
   Plan plan = plan_of(Algo::RegisterTile, candidate, problem, chosen);
   const auto to = [](bool is_copied) { return is_copied ? CopyTo::AlongRows : CopyTo::Nothing; };
   plan.copy_p = to(way.transpose_a), plan.copy_q = to(way.transpose_b);
@@ -167,7 +168,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 }
 
 const TileInfo& tile_of(DType dtype, const RegisterTileWay& way) {
-  return tiles_of(dtype, way.async).infos[way.tile];
+  return tiles_of(dtype, way.async).first[way.tile].info;
 }
 
 // In JSON:

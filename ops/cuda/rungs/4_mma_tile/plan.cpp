@@ -16,7 +16,7 @@
 namespace tiled {
 namespace {
 
-constexpr const auto& FP64_TABLE = TileTable<Fp64Tiles>::CANDIDATES;
+constexpr const auto& FP64_TABLE = Fp64Tiles::AS<Candidate>;
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
 
@@ -26,8 +26,9 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
     return is_of_chains(problem, device) && may_share_leaves(problem) &&
            std::any_of(std::begin(FP64_TABLE), std::end(FP64_TABLE),
                        [&](const Candidate& c) { return can_launch(c, problem, device); });
-  return is_of_wgmma(problem.arithmetic) && grid_fits(problem, MmaTile::ROWS, MmaTile::ROWS) &&
-         !is_grouped(problem) && problem.leaf == 0;
+  return is_of_wgmma(problem.arithmetic) &&
+         most_tiles(problem, MmaTile::ROWS, MmaTile::ROWS) <= MAX_GRID_X && !is_grouped(problem) &&
+         problem.leaf == 0;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
@@ -97,7 +98,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
     return d;
   }
   const Fp64Way way = plan.way.as<Fp64Way>();
-  const TileInfo tile = TileTable<Fp64Tiles>::INFOS[way.tile];
+  const TileInfo tile = FP64_TABLE[way.tile].info;
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
   d.kernel = (way.blocks > 0 ? "mma_tile_fp64_wrapped<" : "mma_tile_fp64<") + d.tile + ", " +
