@@ -24,10 +24,10 @@ constexpr int64_t KIB = 1024;  // bytes
 constexpr double GIGA = 1e9;
 // The rungs of every GPU, which take every dtype in Arithmetic::Fma.
 constexpr Algo CUDA_ALGOS[] = {
-#define CPU_RUNG(algo, name)
-#define GPU_RUNG(algo, name) Algo::algo,
-#define ASYNC_RUNG(algo, name)
-#define HOPPER_RUNG(algo, name)
+#define CPU_RUNG(algo, name, is_lesson)
+#define GPU_RUNG(algo, name, is_lesson) Algo::algo,
+#define ASYNC_RUNG(algo, name, is_lesson)
+#define HOPPER_RUNG(algo, name, is_lesson)
 #include "core/ladder.inc"
 };
 constexpr DType TENSOR_DTYPES[] = {DType::Float16, DType::BFloat16, DType::Float32};

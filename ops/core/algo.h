@@ -9,33 +9,30 @@
 namespace tiled {
 
 enum class Algo : int8_t {
-#define RUNG(algo, name) algo,
+#define RUNG(algo, name, is_lesson) algo,
 #include "core/ladder.inc"
 };
 
 constexpr Algo ALL_ALGOS[] = {
-#define RUNG(algo, name) Algo::algo,
+#define RUNG(algo, name, is_lesson) Algo::algo,
 #include "core/ladder.inc"
 };
 
-constexpr std::string_view name_of(Algo algo) {
-  constexpr std::string_view NAMES[] = {
-#define RUNG(algo, name) #name,
+struct AlgoInfo {
+  std::string_view name;
+  bool on_tensor_cores, is_lesson;
+};
+constexpr AlgoInfo ALGO_INFOS[] = {
+#define CPU_RUNG(algo, name, is_lesson) {#name, false, is_lesson},
+#define GPU_RUNG(algo, name, is_lesson) {#name, false, is_lesson},
+#define ASYNC_RUNG(algo, name, is_lesson) {#name, true, is_lesson},
+#define HOPPER_RUNG(algo, name, is_lesson) {#name, true, is_lesson},
 #include "core/ladder.inc"
-  };
-  return NAMES[static_cast<int>(algo)];
-}
-
-constexpr bool on_tensor_cores(Algo algo) {
-  constexpr bool ARE_ON_TENSOR_CORES[] = {
-#define CPU_RUNG(algo, name) false,
-#define GPU_RUNG(algo, name) false,
-#define ASYNC_RUNG(algo, name) true,
-#define HOPPER_RUNG(algo, name) true,
-#include "core/ladder.inc"
-  };
-  return ARE_ON_TENSOR_CORES[static_cast<int>(algo)];
-}
+};
+constexpr const AlgoInfo& info_of(Algo algo) { return ALGO_INFOS[static_cast<int>(algo)]; }
+constexpr std::string_view name_of(Algo algo) { return info_of(algo).name; }
+constexpr bool on_tensor_cores(Algo algo) { return info_of(algo).on_tensor_cores; }
+constexpr bool is_lesson(Algo algo) { return info_of(algo).is_lesson; }
 
 constexpr std::optional<Algo> parse_algo(std::string_view name) {
   for (Algo algo : ALL_ALGOS)

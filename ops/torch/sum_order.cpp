@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/algo.h"
 #include "torch/setting.h"
 
 namespace tiled {

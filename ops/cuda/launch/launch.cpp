@@ -9,8 +9,8 @@
 namespace tiled {
 
 // Each is a constant in its rung's folder, beside the kernel or in launch.cpp: HopperLaunch, say.
-#define CPU_RUNG(algo, name)
-#define GPU_RUNG(algo, name) extern const RungLaunch algo##Launch;
+#define CPU_RUNG(algo, name, is_lesson)
+#define GPU_RUNG(algo, name, is_lesson) extern const RungLaunch algo##Launch;
 #define ASYNC_RUNG GPU_RUNG
 #define HOPPER_RUNG GPU_RUNG
 #include "core/ladder.inc"
@@ -20,8 +20,8 @@ namespace {
 // Null for rungs that have none in this build.
 const RungLaunch* launch_of(Algo algo) {
   static constexpr const RungLaunch* LAUNCHES[] = {
-#define CPU_RUNG(algo, name) nullptr,
-#define GPU_RUNG(algo, name) &algo##Launch,
+#define CPU_RUNG(algo, name, is_lesson) nullptr,
+#define GPU_RUNG(algo, name, is_lesson) &algo##Launch,
 #define ASYNC_RUNG GPU_RUNG
 #ifdef TILED_MM_HOPPER
 #define HOPPER_RUNG GPU_RUNG

@@ -6,16 +6,16 @@
 
 namespace tiled {
 
-#define CPU_RUNG(algo, name)
-#define GPU_RUNG(algo, name) extern const Rung algo##Rung;
+#define CPU_RUNG(algo, name, is_lesson)
+#define GPU_RUNG(algo, name, is_lesson) extern const Rung algo##Rung;
 #define ASYNC_RUNG GPU_RUNG
 #define HOPPER_RUNG GPU_RUNG
 #include "core/ladder.inc"
 
 Ladder ladder() {
   static constexpr const Rung* RUNGS[] = {
-#define CPU_RUNG(algo, name)
-#define GPU_RUNG(algo, name) &algo##Rung,
+#define CPU_RUNG(algo, name, is_lesson)
+#define GPU_RUNG(algo, name, is_lesson) &algo##Rung,
 #define ASYNC_RUNG GPU_RUNG
 #define HOPPER_RUNG GPU_RUNG
 #include "core/ladder.inc"
