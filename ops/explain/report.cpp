@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cuda/plan/current_rules.h"
 
@@ -92,6 +93,7 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   r.device = device;
   r.plan = plan;
   r.about = rung_of(plan.algo)->describe(problem, device, plan);
+  if (plan.exchanged) std::swap(r.about.thread_m, r.about.thread_n);
   const Algo* const asked = rung_of(plan.algo)->use == Use::ByName ? &plan.algo : nullptr;
   const std::shared_ptr<const Rules> rules = current_rules(device);
   r.ways = ranked_ways(problem, device, *rules, asked);

@@ -5,13 +5,6 @@
 #include "cuda/plan/sums.h"
 
 namespace tiled {
-namespace {
-
-int64_t tiles_of(const Candidate& candidate, const Problem& problem) {
-  return most_tiles(problem, candidate.block_m, candidate.block_n);
-}
-
-}  // namespace
 
 int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n) {
   int64_t tiles_m = blocks_over(problem.m, block_m), tiles_n = blocks_over(problem.n, block_n);
@@ -33,7 +26,8 @@ bool is_of_chains(const Problem& problem, const DeviceInfo& device) {
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device) {
   return candidate.threads_x * candidate.threads_y <= device.threads_per_block &&
          candidate.shared_bytes <= device.shared_bytes_per_block &&
-         tiles_of(candidate, problem) <= MAX_GRID_X && groups_fit(problem);
+         most_tiles(problem, candidate.block_m, candidate.block_n) <= MAX_GRID_X &&
+         groups_fit(problem);
 }
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
@@ -51,7 +45,7 @@ Step product_of(const Candidate& candidate, const Plan& plan, const Problem& pro
   step.grid_x = saturating_product(plan.tiles_m, plan.tiles_n);
   step.grid_y = static_cast<int32_t>(std::min(problem.batch, MAX_GRID_Y));
   if (is_grouped(problem)) {
-    step.grid_x = std::min(tiles_of(candidate, problem),
+    step.grid_x = std::min(most_tiles(problem, candidate.block_m, candidate.block_n),
                            int64_t{candidate.resident} * device.multiprocessors);
     step.grid_y = 1;
   }

@@ -35,10 +35,11 @@ enum class Use : int8_t { Chosen, ByName };
 
 // What a rung says of a plan of its own, for reports.
 struct Description {
-  std::string kernel;              // as the compiler's report names it
-  std::string tile;                // its name; "" for rungs of one tile
-  int thread_m = 1, thread_n = 1;  // elements of C that one thread owns
-  bool shares = true;              // a block's threads share what they load
+  std::string kernel;  // as the compiler's report names it
+  std::string tile;    // its name; "" for rungs of one tile
+  // Elements of C that one thread owns, as if A and B were not exchanged: report() exchanges these.
+  int thread_m = 1, thread_n = 1;
+  bool shares = true;  // a block's threads share what they load
   using Entries = std::vector<std::pair<std::string, std::string>>;
   Entries lines;  // of explain()'s table: a name, and what there is to say
   Entries json;  // of plan(): a key, and a value of JSON; no two rungs mean different things by one

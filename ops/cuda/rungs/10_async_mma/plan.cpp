@@ -3,6 +3,7 @@
 #include "cuda/rungs/10_async_mma/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cuda/plan/candidate.h"
 #include "cuda/plan/describe.h"
@@ -164,13 +165,6 @@ const char* copies_of(const AsyncMmaWay& way) {
   return names_of_operands(copies_a(way), copies_b(way));
 }
 
-// Such as "Async64x64", or "Async64x64 of copied A".
-std::string name_of(const AsyncMmaWay& way) {
-  const std::string tile(async_mma_tile_name(way.tile));
-  const char* const copied = copies_of(way);
-  return copied ? tile + " of copied " + copied : tile;
-}
-
 // In JSON:
 //
 //   async_mma  {exchanged, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
@@ -189,7 +183,6 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
       ">";
   // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
   d.thread_m = tile.warp_m / 8, d.thread_n = tile.warp_n / 4;
-  if (way.exchanged) std::swap(d.thread_m, d.thread_n);
   if (const char* const copied = copies_of(way)) d.lines.emplace_back("copies", copied);
   d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
   d.json.emplace_back("async_mma", Object()
@@ -203,9 +196,12 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   return d;
 }
 
+// Such as "Async64x64", or "Async64x64 of copied A".
 NamedWay name(const Problem&, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
-  return named_way(name_of(chosen), chosen.exchanged, chosen.shares_segments);
+  std::string tile(async_mma_tile_name(chosen.tile));
+  if (const char* const copied = copies_of(chosen)) tile += std::string(" of copied ") + copied;
+  return named_way(std::move(tile), chosen.exchanged, chosen.shares_segments);
 }
 
 }  // namespace

@@ -151,7 +151,6 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
              (is_mn_major(side_a(p)) ? "1, " : "0, ") + (is_plain(p, way) ? "1" : "0") + ">";
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
   d.thread_m = tile.rows / 8, d.thread_n = tile.block_n / 4;
-  if (way.exchanged) std::swap(d.thread_m, d.thread_n);
   d.lines.emplace_back("reads", std::string(way.exchanged ? "B " : "A ") + name_of(way.read) +
                                     (panel_stays(p, way) ? "" : "; the panel again and again"));
   d.json.emplace_back("tall", Object()

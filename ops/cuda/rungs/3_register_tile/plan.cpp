@@ -58,11 +58,15 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
                      [&](const Candidate& tile) { return can_launch(tile, problem, device); });
 }
 
-// Every choice of operands that are transposed first, which a kernel of Hopper's does, of those
-// that are copied one element at a time otherwise.
-template <typename Visitor>
-void for_accesses(const Problem& problem, const DeviceInfo& device, RegisterTileWay way,
-                  Visitor visit) {
+// The way with each choice of operands that are transposed first. Of those that cp.async copies one
+// element at a time otherwise, a kernel of Hopper's does that.
+void visit_accesses(const Problem& problem, const DeviceInfo& device, RegisterTileWay way,
+                    Visit visit) {
+  if (!way.async) {
+    way.access = is_grouped(problem) ? Accesses{Access::Elements, Access::Elements}
+                                     : vector_accesses_of(problem);
+    return visit(Way(way));
+  }
   const Side a = side_a(problem), b = side_b(problem);
   const bool singly_a = async_access_of(a) == Access::Elements;
   const bool singly_b = async_access_of(b) == Access::Elements;
@@ -76,44 +80,29 @@ void for_accesses(const Problem& problem, const DeviceInfo& device, RegisterTile
     for (int tb = 0; tb <= may_transpose(singly_b, b); ++tb) {
       way.transpose_a = ta, way.transpose_b = tb;
       way.access = {access(singly_a && !ta), access(singly_b && !tb)};
-      visit(way);
+      visit(Way(way));
     }
-}
-
-void ways_of_async(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const auto visit_all = [&](const RegisterTileWay& way) {
-    for_accesses(problem, device, way, [&](const RegisterTileWay& found) { visit(Way(found)); });
-  };
-  for (int i = 0; i < ASYNC.count; ++i) {
-    const Candidate& candidate = ASYNC.first[i];
-    if (!can_launch(candidate, problem, device)) continue;
-    RegisterTileWay way{};
-    way.async = true;
-    way.tile = static_cast<int8_t>(i);
-    for (int share = problem.leaf > 0; share <= may_share_segments(problem); ++share) {
-      way.shares_segments = share;
-      visit_all(way);
-    }
-    way.shares_segments = false;
-    way.blocks = wrapping_blocks(candidate, problem, device);
-    way.wraps_around = way.blocks > 0;
-    if (way.wraps_around) visit_all(way);
-  }
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  if (is_async(problem, device)) return ways_of_async(problem, device, visit);
+  const bool async = is_async(problem, device);
   const Tiles& tiles = tiles_of(problem, device);
-  RegisterTileWay way{};
-  way.access = is_grouped(problem) ? Accesses{Access::Elements, Access::Elements}
-                                   : vector_accesses_of(problem);
-  for (int i = is_grouped(problem) ? tiles.count - 1 : 0; i < tiles.count; ++i) {
+  // Without cp.async one tile has kernels for groups, the last.
+  const int first = is_grouped(problem) && !async ? tiles.count - 1 : 0;
+  for (int i = first; i < tiles.count; ++i) {
     if (!can_launch(tiles.first[i], problem, device)) continue;
+    RegisterTileWay way{};
+    way.async = async;
     way.tile = static_cast<int8_t>(i);
     for (int share = problem.leaf > 0; share <= may_share_segments(problem); ++share) {
       way.shares_segments = share;
-      visit(Way(way));
+      visit_accesses(problem, device, way, visit);
     }
+    if (!async) continue;
+    way.shares_segments = false;
+    way.blocks = wrapping_blocks(tiles.first[i], problem, device);
+    way.wraps_around = way.blocks > 0;
+    if (way.wraps_around) visit_accesses(problem, device, way, visit);
   }
 }
 

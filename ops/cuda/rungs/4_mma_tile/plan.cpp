@@ -1,6 +1,7 @@
 // Rung mma_tile as the planner sees it: one tile for 16 bits and tf32, and in fp64, where it
 // computes the chains of Arithmetic::Fma, several, by whole tiles or stream-K.
 #include <algorithm>
+#include <utility>
 
 #include "core/text.h"
 #include "cuda/parts/wrapped_plan.h"
@@ -83,10 +84,6 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   return plan;
 }
 
-std::string name_of(const Fp64Way& way) {
-  return std::string(tile_name_of(Fp64Tiles(), way.tile)) + (way.blocks > 0 ? " cut" : "");
-}
-
 // In JSON, of fp64: access, wraps_around and shares_segments, as register_tile's.
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   Description d;
@@ -113,7 +110,9 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 NamedWay name(const Problem&, const Way& way) {
   if (!way.is<Fp64Way>()) return {};  // there is one
   const Fp64Way chosen = way.as<Fp64Way>();
-  return named_way(name_of(chosen), /*exchanged=*/false, chosen.shares_segments);
+  std::string tile(tile_name_of(Fp64Tiles(), chosen.tile));
+  if (chosen.blocks > 0) tile += " cut";
+  return named_way(std::move(tile), /*exchanged=*/false, chosen.shares_segments);
 }
 
 }  // namespace

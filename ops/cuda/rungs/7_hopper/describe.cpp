@@ -1,8 +1,6 @@
 // What reports say of a plan with hopper: its choices.
 #include "cuda/plan/describe.h"
 
-#include <algorithm>
-
 #include "core/text.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/kernel_name.h"
@@ -61,7 +59,6 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
                                           : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
   d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
-  if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
 
   d.lines.emplace_back("roles", std::string(tile.ping_pong ? "consumers take tiles in turn"
                                                            : "consumers share a tile") +

@@ -148,13 +148,6 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   return plan;
 }
 
-// Such as "Few8 132x2 of 8": tiles beside each other, and after each other, of an entry's P; the
-// rows of a strip.
-std::string name_of(const FewRowsPlan& plan) {
-  return std::string(few_rows_tile_name(plan.tile)) + " " + std::to_string(plan.sharers) + "x" +
-         std::to_string(plan.rounds) + " of " + std::to_string(plan.strip);
-}
-
 // The name of the kernel's class.
 const char* name_of(FewRowsBy by) {
   switch (by) {
@@ -186,7 +179,6 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   d.kernel = "few_rows<" + work + ">>";
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
   d.thread_m = lanes ? tile.patch_p : 2, d.thread_n = lanes ? tile.patch_q : tile.columns / 4;
-  if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
   const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
   const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
@@ -200,9 +192,14 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   return d;
 }
 
+// Such as "Few8 132x2 of 8": tiles beside each other, and after each other, of an entry's P; the
+// rows of a strip.
 NamedWay name(const Problem&, const Way& way) {
   const FewRowsPlan chosen = way.as<FewRowsPlan>();
-  return named_way(name_of(chosen), chosen.exchanged, chosen.share_segments);
+  const std::string tile = std::string(few_rows_tile_name(chosen.tile)) + " " +
+                           std::to_string(chosen.sharers) + "x" + std::to_string(chosen.rounds) +
+                           " of " + std::to_string(chosen.strip);
+  return named_way(tile, chosen.exchanged, chosen.share_segments);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // What reports say of a plan with fp16x3: its kernels, in the order of their launch.
-#include <utility>
-
 #include "core/text.h"
 #include "cuda/parts/wrapped_plan.h"
 #include "cuda/plan/kernel_name.h"
@@ -48,7 +46,6 @@ Description describe_fp16x3(const Problem& problem, const DeviceInfo& device, co
   } else if (!few_rows) {
     // A lane of wgmma has pairs of columns in two rows of every 8 columns.
     d.thread_m = 2, d.thread_n = tile_of(plan).block_q / 4;
-    if (plan.exchanged) std::swap(d.thread_m, d.thread_n);
   }
   const int64_t least_k = fp16x3_least_k(plan.coarse);
   if (problem.k < least_k) {

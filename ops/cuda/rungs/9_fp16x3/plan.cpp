@@ -1,7 +1,6 @@
 // Rung fp16x3 as the planner sees it.
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/segments.h"
