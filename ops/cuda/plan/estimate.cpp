@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/plan/tma.h"
+
 namespace tiled {
 namespace {
 
@@ -69,13 +71,11 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
       activation == Activation::None || activation == Activation::Relu ? 0 : chip.activation;
   const double end = d.ends * (tile.end + terms.elements * finishing);
 
-  // Waves of tiles, over the places where blocks run at once: those of four do not fill a chip
-  // whose groups of multiprocessors are no multiples of them. The last wave may have fewer blocks
+  // Waves of tiles, over the places where blocks run at once. The last wave may have fewer blocks
   // on a multiprocessor.
   const int together = cluster * d.cluster_k;
-  const double fills = together > 2 ? 10.0 / 11 : 1;
-  const double places =
-      std::max(1.0, std::floor(device.multiprocessors * fills / together)) * d.resident * together;
+  const auto places =
+      static_cast<double>(clusters_at_once(device, together) * d.resident * together);
   const double waves = std::floor(d.units / places), rest = d.units - waves * places;
   double product = waves * (terms.steps * step(d.resident, 1) + end);
   if (d.stream_k) {

@@ -1,6 +1,8 @@
 // What the rungs that read operands by TMA ask of a problem, and others whose counters are as wide.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/plan/plan.h"
 
 namespace tiled {
@@ -31,6 +33,14 @@ inline bool tma_reads(const Side& side, const Problem& problem) {
 // A step of K is 128 bytes.
 inline int32_t tma_step(const Problem& problem) {
   return static_cast<int32_t>(128 / size_of(problem.dtype));
+}
+
+// Clusters of so many blocks that run at once, a block on each multiprocessor. Larger ones than two
+// do not fill a chip whose groups of multiprocessors are no multiples of them: of an H200's 132,
+// 120 (cudaOccupancyMaxActiveClusters), and others are taken to be alike.
+inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
+  return std::max(
+      1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
 }
 
 // The kernel of the sums, with shared memory that is given to it at the launch. (Where K is 0 there

@@ -67,17 +67,16 @@ cudaError_t map_places(ScaledArguments& args, const Call& call, const HopperPlan
                        const HopperTileInfo& tile) {
   if (way.copy_p != CopyTo::Spaced) return cudaSuccess;
   const Sides sides = sides_of(call.problem, way.exchanged);
-  args.has_p_place = is_in_place(sides.p, call.problem),
+  args.has_p_place = is_in_place(sides.p, call.problem);
   args.has_q_place = is_in_place(sides.q, call.problem);
+  cudaError_t error = cudaSuccess;
   if (args.has_p_place)
-    if (const cudaError_t error =
-            map_with_edge(&args.p_place, &args.p_place_edge, sides.p, call.problem, tile.block_p,
+    error = map_with_edge(&args.p_place, &args.p_place_edge, sides.p, call.problem, tile.block_p,
                           tile.group_p, way.cluster_q);
-        error != cudaSuccess)
-      return error;
-  if (!args.has_q_place) return cudaSuccess;
-  return map_with_edge(&args.q_place, &args.q_place_edge, sides.q, call.problem, tile.block_q,
-                       tile.group_q, way.cluster_p);
+  if (error == cudaSuccess && args.has_q_place)
+    error = map_with_edge(&args.q_place, &args.q_place_edge, sides.q, call.problem, tile.block_q,
+                          tile.group_q, way.cluster_p);
+  return error;
 }
 
 // Where the sums go: to C, or, of segments that are shared out, to the workspace.
@@ -150,13 +149,12 @@ cudaError_t launch(const Call& call, const Step& step) {
   // Blocks along Q share P, and the other way round.
   cudaError_t error = map_with_edge(&args.p_map, &args.p_edge, sides.p, problem, tile.block_p,
                                     tile.group_p, way.cluster_q);
-  if (error != cudaSuccess) return error;
-  error = map_with_edge(&args.q_map, &args.q_edge, sides.q, problem, tile.block_q, tile.group_q,
-                        way.cluster_p);
-  if (error != cudaSuccess) return error;
-  error = map_output(args.c(), args, problem, tile.slice_q);
-  if (error != cudaSuccess) return error;
-  if (args.keeps_before) error = map_output(args.outputs[0], args, problem, tile.slice_q);
+  if (error == cudaSuccess)
+    error = map_with_edge(&args.q_map, &args.q_edge, sides.q, problem, tile.block_q, tile.group_q,
+                          way.cluster_p);
+  if (error == cudaSuccess) error = map_output(args.c(), args, problem, tile.slice_q);
+  if (error == cudaSuccess && args.keeps_before)
+    error = map_output(args.outputs[0], args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
   if (is_scaled(problem)) {
     ScaledArguments scaled = with_scales(args, problem, way);

@@ -7,6 +7,7 @@
 #include "cuda/plan/cluster_plan.h"
 #include "cuda/plan/repack_layout.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/tma.h"
 #include "cuda/rungs/7_hopper/tiles.h"
 
 namespace tiled {
@@ -19,14 +20,6 @@ struct HopperPlan : ClusterPlan {
   bool copies_p() const { return copy_p != CopyTo::Nothing; }
   bool copies_q() const { return copy_q != CopyTo::Nothing; }
 };
-
-// Clusters of so many blocks that run at once, a block on each multiprocessor. Larger ones than two
-// do not fill a chip whose groups of multiprocessors are no multiples of them: of an H200's 132,
-// 120 (cudaOccupancyMaxActiveClusters), and others are taken to be alike.
-inline int64_t clusters_at_once(const DeviceInfo& device, int blocks) {
-  return std::max(
-      1, (blocks <= 2 ? device.multiprocessors : device.multiprocessors * 10 / 11) / blocks);
-}
 
 // The grid of units that a plan's clusters walk through.
 struct Units {
