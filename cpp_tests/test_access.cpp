@@ -211,7 +211,7 @@ TEST(AsyncTranspose, OnlyOn90) {
 int64_t copied_bytes(const Problem& p, bool a, bool b) {
   for (const Plan& plan : plans_of(Algo::RegisterTile, p, device("h200"))) {
     const RegisterTileWay way = register_of(plan);
-    if (way.transpose_a == a && way.transpose_b == b && !way.wraps_around && !way.shares_segments)
+    if (way.transpose_a == a && way.transpose_b == b && way.blocks == 0 && !way.shares_segments)
       return plan.workspace_bytes;
   }
   return -1;

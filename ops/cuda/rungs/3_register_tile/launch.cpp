@@ -12,7 +12,7 @@ Kernel<ProblemAndTotals> kernel_of(const Problem& problem, const RegisterTileWay
 
 cudaError_t launch(const Call& call, const Step& step) {
   const RegisterTileWay way = call.plan.way.as<RegisterTileWay>();
-  if (way.wraps_around)
+  if (way.blocks > 0)
     return launch_wrapped(register_tile_wrapped_kernel(way), call.read, call, step);
   return launch_kernel(kernel_of(call.problem, way), step, call.stream,
                        with_totals(call, call.read, way.shares_segments));
@@ -20,8 +20,8 @@ cudaError_t launch(const Call& call, const Step& step) {
 
 const void* kernel(const Call& call) {
   const RegisterTileWay way = call.plan.way.as<RegisterTileWay>();
-  return way.wraps_around ? address_of(register_tile_wrapped_kernel(way))
-                          : address_of(kernel_of(call.problem, way));
+  return way.blocks > 0 ? address_of(register_tile_wrapped_kernel(way))
+                        : address_of(kernel_of(call.problem, way));
 }
 
 }  // namespace

@@ -101,8 +101,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     if (!async) continue;
     way.shares_segments = false;
     way.blocks = wrapping_blocks(tiles.first[i], problem, device);
-    way.wraps_around = way.blocks > 0;
-    if (way.wraps_around) visit_accesses(problem, device, way, visit);
+    if (way.blocks > 0) visit_accesses(problem, device, way, visit);
   }
 }
 
@@ -144,10 +143,10 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   plan.demand =
       demand_of(average_of(problem_as_read(problem, plan)), candidate.block_m, candidate.block_n,
                 variant_of(problem.dtype, way), candidate.resident, way.shares_segments);
-  plan.demand.stream_k = way.wraps_around;
+  plan.demand.stream_k = way.blocks > 0;
   plan.demand.store_lines = lines_of_single_stores(average_of(problem), way);
   Step product = product_of(candidate, plan, problem, device);
-  if (way.wraps_around) {
+  if (way.blocks > 0) {
     product.shared_bytes += NUMBER_BYTES;
     add_wrapped(plan, product, problem.dtype, way.blocks);
   } else {
@@ -172,16 +171,16 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   Description d;
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
-  d.kernel = (way.wraps_around ? "register_tile_wrapped<"
-              : way.async      ? "register_tile_async<"
-                               : std::string("register_tile<") + element_type(problem) + ", ") +
+  d.kernel = (way.blocks > 0 ? "register_tile_wrapped<"
+              : way.async    ? "register_tile_async<"
+                             : std::string("register_tile<") + element_type(problem) + ", ") +
              d.tile + ", " + std::to_string(static_cast<int>(way.access.a)) + ", " +
              std::to_string(static_cast<int>(way.access.b));
-  if (way.async && !way.wraps_around) d.kernel += way.shares_segments ? ", 1" : ", 0";
+  if (way.async && way.blocks == 0) d.kernel += way.shares_segments ? ", 1" : ", 0";
   d.kernel += ">";
   if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to lie along m");
   if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to lie along n");
-  describe_wrapped(d, way.wraps_around ? way.blocks : 0);
+  describe_wrapped(d, way.blocks);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
   d.json.emplace_back("transposes",
@@ -194,7 +193,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 NamedWay name(const Problem& problem, const Way& way) {
   const RegisterTileWay chosen = way.as<RegisterTileWay>();
   std::string tile(tile_of(problem.dtype, chosen).name);
-  if (chosen.wraps_around) tile += " cut";
+  if (chosen.blocks > 0) tile += " cut";
   if (const char* const copied = names_of_operands(chosen.transpose_a, chosen.transpose_b))
     tile += std::string(" of copied ") + copied;
   return named_way(std::move(tile), /*exchanged=*/false, chosen.shares_segments);
