@@ -12,8 +12,8 @@ inline float tolerance_of(const Call& call, const Fp16x3Plan& way) {
 }
 
 // Scales from one batch entry, or group that shares out K, to the next.
-inline int64_t scales_batch(const Side& side, const Fp16x3Plan& way, int64_t batch) {
-  return way.groups_of_k > 0 || entries_of(side, batch) > 1 ? side.rows : 0;
+inline int64_t scales_batch(const Side& side, int64_t batch) {
+  return side.groups_of_k > 0 || entries_of(side, batch) > 1 ? side.rows : 0;
 }
 
 // The squares to be computed again; no list where all of them are.

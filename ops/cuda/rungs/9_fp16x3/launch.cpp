@@ -76,8 +76,8 @@ Fp16x3Arguments product_arguments(const Call& call, const Fp16x3Plan& way) {
   }
   args.p_scales = call.at<RowScale>(Area::ScalesP);
   args.q_scales = call.at<RowScale>(Area::ScalesQ);
-  args.p_scales_batch = scales_batch(sides.p, way, problem.batch);
-  args.q_scales_batch = scales_batch(sides.q, way, problem.batch);
+  args.p_scales_batch = scales_batch(sides.p, problem.batch);
+  args.q_scales_batch = scales_batch(sides.q, problem.batch);
   args.grid.epilogue = way.exchanged ? transposed(problem.epilogue) : problem.epilogue;
   args.grid.finishes = !problem.epilogue.is_identity();
   args.guard = guard_list(call, way), args.tolerance = tolerance_of(call, way);

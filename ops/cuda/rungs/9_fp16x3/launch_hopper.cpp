@@ -35,7 +35,7 @@ cudaError_t launch_few_rows(const Call& call, const Fp16x3Plan& way, const Step&
   args.x_batch = entries_of(x, problem.batch) > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
   args.cluster = way.block.cluster, args.slots = way.block.slots;
   args.x_scales = call.at<RowScale>(Area::ScalesQ);
-  args.x_scales_batch = scales_batch(x, way, problem.batch);
+  args.x_scales_batch = scales_batch(x, problem.batch);
   args.c = static_cast<float*>(problem.c.data);
   args.c_m = problem.c.row_stride, args.c_n = problem.c.col_stride;
   args.c_batch = problem.c.batch_stride;

@@ -70,7 +70,7 @@ inline GuardSquares guard_squares(const Problem& problem) {
 // P and Q in parts. Where P is read as it lies Q comes along k; async.cu has both so, and what
 // groups share out is so, since a box of TMA begins at a multiple of 16 bytes.
 inline Side planes_of(Side side, const Fp16x3Plan& plan, bool along_k) {
-  if (plan.groups_of_k > 0) side.k = places_of_groups(side.k, plan.groups_of_k);
+  if (side.groups_of_k > 0) side.k = places_of_groups(side.k, side.groups_of_k);
   return split_planes(side, along_k || side.is_shared || plan.kernel == Fp16x3Kernel::Async);
 }
 inline Side planes_of_p(const Side& p, const Fp16x3Plan& plan) {

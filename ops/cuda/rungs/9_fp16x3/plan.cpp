@@ -52,8 +52,6 @@ void ways_by_clusters(const Problem& problem, const DeviceInfo& device, Visit vi
         const int64_t places =
             std::max<int64_t>(1, int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers);
         plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
-        if (problem.groups.shared == Shared::K)
-          plan.groups_of_k = static_cast<int32_t>(problem.batch);
         visit(Way(plan));
         plan.wraps_around = !is_grouped(problem) && plan.kernel == Fp16x3Kernel::Planes &&
                             segment_count(problem.k) == 1 && units < MAX_GRID_X &&
@@ -79,7 +77,6 @@ void ways_by_async(const Problem& problem, const DeviceInfo& device, Visit visit
         is_grouped(problem)
             ? std::min<int64_t>(tiles, int64_t{device.multiprocessors} * tile.blocks_per_sm)
             : tiles * std::min(problem.batch, MAX_GRID_Y));
-    if (problem.groups.shared == Shared::K) plan.groups_of_k = static_cast<int32_t>(problem.batch);
     visit(Way(plan));
   }
 }
@@ -212,8 +209,9 @@ void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
   const auto take = [&](Area area, int64_t bytes) { plan.take(area, workspace_aligned(bytes)); };
   const int64_t p_entries = entries_of(sides.p, problem.batch);
   const int64_t q_entries = entries_of(sides.q, problem.batch);
-  const int64_t scales_p = way.groups_of_k > 0 ? way.groups_of_k : p_entries;
-  const int64_t scales_q = way.groups_of_k > 0 ? way.groups_of_k : q_entries;
+  const int64_t groups = groups_of_k(problem);  // each with scales of its own
+  const int64_t scales_p = groups > 0 ? groups : p_entries;
+  const int64_t scales_q = groups > 0 ? groups : q_entries;
   // Few rows and the direct kernel read P as it lies.
   if (way.kernel == Fp16x3Kernel::Planes || way.kernel == Fp16x3Kernel::Async)
     take(Area::P, p_entries * 2 * planes_of_p(sides.p, way).batch_stride * 2);

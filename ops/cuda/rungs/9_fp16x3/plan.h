@@ -52,10 +52,9 @@ enum class Fp16x3Kernel : int8_t {
 
 struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own list if it has one
   Fp16x3Kernel kernel;
-  bool coarse;          // the device's tensor cores are
-  bool wraps_around;    // planes only: stream-K (parts/wrap_around.h)
-  FewRowsBlock block;   // few rows only; a cluster shares K there, and counts as one along P
-  int32_t groups_of_k;  // planes only: so many groups share out K, or none do
+  bool coarse;         // the device's tensor cores are
+  bool wraps_around;   // planes only: stream-K (parts/wrap_around.h)
+  FewRowsBlock block;  // few rows only; a cluster shares K there, and counts as one along P
 };
 
 inline std::string_view tile_name_of(const Fp16x3Plan& plan) {

@@ -32,7 +32,7 @@ inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool o
   if (plan.kernel == Fp16x3Kernel::FewRows) form = SplitForm::Fragments;
   if (direct && !of_q) form = SplitForm::Nothing;
   if (direct && of_q && !is_mn_major(sides.p)) form = SplitForm::Permuted;
-  if (plan.groups_of_k > 0) return {from, to, plan.groups_of_k, form, /*of_groups=*/true};
+  if (from.groups_of_k > 0) return {from, to, from.groups_of_k, form, /*of_groups=*/true};
   return {from, to, entries_of(from, problem.batch), form, /*of_groups=*/false};
 }
 
