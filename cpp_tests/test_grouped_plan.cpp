@@ -34,7 +34,7 @@ TEST(GroupedPlans, AreHoppersOnHopper) {
   for (const Problem& p : problems()) {
     EXPECT_EQ(make_plan(p, device("h100")).algo, Algo::Hopper);
     for (const Rung* rung : ladder())
-      EXPECT_TRUE(rung->grouped || !supports(rung->algo, p, device("h100")));
+      EXPECT_TRUE((rung->takes & TAKES_GROUPS) != 0 || !supports(rung->algo, p, device("h100")));
   }
 }
 

@@ -18,7 +18,6 @@ TEST(RulesText, IsReadAsItIsWritten) {
       "4e-06 1.5 1.25 " +
       hopper.variants()[3] + "\ntile register_tile float32 1 2 3 4 5 6 " + copying.variants()[1] +
       "\n");
-  EXPECT_EQ(rules.source, "tiled_mm rules\ndevice h100\n");
   EXPECT_EQ(rules.chip().memory, 2.5e12);
   EXPECT_EQ(rules.chip().cache, ChipRates().cache);
   const TileRates& tile = rules.tile(Algo::Hopper, 3, Kind::Sixteen);

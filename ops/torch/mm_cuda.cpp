@@ -135,7 +135,7 @@ struct Cuda {
     const DeviceInfo& device = cuda_device(a.device().index());
     const Ladder rungs = ladder();
     return std::any_of(rungs.begin(), rungs.end(), [&](const Rung* rung) {
-      return rung->scaled && supports(rung->algo, problem, device);
+      return (rung->takes & TAKES_SCALES) != 0 && supports(rung->algo, problem, device);
     });
   }
 

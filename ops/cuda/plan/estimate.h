@@ -29,7 +29,6 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
 struct Choice {
   Plan plan;
   double seconds;
-  bool is_measured;
 };
 Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,
               const Algo* asked = nullptr);

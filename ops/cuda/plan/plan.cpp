@@ -56,8 +56,9 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
 }
 
 bool takes(const Rung& rung, const Problem& problem, const DeviceInfo& device) {
-  return (rung.grouped || !is_grouped(problem)) && (rung.scaled || !is_scaled(problem)) &&
-         (rung.trees || problem.leaf == 0) && rung.supports(problem, device);
+  const auto may = [&](bool is_asked, int8_t bit) { return !is_asked || (rung.takes & bit) != 0; };
+  return may(is_grouped(problem), TAKES_GROUPS) && may(is_scaled(problem), TAKES_SCALES) &&
+         may(problem.leaf > 0, TAKES_TREES) && rung.supports(problem, device);
 }
 
 // visit(plan, seconds) for every way that may be chosen.
@@ -112,12 +113,12 @@ Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rul
               const Algo* asked) {
   if (const MeasuredWay* way = asked == nullptr ? rules.measured(problem) : nullptr)
     if (const auto plan = plan_of_way(problem, device, way->algo, way->name))
-      return {*plan, way->seconds, /*is_measured=*/true};
+      return {*plan, way->seconds};
   Choice best{};
   best.plan.algo = Algo::Blocked;  // the CPU's: no rung of a GPU
   best.seconds = std::numeric_limits<double>::infinity();
   for_each_way(problem, device, rules, asked, [&](const Plan& plan, double seconds) {
-    if (seconds < best.seconds) best = {plan, seconds, /*is_measured=*/false};
+    if (seconds < best.seconds) best = {plan, seconds};
   });
   return best;
 }

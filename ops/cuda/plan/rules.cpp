@@ -78,13 +78,9 @@ Rules Rules::parse(std::string_view text, std::string& error) {
     std::istringstream words(line);
     std::string first, name, kind, variant;
     words >> first;
-    if (first.empty() || first == "tiled_mm" || first == "device" || first == "ways" ||
-        first == "lines")
+    if (first.empty() || first[0] == '#' || first == "tiled_mm" || first == "device" ||
+        first == "ways" || first == "lines")
       continue;
-    if (first[0] == '#') {
-      rules.source += line.substr(std::min<size_t>(2, line.size())) + "\n";
-      continue;
-    }
     bool is_read = false;
     if (first == "chip") {
       double value = 0;

@@ -74,7 +74,6 @@ class Rules {
   // its clock, what moves with its memory.
   Rules scaled(const DeviceInfo& from, const DeviceInfo& to) const;
 
-  std::string source;  // the file's head: device, date, commit
   // The lines of rates, as they were read, of rules that are not the shipped ones.
   std::string own_rates;
 

@@ -65,6 +65,9 @@ inline NamedWay named_way(std::string_view tile, const ClusterPlan& plan, bool s
   return {std::string(tile), plan.exchanged, plan.cluster_p, plan.cluster_q, share_segments};
 }
 
+// Bits of Rung::takes: problems with groups, with scales, and whose K a tree sums.
+constexpr int8_t TAKES_GROUPS = 1, TAKES_SCALES = 2, TAKES_TREES = 4;
+
 struct Rung {
   Algo algo;
   Use use;
@@ -79,9 +82,7 @@ struct Rung {
   // Its tiles by Demand::variant, and in what manner they read where that matters: what the rules
   // have numbers for. Null for rungs of one tile.
   std::vector<std::string> (*variants)() = nullptr;
-  bool grouped = false;  // it takes problems with groups,
-  bool scaled = false;   // or with scales, and without: supports() says which,
-  bool trees = false;    // or whose K a tree sums
+  int8_t takes = 0;  // besides plain products: supports() says which of them
 };
 
 // The ladder's rungs that have CUDA kernels, from the lowest up.

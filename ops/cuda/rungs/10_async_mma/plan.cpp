@@ -46,19 +46,13 @@ ReadBy read_by(const Side& side, DType dtype, const DeviceInfo& device) {
   }
 }
 
-bool takes(const Problem& problem, const DeviceInfo& device) {
-  const Mma mma = kernels_of(device).mma;
-  switch (problem.arithmetic) {
-    case Arithmetic::Tensor:
-    case Arithmetic::Tf32:
-      return computes({/*hopper=*/false, mma}, problem.arithmetic, problem.dtype);
-    case Arithmetic::Fma: return is_byte(problem) && mma == Mma::All;
-    default: return false;
-  }
-}
-
 bool supports(const Problem& problem, const DeviceInfo& device) {
-  return takes(problem, device) && sizes_fit_tma(problem) && may_share_leaves(problem) &&
+  const Mma mma = kernels_of(device).mma;
+  const bool on_tensor_cores = is_of_wgmma(problem.arithmetic) &&
+                               computes({/*hopper=*/false, mma}, problem.arithmetic, problem.dtype);
+  const bool bytes =
+      problem.arithmetic == Arithmetic::Fma && size_of(problem.dtype) == 1 && mma == Mma::All;
+  return (on_tensor_cores || bytes) && sizes_fit_tma(problem) && may_share_leaves(problem) &&
          most_tiles(problem, 32, 32) <= MAX_GRID_X;
 }
 
@@ -206,10 +200,8 @@ NamedWay name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung AsyncMmaRung = {Algo::AsyncMma,   Use::Chosen, &supports, &ways, &plan,
-                                  &describe,        &name,       &variants,
-                                  /*grouped=*/true,
-                                  /*scaled=*/false,
-                                  /*trees=*/true};
+extern const Rung AsyncMmaRung = {Algo::AsyncMma, Use::Chosen, &supports,
+                                  &ways,          &plan,       &describe,
+                                  &name,          &variants,   TAKES_GROUPS | TAKES_TREES};
 
 }  // namespace tiled

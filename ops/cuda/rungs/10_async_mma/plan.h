@@ -8,8 +8,6 @@
 
 namespace tiled {
 
-inline bool is_byte(const Problem& problem) { return size_of(problem.dtype) == 1; }
-
 // This problem, or that of C's transpose.
 inline Problem as_turned(const Problem& problem, const AsyncMmaWay& way) {
   return way.exchanged ? turned(problem) : problem;

@@ -202,7 +202,7 @@ NamedWay name(const Problem& problem, const Way& way) {
 }  // namespace
 
 extern const Rung RegisterTileRung = {
-    Algo::RegisterTile, Use::Chosen,      &supports,     &ways, &plan, &describe, &name, &variants,
-    /*grouped=*/true,   /*scaled=*/false, /*trees=*/true};
+    Algo::RegisterTile,        Use::Chosen, &supports, &ways, &plan, &describe, &name, &variants,
+    TAKES_GROUPS | TAKES_TREES};
 
 }  // namespace tiled

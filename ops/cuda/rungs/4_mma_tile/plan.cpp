@@ -117,10 +117,8 @@ NamedWay name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung MmaTileRung = {Algo::MmaTile,    Use::Chosen, &supports, &ways, &plan,
-                                 &describe,        &name,       &variants,
-                                 /*grouped=*/true,
-                                 /*scaled=*/false,
-                                 /*trees=*/true};
+extern const Rung MmaTileRung = {Algo::MmaTile, Use::Chosen, &supports,
+                                 &ways,         &plan,       &describe,
+                                 &name,         &variants,   TAKES_GROUPS | TAKES_TREES};
 
 }  // namespace tiled

@@ -183,9 +183,9 @@ NamedWay name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung HopperRung = {Algo::Hopper,     Use::Chosen,     &supports, &ways, &plan,
-                                &describe_hopper, &name,           &variants,
-                                /*grouped=*/true, /*scaled=*/true,
-                                /*trees=*/true};
+extern const Rung HopperRung = {
+    Algo::Hopper, Use::Chosen, &supports,
+    &ways,        &plan,       &describe_hopper,
+    &name,        &variants,   TAKES_GROUPS | TAKES_SCALES | TAKES_TREES};
 
 }  // namespace tiled

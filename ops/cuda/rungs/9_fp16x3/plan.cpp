@@ -261,7 +261,7 @@ NamedWay name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung Fp16x3Rung = {Algo::Fp16x3,     Use::Chosen, &supports, &ways,           &plan,
-                                &describe_fp16x3, &name,       &variants, /*grouped=*/true};
+extern const Rung Fp16x3Rung = {Algo::Fp16x3,     Use::Chosen, &supports, &ways,       &plan,
+                                &describe_fp16x3, &name,       &variants, TAKES_GROUPS};
 
 }  // namespace tiled
