@@ -49,8 +49,8 @@ int count_right_ways(const Product& p, uint32_t seed, std::string& wrong, int mu
   // The copies before a product and the sums of segments after it are other kernels.
   const auto wanted = [](const FewRowsPlan& way) {
     const FewRowsBy by = few_rows_tile(way.tile).by;
-    return (by == FewRowsBy::Warps || by == FewRowsBy::Lanes) && !way.repack_p && !way.repack_q &&
-           !way.share_segments;
+    return (by == FewRowsBy::Warps || by == FewRowsBy::Lanes) && way.copy_p == CopyTo::Nothing &&
+           way.copy_q == CopyTo::Nothing && !way.share_segments;
   };
   const auto run = [&](const Problem& problem, const FewRowsPlan& way, const Step& step, void*,
                        std::mt19937& random) {

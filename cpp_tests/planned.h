@@ -107,6 +107,8 @@ inline Problem parts_problem(const std::string& layout, int64_t m, int64_t n, in
 }
 
 inline HopperPlan hopper_of(const Plan& plan) { return plan.way.as<HopperPlan>(); }
+inline bool copies_p(const HopperPlan& plan) { return plan.copy_p != CopyTo::Nothing; }
+inline bool copies_q(const HopperPlan& plan) { return plan.copy_q != CopyTo::Nothing; }
 inline Fp16x3Plan fp16x3_of(const Plan& plan) { return plan.way.as<Fp16x3Plan>(); }
 
 // Whether a plan has split-K: then its last kernel adds the sums of segments.

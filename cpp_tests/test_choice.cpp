@@ -220,7 +220,7 @@ TEST(Choices, AreOfTheirProblem) {
           EXPECT_TRUE(is_same(p, plan, choose(p, d, shipped_rules(d), &algo).plan));
           EXPECT_EQ(hopper_of(plan).store,
                     size_of(p.epilogue.out_dtype) == 4 ? StorePath::Scatter : StorePath::Tma);
-          EXPECT_EQ(hopper_of(plan).copies_p() || hopper_of(plan).copies_q(), p.a.alignment == 2);
+          EXPECT_EQ(copies_p(hopper_of(plan)) || copies_q(hopper_of(plan)), p.a.alignment == 2);
         }
     }
 }

@@ -67,8 +67,8 @@ TEST(HopperPlans, OnlyWhatTmaCannotReadIsRepacked) {
   const DeviceInfo d = device("h200");
   const auto expect_repacks = [&](const Problem& p, bool a, bool b) {
     for (const HopperPlan& plan : hopper_plans(p, d)) {
-      EXPECT_EQ(plan.exchanged ? plan.copies_q() : plan.copies_p(), a);
-      EXPECT_EQ(plan.exchanged ? plan.copies_p() : plan.copies_q(), b);
+      EXPECT_EQ(plan.exchanged ? copies_q(plan) : copies_p(plan), a);
+      EXPECT_EQ(plan.exchanged ? copies_p(plan) : copies_q(plan), b);
     }
   };
   for (const char* layout : {"nn", "nt", "tn", "tt"}) {
@@ -89,8 +89,8 @@ TEST(HopperPlans, Tf32ThatDoesNotLieAlongKIsReadByRegistersOrRepacked) {
       const bool a_mn = layout[0] == 't', b_mn = layout[1] == 'n';
       const HopperTileInfo& tile = hopper_tile(plan.tile);
       const bool by_registers = reads_by_registers(tile.group_p, tile.group_q, tile.consumers);
-      EXPECT_EQ(plan.copies_p(), (plan.exchanged ? b_mn : a_mn) && !by_registers);
-      EXPECT_EQ(plan.copies_q(), plan.exchanged ? a_mn : b_mn);
+      EXPECT_EQ(copies_p(plan), (plan.exchanged ? b_mn : a_mn) && !by_registers);
+      EXPECT_EQ(copies_q(plan), plan.exchanged ? a_mn : b_mn);
     }
 }
 

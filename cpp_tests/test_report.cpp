@@ -300,7 +300,7 @@ TEST(Registers, KeysOfTensorRungs) {
     const Problem p = tensor_problem(layout, 512, 512, 512, dtype);
     int found = 0;
     for (const Plan& plan : plans_of(Algo::Hopper, p, d)) {
-      const bool reads_any = dtype != DType::Float32 || !hopper_of(plan).copies_p();
+      const bool reads_any = dtype != DType::Float32 || !copies_p(hopper_of(plan));
       if (hopper_of(plan).exchanged || !reads_any) continue;
       const std::string kernel = rung_of(Algo::Hopper)->describe(p, d, plan).kernel;
       EXPECT_NE(kernel.find(arguments), std::string::npos) << kernel;

@@ -30,6 +30,15 @@ inline void describe_sharing(Description& d, const Problem& problem, bool shares
   d.json.emplace_back("shares_segments", shares_segments ? "true" : "false");
 }
 
+// Which operands a plan copies before its product.
+struct CopiedOperands {
+  bool a, b;
+};
+inline CopiedOperands copied_operands(const Plan& plan) {
+  const bool p = plan.copy_p != CopyTo::Nothing, q = plan.copy_q != CopyTo::Nothing;
+  return plan.exchanged ? CopiedOperands{q, p} : CopiedOperands{p, q};
+}
+
 // Null for neither.
 constexpr const char* names_of_operands(bool a, bool b) {
   return a && b ? "A and B" : a ? "A" : b ? "B" : nullptr;

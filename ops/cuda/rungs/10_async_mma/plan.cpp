@@ -152,13 +152,6 @@ const char* name_of(ReadBy by) {
   return "?";
 }
 
-bool copies_a(const AsyncMmaWay& way) { return way.exchanged ? way.copy_b : way.copy_a; }
-bool copies_b(const AsyncMmaWay& way) { return way.exchanged ? way.copy_a : way.copy_b; }
-
-const char* copies_of(const AsyncMmaWay& way) {
-  return names_of_operands(copies_a(way), copies_b(way));
-}
-
 // In JSON:
 //
 //   async_mma  {exchanged, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
@@ -177,13 +170,15 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
       ">";
   // A lane of mma.sync has a pair of columns in two rows of every 16 x 8.
   d.thread_m = tile.warp_m / 8, d.thread_n = tile.warp_n / 4;
-  if (const char* const copied = copies_of(way)) d.lines.emplace_back("copies", copied);
+  const auto [copies_a, copies_b] = copied_operands(plan);
+  if (const char* const copied = names_of_operands(copies_a, copies_b))
+    d.lines.emplace_back("copies", copied);
   d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
   d.json.emplace_back("async_mma", Object()
                                        .truth("exchanged", way.exchanged)
                                        .truth("share_segments", way.shares_segments)
-                                       .truth("copies_a", copies_a(way))
-                                       .truth("copies_b", copies_b(way))
+                                       .truth("copies_a", copies_a)
+                                       .truth("copies_b", copies_b)
                                        .text("reads_a", a)
                                        .text("reads_b", b)
                                        .str());
@@ -194,7 +189,10 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 NamedWay name(const Problem&, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
   std::string tile(async_mma_tile_name(chosen.tile));
-  if (const char* const copied = copies_of(chosen)) tile += std::string(" of copied ") + copied;
+  const bool a = chosen.exchanged ? chosen.copy_b : chosen.copy_a;
+  const bool b = chosen.exchanged ? chosen.copy_a : chosen.copy_b;
+  if (const char* const copied = names_of_operands(a, b))
+    tile += std::string(" of copied ") + copied;
   return named_way(std::move(tile), chosen.exchanged, chosen.shares_segments);
 }
 

@@ -45,8 +45,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
   const HopperPlan plan = whole.way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(plan.tile);
   const Sides sides = sides_of(problem_as_read(problem, whole), plan.exchanged);
-  const bool repack_a = plan.exchanged ? plan.copies_q() : plan.copies_p();
-  const bool repack_b = plan.exchanged ? plan.copies_p() : plan.copies_q();
+  const auto [repack_a, repack_b] = copied_operands(whole);
   Description d;
   d.tile = hopper_tile_name(plan.tile);
   if (is_scaled(problem))

@@ -16,9 +16,6 @@ struct HopperPlan : ClusterPlan {
   CopyTo copy_p, copy_q;  // the operand is copied to where TMA can read it
   bool share_segments;    // among blocks; their sums meet in a second kernel
   StorePath store;
-
-  bool copies_p() const { return copy_p != CopyTo::Nothing; }
-  bool copies_q() const { return copy_q != CopyTo::Nothing; }
 };
 
 // The grid of units that a plan's clusters walk through.

@@ -64,10 +64,11 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
   FewRowsPlan plan{};
   plan.exchanged = exchanged;
   plan.share_segments = share;
-  plan.repack_p = by == FewRowsBy::Wgmma ? !tma_reads(sides.p, problem) : !is_mappable(sides.p);
-  plan.repack_q = !is_mappable(sides.q) || (!takes_any_q(by) && is_mn_major(sides.q));
-  const bool mn_major = is_mn_major(
-      copied(sides.p, problem.dtype, repacked_to(sides.p, problem.dtype, plan.repack_p)));
+  const bool reads_p = by == FewRowsBy::Wgmma ? tma_reads(sides.p, problem) : is_mappable(sides.p);
+  const bool reads_q = is_mappable(sides.q) && (takes_any_q(by) || !is_mn_major(sides.q));
+  plan.copy_p = repacked_to(sides.p, problem.dtype, !reads_p);
+  plan.copy_q = reads_q ? CopyTo::Nothing : CopyTo::AlongK;
+  const bool mn_major = is_mn_major(copied(sides.p, problem.dtype, plan.copy_p));
   if (by == FewRowsBy::Registers && !mn_major) return;
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;
@@ -126,9 +127,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   Plan plan = plan_of(Algo::FewRows, way, problem, choice.exchanged, rows, tile.block_q,
                       tma_step(problem) * tile.boxes);
   (choice.exchanged ? plan.tiles_n : plan.tiles_m) = int64_t{choice.sharers} * choice.rounds;
-  const Side p = sides_of(problem, choice.exchanged).p;
-  if (choice.repack_p) plan.copy_p = repacked_to(p, problem.dtype);
-  if (choice.repack_q) plan.copy_q = CopyTo::AlongK;
+  plan.copy_p = choice.copy_p, plan.copy_q = choice.copy_q;
   if (problem.k == 0) {
     add_sums(plan, problem);
     return plan;
@@ -139,12 +138,13 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     add_with_sums(plan, product, problem);
   else
     plan.add_with_totals(product, 0);
-  plan.demand = demand_of(problem, sides_of(problem_as_read(problem, plan), choice.exchanged), rows,
-                          tile.block_q, choice.tile, /*resident=*/1, choice.share_segments);
+  const Sides read = sides_of(problem_as_read(problem, plan), choice.exchanged);
+  plan.demand = demand_of(problem, read, rows, tile.block_q, choice.tile, /*resident=*/1,
+                          choice.share_segments);
   plan.demand.filled = static_cast<double>(rows) / tile.block_p;
   // Tiles are of `height` strips or one fewer, so that there are as many as blocks ask for.
   plan.demand.units *= static_cast<double>(int64_t{choice.sharers} * choice.rounds) /
-                       static_cast<double>(blocks_over(p.rows, rows));
+                       static_cast<double>(blocks_over(read.p.rows, rows));
   return plan;
 }
 
@@ -179,8 +179,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   d.kernel = "few_rows<" + work + ">>";
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
   d.thread_m = lanes ? tile.patch_p : 2, d.thread_n = lanes ? tile.patch_q : tile.columns / 4;
-  const bool repack_a = plan.exchanged ? plan.repack_q : plan.repack_p;
-  const bool repack_b = plan.exchanged ? plan.repack_p : plan.repack_q;
+  const auto [repack_a, repack_b] = copied_operands(whole);
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
     d.lines.emplace_back("repacks", repacked);
   d.json.emplace_back("few_rows", Object()

@@ -14,7 +14,7 @@ namespace tiled {
 struct FewRowsPlan {
   int8_t tile;              // of FewRowsTiles
   bool exchanged;           // P is B's transpose and Q is A; else P is A and Q B's transpose
-  bool repack_p, repack_q;  // the operand is copied to where TMA can read it, Q along K
+  CopyTo copy_p, copy_q;    // the operand is copied to where TMA can read it, Q along K
   int8_t strip;             // rows of P
   int8_t height;            // strips of the highest tile
   int32_t sharers, rounds;  // of an entry's P: blocks that share it out, and tiles of each
