@@ -8,10 +8,6 @@
 
 namespace tiled::test {
 
-inline std::vector<std::string> variants_of(const Rung& rung) {
-  return rung.variants != nullptr ? rung.variants() : std::vector<std::string>{"tile"};
-}
-
 inline Rules parsed(const std::string& text) {
   std::string error;
   const Rules rules = Rules::parse(text, error);

@@ -161,11 +161,9 @@ namespace {
 // What the formula of cuda/plan/estimate.cpp is given.
 std::string demand_json(const Problem& problem, const Rung& rung, const Plan& plan) {
   const Demand& d = plan.demand;
-  const std::string variant =
-      rung.variants != nullptr ? rung.variants()[d.variant] : std::string("tile");
   const DemandTerms terms = terms_of(problem, plan);
   return Object()
-      .text("variant", variant)
+      .text("variant", variants_of(rung)[d.variant])
       .text("kind", name_of(kind_of(problem)))
       .count("resident", d.resident)
       .count("cluster_p", d.cluster_p)

@@ -22,10 +22,6 @@ constexpr const char* H100_RULES =
 #include "h100_rules.inc"  // rules/h100.rules
     ;
 
-std::vector<std::string> variants_of(const Rung& rung) {
-  return rung.variants != nullptr ? rung.variants() : std::vector<std::string>{"tile"};
-}
-
 bool is_known(const TileRates& rates) { return rates.busy > 0; }
 
 }  // namespace

@@ -94,6 +94,11 @@ struct Ladder {
 };
 Ladder ladder();
 
+// The names of a rung's variants; one name where it has one tile.
+inline std::vector<std::string> variants_of(const Rung& rung) {
+  return rung.variants != nullptr ? rung.variants() : std::vector<std::string>{"tile"};
+}
+
 // Null for the rungs of the CPU.
 const Rung* rung_of(Algo algo);
 

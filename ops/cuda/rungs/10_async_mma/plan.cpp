@@ -86,7 +86,6 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
         way.shares_segments = share;
         visit(Way(way));
       }
-      way.shares_segments = false;
     }
   };
   for (const bool exchanged : {false, true}) {
