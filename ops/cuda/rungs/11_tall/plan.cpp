@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cuda/plan/candidate.h"
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/kernels_of.h"
@@ -122,10 +123,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   Step step = product_step(tile.threads, int64_t{tall_columns(p, chosen)} * chosen.sharers,
                            shared_bytes_of(chosen));
   step.grid_y = chosen.in_flight;
-  // Every thread's sums, between segments of K.
-  const int64_t sums = int64_t{tile.warps} * tile.rows * tile.block_n * 4;
-  const int64_t blocks = saturating_product(step.grid_x, step.grid_y);
-  plan.add_with_totals(step, segment_count(p.k) > 1 ? saturating_product(blocks, sums) : 0);
+  add_product(plan, step, p, /*shares_segments=*/false);
   return plan;
 }
 
