@@ -154,13 +154,13 @@ TEST(Choices, AreTheLeastOfTheRankedWays) {
     const Rules rules = drawn_rules(random);
     for (const char* name : {"h200", "a100", "t4"}) {
       const DeviceInfo d = device(name);
-      const std::vector<RankedWay> ways = ranked_ways(p, d, rules);
+      const std::vector<Choice> ways = ranked_ways(p, d, rules);
       const Choice best = choose(p, d, rules);
       ASSERT_EQ(ways.empty(), supported_algos(p, d).empty());
       if (ways.empty()) continue;
       EXPECT_EQ(best.seconds, ways.front().seconds);
       EXPECT_EQ(best.plan.algo, ways.front().plan.algo);
-      EXPECT_TRUE(name_of_way(p, best.plan) == ways.front().name);
+      EXPECT_TRUE(name_of_way(p, best.plan) == name_of_way(p, ways.front().plan));
       EXPECT_TRUE(supports(best.plan.algo, p, d));
       for (size_t j = 1; j < ways.size(); ++j) {
         EXPECT_LE(ways[j - 1].seconds, ways[j].seconds);

@@ -143,7 +143,7 @@ TEST(Report, ListsEveryWay) {
     const PlanReport r = report_of("h200", algo, p);
     EXPECT_EQ(r.ways.size(), rung_of(algo)->use == Use::Chosen ? count : 1) << name_of(algo);
     EXPECT_EQ(r.ways[0].plan.algo, algo);
-    EXPECT_TRUE(r.ways[0].name == name_of_way(p, r.plan));
+    EXPECT_TRUE(name_of_way(p, r.ways[0].plan) == name_of_way(p, r.plan));
     for (size_t i = 2; i < r.ways.size(); ++i) EXPECT_LE(r.ways[i - 1].seconds, r.ways[i].seconds);
     const std::string text = to_text(r), all = to_text(r, /*verbose=*/true);
     const auto lines = [](const std::string& x) { return std::count(x.begin(), x.end(), '\n'); };

@@ -100,8 +100,8 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   const NamedWay chosen = name_of_way(problem, plan);
   if (const MeasuredWay* way = rules->measured(problem))
     if (way->algo == plan.algo && way->name == chosen) r.measured = *way;
-  std::stable_partition(r.ways.begin(), r.ways.end(), [&](const RankedWay& way) {
-    return way.plan.algo == plan.algo && way.name == chosen;
+  std::stable_partition(r.ways.begin(), r.ways.end(), [&](const Choice& way) {
+    return way.plan.algo == plan.algo && name_of_way(problem, way.plan) == chosen;
   });
   r.threads = plan.main_step().threads_x * plan.main_step().threads_y;
   count_blocks(r);

@@ -21,7 +21,7 @@ struct PlanReport {
   Plan plan;
 
   Description about;                         // what the rung says of it
-  std::vector<RankedWay> ways;               // the plan's own first, then by their estimates
+  std::vector<Choice> ways;                  // the plan's own first, then by their estimates
   std::optional<MeasuredWay> measured;       // if tuning found the plan's way, not an estimate
   int threads;                               // of one block of the main step
   double blocks;                             // of the grid

@@ -158,16 +158,18 @@ std::string to_json(const PlanReport& r) {
                            .json("compulsory", traffic(r.compulsory_bytes, r.compulsory_roofline))
                            .str());
   std::vector<std::string> ways;
-  for (const RankedWay& way : r.ways)
+  for (const Choice& way : r.ways) {
+    const NamedWay name = name_of_way(r.problem, way.plan);
     ways.push_back(Object()
                        .text("algo", name_of(way.plan.algo))
-                       .text("tile", way.name.tile)
-                       .truth("exchanged", way.name.exchanged)
-                       .count("cluster_p", way.name.cluster_p)
-                       .count("cluster_q", way.name.cluster_q)
-                       .truth("share_segments", way.name.share_segments)
+                       .text("tile", name.tile)
+                       .truth("exchanged", name.exchanged)
+                       .count("cluster_p", name.cluster_p)
+                       .count("cluster_q", name.cluster_q)
+                       .truth("share_segments", name.share_segments)
                        .real("seconds", way.seconds)
                        .str());
+  }
   object.json("ways", array_of(ways));
   if (r.measured)
     object.json("measured", Object()

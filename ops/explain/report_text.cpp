@@ -81,7 +81,7 @@ std::string ways_table(const PlanReport& r, bool verbose) {
                  " as estimates would have it. Estimated times:\n"
            : ", by estimated times\n");
   for (size_t i = 0; i < count; ++i) {
-    const NamedWay& way = r.ways[i].name;
+    const NamedWay way = name_of_way(r.problem, r.ways[i].plan);
     std::string what(name_of(r.ways[i].plan.algo));
     if (!way.tile.empty()) what += " " + way.tile;
     if (way.cluster_p * way.cluster_q > 1)

@@ -46,8 +46,8 @@ int64_t extent_of(const Matrix& x, int64_t batch, int64_t rows, int64_t columns,
 // A way, and its launches as a graph: a CPU launches short kernels more slowly than a GPU runs
 // them.
 struct Candidate {
-  explicit Candidate(const RankedWay& way)
-      : plan(way.plan), name(way.name), begin(cudaEventDefault), end(cudaEventDefault) {}
+  explicit Candidate(const Choice& choice)
+      : plan(choice.plan), begin(cudaEventDefault), end(cudaEventDefault) {}
   ~Candidate() {
     if (graph != nullptr) (void)cudaGraphExecDestroy(graph);
   }
@@ -55,7 +55,6 @@ struct Candidate {
   Candidate& operator=(const Candidate&) = delete;
 
   Plan plan;
-  NamedWay name;
   c10::DataPtr workspace;  // the graph's
   cudaGraphExec_t graph = nullptr;
   at::cuda::CUDAEvent begin, end;
@@ -197,19 +196,20 @@ std::string today() {
 
 void measure(const Problem& problem, const DeviceInfo& device, const std::string& problem_class) {
   const std::shared_ptr<const Rules> rules = current_rules(device);
-  const std::vector<RankedWay> ranked = ranked_ways(problem, device, *rules);
+  const std::vector<Choice> choices = ranked_ways(problem, device, *rules);
   std::vector<std::unique_ptr<Candidate>> ways;
-  if (ranked.empty()) return;  // no rung computes it, which the call says
-  for (size_t i = 0; i < std::min(WAYS, ranked.size()); ++i)
-    ways.push_back(std::make_unique<Candidate>(ranked[i]));
-  const RankedWay& estimated = ranked.front();
+  if (choices.empty()) return;  // no rung computes it, which the call says
+  for (size_t i = 0; i < std::min(WAYS, choices.size()); ++i)
+    ways.push_back(std::make_unique<Candidate>(choices[i]));
+  const Plan& estimated = choices.front().plan;
+  const NamedWay estimates_way = name_of_way(problem, estimated);
 
-  Tuner tuner(problem, device, estimated.seconds);
+  Tuner tuner(problem, device, choices.front().seconds);
   tuner.begin(ways);
   for (int i = 0; i < 2; ++i) tuner.round(ways);
   double best = std::numeric_limits<double>::infinity(), estimates_seconds = 0;
   const auto is_estimates = [&](const Candidate& way) {
-    return way.plan.algo == estimated.plan.algo && way.name == estimated.name;
+    return way.plan.algo == estimated.algo && name_of_way(problem, way.plan) == estimates_way;
   };
   const auto note = [&] {
     for (auto& way : ways) {
@@ -231,7 +231,8 @@ void measure(const Problem& problem, const DeviceInfo& device, const std::string
       ways.begin(), ways.end(), [](auto& x, auto& y) { return x->median() < y->median(); });
   if (estimates_seconds == 0) estimates_seconds = fastest.median();  // there was no memory for it
   keep_measured(device, problem_class,
-                {fastest.plan.algo, fastest.name, fastest.median(), estimates_seconds, today()});
+                {fastest.plan.algo, name_of_way(problem, fastest.plan), fastest.median(),
+                 estimates_seconds, today()});
 }
 
 }  // namespace

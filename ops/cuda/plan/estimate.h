@@ -22,16 +22,21 @@ DemandTerms terms_of(const Problem& problem, const Plan& plan);
 double estimated_seconds(const Problem& problem, const DeviceInfo& device, const Rules& rules,
                          const Plan& plan);
 
-// Which rung and way are the best by the rules, and the seconds that they are estimated at, or were
-// measured to take: the rules' measured way of the problem's class, if they have one that can run
-// it, else the least estimate. A rung that is asked for is left the choice among its own ways.
-// Pure.
+// A way, and the seconds that it is estimated at, or was measured to take.
 struct Choice {
   Plan plan;
   double seconds;
 };
+
+// The best rung and way by the rules: their measured way of the problem's class, if they have one
+// that can run it, else the least estimate. A rung that is asked for is left the choice among its
+// own ways. Pure.
 Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,
               const Algo* asked = nullptr);
+
+// Every way that choose() looks at, the least estimate first.
+std::vector<Choice> ranked_ways(const Problem& problem, const DeviceInfo& device,
+                                const Rules& rules, const Algo* asked = nullptr);
 
 // What the rules and estimates ask of an epilogue: whether there is one, which activation it has,
 // and whether it keeps the pre-activations.
@@ -39,14 +44,5 @@ int64_t finishing_of(const Epilogue& epilogue);
 
 // The name of a plan's way.
 NamedWay name_of_way(const Problem& problem, const Plan& plan);
-
-// Every way that choose() looks at, the least estimate first.
-struct RankedWay {
-  Plan plan;
-  NamedWay name;
-  double seconds;
-};
-std::vector<RankedWay> ranked_ways(const Problem& problem, const DeviceInfo& device,
-                                   const Rules& rules, const Algo* asked = nullptr);
 
 }  // namespace tiled

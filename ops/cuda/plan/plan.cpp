@@ -123,6 +123,16 @@ Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rul
   return best;
 }
 
+std::vector<Choice> ranked_ways(const Problem& problem, const DeviceInfo& device,
+                                const Rules& rules, const Algo* asked) {
+  std::vector<Choice> ways;
+  for_each_way(problem, device, rules, asked,
+               [&](const Plan& plan, double seconds) { ways.push_back({plan, seconds}); });
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const Choice& x, const Choice& y) { return x.seconds < y.seconds; });
+  return ways;
+}
+
 int64_t finishing_of(const Epilogue& e) {
   if (e.is_identity()) return 0;
   constexpr int64_t READS_INPUT = 64;  // above all activations
@@ -132,17 +142,6 @@ int64_t finishing_of(const Epilogue& e) {
 
 NamedWay name_of_way(const Problem& problem, const Plan& plan) {
   return rung_of(plan.algo)->name(problem, plan.way);
-}
-
-std::vector<RankedWay> ranked_ways(const Problem& problem, const DeviceInfo& device,
-                                   const Rules& rules, const Algo* asked) {
-  std::vector<RankedWay> ways;
-  for_each_way(problem, device, rules, asked, [&](const Plan& plan, double seconds) {
-    ways.push_back({plan, name_of_way(problem, plan), seconds});
-  });
-  std::stable_sort(ways.begin(), ways.end(),
-                   [](const RankedWay& x, const RankedWay& y) { return x.seconds < y.seconds; });
-  return ways;
 }
 
 }  // namespace tiled
