@@ -231,7 +231,7 @@ TEST(Fp16x3Plan, FewRowsHaveAKernelOfTheirOwn) {
                     (few + 7) / 8 * 8 * k * 4 + 64 * (8 + 64 * 64 / 8) + 1024 + 256);
           const int64_t tiles = exchanged ? plan.tiles_n : plan.tiles_m;
           EXPECT_GE(tiles * (exchanged ? plan.block_n : plan.block_m), 4096);
-          EXPECT_EQ(plan.main_step().grid_x, tiles * way.block.cluster);
+          EXPECT_EQ(plan.main_step().grid_x, tiles * way.cluster_p);
         }
         EXPECT_EQ(found > 0, few <= 16 || (few <= 32 && k == 4096))
             << layout << ' ' << few << ' ' << k;
@@ -250,7 +250,6 @@ TEST(Fp16x3Plan, FewRowsFitSharedMemory) {
           const FewRowsBlock block = few_rows_block(rows, k, tile, cluster);
           const int64_t chunks = (k + 63) / 64, own = (chunks + cluster - 1) / cluster;
           const int64_t share = (rows + cluster - 1) / cluster;
-          EXPECT_EQ(block.cluster, cluster);
           EXPECT_GT(block.slots, 0);
           EXPECT_LE(block.slots, own);
           EXPECT_TRUE(block.slots == own || block.slots % (tile.threads / 32) == 0);
@@ -278,7 +277,7 @@ TEST(Fp16x3Plan, FewRowsShareKInClusters) {
       for (const Plan& plan : plans_of(Algo::Fp16x3, p, d)) {
         const Fp16x3Plan way = fp16x3_of(plan);
         if (way.kernel != Fp16x3Kernel::FewRows) continue;
-        const int cluster = way.block.cluster;
+        const int cluster = way.cluster_p;
         EXPECT_LE(cluster, largest) << k;
         EXPECT_EQ(plan.main_step().cluster, cluster > 1 ? cluster : 0);
         EXPECT_EQ(plan.main_step().grid_x % cluster, 0);

@@ -12,7 +12,7 @@ std::string kernel_of(const Sides& sides, const Fp16x3Plan& plan) {
   switch (plan.kernel) {
     case Fp16x3Kernel::FewRows:
       return std::string("fp16x3_few_rows<") + (plan.exchanged ? "0, " : "1, ") + p_major +
-             (plan.block.cluster > 1 ? ", 1>" : ", 0>");
+             (plan.cluster_p > 1 ? ", 1>" : ", 0>");
     case Fp16x3Kernel::Direct:
       return "fp16x3_direct<" + tile + ", " + p_major + (plan.exchanged ? ", 1>" : ", 0>");
     case Fp16x3Kernel::Async: return "fp16x3_async<" + tile + ">";

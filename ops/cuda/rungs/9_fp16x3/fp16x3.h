@@ -63,7 +63,7 @@ struct Fp16x3FewRowsArguments {
   bool w_is_a;                  // else W is B
   const void* x;
   int64_t x_rows, x_batch;   // rows; 16 bytes from one entry to the next
-  int32_t cluster, slots;    // of FewRowsBlock
+  int32_t cluster, slots;    // blocks that share K, and FewRowsBlock::slots
   const RowScale* x_scales;  // [batch][x_rows]
   int64_t x_scales_batch;
   float* c;

@@ -6,7 +6,7 @@ namespace tiled {
 namespace {
 
 Kernel<Fp16x3FewRowsArguments> few_rows_kernel(const Sides& sides, const Fp16x3Plan& way) {
-  return fp16x3_few_rows_kernel(!way.exchanged, is_mn_major(sides.p), way.block.cluster > 1);
+  return fp16x3_few_rows_kernel(!way.exchanged, is_mn_major(sides.p), way.cluster_p > 1);
 }
 
 Kernel<Fp16x3Arguments> cluster_kernel(const Problem& problem, const Sides& sides,
@@ -33,7 +33,7 @@ cudaError_t launch_few_rows(const Call& call, const Fp16x3Plan& way, const Step&
   args.x = call.at<void>(Area::Q);
   args.x_rows = x.rows;
   args.x_batch = entries_of(x, problem.batch) > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
-  args.cluster = way.block.cluster, args.slots = way.block.slots;
+  args.cluster = way.cluster_p, args.slots = way.block.slots;
   args.x_scales = call.at<RowScale>(Area::ScalesQ);
   args.x_scales_batch = scales_batch(x, problem.batch);
   args.c = static_cast<float*>(problem.c.data);

@@ -139,7 +139,7 @@ std::vector<std::string> variants() {
 }
 int variant_of(const Fp16x3Plan& plan, int64_t few) {
   if (plan.kernel == Fp16x3Kernel::FewRows)
-    return FP16X3_TILE_COUNT + FEW_ROWS_MANNERS * plan.tile + (plan.block.cluster > 1 ? 4 : 0) +
+    return FP16X3_TILE_COUNT + FEW_ROWS_MANNERS * plan.tile + (plan.cluster_p > 1 ? 4 : 0) +
            static_cast<int>(std::max<int64_t>(few_rows_tiles(few), 1)) - 1;
   if (plan.kernel == Fp16x3Kernel::Async)
     return FP16X3_TILE_COUNT + FEW_ROWS_MANNERS * Fp16x3FewRowsTiles::COUNT + plan.tile;
@@ -165,7 +165,7 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   Demand d = demand_of(problem, sides, FEW_ROWS_BLOCK_P, std::max<int64_t>(1, sides.q.rows),
                        variant, resident);
   // A block's warps take chunks in turn, as often as its slots are used.
-  const int cluster = std::max<int>(1, way.block.cluster);
+  const int cluster = way.cluster_p;
   const int64_t chunks = blocks_over(problem.k, int64_t{FEW_ROWS_CHUNK} * cluster);
   const int64_t warps = tile.threads / 32;
   d.cluster_k = static_cast<int16_t>(cluster);

@@ -54,7 +54,7 @@ struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own 
   Fp16x3Kernel kernel;
   bool coarse;         // the device's tensor cores are
   bool wraps_around;   // planes only: stream-K (parts/wrap_around.h)
-  FewRowsBlock block;  // few rows only; a cluster shares K there, and counts as one along P
+  FewRowsBlock block;  // few rows only, whose cluster_p blocks share K
 };
 
 inline std::string_view tile_name_of(const Fp16x3Plan& plan) {

@@ -62,7 +62,7 @@ struct X3Direct64x32 : Fp16x3DirectTile<32, 8> {};
 
 using Fp16x3PlaneTiles = TileList<X3Tile128x128, X3Tile64x64>;
 using Fp16x3DirectTiles = TileList<X3Direct64x64, X3Direct64x32>;
-using Fp16x3Tiles = TileList<X3Tile128x128, X3Tile64x64, X3Direct64x64, X3Direct64x32>;
+using Fp16x3Tiles = decltype(joined(Fp16x3PlaneTiles(), Fp16x3DirectTiles()));
 constexpr int FP16X3_TILE_COUNT = Fp16x3Tiles::COUNT;
 constexpr bool is_direct(int tile) { return tile >= Fp16x3PlaneTiles::COUNT; }
 
@@ -150,7 +150,7 @@ constexpr int64_t few_rows_bytes(int64_t x_rows, int64_t k) {
 // What a block of it has room for: the chunks of its own, `slots` of them at a time, and of all
 // blocks of its cluster the terms of its share of Q's rows.
 struct FewRowsBlock {
-  int32_t cluster, slots, shared_bytes;
+  int32_t slots, shared_bytes;
 };
 
 // Slots for all chunks; or for some, a whole number for each warp, used several times and nearly
@@ -165,7 +165,7 @@ constexpr FewRowsBlock few_rows_block(int64_t x_rows, int64_t k, const Fp16x3Til
   const int64_t rounds = chunks <= room ? 1 : blocks_over(chunks, room / warps * warps);
   const int64_t each = blocks_over(chunks, rounds);
   const int slots = static_cast<int>(rounds == 1 ? chunks : blocks_over(each, warps) * warps);
-  return {cluster, slots, fixed + slots * slot};
+  return {slots, fixed + slots * slot};
 }
 
 }  // namespace tiled
