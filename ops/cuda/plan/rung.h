@@ -76,6 +76,7 @@ struct Rung {
   void (*ways)(const Problem& problem, const DeviceInfo& device, Visit visit);
   Plan (*plan)(const Problem& problem, const DeviceInfo& device, const Way& way);
   Description (*describe)(const Problem& problem, const DeviceInfo& device, const Plan& plan);
+  // Names one of its ways for the problem; a rung of one way need not.
   NamedWay (*name)(const Problem& problem, const Way& way) = [](const Problem&, const Way&) {
     return NamedWay{};
   };

@@ -50,6 +50,9 @@ const Tiles& tiles_of(DType dtype, bool async) { return async ? ASYNC : LISTS[li
 const Tiles& tiles_of(const Problem& problem, const DeviceInfo& device) {
   return tiles_of(problem.dtype, is_async(problem, device));
 }
+const Candidate& tile_of(DType dtype, const RegisterTileWay& way) {
+  return tiles_of(dtype, way.async).first[way.tile];
+}
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   const Tiles& tiles = tiles_of(problem, device);
@@ -58,8 +61,8 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
                      [&](const Candidate& tile) { return can_launch(tile, problem, device); });
 }
 
-// The way with each choice of operands that are transposed first. Of those that cp.async copies one
-// element at a time otherwise, a kernel of Hopper's does that.
+// Visits the way with each choice of operands to transpose first: a kernel of Hopper's does that
+// for those that cp.async would copy one element at a time.
 void visit_accesses(const Problem& problem, const DeviceInfo& device, RegisterTileWay way,
                     Visit visit) {
   if (!way.async) {
@@ -135,7 +138,7 @@ double lines_of_single_stores(const Problem& problem, const RegisterTileWay& way
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const RegisterTileWay way = chosen.as<RegisterTileWay>();
-  const Candidate& candidate = tiles_of(problem, device).first[way.tile];
+  const Candidate& candidate = tile_of(problem.dtype, way);
   Plan plan = plan_of(Algo::RegisterTile, candidate, problem, chosen);
   const auto to = [](bool is_copied) { return is_copied ? CopyTo::AlongRows : CopyTo::Nothing; };
   plan.copy_p = to(way.transpose_a), plan.copy_q = to(way.transpose_b);
@@ -155,10 +158,6 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   return plan;
 }
 
-const TileInfo& tile_of(DType dtype, const RegisterTileWay& way) {
-  return tiles_of(dtype, way.async).first[way.tile].info;
-}
-
 // In JSON:
 //
 //   access      {a, b}: "along_k", "along_mn" or "elements"
@@ -167,7 +166,7 @@ const TileInfo& tile_of(DType dtype, const RegisterTileWay& way) {
 //   shares_segments  split-K: whether blocks have segments of K, whose sums another kernel adds
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
-  const TileInfo tile = tile_of(problem.dtype, way);
+  const TileInfo tile = tile_of(problem.dtype, way).info;
   Description d;
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
@@ -192,7 +191,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 // Such as "AsyncTile64x64", or "AsyncTile64x64 cut of copied A".
 NamedWay name(const Problem& problem, const Way& way) {
   const RegisterTileWay chosen = way.as<RegisterTileWay>();
-  std::string tile(tile_of(problem.dtype, chosen).name);
+  std::string tile(tile_of(problem.dtype, chosen).info.name);
   if (chosen.blocks > 0) tile += " cut";
   if (const char* const copied = names_of_operands(chosen.transpose_a, chosen.transpose_b))
     tile += std::string(" of copied ") + copied;
