@@ -10,8 +10,9 @@ turns in random order, on the products for which they choose different blockings
 take as long with both. A value is taken that gains more than two standard errors and 0.3 % over all
 products; a special case goes whose end surely costs less.
 
-Then both columns run products of another seed, and the table is written if the new one gains more
-than a standard error there. --judge TABLE does this alone, with the library's column and TABLE's.
+Then both columns run products of another seed, and the new one is written if it gains more than a
+standard error there; else the table says that none better was found. --judge TABLE does this alone,
+with the library's column and TABLE's.
 No bit of a result depends on any of it, and a build is needed for it to take effect.
 """
 
@@ -56,7 +57,6 @@ PLAIN: dict[str, int | str] = {
     "TILES_TO_PACK_SHARING_B": "TILES_TO_PACK_B",
     "FEW_TILES": 0,
     "FEW_CACHED_K": "FEW_STREAM_K",
-    "FEW_PACKED_K": "FEW_CACHED_K",
     "RAW_TILES": 0,
     "RAW_STREAM_TILES": "RAW_TILES",
     "DOT_TILES": 0,
@@ -293,15 +293,15 @@ def run_level(options: argparse.Namespace) -> None:
         random.seed(options.seed)
         new = fit(library, made(options.seed), begin + 0.8 * 60 * options.minutes)
     held_out = judge(library, old, new, made(options.judge_seed))
-    written = not options.judge and math.log(held_out["geomean"]) > held_out["error"]
-    if written:
+    gains = math.log(held_out["geomean"]) > held_out["error"]
+    written = gains and not options.judge
+    if not options.judge:
         name = machine.cpu_model().replace("(R)", "").split("@")[0].strip()[:32]
-        origin = (
-            f"{name}, {date.today()}, seed {options.seed};"
-            f" on seed {options.judge_seed} {held_out['geomean']:.3f} (least"
-            f" {held_out['least']:.2f})"
-        )
-        text = cpu_budgets.with_column(options.table.read_text(), level, new, origin)
+        judged = f"on seed {options.judge_seed} {held_out['geomean']:.3f}"
+        found = f"{judged} (least {held_out['least']:.2f})" if gains else "none better found"
+        origin = f"{name}, {date.today()}, seed {options.seed}; {found}"
+        column = new if gains else old
+        text = cpu_budgets.with_column(options.table.read_text(), level, column, origin)
         options.table.write_text(text)
     print(f"  {'written to' if written else 'nothing changed in'} {options.table}", flush=True)
     if options.json:

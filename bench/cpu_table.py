@@ -1,7 +1,7 @@
 """The CPU's table: torch.ops.tiled.mm beside torch.mm on one thread and on several.
 
     python -m bench.cpu_table --out DIR [--threads 1,2] [--groups fp32,fp64] [--budget S] [--host]
-                              [--drawn SEED] [--table FILE]
+                              [--drawn SEEDS] [--table FILE]
 
 --library names a libtiled_mm.so that is not installed. --peak and --tiny name the programs cpu_peak
 and bench_tiny (bench/cpp): the first's figures stand beside the speeds as fractions, the second's
@@ -12,7 +12,7 @@ Both sides take turns in random order; a ratio is torch.mm's time over ours in t
 is marked whose quartiles span more than a factor of two: it was measured badly.
 DIR/cpu_<threads>.json, or cpu_<threads>_<groups>.json where groups are named, holds every case; the
 summary, printed at the end, is made of the median ratios: their geometric mean and the least.
---drawn runs squares of 48 ... 1200, odd sizes and skinny products that a seed draws, in place of
+--drawn runs squares of 48 ... 1200, odd sizes and skinny products that each seed draws, in place of
 the listed groups, and squares of 1 ... 12, beside which torch.mm is called through torch.ops too.
 --table takes a file of bench.cpu_blocking's in place of the numbers that the library was built
 with. Groups may run side by side, each process on cores of its own:
@@ -20,8 +20,8 @@ with. Groups may run side by side, each process on cores of its own:
     taskset -c 0,1 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp32 &
     taskset -c 2,3 python -m bench.cpu_table --out DIR --threads 1,2 --groups fp64 & wait
 
-From such documents in bench/results/ the tables `cpu-groups`, `cpu-host`, `cpu-peak` and `cpu-tiny`
-of docs/tables/cpu.md are made.
+From such documents in bench/results/ the tables `cpu-groups`, `cpu-drawn`, `cpu-host`, `cpu-peak`
+and `cpu-tiny` of docs/tables/cpu.md are made.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -83,34 +83,38 @@ def _squares(dtype: str, sizes: tuple[int, ...], group: str = "") -> list[Case]:
     return [Case(group or dtype, dtype, s, s, s) for s in sizes]
 
 
-def _drawn_groups(seed: int) -> dict[str, tuple[Goal, list[Case]]]:
-    draw = random.Random(seed)
-
-    def sizes(least: int, most: int, count: int) -> list[int]:
-        """A size from each of `count` equal parts of the range's logarithm."""
-        low, step = math.log(least), math.log(most / least) / count
-        return [round(math.exp(low + step * (i + draw.random()))) for i in range(count)]
-
-    groups = {}
+def _drawn_groups(seeds: Iterable[int]) -> dict[str, tuple[Goal, list[Case]]]:
     goals = {"fp32": (1.0, 0.85), "fp64": (1.0, 0.85), "bf16": (1.5, 0.9), "fp16": (1.2, 0)}
-    for dtype, goal in goals.items():
-        squares = tuple(round(s / 16) * 16 for s in sizes(48, 1200, 6))
-        odd = tuple(s | 1 for s in sizes(48, 1200, 4))
-        skinny = [
-            Case(f"drawn-{dtype}", dtype, *draw.sample([short, *sizes(600, 3000, 2)], 3), layout)
-            for short, layout in zip(sizes(4, 100, 6), ("nn", "nt") * 3, strict=True)
-        ]
-        cases = _squares(dtype, squares + odd, f"drawn-{dtype}") + skinny
-        groups[f"drawn-{dtype}"] = (Goal(*goal), cases)
+    groups: dict[str, tuple[Goal, list[Case]]] = {
+        f"drawn-{dtype}": (Goal(*goal), []) for dtype, goal in goals.items()
+    }
+    for seed in seeds:
+        draw = random.Random(seed)
+        for dtype in goals:
+            groups[f"drawn-{dtype}"][1].extend(_drawn_cases(f"drawn-{dtype}", dtype, draw))
     for dtype in ("fp32", "fp64", "bf16", "int32"):
         cases = _squares(dtype, tuple(range(1, 13)), f"tiny-{dtype}")
         groups[f"tiny-{dtype}"] = (Goal(0.95, 0), cases)
     return groups
 
 
-def _groups(host: bool, seed: int | None = None) -> dict[str, tuple[Goal, list[Case]]]:
-    if seed is not None:
-        return _drawn_groups(seed)
+def _drawn_cases(group: str, dtype: str, draw: random.Random) -> list[Case]:
+    def sizes(least: int, most: int, count: int) -> list[int]:
+        """A size from each of `count` equal parts of the range's logarithm."""
+        low, step = math.log(least), math.log(most / least) / count
+        return [round(math.exp(low + step * (i + draw.random()))) for i in range(count)]
+
+    squares = tuple(round(s / 16) * 16 for s in sizes(48, 1200, 6))
+    odd = tuple(s | 1 for s in sizes(48, 1200, 4))
+    return _squares(dtype, squares + odd, group) + [
+        Case(group, dtype, *draw.sample([short, *sizes(600, 3000, 2)], 3), layout)
+        for short, layout in zip(sizes(4, 100, 6), ("nn", "nt") * 3, strict=True)
+    ]
+
+
+def _groups(host: bool, seeds: Iterable[int] = ()) -> dict[str, tuple[Goal, list[Case]]]:
+    if seeds:
+        return _drawn_groups(seeds)
     if host:
         goals = {"fp32": 0.9, "fp64": 0.9, "bf16": 0.85, "fp16": 0.9, "int8": 3}
         return {
@@ -258,13 +262,18 @@ def counts(text: str) -> list[int]:
     return list(dict.fromkeys(values))
 
 
+def seeds_in(text: str) -> list[int]:
+    """Numbers with commas between them."""
+    return [int(part) for part in text.split(",")]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=counts, default=f"1,{torch.get_num_threads()}")
     parser.add_argument("--groups", default="", help="comma-separated; all where not given")
     parser.add_argument("--host", action="store_true", help="256 ... 4096, for a server's cores")
-    parser.add_argument("--drawn", type=int, help="a seed, by which the sizes are drawn")
+    parser.add_argument("--drawn", type=seeds_in, default=[], help="seeds that draw the sizes")
     parser.add_argument("--table", type=Path, help="of numbers, else ops/cpu/budgets.inc as built")
     parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
     parser.add_argument("--peak", help="the program cpu_peak")
@@ -311,7 +320,7 @@ def main() -> None:
             "budget_s": options.budget,
             "sample_s": options.sample,
             "host": options.host,
-            **({"drawn": options.drawn} if options.drawn is not None else {}),
+            **({"drawn": options.drawn} if options.drawn else {}),
         }
         tiny = _output(options.tiny, 41, "json") if threads == 1 else {}
         document = document_of(measured, summary, threads, peak, settings, tiny)

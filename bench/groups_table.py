@@ -16,12 +16,13 @@ def _of_last_cpu(documents: Sequence[dict], what: str) -> list[dict]:
     return [d for d in found if device_name(d) == device_name(found[-1])]
 
 
-def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
+def groups_table(documents: Sequence[dict], *, kind: str = "") -> str:
     """Of every group, for each number of threads, the newest document of the CPU that the newest of
-    all is of: groups may have been measured by processes of their own. `host`: of the groups for a
-    server's cores, else of the others. In bold what misses its goal. Behind the least stand its
-    quartiles, and `~` where those of any case of the group span more than a factor of two."""
-    of_kind = [d for d in documents if d["settings"].get("host", False) == host]
+    all is of: groups may have been measured by processes of their own. `kind`: "host" of the groups
+    for a server's cores, "drawn" of those that seeds draw, else of the others. In bold what misses
+    its goal. Behind the least stand its quartiles, and `~` where those of any case of the group
+    span more than a factor of two."""
+    of_kind = [d for d in documents if _kind_of(d["settings"]) == kind]
     found = _of_last_cpu(of_kind, "summary")
     by_place: dict[tuple[str, int], dict] = {}
     sources: dict[tuple[str, int], dict] = {}
@@ -49,6 +50,10 @@ def groups_table(documents: Sequence[dict], *, host: bool = False) -> str:
         rows.append(row)
     parts = [(f"`{group}` ({count})", sources[group, count]) for group, count in sorted(sources)]
     return table(header, rows, parts, threads=False)
+
+
+def _kind_of(settings: dict) -> str:
+    return next((kind for kind in ("host", "drawn") if settings.get(kind)), "")
 
 
 def _cases_of(document: dict | None, group: str) -> list[dict]:

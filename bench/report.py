@@ -224,7 +224,8 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "host": host_table,
     "host-cpu": partial(host_table, gpu=False),
     "cpu-groups": groups_table,
-    "cpu-host": partial(groups_table, host=True),
+    "cpu-drawn": partial(groups_table, kind="drawn"),
+    "cpu-host": partial(groups_table, kind="host"),
     "cpu-peak": peak_table,
     "cpu-tiny": tiny_table,
     **{

@@ -129,9 +129,19 @@ def test_every_rung_has_its_idea():
 
 def test_a_ratio_whose_quartiles_span_more_than_a_factor_of_two_is_marked() -> None:
     made = copy.deepcopy([d for d in committed() if d.get("cpu") and d["cpu"]["summary"]][-1])
-    made["settings"]["host"] = False
+    made["settings"] |= {"host": False, "drawn": []}
     for case in made["cpu"]["cases"]:
         case |= {"ratio_q1": 0.9 * case["ratio"], "ratio_q3": 1.7 * case["ratio"]}
     assert "~" not in report.TABLES["cpu-groups"]([made])
     made["cpu"]["cases"][0]["ratio_q3"] *= 1.1
     assert "~" in report.TABLES["cpu-groups"]([made])
+
+
+def test_each_table_of_groups_has_its_own_kind() -> None:
+    made = copy.deepcopy([d for d in committed() if d.get("cpu") and d["cpu"]["summary"]][-1])
+    kinds = {"cpu-groups": {}, "cpu-drawn": {"drawn": [101]}, "cpu-host": {"host": True}}
+    for owner, settings in kinds.items():
+        made["settings"] = settings
+        for name in kinds:
+            shown = report.TABLES[name]([made])
+            assert (made["cpu"]["summary"][0]["group"] in shown) == (name == owner), (owner, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import tiled_mm
 import torch
@@ -62,3 +64,17 @@ def test_copies() -> None:
     tiles = {way[0].split()[0] for way in ways_of(*meta(16, 4096, 4096), **FEW, precision="tf32")}
     assert any(tile.startswith("Regs") for tile in tiles), "tf32 goes through registers"
     assert any(tile.startswith("Few") for tile in tiles), "or is copied"
+
+
+@each("dtype", (torch.float32, torch.float64))
+def test_narrow_tiles_are_listed_where_all_blocks_run_at_once(dtype: torch.dtype) -> None:
+    """A long chain is shorter in a warp that has fewer others; and of more tiles than run at once
+    each would read its rows again for nothing."""
+
+    def narrowest(m: int, n: int) -> int:
+        ways = ways_of(*meta(m, n, 8000, dtype), precision="ieee", **FEW)
+        tiles = {way[0].split()[0] for way in ways if not way[1]}
+        return min(int(re.findall(r"x(\d+)", tile)[0]) for tile in tiles)
+
+    few, most = (1, 16) if dtype == torch.float32 else (8, 32)
+    assert narrowest(64, 64) == few and narrowest(4096, 1024) >= most

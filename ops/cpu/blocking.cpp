@@ -190,7 +190,7 @@ Blocking choose_blocking(const Problem& problem, const Level& level, int threads
   if (tiles > 1 && few && large && in_turn) {
     x.group = tiles;
     x.block_k =
-        x.pack_b ? budget(FEW_PACKED_K) : x.steps_of(budget(streams ? FEW_STREAM_K : FEW_CACHED_K));
+        x.pack_b ? budget(FEW_CACHED_K) : x.steps_of(budget(streams ? FEW_STREAM_K : FEW_CACHED_K));
     x.panel = budget(FEW_PANEL_BYTES);
     x.ahead = ahead;
   } else if (few && x.b_strides.col != 1 && (tiles > 1 ? unit == 1 : x.pack_b)) {

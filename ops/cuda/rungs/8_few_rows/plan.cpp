@@ -11,7 +11,8 @@
 namespace tiled {
 namespace {
 
-constexpr int64_t MOST_NARROW = 4;  // tiles along Q, narrower than need be
+// Tiles along Q, narrower than need be, that may be fewer columns in all than wider ones.
+constexpr int64_t MOST_NARROW = 4;
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   // More than with any tile.
@@ -84,7 +85,11 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
         1,
         saturating_product(saturating_product(columns, problem.batch), segments_of(problem, plan)));
     const int64_t room = std::max<int64_t>(1, device.multiprocessors / beside);
-    if (tile.block_q < widest && columns > MOST_NARROW) continue;
+    // Narrower tiles are also worth it where all blocks run at once: the product then takes as long
+    // as one of them, and a chain of a long K is shorter in a warp that has fewer others.
+    const bool runs_at_once = saturating_product(beside, blocks_over(sides.p.rows, tile.block_p)) <=
+                              device.multiprocessors;
+    if (tile.block_q < widest && columns > MOST_NARROW && !runs_at_once) continue;
     const auto visit_plan = [&](FewRowsPlan found) {
       const int64_t tiles = std::max<int64_t>(1, few_rows_units(problem, found));
       if (tiles > MOST_OF_TMA) return;
