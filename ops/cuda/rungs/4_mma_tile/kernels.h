@@ -7,7 +7,7 @@
 
 namespace tiled {
 
-Kernel<Problem> mma_tile_kernel(const Problem& problem);  // of 16 bits and tf32
+Kernel<Problem> mma_tile_kernel(const Problem& problem, int tile);  // of MmaTiles
 // Operands whose alignment is 16 are read by vectors. `tile`: of Fp64Tiles.
 Kernel<ProblemAndTotals> mma_tile_fp64_kernel(const Problem& problem, int tile);
 // `tile`: of Fp64WrappedTiles.

@@ -7,8 +7,9 @@ namespace tiled {
 namespace {
 
 cudaError_t launch(const Call& call, const Step& step) {
-  if (!call.plan.way.is<Fp64Way>())
-    return launch_kernel(mma_tile_kernel(call.problem), step, call.stream, call.problem);
+  if (call.plan.way.is<MmaWay>())
+    return launch_kernel(mma_tile_kernel(call.problem, call.plan.way.as<MmaWay>().tile), step,
+                         call.stream, call.problem);
   const Fp64Way way = call.plan.way.as<Fp64Way>();
   // The alignment says to the kernel what the plan's access is.
   Problem read = call.problem;
@@ -21,7 +22,8 @@ cudaError_t launch(const Call& call, const Step& step) {
 }
 
 const void* kernel(const Call& call) {
-  if (!call.plan.way.is<Fp64Way>()) return address_of(mma_tile_kernel(call.problem));
+  if (call.plan.way.is<MmaWay>())
+    return address_of(mma_tile_kernel(call.problem, call.plan.way.as<MmaWay>().tile));
   const Fp64Way way = call.plan.way.as<Fp64Way>();
   return way.blocks > 0 ? address_of(mma_tile_fp64_wrapped_kernel(call.problem, way.tile))
                         : address_of(mma_tile_fp64_kernel(call.problem, way.tile));

@@ -1,4 +1,4 @@
-// Rung mma_tile as the planner sees it: one tile for 16 bits and tf32, and in fp64, where it
+// Rung mma_tile as the planner sees it: two tiles for 16 bits and tf32, and in fp64, where it
 // computes the chains of Arithmetic::Fma, several, by whole tiles or stream-K.
 #include <algorithm>
 #include <utility>
@@ -27,13 +27,17 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
     return is_of_chains(problem, device) && may_share_leaves(problem) &&
            std::any_of(std::begin(FP64_TABLE), std::end(FP64_TABLE),
                        [&](const Candidate& c) { return can_launch(c, problem, device); });
+  constexpr int LEAST_ROWS = MmaTile32x32::ROWS;
   return is_of_wgmma(problem.arithmetic) &&
-         most_tiles(problem, MmaTile::ROWS, MmaTile::ROWS) <= MAX_GRID_X && !is_grouped(problem) &&
+         most_tiles(problem, LEAST_ROWS, LEAST_ROWS) <= MAX_GRID_X && !is_grouped(problem) &&
          problem.leaf == 0;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  if (!is_fp64(problem)) return visit(Way());
+  if (!is_fp64(problem)) {
+    for (int8_t tile = 0; tile < MmaTiles::COUNT; ++tile) visit(Way(MmaWay{tile}));
+    return;
+  }
   Fp64Way way{};
   way.access = {copied_access_of(side_a(problem)), copied_access_of(side_b(problem))};
   for (int tile = 0; tile < Fp64Tiles::COUNT; ++tile) {
@@ -53,9 +57,9 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-// The tile of 16 bits and tf32, and those of fp64, each also with operands copied by elements.
+// The tiles of 16 bits and tf32, and those of fp64, each also with operands copied by elements.
 std::vector<std::string> variants() {
-  return variants_of(Fp64Tiles(), {"", " by elements"}, {"MmaTile"});
+  return variants_of(Fp64Tiles(), {"", " by elements"}, variants_of(MmaTiles()));
 }
 
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
@@ -65,7 +69,8 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
     Plan plan = plan_of(Algo::MmaTile, tile, problem, way);
     const bool singly = chosen.access.a == Access::Elements || chosen.access.b == Access::Elements;
     plan.demand = demand_of(average_of(problem), tile.block_m, tile.block_n,
-                            1 + 2 * chosen.tile + singly, tile.resident, chosen.shares_segments);
+                            MmaTiles::COUNT + 2 * chosen.tile + singly, tile.resident,
+                            chosen.shares_segments);
     plan.demand.stream_k = chosen.blocks > 0;
     const Step product = product_of(tile, plan, problem, device, /*dynamic=*/true);
     if (chosen.blocks > 0)
@@ -74,13 +79,14 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
       add_product(plan, product, problem, chosen.shares_segments);
     return plan;
   }
-  const int32_t block_k = MmaTile::WORDS * 4 / static_cast<int32_t>(size_of(problem.dtype));
-  constexpr int RESIDENT = 8;  // blocks, of some sixty registers a thread
-  const Candidate candidate = {MmaTile::ROWS,         MmaTile::ROWS, block_k, MmaTile::THREADS, 1,
-                               MmaTile::SHARED_BYTES, RESIDENT};
+  const int8_t number = way.as<MmaWay>().tile;
+  const MmaTileInfo& tile = MmaTiles::AS<MmaTileInfo>[number];
+  const auto block_k = static_cast<int32_t>(tile.words * 4 / size_of(problem.dtype));
+  const Candidate candidate = {tile.rows, tile.rows,         block_k,      tile.threads,
+                               1,         tile.shared_bytes, tile.resident};
   Plan plan = plan_of(Algo::MmaTile, candidate, problem, way);
   plan.add(product_of(candidate, plan, problem, device));
-  plan.demand = demand_of(problem, MmaTile::ROWS, MmaTile::ROWS, 0, RESIDENT);
+  plan.demand = demand_of(problem, tile.rows, tile.rows, number, tile.resident);
   return plan;
 }
 
@@ -90,8 +96,11 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   if (!is_fp64(problem)) {
     // The instruction decides which thread owns which elements: pairs of columns in two rows of
     // every 8.
-    d.kernel = std::string("mma_tile<") + element_type(problem.dtype) + ">";
-    d.thread_m = 4, d.thread_n = 8;
+    const int8_t tile = plan.way.as<MmaWay>().tile;
+    d.tile = tile_name_of(MmaTiles(), tile);
+    d.kernel = "mma_tile<" + d.tile + ", " + element_type(problem.dtype) + ">";
+    d.thread_m = MmaTiles::AS<MmaTileInfo>[tile].thread_m;
+    d.thread_n = MmaTiles::AS<MmaTileInfo>[tile].thread_n;
     return d;
   }
   const Fp64Way way = plan.way.as<Fp64Way>();
@@ -108,7 +117,10 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 }
 
 NamedWay name(const Problem&, const Way& way) {
-  if (!way.is<Fp64Way>()) return {};  // there is one
+  if (way.is<MmaWay>())
+    return named_way(std::string(tile_name_of(MmaTiles(), way.as<MmaWay>().tile)),
+                     /*exchanged=*/false,
+                     /*share_segments=*/false);
   const Fp64Way chosen = way.as<Fp64Way>();
   std::string tile(tile_name_of(Fp64Tiles(), chosen.tile));
   if (chosen.blocks > 0) tile += " cut";

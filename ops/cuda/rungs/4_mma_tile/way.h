@@ -1,9 +1,14 @@
-// How mma_tile runs a problem in fp64. (In 16 bits and tf32 there is one way.)
+// How mma_tile runs a problem.
 #pragma once
 
 #include "cuda/plan/access.h"
 
 namespace tiled {
+
+// In 16 bits and tf32.
+struct MmaWay {
+  int8_t tile;  // of MmaTiles
+};
 
 struct Fp64Way {
   int8_t tile;  // of Fp64Tiles
