@@ -332,6 +332,20 @@ def test_where_k_is_cut(dtype: torch.dtype, k: int) -> None:
     assert_equal(hopper_with_totals(a, b)(a, b), mm(a, b, "mma_tile"))
 
 
+@each("size", ((1, 1, 1), (17, 33, 5), (64, 32, 64), (65, 95, 130), (100, 72, 9000), (5, 9, DEEP)))
+@each_dtype
+def test_every_tile_of_mma_tile_is_equal(dtype: torch.dtype, size: tuple) -> None:
+    m, n, k = size
+    a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
+    expected = mm(a, b, "hopper")
+    for x, y in itertools.product((a, column_major(a)), (b, column_major(b))):
+        ways = rungs.ways_of(x, y, "mma_tile", **asked(dtype))
+        assert {way[0] for way in ways} == {"MmaTile64x64", "MmaTile32x32"}
+        for way in ways:
+            c = torch.ops.tiled_debug.mm_with_tile(x, y, *way, algo="mma_tile", **asked(dtype))
+            assert_equal(c, expected, way)
+
+
 # ---- every way to run hopper ---------------------------------------------------------------------
 
 
