@@ -216,7 +216,9 @@ struct Hopper {
                                            uint32_t p_at, uint32_t q_at, Ring<STAGES>& ring,
                                            const Tail& tail, const Scales& scales) {
     if constexpr (IS_SCALED<T> && !OF_BYTES)
-      multiply_scaled(*this, d, piece.first, piece.last, p_at, q_at, ring, scales);
+      scales.with_factor([&](auto factor) {
+        multiply_scaled(*this, d, piece.first, piece.last, p_at, q_at, ring, scales, factor);
+      });
     else if constexpr (P_MN_MAJOR && sizeof(T) == 4)
       multiply_from_registers(*this, d, piece.first, piece.last, p_at, q_at, ring);
     else

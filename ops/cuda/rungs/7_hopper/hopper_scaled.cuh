@@ -24,12 +24,13 @@ template <typename Kernel>
 constexpr int SETS_OF_SUMS =
     Kernel::STRIPS == 1 && 3 * Kernel::REGISTERS + 40 <= Kernel::CONSUMER_REGISTERS ? 2 : 1;
 
-// Goes on with the totals in d.
-template <typename Kernel>
+// Goes on with the totals in d. `factor`: by what sums are promoted (TileScales::Factor).
+template <typename Kernel, typename Factor>
 __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel::Accumulators& d,
                                                 int first, int last, uint32_t p_at, uint32_t q_at,
                                                 Ring<Kernel::STAGES>& ring,
-                                                const typename Kernel::Scales& scales) {
+                                                const typename Kernel::Scales& scales,
+                                                Factor factor) {
   using P = typename Kernel::P;
   using Q = typename Kernel::Q;
   using Wgmma = ptx::Wgmma<typename Kernel::Operands, 2 * Kernel::REGISTERS>;
@@ -78,7 +79,7 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
   };
   // Waits for the strip's sums, while so many strips that began later go on, and promotes them.
   const auto end = [&](Sums& sums, int strip, auto later) {
-    const auto factors = scales.block_factors(places.stage, strip);
+    const auto factors = scales.block_factors(factor, places.stage, strip);
     ptx::wgmma_wait_group<decltype(later)::value>();
     ptx::finish_accumulators(sums);
     if (strip + 1 == STRIPS) {
@@ -86,7 +87,7 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
       word.send(ending.stage);
       ending.advance();
     }
-    scales.promote(d[strip], sums, factors, places.stage);
+    scales.promote(factor, d[strip], sums, factors, places.stage);
     if (strip + 1 == STRIPS) places.advance();
   };
 

@@ -157,6 +157,28 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   __device__ __forceinline__ Places places() const { return places_; }
   __device__ __forceinline__ void skip(int steps) { places_.skip(steps); }
 
+  // What a block's sums are multiplied by before they are added to the totals: their row's factor,
+  // in which a single scale of Q is, or that and their column's. Asked: the launch says which.
+  enum class Factor { One, Row, RowAndColumn, Asked };
+  template <Factor FACTOR>
+  using Of = std::integral_constant<Factor, FACTOR>;
+
+  // visit() with the launch's as a constant: a question in every block of K stands between its
+  // products and the next one's. But where nothing parts a strip's additions from the products of
+  // the next strip ptxas lets these begin first, and has no registers for both
+  // (docs/decisions/052).
+  template <typename Visit>
+  __device__ __forceinline__ void with_factor(Visit visit) const {
+    if (!args_.blockwise)
+      visit(Of<Factor::One>());
+    else if constexpr (STRIPS > 1)
+      visit(Of<Factor::Asked>());
+    else if (args_.one_q)
+      visit(Of<Factor::Row>());
+    else
+      visit(Of<Factor::RowAndColumn>());
+  }
+
   // What a strip's sums are multiplied by, in each of the thread's two rows; where columns have
   // scales of their own, without these.
   struct Factors {
@@ -164,19 +186,23 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   };
   // Of the block of K whose scales stand in this place. Where no scale changes along K there are
   // none.
-  __device__ __forceinline__ Factors block_factors(uint32_t place, int strip) const {
-    return args_.blockwise ? factors(place, strip) : Factors{};
+  template <Factor FACTOR>
+  __device__ __forceinline__ Factors block_factors(Of<FACTOR>, uint32_t place, int strip) const {
+    if constexpr (FACTOR == Factor::One)
+      return {};
+    else
+      return factors<FACTOR>(place, strip);
   }
 
   // A strip's totals and the sums of the block whose scales stand in this place.
-  template <int REGISTERS>
-  __device__ __forceinline__ void promote(float (&totals)[REGISTERS],
+  template <Factor FACTOR, int REGISTERS>
+  __device__ __forceinline__ void promote(Of<FACTOR>, float (&totals)[REGISTERS],
                                           const float (&sums)[REGISTERS], Factors factors,
                                           uint32_t place) const {
-    if (!args_.blockwise) {
+    if constexpr (FACTOR == Factor::One) {
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
-    } else if (args_.one_q) {
+    } else if (has_one_q<FACTOR>()) {
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i)
         totals[i] = __fmaf_rn(factors.rows[i / 2 % 2], sums[i], totals[i]);
@@ -201,7 +227,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     const uint32_t place = (places_.stage == 0 ? PLACES : places_.stage) - 1;
 #pragma unroll
     for (int strip = 0; strip < STRIPS; ++strip) {
-      const Factors factors = this->factors(place, strip);
+      const Factors factors = this->factors<Factor::Asked>(place, strip);
       const auto scale = [&](int i, float s) {
         d[strip][i] = __fadd_rn(__fmul_rn(s, d[strip][i]), 0.f);
       };
@@ -257,11 +283,18 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     int left_;           // rows from that one on
   };
 
+  template <Factor FACTOR>
+  __device__ __forceinline__ bool has_one_q() const {
+    return FACTOR == Factor::Asked ? args_.one_q : FACTOR == Factor::Row;
+  }
+
+  template <Factor FACTOR>
   __device__ __forceinline__ Factors factors(uint32_t place, int strip) const {
     const uint32_t at = place * PLACE_BYTES, row = rows_at_ + at + strip * (64 * 4);
-    const float q = args_.one_q ? ptx::load_shared_f32(columns_at_ + at) : 1;
-    return {__fmul_rn(ptx::load_shared_f32(row), q),
-            __fmul_rn(ptx::load_shared_f32(row + 8 * 4), q)};
+    const float first = ptx::load_shared_f32(row), second = ptx::load_shared_f32(row + 8 * 4);
+    if (!has_one_q<FACTOR>()) return {first, second};
+    const float q = ptx::load_shared_f32(columns_at_ + at);
+    return {__fmul_rn(first, q), __fmul_rn(second, q)};
   }
 
   // visit(i, scale) for every accumulator of a strip: its column's.
