@@ -1,7 +1,5 @@
 #include "cuda/parts/tensor_map.h"
 
-#include <algorithm>
-
 namespace tiled {
 namespace {
 

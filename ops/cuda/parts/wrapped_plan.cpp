@@ -1,7 +1,5 @@
 #include "cuda/parts/wrapped_plan.h"
 
-#include <algorithm>
-
 #include "cuda/parts/hand_over.h"
 #include "cuda/parts/wrap_around.h"
 

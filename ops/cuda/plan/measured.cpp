@@ -1,6 +1,5 @@
 #include "cuda/plan/measured.h"
 
-#include <cmath>
 #include <sstream>
 
 #include "cuda/plan/estimate.h"

@@ -1,9 +1,6 @@
 // How rung hopper runs a problem. Pure, as plan/plan.h.
 #pragma once
 
-#include <algorithm>
-#include <vector>
-
 #include "cuda/plan/cluster_plan.h"
 #include "cuda/plan/repack_layout.h"
 #include "cuda/plan/rung.h"
