@@ -10,7 +10,7 @@ namespace tiled {
 
 struct ProblemAndTotals {
   Problem problem;  // C is the sums' place under split-K (plan/sums.h)
-  void* totals;     // else where they wait, in the workspace (plan/candidate.h, add_totals)
+  void* totals;     // else where they wait, in the workspace (plan/candidate.h, add_product)
   bool shares_segments;
   LeafTable leaves;  // which split-K shares out in place of segments, if the problem has a tree
 };

@@ -130,7 +130,7 @@ __device__ __forceinline__ void sum_chains(const Chain<Acc> (&chain)[M][N], Acc 
 
 // Add a segment's sums to the total so far, which they become; the first has none before it. After
 // all but the last the total waits in the workspace and needs no registers: [block][vector][thread]
-// of 16 bytes, of a block of THREADS (plan/candidate.h, add_totals). IN_FLIGHT vectors are loaded
+// of 16 bytes, of a block of THREADS (plan/candidate.h, add_product). IN_FLIGHT vectors are loaded
 // at a time, or 0: all of them, if the compiler finds the registers. An accumulator stored and
 // read again is the same.
 template <int THREADS, int IN_FLIGHT = 0, typename Acc, int COUNT>

@@ -24,7 +24,7 @@ struct TallWay {
 
 struct TallArguments {
   Problem problem;  // whose A is the long operand
-  void* totals;     // in the workspace (plan/candidate.h, add_totals), where they wait
+  void* totals;     // in the workspace (plan/candidate.h, add_product), where they wait
   TallRead read;
   int8_t lanes;
   int32_t panel_k;
