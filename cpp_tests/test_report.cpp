@@ -289,8 +289,8 @@ TEST(Registers, KeysOfTensorRungs) {
     const Problem p = tensor_problem(layout, 4096, 4096, k, dtype);
     return report(p, d, make_plan(p, d, algo)).about.kernel;
   };
-  EXPECT_EQ(key(Algo::MmaTile, "nn", DType::Float32), "mma_tile<float>");
-  EXPECT_EQ(key(Algo::MmaTile, "nn", DType::Float16), "mma_tile<__half>");
+  EXPECT_EQ(key(Algo::MmaTile, "nn", DType::Float32), "mma_tile<MmaTile64x64, float>");
+  EXPECT_EQ(key(Algo::MmaTile, "nn", DType::Float16), "mma_tile<MmaTile64x64, __half>");
   EXPECT_EQ(key(Algo::TmaWgmma, "nt", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 0, 0>");
   EXPECT_EQ(key(Algo::TmaWgmma, "tn", DType::BFloat16), "tma_wgmma<__nv_bfloat16, 1, 1>");
   EXPECT_EQ(key(Algo::WarpSpecialized, "nt", DType::Float32), "warp_specialized<ptx::Tf32, 0, 0>");
@@ -376,7 +376,7 @@ TEST(Registers, EveryPlanHasItsRow) {
 
 TEST(Registers, EveryPlanOfFp64HasItsRow) {
   const DeviceInfo d = device("h200");
-  if (!kernel_resources("mma_tile<float>", d.capability))
+  if (!kernel_resources("mma_tile<MmaTile64x64, float>", d.capability))
     GTEST_SKIP() << "built without CUDA, or not for 9.0: no kernel has a row";
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
     for (int64_t size : {64, 1024, 4096}) {
@@ -396,7 +396,7 @@ TEST(Registers, EveryPlanOfFp64HasItsRow) {
 // Theirs is given at the launch, but for mma_tile's.
 TEST(Registers, EveryTensorPlanHasItsRow) {
   const DeviceInfo d = device("h200");
-  if (!kernel_resources("mma_tile<float>", d.capability))
+  if (!kernel_resources("mma_tile<MmaTile64x64, float>", d.capability))
     GTEST_SKIP() << "built without CUDA, or not for 9.0: no kernel has a row";
   for (DType dtype : TENSOR_DTYPES)
     for (const std::string layout : {"nn", "nt", "tn", "tt"})
@@ -421,7 +421,7 @@ TEST(Registers, EveryTensorPlanHasItsRow) {
 
 TEST(Registers, EveryPlanOfFp16x3HasItsRow) {
   const DeviceInfo d = device("h200");
-  if (!kernel_resources("mma_tile<float>", d.capability))
+  if (!kernel_resources("mma_tile<MmaTile64x64, float>", d.capability))
     GTEST_SKIP() << "built without CUDA, or not for 9.0: no kernel has a row";
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
     for (int64_t size : {65, 300, 4096}) {

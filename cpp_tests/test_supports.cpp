@@ -183,7 +183,11 @@ TEST(TensorSupports, HugeSizes) {
   EXPECT_TRUE(supports(Algo::MmaTile, batch, d));
   // 2^37 rows are 2^31 tiles of 64, one more than a grid has.
   EXPECT_FALSE(supports(Algo::MmaTile, tensor_problem("nt", int64_t{1} << 37, 8, 8), d));
-  EXPECT_TRUE(supports(Algo::MmaTile, tensor_problem("nt", (int64_t{1} << 37) - 64, 8, 8), d));
+  const Problem largest = tensor_problem("nt", (int64_t{1} << 37) - 64, 8, 8);
+  EXPECT_TRUE(supports(Algo::MmaTile, largest, d));
+  int ways = 0;  // of the larger tile alone
+  rung_of(Algo::MmaTile)->ways(largest, d, [&](const Way&) { ++ways; });
+  EXPECT_EQ(ways, 1);
   Problem endless = tensor_problem("nt", 8, 8, 8);
   endless.m = endless.n = std::numeric_limits<int64_t>::max();
   EXPECT_TRUE(supported_algos(endless, d).empty());

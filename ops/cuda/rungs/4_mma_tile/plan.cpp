@@ -18,8 +18,13 @@ namespace tiled {
 namespace {
 
 constexpr const auto& FP64_TABLE = Fp64Tiles::AS<Candidate>;
+constexpr const auto& MMA_TABLE = MmaTiles::AS<MmaTileInfo>;  // the largest tile first
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
+
+bool fits_grid(const Problem& problem, const MmaTileInfo& tile) {
+  return most_tiles(problem, tile.rows, tile.rows) <= MAX_GRID_X;
+}
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   if (!device.hopper_kernels) return false;
@@ -27,15 +32,14 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
     return is_of_chains(problem, device) && may_share_leaves(problem) &&
            std::any_of(std::begin(FP64_TABLE), std::end(FP64_TABLE),
                        [&](const Candidate& c) { return can_launch(c, problem, device); });
-  constexpr int LEAST_ROWS = MmaTile32x32::ROWS;
-  return is_of_wgmma(problem.arithmetic) &&
-         most_tiles(problem, LEAST_ROWS, LEAST_ROWS) <= MAX_GRID_X && !is_grouped(problem) &&
-         problem.leaf == 0;
+  return is_of_wgmma(problem.arithmetic) && fits_grid(problem, MMA_TABLE[0]) &&
+         !is_grouped(problem) && problem.leaf == 0;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   if (!is_fp64(problem)) {
-    for (int8_t tile = 0; tile < MmaTiles::COUNT; ++tile) visit(Way(MmaWay{tile}));
+    for (int8_t tile = 0; tile < MmaTiles::COUNT; ++tile)
+      if (fits_grid(problem, MMA_TABLE[tile])) visit(Way(MmaWay{tile}));
     return;
   }
   Fp64Way way{};
@@ -80,7 +84,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
     return plan;
   }
   const int8_t number = way.as<MmaWay>().tile;
-  const MmaTileInfo& tile = MmaTiles::AS<MmaTileInfo>[number];
+  const MmaTileInfo& tile = MMA_TABLE[number];
   const auto block_k = static_cast<int32_t>(tile.words * 4 / size_of(problem.dtype));
   const Candidate candidate = {tile.rows, tile.rows,         block_k,      tile.threads,
                                1,         tile.shared_bytes, tile.resident};
@@ -99,8 +103,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
     const int8_t tile = plan.way.as<MmaWay>().tile;
     d.tile = tile_name_of(MmaTiles(), tile);
     d.kernel = "mma_tile<" + d.tile + ", " + element_type(problem.dtype) + ">";
-    d.thread_m = MmaTiles::AS<MmaTileInfo>[tile].thread_m;
-    d.thread_n = MmaTiles::AS<MmaTileInfo>[tile].thread_n;
+    d.thread_m = MMA_TABLE[tile].thread_m;
+    d.thread_n = MMA_TABLE[tile].thread_n;
     return d;
   }
   const Fp64Way way = plan.way.as<Fp64Way>();
