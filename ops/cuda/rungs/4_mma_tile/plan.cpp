@@ -18,13 +18,9 @@ namespace tiled {
 namespace {
 
 constexpr const auto& FP64_TABLE = Fp64Tiles::AS<Candidate>;
-constexpr const auto& MMA_TABLE = MmaTiles::AS<MmaTileInfo>;  // the largest tile first
+constexpr const auto& MMA_TABLE = MmaTiles::AS<Candidate>;  // the largest tile first
 
 bool is_fp64(const Problem& problem) { return problem.dtype == DType::Float64; }
-
-bool fits_grid(const Problem& problem, const MmaTileInfo& tile) {
-  return most_tiles(problem, tile.rows, tile.rows) <= MAX_GRID_X;
-}
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
   if (!device.hopper_kernels) return false;
@@ -32,14 +28,14 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
     return is_of_chains(problem, device) && may_share_leaves(problem) &&
            std::any_of(std::begin(FP64_TABLE), std::end(FP64_TABLE),
                        [&](const Candidate& c) { return can_launch(c, problem, device); });
-  return is_of_wgmma(problem.arithmetic) && fits_grid(problem, MMA_TABLE[0]) &&
+  return is_of_wgmma(problem.arithmetic) && can_launch(MMA_TABLE[0], problem, device) &&
          !is_grouped(problem) && problem.leaf == 0;
 }
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   if (!is_fp64(problem)) {
     for (int8_t tile = 0; tile < MmaTiles::COUNT; ++tile)
-      if (fits_grid(problem, MMA_TABLE[tile])) visit(Way(MmaWay{tile}));
+      if (can_launch(MMA_TABLE[tile], problem, device)) visit(Way(MmaWay{tile}));
     return;
   }
   Fp64Way way{};
@@ -84,13 +80,11 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
     return plan;
   }
   const int8_t number = way.as<MmaWay>().tile;
-  const MmaTileInfo& tile = MMA_TABLE[number];
-  const auto block_k = static_cast<int32_t>(tile.words * 4 / size_of(problem.dtype));
-  const Candidate candidate = {tile.rows, tile.rows,         block_k,      tile.threads,
-                               1,         tile.shared_bytes, tile.resident};
-  Plan plan = plan_of(Algo::MmaTile, candidate, problem, way);
-  plan.add(product_of(candidate, plan, problem, device));
-  plan.demand = demand_of(problem, tile.rows, tile.rows, number, tile.resident);
+  Candidate tile = MMA_TABLE[number];
+  tile.block_k = static_cast<int32_t>(tile.block_k * 2 / size_of(problem.dtype));
+  Plan plan = plan_of(Algo::MmaTile, tile, problem, way);
+  plan.add(product_of(tile, plan, problem, device));
+  plan.demand = demand_of(problem, tile.block_m, tile.block_n, number, tile.resident);
   return plan;
 }
 
@@ -100,11 +94,10 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   if (!is_fp64(problem)) {
     // The instruction decides which thread owns which elements: pairs of columns in two rows of
     // every 8.
-    const int8_t tile = plan.way.as<MmaWay>().tile;
-    d.tile = tile_name_of(MmaTiles(), tile);
+    const TileInfo tile = MMA_TABLE[plan.way.as<MmaWay>().tile].info;
+    d.tile = tile.name;
     d.kernel = "mma_tile<" + d.tile + ", " + element_type(problem.dtype) + ">";
-    d.thread_m = MMA_TABLE[tile].thread_m;
-    d.thread_n = MMA_TABLE[tile].thread_n;
+    d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
     return d;
   }
   const Fp64Way way = plan.way.as<Fp64Way>();

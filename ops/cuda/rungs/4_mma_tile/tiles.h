@@ -7,14 +7,15 @@
 namespace tiled {
 
 // Rung mma_tile for 16 bits and tf32: a tile of SIZE x SIZE of C by four warps, fed in steps of
-// STEP_WORDS 32-bit words of k, of which 16 are 32 elements of 16 bits, or 16 of tf32.
+// STEP_WORDS 32-bit words of k.
 template <int SIZE, int STEP_WORDS>
 struct MmaTile {
-  static constexpr int ROWS = SIZE;
+  static constexpr int BLOCK_M = SIZE, BLOCK_N = SIZE, ROWS = SIZE;
   static constexpr int WORDS = STEP_WORDS;
-  static constexpr int PADDING = 4;        // words a row
-  static constexpr int THREADS = 128;      // four warps, of WARP_ROWS x WARP_ROWS elements
-  static constexpr int BLOCKS_PER_SM = 2;  // asked of the compiler, which fits the registers
+  static constexpr int BLOCK_K = 2 * WORDS;  // elements of 16 bits; half as many of tf32
+  static constexpr int PADDING = 4;          // words a row
+  static constexpr int THREADS = 128;        // four warps, of WARP_ROWS x WARP_ROWS elements
+  static constexpr int BLOCKS_PER_SM = 2;    // asked of the compiler, which fits the registers
   static constexpr int WARP_ROWS = SIZE / 2;
   static constexpr int THREAD_M = WARP_ROWS / 8, THREAD_N = WARP_ROWS / 4;
   static constexpr int SHARED_BYTES = 2 * ROWS * (WORDS + PADDING) * 4;
@@ -23,17 +24,6 @@ struct MmaTile64x64 : MmaTile<64, 16> {};
 // A thread has a quarter of the elements to move, one by one: for a C that has few tiles.
 struct MmaTile32x32 : MmaTile<32, 32> {};
 using MmaTiles = TileList<MmaTile64x64, MmaTile32x32>;
-
-// One of them as values, for the planner.
-struct MmaTileInfo {
-  int32_t rows, words, threads, thread_m, thread_n, shared_bytes, resident;
-
-  template <typename Tile>
-  static constexpr MmaTileInfo of() {
-    return {Tile::ROWS,     Tile::WORDS,        Tile::THREADS,      Tile::THREAD_M,
-            Tile::THREAD_N, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM};
-  }
-};
 
 // Rung mma_tile for fp64 (rungs/4_mma_tile/mma_tile_fp64.cu): warps of WARP_ROWS x WARP_COLUMNS of
 // C, fed by steps of 16 of k, of which STAGE_COUNT are in shared memory.
