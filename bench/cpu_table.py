@@ -254,26 +254,21 @@ def seconds(text: str) -> float:
     return value
 
 
-def counts(text: str) -> list[int]:
-    """Numbers of threads with commas between them, each once."""
+def numbers(text: str) -> list[int]:
+    """Of 1 or more, with commas between them, each once."""
     values = [int(part) for part in text.split(",")]
     if min(values) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: a number of threads is 1 or more")
+        raise argparse.ArgumentTypeError(f"{text}: a number is 1 or more")
     return list(dict.fromkeys(values))
-
-
-def seeds_in(text: str) -> list[int]:
-    """Numbers with commas between them."""
-    return [int(part) for part in text.split(",")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--threads", type=counts, default=f"1,{torch.get_num_threads()}")
+    parser.add_argument("--threads", type=numbers, default=f"1,{torch.get_num_threads()}")
     parser.add_argument("--groups", default="", help="comma-separated; all where not given")
     parser.add_argument("--host", action="store_true", help="256 ... 4096, for a server's cores")
-    parser.add_argument("--drawn", type=seeds_in, default=[], help="seeds that draw the sizes")
+    parser.add_argument("--drawn", type=numbers, default=[], help="seeds that draw the sizes")
     parser.add_argument("--table", type=Path, help="of numbers, else ops/cpu/budgets.inc as built")
     parser.add_argument("--library", help="libtiled_mm.so; else the installed tiled_mm")
     parser.add_argument("--peak", help="the program cpu_peak")
