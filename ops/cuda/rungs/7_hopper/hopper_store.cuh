@@ -74,6 +74,33 @@ __device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUN
   }
 }
 
+// Elements of 32 bits to a C along q in which no two of a thread's go together. Neighbours exchange
+// one each, so that an instruction stores eight columns of a row in place of every other one:
+//
+//     row r      thread t      l  h          thread t      l  l'     column of l
+//     row r + 1  thread t + 4  l' h'         thread t + 4  h  h'     column of h
+template <bool GROUPED, typename Sum, int COUNT>
+__device__ __forceinline__ void scatter_exchanged(const HopperOutput& c, const Sum (&d)[COUNT],
+                                                  Place place, const Extent<GROUPED>& end,
+                                                  int thread) {
+  const bool is_odd = thread / 4 % 2 != 0;
+  const int row = place.p + thread / 32 * 16 + thread % 32 / 8 * 2;
+  const int column = place.q + thread % 4 * 2 + is_odd;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int p = row + 8 * half;
+    Sum* const at = static_cast<Sum*>(c.data) + place.batch * c.batch + p * c.p + column;
+#pragma unroll
+    for (int j = 0; j < COUNT / 4; ++j) {
+      const Sum low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
+      const Sum other = __shfl_xor_sync(~0u, is_odd ? low : high, 4);
+      if (column + 8 * j >= end.q()) continue;
+      if (p < end.p()) at[8 * j] = is_odd ? other : low;
+      if (p + 1 < end.p()) at[8 * j + c.p] = is_odd ? high : other;
+    }
+  }
+}
+
 // Every thread its own elements: fp32, and a C without a stride of 1.
 template <typename T, bool GROUPED, typename Sum, int COUNT>
 __device__ __forceinline__ void scatter(const HopperOutput& c, const Sum (&d)[COUNT], Place place,
@@ -87,6 +114,9 @@ __device__ __forceinline__ void scatter(const HopperOutput& c, const Sum (&d)[CO
   // A group may begin anywhere; a tile without groups begins at an even column.
   const bool pairs = c.q == 1 && c.unrounded && c.p % 2 == 0 && c.batch % 2 == 0 &&
                      reinterpret_cast<uintptr_t>(c.data) % 8 == 0 && (!GROUPED || place.q % 2 == 0);
+  if constexpr (sizeof(T) != 2)  // kernels of 16 bits have no registers for it
+    if (c.q == 1 && c.unrounded && !pairs)
+      return scatter_exchanged<GROUPED>(c, d, place, end, thread);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int p = row + 8 * half;
