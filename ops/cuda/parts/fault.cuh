@@ -13,7 +13,7 @@ namespace tiled {
 
 enum class Fault {
   None,
-  NoEmptyWait,        // a stage is filled before all have read it
+  NoEmptyWait,        // a stage, or a unit's place, is filled before all have read it
   NoFullWait,         // and read before it is filled
   NoTurnWait,         // a consumer goes ahead of the other's tile
   NoSliceWait,        // a slice of C is filled before it has been copied out

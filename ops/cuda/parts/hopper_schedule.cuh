@@ -76,6 +76,7 @@ struct WholeTurns {
   __device__ __forceinline__ explicit WholeTurns(const Schedule& s)
       : schedule(s), first(s.first), end(s.count), stride(s.stride) {}
   __device__ __forceinline__ Unit at(uint32_t i) const { return schedule.at(i); }
+  __device__ __forceinline__ void give_back(uint32_t) const {}  // as PassedUnits'
 };
 
 // Besides filling stages, the last of the four producer warps is the hand-off warp of stream-K

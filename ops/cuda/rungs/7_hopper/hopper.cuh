@@ -28,6 +28,7 @@
 #include "cuda/rungs/7_hopper/filling_turns.cuh"
 #include "cuda/rungs/7_hopper/hopper_leave.cuh"
 #include "cuda/rungs/7_hopper/hopper_totals.cuh"
+#include "cuda/rungs/7_hopper/passed_units.cuh"
 #include "cuda/rungs/7_hopper/pieces.cuh"
 #include "cuda/rungs/7_hopper/tiles.h"
 
@@ -74,16 +75,16 @@ struct Hopper {
   static constexpr uint32_t CONSUMER_SLICES = Tile::SLICES * Tile::SLICE_BYTES;
   static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
   static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
-  static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may begin
-  static constexpr uint32_t SCALES_AT = TURN_AT + 2 * 8;      // of scaled products alone
+  static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;     // [2], consumer i may begin
+  static constexpr uint32_t UNITS_AT = TURN_AT + 2 * 8;          // of groups
+  static constexpr uint32_t SCALES_AT = UNITS_AT + UNITS_BYTES;  // of scaled products alone
   static constexpr int SHARED_BYTES = IS_SCALED<T> ? Tile::SCALED_BYTES : Tile::SHARED_BYTES;
   static_assert(SCALES_AT + Scales::BYTES <= SHARED_BYTES);
 
   using Schedule = tiled::Schedule<Tile, BLOCK_K>;
   using Pieces = std::conditional_t<TREES, Leaves, Segments<IS_SCALED<T>>>;
-  using Turns =
-      std::conditional_t<GROUPED, GroupedTurns<Schedule, Tile, BLOCK_K, /*SPACED=*/sizeof(T) == 1>,
-                         WholeTurns<Schedule>>;
+  using Turns = std::conditional_t<GROUPED, PassedUnits, WholeTurns<Schedule>>;
+  static_assert(PRODUCERS <= 2, "warp 2 finds units, warp 3 copies scales");
 
   const Arguments& args;
   uint32_t base;  // of memory, in the shared window
@@ -101,6 +102,8 @@ struct Hopper {
         ptx::mbarrier_init(empty(s), 4 * Tile::CONSUMERS / TURNS * blocks);
       }
       for (int i = 0; i < 2; ++i) ptx::mbarrier_init(turn(i), 4);  // the other consumer's warps
+      if constexpr (GROUPED)
+        Turns::initialise(base + UNITS_AT, PRODUCERS + IS_SCALED<T> + 4 * Tile::CONSUMERS);
       ptx::fence_mbarrier_init();
     }
     if (blocks == 1)
@@ -123,6 +126,21 @@ struct Hopper {
   // finds its first tile before it asks, beside the end of that kernel.
   __device__ __forceinline__ void wait_for_kernel_before() const {
     if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
+  }
+
+  __device__ __forceinline__ Turns units() const {
+    if constexpr (GROUPED)
+      return Turns(base + UNITS_AT);
+    else
+      return Turns(schedule);
+  }
+
+  __device__ __forceinline__ void find_units() const {
+    if constexpr (GROUPED) {
+      using Finder = GroupedTurns<Schedule, Tile, BLOCK_K, /*SPACED=*/sizeof(T) == 1>;
+      wait_for_kernel_before();  // that wrote the groups' ends
+      Turns::find(Finder(schedule), base + UNITS_AT);
+    }
   }
 
   // Where an operand's boxes come from.
@@ -179,6 +197,8 @@ struct Hopper {
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
       const bool paired = TURNS == 2 && i + units.stride < units.end;
       const auto unit = units.at(i), next = paired ? units.at(i + units.stride) : unit;
+      units.give_back(i);
+      if (paired) units.give_back(i + units.stride);
       if (i == units.first) wait_for_kernel_before();
       for (Pieces pieces(args, unit); pieces.next(unit);) {
         load(unit, pieces.of(unit));
@@ -212,17 +232,19 @@ struct Hopper {
 
   // A piece's products into d: a chain from zero, or scaled, added to d's totals; of bytes, one
   // that goes on from the piece before.
+  template <typename TailOf>
   __device__ __forceinline__ void multiply(Accumulators& d, bool is_first, const Piece& piece,
                                            uint32_t p_at, uint32_t q_at, Ring<STAGES>& ring,
-                                           const Tail& tail, const Scales& scales) {
+                                           const TailOf& tail_of, const Scales& scales) {
     if constexpr (IS_SCALED<T> && !OF_BYTES)
       scales.with_factor([&](auto factor) {
-        multiply_scaled(*this, d, piece.first, piece.last, p_at, q_at, ring, scales, factor);
+        multiply_scaled(*this, d, piece.first, piece.last, p_at, q_at, ring, tail_of, scales,
+                        factor);
       });
     else if constexpr (P_MN_MAJOR && sizeof(T) == 4)
       multiply_from_registers(*this, d, piece.first, piece.last, p_at, q_at, ring);
     else
-      multiply_from_memory(d, OF_BYTES && !is_first, piece, p_at, q_at, ring, tail);
+      multiply_from_memory(d, OF_BYTES && !is_first, piece, p_at, q_at, ring, tail_of());
     ptx::finish_accumulators(d);
   }
 
@@ -311,7 +333,6 @@ struct Hopper {
                        Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))>>
         sums(args.totals, consumer);
     Scales scales(args, row, column, base + SCALES_AT);
-    const uint32_t unit_at = base + SCALES_AT + Scales::unit_at(consumer);
     uint32_t waits = 0;
     Ring<STAGES> ring;
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
@@ -319,8 +340,10 @@ struct Hopper {
       if (TURNS == 2 && consumer == 1 && !paired) break;  // the last tile is the other consumer's
       // The even one of a pair of tiles is consumer 0's, the odd one consumer 1's.
       const uint32_t odd = TURNS == 2 ? consumer : 0;
-      auto unit = units.at(i + odd * units.stride);
-      const auto other = paired ? units.at(i + (1 - odd) * units.stride) : unit;
+      const uint32_t own = i + odd * units.stride, others = i + (1 - odd) * units.stride;
+      auto unit = units.at(own);
+      const auto other = paired ? units.at(others) : unit;
+      if (paired) units.give_back(others);
       // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
@@ -330,9 +353,15 @@ struct Hopper {
         prefetch_bias<typename ElementOf<ResultOf<T>>::Type>(
             args.epilogue, unit.p + row, Tile::GROUP_P, unit.q + column, Tile::GROUP_Q,
             {end.p(), end.q(), unit.batch}, thread);
-      Tail tail;
-      if constexpr (GROUPED) tail = unit.tail;
-      Scales::put_by(unit, unit_at);
+      // Scaled products have no registers for it.
+      const auto tail_of = [&] {
+        if constexpr (!GROUPED)
+          return Tail{};
+        else if constexpr (IS_SCALED<T>)
+          return scales.tail_of(units.again(own));
+        else
+          return unit.tail;
+      };
       for (Pieces pieces(args, unit); pieces.next(unit);) {
         const Piece piece = pieces.of(unit);
         const bool is_first = pieces.index == 0;
@@ -345,7 +374,7 @@ struct Hopper {
             if constexpr (FAULT != Fault::NoTurnWait)
               ptx::mbarrier_wait(turn(consumer), waits++ % 2);
         }
-        multiply(d, is_first, piece, p_at, q_at, ring, tail, scales);
+        multiply(d, is_first, piece, p_at, q_at, ring, tail_of, scales);
         scales.skip(piece.last - piece.first);
         if constexpr (TURNS == 2) {
           if (thread % 32 == 0) ptx::mbarrier_arrive(turn(1 - consumer));
@@ -358,7 +387,7 @@ struct Hopper {
       }
       const auto finish = [&](auto& totals) {
         if constexpr (IS_SCALED<T>) scales.finish(totals, unit.first != unit.last);
-        Scales::take_back(unit, unit_at);
+        if constexpr (GROUPED) unit = units.again(own);
         if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
         // These have no kernels without an epilogue's code, which takes some 2 us a tile for
         // nothing (docs/decisions/044).
@@ -378,6 +407,7 @@ struct Hopper {
       } else {
         finish(d);
       }
+      units.give_back(own);
     }
     if (thread / 32 == 0 && ptx::elect_sync()) ptx::bulk_wait_group_read<0>();  // slices end
   }

@@ -25,10 +25,10 @@ constexpr int SETS_OF_SUMS =
     Kernel::STRIPS == 1 && 3 * Kernel::REGISTERS + 40 <= Kernel::CONSUMER_REGISTERS ? 2 : 1;
 
 // Goes on with the totals in d. `factor`: by what sums are promoted (TileScales::Factor).
-template <typename Kernel, typename Factor>
+template <typename Kernel, typename TailOf, typename Factor>
 __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel::Accumulators& d,
                                                 int first, int last, uint32_t p_at, uint32_t q_at,
-                                                Ring<Kernel::STAGES>& ring,
+                                                Ring<Kernel::STAGES>& ring, const TailOf& tail_of,
                                                 const typename Kernel::Scales& scales,
                                                 Factor factor) {
   using P = typename Kernel::P;
@@ -58,8 +58,7 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
         if (!is_full) ptx::mbarrier_wait(full_at + ring.stage * 8, ring.parity);
       if constexpr (Kernel::IS_GROUPED) {
         if (step + 1 == last)
-          if (const Tail tail = scales.tail(); tail.left != 0)
-            kernel.clear_behind(tail, ring.stage);
+          if (const Tail tail = tail_of(); tail.left != 0) kernel.clear_behind(tail, ring.stage);
       }
       ++step;
     }

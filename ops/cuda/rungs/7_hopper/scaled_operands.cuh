@@ -6,7 +6,7 @@
 // stage back when its products have ended, and uses the scales after that, but before it gives back
 // the next one.
 //
-//     shared memory: [PLACES] P's rows, Q's columns or one for all | units, one each warp
+//     shared memory: [PLACES] P's rows, Q's columns or one for all
 #pragma once
 
 #include "cuda/parts/fault.cuh"
@@ -58,15 +58,10 @@ using ArgumentsOf = typename TypesOf<T>::Arguments;
 template <typename T, typename Tile>
 struct TileScales {
   static constexpr uint32_t ARRIVALS = 0, BYTES = 0;
-  static __device__ __forceinline__ uint32_t unit_at(int) { return 0; }
   template <typename Arguments>
   __device__ __forceinline__ TileScales(const Arguments&, int, int, uint32_t) {}
-  template <typename Kernel, typename Turns>
-  static __device__ __forceinline__ void fill(const Kernel&, const Turns&) {}
-  template <typename Unit>
-  static __device__ __forceinline__ void put_by(const Unit&, uint32_t) {}
-  template <typename Unit>
-  static __device__ __forceinline__ void take_back(Unit&, uint32_t) {}
+  template <typename Kernel>
+  static __device__ __forceinline__ void fill(const Kernel&) {}
   __device__ __forceinline__ void skip(int) {}
 };
 
@@ -74,27 +69,27 @@ template <typename P, typename Q, typename C, typename Tile>
 class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   static constexpr int STAGES = Tile::SCALED_STAGES, PLACES = STAGES + 1;
   static constexpr uint32_t PLACE_BYTES = (Tile::BLOCK_P + Tile::BLOCK_Q) * 4;
-  static constexpr uint32_t UNITS_AT = PLACES * PLACE_BYTES;
 
  public:
   using Places = Ring<PLACES>;
   static constexpr int STRIPS = Tile::GROUP_P / 64;
   static constexpr uint32_t ARRIVALS = 32;  // at a stage's barrier: the lanes of a warp
-  static constexpr uint32_t BYTES = UNITS_AT + Tile::CONSUMERS * 4 * UNIT_BYTES;
+  static constexpr uint32_t BYTES = PLACES * PLACE_BYTES;
 
   // `shared`: where BYTES of shared memory begin. `row` and `column`: where the consumer's begin in
   // the tile.
   __device__ __forceinline__ TileScales(const ScaledArguments& args, int row, int column,
                                         uint32_t shared)
-      : args_(args), shared_(shared) {
+      : args_(args) {
     const int thread = threadIdx.x % 128, lane = thread % 32;
     rows_at_ = shared + (row + thread / 32 * 16 + lane / 4) * 4;
     columns_at_ = shared + (Tile::BLOCK_P + (args.one_q ? 0 : column + lane % 4 * 2)) * 4;
   }
 
   // The work of the warp that copies scales.
-  template <typename Kernel, typename Turns>
-  static __device__ __forceinline__ void fill(const Kernel& kernel, const Turns& units) {
+  template <typename Kernel>
+  static __device__ __forceinline__ void fill(const Kernel& kernel) {
+    const auto units = kernel.units();
     const ScaledArguments& args = kernel.args;
     const uint32_t lane = threadIdx.x % 32, shared = kernel.base + Kernel::SCALES_AT + lane * 4;
     static_assert(Kernel::TURNS == 1, "steps come in the order of units");
@@ -102,6 +97,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     Places places;
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
       const auto unit = units.at(i);
+      units.give_back(i);
       if (i == units.first) kernel.wait_for_kernel_before();
       const int64_t block = first_block(args, unit);
       RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch, block);
@@ -122,33 +118,8 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     }
   }
 
-  // A unit of groups waits in shared memory for the end of its products: registers have no room for
-  // it beside them. Every warp has a copy, which one lane writes.
-  static __device__ __forceinline__ uint32_t unit_at(int consumer) {
-    return UNITS_AT + (consumer * 4 + threadIdx.x % 128 / 32) * UNIT_BYTES;
-  }
-  template <typename Unit>
-  static __device__ __forceinline__ void put_by(const Unit& unit, uint32_t at) {
-    static_assert(sizeof(Unit) % 4 == 0 && sizeof(Unit) <= UNIT_BYTES);
-    const auto& words = reinterpret_cast<const uint32_t (&)[sizeof(Unit) / 4]>(unit);
-    __syncwarp();  // all lanes have read the one before
-    if (threadIdx.x % 32 == 0) {
-#pragma unroll
-      for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) ptx::store_shared_u32(at + 4 * i, words[i]);
-    }
-    __syncwarp();
-  }
-  template <typename Unit>
-  static __device__ __forceinline__ void take_back(Unit& unit, uint32_t at) {
-    auto& words = reinterpret_cast<uint32_t (&)[sizeof(Unit) / 4]>(unit);
-#pragma unroll
-    for (uint32_t i = 0; i < sizeof(Unit) / 4; ++i) words[i] = ptx::load_shared_u32(at + 4 * i);
-  }
-
-  // The tail of the unit that waits, where the next group's K follows it. Copies have zeros there.
-  __device__ __forceinline__ Tail tail() const {
-    GroupedUnit unit;
-    take_back(unit, shared_ + unit_at(static_cast<int>(threadIdx.x) / 128 - 1));
+  // The tail of a unit where the next group's K follows it. Copies have zeros there.
+  __device__ __forceinline__ Tail tail_of(const GroupedUnit& unit) const {
     const bool is_read_in_place =
         unit.group_begin % 16 == 0 && (args_.has_p_place || args_.has_q_place);
     return is_read_in_place ? unit.tail : Tail{};
@@ -159,21 +130,18 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   __device__ __forceinline__ void skip(int steps) { places_.skip(steps); }
 
   // What a block's sums are multiplied by before they are added to the totals: their row's factor,
-  // in which a single scale of Q is, or that and their column's. Asked: the launch says which.
-  enum class Factor { One, Row, RowAndColumn, Asked };
+  // in which a single scale of Q is, or that and their column's.
+  enum class Factor { One, Row, RowAndColumn };
   template <Factor FACTOR>
   using Of = std::integral_constant<Factor, FACTOR>;
 
   // visit() with the launch's as a constant: a question in every block of K stands between its
-  // products and the next one's. But where nothing parts a strip's additions from the products of
-  // the next strip ptxas lets these begin first, and has no registers for both
+  // products and the next one's. Tiles of two strips have no scales of blocks
   // (docs/decisions/052).
   template <typename Visit>
   __device__ __forceinline__ void with_factor(Visit visit) const {
-    if (!args_.blockwise)
+    if (STRIPS > 1 || !args_.blockwise)
       visit(Of<Factor::One>());
-    else if constexpr (STRIPS > 1)
-      visit(Of<Factor::Asked>());
     else if (args_.one_q)
       visit(Of<Factor::Row>());
     else
@@ -192,7 +160,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     if constexpr (FACTOR == Factor::One)
       return {};
     else
-      return factors<FACTOR>(place, strip);
+      return factors(FACTOR == Factor::Row, place, strip);
   }
 
   // A strip's totals and the sums of the block whose scales stand in this place.
@@ -203,7 +171,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     if constexpr (FACTOR == Factor::One) {
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
-    } else if (has_one_q<FACTOR>()) {
+    } else if constexpr (FACTOR == Factor::Row) {
 #pragma unroll
       for (int i = 0; i < REGISTERS; ++i)
         totals[i] = __fmaf_rn(factors.rows[i / 2 % 2], sums[i], totals[i]);
@@ -228,7 +196,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     const uint32_t place = (places_.stage == 0 ? PLACES : places_.stage) - 1;
 #pragma unroll
     for (int strip = 0; strip < STRIPS; ++strip) {
-      const Factors factors = this->factors<Factor::Asked>(place, strip);
+      const Factors factors = this->factors(args_.one_q, place, strip);
       const auto scale = [&](int i, float s) {
         d[strip][i] = __fadd_rn(__fmul_rn(s, d[strip][i]), 0.f);
       };
@@ -252,16 +220,10 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     return unit.k / SCALE_BLOCK - (args.dense_blocks ? unit.batch : 0);
   }
 
-  template <Factor FACTOR>
-  __device__ __forceinline__ bool has_one_q() const {
-    return FACTOR == Factor::Asked ? args_.one_q : FACTOR == Factor::Row;
-  }
-
-  template <Factor FACTOR>
-  __device__ __forceinline__ Factors factors(uint32_t place, int strip) const {
+  __device__ __forceinline__ Factors factors(bool has_one_q, uint32_t place, int strip) const {
     const uint32_t at = place * PLACE_BYTES, row = rows_at_ + at + strip * (64 * 4);
     const float first = ptx::load_shared_f32(row), second = ptx::load_shared_f32(row + 8 * 4);
-    if (!has_one_q<FACTOR>()) return {first, second};
+    if (!has_one_q) return {first, second};
     const float q = ptx::load_shared_f32(columns_at_ + at);
     return {__fmul_rn(first, q), __fmul_rn(second, q)};
   }
@@ -279,7 +241,6 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   }
 
   const ScaledArguments& args_;
-  uint32_t shared_;                // where BYTES of shared memory begin
   uint32_t rows_at_, columns_at_;  // of the thread's first row and column, in the first place
   Places places_;
 };

@@ -37,8 +37,8 @@ constexpr int hopper_stages_of_one(int copies, int lap) {
   return filling_cycles(copies) > product_cycles<Tile>() + 20 ? 0 : lap;
 }
 
-// Of shared memory, for a warp's copy of a unit of groups.
-constexpr int UNIT_BYTES = 64;
+// Shared memory in which units of groups are passed on (passed_units.cuh).
+constexpr int UNIT_BYTES = 64, UNIT_PLACES = 8, UNITS_BYTES = UNIT_PLACES * (UNIT_BYTES + 16) + 16;
 
 enum class Roles : int8_t {
   Cooperative,  // the consumer warpgroups share a tile
@@ -89,12 +89,12 @@ struct HopperTile {
     return stages;
   }
   static constexpr int SHARED_BYTES =
+      UNITS_BYTES +
       std::max(bytes_with(stages(false), false, SLICE_Q), bytes_with(stages(true), true, SLICE_Q));
   // A scaled product has as many stages as fit beside their scales, which have one place more than
-  // there are stages, and beside each warp's copy of a unit.
+  // there are stages.
   static constexpr int scaled_bytes(int stages) {
-    return bytes_with(stages, false, SLICE_Q) + (stages + 1) * (P + Q) * 4 +
-           CONSUMERS * 4 * UNIT_BYTES;
+    return UNITS_BYTES + bytes_with(stages, false, SLICE_Q) + (stages + 1) * (P + Q) * 4;
   }
   static constexpr int scaled_stages() {
     int stages = STAGES_;
@@ -123,7 +123,8 @@ struct HopperTile {
   static_assert(GROUP_Q % 8 == 0 && GROUP_Q <= 256, "the widths of wgmma");
   static_assert(Q <= 256 && P <= 256, "the largest box of TMA");
   static_assert(GROUP_P / 64 * GROUP_Q / 2 <= 192, "accumulators that leave registers to spare");
-  static_assert(stages(false) == STAGES_ && stages(true) > 2, "they fit shared memory");
+  static_assert(stages(false) == STAGES_ && stages(true) > 2 && SHARED_BYTES <= ROOM,
+                "they fit shared memory");
   static_assert(SEGMENT_K * 2 % 128 == 0, "a segment is a whole number of stages");
 };
 
@@ -154,7 +155,8 @@ struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
 struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
 
 // For bytes alone. With fp8 a consumer keeps the totals of two strips and the sums of one block of
-// K. Three slices that are half as wide leave room for the scales.
+// K, and none of its kernels has scales of blocks: ptxas has no registers for these beside two
+// strips (docs/decisions/052). Three slices that are half as wide leave room for the scales.
 struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4, 1, 3> {};
 struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
 
