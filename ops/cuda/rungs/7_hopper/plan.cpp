@@ -57,6 +57,7 @@ int64_t fewest_places(int64_t units, int64_t places) {
 
 // Whether there are kernels of the tile for such a problem.
 bool has_kernels(const HopperTileInfo& tile, const Problem& problem) {
+  // A consumer of two strips has no registers for scales of blocks.
   if (is_blockwise(problem.scales) && tile.group_p > 64) return false;
   if (is_scaled(problem)) return is_grouped(problem) ? tile.of_scaled_groups : tile.of_scaled;
   if (is_grouped(problem)) return tile.of_groups;
