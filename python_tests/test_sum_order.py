@@ -426,7 +426,7 @@ def test_where_a_tree_is_summed() -> None:
     # One sum of eight leaves leaves the registers, of each block's tile.
     assert large["workspace_bytes"] == large["steps"][0]["grid_x"] * 128 * 128 * 4
     assert small["workspace_bytes"] == 16 * 300 * 200 * 4
-    few, many = plan(1, 4096, 14336), plan(300, 200, 16384, "tree:16")
+    few, many = plan(1, 2048, 16384), plan(300, 200, 16384, "tree:16")
     assert few["algo"] == "few_rows" and len(many["leaves"]) == 1024
     assert many["k"] == 16  # the first leaf's
     for dtype, algo in ((torch.float32, "register_tile"), (torch.float64, "mma_tile")):
