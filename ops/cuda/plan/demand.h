@@ -19,7 +19,7 @@ struct Demand {
   bool stream_k = false;                        // all blocks have equally much to do
   double ends = 1;    // times that a block comes to an end of what it has room for, in one unit
   double units = 0;   // tiles of C, of all segments of K that are split and of the batch
-  double depth = 0;   // k of one unit, in whole turns of warps that take it in turn
+  double depth = 0;   // k of one unit, in whole turns of warps that take it in turn, once or twice
   double filled = 1;  // of the tile, the part that it multiplies
   double loaded_bytes = 0;      // by all units together, from L2
   double off_sector_bytes = 0;  // of these, in rows that begin at no multiple of 32 bytes
