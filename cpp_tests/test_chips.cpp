@@ -38,11 +38,7 @@ void expect_legal(const Problem& p, const DeviceInfo& d, const Rung& rung, const
 
 // A way that may be chosen says what its estimate is made of.
 void expect_demand(const Problem& p, const Rung& rung, const Plan& plan) {
-  // fp16x3's few rows: so many warps have a chunk each; and what there is no room for is computed
-  // twice.
-  constexpr double ONE_TURN = 16 * 64;
-  const double most =
-      (p.arithmetic == Arithmetic::Fp16x3 ? 2 : 1) * (static_cast<double>(p.k) + ONE_TURN);
+  constexpr double ONE_TURN = 16 * 64;  // fp16x3's few rows: so many warps have a chunk each
   const Demand& demand = plan.demand;
   const size_t variants = rung.variants != nullptr ? rung.variants().size() : 1;
   EXPECT_GE(demand.variant, 0);
@@ -57,7 +53,11 @@ void expect_demand(const Problem& p, const Rung& rung, const Plan& plan) {
   EXPECT_GT(demand.line_loads, 0);
   EXPECT_GE(demand.again_bytes, 0);
   EXPECT_GE(demand.store_lines, 0);
-  EXPECT_TRUE(demand.depth > 0 && demand.depth < most) << demand.depth;
+  // A pass over K is no longer than K. Two are made only by fp16x3's few rows, and only where a
+  // block has no room for all: then it comes to its end more than twice.
+  const bool twice = plan.algo == Algo::Fp16x3 && demand.ends > 2;
+  const double pass = demand.depth / (twice ? 2 : 1);
+  EXPECT_TRUE(pass > 0 && pass < static_cast<double>(p.k) + ONE_TURN) << demand.depth;
 }
 
 TEST(Plans, AreLegalOnEveryNamedDevice) {
