@@ -18,7 +18,7 @@ from cases import each, factors
 from epilogues import ACTIVATIONS, expected, same_bits, sum_dtype, sums
 from test_errors import message as message_of
 
-each_rung = rungs.each_rung_and(cases.DTYPES)
+each_rung = rungs.each_rung_and(cases.DTYPES, finishes=True)
 each_float_rung = rungs.each_rung_and(cases.REALS)
 FP32_SUMS = (torch.float32, *cases.HALVES)
 

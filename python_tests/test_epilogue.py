@@ -26,7 +26,7 @@ from epilogues import (
     ulps,
 )
 
-each_rung = rungs.each_rung_and(cases.DTYPES)
+each_rung = rungs.each_rung_and(cases.DTYPES, finishes=True)
 each_float_rung = rungs.each_rung_and(cases.REALS)
 # These want bases and pitches of whole 16 bytes.
 ALIGNED = [

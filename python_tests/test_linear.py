@@ -15,7 +15,7 @@ from test_addmm import FP32_SUMS, batch, message
 F = torch.nn.functional
 
 
-@rungs.each_rung_and(cases.DTYPES)
+@rungs.each_rung_and(cases.DTYPES, finishes=True)
 def test_bits_are_the_sums_and_the_epilogues(device: str, algo, dtype: torch.dtype) -> None:
     for m, n, k in ((1, 1, 1), (37, 41, 50), (1, 70, 33), (65, 1, 19), (70, 67, 0)):
         x, weight = cases.fill(m, k, dtype, device), cases.fill(n, k, dtype, device)
@@ -186,7 +186,7 @@ def test_errors_stay_within_the_gates(run: rungs.Run) -> None:
 # ---- out= ----------------------------------------------------------------------------------------
 
 
-@rungs.each_rung_and(cases.DTYPES)
+@rungs.each_rung_and(cases.DTYPES, finishes=True)
 def test_out(device: str, algo: str | None, dtype: torch.dtype) -> None:
     x, weight = cases.fill(18, 50, dtype, device), cases.fill(40, 50, dtype, device)
     bias = cases.fill(1, 40, dtype, device)[0]

@@ -62,7 +62,8 @@ def explain(
 
     With ``device`` naming one of :func:`devices` it works on any tensors, meta ones too, and needs
     no GPU; without it, the plan is for the tensors' own device. ``verbose`` lists every way that
-    the rung has for the problem. Of a ``sum_order`` with several leaves it is the plan of the
+    the rung has for the problem. Of a complex product that a real one of twice the rows and columns
+    computes it is that one's. Of a ``sum_order`` with several leaves it is the plan of the
     first of them, behind a list of all. With ``scale_a`` and ``scale_b`` it is that of
     :func:`scaled_mm`, which takes neither ``algo`` nor ``precision``.
 

@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cuda/plan/current_rules.h"
+#include "cuda/plan/estimate.h"
 #include "cuda/plan/plan.h"
+#include "cuda/plan/real_parts.h"
 #include "cuda/plan/rung.h"
 #include "torch/check.h"
 #include "torch/precision.h"
@@ -108,6 +111,22 @@ inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::Sc
                         const MmOptions& options) {
   return kept_from_products() > 0 ? plan_on(problem, planned_part(device), dtype, options)
                                   : plan_on(problem, device, dtype, options);
+}
+
+// The plan of the real product that computes a complex one (cuda/plan/real_parts.h), where no rung
+// is named and it takes less time, by the rules, than `own`, the plan of complex numbers.
+inline std::optional<Plan> plan_of_real_parts(const Problem& problem, const DeviceInfo& full,
+                                              const Plan& own, const MmOptions& options) {
+  if (options.algo || !has_real_parts(problem)) return std::nullopt;
+  const DeviceInfo device = planned_part(full);
+  const RealParts parts = real_parts(problem);
+  const Plan plan = make_plan(parts.product, device);
+  if (plan.step_count == 0) return std::nullopt;
+  const Rules& rules = *current_rules(device);
+  const double seconds = estimated_seconds(parts.product, device, rules, plan);
+  return seconds + seconds_of_passes(parts, rules) < estimated_seconds(problem, device, rules, own)
+             ? std::optional(plan)
+             : std::nullopt;
 }
 
 }  // namespace tiled

@@ -70,8 +70,9 @@ Problem checked_problem(const at::Tensor& a, const at::Tensor& b, const MmOption
 // A product of one chain; of a tree the first of its leaves' products, and what it is a part of.
 struct Explained {
   Problem problem;
-  std::string text;             // in front of the rest; empty of a chain
-  std::string leaves = "null";  // as JSON
+  std::string text;                               // in front of the rest; empty of a chain
+  std::string leaves = "null", complex = "null";  // as JSON
+  int64_t parts_bytes = 0;                        // of the workspace, beside the plan's own
 };
 
 Explained first_product(const Problem& problem, const MmOptions& options, const at::Tensor& a,
@@ -109,16 +110,40 @@ Explained first_product(const Problem& problem, const MmOptions& options, const 
       array_of(all)};
 }
 
-// A plan's JSON with its leaves.
-std::string with_leaves(std::string plan, const std::string& leaves) {
-  plan.pop_back();
-  return plan + ", \"leaves\": " + leaves + "}";
+// What the report is of: that, or, of a complex product that a real one computes, the real one.
+Explained computed_product(Explained product, const MmOptions& options, const at::Tensor& a,
+                           OptionalName device_name) {
+  if (on_cpu(a, device_name)) return product;
+  const DeviceInfo device = device_of(a, device_name);
+  const Problem& p = product.problem;
+  const Plan own = choose_plan(p, device, a.scalar_type(), options);
+  if (!plan_of_real_parts(p, device, own, options)) return product;
+  const RealParts parts = real_parts(p);
+  const bool copies = parts.copies_a || parts.copies_b;
+  product.complex = '"' + std::string(name_of(p.dtype)) + '"';
+  product.text +=
+      line(name_of(p.dtype), std::string("a real product of twice the rows and columns") +
+                                 (copies ? ", behind a copy of operands" : "") +
+                                 ", and a pass that combines its sums");
+  product.parts_bytes = parts.bytes();
+  product.problem = parts.product;
+  return product;
 }
 
-PlanReport report_of(const at::Tensor& a, const Problem& problem, const MmOptions& options,
+// A plan's JSON with its leaves, and of which dtype the product is that it is a part of.
+std::string with_more(std::string plan, const Explained& product) {
+  plan.pop_back();
+  return plan + ", \"leaves\": " + product.leaves + ", \"complex\": " + product.complex + "}";
+}
+
+PlanReport report_of(const at::Tensor& a, const Explained& product, const MmOptions& options,
                      OptionalName device_name) {
+  const Problem& problem = product.problem;
   const DeviceInfo device = device_of(a, device_name);
-  return report(problem, device, choose_plan(problem, device, a.scalar_type(), options));
+  PlanReport r = report(problem, device, choose_plan(problem, device, a.scalar_type(), options));
+  if (product.parts_bytes > 0)
+    r.plan.workspace_bytes = workspace_aligned(r.plan.workspace_bytes) + product.parts_bytes;
+  return r;
 }
 
 }  // namespace
@@ -140,20 +165,22 @@ std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const M
 std::string explain_text(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                          OptionalName device, bool verbose, const MaybeTensor& scale_a,
                          const MaybeTensor& scale_b) {
+  const Problem problem = checked_problem(a, b, options, device, scale_a, scale_b);
   const Explained product =
-      first_product(checked_problem(a, b, options, device, scale_a, scale_b), options, a, device);
+      computed_product(first_product(problem, options, a, device), options, a, device);
   return product.text + (on_cpu(a, device)
                              ? cpu_explain_text(product.problem, cpu_algo(options.algo))
-                             : to_text(report_of(a, product.problem, options, device), verbose));
+                             : to_text(report_of(a, product, options, device), verbose));
 }
 
 std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
                       OptionalName device, const MaybeTensor& scale_a, const MaybeTensor& scale_b) {
+  const Problem problem = checked_problem(a, b, options, device, scale_a, scale_b);
   const Explained product =
-      first_product(checked_problem(a, b, options, device, scale_a, scale_b), options, a, device);
-  return with_leaves(on_cpu(a, device) ? cpu_plan_json(product.problem, cpu_algo(options.algo))
-                                       : to_json(report_of(a, product.problem, options, device)),
-                     product.leaves);
+      computed_product(first_product(problem, options, a, device), options, a, device);
+  return with_more(on_cpu(a, device) ? cpu_plan_json(product.problem, cpu_algo(options.algo))
+                                     : to_json(report_of(a, product, options, device)),
+                   product);
 }
 
 namespace {

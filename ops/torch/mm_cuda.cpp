@@ -16,6 +16,7 @@
 #include "cuda/launch/gradient_pass.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/quantize.h"
+#include "cuda/launch/real_parts.h"
 #include "cuda/launch/tree_sum.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
@@ -103,7 +104,9 @@ const KnownDevice* known_device(c10::DeviceIndex index) {
 }
 
 struct Cuda {
-  using Chain = tiled::Plan;
+  struct Chain : tiled::Plan {
+    bool of_real_parts = false;  // the plan is of the real product that computes a complex one
+  };
   using Plan = TreePlan<Chain>;
 
   static Plan plan(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
@@ -114,7 +117,9 @@ struct Cuda {
     const DeviceInfo& device = cuda_device(a.device().index());
     if (is_tuning() && !options.algo && !is_scaled(problem))
       tune(problem, device, a.device().index());
-    return choose_plan(problem, device, a.scalar_type(), options);
+    const tiled::Plan plan = choose_plan(problem, device, a.scalar_type(), options);
+    if (const auto real = plan_of_real_parts(problem, device, plan, options)) return {*real, true};
+    return {plan};
   }
 
   static bool one_product_sums(const Problem& whole, const SumTree& tree, const MmOptions& options,
@@ -147,6 +152,12 @@ struct Cuda {
   // On the current device, which is the tensors'.
   static void run_chain(const Problem& problem, const Chain& plan, const at::Tensor&) {
     const auto stream = at::cuda::getCurrentCUDAStream();
+    if (plan.of_real_parts) {
+      const RealParts parts = real_parts(problem);
+      const c10::DataPtr place = workspace(workspace_aligned(plan.workspace_bytes) + parts.bytes());
+      C10_CUDA_CHECK(launch_real_parts(parts, plan, place.get(), stream));
+      return;
+    }
     const c10::DataPtr place = workspace(plan.workspace_bytes);
     C10_CUDA_CHECK(launch(problem, plan, place.get(), stream));
   }
@@ -230,8 +241,9 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tenso
                                             const MmOptions& options) {
   const at::ScalarType type = check_out_dtype(a.scalar_type(), options);
   const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), target_of(a), options);
-  const Problem problem = problem_of(a, b, type, arithmetic);
-  const Plan plan = Cuda::plan_chain(problem, options, a);
+  Problem problem = problem_of(a, b, type, arithmetic);
+  const Cuda::Chain plan = Cuda::plan_chain(problem, options, a);
+  if (plan.of_real_parts) problem = real_parts(problem).product;
   const c10::cuda::CUDAGuard guard(a.device());
   LaunchAttributes found;
   C10_CUDA_CHECK(attributes(problem, plan, &found));

@@ -1,0 +1,151 @@
+// A complex product by a real one: where the real one's elements are, what a workspace takes, and
+// which products have one. The kernels run where there is a GPU (python_tests/test_complex.py).
+#include <gtest/gtest.h>
+
+#include <array>
+#include <complex>
+#include <random>
+#include <vector>
+
+#include "cuda/plan/real_parts.h"
+#include "planned.h"
+
+namespace tiled::test {
+namespace {
+
+using Number = std::complex<double>;  // small integers: every order of sums is exact
+
+struct Sizes {
+  int64_t batch, m, n, k;
+};
+
+// Strides of [batch][rows][columns]: either may be the one of neighbours, with a gap between lines.
+std::array<int64_t, 3> drawn_strides(std::mt19937_64& random, int64_t rows, int64_t columns) {
+  const auto gap = static_cast<int64_t>(random() % 3);
+  const bool by_rows = random() % 2 == 0;
+  const int64_t line = (by_rows ? columns : rows) + gap, lines = by_rows ? rows : columns;
+  std::array<int64_t, 3> strides = {line * lines, by_rows ? line : 1, by_rows ? 1 : line};
+  if (random() % 4 == 0)  // no neighbours at all
+    for (int64_t& stride : strides) stride *= 2;
+  return strides;
+}
+
+// An operand of small integers. `shared`: by all entries of the batch.
+std::vector<Number> fill(Operand& x, std::mt19937_64& random, int64_t batch, int64_t rows,
+                         int64_t columns, bool shared) {
+  const auto [entry, row, column] = drawn_strides(random, rows, columns);
+  std::vector<Number> data(static_cast<size_t>(batch * entry + 1));
+  for (Number& value : data)
+    value = {static_cast<double>(random() % 17) - 8, static_cast<double>(random() % 17) - 8};
+  const int64_t by_entry = shared ? 0 : entry;
+  x = {nullptr, row, column, by_entry,
+       alignment_of(nullptr, DType::Complex128, row, column, by_entry)};
+  return data;
+}
+
+// The operand as the real product reads it: in place, or as the copy that is asked for.
+std::vector<double> as_parts(const std::vector<Number>& data, const Side& from, const Side& to,
+                             bool copies, int64_t batch) {
+  const auto* const reals = reinterpret_cast<const double*>(data.data());
+  if (!copies) return {reals, reals + 2 * data.size()};
+  const int64_t entries = to.batch_stride == 0 ? 1 : batch;
+  std::vector<double> copy(static_cast<size_t>(entries * to.rows * to.row_stride), NAN);
+  for (int64_t e = 0; e < entries; ++e)
+    for (int64_t i = 0; i < from.rows; ++i)
+      for (int64_t k = 0; k < from.k; ++k) {
+        const Number value = data[e * from.batch_stride + i * from.row_stride + k * from.k_stride];
+        double* const at = &copy[e * to.batch_stride + 2 * i * to.row_stride + k * to.k_stride];
+        at[0] = value.real(), at[to.row_stride] = value.imag();
+      }
+  return copy;
+}
+
+TEST(RealParts, AreTheComplexProduct) {
+  std::mt19937_64 random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto size = [&] { return static_cast<int64_t>(1 + random() % 6); };
+    const Sizes s = {size(), size(), size(), size()};
+    Problem p = problem_of(s.m, s.n, s.k, DType::Complex128, s.batch);
+    const std::vector<Number> a = fill(p.a, random, s.batch, s.m, s.k, random() % 4 == 0);
+    const std::vector<Number> b = fill(p.b, random, s.batch, s.k, s.n, random() % 4 == 0);
+    const auto [entry, row, column] = drawn_strides(random, s.m, s.n);
+    p.c = {nullptr, row, column, entry, 16};
+    ASSERT_TRUE(has_real_parts(p));
+    const RealParts parts = real_parts(p);
+    const Problem &w = parts.whole, &r = parts.product;
+    const bool turned = w.m != p.m || w.a.row_stride != p.a.row_stride ||
+                        w.a.col_stride != p.a.col_stride || w.b.col_stride != p.b.col_stride;
+    const Side from_a = side_a(w), from_b = side_b(w), to_a = side_a(r), to_b = side_b(r);
+    const std::vector<Number>&of_a = turned ? b : a, &of_b = turned ? a : b;
+    const auto x = as_parts(of_a, from_a, to_a, parts.copies_a, s.batch);
+    const auto y = as_parts(of_b, from_b, to_b, parts.copies_b, s.batch);
+    EXPECT_EQ(parts.copies_a, from_a.rows > 1 && from_a.row_stride != 1);
+    EXPECT_EQ(parts.copies_b, from_b.rows > 1 && from_b.row_stride != 1);
+    EXPECT_LE(static_cast<int64_t>(x.size() * sizeof(double)) * parts.copies_a, parts.a_bytes);
+    EXPECT_LE(static_cast<int64_t>(y.size() * sizeof(double)) * parts.copies_b, parts.b_bytes);
+    EXPECT_LE(s.batch * r.c.batch_stride * static_cast<int64_t>(sizeof(double)), parts.r_bytes);
+    for (const int64_t bytes : {parts.a_bytes, parts.b_bytes, parts.r_bytes})
+      EXPECT_EQ(bytes % WORKSPACE_ALIGNMENT, 0);
+    const auto sum_of = [&](int64_t e, int64_t i, int64_t j) {
+      double sum = 0;
+      for (int64_t k = 0; k < r.k; ++k)
+        sum += x.at(e * r.a.batch_stride + i * r.a.row_stride + k * r.a.col_stride) *
+               y.at(e * r.b.batch_stride + k * r.b.row_stride + j * r.b.col_stride);
+      return sum;
+    };
+    for (int64_t e = 0; e < s.batch; ++e)
+      for (int64_t i = 0; i < w.m; ++i)
+        for (int64_t j = 0; j < w.n; ++j) {
+          const Number found = {sum_of(e, 2 * i, 2 * j) - sum_of(e, 2 * i + 1, 2 * j + 1),
+                                sum_of(e, 2 * i, 2 * j + 1) + sum_of(e, 2 * i + 1, 2 * j)};
+          const int64_t row_of_c = turned ? j : i, column_of_c = turned ? i : j;
+          Number expected = 0;
+          for (int64_t k = 0; k < s.k; ++k)
+            expected += a[e * p.a.batch_stride + row_of_c * p.a.row_stride + k * p.a.col_stride] *
+                        b[e * p.b.batch_stride + k * p.b.row_stride + column_of_c * p.b.col_stride];
+          ASSERT_EQ(found, expected);
+        }
+  }
+}
+
+// An alignment that is claimed divides every address that vectors begin at.
+TEST(RealParts, AlignmentHolds) {
+  for (const DType dtype : {DType::Complex64, DType::Complex128})
+    for (int64_t pitch = 5; pitch < 12; ++pitch)
+      for (const int64_t base : {0, 8, 16}) {
+        Problem p = problem_of("tn", 5, 4, 3, dtype);
+        p.a.col_stride = pitch;
+        p.a.alignment = alignment_of(reinterpret_cast<const void*>(base), dtype, 1, pitch, 0);
+        const Problem r = real_parts(p).product;
+        EXPECT_EQ(r.a.row_stride, 1);
+        EXPECT_EQ(r.a.col_stride * size_of(r.dtype) % r.a.alignment, 0);
+        EXPECT_EQ(base % r.a.alignment, 0);
+      }
+  // One row of A is contiguous along m whatever its strides are.
+  const Problem row = problem_of(1, 4, 3, DType::Complex64);
+  EXPECT_FALSE(real_parts(row).copies_a);
+  EXPECT_EQ(real_parts(row).product.a.alignment, 8);
+}
+
+TEST(RealParts, WhichProductsHaveThem) {
+  const Problem p = problem_of(64, 64, 64, DType::Complex64);
+  EXPECT_TRUE(has_real_parts(p));
+  EXPECT_FALSE(has_real_parts(problem_of(64, 64, 64, DType::Float32)));
+  EXPECT_TRUE(has_real_parts(problem_of(64, 64, DEEP_K - 1, DType::Complex64)));
+  EXPECT_FALSE(has_real_parts(problem_of(64, 64, DEEP_K, DType::Complex64)));
+  EXPECT_FALSE(has_real_parts(problem_of(64, 64, 0, DType::Complex64)));
+  EXPECT_FALSE(has_real_parts(problem_of(0, 64, 64, DType::Complex64)));
+  constexpr int64_t HUGE_SIZE = int64_t{1} << 40;
+  EXPECT_FALSE(has_real_parts(problem_of(HUGE_SIZE, 1, 1, DType::Complex64)));
+  EXPECT_FALSE(has_real_parts(problem_of(1, HUGE_SIZE, 1, DType::Complex128)));
+  EXPECT_FALSE(has_real_parts(problem_of(1 << 15, 1 << 15, 64, DType::Complex64)));  // 16 GiB
+  Problem tree = p;
+  tree.leaf = 16;
+  EXPECT_FALSE(has_real_parts(tree));
+  Problem groups = p;
+  groups.groups.shared = Shared::M;
+  EXPECT_FALSE(has_real_parts(groups));
+}
+
+}  // namespace
+}  // namespace tiled::test
