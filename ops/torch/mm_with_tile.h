@@ -57,7 +57,8 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
     before = Backend::empty(sizes, type, a);
     keep_before(problem, before);
   }
-  if (c.numel() > 0) Backend::run(problem, {typename Backend::Chain{*found}, {}, nullptr, problem.leaf}, a);
+  if (c.numel() > 0)
+    Backend::run(problem, {typename Backend::Chain{*found}, {}, nullptr, problem.leaf}, a);
   return {std::move(c), std::move(before)};
 }
 
