@@ -450,6 +450,7 @@ _PARTS: dict[str, tuple[list[str], int]] = {
     "tall": (_sets("tall", budget=0.1, limit=40), 60),
     "drawn16": (_sets("large16_drawn", mode="sustained", budget=0.15, limit=80), 100),
     "drawn": (_sets("middle16_drawn", "ieee_drawn", "fp64_drawn", budget=0.1, limit=80), 110),
+    "complex": (_sets("complex", budget=0.1, limit=80), 110),
 }
 
 

@@ -238,6 +238,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
             ("unaligned16", "burst"),
             ("ieee_drawn", "burst"),
             ("fp64_drawn", "burst"),
+            ("complex", "burst"),
             ("deep", "burst"),
             ("tall", "burst"),
         )

@@ -326,6 +326,19 @@ SETS: dict[str, ShapeSet] = {
             _in_layouts(_drawn(2205, 24, 512, 8192, 1.5e11)),
         ),
         ShapeSet(
+            "complex",
+            "squares, any sizes, and a few rows, in three layouts",
+            "drawn by a seed; the rows are a few layers'",
+            COMPLEX,
+            _in_layouts(
+                (
+                    *_drawn(2206, 12, 64, 4096, 1e10),
+                    *(Shape(m, n, k) for n, k in LAYERS[:2] for m in (1, 4, 16, 64)),
+                    Shape(65536, 64, 64),
+                )
+            ),
+        ),
+        ShapeSet(
             "few_rows",
             "decoding and routing: one to sixteen rows against a weight",
             "vllm issues 44343, 44217, 35121 and 42562, TensorRT-LLM issue 13646, onnxruntime "
