@@ -223,6 +223,13 @@ REGIMES: dict[str, Regime] = {
         (Products("fp32 `fp16x3`, beside torch's fp32", "fp16x3", "float32"),),
     ),
     "fp64": Regime("fp64, cold caches", (Products("fp64", "fp64_drawn", "float64"),)),
+    "complex": Regime(
+        "complex numbers, cold caches",
+        (
+            Products("complex64", "complex", "complex64"),
+            Products("complex128", "complex", "complex128"),
+        ),
+    ),
     "grouped": Regime(
         "a mixture's experts, bf16",
         (
