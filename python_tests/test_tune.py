@@ -44,7 +44,9 @@ def row_for(a: Tensor, b: Tensor, way: dict, device: str | None = DEVICE) -> str
 
 
 def file_with(path: Path, *rows: str, device: str | None = DEVICE) -> Path:
-    """A rules file of the device with these rows more."""
+    """A rules file of the device with these rows more. Where there is a GPU only its own are read."""
+    if device == DEVICE and torch.cuda.is_available():
+        pytest.skip(f"rules of {DEVICE}, planned for by name, are refused where there is a GPU")
     lines = torch.ops.tiled_debug.rules(device).splitlines()[:-1] + list(rows)
     path.write_text("\n".join([*lines, f"lines {len(lines)}", ""]))
     return path
@@ -322,6 +324,7 @@ def test_tuning_of_every_kind_of_call() -> None:
             tiled_mm.mm(a, b, out_dtype=torch.float32),
             tiled_mm.mm(a.float(), b.float(), precision="fp16x3"),
             tiled_mm.mm(a.double(), b.double()),
+            tiled_mm.mm(a[:8].to(torch.complex64), b.to(torch.complex64)),
         ]
 
     expected = calls()
@@ -331,6 +334,21 @@ def test_tuning_of_every_kind_of_call() -> None:
     again = calls()
     for x0, x1, x2 in zip(expected, found, again, strict=True):
         assert torch.equal(x0, x1) and torch.equal(x0, x2)
+
+
+@pytest.mark.cuda
+def test_tuning_of_complex_products() -> None:
+    """Of the kernels of complex numbers, and of the real product that may compute one, whether
+    its operands are copies or not."""
+    for size in ((4, 512, 640), (640, 512, 4), (70, 300, 60)):
+        a = torch.randn(size[0], size[1], dtype=torch.complex64, device="cuda")
+        b = torch.randn(size[2], size[1], dtype=torch.complex64, device="cuda").t()
+        expected, known = tiled_mm.mm(a, b), len(rows())
+        with tiled_mm.tuning():
+            assert torch.equal(tiled_mm.mm(a, b), expected)
+        assert len(rows()) == known + 2
+        assert torch.equal(tiled_mm.mm(a, b), expected)
+        assert tiled_mm.plan(a, b).measured is not None
 
 
 @pytest.mark.cuda

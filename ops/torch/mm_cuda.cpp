@@ -116,10 +116,27 @@ struct Cuda {
   static Chain plan_chain(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
     if (is_tuning() && !options.algo && !is_scaled(problem))
-      tune(problem, device, a.device().index());
+      tune_with_parts(problem, device, a.device().index());
     const tiled::Plan plan = choose_plan(problem, device, a.scalar_type(), options);
     if (const auto real = plan_of_real_parts(problem, device, plan, options)) return {*real, true};
     return {plan};
+  }
+
+  // The product, and the real one that may compute a complex one: of any values where it would read
+  // copies. Without memory for these that one is left to estimates.
+  static void tune_with_parts(const Problem& problem, const DeviceInfo& device,
+                              c10::DeviceIndex index) {
+    tune(problem, device, index);
+    if (!has_real_parts(problem)) return;
+    RealParts parts = real_parts(problem);
+    const c10::cuda::CUDAGuard guard(index);
+    try {
+      const c10::DataPtr a = workspace(parts.a_bytes), b = workspace(parts.b_bytes);
+      if (parts.copies_a) parts.product.a.data = a.get();
+      if (parts.copies_b) parts.product.b.data = b.get();
+      tune(parts.product, device, index);
+    } catch (const c10::OutOfMemoryError&) {
+    }
   }
 
   static bool one_product_sums(const Problem& whole, const SumTree& tree, const MmOptions& options,
