@@ -44,7 +44,7 @@ def row_for(a: Tensor, b: Tensor, way: dict, device: str | None = DEVICE) -> str
 
 
 def file_with(path: Path, *rows: str, device: str | None = DEVICE) -> Path:
-    """A rules file of the device with these rows more. Where there is a GPU only its own are read."""
+    """A rules file of the device with these rows more. Beside a GPU only its own are read."""
     if device == DEVICE and torch.cuda.is_available():
         pytest.skip(f"rules of {DEVICE}, planned for by name, are refused where there is a GPU")
     lines = torch.ops.tiled_debug.rules(device).splitlines()[:-1] + list(rows)
