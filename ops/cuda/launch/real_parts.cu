@@ -16,39 +16,19 @@ namespace {
 
 constexpr int THREADS = SUMS_THREADS;
 constexpr int VECTOR = SUMS_VECTOR;     // complex elements of a thread in the pass
-constexpr int PIECES = 2;               // of a thread in a copy, under way at once
+constexpr int COPIED = 4;               // and of a thread's piece of a copy
 constexpr int64_t MOST_BLOCKS = 65536;  // they go on by this stride
-
-// Neighbours along K whose real parts are 16 bytes, as their imaginary ones are.
-template <typename Real>
-constexpr int PIECE = 16 / sizeof(Real);
 
 struct PartsCopy {
   Side from;  // complex
   Side to;    // real: rows 2 i and 2 i + 1 are row i's parts
   int64_t entries;
-  bool by_vectors;    // pieces are read by 16 bytes
-  int32_t across;     // threads side by side along K, a power of two
-  int64_t stretches;  // of PIECES * across pieces, in a row
+  int32_t across;  // threads side by side along K, a power of two
+  int64_t pieces;  // of COPIED * across elements, in a row
 };
 struct PartsCopies {
   PartsCopy operands[2];
 };
-
-// The piece from `from` on, in which so many elements exist; those behind them are 0.
-template <typename Real>
-__device__ __forceinline__ void load_piece(Complex<Real> (&piece)[PIECE<Real>],
-                                           const Complex<Real>* from, int64_t stride, int64_t exist,
-                                           bool by_vectors) {
-  if (by_vectors && exist >= PIECE<Real>) {
-    auto& words = reinterpret_cast<uint4(&)[2]>(piece);
-    words[0] = reinterpret_cast<const uint4*>(from)[0];
-    words[1] = reinterpret_cast<const uint4*>(from)[1];
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < PIECE<Real>; ++i) piece[i] = i < exist ? from[i * stride] : Complex<Real>{};
-}
 
 template <typename Real>
 __global__ void __launch_bounds__(THREADS) copy_parts(const __grid_constant__ PartsCopies args) {
@@ -56,36 +36,25 @@ __global__ void __launch_bounds__(THREADS) copy_parts(const __grid_constant__ Pa
   wait_for_kernels_before();
   const PartsCopy& x = args.operands[blockIdx.y];
   const int down = THREADS / x.across;
-  const int64_t count = x.entries * x.from.rows * x.stretches;
+  const int64_t count = x.entries * x.from.rows * x.pieces;
   for (int64_t i = int64_t{blockIdx.x} * down + threadIdx.x / x.across; i < count;
        i += int64_t{gridDim.x} * down) {
-    const int64_t stretch = i % x.stretches, line = i / x.stretches;
+    const int64_t piece = i % x.pieces, line = i / x.pieces;
     const int64_t row = line % x.from.rows, entry = line / x.from.rows;
     const auto* from = static_cast<const Complex<Real>*>(x.from.data) +
                        entry * x.from.batch_stride + row * x.from.row_stride;
     Real* const re = static_cast<Real*>(const_cast<void*>(x.to.data)) + entry * x.to.batch_stride +
                      2 * row * x.to.row_stride;
     Real* const im = re + x.to.row_stride;
-    const int64_t first = stretch * PIECES * x.across + threadIdx.x % x.across;
-    const auto k_of = [&](int j) { return (first + j * x.across) * PIECE<Real>; };
-    alignas(16) Complex<Real> pieces[PIECES][PIECE<Real>];
+    const int64_t k0 = piece * COPIED * x.across + threadIdx.x % x.across;
+    Complex<Real> values[COPIED];
 #pragma unroll
-    for (int j = 0; j < PIECES; ++j)
-      if (const int64_t k = k_of(j); k < x.from.k)
-        load_piece(pieces[j], from + k * x.from.k_stride, x.from.k_stride, x.from.k - k,
-                   x.by_vectors);
-    // A row of the copy has room for whole pieces.
+    for (int j = 0; j < COPIED; ++j)
+      if (const int64_t k = k0 + j * x.across; k < x.from.k) values[j] = from[k * x.from.k_stride];
 #pragma unroll
-    for (int j = 0; j < PIECES; ++j) {
-      const int64_t k = k_of(j);
-      if (k >= x.from.k) break;
-      alignas(16) Real parts[2][PIECE<Real>];
-#pragma unroll
-      for (int p = 0; p < PIECE<Real>; ++p)
-        parts[0][p] = pieces[j][p].re, parts[1][p] = pieces[j][p].im;
-      *reinterpret_cast<uint4*>(re + k) = reinterpret_cast<const uint4&>(parts[0]);
-      *reinterpret_cast<uint4*>(im + k) = reinterpret_cast<const uint4&>(parts[1]);
-    }
+    for (int j = 0; j < COPIED; ++j)
+      if (const int64_t k = k0 + j * x.across; k < x.from.k)
+        re[k] = values[j].re, im[k] = values[j].im;
   }
 }
 
@@ -128,13 +97,10 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-template <typename Real>
 PartsCopy copy_of(const Side& from, const Side& to, int64_t batch) {
-  PartsCopy x = {from, to, to.batch_stride == 0 ? 1 : batch, false, 1, 0};
-  x.by_vectors = from.k_stride == 1 && from.alignment == 16;
-  const int64_t pieces = blocks_over(from.k, PIECE<Real>);
-  while (x.across < THREADS && x.across * PIECES < pieces) x.across *= 2;
-  x.stretches = blocks_over(pieces, int64_t{PIECES} * x.across);
+  PartsCopy x = {from, to, to.batch_stride == 0 ? 1 : batch, 1, 0};
+  while (x.across < THREADS && x.across * COPIED < from.k) x.across *= 2;
+  x.pieces = blocks_over(from.k, int64_t{COPIED} * x.across);
   return x;
 }
 
@@ -151,14 +117,13 @@ cudaError_t launch_copies(const RealParts& parts, const Problem& product, cudaSt
   PartsCopies copies{};
   int count = 0;
   if (parts.copies_a)
-    copies.operands[count++] = copy_of<Real>(side_a(parts.whole), side_a(product), product.batch);
+    copies.operands[count++] = copy_of(side_a(parts.whole), side_a(product), product.batch);
   if (parts.copies_b)
-    copies.operands[count++] = copy_of<Real>(side_b(parts.whole), side_b(product), product.batch);
+    copies.operands[count++] = copy_of(side_b(parts.whole), side_b(product), product.batch);
   int64_t blocks = 0;
   for (int i = 0; i < count; ++i) {
     const PartsCopy& x = copies.operands[i];
-    blocks =
-        std::max(blocks, blocks_over(x.entries * x.from.rows * x.stretches, THREADS / x.across));
+    blocks = std::max(blocks, blocks_over(x.entries * x.from.rows * x.pieces, THREADS / x.across));
   }
   return launch_early<PartsCopies>(&copy_parts<Real>, step_of(blocks, count), stream, copies);
 }
