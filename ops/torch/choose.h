@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda/plan/current_rules.h"
-#include "cuda/plan/estimate.h"
 #include "cuda/plan/plan.h"
 #include "cuda/plan/real_parts.h"
 #include "cuda/plan/rung.h"
@@ -113,25 +111,14 @@ inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::Sc
                                   : plan_on(problem, device, dtype, options);
 }
 
-// The plan of the real product that computes a complex one (cuda/plan/real_parts.h), where no rung
-// is named and it takes less time than `own`, the plan of complex numbers: by what was measured, if
-// both were, else by the rules' estimates.
+// The plan of the real product that computes a complex one (cuda/plan/real_parts.h), where that is
+// faster and no rung is named.
 inline std::optional<Plan> plan_of_real_parts(const Problem& problem, const DeviceInfo& full,
-                                              const Plan& own, const MmOptions& options) {
-  if (options.algo || !has_real_parts(problem)) return std::nullopt;
+                                              const MmOptions& options) {
+  if (options.algo || !is_complex(problem.dtype)) return std::nullopt;
   const DeviceInfo device = planned_part(full);
-  const RealParts parts = real_parts(problem);
-  const Plan plan = make_plan(parts.product, device);
-  if (plan.step_count == 0) return std::nullopt;
-  const std::shared_ptr<const Rules> rules = current_rules(device);
-  const MeasuredWay* const by_parts = rules->measured(parts.product);
-  const MeasuredWay* const whole = rules->measured(problem);
-  const bool are_measured = by_parts != nullptr && whole != nullptr;
-  const double seconds =
-      are_measured ? by_parts->seconds : estimated_seconds(parts.product, device, *rules, plan);
-  const double others =
-      are_measured ? whole->seconds : estimated_seconds(problem, device, *rules, own);
-  return seconds + seconds_of_passes(parts, *rules) < others ? std::optional(plan) : std::nullopt;
+  if (!takes_real_parts(problem, device)) return std::nullopt;
+  return make_plan(real_parts(problem).product, device);
 }
 
 }  // namespace tiled

@@ -114,10 +114,8 @@ Explained first_product(const Problem& problem, const MmOptions& options, const 
 Explained computed_product(Explained product, const MmOptions& options, const at::Tensor& a,
                            OptionalName device_name) {
   if (on_cpu(a, device_name)) return product;
-  const DeviceInfo device = device_of(a, device_name);
   const Problem& p = product.problem;
-  const Plan own = choose_plan(p, device, a.scalar_type(), options);
-  if (!plan_of_real_parts(p, device, own, options)) return product;
+  if (!plan_of_real_parts(p, device_of(a, device_name), options)) return product;
   const RealParts parts = real_parts(p);
   const bool copies = parts.copies_a || parts.copies_b;
   product.complex = '"' + std::string(name_of(p.dtype)) + '"';

@@ -117,9 +117,8 @@ struct Cuda {
     const DeviceInfo& device = cuda_device(a.device().index());
     if (is_tuning() && !options.algo && !is_scaled(problem))
       tune_with_parts(problem, device, a.device().index());
-    const tiled::Plan plan = choose_plan(problem, device, a.scalar_type(), options);
-    if (const auto real = plan_of_real_parts(problem, device, plan, options)) return {*real, true};
-    return {plan};
+    if (const auto real = plan_of_real_parts(problem, device, options)) return {*real, true};
+    return {choose_plan(problem, device, a.scalar_type(), options)};
   }
 
   // The product, and the real one that may compute a complex one: of any values where it would read

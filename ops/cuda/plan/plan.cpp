@@ -10,6 +10,7 @@
 #include "cuda/plan/estimate.h"
 #include "cuda/plan/measured.h"
 #include "cuda/plan/memory_of_plans.h"
+#include "cuda/plan/real_parts.h"
 #include "cuda/plan/rung.h"
 
 namespace tiled {
@@ -53,6 +54,20 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
   static thread_local MemoryByKey<Key, Plan> plans;
   return plans.find(key_of(problem, device, asked),
                     [&] { return choose(problem, device, *current_rules(device), asked).plan; });
+}
+
+bool are_faster(const RealParts& parts, const Problem& problem, const DeviceInfo& device) {
+  const std::shared_ptr<const Rules> rules = current_rules(device);
+  const MeasuredWay* const real = rules->measured(parts.product);
+  const MeasuredWay* const own = rules->measured(problem);
+  const double passes = seconds_of_passes(parts, *rules);
+  if (real != nullptr && own != nullptr) return real->seconds + passes < own->seconds;
+  const auto seconds_of = [&](const Problem& p) {
+    const Plan plan = make_plan(p, device);
+    return plan.step_count > 0 ? estimated_seconds(p, device, *rules, plan)
+                               : std::numeric_limits<double>::infinity();
+  };
+  return seconds_of(parts.product) + passes < seconds_of(problem);
 }
 
 bool takes(const Rung& rung, const Problem& problem, const DeviceInfo& device) {
@@ -107,6 +122,13 @@ Plan make_plan(const Problem& problem, const DeviceInfo& device) {
 
 Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
   return remembered(problem, device, &algo);
+}
+
+bool takes_real_parts(const Problem& problem, const DeviceInfo& device) {
+  if (!has_real_parts(problem)) return false;
+  static thread_local MemoryByKey<Key, bool> known;
+  return known.find(key_of(problem, device, nullptr),
+                    [&] { return are_faster(real_parts(problem), problem, device); });
 }
 
 Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,

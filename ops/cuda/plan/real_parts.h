@@ -36,4 +36,9 @@ RealParts real_parts(const Problem& problem);
 // What the copies and the pass take, beside the product.
 double seconds_of_passes(const RealParts& parts, const Rules& rules);
 
+// Whether the real product is to compute the complex one: it exists, and takes less time than the
+// best plan of complex numbers, by what was measured if both were, else by the rules' estimates.
+// Remembered, as plans are (plan.cpp).
+bool takes_real_parts(const Problem& problem, const DeviceInfo& device);
+
 }  // namespace tiled
