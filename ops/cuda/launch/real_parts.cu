@@ -9,7 +9,7 @@
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"
 #include "cuda/parts/sums.cuh"
-#include "cuda/plan/sides.h"
+#include "cuda/plan/repack_layout.h"
 
 namespace tiled {
 namespace {
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 PartsCopy copy_of(const Side& from, const Side& to, int64_t batch) {
-  PartsCopy x = {from, to, to.batch_stride == 0 ? 1 : batch, 1, 0};
+  PartsCopy x = {from, to, entries_of(to, batch), 1, 0};
   while (x.across < THREADS && x.across * COPIED < from.k) x.across *= 2;
   x.pieces = blocks_over(from.k, int64_t{COPIED} * x.across);
   return x;

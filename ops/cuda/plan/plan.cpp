@@ -125,10 +125,11 @@ Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
 }
 
 bool takes_real_parts(const Problem& problem, const DeviceInfo& device) {
-  if (!has_real_parts(problem)) return false;
+  if (!is_complex(problem.dtype)) return false;
   static thread_local MemoryByKey<Key, bool> known;
-  return known.find(key_of(problem, device, nullptr),
-                    [&] { return are_faster(real_parts(problem), problem, device); });
+  return known.find(key_of(problem, device, nullptr), [&] {
+    return has_real_parts(problem) && are_faster(real_parts(problem), problem, device);
+  });
 }
 
 Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rules,
