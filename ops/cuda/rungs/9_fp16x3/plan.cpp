@@ -174,7 +174,8 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   d.depth = static_cast<double>(blocks_over(chunks, warps) * warps * FEW_ROWS_CHUNK);
   // Chunks without slots of their own are all taken once more where a row has one that its own
   // scale does not suit; and of so many chunks, some row of 32 does.
-  if (way.block.slots < chunks) d.ends *= 2, d.depth *= 2, d.loaded_bytes *= 2;
+  if (way.block.slots < chunks)
+    d.ends *= 2, d.depth *= 2, d.loaded_bytes *= 2, d.off_sector_bytes *= 2;
   return d;
 }
 
