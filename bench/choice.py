@@ -16,7 +16,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,10 +44,11 @@ class Case:
     out_dtype: str | None = None
     activation: str | None = None
     recipe: str | None = None  # of a product with scales: tensorwise, rowwise or blockwise
+    sum_order: str | None = None
 
     def options(self) -> dict:
         out = None if self.out_dtype is None else getattr(torch, self.out_dtype)
-        return {"precision": self.precision, "out_dtype": out}
+        return {"precision": self.precision, "out_dtype": out, "sum_order": self.sum_order}
 
     @classmethod
     def from_json(cls, record: dict) -> Case:
@@ -165,6 +166,16 @@ def _int_mm(d: Draw) -> Shape:
     return Shape(max(m, 24), n, k, d.layout("nt nt nn"), "int8")
 
 
+def _trees(d: Draw, dtype: str) -> Shape:
+    """Of several leaves: a small C of a long K, or few rows."""
+    if d.rng.random() < 0.3:
+        few = _few(d, dtype)
+        return replace(few, k=max(few.k, 2048))
+    step = d.rng.choice((1, 1, 8, 64))
+    m, n = (min(512, step * d.rng.randint(1, 512 // step)) for _ in range(2))
+    return Shape(m, n, d.size(4096, 32767, step), d.layout(), dtype)
+
+
 FAMILIES: dict[str, Callable[[Draw], Case]] = {
     "large16": lambda d: Case("large16", _large(d, d.dtype16())),
     "middle16": lambda d: Case("middle16", _middle(d, d.dtype16())),
@@ -198,6 +209,9 @@ FAMILIES: dict[str, Callable[[Draw], Case]] = {
         "batched",
         _batched(d, d.rng.choice(("bfloat16", "float16", "float32", "float64"))),
     ),
+    "trees16": lambda d: Case("trees16", _trees(d, d.dtype16()), sum_order="tree"),
+    "trees32": lambda d: Case("trees32", _trees(d, "float32"), "ieee", sum_order="tree"),
+    "trees64": lambda d: Case("trees64", _trees(d, "float64"), sum_order="tree"),
     "other": lambda d: Case(
         "other",
         d.rng.choice((_any, _small, _few))(

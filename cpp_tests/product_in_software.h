@@ -65,6 +65,7 @@ struct Matrix {
 
 struct Product {
   int64_t batch = 1, m, n, k;
+  int64_t leaf = 0;  // of a tree that sums K; 0: one chain
   Lie a{true}, b{true}, c{true};
   bool unrounded = false;  // C holds sums: fp32, or 32 bits of bytes
   Activation activation = Activation::None;

@@ -16,7 +16,7 @@
 #include "core/segments.h"
 #include "cuda/parts/element.cuh"
 #include "cuda/plan/rung.h"
-#include "cuda/plan/sums.h"
+#include "cuda/plan/tree_pass.h"
 
 namespace tiled {
 namespace test {
@@ -38,6 +38,22 @@ Accumulator<T> as_multiplied(Arithmetic arithmetic, T value) {
   return static_cast<Accumulator<T>>(value);
 }
 
+// The chains of an element's sum, each with the additions behind it: segments, or a tree's leaves.
+inline std::vector<TreePart> chains_of(const Problem& problem) {
+  if (problem.leaf > 0) return leaves_of(problem);
+  std::vector<TreePart> segments;
+  for (int64_t s = 0; s < segment_count(problem.k); ++s)
+    segments.push_back(
+        {segment_begin(s), segment_end(s, problem.k) - segment_begin(s), static_cast<int>(s > 0)});
+  return segments;
+}
+template <typename Sum>
+void add_last_two(std::vector<Sum>& sums) {
+  const Sum last = sums.back();
+  sums.pop_back();
+  sums.back() += last;
+}
+
 // A problem with its operands and a bias; C is still to come.
 template <typename T>
 struct Operands {
@@ -49,6 +65,7 @@ struct Operands {
         bias(1, 1, std::max(p.m, p.n), {true}, sizeof(T)) {
     problem.batch = p.batch, problem.m = p.m, problem.n = p.n, problem.k = p.k;
     problem.dtype = dtype_of<T>(), problem.arithmetic = arithmetic;
+    problem.leaf = p.leaf;
     problem.a = filled(a, random), problem.b = filled(b, random);
     for (int64_t i = 0; i < bias.columns; ++i) bias.at<T>(0, 0, i) = T(static_cast<Sum>(i % 7));
     Epilogue& e = problem.epilogue;
@@ -61,10 +78,10 @@ struct Operands {
 
   // C's element before it is rounded to C's dtype.
   Sum expected(int64_t entry, int64_t i, int64_t j) const {
-    Sum total = 0;
-    for (int64_t s = 0; s < segment_count(problem.k); ++s) {
+    std::vector<Sum> waiting;
+    for (const TreePart& part : chains_of(problem)) {
       Sum chain = 0;
-      for (int64_t k = segment_begin(s); k < segment_end(s, problem.k); ++k) {
+      for (int64_t k = part.begin; k < part.begin + part.size; ++k) {
         const Sum x = as_multiplied(problem.arithmetic, a.at<T>(entry, i, k));
         const Sum y = as_multiplied(problem.arithmetic, b.at<T>(entry, k, j));
         if constexpr (std::is_same_v<Sum, float>)
@@ -72,8 +89,10 @@ struct Operands {
         else
           chain += x * y;
       }
-      total += chain;
+      waiting.push_back(0 + chain);
+      for (int32_t i = 0; i < part.additions; ++i) add_last_two(waiting);
     }
+    const Sum total = waiting.empty() ? 0 : waiting.back();
     const Epilogue& e = problem.epilogue;
     if (e.is_identity()) return total;
     const int64_t of_bias = e.bias_along == Along::M ? i : j;

@@ -50,5 +50,18 @@ TEST(FewRowsValues, LapsAndSegments) {
   }
 }
 
+// Leaves that end within a stage, in one block one after the other, and shared out.
+TEST(FewRowsValues, Trees) {
+  for (const bool b_rows : {true, false})
+    for (const int k : {32, 136, 272, 528, 1096})
+      for (const int multiprocessors : {1, 2, 40}) {
+        Product p = of_few(3, 72, k, b_rows, 2);
+        p.leaf = k < 512 ? 16 : 128;
+        expect_right<__nv_bfloat16>(p, multiprocessors);
+        p.m = 1, p.batch = 1;
+        expect_right<float>(p, multiprocessors);
+      }
+}
+
 }  // namespace
 }  // namespace tiled

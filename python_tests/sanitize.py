@@ -365,15 +365,11 @@ def run_trees(short: bool) -> int:
     sizes = ((136, 72, 200),) if short else ((300, 264, 331), (65, 63, 1000), (8, 8, 100))
     products = 0
     for size, dtype in itertools.product(sizes, trees.SPLIT_K):
-        for layout_a, layout_b in LAYOUTS[:1] if short else LAYOUTS:
-
-            def laid(m: int, n: int, k: int, layouts=(layout_a, layout_b), dtype=dtype) -> tuple:
-                return next(problems(((m, n, k),), (dtype,), (layouts,)))[:2]
-
-            a, b = laid(*size)
+        for layouts in LAYOUTS[:1] if short else LAYOUTS:
+            a, b = next(problems((size,), (dtype,), (layouts,)))[:2]
             expected = trees.by_hand(a, b, 64).to(dtype)
-            for way, c in trees.by_every_way(a, b, 64, laid):
-                assert same_bits(c, expected), (size, dtype, layout_a, layout_b, way)
+            for way, c in trees.by_every_way(a, b, 64):
+                assert same_bits(c, expected), (size, dtype, *layouts, way)
                 products += 1
     return products
 

@@ -182,7 +182,7 @@ def test_what_the_choice_costs_on_another_chip() -> None:
     record = ROOT / "bench" / "results" / "h200_choice_seed21.jsonl.xz"
     problems = choice_fit.loaded(choice_fit.problems_in(record)[::5], "h200")
     found = choice_fit.costs(problems, (w["seconds"] for p in problems for w in p["all"]))
-    assert found.keys() == choice.FAMILIES.keys()
+    assert found.keys() == choice.FAMILIES.keys() - {"trees16", "trees32", "trees64"}
     assert choice_fit.regret([c for cases in found.values() for c in cases]) < 0.03
 
 

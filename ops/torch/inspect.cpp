@@ -219,6 +219,7 @@ std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
                       std::optional<std::string_view> activation, OptionalName device_name,
                       const MaybeTensor& scale_a, const MaybeTensor& scale_b) {
   Problem problem = checked_problem(a, b, options, device_name, scale_a, scale_b);
+  problem = with_leaf(problem, tree_of(problem, leaf_of(options)));
   if (activation) problem.epilogue.activation = parse_activation(*activation);
   const DeviceInfo device = device_of(a, device_name);
   const std::shared_ptr<const Rules> rules = current_rules(device);

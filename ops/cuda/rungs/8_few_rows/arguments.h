@@ -39,11 +39,23 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
   args.by_blocks = Divisor::of(static_cast<uint32_t>(way.sharers));
   args.by_tiles = Divisor::of(static_cast<uint32_t>(tiles_of(problem, way)));
   args.tiles = static_cast<int32_t>(few_rows_units(problem, way));
-  args.stages = static_cast<int32_t>(blocks_over(depth_of(problem, way), block_k));
+  args.stages = static_cast<int32_t>(stages_of(problem, way, block_k));
   args.segment = static_cast<int32_t>(blocks_over(segment_size(problem.k), block_k));
   args.stage = tile.stage(way.strip * way.height);
   args.q_loads = tile.boxes * rows_of_q(way, sides.q) * 128;
   return args;
+}
+
+inline FewRowsTreeArguments with_leaves(const FewRowsArguments& args, const Problem& problem,
+                                        const FewRowsPlan& way) {
+  FewRowsTreeArguments of_tree{};
+  static_cast<FewRowsArguments&>(of_tree) = args;
+  of_tree.shares_leaves = way.share_segments;
+  const std::vector<TreePart> leaves = leaves_of(problem);
+  of_tree.leaves = leaf_table(leaves);
+  for (size_t i = 0; i < leaves.size() && !way.share_segments; ++i)
+    of_tree.additions[i] = static_cast<uint8_t>(leaves[i].additions);
+  return of_tree;
 }
 
 // map(to, side, strip, rows) of boxes of 128 bytes of K by so many rows, or, along m or n, by a

@@ -16,9 +16,9 @@
 
 namespace tiled {
 
-template <typename Tile, bool P_MN_MAJOR, bool Q_MN_MAJOR>
-class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
-  using Ring = FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR>;
+template <typename Tile, bool TREES, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+class FewRowsChains : public FewRowsRing<Tile, 4, TREES, P_MN_MAJOR, Q_MN_MAJOR> {
+  using Ring = FewRowsRing<Tile, 4, TREES, P_MN_MAJOR, Q_MN_MAJOR>;
   using Ring::args;
   using typename Ring::Place;
 
@@ -39,10 +39,11 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
     uint32_t parity = 0;  // of the next stage
     uint32_t bits = 0;    // of the stage before: has_read() votes on them beside the next products
     bool has_last = false;
+    typename Totals::Waiting waiting;
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     // Stages of this block that are not done.
-    uint32_t left = ((args.tiles - 1 - tile) / gridDim.x + 1) * args.stages;
+    uint32_t left = this->stages_of_block();
     this->wait_full(place.full, parity);
     if (next.advance(*this)) parity ^= 1;
     if (left > 1) this->wait_full(next.full, parity);
@@ -51,18 +52,19 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
 
     // One stage's products, and between them what comes AHEAD steps later. The next stage has
     // arrived before: a wait in the middle would part loads from the products that hide them. Only
-    // at the end comes that for the stage after it, if there is one.
-    const auto multiply_stage = [&](auto has_next) {
+    // at the end comes that for the stage after it, if there is one. `steps`: what the stage has of
+    // the piece, at least AHEAD of them, since these are loaded.
+    const auto multiply_stage = [&](auto has_next, auto steps) {
       maybe_delay();
       Place after = next;
       const uint32_t wraps = after.advance(*this);
       bool ready = false;
 #pragma unroll
       for (int step = 0; step < STEPS; ++step) {
-        multiply(step);
-        if (step + AHEAD < STEPS)
-          fetch(step + AHEAD, place.at);
-        else if (has_next)
+        if (step < steps) multiply(step);
+        if (step + AHEAD < STEPS) {
+          if (step + AHEAD < steps) fetch(step + AHEAD, place.at);
+        } else if (has_next)
           fetch(step + AHEAD - STEPS, next.at);
         if (step == 0) this->release(last, this->has_read(bits) & has_last);
         if (has_next && step == STEPS / 2) ready = this->is_full(after.full, parity ^ wraps);
@@ -74,17 +76,24 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
     for (; tile < args.tiles; tile += gridDim.x) {
       // After the very last stage nothing is loaded.
       const bool last_tile = tile + static_cast<int>(gridDim.x) >= args.tiles;
-      const int before_last = args.stages - last_tile;
-#pragma unroll
-      for (int i = 0; i < SUMS; ++i) total[i] = 0;
-      for (int stage = 0; stage < args.stages;) {
-        const int end = HAS_TOTALS ? min(stage + args.segment, args.stages) : args.stages;
-        for (; stage < min(end, before_last); ++stage) multiply_stage(std::true_type());
-        if (stage < end) multiply_stage(std::false_type()), ++stage;
-        add_segment_to_total();
+      total.clear();
+      const int stages = this->stages_of(tile), before_last = stages - last_tile;
+      for (int i = 0, stage = 0; stage < stages; ++i) {
+        const auto piece = this->piece_of(tile, i, stage);
+        const int end = piece.whole_end();
+        for (; stage < min(end, before_last); ++stage)
+          multiply_stage(std::true_type(), ALL_STEPS());
+        if (stage < end) multiply_stage(std::false_type(), ALL_STEPS()), ++stage;
+        if constexpr (TREES)
+          if (piece.rest != 0) {
+            multiply_stage(stage < before_last,
+                           (piece.rest + AHEAD * P::K - 1) / (AHEAD * P::K) * AHEAD);
+            ++stage;
+          }
+        add_piece(i, stage < stages, waiting);
       }
       this->template store_totals<float>(
-          total, this->corner_of(tile), p_row, q_row,
+          total.sum, this->corner_of(tile), p_row, q_row,
           [](int i) { return P::apart(i / Tile::PATCH_Q); },
           [](int i) { return Q::apart(i % Tile::PATCH_Q); });
     }
@@ -95,11 +104,11 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
   using P = LaneValues<Tile::PATCH_P, Tile::LANES_P, P_MN_MAJOR, 32>;
   using Q =
       LaneValues<Tile::PATCH_Q, Tile::LANES_Q, Q_MN_MAJOR, few_rows_q_strip(Tile::BLOCK_Q, 4)>;
-  // Patches are for split-K: a tile has one segment (plan.cpp).
-  static constexpr bool HAS_TOTALS = has_totals(Tile::BY);
   static constexpr int SUMS = Tile::PATCH_P * Tile::PATCH_Q;
+  using Totals = FewRowsTotals<float, SUMS, TREES>;
   static constexpr int STEPS = 8 * Tile::BOXES;  // of 16 bytes of K, in a stage
-  static constexpr int AHEAD = 4;                // as registers allow, of 8 sums at the most
+  using ALL_STEPS = std::integral_constant<int, STEPS>;
+  static constexpr int AHEAD = 4;  // as registers allow, of 8 sums at the most
   // Steps that have registers.
   static constexpr int SLOTS = Tile::PATCH_P + Tile::PATCH_Q <= 5 ? 2 * AHEAD : AHEAD;
   static_assert(STEPS % SLOTS == 0, "a step's registers are the same in every stage");
@@ -137,19 +146,18 @@ class FewRowsChains : public FewRowsRing<Tile, 4, P_MN_MAJOR, Q_MN_MAJOR> {
     return bits;
   }
 
-  __device__ __forceinline__ void add_segment_to_total() {
+  __device__ __forceinline__ void add_piece(int i, bool waits, typename Totals::Waiting& waiting) {
+    total.add([&](int j) { return chain[j]; }, waiting, this->additions_of(i), waits);
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      total[i] += chain[i];
-      chain[i] = 0;
-    }
+    for (int j = 0; j < SUMS; ++j) chain[j] = 0;
   }
 
   int p_row, q_row;  // of the tile, the lane's first
   uint32_t p_offset, q_offset;
   typename P::Step p_values[SLOTS];
   typename Q::Step q_values[SLOTS];
-  float chain[SUMS] = {}, total[SUMS];
+  float chain[SUMS] = {};
+  Totals total;
 };
 
 }  // namespace tiled

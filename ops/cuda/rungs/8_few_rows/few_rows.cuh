@@ -27,9 +27,9 @@
 
 namespace tiled {
 
-template <typename Tile, typename T, bool P_MN_MAJOR>
-class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
-  using Ring = FewRowsRing<Tile, sizeof(T), P_MN_MAJOR>;
+template <typename Tile, typename T, bool TREES, bool P_MN_MAJOR>
+class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
+  using Ring = FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR>;
   using Ring::args;
   using typename Ring::Place;
   using Element = typename ElementOf<T>::Type;
@@ -43,16 +43,19 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
     Place place(*this);
     uint32_t parity = 0;
     bool ready = false;  // whether the next stage is known to have arrived
+    typename Totals::Waiting waiting;
     ptx::declare_accumulators(chain);
     const Steps steps(args);
     uint32_t start = ptx::descriptor_start(place.at);
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       Place last = place;  // the stage that the tensor cores may still read
-#pragma unroll
-      for (int i = 0; i < SUMS; ++i) total[i] = 0;
-      for (int stage = 0; stage < args.stages;) {
-        const int end = min(stage + args.segment, args.stages);
-        for (bool goes_on = false; stage < end; ++stage, goes_on = true) {
+      total.clear();
+      const int stages = this->stages_of(tile);
+      for (int i = 0, stage = 0; stage < stages; ++i) {
+        const auto piece = this->piece_of(tile, i, stage);
+        const int end = piece.whole_end();
+        bool goes_on = false;
+        for (; stage < end; ++stage, goes_on = true) {
           if (!ready) this->wait_full(place.full, parity);
           maybe_delay();
           Place next = place;
@@ -68,22 +71,35 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
           this->release(last, stage > 0);
           last = place, place = next, start = next_start, parity ^= wraps;
         }
+        if (TREES && piece.rest != 0) {
+          if (!ready) this->wait_full(place.full, parity);
+          ready = false;
+          ptx::wgmma_fence();
+          multiply_rest(start, piece.rest, goes_on);
+          ptx::wgmma_commit_group();
+          ptx::wgmma_wait_group<1>();
+          this->release(last, stage > 0);
+          last = place, ++stage;
+          if (place.advance(*this)) parity ^= 1;
+          start = ptx::descriptor_start(place.at);
+        }
         ptx::wgmma_wait_group<0>();
         ptx::finish_accumulators(chain);
-#pragma unroll
-        for (int i = 0; i < SUMS; ++i) total[i] += chain[i];
+        total.add([&](int j) { return chain[j]; }, waiting, this->additions_of(i), stage < stages);
       }
       this->release(last);
       const auto corner = this->corner_of(tile);
       this->template store_totals<Element>(
-          total, corner, warp * 16 + lane / 4, lane % 4 * 2, [](int i) { return i / 2 % 2 * 8; },
-          [](int i) { return i / 4 * 8 + i % 2; }, args.finishes && finish_near_bias(corner));
+          total.sum, corner, warp * 16 + lane / 4, lane % 4 * 2,
+          [](int i) { return i / 2 % 2 * 8; }, [](int i) { return i / 4 * 8 + i % 2; },
+          args.finishes && finish_near_bias(corner));
     }
   }
 
  private:
   static constexpr int SUMS = Tile::COLUMNS / 2;  // of a thread
-  static constexpr int STEPS = 4;                 // of 32 bytes of K, in one of two boxes
+  using Totals = FewRowsTotals<float, SUMS, TREES>;
+  static constexpr int STEPS = 4;  // of 32 bytes of K, in one of two boxes
   static_assert(Tile::BOXES == 2);
   static constexpr uint64_t Q_LAYOUT = ptx::descriptor_layout<128>(0, 1024);
 
@@ -95,22 +111,28 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
     uint32_t p[2][STEPS];  // from a stage's begin on, of either box
     uint32_t q[2];         // of either box; a step is two further
     __device__ __forceinline__ explicit Steps(const FewRowsArguments& args) {
-      // Along K: rows of 128 bytes of it. Along m or n: a row has a strip's elements, and from
-      // strip to strip it is 64 rows.
-      uint64_t layout = ptx::descriptor_layout<128>(64 * 128, 8 * 128);
-      if (P_MN_MAJOR && args.strip == 32) layout = ptx::descriptor_layout<64>(64 * 64, 8 * 64);
+      const uint64_t layout = layout_of_p(args);
       p_upper = static_cast<uint32_t>(layout >> 32);
-      // From one step of K to the next: 32 bytes along K, or 16 rows of a strip.
-      const uint32_t step = P_MN_MAJOR ? args.strip * sizeof(T) : 32 >> 4;
 #pragma unroll
       for (int box = 0; box < 2; ++box) {
         q[box] = static_cast<uint32_t>(Q_LAYOUT) + ((args.stage.q_at + box * Tile::Q_BOX) >> 4);
 #pragma unroll
         for (int i = 0; i < STEPS; ++i)
-          p[box][i] = static_cast<uint32_t>(layout) + (box * args.stage.p_box >> 4) + i * step;
+          p[box][i] =
+              static_cast<uint32_t>(layout) + (box * args.stage.p_box >> 4) + i * p_step(args);
       }
     }
   };
+  // Along K: rows of 128 bytes of it. Along m or n: a row has a strip's elements, and from strip to
+  // strip it is 64 rows.
+  static __device__ __forceinline__ uint64_t layout_of_p(const FewRowsArguments& args) {
+    if (P_MN_MAJOR && args.strip == 32) return ptx::descriptor_layout<64>(64 * 64, 8 * 64);
+    return ptx::descriptor_layout<128>(64 * 128, 8 * 128);
+  }
+  // From one step of K to the next: 32 bytes along K, or 16 rows of a strip.
+  static __device__ __forceinline__ uint32_t p_step(const FewRowsArguments& args) {
+    return P_MN_MAJOR ? args.strip * sizeof(T) : 32 >> 4;
+  }
 
   // The products of one of a stage's boxes.
   __device__ __forceinline__ void multiply(const Steps& steps, int box, uint32_t start,
@@ -122,19 +144,36 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
           ptx::descriptor_of(Q_LAYOUT >> 32, start + steps.q[box] + 2 * i), goes_on || i > 0);
   }
 
+  // The products of a stage's first `rest` elements of K, steps of whole ones.
+  __device__ __forceinline__ void multiply_rest(uint32_t start, int rest, bool goes_on) {
+    const uint64_t layout = layout_of_p(args);
+#pragma unroll 1
+    for (int i = 0; i * (32 / static_cast<int>(sizeof(T))) < rest; ++i) {
+      const int box = i / STEPS, step = i % STEPS;
+      const uint32_t p = static_cast<uint32_t>(layout) + start + (box * args.stage.p_box >> 4) +
+                         step * p_step(args);
+      const uint32_t q = static_cast<uint32_t>(Q_LAYOUT) + start +
+                         ((args.stage.q_at + box * Tile::Q_BOX) >> 4) + 2 * step;
+      ptx::Wgmma<T, Tile::COLUMNS>::template run<P_MN_MAJOR, false>(
+          chain, ptx::descriptor_of(layout >> 32, p), ptx::descriptor_of(Q_LAYOUT >> 32, q),
+          goes_on || i > 0);
+    }
+  }
+
   // A layer's epilogue, whose bias all threads load side by side; whether it was one.
   template <typename Corner>
   __device__ __forceinline__ bool finish_near_bias(const Corner& corner) {
     if (args.epilogue.before.data != nullptr ||
-        !add_near_bias<Element>(args.epilogue, reinterpret_cast<float (&)[1][SUMS]>(total),
+        !add_near_bias<Element>(args.epilogue, reinterpret_cast<float (&)[1][SUMS]>(total.sum),
                                 corner.p, corner.q, {args.p, args.q, corner.entry}))
       return false;
     if (args.epilogue.activation != Activation::None)
-      go_round<4>(total, [&](int, float (&four)[4]) { activate(args.epilogue, four); });
+      go_round<4>(total.sum, [&](int, float (&four)[4]) { activate(args.epilogue, four); });
     return true;
   }
 
-  float chain[SUMS], total[SUMS];
+  float chain[SUMS];
+  Totals total;
 };
 
 }  // namespace tiled

@@ -4,29 +4,43 @@
 
 namespace tiled {
 
-template <typename Tile, bool P_MN_MAJOR>
-using Bf16ByWgmma = FewRowsByWgmma<Tile, __nv_bfloat16, P_MN_MAJOR>;
-template <typename Tile, bool P_MN_MAJOR>
-using Fp16ByWgmma = FewRowsByWgmma<Tile, __half, P_MN_MAJOR>;
-template <typename Tile, bool P_MN_MAJOR>
-using Bf16ByWarps = FewRowsByWarps<Tile, __nv_bfloat16, P_MN_MAJOR>;
-template <typename Tile, bool P_MN_MAJOR>
-using Fp16ByWarps = FewRowsByWarps<Tile, __half, P_MN_MAJOR>;
+template <typename T>
+struct OfWgmma {
+  template <typename Tile, bool TREES, bool P_MN_MAJOR, bool>
+  using Of = FewRowsByWgmma<Tile, T, TREES, P_MN_MAJOR>;
+};
+template <typename T>
+struct OfWarps {
+  template <typename Tile, bool TREES, bool P_MN_MAJOR, bool>
+  using Of = FewRowsByWarps<Tile, T, TREES, P_MN_MAJOR>;
+};
 
-Kernel<FewRowsArguments> few_rows_bf16(int tile, bool p_mn_major) {
-  return few_rows_kernel<FewRowsBy::Wgmma, Bf16ByWgmma>(tile, p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_bf16(int tile, bool p_mn_major) {
+  return few_rows_kernel<FewRowsBy::Wgmma, OfWgmma<__nv_bfloat16>, TREES>(tile, p_mn_major);
 }
+template FewRowsKernel<false> few_rows_bf16<false>(int, bool);
+template FewRowsKernel<true> few_rows_bf16<true>(int, bool);
 
-Kernel<FewRowsArguments> few_rows_fp16(int tile, bool p_mn_major) {
-  return few_rows_kernel<FewRowsBy::Wgmma, Fp16ByWgmma>(tile, p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_fp16(int tile, bool p_mn_major) {
+  return few_rows_kernel<FewRowsBy::Wgmma, OfWgmma<__half>, TREES>(tile, p_mn_major);
 }
+template FewRowsKernel<false> few_rows_fp16<false>(int, bool);
+template FewRowsKernel<true> few_rows_fp16<true>(int, bool);
 
-Kernel<FewRowsArguments> few_rows_warps_bf16(int tile, bool p_mn_major) {
-  return few_rows_kernel<FewRowsBy::Warps, Bf16ByWarps>(tile, p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_warps_bf16(int tile, bool p_mn_major) {
+  return few_rows_kernel<FewRowsBy::Warps, OfWarps<__nv_bfloat16>, TREES>(tile, p_mn_major);
 }
+template FewRowsKernel<false> few_rows_warps_bf16<false>(int, bool);
+template FewRowsKernel<true> few_rows_warps_bf16<true>(int, bool);
 
-Kernel<FewRowsArguments> few_rows_warps_fp16(int tile, bool p_mn_major) {
-  return few_rows_kernel<FewRowsBy::Warps, Fp16ByWarps>(tile, p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_warps_fp16(int tile, bool p_mn_major) {
+  return few_rows_kernel<FewRowsBy::Warps, OfWarps<__half>, TREES>(tile, p_mn_major);
 }
+template FewRowsKernel<false> few_rows_warps_fp16<false>(int, bool);
+template FewRowsKernel<true> few_rows_warps_fp16<true>(int, bool);
 
 }  // namespace tiled

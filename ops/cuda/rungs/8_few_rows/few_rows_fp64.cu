@@ -15,9 +15,11 @@
 
 namespace tiled {
 
-template <typename Tile, bool P_MN_MAJOR, bool Q_MN_MAJOR>
-class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR, Q_MN_MAJOR> {
-  using Ring = FewRowsRing<Tile, 8, P_MN_MAJOR, Q_MN_MAJOR>;
+template <typename Tile, bool TREES, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+class FewRowsByDoubles : public FewRowsRing<Tile, 8, TREES, P_MN_MAJOR, Q_MN_MAJOR> {
+  using Ring = FewRowsRing<Tile, 8, TREES, P_MN_MAJOR, Q_MN_MAJOR>;
+  // Leaves end with a box, and the boxes behind it are zero.
+  static_assert(!TREES || tree_unit(Arithmetic::Fma) % Ring::BOX_K == 0);
   using Ring::args;
   using typename Ring::Place;
 
@@ -32,6 +34,7 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR, Q_MN_MAJOR> {
     Place place(*this), last = place;
     uint32_t parity = 0;
     bool read = false;  // the stage before, by all lanes
+    typename Totals::Waiting waiting;
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     this->wait_full(place.full, parity);
@@ -61,20 +64,19 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR, Q_MN_MAJOR> {
       read = this->has_read(chain);
     };
     for (; tile < args.tiles; tile += gridDim.x) {
-      int left = args.segment;
+      total.clear();
+      const bool last_tile = tile + static_cast<int>(gridDim.x) >= args.tiles;
+      const int stages = this->stages_of(tile), before_last = stages - last_tile;
+      for (int i = 0, stage = 0; stage < stages; ++i) {
+        const int end = this->piece_of(tile, i, stage).end;
+        for (; stage < min(end, before_last); ++stage) multiply_and_fetch();
+        if (stage < end) {
 #pragma unroll
-      for (int i = 0; i < SUMS; ++i) total[i] = 0;
-      for (int stage = 1; stage < args.stages; ++stage) {
-        multiply_and_fetch();
-        if (--left == 0) add_segment_to_total(), left = args.segment;
+          for (int step = 0; step < STEPS; ++step) multiply(step);
+          ++stage;
+        }
+        add_piece(i, stage < stages, waiting);
       }
-      if (tile + static_cast<int>(gridDim.x) < args.tiles) {
-        multiply_and_fetch();
-      } else {
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step) multiply(step);
-      }
-      add_segment_to_total();
       store(tile);
     }
   }
@@ -83,6 +85,7 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR, Q_MN_MAJOR> {
   using Operands = FewRowsDoubles<Tile, P_MN_MAJOR, Q_MN_MAJOR>;
   static constexpr int STEPS = Operands::STEPS;  // in a stage
   static constexpr int SUMS = 4 * Tile::EIGHTS;  // of a thread
+  using Totals = FewRowsTotals<double, SUMS, TREES>;
 
   __device__ __forceinline__ void multiply(int step) {
 #pragma unroll
@@ -90,28 +93,35 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, P_MN_MAJOR, Q_MN_MAJOR> {
       ptx::mma(chain[eight], fragments.p[step], fragments.q[step][eight]);
   }
 
-  __device__ __forceinline__ void add_segment_to_total() {
+  __device__ __forceinline__ void add_piece(int i, bool waits, typename Totals::Waiting& waiting) {
+    total.add([&](int j) { return chain[j / 4][j % 4]; }, waiting, this->additions_of(i), waits);
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      total[i] += chain[i / 4][i % 4];
-      chain[i / 4][i % 4] = 0;
-    }
+    for (int j = 0; j < SUMS; ++j) chain[j / 4][j % 4] = 0;
   }
 
   __device__ __forceinline__ void store(int tile) {
     this->template store_totals<double>(
-        total, this->corner_of(tile), band * 16 + Operands::p_place(lane / 4),
+        total.sum, this->corner_of(tile), band * 16 + Operands::p_place(lane / 4),
         group * Tile::COLUMNS, [](int i) { return i / 2 % 2 * 8; },
         [&](int i) { return i / 4 * 8 + Operands::q_place(lane % 4 * 2 + i % 2); });
   }
 
   int lane, band, group;
   Operands fragments;
-  double chain[Tile::EIGHTS][4] = {}, total[SUMS];
+  double chain[Tile::EIGHTS][4] = {};
+  Totals total;
 };
 
-Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major, bool q_mn_major) {
-  return few_rows_kernel<FewRowsBy::Mma, FewRowsByDoubles>(tile, p_mn_major, q_mn_major);
+struct OfDoubles {
+  template <typename Tile, bool TREES, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+  using Of = FewRowsByDoubles<Tile, TREES, P_MN_MAJOR, Q_MN_MAJOR>;
+};
+
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_fp64(int tile, bool p_mn_major, bool q_mn_major) {
+  return few_rows_kernel<FewRowsBy::Mma, OfDoubles, TREES>(tile, p_mn_major, q_mn_major);
 }
+template FewRowsKernel<false> few_rows_fp64<false>(int, bool, bool);
+template FewRowsKernel<true> few_rows_fp64<true>(int, bool, bool);
 
 }  // namespace tiled

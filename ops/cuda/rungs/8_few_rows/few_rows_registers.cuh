@@ -23,10 +23,11 @@
 
 namespace tiled {
 
-template <typename Tile, bool P_MN_MAJOR>
-class FewRowsByRegisters : public FewRowsRing<Tile, sizeof(float), P_MN_MAJOR> {
+template <typename Tile, bool TREES, bool P_MN_MAJOR>
+class FewRowsByRegisters : public FewRowsRing<Tile, sizeof(float), TREES, P_MN_MAJOR> {
   static_assert(P_MN_MAJOR, "else wgmma reads it where it is");
-  using Ring = FewRowsRing<Tile, sizeof(float), P_MN_MAJOR>;
+  static_assert(!TREES, "a group of steps may have more of K than a leaf's last stage");
+  using Ring = FewRowsRing<Tile, sizeof(float), TREES, P_MN_MAJOR>;
   using Ring::args;
   using typename Ring::Place;
 

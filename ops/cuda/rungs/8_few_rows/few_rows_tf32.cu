@@ -4,13 +4,23 @@
 
 namespace tiled {
 
-template <typename Tile, bool P_MN_MAJOR>
-using ByTf32 = FewRowsByWgmma<Tile, ptx::Tf32, P_MN_MAJOR>;
+struct OfTf32 {
+  template <typename Tile, bool TREES, bool P_MN_MAJOR, bool>
+  using Of = FewRowsByWgmma<Tile, ptx::Tf32, TREES, P_MN_MAJOR>;
+};
+struct OfRegisters {
+  template <typename Tile, bool TREES, bool P_MN_MAJOR, bool>
+  using Of = FewRowsByRegisters<Tile, TREES, P_MN_MAJOR>;
+};
 
-Kernel<FewRowsArguments> few_rows_tf32(int tile, bool p_mn_major) {
-  return p_mn_major
-             ? few_rows_kernel<FewRowsBy::Registers, FewRowsByRegisters, true>(FewRowsTiles(), tile)
-             : few_rows_kernel<FewRowsBy::Wgmma, ByTf32, false>(FewRowsTiles(), tile);
+template <>
+FewRowsKernel<false> few_rows_tf32<false>(int tile, bool p_mn_major) {
+  return p_mn_major ? few_rows_kernel<FewRowsBy::Registers, OfRegisters, false, true>(tile)
+                    : few_rows_kernel<FewRowsBy::Wgmma, OfTf32, false, false>(tile);
+}
+template <>
+FewRowsKernel<true> few_rows_tf32<true>(int tile, bool) {
+  return few_rows_kernel<FewRowsBy::Wgmma, OfTf32, true, false>(tile);
 }
 
 }  // namespace tiled

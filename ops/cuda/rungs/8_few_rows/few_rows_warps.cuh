@@ -26,9 +26,9 @@
 
 namespace tiled {
 
-template <typename Tile, typename T, bool P_MN_MAJOR>
-class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
-  using Ring = FewRowsRing<Tile, sizeof(T), P_MN_MAJOR>;
+template <typename Tile, typename T, bool TREES, bool P_MN_MAJOR>
+class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
+  using Ring = FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR>;
   using Ring::args;
   using typename Ring::Place;
 
@@ -43,14 +43,16 @@ class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
     Place place(*this), last = place;
     uint32_t parity = 0;
     bool read = false;  // the stage before, by all lanes
+    typename Totals::Waiting waiting;
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     this->wait_full(place.full, parity);
 #pragma unroll
     for (int step = 0; step < AHEAD; ++step) fragments.fetch(step, place.at);
 
-    // One stage's products, and between them the fragments of what comes AHEAD steps later.
-    const auto multiply_stage = [&](auto goes_on) {
+    // One stage's products, of so many steps, and between them the fragments of what comes AHEAD
+    // steps later.
+    const auto multiply_stage = [&](auto goes_on, auto steps) {
       maybe_delay();
       Place next = place;
       const uint32_t wraps = next.advance(*this);
@@ -59,32 +61,38 @@ class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
 #pragma unroll
       for (int step = 0; step < STEPS - AHEAD; ++step) {
         fragments.fetch(step + AHEAD, place.at);
-        multiply(step, bits);
+        multiply(step, bits, step < steps);
         if (step == 0) this->release(last, read);
       }
       if (goes_on && !ready) this->wait_full(next.full, parity ^ wraps);
 #pragma unroll
       for (int step = STEPS - AHEAD; step < STEPS; ++step) {
         if (goes_on) fragments.fetch(step + AHEAD - STEPS, next.at);
-        multiply(step, bits);
+        multiply(step, bits, step < steps);
       }
       read = this->has_read(bits);
       last = place, place = next, parity ^= wraps;
     };
     for (; tile < args.tiles; tile += gridDim.x) {
-#pragma unroll
-      for (int i = 0; i < SUMS; ++i) total[i] = 0;
+      total.clear();
       // After the very last stage nothing is loaded.
       const bool last_tile = tile + static_cast<int>(gridDim.x) >= args.tiles;
-      const int before_last = args.stages - last_tile;
-      for (int stage = 0; stage < args.stages;) {
-        const int end = min(stage + args.segment, args.stages);
-        for (; stage < min(end, before_last); ++stage) multiply_stage(std::true_type());
-        if (stage < end) multiply_stage(std::false_type()), ++stage;
-        add_segment_to_total();
+      const int stages = this->stages_of(tile), before_last = stages - last_tile;
+      for (int i = 0, stage = 0; stage < stages; ++i) {
+        const auto piece = this->piece_of(tile, i, stage);
+        const int end = piece.whole_end();
+        for (; stage < min(end, before_last); ++stage)
+          multiply_stage(std::true_type(), ALL_STEPS());
+        if (stage < end) multiply_stage(std::false_type(), ALL_STEPS()), ++stage;
+        if constexpr (TREES)
+          if (piece.rest != 0) {
+            multiply_stage(stage < before_last, (piece.rest + STEP_K - 1) / STEP_K);
+            ++stage;
+          }
+        add_piece(i, stage < stages, waiting);
       }
       this->template store_totals<T>(
-          total, this->corner_of(tile), band * 16 + lane / 4, column + lane % 4 * 2,
+          total.sum, this->corner_of(tile), band * 16 + lane / 4, column + lane % 4 * 2,
           [](int i) { return i / 2 % 2 * 8; }, [](int i) { return i / 4 * 8 + i % 2; });
     }
   }
@@ -94,24 +102,28 @@ class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), P_MN_MAJOR> {
   static constexpr int STEPS = Operands::STEPS;  // in a stage
   static constexpr int AHEAD = STEPS / 2;        // a load's way is shorter than so many products
   static constexpr int SUMS = 4 * Tile::EIGHTS;  // of a thread
+  using Totals = FewRowsTotals<float, SUMS, TREES>;
+  static constexpr int STEP_K = 32 / sizeof(T);  // elements
+  using ALL_STEPS = std::integral_constant<int, STEPS>;
 
-  __device__ __forceinline__ void multiply(int step, uint32_t& bits) {
+  // What is loaded and not multiplied must have been read too.
+  __device__ __forceinline__ void multiply(int step, uint32_t& bits, bool counts) {
     bits |= fragments.bits_of(step);
+    if (!counts) return;
 #pragma unroll
     for (int eight = 0; eight < Tile::EIGHTS; ++eight)
       ptx::mma(T(), chain[eight], fragments.p[step], fragments.q[step][eight]);
   }
 
-  __device__ __forceinline__ void add_segment_to_total() {
+  __device__ __forceinline__ void add_piece(int i, bool waits, typename Totals::Waiting& waiting) {
+    total.add([&](int j) { return chain[j / 4][j % 4]; }, waiting, this->additions_of(i), waits);
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      total[i] += chain[i / 4][i % 4];
-      chain[i / 4][i % 4] = 0;
-    }
+    for (int j = 0; j < SUMS; ++j) chain[j / 4][j % 4] = 0;
   }
 
   Operands fragments;
-  float chain[Tile::EIGHTS][4] = {}, total[SUMS];
+  float chain[Tile::EIGHTS][4] = {};
+  Totals total;
 };
 
 }  // namespace tiled

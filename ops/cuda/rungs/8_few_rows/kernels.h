@@ -3,6 +3,9 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
+#include "core/sum_tree.h"
 #include "cuda/parts/launch.h"
 #include "cuda/rungs/8_few_rows/strips.h"
 #include "cuda/rungs/8_few_rows/tiles.h"
@@ -33,15 +36,35 @@ struct FewRowsArguments {
   Epilogue epilogue;          // its rows are P's and its columns Q's
 };
 
+// The same for kernels whose K a tree sums. Where leaves are shared out among blocks, as segments
+// are, C is the place of their sums; a tile then has one, and nothing is added to it.
+struct FewRowsTreeArguments : FewRowsArguments {
+  bool shares_leaves;
+  LeafTable leaves;
+  uint8_t additions[MOST_LEAVES];  // TreePart::additions
+};
+template <bool TREES>
+using FewRowsArgumentsOf = std::conditional_t<TREES, FewRowsTreeArguments, FewRowsArguments>;
+template <bool TREES>
+using FewRowsKernel = Kernel<FewRowsArgumentsOf<TREES>>;
+
 // By element type.
-Kernel<FewRowsArguments> few_rows_bf16(int tile, bool p_mn_major);
-Kernel<FewRowsArguments> few_rows_fp16(int tile, bool p_mn_major);
-Kernel<FewRowsArguments> few_rows_warps_bf16(int tile, bool p_mn_major);
-Kernel<FewRowsArguments> few_rows_warps_fp16(int tile, bool p_mn_major);
-Kernel<FewRowsArguments> few_rows_tf32(int tile, bool p_mn_major);
-Kernel<FewRowsArguments> few_rows_fp64(int tile, bool p_mn_major, bool q_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_bf16(int tile, bool p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_fp16(int tile, bool p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_warps_bf16(int tile, bool p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_warps_fp16(int tile, bool p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_tf32(int tile, bool p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_fp64(int tile, bool p_mn_major, bool q_mn_major);
 // fp32, not on tensor cores.
-Kernel<FewRowsArguments> few_rows_lanes(int tile, bool p_mn_major);
-Kernel<FewRowsArguments> few_rows_patches(int tile, bool p_mn_major, bool q_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_lanes(int tile, bool p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_patches(int tile, bool p_mn_major, bool q_mn_major);
 
 }  // namespace tiled

@@ -8,14 +8,21 @@
 
 namespace tiled {
 
-template <typename Tile, bool P_MN_MAJOR>
-class FewRowsByLanes : public FewRowsChains<Tile, P_MN_MAJOR, false> {
+template <typename Tile, bool TREES, bool P_MN_MAJOR>
+class FewRowsByLanes : public FewRowsChains<Tile, TREES, P_MN_MAJOR, false> {
  public:
-  using FewRowsChains<Tile, P_MN_MAJOR, false>::FewRowsChains;
+  using FewRowsChains<Tile, TREES, P_MN_MAJOR, false>::FewRowsChains;
+};
+struct OfLanes {
+  template <typename Tile, bool TREES, bool P_MN_MAJOR, bool>
+  using Of = FewRowsByLanes<Tile, TREES, P_MN_MAJOR>;
 };
 
-Kernel<FewRowsArguments> few_rows_lanes(int tile, bool p_mn_major) {
-  return few_rows_kernel<FewRowsBy::Lanes, FewRowsByLanes>(tile, p_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_lanes(int tile, bool p_mn_major) {
+  return few_rows_kernel<FewRowsBy::Lanes, OfLanes, TREES>(tile, p_mn_major);
 }
+template FewRowsKernel<false> few_rows_lanes<false>(int, bool);
+template FewRowsKernel<true> few_rows_lanes<true>(int, bool);
 
 }  // namespace tiled

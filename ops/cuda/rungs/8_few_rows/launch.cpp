@@ -7,26 +7,28 @@
 namespace tiled {
 namespace {
 
-Kernel<FewRowsArguments> few_rows_kernel(const Problem& problem, int tile, bool p_mn_major,
-                                         bool q_mn_major) {
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_kernel(const Problem& problem, int tile, bool p_mn_major,
+                                     bool q_mn_major) {
   if (few_rows_tile(tile).by == FewRowsBy::Patches)
-    return few_rows_patches(tile, p_mn_major, q_mn_major);
+    return few_rows_patches<TREES>(tile, p_mn_major, q_mn_major);
   if (few_rows_tile(tile).by == FewRowsBy::Warps)
-    return problem.dtype == DType::BFloat16 ? few_rows_warps_bf16(tile, p_mn_major)
-                                            : few_rows_warps_fp16(tile, p_mn_major);
+    return problem.dtype == DType::BFloat16 ? few_rows_warps_bf16<TREES>(tile, p_mn_major)
+                                            : few_rows_warps_fp16<TREES>(tile, p_mn_major);
   switch (problem.dtype) {
-    case DType::BFloat16: return few_rows_bf16(tile, p_mn_major);
-    case DType::Float16: return few_rows_fp16(tile, p_mn_major);
-    case DType::Float64: return few_rows_fp64(tile, p_mn_major, q_mn_major);
+    case DType::BFloat16: return few_rows_bf16<TREES>(tile, p_mn_major);
+    case DType::Float16: return few_rows_fp16<TREES>(tile, p_mn_major);
+    case DType::Float64: return few_rows_fp64<TREES>(tile, p_mn_major, q_mn_major);
     default:
-      return problem.arithmetic == Arithmetic::Tf32 ? few_rows_tf32(tile, p_mn_major)
-                                                    : few_rows_lanes(tile, p_mn_major);
+      return problem.arithmetic == Arithmetic::Tf32 ? few_rows_tf32<TREES>(tile, p_mn_major)
+                                                    : few_rows_lanes<TREES>(tile, p_mn_major);
   }
 }
 
-Kernel<FewRowsArguments> kernel_of(const Problem& read, const FewRowsPlan& plan) {
+template <bool TREES>
+FewRowsKernel<TREES> kernel_of(const Problem& read, const FewRowsPlan& plan) {
   const Sides sides = sides_of(read, plan.exchanged);
-  return few_rows_kernel(read, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q));
+  return few_rows_kernel<TREES>(read, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q));
 }
 
 CUtensorMapDataType element_type_of(const Problem& problem) {
@@ -48,11 +50,16 @@ cudaError_t launch(const Call& call, const Step& step) {
                            bytes, {strip, box_k}, {box_k, rows});
       });
   if (error != cudaSuccess) return error;
-  return launch_early(kernel_of(problem, way), step, call.stream, args);
+  if (problem.leaf > 0)
+    return launch_early(kernel_of<true>(problem, way), step, call.stream,
+                        with_leaves(args, problem, way));
+  return launch_early(kernel_of<false>(problem, way), step, call.stream, args);
 }
 
 const void* kernel(const Call& call) {
-  return address_of(kernel_of(call.read, call.plan.way.as<FewRowsPlan>()));
+  const FewRowsPlan way = call.plan.way.as<FewRowsPlan>();
+  if (call.read.leaf > 0) return address_of(kernel_of<true>(call.read, way));
+  return address_of(kernel_of<false>(call.read, way));
 }
 
 }  // namespace

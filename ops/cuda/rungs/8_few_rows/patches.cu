@@ -14,14 +14,21 @@
 
 namespace tiled {
 
-template <typename Tile, bool P_MN_MAJOR, bool Q_MN_MAJOR>
-class FewRowsByPatches : public FewRowsChains<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
+template <typename Tile, bool TREES, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+class FewRowsByPatches : public FewRowsChains<Tile, TREES, P_MN_MAJOR, Q_MN_MAJOR> {
  public:
-  using FewRowsChains<Tile, P_MN_MAJOR, Q_MN_MAJOR>::FewRowsChains;
+  using FewRowsChains<Tile, TREES, P_MN_MAJOR, Q_MN_MAJOR>::FewRowsChains;
+};
+struct OfPatches {
+  template <typename Tile, bool TREES, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+  using Of = FewRowsByPatches<Tile, TREES, P_MN_MAJOR, Q_MN_MAJOR>;
 };
 
-Kernel<FewRowsArguments> few_rows_patches(int tile, bool p_mn_major, bool q_mn_major) {
-  return few_rows_kernel<FewRowsBy::Patches, FewRowsByPatches>(tile, p_mn_major, q_mn_major);
+template <bool TREES>
+FewRowsKernel<TREES> few_rows_patches(int tile, bool p_mn_major, bool q_mn_major) {
+  return few_rows_kernel<FewRowsBy::Patches, OfPatches, TREES>(tile, p_mn_major, q_mn_major);
 }
+template FewRowsKernel<false> few_rows_patches<false>(int, bool, bool);
+template FewRowsKernel<true> few_rows_patches<true>(int, bool, bool);
 
 }  // namespace tiled

@@ -14,6 +14,11 @@ namespace {
 // Tiles along Q, narrower than need be, that may be fewer columns in all than wider ones.
 constexpr int64_t MOST_NARROW = 4;
 
+// The kernels' arguments have room for so many leaves.
+bool leaves_fit(const Problem& problem) {
+  return problem.leaf == 0 || chain_count(problem) <= MOST_LEAVES;
+}
+
 bool supports(const Problem& problem, const DeviceInfo& device) {
   // More than with any tile.
   const int64_t tiles = saturating_product(
@@ -21,7 +26,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
   const bool chains = problem.arithmetic == Arithmetic::Fma &&
                       (problem.dtype == DType::Float64 || problem.dtype == DType::Float32);
   return (is_of_wgmma(problem.arithmetic) || chains) && device.hopper_kernels &&
-         sizes_fit_tma(problem) && tiles <= MOST_OF_TMA;
+         sizes_fit_tma(problem) && tiles <= MOST_OF_TMA && leaves_fit(problem);
 }
 
 bool multiplies(FewRowsBy by, const Problem& problem) {
@@ -70,7 +75,7 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
   plan.copy_p = repacked_to(sides.p, problem.dtype, !reads_p);
   plan.copy_q = reads_q ? CopyTo::Nothing : CopyTo::AlongK;
   const bool mn_major = is_mn_major(copied(sides.p, problem.dtype, plan.copy_p));
-  if (by == FewRowsBy::Registers && !mn_major) return;
+  if (by == FewRowsBy::Registers && (!mn_major || problem.leaf > 0)) return;
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;
   for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
@@ -117,7 +122,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Warps,
                                FewRowsBy::Mma, FewRowsBy::Lanes, FewRowsBy::Patches})
       for (int share = 0; share <= may_share; ++share)
-        if (multiplies(by, problem) && (has_totals(by) || share || segment_count(problem.k) < 2))
+        if (multiplies(by, problem) && (has_totals(by) || share || chain_count(problem) < 2))
           ways_by(problem, device, by, exchanged, share, visit);
   }
 }
@@ -179,6 +184,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   std::string work = "FewRowsBy" + std::string(name_of(tile.by)) + "<" + d.tile;
   if (tile.by == FewRowsBy::Wgmma || tile.by == FewRowsBy::Warps)
     work += ", " + wgmma_type(problem);
+  work += problem.leaf > 0 ? ", 1" : ", 0";
   work += is_mn_major(sides.p) ? ", 1" : ", 0";
   if (takes_any_q(tile.by)) work += is_mn_major(sides.q) ? ", 1" : ", 0";
   d.kernel = "few_rows<" + work + ">>";
@@ -208,7 +214,7 @@ NamedWay name(const Problem&, const Way& way) {
 
 }  // namespace
 
-extern const Rung FewRowsRung = {Algo::FewRows, Use::Chosen, &supports, &ways,
-                                 &plan,         &describe,   &name,     &variants};
+extern const Rung FewRowsRung = {Algo::FewRows, Use::Chosen, &supports, &ways,      &plan,
+                                 &describe,     &name,       &variants, TAKES_TREES};
 
 }  // namespace tiled

@@ -5,7 +5,7 @@
 
 #include "core/segments.h"
 #include "cuda/plan/copies.h"
-#include "cuda/plan/sums.h"
+#include "cuda/plan/tree_pass.h"
 #include "cuda/rungs/8_few_rows/strips.h"
 #include "cuda/rungs/8_few_rows/tiles.h"
 
@@ -33,13 +33,20 @@ inline int64_t columns_of(const Problem& problem, const FewRowsPlan& plan) {
   return blocks_over(plan.exchanged ? problem.m : problem.n, few_rows_tile(plan.tile).block_q);
 }
 
-// The segments of split-K, and what a tile has of K: one of them, the last as long as all others,
-// since there is only zero beyond K; without split-K all of K.
+// The segments of split-K, or leaves.
 inline int64_t segments_of(const Problem& problem, const FewRowsPlan& plan) {
-  return plan.share_segments ? segment_count(problem.k) : 1;
+  return plan.share_segments ? chain_count(problem) : 1;
 }
-inline int64_t depth_of(const Problem& problem, const FewRowsPlan& plan) {
-  return plan.share_segments ? segment_size(problem.k) : problem.k;
+
+// The stages of a tile, of so much of K: of all of it, or in split-K of a segment, of which the
+// last is as long as the others, since there is only zero beyond K. A leaf begins with a stage, and
+// of leaves that are shared out each has its own number.
+inline int64_t stages_of(const Problem& problem, const FewRowsPlan& plan, int64_t stage_k) {
+  if (problem.leaf == 0)
+    return blocks_over(plan.share_segments ? segment_size(problem.k) : problem.k, stage_k);
+  int64_t stages = 0;
+  for (const TreePart& leaf : leaves_of(problem)) stages += blocks_over(leaf.size, stage_k);
+  return stages;
 }
 
 // The tiles of C, of all entries of the batch; and in split-K those of all segments.

@@ -10,15 +10,17 @@
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/rungs/8_few_rows/kernels.h"
+#include "cuda/rungs/8_few_rows/totals.cuh"
 
 namespace tiled {
 
-template <typename Tile_, int ELEMENT_BYTES, bool P_MN_MAJOR, bool Q_MN_MAJOR = false>
+template <typename Tile_, int ELEMENT_BYTES, bool TREES, bool P_MN_MAJOR, bool Q_MN_MAJOR = false>
 class FewRowsRing {
  public:
   using Tile = Tile_;
+  using Arguments = FewRowsArgumentsOf<TREES>;
 
-  __device__ FewRowsRing(const FewRowsArguments& args, uint8_t* memory) : args(args) {
+  __device__ FewRowsRing(const Arguments& args, uint8_t* memory) : args(args) {
     base = ptx::shared_address(memory);
     // The compiler would rather compute it again in every step than keep it.
     ptx::forget(base);
@@ -55,26 +57,63 @@ class FewRowsRing {
       const Corner corner = corner_of(tile);
       if (tile == static_cast<int>(blockIdx.x)) wait_for_kernel_before();
       const CUtensorMap* p_map = &args.p_maps[P_MN_MAJOR ? 0 : corner.height - args.strips.least()];
-      const int first = corner.segment * args.segment;
       const uint32_t loads = Tile::BOXES * 128 * args.strip * corner.height + args.q_loads;
-      for (int stage = 0; stage < args.stages; ++stage, --until_turn) {
-        if (until_turn == 0) {
-          until_turn = Tile::PRODUCERS;
-          if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(place.full + EMPTY, parity);
-          maybe_delay();
-          ptx::mbarrier_arrive_expect_tx(place.full, loads);
+      const int stages = stages_of(tile);
+      for (int i = 0, before = 0; before < stages; ++i) {
+        const Piece piece = piece_of(tile, i, before);
+        const int begin = begin_of(corner, i), stages_of_piece = piece.end - before;
+        before = piece.end;
+        for (int stage = 0; stage < stages_of_piece; ++stage, --until_turn) {
+          if (until_turn == 0) {
+            until_turn = Tile::PRODUCERS;
+            if constexpr (FAULT != Fault::NoEmptyWait)
+              ptx::mbarrier_wait(place.full + EMPTY, parity);
+            maybe_delay();
+            ptx::mbarrier_arrive_expect_tx(place.full, loads);
 #pragma unroll
-          for (int box = 0; box < Tile::BOXES; ++box)
-            load(place, box, corner, p_map, ((first + stage) * Tile::BOXES + box) * BOX_K);
+            for (int box = 0; box < Tile::BOXES; ++box) {
+              int k = stage * STAGE_K + box * BOX_K;
+              // The boxes of a leaf's last stage that are the next leaf's are read from outside of
+              // K, as zeros.
+              if (TREES && piece.rest != 0 && k >= (stages_of_piece - 1) * STAGE_K + piece.rest)
+                k = OUTSIDE;
+              load(place, box, corner, p_map, begin + k);
+            }
+          }
+          if (place.advance(*this)) parity ^= 1;
         }
-        if (place.advance(*this)) parity ^= 1;
       }
     }
   }
 
  protected:
   static constexpr int BOX_K = 128 / ELEMENT_BYTES;  // elements
-  static constexpr uint32_t EMPTY = 8;               // bytes from a stage's full barrier
+  static constexpr int STAGE_K = Tile::BOXES * BOX_K;
+  static constexpr int OUTSIDE = 1 << 30;  // of any K that so few leaves have
+  static constexpr uint32_t EMPTY = 8;     // bytes from a stage's full barrier
+
+  // A piece of K, one chain: the tile's stage with which it ends, and how much of K, in elements,
+  // the last one has, if it has what is not the piece's (0: it has not).
+  struct Piece {
+    int end, rest;
+    __device__ __forceinline__ int whole_end() const { return end - (rest != 0); }
+  };
+  // A tile's i-th, before which so many stages are. What is beyond K is zero.
+  __device__ __forceinline__ Piece piece_of(int tile, int i, int before) const {
+    if constexpr (TREES) {
+      const int32_t* const begins = args.leaves.begins + args.by_tiles.quotient(tile) + i;
+      const int size = begins[1] - begins[0];
+      return {before + (size + STAGE_K - 1) / STAGE_K, size % STAGE_K};
+    } else {
+      return {min(before + args.segment, args.stages), 0};
+    }
+  }
+  // A tile's stages. Leaves that are shared out have some more and others less.
+  __device__ __forceinline__ int stages_of(int tile) const {
+    if constexpr (TREES)
+      if (args.shares_leaves) return piece_of(tile, 0, 0).end;
+    return args.stages;
+  }
 
   // A place in the ring.
   struct Place {
@@ -107,6 +146,27 @@ class FewRowsRing {
     return {range.first * args.strip, range.end - range.first,
             static_cast<int>(tile - along_p * args.by_columns.value) * Tile::BLOCK_Q, entry,
             segment};
+  }
+
+  // Where a tile's i-th piece begins in K, elements.
+  __device__ __forceinline__ int begin_of(const Corner& corner, int i) const {
+    if constexpr (TREES) return args.leaves.begins[corner.segment + i];
+    return (corner.segment + i) * args.segment * STAGE_K;
+  }
+
+  // The stages of all of this block's tiles.
+  __device__ __forceinline__ uint32_t stages_of_block() const {
+    const int first = blockIdx.x;
+    if constexpr (!TREES) return ((args.tiles - 1 - first) / gridDim.x + 1) * args.stages;
+    uint32_t stages = 0;
+    for (int tile = first; tile < args.tiles; tile += gridDim.x) stages += stages_of(tile);
+    return stages;
+  }
+
+  // How many of the sums that wait the tile's i-th leaf is added to.
+  __device__ __forceinline__ int additions_of(int i) const {
+    if constexpr (TREES) return args.additions[i];
+    return 0;
   }
 
   __device__ __forceinline__ void wait_full(uint32_t full, uint32_t parity) const {
@@ -172,7 +232,7 @@ class FewRowsRing {
                        args.c_fp32);
   }
 
-  const FewRowsArguments& args;
+  const Arguments& args;
   uint32_t base, barriers, end;  // of the ring and of its barriers
 
  private:
@@ -207,7 +267,7 @@ class FewRowsRing {
 // The kernel of all three: Tile::WARPS warps that multiply, and some that load.
 template <typename Work>
 __global__ void __launch_bounds__(Work::Tile::THREADS, 1)
-    few_rows(const __grid_constant__ FewRowsArguments args) {
+    few_rows(const __grid_constant__ typename Work::Arguments args) {
   extern __shared__ __align__(1024) uint8_t memory[];
   Work work(args, memory);
   work.initialise_barriers();
@@ -222,46 +282,40 @@ __global__ void __launch_bounds__(Work::Tile::THREADS, 1)
   }
 }
 
-// For the tiles that are multiplied by BY; the others are not planned for.
-template <FewRowsBy BY, template <typename, bool> typename Work, bool P_MN_MAJOR, typename Tile>
-Kernel<FewRowsArguments> few_rows_kernel() {
-  if constexpr (Tile::BY == BY)
-    return &few_rows<Work<Tile, P_MN_MAJOR>>;
-  else
-    return nullptr;
-}
-template <FewRowsBy BY, template <typename, bool> typename Work, bool P_MN_MAJOR, typename... Tiles>
-Kernel<FewRowsArguments> few_rows_kernel(TileList<Tiles...>, int tile) {
-  static const Kernel<FewRowsArguments> kernels[] = {
-      few_rows_kernel<BY, Work, P_MN_MAJOR, Tiles>()...};
-  return kernels[tile];
-}
-
-template <FewRowsBy BY, template <typename, bool> typename Work>
-Kernel<FewRowsArguments> few_rows_kernel(int tile, bool p_mn_major) {
-  return p_mn_major ? few_rows_kernel<BY, Work, true>(FewRowsTiles(), tile)
-                    : few_rows_kernel<BY, Work, false>(FewRowsTiles(), tile);
-}
-
-// For those that take a Q along m or n too.
-template <FewRowsBy BY, template <typename, bool, bool> typename Work>
-struct FewRowsOfAnyQ {
-  template <typename Tile, bool P_MN_MAJOR>
-  using AlongK = Work<Tile, P_MN_MAJOR, false>;
-  template <typename Tile, bool P_MN_MAJOR>
-  using AlongMN = Work<Tile, P_MN_MAJOR, true>;
-
-  template <bool P_MN_MAJOR>
-  static Kernel<FewRowsArguments> kernel(int tile, bool q_mn_major) {
-    return q_mn_major ? few_rows_kernel<BY, AlongMN, P_MN_MAJOR>(FewRowsTiles(), tile)
-                      : few_rows_kernel<BY, AlongK, P_MN_MAJOR>(FewRowsTiles(), tile);
+// The kernel of a tile, of the layouts of P and Q: Work::Of<Tile, TREES, P_MN_MAJOR, Q_MN_MAJOR>
+// for the tiles that are multiplied by BY. The others are not planned for.
+template <FewRowsBy BY, typename Work, bool TREES, bool P_MN_MAJOR, bool Q_MN_MAJOR>
+struct FewRowsKernels {
+  template <typename Tile>
+  static FewRowsKernel<TREES> of() {
+    if constexpr (Tile::BY == BY)
+      return &few_rows<typename Work::template Of<Tile, TREES, P_MN_MAJOR, Q_MN_MAJOR>>;
+    else
+      return nullptr;
+  }
+  template <typename... Tiles>
+  static FewRowsKernel<TREES> of(TileList<Tiles...>, int tile) {
+    static const FewRowsKernel<TREES> kernels[] = {of<Tiles>()...};
+    return kernels[tile];
   }
 };
-template <FewRowsBy BY, template <typename, bool, bool> typename Work>
-Kernel<FewRowsArguments> few_rows_kernel(int tile, bool p_mn_major, bool q_mn_major) {
-  using Kernels = FewRowsOfAnyQ<BY, Work>;
-  return p_mn_major ? Kernels::template kernel<true>(tile, q_mn_major)
-                    : Kernels::template kernel<false>(tile, q_mn_major);
+template <FewRowsBy BY, typename Work, bool TREES, bool P_MN_MAJOR, bool Q_MN_MAJOR = false>
+FewRowsKernel<TREES> few_rows_kernel(int tile) {
+  return FewRowsKernels<BY, Work, TREES, P_MN_MAJOR, Q_MN_MAJOR>::of(FewRowsTiles(), tile);
+}
+
+// For those that take a Q along k alone.
+template <FewRowsBy BY, typename Work, bool TREES>
+FewRowsKernel<TREES> few_rows_kernel(int tile, bool p_mn_major) {
+  return p_mn_major ? few_rows_kernel<BY, Work, TREES, true>(tile)
+                    : few_rows_kernel<BY, Work, TREES, false>(tile);
+}
+// For those that take one along m or n too.
+template <FewRowsBy BY, typename Work, bool TREES>
+FewRowsKernel<TREES> few_rows_kernel(int tile, bool p_mn_major, bool q_mn_major) {
+  if (!q_mn_major) return few_rows_kernel<BY, Work, TREES>(tile, p_mn_major);
+  return p_mn_major ? few_rows_kernel<BY, Work, TREES, true, true>(tile)
+                    : few_rows_kernel<BY, Work, TREES, false, true>(tile);
 }
 
 }  // namespace tiled
