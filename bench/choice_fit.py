@@ -6,11 +6,14 @@
 Every number of the rules is found here, by gradients of two losses: how far the estimates are off
 (of the ways near the best most), and what the choice would cost, where a soft minimum of the
 estimates stands for the choice. `estimated` is the formula of ops/cuda/plan/estimate.cpp once
-more; a test holds the two equal.
+more; a test holds the two equal. A record of another device than the rules' counts with its
+memory's rate, as the library scales rules (ops/cuda/plan/rules.cpp).
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import statistics
 from collections import defaultdict
@@ -28,7 +31,7 @@ from torch import Tensor
 
 from bench.cells import markdown
 from bench.choice import Case, ways_of
-from bench.choice_records import problems_in
+from bench.choice_records import gpu_of, problems_in
 
 console = Console()
 
@@ -73,6 +76,8 @@ class Ways:
             values = [float(w["demand"][name]) for _, w in rows]
             setattr(self, name, torch.tensor(values, dtype=torch.float64))
         self.seconds = torch.tensor([w["t"] for _, w in rows], dtype=torch.float64)
+        memory = [problems[i].get("memory", 1.0) for i, _ in rows]
+        self.memory = torch.tensor(memory, dtype=torch.float64)  # rates over the rules'
         self.names = [row_name(w) for _, w in rows]
 
         def multiplies_on_tensor_cores(case: dict, kind: str) -> bool:
@@ -127,10 +132,10 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     last = w.steps * step(torch.minimum(blocks, w.resident), share) + end
     whole = waves * full + torch.where(rest > 0, last, 0 * one)
     product = torch.where(w.stream_k > 0, w.units / places * full + chip["hand_over"], whole)
-    memory = (w.bytes + chip["again"] * w.again) / chip["memory"]
+    memory = (w.bytes + chip["again"] * w.again) / (chip["memory"] * w.memory)
     cache = loaded / chip["cache"] + w.line_loads * chip["line"] + w.store_lines * chip["store"]
     starts = tile["start"] + torch.where(together > 1, chip["cluster"], 0 * one)
-    others = (w.kernels - 1) * chip["kernel"] + 2 * w.copies / chip["copy"]
+    others = (w.kernels - 1) * chip["kernel"] + 2 * w.copies / (chip["copy"] * w.memory)
     return starts + overlap(product, memory + cache) + others
 
 
@@ -282,13 +287,31 @@ def show(found: dict[str, list[Cost]], worst: int = 2) -> None:
             )
 
 
+def memory_rate_of(device: str) -> float:
+    """In bytes a second. Raises RuntimeError where no device has that name."""
+    a = torch.empty(8, 8, device="meta")
+    return json.loads(torch.ops.tiled_debug.plan(a, a, device=device))["memory_bandwidth"]
+
+
+def device_of(path: Path, device: str) -> str:
+    """The name of the device that a record was measured on; `device` where it does not say."""
+    for word in gpu_of(path).lower().split():
+        with contextlib.suppress(RuntimeError):
+            memory_rate_of(word)
+            return word
+    return device
+
+
 def load(paths: Iterable[Path], device: str) -> list[dict]:
-    """Records' problems, as :func:`loaded` has them."""
-    return [
-        p
-        for path in paths
-        for p in loaded(track(problems_in(path), path.name, console=console), device)
-    ]
+    """Records' problems, as :func:`loaded` has them, each with its own device's ways, and its
+    memory's rate over that of `device`."""
+    found = []
+    for path in paths:
+        own = device if device == "cuda" else device_of(path, device)
+        rate = memory_rate_of(own) / memory_rate_of(device)
+        problems = loaded(track(problems_in(path), path.name, console=console), own)
+        found += [p | {"memory": rate} for p in problems]
+    return found
 
 
 def loaded(problems: Iterable[dict], device: str) -> list[dict]:
@@ -337,7 +360,7 @@ def rules_text(fit: Fit, device: str, head: list[str]) -> str:
 def main(
     records: list[Path],
     device: Annotated[
-        str, typer.Option(help="the records' device by name; cuda: this machine's")
+        str, typer.Option(help="the rules' device by name; cuda: this machine's")
     ] = "h100",
     rules: Annotated[Path | None, typer.Option(help="where to write the rules")] = None,
     held_out: Annotated[Path | None, typer.Option(help="a record to judge the fit by")] = None,

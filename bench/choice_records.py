@@ -33,6 +33,12 @@ def problems_in(path: Path) -> list[dict]:
     return _from_columns(kept[0]["columns"]) if kept else [x for x in lines if "case" in x]
 
 
+def gpu_of(path: Path) -> str:
+    """The name of the GPU that a record was measured on, empty where it does not say."""
+    heads = (line["environment"] for line in _lines(path) if "environment" in line)
+    return next((head["gpu"]["name"] for head in heads if head.get("gpu")), "")
+
+
 def _multiple(value: float) -> str:
     """Choices differ in times near the least; what is slow need only be known to be."""
     return f"{value:.{4 if value < 1.1 else 3 if value < 2 else 2}g}"

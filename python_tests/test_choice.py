@@ -105,22 +105,25 @@ def shipped() -> tuple[dict[str, float], dict[str, list[float]]]:
 
 
 @each_family
-def test_the_formula_that_is_fitted_is_the_librarys(family: str) -> None:
-    """Tiles that have numbers are compared; those of a rung without any have the same ones."""
+@each("device", ("h100", "h200"))
+def test_the_formula_that_is_fitted_is_the_librarys(family: str, device: str) -> None:
+    """Tiles that have numbers are compared; those of a rung without any have the same ones. Of
+    another device the memory's rate is its own."""
+    memory = choice_fit.memory_rate_of(device) / choice_fit.memory_rate_of("h100")
     chip, tiles = shipped()
     rungs = {name.split()[0] for name in tiles}
     none = [1e-6, 1e-6, 1e-6, 1e-6, 1, 1]
     problems, numbers = [], []
     for case in cases_of(family, count=8):
         ways = []
-        for way in choice.ways_of(case, "h100"):
+        for way in choice.ways_of(case, device):
             of_tile = tiles.get(choice_fit.row_name(way))
             if of_tile is None and way["algo"] not in rungs:
                 of_tile = none
             if of_tile is not None and not way["by_name"]:
                 ways.append(way | {"t": 1.0})
                 numbers.append(of_tile)
-        problems.append({"case": asdict(case), "all": ways})
+        problems.append({"case": asdict(case), "all": ways, "memory": memory})
     rates = {
         name: torch.tensor([row[i] for row in numbers], dtype=torch.float64)
         for i, name in enumerate(choice_fit.TILE)
@@ -130,6 +133,16 @@ def test_the_formula_that_is_fitted_is_the_librarys(family: str) -> None:
     said = [way["seconds"] for p in problems for way in p["all"]]
     assert len(said) > 8
     assert found == pytest.approx(said, rel=1e-9, abs=0)
+
+
+def test_a_record_says_what_it_was_measured_on() -> None:
+    results = ROOT / "bench" / "results"
+    h100 = results / "h100" / "choice_seed4.jsonl.xz"
+    assert choice_fit.device_of(h100, "a100") == "h100"
+    assert choice_fit.device_of(results / "h200_choice_seed21.jsonl.xz", "h100") == "h200"
+    assert choice_fit.memory_rate_of("h200") == 4.8e12
+    with pytest.raises(RuntimeError, match="h300"):
+        choice_fit.memory_rate_of("h300")
 
 
 def test_rules_are_written_as_they_are_read(tmp_path: Path) -> None:

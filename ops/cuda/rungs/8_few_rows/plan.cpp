@@ -122,7 +122,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Warps,
                                FewRowsBy::Mma, FewRowsBy::Lanes, FewRowsBy::Patches})
       for (int share = 0; share <= may_share; ++share)
-        if (multiplies(by, problem) && (has_totals(by) || share || chain_count(problem) < 2))
+        if (multiplies(by, problem) &&
+            (has_totals(by) || problem.leaf > 0 || share || chain_count(problem) < 2))
           ways_by(problem, device, by, exchanged, share, visit);
   }
 }

@@ -29,6 +29,12 @@ class FewRowsRing {
   }
 
   __device__ void initialise_barriers() const {
+    // Lines of constants come in the shadow of the kernel before, and not behind the first stage.
+    uint32_t begin = 0, additions = 0;
+    if constexpr (TREES) {
+      const int warp = threadIdx.x / 32;
+      begin = args.leaves.begins[warp], additions = args.additions[warp];
+    }
     if (threadIdx.x == 0) {
       ptx::prefetch_tensormap(&args.p_maps[0]);
       ptx::prefetch_tensormap(&args.q_map);
@@ -38,6 +44,7 @@ class FewRowsRing {
       }
       ptx::fence_mbarrier_init();
     }
+    if constexpr (TREES) ptx::forget(begin, additions);
     __syncthreads();
   }
 

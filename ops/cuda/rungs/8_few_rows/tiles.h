@@ -32,7 +32,7 @@ constexpr bool is_by_lanes(FewRowsBy by) {
   return by == FewRowsBy::Lanes || by == FewRowsBy::Patches;
 }
 
-// Whether a block may go through several segments of K.
+// Whether a block may go through several segments of K. (It may through the leaves of a tree.)
 constexpr bool has_totals(FewRowsBy by) { return by != FewRowsBy::Patches; }
 
 // Whether it reads a Q that is contiguous along m or n; for others Q is copied.
