@@ -39,7 +39,6 @@ class FewRowsChains : public FewRowsRing<Tile, 4, TREES, P_MN_MAJOR, Q_MN_MAJOR>
     uint32_t parity = 0;  // of the next stage
     uint32_t bits = 0;    // of the stage before: has_read() votes on them beside the next products
     bool has_last = false;
-    typename Totals::Waiting waiting;
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     // Stages of this block that are not done.
@@ -90,7 +89,7 @@ class FewRowsChains : public FewRowsRing<Tile, 4, TREES, P_MN_MAJOR, Q_MN_MAJOR>
                            (piece.rest + AHEAD * P::K - 1) / (AHEAD * P::K) * AHEAD);
             ++stage;
           }
-        add_piece(i, stage < stages, waiting);
+        add_piece(i, stage < stages);
       }
       this->template store_totals<float>(
           total.sum, this->corner_of(tile), p_row, q_row,
@@ -105,7 +104,7 @@ class FewRowsChains : public FewRowsRing<Tile, 4, TREES, P_MN_MAJOR, Q_MN_MAJOR>
   using Q =
       LaneValues<Tile::PATCH_Q, Tile::LANES_Q, Q_MN_MAJOR, few_rows_q_strip(Tile::BLOCK_Q, 4)>;
   static constexpr int SUMS = Tile::PATCH_P * Tile::PATCH_Q;
-  using Totals = FewRowsTotals<float, SUMS, TREES>;
+  using Totals = FewRowsTotals<float, SUMS, TREES, Tile::WAITING>;
   static constexpr int STEPS = 8 * Tile::BOXES;  // of 16 bytes of K, in a stage
   using ALL_STEPS = std::integral_constant<int, STEPS>;
   static constexpr int AHEAD = 4;  // as registers allow, of 8 sums at the most
@@ -146,8 +145,8 @@ class FewRowsChains : public FewRowsRing<Tile, 4, TREES, P_MN_MAJOR, Q_MN_MAJOR>
     return bits;
   }
 
-  __device__ __forceinline__ void add_piece(int i, bool waits, typename Totals::Waiting& waiting) {
-    total.add([&](int j) { return chain[j]; }, waiting, this->additions_of(i), waits);
+  __device__ __forceinline__ void add_piece(int i, bool waits) {
+    total.add([&](int j) { return chain[j]; }, this->additions_of(i), waits);
 #pragma unroll
     for (int j = 0; j < SUMS; ++j) chain[j] = 0;
   }

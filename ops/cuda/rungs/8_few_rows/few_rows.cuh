@@ -43,7 +43,6 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
     Place place(*this);
     uint32_t parity = 0;
     bool ready = false;  // whether the next stage is known to have arrived
-    typename Totals::Waiting waiting;
     ptx::declare_accumulators(chain);
     const Steps steps(args);
     uint32_t start = ptx::descriptor_start(place.at);
@@ -85,7 +84,7 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
         }
         ptx::wgmma_wait_group<0>();
         ptx::finish_accumulators(chain);
-        total.add([&](int j) { return chain[j]; }, waiting, this->additions_of(i), stage < stages);
+        total.add([&](int j) { return chain[j]; }, this->additions_of(i), stage < stages);
       }
       this->release(last);
       const auto corner = this->corner_of(tile);
@@ -98,7 +97,7 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
 
  private:
   static constexpr int SUMS = Tile::COLUMNS / 2;  // of a thread
-  using Totals = FewRowsTotals<float, SUMS, TREES>;
+  using Totals = FewRowsTotals<float, SUMS, TREES, Tile::WAITING>;
   static constexpr int STEPS = 4;  // of 32 bytes of K, in one of two boxes
   static_assert(Tile::BOXES == 2);
   static constexpr uint64_t Q_LAYOUT = ptx::descriptor_layout<128>(0, 1024);

@@ -34,7 +34,6 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, TREES, P_MN_MAJOR, Q_MN_MAJ
     Place place(*this), last = place;
     uint32_t parity = 0;
     bool read = false;  // the stage before, by all lanes
-    typename Totals::Waiting waiting;
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     this->wait_full(place.full, parity);
@@ -75,7 +74,7 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, TREES, P_MN_MAJOR, Q_MN_MAJ
           for (int step = 0; step < STEPS; ++step) multiply(step);
           ++stage;
         }
-        add_piece(i, stage < stages, waiting);
+        add_piece(i, stage < stages);
       }
       store(tile);
     }
@@ -85,7 +84,7 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, TREES, P_MN_MAJOR, Q_MN_MAJ
   using Operands = FewRowsDoubles<Tile, P_MN_MAJOR, Q_MN_MAJOR>;
   static constexpr int STEPS = Operands::STEPS;  // in a stage
   static constexpr int SUMS = 4 * Tile::EIGHTS;  // of a thread
-  using Totals = FewRowsTotals<double, SUMS, TREES>;
+  using Totals = FewRowsTotals<double, SUMS, TREES, Tile::WAITING>;
 
   __device__ __forceinline__ void multiply(int step) {
 #pragma unroll
@@ -93,8 +92,8 @@ class FewRowsByDoubles : public FewRowsRing<Tile, 8, TREES, P_MN_MAJOR, Q_MN_MAJ
       ptx::mma(chain[eight], fragments.p[step], fragments.q[step][eight]);
   }
 
-  __device__ __forceinline__ void add_piece(int i, bool waits, typename Totals::Waiting& waiting) {
-    total.add([&](int j) { return chain[j / 4][j % 4]; }, waiting, this->additions_of(i), waits);
+  __device__ __forceinline__ void add_piece(int i, bool waits) {
+    total.add([&](int j) { return chain[j / 4][j % 4]; }, this->additions_of(i), waits);
 #pragma unroll
     for (int j = 0; j < SUMS; ++j) chain[j / 4][j % 4] = 0;
   }

@@ -43,7 +43,6 @@ class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
     Place place(*this), last = place;
     uint32_t parity = 0;
     bool read = false;  // the stage before, by all lanes
-    typename Totals::Waiting waiting;
     int tile = blockIdx.x;
     if (tile >= args.tiles) return;
     this->wait_full(place.full, parity);
@@ -89,7 +88,7 @@ class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
             multiply_stage(stage < before_last, (piece.rest + STEP_K - 1) / STEP_K);
             ++stage;
           }
-        add_piece(i, stage < stages, waiting);
+        add_piece(i, stage < stages);
       }
       this->template store_totals<T>(
           total.sum, this->corner_of(tile), band * 16 + lane / 4, column + lane % 4 * 2,
@@ -102,7 +101,7 @@ class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
   static constexpr int STEPS = Operands::STEPS;  // in a stage
   static constexpr int AHEAD = STEPS / 2;        // a load's way is shorter than so many products
   static constexpr int SUMS = 4 * Tile::EIGHTS;  // of a thread
-  using Totals = FewRowsTotals<float, SUMS, TREES>;
+  using Totals = FewRowsTotals<float, SUMS, TREES, Tile::WAITING>;
   static constexpr int STEP_K = 32 / sizeof(T);  // elements
   using ALL_STEPS = std::integral_constant<int, STEPS>;
 
@@ -115,8 +114,8 @@ class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
       ptx::mma(T(), chain[eight], fragments.p[step], fragments.q[step][eight]);
   }
 
-  __device__ __forceinline__ void add_piece(int i, bool waits, typename Totals::Waiting& waiting) {
-    total.add([&](int j) { return chain[j / 4][j % 4]; }, waiting, this->additions_of(i), waits);
+  __device__ __forceinline__ void add_piece(int i, bool waits) {
+    total.add([&](int j) { return chain[j / 4][j % 4]; }, this->additions_of(i), waits);
 #pragma unroll
     for (int j = 0; j < SUMS; ++j) chain[j / 4][j % 4] = 0;
   }

@@ -14,9 +14,21 @@ namespace {
 // Tiles along Q, narrower than need be, that may be fewer columns in all than wider ones.
 constexpr int64_t MOST_NARROW = 4;
 
-// The kernels' arguments have room for so many leaves.
-bool leaves_fit(const Problem& problem) {
-  return problem.leaf == 0 || chain_count(problem) <= MOST_LEAVES;
+// Whether a block may go through all of the chains that K has, where sums of a tree wait in a
+// thread's registers.
+bool holds_chains(FewRowsBy by, int waiting, const Problem& problem) {
+  if (problem.leaf > 0) return waiting_beyond(0, problem).most <= waiting;
+  return has_totals(by) || chain_count(problem) < 2;
+}
+
+// The kernels' arguments have room for so many leaves, which are shared out, or a block's. A weight
+// of tf32 along m or n is for tiles that sum no tree.
+bool sums_trees(const Problem& problem) {
+  const Side weight = sides_of(problem, problem.m < problem.n).p;
+  if (problem.arithmetic == Arithmetic::Tf32 && is_mn_major(weight)) return false;
+  return chain_count(problem) <= MOST_LEAVES &&
+         (may_share_segments(problem) ||
+          holds_chains(FewRowsBy::Wgmma, few_rows_waiting(FewRowsBy::Wgmma, 8), problem));
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
@@ -26,7 +38,8 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
   const bool chains = problem.arithmetic == Arithmetic::Fma &&
                       (problem.dtype == DType::Float64 || problem.dtype == DType::Float32);
   return (is_of_wgmma(problem.arithmetic) || chains) && device.hopper_kernels &&
-         sizes_fit_tma(problem) && tiles <= MOST_OF_TMA && leaves_fit(problem);
+         sizes_fit_tma(problem) && tiles <= MOST_OF_TMA &&
+         (problem.leaf == 0 || sums_trees(problem));
 }
 
 bool multiplies(FewRowsBy by, const Problem& problem) {
@@ -76,14 +89,18 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
   plan.copy_q = reads_q ? CopyTo::Nothing : CopyTo::AlongK;
   const bool mn_major = is_mn_major(copied(sides.p, problem.dtype, plan.copy_p));
   if (by == FewRowsBy::Registers && (!mn_major || problem.leaf > 0)) return;
+  const auto takes = [&](const FewRowsTileInfo& tile) {
+    return tile.by == by &&
+           (share || holds_chains(by, few_rows_waiting(by, tile.columns), problem));
+  };
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;
   for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t)
-    if (few_rows_tile(t).by == by && (widest == 0 || widest < sides.q.rows))
+    if (takes(few_rows_tile(t)) && (widest == 0 || widest < sides.q.rows))
       widest = few_rows_tile(t).block_q;
   for (int t = 0; t < FEW_ROWS_TILE_COUNT; ++t) {
     const FewRowsTileInfo& tile = few_rows_tile(t);
-    if (tile.by != by || tile.block_q > widest) continue;
+    if (!takes(tile) || tile.block_q > widest) continue;
     plan.tile = static_cast<int8_t>(t);
     const int64_t columns = columns_of(problem, plan);
     const int64_t beside = std::max<int64_t>(
@@ -122,9 +139,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Warps,
                                FewRowsBy::Mma, FewRowsBy::Lanes, FewRowsBy::Patches})
       for (int share = 0; share <= may_share; ++share)
-        if (multiplies(by, problem) &&
-            (has_totals(by) || problem.leaf > 0 || share || chain_count(problem) < 2))
-          ways_by(problem, device, by, exchanged, share, visit);
+        if (multiplies(by, problem)) ways_by(problem, device, by, exchanged, share, visit);
   }
 }
 

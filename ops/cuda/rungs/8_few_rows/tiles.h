@@ -32,7 +32,14 @@ constexpr bool is_by_lanes(FewRowsBy by) {
   return by == FewRowsBy::Lanes || by == FewRowsBy::Patches;
 }
 
-// Whether a block may go through several segments of K. (It may through the leaves of a tree.)
+// The sums of a tree that wait at once in a thread's registers, four for up to 16 leaves. A kernel
+// that has them in memory takes 1 µs longer (docs/decisions/056); a tile whose products need the
+// registers has none, and is for leaves that are shared out among blocks.
+constexpr int few_rows_waiting(FewRowsBy by, int columns) {
+  return by == FewRowsBy::Patches || (by == FewRowsBy::Mma && columns > 16) ? 0 : 4;
+}
+
+// Whether a block may go through several segments of K.
 constexpr bool has_totals(FewRowsBy by) { return by != FewRowsBy::Patches; }
 
 // Whether it reads a Q that is contiguous along m or n; for others Q is copied.
@@ -63,6 +70,7 @@ struct FewRowsTile {
   static constexpr int COLUMNS = Q / GROUPS;            // of a warp
   static constexpr int PATCH_P = 1, PATCH_Q = COLUMNS;  // of a lane, where lanes multiply
   static constexpr int PRODUCERS = few_rows_producers(BY_, Q);
+  static constexpr int WAITING = few_rows_waiting(BY_, COLUMNS);
   static constexpr int THREADS = 32 * (WARPS + PRODUCERS);
   static constexpr int BOXES = 2;                      // of 128 bytes of K, in a stage
   static constexpr int P_BOX = P * 128;                // bytes; less where tiles are lower

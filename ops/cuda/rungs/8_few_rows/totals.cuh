@@ -1,18 +1,17 @@
 // What a thread of few_rows does with its sums of a piece of K.
 #pragma once
 
-#include "core/sum_tree.h"
+#include <cuda_runtime_api.h>
 
 namespace tiled {
 
-// add(chain, waiting, additions, waits): chain(i) is the i-th sum.
-template <typename T, int COUNT, bool TREES>
+// add(chain, additions, waits): chain(i) is the i-th sum.
+template <typename T, int COUNT, bool TREES, int WAITING>
 struct FewRowsTotals;
 
 // Segments: each one's sums are added to a total.
-template <typename T, int COUNT>
-struct FewRowsTotals<T, COUNT, /*TREES=*/false> {
-  struct Waiting {};
+template <typename T, int COUNT, int WAITING>
+struct FewRowsTotals<T, COUNT, /*TREES=*/false, WAITING> {
   T sum[COUNT];
 
   __device__ __forceinline__ void clear() {
@@ -20,7 +19,7 @@ struct FewRowsTotals<T, COUNT, /*TREES=*/false> {
     for (int i = 0; i < COUNT; ++i) sum[i] = 0;
   }
   template <typename Chain>
-  __device__ __forceinline__ void add(Chain chain, const Waiting&, int, bool) {
+  __device__ __forceinline__ void add(Chain chain, int, bool) {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) sum[i] += chain(i);
   }
@@ -28,31 +27,39 @@ struct FewRowsTotals<T, COUNT, /*TREES=*/false> {
 
 // A tree's leaves: a leaf's sums are added to so many sums that wait, the last first, and if the
 // root is not done the result waits too. A sum that is -0 is 0 in front of any other.
-template <typename T, int COUNT>
-struct FewRowsTotals<T, COUNT, /*TREES=*/true> {
-  // Sums wait in the thread's own memory, since a leaf's end is rare and registers are scarce. They
-  // are a variable of their own: what is in one variable with them would be in memory too.
-  struct Waiting {
-    T sums[MOST_WAITING][COUNT];
-  };
-  T sum[COUNT];
+template <typename T, int COUNT, int WAITING>
+struct FewRowsTotals<T, COUNT, /*TREES=*/true, WAITING> {
+  T sum[COUNT], waiting[WAITING == 0 ? 1 : WAITING][COUNT];
   int count;
 
   __device__ __forceinline__ void clear() { count = 0; }
   template <typename Chain>
-  __device__ __forceinline__ void add(Chain chain, Waiting& waiting, int additions, bool waits) {
+  __device__ __forceinline__ void add(Chain chain, int additions, bool waits) {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) sum[i] = 0 + chain(i);
 #pragma unroll 1
     for (; additions > 0; --additions) {
       --count;
+      for_last([&](T(&last)[COUNT]) {
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i) sum[i] = waiting.sums[count][i] + sum[i];
+        for (int i = 0; i < COUNT; ++i) sum[i] = last[i] + sum[i];
+      });
     }
     if (!waits) return;
+    for_last([&](T(&last)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) waiting.sums[count][i] = sum[i];
+      for (int i = 0; i < COUNT; ++i) last[i] = sum[i];
+    });
     ++count;
+  }
+
+ private:
+  // Registers have no index that the compiler does not know.
+  template <typename Function>
+  __device__ __forceinline__ void for_last(Function function) {
+#pragma unroll
+    for (int i = 0; i < WAITING; ++i)
+      if (count == i) function(waiting[i]);
   }
 };
 
