@@ -289,6 +289,8 @@ def show(found: dict[str, list[Cost]], worst: int = 2) -> None:
 
 def memory_rate_of(device: str) -> float:
     """In bytes a second. Raises RuntimeError where no device has that name."""
+    import tiled_mm  # noqa: F401, registers the operators
+
     a = torch.empty(8, 8, device="meta")
     return json.loads(torch.ops.tiled_debug.plan(a, a, device=device))["memory_bandwidth"]
 
