@@ -366,7 +366,7 @@ def main(
     ] = "h100",
     rules: Annotated[Path | None, typer.Option(help="where to write the rules")] = None,
     held_out: Annotated[Path | None, typer.Option(help="a record to judge the fit by")] = None,
-    steps: Annotated[int, typer.Option(help="of the fit")] = 800,
+    steps: Annotated[int, typer.Option(help="of the fit")] = 1600,
     score: Annotated[bool, typer.Option(help="no fit: what this library's choices cost")] = False,
 ) -> None:
     """Fits the rules to records, or scores the library's own choices in them."""

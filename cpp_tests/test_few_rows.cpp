@@ -102,5 +102,40 @@ TEST(FewRowsPlans, AreWithinTheHardwaresLimits) {
           }
 }
 
+// What the rung takes it has ways for: leaves that are shared out, or that a block holds.
+TEST(FewRowsPlans, HaveWaysForTheTreesThatTheyTake) {
+  const DeviceInfo d = device("h200");
+  int taken = 0, refused = 0;
+  for (DType dtype : {DType::BFloat16, DType::Float32, DType::Float64})
+    for (const bool tf32 : {false, true})
+      for (const std::string layout : {"nn", "nt", "tn"})
+        for (const auto& [m, n] : {std::pair{1, 8}, {5, 2000}, {300, 2000}, {2000, 2000}})
+          for (const int64_t leaf : {16, 256, 1024})
+            for (const int64_t k : {2048, 4096, 40960}) {
+              Problem p = dtype == DType::BFloat16 || (tf32 && dtype == DType::Float32)
+                              ? tensor_problem(layout, m, n, k, dtype)
+                              : problem_of(layout, m, n, k, dtype);
+              p.leaf = leaf;
+              if (!supports(Algo::FewRows, p, d)) {
+                ++refused;
+                continue;
+              }
+              int count = 0;
+              rung_of(Algo::FewRows)->ways(p, d, [&](const Way& way) {
+                const FewRowsPlan plan = way.as<FewRowsPlan>();
+                const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
+                if (!plan.share_segments) {
+                  EXPECT_LE(waiting_beyond(0, p).most, few_rows_waiting(tile.by, tile.columns));
+                  EXPECT_LE(m, 64);
+                }
+                ++count;
+              });
+              EXPECT_GT(count, 0) << layout << ' ' << m << ' ' << n << ' ' << k << ' ' << leaf;
+              ++taken;
+            }
+  EXPECT_GT(taken, 100);
+  EXPECT_GT(refused, 100);
+}
+
 }  // namespace
 }  // namespace tiled::test

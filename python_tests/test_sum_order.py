@@ -428,6 +428,7 @@ def test_where_a_tree_is_summed() -> None:
     assert small["workspace_bytes"] == 16 * 300 * 200 * 4
     few, many = plan(1, 2048, 16384), plan(300, 200, 16384, "tree:16")
     assert few["algo"] == "few_rows" and len(many["leaves"]) == 1024
+    assert few["k"] == 16384 and [step["work"] for step in few["steps"]] == ["product"]
     assert many["k"] == 16  # the first leaf's
     for dtype, algo in ((torch.float32, "register_tile"), (torch.float64, "mma_tile")):
         a, b = (

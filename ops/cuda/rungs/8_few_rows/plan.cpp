@@ -14,10 +14,12 @@ namespace {
 // Tiles along Q, narrower than need be, that may be fewer columns in all than wider ones.
 constexpr int64_t MOST_NARROW = 4;
 
-// Whether a block may go through all of the chains that K has, where sums of a tree wait in a
-// thread's registers.
+// Whether a block may go through all of the chains that K has. A thread has registers for so many
+// sums of a tree that wait; a C of more rows than few has leaves' products, by larger tiles.
 bool holds_chains(FewRowsBy by, int waiting, const Problem& problem) {
-  if (problem.leaf > 0) return waiting_beyond(0, problem).most <= waiting;
+  constexpr int64_t FEW = 64;
+  if (problem.leaf > 0)
+    return std::min(problem.m, problem.n) <= FEW && waiting_beyond(0, problem).most <= waiting;
   return has_totals(by) || chain_count(problem) < 2;
 }
 
