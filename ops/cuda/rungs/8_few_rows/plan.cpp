@@ -14,13 +14,11 @@ namespace {
 // Tiles along Q, narrower than need be, that may be fewer columns in all than wider ones.
 constexpr int64_t MOST_NARROW = 4;
 
-// Whether a block may go through all of the chains that K has. A thread has registers for so many
-// sums of a tree that wait; a C of more rows than few has leaves' products, by larger tiles.
-bool holds_chains(FewRowsBy by, int waiting, const Problem& problem) {
+// The sums of a problem's tree that wait at once where a block goes through all of its leaves: more
+// than any thread has room for where more rows than few are better off with leaves' products.
+int64_t waiting_of(const Problem& problem) {
   constexpr int64_t FEW = 64;
-  if (problem.leaf > 0)
-    return std::min(problem.m, problem.n) <= FEW && waiting_beyond(0, problem).most <= waiting;
-  return has_totals(by) || chain_count(problem) < 2;
+  return std::min(problem.m, problem.n) > FEW ? MOST_LEAVES : waiting_beyond(0, problem).most;
 }
 
 // The kernels' arguments have room for so many leaves, which are shared out, or a block's. A weight
@@ -30,7 +28,7 @@ bool sums_trees(const Problem& problem) {
   if (problem.arithmetic == Arithmetic::Tf32 && is_mn_major(weight)) return false;
   return chain_count(problem) <= MOST_LEAVES &&
          (may_share_segments(problem) ||
-          holds_chains(FewRowsBy::Wgmma, few_rows_waiting(FewRowsBy::Wgmma, 8), problem));
+          waiting_of(problem) <= few_rows_waiting(FewRowsBy::Wgmma, 8));
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
@@ -91,9 +89,12 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
   plan.copy_q = reads_q ? CopyTo::Nothing : CopyTo::AlongK;
   const bool mn_major = is_mn_major(copied(sides.p, problem.dtype, plan.copy_p));
   if (by == FewRowsBy::Registers && (!mn_major || problem.leaf > 0)) return;
+  // A block goes through one chain, or all that K has.
+  const int64_t chains = chain_count(problem), waiting = problem.leaf > 0 ? waiting_of(problem) : 0;
   const auto takes = [&](const FewRowsTileInfo& tile) {
-    return tile.by == by &&
-           (share || holds_chains(by, few_rows_waiting(by, tile.columns), problem));
+    if (tile.by != by) return false;
+    if (problem.leaf > 0) return share || waiting <= few_rows_waiting(by, tile.columns);
+    return share || has_totals(by) || chains < 2;
   };
   // The narrowest that hold Q, or the widest. Tiles stand in the order of their width.
   int widest = 0;
