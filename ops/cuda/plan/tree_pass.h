@@ -45,6 +45,19 @@ inline LeafTable leaf_table(const std::vector<TreePart>& leaves) {
   return table;
 }
 
+// The arguments of a kernel that sums a problem's tree, which has its leaves beside those of a
+// chain.
+template <typename TreeArguments, typename Arguments>
+TreeArguments with_leaves(const Arguments& args, const Problem& problem) {
+  TreeArguments of_tree{};
+  static_cast<Arguments&>(of_tree) = args;
+  const std::vector<TreePart> leaves = leaves_of(problem);
+  of_tree.leaves = leaf_table(leaves);
+  for (size_t i = 0; i < leaves.size(); ++i)
+    of_tree.additions[i] = static_cast<uint8_t>(leaves[i].additions);
+  return of_tree;
+}
+
 // The pass of a problem whose leaves are shared out among blocks.
 inline TreePass tree_pass(const Problem& problem, const void* sums) {
   return tree_pass(problem, sums_layout(problem), problem.batch, leaves_of(problem), sums);

@@ -52,16 +52,6 @@ ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
   return scaled;
 }
 
-TreeArguments with_leaves(const HopperArguments& args, const Problem& problem) {
-  TreeArguments of_tree{};
-  static_cast<HopperArguments&>(of_tree) = args;
-  const std::vector<TreePart> leaves = leaves_of(problem);
-  of_tree.leaves = leaf_table(leaves);
-  std::transform(leaves.begin(), leaves.end(), of_tree.additions,
-                 [](const TreePart& leaf) { return static_cast<uint8_t>(leaf.additions); });
-  return of_tree;
-}
-
 // Maps the operands that groups share out along K where they lie, if TMA can read them there.
 cudaError_t map_places(ScaledArguments& args, const Call& call, const HopperPlan& way,
                        const HopperTileInfo& tile) {
@@ -164,7 +154,7 @@ cudaError_t launch(const Call& call, const Step& step) {
   }
   if (problem.leaf > 0)
     return launch_early(tree_kernel_of(problem, way), step, call.stream,
-                        with_leaves(args, problem));
+                        with_leaves<TreeArguments>(args, problem));
   return launch_early(kernel_of(problem, way), step, call.stream, args);
 }
 

@@ -48,13 +48,9 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
 
 inline FewRowsTreeArguments with_leaves(const FewRowsArguments& args, const Problem& problem,
                                         const FewRowsPlan& way) {
-  FewRowsTreeArguments of_tree{};
-  static_cast<FewRowsArguments&>(of_tree) = args;
+  FewRowsTreeArguments of_tree = with_leaves<FewRowsTreeArguments>(args, problem);
   of_tree.shares_leaves = way.share_segments;
-  const std::vector<TreePart> leaves = leaves_of(problem);
-  of_tree.leaves = leaf_table(leaves);
-  for (size_t i = 0; i < leaves.size() && !way.share_segments; ++i)
-    of_tree.additions[i] = static_cast<uint8_t>(leaves[i].additions);
+  if (way.share_segments) std::fill_n(of_tree.additions, MOST_LEAVES, uint8_t{0});
   return of_tree;
 }
 

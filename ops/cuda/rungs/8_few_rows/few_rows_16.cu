@@ -1,6 +1,7 @@
 // few_rows for 16 bits, by wgmma and by mma.sync.
 #include "cuda/rungs/8_few_rows/few_rows.cuh"
 #include "cuda/rungs/8_few_rows/few_rows_warps.cuh"
+#include "cuda/rungs/8_few_rows/instances.cuh"
 
 namespace tiled {
 

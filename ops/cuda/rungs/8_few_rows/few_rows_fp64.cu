@@ -11,6 +11,7 @@
 // the loads of the stage after: a multiply and the load that refills its registers stand side by
 // side, so that the chain covers the load's way.
 #include "cuda/rungs/8_few_rows/fragments.cuh"
+#include "cuda/rungs/8_few_rows/instances.cuh"
 #include "cuda/rungs/8_few_rows/ring.cuh"
 
 namespace tiled {

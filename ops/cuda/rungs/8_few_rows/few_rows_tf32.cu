@@ -1,6 +1,7 @@
 // few_rows for tf32, whose operands wgmma reads in shared memory along K alone.
 #include "cuda/rungs/8_few_rows/few_rows.cuh"
 #include "cuda/rungs/8_few_rows/few_rows_registers.cuh"
+#include "cuda/rungs/8_few_rows/instances.cuh"
 
 namespace tiled {
 

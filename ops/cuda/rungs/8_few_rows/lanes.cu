@@ -5,6 +5,7 @@
 // and from 8 columns on by shared memory's rate. Next: patches.cu, for a C that is small in both
 // directions.
 #include "cuda/rungs/8_few_rows/chains.cuh"
+#include "cuda/rungs/8_few_rows/instances.cuh"
 
 namespace tiled {
 

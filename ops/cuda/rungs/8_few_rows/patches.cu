@@ -11,6 +11,7 @@
 // larger thread tiles would fit, register_tile is ahead. Next: rung 9, fp32's accuracy from tensor
 // cores.
 #include "cuda/rungs/8_few_rows/chains.cuh"
+#include "cuda/rungs/8_few_rows/instances.cuh"
 
 namespace tiled {
 
