@@ -218,8 +218,7 @@ TEST(Choices, AreOfTheirProblem) {
           const Algo algo = Algo::Hopper;
           const Plan plan = make_plan(p, d, algo);
           EXPECT_TRUE(is_same(p, plan, choose(p, d, shipped_rules(d), &algo).plan));
-          EXPECT_EQ(hopper_of(plan).store,
-                    size_of(p.epilogue.out_dtype) == 4 ? StorePath::Scatter : StorePath::Tma);
+          EXPECT_TRUE(hopper_of(plan).stores_by_tma);
           EXPECT_EQ(copies_p(hopper_of(plan)) || copies_q(hopper_of(plan)), p.a.alignment == 2);
         }
     }

@@ -146,10 +146,8 @@ TEST(GroupedPlans, CopyWhatLiesAlongTheSharedSize) {
 
 TEST(GroupedPlans, WriteByRowsWhatLiesAlongTheSharedSize) {
   const DeviceInfo h100 = device("h100");
-  for (const HopperPlan& way : hopper_plans(problems()[0], h100))
-    EXPECT_EQ(way.store, StorePath::Tma);
-  for (const HopperPlan& way : hopper_plans(problems()[1], h100))
-    EXPECT_EQ(way.store, StorePath::Rows);
+  for (const HopperPlan& way : hopper_plans(problems()[0], h100)) EXPECT_TRUE(way.stores_by_tma);
+  for (const HopperPlan& way : hopper_plans(problems()[1], h100)) EXPECT_FALSE(way.stores_by_tma);
 }
 
 }  // namespace

@@ -201,29 +201,29 @@ TEST(HopperPlans, KeepTheTilesOfASegmentTogether) {
 
 TEST(HopperPlans, HowTheResultIsStored) {
   const DeviceInfo d = device("h200");
-  const auto store = [&](const Problem& p) {
-    const StorePath path = hopper_plans(p, d).at(0).store;
-    for (const HopperPlan& plan : hopper_plans(p, d)) EXPECT_EQ(plan.store, path);
-    return path;
+  const auto by_tma = [&](const Problem& p) {
+    const bool stores = hopper_plans(p, d).at(0).stores_by_tma;
+    for (const HopperPlan& plan : hopper_plans(p, d)) EXPECT_EQ(plan.stores_by_tma, stores);
+    return stores;
   };
   const auto with_c = [](int64_t row_stride, int64_t col_stride, int32_t alignment) {
     Problem p = tensor_problem("nn", 64, 128, 256);
     p.c.row_stride = row_stride, p.c.col_stride = col_stride, p.c.alignment = alignment;
     return p;
   };
-  EXPECT_EQ(store(with_c(128, 1, 16)), StorePath::Tma);
-  EXPECT_EQ(store(with_c(1, 64, 16)), StorePath::Tma);  // its transpose is in rows
-  EXPECT_EQ(store(with_c(136, 1, 8)), StorePath::Rows);
-  EXPECT_EQ(store(with_c(131, 1, 2)), StorePath::Rows);
-  EXPECT_EQ(store(with_c(1, 65, 2)), StorePath::Rows);
-  EXPECT_EQ(store(with_c(512, 3, 2)), StorePath::Scatter);
+  EXPECT_TRUE(by_tma(with_c(128, 1, 16)));
+  EXPECT_TRUE(by_tma(with_c(1, 64, 16)));  // its transpose is in rows
+  EXPECT_FALSE(by_tma(with_c(136, 1, 8)));
+  EXPECT_FALSE(by_tma(with_c(131, 1, 2)));
+  EXPECT_FALSE(by_tma(with_c(1, 65, 2)));
+  EXPECT_FALSE(by_tma(with_c(512, 3, 2)));
   Problem short_rows = with_c(136, 1, 16);  // TMA would write to the end of their last 16 bytes
   short_rows.n = 125;
-  EXPECT_EQ(store(short_rows), StorePath::Rows);
+  EXPECT_FALSE(by_tma(short_rows));
   Problem fp32 = with_c(128, 1, 16);
   fp32.epilogue.out_dtype = DType::Float32;
-  EXPECT_EQ(store(fp32), StorePath::Scatter);
-  EXPECT_EQ(store(tensor_problem("nn", 64, 128, 256, DType::Float32)), StorePath::Scatter);
+  EXPECT_TRUE(by_tma(fp32));
+  EXPECT_TRUE(by_tma(tensor_problem("nn", 64, 128, 256, DType::Float32)));
 }
 
 }  // namespace

@@ -13,11 +13,11 @@ namespace tiled {
 
 // A matrix that the kernel writes.
 struct HopperOutput {
-  CUtensorMap map;  // StorePath::Tma only
+  CUtensorMap map;  // by_tma only
   void* data;
   int64_t p, q, batch, segment;  // strides, elements
   bool unrounded;                // its elements are of the sums' type
-  StorePath store;
+  bool by_tma;                   // else threads store it
 };
 
 struct HopperArguments {

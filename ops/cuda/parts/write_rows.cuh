@@ -1,5 +1,5 @@
-// 16-bit elements of C from a slice of shared memory to rows of any alignment, and the rounding of
-// two sums to them.
+// Elements of C from a slice of shared memory to rows of any alignment, and the rounding of two
+// sums to elements of 16 bits.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,63 +20,100 @@ __device__ __forceinline__ uint32_t pack(__half, float low, float high) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// The first `count` (below 8) of eight elements, to a multiple of 16 bytes.
-__device__ __forceinline__ void write_first(uint16_t* to, uint4 v, int count) {
-  if (count & 4) *reinterpret_cast<uint2*>(to) = make_uint2(v.x, v.y);
-  const uint32_t two = count & 4 ? v.z : v.x, last = count & 4 ? v.w : v.y;
-  if (count & 2) *reinterpret_cast<uint32_t*>(to + (count & 4)) = two;
-  if (count & 1) to[count & 6] = static_cast<uint16_t>(count & 2 ? last : two);
+// The first `count` elements of 16 bytes, fewer than all of them, to a multiple of 16 bytes.
+template <typename Element>
+__device__ __forceinline__ void write_first(Element* to, uint4 v, int count) {
+  constexpr int SIZE = sizeof(Element);
+  uint8_t* const at = reinterpret_cast<uint8_t*>(to);
+  const int bytes = count * SIZE;
+  if (bytes & 8) *reinterpret_cast<uint2*>(at) = make_uint2(v.x, v.y);
+  const uint32_t third = bytes & 8 ? v.z : v.x, fourth = bytes & 8 ? v.w : v.y;
+  if (bytes & 4) *reinterpret_cast<uint32_t*>(at + (bytes & 8)) = third;
+  const uint32_t rest = bytes & 4 ? fourth : third;
+  if constexpr (SIZE <= 2)
+    if (bytes & 2) *reinterpret_cast<uint16_t*>(at + (bytes & 12)) = static_cast<uint16_t>(rest);
+  if constexpr (SIZE == 1)
+    if (bytes & 1) at[bytes & 14] = static_cast<uint8_t>(bytes & 2 ? rest >> 16 : rest);
 }
 
-// The first `count` (below 8) of eight elements, to end at a multiple of 16 bytes.
-__device__ __forceinline__ void write_last(uint16_t* to, uint4 v, int count) {
-  if (count & 1) *to = static_cast<uint16_t>(v.x);
-  const uint4 from_two = shifted<2>(v, v, count & 1), from_four = shifted<2>(v, v, count & 3);
-  if (count & 2) *reinterpret_cast<uint32_t*>(to + (count & 1)) = from_two.x;
-  if (count & 4) *reinterpret_cast<uint2*>(to + (count & 3)) = make_uint2(from_four.x, from_four.y);
+// The same, to end at a multiple of 16 bytes.
+template <typename Element>
+__device__ __forceinline__ void write_last(Element* to, uint4 v, int count) {
+  constexpr int SIZE = sizeof(Element);
+  uint8_t* const at = reinterpret_cast<uint8_t*>(to);
+  const int bytes = count * SIZE;
+  const auto from = [&](int byte) { return shifted<SIZE>(v, v, byte / SIZE); };
+  if constexpr (SIZE == 1)
+    if (bytes & 1) *at = static_cast<uint8_t>(v.x);
+  if constexpr (SIZE <= 2)
+    if (bytes & 2)
+      *reinterpret_cast<uint16_t*>(at + (bytes & 1)) = static_cast<uint16_t>(from(bytes & 1).x);
+  if (bytes & 4) *reinterpret_cast<uint32_t*>(at + (bytes & 3)) = from(bytes & 3).x;
+  const uint4 last = from(bytes & 7);
+  if (bytes & 8) *reinterpret_cast<uint2*>(at + (bytes & 7)) = make_uint2(last.x, last.y);
 }
 
-// The slice's rows to a C of any alignment, whose elements along a row are neighbours: `rows` rows
-// of `columns` elements exist in C from `c` on. First what fills multiples of 16 bytes, each
+// The slice's rows to a C of any strides, element by element: `rows` rows of `columns` elements
+// exist in C from `c` on.
+template <int SLICE_ROWS, int ROW_ELEMENTS, int THREADS, typename Element>
+__device__ __forceinline__ void write_apart(uint32_t slice, Element* c, int64_t row_stride,
+                                            int64_t column_stride, int rows, int columns,
+                                            int thread) {
+  constexpr int SIZE = sizeof(Element), ROW_BYTES = ROW_ELEMENTS * SIZE;
+#pragma unroll 2
+  for (int i = thread; i < SLICE_ROWS * ROW_ELEMENTS; i += THREADS) {
+    const int row = i / ROW_ELEMENTS, column = i % ROW_ELEMENTS;
+    const uint32_t at = ptx::swizzled<ROW_BYTES>(row * ROW_BYTES + column * SIZE);
+    const uint32_t word = ptx::load_shared_u32(slice + at / 4 * 4) >> at % 4 * 8;
+    if (row < rows && column < columns)
+      write_first(c + row * row_stride + column * column_stride, make_uint4(word, 0, 0, 0), 1);
+  }
+}
+
+// The same where a row's elements are neighbours. First what fills multiples of 16 bytes, each
 // shifted together from two pieces of the slice; then the ends of rows, two threads for each.
-template <int SLICE_ROWS, int ROW_ELEMENTS, int THREADS>
-__device__ __forceinline__ void write_rows(uint32_t slice, uint16_t* c, int64_t pitch, int rows,
+template <int SLICE_ROWS, int ROW_ELEMENTS, int THREADS, typename Element>
+__device__ __forceinline__ void write_rows(uint32_t slice, Element* c, int64_t pitch, int rows,
                                            int columns, int thread) {
-  constexpr int PIECES = ROW_ELEMENTS / 8;
+  constexpr int SIZE = sizeof(Element), PIECE = 16 / SIZE;  // elements
+  // Words go out as fast one by one, neighbouring threads' together, without ends to care for.
+  if constexpr (SIZE == 4)
+    return write_apart<SLICE_ROWS, ROW_ELEMENTS, THREADS>(slice, c, pitch, 1, rows, columns,
+                                                          thread);
+  constexpr int PIECES = ROW_ELEMENTS / PIECE, ROW_BYTES = ROW_ELEMENTS * SIZE;
   const int length = min(columns, ROW_ELEMENTS);
   // Elements of a row before its first multiple of 16 bytes.
-  const auto lead_of = [](const uint16_t* to) {
-    return static_cast<int>((0 - reinterpret_cast<uintptr_t>(to)) / 2 % 8);
+  const auto lead_of = [](const Element* to) {
+    return static_cast<int>((0 - reinterpret_cast<uintptr_t>(to)) / SIZE % PIECE);
   };
-  const auto load = [&](int row, int piece, int shift) {  // 8 elements from 8 piece + shift on
+  const auto load = [&](int row, int piece, int shift) {  // a piece from `shift` further on
     const auto at = [&](int p) {
-      return ptx::load_shared_v4(slice +
-                                 ptx::swizzled<2 * ROW_ELEMENTS>(row * 2 * ROW_ELEMENTS + p * 16));
+      return ptx::load_shared_v4(slice + ptx::swizzled<ROW_BYTES>(row * ROW_BYTES + p * 16));
     };
-    return shifted<2>(at(piece), at(min(piece + 1, PIECES - 1)), shift);
+    return shifted<SIZE>(at(piece), at(min(piece + 1, PIECES - 1)), shift);
   };
 #pragma unroll 2
   for (int i = thread; i < SLICE_ROWS * PIECES; i += THREADS) {
     const int row = i / PIECES, piece = i % PIECES;
-    uint16_t* to = c + row * pitch;
-    const int lead = lead_of(to), first = 8 * piece + lead;
-    if (row < rows && first + 8 <= length)
+    Element* to = c + row * pitch;
+    const int lead = lead_of(to), first = PIECE * piece + lead;
+    if (row < rows && first + PIECE <= length)
       *reinterpret_cast<uint4*>(to + first) = load(row, piece, lead);
   }
   const auto write_ends = [&](int row) {
     if (row >= SLICE_ROWS || row >= rows || length <= 0) return;
-    uint16_t* to = c + row * pitch;
+    Element* to = c + row * pitch;
     const int lead = lead_of(to);
     if (thread % 2 == 0) {
       const uint4 v = load(row, 0, 0);
       if (lead <= length)
         write_last(to, v, lead);
       else
-        for (int i = 0; i < length; ++i) to[i] = static_cast<uint16_t>(shifted<2>(v, v, i).x);
+        for (int i = 0; i < length; ++i) write_last(to + i, shifted<SIZE>(v, v, i), 1);
     } else if (length > lead) {
-      const int piece = (length - lead) / 8;
-      write_first(to + lead + 8 * piece, load(row, min(piece, PIECES - 1), lead),
-                  (length - lead) % 8);
+      const int piece = (length - lead) / PIECE;
+      write_first(to + lead + PIECE * piece, load(row, min(piece, PIECES - 1), lead),
+                  (length - lead) % PIECE);
     }
   };
   if constexpr (2 * SLICE_ROWS <= THREADS) {

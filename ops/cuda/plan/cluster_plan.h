@@ -6,13 +6,6 @@
 
 namespace tiled {
 
-// How finished elements reach C.
-enum class StorePath : int8_t {
-  Tma,      // 16-bit C whose base, pitch and rows are multiples of 16 bytes
-  Rows,     // 16-bit C of any alignment, one of its strides 1: a warp writes a row's piece
-  Scatter,  // everything else, fp32 sums among them: each thread its own elements
-};
-
 struct ClusterPlan {
   int8_t tile;                  // of the rung's own list
   bool exchanged;               // P is B's transpose and Q is A; else P is A and Q B's transpose

@@ -11,6 +11,7 @@ __device__ __forceinline__ void forget(uint32_t& x) { asm volatile("" : "+r"(x))
 __device__ __forceinline__ void forget(uint32_t& x, uint32_t& y) {
   asm volatile("" : "+r"(x), "+r"(y));
 }
+__device__ __forceinline__ void forget(int& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ void forget(int& x, int& y) { asm volatile("" : "+r"(x), "+r"(y)); }
 __device__ __forceinline__ void forget(int& x, int& y, int& z) {
   asm volatile("" : "+r"(x), "+r"(y), "+r"(z));

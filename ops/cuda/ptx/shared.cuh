@@ -45,6 +45,12 @@ __device__ __forceinline__ void store_shared_u32(uint32_t address, uint32_t v) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
 }
 
+// Not as the word that it is: the compiler would then keep all of a kernel's sums as words, and
+// move them to other registers before each product (ptxas: C7519).
+__device__ __forceinline__ void store_shared_f32(uint32_t address, float v) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+}
+
 __device__ __forceinline__ void store_shared_v2(uint32_t address, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }

@@ -19,6 +19,9 @@ inline void store_shared_v2(uint32_t address, float x, float y) {
 inline void store_shared_v2(uint32_t address, int32_t x, int32_t y) {
   software_gpu::shared_at<int2>(address) = make_int2(x, y);
 }
+inline void store_shared_f32(uint32_t address, float v) {
+  software_gpu::shared_at<float>(address) = v;
+}
 inline void store_shared_u32(uint32_t address, uint32_t v) {
   software_gpu::shared_at<uint32_t>(address) = v;
 }

@@ -9,15 +9,6 @@
 namespace tiled {
 namespace {
 
-std::string name_of(StorePath path) {
-  switch (path) {
-    case StorePath::Tma: return "tma";
-    case StorePath::Rows: return "rows";
-    case StorePath::Scatter: return "scatter";
-  }
-  return "?";
-}
-
 std::string kernel_family(const Problem& problem) {
   return problem.leaf > 0      ? "hopper_of_trees<"
          : is_grouped(problem) ? "hopper_of_groups<"
@@ -78,7 +69,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
                                     .truth("share_segments", plan.share_segments)
                                     .truth("repack_a", repack_a)
                                     .truth("repack_b", repack_b)
-                                    .text("store", name_of(plan.store))
+                                    .text("store", plan.stores_by_tma ? "tma" : "rows")
                                     .str());
   return d;
 }

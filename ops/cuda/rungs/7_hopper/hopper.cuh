@@ -385,10 +385,14 @@ struct Hopper {
         } else if constexpr (!IS_SCALED<T> && !OF_BYTES)
           sums.add(d, pieces.index, unit.pieces);
       }
-      const auto finish = [&](auto& totals) {
+      const auto finish = [&](auto& totals) __attribute__((always_inline)) {
         if constexpr (IS_SCALED<T>) scales.finish(totals, unit.first != unit.last);
         if constexpr (GROUPED) unit = units.again(own);
-        if (i + (odd + 1) * units.stride >= units.end) slices.use_stages();
+        if (i + (odd + 1) * units.stride >= units.end) {
+          // Warps that read P by themselves have not all done so.
+          if constexpr (P_MN_MAJOR && sizeof(T) == 4) ptx::barrier_sync(1 + consumer, 128);
+          slices.use_stages();
+        }
         // These have no kernels without an epilogue's code, which takes some 2 us a tile for
         // nothing (docs/decisions/044).
         if constexpr (TREES || (GROUPED && IS_SCALED<T>))

@@ -48,30 +48,6 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
                                          const Extent<GROUPED>& end, Slices& slices, int barrier,
                                          int thread) {
   const HopperOutput& c = args.outputs[output];
-  const bool by_slices = sizeof(T) <= 2 && c.store != StorePath::Scatter;
-  Activation activation = Activation::None;  // that slices go through
-  if constexpr (FINISHES) {
-    Halves halves = {is_first, output == 1};
-    if (by_slices && halves.activates)
-      activation = args.epilogue.activation, halves.activates = false;
-    finish_accumulators<typename ElementOf<T>::Type, HELD>(
-        args.epilogue, halves, reinterpret_cast<float (&)[1][COUNT]>(values), place.p, place.q,
-        {end.p(), end.q(), place.batch});
-  }
-  if constexpr (sizeof(T) <= 2) {
-    if (by_slices) {
-      if constexpr (FINISHES) activate_briefly(activation, values);
-      if constexpr (GROUPED && FINISHES) clear_if(end.is_blank, values);
-      if constexpr (sizeof(T) == 2)
-        store_slices<T, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
-      else if (c.unrounded)
-        store_slices<int32_t, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
-      else if constexpr (std::is_unsigned_v<T>)  // the low 8 bits have no sign
-        store_slices<uint8_t, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
-      return;
-    }
-  }
-  if constexpr (GROUPED && FINISHES) clear_if(end.is_blank, values);
   if constexpr (!FINISHES && !GROUPED) {  // segments may be shared out
     if (args.segments != 1) {
       const bool is_whole = place.p + 64 <= args.p && place.q + 2 * COUNT <= args.q;
@@ -79,7 +55,23 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
                       : store_sums<true>(args, c, values, place, thread);
     }
   }
-  scatter<T>(c, values, place, end, thread);
+  const bool rounds = sizeof(T) == 2 && !c.unrounded;
+  if constexpr (FINISHES) {
+    Halves halves = {is_first, output == 1};
+    Activation activation = Activation::None;  // in its brief form, which 16 bits take
+    if (rounds && halves.activates) activation = args.epilogue.activation, halves.activates = false;
+    finish_accumulators<typename ElementOf<T>::Type, HELD>(
+        args.epilogue, halves, reinterpret_cast<float (&)[1][COUNT]>(values), place.p, place.q,
+        {end.p(), end.q(), place.batch});
+    if constexpr (sizeof(T) == 2) activate_briefly(activation, values);
+    if constexpr (GROUPED) clear_if(end.is_blank, values);
+  }
+  if (c.unrounded)
+    store_slices<Sum, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
+  else if constexpr (sizeof(T) == 2)
+    store_slices<T, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
+  else if constexpr (sizeof(T) == 1 && std::is_unsigned_v<T>)  // the low 8 bits have no sign
+    store_slices<uint8_t, Tile, GROUPED>(args, c, values, place, end, slices, barrier, thread);
 }
 
 // C; before it the values before the activation, where they are kept. d: of a unit's rows from

@@ -3,22 +3,24 @@
 //
 // 16-bit elements go through a slice of shared memory, 64 x SLICE_Q elements, from where TMA or
 // the warps write rows of C. Lying along q the slice is [64 p][SLICE_Q q]; where C's rows lie along
-// p (operands exchanged, or a transposed C) stmatrix transposes and it is [SLICE_Q q][64 p]. Sums
-// of bytes have slices of their own (integer_slices.cuh).
+// p (operands exchanged, or a transposed C) stmatrix transposes and it is [SLICE_Q q][64 p].
+// Elements of 32 and 8 bits have slices of another form (element_slices.cuh).
 #pragma once
 
 #include <algorithm>
 
+#include "cuda/parts/call_with.cuh"
 #include "cuda/parts/fault.cuh"
 #include "cuda/parts/finish_slices.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/write_rows.cuh"
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/global.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
-#include "cuda/rungs/7_hopper/integer_slices.cuh"
+#include "cuda/rungs/7_hopper/element_slices.cuh"
 
 namespace tiled {
 
@@ -71,76 +73,6 @@ __device__ __forceinline__ void fill_slice(uint32_t slice, const float (&d)[COUN
       ptx::stmatrix_x4_trans(address, values);
     else
       ptx::stmatrix_x4(address, values);
-  }
-}
-
-// Elements of 32 bits to a C along q in which no two of a thread's go together. Neighbours exchange
-// one each, so that an instruction stores eight columns of a row in place of every other one:
-//
-//     row r      thread t      l  h          thread t      l  l'     column of l
-//     row r + 1  thread t + 4  l' h'         thread t + 4  h  h'     column of h
-template <bool GROUPED, typename Sum, int COUNT>
-__device__ __forceinline__ void scatter_exchanged(const HopperOutput& c, const Sum (&d)[COUNT],
-                                                  Place place, const Extent<GROUPED>& end,
-                                                  int thread) {
-  const bool is_odd = thread / 4 % 2 != 0;
-  const int row = place.p + thread / 32 * 16 + thread % 32 / 8 * 2;
-  const int column = place.q + thread % 4 * 2 + is_odd;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int p = row + 8 * half;
-    Sum* const at = static_cast<Sum*>(c.data) + place.batch * c.batch + p * c.p + column;
-#pragma unroll
-    for (int j = 0; j < COUNT / 4; ++j) {
-      const Sum low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
-      const Sum other = __shfl_xor_sync(~0u, is_odd ? low : high, 4);
-      if (column + 8 * j >= end.q()) continue;
-      if (p < end.p()) at[8 * j] = is_odd ? other : low;
-      if (p + 1 < end.p()) at[8 * j + c.p] = is_odd ? high : other;
-    }
-  }
-}
-
-// Every thread its own elements: fp32, and a C without a stride of 1.
-template <typename T, bool GROUPED, typename Sum, int COUNT>
-__device__ __forceinline__ void scatter(const HopperOutput& c, const Sum (&d)[COUNT], Place place,
-                                        const Extent<GROUPED>& end, int thread) {
-  struct alignas(8) Pair {
-    Sum low, high;
-  };
-  const int row = place.p + thread / 32 * 16 + thread % 32 / 4;
-  const int column = place.q + thread % 4 * 2;
-  const int64_t origin = place.batch * c.batch;
-  // A group may begin anywhere; a tile without groups begins at an even column.
-  const bool pairs = c.q == 1 && c.unrounded && c.p % 2 == 0 && c.batch % 2 == 0 &&
-                     reinterpret_cast<uintptr_t>(c.data) % 8 == 0 && (!GROUPED || place.q % 2 == 0);
-  if constexpr (sizeof(T) != 2)  // kernels of 16 bits have no registers for it
-    if (c.q == 1 && c.unrounded && !pairs)
-      return scatter_exchanged<GROUPED>(c, d, place, end, thread);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int p = row + 8 * half;
-    if (p >= end.p()) continue;
-    const int64_t at = origin + p * c.p;
-#pragma unroll
-    for (int j = 0; j < COUNT / 4; ++j) {
-      const int q = column + 8 * j;
-      const Sum low = d[4 * j + 2 * half], high = d[4 * j + 2 * half + 1];
-      if (pairs && q + 1 < end.q()) {
-        *reinterpret_cast<Pair*>(static_cast<Sum*>(c.data) + at + q) = {low, high};
-        continue;
-      }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (q + i >= end.q()) continue;
-        const int64_t index = at + (q + i) * c.q;
-        const Sum value = i ? high : low;
-        if (c.unrounded)
-          static_cast<Sum*>(c.data)[index] = value;
-        else if constexpr (sizeof(T) <= 2)
-          static_cast<T*>(c.data)[index] = T(value);
-      }
-    }
   }
 }
 
@@ -217,6 +149,8 @@ struct Slices {
 
 // A warpgroup's 64 rows of accumulators through its slices, to a C of Element: while one leaves the
 // next is filled. Where the last begins within the one before it, the same elements leave twice.
+// Slices that warps write are a loop, of which only what fills them is unrolled, since registers
+// have no index: else the code that writes would stand in the kernel for each of them.
 // GROUPED: a slice that reaches beyond its group is written by the warps, since TMA knows C's end
 // alone; its empty group of copies keeps the count of slices that wait_next() goes by.
 template <typename Element, typename Tile, bool GROUPED, bool ALONG_P, bool COPIES, typename Slices,
@@ -227,12 +161,23 @@ __device__ __forceinline__ void store_slices_as(const HopperArguments& args, con
                                                 int barrier, int thread) {
   constexpr int COLUMNS = 2 * COUNT;
   constexpr int WIDTH = slice_columns(Tile::SLICE_Q, sizeof(Element));
+  constexpr int SLICES = (COLUMNS + WIDTH - 1) / WIDTH;
+  constexpr int BOX = ALONG_P ? slice_row(sizeof(Element)) : 64;  // of p
   const bool is_first_warp = __shfl_sync(~0u, thread / 32, 0) == 0;
-#pragma unroll
-  for (int next = 0; next < COLUMNS; next += WIDTH) {
-    const int first = std::min(next, COLUMNS - WIDTH);
+#pragma unroll(COPIES && !GROUPED ? SLICES : 1)
+  for (int slice = 0; slice < SLICES; ++slice) {
+    const int first = min(slice * WIDTH, COLUMNS - WIDTH);
+    // Addresses are computed anew for each slice: kept, they would take registers.
+    ptx::forget(thread);
     const uint32_t address = slices.next();
-    fill_slice<Element, WIDTH, ALONG_P>(address, d, first, thread);
+    call_with<SLICES>(slice, [&](auto constant) {
+      constexpr int FROM = std::min(constant.value * WIDTH, COLUMNS - WIDTH);
+      if constexpr (sizeof(Element) == 2)
+        fill_slice<Element, WIDTH, ALONG_P>(address, d, FROM, thread);
+      else
+        fill_elements<ElementSlice<Element, WIDTH, ALONG_P>, WIDTH, ALONG_P>(address, d, FROM,
+                                                                             thread);
+    });
     if constexpr (COPIES) {
       ptx::fence_proxy_async();
       // (Else the barrier says so.)
@@ -245,7 +190,6 @@ __device__ __forceinline__ void store_slices_as(const HopperArguments& args, con
     if constexpr (COPIES) {
       if (is_first_warp && ptx::elect_sync()) {
         const int entry = GROUPED ? place.batch * args.c_batch : place.batch;
-        constexpr int BOX = ALONG_P ? slice_row(sizeof(Element)) : 64;  // of p
 #pragma unroll
         for (int box = 0; box < 64; box += BOX)
           if (is_copied)
@@ -255,17 +199,18 @@ __device__ __forceinline__ void store_slices_as(const HopperArguments& args, con
       }
     }
     if (!is_copied) {
-      const int64_t at = place.batch * c.batch + p * c.p + q * c.q;
+      Element* const to = static_cast<Element*>(c.data) + place.batch * c.batch + p * c.p + q * c.q;
       const int ps = end.p() - p, qs = end.q() - q;
-      if constexpr (sizeof(Element) != 2)
-        write_elements<IntegerSlice<Element, WIDTH, ALONG_P>, WIDTH, ALONG_P>(
-            address, static_cast<Element*>(c.data) + at, ALONG_P ? c.q : c.p, ps, qs, thread);
-      else if constexpr (ALONG_P)
-        write_rows<WIDTH, 64, 128>(address, static_cast<uint16_t*>(c.data) + at, c.q, qs, ps,
-                                   thread);
-      else
-        write_rows<64, WIDTH, 128>(address, static_cast<uint16_t*>(c.data) + at, c.p, ps, qs,
-                                   thread);
+      if constexpr (ALONG_P) {
+#pragma unroll 1
+        for (int box = 0; box < 64; box += BOX)
+          write_rows<WIDTH, BOX, 128>(address + box * WIDTH * sizeof(Element), to + box, c.q, qs,
+                                      ps - box, thread);
+      } else if (COPIES || c.q == 1) {
+        write_rows<64, WIDTH, 128>(address, to, c.p, ps, qs, thread);
+      } else {
+        write_apart<64, WIDTH, 128>(address, to, c.p, c.q, ps, qs, thread);
+      }
     }
   }
 }
@@ -276,8 +221,8 @@ __device__ __forceinline__ void store_slices(const HopperArguments& args, const 
                                              const Sum (&d)[COUNT], Place place,
                                              const Extent<GROUPED>& end, Slices& slices,
                                              int barrier, int thread) {
-  const bool along_p = c.q != 1;
-  if (c.store == StorePath::Tma) {
+  const bool along_p = c.p == 1 && c.q != 1;
+  if (c.by_tma) {
     if (along_p)
       store_slices_as<T, Tile, GROUPED, true, true>(args, c, d, place, end, slices, barrier,
                                                     thread);

@@ -76,7 +76,7 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
     const SumsLayout l = sums_layout(problem);
     const bool along_p = l.along_m != plan.exchanged;
     HopperOutput& sums = args.c();
-    sums.data = args.totals, sums.unrounded = true, sums.store = StorePath::Scatter;
+    sums.data = args.totals, sums.unrounded = true, sums.by_tma = false;
     sums.p = along_p ? 1 : l.pitch, sums.q = along_p ? l.pitch : 1;
     sums.batch = l.entry, sums.segment = l.entry * problem.batch;
     return;
@@ -85,7 +85,7 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   c.data = problem.c.data;
   const DType dtype = problem.epilogue.out_dtype;
   c.unrounded = dtype == DType::Float32 || dtype == DType::Int32;
-  c.store = plan.store;
+  c.by_tma = plan.stores_by_tma;
   c.p = sides.c_p, c.q = sides.c_q, c.batch = problem.c.batch_stride;
   args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
   const auto& kept = args.epilogue.before;
@@ -95,8 +95,8 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   before.data = kept.data;
   before.unrounded = c.unrounded;
   before.p = kept.row_stride, before.q = kept.col_stride, before.batch = kept.batch_stride;
-  before.store = store_path(
-      problem.epilogue.out_dtype, sides, before.p, before.q,
+  before.by_tma = stores_by_tma(
+      problem, sides, before.p, before.q,
       alignment_of(kept.data, kept.dtype, kept.row_stride, kept.col_stride, kept.batch_stride));
 }
 
@@ -108,7 +108,7 @@ int64_t c_entries(const Problem& problem) {
 // TMA writes a matrix by slices of a consumer's share.
 cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Problem& problem,
                        int slice_q) {
-  if (c.store != StorePath::Tma) return cudaSuccess;
+  if (!c.by_tma) return cudaSuccess;
   const bool along_p = c.q != 1;
   const DType dtype = problem.epilogue.out_dtype;
   const int width = slice_columns(slice_q, size_of(dtype));
@@ -118,7 +118,9 @@ cudaError_t map_output(HopperOutput& c, const HopperArguments& args, const Probl
                                c_entries(problem),
                                along_p ? c.q : c.p,
                                c.batch};
-  return encode_tensor_map(&c.map, map_type(dtype), static_cast<int>(size_of(dtype)), matrix,
+  const auto type =
+      dtype == DType::Float32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : map_type(dtype);  // unrounded
+  return encode_tensor_map(&c.map, type, static_cast<int>(size_of(dtype)), matrix,
                            {along_p ? slice_row(size_of(dtype)) : width, along_p ? width : 64});
 }
 

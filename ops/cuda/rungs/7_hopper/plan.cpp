@@ -71,8 +71,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   const bool may_share = may_share_segments(problem) && problem.batch <= MAX_GRID_Y;
   for (const bool exchanged : {false, true}) {
     const Sides sides = sides_of(problem, exchanged);
-    const StorePath store =
-        store_path(problem.epilogue.out_dtype, sides, sides.c_p, sides.c_q, problem.c.alignment);
+    const bool by_tma = stores_by_tma(problem, sides, sides.c_p, sides.c_q, problem.c.alignment);
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
       if (!has_kernels(tile, problem)) continue;
@@ -85,7 +84,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       plan.exchanged = exchanged;
       plan.copy_p = copy_of(sides.p, problem, is_ready_p(sides.p, problem, tile));
       plan.copy_q = copy_of(sides.q, problem, tma_reads(sides.q, problem));
-      plan.store = store;
+      plan.stores_by_tma = by_tma;
       const bool p_mn_major = is_mn_major(copied(sides.p, problem.dtype, plan.copy_p));
       const bool q_mn_major = is_mn_major(copied(sides.q, problem.dtype, plan.copy_q));
       for (const auto& [cluster_p, cluster_q] : CLUSTERS)

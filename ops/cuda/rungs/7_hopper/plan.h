@@ -12,7 +12,7 @@ namespace tiled {
 struct HopperPlan : ClusterPlan {
   CopyTo copy_p, copy_q;  // the operand is copied to where TMA can read it
   bool share_segments;    // among blocks; their sums meet in a second kernel
-  StorePath store;
+  bool stores_by_tma;     // C; else threads store it
 };
 
 // The grid of units that a plan's clusters walk through.
@@ -55,27 +55,25 @@ inline bool has_one_q(const Problem& problem, bool exchanged) {
   return q == Scaling::Tensorwise || (q == Scaling::Block128x128 && problem.groups.shared != rows);
 }
 
-// How C, or what is kept beside it, leaves: of these strides and this alignment
-// (Operand::alignment).
-inline StorePath store_path(DType dtype, const Sides& sides, int64_t p_stride, int64_t q_stride,
-                            int32_t alignment) {
-  const bool has_slices = dtype != DType::Float32;
-  if (!has_slices || (p_stride != 1 && q_stride != 1)) return StorePath::Scatter;
+// Whether TMA stores C, or what is kept beside it, of these strides and this alignment
+// (Operand::alignment). It writes whole 16 bytes: of a row that ends inside of such a piece it
+// would write the rest. A row begins at a multiple of them too, as a group in a row that groups
+// share out may not.
+inline bool stores_by_tma(const Problem& problem, const Sides& sides, int64_t p_stride,
+                          int64_t q_stride, int32_t alignment) {
+  if (p_stride != 1 && q_stride != 1) return false;
   const bool along_p = q_stride != 1;
   const Side& along = along_p ? sides.p : sides.q;
   const int64_t rows = (along_p ? sides.q : sides.p).rows;
   const int64_t pitch = along_p ? q_stride : p_stride;
-  // TMA writes whole 16 bytes: of a row that ends inside of such a piece it would write the rest.
-  // It begins at a multiple of them too, as a group in a row that groups share out may not.
-  const bool by_tma = alignment == 16 && along.rows * size_of(dtype) % 16 == 0 &&
-                      (rows <= 1 || pitch > 1) && !along.is_shared;
-  return by_tma ? StorePath::Tma : StorePath::Rows;
+  return alignment == 16 && along.rows * size_of(problem.epilogue.out_dtype) % 16 == 0 &&
+         (rows <= 1 || pitch > 1) && !along.is_shared;
 }
 
 // plan.cpp's rung describes its plans by this (describe.cpp). In JSON:
 //
 //   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
-//           store: "tma", "rows" or "scatter"}
+//           store: "tma" or "rows"}
 Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
 }  // namespace tiled

@@ -62,7 +62,6 @@ Fp16x3Arguments product_arguments(const Call& call, const Fp16x3Plan& way) {
   args.grid = grid_arguments(problem, way, sides, tile.block_p, tile.block_q, /*segments=*/1);
   HopperOutput& c = args.grid.c();
   c.data = problem.c.data, c.unrounded = true;
-  c.store = StorePath::Scatter;
   c.p = sides.c_p, c.q = sides.c_q;
   c.batch = problem.c.batch_stride;
   args.grid.totals = call.at<float>(Area::Totals);

@@ -1,4 +1,4 @@
-// Slices of C whose elements are integers (7_hopper/integer_slices.cuh) in software: filled from a
+// Slices of C of 32 and 8 bits (7_hopper/element_slices.cuh) in software: filled from a
 // warpgroup's accumulators, read back as TMA reads them, and written to a C of any alignment.
 
 // clang-format off: before all else, what CUDA C++ has by itself
@@ -9,9 +9,11 @@
 
 #include <array>
 #include <set>
+#include <type_traits>
 #include <vector>
 
-#include "cuda/rungs/7_hopper/integer_slices.cuh"
+#include "cuda/parts/write_rows.cuh"
+#include "cuda/rungs/7_hopper/element_slices.cuh"
 #include "guarded.h"
 
 namespace tiled::test {
@@ -21,23 +23,28 @@ constexpr int COUNT = 88;  // registers: 176 columns, of which the last slice ta
 constexpr uint32_t AT = 2048;
 
 // A sum that says where it stands, in all of its bytes.
-int32_t sum_at(int p, int q) {
-  return static_cast<int32_t>((p * 1000003u + q * 7919u) * 2654435761u);
+template <typename Element>
+using SumOf = std::conditional_t<std::is_same_v<Element, float>, float, int32_t>;
+template <typename Element>
+SumOf<Element> sum_at(int p, int q) {
+  return static_cast<SumOf<Element>>(
+      static_cast<int32_t>((p * 1000003u + q * 7919u) * 2654435761u));
 }
 
-void fill_registers(int32_t (&d)[COUNT], int thread) {
+template <typename Element>
+void fill_registers(SumOf<Element> (&d)[COUNT], int thread) {
   for (int i = 0; i < COUNT; ++i)
-    d[i] = sum_at(thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8,
-                  i / 4 * 8 + thread % 4 * 2 + i % 2);
+    d[i] = sum_at<Element>(thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8,
+                           i / 4 * 8 + thread % 4 * 2 + i % 2);
 }
 
 // By all threads, from column `first` of their registers on.
 template <typename Element, int WIDTH, bool ALONG_P>
 void fill(int first) {
   for (int thread = 0; thread < 128; ++thread) {
-    int32_t d[COUNT];
-    fill_registers(d, thread);
-    fill_slice<Element, WIDTH, ALONG_P>(AT, d, first, thread);
+    SumOf<Element> d[COUNT];
+    fill_registers<Element>(d, thread);
+    fill_elements<ElementSlice<Element, WIDTH, ALONG_P>, WIDTH, ALONG_P>(AT, d, first, thread);
   }
 }
 
@@ -63,17 +70,20 @@ void check_layout() {
       for (int q = 0; q < WIDTH; ++q) {
         const uint32_t at = found_by_tma<Element, WIDTH, ALONG_P>(p, q);
         places.insert(at);
-        ASSERT_EQ(software_gpu::shared_at<Element>(at), static_cast<Element>(sum_at(p, first + q)))
+        ASSERT_EQ(software_gpu::shared_at<Element>(at),
+                  static_cast<Element>(sum_at<Element>(p, first + q)))
             << WIDTH << ' ' << ALONG_P << ", p " << p << ", q " << q;
       }
     ASSERT_EQ(places.size(), 64u * WIDTH);
   }
 }
 
-TEST(IntegerSlices, LieAsTmaReadsThem) {
+TEST(ElementSlices, LieAsTmaReadsThem) {
   check_layout<int32_t, 8, false>(), check_layout<int32_t, 8, true>();
   check_layout<int32_t, 16, false>(), check_layout<int32_t, 16, true>();
   check_layout<int32_t, 32, false>(), check_layout<int32_t, 32, true>();
+  check_layout<float, 8, false>(), check_layout<float, 8, true>();
+  check_layout<float, 32, false>(), check_layout<float, 32, true>();
   check_layout<uint8_t, 16, false>(), check_layout<uint8_t, 16, true>();
   check_layout<uint8_t, 32, false>(), check_layout<uint8_t, 32, true>();
   check_layout<uint8_t, 64, false>(), check_layout<uint8_t, 64, true>();
@@ -88,23 +98,29 @@ void check_written(int ps, int qs) {
   const Guarded memory(((rows - 1) * pitch + length) * sizeof(Element), 0);
   auto* const c = reinterpret_cast<Element*>(memory.data());
   std::memset(memory.data(), 0x5a, memory.bytes());
-  for (int thread = 0; thread < 128; ++thread)
-    write_elements<IntegerSlice<Element, WIDTH, ALONG_P>, WIDTH, ALONG_P>(AT, c, pitch, ps, qs,
-                                                                          thread);
+  constexpr int BOX = ALONG_P ? slice_row(sizeof(Element)) : 64;
+  for (int box = 0; box < 64; box += BOX)
+    for (int thread = 0; thread < 128; ++thread)
+      if constexpr (ALONG_P)
+        write_rows<WIDTH, BOX, 128>(AT + box * WIDTH * sizeof(Element), c + box, pitch, qs,
+                                    ps - box, thread);
+      else
+        write_rows<64, WIDTH, 128>(AT, c, pitch, ps, qs, thread);
   Element untouched;
   std::memset(&untouched, 0x5a, sizeof untouched);
   for (int row = 0; row < rows; ++row)
     for (int i = 0; i < (row + 1 < rows ? pitch : length); ++i)
-      ASSERT_EQ(c[row * pitch + i], i >= length
-                                        ? untouched
-                                        : static_cast<Element>(ALONG_P ? sum_at(i, FIRST + row)
-                                                                       : sum_at(row, FIRST + i)))
+      ASSERT_EQ(c[row * pitch + i],
+                i >= length ? untouched
+                            : static_cast<Element>(ALONG_P ? sum_at<Element>(i, FIRST + row)
+                                                           : sum_at<Element>(row, FIRST + i)))
           << ps << " x " << qs << ", " << row << ", " << i;
 }
 
-TEST(IntegerSlices, AreWrittenWhereCEnds) {
+TEST(ElementSlices, AreWrittenWhereCEnds) {
   for (const auto& [ps, qs] : {std::array{64, 16}, {63, 15}, {1, 1}, {33, 7}, {5, 16}}) {
     check_written<int32_t, 16, false>(ps, qs), check_written<int32_t, 16, true>(ps, qs);
+    check_written<float, 16, false>(ps, qs), check_written<float, 16, true>(ps, qs);
     check_written<uint8_t, 16, false>(ps, qs), check_written<uint8_t, 16, true>(ps, qs);
     check_written<uint8_t, 64, false>(ps, 4 * qs), check_written<uint8_t, 64, true>(ps, 4 * qs);
   }
@@ -114,7 +130,7 @@ TEST(IntegerSlices, AreWrittenWhereCEnds) {
 // out together: of sums along q, which are two words a lane, a half warp; of all others the warp.
 template <typename Element, int WIDTH, bool ALONG_P>
 int most_to_a_bank() {
-  using Slice = IntegerSlice<Element, WIDTH, ALONG_P>;
+  using Slice = ElementSlice<Element, WIDTH, ALONG_P>;
   const bool pairs_of_words = !ALONG_P && sizeof(Element) == 4;
   int most = 0;
   for (int warp = 0; warp < 4; ++warp)
@@ -131,7 +147,7 @@ int most_to_a_bank() {
   return most;
 }
 
-TEST(IntegerSlices, MeetFewLanesInABank) {
+TEST(ElementSlices, MeetFewLanesInABank) {
   EXPECT_EQ((most_to_a_bank<int32_t, 32, true>()), 1);
   EXPECT_EQ((most_to_a_bank<int32_t, 8, true>()), 1);
   EXPECT_EQ((most_to_a_bank<uint8_t, 64, true>()), 1);
