@@ -478,7 +478,7 @@ TEST(Json, SaysWhatHopperDoes) {
   expect("h200", Algo::Hopper,
          {"\"repack_a\": true", "\"repack_b\": false", "\"workspace_bytes\": 33554432"});
   p = tensor_problem("nt", 4096, 4096, 4096, DType::Float32);
-  expect("h200", Algo::Hopper, {"\"arithmetic\": \"tf32\"", "\"store\": \"scatter\""});
+  expect("h200", Algo::Hopper, {"\"arithmetic\": \"tf32\"", "\"store\": \"tma\""});
   p.arithmetic = Arithmetic::Fma;
   expect("h200", Algo::RegisterTile, {"\"arithmetic\": \"fma\""});
 }
