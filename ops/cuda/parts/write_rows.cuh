@@ -53,20 +53,28 @@ __device__ __forceinline__ void write_last(Element* to, uint4 v, int count) {
   if (bytes & 8) *reinterpret_cast<uint2*>(at + (bytes & 7)) = make_uint2(last.x, last.y);
 }
 
+// The lowest bytes of a word, as many as an element has.
+template <typename Element>
+__device__ __forceinline__ void write_one(Element* to, uint32_t word) {
+  *to = reinterpret_cast<const Element&>(word);
+}
+
 // The slice's rows to a C of any strides, element by element: `rows` rows of `columns` elements
-// exist in C from `c` on.
+// exist in C from `c` on. A thread keeps to its column.
 template <int SLICE_ROWS, int ROW_ELEMENTS, int THREADS, typename Element>
 __device__ __forceinline__ void write_apart(uint32_t slice, Element* c, int64_t row_stride,
                                             int64_t column_stride, int rows, int columns,
                                             int thread) {
+  static_assert(THREADS % ROW_ELEMENTS == 0);
   constexpr int SIZE = sizeof(Element), ROW_BYTES = ROW_ELEMENTS * SIZE;
-#pragma unroll 2
-  for (int i = thread; i < SLICE_ROWS * ROW_ELEMENTS; i += THREADS) {
-    const int row = i / ROW_ELEMENTS, column = i % ROW_ELEMENTS;
+  constexpr int STEP = THREADS / ROW_ELEMENTS;  // rows
+  const int first = thread / ROW_ELEMENTS, column = thread % ROW_ELEMENTS;
+  const int end = column < columns ? min(rows, SLICE_ROWS) : 0;
+  Element* to = c + first * row_stride + column * column_stride;
+#pragma unroll 4
+  for (int row = first; row < end; row += STEP, to += STEP * row_stride) {
     const uint32_t at = ptx::swizzled<ROW_BYTES>(row * ROW_BYTES + column * SIZE);
-    const uint32_t word = ptx::load_shared_u32(slice + at / 4 * 4) >> at % 4 * 8;
-    if (row < rows && column < columns)
-      write_first(c + row * row_stride + column * column_stride, make_uint4(word, 0, 0, 0), 1);
+    write_one(to, ptx::load_shared_u32(slice + at / 4 * 4) >> at % 4 * 8);
   }
 }
 
@@ -109,7 +117,7 @@ __device__ __forceinline__ void write_rows(uint32_t slice, Element* c, int64_t p
       if (lead <= length)
         write_last(to, v, lead);
       else
-        for (int i = 0; i < length; ++i) write_last(to + i, shifted<SIZE>(v, v, i), 1);
+        for (int i = 0; i < length; ++i) write_one(to + i, shifted<SIZE>(v, v, i).x);
     } else if (length > lead) {
       const int piece = (length - lead) / PIECE;
       write_first(to + lead + PIECE * piece, load(row, min(piece, PIECES - 1), lead),

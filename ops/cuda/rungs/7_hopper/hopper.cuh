@@ -385,6 +385,7 @@ struct Hopper {
         } else if constexpr (!IS_SCALED<T> && !OF_BYTES)
           sums.add(d, pieces.index, unit.pieces);
       }
+      // Called, it would have its totals in memory.
       const auto finish = [&](auto& totals) __attribute__((always_inline)) {
         if constexpr (IS_SCALED<T>) scales.finish(totals, unit.first != unit.last);
         if constexpr (GROUPED) unit = units.again(own);
