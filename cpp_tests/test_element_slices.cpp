@@ -89,41 +89,48 @@ TEST(ElementSlices, LieAsTmaReadsThem) {
   check_layout<uint8_t, 64, false>(), check_layout<uint8_t, 64, true>();
 }
 
-// To a C that has so many elements of the slice, in rows so far apart, and no memory after them.
+// To a C that has so many elements of the slice, `apart` from each other, in rows further apart,
+// and no memory after them.
 template <typename Element, int WIDTH, bool ALONG_P>
-void check_written(int ps, int qs) {
+void check_written(int ps, int qs, int apart) {
   constexpr int FIRST = 16;
   fill<Element, WIDTH, ALONG_P>(FIRST);
-  const int rows = ALONG_P ? qs : ps, length = ALONG_P ? ps : qs, pitch = length + 3;
-  const Guarded memory(((rows - 1) * pitch + length) * sizeof(Element), 0);
+  const int rows = ALONG_P ? qs : ps, length = ALONG_P ? ps : qs, pitch = length * apart + 3;
+  const Guarded memory(((rows - 1) * pitch + (length - 1) * apart + 1) * sizeof(Element), 0);
   auto* const c = reinterpret_cast<Element*>(memory.data());
   std::memset(memory.data(), 0x5a, memory.bytes());
   constexpr int BOX = ALONG_P ? slice_row(sizeof(Element)) : 64;
   for (int box = 0; box < 64; box += BOX)
     for (int thread = 0; thread < 128; ++thread)
       if constexpr (ALONG_P)
-        write_rows<WIDTH, BOX, 128>(AT + box * WIDTH * sizeof(Element), c + box, pitch, qs,
-                                    ps - box, thread);
+        write_rows<WIDTH, BOX, 128>(AT + box * WIDTH * sizeof(Element), c + box * apart, pitch,
+                                    apart, qs, ps - box, thread);
       else
-        write_rows<64, WIDTH, 128>(AT, c, pitch, ps, qs, thread);
+        write_rows<64, WIDTH, 128>(AT, c, pitch, apart, ps, qs, thread);
   Element untouched;
   std::memset(&untouched, 0x5a, sizeof untouched);
-  for (int row = 0; row < rows; ++row)
-    for (int i = 0; i < (row + 1 < rows ? pitch : length); ++i)
-      ASSERT_EQ(c[row * pitch + i],
-                i >= length ? untouched
-                            : static_cast<Element>(ALONG_P ? sum_at<Element>(i, FIRST + row)
-                                                           : sum_at<Element>(row, FIRST + i)))
-          << ps << " x " << qs << ", " << row << ", " << i;
+  for (int at = 0; at < memory.bytes() / static_cast<int>(sizeof(Element)); ++at) {
+    const int row = at / pitch, i = at % pitch / apart;
+    const bool is_element = at % pitch % apart == 0 && i < length;
+    ASSERT_EQ(c[at], !is_element ? untouched
+                                 : static_cast<Element>(ALONG_P ? sum_at<Element>(i, FIRST + row)
+                                                                : sum_at<Element>(row, FIRST + i)))
+        << ps << " x " << qs << ", " << apart << " apart, " << row << ", " << i;
+  }
 }
 
 TEST(ElementSlices, AreWrittenWhereCEnds) {
-  for (const auto& [ps, qs] : {std::array{64, 16}, {63, 15}, {1, 1}, {33, 7}, {5, 16}}) {
-    check_written<int32_t, 16, false>(ps, qs), check_written<int32_t, 16, true>(ps, qs);
-    check_written<float, 16, false>(ps, qs), check_written<float, 16, true>(ps, qs);
-    check_written<uint8_t, 16, false>(ps, qs), check_written<uint8_t, 16, true>(ps, qs);
-    check_written<uint8_t, 64, false>(ps, 4 * qs), check_written<uint8_t, 64, true>(ps, 4 * qs);
-  }
+  for (const auto& [ps, qs] : {std::array{64, 16}, {63, 15}, {1, 1}, {33, 7}, {5, 16}})
+    for (const int apart : {1, 2}) {
+      check_written<int32_t, 16, false>(ps, qs, apart);
+      check_written<int32_t, 16, true>(ps, qs, apart);
+      check_written<float, 16, false>(ps, qs, apart);
+      check_written<float, 16, true>(ps, qs, apart);
+      check_written<uint8_t, 16, false>(ps, qs, apart);
+      check_written<uint8_t, 16, true>(ps, qs, apart);
+      check_written<uint8_t, 64, false>(ps, 4 * qs, apart);
+      check_written<uint8_t, 64, true>(ps, 4 * qs, apart);
+    }
 }
 
 // The most lanes that meet in one of shared memory's 32 banks of 4 bytes, of those whose stores go

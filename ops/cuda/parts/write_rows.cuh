@@ -59,8 +59,8 @@ __device__ __forceinline__ void write_one(Element* to, uint32_t word) {
   *to = reinterpret_cast<const Element&>(word);
 }
 
-// The slice's rows to a C of any strides, element by element: `rows` rows of `columns` elements
-// exist in C from `c` on. A thread keeps to its column.
+// The slice's rows to a C of any strides and alignment: `rows` rows of `columns` elements exist in
+// C from `c` on. Here element by element, a thread in its column.
 template <int SLICE_ROWS, int ROW_ELEMENTS, int THREADS, typename Element>
 __device__ __forceinline__ void write_apart(uint32_t slice, Element* c, int64_t row_stride,
                                             int64_t column_stride, int rows, int columns,
@@ -78,16 +78,17 @@ __device__ __forceinline__ void write_apart(uint32_t slice, Element* c, int64_t 
   }
 }
 
-// The same where a row's elements are neighbours. First what fills multiples of 16 bytes, each
-// shifted together from two pieces of the slice; then the ends of rows, two threads for each.
+// The same, by 16 bytes where a row's elements are neighbours. First what fills multiples of them,
+// each shifted together from two pieces of the slice; then the ends of rows, two threads for each.
+// Words go out as fast one by one, neighbouring threads' together, without ends to care for.
 template <int SLICE_ROWS, int ROW_ELEMENTS, int THREADS, typename Element>
-__device__ __forceinline__ void write_rows(uint32_t slice, Element* c, int64_t pitch, int rows,
-                                           int columns, int thread) {
+__device__ __forceinline__ void write_rows(uint32_t slice, Element* c, int64_t row_stride,
+                                           int64_t column_stride, int rows, int columns,
+                                           int thread) {
   constexpr int SIZE = sizeof(Element), PIECE = 16 / SIZE;  // elements
-  // Words go out as fast one by one, neighbouring threads' together, without ends to care for.
-  if constexpr (SIZE == 4)
-    return write_apart<SLICE_ROWS, ROW_ELEMENTS, THREADS>(slice, c, pitch, 1, rows, columns,
-                                                          thread);
+  if (SIZE == 4 || column_stride != 1)
+    return write_apart<SLICE_ROWS, ROW_ELEMENTS, THREADS>(slice, c, row_stride, column_stride, rows,
+                                                          columns, thread);
   constexpr int PIECES = ROW_ELEMENTS / PIECE, ROW_BYTES = ROW_ELEMENTS * SIZE;
   const int length = min(columns, ROW_ELEMENTS);
   // Elements of a row before its first multiple of 16 bytes.
@@ -103,14 +104,14 @@ __device__ __forceinline__ void write_rows(uint32_t slice, Element* c, int64_t p
 #pragma unroll 2
   for (int i = thread; i < SLICE_ROWS * PIECES; i += THREADS) {
     const int row = i / PIECES, piece = i % PIECES;
-    Element* to = c + row * pitch;
+    Element* to = c + row * row_stride;
     const int lead = lead_of(to), first = PIECE * piece + lead;
     if (row < rows && first + PIECE <= length)
       *reinterpret_cast<uint4*>(to + first) = load(row, piece, lead);
   }
   const auto write_ends = [&](int row) {
     if (row >= SLICE_ROWS || row >= rows || length <= 0) return;
-    Element* to = c + row * pitch;
+    Element* to = c + row * row_stride;
     const int lead = lead_of(to);
     if (thread % 2 == 0) {
       const uint4 v = load(row, 0, 0);

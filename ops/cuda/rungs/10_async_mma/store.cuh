@@ -36,7 +36,7 @@ __device__ __forceinline__ void write_slices(uint32_t shared, uint16_t* c, int64
   if (!aligned) {
     for (int first = 0; first < LENGTH; first += S::SLICE)
       write_rows<ROWS, S::SLICE, Tile::THREADS>(shared + first / S::SLICE * S::BYTES, c + first,
-                                                pitch, rows, length - first, threadIdx.x);
+                                                pitch, 1, rows, length - first, threadIdx.x);
     return;
   }
   constexpr int PER_ROW = LENGTH / 8;

@@ -204,12 +204,10 @@ __device__ __forceinline__ void store_slices_as(const HopperArguments& args, con
       if constexpr (ALONG_P) {
 #pragma unroll 1
         for (int box = 0; box < 64; box += BOX)
-          write_rows<WIDTH, BOX, 128>(address + box * WIDTH * sizeof(Element), to + box, c.q, qs,
-                                      ps - box, thread);
-      } else if (COPIES || c.q == 1) {
-        write_rows<64, WIDTH, 128>(address, to, c.p, ps, qs, thread);
+          write_rows<WIDTH, BOX, 128>(address + box * WIDTH * sizeof(Element), to + box * c.p, c.q,
+                                      COPIES ? 1 : c.p, qs, ps - box, thread);
       } else {
-        write_apart<64, WIDTH, 128>(address, to, c.p, c.q, ps, qs, thread);
+        write_rows<64, WIDTH, 128>(address, to, c.p, COPIES ? 1 : c.q, ps, qs, thread);
       }
     }
   }
@@ -221,7 +219,7 @@ __device__ __forceinline__ void store_slices(const HopperArguments& args, const 
                                              const Sum (&d)[COUNT], Place place,
                                              const Extent<GROUPED>& end, Slices& slices,
                                              int barrier, int thread) {
-  const bool along_p = c.p == 1 && c.q != 1;
+  const bool along_p = c.q != 1 && (c.p == 1 || c.p < c.q);
   if (c.by_tma) {
     if (along_p)
       store_slices_as<T, Tile, GROUPED, true, true>(args, c, d, place, end, slices, barrier,
