@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -25,6 +24,7 @@ from rich.console import Console
 from rich.progress import track
 
 from bench import cli
+from bench.arguments import FileOption
 from bench.machine import ROOT
 from bench.shapes import Shape
 
@@ -104,7 +104,7 @@ def run(algo: str, dtype: str, n: int) -> None:
 
 @app.command()
 def ladder(
-    json_path: Annotated[Path | None, typer.Option("--json")] = None,
+    json_path: FileOption = None,
     size: Annotated[int, typer.Option("--size", min=1)] = 4096,
 ) -> None:
     """Reads the counters of every rung."""

@@ -132,12 +132,11 @@ def check_result(
     tensor_cores: bool,
     tf32: bool = False,
     gate: float = GATE,
-    seed: int = 0,
 ) -> Check:
     """Checks c = a @ b (matrices, or equal batches of them)."""
     if c.shape != (*a.shape[:-1], b.shape[-1]):
         raise ValueError(f"result has shape {tuple(c.shape)}")
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     if a.dim() == 2:
         a, b, c = a[None], b[None], c[None]
     exact = not (a.dtype.is_floating_point or a.dtype.is_complex)

@@ -323,10 +323,10 @@ def picked(case: Case, ways: list[dict], rng: random.Random, most: int = 56) -> 
     return found[:most]
 
 
-def call_of(case: Case, way: dict, device: str = "cuda") -> Callable:
+def call_of(case: Case, way: dict) -> Callable:
     ops = torch.ops.tiled_debug
     if case.recipe:
-        scales = scales_of(case, device)
+        scales = scales_of(case, "cuda")
         named = (way["tile"], way["exchanged"], way["cluster_p"], way["cluster_q"])
         return lambda a, b, out: ops.scaled_with_tile(a, b, *scales, *named)
     options = case.options()

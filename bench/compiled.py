@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench import cli
-from bench.arguments import FileOption, chosen_parts, pick_device
+from bench.arguments import DeviceOption, FileOption, chosen_parts, pick_device
 from bench.linears import medians, under_override
 from bench.timing import CudaStopwatch
 
@@ -228,7 +228,7 @@ def main(
     json_path: FileOption = None,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
     models: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(NAMES)}")] = None,
-    device_name: Annotated[str, typer.Option("--device", help="auto, cpu or cuda")] = "auto",
+    device_name: DeviceOption = "auto",
 ) -> None:
     """Compares compiled models' rows, and times them."""
     device = pick_device(device_name)

@@ -11,7 +11,6 @@ epilogues     the same with epilogues=True: a linear layer and its activation in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated
 
 import torch
 import typer
@@ -19,7 +18,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from bench import cli
-from bench.arguments import FileOption, SmallOption, pick_device
+from bench.arguments import DeviceOption, FileOption, SmallOption, pick_device
 from bench.linears import medians, under_override
 from bench.timing import CpuStopwatch, CudaStopwatch, Stopwatch
 
@@ -80,7 +79,7 @@ def rows(device: torch.device, stopwatch: Stopwatch, *, small: bool) -> Iterator
 
 def main(
     json_path: FileOption = None,
-    device_name: Annotated[str, typer.Option("--device", help="auto, cpu or cuda")] = "auto",
+    device_name: DeviceOption = "auto",
     small: SmallOption = False,
 ) -> None:
     """Times compiled perceptrons with and without epilogues."""

@@ -25,7 +25,7 @@ import typer
 from rich.console import Console
 
 from bench import cli
-from bench.arguments import FileOption, SmallOption, chosen_parts, pick_device
+from bench.arguments import DeviceOption, FileOption, SmallOption, chosen_parts, pick_device
 
 console = Console()
 
@@ -173,7 +173,7 @@ def main(
     json_path: FileOption = None,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
     models: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(MODELS)}")] = None,
-    device_name: Annotated[str, typer.Option("--device", help="auto, cpu or cuda")] = "auto",
+    device_name: DeviceOption = "auto",
     small: SmallOption = False,
 ) -> None:
     """Times eager calls and steps under the override beside torch's."""

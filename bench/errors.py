@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 import typer
@@ -30,7 +29,7 @@ from rich.progress import track
 from torch import Tensor
 
 from bench import cli
-from bench.arguments import DivideOption, FileOption, pick_device
+from bench.arguments import DeviceOption, DivideOption, FileOption, pick_device
 from bench.candidates import fp32_precision
 from bench.check import any_data_gate
 from bench.errors_table import TABLES, U
@@ -162,7 +161,7 @@ def measure(name: str, data: str, size: int, k: int, device: torch.device) -> di
 
 def main(
     json_path: FileOption = None,
-    device_name: Annotated[str, typer.Option("--device", help="cuda, cuda:N or cpu")] = "cuda",
+    device_name: DeviceOption = "cuda",
     divide: DivideOption = 1,
 ) -> None:
     """Measures the errors of sums, ours and torch.mm's, over K."""

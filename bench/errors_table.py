@@ -35,16 +35,13 @@ class Quantity:
         """Ours / torch.mm's; a result of ours that failed has no error to show."""
         if record is None:
             return "-"
-        ours, theirs = (None if r["error"] else r[self.key] / self.unit for r in _sides(record))
+        sides = (record["tiled"], record["torch"])
+        ours, theirs = (None if r["error"] else r[self.key] / self.unit for r in sides)
         shown = "**wrong**" if ours is None else self.text(ours)
         text = f"{shown} / {'-' if theirs is None else self.text(theirs)}"
         if self.bold is None or ours is None or theirs is None or ours < self.bold * theirs:
             return text
         return f"**{text}**"
-
-
-def _sides(record: dict) -> tuple[dict, dict]:
-    return record["tiled"], record["torch"]
 
 
 def _table(quantity: Quantity, documents: Sequence[dict], *, gpu: bool = True) -> str:

@@ -24,10 +24,10 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def _output(*command: str, timeout_s: float = 20) -> str | None:
+def _output(*command: str) -> str | None:
     try:
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=True
+            command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None

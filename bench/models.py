@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench import cli
-from bench.arguments import FileOption, SmallOption, chosen_parts, pick_device
+from bench.arguments import DeviceOption, FileOption, SmallOption, chosen_parts, pick_device
 from bench.linears import Work, both, cpu_linears, host_times, linears, tiled
 from bench.timing import CpuStopwatch, CudaStopwatch, Stopwatch
 
@@ -159,7 +159,7 @@ PARTS = ("host", "bits", "speed", "linear", "cpu")
 def main(
     json_path: FileOption = None,
     only: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PARTS)}")] = None,
-    device_name: Annotated[str, typer.Option("--device", help="auto, cpu or cuda")] = "auto",
+    device_name: DeviceOption = "auto",
     small: SmallOption = False,
 ) -> None:
     """Measures models on this device."""

@@ -40,9 +40,9 @@ def sizes(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape))
 
 
-def against(seconds: dict, peer: str = "torch") -> list[str]:
+def against(seconds: dict) -> list[str]:
     """Ratio first: above 1 the library is the faster."""
-    ours, theirs = seconds["tiled"], seconds[peer]
+    ours, theirs = seconds["tiled"], seconds["torch"]
     return [ratio_number(theirs / ours), seconds_text(ours), seconds_text(theirs)]
 
 

@@ -22,7 +22,14 @@ import torch
 import typer
 
 from bench import cells, cli, results
-from bench.arguments import BudgetOption, DivideOption, FileOption, PlotsOption, pick_device
+from bench.arguments import (
+    BudgetOption,
+    DeviceOption,
+    DivideOption,
+    FileOption,
+    PlotsOption,
+    pick_device,
+)
 from bench.candidates import uses_tensor_cores
 from bench.curves import Regression, run_curves
 from bench.data import OperandSet
@@ -178,7 +185,7 @@ def run_step(work: Work, mode: str, device: torch.device, power: PowerLog, round
 def main(
     json_path: FileOption = None,
     plots: PlotsOption = None,
-    device_name: Annotated[str, typer.Option("--device", help="cuda, cuda:N or cpu")] = "cuda",
+    device_name: DeviceOption = "cuda",
     budget: BudgetOption = 3.0,
     steps: Annotated[int, typer.Option(min=1, help="of each loss curve")] = 200,
     divide: DivideOption = 1,

@@ -11,7 +11,6 @@ import random
 import statistics
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import tiled_mm
@@ -21,7 +20,14 @@ from rich.console import Console
 from torch import Tensor
 
 from bench import cli
-from bench.arguments import DeviceOption, DivideOption, LimitOption, pick_device
+from bench.arguments import (
+    DeviceOption,
+    DivideOption,
+    FileOption,
+    LimitOption,
+    OnlyOption,
+    pick_device,
+)
 from bench.candidates import Call
 from bench.data import make_sets
 from bench.shapes import Shape
@@ -153,10 +159,8 @@ def summary(records: list[dict]) -> Iterator[str]:
 
 def main(
     device_name: DeviceOption = "auto",
-    json_path: Annotated[Path | None, typer.Option("--json", help="write the results here")] = None,
-    only: Annotated[
-        str | None, typer.Option(help="cases whose names have all of these words")
-    ] = None,
+    json_path: FileOption = None,
+    only: OnlyOption = None,
     limit: LimitOption = None,
     divide: DivideOption = 1,
     seed: Annotated[int, typer.Option(help="of sizes and data")] = 7,

@@ -102,6 +102,35 @@ def no_fallback() -> Iterator[None]:
     torch._C._functorch._set_vmap_fallback_enabled(before)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """For many small operations on the CPU."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def from_zero() -> None:
+    """No product has been counted under an override."""
+    import tiled_mm
+
+    tiled_mm.override_counts(reset=True)
+
+
+@pytest.fixture(scope="module")
+def said(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What every case of a module's MODULES said, of so many processes."""
+    from processes import run_cases
+
+    count, backend = request.param
+    has_gpus = torch.cuda.device_count() >= count and torch.distributed.is_nccl_available()
+    if backend == "nccl" and not has_gpus:
+        pytest.skip(f"needs {count} GPUs and NCCL")
+    return run_cases(count, backend, *(module.__name__ for module in request.module.MODULES))
+
+
 @pytest.fixture(autouse=True)
 def seed(request: pytest.FixtureRequest) -> None:
     """Other data for every test, the same data in every run."""

@@ -47,11 +47,11 @@ class Definition(NamedTuple):
         return f"{self.namespace}::{self.name}({', '.join(self.parameters)})"
 
 
-def _split(text: str, opened: str = "<([{", closed: str = ">)]}") -> list[str]:
+def _split(text: str) -> list[str]:
     """The text between its commas, those in brackets left out."""
     parts, depth = [""], 0
     for letter in text:
-        depth += (letter in opened) - (letter in closed)
+        depth += (letter in "<([{") - (letter in ">)]}")
         if letter == "," and depth == 0:
             parts.append("")
         else:

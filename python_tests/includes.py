@@ -26,8 +26,8 @@ ROOMS = {
     "cuda/plan": {"cuda/plan/rules", "core"},
     "cuda/parts": {"cuda/ptx", "cuda/plan", "core"},
     "cuda/rungs": {"cuda/plan", "core"},  # ladder.cpp, which lists all of them
-    "rung": {"cuda/rungs", "cuda/parts", "cuda/ptx", "cuda/plan", "core"},
-    "cuda/launch": {"rung", "cuda/rungs", "cuda/parts", "cuda/plan", "core"},
+    "rung": {"cuda/parts", "cuda/ptx", "cuda/plan", "core"},
+    "cuda/launch": {"cuda/parts", "cuda/plan", "core"},
     "explain": {"cuda/plan", "core"},
     "scale": {"core"},
     "torch": {"tiled_mm.h", "explain", "cpu", "cuda/launch", "rung", "cuda/plan", "core"},

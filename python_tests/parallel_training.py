@@ -52,11 +52,20 @@ def mine(batches: Tensor, part: int, parts: int) -> Tensor:
 
 
 def check_training(prepare: Callable, part: int, parts: int) -> None:
-    """The parameters of one process that had all rows."""
+    """The parameters of one process that had all rows: of the library's layers, and of torch's
+    under the override. There every product is tiled's, two forward and three backward of each step
+    (the first layer's input has no gradient)."""
     right = train(make_net(), inputs(), LR / parts)
-    ours = train(prepare(tiled_mm.convert(make_net())), mine(inputs(), part, parts))
-    for got, expected in zip(ours, right, strict=True):
-        equal(got, expected)
+    converted = train(prepare(tiled_mm.convert(make_net())), mine(inputs(), part, parts))
+    tiled_mm.override_counts(reset=True)
+    with tiled_mm.override(device()):
+        overridden = train(prepare(make_net()), mine(inputs(), part, parts))
+    counts = tiled_mm.override_counts().values()
+    assert sum(count["tiled"] for count in counts) == STEPS * 5, counts
+    assert not any(count["torch"].keys() - {"off"} for count in counts), counts
+    for ours in (converted, overridden):
+        for got, expected in zip(ours, right, strict=True):
+            equal(got, expected)
 
 
 def fully_sharded(net: torch.nn.Module, on) -> torch.nn.Module:

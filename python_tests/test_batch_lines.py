@@ -28,8 +28,8 @@ def same_alone(part: Part, x: Tensor) -> None:
             assert torch.equal(part(x[-batch:])[-1], last), batch
 
 
-def sequences(dtype: torch.dtype, device: str = "cuda") -> Tensor:
-    return torch.randn(max(BATCHES), LENGTH, WIDTH, device=device).to(dtype)
+def sequences(dtype: torch.dtype) -> Tensor:
+    return torch.randn(max(BATCHES), LENGTH, WIDTH, device="cuda").to(dtype)
 
 
 def rotated(x: Tensor) -> Tensor:

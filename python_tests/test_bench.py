@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from benchmark import CPU, StandIn, invoke, ladder_document, make_case, make_document
+from benchmark import CPU, StandIn, invoke, ladder_document, make_case, make_document, refuse
 from torch import Tensor
 
 from bench import (
@@ -198,10 +198,6 @@ def test_a_case_is_a_whole_record(shape):
 def slow(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
     time.sleep(0.01)
     return torch.mm(a, b, out=out)
-
-
-def refuse(*_: object) -> Tensor:
-    raise RuntimeError("no kernel\nwith a long story")
 
 
 def unwritten(a: Tensor, b: Tensor, out: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ import pytest
 import tiled_mm
 import torch
 import typer
-from benchmark import CPU, ROOT, StandIn, invoke, make_document
+from benchmark import CPU, ROOT, StandIn, invoke, make_document, refuse
 from torch import Tensor
 from torch.nn import functional
 
@@ -214,10 +214,6 @@ def test_a_program_measures_and_writes_what_its_tables_show(quick, tmp_path, nam
     for table in program.tables.split():
         text = report.TABLES[table]([document])
         assert len(text.splitlines()) > 4 and "**wrong**" not in text, text
-
-
-def refuse(*_: object, **__: object) -> Tensor:
-    raise RuntimeError("no kernel\nwith a long story")
 
 
 WRONG = [name for name, program in PROGRAMS.items() if program.ours]

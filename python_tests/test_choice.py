@@ -249,7 +249,7 @@ def test_a_record_is_kept_with_more_digits_where_ways_are_near_each_other(tmp_pa
 def test_no_choice_is_counted_as_free() -> None:
     """Where the dearest way is taken instead, the same sum shows it."""
     record = ROOT / "bench" / "results" / "h100" / "choice_seed3.jsonl.xz"
-    problems = choice_fit.load([record], "h100")[:40]
+    problems = choice_fit.loaded(choice_fit.problems_in(record)[:40], "h100")
     dearest = choice_fit.costs(problems, (-w["seconds"] for p in problems for w in p["all"]))
     assert choice_fit.regret([c for cases in dearest.values() for c in cases]) > 0.5
 

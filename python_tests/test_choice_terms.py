@@ -16,7 +16,7 @@ RECORD = ROOT / "bench" / "results" / "h100" / "choice_seed3.jsonl.xz"
 
 @cache
 def problems() -> list[dict]:
-    return choice_fit.load([RECORD], "h100")[:60]
+    return choice_fit.loaded(choice_fit.problems_in(RECORD)[:60], "h100")
 
 
 @cache

@@ -4,6 +4,7 @@ result has one process's bits wherever no sum is shared out, or is exact."""
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import parallel_training
 import parallel_written
 import pytest
 import torch
-from processes import free_port, run_cases, why_not
+from processes import free_port, why_not
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 
@@ -31,55 +32,26 @@ MODULES = (
 NAMES = [name for module in MODULES for name in module.CASES]
 
 
-def names_of(count: int, backend: str) -> dict[str, str]:
-    return run_cases(count, backend, *(module.__name__ for module in MODULES))
-
-
-@pytest.fixture(scope="module")
-def of_two() -> dict[str, str]:
-    """What every case said."""
-    return names_of(2, "gloo")
-
-
-@pytest.fixture(scope="module")
-def of_four() -> dict[str, str]:
-    return names_of(4, "gloo")
-
-
-@pytest.fixture(scope="module")
-def of_two_gpus() -> dict[str, str]:
-    if torch.cuda.device_count() < 2 or not torch.distributed.is_nccl_available():
-        pytest.skip("needs two GPUs and NCCL")
-    return names_of(2, "nccl")
-
-
-@pytest.fixture(scope="module")
-def of_four_gpus() -> dict[str, str]:
-    if torch.cuda.device_count() < 4 or not torch.distributed.is_nccl_available():
-        pytest.skip("needs four GPUs and NCCL")
-    return names_of(4, "nccl")
-
-
+@pytest.mark.parametrize("said", [(2, "gloo"), (4, "gloo")], indirect=True)
 @pytest.mark.parametrize("name", NAMES)
-def test_two_processes(name: str, of_two: dict[str, str]) -> None:
-    assert not of_two[name], of_two[name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_four_processes(name: str, of_four: dict[str, str]) -> None:
-    assert not of_four[name], of_four[name]
+def test_processes(name: str, said: dict[str, str]) -> None:
+    assert not said[name], said[name]
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("said", [(2, "nccl"), (4, "nccl")], indirect=True)
 @pytest.mark.parametrize("name", NAMES)
-def test_two_gpus(name: str, of_two_gpus: dict[str, str]) -> None:
-    assert not of_two_gpus[name], of_two_gpus[name]
+def test_gpus(name: str, said: dict[str, str]) -> None:
+    assert not said[name], said[name]
 
 
-@pytest.mark.cuda
-@pytest.mark.parametrize("name", NAMES)
-def test_four_gpus(name: str, of_four_gpus: dict[str, str]) -> None:
-    assert not of_four_gpus[name], of_four_gpus[name]
+def test_the_steps_that_are_compared_change_every_parameter() -> None:
+    net, inputs = parallel_training.make_net(), parallel_training.inputs()
+    hidden = net[0](inputs[0]).relu()
+    after = parallel_training.train(copy.deepcopy(net), inputs)
+    assert hidden.count_nonzero() > 0
+    for before, now in zip(net.parameters(), after, strict=True):
+        assert not torch.equal(before, now)
 
 
 ORDERS = {

@@ -230,8 +230,8 @@ def test_compiled_functions_are_one_graph(device: str) -> None:
 # ---- jagged tensors ------------------------------------------------------------------------------
 
 
-def jagged(device: str, *sizes: tuple[int, ...], dtype: torch.dtype = torch.float32):
-    entries = [torch.randint(-4, 5, size, device=device).to(dtype) for size in sizes]
+def jagged(device: str, *sizes: tuple[int, ...]):
+    entries = [torch.randint(-4, 5, size, device=device).float() for size in sizes]
     return torch.nested.nested_tensor(entries, layout=torch.jagged, requires_grad=True)
 
 

@@ -12,17 +12,14 @@ from cases import each
 from epilogues import same_bits
 from groups import FORMS
 
+pytestmark = pytest.mark.usefixtures("from_zero")
+
 F = torch.nn.functional
 
 
 def counted() -> dict:
     counts = tiled_mm.override_counts(reset=True)
     return {name: count for name, count in counts.items() if name == "_grouped_mm"}
-
-
-@pytest.fixture(autouse=True)
-def from_zero() -> None:
-    tiled_mm.override_counts(reset=True)
 
 
 @each("form", FORMS)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import tiled_mm
 import torch
+from golden import same_bits
 from torch import Tensor
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64)
@@ -27,9 +28,9 @@ def from_zero() -> Iterator[None]:
         tiled_mm.disable_override("cpu")  # no test leaves it on
 
 
-def computed(reset: bool = True) -> dict[str, int]:
+def computed() -> dict[str, int]:
     """How many calls of each operator tiled computed."""
-    counts = tiled_mm.override_counts(reset)
+    counts = tiled_mm.override_counts(reset=True)
     return {name: count["tiled"] for name, count in counts.items() if count["tiled"]}
 
 
@@ -37,10 +38,6 @@ def passed_on(operator: str) -> dict[str, int]:
     """Why calls of an operator under an override went on to torch's kernel."""
     reasons = tiled_mm.override_counts(reset=True)[operator]["torch"]
     return {reason: count for reason, count in reasons.items() if reason != "off"}
-
-
-def same_bits(c: Tensor, expected: Tensor) -> bool:
-    return c.dtype == expected.dtype and torch.equal(c, expected)
 
 
 def with_epilogue(a: Tensor, b: Tensor, **epilogue: object) -> Tensor:

@@ -20,6 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 aten = torch.ops.aten
+pytestmark = pytest.mark.usefixtures("from_zero")
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
@@ -38,11 +40,6 @@ def computed() -> tuple[int, int]:
     counts = tiled_mm.override_counts(reset=True).values()
     on = [{**c["torch"], "off": 0} for c in counts]
     return sum(c["tiled"] for c in counts), sum(sum(reasons.values()) for reasons in on)
-
-
-@pytest.fixture(autouse=True)
-def from_zero() -> None:
-    tiled_mm.override_counts(reset=True)
 
 
 def whole(*sizes: int, device: str = "cpu") -> Tensor:

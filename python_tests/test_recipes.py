@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import tiled_mm
 import torch
+from test_override_models import example as load
 
 
 @pytest.fixture
 def example() -> ModuleType:
-    path = Path(__file__).resolve().parents[1] / "examples" / "rl_exact.py"
-    if not path.exists():
-        pytest.skip(f"there is no {path.name} beside these tests")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("rl_exact")
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from cases import each
 from epilogues import same_bits
 from scaled import E4M3, E5M2, RECIPES
 
-pytestmark = pytest.mark.scaled
+pytestmark = [pytest.mark.scaled, pytest.mark.usefixtures("from_zero")]
 
 F = torch.nn.functional
 TYPES = F.ScalingType
@@ -18,11 +18,6 @@ TYPES = F.ScalingType
 
 def counted(name: str) -> dict:
     return tiled_mm.override_counts(reset=True)[name]
-
-
-@pytest.fixture(autouse=True)
-def from_zero() -> None:
-    tiled_mm.override_counts(reset=True)
 
 
 @each("recipes", (("TensorWise",) * 2, ("RowWise",) * 2, RECIPES[2:], (RECIPES[2],) * 2))

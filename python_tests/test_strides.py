@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
 
 import cases
 import pytest
@@ -21,19 +20,13 @@ from cases import each
 from golden import assert_same_bits
 from rungs import Run, each_run
 
+# Thousands of products too small to share out.
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 # Repeated, side by side, overlapping, odd, and of whole 16 bytes in every dtype.
 STRIDES = (0, 1, 2, 7, 64)
 MEMORY = 32768  # elements
 PAIRS = 20  # of drawn strides, for each of the drawn sizes
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Thousands of products too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Products:

@@ -19,14 +19,9 @@ from torch import Tensor
 on_gpu = (pytest.mark.cuda, pytest.mark.tensor_cores)
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """The model's operations are small: where the processors are busy, threads that wait for each
-    other after each of them take twenty times as long."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+# The model's operations are small: where the processors are busy, threads that wait for each other
+# after each of them take twenty times as long.
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def gpu(test):
@@ -247,7 +242,7 @@ def test_an_attack_finds_each_hole(hole: str, capsys: pytest.CaptureFixture) -> 
     assert "structured.make(" in report and "scaled: " in report
 
 
-def test_a_report_tells_how_to_make_the_data_again(capsys: pytest.CaptureFixture) -> None:
+def test_a_report_tells_how_to_make_the_data_again() -> None:
     tally = attack.attack(Modelled("alignment"), rounds=ROUNDS)
     report = tally.reports[0]
     call, at = report[report.index("structured.make(") :].split(", .a[")

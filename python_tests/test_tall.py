@@ -10,14 +10,11 @@ import tiled_mm
 import torch
 from cases import HALVES, each
 from golden import assert_same_bits
+from test_few_rows import normal
 
 pytestmark = [pytest.mark.cuda, pytest.mark.mma]
 
 each_dtype = each("dtype", (*HALVES, torch.float32))
-
-
-def normal(rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(rows, columns, device="cuda").to(dtype)
 
 
 def reference(a: torch.Tensor, b: torch.Tensor, **asked) -> torch.Tensor:

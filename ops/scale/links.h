@@ -9,7 +9,7 @@ namespace tiled::scale {
 // Bytes/s one way over the 16 lanes that cards of this compute capability have: PCI Express 1.1,
 // 2.0, 3.0, 4.0 and 5.0, whose lanes carry 2.5, 5, 8, 16 and 32 Gbit/s, a tenth or 2 of 130 bits of
 // it the code's own. Of what is left packets and the protocol take an eighth: an H200's 63 GB/s are
-// 55.4 (bench/results/h200_out_of_core.json). A GH200's own link to its processor is faster, and
+// 55.4 (bench/results/h200_out_of_core.json.xz). A GH200's own link to its processor is faster, and
 // counts here as PCI Express 5.0.
 constexpr double link_rate(int capability) {
   constexpr double DATA = 0.88, SHORT_CODE = 0.8, LONG_CODE = 128. / 130;
