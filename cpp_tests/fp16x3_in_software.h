@@ -7,7 +7,6 @@
 // clang-format on
 
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "core/finish.h"

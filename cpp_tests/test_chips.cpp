@@ -2,8 +2,6 @@
 // that covers C and a workspace whose every byte is some kernel's.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "cuda/plan/estimate.h"
 #include "planned.h"
 

@@ -10,7 +10,6 @@
 #include <array>
 #include <set>
 #include <type_traits>
-#include <vector>
 
 #include "cuda/parts/write_rows.cuh"
 #include "cuda/rungs/7_hopper/element_slices.cuh"

@@ -2,7 +2,6 @@
 // its totals wait, and how it stores.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>

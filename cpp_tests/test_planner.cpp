@@ -1,8 +1,6 @@
 // Plans without regard to which of them is the best: grids, tiles and workspaces.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <limits>
 #include <random>
 #include <tuple>
 

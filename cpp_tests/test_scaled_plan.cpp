@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <tuple>
-#include <vector>
 
 #include "cuda/plan/copies.h"
 #include "cuda/plan/tma.h"

@@ -58,6 +58,10 @@ std::string with_unit(double value, const std::string& unit) {
   return three_digits(value) + " " + PREFIXES[prefix] + unit;
 }
 
+std::string capability_name(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
 std::string quoted(std::string_view text) {
   std::string result = "\"";
   for (char c : text) {

@@ -22,6 +22,9 @@ std::string scientific(double value);
 // With a decimal prefix from nano to peta: 66.9 Tflop/s, 2.05 ms.
 std::string with_unit(double value, const std::string& unit);
 
+// A compute capability: "9.0" of 90.
+std::string capability_name(int capability);
+
 // The parts with ", " between them.
 template <typename Text>
 std::string joined(const std::vector<Text>& parts) {

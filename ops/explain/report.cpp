@@ -39,8 +39,7 @@ void count_traffic(PlanReport& r) {
 
 std::string why_unknown(int capability) {
   if (!has_kernel_resources()) return "built without CUDA or without cuobjdump";
-  return "no kernel is built for compute capability " + std::to_string(capability / 10) + "." +
-         std::to_string(capability % 10);
+  return "no kernel is built for compute capability " + capability_name(capability);
 }
 
 void count_blocks(PlanReport& r) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/problem.h"
+#include "core/text.h"
 #include "cuda/plan/device.h"
 #include "cuda/plan/estimate.h"
 #include "cuda/plan/measured.h"
@@ -65,6 +66,9 @@ std::string arithmetic_name(Arithmetic arithmetic);
 // A scaled product's: {a, b (torch's names of the recipes), b_dtype}; else null.
 std::string scales_json(const Problem& problem);
 
+// One of the ways in JSON, as to_json() lists them, to be added to.
+Object way_object(const Problem& problem, const Plan& plan);
+
 PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 
 // For people: what happens, what limits it, and how fast it can be at best; the way that was chosen
@@ -81,9 +85,9 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //   complex       the dtype of a complex product that a real one computes
 //                 (cuda/plan/real_parts.h): all else is then of the real one; else null
 //   tile          {name (null for the rungs of one tile), m, n, k, thread_m, thread_n}
-//   steps         [{work: "copy", "split", "product", "sums" or "guard", threads (of a block),
-//                 grid_x, grid_y, cluster, shared_bytes, dynamic (they are given at the launch),
-//                 workspace_bytes}], every kernel that will run, in this order
+//   steps         [{work: "copy", "split", "product", "clear", "sums" or "guard", threads (of a
+//                 block), grid_x, grid_y, cluster, shared_bytes, dynamic (they are given at the
+//                 launch), workspace_bytes}], every kernel that will run, in this order
 //   threads       {x, y, block}
 //   grid          {x, y, tiles_m, tiles_n, blocks}
 //   shared_bytes  of one block
@@ -104,8 +108,7 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //                 share_segments, seconds (estimated)}], the plan's own first, then every other
 //                 that was looked at, the fastest first
 //   measured      {seconds, estimated_seconds (measured, of the way that estimates would have
-//   taken),
-//                 date}; null where the way was chosen by estimates
+//                 taken), date}; null where the way was chosen by estimates
 //
 // and what the rung says of its own plans, as its describe() has it: access, transposes, hopper,
 // few_rows. Those keys are missing in the plans of others.

@@ -1,11 +1,4 @@
 // Reports as JSON; the keys are listed in report.h.
-#include <cmath>
-#include <limits>
-#include <locale>
-#include <sstream>
-
-#include "core/segments.h"
-#include "core/text.h"
 #include "explain/report.h"
 
 namespace tiled {
@@ -29,6 +22,17 @@ std::string scales_json(const Problem& problem) {
       .text("b", name_of(problem.scales.b.scaling))
       .text("b_dtype", name_of(problem.scales.b_dtype))
       .str();
+}
+
+Object way_object(const Problem& problem, const Plan& plan) {
+  const NamedWay name = name_of_way(problem, plan);
+  return Object()
+      .text("algo", name_of(plan.algo))
+      .text("tile", name.tile)
+      .truth("exchanged", name.exchanged)
+      .count("cluster_p", name.cluster_p)
+      .count("cluster_q", name.cluster_q)
+      .truth("share_segments", name.share_segments);
 }
 
 namespace {
@@ -158,18 +162,8 @@ std::string to_json(const PlanReport& r) {
                            .json("compulsory", traffic(r.compulsory_bytes, r.compulsory_roofline))
                            .str());
   std::vector<std::string> ways;
-  for (const Choice& way : r.ways) {
-    const NamedWay name = name_of_way(r.problem, way.plan);
-    ways.push_back(Object()
-                       .text("algo", name_of(way.plan.algo))
-                       .text("tile", name.tile)
-                       .truth("exchanged", name.exchanged)
-                       .count("cluster_p", name.cluster_p)
-                       .count("cluster_q", name.cluster_q)
-                       .truth("share_segments", name.share_segments)
-                       .real("seconds", way.seconds)
-                       .str());
-  }
+  for (const Choice& way : r.ways)
+    ways.push_back(way_object(r.problem, way.plan).real("seconds", way.seconds).str());
   object.json("ways", array_of(ways));
   if (r.measured)
     object.json("measured", Object()

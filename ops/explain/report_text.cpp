@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
-#include <locale>
 #include <sstream>
 
 #include "core/segments.h"
@@ -19,10 +18,6 @@ double as_double(int64_t value) { return static_cast<double>(value); }
 std::string kibibytes(int64_t bytes) {
   if (bytes < 1024) return std::to_string(bytes) + " B";
   return fixed(static_cast<double>(bytes) / 1024, bytes % 1024 == 0 ? 0 : 1) + " KiB";
-}
-
-std::string capability_name(int capability) {
-  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
 }
 
 // Every kernel that will run, in the order of launch.

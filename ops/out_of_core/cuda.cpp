@@ -9,8 +9,6 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include <optional>
-
 #include "out_of_core/plan.h"
 #include "out_of_core/staging.h"
 #include "scale/links.h"

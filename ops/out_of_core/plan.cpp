@@ -92,14 +92,8 @@ Problem tile_problem(const OutOfCoreProduct& product, Arithmetic arithmetic, int
         alignment_of(nullptr, dtype_of(host.scalar_type()), o.row_stride, o.col_stride, 0);
     return o;
   };
-  Problem problem{};
-  problem.batch = 1;
-  problem.m = m, problem.n = n, problem.k = k;
-  problem.dtype = dtype_of(product.a.scalar_type());
-  problem.arithmetic = arithmetic;
-  problem.a = operand(product.a, m, k);
-  problem.b = operand(product.b, k, n);
-  problem.epilogue.out_dtype = dtype_of(type);
+  Problem problem = problem_of(operand(product.a, m, k), operand(product.b, k, n), 1, m, n, k,
+                               dtype_of(product.a.scalar_type()), type, arithmetic);
   const Operand c = operand(product.c, m, n);
   problem.c = {nullptr, c.row_stride, c.col_stride, 0, c.alignment};
   return problem;
@@ -126,7 +120,7 @@ scale::Task task_of(const OutOfCoreProduct& product, const OutOfCoreTarget& targ
 }  // namespace
 
 at::ScalarType sum_type_of(at::ScalarType dtype, at::ScalarType result) {
-  return dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : result;
+  return is_16_bit(dtype) ? at::kFloat : result;
 }
 
 OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,
@@ -164,7 +158,7 @@ OutOfCoreProduct::OutOfCoreProduct(const at::Tensor& a, const at::Tensor& b,
 
 OutOfCoreTarget target_on(const DeviceInfo& whole, const OutOfCoreProduct& product,
                           const OutOfCoreOptions& options, int64_t memory) {
-  const DeviceInfo device = leaving_free(whole, kept_from_products());
+  const DeviceInfo device = planned_part(whole);
   const at::ScalarType dtype = product.a.scalar_type();
   const Target target{at::kCUDA, &device};
   const MmOptions asked{std::nullopt, options.precision, std::nullopt};

@@ -6,7 +6,6 @@
 #include <torch/library.h>
 
 #include <array>
-#include <tuple>
 
 #include "torch/check_addmm.h"
 #include "torch/finished.h"

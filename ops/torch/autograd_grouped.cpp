@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "torch/autograd_finished.h"
-#include "torch/check_grouped.h"
 #include "torch/main_grad.h"
 
 namespace tiled {

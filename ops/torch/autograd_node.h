@@ -118,7 +118,6 @@ class GradientRequest {
   }
 
   at::Tensor product(const MmOperator& op, const at::Tensor& a, const at::Tensor& b) const {
-    if (!algo_) return op.call(a, b, options_);
     if (needs_copies(algo_)) return op.call(aligned_copy(a), aligned_copy(b.mT()).mT(), all());
     return op.call(a, b, all());
   }
@@ -126,7 +125,6 @@ class GradientRequest {
   // x weight^T, x [..., K] with any leading dimensions.
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) const {
     const LinearOperator& op = linear_operator();
-    if (!algo_) return op.call(x, weight, std::nullopt, std::nullopt, options_);
     if (needs_copies(algo_))
       return op.call(aligned_copy(x), aligned_copy(weight), std::nullopt, std::nullopt, all());
     return op.call(x, weight, std::nullopt, std::nullopt, all());

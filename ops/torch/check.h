@@ -70,13 +70,14 @@ inline void check_bmm(const at::Tensor& a, const at::Tensor& b) {
 }
 
 inline bool is_byte(at::ScalarType dtype) { return dtype == at::kChar || dtype == at::kByte; }
+inline bool is_16_bit(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
 // The dtype of the result: the inputs' or, if asked, the one that holds their sum as it is, float32
 // for 16-bit inputs and int32 for bytes.
 inline at::ScalarType check_out_dtype(at::ScalarType dtype, const MmOptions& options) {
   const at::ScalarType result = options.out_dtype.value_or(dtype);
   TORCH_CHECK(result == dtype || (result == at::kInt && is_byte(dtype)) ||
-                  (result == at::kFloat && (dtype == at::kHalf || dtype == at::kBFloat16)),
+                  (result == at::kFloat && is_16_bit(dtype)),
               "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs or int32 for "
               "int8/uint8 inputs");
   return result;

@@ -10,9 +10,7 @@
 namespace tiled {
 
 // Whether sums of this dtype are fp32, so that what is added to them may be of any such dtype.
-inline bool sums_are_floats(at::ScalarType type) {
-  return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
-}
+inline bool sums_are_floats(at::ScalarType type) { return type == at::kFloat || is_16_bit(type); }
 
 // Whether what is added to a product of A and B may have this dtype.
 inline bool may_be_added(at::ScalarType added, at::ScalarType dtype) {

@@ -3,6 +3,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,8 +64,7 @@ inline std::string why_unfit(Algo algo, const Problem& problem, const DeviceInfo
     return leaves_out_hopper_kernels(device)
                ? HOPPER_LEFT_OUT
                : "it has no kernel for " + device.name + " of compute capability " +
-                     std::to_string(device.capability / 10) + "." +
-                     std::to_string(device.capability % 10);
+                     capability_name(device.capability);
   if (supports(algo, easy_problem(problem.dtype, problem.arithmetic), device))
     return "it is not for these sizes or strides";
   return "it computes " + joined(computed);
@@ -76,6 +76,13 @@ inline int32_t kept_from_products() {
   return at::globalContext()._SMCarveout_EXPERIMENTAL().value_or(0);
 }
 
+// Whether any rung computes the problem.
+inline bool any_rung_computes(const Problem& problem, const DeviceInfo& device) {
+  const Ladder rungs = ladder();
+  return std::any_of(rungs.begin(), rungs.end(),
+                     [&](const Rung* rung) { return supports(rung->algo, problem, device); });
+}
+
 // The plan with the rung that the options name, else the best. Where that rung does not fit, the
 // refusal lists those that do, by the inputs' dtype and the other options.
 inline Plan plan_on(const Problem& problem, const DeviceInfo& device, at::ScalarType dtype,
@@ -85,7 +92,7 @@ inline Plan plan_on(const Problem& problem, const DeviceInfo& device, at::Scalar
     TORCH_CHECK_NOT_IMPLEMENTED(plan.step_count > 0 || !is_scaled(problem),
                                 "tiled_mm: scaled products of ", name_of(problem.dtype),
                                 " have no kernel for ", device.name, " of compute capability ",
-                                device.capability / 10, ".", device.capability % 10);
+                                capability_name(device.capability));
     TORCH_CHECK(plan.step_count > 0, "tiled_mm: no rung computes [", problem.batch, "] x [",
                 problem.m, ", ", problem.k, "] x [", problem.k, ", ", problem.n, "] ",
                 name_of(problem.dtype), " on ", device.name);
@@ -100,8 +107,7 @@ inline Plan plan_on(const Problem& problem, const DeviceInfo& device, at::Scalar
 
 // What that setting leaves of a device.
 inline DeviceInfo planned_part(const DeviceInfo& device) {
-  const int32_t kept = kept_from_products();
-  return kept > 0 ? leaving_free(device, kept) : device;
+  return leaving_free(device, kept_from_products());
 }
 
 // The plan on that part of the device.

@@ -18,6 +18,7 @@
 #include "core/groups.h"
 #include "torch/check_grouped.h"
 #include "torch/finished.h"
+#include "torch/forms.h"
 #include "torch/options.h"
 #include "torch/sum_order.h"
 
@@ -188,72 +189,52 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
   return run_groups<Backend>({problem, shape, sizes, type, a, offs, {&a, &b}}, asked, options);
 }
 
+// grouped_mm (forms.h).
 template <typename Backend>
-class Grouped {
-  using MaybeTensor = std::optional<at::Tensor>;
-  using Name = std::optional<std::string_view>;
-
- public:
-  static at::Tensor product(const at::Tensor& a, const at::Tensor& b, const MaybeTensor& offs,
-                            const MaybeTensor& bias, Name activation, const MmOptions& options) {
-    return std::get<0>(finished_groups<Backend>(a, b, offs, check_grouped(a, b, offs, bias),
-                                                epilogue(bias, activation, false, {}), options));
-  }
-
-  // (C, the pre-activation)
-  static std::tuple<at::Tensor, at::Tensor> with_before(const at::Tensor& a, const at::Tensor& b,
-                                                        const MaybeTensor& offs,
-                                                        const MaybeTensor& bias, Name activation,
-                                                        const MmOptions& options) {
-    return finished_groups<Backend>(a, b, offs, check_grouped(a, b, offs, bias),
-                                    epilogue(bias, activation, true, {}), options);
-  }
-
-  static void product_out(const at::Tensor& a, const at::Tensor& b, const MaybeTensor& offs,
-                          const MaybeTensor& bias, Name activation, const MmOptions& options,
-                          at::Tensor& out) {
-    const GroupedShape shape = check_grouped(a, b, offs, bias);
+at::Tensor grouped_product(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
+                           const at::Tensor& b, const std::optional<at::Tensor>& offs,
+                           const std::optional<at::Tensor>& bias,
+                           std::optional<std::string_view> activation, const MmOptions& options) {
+  const GroupedShape shape = check_grouped(a, b, offs, bias);
+  std::optional<at::Tensor> target;
+  if (out != nullptr) {
     const bool is_finished = bias || parse_activation(activation) != Activation::None;
     const at::ScalarType type = check_grouped_out_dtype(a.scalar_type(), is_finished, options);
-    if (check_out(a, out, type, shape.sizes()) == OutShape::Fits) {
-      finished_groups<Backend>(a, b, offs, shape, epilogue(bias, activation, false, out), options);
-      return;
-    }
+    if (check_out(a, *out, type, shape.sizes()) == OutShape::Fits)
+      target = *out;
+    else
+      check_no_self_overlap(*out);
+  }
+  auto [c, of_before] = finished_groups<Backend>(
+      a, b, offs, shape, {bias, "n", {}, 1, 1, activation, before != nullptr, target}, options);
+  if (before != nullptr) *before = std::move(of_before);
+  if (out != nullptr && !target) {
     // Its storage may be an input's, so it grows only after everything has been read.
-    check_no_self_overlap(out);
-    const at::Tensor c = product(a, b, offs, bias, activation, options);
-    at::native::resize_output(out, c.sizes());
-    out.copy_(c);
+    at::native::resize_output(*out, c.sizes());
+    out->copy_(c);
   }
+  return std::move(c);
+}
 
-  // sum += left^T right of every group, rounded once, to the dtype of the sum.
-  static void add_weight_grad(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
-                              const at::Tensor& offs, const MmOptions& asked) {
-    const GroupedShape shape = check_grouped_weight_grad(sum, left, right, offs);
-    MmOptions options = asked;
-    options.out_dtype = sum.scalar_type();
-    EpilogueOptions into = epilogue({}, {}, false, sum);
-    into.input = sum;
-    finished_groups<Backend>(left.mT(), right, offs, shape, into, options);
-  }
-
- private:
-  static EpilogueOptions epilogue(const MaybeTensor& bias, Name activation, bool before,
-                                  std::optional<at::Tensor> out) {
-    EpilogueOptions e;
-    e.bias = bias, e.bias_along = "n", e.activation = activation;
-    e.before = before, e.out = std::move(out);
-    return e;
-  }
-};
+// sum += left^T right of every group, rounded once, to the dtype of the sum.
+template <typename Backend>
+void add_grouped_weight_grad(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
+                             const at::Tensor& offs, const MmOptions& asked) {
+  const GroupedShape shape = check_grouped_weight_grad(sum, left, right, offs);
+  MmOptions options = asked;
+  options.out_dtype = sum.scalar_type();
+  finished_groups<Backend>(left.mT(), right, offs, shape, {{}, "n", sum, 1, 1, {}, false, sum},
+                           options);
+}
 
 // Every operator of this file, of a backend.
 template <typename Backend>
 void register_grouped(torch::Library& m) {
-  m.impl("grouped_mm", kernel<&Grouped<Backend>::product>);
-  m.impl("grouped_mm.out", kernel<&Grouped<Backend>::product_out>);
-  m.impl("_grouped_mm_with_before", kernel<&Grouped<Backend>::with_before>);
-  m.impl("_add_grouped_weight_grad", kernel<&Grouped<Backend>::add_weight_grad>);
+  using Grouped = Forms<&grouped_product<Backend>>;
+  m.impl("grouped_mm", kernel<&Grouped::product>);
+  m.impl("grouped_mm.out", kernel<&Grouped::out>);
+  m.impl("_grouped_mm_with_before", kernel<&Grouped::with_before>);
+  m.impl("_add_grouped_weight_grad", kernel<&add_grouped_weight_grad<Backend>>);
 }
 
 }  // namespace tiled

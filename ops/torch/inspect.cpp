@@ -33,10 +33,10 @@ namespace {
 
 // The GPU to plan for, the named one, else the tensors' own, as far as products may fill it.
 DeviceInfo device_of(const at::Tensor& a, OptionalName name) {
-  if (name) return leaving_free(device_by_name(*name), kept_from_products());
+  if (name) return planned_part(device_by_name(*name));
   TORCH_CHECK(a.is_cuda(), "tiled_mm: ", a.device().type(),
               " tensors are on no GPU to plan for; name one, as device='h200'");
-  return leaving_free(cuda_device(a.device().index()), kept_from_products());
+  return planned_part(cuda_device(a.device().index()));
 }
 
 bool on_cpu(const at::Tensor& a, OptionalName device) { return a.is_cpu() && !device; }
@@ -230,14 +230,7 @@ std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
       continue;
     rung->ways(problem, device, [&](const Way& way) {
       const Plan plan = rung->plan(problem, device, way);
-      const NamedWay name = name_of_way(problem, plan);
-      found.push_back(Object()
-                          .text("algo", name_of(rung->algo))
-                          .text("tile", name.tile)
-                          .truth("exchanged", name.exchanged)
-                          .count("cluster_p", name.cluster_p)
-                          .count("cluster_q", name.cluster_q)
-                          .truth("share_segments", name.share_segments)
+      found.push_back(way_object(problem, plan)
                           .truth("by_name", rung->use == Use::ByName)
                           .real("seconds", estimated_seconds(problem, device, *rules, plan))
                           .json("demand", demand_json(problem, *rung, plan))

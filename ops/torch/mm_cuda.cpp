@@ -8,7 +8,6 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -20,7 +19,6 @@
 #include "cuda/launch/tree_sum.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
-#include "cuda/plan/rung.h"
 #include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/activation_backward.h"
 #include "torch/addmm.h"
@@ -153,11 +151,7 @@ struct Cuda {
   static constexpr bool READS_OFFSETS = true;
 
   static bool runs_scaled(const Problem& problem, const at::Tensor& a) {
-    const DeviceInfo& device = cuda_device(a.device().index());
-    const Ladder rungs = ladder();
-    return std::any_of(rungs.begin(), rungs.end(), [&](const Rung* rung) {
-      return (rung->takes & TAKES_SCALES) != 0 && supports(rung->algo, problem, device);
-    });
+    return any_rung_computes(problem, cuda_device(a.device().index()));
   }
 
   static void run(const Problem& problem, const Plan& plan, const at::Tensor& a) {
@@ -233,8 +227,8 @@ const DeviceInfo& cuda_device(c10::DeviceIndex index) {
               "; to plan for one, name it, as device='h200'");
   const DeviceInfo& info = device->info;
   TORCH_CHECK_NOT_IMPLEMENTED(device->has_kernels, "tiled_mm: this build has no kernels for ",
-                              info.name, " of compute capability ", info.capability / 10, ".",
-                              info.capability % 10,
+                              info.name, " of compute capability ",
+                              capability_name(info.capability),
                               ", only for " TILED_MM_ARCHITECTURES " (TORCH_CUDA_ARCH_LIST)");
   return info;
 }

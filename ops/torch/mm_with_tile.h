@@ -13,7 +13,6 @@
 #include "torch/choose.h"
 #include "torch/finished.h"
 #include "torch/hooks.h"
-#include "torch/options.h"
 #include "torch/tree.h"
 
 namespace tiled {

@@ -58,9 +58,8 @@ bool dtypes_fit(const Request& asked, at::DeviceType device) {
   if (asked.of_int8)
     return dtype == at::kChar && asked.b->scalar_type() == dtype &&
            (asked.out == nullptr || asked.out->scalar_type() == result);
-  const bool is_16_bit = dtype == at::kHalf || dtype == at::kBFloat16;
   return both_compute(dtype, device) && asked.b->scalar_type() == dtype &&
-         (result == dtype || (result == at::kFloat && is_16_bit)) &&
+         (result == dtype || (result == at::kFloat && is_16_bit(dtype))) &&
          (asked.input == nullptr || asked.input->scalar_type() == dtype ||
           asked.input->scalar_type() == result) &&
          (asked.out == nullptr || asked.out->scalar_type() == result) &&

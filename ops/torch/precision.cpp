@@ -5,8 +5,10 @@
 #include <array>
 
 #include "core/algo.h"
+#include "core/text.h"
 #include "cuda/plan/kernels_of.h"
 #include "cuda/rungs/9_fp16x3/plan.h"
+#include "torch/check.h"
 #include "torch/setting.h"
 
 namespace tiled {
@@ -70,8 +72,7 @@ Precision ambient_precision() {
 std::string no_kernel(std::string_view asked, Target target) {
   const int capability = target.gpu ? target.gpu->capability : 0;
   return "tiled_mm: precision='" + std::string(asked) +
-         "' has no kernel for cuda tensors on compute capability " +
-         std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
+         "' has no kernel for cuda tensors on compute capability " + capability_name(capability) +
          "; available: 'ieee'" +
          (target.gpu && leaves_out_hopper_kernels(*target.gpu) ? std::string("; ") + HOPPER_LEFT_OUT
                                                                : "");
@@ -101,8 +102,6 @@ bool runs_chains(std::optional<std::string_view> algo) {
 bool is_fp16x3(std::optional<std::string_view> algo) {
   return algo && parse_algo(*algo) == Algo::Fp16x3;
 }
-
-bool is_16_bit(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
 // None where a dtype has no choice and none was asked for.
 std::optional<Precision> resolve(at::ScalarType dtype, Target target, const MmOptions& options) {

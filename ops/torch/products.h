@@ -32,7 +32,7 @@ constexpr Products products_of(bool (*run_on)(const at::Tensor&)) {
   return {&Product<Backend>::mm,
           &Product<Backend>::bmm,
           &finished_product<Backend>,
-          &Grouped<Backend>::product,
+          &Forms<&grouped_product<Backend>>::product,
           &Scaled<Backend>::product,
           &Scaled<Backend>::runs,
           run_on};

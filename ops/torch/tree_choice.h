@@ -4,8 +4,6 @@
 // are estimated by the rules. The bits are the same.
 #pragma once
 
-#include <algorithm>
-
 #include "cuda/plan/current_rules.h"
 #include "cuda/plan/estimate.h"
 #include "torch/choose.h"
@@ -16,13 +14,9 @@ namespace tiled {
 // The rung that is asked for, else any, has kernels that sum by the problem's tree.
 inline bool kernels_sum_trees(const Problem& whole, const DeviceInfo& device,
                               const MmOptions& options) {
-  const auto sums = [&](Algo algo) { return supports(algo, whole, device); };
-  if (options.algo) {
-    const std::optional<Algo> algo = parse_algo(*options.algo);
-    return algo && sums(*algo);
-  }
-  const Ladder rungs = ladder();
-  return std::any_of(rungs.begin(), rungs.end(), [&](const Rung* r) { return sums(r->algo); });
+  if (!options.algo) return any_rung_computes(whole, device);
+  const std::optional<Algo> algo = parse_algo(*options.algo);
+  return algo && supports(*algo, whole, device);
 }
 
 // Whether one product is to sum `whole`, a problem with a leaf, by its tree.

@@ -25,6 +25,12 @@ constexpr bool lies_along_k(const Problem& problem) {
   return problem.arithmetic == Arithmetic::Tf32 || size_of(problem.dtype) == 1;
 }
 
+// Whether neighbours in the direction that is_mn_major() tells lie side by side.
+inline bool is_side_by_side(const Side& side) {
+  return is_mn_major(side) ? side.rows <= 1 || side.row_stride == 1
+                           : side.k <= 1 || side.k_stride == 1;
+}
+
 // Whether wgmma can read the operand by TMA where it lies.
 inline bool tma_reads(const Side& side, const Problem& problem) {
   return is_mappable(side) && !(lies_along_k(problem) && is_mn_major(side));

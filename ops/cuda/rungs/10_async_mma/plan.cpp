@@ -26,17 +26,14 @@ bool holds_all(const DeviceInfo& device) { return kernels_of(device).mma == Mma:
 
 // How the kernel may read an operand: by the widest copies that its alignment allows.
 ReadBy read_by(const Side& side, DType dtype, const DeviceInfo& device) {
-  const bool along_mn = is_mn_major(side);
   const int64_t size = size_of(dtype);
   if (size != 2 && !(along_k(side) && side.alignment >= (size == 1 ? 4 : 16))) {
     if (size == 4) return ReadBy::Four;  // words, from anywhere
-    return along_mn && side.row_stride == 1 && side.alignment >= 4 ? ReadBy::Turned
-                                                                   : ReadBy::Elements;
+    return is_mn_major(side) && side.row_stride == 1 && side.alignment >= 4 ? ReadBy::Turned
+                                                                            : ReadBy::Elements;
   }
   if (size == 1) return side.alignment == 16 ? ReadBy::Sixteen : ReadBy::Four;
-  const bool side_by_side =
-      along_mn ? side.rows <= 1 || side.row_stride == 1 : side.k <= 1 || side.k_stride == 1;
-  if (!side_by_side) return ReadBy::Elements;
+  if (!is_side_by_side(side)) return ReadBy::Elements;
   if (holds_all(device) && side.alignment < 16) return ReadBy::Shifted;
   switch (side.alignment) {
     case 16: return ReadBy::Sixteen;

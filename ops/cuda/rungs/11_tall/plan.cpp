@@ -20,9 +20,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
 }
 
 TallRead read_of(const Side& side) {
-  const bool side_by_side = is_mn_major(side) ? side.rows <= 1 || side.row_stride == 1
-                                              : side.k <= 1 || side.k_stride == 1;
-  if (!side_by_side) return TallRead::Elements;
+  if (!is_side_by_side(side)) return TallRead::Elements;
   return side.alignment == 16 ? TallRead::Sixteen : TallRead::Shifted;
 }
 

@@ -111,10 +111,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
 // A tile of cp.async has a name for each number of operands that are copied one element at a time.
 constexpr int MANNERS = 3;
 std::vector<std::string> variants() {
-  std::vector<std::string> names;
-  for (const Candidate& tile : ASYNC)
-    for (const char* const manner : {"", " one by elements", " both by elements"})
-      names.push_back(std::string(tile.info.name) + manner);
+  auto names = variants_of(AsyncTiles(), {"", " one by elements", " both by elements"});
   for (const Tiles& tiles : LISTS)
     for (const Candidate& tile : tiles) names.emplace_back(tile.info.name);
   return names;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/text.h"
 #include "cuda/parts/wrapped_plan.h"
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"

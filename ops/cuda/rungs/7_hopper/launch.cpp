@@ -1,6 +1,4 @@
 // The launch of rung hopper.
-#include <algorithm>
-
 #include "cuda/parts/cluster_grid.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/parts/map_operand.h"
