@@ -147,6 +147,15 @@ int variant_of(const Fp16x3Plan& plan, int64_t few) {
 }
 
 // By few_rows.cu a cluster shares K out, and a band of P is read once.
+// What stores of single elements touch of C, where its rows are no whole vectors along Q: an
+// instruction stores 32 elements of a row, or 16 of each of two columns (fp16x3_store.cuh).
+double lines_of_single_stores(const Problem& problem, const Sides& sides) {
+  if (sides.c_q == 1 && problem.c.alignment == 16) return 0;
+  const int64_t size = size_of(problem.epilogue.out_dtype);
+  return sides.c_q == 1 ? store_lines_of(problem, 1, 31 * size)
+                        : store_lines_of(problem, 2, 15 * size);
+}
+
 Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   const Problem problem = average_of(asked);
   const Fp16x3TileInfo tile = tile_of(way);
@@ -159,6 +168,7 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
     Demand d = demand_of(problem, sides, tile.block_p, tile.block_q, variant, tile.blocks_per_sm,
                          /*splits=*/false, way.cluster_p, way.cluster_q);
     d.stream_k = way.wraps_around;
+    d.store_lines = lines_of_single_stores(problem, sides);
     return d;
   }
   const int resident = FEW_ROWS_THREADS / static_cast<int>(tile.threads);
