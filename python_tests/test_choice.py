@@ -191,12 +191,9 @@ def test_what_the_choice_costs() -> None:
 
 
 def test_what_the_choice_costs_on_another_chip() -> None:
-    """The H100's rules, scaled, in records of an H200, of which trees are fitted to: a fifth, which
-    takes seconds."""
-    problems = []
-    for seed in (21, 51):
-        record = ROOT / "bench" / "results" / f"h200_choice_seed{seed}.jsonl.xz"
-        problems += choice_fit.loaded(choice_fit.problems_in(record)[::5], "h200")
+    """The H100's rules, scaled, in a record of an H200 that took no part in the fit."""
+    record = ROOT / "bench" / "results" / "h200_choice_seed62.jsonl.xz"
+    problems = choice_fit.loaded(choice_fit.problems_in(record), "h200")
     found = choice_fit.costs(problems, (w["seconds"] for p in problems for w in p["all"]))
     assert found.keys() == choice.FAMILIES.keys()
     assert choice_fit.regret([c for cases in found.values() for c in cases]) < 0.03
