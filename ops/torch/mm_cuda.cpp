@@ -12,11 +12,7 @@
 #include <deque>
 #include <mutex>
 
-#include "cuda/launch/gradient_pass.h"
 #include "cuda/launch/launch.h"
-#include "cuda/launch/quantize.h"
-#include "cuda/launch/real_parts.h"
-#include "cuda/launch/tree_sum.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
 #include "cuda/rungs/9_fp16x3/layout.h"

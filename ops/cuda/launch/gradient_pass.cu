@@ -15,7 +15,7 @@
 #include <algorithm>
 
 #include "core/activation_gradient.h"
-#include "cuda/launch/gradient_pass.h"
+#include "cuda/launch/launch.h"
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/element.cuh"
 #include "cuda/parts/launch.h"

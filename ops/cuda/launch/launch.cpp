@@ -1,7 +1,6 @@
 #include "cuda/launch/launch.h"
 
 #include "core/algo.h"
-#include "cuda/launch/tree_sum.h"
 #include "cuda/parts/dynamic_shared.h"
 #include "cuda/parts/launch_rung.h"
 #include "cuda/plan/tree_pass.h"

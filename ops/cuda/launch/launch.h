@@ -1,15 +1,19 @@
-// Plan to kernel.
+// Plan to kernel, and the passes beside a plan's kernels. All enqueue on the stream of the current
+// device and return the launch's error. A workspace is at a multiple of 256 bytes.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include "core/gradient_pass.h"
 #include "core/problem.h"
+#include "core/quantization.h"
+#include "core/sum_tree.h"
 #include "cuda/plan/plan.h"
+#include "cuda/plan/real_parts.h"
 
 namespace tiled {
 
-// Enqueues the planned kernels on the stream of the current device. `workspace` has the plan's
-// workspace_bytes, at a multiple of 256 bytes. Returns the launch's error.
+// The planned kernels. `workspace` has the plan's workspace_bytes.
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream);
 
 // What the runtime says of the planned kernel on the current device.
@@ -21,5 +25,21 @@ struct LaunchAttributes {
 };
 
 cudaError_t attributes(const Problem& problem, const Plan& plan, LaunchAttributes* result);
+
+// A complex product by a real one: the copies of the operands that have to be, the real product by
+// its plan, and the pass that combines its sums. `workspace` has the bytes of the plan, up to a
+// multiple of 256, and the parts' behind them.
+cudaError_t launch_real_parts(const RealParts& parts, const Plan& plan, void* workspace,
+                              cudaStream_t stream);
+
+// The pass that ends a product whose K is summed by a tree.
+cudaError_t launch_tree_sum(const TreePass& pass, cudaStream_t stream);
+
+// A gradient's way back through an epilogue, and the bytes that it needs for sums on their way.
+int64_t pass_back_workspace(const GradientPass& pass);
+cudaError_t launch_pass_back(const GradientPass& pass, void* workspace, cudaStream_t stream);
+
+// Tensors to fp8 by blocks; nothing where there are no elements.
+cudaError_t launch_quantize(const Quantization& pass, cudaStream_t stream);
 
 }  // namespace tiled

@@ -16,7 +16,7 @@
 // and whether a tile is whole, is asked once and not for every row.
 #include <cuda_fp8.h>
 
-#include "cuda/launch/quantize.h"
+#include "cuda/launch/launch.h"
 #include "cuda/parts/element.cuh"
 
 namespace tiled {

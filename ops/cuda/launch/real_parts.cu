@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "cuda/launch/launch.h"
-#include "cuda/launch/real_parts.h"
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"

@@ -10,7 +10,7 @@
 // rate bounds it: the sums of several parts are under way at once.
 #include <algorithm>
 
-#include "cuda/launch/tree_sum.h"
+#include "cuda/launch/launch.h"
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/finish.cuh"
 #include "cuda/parts/launch.h"
