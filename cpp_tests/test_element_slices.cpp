@@ -43,7 +43,7 @@ void fill(int first) {
   for (int thread = 0; thread < 128; ++thread) {
     SumOf<Element> d[COUNT];
     fill_registers<Element>(d, thread);
-    fill_elements<ElementSlice<Element, WIDTH, ALONG_P>, WIDTH, ALONG_P>(AT, d, first, thread);
+    fill_elements<Element, WIDTH, ALONG_P>(AT, d, first, thread);
   }
 }
 

@@ -87,7 +87,7 @@ TEST(HopperPlans, Tf32ThatDoesNotLieAlongKIsReadByRegistersOrRepacked) {
          hopper_plans(tensor_problem(layout, 64, 128, 256, DType::Float32), d)) {
       const bool a_mn = layout[0] == 't', b_mn = layout[1] == 'n';
       const HopperTileInfo& tile = hopper_tile(plan.tile);
-      const bool by_registers = reads_by_registers(tile.group_p, tile.group_q, tile.consumers);
+      const bool by_registers = reads_by_registers(tile.group_p, tile.block_q, tile.consumers);
       EXPECT_EQ(copies_p(plan), (plan.exchanged ? b_mn : a_mn) && !by_registers);
       EXPECT_EQ(copies_q(plan), plan.exchanged ? a_mn : b_mn);
     }
@@ -116,7 +116,7 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   for (const HopperPlan& plan : hopper_plans(tf32, d)) {
     const HopperTileInfo& tile = hopper_tile(plan.tile);
     const bool copies_a =
-        plan.exchanged || !reads_by_registers(tile.group_p, tile.group_q, tile.consumers);
+        plan.exchanged || !reads_by_registers(tile.group_p, tile.block_q, tile.consumers);
     EXPECT_EQ(plan_with(Algo::Hopper, tf32, d, plan).workspace_bytes,
               (copies_a ? rounded(64 * 64 * 4) : 0) + rounded(128 * 64 * 4));
   }

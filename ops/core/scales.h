@@ -55,15 +55,10 @@ constexpr bool is_blockwise(Scaling scaling) {
   return scaling == Scaling::Block1x128 || scaling == Scaling::Block128x128;
 }
 
-// Rows that have a scale in common, but for Tensorwise.
-constexpr int64_t rows_of_scale(Scaling scaling) {
-  return scaling == Scaling::Block128x128 ? SCALE_BLOCK : 1;
-}
-
 // The scales of one operand. That of row r and block `block` of K, in batch entry b, stands at
-// data[b * batch_stride + (r / rows_of_scale(scaling)) * row_stride + block * block_stride].
-// Along what a scale holds for all of, its stride is 0: the one formula serves every scaling. Null
-// where the product is only planned.
+// data[b * batch_stride + r * row_stride + block * block_stride], of Block128x128 with r / 128 in
+// place of r. Along what a scale holds for all of, its stride is 0: the one formula serves every
+// scaling. Null where the product is only planned.
 struct OperandScales {
   const float* data = nullptr;
   int64_t row_stride = 0, block_stride = 0, batch_stride = 0;  // floats
@@ -86,12 +81,6 @@ struct Scales {
 
 constexpr bool is_blockwise(const Scales& scales) {
   return is_blockwise(scales.a.scaling) || is_blockwise(scales.b.scaling);
-}
-
-// The scales of C's transpose, for kernels that exchange A and B: `a_dtype` is A's, and becomes
-// what the problem's dtype is not any more.
-constexpr Scales exchanged(const Scales& scales, DType a_dtype) {
-  return {scales.b, scales.a, a_dtype, scales.spaced};
 }
 
 }  // namespace tiled

@@ -17,7 +17,7 @@ struct HopperOutput {
   void* data;
   int64_t p, q, batch, segment;  // strides, elements
   bool unrounded;                // its elements are of the sums' type
-  bool by_tma;                   // else threads store it
+  bool by_tma;                   // else warps write it from slices
 };
 
 struct HopperArguments {

@@ -13,7 +13,6 @@
 #include "cuda/plan/cluster_plan.h"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
-#include "cuda/ptx/wgmma.cuh"
 
 namespace tiled {
 

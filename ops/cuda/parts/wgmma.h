@@ -12,14 +12,14 @@ struct WgmmaArguments {
   Problem problem;
 };
 
-// `share_m`: the rows of A that a warpgroup reads.
-inline cudaError_t launch_lesson(Kernel<WgmmaArguments> kernel, const Call& call, const Step& step,
-                                 int share_m) {
+inline cudaError_t launch_lesson(Kernel<WgmmaArguments> kernel, const Call& call,
+                                 const Step& step) {
+  constexpr int SHARE_M = 64;  // rows of A that a warpgroup reads
   const Problem& problem = call.problem;
   WgmmaArguments args;
   args.problem = problem;
   cudaError_t error =
-      map_operand(&args.a_map, side_a(problem), problem, call.plan.block_m, share_m);
+      map_operand(&args.a_map, side_a(problem), problem, call.plan.block_m, SHARE_M);
   if (error != cudaSuccess) return error;
   error = map_operand(&args.b_map, side_b(problem), problem, call.plan.block_n, call.plan.block_n);
   if (error != cudaSuccess) return error;

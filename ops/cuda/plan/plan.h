@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <vector>
 
 #include "core/problem.h"
 #include "cuda/plan/demand.h"

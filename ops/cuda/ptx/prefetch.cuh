@@ -1,8 +1,6 @@
 // Hints that memory will be read. No thread waits for them.
 #pragma once
 
-#include <cstdint>
-
 namespace tiled::ptx {
 
 // Into the first-level cache, `data` being an address of global memory.

@@ -1,15 +1,9 @@
-// Single bytes of shared memory by their address in the shared window (PTX ISA, "ld", "st").
+// Single bytes of shared memory by their address in the shared window (PTX ISA, "st").
 #pragma once
 
 #include <cstdint>
 
 namespace tiled::ptx {
-
-__device__ __forceinline__ uint8_t load_shared_u8(uint32_t address) {
-  uint32_t v;
-  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
-  return static_cast<uint8_t>(v);
-}
 
 // The low 8 bits.
 __device__ __forceinline__ void store_shared_u8(uint32_t address, uint32_t v) {

@@ -5,9 +5,6 @@
 
 namespace tiled::ptx {
 
-inline uint8_t load_shared_u8(uint32_t address) {
-  return software_gpu::shared_at<uint8_t>(address);
-}
 inline void store_shared_u8(uint32_t address, uint32_t v) {
   software_gpu::shared_at<uint8_t>(address) = static_cast<uint8_t>(v);
 }

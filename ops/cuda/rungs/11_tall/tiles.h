@@ -62,15 +62,21 @@ using ChainTallTiles = TileList<Chain32x16, Chain32x32, Chain64x48>;
 
 // A tile as values, for the planner.
 struct TallTileInfo {
-  int32_t rows, block_n, step_k, stages, warps, threads, blocks_per_sm, plain_blocks_per_sm;
+  int32_t rows, block_n, step_k, warps, threads, blocks_per_sm, plain_blocks_per_sm;
   int32_t rings_bytes;
   bool chains;
 
   template <typename Tile>
   static constexpr TallTileInfo of() {
-    return {Tile::ROWS,        Tile::BLOCK_N, Tile::STEP_K,        Tile::STAGES,
-            Tile::WARPS,       Tile::THREADS, Tile::BLOCKS_PER_SM, Tile::PLAIN_BLOCKS_PER_SM,
-            Tile::RINGS_BYTES, Tile::CHAINS};
+    return {Tile::ROWS,
+            Tile::BLOCK_N,
+            Tile::STEP_K,
+            Tile::WARPS,
+            Tile::THREADS,
+            Tile::BLOCKS_PER_SM,
+            Tile::PLAIN_BLOCKS_PER_SM,
+            Tile::RINGS_BYTES,
+            Tile::CHAINS};
   }
 };
 

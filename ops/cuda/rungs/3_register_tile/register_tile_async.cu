@@ -24,7 +24,6 @@
 // Measured on an H200 at 4096: 101 to 103 % of cuBLAS in nn, nt and tn, transposing passes with it;
 // 93 to 95 % without them.
 // Next: tensor cores. One instruction then multiplies whole tiles.
-#include "core/segments.h"
 #include "cuda/parts/early_start.cuh"
 #include "cuda/parts/for_groups.cuh"
 #include "cuda/parts/raster.cuh"

@@ -21,7 +21,6 @@
 // Measured on an H200, 2048 to 8192 in nn, nt and tn: 96 to 110 % of cuBLAS in bursts, 97 to 99 %
 // at the power limit.
 // Next: nothing for fp64, which has no wgmma; for 16 bits, rung 5.
-#include "core/segments.h"
 #include "cuda/parts/for_groups.cuh"
 #include "cuda/parts/raster.cuh"
 #include "cuda/parts/turn.cuh"

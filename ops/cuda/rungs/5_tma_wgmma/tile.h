@@ -2,8 +2,6 @@
 // operands.
 #pragma once
 
-#include "core/segments.h"
-
 namespace tiled {
 
 struct TmaWgmmaTile {

@@ -89,16 +89,14 @@ __global__ void __launch_bounds__(TmaWgmmaTile::THREADS)
 namespace {
 
 Kernel<WgmmaArguments> kernel_of(const Problem& problem) {
-  return with_wgmma_operands(problem.dtype, is_mn_major(side_a(problem)),
-                             is_mn_major(side_b(problem)),
-                             [](auto type, auto a, auto b) -> Kernel<WgmmaArguments> {
-                               using T = typename decltype(type)::Type;
-                               return &tma_wgmma<T, decltype(a)::value, decltype(b)::value>;
-                             });
+  return with_wgmma_operands(problem, [](auto type, auto a, auto b) -> Kernel<WgmmaArguments> {
+    using T = typename decltype(type)::Type;
+    return &tma_wgmma<T, decltype(a)::value, decltype(b)::value>;
+  });
 }
 
 cudaError_t launch(const Call& call, const Step& step) {
-  return launch_lesson(kernel_of(call.problem), call, step, TmaWgmmaTile::BLOCK_M);
+  return launch_lesson(kernel_of(call.problem), call, step);
 }
 
 const void* kernel(const Call& call) { return address_of(kernel_of(call.problem)); }

@@ -2,8 +2,6 @@
 // of both operands.
 #pragma once
 
-#include "core/segments.h"
-
 namespace tiled {
 
 struct WarpSpecializedTile {

@@ -48,7 +48,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
                 : finishes(problem, plan) ? ", 1>"
                                           : ", 0>");
   // A lane of wgmma has pairs of columns in two rows of every 8 columns.
-  d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.group_q / 4;
+  d.thread_m = tile.group_p / 64 * 2, d.thread_n = tile.block_q / 4;
 
   d.lines.emplace_back("roles", std::string(tile.ping_pong ? "consumers take tiles in turn"
                                                            : "consumers share a tile") +

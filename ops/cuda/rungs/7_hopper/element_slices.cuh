@@ -51,9 +51,10 @@ struct ElementSlice {
 };
 
 // 64 x WIDTH accumulators, from column `first` of a warpgroup's, into the slice.
-template <typename Slice, int WIDTH, bool ALONG_P, typename Sum, int COUNT>
+template <typename Element, int WIDTH, bool ALONG_P, typename Sum, int COUNT>
 __device__ __forceinline__ void fill_elements(uint32_t slice, const Sum (&d)[COUNT], int first,
                                               int thread) {
+  using Slice = ElementSlice<Element, WIDTH, ALONG_P>;
   const int p = thread / 32 * 16 + thread % 32 / 4, q = thread % 4 * 2;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

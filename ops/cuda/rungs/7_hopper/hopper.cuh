@@ -9,6 +9,7 @@
 //                                               ... end of K: round, shared memory, TMA store
 //
 //     shared memory: P[STAGES] | Q[STAGES] | slices of each consumer | full[], empty[], turn[]
+//     | units of groups | scales
 //
 // Preconditions: base and long strides of both operands are multiples of 16 bytes (the planner has
 // others repacked); sizes below 2^31; K is not 0; Q of tf32, and P and Q of 8 bits, lie along K.
@@ -49,17 +50,16 @@ template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINI
           bool TREES = false>
 struct Hopper {
   using P = OperandTile<T, Tile::BLOCK_P, Tile::GROUP_P, P_MN_MAJOR>;
-  using Q = OperandTile<T, Tile::BLOCK_Q, Tile::GROUP_Q, Q_MN_MAJOR>;
+  using Q = OperandTile<T, Tile::BLOCK_Q, Tile::BLOCK_Q, Q_MN_MAJOR>;
   static constexpr bool IS_GROUPED = GROUPED;
   static constexpr int BLOCK_K = P::BLOCK_K;
   static constexpr int STAGES = IS_SCALED<T> ? Tile::SCALED_STAGES : Tile::stages(Q_MN_MAJOR);
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
-  static constexpr int REGISTERS = Tile::GROUP_Q / 2;    // accumulators of a strip
+  static constexpr int REGISTERS = Tile::BLOCK_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
   static constexpr int CONSUMER_REGISTERS = Tile::CONSUMER_REGISTERS;  // of a thread
   static constexpr int COPIES = P::BOXES + Q::BOXES, PRODUCERS = hopper_producers<Tile>(COPIES);
   static_assert(!(TREES && Tile::PING_PONG), "leaves of a pair of units may differ");
-  static_assert(Tile::SPLIT_Q == 1, "no other consumer reads a consumer's rows of P (see Slices)");
   using Operands = typename TypesOf<T>::Operands;
   using Sum = typename TypesOf<T>::Sum;
   static constexpr bool OF_BYTES = std::is_same_v<Sum, int32_t>;
@@ -284,7 +284,7 @@ struct Hopper {
       for (int k = 0; k < P::STEPS; ++k)
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip)
-          ptx::Wgmma<Operands, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
+          ptx::Wgmma<Operands, Tile::BLOCK_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
               d[strip], ptx::descriptor_at(P::LAYOUT, p + P::offset(64 * strip, k) / 16),
               ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16),
               goes_on || step != first || k != 0);
@@ -307,7 +307,7 @@ struct Hopper {
         for (int k = 0; k * P::STEP_K < piece.rest; ++k)
 #pragma unroll
           for (int strip = 0; strip < STRIPS; ++strip)
-            ptx::Wgmma<Operands, Tile::GROUP_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
+            ptx::Wgmma<Operands, Tile::BLOCK_Q>::template run<P_MN_MAJOR, Q_MN_MAJOR>(
                 d[strip], ptx::descriptor_at(P::LAYOUT, p + P::offset(64 * strip, k) / 16),
                 ptx::descriptor_at(Q::LAYOUT, q + Q::offset(0, k) / 16), first != last || k != 0);
         ptx::wgmma_commit_group();
@@ -323,16 +323,13 @@ struct Hopper {
 
   __device__ __forceinline__ void consume(const Turns& units, int consumer) {
     const int thread = threadIdx.x % 128;
-    const int share = Tile::PING_PONG ? 0 : consumer;
-    const int row = share / Tile::SPLIT_Q * Tile::GROUP_P;
-    const int column = share % Tile::SPLIT_Q * Tile::GROUP_Q;
-    const uint32_t p_at = base + P_AT + P::offset(row, 0);
-    const uint32_t q_at = base + Q_AT + Q::offset(column, 0);
+    const int row = Tile::PING_PONG ? 0 : consumer * Tile::GROUP_P;
+    const uint32_t p_at = base + P_AT + P::offset(row, 0), q_at = base + Q_AT;
     Slices slices = {base + SLICES_AT + consumer * CONSUMER_SLICES, p_at};
     std::conditional_t<TREES, WaitingSums<Tile>,
                        Total<Tile, totals_stay(Tile::TOTALS_FIT, sizeof(T))>>
         sums(args.totals, consumer);
-    Scales scales(args, row, column, base + SCALES_AT);
+    Scales scales(args, row, base + SCALES_AT);
     uint32_t waits = 0;
     Ring<STAGES> ring;
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
@@ -351,7 +348,7 @@ struct Hopper {
       const Extent<GROUPED> end(args, unit);
       if constexpr (FINISHES)
         prefetch_bias<typename ElementOf<ResultOf<T>>::Type>(
-            args.epilogue, unit.p + row, Tile::GROUP_P, unit.q + column, Tile::GROUP_Q,
+            args.epilogue, unit.p + row, Tile::GROUP_P, unit.q, Tile::BLOCK_Q,
             {end.p(), end.q(), unit.batch}, thread);
       // Scaled products have no registers for it.
       const auto tail_of = [&] {
@@ -398,10 +395,9 @@ struct Hopper {
         // nothing (docs/decisions/044).
         if constexpr (TREES || (GROUPED && IS_SCALED<T>))
           if (!args.finishes)
-            return leave<ResultOf<T>, Tile, /*FINISHES=*/false, GROUPED>(
-                args, totals, unit, row, column, slices, 1 + consumer);
-        leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, totals, unit, row, column, slices,
-                                                    1 + consumer);
+            return leave<ResultOf<T>, Tile, /*FINISHES=*/false, GROUPED>(args, totals, unit, row,
+                                                                         slices, 1 + consumer);
+        leave<ResultOf<T>, Tile, FINISHES, GROUPED>(args, totals, unit, row, slices, 1 + consumer);
       };
       if constexpr (IS_SCALED<T> && OF_BYTES) {
         float totals[STRIPS][REGISTERS];

@@ -10,7 +10,7 @@ namespace tiled {
 template <typename Tile, typename T, bool P_MN_MAJOR>
 constexpr bool has_hopper_kernel() {
   return !(sizeof(T) == 4 && P_MN_MAJOR) ||
-         reads_by_registers(Tile::GROUP_P, Tile::GROUP_Q, Tile::CONSUMERS);
+         reads_by_registers(Tile::GROUP_P, Tile::BLOCK_Q, Tile::CONSUMERS);
 }
 
 template <typename Kernel, typename Tile>

@@ -19,16 +19,16 @@
 
 namespace tiled {
 
-// The parts in which the accumulators of GROUP_P x GROUP_Q elements leave: with an epilogue, slices
+// The parts in which the accumulators of GROUP_P x BLOCK_Q elements leave: with an epilogue, slices
 // where these are wide enough for values side by side.
 template <typename Tile, bool FINISHES>
 struct Parts {
   static constexpr int STRIPS = Tile::GROUP_P / 64;
   static constexpr bool BY_SLICES =
-      FINISHES && Tile::SLICE_Q >= 32 && Tile::GROUP_Q % Tile::SLICE_Q == 0;
-  static constexpr int OF_STRIP = BY_SLICES ? Tile::GROUP_Q / Tile::SLICE_Q : 1;
+      FINISHES && Tile::SLICE_Q >= 32 && Tile::BLOCK_Q % Tile::SLICE_Q == 0;
+  static constexpr int OF_STRIP = BY_SLICES ? Tile::BLOCK_Q / Tile::SLICE_Q : 1;
   static constexpr int COUNT = STRIPS * OF_STRIP;
-  static constexpr int SIZE = Tile::GROUP_Q / 2 / OF_STRIP;  // registers
+  static constexpr int SIZE = Tile::BLOCK_Q / 2 / OF_STRIP;  // registers
 };
 
 // Rows of C that are no group's are zero, whatever the epilogue.
@@ -75,12 +75,11 @@ __device__ __forceinline__ void leave_by(const HopperArguments& args, int output
 }
 
 // C; before it the values before the activation, where they are kept. d: of a unit's rows from
-// `row` and columns from `column` on.
+// `row` on.
 template <typename T, typename Tile, bool FINISHES, bool GROUPED, typename Unit, typename Slices,
           typename Sum, int STRIPS, int REGISTERS>
 __device__ __forceinline__ void leave(const HopperArguments& args, Sum (&d)[STRIPS][REGISTERS],
-                                      const Unit& unit, int row, int column, Slices& slices,
-                                      int barrier) {
+                                      const Unit& unit, int row, Slices& slices, int barrier) {
   using Parts = tiled::Parts<Tile, FINISHES>;
   constexpr int SIZE = Parts::SIZE, HELD = (Parts::COUNT - 1) * SIZE;
   Sum(&parts)[Parts::COUNT][SIZE] = reinterpret_cast<Sum(&)[Parts::COUNT][SIZE]>(d);
@@ -89,7 +88,7 @@ __device__ __forceinline__ void leave(const HopperArguments& args, Sum (&d)[STRI
 #pragma unroll 1
     for (int output = first; output < 2; ++output) {
       int p = unit.p + row + part / Parts::OF_STRIP * 64;
-      int q = unit.q + column + part % Parts::OF_STRIP * 2 * SIZE;
+      int q = unit.q + part % Parts::OF_STRIP * 2 * SIZE;
       int thread = threadIdx.x % 128;
       // Addresses are computed anew each time: kept, they would take registers of accumulators.
       ptx::forget(p, q, thread);

@@ -11,7 +11,6 @@
 
 #include "cuda/parts/call_with.cuh"
 #include "cuda/parts/fault.cuh"
-#include "cuda/parts/finish_slices.cuh"
 #include "cuda/parts/hopper.h"
 #include "cuda/parts/write_rows.cuh"
 #include "cuda/ptx/cluster.cuh"
@@ -175,8 +174,7 @@ __device__ __forceinline__ void store_slices_as(const HopperArguments& args, con
       if constexpr (sizeof(Element) == 2)
         fill_slice<Element, WIDTH, ALONG_P>(address, d, FROM, thread);
       else
-        fill_elements<ElementSlice<Element, WIDTH, ALONG_P>, WIDTH, ALONG_P>(address, d, FROM,
-                                                                             thread);
+        fill_elements<Element, WIDTH, ALONG_P>(address, d, FROM, thread);
     });
     if constexpr (COPIES) {
       ptx::fence_proxy_async();

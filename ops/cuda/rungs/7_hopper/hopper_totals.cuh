@@ -23,7 +23,7 @@ struct Total;
 
 template <typename Tile>
 struct Total<Tile, /*IN_REGISTERS=*/true> {
-  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::GROUP_Q / 2;
+  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::BLOCK_Q / 2;
   float sum[STRIPS][REGISTERS];
 
   __device__ __forceinline__ Total(float*, int) {}
@@ -41,7 +41,7 @@ struct Total<Tile, /*IN_REGISTERS=*/true> {
 
 template <typename Tile>
 struct Total<Tile, /*IN_REGISTERS=*/false> {
-  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::GROUP_Q / 2;
+  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::BLOCK_Q / 2;
   static constexpr int VECTORS = STRIPS * REGISTERS / 4;
   float4* at;  // this thread's first, of [block][consumer][VECTORS][128]
 
@@ -82,7 +82,7 @@ struct Total<Tile, /*IN_REGISTERS=*/false> {
 // it has written itself, so that none waits for another.
 template <typename Tile>
 struct WaitingSums {
-  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::GROUP_Q / 2;
+  static constexpr int STRIPS = Tile::GROUP_P / 64, REGISTERS = Tile::BLOCK_Q / 2;
   static constexpr int VECTORS = STRIPS * REGISTERS / 4, KEPT = Tile::SUMS_KEPT;
   float4* stored;  // this thread's first, of [waiting][block][consumer][VECTORS][128]
   int count = 0;

@@ -63,7 +63,7 @@ cudaError_t map_places(ScaledArguments& args, const Call& call, const HopperPlan
                           tile.group_p, way.cluster_q);
   if (error == cudaSuccess && args.has_q_place)
     error = map_with_edge(&args.q_place, &args.q_place_edge, sides.q, call.problem, tile.block_q,
-                          tile.group_q, way.cluster_p);
+                          tile.block_q, way.cluster_p);
   return error;
 }
 
@@ -140,7 +140,7 @@ cudaError_t launch(const Call& call, const Step& step) {
   cudaError_t error = map_with_edge(&args.p_map, &args.p_edge, sides.p, problem, tile.block_p,
                                     tile.group_p, way.cluster_q);
   if (error == cudaSuccess)
-    error = map_with_edge(&args.q_map, &args.q_edge, sides.q, problem, tile.block_q, tile.group_q,
+    error = map_with_edge(&args.q_map, &args.q_edge, sides.q, problem, tile.block_q, tile.block_q,
                           way.cluster_p);
   if (error == cudaSuccess) error = map_output(args.c(), args, problem, tile.slice_q);
   if (error == cudaSuccess && args.keeps_before)

@@ -6,7 +6,6 @@
 //       const Piece piece = pieces.of(unit);
 #pragma once
 
-#include "core/sum_tree.h"
 #include "cuda/parts/hopper_schedule.cuh"
 
 namespace tiled {

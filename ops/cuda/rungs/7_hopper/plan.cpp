@@ -19,7 +19,7 @@ namespace {
 bool is_ready_p(const Side& side, const Problem& problem, const HopperTileInfo& tile) {
   return tma_reads(side, problem) ||
          (problem.arithmetic == Arithmetic::Tf32 && is_mappable(side) && !is_grouped(problem) &&
-          reads_by_registers(tile.group_p, tile.group_q, tile.consumers));
+          reads_by_registers(tile.group_p, tile.block_q, tile.consumers));
 }
 
 // How an operand is copied that the kernel cannot read where it lies. A box begins at a multiple of
@@ -159,7 +159,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   // sums beyond the first few. Those of bytes are the sums themselves.
   const bool totals_wait = segment_count(problem) > 1 && size_of(problem.dtype) != 1 &&
                            !totals_stay(tile.totals_fit, size_of(problem.dtype));
-  const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.group_q * 4;  // of a block
+  const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.block_q * 4;  // of a block
   const WaitingCounts waiting = waiting_beyond(tile.sums_kept, problem);
   if (choice.share_segments)
     add_with_sums(plan, step, problem);

@@ -12,7 +12,7 @@ namespace tiled {
 struct HopperPlan : ClusterPlan {
   CopyTo copy_p, copy_q;  // the operand is copied to where TMA can read it
   bool share_segments;    // among blocks; their sums meet in a second kernel
-  bool stores_by_tma;     // C; else threads store it
+  bool stores_by_tma;     // C; else warps write it from slices
 };
 
 // The grid of units that a plan's clusters walk through.

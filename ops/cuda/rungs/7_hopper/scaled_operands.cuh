@@ -59,7 +59,7 @@ template <typename T, typename Tile>
 struct TileScales {
   static constexpr uint32_t ARRIVALS = 0, BYTES = 0;
   template <typename Arguments>
-  __device__ __forceinline__ TileScales(const Arguments&, int, int, uint32_t) {}
+  __device__ __forceinline__ TileScales(const Arguments&, int, uint32_t) {}
   template <typename Kernel>
   static __device__ __forceinline__ void fill(const Kernel&) {}
   __device__ __forceinline__ void skip(int) {}
@@ -76,14 +76,13 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   static constexpr uint32_t ARRIVALS = 32;  // at a stage's barrier: the lanes of a warp
   static constexpr uint32_t BYTES = PLACES * PLACE_BYTES;
 
-  // `shared`: where BYTES of shared memory begin. `row` and `column`: where the consumer's begin in
-  // the tile.
-  __device__ __forceinline__ TileScales(const ScaledArguments& args, int row, int column,
-                                        uint32_t shared)
+  // `shared`: where BYTES of shared memory begin. `row`: where the consumer's rows begin in the
+  // tile.
+  __device__ __forceinline__ TileScales(const ScaledArguments& args, int row, uint32_t shared)
       : args_(args) {
     const int thread = threadIdx.x % 128, lane = thread % 32;
     rows_at_ = shared + (row + thread / 32 * 16 + lane / 4) * 4;
-    columns_at_ = shared + (Tile::BLOCK_P + (args.one_q ? 0 : column + lane % 4 * 2)) * 4;
+    columns_at_ = shared + (Tile::BLOCK_P + (args.one_q ? 0 : lane % 4 * 2)) * 4;
   }
 
   // The work of the warp that copies scales.

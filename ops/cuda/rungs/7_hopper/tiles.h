@@ -45,26 +45,22 @@ enum class Roles : int8_t {
   PingPong,     // each has a tile of its own; one stores while the other multiplies
 };
 
-// P x Q elements of C for a tile; CONSUMERS_P x CONSUMERS_Q warpgroups share it (Cooperative) or
-// take whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands.
-template <int P, int Q, int CONSUMERS_P, int CONSUMERS_Q, Roles ROLES, int STAGES_, int BLOCKS = 1,
-          int SLICES_ = 2>
+// P x Q elements of C for a tile. CONSUMERS_ warpgroups share its rows of P (Cooperative) or take
+// whole tiles in turn (PingPong). A stage holds 128 bytes of K of both operands.
+template <int P, int Q, int CONSUMERS_, Roles ROLES, int STAGES_, int BLOCKS = 1, int SLICES_ = 2>
 struct HopperTile {
   static constexpr int BLOCK_P = P;
   static constexpr int BLOCK_Q = Q;
   static constexpr bool PING_PONG = ROLES == Roles::PingPong;
-  static constexpr int CONSUMERS = CONSUMERS_P * CONSUMERS_Q;  // warpgroups
-  static constexpr int SPLIT_Q = PING_PONG ? 1 : CONSUMERS_Q;  // of the tile among warpgroups
-  static constexpr int GROUP_P =
-      PING_PONG ? P : P / CONSUMERS_P;  // a warpgroup's share of the tile
-  static constexpr int GROUP_Q = Q / SPLIT_Q;
-  static constexpr int SLICES = SLICES_;  // a consumer's
+  static constexpr int CONSUMERS = CONSUMERS_;                   // warpgroups
+  static constexpr int GROUP_P = PING_PONG ? P : P / CONSUMERS;  // a warpgroup's rows of the tile
+  static constexpr int SLICES = SLICES_;                         // a consumer's
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
   static constexpr int BLOCKS_PER_SM = BLOCKS;
   // Shared memory, of a multiprocessor's 227 KiB: the stages; slices of C; barriers.
   static constexpr int ROOM = 227 * 1024 / BLOCKS;
   static constexpr int stage_bytes(bool q_mn_major) {
-    return (P + (q_mn_major ? rows_in_atoms(Q, GROUP_Q) : Q)) * 128;
+    return (P + (q_mn_major ? rows_in_atoms(Q, Q) : Q)) * 128;
   }
   static constexpr int bytes_with(int stages, bool q_mn_major, int slice_q) {
     return stages * stage_bytes(q_mn_major) + CONSUMERS * SLICES * 64 * slice_q * 2 +
@@ -75,8 +71,7 @@ struct HopperTile {
   // begin within the one before it: the widest for which that writes at most a seventh twice.
   static constexpr int widest_slice() {
     for (const int width : {64, 32})
-      if ((GROUP_Q + width - 1) / width * width * 7 <= GROUP_Q * 8 &&
-          bytes_with(STAGES_, false, width) <= ROOM)
+      if ((Q + width - 1) / width * width * 7 <= Q * 8 && bytes_with(STAGES_, false, width) <= ROOM)
         return width;
     return 16;
   }
@@ -110,19 +105,19 @@ struct HopperTile {
   // Whether a total of segments fits a consumer's registers beside accumulators, where no operand
   // needs any, as tf32's may (totals_stay()). Consumers in turn have room for one set alone.
   static constexpr bool TOTALS_FIT =
-      !PING_PONG && BLOCKS == 1 && 2 * (GROUP_P / 64 * GROUP_Q / 2) + 48 <= CONSUMER_REGISTERS;
+      !PING_PONG && BLOCKS == 1 && 2 * (GROUP_P / 64 * Q / 2) + 48 <= CONSUMER_REGISTERS;
 
   // Sums of a tree that wait in a consumer's registers, beside its accumulators and 40 registers
   // for all else; four are those of sixteen leaves.
   static constexpr int SUMS_KEPT =
       std::min(4, ((MOVES_REGISTERS ? CONSUMER_REGISTERS : 65536 / (BLOCKS * THREADS)) - 40) /
-                          (GROUP_P / 64 * GROUP_Q / 2) -
+                          (GROUP_P / 64 * Q / 2) -
                       1);
 
   static_assert(GROUP_P % 64 == 0, "a wgmma has 64 rows");
-  static_assert(GROUP_Q % 8 == 0 && GROUP_Q <= 256, "the widths of wgmma");
-  static_assert(Q <= 256 && P <= 256, "the largest box of TMA");
-  static_assert(GROUP_P / 64 * GROUP_Q / 2 <= 192, "accumulators that leave registers to spare");
+  static_assert(Q % 8 == 0 && Q <= 256, "the widths of wgmma");
+  static_assert(P <= 256, "the largest box of TMA");
+  static_assert(GROUP_P / 64 * Q / 2 <= 192, "accumulators that leave registers to spare");
   static_assert(stages(false) == STAGES_ && stages(true) > 2 && SHARED_BYTES <= ROOM,
                 "they fit shared memory");
   static_assert(SEGMENT_K * 2 % 128 == 0, "a segment is a whole number of stages");
@@ -131,34 +126,34 @@ struct HopperTile {
 constexpr Roles COOP = Roles::Cooperative, PING = Roles::PingPong;
 
 // Large: the fewest bytes from L2 and shared memory for a multiply-add.
-struct Coop128x256 : HopperTile<128, 256, 2, 1, COOP, 4> {};
-struct Coop192x176 : HopperTile<192, 176, 3, 1, COOP, 4> {};
-struct Coop128x160 : HopperTile<128, 160, 2, 1, COOP, 5> {};
-struct Coop192x128 : HopperTile<192, 128, 3, 1, COOP, 4> {};
-struct Coop128x224 : HopperTile<128, 224, 2, 1, COOP, 4> {};
+struct Coop128x256 : HopperTile<128, 256, 2, COOP, 4> {};
+struct Coop192x176 : HopperTile<192, 176, 3, COOP, 4> {};
+struct Coop128x160 : HopperTile<128, 160, 2, COOP, 5> {};
+struct Coop192x128 : HopperTile<192, 128, 3, COOP, 4> {};
+struct Coop128x224 : HopperTile<128, 224, 2, COOP, 4> {};
 // One warpgroup stores while the other multiplies.
-struct Ping128x128 : HopperTile<128, 128, 2, 1, PING, 6> {};
-struct Ping128x160 : HopperTile<128, 160, 2, 1, PING, 5> {};
-struct Ping128x192 : HopperTile<128, 192, 2, 1, PING, 4> {};
-struct Ping64x128 : HopperTile<64, 128, 2, 1, PING, 7> {};
+struct Ping128x128 : HopperTile<128, 128, 2, PING, 6> {};
+struct Ping128x160 : HopperTile<128, 160, 2, PING, 5> {};
+struct Ping128x192 : HopperTile<128, 192, 2, PING, 4> {};
+struct Ping64x128 : HopperTile<64, 128, 2, PING, 7> {};
 // Middle sizes, where the number of tiles decides.
-struct Coop128x176 : HopperTile<128, 176, 2, 1, COOP, 5> {};
-struct Coop128x128 : HopperTile<128, 128, 2, 1, COOP, 6> {};
-struct Coop128x112 : HopperTile<128, 112, 2, 1, COOP, 6> {};
-struct Coop128x96 : HopperTile<128, 96, 2, 1, COOP, 6> {};
-struct Coop192x96 : HopperTile<192, 96, 3, 1, COOP, 5> {};
+struct Coop128x176 : HopperTile<128, 176, 2, COOP, 5> {};
+struct Coop128x128 : HopperTile<128, 128, 2, COOP, 6> {};
+struct Coop128x112 : HopperTile<128, 112, 2, COOP, 6> {};
+struct Coop128x96 : HopperTile<128, 96, 2, COOP, 6> {};
+struct Coop192x96 : HopperTile<192, 96, 3, COOP, 5> {};
 // Small: one consumer, many stages in flight.
-struct Deep64x192 : HopperTile<64, 192, 1, 1, COOP, 6> {};
-struct Deep64x128 : HopperTile<64, 128, 1, 1, COOP, 8> {};
-struct Deep64x96 : HopperTile<64, 96, 1, 1, COOP, 10> {};
-struct Deep64x64 : HopperTile<64, 64, 1, 1, COOP, 12> {};
-struct Solo64x16 : HopperTile<64, 16, 1, 1, COOP, 10, 2> {};
+struct Deep64x192 : HopperTile<64, 192, 1, COOP, 6> {};
+struct Deep64x128 : HopperTile<64, 128, 1, COOP, 8> {};
+struct Deep64x96 : HopperTile<64, 96, 1, COOP, 10> {};
+struct Deep64x64 : HopperTile<64, 64, 1, COOP, 12> {};
+struct Solo64x16 : HopperTile<64, 16, 1, COOP, 10, 2> {};
 
 // For bytes alone. With fp8 a consumer keeps the totals of two strips and the sums of one block of
 // K, and none of its kernels has scales of blocks: ptxas has no registers for these beside two
 // strips (docs/decisions/052). Three slices that are half as wide leave room for the scales.
-struct Coop256x128 : HopperTile<256, 128, 2, 1, COOP, 4, 1, 3> {};
-struct Solo64x32 : HopperTile<64, 32, 1, 1, COOP, 8, 2> {};
+struct Coop256x128 : HopperTile<256, 128, 2, COOP, 4, 1, 3> {};
+struct Solo64x32 : HopperTile<64, 32, 1, COOP, 8, 2> {};
 
 using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
                              Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x176,
@@ -214,7 +209,7 @@ constexpr int slice_row(int64_t element_bytes) { return element_bytes == 4 ? 32 
 // A tile as values, for the planner and the launch.
 struct HopperTileInfo {
   int32_t block_p, block_q;  // elements
-  int32_t group_p, group_q;  // a consumer's share, elements
+  int32_t group_p;           // a consumer's rows of P
   int32_t slice_q;           // elements
   int32_t consumers;
   int32_t sums_kept;  // of a tree, in registers
@@ -225,11 +220,11 @@ struct HopperTileInfo {
 
   template <typename Tile>
   static constexpr HopperTileInfo of() {
-    return {Tile::BLOCK_P,          Tile::BLOCK_Q,      Tile::GROUP_P,   Tile::GROUP_Q,
-            Tile::SLICE_Q,          Tile::CONSUMERS,    Tile::SUMS_KEPT, Tile::PING_PONG,
-            Tile::TOTALS_FIT,       OF_GROUPS<Tile>,    OF_TREES<Tile>,  OF_SCALED<Tile>,
-            OF_SCALED_GROUPS<Tile>, ONLY_BYTES<Tile>,   Tile::THREADS,   Tile::SHARED_BYTES,
-            Tile::SCALED_BYTES,     Tile::BLOCKS_PER_SM};
+    return {Tile::BLOCK_P,      Tile::BLOCK_Q,   Tile::GROUP_P,      Tile::SLICE_Q,
+            Tile::CONSUMERS,    Tile::SUMS_KEPT, Tile::PING_PONG,    Tile::TOTALS_FIT,
+            OF_GROUPS<Tile>,    OF_TREES<Tile>,  OF_SCALED<Tile>,    OF_SCALED_GROUPS<Tile>,
+            ONLY_BYTES<Tile>,   Tile::THREADS,   Tile::SHARED_BYTES, Tile::SCALED_BYTES,
+            Tile::BLOCKS_PER_SM};
   }
 };
 constexpr int HOPPER_TILE_COUNT = HopperTiles::COUNT;

@@ -155,7 +155,7 @@ struct FewRowsStage {
 struct FewRowsTileInfo {
   FewRowsBy by;
   int32_t block_p, block_q;  // elements
-  int32_t warps, columns;    // of a warp
+  int32_t columns;           // of a warp
   int32_t threads, boxes, p_box, q_box;
   int32_t patch_p, patch_q;  // of a lane, where lanes multiply
 
@@ -179,7 +179,7 @@ struct FewRowsTileInfo {
 
   template <typename Tile>
   static constexpr FewRowsTileInfo of() {
-    return {Tile::BY,    Tile::BLOCK_P, Tile::BLOCK_Q, Tile::WARPS,   Tile::COLUMNS, Tile::THREADS,
+    return {Tile::BY,    Tile::BLOCK_P, Tile::BLOCK_Q, Tile::COLUMNS, Tile::THREADS,
             Tile::BOXES, Tile::P_BOX,   Tile::Q_BOX,   Tile::PATCH_P, Tile::PATCH_Q};
   }
 };
