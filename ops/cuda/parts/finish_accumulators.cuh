@@ -123,18 +123,18 @@ __device__ __forceinline__ void add_pairs(float alpha, float (&d)[STRIPS][REGIST
   }
 }
 
-// What most layers ask for, without turns: alpha * sum + bias, where the bias has elements of T one
-// after the other, pairs of them if C's columns have one each. Whether it was so; else nothing is
-// done. Past the end the last are read: elements outside of C become anything.
+// What most layers ask for, without turns: the sum itself, or alpha * sum + bias, where the bias has
+// elements of T one after the other, pairs of them if C's columns have one each. Whether it was so;
+// else nothing is done. Past the end the last are read: elements outside of C become anything.
 template <typename T, int STRIPS, int REGISTERS>
 __device__ __forceinline__ bool add_near_bias(const Epilogue& e, float (&d)[STRIPS][REGISTERS],
                                               int row, int column, const Within& c) {
-  const bool along_n = e.bias_along == Along::N;
-  if (e.bias_along == Along::Nothing || e.bias_dtype != DTYPE_OF<T> || e.bias_stride != 1 ||
-      e.reads_input())
-    return false;
-  const auto* bias = static_cast<const T*>(e.bias) + c.entry * e.bias_batch_stride;
+  if (e.reads_input()) return false;
   const float alpha = static_cast<float>(e.alpha.real);
+  if (e.bias_along == Along::Nothing) return alpha == 1;
+  if (e.bias_dtype != DTYPE_OF<T> || e.bias_stride != 1) return false;
+  const bool along_n = e.bias_along == Along::N;
+  const auto* bias = static_cast<const T*>(e.bias) + c.entry * e.bias_batch_stride;
   const int thread = threadIdx.x % 128;
   if (along_n) {
     if (reinterpret_cast<uintptr_t>(bias) % sizeof(BiasPair<T>) != 0 || c.columns % 2 != 0)
