@@ -137,7 +137,7 @@ def test_no_memory_but_the_result_and_what_the_plan_declares(algo: str | None, d
         chains_alone = plan.algo == "naive" or plan.algo.startswith("shared_tile")
         keeps_totals = x is deep_a and not chains_alone
         in_place = plan.algo == "mma_tile" or plan.arithmetic == "fma"
-        if in_place and not plan.complex and not copies and not keeps_totals:
+        if in_place and not plan.converted and not copies and not keeps_totals:
             assert workspace == 0
         if plan.arithmetic == "fp16x3":
             assert (workspace > 0) == (x.shape[1] >= LEAST_K)

@@ -122,14 +122,16 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         tensor = (hopper or ampere) and dtype in cases.HALVES
         tensor |= device == "t4" and dtype == torch.float16
         text = tiled_mm.explain(a, b, device=device)
-        if plan.complex:  # by a real product: the rest is that one's
-            assert plan.complex == str(dtype).removeprefix("torch.")
+        if plan.converted:  # by a product of another dtype: the rest is that one's
+            assert plan.converted == str(dtype).removeprefix("torch.")
             first, _, text = text.partition("\n")
-            assert plan.complex in first and "real product" in first
+            assert plan.converted in first
+            assert ("real product" if dtype.is_complex else "product in float32") in first
+            m, n = (2000, 1800) if dtype.is_complex else (1000, 900)
             dtype = torch.float64 if dtype == torch.complex128 else torch.float32
-            a, b = meta(2000, 1800, 800, dtype)
-            assert (plan.m, plan.n, plan.k) == (2000, 1800, 800)
-            assert plan.workspace_bytes >= 2000 * 1800 * dtype.itemsize
+            a, b = meta(m, n, 800, dtype)
+            assert (plan.m, plan.n, plan.k) == (m, n, 800)
+            assert plan.workspace_bytes >= m * n * dtype.itemsize
         assert plan.algo in tiled_mm.algos(a, b, device=device)
         assert not tensor or plan.algo in rungs.TENSOR_RUNGS
         assert plan.arithmetic == ("tensor" if tensor else "fma")

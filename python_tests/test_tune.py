@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import tiled_mm
 import torch
+from cases import each
 from torch import Tensor
 
 DEVICE = "h100"
@@ -337,18 +338,20 @@ def test_tuning_of_every_kind_of_call() -> None:
 
 
 @pytest.mark.cuda
-def test_tuning_of_complex_products() -> None:
-    """Of the kernels of complex numbers, and of the real product that may compute one, whether
+@each("dtype", (torch.complex64, torch.bfloat16))
+def test_tuning_of_converted_products(dtype: torch.dtype) -> None:
+    """Of the dtype's own kernels, and of the product of another dtype that may compute it, whether
     its operands are copies or not."""
+    asked = {"precision": None if dtype.is_complex else "ieee"}
     for size in ((4, 512, 640), (640, 512, 4), (70, 300, 60)):
-        a = torch.randn(size[0], size[1], dtype=torch.complex64, device="cuda")
-        b = torch.randn(size[2], size[1], dtype=torch.complex64, device="cuda").t()
-        expected, known = tiled_mm.mm(a, b), len(rows())
+        a = torch.randn(size[0], size[1], dtype=dtype, device="cuda")
+        b = torch.randn(size[2], size[1], dtype=dtype, device="cuda").t()
+        expected, known = tiled_mm.mm(a, b, **asked), len(rows())
         with tiled_mm.tuning():
-            assert torch.equal(tiled_mm.mm(a, b), expected)
+            assert torch.equal(tiled_mm.mm(a, b, **asked), expected)
         assert len(rows()) == known + 2
-        assert torch.equal(tiled_mm.mm(a, b), expected)
-        assert tiled_mm.plan(a, b).measured is not None
+        assert torch.equal(tiled_mm.mm(a, b, **asked), expected)
+        assert tiled_mm.plan(a, b, **asked).measured is not None
 
 
 @pytest.mark.cuda

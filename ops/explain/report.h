@@ -82,8 +82,8 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //   batch, m, n, k, segments                        the problem; segments of K
 //   leaves        the k of each, where a tree sums K (core/sum_tree.h): the rest is then of the one
 //                 kernel that does, or of the product of the first leaves, by its k; else null
-//   complex       the dtype of a complex product that a real one computes
-//                 (cuda/plan/real_parts.h): all else is then of the real one; else null
+//   converted     the dtype of a product that one of another dtype computes
+//                 (cuda/plan/conversion.h): all else is then of the other one; else null
 //   tile          {name (null for the rungs of one tile), m, n, k, thread_m, thread_n}
 //   steps         [{work: "copy", "split", "product", "clear", "sums" or "guard", threads (of a
 //                 block), grid_x, grid_y, cluster, shared_bytes, dynamic (they are given at the

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/plan/conversion.h"
 #include "cuda/plan/plan.h"
-#include "cuda/plan/real_parts.h"
 #include "cuda/plan/rung.h"
 #include "torch/check.h"
 #include "torch/precision.h"
@@ -117,14 +117,14 @@ inline Plan choose_plan(const Problem& problem, const DeviceInfo& device, at::Sc
                                   : plan_on(problem, device, dtype, options);
 }
 
-// The plan of the real product that computes a complex one (cuda/plan/real_parts.h), where that is
-// faster and no rung is named.
-inline std::optional<Plan> plan_of_real_parts(const Problem& problem, const DeviceInfo& full,
+// The plan of the product of another dtype that computes this one (cuda/plan/conversion.h), where
+// that is faster and no rung is named.
+inline std::optional<Plan> plan_of_conversion(const Problem& problem, const DeviceInfo& full,
                                               const MmOptions& options) {
-  if (options.algo || !is_complex(problem.dtype)) return std::nullopt;
+  if (options.algo || !may_be_converted(problem)) return std::nullopt;
   const DeviceInfo device = planned_part(full);
-  if (!takes_real_parts(problem, device)) return std::nullopt;
-  return make_plan(real_parts(problem).product, device);
+  if (!is_converted(problem, device)) return std::nullopt;
+  return make_plan(conversion_of(problem).product, device);
 }
 
 }  // namespace tiled

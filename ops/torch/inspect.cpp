@@ -70,9 +70,9 @@ Problem checked_problem(const at::Tensor& a, const at::Tensor& b, const MmOption
 // A product of one chain; of a tree the first of its leaves' products, and what it is a part of.
 struct Explained {
   Problem problem;
-  std::string text;                               // in front of the rest; empty of a chain
-  std::string leaves = "null", complex = "null";  // as JSON
-  int64_t parts_bytes = 0;                        // of the workspace, beside the plan's own
+  std::string text;                                 // in front of the rest; empty of a chain
+  std::string leaves = "null", converted = "null";  // as JSON
+  int64_t more_bytes = 0;                           // of the workspace, beside the plan's own
 };
 
 Explained first_product(const Problem& problem, const MmOptions& options, const at::Tensor& a,
@@ -110,28 +110,30 @@ Explained first_product(const Problem& problem, const MmOptions& options, const 
       array_of(all)};
 }
 
-// What the report is of: that, or, of a complex product that a real one computes, the real one.
+// What the report is of: that, or, where a product of another dtype computes it, the other one.
 Explained computed_product(Explained product, const MmOptions& options, const at::Tensor& a,
                            OptionalName device_name) {
   if (on_cpu(a, device_name)) return product;
   const Problem& p = product.problem;
-  if (!plan_of_real_parts(p, device_of(a, device_name), options)) return product;
-  const RealParts parts = real_parts(p);
-  const bool copies = parts.copies_a || parts.copies_b;
-  product.complex = '"' + std::string(name_of(p.dtype)) + '"';
+  if (!plan_of_conversion(p, device_of(a, device_name), options)) return product;
+  const Conversion conversion = conversion_of(p);
+  const bool of_complex = is_complex(p.dtype), copies = conversion.copies_a || conversion.copies_b;
+  product.converted = '"' + std::string(name_of(p.dtype)) + '"';
   product.text +=
-      line(name_of(p.dtype), std::string("a real product of twice the rows and columns") +
-                                 (copies ? ", behind a copy of operands" : "") +
-                                 ", and a pass that combines its sums");
-  product.parts_bytes = parts.bytes();
-  product.problem = parts.product;
+      line(name_of(p.dtype),
+           std::string("by a ") +
+               (of_complex ? "real product of twice the rows and columns" : "product in float32") +
+               (copies ? ", behind a copy of operands" : "") + ", and a pass that " +
+               (of_complex ? "combines" : "finishes") + " its sums");
+  product.more_bytes = conversion.bytes();
+  product.problem = conversion.product;
   return product;
 }
 
 // A plan's JSON with its leaves, and of which dtype the product is that it is a part of.
 std::string with_more(std::string plan, const Explained& product) {
   plan.pop_back();
-  return plan + ", \"leaves\": " + product.leaves + ", \"complex\": " + product.complex + "}";
+  return plan + ", \"leaves\": " + product.leaves + ", \"converted\": " + product.converted + "}";
 }
 
 PlanReport report_of(const at::Tensor& a, const Explained& product, const MmOptions& options,
@@ -139,8 +141,8 @@ PlanReport report_of(const at::Tensor& a, const Explained& product, const MmOpti
   const Problem& problem = product.problem;
   const DeviceInfo device = device_of(a, device_name);
   PlanReport r = report(problem, device, choose_plan(problem, device, a.scalar_type(), options));
-  if (product.parts_bytes > 0)
-    r.plan.workspace_bytes = workspace_aligned(r.plan.workspace_bytes) + product.parts_bytes;
+  if (product.more_bytes > 0)
+    r.plan.workspace_bytes = workspace_aligned(r.plan.workspace_bytes) + product.more_bytes;
   return r;
 }
 

@@ -99,7 +99,7 @@ const KnownDevice* known_device(c10::DeviceIndex index) {
 
 struct Cuda {
   struct Chain : tiled::Plan {
-    bool of_real_parts = false;  // the plan is of the real product that computes a complex one
+    bool is_converted = false;  // the plan is of the product of another dtype that computes it
   };
   using Plan = TreePlan<Chain>;
 
@@ -110,24 +110,24 @@ struct Cuda {
   static Chain plan_chain(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
     if (is_tuning() && !options.algo && !is_scaled(problem))
-      tune_with_parts(problem, device, a.device().index());
-    if (const auto real = plan_of_real_parts(problem, device, options)) return {*real, true};
+      tune_with_conversion(problem, device, a.device().index());
+    if (const auto real = plan_of_conversion(problem, device, options)) return {*real, true};
     return {choose_plan(problem, device, a.scalar_type(), options)};
   }
 
-  // The product, and the real one that may compute a complex one: of any values where it would read
+  // The product, and that of another dtype that may compute it: of any values where it would read
   // copies. Without memory for these that one is left to estimates.
-  static void tune_with_parts(const Problem& problem, const DeviceInfo& device,
-                              c10::DeviceIndex index) {
+  static void tune_with_conversion(const Problem& problem, const DeviceInfo& device,
+                                   c10::DeviceIndex index) {
     tune(problem, device, index);
-    if (!has_real_parts(problem)) return;
-    RealParts parts = real_parts(problem);
+    if (!has_conversion(problem)) return;
+    Conversion conversion = conversion_of(problem);
     const c10::cuda::CUDAGuard guard(index);
     try {
-      const c10::DataPtr a = workspace(parts.a_bytes), b = workspace(parts.b_bytes);
-      if (parts.copies_a) parts.product.a.data = a.get();
-      if (parts.copies_b) parts.product.b.data = b.get();
-      tune(parts.product, device, index);
+      const c10::DataPtr a = workspace(conversion.a_bytes), b = workspace(conversion.b_bytes);
+      if (conversion.copies_a) conversion.product.a.data = a.get();
+      if (conversion.copies_b) conversion.product.b.data = b.get();
+      tune(conversion.product, device, index);
     } catch (const c10::OutOfMemoryError&) {
     }
   }
@@ -158,10 +158,11 @@ struct Cuda {
   // On the current device, which is the tensors'.
   static void run_chain(const Problem& problem, const Chain& plan, const at::Tensor&) {
     const auto stream = at::cuda::getCurrentCUDAStream();
-    if (plan.of_real_parts) {
-      const RealParts parts = real_parts(problem);
-      const c10::DataPtr place = workspace(workspace_aligned(plan.workspace_bytes) + parts.bytes());
-      C10_CUDA_CHECK(launch_real_parts(parts, plan, place.get(), stream));
+    if (plan.is_converted) {
+      const Conversion conversion = conversion_of(problem);
+      const c10::DataPtr place =
+          workspace(workspace_aligned(plan.workspace_bytes) + conversion.bytes());
+      C10_CUDA_CHECK(launch_conversion(conversion, plan, place.get(), stream));
       return;
     }
     const c10::DataPtr place = workspace(plan.workspace_bytes);
@@ -249,7 +250,7 @@ std::vector<int64_t> cuda_kernel_attributes(const at::Tensor& a, const at::Tenso
   const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), target_of(a), options);
   Problem problem = problem_of(a, b, type, arithmetic);
   const Cuda::Chain plan = Cuda::plan_chain(problem, options, a);
-  if (plan.of_real_parts) problem = real_parts(problem).product;
+  if (plan.is_converted) problem = conversion_of(problem).product;
   const c10::cuda::CUDAGuard guard(a.device());
   LaunchAttributes found;
   C10_CUDA_CHECK(attributes(problem, plan, &found));

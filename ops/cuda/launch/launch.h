@@ -8,8 +8,8 @@
 #include "core/problem.h"
 #include "core/quantization.h"
 #include "core/sum_tree.h"
+#include "cuda/plan/conversion.h"
 #include "cuda/plan/plan.h"
-#include "cuda/plan/real_parts.h"
 
 namespace tiled {
 
@@ -26,10 +26,10 @@ struct LaunchAttributes {
 
 cudaError_t attributes(const Problem& problem, const Plan& plan, LaunchAttributes* result);
 
-// A complex product by a real one: the copies of the operands that have to be, the real product by
-// its plan, and the pass that combines its sums. `workspace` has the bytes of the plan, up to a
-// multiple of 256, and the parts' behind them.
-cudaError_t launch_real_parts(const RealParts& parts, const Plan& plan, void* workspace,
+// A product by one of another dtype: the copies of the operands that have to be, the other product
+// by its plan, and the pass that finishes its sums. `workspace` has the bytes of the plan, up to a
+// multiple of 256, and the conversion's behind them.
+cudaError_t launch_conversion(const Conversion& conversion, const Plan& plan, void* workspace,
                               cudaStream_t stream);
 
 // The pass that ends a product whose K is summed by a tree.

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <limits>
 
+#include "cuda/plan/conversion.h"
 #include "cuda/plan/current_rules.h"
 #include "cuda/plan/estimate.h"
 #include "cuda/plan/measured.h"
 #include "cuda/plan/memory_of_plans.h"
-#include "cuda/plan/real_parts.h"
 #include "cuda/plan/rung.h"
 
 namespace tiled {
@@ -56,18 +56,18 @@ Plan remembered(const Problem& problem, const DeviceInfo& device, const Algo* as
                     [&] { return choose(problem, device, *current_rules(device), asked).plan; });
 }
 
-bool are_faster(const RealParts& parts, const Problem& problem, const DeviceInfo& device) {
+bool is_faster(const Conversion& conversion, const Problem& problem, const DeviceInfo& device) {
   const std::shared_ptr<const Rules> rules = current_rules(device);
-  const MeasuredWay* const real = rules->measured(parts.product);
+  const MeasuredWay* const other = rules->measured(conversion.product);
   const MeasuredWay* const own = rules->measured(problem);
-  const double passes = seconds_of_passes(parts, *rules);
-  if (real != nullptr && own != nullptr) return real->seconds + passes < own->seconds;
+  const double passes = seconds_of_passes(conversion, *rules);
+  if (other != nullptr && own != nullptr) return other->seconds + passes < own->seconds;
   const auto seconds_of = [&](const Problem& p) {
     const Plan plan = make_plan(p, device);
     return plan.step_count > 0 ? estimated_seconds(p, device, *rules, plan)
                                : std::numeric_limits<double>::infinity();
   };
-  return seconds_of(parts.product) + passes < seconds_of(problem);
+  return seconds_of(conversion.product) + passes < seconds_of(problem);
 }
 
 bool takes(const Rung& rung, const Problem& problem, const DeviceInfo& device) {
@@ -124,11 +124,11 @@ Plan make_plan(const Problem& problem, const DeviceInfo& device, Algo algo) {
   return remembered(problem, device, &algo);
 }
 
-bool takes_real_parts(const Problem& problem, const DeviceInfo& device) {
-  if (!is_complex(problem.dtype)) return false;
+bool is_converted(const Problem& problem, const DeviceInfo& device) {
+  if (!may_be_converted(problem)) return false;
   static thread_local MemoryByKey<Key, bool> known;
   return known.find(key_of(problem, device, nullptr), [&] {
-    return has_real_parts(problem) && are_faster(real_parts(problem), problem, device);
+    return has_conversion(problem) && is_faster(conversion_of(problem), problem, device);
   });
 }
 

@@ -1,13 +1,15 @@
-// A complex product by a real one: where the real one's elements are, what a workspace takes, and
-// which products have one. The kernels run where there is a GPU (python_tests/test_complex.py).
+// A product by one of another dtype: where the other's elements are, what a workspace takes, and
+// which products have one. The kernels run where there is a GPU (python_tests/test_complex.py,
+// test_bits.py).
 #include <gtest/gtest.h>
 
 #include <array>
 #include <complex>
 #include <random>
+#include <set>
 #include <vector>
 
-#include "cuda/plan/real_parts.h"
+#include "cuda/plan/conversion.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -60,7 +62,7 @@ std::vector<double> as_parts(const std::vector<Number>& data, const Side& from, 
   return copy;
 }
 
-TEST(RealParts, AreTheComplexProduct) {
+TEST(Conversion, OfComplexIsTheComplexProduct) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 300; ++trial) {
     const auto size = [&] { return static_cast<int64_t>(1 + random() % 6); };
@@ -70,8 +72,8 @@ TEST(RealParts, AreTheComplexProduct) {
     const std::vector<Number> b = fill(p.b, random, s.batch, s.k, s.n, random() % 4 == 0);
     const auto [entry, row, column] = drawn_strides(random, s.m, s.n);
     p.c = {nullptr, row, column, entry, 16};
-    ASSERT_TRUE(has_real_parts(p));
-    const RealParts parts = real_parts(p);
+    ASSERT_TRUE(has_conversion(p));
+    const Conversion parts = conversion_of(p);
     const Problem &w = parts.whole, &r = parts.product;
     const bool turned = p.c.row_stride == 1 && p.c.col_stride != 1;
     EXPECT_EQ(w.m, turned ? p.n : p.m);
@@ -108,43 +110,104 @@ TEST(RealParts, AreTheComplexProduct) {
   }
 }
 
+// No two elements of a copy are in one place, all are within its bytes, lines of 16 bytes begin at
+// multiples of 16, and the direction of neighbours stays.
+void expect_copy(const Side& from, const Side& to, int64_t bytes, int64_t batch) {
+  EXPECT_EQ(to.rows, from.rows);
+  EXPECT_EQ(to.k, from.k);
+  EXPECT_EQ(to.alignment, 16);
+  const bool along_rows = to.row_stride == 1 && to.k_stride != 1;
+  EXPECT_EQ(along_rows,
+            from.rows > 1 && from.row_stride == 1 && (from.k == 1 || from.k_stride > 1));
+  EXPECT_EQ((along_rows ? to.k_stride : to.row_stride) % 4, 0);
+  EXPECT_EQ(to.batch_stride % 4, 0);
+  std::set<int64_t> places;
+  const int64_t entries = to.batch_stride == 0 ? 1 : batch;
+  EXPECT_TRUE(entries == batch || from.batch_stride == 0);
+  for (int64_t e = 0; e < entries; ++e)
+    for (int64_t i = 0; i < to.rows; ++i)
+      for (int64_t k = 0; k < to.k; ++k)
+        places.insert(e * to.batch_stride + i * to.row_stride + k * to.k_stride);
+  EXPECT_EQ(static_cast<int64_t>(places.size()), entries * to.rows * to.k);
+  EXPECT_GE(*places.begin(), 0);
+  EXPECT_LT(*places.rbegin() * 4, bytes);
+}
+
+TEST(Conversion, WidensElementsOf16Bits) {
+  std::mt19937_64 random(2);
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto size = [&] { return static_cast<int64_t>(1 + random() % 6); };
+    const Sizes s = {size(), size(), size(), size()};
+    Problem p = problem_of(s.m, s.n, s.k, DType::BFloat16, s.batch);
+    p.arithmetic = Arithmetic::Fma;
+    fill(p.a, random, s.batch, s.m, s.k, random() % 4 == 0);
+    fill(p.b, random, s.batch, s.k, s.n, random() % 4 == 0);
+    const auto [entry, row, column] = drawn_strides(random, s.m, s.n);
+    p.c = {nullptr, row, column, entry, 16};
+    p.epilogue.activation = Activation::Relu;
+    ASSERT_TRUE(has_conversion(p));
+    const Conversion conversion = conversion_of(p);
+    const Problem &w = conversion.whole, &r = conversion.product;
+    EXPECT_EQ(r.dtype, DType::Float32);
+    EXPECT_EQ(r.epilogue.out_dtype, DType::Float32);
+    EXPECT_TRUE(r.epilogue.is_identity());
+    EXPECT_EQ(w.epilogue.activation, Activation::Relu);
+    EXPECT_TRUE(conversion.copies_a && conversion.copies_b);
+    expect_copy(side_a(w), side_a(r), conversion.a_bytes, s.batch);
+    expect_copy(side_b(w), side_b(r), conversion.b_bytes, s.batch);
+    EXPECT_EQ(r.c.col_stride, 1);
+    EXPECT_GE(r.c.row_stride, r.n);
+    EXPECT_GE(r.c.batch_stride, r.m * r.c.row_stride);
+    EXPECT_LE(s.batch * r.c.batch_stride * 4, conversion.r_bytes);
+  }
+}
+
 // An alignment that is claimed divides every address that vectors begin at.
-TEST(RealParts, AlignmentHolds) {
+TEST(Conversion, AlignmentHolds) {
   for (const DType dtype : {DType::Complex64, DType::Complex128})
     for (int64_t pitch = 5; pitch < 12; ++pitch)
       for (const int64_t base : {0, 8, 16}) {
         Problem p = problem_of("tn", 5, 4, 3, dtype);
         p.a.col_stride = pitch;
         p.a.alignment = alignment_of(reinterpret_cast<const void*>(base), dtype, 1, pitch, 0);
-        const Problem r = real_parts(p).product;
+        const Problem r = conversion_of(p).product;
         EXPECT_EQ(r.a.row_stride, 1);
         EXPECT_EQ(r.a.col_stride * size_of(r.dtype) % r.a.alignment, 0);
         EXPECT_EQ(base % r.a.alignment, 0);
       }
   // One row of A is contiguous along m whatever its strides are.
   const Problem row = problem_of(1, 4, 3, DType::Complex64);
-  EXPECT_FALSE(real_parts(row).copies_a);
-  EXPECT_EQ(real_parts(row).product.a.alignment, 8);
+  EXPECT_FALSE(conversion_of(row).copies_a);
+  EXPECT_EQ(conversion_of(row).product.a.alignment, 8);
 }
 
-TEST(RealParts, WhichProductsHaveThem) {
+TEST(Conversion, WhichProductsHaveThem) {
   const Problem p = problem_of(64, 64, 64, DType::Complex64);
-  EXPECT_TRUE(has_real_parts(p));
-  EXPECT_FALSE(has_real_parts(problem_of(64, 64, 64, DType::Float32)));
-  EXPECT_TRUE(has_real_parts(problem_of(64, 64, DEEP_K - 1, DType::Complex64)));
-  EXPECT_FALSE(has_real_parts(problem_of(64, 64, DEEP_K, DType::Complex64)));
-  EXPECT_FALSE(has_real_parts(problem_of(64, 64, 0, DType::Complex64)));
-  EXPECT_FALSE(has_real_parts(problem_of(0, 64, 64, DType::Complex64)));
+  EXPECT_TRUE(has_conversion(p));
+  EXPECT_FALSE(has_conversion(problem_of(64, 64, 64, DType::Float32)));
+  Problem half = problem_of(64, 64, DEEP_K, DType::Float16);
+  half.arithmetic = Arithmetic::Tensor;
+  EXPECT_FALSE(has_conversion(half));
+  half.arithmetic = Arithmetic::Fma;
+  EXPECT_TRUE(has_conversion(half));
+  half.leaf = 1024;
+  EXPECT_TRUE(has_conversion(half));
+  half.groups.shared = Shared::M;
+  EXPECT_FALSE(has_conversion(half));
+  EXPECT_TRUE(has_conversion(problem_of(64, 64, DEEP_K - 1, DType::Complex64)));
+  EXPECT_FALSE(has_conversion(problem_of(64, 64, DEEP_K, DType::Complex64)));
+  EXPECT_FALSE(has_conversion(problem_of(64, 64, 0, DType::Complex64)));
+  EXPECT_FALSE(has_conversion(problem_of(0, 64, 64, DType::Complex64)));
   constexpr int64_t HUGE_SIZE = int64_t{1} << 40;
-  EXPECT_FALSE(has_real_parts(problem_of(HUGE_SIZE, 1, 1, DType::Complex64)));
-  EXPECT_FALSE(has_real_parts(problem_of(1, HUGE_SIZE, 1, DType::Complex128)));
-  EXPECT_FALSE(has_real_parts(problem_of(1 << 15, 1 << 15, 64, DType::Complex64)));  // 16 GiB
+  EXPECT_FALSE(has_conversion(problem_of(HUGE_SIZE, 1, 1, DType::Complex64)));
+  EXPECT_FALSE(has_conversion(problem_of(1, HUGE_SIZE, 1, DType::Complex128)));
+  EXPECT_FALSE(has_conversion(problem_of(1 << 15, 1 << 15, 64, DType::Complex64)));  // 16 GiB
   Problem tree = p;
   tree.leaf = 16;
-  EXPECT_FALSE(has_real_parts(tree));
+  EXPECT_FALSE(has_conversion(tree));
   Problem groups = p;
   groups.groups.shared = Shared::M;
-  EXPECT_FALSE(has_real_parts(groups));
+  EXPECT_FALSE(has_conversion(groups));
 }
 
 }  // namespace
