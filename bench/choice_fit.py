@@ -43,12 +43,12 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
     "line": 1e-9,
     "store": 2e-11,
     "again": 0.3,
-    "arrival": 1e12,
     "off_sector": 3.0,
     "slowdown": 0.5,
     "hand_over": 8e-6,
     "cluster": 3e-7,
     "four": 0.7,
+    "spread": 3e-7,
     "activation": 2e-10,
 }
 STIFF = 5.0
@@ -111,13 +111,11 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     layout = torch.where(w.p_mn > 0, tile["p_mn"], one) * torch.where(w.q_mn > 0, tile["q_mn"], one)
     shared = torch.where(cluster > 2, chip["four"], one)
     loaded = w.loaded + chip["off_sector"] * w.off_sector
-    arriving = loaded / torch.clamp(w.units * w.steps, min=1) / chip["arrival"]
     slowdown = w.on_tensor_cores * chip["slowdown"]
 
     def step(blocks: Tensor, share: Tensor) -> Tensor:
         wait = shared * (1 + slowdown * torch.clamp(share, max=1)) / (1 + slowdown)
-        work = overlap(tile["busy"] * w.filled * blocks, tile["latency"] * wait)
-        return layout * work + arriving * shared * blocks
+        return layout * overlap(tile["busy"] * w.filled * blocks, tile["latency"] * wait)
 
     end = w.ends * (tile["end"] + w.elements * w.activation * chip["activation"])
     together = cluster * w.cluster_k
@@ -134,7 +132,8 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     product = torch.where(w.stream_k > 0, w.units / places * full + chip["hand_over"], whole)
     memory = (w.bytes + chip["again"] * w.again) / (chip["memory"] * w.memory)
     cache = loaded / chip["cache"] + w.line_loads * chip["line"] + w.store_lines * chip["store"]
-    starts = tile["start"] + torch.where(together > 1, chip["cluster"], 0 * one)
+    starts = tile["start"] + chip["spread"] * torch.clamp(w.units / w.multiprocessors, max=1)
+    starts = starts + torch.where(together > 1, chip["cluster"], 0 * one)
     others = (w.kernels - 1) * chip["kernel"] + 2 * w.copies / (chip["copy"] * w.memory)
     return starts + overlap(product, memory + cache) + others
 
@@ -207,7 +206,7 @@ def fit_to(
         off = torch.log(seconds / w.seconds)
         error = (nearness * torch.sqrt(off * off + 1e-4)).sum() / nearness.sum()
         regret = expected_regret(w, seconds, 0.12 - 0.1 * progress).mean()
-        loss = error + (4 * regret if progress > 0.2 else 0) + 2e-4 * fit.apart()
+        loss = error + (8 * regret if progress > 0.2 else 0) + 2e-4 * fit.apart()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

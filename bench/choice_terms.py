@@ -29,7 +29,7 @@ from bench.choice_fit import (
     row_name,
 )
 
-RATES = ("copy", "memory", "cache", "arrival")
+RATES = ("copy", "memory", "cache")
 ONES = ("four", "p_mn", "q_mn")
 WITHOUT = {
     name: math.inf if name in RATES else 1.0 if name in ONES else 0.0

@@ -60,11 +60,9 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
   const double shared = cluster > 2 ? chip.four : 1;
   const double slowdown = on_tensor_cores(problem.arithmetic) ? chip.slowdown : 0;
   const double loaded = d.loaded_bytes + chip.off_sector * d.off_sector_bytes;
-  const double arriving = loaded / std::max(1.0, d.units * terms.steps) / chip.arrival;
   const auto step = [&](double blocks, double share) {
     const double wait = shared * (1 + slowdown * std::min(share, 1.0)) / (1 + slowdown);
-    return layout * overlap(tile.busy * d.filled * blocks, tile.latency * wait) +
-           arriving * shared * blocks;
+    return layout * overlap(tile.busy * d.filled * blocks, tile.latency * wait);
   };
   const Activation activation = problem.epilogue.activation;
   const double finishing =
@@ -88,8 +86,10 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
   const double memory = (terms.bytes + chip.again * d.again_bytes) / chip.memory;
   const double cache = loaded / chip.cache + d.line_loads * chip.line + d.store_lines * chip.store;
 
-  return tile.start + (together > 1 ? chip.cluster : 0) + overlap(product, memory + cache) +
-         (plan.step_count - 1) * chip.kernel + 2 * terms.copies / chip.copy;
+  const double start = tile.start + chip.spread * std::min(1.0, d.units / device.multiprocessors) +
+                       (together > 1 ? chip.cluster : 0);
+  return start + overlap(product, memory + cache) + (plan.step_count - 1) * chip.kernel +
+         2 * terms.copies / chip.copy;
 }
 
 }  // namespace tiled
