@@ -106,7 +106,12 @@ def main(
     import tiled_mm  # noqa: F401, registers the operators
 
     heads = [line for line in _lines(raw) if not {"case", "columns"} & line.keys()]
-    kept = [p for p in problems_in(raw) if p["case"]["family"] not in without.split(",")]
+    from bench.choice import FAMILIES
+
+    left_out = {name.strip() for name in without.split(",")} - {""}
+    if unknown := left_out - FAMILIES.keys():
+        raise typer.BadParameter(f"there is no family {', '.join(sorted(unknown))}")
+    kept = [p for p in problems_in(raw) if p["case"]["family"] not in left_out]
     write(out, heads, known(kept, device))
 
 

@@ -112,6 +112,7 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
     without_fp64 = {"g80"}
     for device in tiled_mm.devices():
         a, b = meta(1000, 900, 800, dtype)
+        computed = dtype
         if device in without_fp64 and dtype in (torch.float64, torch.complex128):
             continue
         plan = tiled_mm.plan(a, b, device=device)
@@ -122,22 +123,49 @@ def test_every_device_has_a_plan(dtype: torch.dtype) -> None:
         tensor = (hopper or ampere) and dtype in cases.HALVES
         tensor |= device == "t4" and dtype == torch.float16
         text = tiled_mm.explain(a, b, device=device)
-        if plan.converted:  # by a product of another dtype: the rest is that one's
+        if plan.converted:  # by a real product: the rest is that one's
             assert plan.converted == str(dtype).removeprefix("torch.")
             first, _, text = text.partition("\n")
-            assert plan.converted in first
-            assert ("real product" if dtype.is_complex else "product in float32") in first
-            m, n = (2000, 1800) if dtype.is_complex else (1000, 900)
-            dtype = torch.float64 if dtype == torch.complex128 else torch.float32
-            a, b = meta(m, n, 800, dtype)
-            assert (plan.m, plan.n, plan.k) == (m, n, 800)
-            assert plan.workspace_bytes >= m * n * dtype.itemsize
+            assert plan.converted in first and "real product" in first
+            computed = torch.float64 if dtype == torch.complex128 else torch.float32
+            a, b = meta(2000, 1800, 800, computed)
+            assert (plan.m, plan.n, plan.k) == (2000, 1800, 800)
+            assert plan.workspace_bytes >= 2000 * 1800 * computed.itemsize
         assert plan.algo in tiled_mm.algos(a, b, device=device)
         assert not tensor or plan.algo in rungs.TENSOR_RUNGS
         assert plan.arithmetic == ("tensor" if tensor else "fma")
         assert plan.occupancy.blocks_per_sm >= 1
         assert text.startswith(f"{plan.algo} on {plan.device}")
-        assert str(dtype).removeprefix("torch.") in text
+        assert str(computed).removeprefix("torch.") in text
+
+
+CONVERTED = {  # M, N, K, whether B is contiguous along K
+    (8, 640, 15680, True): (torch.bfloat16, torch.float16, torch.complex64),
+    (512, 512, 512, False): (torch.bfloat16, torch.float16, torch.complex128),
+    (20000, 64, 64, False): (),
+}
+
+
+@each("dtype", (torch.bfloat16, torch.float16, torch.complex64, torch.complex128))
+@each("size", tuple(CONVERTED))
+def test_what_is_converted(dtype: torch.dtype, size: tuple) -> None:
+    m, n, k, along_k = size
+    a = torch.empty(m, k, dtype=dtype, device="meta")
+    b = torch.empty(*((n, k) if along_k else (k, n)), dtype=dtype, device="meta")
+    b = b.t() if along_k else b
+    asked = {"device": "h200", "precision": "ieee"}
+    plan = tiled_mm.plan(a, b, **asked)
+    if dtype not in CONVERTED[size]:
+        assert dtype.is_complex or plan.converted is None
+        return
+    assert plan.converted == str(dtype).removeprefix("torch.")
+    twice = 2 if dtype.is_complex else 1
+    computed = "float64" if dtype == torch.complex128 else "float32"
+    assert (plan.m, plan.n, plan.k, plan.dtype) == (twice * m, twice * n, k, computed)
+    assert plan.workspace_bytes >= twice * twice * m * n * (8 if computed == "float64" else 4)
+    first = tiled_mm.explain(a, b, **asked).partition("\n")[0]
+    assert ("real product" if dtype.is_complex else "product in float32") in first
+    assert tiled_mm.plan(a, b, algo="register_tile", **asked).converted is None
 
 
 @each("device", tuple(tiled_mm.devices()))

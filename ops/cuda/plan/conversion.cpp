@@ -8,7 +8,7 @@
 namespace tiled {
 namespace {
 
-// What asks for more of the workspace stays with the dtype's own kernels, which need none.
+// What asks for more of the workspace stays with the dtype's own kernels, which need less.
 constexpr int64_t MOST_BYTES = int64_t{1} << 30;
 constexpr int64_t MOST_ROWS = int64_t{1} << 30, MOST_STRIDE = int64_t{1} << 58;  // twice these fit
 
@@ -102,10 +102,15 @@ Conversion conversion_of(const Problem& problem) {
 
 double seconds_of_passes(const Conversion& conversion, const Rules& rules) {
   const ChipRates& chip = rules.chip();
-  // C, and what is copied, have half as many bytes; parts of complex numbers have as many.
+  // What is read for a byte of a copy, and written for one of R: elements of 16 bits are half as
+  // large as fp32, and four numbers of R become a complex number's two.
+  const Problem& whole = conversion.whole;
+  const bool of_complex = is_complex(whole.dtype);
+  const double read = of_complex ? 1 : 0.5;
+  const double written = whole.epilogue.out_dtype == DType::Float32 ? 1 : 0.5;
   const double copied = static_cast<double>(conversion.a_bytes + conversion.b_bytes);
-  const double moved = (is_complex(conversion.whole.dtype) ? 2 : 1.5) * copied +
-                       1.5 * static_cast<double>(conversion.r_bytes);
+  const double moved =
+      (1 + read) * copied + (1 + written) * static_cast<double>(conversion.r_bytes);
   return moved / chip.copy + (copied > 0 ? 2 : 1) * chip.kernel;
 }
 

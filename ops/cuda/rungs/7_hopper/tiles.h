@@ -190,8 +190,8 @@ constexpr bool ONLY_BYTES = is_one_of<Tile>(ByteTiles());
 
 // Whether wgmma can take P from registers, as it must where tf32 lies along m or n: 32 of them hold
 // a strip of 64 rows of two stages, beside its accumulators and what else a consumer needs.
-constexpr bool reads_by_registers(int group_p, int group_q, int consumers) {
-  return group_p == 64 && group_q / 2 + 32 + 48 <= consumer_registers(consumers);
+constexpr bool reads_by_registers(int group_p, int block_q, int consumers) {
+  return group_p == 64 && block_q / 2 + 32 + 48 <= consumer_registers(consumers);
 }
 
 // Whether a tile's total of segments stays in registers: by whether it fits, of elements so wide.
