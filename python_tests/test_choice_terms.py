@@ -11,12 +11,12 @@ from cases import each
 from bench import choice, choice_fit, choice_terms
 from bench.machine import ROOT
 
-RECORD = ROOT / "bench" / "results" / "h100" / "choice_seed3.jsonl.xz"
+RECORD = ROOT / "bench" / "results" / "h200_choice_seed63.jsonl.xz"
 
 
 @cache
 def problems() -> list[dict]:
-    return choice_fit.loaded(choice_fit.problems_in(RECORD)[:60], "h100")
+    return choice_fit.loaded(choice_fit.problems_in(RECORD)[:60], "h200")
 
 
 @cache
