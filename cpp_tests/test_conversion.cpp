@@ -20,6 +20,10 @@ using Number = std::complex<double>;  // small integers: every order of sums is 
 struct Sizes {
   int64_t batch, m, n, k;
 };
+Sizes drawn_sizes(std::mt19937_64& random) {
+  const auto size = [&] { return static_cast<int64_t>(1 + random() % 6); };
+  return {size(), size(), size(), size()};
+}
 
 // Strides of [batch][rows][columns]: either may be the one of neighbours, with a gap between lines.
 std::array<int64_t, 3> drawn_strides(std::mt19937_64& random, int64_t rows, int64_t columns) {
@@ -65,8 +69,7 @@ std::vector<double> as_parts(const std::vector<Number>& data, const Side& from, 
 TEST(Conversion, OfComplexIsTheComplexProduct) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 300; ++trial) {
-    const auto size = [&] { return static_cast<int64_t>(1 + random() % 6); };
-    const Sizes s = {size(), size(), size(), size()};
+    const Sizes s = drawn_sizes(random);
     Problem p = problem_of(s.m, s.n, s.k, DType::Complex128, s.batch);
     const std::vector<Number> a = fill(p.a, random, s.batch, s.m, s.k, random() % 4 == 0);
     const std::vector<Number> b = fill(p.b, random, s.batch, s.k, s.n, random() % 4 == 0);
@@ -136,8 +139,7 @@ void expect_copy(const Side& from, const Side& to, int64_t bytes, int64_t batch)
 TEST(Conversion, WidensElementsOf16Bits) {
   std::mt19937_64 random(2);
   for (int trial = 0; trial < 300; ++trial) {
-    const auto size = [&] { return static_cast<int64_t>(1 + random() % 6); };
-    const Sizes s = {size(), size(), size(), size()};
+    const Sizes s = drawn_sizes(random);
     Problem p = problem_of(s.m, s.n, s.k, DType::BFloat16, s.batch);
     p.arithmetic = Arithmetic::Fma;
     fill(p.a, random, s.batch, s.m, s.k, random() % 4 == 0);
