@@ -21,7 +21,7 @@ def ideas_of(page: Path) -> dict[str, str]:
     """What each rung adds to the one before it: the line in italics below its heading. None where
     the benchmark was carried to a machine without the pages."""
     text = page.read_text(encoding="utf-8") if page.exists() else ""
-    return dict(re.findall(r"^## (\w+)\n\n\*(.+)\*$", text, re.MULTILINE))
+    return dict(re.findall(r"^###? (\w+)\n\n\*(.+)\*$", text, re.MULTILINE))
 
 
 IDEAS = ideas_of(ROOT / PAGE)

@@ -17,7 +17,7 @@
 #
 #   tiled_mm_instances(tile_instances tile.cu.in Coop128x256 ...)
 #
-# sets tile_instances to .../generated/ops/cuda/rungs/7_hopper/Coop128x256.cu of the build's folder
+# sets tile_instances to .../generated/ops/cuda/engine/hopper/Coop128x256.cu of the build's folder
 # and so on, each tile.cu.in with the tile's name for @NAME@.
 
 function(tiled_mm_instances instances template)
@@ -60,7 +60,9 @@ macro(tiled_mm_rung)
   list(APPEND hopper_kernels ${rung_HOPPER})
 endmacro()
 
-file(GLOB rungs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/cuda/rungs/*/sources.cmake)
+file(GLOB rungs CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/ops/cuda/lessons/*/sources.cmake
+  ${PROJECT_SOURCE_DIR}/ops/cuda/engine/*/sources.cmake)
 foreach(rung_file IN LISTS rungs)
   include(${rung_file})
 endforeach()

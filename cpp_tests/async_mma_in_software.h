@@ -5,9 +5,9 @@
 #include "rung_in_software.h"
 // clang-format on
 
+#include "cuda/engine/async_mma/instances.cuh"
+#include "cuda/engine/async_mma/plan.h"
 #include "cuda/plan/sums.h"
-#include "cuda/rungs/10_async_mma/instances.cuh"
-#include "cuda/rungs/10_async_mma/plan.h"
 
 namespace tiled {
 namespace test {

@@ -6,10 +6,10 @@
 #include "rung_in_software.h"
 // clang-format on
 
-#include "cuda/parts/mapped_matrix.h"
-#include "cuda/rungs/8_few_rows/arguments.h"
-#include "cuda/rungs/8_few_rows/chains.cuh"
-#include "cuda/rungs/8_few_rows/few_rows_warps.cuh"
+#include "cuda/engine/few_rows/arguments.h"
+#include "cuda/engine/few_rows/chains.cuh"
+#include "cuda/engine/few_rows/few_rows_warps.cuh"
+#include "cuda/parts/launch/mapped_matrix.h"
 
 namespace tiled {
 namespace test {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/finish.h"
-#include "cuda/rungs/9_fp16x3/async.cu"
+#include "cuda/engine/fp16x3/async.cu"
 #include "guarded.h"
 
 namespace tiled::test {

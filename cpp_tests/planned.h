@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "core/problem.h"
+#include "cuda/engine/fp16x3/layout.h"
+#include "cuda/engine/hopper/plan.h"
+#include "cuda/engine/mma_tile/tiles.h"
+#include "cuda/engine/mma_tile/way.h"
+#include "cuda/engine/register_tile/way.h"
 #include "cuda/plan/device.h"
 #include "cuda/plan/rung.h"
-#include "cuda/rungs/3_register_tile/way.h"
-#include "cuda/rungs/4_mma_tile/tiles.h"
-#include "cuda/rungs/4_mma_tile/way.h"
-#include "cuda/rungs/7_hopper/plan.h"
-#include "cuda/rungs/9_fp16x3/layout.h"
 #include "explain/report.h"
 
 namespace tiled::test {

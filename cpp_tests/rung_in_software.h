@@ -14,7 +14,7 @@
 
 #include "core/finish.h"
 #include "core/segments.h"
-#include "cuda/parts/element.cuh"
+#include "cuda/parts/arithmetic/element.cuh"
 #include "cuda/plan/rung.h"
 #include "cuda/plan/tree_pass.h"
 

@@ -6,8 +6,8 @@
 #include "rung_in_software.h"
 // clang-format on
 
-#include "cuda/rungs/11_tall/plan.h"
-#include "cuda/rungs/11_tall/tall.cuh"
+#include "cuda/engine/tall/plan.h"
+#include "cuda/engine/tall/tall.cuh"
 
 namespace tiled {
 namespace test {

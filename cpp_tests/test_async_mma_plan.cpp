@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "cuda/rungs/10_async_mma/plan.h"
+#include "cuda/engine/async_mma/plan.h"
 #include "planned.h"
 
 namespace tiled {

@@ -1,4 +1,4 @@
-// The copies of operands in software (cuda/parts/repack.cu, transpose_bytes.cu): by rows, by
+// The copies of operands in software (cuda/parts/copy/repack.cu, transpose_bytes.cu): by rows, by
 // squares and, of bytes, 16 at a time, from matrices that begin anywhere and end where no memory
 // follows; and of groups that share out K, each from the begin of a line.
 
@@ -17,8 +17,8 @@
 #define __shared__ static
 
 #include "core/algo.h"
-#include "cuda/parts/repack.cu"
-#include "cuda/parts/transpose_bytes.cu"
+#include "cuda/parts/copy/repack.cu"
+#include "cuda/parts/copy/transpose_bytes.cu"
 #include "product_in_software.h"
 
 namespace tiled {

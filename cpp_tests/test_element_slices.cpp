@@ -11,8 +11,8 @@
 #include <set>
 #include <type_traits>
 
-#include "cuda/parts/write_rows.cuh"
-#include "cuda/rungs/7_hopper/element_slices.cuh"
+#include "cuda/engine/hopper/element_slices.cuh"
+#include "cuda/parts/epilogue/write_rows.cuh"
 #include "guarded.h"
 
 namespace tiled::test {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cuda/rungs/8_few_rows/plan.h"
+#include "cuda/engine/few_rows/plan.h"
 #include "planned.h"
 
 namespace tiled::test {

@@ -1,6 +1,6 @@
-// The epilogue of a warpgroup's accumulators (cuda/parts/finish_accumulators.cuh) on the CPU,
-// thread by thread, beside core's text for one element: the way of a bias that is close, and the
-// others. And the parts of it that a kernel does apart (cuda/parts/finish_slices.cuh).
+// The epilogue of a warpgroup's accumulators (cuda/parts/epilogue/finish_accumulators.cuh) on the
+// CPU, thread by thread, beside core's text for one element: the way of a bias that is close, and
+// the others. And the parts of it that a kernel does apart (cuda/parts/epilogue/finish_slices.cuh).
 #include <gtest/gtest.h>
 
 // clang-format off: before all else, what CUDA C++ has by itself
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/finish.h"
-#include "cuda/parts/finish_slices.cuh"
+#include "cuda/parts/epilogue/finish_slices.cuh"
 #include "guarded.h"
 
 namespace tiled::test {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/rungs/9_fp16x3/splits.h"
+#include "cuda/engine/fp16x3/splits.h"
 #include "planned.h"
 
 namespace tiled::test {

@@ -14,8 +14,8 @@
 #undef __shared__
 #define __shared__ static
 
-#include "cuda/rungs/9_fp16x3/split.cu"
-#include "cuda/rungs/9_fp16x3/split_beside.cu"
+#include "cuda/engine/fp16x3/split.cu"
+#include "cuda/engine/fp16x3/split_beside.cu"
 #include "guarded.h"
 
 namespace tiled {

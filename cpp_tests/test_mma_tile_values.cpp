@@ -10,8 +10,8 @@
 #undef __shared__
 #define __shared__ static
 
-#include "cuda/rungs/4_mma_tile/mma_tile.cu"
-#include "cuda/rungs/4_mma_tile/way.h"
+#include "cuda/engine/mma_tile/way.h"
+#include "cuda/lessons/4_mma_tile/mma_tile.cu"
 
 namespace tiled {
 namespace {

@@ -4,10 +4,11 @@
 #include <random>
 #include <tuple>
 
+#include "cuda/engine/mma_tile/tiles.h"
+#include "cuda/engine/register_tile/tiles.h"
+#include "cuda/lessons/3_register_tile/tiles.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/sums.h"
-#include "cuda/rungs/3_register_tile/tiles.h"
-#include "cuda/rungs/4_mma_tile/tiles.h"
 #include "planned.h"
 
 namespace tiled::test {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/rungs/4_mma_tile/tiles.h"
+#include "cuda/engine/mma_tile/tiles.h"
 #include "explain/kernel_resources.h"
 #include "planned.h"
 

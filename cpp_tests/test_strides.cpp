@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/parts/mapped_matrix.h"
+#include "cuda/parts/launch/mapped_matrix.h"
 #include "cuda/plan/copies.h"
 #include "planned.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cuda/parts/wrap_around.h"
+#include "cuda/plan/wrap_around.h"
 
 namespace tiled::test {
 namespace {

@@ -134,7 +134,7 @@ def problems(files: dict[str, str]) -> list[str]:
     for file, text in files.items():
         for definition in dict.fromkeys(definitions(text)):
             places[str(definition)].append(file)
-            if includes.room_of(file) == "rung" and file.endswith((".h", ".cuh")):
+            if includes.room_of(file) in includes.RUNGS and file.endswith((".h", ".cuh")):
                 name = definition.namespace, definition.name
                 rungs[name].setdefault(file.rpartition("/")[0], file)
     twice = {what: where for what, where in places.items() if len(where) > 1}

@@ -3,8 +3,8 @@
     python python_tests/faults.py build    # needs nvcc: build/faults/libtiled_mm_<name>.so
     python python_tests/faults.py check    # needs a Hopper GPU
 
-The faults are in ops/cuda/parts/fault.cuh: one instance of a kernel without one of its waits, or
-of the steps that keep what is another's apart.
+The faults are in ops/cuda/parts/launch/fault.cuh: one instance of a kernel without one of its
+waits, or of the steps that keep what is another's apart.
 `check` runs the tests of bits with each. Every fault must fail them, by wrong bits, an error, or a
 time that runs out where a lost wait leaves the kernel hanging. The sound ones must pass.
 """
@@ -25,9 +25,9 @@ import typer
 ROOT = Path(__file__).resolve().parents[1]
 BUILT = ROOT / "build" / "faults"
 PACKAGE = ROOT / "ops" / "tiled_mm"
-RUNGS = "ops/cuda/rungs"
+ENGINE = "ops/cuda/engine"
 FOLDER = BUILT / "build"
-INSTANCES = f"{FOLDER}/generated/{RUNGS}"  # which the build writes
+INSTANCES = f"{FOLDER}/generated/{ENGINE}"  # which the build writes
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Place:
 
 
 # A tile whose consumers take turns, and one of a single consumer.
-HOPPER_TILES = ";".join(f"{INSTANCES}/7_hopper/{tile}.cu" for tile in ("Ping128x192", "Deep64x64"))
+HOPPER_TILES = ";".join(f"{INSTANCES}/hopper/{tile}.cu" for tile in ("Ping128x192", "Deep64x64"))
 HOPPER = Place(
     HOPPER_TILES,
     ("test_tensor_cores.py", "test_tensor_cores_streams.py"),
@@ -51,45 +51,45 @@ GROUPED = Place(
     ("test_grouped_bits.py",),
     "cuda and (drawn or cut_by)",
 )
-CLEAR = "ops/cuda/parts/clear_words.cu"
+CLEAR = "ops/cuda/parts/schedule/clear_words.cu"
 WRAPPED = Place(
-    f"{RUNGS}/3_register_tile/register_tile_wrapped.cu;{CLEAR}",
+    f"{ENGINE}/register_tile/register_tile_wrapped.cu;{CLEAR}",
     ("test_wrap_around.py",),
     "cut and not fp64",
 )
 WRAPPED_DOUBLES = Place(
-    f"{RUNGS}/4_mma_tile/mma_tile_fp64_wrapped.cu;{CLEAR}",
+    f"{ENGINE}/mma_tile/mma_tile_fp64_wrapped.cu;{CLEAR}",
     ("test_wrap_around.py",),
     "cut and fp64",
 )
 FEW_ROWS = Place(
-    f"{RUNGS}/8_few_rows/few_rows_16.cu",
+    f"{ENGINE}/few_rows/few_rows_16.cu",
     ("test_few_rows.py",),
     "bfloat16",
 )
 FEW_ROWS_LANES = Place(
-    f"{RUNGS}/8_few_rows/lanes.cu",
+    f"{ENGINE}/few_rows/lanes.cu",
     ("test_few_rows.py",),
     "float32 and stores",
 )
 FEW_ROWS_DOUBLES = Place(
-    f"{RUNGS}/8_few_rows/few_rows_fp64.cu",
+    f"{ENGINE}/few_rows/few_rows_fp64.cu",
     ("test_few_rows.py",),
     "float64",
 )
 FEW_ROWS_PATCHES = Place(
-    f"{RUNGS}/8_few_rows/patches.cu",
+    f"{ENGINE}/few_rows/patches.cu",
     ("test_shared_segments.py",),
     "float32 and every_way",
 )
 SUMS = Place(
-    "ops/cuda/parts/sum_segments.cu",
+    "ops/cuda/parts/schedule/sum_segments.cu",
     ("test_shared_segments.py",),
     "in_turn",
 )
 # One that copies operands past the registers, and one for any alignment.
 ASYNC_MMA_TILES = ";".join(
-    f"{INSTANCES}/10_async_mma/{tile}.cu" for tile in ("Async128x128", "Any128x128")
+    f"{INSTANCES}/async_mma/{tile}.cu" for tile in ("Async128x128", "Any128x128")
 )
 ASYNC_MMA = Place(
     ASYNC_MMA_TILES,
@@ -112,29 +112,29 @@ ASYNC_MMA_BYTES = Place(
     "int8",
 )
 TALL = Place(
-    f"{RUNGS}/11_tall/tall_tensor.cu",
+    f"{ENGINE}/tall/tall_tensor.cu",
     ("test_tall.py",),
     "bfloat16",
 )
 TALL_CHAINS = Place(
-    f"{RUNGS}/11_tall/tall_fp32.cu",
+    f"{ENGINE}/tall/tall_fp32.cu",
     ("test_tall.py",),
     "float32",
 )
 SPLIT = Place(
-    f"{RUNGS}/9_fp16x3/split_beside.cu",
+    f"{ENGINE}/fp16x3/split_beside.cu",
     ("test_tensor_cores.py", "test_fp16x3_tiles.py"),
     "fp16x3 and (all_layouts or scales_that_are_known or every_tile)",
 )
 FP16X3_CUT = Place(
-    f"{RUNGS}/9_fp16x3/fp16x3.cu",
+    f"{ENGINE}/fp16x3/fp16x3.cu",
     ("test_fp16x3_cut.py",),
     "equal_to_whole or beside or graph",
 )
 # What clears the words by which tiles that are cut are handed over.
-FP16X3_CLEAR = Place(f"{RUNGS}/9_fp16x3/split.cu", FP16X3_CUT.files, FP16X3_CUT.tests)
+FP16X3_CLEAR = Place(f"{ENGINE}/fp16x3/split.cu", FP16X3_CUT.files, FP16X3_CUT.tests)
 FP16X3_ASYNC = Place(
-    f"{RUNGS}/9_fp16x3/async.cu",
+    f"{ENGINE}/fp16x3/async.cu",
     ("test_fp16x3_tiles.py",),
     "every_tile",
 )

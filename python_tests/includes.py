@@ -16,8 +16,9 @@ from pathlib import Path
 OPS = Path(__file__).parents[1] / "ops"
 SUFFIXES = {".h", ".cuh", ".inc", ".rules", ".cpp", ".cu", ".in"}
 
-# Each room with those below it that it may include. A rung's folder is a room of its own, "rung":
-# no rung includes another's files, and what two of them share is a part.
+# Each room with those below it that it may include. A lesson's folder is a room of its own, and so
+# is a rung's of the engine: none includes another's files, and what two of them share is a part.
+# Only a rung that grew from a lesson, and runs its kernel too, includes it: both have one name.
 ROOMS = {
     "core": set(),
     "cpu": {"core"},
@@ -25,15 +26,18 @@ ROOMS = {
     "cuda/plan/rules": set(),  # text
     "cuda/plan": {"cuda/plan/rules", "core"},
     "cuda/parts": {"cuda/ptx", "cuda/plan", "core"},
-    "cuda/rungs": {"cuda/plan", "core"},  # ladder.cpp, which lists all of them
-    "rung": {"cuda/parts", "cuda/ptx", "cuda/plan", "core"},
+    "lesson": {"cuda/parts", "cuda/ptx", "cuda/plan", "core"},
+    "engine": {"lesson", "cuda/parts", "cuda/ptx", "cuda/plan", "core"},
     "cuda/launch": {"cuda/parts", "cuda/plan", "core"},
     "explain": {"cuda/plan", "core"},
     "scale": {"core"},
-    "torch": {"tiled_mm.h", "explain", "cpu", "cuda/launch", "rung", "cuda/plan", "core"},
+    "torch": {"tiled_mm.h", "explain", "cpu", "cuda/launch", "engine", "cuda/plan", "core"},
     "out_of_core": {"torch", "tiled_mm.h", "explain", "scale", "cuda/plan", "core"},
     "tiled_mm.h": set(),
 }
+RUNGS = {"lesson", "engine"}
+# Folders by how their names begin, and the room that they are.
+ONE_ROOM = {"cuda/lessons/": "lesson", "cuda/engine/": "engine", "cuda/parts/": "cuda/parts"}
 KNOW_ATEN = {"out_of_core", "torch", "tiled_mm.h"}
 ATEN = re.compile(r"(ATen|c10|caffe2|torch)/")
 GENERATED = {"kernel_resources_table.inc", "h100_rules.inc"}  # written by the build
@@ -48,9 +52,13 @@ def sources(ops: Path) -> dict[str, str]:
 
 
 def room_of(name: str) -> str:
-    """The room of a file: its folder, and of the public header its name."""
+    """The room of a file: its folder, and of the public header its name. The parts are one room,
+    whose folders are subjects."""
     folder, _, file = name.rpartition("/")
-    return "rung" if folder.startswith("cuda/rungs/") else folder or file
+    for start, room in ONE_ROOM.items():
+        if folder.startswith(start):
+            return room
+    return folder or file
 
 
 def includes_of(text: str) -> Iterator[tuple[str, str]]:
@@ -70,7 +78,7 @@ def wrong_includes(files: dict[str, str]) -> Iterator[str]:
             # Before ATen is looked for, since torch's own headers lie in a torch/ too.
             elif path in files:
                 other = room_of(path)
-                alien = room == "rung" and other == "rung" and _folder(name) != _folder(path)
+                alien = {room, other} <= RUNGS and _rung(name) != _rung(path)
                 if alien or (other != room and other not in ROOMS[room]):
                     yield f"{name}: includes {path}, which does not lie below it"
             elif ATEN.match(path):
@@ -105,8 +113,9 @@ def problems(files: dict[str, str]) -> list[str]:
     return found
 
 
-def _folder(name: str) -> str:
-    return name.rpartition("/")[0]
+def _rung(name: str) -> str:
+    """The rung whose folder a file is in: "mma_tile" of cuda/lessons/4_mma_tile/tiles.h."""
+    return name.split("/")[2].lstrip("0123456789_")
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def test_what_may_be_there_twice_is_left_alone(one: str, other: str) -> None:
 
 
 def test_rungs_share_no_functions_name_in_their_headers() -> None:
-    one, other = "cuda/rungs/1_naive/a.cuh", "cuda/rungs/7_hopper/b.h"
+    one, other = "cuda/lessons/1_naive/a.cuh", "cuda/engine/hopper/b.h"
     text = "namespace tiled { inline void f(%s) {} }"
     files = {one: text % "int", other: text % "float"}
     assert definitions.problems(files) == [

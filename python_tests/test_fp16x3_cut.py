@@ -1,5 +1,5 @@
 """Tiles of precision='fp16x3' whose sums one cluster of blocks begins and another ends
-(ops/cuda/parts/wrap_around.h): the bits of whole tiles, in whatever order the blocks start."""
+(ops/cuda/plan/wrap_around.h): the bits of whole tiles, in whatever order the blocks start."""
 
 from __future__ import annotations
 

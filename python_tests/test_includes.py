@@ -17,12 +17,12 @@ def test_includes_point_downward() -> None:
 PLANTED = [
     ("core/problem.h", '"cuda/plan/architectures.h"', "does not lie below it"),
     ("cpu/blocked.cpp", '"cuda/plan/device.h"', "does not lie below it"),
-    ("cuda/plan/plan.cpp", '"cuda/parts/hopper.h"', "does not lie below it"),
+    ("cuda/plan/plan.cpp", '"cuda/parts/schedule/hopper.h"', "does not lie below it"),
     ("cuda/plan/plan.cpp", '"explain/report.h"', "does not lie below it"),
     ("cuda/ptx/mma.cuh", '"core/problem.h"', "does not lie below it"),
-    ("cuda/parts/repack.cu", '"cuda/rungs/7_hopper/plan.h"', "does not lie below it"),
-    ("cuda/rungs/1_naive/naive.cu", '"cuda/launch/launch.h"', "does not lie below it"),
-    ("cuda/rungs/1_naive/naive.cu", '"cuda/rungs/7_hopper/hopper.cuh"', "does not lie below it"),
+    ("cuda/parts/copy/repack.cu", '"cuda/engine/hopper/plan.h"', "does not lie below it"),
+    ("cuda/lessons/1_naive/naive.cu", '"cuda/launch/launch.h"', "does not lie below it"),
+    ("cuda/lessons/1_naive/naive.cu", '"cuda/engine/hopper/hopper.cuh"', "does not lie below it"),
     ("cuda/launch/launch.cpp", '"torch/check.h"', "does not lie below it"),
     ("explain/report.cpp", '"tiled_mm.h"', "does not lie below it"),
     ("torch/schema.cpp", '"out_of_core/door.h"', "does not lie below it"),
@@ -34,7 +34,7 @@ PLANTED = [
     ("core/problem.h", '"core/segments.h"', None),  # downward: nothing is wrong
     ("torch/check.h", "<c10/util/Half.h>", None),
     ("out_of_core/device.h", '"torch/check.h"', None),
-    ("cuda/rungs/1_naive/naive.cu", '"cuda/parts/patch.cuh"', None),
+    ("cuda/lessons/1_naive/naive.cu", '"cuda/parts/arithmetic/patch.cuh"', None),
 ]
 
 

@@ -437,7 +437,7 @@ def test_every_list_of_architectures_builds_and_says_what_it_leaves_out(
     hopper = "9.0" in wanted
     for name in ("tma_wgmma.cu", "Coop128x256.cu"):
         assert (flags.get(name) == {"compute_90a,code=sm_90a"}) == hopper
-    assert ("cuda/parts/tensor_map.cpp" in configured.commands()) == hopper
+    assert ("cuda/parts/launch/tensor_map.cpp" in configured.commands()) == hopper
     (status,) = configured.status
     assert ("Hopper's for 9.0a" in status) == hopper
     info = configured.build_info()
@@ -567,10 +567,10 @@ def test_make_builds_in_a_folder_of_any_name(source_distribution: Path, tmp_path
 
 
 def test_the_source_list_is_complete() -> None:
-    """Every source file of the library is in CMakeLists.txt, or in its rung's sources.cmake."""
+    """Every source of the library is in CMakeLists.txt, or in sources.cmake beside it."""
     names = r"\.(?:cpp|cu\.in|cu)\b"
     listed = set(re.findall(rf"ops/[\w/]+{names}", (ROOT / "CMakeLists.txt").read_text()))
-    for rung in (ROOT / "ops/cuda/rungs").glob("*/sources.cmake"):
+    for rung in (ROOT / "ops/cuda").glob("*/*/sources.cmake"):
         folder = rung.parent.relative_to(ROOT)
         listed |= {f"{folder}/{name}" for name in re.findall(rf"\w+{names}", rung.read_text())}
     suffixes = ("cpp", "cu", "cu.in")

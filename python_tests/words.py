@@ -37,7 +37,6 @@ LEFT_OUT = (
     "python_tests/words.py",
     "python_tests/test_words.py",
     "ops/tiled_mm/include/",
-    "ops/cuda/rungs/7_hopper/",
 )
 
 

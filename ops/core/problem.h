@@ -25,7 +25,7 @@ enum class Arithmetic : int8_t {
   Tf32,    // fp32 inputs, each rounded to tf32 (to nearest, ties to even), likewise in steps of 8
   Fp16x3,  // fp32 inputs, each as two fp16 parts, three products of parts; main and cross products
            // of every 64 of K in fresh accumulators, added up in fp32
-           // (cuda/rungs/9_fp16x3/fp16x3.cu)
+           // (cuda/engine/fp16x3/fp16x3.cu)
   Fp8,     // fp8 inputs with scales, in the order of core/scales.h
 };
 

@@ -12,10 +12,10 @@
 #include <deque>
 #include <mutex>
 
+#include "cuda/engine/fp16x3/layout.h"
 #include "cuda/launch/launch.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
-#include "cuda/rungs/9_fp16x3/layout.h"
 #include "torch/activation_backward.h"
 #include "torch/addmm.h"
 #include "torch/choose.h"

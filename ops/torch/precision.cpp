@@ -6,8 +6,8 @@
 
 #include "core/algo.h"
 #include "core/text.h"
+#include "cuda/engine/fp16x3/plan.h"
 #include "cuda/plan/kernels_of.h"
-#include "cuda/rungs/9_fp16x3/plan.h"
 #include "torch/check.h"
 #include "torch/setting.h"
 

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "cuda/launch/launch.h"
-#include "cuda/parts/early_start.cuh"
-#include "cuda/parts/finish.cuh"
-#include "cuda/parts/launch.h"
-#include "cuda/parts/sums.cuh"
+#include "cuda/parts/epilogue/finish.cuh"
+#include "cuda/parts/launch/early_start.cuh"
+#include "cuda/parts/launch/launch.h"
+#include "cuda/parts/schedule/sums.cuh"
 #include "cuda/plan/repack_layout.h"
 
 namespace tiled {

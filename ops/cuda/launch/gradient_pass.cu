@@ -16,9 +16,9 @@
 
 #include "core/activation_gradient.h"
 #include "cuda/launch/launch.h"
-#include "cuda/parts/early_start.cuh"
-#include "cuda/parts/element.cuh"
-#include "cuda/parts/launch.h"
+#include "cuda/parts/arithmetic/element.cuh"
+#include "cuda/parts/launch/early_start.cuh"
+#include "cuda/parts/launch/launch.h"
 
 namespace tiled {
 namespace {

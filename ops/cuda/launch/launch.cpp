@@ -1,8 +1,8 @@
 #include "cuda/launch/launch.h"
 
 #include "core/algo.h"
-#include "cuda/parts/dynamic_shared.h"
-#include "cuda/parts/launch_rung.h"
+#include "cuda/parts/launch/dynamic_shared.h"
+#include "cuda/parts/launch/launch_rung.h"
 #include "cuda/plan/tree_pass.h"
 
 namespace tiled {

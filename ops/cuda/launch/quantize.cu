@@ -17,7 +17,7 @@
 #include <cuda_fp8.h>
 
 #include "cuda/launch/launch.h"
-#include "cuda/parts/element.cuh"
+#include "cuda/parts/arithmetic/element.cuh"
 
 namespace tiled {
 namespace {

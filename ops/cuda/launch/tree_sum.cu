@@ -11,10 +11,10 @@
 #include <algorithm>
 
 #include "cuda/launch/launch.h"
-#include "cuda/parts/early_start.cuh"
-#include "cuda/parts/finish.cuh"
-#include "cuda/parts/launch.h"
-#include "cuda/parts/sums.cuh"
+#include "cuda/parts/epilogue/finish.cuh"
+#include "cuda/parts/launch/early_start.cuh"
+#include "cuda/parts/launch/launch.h"
+#include "cuda/parts/schedule/sums.cuh"
 
 namespace tiled {
 namespace {

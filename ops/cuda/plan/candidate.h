@@ -45,8 +45,8 @@ Step product_of(const Candidate& candidate, const Plan& plan, const Problem& pro
 int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n);
 
 // Adds the product of such a kernel. By split-K it stores the sums of segments, which another
-// kernel adds; its grid's y is a segment of an entry (parts/turn.cuh). Else its blocks keep
-// their tiles' running totals between segments of K, in the workspace.
+// kernel adds; its grid's y is a segment of an entry (parts/schedule/turn.cuh). Else its blocks
+// keep their tiles' running totals between segments of K, in the workspace.
 void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments);
 
 }  // namespace tiled

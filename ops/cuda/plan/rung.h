@@ -1,6 +1,6 @@
 // A rung of the ladder as a value. The planner and the reports know rungs by this table alone, and
-// the launch by its own (parts/launch_rung.h); a further one is a folder below rungs/ and a line in
-// core/ladder.inc.
+// the launch by its own (parts/launch/launch_rung.h); a further one is a folder below engine/ and
+// a line in core/ladder.inc.
 #pragma once
 
 #include <string>

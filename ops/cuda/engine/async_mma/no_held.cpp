@@ -1,0 +1,16 @@
+// Stands in for the kernels of compute capability 7.5 in a build without it. The planner knows that
+// they are missing, so nothing here is called.
+#include "cuda/engine/async_mma/kernels.h"
+
+namespace tiled {
+
+template <>
+Kernel<AsyncMmaArguments> async_mma_kernel<Held128x128>(const AsyncMmaKernel&) {
+  return nullptr;
+}
+template <>
+Kernel<AsyncMmaArguments> async_mma_kernel<Held64x64>(const AsyncMmaKernel&) {
+  return nullptr;
+}
+
+}  // namespace tiled

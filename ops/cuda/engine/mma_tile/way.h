@@ -1,0 +1,20 @@
+// How mma_tile runs a problem.
+#pragma once
+
+#include "cuda/plan/access.h"
+
+namespace tiled {
+
+// In 16 bits and tf32.
+struct MmaWay {
+  int8_t tile;  // of MmaTiles
+};
+
+struct Fp64Way {
+  int8_t tile;  // of Fp64Tiles
+  Accesses access;
+  bool shares_segments;  // among blocks (plan/sums.h)
+  int32_t blocks;        // of stream-K (plan/wrap_around.h); 0: whole tiles
+};
+
+}  // namespace tiled

@@ -1,0 +1,2 @@
+tiled_mm_rung(
+  PORTABLE register_tile.cu)

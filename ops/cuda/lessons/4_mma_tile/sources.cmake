@@ -1,0 +1,2 @@
+tiled_mm_rung(
+  HOPPER mma_tile.cu)

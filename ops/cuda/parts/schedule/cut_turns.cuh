@@ -1,0 +1,124 @@
+// What a cluster of persistent blocks does in stream-K (wrap_around.h): its number, its work items,
+// and how each warp of its consumers hands its accumulators over (hand_over.cuh).
+#pragma once
+
+#include "cuda/parts/schedule/hand_over.cuh"
+#include "cuda/parts/schedule/hopper_schedule.cuh"
+#include "cuda/plan/hand_over.h"
+#include "cuda/ptx/cluster_shared.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/shared.cuh"
+
+namespace tiled {
+
+// All threads of a cluster of so many blocks: its number. `word`: of shared memory, for nothing
+// else.
+__device__ __forceinline__ uint32_t draw_cluster_number(const HandOver& args, uint32_t rank,
+                                                        uint32_t blocks, uint32_t word) {
+  if (threadIdx.x == 0 && rank == 0) {
+    const uint32_t drawn = draw_number(args);
+    ptx::store_shared_u32(word, drawn);
+    for (uint32_t other = 1; other < blocks; ++other)
+      ptx::store_shared_cluster_u32(word, other, drawn);
+  }
+  if (blocks == 1)
+    __syncthreads();
+  else
+    ptx::cluster_sync();
+  return ptx::load_shared_u32(word);
+}
+
+// As WholeTurns, of the cluster that drew this number. A block's accumulators go from its consumers
+// to those of the block in its place in the next cluster. A warp that does nothing else, the
+// hand-off warp, asks for the flag and raises it, so that no consumer waits for the memory's
+// answers:
+//
+//     consumers      ... accumulators -> given          taken -> accumulators ...
+//     hand-off warp               wait given, flag      flag, arrive taken
+//
+// SHARERS: of a tile, among the consumers; the only one is none in particular.
+template <typename Schedule, int SHARERS>
+struct CutTurns {
+  static constexpr bool CUTS = true;
+  static constexpr uint32_t first = 0, stride = 1;
+  const Schedule& schedule;
+  const CutGrid& cuts;
+  uint32_t number, end;
+  uint32_t given, taken;  // barriers in shared memory, of one phase
+
+  // By all threads of the cluster, after the kernel before, which clears the ticket. `barriers`:
+  // two and a word, of shared memory for nothing else.
+  static __device__ __forceinline__ CutTurns of(const Schedule& schedule, const CutGrid& cuts,
+                                                uint32_t blocks, uint32_t barriers) {
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(barriers, 4 * SHARERS);
+      ptx::mbarrier_init(barriers + 8, 1);
+    }
+    return CutTurns(schedule, cuts,
+                    draw_cluster_number(cuts.hand_over, schedule.rank, blocks, barriers + 2 * 8),
+                    barriers);
+  }
+
+  __device__ __forceinline__ Unit at(uint32_t i) const {
+    const WrapAround::Turn turn = cuts.wrap.turn(number, cuts.wrap.share(number), i);
+    Unit unit = schedule.at(turn.tile);
+    unit.first = static_cast<int>(turn.first), unit.last = static_cast<int>(turn.last);
+    return unit;
+  }
+  // Before a unit's first step: what its chain begins with, zeros or what the cluster before left,
+  // and whether it does not begin with zeros. K has one segment.
+  template <typename Chain>
+  __device__ __forceinline__ bool take_over(Chain& chain, const Unit& unit, int consumer) const {
+    const bool resumes = unit.first != 0;
+    if (resumes) ptx::mbarrier_wait(taken, 0);
+    read_accumulators_or_clear<32>(cuts.hand_over, resumes, group(number - 1, consumer),
+                                   in_a_row(chain));
+    return resumes;
+  }
+  // After its last: whether another cluster goes on from here, and is given the chain.
+  template <typename Chain>
+  __device__ __forceinline__ bool hand_over(Chain& chain, const Unit& unit, int consumer) const {
+    if (unit.last == static_cast<int>(cuts.wrap.steps)) return false;
+    write_accumulators<32>(cuts.hand_over, group(number, consumer), in_a_row(chain));
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(given);
+    return true;
+  }
+  // What one lane of the hand-off warp does.
+  __device__ __forceinline__ void carry() const {
+    const WrapAround::Share share = cuts.wrap.share(number);
+    if (share.end.step != 0) {
+      if constexpr (FAULT != Fault::NoHandOverBarrier) ptx::mbarrier_wait(given, 0);
+      raise_flag(cuts.hand_over, block(number));
+    }
+    if (share.begin.step != 0) {
+      await_flag(cuts.hand_over, block(number - 1));
+      ptx::mbarrier_arrive(taken);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ CutTurns(const Schedule& s, const CutGrid& c, uint32_t n,
+                                      uint32_t barriers)
+      : schedule(s),
+        cuts(c),
+        number(n),
+        end(c.wrap.share(n).turns),
+        given(barriers),
+        taken(barriers + 8) {}
+
+  template <typename Chain>
+  static __device__ __forceinline__ auto in_a_row(Chain& chain)
+      -> float (&)[sizeof(Chain) / sizeof(float)] {
+    return reinterpret_cast<float (&)[sizeof(Chain) / sizeof(float)]>(chain);
+  }
+  // This block, or the one in its place in another cluster; and a warp of theirs.
+  __device__ __forceinline__ uint32_t block(uint32_t cluster) const {
+    return cluster * schedule.args.cluster_p * schedule.args.cluster_q + schedule.rank;
+  }
+  __device__ __forceinline__ uint32_t group(uint32_t cluster, int consumer) const {
+    const int sharer = SHARERS == 1 ? 0 : consumer;
+    return (block(cluster) * SHARERS + sharer) * 4 + threadIdx.x % 128 / 32;
+  }
+};
+
+}  // namespace tiled

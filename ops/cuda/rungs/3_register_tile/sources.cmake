@@ -1,5 +1,0 @@
-tiled_mm_rung(
-  PLAN plan.cpp
-  LAUNCH launch.cpp
-  PORTABLE register_tile.cu
-  ASYNC register_tile_async.cu register_tile_wrapped.cu)
