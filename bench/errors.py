@@ -2,7 +2,7 @@
 
 Ours have one chain below K = 32768 and chains of 4096 from there on, whatever M and N are;
 torch.mm's libraries choose by M, N and K. So both are measured over K, at three sizes of C, on
-normal data and on positive.
+normal data and on positive; and beside our chain our tree, sum_order="tree".
 
 What is compared is the sums: 16-bit operands come with out_dtype=float32, since the rounding to 16
 bits would hide them, and the operands for tf32 are tf32 numbers already, since rounding them costs
@@ -14,7 +14,7 @@ With u = 2^-24:
     largest     the largest |C - R| / (u |A||B|) of an element
     bias        the mean of sign(R) (C - R) / (K u |A||B|): below 0 towards zero
 
-A result of ours fails that is further off than the certain bound of its arithmetic.
+A result of ours fails that is further off than the certain bound of its arithmetic, or of its tree.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ from bench.candidates import fp32_precision
 from bench.check import any_data_gate
 from bench.errors_table import TABLES, U
 from bench.runner import describe
+from bench.tree import parts_of
 
 CHUNK = 8192  # of K, for the reference: fp64 copies of all of the largest operands take 4 GiB
 SEED = 20
 
 SIZES = (64, 256, 2048)  # M = N
 DEPTHS = (1024, 4096, 8192, 16384, 24576, 32767, 32768, 65536, 131072)  # K
+LEAF = 1024  # of the tree
 DATA: dict[str, Callable[..., Tensor]] = {"normal": torch.randn, "uniform": torch.rand}
 
 
@@ -56,6 +58,16 @@ class Sums:
     def is_fp8(self) -> bool:
         return self.dtype == torch.float8_e4m3fn
 
+    @property
+    def unit(self) -> int:
+        """What a tree cuts K at multiples of."""
+        return 64 if self.precision == "fp16x3" else 16
+
+    def certain_of_tree(self, k: int) -> float:
+        """The same of a tree: the bound of its longest leaf, and a rounding each level."""
+        longest, depth = _shape_of(parts_of(0, k, LEAF, self.unit))
+        return self.certain(longest) + depth
+
     def certain(self, k: int) -> float:
         """What `largest` may be on any data: a rounding each term, of twice u where sums are
         truncated, and one of the result. Of fp16x3 it is what it promises."""
@@ -64,6 +76,14 @@ class Sums:
         if self.is_fp8:  # docs/contract.md, "fp8"
             return 1 + 136 * 2**11 + -(-k // 128) + 3
         return 1 + (k if self.precision == "ieee" else 2 * k)
+
+
+def _shape_of(parts: list) -> tuple[int, int]:
+    """A tree's longest leaf, and how many levels are above it."""
+    if not isinstance(parts[0], list):
+        return parts[1] - parts[0], 0
+    lengths, depths = zip(*map(_shape_of, parts), strict=True)
+    return max(lengths), 1 + max(depths)
 
 
 SUMS = {
@@ -92,13 +112,18 @@ def operands(sums: Sums, data: str, size: int, k: int, device: torch.device) -> 
     return tuple(to_tf32(x) if sums.precision == "tf32" else x.to(sums.dtype) for x in made)
 
 
-def tiled(sums: Sums, a: Tensor, b: Tensor) -> Tensor:
+def tiled(sums: Sums, a: Tensor, b: Tensor, order: str = "chain") -> Tensor:
     import tiled_mm
 
     if sums.is_fp8:
         one = torch.ones(1, device=a.device)
         return tiled_mm.scaled_mm(a, b, one, one, out_dtype=torch.float32)
-    return tiled_mm.mm(a, b, precision=sums.precision, out_dtype=torch.float32)
+    asked = {"precision": sums.precision, "out_dtype": torch.float32, "sum_order": order}
+    return tiled_mm.mm(a, b, **asked)
+
+
+def tree(sums: Sums, a: Tensor, b: Tensor) -> Tensor:
+    return tiled(sums, a, b, f"tree:{LEAF}")
 
 
 def peer(sums: Sums, a: Tensor, b: Tensor) -> Tensor:
@@ -138,23 +163,29 @@ def compare(c: Tensor, product: Tensor, magnitude: Tensor, k: int) -> dict:
 
 
 def measure(name: str, data: str, size: int, k: int, device: torch.device) -> dict:
-    """One record of the document: ours and torch.mm's on the same operands. Never raises."""
+    """One record of the document: ours, by our tree, and torch.mm's on the same operands. Never
+    raises."""
     sums = SUMS[name]
     record: dict = {"arithmetic": name, "data": data, "m": size, "n": size, "k": k}
     nothing = {"frobenius": None, "largest": None, "bias": None}
+    sides = {"tiled": tiled, "torch": peer}
+    if not sums.is_fp8:
+        sides["tree"] = tree
+    bounds = {"tiled": sums.certain, "tree": sums.certain_of_tree}
     try:
         a, b = operands(sums, data, size, k, device)
         exact = reference(a, b)
     except Exception as error:
         failed = {**nothing, "error": describe(error)}
-        return {**record, "tiled": failed, "torch": failed}
-    for side, product in (("tiled", tiled), ("torch", peer)):
+        return {**record, **dict.fromkeys(sides, failed)}
+    for side, product in sides.items():
         try:
             found = {**compare(product(sums, a, b), *exact, k), "error": None}
         except Exception as error:
             found = {**nothing, "error": describe(error)}
-        if side == "tiled" and found["error"] is None and found["largest"] > sums.certain(k):
-            found["error"] = f"beyond the certain bound, {sums.certain(k):g} u |A||B|"
+        bound = bounds[side](k) if side in bounds else math.inf
+        if found["error"] is None and found["largest"] > bound:
+            found["error"] = f"beyond the certain bound, {bound:g} u |A||B|"
         record[side] = found
     return record
 

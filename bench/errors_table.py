@@ -1,4 +1,5 @@
-"""The tables of bench.errors's documents: in a cell our error / torch.mm's, K along the columns."""
+"""The tables of bench.errors's documents: in a cell our error / torch.mm's, or our tree's / our
+chain's, K along the columns."""
 
 from __future__ import annotations
 
@@ -30,12 +31,14 @@ class Quantity:
     unit: float = 1.0
     bold: float | None = None  # from so many times torch.mm's on
     data: tuple[str, ...] = ("normal", "uniform")
+    sides: tuple[str, str] = ("tiled", "torch")
+    every_size: bool = True  # of C; else the largest alone
 
     def cell(self, record: dict | None) -> str:
-        """Ours / torch.mm's; a result of ours that failed has no error to show."""
+        """One side's / the other's; a result of ours that failed has no error to show."""
         if record is None:
             return "-"
-        sides = (record["tiled"], record["torch"])
+        sides = (record[side] for side in self.sides)
         ours, theirs = (None if r["error"] else r[self.key] / self.unit for r in sides)
         shown = "**wrong**" if ours is None else self.text(ours)
         text = f"{shown} / {'-' if theirs is None else self.text(theirs)}"
@@ -46,9 +49,13 @@ class Quantity:
 
 def _table(quantity: Quantity, documents: Sequence[dict], *, gpu: bool = True) -> str:
     """From the newest document that has errors, of a GPU or of a CPU."""
-    document, shown = newest(
-        documents, lambda r: r["data"] in quantity.data, part="errors", gpu=gpu
-    )
+
+    def wanted(record: dict) -> bool:
+        return record["data"] in quantity.data and all(side in record for side in quantity.sides)
+
+    document, shown = newest(documents, wanted, part="errors", gpu=gpu)
+    largest = max((r["n"] for r in shown), default=0)
+    shown = [r for r in shown if quantity.every_size or r["n"] == largest]
     by_place = {(r["arithmetic"], r["data"], r["n"], r["k"]): r for r in shown}
     depths = sorted({k for *_, k in by_place})
     rows = []
@@ -63,6 +70,9 @@ def _table(quantity: Quantity, documents: Sequence[dict], *, gpu: bool = True) -
 QUANTITIES = {
     "errors": Quantity("frobenius", "‖C - AB‖, in u ‖AB‖", unit=U, bold=2),
     "errors-largest": Quantity("largest", r"largest, in u \|A\|\|B\|", bold=2),
+    "errors-tree": Quantity(
+        "frobenius", "‖C - AB‖, in u ‖AB‖", unit=U, sides=("tree", "tiled"), every_size=False
+    ),
     "errors-bias": Quantity("bias", r"mean, in K u \|A\|\|B\|", _thousandths, data=("uniform",)),
 }
 TABLES = {name: partial(_table, quantity) for name, quantity in QUANTITIES.items()}

@@ -162,9 +162,10 @@ def failures(document: dict) -> list[str]:
         if curve["ours"] and curve["error"]:
             found.append(f"curve of {curve['name']}: {curve['error']}")
     for record in document.get("errors", []):
-        if record["tiled"]["error"]:
-            what = " ".join(str(record[key]) for key in ("arithmetic", "data", "m", "n", "k"))
-            found.append(f"errors of {what}: {record['tiled']['error']}")
+        what = " ".join(str(record[key]) for key in ("arithmetic", "data", "m", "n", "k"))
+        for side in ("tiled", "tree"):
+            if side in record and record[side]["error"]:
+                found.append(f"errors of {what}, {side}: {record[side]['error']}")
     for record in document.get("out_of_core", {}).get("products", []):
         what = " ".join(str(record[key]) for key in ("name", "m", "n", "k", "dtype", "host"))
         if record["error"]:

@@ -91,7 +91,7 @@ Cpu = record(
     tiny=NotRequired[Free],
 )
 
-# bench.errors's of one problem: ours and torch.mm's on the same operands.
+# bench.errors's of one problem: ours, by our tree, and torch.mm's on the same operands.
 OneError = record(
     "OneError",
     frobenius=float | None,
@@ -99,7 +99,15 @@ OneError = record(
     bias=float | None,
     error=str | None,
 )
-Errors = record("Errors", arithmetic=str, data=str, **SIZES, tiled=OneError, torch=OneError)
+Errors = record(
+    "Errors",
+    arithmetic=str,
+    data=str,
+    **SIZES,
+    tiled=OneError,
+    tree=NotRequired[OneError],
+    torch=OneError,
+)
 
 # bench.decode's, one problem of few rows; `changed`: rows had other bits among 1,024 rows.
 Decode = record(

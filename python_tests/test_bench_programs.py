@@ -103,7 +103,11 @@ PROGRAMS = {
     "host": Program(cli.app, "host --device cpu", "cases", 2, "host-cpu", (CALLS, "tiled.mm")),
     "share": Program(cli.app, "--share --device cpu", "share.plans", 3, "", OPERATOR),
     "errors": Program(
-        errors.main, "--device cpu --divide 64", "errors", 270, "errors errors-largest errors-bias",
+        errors.main,
+        "--device cpu --divide 64",
+        "errors",
+        270,
+        "errors errors-largest errors-tree errors-bias",
         (errors, "tiled"),
     ),
     "grouped": Program(
