@@ -8,13 +8,16 @@ the others are scored again after each: as long as what went costs no family mor
 and no product more than the worst. A tile's products by stream-K count apart.
 
 Another chip may need what this one does not: keep its tiles (`--keep async_mma`).
+
+`--instances` asks the same of whole kernels: the families that would lose most without each.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +28,8 @@ from bench.choice import LESSONS
 from bench.choice_fit import console, load
 
 KEPT = (*LESSONS, "shared_tile")  # rungs that a reader begins with
+ONE_KERNEL = ("hopper", "async_mma")  # rungs whose tiles have names for their schedules
+SHOWN = 0.003  # of a family's mean, what an instance has to be worth to be mentioned
 
 
 def tile_of(way: dict) -> str:
@@ -32,6 +37,16 @@ def tile_of(way: dict) -> str:
     d = way["demand"]
     cut = " cut" if d["stream_k"] else ""
     return f"{way['algo']} {d['kind']} {d['variant'].split(' ')[0]}{cut}"
+
+
+def instance_of(way: dict) -> str:
+    """The kernel: a rung, or of rungs with several kernels the kind of tile as well."""
+    algo, tile = way["algo"], way["demand"]["variant"].split(" ")[0]
+    if algo in ONE_KERNEL:
+        return algo
+    if algo.startswith("shared_tile"):
+        return "shared_tile"
+    return f"{algo} {re.sub(r'[0-9]+(x[0-9]+)?[A-Za-z]*$', '', tile)}"
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Loss:
 class Times:
     """The best recorded time of each tile, of each problem, while tiles go."""
 
-    def __init__(self, problems: list[dict]) -> None:
+    def __init__(self, problems: list[dict], name: Callable[[dict], str] = tile_of) -> None:
         self.best: list[dict[str, float]] = []  # by problem, the fastest first
         self.family: list[str] = []
         self.problems_of: dict[str, list[int]] = defaultdict(list)  # by tile
@@ -59,7 +74,7 @@ class Times:
                 continue
             best: dict[str, float] = {}
             for way in sorted(p["all"], key=lambda w: w["t"]):
-                best.setdefault(tile_of(way), way["t"])
+                best.setdefault(name(way), way["t"])
             for tile in best:
                 self.problems_of[tile].append(len(self.best))
             self.best.append(best)
@@ -88,6 +103,19 @@ class Times:
         family = max(added, key=added.__getitem__)
         in_all = max(self.lost[f] + more for f, more in added.items())
         return Loss(family, math.expm1(added[family]), worst, math.expm1(in_all))
+
+    def by_family(self, tile: str) -> list[Loss]:
+        """What each family would lose, the most first. Products that nothing else computes are left
+        out of the mean; with one of them `worst` is infinite."""
+        added: dict[str, float] = defaultdict(float)
+        worst: dict[str, float] = defaultdict(lambda: 1.0)
+        for i, cost, more in self.dearer(tile):
+            family = self.family[i]
+            worst[family] = max(worst[family], cost)
+            if math.isfinite(cost):
+                added[family] += more
+        losses = [Loss(f, math.expm1(added[f]), w, math.expm1(added[f])) for f, w in worst.items()]
+        return sorted(losses, key=lambda loss: -loss.mean)
 
     def remove(self, tile: str) -> None:
         for i, cost, more in list(self.dearer(tile)):
@@ -130,9 +158,19 @@ def main(
     budget: Annotated[float, typer.Option(help="that a family may lose, in the mean")] = 0.005,
     worst: Annotated[float, typer.Option(help="a product's time over its best")] = 1.10,
     keep: Annotated[list[str] | None, typer.Option(help="rungs, or tiles as printed")] = None,
+    instances: Annotated[bool, typer.Option("--instances", help="whole kernels")] = False,
 ) -> None:
     """Prints each tile's gain, and which tiles could go."""
-    times = Times(load(records, device))
+    problems = load(records, device)
+    if instances:
+        times = Times(problems, instance_of)
+        for name in sorted(times.problems_of):
+            console.print(name, highlight=False)
+            for loss in times.by_family(name)[:4]:
+                if loss.mean >= SHOWN or loss.worst == math.inf:
+                    show("", loss)
+        return
+    times = Times(problems)
     console.print("gains:")
     gains = {tile: times.loss(tile) for tile in times.problems_of}
     for tile, loss in sorted(gains.items(), key=lambda x: x[1].mean):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bench.choice_ablate import KEPT, Times, ablated, tile_of
+from bench.choice_ablate import KEPT, Times, ablated, instance_of, tile_of
 
 
 def way(tile: str, seconds: float, *, algo: str = "hopper", cut: bool = False) -> dict:
@@ -74,3 +74,32 @@ def test_what_is_kept_stays() -> None:
     ways = [problem("large", way("A", 1), way("tile", 2, algo="shared_tile_8"), way("B", 2))]
     assert list(ablated(Times(ways), KEPT, budget=0.5, worst=9)) == ["hopper 16bit B"]
     assert ablated(Times(ways), (*KEPT, "hopper"), budget=0.5, worst=9) == {}
+
+
+def test_a_kernel_is_named_by_its_kind_of_tile() -> None:
+    names = {
+        ("few_rows", "Lanes64x1 of copied B"): "few_rows Lanes",
+        ("few_rows", "Doubles32x16Apart"): "few_rows Doubles",
+        ("fp16x3", "X3Direct64x32"): "fp16x3 X3Direct",
+        ("fp16x3", "FewRows512 of 16"): "fp16x3 FewRows",
+        ("hopper", "Coop128x256"): "hopper",
+        ("shared_tile_16", "tile"): "shared_tile",
+    }
+    for (algo, tile), name in names.items():
+        assert instance_of(way(tile, 1, algo=algo)) == name
+
+
+def test_what_families_lose_without_a_kernel() -> None:
+    """The mean of a family's products, those apart that nothing else computes."""
+    times = Times(
+        [
+            problem("large", way("Few8", 1, algo="few_rows"), way("A", 1.21)),
+            problem("large", way("Few16", 2, algo="few_rows"), way("A", 1)),
+            problem("small", way("Few8", 1, algo="few_rows")),
+        ],
+        instance_of,
+    )
+    large, small = times.by_family("few_rows Few")
+    assert (large.family, large.worst) == ("large", pytest.approx(1.21))
+    assert large.mean == pytest.approx(0.1)
+    assert (small.family, small.mean, small.worst) == ("small", 0, math.inf)
