@@ -1,4 +1,4 @@
-// Slices of C of 32 and 8 bits (7_hopper/element_slices.cuh) in software: filled from a
+// Slices of C of 32 and 8 bits (engine/hopper/element_slices.cuh) in software: filled from a
 // warpgroup's accumulators, read back as TMA reads them, and written to a C of any alignment.
 
 // clang-format off: before all else, what CUDA C++ has by itself

@@ -140,6 +140,7 @@ template <typename Out>
 Kernel<TreePass> kernel_of(int parts) {
   constexpr int MOST = 64 / sizeof(Accumulator<Out>);  // parts that registers have room for
   switch (parts) {
+    case 1: return &tree_sum<Out, 1>;  // of a conversion
     case 2: return &tree_sum<Out, 2>;
     case 4: return &tree_sum<Out, 4>;
     case 8:

@@ -1,4 +1,4 @@
-// Rungs tma_wgmma and warp_specialized as the planner sees them. They are lessons, which run only
+// Rungs tma_wgmma and warp_specialized as the planner sees them. Both run only
 // if they are asked for by name: one block for each tile, and operands that TMA can read in their
 // own layout.
 #pragma once

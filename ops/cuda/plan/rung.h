@@ -86,7 +86,7 @@ struct Rung {
   int8_t takes = 0;  // besides plain products: supports() says which of them
 };
 
-// The ladder's rungs that have CUDA kernels, from the lowest up.
+// The ladder's rungs that have CUDA kernels, in core/ladder.inc's order.
 struct Ladder {
   const Rung* const* first;
   int count;

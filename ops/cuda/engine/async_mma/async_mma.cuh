@@ -17,8 +17,8 @@
 // Preconditions: fp16, bf16, fp32 as tf32, bytes; compute capability 8.0, or 7.5 and fp16; any
 // strides (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k exchanged.
 // Bound by shared memory: a warp's fragments of 64 x 64 take it two thirds of the time that their
-// multiplications take an H200's tensor cores, the copies a fifth. Of cuBLAS: 58 % in bf16 there.
-// Next: rung tma_wgmma, whose operands pass no register.
+// multiplications take an H200's tensor cores, the copies a fifth.
+// Measured: 58 % of cuBLAS in bf16 on an H200.
 #pragma once
 
 #include <type_traits>

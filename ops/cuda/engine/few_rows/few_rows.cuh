@@ -20,8 +20,8 @@
 // elements, or fp32 as tf32 (rounded by TMA), then P along K too. More columns are several tiles,
 // each of which reads the weight again. (few_rows_fp64.cu has the same for fp64, lanes.cu
 // for fp32's chains of fused multiply-adds.)
-// Bound by memory from some 2,000 rows of P on, below by the chain. docs/tables/h200.md has it
-// beside cuBLAS. Next: fp16x3, fp32's accuracy from tensor cores.
+// Bound by memory from some 2,000 rows of P on, below by the chain.
+// Measured beside cuBLAS: docs/tables/h200.md.
 #include "cuda/engine/few_rows/ring.cuh"
 #include "cuda/parts/epilogue/finish_accumulators.cuh"
 

@@ -13,7 +13,7 @@
 // is faster: loads are instructions, and a chain of few columns waits for those.)
 //
 // Preconditions are few_rows.cuh's. Bound by the warps' instructions, some 55 cycles for 32 bytes
-// of K, up to 4,000 rows of P, and beyond by memory. The next: lanes.cu, fp32 without tensor cores.
+// of K, up to 4,000 rows of P, and beyond by memory.
 #pragma once
 
 #include "cuda/engine/few_rows/ring.cuh"

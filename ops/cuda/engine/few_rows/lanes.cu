@@ -2,7 +2,7 @@
 // values all lanes read at once (chains.cuh).
 //
 // Bound by memory, below some 2,500 rows of P by the chain (4 cycles and a little a multiply-add),
-// and from 8 columns on by shared memory's rate. Next: patches.cu, for a C that is small in both
+// and from 8 columns on by shared memory's rate. patches.cu is for a C that is small in both
 // directions.
 #include "cuda/engine/few_rows/chains.cuh"
 #include "cuda/engine/few_rows/instances.cuh"

@@ -8,8 +8,7 @@
 //
 // Both operands come by TMA in their own layout, so that nothing is transposed and no thread
 // copies. Bound by the multiply-adds and the loads, which four warps do not hide behind them: where
-// larger thread tiles would fit, register_tile is ahead. Next: fp16x3, fp32's accuracy from tensor
-// cores.
+// larger thread tiles would fit, register_tile is ahead.
 #include "cuda/engine/few_rows/chains.cuh"
 #include "cuda/engine/few_rows/instances.cuh"
 

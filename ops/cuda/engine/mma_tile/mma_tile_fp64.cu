@@ -1,6 +1,6 @@
 // Rung mma_tile, in fp64. Tensor cores do not cost fp64 anything: mma.sync computes the very
-// chains of fused multiply-adds that the rungs before it have, at twice their rate. So the bits are
-// those of naive, and this is the rung that fp64 runs.
+// chains of fused multiply-adds that the first lessons have, at twice their rate. So the bits are
+// those of naive, and this is the kernel for large products in fp64.
 //
 //     shared memory: a ring of STAGES          C: a warp owns 64 x 32 of it, 4 x 4 tiles of 16 x 8
 //     +-------+-------+-------+-------+          +-----+-----+-----+-----+
@@ -20,7 +20,6 @@
 // Bound by: the tensor cores, or the power that they draw.
 // Measured on an H200, 2048 to 8192 in nn, nt and tn: 96 to 110 % of cuBLAS in bursts, 97 to 99 %
 // at the power limit.
-// Next: nothing for fp64, which has no wgmma; for 16 bits, lesson 5.
 #include "cuda/engine/mma_tile/fp64_chain.cuh"
 #include "cuda/engine/mma_tile/kernels.h"
 #include "cuda/engine/mma_tile/tiles.h"

@@ -5,8 +5,7 @@
 //
 // Preconditions: fp64; any strides and alignment; one entry of a batch, one segment of K; more
 // tiles than blocks; the ticket and the flags are zero. Bound by: the tensor cores, as without
-// cuts; a block stores and loads one tile of accumulators more. Next: nothing for fp64, which has
-// no wgmma; for 16 bits, lesson 5.
+// cuts; a block stores and loads one tile of accumulators more.
 #include "cuda/engine/mma_tile/fp64_chain.cuh"
 #include "cuda/engine/mma_tile/kernels.h"
 #include "cuda/engine/mma_tile/tiles.h"

@@ -23,7 +23,6 @@
 // 88 % where both are transposed on the way.
 // Measured on an H200 at 4096: 101 to 103 % of cuBLAS in nn, nt and tn, transposing passes with it;
 // 93 to 95 % without them.
-// Next: tensor cores. One instruction then multiplies whole tiles.
 #include "cuda/engine/register_tile/async_chain.cuh"
 #include "cuda/engine/register_tile/kernels.h"
 #include "cuda/engine/register_tile/tiles.h"

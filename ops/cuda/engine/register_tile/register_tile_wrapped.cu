@@ -8,7 +8,6 @@
 // Bound by: the FMA units, as without cuts; a block stores and loads one tile of accumulators more.
 // Of cuBLAS: 104 % in the geometric mean of 38 sizes on an H200, 96 % with whole tiles alone
 // (docs/decisions/007).
-// Next: rung mma_tile, whose multiply-adds are the tensor cores'.
 #include "cuda/engine/register_tile/async_chain.cuh"
 #include "cuda/engine/register_tile/kernels.h"
 #include "cuda/engine/register_tile/tiles.h"

@@ -16,8 +16,8 @@
 // and again, and one of segments keeps its totals in the workspace: right, but not what it is for.
 //
 // Preconditions: fp16, bf16, fp32; compute capability 8.0; any strides and alignment (strips.cuh).
-// Bound by memory, fp32 by multiply-adds from some 64 columns and 64 of K on. Square products are
-// not what it is for. The next: none yet.
+// Bound by memory, fp32 by multiply-adds from some 64 columns and 64 of K on. It is not meant for
+// square products.
 #pragma once
 
 #include "core/segments.h"

@@ -18,7 +18,7 @@
 // where there is no cp.async, below compute capability 8.0.
 // Bound by: the FMA units and the issue of shared-memory loads, one 16-byte load for 16 FMAs.
 // Measured: 94 % of cuBLAS (fp32, 4096, H200).
-// Next: register_tile_async.cu, the same for fp32 without the way through registers.
+// Next: lesson 4 multiplies by tensor cores; engine/register_tile is this for fp32 by cp.async.
 #include "core/segments.h"
 #include "cuda/lessons/3_register_tile/kernel.h"
 #include "cuda/lessons/3_register_tile/tile_loader.cuh"

@@ -17,8 +17,8 @@
 #include "cuda/lessons/5_tma_wgmma/tile.h"
 #include "cuda/parts/epilogue/wgmma_store.cuh"
 #include "cuda/parts/launch/wgmma.h"
+#include "cuda/parts/launch/wgmma_operands.cuh"
 #include "cuda/parts/pipeline/operand_tile.cuh"
-#include "cuda/parts/pipeline/wgmma_operands.cuh"
 
 namespace tiled {
 

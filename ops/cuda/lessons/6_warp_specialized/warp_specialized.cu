@@ -19,8 +19,8 @@
 #include "cuda/lessons/6_warp_specialized/tile.h"
 #include "cuda/parts/epilogue/wgmma_store.cuh"
 #include "cuda/parts/launch/wgmma.h"
+#include "cuda/parts/launch/wgmma_operands.cuh"
 #include "cuda/parts/pipeline/operand_tile.cuh"
-#include "cuda/parts/pipeline/wgmma_operands.cuh"
 #include "cuda/parts/schedule/hopper_schedule.cuh"
 
 namespace tiled {
