@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterator
 
 import cases
+import epilogues
 import gates
 import groups
+import promise
 import pytest
 import tiled_mm
 import torch
@@ -108,6 +110,66 @@ def test_precisions(precision: str, unit: int, device: str) -> None:
         assert_same_bits(tiled_mm.mm(a, b, precision=precision, sum_order="tree:64"), right)
 
 
+HUGE = 2.0**40
+
+
+@pytest.mark.cuda
+@pytest.mark.mma
+@each("size", ((70, 90), (3, 200), (200, 3), (1, 1)))
+def test_fp16x3_has_a_scale_for_each_leaf(size: tuple[int, int]) -> None:
+    """An element 2^40 times the others of its row coarsens its own leaf alone. It counts in the
+    bound by the |A||B| of that leaf: not at all where it meets zero, and as any other element where
+    it meets 2^-40."""
+    (m, n), k = size, 8192
+    a, b = ((1 + torch.rand(*s)) * (2 * torch.randint(2, s) - 1) for s in ((m, k), (k, n)))
+    at = torch.randint(k, (m,))  # where each row has it; the columns know of all these places
+    for i, j in enumerate(at.tolist()):
+        a[i, j] = HUGE
+        b[j, ::2], b[j, 1::3] = 0, 1 / HUGE
+    for x, y in ((a.cuda(), b.cuda()), (b.mT.cuda(), a.mT.cuda())):
+        for order, leaf in (("tree:64", 64), ("tree:256", 256), ("tree", 1024)):
+            got = tiled_mm.mm(x, y, precision="fp16x3", sum_order=order)
+            assert_same_bits(got, by_hand(x, y, leaf, 64, precision="fp16x3"), order)
+            found = promise.check(got, trees.fp16x3_reference(x, y, leaf))
+            assert not found.any(), f"{order}: {found.counts()}"
+
+
+@pytest.mark.cuda
+@pytest.mark.mma
+@each("size", ((70, 90), (3, 200), (200, 3), (1, 1)))
+def test_one_chain_of_fp16x3_is_coarser_beside_a_large_element(size: tuple[int, int]) -> None:
+    """One scale for all of K cuts what a leaf of its own keeps.
+
+    2^40 is scaled to 2^14, and so all else of its row, 1 + 7 2^-13, to 2^-26 of itself: its upper
+    part is 0, and its lower one, in multiples of 2^-24, is that of 1. So each of these, times 1.75,
+    loses 1.75 * 7 2^-13, and K of them 24.5. Nothing else is lost, as all other numbers have few
+    bits. 2^40 itself meets 1.75 2^-19, so that C is about 3.7 million.
+
+    The guard counts 224 units for each of them, and 512: 92 for all, less than the (1024 - 349) u C
+    = 149 that it tolerates for this K (r = 93.4 + 255; on 9.0 it is less). So it lets them pass.
+    The bound of a tree of leaves of 64 is (64 + 9 + 1) u C = 16.3, since it is 9 deep at most: by
+    the scale of a leaf without 2^40 each number is a sum of two parts.
+    """
+    (m, n), k = size, 16384
+    a = torch.full((m, k), 1 + 7 * 2.0**-13, device="cuda")
+    b = torch.full((k, n), 1.75, device="cuda")
+    places = (70, k // 2, k - 1)
+    b[list(places)] *= 2.0**-19
+    for i in range(m):
+        a[i, places[i % 3]] = HUGE
+    for left, right in ((a, b), (b.mT, a.mT)):
+        reference = trees.fp16x3_reference(left, right, 64)
+        tree = tiled_mm.mm(left, right, precision="fp16x3", sum_order="tree:64")
+        found = promise.check(tree, reference)
+        assert not found.any(), f"a tree: {found.counts()}"
+        chain = tiled_mm.mm(left, right, precision="fp16x3", sum_order="chain")
+        found = promise.check(chain, promise.reference(left, right))
+        assert not found.any(), f"a chain: {found.counts()}"
+        off, of_tree = ((c.double() - reference.value).abs() for c in (chain, tree))
+        assert (off > reference.bound).all(), "a chain is beyond the bound of a tree"
+        assert (of_tree < off).all()
+
+
 @each("device", DEVICES)
 @each("dtype", FLOATS)
 def test_what_comes_behind_the_root(dtype: torch.dtype, device: str) -> None:
@@ -139,6 +201,33 @@ def test_what_comes_behind_the_root(dtype: torch.dtype, device: str) -> None:
     in_place = c.clone()
     tiled_mm.addmm(in_place, a, b, out=in_place, sum_order="tree:16", **numbers)
     assert_same_bits(in_place, tiled_mm.addmm(c, a, b, sum_order="tree:16", **numbers))
+
+
+@each("device", DEVICES)
+@each("dtype", FLOATS)
+def test_baddbmm(dtype: torch.dtype, device: str) -> None:
+    """Every entry is the tree of its own operands; then the epilogue, written again; then one
+    rounding."""
+    pairs = [operands(9, 21, 200, dtype, device) for _ in range(3)]
+    a, b = (torch.stack(each_of) for each_of in zip(*pairs, strict=True))
+    c = torch.stack([cases.fill(9, 21, dtype, device) for _ in range(3)])
+    root = by_hand(a, b, 16).cpu()
+    activations = ACTIVATIONS if dtype not in COMPLEX else (None,)
+    outs = {dtype, sum_dtype(dtype)}
+    for activation, out, numbers in itertools.product(
+        activations, outs, ({}, cases.factors(dtype))
+    ):
+        for added in (c, c[0], c[:, :1], c[0, 0]):
+            right, _ = epilogues.expected(root, out, activation or "none", input=added, **numbers)
+            asked = {"activation": activation, "out_dtype": out, **numbers}
+            got = tiled_mm.baddbmm(added, a, b, sum_order="tree:16", **asked)
+            assert_same_bits(got, right, f"{activation}, {out}, {numbers}")
+    in_place = c.clone()
+    tiled_mm.baddbmm(in_place, a, b, out=in_place, sum_order="tree:16", **numbers)
+    right, _ = epilogues.expected(root, dtype, input=c, **numbers)
+    assert_same_bits(in_place, right, "in place")
+    with tiled_mm.sum_order("tree:16"):
+        assert_same_bits(tiled_mm.baddbmm(c, a, b, **numbers), right, "as it is set")
 
 
 @each("device", DEVICES)
@@ -283,6 +372,119 @@ def test_gradients_are_summed_in_the_order_of_the_forward(dtype: torch.dtype, de
     assert not torch.equal(chains[0], right[0])
 
 
+def grouped_gradients(
+    drawn: groups.Groups, bias: Tensor | None, seed: Tensor, backward_in: str, **asked: object
+) -> list[Tensor]:
+    """Of a, b and a bias if there is one; the setting is another one in the backward."""
+    leaves = [t.detach().clone().requires_grad_() for t in (drawn.a, drawn.b)]
+    with_bias = {} if bias is None else {"bias": bias.detach().clone().requires_grad_()}
+    c = drawn.on(*leaves).run(**with_bias, **asked)
+    with tiled_mm.sum_order(backward_in):
+        return list(torch.autograd.grad(c, [*leaves, *with_bias.values()], seed))
+
+
+@each("device", DEVICES)
+@each("form", groups.FORMS)
+@each(
+    "dtype,activation",
+    (
+        *itertools.product((torch.float32, torch.bfloat16, torch.float64), (None, "gelu")),
+        (torch.complex64, None),
+    ),
+)
+def test_gradients_of_groups(
+    dtype: torch.dtype, activation: str | None, form: str, device: str
+) -> None:
+    """Each group's are the products by hand that they are, in the order of the forward, whatever
+    the setting is in the backward; zeros beyond all groups."""
+    drawn = groups.make(form, (0, 5, 5, 100, 240), 250, 130, 52, dtype, device)
+    has_bias = form != "columns" and dtype not in COMPLEX
+    bias = cases.fill(5, 52, dtype, device) if has_bias else None
+    asked = {"sum_order": "tree:16"}
+    before = drawn.run(bias=bias, **asked)
+    seed = cases.fill(before.numel(), 1, dtype, device).view(before.shape)
+    got = grouped_gradients(drawn, bias, seed, "chain", activation=activation, **asked)
+    again = grouped_gradients(drawn, bias, seed, "tree:32", activation=activation, **asked)
+    with tiled_mm.sum_order("tree:16"):
+        set_then = grouped_gradients(drawn, bias, seed, "chain", activation=activation)
+    for one, two, three in zip(got, again, set_then, strict=True):
+        assert_same_bits(one, two, "another setting in the backward")
+        assert_same_bits(one, three, "the setting of the forward")
+
+    passed = seed
+    if activation:
+        passed, _ = torch.ops.tiled.activation_backward(seed, before, activation)
+    of_a, of_b = torch.zeros_like(drawn.a), torch.zeros_like(drawn.b)
+    parts_a, parts_b = zip(*drawn.on(of_a, of_b).each(), strict=True)
+    for g, ((x, y), part) in enumerate(zip(drawn.each(), drawn.parts(passed), strict=True)):
+        parts_a[g].copy_(by_hand(part, y.mH, 16))
+        parts_b[g].copy_(by_hand(x.mH, part, 16))
+    assert_same_bits(got[0], of_a, "a's")
+    assert_same_bits(got[1], of_b, "b's")
+    if dtype not in HALVES:  # whose rounding may hide the order of so few terms
+        in_chains = {"activation": activation, "sum_order": "chain"}
+        chains = grouped_gradients(drawn, bias, seed, "tree:16", **in_chains)
+        assert all(not torch.equal(x, y) for x, y in zip(chains, got, strict=True))
+    if bias is None:
+        return
+    # The sums of a gradient's rows are products with ones.
+    for row, part in zip(got[2], drawn.parts(passed), strict=True):
+        right = by_hand(part.new_ones(1, len(part)), part, 16).to(dtype)
+        assert_same_bits(row, right[0], "the bias'")
+
+
+@pytest.mark.usefixtures("no_fallback")
+@each("device", DEVICES)
+@each("dtype", (torch.float32, torch.float64, torch.complex64))
+def test_vmap_under_the_setting(dtype: torch.dtype, device: str) -> None:
+    """Rules of vmap hand on what nobody asked for by an argument: the order that is set, of
+    products and of what torch.func derives of them."""
+    pairs = [operands(5, 7, 200, dtype, device) for _ in range(3)]
+    a, b = (torch.stack(each_of) for each_of in zip(*pairs, strict=True))
+    c = cases.fill(5, 7, dtype, device)
+    right = [[by_hand(x, y, 16) for y in b] for x in a]
+    products = {
+        "mm": (tiled_mm.mm, lambda x: x, lambda x: x),
+        "bmm": (tiled_mm.bmm, lambda x: torch.stack((x, -x)), lambda x: torch.stack((x, -x))),
+        "linear": (tiled_mm.linear, lambda x: x, lambda x: x.mT),
+        "addmm": (lambda x, y: tiled_mm.addmm(c, x, y), lambda x: x, lambda x: x),
+        "grouped": (
+            lambda x, y: tiled_mm.grouped_mm(x[None], y[None])[0],
+            lambda x: x,
+            lambda x: x,
+        ),
+    }
+    for (name, (product, of_a, of_b)), dims in itertools.product(
+        products.items(), ((0, 0), (0, None), (None, 0))
+    ):
+        x, y = (
+            torch.stack([lay(t) for t in whole]) if dim == 0 else lay(whole[0])
+            for whole, dim, lay in zip((a, b), dims, (of_a, of_b), strict=True)
+        )
+        with tiled_mm.sum_order("tree:16"):
+            got = torch.vmap(product, dims)(x, y)
+        chains = torch.vmap(product, dims)(x, y)
+        for i in range(3):
+            root = right[i if dims[0] == 0 else 0][i if dims[1] == 0 else 0]
+            if name == "addmm":
+                root = root + c.to(root.dtype)
+            root = torch.stack((root, root)) if name == "bmm" else root
+            assert_same_bits(got[i], root.to(dtype), f"{name}, {dims}, {i}")
+        assert not torch.equal(got, chains), f"{name}, {dims}: the setting changed nothing"
+
+    def loss(w: Tensor, x: Tensor, seed: Tensor) -> Tensor:
+        return (tiled_mm.mm(x.mT, w) * seed).real.sum()
+
+    if dtype in COMPLEX:
+        return
+    w, seeds = cases.fill(5, 40, dtype, device), cases.fill(3 * 200, 40, dtype, device)
+    x, seeds = torch.cat([a] * 9, 1), seeds.view(3, 200, 40)
+    with tiled_mm.sum_order("tree:16"):
+        got = torch.vmap(torch.func.grad(loss), (None, 0, 0))(w.repeat(9, 1), x, seeds)
+    for i in range(3):
+        assert_same_bits(got[i], by_hand(x[i], seeds[i], 16).to(dtype), f"gradient {i}")
+
+
 def test_second_derivatives_and_forward_mode() -> None:
     a, b = (t.requires_grad_() for t in operands(3, 4, 40, torch.float64, "cpu"))
     product = lambda x, y: tiled_mm.mm(x, y, sum_order="tree:16")  # noqa: E731
@@ -302,24 +504,38 @@ def test_the_override_and_autocast(device: str) -> None:
     assert_same_bits(got, by_hand(*half, 16).bfloat16())
 
 
-def test_compiled() -> None:
+@each("device", DEVICES)
+@each("backend", ("aot_eager", "inductor"))
+def test_compiled(backend: str, device: str) -> None:
     """Asked for, or set; with gradients as it was set when it was compiled."""
-    a, b = operands(6, 7, 100, torch.float32, "cpu")
-    product = torch.compile(
-        lambda x, y: tiled_mm.mm(x, y, sum_order="tree:16") * 2, backend="aot_eager", fullgraph=True
-    )
+    torch._dynamo.reset()
+    how = {"backend": backend, "fullgraph": True}
+    a, b = operands(6, 7, 100, torch.float32, device)
+    product = torch.compile(lambda x, y: tiled_mm.mm(x, y, sum_order="tree:16") * 2, **how)
     assert_same_bits(product(a, b), by_hand(a, b, 16) * 2)
-    plain = torch.compile(lambda x, y: tiled_mm.mm(x, y), backend="aot_eager", fullgraph=True)
+    plain = torch.compile(lambda x, y: tiled_mm.mm(x, y), **how)
     for order in ("chain", "tree:32", "tree:16"):
         with tiled_mm.sum_order(order):
             assert_same_bits(plain(a, b), tiled_mm.mm(a, b, sum_order=order))
+    leaves = [t.clone().requires_grad_() for t in (a.repeat(9, 1), b.repeat(1, 9))]
+    x, y = (t.detach() for t in leaves)
+    for trained, order in ((product, "chain"), (plain, "tree:16")):
+        with tiled_mm.sum_order(order):
+            c = trained(*leaves)
+        seed = cases.fill(*c.shape, torch.float32, device)
+        got = torch.autograd.grad(c, leaves, seed)
+        seed = seed * 2 if trained is product else seed
+        assert_same_bits(got[0], by_hand(seed, y.mT, 16))
+        assert_same_bits(got[1], by_hand(x.mT, seed, 16))
 
+
+def test_the_setting_is_not_changed_while_compiling() -> None:
     def sets(x: Tensor) -> Tensor:
         tiled_mm.set_sum_order("tree")
         return x
 
     with pytest.raises(RuntimeError, match="outside of the compiled function"):
-        torch.compile(sets, backend="eager", fullgraph=True)(a)
+        torch.compile(sets, backend="eager", fullgraph=True)(torch.ones(2, 2))
 
 
 def test_the_setting() -> None:

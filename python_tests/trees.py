@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
+import promise
 import rungs
 import tiled_mm
 import torch
@@ -47,6 +49,23 @@ def by_hand(a: Tensor, b: Tensor, leaf: int, unit: int = 16, **options: object) 
         return product(a[..., k], b[..., k, :], sum_dtype(a.dtype), sum_order="chain", **options)
 
     return tree_of(sums, a.shape[-1], leaf, unit)
+
+
+def fp16x3_reference(a: Tensor, b: Tensor, leaf: int) -> promise.Reference:
+    """What docs/contract.md promises of fp16x3 by a tree: of each leaf its own growth of its own
+    |A||B|, and of each level of the tree one rounding of |A||B|, where a chain has K's growth of
+    all."""
+    a, b = a.double(), b.double()
+    k, least = a.shape[-1], max(leaf, 64)
+    magnitude, sums = torch.zeros(2, *a.shape[:-1], b.shape[-1], dtype=a.dtype, device=a.device)
+    for part in tree_of(lambda part: [part], k, leaf, 64):  # lists, that are added up to one
+        of_leaf = a[..., part].abs() @ b[..., part, :].abs()
+        sums += promise.growth(part.stop - part.start) * of_leaf
+        magnitude += of_leaf
+    depth = 1 + math.log2(k / least) if k >= 2 * least else 0
+    value = a @ b
+    bound = promise.U * (value.abs() + sums + depth * magnitude) + 2.0**-149
+    return promise.Reference(value, bound, (k + 2) * 2.0**-53 * magnitude)
 
 
 def by_every_way(a: Tensor, b: Tensor, leaf: int) -> Iterator[tuple[tuple[str, Way], Tensor]]:
