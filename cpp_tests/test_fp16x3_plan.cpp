@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/engine/fp16x3/splits.h"
+#include "cuda/plan/fp16x3.h"
 #include "planned.h"
 
 namespace tiled::test {
@@ -113,6 +114,17 @@ TEST(Fp16x3Plan, WithoutHoppersKernels) {
     EXPECT_EQ(fp16x3_of(plan).kernel, Fp16x3Kernel::Async);
     EXPECT_FALSE(fp16x3_of(plan).coarse);
   }
+}
+
+// The guard's count is behind its list's, and there is none where it computes every element.
+TEST(Fp16x3Plan, WhereElementsThatAreComputedAgainAreCounted) {
+  const DeviceInfo d = device("h200");
+  const auto place = [&](int64_t k) {
+    return place_of_recomputed(make_plan(parts_problem("nn", 100, 100, k), d, Algo::Fp16x3));
+  };
+  EXPECT_EQ(place(63), std::nullopt);
+  const Plan plan = make_plan(parts_problem("nn", 100, 100, 64), d, Algo::Fp16x3);
+  EXPECT_EQ(place(64), plan.at(Area::Guard) + 4);
 }
 
 // Tiles of planes may be by stream-K where there are more of them than blocks and K has one

@@ -31,7 +31,7 @@ ROOMS = {
     "cuda/launch": {"cuda/parts", "cuda/plan", "core"},
     "explain": {"cuda/plan", "core"},
     "scale": {"core"},
-    "torch": {"tiled_mm.h", "explain", "cpu", "cuda/launch", "engine", "cuda/plan", "core"},
+    "torch": {"tiled_mm.h", "explain", "cpu", "cuda/launch", "cuda/plan", "core"},
     "out_of_core": {"torch", "tiled_mm.h", "explain", "scale", "cuda/plan", "core"},
     "tiled_mm.h": set(),
 }

@@ -12,10 +12,10 @@
 #include <deque>
 #include <mutex>
 
-#include "cuda/engine/fp16x3/layout.h"
 #include "cuda/launch/launch.h"
 #include "cuda/plan/architectures.h"
 #include "cuda/plan/build.h"
+#include "cuda/plan/fp16x3.h"
 #include "torch/activation_backward.h"
 #include "torch/addmm.h"
 #include "torch/choose.h"
@@ -204,15 +204,13 @@ at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   const Plan plan = Cuda::plan_chain(problem, options, a);
   const c10::cuda::CUDAGuard guard(a.device());
   at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
-  const Fp16x3Plan way = plan.way.as<Fp16x3Plan>();
-  if (problem.k < fp16x3_least_k(way.coarse) || c.numel() == 0)
-    return at::full({}, c.numel(), a.options().dtype(at::kLong));
+  const std::optional<int64_t> begin = place_of_recomputed(plan);
+  if (!begin || c.numel() == 0) return at::full({}, c.numel(), a.options().dtype(at::kLong));
   problem.c.data = c.mutable_data_ptr();
   const at::Tensor workspace = Cuda::empty({plan.workspace_bytes}, at::kByte, a);
   C10_CUDA_CHECK(
       launch(problem, plan, workspace.mutable_data_ptr(), at::cuda::getCurrentCUDAStream()));
-  const int64_t begin = plan.at(Area::Guard) + RECOMPUTED_AT;
-  const at::Tensor count = workspace.slice(0, begin, begin + 4).view(at::kInt)[0];
+  const at::Tensor count = workspace.slice(0, *begin, *begin + 4).view(at::kInt)[0];
   return count.to(at::kLong).bitwise_and(0xffffffff);  // it has no sign
 }
 

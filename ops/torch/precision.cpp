@@ -6,7 +6,7 @@
 
 #include "core/algo.h"
 #include "core/text.h"
-#include "cuda/engine/fp16x3/plan.h"
+#include "cuda/plan/fp16x3.h"
 #include "cuda/plan/kernels_of.h"
 #include "torch/check.h"
 #include "torch/setting.h"

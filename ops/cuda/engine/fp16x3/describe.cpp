@@ -1,6 +1,7 @@
 // What reports say of a plan with fp16x3: its kernels, in the order of their launch.
 #include "core/text.h"
 #include "cuda/engine/fp16x3/layout.h"
+#include "cuda/plan/fp16x3.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/wrapped_plan.h"
 

@@ -3,6 +3,7 @@
 // of the one before.
 #include "cuda/engine/fp16x3/call.h"
 #include "cuda/parts/launch/cluster_grid.h"
+#include "cuda/plan/fp16x3.h"
 
 namespace tiled {
 namespace {

@@ -47,7 +47,6 @@ inline int64_t panels_of(int64_t rows, int64_t entries) {
   return entries * blocks_over(rows, SPLIT_PANEL);
 }
 
-constexpr int64_t RECOMPUTED_AT = 4;       // bytes from Area::Guard
 constexpr int64_t GUARD_MARK_BYTES = 512;  // of a square, a bit for each element
 
 // The squares of the guard along M and N, and sheets of them: batch entries, but for groups that

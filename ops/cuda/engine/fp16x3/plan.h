@@ -32,13 +32,6 @@ TILED_HOST_DEVICE double fp16x3_tolerance(int64_t k, bool coarse) {
   return (g - ((coarse ? 93.4 : 53.2) + sums)) * 0x1p-24;
 }
 
-// Whether three products of fp16 parts on tensor cores could be faster than fp32 by itself. They
-// are not where sums in fp32 run at half the tensor cores' rate: there precision 'fp16x3' is for
-// calls that ask for it, not for a setting.
-inline bool fp16x3_pays(const DeviceInfo& device) {
-  return device.tensor_flops / 3 > device.fp32_flops;
-}
-
 // The steps of 64 of K that make a part of a tile worth handing over, which takes as long as two.
 constexpr uint32_t FP16X3_LEAST_STEPS = 2;
 
