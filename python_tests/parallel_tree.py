@@ -8,8 +8,8 @@ import itertools
 import pytest
 import tiled_mm
 import torch
-from processes import Cases, device, equal, mesh, square_mesh, whole
-from tiled_mm import _peer_memory, _tree_reduce, nn
+from processes import Cases, device, equal, mesh, placed, square_mesh, whole
+from tiled_mm import _peer_memory, _tree_parallel, _tree_reduce, nn
 from tiled_mm.distributed import ColwiseParallel, RowwiseParallel, tree_reduce
 from torch import Tensor, distributed
 
@@ -290,6 +290,29 @@ def recomputed() -> None:
         [y.detach(), again.grad, *(whole(p.grad) for p in net.parameters())], right, strict=True
     ):
         equal(ours, expected)
+
+
+@CASES
+def units_of_a_call() -> None:
+    """A precision that is set later, or weights that come to a GPU later, may need larger parts of
+    K. All processes raise before anything is sent: here one alone calls."""
+    from torch.distributed.tensor import Shard
+
+    count = distributed.get_world_size()
+    rows = parallelized(torch.nn.Linear(32 * count, 8), ROWS)
+    columns = parallelized(torch.nn.Linear(8, 32 * count), COLUMNS)
+    x = placed(torch.ones(count, 32 * count), mesh(), (Shard(0),))  # to be sent to all
+    z = torch.ones(2, 8, requires_grad=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tree_parallel, "_unit", lambda *_: 64)
+        if distributed.get_rank() == 0:
+            said = f"of {32 * count} does not part into {count} equal trees: .* a multiple of 64"
+            with pytest.raises(RuntimeError, match="RowwiseParallel: in_features " + said):
+                rows(x)
+            with pytest.raises(RuntimeError, match="ColwiseParallel: out_features " + said):
+                columns(z)
+    rows(x)
+    columns(z)
 
 
 @CASES

@@ -241,6 +241,40 @@ def pieces_of_a_perceptron() -> None:
                 assert len(found) == count_before  # compiled code exchanges the whole
 
 
+class _Asked(TorchDispatchMode):
+    """The precisions that products are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str | None] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> object:
+        if any(argument.name == "precision" for argument in func._schema.arguments):
+            self.found.append((kwargs or {}).get("precision"))
+        return func(*args, **(kwargs or {}))
+
+
+@CASES
+def precision_of_the_forward() -> None:
+    """It is the backward's too, whatever is set then, of rows and of columns, in pieces or not."""
+    x, g = drawn(16, WIDTH), drawn(16, WIDTH, seed=1)
+    for within in (contextlib.nullcontext(), in_pieces(8)):
+        net = parallelized(mlp(torch.float32), {"0": COLUMNS, "1": ROWS})
+        with within as found:
+            with tiled_mm.float32_precision("fp16x3"):
+                right = step(net, x, g)
+                net.zero_grad()
+                ours = x.clone().requires_grad_()
+                y = net(ours)
+            with tiled_mm.float32_precision("tf32"), _Asked() as asked:
+                y.backward(g)
+        assert found is None or bool(found) == (distributed.get_world_size() > 1)
+        assert len(set(asked.found)) == 1 and None not in asked.found, asked.found
+        grads = [y.detach(), ours.grad, *(whole(p.grad) for p in net.parameters())]
+        for got, expected in zip(grads, right, strict=True):
+            equal(got, expected)
+
+
 def called(net: torch.nn.Module, forward: Callable[[Tensor], Tensor]) -> torch.nn.Module:
     """The parameters of one, called by a function."""
 

@@ -16,6 +16,7 @@ import parallel_scaled
 import parallel_training
 import parallel_written
 import pytest
+import tiled_mm
 import torch
 from processes import free_port, why_not
 
@@ -114,19 +115,22 @@ def test_the_rules_keep_dtensors_fast_path() -> None:
     for name in ("mm", "bmm", "addmm", "baddbmm", "linear", "_linear_with_before"):
         info = known[getattr(torch.ops.tiled, name).default]
         assert not info.needs_pytree
+        with tiled_mm.sum_order("tree"):  # which it tells apart by that alone
+            assert info.needs_pytree
         assert {"algo", "precision", "out_dtype"} <= set(info.static_kwargkey)
         assert name in ("mm", "bmm") or "activation" in info.static_kwargkey
 
 
-def test_no_part_of_a_sum_where_activations_are_not_told_apart() -> None:
-    """As on a torch that does not say how it tells calls apart."""
+def test_no_part_of_a_sum_where_calls_are_not_told_apart() -> None:
+    """By an activation and an order of sums, as on a torch that does not say how it does."""
     from tiled_mm._placements import rules_of
 
     operands = [SimpleNamespace(shape=(8, 8), placements=())] * 3
     for may_be_partial in (False, True):
-        for name in ("linear", "addmm"):
-            for activation in (None, "gelu"):
-                rules = rules_of(name, (), may_be_partial, *operands, activation=activation)
+        for name, count in {"mm": 2, "linear_weight_grad": 2, "linear": 3, "addmm": 3}.items():
+            for activation in (None, "gelu") if count == 3 else (None,):
+                given = operands[:count]
+                rules = rules_of(name, (), may_be_partial, *given, activation=activation)
                 assert any(c.is_partial() for (c,), _ in rules) == (
                     may_be_partial and activation is None
                 )

@@ -73,6 +73,52 @@ def a_process_that_dies(results: list, rank: int) -> None:
     os._exit(0)  # without a word to the group, which waits for the other
 
 
+def a_process_that_dies_in_a_tree(results: list, rank: int) -> None:
+    """The calls of tiled_mm.distributed, each of which sends something, by the other process."""
+    from tiled_mm import _tree_gradients
+    from tiled_mm import distributed as calls
+    from torch.distributed.tensor import Shard, parallel
+
+    on, name = mesh(), mesh().get_group()
+
+    def layer(style: object) -> torch.nn.Module:
+        return parallel.parallelize_module(tiled_mm.nn.Linear(128, 128), on, style)
+
+    rows = layer(calls.RowwiseParallel(sum_order="tree:64"))
+    columns = layer(calls.ColwiseParallel(sum_order="tree:64"))
+    sequence = layer(calls.ColwiseParallel(sum_order="tree:64", input_layouts=Shard(0)))
+    y = columns(torch.ones(4, 128, requires_grad=True)).sum()
+    sums, exchange = torch.ones(4, 64), _tree_gradients._TreeReduceScatter()
+    scattered = calls.tree_reduce(torch.ones(4, 64, requires_grad=True), on, 0).sum()
+    found = {
+        "tree_reduce": lambda: calls.tree_reduce(sums, on),
+        "tree_reduce backward": lambda: scattered.backward(),
+        "RowwiseParallel": lambda: rows(sums),
+        "ColwiseParallel": lambda: sequence(torch.ones(4, 128)),
+        "ColwiseParallel backward": lambda: y.backward(),
+        "cross_entropy": lambda: calls.cross_entropy(
+            sums, torch.zeros(4, dtype=torch.int64), on, sum_order="tree:64"
+        ),
+        "use_tree_reduce_scatter": lambda: exchange(
+            torch.empty(128), sums.view(-1), name, distributed.ReduceOp.SUM
+        ),
+    }
+    if rank == 1:
+        os._exit(0)
+    results[rank] = {key: failure(call) for key, call in found.items()}
+    os._exit(0)
+
+
+def failure(call) -> tuple[str, str, float]:
+    """What it said, what the backend had said, and the seconds until then."""
+    begun = time.monotonic()
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error), str(error.__cause__), time.monotonic() - begun
+    return "nothing", "nothing", 0.0
+
+
 def process(rank: int, port: int, case, results: list) -> None:
     begin(rank, 2, port, timeout=TIMEOUT)
     case(results, rank)
@@ -103,6 +149,17 @@ def test_what_does_not_fit() -> None:
         assert not zero[name]
         assert "shapes cannot be multiplied (2x5 and 6x5)" in one[name]
         assert "tiled_mm.mm() on rank 1 of 2" in one[name]
+
+
+def test_a_process_that_dies_in_a_tree() -> None:
+    """Errors name the call, and keep what the backend said."""
+    found, _ = run(a_process_that_dies_in_a_tree)
+    assert len(found) == 7
+    for key, (text, cause, seconds) in found.items():
+        name = key.split()[0]
+        assert f"tiled_mm.distributed.{name} on rank 0 of 2" in text, (key, text)
+        assert "Connection" in cause and cause in text, (key, text)
+        assert seconds < 2 * TIMEOUT.total_seconds(), key
 
 
 def test_a_process_that_dies() -> None:

@@ -227,3 +227,19 @@ def test_new_settings_after_legacy_ones(device: str) -> None:
     setting = LEGACY_SETTINGS["ieee"] + "\n" + TORCH_SETTINGS["new"].format("tf32")
     lines = run(PRODUCT.format(device=device, setting=setting))
     assert lines[:2] == shown(device, ("ieee", "tf32"))
+
+
+def test_what_a_backward_asks_for() -> None:
+    """Where a gradient is computed apart from its product, by what the setting got the product:
+    less than it names on a GPU that lacks it, where a call that asked for it would be refused."""
+    from tiled_mm._tree_precision import _served, precision_of
+
+    known = {"h200": PRECISIONS, "t4": ("ieee",) * 3, "k40": ("ieee",) * 3}
+    for device, expected in known.items():
+        for setting, right in zip(PRECISIONS, expected, strict=True):
+            with tiled_mm.float32_precision(setting):
+                assert _served(setting, device) == right
+    for setting in (None, *PRECISIONS):
+        with tiled_mm.float32_precision(setting):
+            assert precision_of(torch.float32, torch.device("cpu")) == "ieee"
+            assert precision_of(torch.bfloat16, torch.device("cuda", 0)) is None

@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import parallel_experts
 import parallel_tree
+import parallel_tree_dtensors
 import parallel_tree_pieces
 import parallel_tree_training
 import pytest
 import torch
 from processes import why_not
 
-MODULES = (parallel_tree, parallel_tree_pieces, parallel_tree_training, parallel_experts)
+MODULES = (
+    parallel_tree,
+    parallel_tree_dtensors,
+    parallel_tree_pieces,
+    parallel_tree_training,
+    parallel_experts,
+)
 NAMES = [name for module in MODULES for name in module.CASES]
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")

@@ -13,15 +13,16 @@ from typing import Any
 
 import torch
 
-from ._placements import is_reachable, options_of, rules_of
+from ._placements import is_reachable, options_of, rules_of, sums_in_one_chain
 
 
 @functools.lru_cache(maxsize=4096)
 def _placed_for(
-    operator: Any, name: str, out: Any, operands: tuple, options: tuple
+    operator: Any, name: str, out: Any, operands: tuple, options: tuple, may_be_partial: bool
 ) -> tuple[Any, ...]:
     """For every operand the specs that it goes through, from its own to one with which the local
-    product is what is stored of `out`: those that are cheapest to get.
+    product is what is stored of `out`: those that are cheapest to get. It may be a part of a sum,
+    or no product is.
 
     Raises:
         RuntimeError: in the operator's own words, where shapes or dtypes do not fit; or there is no
@@ -45,7 +46,7 @@ def _placed_for(
     tensors = [t for t in operands if t is not None]
     given = [p for t in (out, *tensors) for p in t.placements]
     chosen = {k: v for k, v in options if k == "activation"}
-    rules = rules_of(name, given, True, *operands, **chosen)
+    rules = rules_of(name, given, may_be_partial, *operands, **chosen)
     fitting = [[ways for (c,), ways in rules if c == wanted] for wanted in out.placements]
     best = None
     for ways in itertools.product(*fitting):
@@ -63,6 +64,7 @@ def _placed_for(
         raise RuntimeError(
             f"{operator}: no placement of the operands gives an out that is placed as "
             f"{out.placements} on {out.mesh}; use the form that returns its result"
+            + ("" if may_be_partial else ", or tiled_mm.distributed.tree_reduce, under a tree")
         )
     found = iter(best[1])
     return tuple(None if t is None else next(found) for t in operands)
@@ -132,7 +134,8 @@ def written(operator: Any, name: str) -> Callable:
         operands = [_as_dtensor(operator, t, out) for t in operands]
         asked = tuple((k, v) for k, v in options.items() if k in known)
         specs = tuple(None if t is None else t._spec for t in operands)
-        routes = _placed_for(operator, name, out._spec, specs, asked)
+        may_be_partial = sums_in_one_chain(options.get("sum_order"))
+        routes = _placed_for(operator, name, out._spec, specs, asked, may_be_partial)
         if out.device_mesh.get_coordinate() is None:  # a process outside the mesh
             return
         local = [

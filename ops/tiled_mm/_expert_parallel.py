@@ -16,6 +16,7 @@ from torch.distributed.tensor import (
 )
 
 from ._grouped import grouped_mm
+from ._on_rank import on_rank
 from ._tree_reduce import group_of
 from .nn._experts import Experts
 
@@ -28,8 +29,9 @@ def _united(rows: Tensor, name: str) -> Tensor:
 
     size = rows.shape[-1] * rows.element_size()
     integer = torch.int64 if size % 8 == 0 else torch.int32 if size % 4 == 0 else torch.uint8
-    total = functional.all_reduce(rows.contiguous().view(integer), "sum", name)
-    return functional.wait_tensor(total).view(rows.dtype)
+    with on_rank("ExpertParallel", name):
+        total = functional.all_reduce(rows.contiguous().view(integer), "sum", name)
+        return functional.wait_tensor(total).view(rows.dtype)
 
 
 class _Own(torch.autograd.Function):

@@ -4,7 +4,8 @@ products, for one dimension of a mesh.
 A product whose rows or columns are shared out has the bits of one process. Where K is, each process
 has a sum of its own terms, and DTensor adds these (``Partial``). A product is linear in each
 operand, so that an operand that is such a part gives a part of the result. Where an activation
-follows, operands are gathered first, since the activation of a part of a sum means nothing.
+follows, operands are gathered first, since the activation of a part of a sum means nothing; and
+under a tree, whose order of sums is not the one that DTensor adds parts in.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import torch
+
 # (placements of the results, placements of the tensors among the arguments)
 Rule = tuple[list, list]
 
 
 class _Rules:
     """Every rule in which a tensor that is split is split as `shard` says: a placement's class, or
-    a function of the dimension as it is."""
+    a function of the dimension as it is. No product is a part of a sum unless it may be."""
 
     def __init__(self, shard: Callable[[int], Any], may_be_partial: bool) -> None:
         from torch.distributed.tensor import Partial, Replicate
@@ -46,7 +49,11 @@ class _Rules:
         ]
         if dims == 3:
             whole.append((self.shard(0), [self.shard(0), self.shard(0)]))
-        return whole, [(self.sum, [column, row]), *self.linear_in_each()]
+        return whole, [*self.summed([column, row]), *self.linear_in_each()]
+
+    def summed(self, operands: list) -> list:
+        """Both operands are split along K."""
+        return [(self.sum, operands)] if self.may_be_partial else []
 
     def linear_in_each(self) -> list:
         """One operand is a part, and the other is there as a whole."""
@@ -98,8 +105,8 @@ class _Rules:
         whole += [(self.shard(dim), [self.shard(dim), self.all]) for dim in range(last)]
         if is_matrix:
             whole.append((self.shard(last), [self.all, self.shard(0)]))
-        summed = [self.shard(last), self.shard(1 if is_matrix else 0)]
-        parts = [(self.sum, summed), *self.linear_in_each()]
+        parts = self.summed([self.shard(last), self.shard(1 if is_matrix else 0)])
+        parts += self.linear_in_each()
         if bias is not None:
             whole, parts = (
                 [(c, [*operands, self.along(bias, last + 1, c)]) for c, operands in rules]
@@ -115,7 +122,7 @@ class _Rules:
             (self.all, [self.all, self.all]),
             (self.shard(0), [self.shard(last), self.all]),
             (self.shard(1), [self.all, self.shard(last)]),
-            *((self.sum, [self.shard(dim), self.shard(dim)]) for dim in range(last)),
+            *(rule for dim in range(last) for rule in self.summed([self.shard(dim)] * 2)),
             *self.linear_in_each(),
         ]
         return [([c], operands) for c, operands in rules]
@@ -145,7 +152,7 @@ class _Rules:
             whole.append((self.shard(0), [self.shard(0), self.shard(0)]))
         parts = self.linear_in_each()
         if a_dims == 3 or b_dims == 3:
-            parts.append((self.sum, [self.shard(a_dims - 1), self.shard(b_dims - 2)]))
+            parts += self.summed([self.shard(a_dims - 1), self.shard(b_dims - 2)])
 
         def of_bias(c: Any) -> Any:
             """[E, N], beside C [T, N] or [E, M, N]."""
@@ -275,6 +282,17 @@ def rules_of(
         for rule in getattr(_Rules(kind, may_be_partial), name)(*args, **options):
             found.setdefault(str(rule), rule)
     return list(found.values())
+
+
+#: Without the look-up that a call by torch.ops takes: DTensor asks for it at every product.
+_library_order = torch.ops.tiled.get_sum_order.op
+
+
+def sums_in_one_chain(order: str | None = None) -> bool:
+    """Whether a product of this ``sum_order`` may leave parts of a sum, which DTensor adds in the
+    order of its collective. A tree's parts would have to be added in the order of ranks, and
+    rounded after that, so there operands are gathered instead."""
+    return (order or _library_order()) == "chain"
 
 
 def is_reachable(given: list, wanted: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._on_rank import on_rank
 from ._tree_reduce import added
 
 
@@ -89,7 +90,8 @@ class _TreeReduceScatter:
         count = group.size()
         factor = _factor(op, count)
         received = torch.empty_like(input_tensor)
-        distributed.all_to_all_single(received, input_tensor, group=group)
+        with on_rank("use_tree_reduce_scatter", group.group_name):
+            distributed.all_to_all_single(received, input_tensor, group=group)
         added(received.view(count, *output_tensor.shape), output_tensor, are_used_up=True)
         if factor != 1:
             output_tensor.mul_(factor)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ._on_rank import on_rank
 from ._tree_reduce import added, check_parts, gather, group_of
 
 
@@ -150,4 +151,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 def _of_all(t: Tensor, name: str | None, count: int) -> Tensor:
     """[count, ...]: of every process."""
-    return t.unsqueeze(0) if count == 1 else gather(t.unsqueeze(0), 0, name)
+    if count == 1:
+        return t.unsqueeze(0)
+    with on_rank("cross_entropy", name):
+        return gather(t.unsqueeze(0), 0, name)

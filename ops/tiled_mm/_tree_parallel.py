@@ -9,15 +9,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, parallel
 
-from ._precision import get_float32_precision
+from ._on_rank import on_rank
 from ._tree_pieces import Pieces, linear_in_pieces, pieces_of, sum_dtype
+from ._tree_precision import precision_of
 from ._tree_reduce import check_parts, gather, group_of, passed_back, reduced, tree_reduce
 
 
-def _unit(x: Tensor) -> int:
-    """Of which K / t is a multiple, for products of such operands."""
-    is_fp16x3 = x.is_cuda and x.dtype == torch.float32 and get_float32_precision() == "fp16x3"
-    return 64 if is_fp16x3 else 16
+def _unit(precision: str | None) -> int:
+    """Of which K / t is a multiple."""
+    return 64 if precision == "fp16x3" else 16
 
 
 class _ColumnLinear(torch.autograd.Function):
@@ -33,40 +33,54 @@ class _ColumnLinear(torch.autograd.Function):
         count: int,
         gather_dim: int | None,
         activation: str | None,
+        precision: str | None,
         order: str,
     ) -> Tensor:
+        options = {"precision": precision, "sum_order": order}
         if gather_dim is not None:
             x = gather(x, gather_dim, name)
         if activation is None:
-            y = value = torch.ops.tiled.linear(x, weight, bias, sum_order=order)
+            y = value = torch.ops.tiled.linear(x, weight, bias, **options)
         else:
             y, value = torch.ops.tiled._linear_with_before(
-                x, weight, bias, activation=activation, sum_order=order
+                x, weight, bias, activation=activation, **options
             )
             value = y if activation == "relu" else value
         ctx.save_for_backward(x, weight, None if activation is None else value)
-        ctx.asked = name, count, gather_dim, activation, order
+        ctx.asked = name, count, gather_dim, activation
+        ctx.options = options
         ctx.bias_dtype = None if bias is None else bias.dtype
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple:
-        name, count, gather_dim, activation, order = ctx.asked
+        name, count, gather_dim, activation = ctx.asked
         x, weight, value = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
         passed, sums = passed_back(gradient, value, activation, ctx.bias_dtype if of_bias else None)
         grads: list[Tensor | None] = [None, None, sums]
-        if of_x and (pieces := pieces_of(passed, x.shape[-1], name, count, gather_dim, None)):
-            grads[0], _ = linear_in_pieces(passed, weight.mT, None, pieces, None, order)
-        elif of_x:
-            partial = torch.ops.tiled.linear(
-                passed, weight.mT, out_dtype=sum_dtype(x.dtype), sum_order=order
-            )
-            grads[0], _ = reduced(partial, None, name, count, gather_dim, x.dtype, None)
+        if of_x:
+            with on_rank("ColwiseParallel", name):
+                grads[0] = _sum_of_all(passed, weight.mT, name, count, gather_dim, ctx.options)
         if of_weight:
-            grads[1] = torch.ops.tiled._linear_weight_grad(passed, x, sum_order=order)
-        return (*grads, None, None, None, None, None)
+            grads[1] = torch.ops.tiled._linear_weight_grad(passed, x, **ctx.options)
+        return (*grads, *[None] * 6)
+
+
+def _sum_of_all(
+    x: Tensor,
+    weight: Tensor,
+    name: str,
+    count: int,
+    scatter_dim: int | None,
+    options: dict[str, str | None],
+) -> Tensor:
+    """x weight^T of all processes' parts of K."""
+    if pieces := pieces_of(x, weight.shape[0], name, count, scatter_dim, None):
+        return linear_in_pieces(x, weight, None, pieces, None, options)[0]
+    partial = torch.ops.tiled.linear(x, weight, out_dtype=sum_dtype(x.dtype), **options)
+    return reduced(partial, None, name, count, scatter_dim, x.dtype, None)[0]
 
 
 class _RowLinear(torch.autograd.Function):
@@ -81,13 +95,13 @@ class _RowLinear(torch.autograd.Function):
         name: str,
         pieces: Pieces,
         activation: str | None,
+        precision: str | None,
         order: str,
     ) -> Tensor:
-        y, value = linear_in_pieces(x, weight, bias, pieces, activation, order)
+        ctx.options = {"precision": precision, "sum_order": order}
+        y, value = linear_in_pieces(x, weight, bias, pieces, activation, ctx.options)
         ctx.save_for_backward(x, weight, None if activation is None else value)
         ctx.asked = name, pieces.scatter_dim, activation
-        precision = get_float32_precision() if x.dtype == torch.float32 else None
-        ctx.options = {"precision": precision, "sum_order": order}
         ctx.bias_dtype = None if bias is None else bias.dtype
         return y
 
@@ -98,15 +112,16 @@ class _RowLinear(torch.autograd.Function):
         x, weight, value = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
         if scatter_dim is not None:
-            gradient = gather(gradient, scatter_dim, name)
-            value = None if value is None else gather(value, scatter_dim, name)
+            with on_rank("RowwiseParallel", name):
+                gradient = gather(gradient, scatter_dim, name)
+                value = None if value is None else gather(value, scatter_dim, name)
         passed, sums = passed_back(gradient, value, activation, ctx.bias_dtype if of_bias else None)
         grads: list[Tensor | None] = [None, None, sums]
         if of_x:
             grads[0] = torch.ops.tiled.linear(passed, weight.mT, **ctx.options)
         if of_weight:
             grads[1] = torch.ops.tiled._linear_weight_grad(passed, x, **ctx.options)
-        return (*grads, *[None] * 4)
+        return (*grads, *[None] * 5)
 
 
 class _Parallel:
@@ -116,16 +131,24 @@ class _Parallel:
 
     def forward(self, input: Tensor) -> Tensor:
         style, mesh, name, count = self._tree
-        x = style.local_input(input, mesh)
-        weight, bias = (
-            p.to_local() if isinstance(p, DTensor) else p for p in (self.weight, self.bias)
-        )
-        if torch.is_autocast_enabled(x.device.type):
-            dtype = torch.get_autocast_dtype(x.device.type)
-            x, weight = x.to(dtype), weight.to(dtype)
-            bias = None if bias is None else bias.to(dtype)
-        y = style.product(self, x, weight, bias, name, count)
-        return style.local_output(y, mesh)
+        kind, dtype = input.device.type, input.dtype
+        if is_autocast := torch.is_autocast_enabled(kind):
+            dtype = torch.get_autocast_dtype(kind)
+        # It is read once, since the backward is to have the forward's; and before anything is sent.
+        precision = precision_of(dtype, input.device)
+        style.check(self, count, _unit(precision), input)
+        if not torch.is_grad_enabled():  # products read it as they run, in compiled code too
+            precision = None
+        with on_rank(type(style).__name__, name):
+            x = style.local_input(input, mesh)
+            weight, bias = (
+                p.to_local() if isinstance(p, DTensor) else p for p in (self.weight, self.bias)
+            )
+            if is_autocast:
+                x, weight = x.to(dtype), weight.to(dtype)
+                bias = None if bias is None else bias.to(dtype)
+            y = style.product(self, x, weight, bias, name, count, precision)
+            return style.local_output(y, mesh)
 
 
 class _Style(parallel.ParallelStyle):
@@ -163,15 +186,19 @@ class _Style(parallel.ParallelStyle):
         if not self.sum_order.startswith("tree"):
             raise RuntimeError(f"{name}: sum_order={self.sum_order!r} is not shared out")
         group, count = group_of(device_mesh)
-        self.check(module, count)
+        weight = module.weight
+        self.check(module, count, _unit(precision_of(weight.dtype, weight.device)))
         distribute_module(module, device_mesh, self.partition)
         kind = type(module)
         module.__class__ = type(kind.__name__, (_Parallel, kind), {})
         module._tree = (self, device_mesh, group, count)
         return module
 
-    def check(self, module: torch.nn.Module, count: int) -> None:
-        """Before anything is split."""
+    def check(
+        self, module: torch.nn.Module, count: int, unit: int, input: Tensor | None = None
+    ) -> None:
+        """Before anything is split, and before anything is sent for an input: its dtype and its
+        device, and the precision that is set, may be others than they were."""
 
     def local_output(self, y: Tensor, mesh: Any) -> Tensor:
         return y if self.use_local_output else DTensor.from_local(y, mesh, [self.output_layout])
@@ -192,21 +219,17 @@ class RowwiseParallel(_Style):
 
     Raises:
         RuntimeError: ``in_features`` does not part into as many equal trees as there are
-            processes; where the style is applied.
+            processes; where the style is applied, and, of fp16x3, where the layer is called.
         NotImplementedError: the module is no linear layer, or adds to ``main_grad``.
     """
 
     layouts = (Shard(-1), Replicate())
     partition = parallel.RowwiseParallel._partition_linear_fn
 
-    def check(self, module: torch.nn.Module, count: int) -> None:
-        check_parts(
-            module.in_features,
-            count,
-            self.sum_order,
-            _unit(module.weight),
-            "RowwiseParallel: in_features",
-        )
+    def check(
+        self, module: torch.nn.Module, count: int, unit: int, input: Tensor | None = None
+    ) -> None:
+        check_parts(module.in_features, count, self.sum_order, unit, "RowwiseParallel: in_features")
 
     def local_input(self, x: Tensor, mesh: Any) -> Tensor:
         if not isinstance(x, DTensor):
@@ -223,14 +246,16 @@ class RowwiseParallel(_Style):
         bias: Tensor | None,
         name: str,
         count: int,
+        precision: str | None,
     ) -> Tensor:
         layout = self.output_layout
         scatter_dim = None if layout.is_replicate() else layout.dim
         activation = getattr(module, "activation", None)
         order = self.sum_order
         if pieces := pieces_of(x, weight.shape[0], name, count, scatter_dim, activation):
-            return _RowLinear.apply(x, weight, bias, name, pieces, activation, order)
-        partial = torch.ops.tiled.linear(x, weight, out_dtype=sum_dtype(x.dtype), sum_order=order)
+            return _RowLinear.apply(x, weight, bias, name, pieces, activation, precision, order)
+        options = {"precision": precision, "sum_order": order}
+        partial = torch.ops.tiled.linear(x, weight, out_dtype=sum_dtype(x.dtype), **options)
         return tree_reduce(
             partial, name, scatter_dim, out_dtype=x.dtype, bias=bias, activation=activation
         )
@@ -255,6 +280,14 @@ class ColwiseParallel(_Style):
     layouts = (Replicate(), Shard(-1))
     partition = parallel.ColwiseParallel._partition_linear_fn
 
+    def check(
+        self, module: torch.nn.Module, count: int, unit: int, input: Tensor | None = None
+    ) -> None:
+        if input is not None and input.requires_grad and torch.is_grad_enabled():
+            check_parts(
+                module.out_features, count, self.sum_order, unit, "ColwiseParallel: out_features"
+            )
+
     def local_input(self, x: Tensor, mesh: Any) -> Tensor:
         if isinstance(x, DTensor):
             x = x.redistribute(mesh, [self.input_layout]).to_local()
@@ -268,15 +301,8 @@ class ColwiseParallel(_Style):
         bias: Tensor | None,
         name: str,
         count: int,
+        precision: str | None,
     ) -> Tensor:
-        if x.requires_grad and torch.is_grad_enabled():
-            check_parts(
-                module.out_features,
-                count,
-                self.sum_order,
-                _unit(x),
-                "ColwiseParallel: out_features",
-            )
         layout = self.input_layout
         return _ColumnLinear.apply(
             x,
@@ -286,6 +312,7 @@ class ColwiseParallel(_Style):
             count,
             None if layout.is_replicate() else layout.dim,
             getattr(module, "activation", None),
+            precision,
             self.sum_order,
         )
 

@@ -87,10 +87,10 @@ def linear_in_pieces(
     bias: Tensor | None,
     pieces: Pieces,
     activation: str | None,
-    order: str,
+    options: dict[str, str | None],
 ) -> tuple[Tensor, Tensor]:
     """``activation(sum over processes of x @ weight.T + bias)`` and what its gradient needs, as
-    :func:`reduced` has them of the sum.
+    :func:`reduced` has them of the sum. Products have the precision and the order of `options`.
 
     A process computes the rows that others finish before its own, first those of rank xor 1, which
     is beside it in the tree, then of rank xor 2, 3, ...: each time two processes swap a piece. The
@@ -120,10 +120,9 @@ def linear_in_pieces(
         neighbours, *others = received[:, : len(own)]
         buffers.wait(arrived[0])
         if not others and bias is None and results == 1:
-            options = {"activation": activation, "sum_order": order}
-            _addmm_out(neighbours, own, transposed, **options, out=out[0])
+            _addmm_out(neighbours, own, transposed, activation=activation, **options, out=out[0])
             return
-        _addmm_out(neighbours, own, transposed, out_dtype=sums, sum_order=order, out=neighbours)
+        _addmm_out(neighbours, own, transposed, out_dtype=sums, **options, out=neighbours)
         for event in arrived[1:]:
             buffers.wait(event)
         parts = [neighbours, *paired(others)]
@@ -140,7 +139,7 @@ def linear_in_pieces(
             for i, events in enumerate(arrived):
                 theirs = rows_of(rank ^ step, i)
                 buffer = buffers.own_buffer((len(theirs), columns), sums)
-                _linear_out(theirs, weight, out_dtype=sums, sum_order=order, out=buffer)
+                _linear_out(theirs, weight, out_dtype=sums, **options, out=buffer)
                 events.append(buffers.copy((rank ^ step, received[i][step - 1], 0)))
         for i, height in enumerate(heights):
             own, size = rows_of(rank, i), height * columns

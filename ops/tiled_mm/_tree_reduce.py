@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ._on_rank import on_rank
 from ._peer_memory import of_all
 
 #: Bytes of a sum up to which every process gets all of all others' in one step.
@@ -32,6 +33,12 @@ def tree_reduce(
     memory, or gathered; large ones are exchanged by blocks of rows, 1.5 times the bytes of an
     all_reduce in 16 bits. Nothing is added by the collective itself.
 
+    All processes call it in the same order, with the same shape and dtype of ``partial``,
+    ``scatter_dim``, ``out_dtype`` and ``activation``, and a bias all or none. No process sees what
+    the others gave without a collective of its own, so this is not checked: as of
+    torch.distributed.all_gather, what differs ends in the backend's error, its abort (gloo's), a
+    wait until the group's timeout, or a wrong result.
+
     Args:
         partial: [..., N], the unrounded sum of this process's part: float32 (of 16-bit operands by
             ``out_dtype=torch.float32``) or float64. All processes have the same shape.
@@ -49,7 +56,8 @@ def tree_reduce(
 
     Raises:
         RuntimeError: the processes are no power of two, the dimension is the last one or is not
-            shared out evenly, or shapes or dtypes do not fit; before anything is sent.
+            shared out evenly, or shapes or dtypes do not fit; before anything is sent. Or a
+            collective failed, as where a process died: the backend's error, with this process.
     """
     name, count = group_of(group)
     dims = partial.dim()
@@ -81,7 +89,8 @@ def tree_reduce(
                 f"tree_reduce: {count} processes do not share out {list(partial.shape)} evenly "
                 f"along dimension {scatter_dim}"
             )
-    return _TreeReduce.apply(partial, bias, name, count, scatter_dim, out_dtype, activation)
+    with on_rank("tree_reduce", name):
+        return _TreeReduce.apply(partial, bias, name, count, scatter_dim, out_dtype, activation)
 
 
 def check_parts(size: int, count: int, order: str, unit: int, what: str) -> None:
@@ -108,10 +117,11 @@ def group_of(group: Any) -> tuple[str, int]:
 
 
 def gather(x: Tensor, dim: int, name: str) -> Tensor:
-    """All processes' tensors, one behind the other along a dimension."""
+    """All processes' tensors, one behind the other along a dimension. They are waited for here, as
+    streams wait, so that an error of the collective is met here too."""
     from torch.distributed import _functional_collectives as functional
 
-    return functional.all_gather_tensor(x.contiguous(), dim, name)
+    return functional.wait_tensor(functional.all_gather_tensor(x.contiguous(), dim, name))
 
 
 def reduced(
@@ -213,8 +223,9 @@ class _TreeReduce(torch.autograd.Function):
         name, scatter_dim, activation, dtype = ctx.asked
         (value,) = ctx.saved_tensors
         if scatter_dim is not None:
-            gradient = gather(gradient, scatter_dim, name)
-            value = None if value is None else gather(value, scatter_dim, name)
+            with on_rank("tree_reduce", name):
+                gradient = gather(gradient, scatter_dim, name)
+                value = None if value is None else gather(value, scatter_dim, name)
         passed, sums = passed_back(
             gradient, value, activation, ctx.bias_dtype if ctx.needs_input_grad[1] else None
         )

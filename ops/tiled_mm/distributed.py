@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ._dtensor_out import written
-from ._placements import is_reachable, options_of, rules_of
+from ._placements import is_reachable, options_of, rules_of, sums_in_one_chain
 from ._tree_reduce import tree_reduce
 
 #: Modules that few programs use, by what is asked of them.
@@ -45,19 +45,51 @@ def _spec(strategy: Any) -> Any:
     return strategies[0].output_spec if strategies else strategy
 
 
+def _schema_info(operator: Any) -> Any:
+    """What DTensor's choice for a call depends on.
+
+    DTensor keeps what it has chosen, by thread, and tells calls apart by their tensors and by the
+    arguments that are named here. Without a pytree it keeps it in C++, which takes less than half
+    of the host's time. The library's order of sums is an argument only where gradients are
+    recorded, and a choice that was made under a chain may leave parts of a sum. So this says that
+    there is a pytree while the setting is a tree: DTensor looks here at every call, and then keeps
+    its choices in Python, apart from a chain's, in all threads.
+    """
+    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+
+    arguments, options = operator._schema.arguments, options_of(operator)
+    others = [
+        i for i, a in enumerate(arguments) if not a.kwarg_only and "Tensor" not in str(a.type)
+    ]
+    has_order = "sum_order" in options
+
+    class Info(RuntimeSchemaInfo):
+        def __init__(self) -> None:  # in place of the dataclass', which would set what is read
+            self.static_argnum = min(others, default=100)
+            self.static_kwargkey = options or None
+
+        @property
+        def needs_pytree(self) -> bool:
+            return has_order and not sums_in_one_chain()
+
+    return Info()
+
+
 def _register(operator: Any, name: str, **fixed: Any) -> None:
     """The rules `name` for an operator."""
     from torch.distributed.tensor import DTensor
-    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
     from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
     results = len(operator._schema.returns)
+    has_order = "sum_order" in options_of(operator)
 
     def strategy(schema: Any) -> Any:
         mesh = schema.get_mesh_from_args()
         args = [_spec(a) for a in schema.args_schema]
         given = [p for a in args for p in getattr(a, "placements", ())]
-        rules = rules_of(name, given, True, *args, **schema.kwargs_schema, **fixed)
+        options = schema.kwargs_schema
+        may_be_partial = not has_order or sums_in_one_chain(options.get("sum_order"))
+        rules = rules_of(name, given, may_be_partial, *args, **options, **fixed)
         found = expand_to_full_mesh_op_strategy(
             mesh,
             schema,
@@ -69,31 +101,18 @@ def _register(operator: Any, name: str, **fixed: Any) -> None:
         found.strategies = [s for s in found.strategies if is_reachable(specs, s.input_specs)]
         return found
 
-    # DTensor keeps what it has chosen, and tells calls apart by their tensors and by what is named
-    # here. Without a pytree it keeps it in C++, which takes less than half of the host's time.
-    arguments = operator._schema.arguments
-    others = [
-        i for i, a in enumerate(arguments) if not a.kwarg_only and "Tensor" not in str(a.type)
-    ]
     DTensor._op_dispatcher.sharding_propagator.register_op_strategy(
-        operator,
-        strategy,
-        RuntimeSchemaInfo(
-            static_argnum=min(others, default=100),
-            static_kwargkey=options_of(operator) or None,
-            needs_pytree=False,
-        ),
+        operator, strategy, _schema_info(operator)
     )
 
 
 def _register_by_public_function(operator: Any, name: str, **fixed: Any) -> None:
-    """On a torch whose own parts have moved. Calls that differ in an activation alone cannot be
-    told apart there, so no rule shares out a sum to which one may be applied."""
+    """On a torch whose own parts have moved. Calls that differ in an activation or an order of sums
+    alone cannot be told apart there, so no rule shares out a sum."""
     from torch.distributed.tensor.experimental import register_sharding
 
     def rule(*args: Any, **options: Any) -> list:
-        may_be_partial = name in ("mm", "linear_weight_grad")
-        return rules_of(name, (), may_be_partial, *args, **options, **fixed)
+        return rules_of(name, (), False, *args, **options, **fixed)
 
     register_sharding(operator)(rule)
 
