@@ -109,8 +109,6 @@ def best_of(found: dict) -> str:
 
 
 def cost(found: dict, which: str) -> float:
-    if found[which] is None:
-        return 1.0
     return found["seconds"][found[which]] / found["seconds"][best_of(found)]
 
 
@@ -123,8 +121,9 @@ def table(problems: list[dict]) -> str:
     for family, of_family in families.items():
         figures = []
         for which in ("estimated", "tuned"):
-            costs = [cost(found, which) for found in of_family]
-            figures += [f"{statistics.geometric_mean(costs) - 1:.1%}", f"{max(costs):.2f}"]
+            costs = [cost(found, which) for found in of_family if found[which] is not None]
+            mean = f"{statistics.geometric_mean(costs) - 1:.1%}" if costs else "not tuned"
+            figures += [mean, f"{max(costs):.2f}" if costs else "-"]
         ratios = [
             f["seconds"]["torch.mm"] / f["seconds"][f["tuned"] or f["estimated"]]
             for f in of_family

@@ -266,7 +266,8 @@ TILED_MM_API void leave_tuning() noexcept;
 // Within such a scope, of any thread, every product on a GPU whose class (sizes, layouts, dtypes,
 // precision, epilogue) has not been measured measures the dozen ways that are estimated to be the
 // fastest, some milliseconds' work, and the fastest is taken from then on. No result changes by a
-// bit. Candidates write to scratch memory; while a CUDA graph is captured nothing is measured.
+// bit. Candidates write to scratch memory; products with scales are not tuned, and while a CUDA
+// graph is captured nothing is measured.
 class Tuning {
  public:
   Tuning() { detail::enter_tuning(); }

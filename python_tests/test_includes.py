@@ -22,6 +22,8 @@ PLANTED = [
     ("cuda/ptx/mma.cuh", '"core/problem.h"', "does not lie below it"),
     ("cuda/parts/copy/repack.cu", '"cuda/engine/hopper/plan.h"', "does not lie below it"),
     ("cuda/lessons/1_naive/naive.cu", '"cuda/launch/launch.h"', "does not lie below it"),
+    ("torch/precision.cpp", '"cuda/engine/fp16x3/plan.h"', "does not lie below it"),
+    ("cuda/engine/tall/tall.cuh", '"cuda/lessons/4_mma_tile/tiles.h"', "does not lie below it"),
     ("cuda/lessons/1_naive/naive.cu", '"cuda/engine/hopper/hopper.cuh"', "does not lie below it"),
     ("cuda/launch/launch.cpp", '"torch/check.h"', "does not lie below it"),
     ("explain/report.cpp", '"tiled_mm.h"', "does not lie below it"),

@@ -25,6 +25,14 @@ int8_t parse(std::string_view name) {
               " to ", MOST_LEAF);
 }
 
+// The rungs that are no lessons alone, with commas.
+std::string names_with_trees() {
+  std::string names;
+  for (Algo algo : ALL_ALGOS)
+    if (!is_lesson(algo)) names += (names.empty() ? "" : ", ") + std::string(name_of(algo));
+  return names;
+}
+
 Setting library_order(0);
 
 int8_t order_of(const MmOptions& options) {
@@ -33,8 +41,7 @@ int8_t order_of(const MmOptions& options) {
   const std::optional<Algo> algo = parse_algo(*options.algo);
   TORCH_CHECK(!algo || !is_lesson(*algo), "tiled_mm: algo '", std::string(*options.algo),
               "' is a lesson, which sums in one chain; sum_order '", std::string(NAMES[order]),
-              "' is for blocked, register_tile, mma_tile, async_mma, hopper, few_rows, fp16x3 and "
-              "tall, or for no algo");
+              "' is for ", names_with_trees(), ", or for no algo");
   return order;
 }
 
