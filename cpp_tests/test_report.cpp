@@ -497,7 +497,7 @@ TEST(Json, SaysWhatIsTransposed) {
        {"\"access\": {\"a\": \"along_mn\", \"b\": \"along_mn\"}",
         "\"transposes\": {\"a\": true, \"b\": false}", "\"workspace_bytes\": 67108864"})
     EXPECT_NE(json.find(part), std::string::npos) << part << "\nis not in\n" << json;
-  EXPECT_NE(to_text(r).find("transposes  A first, to lie along m"), std::string::npos);
+  EXPECT_NE(to_text(r).find("transposes  A first, to be contiguous along m"), std::string::npos);
 }
 
 TEST(Json, SaysWhatTheReportSays) {

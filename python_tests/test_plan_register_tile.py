@@ -32,7 +32,7 @@ def test_what_is_transposed_first(device: str) -> None:
     assert plan.workspace_bytes >= a.nbytes * plan.transposes.a
     assert device == "h200" or not plan.transposes.a
     text = tiled_mm.explain(a, b, algo="register_tile", device=device)
-    assert ("transposes  A first, to lie along m" in text) == plan.transposes.a
+    assert ("transposes  A first, to be contiguous along m" in text) == plan.transposes.a
     plan = found(a.t(), b)
     assert not plan.transposes.a and plan.access.a == "along_mn"
 

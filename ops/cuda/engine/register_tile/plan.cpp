@@ -175,8 +175,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
              std::to_string(static_cast<int>(way.access.b));
   if (way.async && way.blocks == 0) d.kernel += way.shares_segments ? ", 1" : ", 0";
   d.kernel += ">";
-  if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to lie along m");
-  if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to lie along n");
+  if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to be contiguous along m");
+  if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to be contiguous along n");
   describe_wrapped(d, way.blocks);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
