@@ -132,6 +132,30 @@ class Grouped:
 
 
 @dataclass(frozen=True)
+class Scaled:
+    """Products of bench.scaled's that torch has too, of these recipes and numbers of rows, over the
+    number of rows. torch's sums are its accurate ones."""
+
+    what: str
+    recipes: tuple[str, ...]
+    rows: tuple[int, ...]
+
+    def find(self, documents: Sequence[dict], device: str) -> Found | None:
+        document, cases = newest(
+            _of(documents, device), lambda r: r["work"] == "product", part="scaled"
+        )
+        points = []
+        for c in cases:
+            if c["recipe"] not in self.recipes or c["m"] not in self.rows or c["ratio"] is None:
+                continue
+            sizes, rate = sizes_text(c["m"], c["n"], c["k"]), c["tflops"] * 1e12
+            work = 2.0 * c["m"] * c["n"] * c["k"]
+            label = f"{sizes} {c['recipe']}"
+            points.append(Point(label, c["m"], work, c["ratio"], rate, rate / c["ratio"]))
+        return Found(points, [document]) if points else None
+
+
+@dataclass(frozen=True)
 class OnCpu:
     """Groups of bench.cpu_table's, one for each CPU's name."""
 
@@ -162,7 +186,7 @@ def _label_and_work(sizes: dict) -> tuple[str, float]:
     return f"{sizes_text(m, n, k)} {sizes['layout']}", 2.0 * m * n * k
 
 
-Part = Products | FewRows | Grouped | OnCpu
+Part = Products | FewRows | Grouped | Scaled | OnCpu
 
 
 @dataclass(frozen=True)
@@ -237,6 +261,16 @@ REGIMES: dict[str, Regime] = {
             Grouped("bf16, grouped, backward", ("dgrad", "wgrad", "main_grad")),
         ),
         axis="tokens",
+        ranges=True,
+    ),
+    "scaled": Regime(
+        "fp8 with scales, cold caches",
+        (
+            Scaled("fp8, 4096 rows", ("tensorwise", "rowwise", "blockwise"), (4096,)),
+            Scaled("fp8 tensor-wise, 1 to 16 rows", ("tensorwise",), (1, 2, 16)),
+            Scaled("fp8 by rows or blocks, 1 to 16 rows", ("rowwise", "blockwise"), (1, 2, 16)),
+        ),
+        axis="rows, M",
         ranges=True,
     ),
     "cpu": Regime(

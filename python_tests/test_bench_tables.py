@@ -114,6 +114,29 @@ def test_a_regime_is_of_the_newest_right_results_of_a_card():
     assert "| 1.00 (2) | 0.50 | 256³ nn |" in report.TABLES["regimes-cpu"]([made])
 
 
+def test_scaled_products_are_a_regime_by_recipe_and_rows():
+    """With what torch refused left out, and the newest document of a card."""
+    large, tensorwise, others = regimes.REGIMES["scaled"].parts
+    sizes = {"work": "product", "n": 512, "k": 256, "tflops": 6.0}
+    cases = [
+        sizes | {"recipe": recipe, "m": m, "ratio": ratio}
+        for recipe, m, ratio in (
+            *(("tensorwise", 4096, 2.0), ("rowwise", 4096, 0.5), ("tensorwise", 16, 0.75)),
+            *(("rowwise", 1, 3.0), ("blockwise", 1, None)),
+        )
+    ]
+    new = make_document([], gpu=H200, date="2026-02-01") | {"scaled": cases}
+    old = make_document([], gpu=H200, date="2026-01-01") | {"scaled": cases[:1]}
+    ratios = [
+        [p.ratio for p in part.find([new, old], "H200").points]
+        for part in regimes.REGIMES["scaled"].parts
+    ]
+    assert ratios == [[2.0, 0.5], [0.75], [3.0]]
+    found = large.find([new], "H200")
+    assert found.least.label == "4096x512x256 rowwise" and found.least.theirs == 12e12
+    assert tensorwise.find([new], "H100") is None and others.find([old], "H200") is None
+
+
 def test_the_headline_is_short_and_shows_losses():
     lines = report.TABLES["headline"](report.every_document()).splitlines()[2:]
     rows = [line.strip("| ").split(" | ") for line in lines if line[:1] == "|"]
