@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 import tiled_mm
 import torch
-from tiled_mm import __main__ as self_test
+from tiled_mm import _report, _self_test
+from tiled_mm.__main__ import main
 from torch import Tensor
 
 
@@ -59,13 +60,26 @@ def test_a_wrong_product_makes_it_fail(
 ) -> None:
     right = tiled_mm.mm
     monkeypatch.setattr(tiled_mm, "mm", lambda a, b, **options: fault(right(a, b, **options)))
-    monkeypatch.setattr(self_test, "devices", lambda: [torch.device("cpu")])
-    assert self_test.main([]) == 1
+    monkeypatch.setattr(_report, "devices", lambda: [torch.device("cpu")])
+    assert main([]) == 1
     assert "WRONG: cpu float32 ieee: " in capsys.readouterr().out
 
 
 def test_what_runs_under_override_is_tested_too() -> None:
     a, b = torch.ones(2, 3), torch.ones(3, 4)
-    assert list(self_test.wrong_gradients(a, b, torch.full((2, 4), 3.0))) == []
-    (wrong,) = self_test.wrong_gradients(a, b, torch.full((2, 4), 2.0))
+    assert list(_self_test.wrong_gradients(a, b, torch.full((2, 4), 3.0))) == []
+    (wrong,) = _self_test.wrong_gradients(a, b, torch.full((2, 4), 2.0))
     assert wrong == "cpu float32: torch's product under override is wrong"
+
+
+def test_a_product_that_raises_is_a_failure_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raises(*_: object, **__: object) -> Tensor:
+        raise RuntimeError("an illegal access\nin /a/path/of/a/user")
+
+    monkeypatch.setattr(tiled_mm, "mm", raises)
+    failures = list(_self_test.failures([torch.device("cpu")]))
+    names = [_self_test.name(dtype) for dtype in _self_test.DTYPES]
+    assert failures == [f"cpu {name}: an illegal access" for name in names]
+    assert "Traceback" in capsys.readouterr().err

@@ -1,124 +1,110 @@
-"""``python -m tiled_mm``: versions, devices, what runs where, and a self-test of some seconds.
+"""``python -m tiled_mm``: versions, devices, what runs where, what is set, and a self-test.
 
-Ends with 1 where a result is wrong. ``python -m tiled_mm check --model FOLDER`` says which operator
-of a model changes with the batch, and ``python -m tiled_mm tune`` measures the choice among ways.
+Ends with 1 where a result is wrong, and with 2 where the arguments are. ``--json`` prints the same
+as one JSON object. ``python -m tiled_mm check --model FOLDER`` says which operator of a model
+changes with the batch, and ``python -m tiled_mm tune`` measures the choice among ways.
 """
 
 from __future__ import annotations
 
-import platform
+import argparse
+import json
 import sys
-from collections.abc import Iterator
+import textwrap
 
 import torch
-from torch import Tensor
 
 import tiled_mm
 
-DTYPES = (
-    *(torch.float32, torch.float64, torch.float16, torch.bfloat16),
-    *(torch.complex64, torch.complex128, torch.int8, torch.int64),
-)
-PRECISIONS = ("ieee", "tf32", "fp16x3")
+from . import _report, _self_test
+
+COMMANDS = {
+    "check": "which operator of a model changes with the batch",
+    "tune": "measures the choice among the ways of products of given sizes",
+}
 
 
-def name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def run(command: str, arguments: list[str]) -> int:
+    if command == "check":
+        from tiled_mm.invariance import _cli
+
+        return _cli.main(arguments)
+    from tiled_mm import _tune_command
+
+    return _tune_command.main(arguments)
 
 
-def devices() -> list[torch.device]:
-    """The CPU, and the GPUs, if this build has kernels for any."""
-    count = torch.cuda.device_count() if tiled_mm.build_info()["cuda"] else 0
-    return [torch.device("cpu"), *(torch.device("cuda", i) for i in range(count))]
-
-
-def versions() -> Iterator[str]:
-    built = tiled_mm.build_info()
-    kernels = [built["portable_architectures"], built["hopper_architectures"]]
-    cuda = f"CUDA {built['cuda']}, kernels for {' '.join(k for k in kernels if k)}"
-    yield f"tiled-mm {built['version']}, built for torch {built['torch']}, " + (
-        cuda if built["cuda"] else f"without CUDA: {built['cuda_reason']}"
+def parser() -> argparse.ArgumentParser:
+    """This one is for calls without a command; commands have parsers of their own."""
+    p = argparse.ArgumentParser(
+        prog="python -m tiled_mm",
+        usage="python -m tiled_mm [--help | --version | --json | check ... | tune ...]",
+        description="Without an argument it reports versions, devices, the kernel that each dtype\n"
+        "gets, what is set, and a self-test of some seconds. It ends with 1 where a\n"
+        "result is wrong, and with 2 where the arguments are.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    yield f"torch {torch.__version__}, Python {platform.python_version()}"
+    one = p.add_mutually_exclusive_group()
+    one.add_argument("--version", action="store_true", help="the version, and its build")
+    one.add_argument("--json", action="store_true", help="the report as one JSON object")
+    return p
 
 
-def what_runs(device: torch.device) -> str:
-    """The rung that the planner chooses for a product of middle size, by dtype."""
-    rungs: dict[str, list[str]] = {}
-    level = ""
-    for dtype in DTYPES:
-        a = torch.empty(1024, 1024, dtype=dtype, device=device)
-        plan = tiled_mm.plan(a, a)
-        rungs.setdefault(plan.algo, []).append(name(dtype))
-        level = f" ({plan.level}, {plan.threads} threads)" if device.type == "cpu" else ""
-    where = "CPU" if device.type == "cpu" else torch.cuda.get_device_name(device)
-    return f"{device}: {where}{level}, " + "; ".join(
-        f"{rung} for {', '.join(dtypes)}" for rung, dtypes in rungs.items()
+def usage_of_commands() -> str:
+    from tiled_mm import _tune_command
+    from tiled_mm.invariance import _cli
+
+    parsers = {"check": _cli.parser(), "tune": _tune_command.parser()}
+    return "commands:\n" + "\n".join(
+        f"  {command}: {what}\n" + textwrap.indent(parsers[command].format_usage(), "    ")
+        for command, what in COMMANDS.items()
     )
 
 
-def wrong_results(device: torch.device, dtype: torch.dtype) -> Iterator[str]:
-    """What is wrong, if anything, with products of a size that fills no tile. Of small whole
-    numbers every sum is exact, so there is one right answer, of every rung."""
-    exact_a, exact_b = torch.randint(-3, 4, (67, 133)), torch.randint(-3, 4, (133, 71))
-    exact = (exact_a[:, :, None] * exact_b).sum(1)  # [67, 71], without any product of torch's
-    a, b, right = (t.to(dtype).to(device) for t in (exact_a, exact_b, exact))
-    for precision in PRECISIONS if dtype == torch.float32 else (None,):
-        try:
-            rungs = tiled_mm.algos(a, b, precision=precision) if device.type != "cpu" else [None]
-        except NotImplementedError:  # no kernel for it on this device
-            continue
-        for rung in rungs:
-            what = " ".join(str(x) for x in (device, name(dtype), precision, rung) if x)
-            c = tiled_mm.mm(a, b, algo=rung, precision=precision)
-            if not torch.equal(c, right):
-                yield f"{what}: {int((c != right).sum())} of {c.numel()} elements are wrong"
-            if not torch.equal(tiled_mm.mm(a[3:5], b, algo=rung, precision=precision), c[3:5]):
-                yield f"{what}: two rows differ from the same rows of the whole"
-    if dtype.is_floating_point:
-        yield from wrong_gradients(a, b, right)
+def tested(found: _report.Report) -> _report.Report:
+    """This adds the self-test's outcome. A device has failed too if no product could be planned for
+    it, unless this build only leaves out its kernels."""
+    entries = found["devices"]
+    failures = [f"{x['device']}: {x['why_no_kernels']}" for x in entries if x["has_failed"]]
+    places = [torch.device(x["device"]) for x in entries if x["kernels"]]
+    failures += _self_test.failures(places)
+    return {**found, "self_test": {"ok": not failures, "failures": failures}}
 
 
-def wrong_gradients(a: Tensor, b: Tensor, right: Tensor) -> Iterator[str]:
-    a, b = a.clone().requires_grad_(), b.clone().requires_grad_()
-    with tiled_mm.override():
-        c = a @ b
-        if not torch.equal(c, right):
-            yield f"{a.device} {name(a.dtype)}: torch's product under override is wrong"
-        c.sum().backward()
-    expected = b.detach().double().sum(1).to(b.dtype).expand_as(a)
-    if not torch.equal(a.grad, expected):
-        yield f"{a.device} {name(a.dtype)}: the gradient is wrong"
+def print_report(as_json: bool) -> int:
+    """The text is printed as far as it is known, in case the self-test ends the process."""
+    found = _report.report(_report.devices())
+    if not as_json:
+        print("\n".join(_report.lines(found)), flush=True)
+    found = tested(found)
+    outcome = found["self_test"]
+    if as_json:
+        print(json.dumps(found, indent=2, allow_nan=False))
+        return 0 if outcome["ok"] else 1
+    for text in outcome["failures"]:
+        print("WRONG:", text)
+    wrong = len(outcome["failures"])
+    print("self-test:", f"{wrong} failures" if wrong else "all results are right")
+    return 0 if outcome["ok"] else 1
 
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["check"]:
-        from tiled_mm.invariance import _cli
-
-        return _cli.main(arguments[1:])
-    if arguments[:1] == ["tune"]:
-        from tiled_mm import _tune_command
-
-        return _tune_command.main(arguments[1:])
-    if arguments:
-        print("usage: python -m tiled_mm [check ... | tune ...]", file=sys.stderr)
+    if arguments and arguments[0] in COMMANDS:
+        return run(arguments[0], arguments[1:])
+    asked_for = parser()
+    if {"-h", "--help"} & set(arguments):
+        asked_for.epilog = usage_of_commands()
+    asked, unknown = asked_for.parse_known_args(arguments)
+    if unknown:
+        asked_for.print_usage(sys.stderr)
+        print(f"{asked_for.prog}: error: unknown argument {unknown[0]!r}", file=sys.stderr)
         return 2
-    torch.manual_seed(0)
-    for line in versions():
-        print(line)
-    wrong = []
-    for device in devices():
-        try:
-            print(what_runs(device))
-        except NotImplementedError as error:  # a GPU that this build has no kernels for
-            print(f"{device}: {error}")
-            continue
-        wrong += [text for dtype in DTYPES for text in wrong_results(device, dtype)]
-    for text in wrong:
-        print("WRONG:", text)
-    print("self-test:", f"{len(wrong)} failures" if wrong else "all results are right")
-    return 1 if wrong else 0
+    if asked.version:
+        print(f"tiled_mm {tiled_mm.__version__}, {_report.built_for(tiled_mm.build_info())}")
+        return 0
+    return print_report(asked.json)
 
 
 if __name__ == "__main__":

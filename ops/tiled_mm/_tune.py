@@ -39,9 +39,9 @@ def tuning() -> Iterator[None]:
     K, the batch, layouts, alignment, dtypes, precision and epilogue. Candidates read the operands
     and write to scratch memory; then the product itself runs once, as ever. No choice changes a
     bit of a result. It holds for backward passes, for torch's own products under
-    :func:`override`, and for compiled functions; a product that asks for ``algo=``, or that
-    has scales, is not tuned, and while a CUDA graph is captured nothing is measured. A way for which there is no memory is
-    left out. On the CPU nothing happens.
+    :func:`override`, and for compiled functions; a product that asks for ``algo=``, or that has
+    scales, is not tuned, and while a CUDA graph is captured nothing is measured. A way for which
+    there is no memory is left out. On the CPU nothing happens.
 
     Outside of such blocks nothing is ever measured. :func:`save_rules` keeps what was.
 

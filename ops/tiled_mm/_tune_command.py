@@ -26,17 +26,21 @@ def _dtype(text: str) -> torch.dtype:
     return found
 
 
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="python -m tiled_mm tune", description=__doc__)
+    p.add_argument("sizes", nargs="+", type=_sizes, help="MxNxK, or BxMxNxK for a batch")
+    p.add_argument("--dtype", type=_dtype, default=torch.bfloat16, help="default: bfloat16")
+    p.add_argument("--out-dtype", type=_dtype, help="default: the operands'")
+    p.add_argument("--layout", choices=("nn", "nt", "tn", "tt"), default="nt")
+    p.add_argument("--precision", choices=("ieee", "tf32", "fp16x3"), help="of float32")
+    p.add_argument("--device", default="cuda", help="default: the current GPU")
+    p.add_argument("--load", metavar="FILE", help="what it knows is not measured again")
+    p.add_argument("--save", metavar="FILE", help="for load_rules() and TILED_MM_RULES")
+    return p
+
+
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tiled_mm tune", description=__doc__)
-    parser.add_argument("sizes", nargs="+", type=_sizes, help="MxNxK, or BxMxNxK for a batch")
-    parser.add_argument("--dtype", type=_dtype, default=torch.bfloat16, help="default: bfloat16")
-    parser.add_argument("--out-dtype", type=_dtype, help="default: the operands'")
-    parser.add_argument("--layout", choices=("nn", "nt", "tn", "tt"), default="nt")
-    parser.add_argument("--precision", choices=("ieee", "tf32", "fp16x3"), help="of float32")
-    parser.add_argument("--device", default="cuda", help="default: the current GPU")
-    parser.add_argument("--load", metavar="FILE", help="what it knows is not measured again")
-    parser.add_argument("--save", metavar="FILE", help="for load_rules() and TILED_MM_RULES")
-    asked = parser.parse_args(arguments)
+    asked = parser().parse_args(arguments)
     if asked.load:
         load_rules(asked.load)
     found = tune(
