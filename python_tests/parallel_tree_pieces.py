@@ -27,7 +27,7 @@ from parallel_tree import (
     step,
 )
 from processes import Cases, device, equal, square_mesh, whole
-from tiled_mm import _peer_memory, _tree_parallel, _tree_pieces, _tree_reduce, nn
+from tiled_mm import _peer_memory, _tree_linear, _tree_pieces, _tree_reduce, nn
 from tiled_mm._tree_pieces import Pieces
 from tiled_mm.distributed import ColwiseParallel, RowwiseParallel
 from torch import Tensor, distributed
@@ -142,7 +142,7 @@ def in_pieces(pieces: int) -> Iterator[list[int]]:
         patch.setattr(_tree_pieces, "ROWS", 1)
         patch.setattr(_tree_pieces, "PIECE", 1)
         patch.setattr(_tree_pieces, "PIECES", pieces)
-        patch.setattr(_tree_parallel, "linear_in_pieces", counted)
+        patch.setattr(_tree_linear, "linear_in_pieces", counted)
         if device() == "cpu":
             _use_buffers_on_cpus(patch)
         yield found

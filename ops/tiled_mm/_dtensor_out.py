@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from ._placements import is_reachable, options_of, rules_of, sums_in_one_chain
+from ._placements import is_reachable, options_of, rules_of
+from ._sum_order import sums_in_one_chain
 
 
 @functools.lru_cache(maxsize=4096)

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import torch
-
 # (placements of the results, placements of the tensors among the arguments)
 Rule = tuple[list, list]
 
@@ -282,17 +280,6 @@ def rules_of(
         for rule in getattr(_Rules(kind, may_be_partial), name)(*args, **options):
             found.setdefault(str(rule), rule)
     return list(found.values())
-
-
-#: Without the look-up that a call by torch.ops takes: DTensor asks for it at every product.
-_library_order = torch.ops.tiled.get_sum_order.op
-
-
-def sums_in_one_chain(order: str | None = None) -> bool:
-    """Whether a product of this ``sum_order`` may leave parts of a sum, which DTensor adds in the
-    order of its collective. A tree's parts would have to be added in the order of ranks, and
-    rounded after that, so there operands are gathered instead."""
-    return (order or _library_order()) == "chain"
 
 
 def is_reachable(given: list, wanted: Any) -> bool:

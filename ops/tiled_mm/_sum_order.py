@@ -48,3 +48,14 @@ def sum_order(order: str) -> Iterator[None]:
         yield
     finally:
         torch.ops.tiled._leave_sum_order(block)
+
+
+#: Without the look-up that a call by torch.ops takes: DTensor asks for it at every product.
+_library_order = torch.ops.tiled.get_sum_order.op
+
+
+def sums_in_one_chain(order: str | None = None) -> bool:
+    """Whether a product of this ``sum_order`` may leave parts of a sum, which DTensor adds in the
+    order of its collective. A tree's parts would have to be added in the order of ranks, and
+    rounded after that, so there operands are gathered instead."""
+    return (order or _library_order()) == "chain"

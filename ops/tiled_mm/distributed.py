@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from ._dtensor_out import written
-from ._placements import is_reachable, options_of, rules_of, sums_in_one_chain
+from ._placements import is_reachable, options_of, rules_of
+from ._sum_order import sums_in_one_chain
 from ._tree_reduce import tree_reduce
 
 #: Modules that few programs use, by what is asked of them.
