@@ -31,7 +31,7 @@ from torch import Tensor
 
 from bench.cells import markdown
 from bench.choice import Case, ways_of
-from bench.choice_records import gpu_of, problems_in
+from bench.choice_records import gpu_of, problems_in, source_of
 
 console = Console()
 
@@ -382,7 +382,7 @@ def main(
     console.print("fitted:")
     show(costs(problems, fitted_seconds(fit, problems, multiprocessors)), worst=0)
     head = ["tiled_mm rules: python -m bench.choice_fit, " + date.today().isoformat()]
-    head += [f"device {device}", "records " + " ".join(path.name for path in records)]
+    head += [f"device {device}", *(f"record {source_of(path)}" for path in records)]
     if held_out is not None:
         judged = load([held_out], device)
         for p in judged:
@@ -390,7 +390,7 @@ def main(
         found = costs(judged, fitted_seconds(fit, judged, multiprocessors))
         console.print("held out:")
         show(found)
-        head += [f"held out {held_out.name}: regret by family"]
+        head += [f"held out {source_of(held_out)}: regret by family"]
         head += [f"  {family} {regret(cases):.1%}" for family, cases in found.items()]
     if rules is not None:
         rules.write_text(rules_text(fit, device, head))

@@ -39,6 +39,13 @@ def gpu_of(path: Path) -> str:
     return next((head["gpu"]["name"] for head in heads if head.get("gpu")), "")
 
 
+def source_of(path: Path) -> str:
+    """A record's file, its GPU, and the library's commits whose ways it timed, with their dates."""
+    heads = [line["environment"] for line in _lines(path) if "environment" in line]
+    runs = dict.fromkeys(f"{(e['commit'] or '-')[:12]} of {e['date'][:10]}" for e in heads)
+    return ", ".join(filter(None, [path.name, gpu_of(path), *runs]))
+
+
 def _multiple(value: float) -> str:
     """Choices differ in times near the least; what is slow need only be known to be."""
     return f"{value:.{4 if value < 1.1 else 3 if value < 2 else 2}g}"

@@ -264,10 +264,10 @@ TILED_MM_API void leave_tuning() noexcept;
 }  // namespace detail
 
 // Within such a scope, of any thread, every product on a GPU whose class (sizes, layouts, dtypes,
-// precision, epilogue) has not been measured measures the dozen ways that are estimated to be the
-// fastest, some milliseconds' work, and the fastest is taken from then on. No result changes by a
-// bit. Candidates write to scratch memory; products with scales are not tuned, and while a CUDA
-// graph is captured nothing is measured.
+// precision, scales, epilogue) has not been measured measures the two dozen ways that are estimated
+// to be the fastest, some hundredths of a second's work, and the fastest is taken from then on. No
+// result changes by a bit. Candidates write to scratch memory, and while a CUDA graph is captured
+// nothing is measured.
 class Tuning {
  public:
   Tuning() { detail::enter_tuning(); }
@@ -278,7 +278,8 @@ class Tuning {
 
 // Writes what is known of a GPU's choices, that of `device` ("cuda:1", or one that can be planned
 // for, as "h200") or of the current one, with what the file has already; it is written whole, then
-// renamed. A file of another GPU or version is left as it is, with a c10::Error.
+// renamed, and writers at once wait for each other. A file of another GPU or version is left as it
+// is, with a c10::Error.
 TILED_MM_API void save_rules(std::string_view path,
                              std::optional<std::string_view> device = std::nullopt);
 // Adds the choices of a file to those that are known, and returns how many classes it has ways

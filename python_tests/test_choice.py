@@ -145,6 +145,18 @@ def test_a_record_says_what_it_was_measured_on() -> None:
         choice_fit.memory_rate_of("h300")
 
 
+def test_the_shipped_rules_say_what_they_are_from() -> None:
+    """Every record by its file, GPU, commits and their dates, as the file itself has them."""
+    lines = (PLAN / "rules" / "h100.rules").read_text().splitlines()
+    said = [x.removeprefix("# record ") for x in lines if x.startswith("# record ")]
+    said += [x.removeprefix("# held out ").split(":")[0] for x in lines if "# held out" in x]
+    paths = {path.name: path for path in (ROOT / "bench" / "results").rglob("*choice*.xz")}
+    assert len(said) > 10
+    for source in said:
+        assert source == choice_records.source_of(paths[source.split(",")[0]])
+        assert re.search(r", NVIDIA \w+.*, [0-9a-f]{7,12}(-wip)? of 2\d{3}-\d\d-\d\d", source)
+
+
 def test_rules_are_written_as_they_are_read(tmp_path: Path) -> None:
     """The kinds, rungs and variants of what is fitted are those of ways: what the library reads."""
     names = defaultdict(set)

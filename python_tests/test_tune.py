@@ -253,6 +253,42 @@ def test_readers_see_whole_files_only(tmp_path: Path) -> None:
     assert not failed
 
 
+WRITER = """
+import sys, tiled_mm
+shared, own = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(12):
+    tiled_mm.load_rules(f"{own}{i}")
+    tiled_mm.save_rules(shared, device="h100")
+"""
+
+
+def test_processes_that_save_at_once_lose_no_row(tmp_path: Path) -> None:
+    """Each has a new row whenever it saves: without the lock two that merge with one old file lose
+    the first one's."""
+    writers, each_ones, n = 4, 12, 0
+    for writer in range(writers):
+        for i in range(each_ones):
+            a, b = meta(1000, 8 * (n := n + 1), 256)
+            file_with(tmp_path / f"{writer}_{i}", row_for(a, b, ways(a, b)[0]))
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "shared")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [
+        subprocess.Popen([*command, str(tmp_path / f"{writer}_")], **pipes)
+        for writer in range(writers)
+    ]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * writers
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate(timeout=300)
+    assert [process.returncode for process in processes] == [0] * writers
+    assert tiled_mm.load_rules(tmp_path / "shared") == writers * each_ones
+    assert not list(tmp_path.glob("*.tmp"))
+
+
 def test_the_public_verbs_refuse_what_is_none() -> None:
     with pytest.raises(ValueError, match="tuned on a GPU, got device 'cpu'"):
         tiled_mm.tune([(8, 8, 8)], device="cpu")

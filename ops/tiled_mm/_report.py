@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,7 @@ def devices() -> list[torch.device]:
 
 def report(places: list[torch.device]) -> Report:
     """The self-test is not in it: its outcome is added when it has ended."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = [about_device(device) for device in places]
+    found = [about_device(device) for device in places]
     usable = [each for each in found if is_gpu(each) and each["kernels"]]
     return {
         "schema": SCHEMA,
@@ -55,7 +52,7 @@ def report(places: list[torch.device]) -> Report:
         "override": {kind: is_overridden(kind) for kind in working_kinds(found)},
         "float32_precision": float32_precision(),
         "sum_order": tiled_mm.get_sum_order(),
-        "rules": {**rules_of_environment(), "warning": warning_of_rules(caught)},
+        "rules": rules_of_environment(usable),
         "environment": {x: os.environ[x] for x in VARIABLES if os.environ.get(x)},
     }
 
@@ -164,24 +161,20 @@ def rules_in_use(device: str) -> Report:
     }
 
 
-def rules_of_environment() -> Report:
-    """The file's folders are left out, since they may name their owner."""
+def rules_of_environment(gpus: list[Report]) -> Report:
+    """The file that TILED_MM_RULES names, and why it is refused: the library, which reads it at the
+    first plan for a GPU, says so on stderr alone, so it is loaded once more here. Its folders are
+    left out, since they may name their owner."""
     path = os.environ.get("TILED_MM_RULES")
-    return {"file": Path(path).name if path else None}
-
-
-def warning_of_rules(caught: list[warnings.WarningMessage]) -> str | None:
-    """The library reads TILED_MM_RULES at the first plan for a GPU, and warns where it refuses the
-    file. All other warnings are given again."""
-    said = None
-    path = os.environ.get("TILED_MM_RULES") or "TILED_MM_RULES"
-    for each in caught:
-        text = str(each.message).partition("\n")[0]
-        if "(TILED_MM_RULES)" not in text:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-            continue
-        said = text.partition(" (TILED_MM_RULES)")[0].replace(path, Path(path).name)
-    return said
+    if not path:
+        return {"file": None, "warning": None}
+    name, warning = Path(path).name, None
+    if gpus:
+        try:
+            tiled_mm.load_rules(path)
+        except RuntimeError as error:
+            warning = first_line(error).replace(path, name)
+    return {"file": name, "warning": warning}
 
 
 # ---- the text ------------------------------------------------------------------------------------

@@ -31,22 +31,24 @@ class Tuned(NamedTuple):
 
 @contextmanager
 def tuning() -> Iterator[None]:
-    """Within this block, every product on a GPU whose class has not been measured measures the
+    """Within this block, every product on a GPU whose class has not been measured measures the two
     dozen ways that are estimated to be the fastest, and the fastest is taken from then on, here and
     after the block, by all threads of the process.
 
-    It takes some milliseconds for each new class: M exactly up to 64 and in coarse steps above, N,
-    K, the batch, layouts, alignment, dtypes, precision and epilogue. Candidates read the operands
-    and write to scratch memory; then the product itself runs once, as ever. No choice changes a
-    bit of a result. It holds for backward passes, for torch's own products under
-    :func:`override`, and for compiled functions; a product that asks for ``algo=``, or that has
-    scales, is not tuned, and while a CUDA graph is captured nothing is measured. A way for which
-    there is no memory is left out. On the CPU nothing happens.
+    It takes some hundredths of a second for each new class: M exactly up to 64 and in coarse steps
+    above, N, K, the batch, layouts, alignment, dtypes, precision, scales and epilogue. Candidates
+    read the operands and write to scratch memory, of which short products take the most: they are
+    timed many at once, each on copies of its operands. Then the product itself runs once, as ever.
+    No choice changes a bit of a result. It holds for backward passes, for torch's own products
+    under :func:`override`, and for calls of compiled functions; a product that asks for ``algo=``
+    is not tuned, and while a CUDA graph is captured nothing is measured. A way for which there is
+    no memory is left out. On the CPU nothing happens.
 
     Outside of such blocks nothing is ever measured. :func:`save_rules` keeps what was.
 
     Raises:
-        RuntimeError: inside a compiled function, where it would hold at compile time.
+        RuntimeError: inside a function that is compiled as one graph, where it would hold at
+            compile time.
     """
     if torch.compiler.is_compiling():
         raise RuntimeError("tiled_mm: begin tuning outside of the compiled function")
@@ -104,7 +106,9 @@ def save_rules(path: str | os.PathLike, *, device: torch.device | str | None = N
     environment variable ``TILED_MM_RULES``, which is read at a program's first product.
 
     The file is written whole and then renamed, so that other processes read the old or the new one.
-    Rows that it has already are kept, unless they have been measured anew.
+    Rows that it has already are kept, unless they have been measured anew. Threads and processes
+    that save at once wait for each other: a lock of the file's folder (flock) keeps every one's
+    rows, where the file system has such locks.
 
     Args:
         path: of the file.

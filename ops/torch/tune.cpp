@@ -1,6 +1,8 @@
 #include "torch/tune.h"
 
 #include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -40,6 +42,27 @@ std::optional<std::string> text_of_file(const std::string& path) {
   return text.str();
 }
 
+// Only one writer, of all threads and processes, has the lock of a file's folder: two that merged
+// their rows with one old file would lose the first one's. A file system without locks leaves the
+// last writer's rows.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (folder_ >= 0 && flock(folder_, LOCK_EX) != 0 && errno == EINTR) continue;
+  }
+  ~FolderLock() {
+    if (folder_ >= 0) (void)close(folder_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int folder_;
+};
+
 // Loads a file that was made on one of these devices.
 int64_t load_rules(const std::string& path, const std::vector<DeviceInfo>& devices) {
   const std::optional<std::string> text = text_of_file(path);
@@ -67,6 +90,7 @@ void save_rules(std::string_view name, std::optional<std::string_view> device_na
   const std::string path(name);
   const DeviceInfo device = device_asked(device_name);
   Rules rules = *current_rules(device);
+  const FolderLock lock(path);
   if (const std::optional<std::string> known = text_of_file(path)) {
     DeviceInfo made_on;
     Rules there;

@@ -24,12 +24,12 @@
 namespace tiled {
 namespace {
 
-constexpr size_t WAYS = 12;           // by estimate, of all rungs
-constexpr int ROUNDS = 7;             // in turn, of the ways that come near the fastest
-constexpr double NEAR = 1.15;         // so much longer than the fastest at its first times
-constexpr double MOST_SECONDS = 0.3;  // of the GPU's time, from which on there are fewer rounds
-constexpr double ROW_SECONDS = 4e-5;  // of launches that are timed together
-constexpr int MOST_LAUNCHES = 16;
+constexpr size_t WAYS = 24;             // by estimate, of all rungs
+constexpr int ROUNDS = 7;               // in turn, of the ways that come near the fastest
+constexpr double NEAR = 1.15;           // so much longer than the fastest at its first times
+constexpr double MOST_SECONDS = 0.3;    // of the GPU's time, from which on there are fewer rounds
+constexpr double ROW_SECONDS = 1.5e-4;  // of launches that are timed together
+constexpr int MOST_LAUNCHES = 48;
 
 c10::DataPtr allocated(int64_t bytes) {
   return c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(bytes));
