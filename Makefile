@@ -11,6 +11,8 @@
 #   make format     let the formatters change files
 #   make newest     the newest torch in an environment of its own (.venv-newest, build-newest):
 #                   build, then the CPU tests
+#   make wheels     wheels for the pinned and the newest torch, for CPUs and for CUDA, and their
+#                   index, in dist; WHEELS="cpu newest-cpu" for some of them
 #   make clean      remove what was built; .venv stays
 #
 # cmake/cuda_rule.cmake says when CUDA kernels are built, and what FORCE_CUDA and
@@ -25,19 +27,21 @@ NEWEST_BIN := "$(CURDIR)/$(NEWEST)/bin"
 PACKAGE := ops/tiled_mm
 BUILT := $(addprefix $(PACKAGE)/,lib include share _build_info.py)
 
-PYTHON_FILES := setup.py ops bench examples python_tests
+PYTHON_FILES := setup.py wheel_index.py ops bench examples python_tests
 CXX_FILES = $(shell find ops bench cpp_tests examples -path ops/tiled_mm -prune -o \
   -name '*.h' -print -o -name '*.cuh' -print -o -name '*.inc' -print -o -name '*.cpp' -print -o \
   -name '*.cu' -print)
 # Files of tests run side by side, as many as there are cores; on a GPU, which they would share, in turn.
 BESIDE := -n auto --dist loadfile
+# Each may be cpu or cuda, for the pinned torch, or with newest- before it.
+WHEELS := cpu cuda newest-cpu newest-cuda
 # Configures build folder $(1) for the Python in $(2), with further options $(3).
 configure = $(2)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(2)/ninja \
   -DPython3_EXECUTABLE=$(2)/python $(3)
 
-.PHONY: help bench bench-cpp tables test test-fast build lint format newest clean
+.PHONY: help bench bench-cpp tables test test-fast build lint format newest wheels clean
 help:
-	@sed -n '3,18s/^# \{0,1\}//p' Makefile
+	@sed -n '3,20s/^# \{0,1\}//p' Makefile
 
 bench: build
 	$(BIN)/python -m bench $(BENCH)
@@ -98,16 +102,34 @@ format: $(VENV)/.requirements
 	$(BIN)/ruff format $(PYTHON_FILES)
 	$(BIN)/clang-format -i $(CXX_FILES)
 
+# The environment of the newest torch.
+define set_up_newest
+	test -x $(NEWEST_BIN)/python || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST_BIN)/python -m pip install --upgrade torch -r requirements-tools.txt
+endef
+
 newest: export TILED_MM_BUILD_DIR := $(CURDIR)/build-newest
 newest: export CUDA_VISIBLE_DEVICES :=
 newest:
-	test -x $(NEWEST_BIN)/python || $(PYTHON) -m venv $(NEWEST)
-	$(NEWEST_BIN)/python -m pip install --upgrade torch -r requirements-tools.txt
+	$(set_up_newest)
 	$(call configure,build-newest,$(NEWEST_BIN),-DTILED_MM_TESTS=ON)
 	$(NEWEST_BIN)/cmake --build build-newest
 	$(NEWEST_BIN)/python -m pip install --no-build-isolation --no-deps --force-reinstall .
 	$(NEWEST_BIN)/python -m pytest $(BESIDE) $(PYTEST)
 	$(NEWEST_BIN)/ctest --test-dir build-newest --output-on-failure
 
+# One after the other, since pip copies the package to one folder for all of them.
+wheels: export TILED_MM_LOCAL_VERSION := 1
+wheels: $(VENV)/.requirements
+	$(if $(filter newest-%,$(WHEELS)),$(set_up_newest))
+	set -e; for wheel in $(WHEELS); do \
+	  case $$wheel in newest-*) bin=$(NEWEST_BIN) ;; *) bin=$(BIN) ;; esac; \
+	  case $$wheel in cpu|newest-cpu) cuda=0 ;; cuda|newest-cuda) cuda=1 ;; \
+	    *) echo "WHEELS has no $$wheel: cpu, cuda, newest-cpu or newest-cuda" >&2; exit 2 ;; esac; \
+	  FORCE_CUDA=$$cuda TILED_MM_BUILD_DIR="$(CURDIR)/build-wheel-$$wheel" "$$bin/python" -m pip \
+	    wheel --no-build-isolation --no-deps --wheel-dir dist/tiled-mm .; \
+	done
+	$(BIN)/python wheel_index.py dist
+
 clean:
-	rm -rf build build-newest build-bench dist *.egg-info $(BUILT) $(VENV)/.installed
+	rm -rf build build-newest build-bench build-wheel-* dist *.egg-info $(BUILT) $(VENV)/.installed

@@ -7,14 +7,18 @@
     pip wheel --no-build-isolation --no-deps .
 
 The environment variables of cmake/cuda_rule.cmake apply; MAX_JOBS bounds the parallel compilations,
-TILED_MM_BUILD_DIR names the folder to build in.
+TILED_MM_BUILD_DIR names the folder to build in. With TILED_MM_LOCAL_VERSION=1 the version says what
+the library is built for, as it must of wheels that lie beside others (`make wheels`):
+0.1.0+cu130.torch2.11, 0.1.0+cpu.torch2.11.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -61,12 +65,13 @@ def find_tool(name: str) -> str:
     return tool
 
 
-def build_and_install(prefix: Path) -> None:
-    """Builds the library with CMake and installs it, with its package, into `prefix`."""
+@functools.cache
+def configured() -> Path:
+    """The folder in which CMake has been configured, which decides there whether there is CUDA."""
     cmake, ninja = find_tool("cmake"), find_tool("ninja")
     configure = [cmake, "-S", ROOT, "-G", "Ninja"]
-    if build_dir := os.environ.get("TILED_MM_BUILD_DIR"):
-        build_dir = Path(build_dir)
+    if named := os.environ.get("TILED_MM_BUILD_DIR"):
+        build_dir = Path(named)
     elif torch_is_ours():
         build_dir = ROOT / "build"
     else:  # an environment that is new each time: keep it out of the other build
@@ -74,14 +79,36 @@ def build_and_install(prefix: Path) -> None:
         configure.append("--fresh")
     configure += ["-B", build_dir]
     configure += [f"-DCMAKE_MAKE_PROGRAM={ninja}", f"-DPython3_EXECUTABLE={sys.executable}"]
+    subprocess.run(configure, check=True)
+    return build_dir
+
+
+def local_version() -> str:
+    """The end of the version, if it is asked for: what the library is built for. CMake is asked,
+    since it alone decides about CUDA; the number is nvcc's."""
+    if os.environ.get("TILED_MM_LOCAL_VERSION", "0") in ("", "0"):
+        return ""
+    built = runpy.run_path(str(configured() / "package" / "_build_info.py"))["BUILD_INFO"]
+    device = "cpu" if built["cuda"] is None else "cu" + built["cuda"].replace(".", "")
+    minor = ".".join(built["torch"].split(".")[:2])
+    return f"+{device}.torch{minor}"
+
+
+def build_and_install(prefix: Path) -> None:
+    """Builds the library with CMake and installs it, with its package, into `prefix`. The package
+    says of itself the version that its metadata have."""
+    cmake, build_dir = find_tool("cmake"), configured()
     build = [cmake, "--build", build_dir, "--target", "tiled_mm"]
     if jobs := os.environ.get("MAX_JOBS"):
         build += ["--parallel", jobs]
-    subprocess.run(configure, check=True)
     subprocess.run(build, check=True)
     install = [cmake, "--install", build_dir, "--prefix", prefix]
     subprocess.run(install, check=True)
     subprocess.run([*install, "--component", "python"], check=True)
+    info = prefix / "_build_info.py"
+    if LOCAL_VERSION:
+        plain = runpy.run_path(str(info))["BUILD_INFO"]["version"]
+        info.write_text(info.read_text().replace(f'"{plain}"', f'"{plain}{LOCAL_VERSION}"', 1))
 
 
 class BuildPackage(build_py):
@@ -112,12 +139,17 @@ class BinaryDistribution(Distribution):
         return True
 
 
+LOCAL_VERSION = local_version()
+
 setup(
     distclass=BinaryDistribution,
     cmdclass={"build_py": BuildPackage, "bdist_wheel": AnyPythonWheel},
     packages=find_packages("ops", include=[f"{PACKAGE}*"]),
-    package_dir={PACKAGE: f"ops/{PACKAGE}"},
+    # With "ops" for all packages an editable installation is a line in a .pth file, which mypy and
+    # pyright read; with a folder for each it would be an import hook, which they cannot see.
+    package_dir={"": "ops"},
     package_data={PACKAGE: ["py.typed"]},
     include_package_data=False,
     install_requires=[torch_requirement()],
+    options={"egg_info": {"egg_base": ".", "tag_build": LOCAL_VERSION}},
 )

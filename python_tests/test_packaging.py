@@ -7,6 +7,7 @@ compiled twice.
 from __future__ import annotations
 
 import email
+import hashlib
 import json
 import os
 import re
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,23 +49,34 @@ def output_of(*command: str | Path) -> str:
 # ---- the wheel --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+Metadata = tuple[email.message.Message, email.message.Message]
+
+
+def built_wheel(folder: Path, **settings: str) -> Path:
     """Built for the running torch, as `pip wheel --no-build-isolation --no-deps .` does."""
-    folder = tmp_path_factory.mktemp("wheel")
     options = ["--no-build-isolation", "--no-deps", "--wheel-dir", folder]
-    output_of(sys.executable, "-m", "pip", "wheel", *options, ROOT)
+    result = run(sys.executable, "-m", "pip", "wheel", *options, ROOT, env=os.environ | settings)
+    assert result.returncode == 0, result.stdout + result.stderr
     (built,) = folder.iterdir()
     return built
 
 
-@pytest.fixture(scope="module")
-def metadata(wheel: Path) -> Iterator[tuple[email.message.Message, email.message.Message]]:
+def metadata_of(wheel: Path, version: str) -> Metadata:
     """METADATA and WHEEL."""
     with zipfile.ZipFile(wheel) as archive:
-        folder = f"tiled_mm-{tiled_mm.__version__}.dist-info"
+        folder = f"tiled_mm-{version}.dist-info"
         texts = [archive.read(f"{folder}/{name}").decode() for name in ("METADATA", "WHEEL")]
-    yield email.message_from_string(texts[0]), email.message_from_string(texts[1])
+    return email.message_from_string(texts[0]), email.message_from_string(texts[1])
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Metadata:
+    return metadata_of(wheel, tiled_mm.__version__)
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +141,61 @@ def test_the_wheel_runs_where_it_is_installed(installed: Path, tmp_path: Path) -
     assert c == [[3.0] * 4] * 2
     assert info["version"] == tiled_mm.__version__
     assert info["torch"].startswith(f"{TORCH_MINOR}.")
+
+
+def test_a_wheel_says_in_its_version_what_it_was_built_for(metadata, tmp_path: Path) -> None:
+    """Where it is asked to: its name, its metadata and the package in it agree."""
+    wheel = built_wheel(tmp_path / "wheel", TILED_MM_LOCAL_VERSION="1")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extract("tiled_mm/_build_info.py", tmp_path)
+    info = runpy.run_path(str(tmp_path / "tiled_mm" / "_build_info.py"))["BUILD_INFO"]
+    device = f"cu{info['cuda'].replace('.', '')}" if info["cuda"] else "cpu"
+    version = f"{tiled_mm.__version__}+{device}.torch{TORCH_MINOR}"
+    assert info == tiled_mm.build_info() | info | {"version": version}
+    assert wheel.name.startswith(f"tiled_mm-{version}-py3-none-")
+    marked = metadata_of(wheel, version)
+    assert marked[0]["Version"] == version
+    for message in (*metadata, *marked):
+        del message["Version"]
+    assert [m.items() for m in marked] == [m.items() for m in metadata]
+
+
+def small_wheel(folder: Path, version: str) -> Path:
+    """A wheel of a version that holds no library."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = folder / f"tiled_mm-{version}-py3-none-any.whl"
+    info = f"tiled_mm-{version}.dist-info"
+    head = f"Metadata-Version: 2.1\nName: tiled-mm\nVersion: {version}\n"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{info}/METADATA", f"{head}Requires-Python: >=3.10\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return wheel
+
+
+def test_the_index_of_wheels_is_one_for_pip(tmp_path: Path) -> None:
+    """From a disk, so without a network: pip finds the version that is named, and its sha256."""
+    versions = ("0.1.0+cpu.torch2.11", "0.1.0+cu130.torch2.11", "0.1.0+cpu.torch2.15")
+    wheels = [small_wheel(tmp_path / "dist" / "tiled-mm", version) for version in versions]
+    output_of(sys.executable, ROOT / "wheel_index.py", tmp_path / "dist")
+    page = (tmp_path / "dist" / "tiled-mm" / "index.html").read_text()
+    for wheel in wheels:
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        link = f'"{wheel.name.replace("+", "%2B")}#sha256={digest}"'
+        assert f'href={link} data-requires-python="&gt;=3.10">{wheel.name}</a>' in page
+    options = ["--isolated", "download", "--no-deps", "--dest", tmp_path / "got"]
+    index = (tmp_path / "dist").as_uri()
+
+    def download(version: str) -> subprocess.CompletedProcess[str]:
+        asked = f"tiled-mm=={version}"
+        return run(sys.executable, "-m", "pip", *options, "--index-url", index, asked)
+
+    assert download(versions[0]).returncode == 0
+    assert [path.name for path in (tmp_path / "got").iterdir()] == [wheels[0].name]
+    small_wheel(tmp_path / "dist" / "tiled-mm", versions[1]).open("ab").write(b"damaged")
+    assert "DO NOT MATCH THE HASHES" in download(versions[1]).stderr
+    empty = run(sys.executable, ROOT / "wheel_index.py", tmp_path / "got")
+    assert empty.returncode == 1 and "There is no wheel in " in empty.stderr
 
 
 # ---- the library ------------------------------------------------------------------------------
@@ -564,6 +630,69 @@ def test_make_builds_in_a_folder_of_any_name(source_distribution: Path, tmp_path
     assert f"Python3_EXECUTABLE:UNINITIALIZED={programs / 'python'}\n" in cache
     assert (clone / "build" / "build.ninja").exists()
     assert "cmake --install build --prefix ops/tiled_mm\n" in result.stdout
+
+
+@pytest.mark.parametrize("asked", [None, "newest-cuda", "gpu"])
+def test_make_wheels_builds_each_kind_for_each_torch(
+    asked: str | None, source_distribution: Path, tmp_path: Path
+) -> None:
+    """By the commands that it runs: pip is not called here, since CUDA's kernels take an hour."""
+    clone = unpacked(source_distribution, tmp_path / "tiled-mm 0.1 (copy)")
+    for environment in (".venv", ".venv-newest"):
+        programs = clone / environment / "bin"
+        programs.mkdir(parents=True)
+        said = '"$TILED_MM_LOCAL_VERSION" "$FORCE_CUDA" "${TILED_MM_BUILD_DIR##*/}" "$*"'
+        (programs / "python").write_text(f"#!/bin/sh\necho {environment} {said}\n")
+        (programs / "python").chmod(0o755)
+    wheels = [] if asked is None else [f"WHEELS={asked}"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    result = run("make", "wheels", *wheels, cwd=clone, env=environment)
+    if asked == "gpu":
+        assert result.returncode != 0 and "WHEELS has no gpu: cpu, cuda, " in result.stderr
+        return
+    assert result.returncode == 0, result.stderr
+    pip = "-m pip wheel --no-build-isolation --no-deps --wheel-dir dist/tiled-mm ."
+    kinds = {
+        "cpu": (".venv", 0),
+        "cuda": (".venv", 1),
+        "newest-cpu": (".venv-newest", 0),
+        "newest-cuda": (".venv-newest", 1),
+    }
+    assert [line for line in result.stdout.splitlines() if line.endswith(pip)] == [
+        f"{environment} 1 {cuda} build-wheel-{kind} {pip}"
+        for kind, (environment, cuda) in kinds.items()
+        if asked in (None, kind)
+    ]
+    assert result.stdout.splitlines()[-1].endswith(" wheel_index.py dist")
+
+
+# It makes the wheel of an editable installation, but for the library in place.
+EDITABLE = """
+import sys
+import setuptools
+import distutils.core
+from setuptools.command.build_py import build_py
+
+distribution = distutils.core.run_setup("setup.py", stop_after="commandline")
+distribution.cmdclass["build_py"] = build_py
+distribution.get_command_obj("editable_wheel").dist_dir = sys.argv[1]
+distribution.run_command("editable_wheel")
+"""
+
+
+def test_an_editable_installation_is_a_path_that_checkers_read(
+    source_distribution: Path, tmp_path: Path
+) -> None:
+    """Static checkers read a .pth file that names a folder, and run no import hook."""
+    clone = unpacked(source_distribution, tmp_path / "sources")
+    made = run(sys.executable, "-c", EDITABLE, tmp_path, cwd=clone)
+    assert made.returncode == 0, made.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        files = [n for n in archive.namelist() if ".dist-info/" not in n]
+        assert [Path(name).suffix for name in files] == [".pth"]
+        assert archive.read(files[0]).decode().splitlines() == [str(clone / "ops")]
+    assert (clone / "ops" / "tiled_mm" / "py.typed").exists()
 
 
 def test_the_source_list_is_complete() -> None:

@@ -79,11 +79,13 @@ _LATER: dict[str, str | None] = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_LATER[name] or name}")
-    return getattr(module, name) if _LATER[name] else module
+if not TYPE_CHECKING:  # a checker that saw it would take any name for an attribute
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f"{__name__}.{_LATER[name] or name}")
+        return getattr(module, name) if _LATER[name] else module
 
 
 def __dir__() -> list[str]:

@@ -7,11 +7,12 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 # By the annotations of the public functions.
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -21,7 +22,14 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "float": (int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool),
     "int": (int, torch.SymInt),
     "bool": (bool,),
+    # The names that _names.py has for static checkers are strings like others here: which of them
+    # there are is the library's to say.
+    **dict.fromkeys(
+        ("Activation", "Algo", "Peak", "Precision", "Reduction", "SumOrder", "Tree"), (str,)
+    ),
 }
+# What the errors call a kind, where torch has another name for it.
+_SAID = {"float": "Number"} | {name: "str" for name, kind in _KINDS.items() if kind == (str,)}
 
 
 def check_types(function: Callable, arguments: dict[str, Any]) -> None:
@@ -40,7 +48,7 @@ def check_types(function: Callable, arguments: dict[str, Any]) -> None:
         if isinstance(given, _KINDS[kind]) or (given is None and others):
             continue
         where = f" (position {position})" if parameter.kind is not parameter.KEYWORD_ONLY else ""
-        kind = "Number" if kind == "float" else kind
+        kind = _SAID.get(kind, kind)
         raise TypeError(
             f"{function.__name__}(): argument '{parameter.name}'{where} must be {kind}, "
             f"not {_name(type(given))}"
@@ -58,11 +66,13 @@ def with_numbers(function: Callable, arguments: dict[str, Any]) -> dict[str, Any
     return given | numbers if is_new else None
 
 
-def with_types_checked(function: _Function) -> _Function:
+def with_types_checked(
+    function: Callable[_Parameters, _Result],
+) -> Callable[_Parameters, _Result]:
     """The function with :func:`check_types` where it fails, for those whose calls are rare."""
 
     @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         try:
             return function(*args, **kwargs)
         except (RuntimeError, AttributeError):

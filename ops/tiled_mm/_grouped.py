@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ._arguments import check_types
+from ._names import Activation, Algo, Precision, SumOrder
 from ._ops import into
 
 
@@ -16,10 +17,10 @@ def grouped_mm(
     offs: Tensor | None = None,
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-    activation: str | None = None,
-    algo: str | None = None,
-    precision: str | None = None,
-    sum_order: str | None = None,
+    activation: Activation | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
+    sum_order: SumOrder | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """The products of E groups, as torch.nn.functional.grouped_mm has them: each is

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ._arguments import with_types_checked
+from ._names import Algo, Peak, Precision, SumOrder
 
 
 class Plan(dict[str, Any]):
@@ -30,9 +31,9 @@ def algos(
     a: Tensor,
     b: Tensor,
     *,
-    precision: str | None = None,
+    precision: Precision | None = None,
     out_dtype: torch.dtype | None = None,
-    sum_order: str | None = None,
+    sum_order: SumOrder | None = None,
     device: str | None = None,
 ) -> list[str]:
     """The rungs that compute ``a`` [M, K] times ``b`` [K, N], from the simplest to the fastest, on
@@ -47,10 +48,10 @@ def explain(
     a: Tensor,
     b: Tensor,
     *,
-    algo: str | None = None,
-    precision: str | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
     out_dtype: torch.dtype | None = None,
-    sum_order: str | None = None,
+    sum_order: SumOrder | None = None,
     device: str | None = None,
     verbose: bool = False,
     scale_a: Tensor | None = None,
@@ -90,10 +91,10 @@ def plan(
     a: Tensor,
     b: Tensor,
     *,
-    algo: str | None = None,
-    precision: str | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
     out_dtype: torch.dtype | None = None,
-    sum_order: str | None = None,
+    sum_order: SumOrder | None = None,
     device: str | None = None,
     scale_a: Tensor | None = None,
     scale_b: Tensor | None = None,
@@ -140,7 +141,7 @@ def occupancy(device: str, *, threads: int, registers: int = 0, shared_bytes: in
 
 
 @with_types_checked
-def roofline(device: str, *, bytes: float, flops: float, peak: str = "float32") -> Plan:
+def roofline(device: str, *, bytes: float, flops: float, peak: Peak = "float32") -> Plan:
     """The roofline bound (Williams, Waterman and Patterson, CACM 52(4), 2009) of a computation.
 
     Args:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from . import _plain
 from ._arguments import check_types
+from ._names import Activation, Algo, Precision, SumOrder
 from ._ops import into
 
 
@@ -15,10 +16,10 @@ def linear(
     weight: Tensor,
     bias: Tensor | None = None,
     *,
-    activation: str | None = None,
-    algo: str | None = None,
-    precision: str | None = None,
-    sum_order: str | None = None,
+    activation: Activation | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
+    sum_order: SumOrder | None = None,
     out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _plain
 from ._arguments import check_types, with_numbers, with_types_checked
+from ._names import Activation, Algo, Precision, SumOrder
 
 _ONE = 1  # the default of beta and alpha, to know it again by
 
@@ -19,9 +20,9 @@ def mm(
     mat2: Tensor,
     out_dtype: torch.dtype | None = None,
     *,
-    algo: str | None = None,
-    precision: str | None = None,
-    sum_order: str | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
+    sum_order: SumOrder | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Matrix product of ``input`` [M, K] and ``mat2`` [K, N].
@@ -79,9 +80,9 @@ def bmm(
     mat2: Tensor,
     out_dtype: torch.dtype | None = None,
     *,
-    algo: str | None = None,
-    precision: str | None = None,
-    sum_order: str | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
+    sum_order: SumOrder | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Batched product of ``input`` [B, M, K] and ``mat2`` [B, K, N]: every entry has the bits of
@@ -127,10 +128,10 @@ def addmm(
     *,
     beta: float = 1,
     alpha: float = 1,
-    activation: str | None = None,
-    algo: str | None = None,
-    precision: str | None = None,
-    sum_order: str | None = None,
+    activation: Activation | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
+    sum_order: SumOrder | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """``activation(beta * input + alpha * (mat1 @ mat2))`` in one pass, rounded once, at the end.
@@ -189,9 +190,9 @@ def addmm_(
     *,
     beta: float = 1,
     alpha: float = 1,
-    algo: str | None = None,
-    precision: str | None = None,
-    sum_order: str | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
+    sum_order: SumOrder | None = None,
 ) -> Tensor:
     """``input = beta * input + alpha * (mat1 @ mat2)`` in place, rounded once, to the dtype of
     ``input``: a float32 ``input`` takes products of float16 and bfloat16 in float32, as gradients
@@ -229,10 +230,10 @@ def baddbmm(
     *,
     beta: float = 1,
     alpha: float = 1,
-    activation: str | None = None,
-    algo: str | None = None,
-    precision: str | None = None,
-    sum_order: str | None = None,
+    activation: Activation | None = None,
+    algo: Algo | None = None,
+    precision: Precision | None = None,
+    sum_order: SumOrder | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """:func:`addmm` of every entry of a batch: ``batch1`` [B, M, K], ``batch2`` [B, K, N], and

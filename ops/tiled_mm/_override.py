@@ -6,10 +6,13 @@ import inspect
 import json
 from collections.abc import Callable
 from contextlib import ContextDecorator
+from typing import Any, TypeVar
 
 import torch
 
 from ._arguments import with_types_checked
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Counts = dict[str, dict[str, int | dict[str, int] | str]]
 
@@ -48,7 +51,7 @@ class override(ContextDecorator):
     def __init__(self, device: str | torch.device | None = None) -> None:
         self.device = _kind(device)
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: _Function) -> _Function:
         if inspect.isclass(function):
             raise TypeError(
                 f"tiled_mm: {function.__qualname__} is a class, of which a decorator would make a "

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import torch
 
 from ._arguments import with_types_checked
+from ._names import Precision
 
 
 @with_types_checked
-def set_float32_precision(precision: str | None) -> None:
+def set_float32_precision(precision: Precision | None) -> None:
     """Set the precision of float32 products that do not ask for one: ``'ieee'``, ``'tf32'``,
     ``'fp16x3'`` (see :func:`mm`), or ``None`` to follow torch's own setting (the state at start).
 
@@ -27,13 +28,13 @@ def set_float32_precision(precision: str | None) -> None:
     torch.ops.tiled.set_float32_precision(precision)
 
 
-def get_float32_precision() -> str | None:
+def get_float32_precision() -> Precision | None:
     """The library-wide setting, or ``None`` where torch's own is followed."""
     return torch.ops.tiled.get_float32_precision()
 
 
 @contextmanager
-def float32_precision(precision: str | None) -> Iterator[None]:
+def float32_precision(precision: Precision | None) -> Iterator[None]:
     """Set the library-wide precision for a block of code, for all threads.
 
     Blocks of several threads may interleave: of those that are open the one entered last decides,

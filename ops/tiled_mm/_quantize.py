@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ._arguments import with_types_checked
+from ._names import Recipe
 from ._scaled import _name
+
+if TYPE_CHECKING:
+    from torch.nn.functional import ScalingType
 
 #: The largest number of each dtype, which a block's largest element becomes.
 _LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0, torch.int8: 127.0}
@@ -27,7 +31,7 @@ class Quantized(NamedTuple):
 @with_types_checked
 def quantize(
     x: Tensor,
-    recipe: Any = "BlockWise1x128",
+    recipe: ScalingType | Recipe = "BlockWise1x128",
     *,
     dtype: torch.dtype = torch.float8_e4m3fn,
     transposed: bool = False,

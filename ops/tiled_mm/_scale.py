@@ -12,6 +12,7 @@ from torch import Tensor
 from ._arguments import with_types_checked
 from ._bar import Bar
 from ._inspect import Plan, _plan_from
+from ._names import Precision
 
 Devices = Iterable["torch.device | str | int"]
 
@@ -42,7 +43,7 @@ def out_of_core(
     b: Tensor,
     out: Tensor | None = None,
     *,
-    precision: str | None = None,
+    precision: Precision | None = None,
     out_dtype: torch.dtype | None = None,
     devices: Devices | None = None,
     memory: int | None = None,
@@ -104,7 +105,7 @@ def explain_out_of_core(
     a: Tensor,
     b: Tensor,
     *,
-    precision: str | None = None,
+    precision: Precision | None = None,
     out_dtype: torch.dtype | None = None,
     devices: Devices | int | None = None,
     memory: int | None = None,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ._arguments import check_types
+from ._names import Activation, Recipe, SumOrder
 from ._ops import into
+
+if TYPE_CHECKING:
+    from torch.nn.functional import ScalingType
 
 
 def scaled_mm(
@@ -17,13 +21,13 @@ def scaled_mm(
     scale_a: Tensor,
     scale_b: Tensor,
     *,
-    scale_recipe_a: Any = None,
-    scale_recipe_b: Any = None,
+    scale_recipe_a: ScalingType | Recipe | None = None,
+    scale_recipe_b: ScalingType | Recipe | None = None,
     offs: Tensor | None = None,
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-    activation: str | None = None,
-    sum_order: str | None = None,
+    activation: Activation | None = None,
+    sum_order: SumOrder | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """``activation((scale_a * mat_a) @ (scale_b * mat_b) + bias)`` of fp8 or int8, rounded once.

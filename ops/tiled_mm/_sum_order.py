@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import torch
 
 from ._arguments import with_types_checked
+from ._names import SumOrder
 from ._precision import refuse_in_compiled_code
 
 
 @with_types_checked
-def set_sum_order(order: str) -> None:
+def set_sum_order(order: SumOrder) -> None:
     """Set the order in which products that ask for none sum K: ``'chain'`` (the state at start),
     ``'tree'`` or ``'tree:LEAF'`` (see :func:`mm` and docs/contract.md).
 
@@ -29,13 +30,13 @@ def set_sum_order(order: str) -> None:
     torch.ops.tiled.set_sum_order(order)
 
 
-def get_sum_order() -> str:
+def get_sum_order() -> SumOrder:
     """The library-wide setting; ``'tree'`` for ``'tree:1024'``."""
     return torch.ops.tiled.get_sum_order()
 
 
 @contextmanager
-def sum_order(order: str) -> Iterator[None]:
+def sum_order(order: SumOrder) -> Iterator[None]:
     """Set the library-wide order for a block of code, for all threads; blocks of several threads
     interleave as those of :func:`float32_precision` do.
 

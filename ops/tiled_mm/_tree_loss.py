@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ._names import Reduction, Tree
 from ._on_rank import on_rank
 from ._tree_reduce import added, check_parts, gather, group_of
 
@@ -17,9 +18,9 @@ def cross_entropy(
     target: Tensor,
     group: Any = None,
     *,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     ignore_index: int = -100,
-    sum_order: str = "tree",
+    sum_order: Tree = "tree",
 ) -> Tensor:
     """:func:`torch.nn.functional.cross_entropy` of a head whose columns are split, as by
     :class:`ColwiseParallel`: the loss and its gradient have the bits of one process, which calls

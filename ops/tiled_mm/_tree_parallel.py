@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, parallel
 
+from ._names import Tree
 from ._on_rank import on_rank
 from ._tree_linear import ColumnLinear, RowLinear
 from ._tree_pieces import pieces_of, sum_dtype
@@ -59,7 +60,7 @@ class _Style(parallel.ParallelStyle):
         input_layouts: Any = None,
         output_layouts: Any = None,
         use_local_output: bool = True,
-        sum_order: str = "tree",
+        sum_order: Tree = "tree",
     ) -> None:
         super().__init__()
         self.input_layout = input_layouts or self.layouts[0]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ._names import Activation
 from ._on_rank import on_rank
 from ._peer_memory import of_all
 
@@ -23,7 +24,7 @@ def tree_reduce(
     *,
     out_dtype: torch.dtype | None = None,
     bias: Tensor | None = None,
-    activation: str | None = None,
+    activation: Activation | None = None,
 ) -> Tensor:
     """``activation(sum over processes of partial + bias)``, rounded once, where each process has
     the sum of an equal part of K: with ``sum_order="tree"`` the bits of one process that has all.

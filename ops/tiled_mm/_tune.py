@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ._bar import Bar
+from ._names import Layout, Precision
 from ._ops import bmm, mm
 
 
@@ -66,8 +67,8 @@ def tune(
     work: Iterable[Shape] | Callable[[], object],
     *,
     dtype: torch.dtype = torch.bfloat16,
-    layout: str = "nt",
-    precision: str | None = None,
+    layout: Layout = "nt",
+    precision: Precision | None = None,
     out_dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     progress: bool | None = None,

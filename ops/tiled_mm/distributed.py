@@ -11,7 +11,7 @@ The rules are registered when `torch.distributed.tensor` is imported, before or 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,12 @@ from ._dtensor_out import written
 from ._placements import is_reachable, options_of, rules_of
 from ._sum_order import sums_in_one_chain
 from ._tree_reduce import tree_reduce
+
+if TYPE_CHECKING:
+    from ._expert_parallel import ExpertParallel
+    from ._tree_gradients import GradientTree, use_tree_reduce_scatter
+    from ._tree_loss import cross_entropy
+    from ._tree_parallel import ColwiseParallel, RowwiseParallel
 
 #: Modules that few programs use, by what is asked of them.
 _LATER = {
@@ -30,14 +36,23 @@ _LATER = {
     "use_tree_reduce_scatter": "_tree_gradients",
 }
 
-__all__ = [*_LATER, "tree_reduce"]
+__all__ = [
+    "ColwiseParallel",
+    "ExpertParallel",
+    "GradientTree",
+    "RowwiseParallel",
+    "cross_entropy",
+    "tree_reduce",
+    "use_tree_reduce_scatter",
+]
 
+if not TYPE_CHECKING:  # a checker that saw it would take any name for an attribute
 
-def __getattr__(name: str) -> Any:
-    """The styles need torch.distributed.tensor, which takes long to import."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_LATER[name]}", __package__), name)
+    def __getattr__(name: str) -> Any:
+        """The styles need torch.distributed.tensor, which takes long to import."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f".{_LATER[name]}", __package__), name)
 
 
 def _spec(strategy: Any) -> Any:

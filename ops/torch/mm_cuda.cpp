@@ -109,8 +109,7 @@ struct Cuda {
 
   static Chain plan_chain(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
     const DeviceInfo& device = cuda_device(a.device().index());
-    if (is_tuning() && !options.algo)
-      tune_with_conversion(problem, device, a.device().index());
+    if (is_tuning() && !options.algo) tune_with_conversion(problem, device, a.device().index());
     if (const auto real = plan_of_conversion(problem, device, options)) return {*real, true};
     return {choose_plan(problem, device, a.scalar_type(), options)};
   }

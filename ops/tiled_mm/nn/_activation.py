@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 
-NAMES = ("none", "relu", "gelu", "gelu_tanh", "silu")
+from .._names import Activation
+
+NAMES: tuple[str, ...] = get_args(Activation)
 
 
 def name_of(activation: str | torch.nn.Module | None) -> str | None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import functools
 import sys
+from typing import TypeVar
 
 import torch
 
 from ._fp8_linear import Fp8Linear
 from ._linear import Linear
 
+_Model = TypeVar("_Model", bound=torch.nn.Module)
+
 
 def convert(
-    model: torch.nn.Module,
+    model: _Model,
     *,
     back: bool = False,
     accumulate_main_grad: bool = False,
     fp8: bool = False,
-) -> torch.nn.Module:
+) -> _Model:
     """Make every torch.nn.Linear of a model a :class:`tiled_mm.nn.Linear`, in place; or a
     :class:`tiled_mm.nn.Fp8Linear`.
 

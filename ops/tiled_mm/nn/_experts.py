@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .._grouped import grouped_mm
+from .._names import Activation
 from ._activation import name_of
 from ._linear import main_grad_of
 
@@ -90,7 +91,7 @@ class Experts(torch.nn.Module):
         hidden_features: int,
         out_features: int | None = None,
         *,
-        activation: str | torch.nn.Module | None = "silu",
+        activation: Activation | torch.nn.Module | None = "silu",
         accumulate_main_grad: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,

@@ -10,6 +10,7 @@ from torch import Tensor
 from .. import _plain
 from .._arguments import check_types
 from .._linear import linear
+from .._names import Activation
 from ._activation import name_of
 
 
@@ -64,7 +65,7 @@ class Linear(torch.nn.Linear):
         device: Any = None,
         dtype: torch.dtype | None = None,
         *,
-        activation: str | torch.nn.Module | None = None,
+        activation: Activation | torch.nn.Module | None = None,
         accumulate_main_grad: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)

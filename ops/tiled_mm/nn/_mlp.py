@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._names import Activation
 from ._linear import Linear
 
 
@@ -31,7 +32,7 @@ class MLP(torch.nn.Module):
         hidden_features: int,
         out_features: int | None = None,
         *,
-        activation: str | torch.nn.Module | None = "gelu",
+        activation: Activation | torch.nn.Module | None = "gelu",
         gated: bool = False,
         bias: bool = True,
         device: Any = None,
