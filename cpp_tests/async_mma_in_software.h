@@ -59,7 +59,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     const Problem read =
         way.shares_segments ? problem_of_sums(problem, layout, workspace) : problem;
     const AsyncMmaArguments arguments = {
-        {as_turned(read, way), workspace, way.shares_segments}, way.a, way.b};
+        {as_computed(read, way), workspace, way.shares_segments}, way.a, way.b};
     const auto kernel = async_mma_of<T>(arguments.problem, way.tile);
     software_gpu::run_grid(step.grid_x, step.grid_y, step.threads_x, random,
                            [&] { kernel(arguments); });

@@ -78,7 +78,7 @@ int count_right_ways(const Product& p, uint32_t seed, std::string& wrong, int mu
   const auto run = [&](const Problem& problem, const FewRowsPlan& way, const Step& step,
                        void* workspace, std::mt19937& random) {
     const Plan plan = rung_of(Algo::FewRows)->plan(problem, device, Way(way));
-    const Sides sides = sides_of(problem, way.exchanged);
+    const Sides sides = sides_of(problem, way.swap_ab);
     FewRowsArguments args = few_rows_arguments(problem, way, plan.block_k, workspace);
     map_operands(args, way, sides, BYTES,
                  [&](CUtensorMap* to, const Side& side, int strip, int rows) {

@@ -146,7 +146,7 @@ inline std::vector<Plan> plans_of(Algo algo, const Problem& p, const DeviceInfo&
 // The way of this tile, as its name has it, that is neither exchanged nor shared nor in a cluster.
 inline Plan plan_of_tile(Algo algo, const std::string& tile, const Problem& p,
                          const DeviceInfo& d) {
-  const NamedWay wanted = named_way(tile, /*exchanged=*/false, /*share_segments=*/false);
+  const NamedWay wanted = named_way(tile, /*swap_ab=*/false, /*share_segments=*/false);
   for (const Plan& plan : plans_of(algo, p, d))
     if (rung_of(algo)->name(p, plan.way) == wanted) return plan;
   ADD_FAILURE() << name_of(algo) << " has no way of the name " << tile;

@@ -175,7 +175,7 @@ int count_right_ways_of(Algo algo, Arithmetic arithmetic, const Product& p, uint
     ++right;
     if (found.empty()) return;
     const NamedWay name = rung.name(problem, Way(way));
-    wrong = name.tile + (name.exchanged ? ", exchanged: " : ": ") + found;
+    wrong = name.tile + (name.swap_ab ? ", swap_ab: " : ": ") + found;
     right = -1;
   });
   return right;

@@ -64,8 +64,8 @@ TEST(AsyncMmaPlan, ReadsByWhatTheAlignmentAllows) {
     int found = 0;
     for (const AsyncMmaWay& way : ways_of(p, device("a100"))) {
       if (way.copy_a || way.copy_b) continue;
-      EXPECT_EQ(way.exchanged ? way.b : way.a, a);
-      EXPECT_EQ(way.exchanged ? way.a : way.b, b);
+      EXPECT_EQ(way.swap_ab ? way.b : way.a, a);
+      EXPECT_EQ(way.swap_ab ? way.a : way.b, b);
       EXPECT_TRUE(async_mma_tile(way.tile).any || (a == ReadBy::Sixteen && b == ReadBy::Sixteen));
       ++found;
     }
@@ -105,7 +105,7 @@ TEST(AsyncMmaPlan, Copies) {
     const Side copies[] = {side_a(read), side_b(read)};
     int64_t copied = 0;
     for (int i = 0; i < 2; ++i)
-      if (w.exchanged ? (i == 0 ? w.copy_b : w.copy_a) : (i == 0 ? w.copy_a : w.copy_b))
+      if (w.swap_ab ? (i == 0 ? w.copy_b : w.copy_a) : (i == 0 ? w.copy_a : w.copy_b))
         copied += workspace_aligned(copy_bytes(copies[i], p));
     EXPECT_EQ(plan.at(Area::Totals), copied);
     EXPECT_EQ(plan.workspace_bytes - copied, plan.main_step().workspace_bytes);
@@ -119,12 +119,12 @@ TEST(AsyncMmaPlan, LayoutsAndSides) {
     std::set<bool> sides;
     const Problem p = tensor_problem(layout, 512, 256, 1024);
     for (const AsyncMmaWay& way : ways_of(p, device("h200"))) {
-      sides.insert(way.exchanged);
+      sides.insert(way.swap_ab);
       const Plan plan = plan_with(Algo::AsyncMma, p, device("h200"), way);
-      const Problem computed = as_turned(problem_as_read(p, plan), way);
+      const Problem computed = as_computed(problem_as_read(p, plan), way);
       EXPECT_FALSE(is_mn_major(side_a(computed)) && !is_mn_major(side_b(computed))) << layout;
-      EXPECT_EQ(computed.m, way.exchanged ? p.n : p.m);
-      EXPECT_EQ(computed.c.row_stride, way.exchanged ? p.c.col_stride : p.c.row_stride);
+      EXPECT_EQ(computed.m, way.swap_ab ? p.n : p.m);
+      EXPECT_EQ(computed.c.row_stride, way.swap_ab ? p.c.col_stride : p.c.row_stride);
     }
     EXPECT_EQ(sides.size(), layout == "nt" || layout == "tn" ? 2u : 1u) << layout;
   }

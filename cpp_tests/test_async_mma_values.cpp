@@ -88,7 +88,7 @@ TEST(AsyncMmaValues, WhereTheResultLies) {
         p.c = lie, p.unrounded = fp32;
         // Either side, in turn.
         expect_right(p, ALL, [&](const AsyncMmaWay& way) {
-          return b_rows || way.exchanged == (lie.before % 2 == 1);
+          return b_rows || way.swap_ab == (lie.before % 2 == 1);
         });
       }
 }

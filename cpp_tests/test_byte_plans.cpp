@@ -52,7 +52,7 @@ TEST(BytePlans, AreWithinTheHardwaresLimits) {
             EXPECT_EQ(plan.main_step().shared_bytes, tile.shared_bytes);
             // What waits are split-K's sums, and nothing else.
             EXPECT_EQ(plan.main_step().workspace_bytes > 0, way.share_segments);
-            const Sides read = sides_of(problem_as_read(p, plan), plan.exchanged);
+            const Sides read = sides_of(problem_as_read(p, plan), plan.swap_ab);
             EXPECT_FALSE(is_mn_major(read.p) || is_mn_major(read.q));
           }
           EXPECT_GE(ways, size_t{HOPPER_TILE_COUNT});

@@ -234,7 +234,7 @@ TEST(ExpectedEpilogue, SeesAnotherOrder) {
   e.beta = {-1.9, 0, 1};
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
-  int unfused = 0, exchanged = 0;
+  int unfused = 0, reordered = 0;
   for (int i = 0; i < 1000; ++i) {
     const double sum[2] = {normal(random)}, bias[2] = {normal(random)}, input[2] = {normal(random)};
     double before[2], result[2];
@@ -242,10 +242,10 @@ TEST(ExpectedEpilogue, SeesAnotherOrder) {
     const float s = sum[0], b = bias[0], x = input[0], alpha = 0.7, beta = -1.9;
     const volatile float product = beta * x;
     unfused += product + std::fma(alpha, s, b) != result[0];
-    exchanged += std::fma(alpha, s, std::fma(beta, x, b)) != result[0];
+    reordered += std::fma(alpha, s, std::fma(beta, x, b)) != result[0];
   }
   EXPECT_GT(unfused, 100);
-  EXPECT_GT(exchanged, 100);
+  EXPECT_GT(reordered, 100);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST(FewRowsStrips, EveryStripOnceAndEvenly) {
 // What stands in every plan that the kernels could be given.
 void expect_sound(const Problem& p, const DeviceInfo& d, const FewRowsPlan& plan) {
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
-  const int64_t rows = plan.exchanged ? p.n : p.m;
+  const int64_t rows = plan.swap_ab ? p.n : p.m;
   const FewRowsStrips strips = few_rows_strips(plan, rows);
   EXPECT_GE(int64_t{strips.count} * plan.strip, rows);
   EXPECT_GE(strips.least(), 1);

@@ -169,9 +169,9 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
       if (shared) p.b.batch_stride = 0;
       for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
         const Plan plan = plan_with(Algo::Fp16x3, p, d, way);
-        const int64_t p_entries = shared && way.exchanged ? 1 : batch;
-        const int64_t q_entries = shared && !way.exchanged ? 1 : batch;
-        const int64_t rows_p = way.exchanged ? n : m, rows_q = way.exchanged ? m : n;
+        const int64_t p_entries = shared && way.swap_ab ? 1 : batch;
+        const int64_t q_entries = shared && !way.swap_ab ? 1 : batch;
+        const int64_t rows_p = way.swap_ab ? n : m, rows_q = way.swap_ab ? m : n;
         const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
         const bool has_totals = segment_count(k) > 1 || way.wraps_around;
         const int64_t copied_p =
@@ -230,19 +230,19 @@ TEST(Fp16x3Plan, FewRowsHaveAKernelOfTheirOwn) {
                                  {17, 14336},
                                  {32, 4096},
                                  {33, 4096}})
-      for (const bool exchanged : {false, true}) {
+      for (const bool swap_ab : {false, true}) {
         const Problem p =
-            exchanged ? parts_problem(layout, few, 4096, k) : parts_problem(layout, 4096, few, k);
+            swap_ab ? parts_problem(layout, few, 4096, k) : parts_problem(layout, 4096, few, k);
         int found = 0;
         for (const Plan& plan : plans_of(Algo::Fp16x3, p, d)) {
           const Fp16x3Plan way = fp16x3_of(plan);
           if (way.kernel != Fp16x3Kernel::FewRows) continue;
           ++found;
-          EXPECT_EQ(way.exchanged, exchanged);
+          EXPECT_EQ(way.swap_ab, swap_ab);
           EXPECT_LT(plan.workspace_bytes,
                     (few + 7) / 8 * 8 * k * 4 + 64 * (8 + 64 * 64 / 8) + 1024 + 256);
-          const int64_t tiles = exchanged ? plan.tiles_n : plan.tiles_m;
-          EXPECT_GE(tiles * (exchanged ? plan.block_n : plan.block_m), 4096);
+          const int64_t tiles = swap_ab ? plan.tiles_n : plan.tiles_m;
+          EXPECT_GE(tiles * (swap_ab ? plan.block_n : plan.block_m), 4096);
           EXPECT_EQ(plan.main_step().grid_x, tiles * way.cluster_p);
         }
         EXPECT_EQ(found > 0, few <= 16 || (few <= 32 && k == 4096))
@@ -308,10 +308,10 @@ TEST(Fp16x3Plan, ANarrowCNeedsNoPlanesOfTheLargeOperand) {
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
     for (const auto& [m, n] : {std::pair{64, 4096}, {4096, 128}, {64, 28672}, {2048, 128}}) {
       Problem p = parts_problem(layout, m, n, 4096);
-      const auto direct = [&, exchanged = m < n] {
+      const auto direct = [&, swap_ab = m < n] {
         int found = 0;
         for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
-          if (way.kernel != Fp16x3Kernel::Direct || way.exchanged != exchanged) continue;
+          if (way.kernel != Fp16x3Kernel::Direct || way.swap_ab != swap_ab) continue;
           ++found;
           EXPECT_LT(plan_with(Algo::Fp16x3, p, d, way).workspace_bytes,
                     128 * 4096 * 4 + 40000 * 8 + 8192 + 28672 * 128 / 8 + 28672 * 2);

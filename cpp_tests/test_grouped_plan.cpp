@@ -132,8 +132,8 @@ TEST(GroupedPlans, CopyWhatLiesAlongTheSharedSize) {
   Problem p = problems()[0];
   const auto copies = [&] {
     const Plan plan = make_plan(p, h100);
-    return plan.exchanged ? std::tuple(plan.copy_q, plan.copy_p)
-                          : std::tuple(plan.copy_p, plan.copy_q);
+    return plan.swap_ab ? std::tuple(plan.copy_q, plan.copy_p)
+                        : std::tuple(plan.copy_p, plan.copy_q);
   };
   EXPECT_EQ(copies(), std::tuple(CopyTo::Nothing, CopyTo::Nothing));
   p.a.row_stride = 1, p.a.col_stride = p.m, p.a.alignment = 2;

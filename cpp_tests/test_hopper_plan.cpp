@@ -66,8 +66,8 @@ TEST(HopperPlans, OnlyWhatTmaCannotReadIsRepacked) {
   const DeviceInfo d = device("h200");
   const auto expect_repacks = [&](const Problem& p, bool a, bool b) {
     for (const HopperPlan& plan : hopper_plans(p, d)) {
-      EXPECT_EQ(plan.exchanged ? copies_q(plan) : copies_p(plan), a);
-      EXPECT_EQ(plan.exchanged ? copies_p(plan) : copies_q(plan), b);
+      EXPECT_EQ(plan.swap_ab ? copies_q(plan) : copies_p(plan), a);
+      EXPECT_EQ(plan.swap_ab ? copies_p(plan) : copies_q(plan), b);
     }
   };
   for (const char* layout : {"nn", "nt", "tn", "tt"}) {
@@ -88,8 +88,8 @@ TEST(HopperPlans, Tf32ThatDoesNotLieAlongKIsReadByRegistersOrRepacked) {
       const bool a_mn = layout[0] == 't', b_mn = layout[1] == 'n';
       const HopperTileInfo& tile = hopper_tile(plan.tile);
       const bool by_registers = reads_by_registers(tile.group_p, tile.block_q, tile.consumers);
-      EXPECT_EQ(copies_p(plan), (plan.exchanged ? b_mn : a_mn) && !by_registers);
-      EXPECT_EQ(copies_q(plan), plan.exchanged ? a_mn : b_mn);
+      EXPECT_EQ(copies_p(plan), (plan.swap_ab ? b_mn : a_mn) && !by_registers);
+      EXPECT_EQ(copies_q(plan), plan.swap_ab ? a_mn : b_mn);
     }
 }
 
@@ -116,7 +116,7 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   for (const HopperPlan& plan : hopper_plans(tf32, d)) {
     const HopperTileInfo& tile = hopper_tile(plan.tile);
     const bool copies_a =
-        plan.exchanged || !reads_by_registers(tile.group_p, tile.block_q, tile.consumers);
+        plan.swap_ab || !reads_by_registers(tile.group_p, tile.block_q, tile.consumers);
     EXPECT_EQ(plan_with(Algo::Hopper, tf32, d, plan).workspace_bytes,
               (copies_a ? rounded(64 * 64 * 4) : 0) + rounded(128 * 64 * 4));
   }

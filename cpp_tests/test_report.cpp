@@ -301,7 +301,7 @@ TEST(Registers, KeysOfTensorRungs) {
     int found = 0;
     for (const Plan& plan : plans_of(Algo::Hopper, p, d)) {
       const bool reads_any = dtype != DType::Float32 || !copies_p(hopper_of(plan));
-      if (hopper_of(plan).exchanged || !reads_any) continue;
+      if (hopper_of(plan).swap_ab || !reads_any) continue;
       const std::string kernel = rung_of(Algo::Hopper)->describe(p, d, plan).kernel;
       EXPECT_NE(kernel.find(arguments), std::string::npos) << kernel;
       ++found;
@@ -328,10 +328,10 @@ TEST(Registers, KeysOfFp64) {
 
 TEST(Registers, KeysOfFp16x3) {
   const DeviceInfo d = device("h200");
-  const auto key = [&](const char* layout, bool exchanged) {
+  const auto key = [&](const char* layout, bool swap_ab) {
     const Problem p = parts_problem(layout, 4096, 4096, 4096);
     Fp16x3Plan way = fp16x3_of(plan_of_tile(Algo::Fp16x3, "X3Tile128x128", p, d));
-    way.exchanged = exchanged;
+    way.swap_ab = swap_ab;
     return report(p, d, plan_with(Algo::Fp16x3, p, d, way)).about.kernel;
   };
   // The planes have the operands' layouts; the second is B's transpose.

@@ -175,16 +175,16 @@ def test_every_tile_finishes_alike(dtype: torch.dtype, size: tuple) -> None:
     for a, b in ((x, cases.column_major(y)), (cases.column_major(x), y)):
         tiles = {way[0] for way in rungs.ways_of(a, b, "hopper", **product)}
         for i, tile in enumerate(sorted(tiles)):
-            for j, (exchanged, (p, q)) in enumerate(WAYS):
+            for j, (swap_ab, (p, q)) in enumerate(WAYS):
                 # Every activation in one way of each tile, one of them in the others.
                 few = [ACTIVATIONS[(i + j) % len(ACTIVATIONS)]]
                 for activation in ACTIVATIONS if (p, q) == (1, 1) else few:
                     for keeps in (False, True):
                         c, before = torch.ops.tiled_debug.finished_with_tile(
-                            *(a, b, tile, exchanged, p, q, False),
+                            *(a, b, tile, swap_ab, p, q, False),
                             **asked | {"activation": activation, "before": keeps},
                         )
-                        what = (tile, exchanged, p, q, activation, keeps)
+                        what = (tile, swap_ab, p, q, activation, keeps)
                         assert same_bits(c, right[activation][0]), what
                         assert not keeps or same_bits(before, right[activation][1]), what
                         seen += 1
@@ -394,10 +394,10 @@ def test_the_reference_sees_another_order() -> None:
     right = epilogues.before_activation(total, bias=bias[0], input=input, alpha=0.7, beta=-1.9)
     shift = bias[0].expand(50, 60).contiguous()
     alpha, beta = torch.tensor(0.7), torch.tensor(-1.9)
-    exchanged = epilogues.scaled(0.7, total, epilogues.scaled(-1.9, input, shift))
+    reordered = epilogues.scaled(0.7, total, epilogues.scaled(-1.9, input, shift))
     inside = epilogues.scaled(-1.9, input, alpha * total + shift)
     outside = beta * input + epilogues.scaled(0.7, total, shift)
-    for wrong in (exchanged, inside, outside):
+    for wrong in (reordered, inside, outside):
         assert not same_bits(wrong, right)
         assert torch.allclose(wrong, right, atol=1e-5)
 

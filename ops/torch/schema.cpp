@@ -168,7 +168,7 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def("rules(str? device=None) -> str", &rules_text);
   m.def("forget_rules() -> ()", &forget_rules);
   // The row of a rules file that would choose this way for the product: for tests of the choice.
-  m.def(schema("rules_row(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
+  m.def(schema("rules_row(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
                " int cluster_q, bool share_segments, *, $options, str? activation=None,"
                " str? device=None) -> str"),
         kernel<&rules_row>);
@@ -183,15 +183,15 @@ TORCH_LIBRARY(tiled_debug, m) {
   // not. plan() lists the ways of all that have many. Clusters other than 1 x 1 are hopper's and
   // fp16x3's.
   m.def(
-      schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
+      schema("mm_with_tile(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
              " int cluster_q, bool share_segments, *, $options) -> Tensor"));
   // The same of a scaled product of two matrices.
   m.def(
       "scaled_with_tile(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, str tile,"
-      " bool exchanged, int cluster_p, int cluster_q, *, ScalarType? out_dtype=None) -> Tensor");
+      " bool swap_ab, int cluster_p, int cluster_q, *, ScalarType? out_dtype=None) -> Tensor");
   // The same with an epilogue: (C, before) with C = activation(before), before = A B + bias.
   m.def(
-      schema("finished_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
+      schema("finished_with_tile(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
              " int cluster_q, bool share_segments, *, Tensor? bias=None, str? activation=None,"
              " bool before=False, $options) -> (Tensor, Tensor)"));
   // (C, before) with C = activation(before), before = beta input + (alpha A B + bias), of matrices

@@ -33,7 +33,7 @@ bool is_of_chains(const Problem& problem, const DeviceInfo& device);
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
-             bool exchanged = false);
+             bool swap_ab = false);
 
 // The kernel of the sums, a block for each tile; where it walks through groups, no more blocks than
 // run at once. `dynamic`: it is given its shared memory.

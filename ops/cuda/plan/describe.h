@@ -35,7 +35,7 @@ struct CopiedOperands {
 };
 inline CopiedOperands copied_operands(const Plan& plan) {
   const bool p = plan.copy_p != CopyTo::Nothing, q = plan.copy_q != CopyTo::Nothing;
-  return plan.exchanged ? CopiedOperands{q, p} : CopiedOperands{p, q};
+  return plan.swap_ab ? CopiedOperands{q, p} : CopiedOperands{p, q};
 }
 
 // Null for neither.

@@ -76,7 +76,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       if (info.of_7_5 != held || (!info.any && !(is_wide(a) && is_wide(b)))) continue;
       if (is_grouped(problem) && !info.any) continue;
       if (info.shared_bytes > device.shared_bytes_per_block) continue;
-      const Problem computed = as_turned(problem, way);
+      const Problem computed = as_computed(problem, way);
       if (most_tiles(computed, info.block_m, info.block_n) > MAX_GRID_X) continue;
       way.tile = static_cast<int8_t>(tile);
       for (int share = problem.leaf > 0; share <= may_share_segments(computed); ++share) {
@@ -85,10 +85,10 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       }
     }
   };
-  for (const bool exchanged : {false, true}) {
-    way.exchanged = exchanged;
-    const Side a = exchanged ? side_b(problem) : side_a(problem);
-    const Side b = exchanged ? side_a(problem) : side_b(problem);
+  for (const bool swap_ab : {false, true}) {
+    way.swap_ab = swap_ab;
+    const Side a = swap_ab ? side_b(problem) : side_a(problem);
+    const Side b = swap_ab ? side_a(problem) : side_b(problem);
     const bool may_copy = !held && problem.k > 0 && !is_grouped(problem);
     const bool may_copy_a = may_copy && !is_wide(a), may_copy_b = may_copy && !is_wide(b);
     for (int copy_a = 0; copy_a <= may_copy_a; ++copy_a)
@@ -119,12 +119,12 @@ int variant_of(const AsyncMmaWay& way) {
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
   const Candidate candidate = candidate_of_tile(problem, chosen.tile);
-  Plan plan = plan_of(Algo::AsyncMma, candidate, problem, way, chosen.exchanged);
-  const Sides sides = sides_of(problem, chosen.exchanged);
+  Plan plan = plan_of(Algo::AsyncMma, candidate, problem, way, chosen.swap_ab);
+  const Sides sides = sides_of(problem, chosen.swap_ab);
   if (chosen.copy_a) plan.copy_p = laid_out(sides.p, problem.dtype);
   if (chosen.copy_b) plan.copy_q = laid_out(sides.q, problem.dtype);
   add_copies(plan, problem);
-  const Problem computed = as_turned(problem_as_read(problem, plan), chosen);
+  const Problem computed = as_computed(problem_as_read(problem, plan), chosen);
   plan.demand =
       demand_of(average_of(computed), candidate.block_m, candidate.block_n, variant_of(chosen),
                 std::min<int64_t>(candidate.resident,
@@ -150,14 +150,14 @@ const char* name_of(ReadBy by) {
 
 // In JSON:
 //
-//   async_mma  {exchanged, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
+//   async_mma  {swap_ab, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
 //              the like}
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
-  const Problem computed = as_turned(problem_as_read(problem, plan), way);
-  const char* const a = name_of(way.exchanged ? way.b : way.a);
-  const char* const b = name_of(way.exchanged ? way.a : way.b);
+  const Problem computed = as_computed(problem_as_read(problem, plan), way);
+  const char* const a = name_of(way.swap_ab ? way.b : way.a);
+  const char* const b = name_of(way.swap_ab ? way.a : way.b);
   Description d;
   d.tile = async_mma_tile_name(way.tile);
   d.kernel =
@@ -171,7 +171,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
     d.lines.emplace_back("copies", copied);
   d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
   d.json.emplace_back("async_mma", Object()
-                                       .truth("exchanged", way.exchanged)
+                                       .truth("swap_ab", way.swap_ab)
                                        .truth("share_segments", way.shares_segments)
                                        .truth("copies_a", copies_a)
                                        .truth("copies_b", copies_b)
@@ -185,11 +185,11 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 NamedWay name(const Problem&, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
   std::string tile(async_mma_tile_name(chosen.tile));
-  const bool a = chosen.exchanged ? chosen.copy_b : chosen.copy_a;
-  const bool b = chosen.exchanged ? chosen.copy_a : chosen.copy_b;
+  const bool a = chosen.swap_ab ? chosen.copy_b : chosen.copy_a;
+  const bool b = chosen.swap_ab ? chosen.copy_a : chosen.copy_b;
   if (const char* const copied = names_of_operands(a, b))
     tile += std::string(" of copied ") + copied;
-  return named_way(std::move(tile), chosen.exchanged, chosen.shares_segments);
+  return named_way(std::move(tile), chosen.swap_ab, chosen.shares_segments);
 }
 
 }  // namespace

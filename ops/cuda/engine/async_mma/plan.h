@@ -9,8 +9,8 @@
 namespace tiled {
 
 // This problem, or that of C's transpose.
-inline Problem as_turned(const Problem& problem, const AsyncMmaWay& way) {
-  return way.exchanged ? turned(problem) : problem;
+inline Problem as_computed(const Problem& problem, const AsyncMmaWay& way) {
+  return way.swap_ab ? turned(problem) : problem;
 }
 
 // How an operand is copied so that 16 bytes of it can be read: it keeps its direction where

@@ -21,15 +21,15 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
                                            int block_k, void* sums) {
   const FewRowsTileInfo& tile = few_rows_tile(way.tile);
   FewRowsArguments args{};
-  const Sides sides = sides_of(problem, way.exchanged);
+  const Sides sides = sides_of(problem, way.swap_ab);
   args.p = static_cast<int32_t>(sides.p.rows), args.q = static_cast<int32_t>(sides.q.rows);
   const Problem written =
       way.share_segments ? problem_of_sums(problem, sums_layout(problem), sums) : problem;
-  const Sides of_c = sides_of(written, way.exchanged);
+  const Sides of_c = sides_of(written, way.swap_ab);
   args.c = written.c.data;
   args.c_p = of_c.c_p, args.c_q = of_c.c_q, args.c_batch = written.c.batch_stride;
   args.c_fp32 = written.epilogue.out_dtype == DType::Float32;
-  args.epilogue = way.exchanged ? transposed(written.epilogue) : written.epilogue;
+  args.epilogue = way.swap_ab ? transposed(written.epilogue) : written.epilogue;
   args.finishes = !written.epilogue.is_identity();
   args.batch = static_cast<int32_t>(problem.batch);
   args.p_batch = sides.p.batch_stride != 0, args.q_batch = sides.q.batch_stride != 0;

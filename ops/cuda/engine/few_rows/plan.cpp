@@ -76,12 +76,12 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
   }
 }
 
-void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, bool exchanged,
+void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, bool swap_ab,
              bool share, Visit visit) {
   const int bytes = static_cast<int>(size_of(problem.dtype));
-  const Sides sides = sides_of(problem, exchanged);
+  const Sides sides = sides_of(problem, swap_ab);
   FewRowsPlan plan{};
-  plan.exchanged = exchanged;
+  plan.swap_ab = swap_ab;
   plan.share_segments = share;
   const bool reads_p = by == FewRowsBy::Wgmma ? tma_reads(sides.p, problem) : is_mappable(sides.p);
   const bool reads_q = is_mappable(sides.q) && (takes_any_q(by) || !is_mn_major(sides.q));
@@ -136,13 +136,13 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   // The last segment is taken for a whole one, and its end is a coordinate of TMA's.
   const bool may_share = may_share_segments(problem) && problem.k <= MOST_OF_TMA - SEGMENT_K;
-  for (const bool exchanged : {false, true}) {
-    const Sides sides = sides_of(problem, exchanged);
+  for (const bool swap_ab : {false, true}) {
+    const Sides sides = sides_of(problem, swap_ab);
     if (sides.q.rows > sides.p.rows) continue;
     for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Warps,
                                FewRowsBy::Mma, FewRowsBy::Lanes, FewRowsBy::Patches})
       for (int share = 0; share <= may_share; ++share)
-        if (multiplies(by, problem)) ways_by(problem, device, by, exchanged, share, visit);
+        if (multiplies(by, problem)) ways_by(problem, device, by, swap_ab, share, visit);
   }
 }
 
@@ -153,9 +153,9 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const FewRowsPlan choice = way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(choice.tile);
   const int rows = choice.strip * choice.height;  // of the highest tile
-  Plan plan = plan_of(Algo::FewRows, way, problem, choice.exchanged, rows, tile.block_q,
+  Plan plan = plan_of(Algo::FewRows, way, problem, choice.swap_ab, rows, tile.block_q,
                       tma_step(problem) * tile.boxes);
-  (choice.exchanged ? plan.tiles_n : plan.tiles_m) = int64_t{choice.sharers} * choice.rounds;
+  (choice.swap_ab ? plan.tiles_n : plan.tiles_m) = int64_t{choice.sharers} * choice.rounds;
   plan.copy_p = choice.copy_p, plan.copy_q = choice.copy_q;
   if (problem.k == 0) {
     add_sums(plan, problem);
@@ -167,7 +167,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     add_with_sums(plan, product, problem);
   else
     plan.add_with_totals(product, 0);
-  const Sides read = sides_of(problem_as_read(problem, plan), choice.exchanged);
+  const Sides read = sides_of(problem_as_read(problem, plan), choice.swap_ab);
   plan.demand = demand_of(problem, read, rows, tile.block_q, choice.tile, /*resident=*/1,
                           choice.share_segments);
   plan.demand.filled = static_cast<double>(rows) / tile.block_p;
@@ -192,11 +192,11 @@ const char* name_of(FewRowsBy by) {
 
 // In JSON:
 //
-//   few_rows  {exchanged, share_segments, repack_a, repack_b}
+//   few_rows  {swap_ab, share_segments, repack_a, repack_b}
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
-  const Sides sides = sides_of(problem_as_read(problem, whole), plan.exchanged);
+  const Sides sides = sides_of(problem_as_read(problem, whole), plan.swap_ab);
   Description d;
   d.tile = few_rows_tile_name(plan.tile);
   const bool lanes = is_by_lanes(tile.by);
@@ -213,7 +213,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
     d.lines.emplace_back("repacks", repacked);
   d.json.emplace_back("few_rows", Object()
-                                      .truth("exchanged", plan.exchanged)
+                                      .truth("swap_ab", plan.swap_ab)
                                       .truth("share_segments", plan.share_segments)
                                       .truth("repack_a", repack_a)
                                       .truth("repack_b", repack_b)
@@ -228,7 +228,7 @@ NamedWay name(const Problem&, const Way& way) {
   const std::string tile = std::string(few_rows_tile_name(chosen.tile)) + " " +
                            std::to_string(chosen.sharers) + "x" + std::to_string(chosen.rounds) +
                            " of " + std::to_string(chosen.strip);
-  return named_way(tile, chosen.exchanged, chosen.share_segments);
+  return named_way(tile, chosen.swap_ab, chosen.share_segments);
 }
 
 }  // namespace

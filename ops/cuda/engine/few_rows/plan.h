@@ -13,7 +13,7 @@ namespace tiled {
 
 struct FewRowsPlan {
   int8_t tile;              // of FewRowsTiles
-  bool exchanged;           // P is B's transpose and Q is A; else P is A and Q B's transpose
+  bool swap_ab;             // P is B's transpose and Q is A; else P is A and Q B's transpose
   CopyTo copy_p, copy_q;    // the operand is copied to where TMA can read it, Q along K
   int8_t strip;             // rows of P
   int8_t height;            // strips of the highest tile
@@ -30,7 +30,7 @@ inline FewRowsStrips few_rows_strips(const FewRowsPlan& plan, int64_t rows) {
 
 // Tiles along Q.
 inline int64_t columns_of(const Problem& problem, const FewRowsPlan& plan) {
-  return blocks_over(plan.exchanged ? problem.m : problem.n, few_rows_tile(plan.tile).block_q);
+  return blocks_over(plan.swap_ab ? problem.m : problem.n, few_rows_tile(plan.tile).block_q);
 }
 
 // The segments of split-K, or leaves.

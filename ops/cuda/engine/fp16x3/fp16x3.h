@@ -41,7 +41,7 @@ struct Fp16x3Arguments {
   GuardList guard;
   float tolerance;  // of is_unsure; of groups that share out K each has its own
   bool coarse;      // Fp16x3Plan's
-  bool exchanged;   // P is B and Q is A
+  bool swap_ab;     // P is B and Q is A
 };
 
 // async.cu reads the planes, [batch][hi, lo][rows][k] each, where all entries differ.
@@ -87,6 +87,6 @@ Kernel<GuardArguments> guard_kernel(bool of_groups);
 // The product of the planes, with stream-K or without; and of P as it is in memory.
 Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major, bool cuts);
 Kernel<Fp16x3Arguments> fp16x3_groups_kernel(int tile, bool p_mn_major, bool q_mn_major);
-Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);
+Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool swap_ab);
 
 }  // namespace tiled

@@ -29,14 +29,14 @@ bool has_few_rows(const Problem& problem) {
 void ways_by_clusters(const Problem& problem, const DeviceInfo& device, Visit visit) {
   constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
   for (int t = 0; t < FP16X3_TILE_COUNT; ++t)
-    for (const bool exchanged : {false, true})
+    for (const bool swap_ab : {false, true})
       for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
-        const Sides sides = sides_of(problem, exchanged);
+        const Sides sides = sides_of(problem, swap_ab);
         if (is_direct(t) && (is_grouped(problem) || !is_mappable(sides.p))) continue;
         Fp16x3Plan plan{};
         plan.kernel = is_direct(t) ? Fp16x3Kernel::Direct : Fp16x3Kernel::Planes;
         plan.tile = static_cast<int8_t>(t);
-        plan.exchanged = exchanged;
+        plan.swap_ab = swap_ab;
         plan.cluster_p = static_cast<int8_t>(cluster_p);
         plan.cluster_q = static_cast<int8_t>(cluster_q);
         const Fp16x3TileInfo tile = tile_of(plan);
@@ -109,7 +109,7 @@ void ways_of_few_rows(const Problem& problem, Visit visit) {
       Fp16x3Plan plan{};
       plan.kernel = Fp16x3Kernel::FewRows;
       plan.tile = static_cast<int8_t>(t);
-      plan.exchanged = problem.m < problem.n;
+      plan.swap_ab = problem.m < problem.n;
       plan.cluster_p = static_cast<int8_t>(cluster), plan.cluster_q = 1;
       plan.panel = 1;
       plan.blocks =
@@ -159,7 +159,7 @@ double lines_of_single_stores(const Problem& problem, const Sides& sides) {
 Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   const Problem problem = average_of(asked);
   const Fp16x3TileInfo tile = tile_of(way);
-  Sides sides = sides_of(problem, way.exchanged);
+  Sides sides = sides_of(problem, way.swap_ab);
   const bool as_it_lies = way.kernel == Fp16x3Kernel::Direct || way.kernel == Fp16x3Kernel::FewRows;
   if (!as_it_lies) sides.p = planes_of_p(sides.p, way);
   sides.q = planes_of_q(sides.q, way);
@@ -219,7 +219,7 @@ Step guard_step(const Problem& problem, const DeviceInfo& device, bool computes_
 // Area::Guard to Area::Squares.
 void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
   const bool few_rows = way.kernel == Fp16x3Kernel::FewRows;
-  const Sides sides = sides_of(problem, way.exchanged);
+  const Sides sides = sides_of(problem, way.swap_ab);
   const auto take = [&](Area area, int64_t bytes) { plan.take(area, workspace_aligned(bytes)); };
   const int64_t p_entries = entries_of(sides.p, problem.batch);
   const int64_t q_entries = entries_of(sides.q, problem.batch);
@@ -253,7 +253,7 @@ void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const Fp16x3Plan way = chosen.as<Fp16x3Plan>();
   const Fp16x3TileInfo tile = tile_of(way);
-  Plan plan = plan_of(Algo::Fp16x3, chosen, problem, way.exchanged, tile.block_p, tile.block_q,
+  Plan plan = plan_of(Algo::Fp16x3, chosen, problem, way.swap_ab, tile.block_p, tile.block_q,
                       /*block_k=*/64);  // 128 bytes of the parts
   const bool multiplies = problem.k >= fp16x3_least_k(way.coarse);
   if (multiplies) {

@@ -24,7 +24,7 @@ struct SplitJob {
 };
 
 inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool of_q) {
-  const Sides sides = sides_of(problem, plan.exchanged);
+  const Sides sides = sides_of(problem, plan.swap_ab);
   const Side& from = of_q ? sides.q : sides.p;
   const Side to = of_q ? planes_of_q(from, plan) : planes_of_p(from, plan);
   const bool direct = plan.kernel == Fp16x3Kernel::Direct;

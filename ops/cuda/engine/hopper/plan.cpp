@@ -70,8 +70,8 @@ constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   const bool may_share = may_share_segments(problem) && problem.batch <= MAX_GRID_Y;
-  for (const bool exchanged : {false, true}) {
-    const Sides sides = sides_of(problem, exchanged);
+  for (const bool swap_ab : {false, true}) {
+    const Sides sides = sides_of(problem, swap_ab);
     const bool by_tma = stores_by_tma(problem, sides, sides.c_p, sides.c_q, problem.c.alignment);
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
@@ -82,7 +82,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       if (is_grouped(problem) && problem.epilogue.reads_input() && tile.ping_pong) continue;
       HopperPlan plan{};
       plan.tile = static_cast<int8_t>(t);
-      plan.exchanged = exchanged;
+      plan.swap_ab = swap_ab;
       plan.copy_p = copy_of(sides.p, problem, is_ready_p(sides.p, problem, tile));
       plan.copy_q = copy_of(sides.q, problem, tma_reads(sides.q, problem));
       plan.stores_by_tma = by_tma;
@@ -145,7 +145,7 @@ std::vector<std::string> variants() { return variants_of(HopperTiles()); }
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const HopperPlan choice = way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(choice.tile);
-  Plan plan = plan_of(Algo::Hopper, way, problem, choice.exchanged, tile.block_p, tile.block_q,
+  Plan plan = plan_of(Algo::Hopper, way, problem, choice.swap_ab, tile.block_p, tile.block_q,
                       tma_step(problem));
   plan.copy_p = choice.copy_p, plan.copy_q = choice.copy_q;
   if (problem.k == 0) {
@@ -168,13 +168,13 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
     plan.add_with_totals(step, choice.blocks * totals * (totals_wait ? 1 : waiting.most));
   const Problem judged = average_of(problem_as_read(problem, plan));
   plan.demand =
-      demand_of(judged, sides_of(judged, choice.exchanged), tile.block_p, tile.block_q, choice.tile,
+      demand_of(judged, sides_of(judged, choice.swap_ab), tile.block_p, tile.block_q, choice.tile,
                 tile.blocks_per_sm, choice.share_segments, choice.cluster_p, choice.cluster_q);
   // A sum that waits in memory is stored and read again, which takes as long as C each time.
   if (!choice.share_segments) plan.demand.ends += 2 * static_cast<double>(waiting.all);
   // It takes fp8 along K alone, and longer where each column has a scale of its own in every step.
   if (is_scaled(problem))
-    plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.exchanged);
+    plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.swap_ab);
   return plan;
 }
 

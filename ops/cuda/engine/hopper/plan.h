@@ -21,15 +21,15 @@ struct Units {
 };
 inline Units units_of(const Problem& problem, const HopperPlan& plan) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
-  const int64_t p = plan.exchanged ? problem.n : problem.m;
-  const int64_t q = plan.exchanged ? problem.m : problem.n;
+  const int64_t p = plan.swap_ab ? problem.n : problem.m;
+  const int64_t q = plan.swap_ab ? problem.m : problem.n;
   Units units;
   units.clusters_p = blocks_over(p, int64_t{tile.block_p} * plan.cluster_p);
   units.clusters_q = blocks_over(q, int64_t{tile.block_q} * plan.cluster_q);
   if (is_grouped(problem) && problem.groups.shared != Shared::K) {
     // The most that there may be: each group, and the rows after them, may end with a part of a
     // tile.
-    const bool of_p = problem.groups.shared == (plan.exchanged ? Shared::N : Shared::M);
+    const bool of_p = problem.groups.shared == (plan.swap_ab ? Shared::N : Shared::M);
     int64_t& shared = of_p ? units.clusters_p : units.clusters_q;
     shared = saturating_sum(shared, problem.batch);
     units.count = saturating_product(units.clusters_p, units.clusters_q);
@@ -49,9 +49,9 @@ inline bool finishes(const Problem& problem, const HopperPlan& plan) {
 
 // Whether a tile's columns of Q have one scale in common, for a block of K: they lie in one block
 // of 128 rows, unless a group begins between them.
-inline bool has_one_q(const Problem& problem, bool exchanged) {
-  const Scaling q = exchanged ? problem.scales.a.scaling : problem.scales.b.scaling;
-  const Shared rows = exchanged ? Shared::M : Shared::N;
+inline bool has_one_q(const Problem& problem, bool swap_ab) {
+  const Scaling q = swap_ab ? problem.scales.a.scaling : problem.scales.b.scaling;
+  const Shared rows = swap_ab ? Shared::M : Shared::N;
   return q == Scaling::Tensorwise || (q == Scaling::Block128x128 && problem.groups.shared != rows);
 }
 
@@ -72,7 +72,7 @@ inline bool stores_by_tma(const Problem& problem, const Sides& sides, int64_t p_
 
 // plan.cpp's rung describes its plans by this (describe.cpp). In JSON:
 //
-//   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
+//   hopper  {swap_ab, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
 //           store: "tma" or "rows"}
 Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 

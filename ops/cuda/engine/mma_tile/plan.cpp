@@ -116,12 +116,12 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 NamedWay name(const Problem&, const Way& way) {
   if (way.is<MmaWay>())
     return named_way(std::string(tile_name_of(MmaTiles(), way.as<MmaWay>().tile)),
-                     /*exchanged=*/false,
+                     /*swap_ab=*/false,
                      /*share_segments=*/false);
   const Fp64Way chosen = way.as<Fp64Way>();
   std::string tile(tile_name_of(Fp64Tiles(), chosen.tile));
   if (chosen.blocks > 0) tile += " cut";
-  return named_way(std::move(tile), /*exchanged=*/false, chosen.shares_segments);
+  return named_way(std::move(tile), /*swap_ab=*/false, chosen.shares_segments);
 }
 
 }  // namespace

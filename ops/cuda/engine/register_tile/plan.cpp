@@ -193,7 +193,7 @@ NamedWay name(const Problem& problem, const Way& way) {
   if (chosen.blocks > 0) tile += " cut";
   if (const char* const copied = names_of_operands(chosen.transpose_a, chosen.transpose_b))
     tile += std::string(" of copied ") + copied;
-  return named_way(std::move(tile), /*exchanged=*/false, chosen.shares_segments);
+  return named_way(std::move(tile), /*swap_ab=*/false, chosen.shares_segments);
 }
 
 }  // namespace
