@@ -101,7 +101,7 @@ int count_right_ways(const Product& p, uint32_t seed, std::string& wrong, int mu
       else
         run_tile<T, false>(FewRowsTiles(), way.tile, is_mn_major(sides.p), args);
     });
-    if (way.share_segments) add_shared_sums<T>(problem, static_cast<const float*>(workspace));
+    if (way.split_k) add_shared_sums<T>(problem, static_cast<const float*>(workspace));
   };
   return count_right_ways_of<T, FewRowsPlan>(Algo::FewRows,
                                              BYTES == 4 ? Arithmetic::Fma : Arithmetic::Tensor, p,

@@ -164,7 +164,7 @@ TEST(AsyncMmaPlan, TotalsOfADeepK) {
   for (const int64_t k : {DEEP_K - 1, DEEP_K}) {
     const Problem p = tensor_problem("nt", 8000, 6000, k);
     for (const Plan& plan : plans_of(Algo::AsyncMma, p, device("a100"))) {
-      if (shares_segments(plan)) continue;
+      if (is_split_k(plan)) continue;
       const int64_t tiles = plan.main_step().grid_x;
       EXPECT_EQ(plan.main_step().workspace_bytes,
                 k < DEEP_K ? 0 : tiles * plan.block_m * plan.block_n * 4);

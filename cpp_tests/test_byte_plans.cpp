@@ -51,7 +51,7 @@ TEST(BytePlans, AreWithinTheHardwaresLimits) {
             EXPECT_LE(way.blocks, H100.multiprocessors * tile.blocks_per_sm);
             EXPECT_EQ(plan.main_step().shared_bytes, tile.shared_bytes);
             // What waits are split-K's sums, and nothing else.
-            EXPECT_EQ(plan.main_step().workspace_bytes > 0, way.share_segments);
+            EXPECT_EQ(plan.main_step().workspace_bytes > 0, way.split_k);
             const Sides read = sides_of(problem_as_read(p, plan), plan.swap_ab);
             EXPECT_FALSE(is_mn_major(read.p) || is_mn_major(read.q));
           }
@@ -120,8 +120,8 @@ TEST(BytePlans, HowTheResultIsStored) {
 TEST(BytePlans, ShareOutSegments) {
   int shared = 0;
   for (const Plan& plan : plans_of(Algo::Hopper, bytes("nt", 256, 256, 32768), H100)) {
-    EXPECT_EQ(plan.workspace_bytes, shares_segments(plan) ? 8 * 256 * 256 * 4 : 0);
-    shared += shares_segments(plan);
+    EXPECT_EQ(plan.workspace_bytes, is_split_k(plan) ? 8 * 256 * 256 * 4 : 0);
+    shared += is_split_k(plan);
   }
   EXPECT_GT(shared, 0);
 }

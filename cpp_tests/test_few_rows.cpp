@@ -124,7 +124,7 @@ TEST(FewRowsPlans, HaveWaysForTheTreesThatTheyTake) {
               rung_of(Algo::FewRows)->ways(p, d, [&](const Way& way) {
                 const FewRowsPlan plan = way.as<FewRowsPlan>();
                 const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
-                if (!plan.share_segments) {
+                if (!plan.split_k) {
                   EXPECT_LE(waiting_beyond(0, p).most, few_rows_waiting(tile.by, tile.columns));
                   EXPECT_LE(m, 64);
                 }

@@ -109,7 +109,7 @@ TEST(GroupedPlans, AreWithinLimits) {
       const int cluster = way.cluster_p * way.cluster_q;
       ++ways;
       EXPECT_TRUE(tile.of_groups);
-      EXPECT_FALSE(way.share_segments);
+      EXPECT_FALSE(way.split_k);
       EXPECT_GT(way.blocks, 0);
       EXPECT_EQ(way.blocks % cluster, 0);
       EXPECT_LE(way.blocks, h100.multiprocessors * tile.blocks_per_sm);

@@ -37,7 +37,7 @@ TEST(ScaledPlans, AreOfTheirOwnTiles) {
       const HopperTileInfo& tile = hopper_tile(way.tile);
       ++ways;
       EXPECT_TRUE(tile.of_scaled);
-      EXPECT_FALSE(way.share_segments);  // there is one total
+      EXPECT_FALSE(way.split_k);  // there is one total
       const Plan plan = plan_with(Algo::Hopper, p, h100, way);
       const Step& step = plan.main_step();
       EXPECT_EQ(step.work, Work::Product);

@@ -79,12 +79,12 @@ FEW_ROWS_DOUBLES = Place(
 )
 FEW_ROWS_PATCHES = Place(
     f"{ENGINE}/few_rows/patches.cu",
-    ("test_shared_segments.py",),
+    ("test_split_k.py",),
     "float32 and every_way",
 )
 SUMS = Place(
     "ops/cuda/parts/schedule/sum_segments.cu",
-    ("test_shared_segments.py",),
+    ("test_split_k.py",),
     "in_turn",
 )
 # One that copies operands past the registers, and one for any alignment.

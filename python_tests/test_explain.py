@@ -291,7 +291,7 @@ def test_the_text_shows_the_chosen_way_and_the_next_three() -> None:
         assert re.match(rf"  [\d.]+ [mun]?s +{re.escape(what)}", line), line
         assert ("cluster" in line) == (way.cluster_p * way.cluster_q > 1)
         assert ("swap_ab" in line) == way.swap_ab
-        assert ("split" in line) == way.share_segments
+        assert ("split" in line) == way.split_k
         assert ("<- chosen" in line) == (line is lines[0])
     one = tiled_mm.explain(a, b, algo="tma_wgmma", device="h200")
     assert "Chosen of 1 way, by estimated times\n" in one

@@ -40,7 +40,7 @@ def ways(a: Tensor, b: Tensor, **options: object) -> list[dict]:
 
 
 def row_for(a: Tensor, b: Tensor, way: dict, device: str | None = DEVICE) -> str:
-    names = (way[x] for x in ("tile", "swap_ab", "cluster_p", "cluster_q", "share_segments"))
+    names = (way[x] for x in ("tile", "swap_ab", "cluster_p", "cluster_q", "split_k"))
     return torch.ops.tiled_debug.rules_row(a, b, *names, algo=way["algo"], device=device)
 
 

@@ -105,7 +105,7 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //   traffic       {tiles: T, compulsory: T}, T = {bytes, and the roofline as below}
 //
 //   ways          [{algo, tile ("" for the rungs of one tile), swap_ab, cluster_p, cluster_q,
-//                 share_segments, seconds (estimated)}], the plan's own first, then every other
+//                 split_k, seconds (estimated)}], the plan's own first, then every other
 //                 that was looked at, the fastest first
 //   measured      {seconds, estimated_seconds (measured, of the way that estimates would have
 //                 taken), date}; null where the way was chosen by estimates

@@ -82,7 +82,7 @@ std::string ways_table(const PlanReport& r, bool verbose) {
     if (way.cluster_p * way.cluster_q > 1)
       what += ", cluster " + std::to_string(way.cluster_p) + " x " + std::to_string(way.cluster_q);
     if (way.swap_ab) what += ", swap_ab";
-    if (way.share_segments) what += ", split";
+    if (way.split_k) what += ", split";
     text += line(with_unit(r.ways[i].seconds, "s"), what + (i == 0 ? " <- chosen" : ""));
   }
   if (count < r.ways.size())

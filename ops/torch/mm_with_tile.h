@@ -20,13 +20,10 @@ namespace tiled {
 // C, and the pre-activation, undefined where it is not asked for; by a rung's way of
 // that name. With an epilogue the tile's kernel is another one, and so it is where a tree sums K.
 template <typename Backend>
-std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
-                                                      std::string_view tile, bool swap_ab,
-                                                      int64_t cluster_p, int64_t cluster_q,
-                                                      bool share_segments,
-                                                      const std::optional<at::Tensor>& bias,
-                                                      std::optional<std::string_view> activation,
-                                                      bool keeps_before, const MmOptions& asked) {
+std::tuple<at::Tensor, at::Tensor> finished_with_tile(
+    const at::Tensor& a, const at::Tensor& b, std::string_view tile, bool swap_ab,
+    int64_t cluster_p, int64_t cluster_q, bool split_k, const std::optional<at::Tensor>& bias,
+    std::optional<std::string_view> activation, bool keeps_before, const MmOptions& asked) {
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
   const bool is_bare = !bias && !activation && !keeps_before;
   const at::ScalarType type = is_bare ? check_out_dtype(a.scalar_type(), asked)
@@ -45,11 +42,11 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
   const DeviceInfo& device = cuda_device(a.device().index());
   // Refuses what the rung cannot do.
   const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
-  const NamedWay name = {std::string(tile), swap_ab, cluster_p, cluster_q, share_segments};
+  const NamedWay name = {std::string(tile), swap_ab, cluster_p, cluster_q, split_k};
   const std::optional<Plan> found = plan_of_way(problem, device, rung.algo, name);
   TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
               swap_ab ? ", swap_ab" : "", ", cluster ", cluster_p, " x ", cluster_q,
-              share_segments ? ", segments shared" : "", " for this problem");
+              split_k ? ", split_k" : "", " for this problem");
   at::Tensor c = Backend::empty(sizes, type, a), before;
   problem.c.data = c.mutable_data_ptr();
   if (keeps_before) {
@@ -63,11 +60,11 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
 
 template <typename Backend>
 at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
-                        bool swap_ab, int64_t cluster_p, int64_t cluster_q, bool share_segments,
+                        bool swap_ab, int64_t cluster_p, int64_t cluster_q, bool split_k,
                         const MmOptions& asked) {
-  return std::get<0>(
-      finished_with_tile<Backend>(a, b, tile, swap_ab, cluster_p, cluster_q, share_segments,
-                                  /*bias=*/{}, /*activation=*/{}, /*keeps_before=*/false, asked));
+  return std::get<0>(finished_with_tile<Backend>(a, b, tile, swap_ab, cluster_p, cluster_q, split_k,
+                                                 /*bias=*/{}, /*activation=*/{},
+                                                 /*keeps_before=*/false, asked));
 }
 
 }  // namespace tiled

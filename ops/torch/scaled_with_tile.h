@@ -25,7 +25,7 @@ at::Tensor scaled_with_tile(const at::Tensor& a, const at::Tensor& b, const at::
   Problem problem = scaled_problem(a, b, scale_a, scale_b, shape);
   const std::optional<Plan> found =
       plan_of_way(problem, cuda_device(a.device().index()), Algo::Hopper,
-                  {std::string(tile), swap_ab, cluster_p, cluster_q, /*share_segments=*/false});
+                  {std::string(tile), swap_ab, cluster_p, cluster_q, /*split_k=*/false});
   TORCH_CHECK(found, "tiled_mm: hopper has no way ", std::string(tile), swap_ab ? ", swap_ab" : "",
               ", cluster ", cluster_p, " x ", cluster_q, " for this problem");
   at::Tensor c = Backend::empty({problem.m, problem.n}, shape.type, a);

@@ -169,7 +169,7 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def("forget_rules() -> ()", &forget_rules);
   // The row of a rules file that would choose this way for the product: for tests of the choice.
   m.def(schema("rules_row(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
-               " int cluster_q, bool share_segments, *, $options, str? activation=None,"
+               " int cluster_q, bool split_k, *, $options, str? activation=None,"
                " str? device=None) -> str"),
         kernel<&rules_row>);
   // A number of the CPU's blockings, which is `value` from then on: for bench.cpu_blocking.
@@ -184,7 +184,7 @@ TORCH_LIBRARY(tiled_debug, m) {
   // fp16x3's.
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
-             " int cluster_q, bool share_segments, *, $options) -> Tensor"));
+             " int cluster_q, bool split_k, *, $options) -> Tensor"));
   // The same of a scaled product of two matrices.
   m.def(
       "scaled_with_tile(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, str tile,"
@@ -192,7 +192,7 @@ TORCH_LIBRARY(tiled_debug, m) {
   // The same with an epilogue: (C, before) with C = activation(before), before = A B + bias.
   m.def(
       schema("finished_with_tile(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
-             " int cluster_q, bool share_segments, *, Tensor? bias=None, str? activation=None,"
+             " int cluster_q, bool split_k, *, Tensor? bias=None, str? activation=None,"
              " bool before=False, $options) -> (Tensor, Tensor)"));
   // (C, before) with C = activation(before), before = beta input + (alpha A B + bias), of matrices
   // or of batches (core/epilogue.h). `before` is undefined if it is not asked for.

@@ -54,9 +54,9 @@ Step product_of(const Candidate& candidate, const Plan& plan, const Problem& pro
   return step;
 }
 
-void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments) {
+void add_product(Plan& plan, Step product, const Problem& problem, bool split_k) {
   const int64_t segments = chain_count(problem);
-  if (shares_segments) {
+  if (split_k) {
     product.grid_y =
         static_cast<int32_t>(std::min(saturating_product(problem.batch, segments), MAX_GRID_Y));
     return add_with_sums(plan, product, problem, plan.swap_ab ? TRANSPOSED : 0);

@@ -47,6 +47,6 @@ int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n);
 // Adds the product of such a kernel. By split-K it stores the sums of segments, which another
 // kernel adds; its grid's y is a segment of an entry (parts/schedule/turn.cuh). Else its blocks
 // keep their tiles' running totals between segments of K, in the workspace.
-void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments);
+void add_product(Plan& plan, Step product, const Problem& problem, bool split_k);
 
 }  // namespace tiled

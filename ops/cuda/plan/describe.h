@@ -22,11 +22,11 @@ std::vector<std::string> variants_of(List, std::initializer_list<const char*> ma
 }
 
 // What reports say of split-K, where a plan has it.
-inline void describe_sharing(Description& d, const Problem& problem, bool shares_segments) {
-  if (shares_segments)
+inline void describe_sharing(Description& d, const Problem& problem, bool split_k) {
+  if (split_k)
     d.lines.emplace_back("shares", std::string(problem.leaf > 0 ? "leaves" : "segments") +
                                        " of K among blocks, adds their sums");
-  d.json.emplace_back("shares_segments", shares_segments ? "true" : "false");
+  d.json.emplace_back("split_k", split_k ? "true" : "false");
 }
 
 // Which operands a plan copies before its product.

@@ -50,19 +50,19 @@ struct NamedWay {
   std::string tile;      // "" for rungs of one way
   bool swap_ab = false;  // B's transpose stands on the side that A has else
   int64_t cluster_p = 1, cluster_q = 1;
-  bool share_segments = false;  // split-K; for rungs that have stream-K, whether they use that
+  bool split_k = false;  // split-K; for rungs that have stream-K, whether they use that
 };
 inline bool operator==(const NamedWay& x, const NamedWay& y) {
   return x.tile == y.tile && x.swap_ab == y.swap_ab && x.cluster_p == y.cluster_p &&
-         x.cluster_q == y.cluster_q && x.share_segments == y.share_segments;
+         x.cluster_q == y.cluster_q && x.split_k == y.split_k;
 }
 
 // Names a way of a rung that has no clusters.
-inline NamedWay named_way(std::string tile, bool swap_ab, bool share_segments) {
-  return {std::move(tile), swap_ab, 1, 1, share_segments};
+inline NamedWay named_way(std::string tile, bool swap_ab, bool split_k) {
+  return {std::move(tile), swap_ab, 1, 1, split_k};
 }
-inline NamedWay named_way(std::string_view tile, const ClusterPlan& plan, bool share_segments) {
-  return {std::string(tile), plan.swap_ab, plan.cluster_p, plan.cluster_q, share_segments};
+inline NamedWay named_way(std::string_view tile, const ClusterPlan& plan, bool split_k) {
+  return {std::string(tile), plan.swap_ab, plan.cluster_p, plan.cluster_q, split_k};
 }
 
 // Bits of Rung::takes: problems with groups, with scales, and whose K a tree sums.

@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     async_mma(const __grid_constant__ AsyncMmaArguments args) {
   extern __shared__ __align__(1024) char shared[];
   compute_by_mma<Tile, T, A_ALONG_M, B_ALONG_N>(
-      args.problem, args, args.shares_segments,
-      static_cast<uint32_t>(__cvta_generic_to_shared(shared)), blockIdx.x);
+      args.problem, args, args.split_k, static_cast<uint32_t>(__cvta_generic_to_shared(shared)),
+      blockIdx.x);
 }
 
 template <typename Tile, typename T, bool A_ALONG_M, bool B_ALONG_N>

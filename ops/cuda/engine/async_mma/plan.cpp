@@ -79,8 +79,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       const Problem computed = as_computed(problem, way);
       if (most_tiles(computed, info.block_m, info.block_n) > MAX_GRID_X) continue;
       way.tile = static_cast<int8_t>(tile);
-      for (int share = problem.leaf > 0; share <= may_share_segments(computed); ++share) {
-        way.shares_segments = share;
+      for (int share = problem.leaf > 0; share <= may_split_k(computed); ++share) {
+        way.split_k = share;
         visit(Way(way));
       }
     }
@@ -130,9 +130,9 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
                 std::min<int64_t>(candidate.resident,
                                   device.shared_bytes_per_sm /
                                       (candidate.shared_bytes + device.shared_bytes_reserved)),
-                chosen.shares_segments);
+                chosen.split_k);
   add_product(plan, product_of(candidate, plan, computed, device, /*dynamic=*/true), computed,
-              chosen.shares_segments);
+              chosen.split_k);
   return plan;
 }
 
@@ -150,7 +150,7 @@ const char* name_of(ReadBy by) {
 
 // In JSON:
 //
-//   async_mma  {swap_ab, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
+//   async_mma  {swap_ab, split_k, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
 //              the like}
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
@@ -172,7 +172,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
   d.json.emplace_back("async_mma", Object()
                                        .truth("swap_ab", way.swap_ab)
-                                       .truth("share_segments", way.shares_segments)
+                                       .truth("split_k", way.split_k)
                                        .truth("copies_a", copies_a)
                                        .truth("copies_b", copies_b)
                                        .text("reads_a", a)
@@ -189,7 +189,7 @@ NamedWay name(const Problem&, const Way& way) {
   const bool b = chosen.swap_ab ? chosen.copy_a : chosen.copy_b;
   if (const char* const copied = names_of_operands(a, b))
     tile += std::string(" of copied ") + copied;
-  return named_way(std::move(tile), chosen.swap_ab, chosen.shares_segments);
+  return named_way(std::move(tile), chosen.swap_ab, chosen.split_k);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
   const Sides sides = sides_of(problem, way.swap_ab);
   args.p = static_cast<int32_t>(sides.p.rows), args.q = static_cast<int32_t>(sides.q.rows);
   const Problem written =
-      way.share_segments ? problem_of_sums(problem, sums_layout(problem), sums) : problem;
+      way.split_k ? problem_of_sums(problem, sums_layout(problem), sums) : problem;
   const Sides of_c = sides_of(written, way.swap_ab);
   args.c = written.c.data;
   args.c_p = of_c.c_p, args.c_q = of_c.c_q, args.c_batch = written.c.batch_stride;
@@ -49,8 +49,8 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
 inline FewRowsTreeArguments with_leaves(const FewRowsArguments& args, const Problem& problem,
                                         const FewRowsPlan& way) {
   FewRowsTreeArguments of_tree = with_leaves<FewRowsTreeArguments>(args, problem);
-  of_tree.shares_leaves = way.share_segments;
-  if (way.share_segments) std::fill_n(of_tree.additions, MOST_LEAVES, uint8_t{0});
+  of_tree.shares_leaves = way.split_k;
+  if (way.split_k) std::fill_n(of_tree.additions, MOST_LEAVES, uint8_t{0});
   return of_tree;
 }
 

@@ -27,8 +27,7 @@ bool sums_trees(const Problem& problem) {
   const Side weight = sides_of(problem, problem.m < problem.n).p;
   if (problem.arithmetic == Arithmetic::Tf32 && is_mn_major(weight)) return false;
   return chain_count(problem) <= MOST_LEAVES &&
-         (may_share_segments(problem) ||
-          waiting_of(problem) <= few_rows_waiting(FewRowsBy::Wgmma, 8));
+         (may_split_k(problem) || waiting_of(problem) <= few_rows_waiting(FewRowsBy::Wgmma, 8));
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
@@ -82,7 +81,7 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
   const Sides sides = sides_of(problem, swap_ab);
   FewRowsPlan plan{};
   plan.swap_ab = swap_ab;
-  plan.share_segments = share;
+  plan.split_k = share;
   const bool reads_p = by == FewRowsBy::Wgmma ? tma_reads(sides.p, problem) : is_mappable(sides.p);
   const bool reads_q = is_mappable(sides.q) && (takes_any_q(by) || !is_mn_major(sides.q));
   plan.copy_p = repacked_to(sides.p, problem.dtype, !reads_p);
@@ -135,7 +134,7 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   // The last segment is taken for a whole one, and its end is a coordinate of TMA's.
-  const bool may_share = may_share_segments(problem) && problem.k <= MOST_OF_TMA - SEGMENT_K;
+  const bool may_share = may_split_k(problem) && problem.k <= MOST_OF_TMA - SEGMENT_K;
   for (const bool swap_ab : {false, true}) {
     const Sides sides = sides_of(problem, swap_ab);
     if (sides.q.rows > sides.p.rows) continue;
@@ -163,13 +162,13 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   add_copies(plan, problem);
   const Step product = product_step(tile.threads, choice.blocks, tile.shared_bytes(rows));
-  if (choice.share_segments)
+  if (choice.split_k)
     add_with_sums(plan, product, problem);
   else
     plan.add_with_totals(product, 0);
   const Sides read = sides_of(problem_as_read(problem, plan), choice.swap_ab);
-  plan.demand = demand_of(problem, read, rows, tile.block_q, choice.tile, /*resident=*/1,
-                          choice.share_segments);
+  plan.demand =
+      demand_of(problem, read, rows, tile.block_q, choice.tile, /*resident=*/1, choice.split_k);
   plan.demand.filled = static_cast<double>(rows) / tile.block_p;
   // Tiles are of `height` strips or one fewer, so that there are as many as blocks ask for.
   plan.demand.units *= static_cast<double>(int64_t{choice.sharers} * choice.rounds) /
@@ -192,7 +191,7 @@ const char* name_of(FewRowsBy by) {
 
 // In JSON:
 //
-//   few_rows  {swap_ab, share_segments, repack_a, repack_b}
+//   few_rows  {swap_ab, split_k, repack_a, repack_b}
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
@@ -214,7 +213,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
     d.lines.emplace_back("repacks", repacked);
   d.json.emplace_back("few_rows", Object()
                                       .truth("swap_ab", plan.swap_ab)
-                                      .truth("share_segments", plan.share_segments)
+                                      .truth("split_k", plan.split_k)
                                       .truth("repack_a", repack_a)
                                       .truth("repack_b", repack_b)
                                       .str());
@@ -228,7 +227,7 @@ NamedWay name(const Problem&, const Way& way) {
   const std::string tile = std::string(few_rows_tile_name(chosen.tile)) + " " +
                            std::to_string(chosen.sharers) + "x" + std::to_string(chosen.rounds) +
                            " of " + std::to_string(chosen.strip);
-  return named_way(tile, chosen.swap_ab, chosen.share_segments);
+  return named_way(tile, chosen.swap_ab, chosen.split_k);
 }
 
 }  // namespace

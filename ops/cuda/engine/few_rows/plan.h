@@ -19,7 +19,7 @@ struct FewRowsPlan {
   int8_t height;            // strips of the highest tile
   int32_t sharers, rounds;  // of an entry's P: blocks that share it out, and tiles of each
   int32_t blocks;           // of the grid
-  bool share_segments;      // among blocks; their sums meet in a second kernel
+  bool split_k;             // among blocks; their sums meet in a second kernel
 };
 
 // How an entry's P of so many rows is shared out.
@@ -35,7 +35,7 @@ inline int64_t columns_of(const Problem& problem, const FewRowsPlan& plan) {
 
 // The segments of split-K, or leaves.
 inline int64_t segments_of(const Problem& problem, const FewRowsPlan& plan) {
-  return plan.share_segments ? chain_count(problem) : 1;
+  return plan.split_k ? chain_count(problem) : 1;
 }
 
 // The stages of a tile, of so much of K: of all of it, or in split-K of a segment, of which the
@@ -43,7 +43,7 @@ inline int64_t segments_of(const Problem& problem, const FewRowsPlan& plan) {
 // of leaves that are shared out each has its own number.
 inline int64_t stages_of(const Problem& problem, const FewRowsPlan& plan, int64_t stage_k) {
   if (problem.leaf == 0)
-    return blocks_over(plan.share_segments ? segment_size(problem.k) : problem.k, stage_k);
+    return blocks_over(plan.split_k ? segment_size(problem.k) : problem.k, stage_k);
   int64_t stages = 0;
   for (const TreePart& leaf : leaves_of(problem)) stages += blocks_over(leaf.size, stage_k);
   return stages;

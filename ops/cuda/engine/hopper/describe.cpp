@@ -58,7 +58,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
     d.lines.emplace_back("cluster", std::to_string(blocks) + " blocks share an operand");
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
     d.lines.emplace_back("repacks", repacked);
-  if (plan.share_segments)
+  if (plan.split_k)
     d.lines.emplace_back(problem.leaf > 0 ? "leaves" : "segments",
                          "shared out; a second kernel adds the sums");
   d.json.emplace_back("hopper", Object()
@@ -66,7 +66,7 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
                                     .count("cluster_p", plan.cluster_p)
                                     .count("cluster_q", plan.cluster_q)
                                     .count("panel", plan.panel)
-                                    .truth("share_segments", plan.share_segments)
+                                    .truth("split_k", plan.split_k)
                                     .truth("repack_a", repack_a)
                                     .truth("repack_b", repack_b)
                                     .text("store", plan.stores_by_tma ? "tma" : "rows")

@@ -70,7 +70,7 @@ cudaError_t map_places(ScaledArguments& args, const Call& call, const HopperPlan
 // Where the sums go: to C, or in split-K to the workspace.
 void set_result(HopperArguments& args, const Problem& problem, const HopperPlan& plan,
                 const Sides& sides) {
-  if (plan.share_segments) {
+  if (plan.split_k) {
     const SumsLayout l = sums_layout(problem);
     const bool along_p = l.along_m != plan.swap_ab;
     HopperOutput& sums = args.c();
@@ -128,7 +128,7 @@ cudaError_t launch(const Call& call, const Step& step) {
   const HopperTileInfo& tile = hopper_tile(way.tile);
   const Sides sides = sides_of(problem, way.swap_ab);
   HopperArguments args = grid_arguments(problem, way, sides, tile.block_p, tile.block_q,
-                                        way.share_segments ? chain_count(problem) : 1);
+                                        way.split_k ? chain_count(problem) : 1);
   args.totals = call.at<float>(Area::Totals);
   args.groups = problem.groups;
   args.k = static_cast<int32_t>(call.problem.k);  // where groups end, though copies are spaced

@@ -69,7 +69,7 @@ bool has_kernels(const HopperTileInfo& tile, const Problem& problem) {
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const bool may_share = may_share_segments(problem) && problem.batch <= MAX_GRID_Y;
+  const bool may_share = may_split_k(problem) && problem.batch <= MAX_GRID_Y;
   for (const bool swap_ab : {false, true}) {
     const Sides sides = sides_of(problem, swap_ab);
     const bool by_tma = stores_by_tma(problem, sides, sides.c_p, sides.c_q, problem.c.alignment);
@@ -90,7 +90,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       const bool q_mn_major = is_mn_major(copied(sides.q, problem.dtype, plan.copy_q));
       for (const auto& [cluster_p, cluster_q] : CLUSTERS)
         for (int share = 0; share <= may_share; ++share) {
-          plan.share_segments = share;
+          plan.split_k = share;
           plan.cluster_p = static_cast<int8_t>(cluster_p);
           plan.cluster_q = static_cast<int8_t>(cluster_q);
           if (!parts_fit(plan, p_mn_major, q_mn_major)) continue;
@@ -162,16 +162,16 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
                            !totals_stay(tile.totals_fit, size_of(problem.dtype));
   const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.block_q * 4;  // of a block
   const WaitingCounts waiting = waiting_beyond(tile.sums_kept, problem);
-  if (choice.share_segments)
+  if (choice.split_k)
     add_with_sums(plan, step, problem);
   else
     plan.add_with_totals(step, choice.blocks * totals * (totals_wait ? 1 : waiting.most));
   const Problem judged = average_of(problem_as_read(problem, plan));
   plan.demand =
       demand_of(judged, sides_of(judged, choice.swap_ab), tile.block_p, tile.block_q, choice.tile,
-                tile.blocks_per_sm, choice.share_segments, choice.cluster_p, choice.cluster_q);
+                tile.blocks_per_sm, choice.split_k, choice.cluster_p, choice.cluster_q);
   // A sum that waits in memory is stored and read again, which takes as long as C each time.
-  if (!choice.share_segments) plan.demand.ends += 2 * static_cast<double>(waiting.all);
+  if (!choice.split_k) plan.demand.ends += 2 * static_cast<double>(waiting.all);
   // It takes fp8 along K alone, and longer where each column has a scale of its own in every step.
   if (is_scaled(problem))
     plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.swap_ab);
@@ -180,7 +180,7 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
 
 NamedWay name(const Problem&, const Way& way) {
   const HopperPlan plan = way.as<HopperPlan>();
-  return named_way(hopper_tile_name(plan.tile), plan, plan.share_segments);
+  return named_way(hopper_tile_name(plan.tile), plan, plan.split_k);
 }
 
 }  // namespace

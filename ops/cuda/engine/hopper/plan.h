@@ -11,7 +11,7 @@ namespace tiled {
 
 struct HopperPlan : ClusterPlan {
   CopyTo copy_p, copy_q;  // the operand is copied to where TMA can read it
-  bool share_segments;    // among blocks; their sums meet in a second kernel
+  bool split_k;           // among blocks; their sums meet in a second kernel
   bool stores_by_tma;     // C; else warps write it from slices
 };
 
@@ -35,7 +35,7 @@ inline Units units_of(const Problem& problem, const HopperPlan& plan) {
     units.count = saturating_product(units.clusters_p, units.clusters_q);
     return units;
   }
-  const int64_t segments = plan.share_segments ? chain_count(problem) : 1;
+  const int64_t segments = plan.split_k ? chain_count(problem) : 1;
   units.count = saturating_product(saturating_product(units.clusters_p, units.clusters_q),
                                    problem.batch * segments);
   return units;
@@ -44,7 +44,7 @@ inline Units units_of(const Problem& problem, const HopperPlan& plan) {
 // Whether the product's kernel computes the epilogue: sums of split-K are finished by the
 // kernel that adds them.
 inline bool finishes(const Problem& problem, const HopperPlan& plan) {
-  return !plan.share_segments && !problem.epilogue.is_identity();
+  return !plan.split_k && !problem.epilogue.is_identity();
 }
 
 // Whether a tile's columns of Q have one scale in common, for a block of K: they lie in one block
@@ -72,7 +72,7 @@ inline bool stores_by_tma(const Problem& problem, const Sides& sides, int64_t p_
 
 // plan.cpp's rung describes its plans by this (describe.cpp). In JSON:
 //
-//   hopper  {swap_ab, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
+//   hopper  {swap_ab, cluster_p, cluster_q, panel, split_k, repack_a, repack_b,
 //           store: "tma" or "rows"}
 Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 

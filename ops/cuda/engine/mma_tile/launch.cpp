@@ -19,7 +19,7 @@ cudaError_t launch(const Call& call, const Step& step) {
   if (way.blocks > 0)
     return launch_wrapped(mma_tile_fp64_wrapped_kernel(call.problem, way.tile), read, call, step);
   return launch_early(mma_tile_fp64_kernel(call.problem, way.tile), step, call.stream,
-                      with_totals(call, read, way.shares_segments));
+                      with_totals(call, read, way.split_k));
 }
 
 const void* kernel(const Call& call) {

@@ -16,7 +16,7 @@ cudaError_t launch(const Call& call, const Step& step) {
   if (way.blocks > 0)
     return launch_wrapped(register_tile_wrapped_kernel(way), call.read, call, step);
   return launch_kernel(kernel_of(call.problem, way), step, call.stream,
-                       with_totals(call, call.read, way.shares_segments));
+                       with_totals(call, call.read, way.split_k));
 }
 
 const void* kernel(const Call& call) {

@@ -115,7 +115,7 @@ Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way, 
     return by_tile_and_access(way, [](auto tile, auto a, auto b) -> Found {
       return &register_tile_async_of_groups<decltype(tile), a, b>;
     });
-  if (way.shares_segments)
+  if (way.split_k)
     return by_tile_and_access(way, [](auto tile, auto a, auto b) -> Found {
       return &register_tile_async<decltype(tile), a, b, true>;
     });

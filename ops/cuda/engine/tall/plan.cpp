@@ -121,7 +121,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   Step step = product_step(tile.threads, int64_t{tall_columns(p, chosen)} * chosen.sharers,
                            shared_bytes_of(chosen));
   step.grid_y = chosen.in_flight;
-  add_product(plan, step, p, /*shares_segments=*/false);
+  add_product(plan, step, p, /*split_k=*/false);
   return plan;
 }
 
@@ -160,7 +160,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
 NamedWay name(const Problem&, const Way& way) {
   const TallWay chosen = way.as<TallWay>();
   return named_way(std::string(tall_tile_name(chosen.tile)), chosen.swap_ab,
-                   /*share_segments=*/false);
+                   /*split_k=*/false);
 }
 
 }  // namespace

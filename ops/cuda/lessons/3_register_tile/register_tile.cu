@@ -150,7 +150,7 @@ template <typename T, typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     register_tile(const __grid_constant__ ProblemAndTotals args) {
   __shared__ alignas(16) RegisterTileStages<T, Tile> tiles;
-  compute<T, Tile, ACCESS_A, ACCESS_B>(args.problem, args, args.shares_segments, tiles, blockIdx.x);
+  compute<T, Tile, ACCESS_A, ACCESS_B>(args.problem, args, args.split_k, tiles, blockIdx.x);
 }
 
 // Its operands come one element at a time: any will do.
