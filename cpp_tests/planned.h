@@ -143,7 +143,7 @@ inline std::vector<Plan> plans_of(Algo algo, const Problem& p, const DeviceInfo&
   return plans;
 }
 
-// The way of this tile, as its name has it, that is neither exchanged nor shared nor in a cluster.
+// The way of this tile, as its name has it, that is without swap_ab, split-K and a cluster.
 inline Plan plan_of_tile(Algo algo, const std::string& tile, const Problem& p,
                          const DeviceInfo& d) {
   const NamedWay wanted = named_way(tile, /*swap_ab=*/false, /*split_k=*/false);

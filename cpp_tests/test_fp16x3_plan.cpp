@@ -135,14 +135,14 @@ TEST(Fp16x3Plan, TilesThatAreCut) {
     int found = 0;
     const Problem p = parts_problem(layout, m, n, k);
     for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
-      if (!way.wraps_around) continue;
+      if (!way.stream_k) continue;
       ++found;
       EXPECT_EQ(way.kernel, Fp16x3Kernel::Planes);
       const Plan plan = plan_with(Algo::Fp16x3, p, d, way);
       EXPECT_TRUE(plan.demand.stream_k);
       EXPECT_LE(plan.main_step().grid_x, d.multiprocessors * tile_of(way).blocks_per_sm);
       const std::string json = to_json(report(p, d, plan));
-      EXPECT_NE(json.find(R"("wraps_around": true)"), std::string::npos);
+      EXPECT_NE(json.find(R"("stream_k": true)"), std::string::npos);
     }
     return found;
   };
@@ -173,7 +173,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
         const int64_t q_entries = shared && !way.swap_ab ? 1 : batch;
         const int64_t rows_p = way.swap_ab ? n : m, rows_q = way.swap_ab ? m : n;
         const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
-        const bool has_totals = segment_count(k) > 1 || way.wraps_around;
+        const bool has_totals = segment_count(k) > 1 || way.stream_k;
         const int64_t copied_p =
             way.kernel == Fp16x3Kernel::Direct ? 0 : p_entries * 2 * rows_p * k * 2;
         const std::pair<int64_t, int64_t> parts[] = {
@@ -182,7 +182,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
             {plan.at(Area::ScalesP), p_entries * rows_p * 8},
             {plan.at(Area::ScalesQ), q_entries * rows_q * 8},
             {plan.at(Area::Guard), (2 + squares) * 4},
-            {plan.at(Area::Words), way.wraps_around ? (1 + way.blocks) * 4 : 0},
+            {plan.at(Area::Words), way.stream_k ? (1 + way.blocks) * 4 : 0},
             {plan.at(Area::Squares), squares * 4},
             {plan.at(Area::Marks), squares * 64 * 64 / 8},
             {plan.at(Area::Totals),

@@ -321,7 +321,7 @@ TEST(Registers, KeysOfFp64) {
     return report(p, d, plan_of_tile(Algo::MmaTile, tile, p, d)).about.kernel;
   };
   EXPECT_EQ(key("nn", "Fp64Tile128x128"), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
-  EXPECT_EQ(key("tt", "Fp64Tile128x128 cut"), "mma_tile_fp64_wrapped<Fp64Tile128x128, 1, 0>");
+  EXPECT_EQ(key("tt", "Fp64Tile128x128 cut"), "mma_tile_fp64_stream_k<Fp64Tile128x128, 1, 0>");
   EXPECT_EQ(key("nt", "Fp64Tile64x64"), "mma_tile_fp64<Fp64Tile64x64, 0, 0>");
   EXPECT_EQ(key("tn", "Fp64Tile32x64"), "mma_tile_fp64<Fp64Tile32x64, 1, 1>");
 }

@@ -362,7 +362,7 @@ def tma_reads(x: torch.Tensor) -> bool:
 
 
 def parts_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple[str, bool, int, int]]:
-    """fp16x3's ways to multiply: tile, whether A and B are exchanged, the cluster's two sides."""
+    """fp16x3's ways to multiply: tile, swap_ab, the cluster's two sides."""
     ways = []
     for swap_ab, p in ((False, a), (True, b)):
         direct = DIRECT_TILES if min(p.shape) > 1 and tma_reads(p) else ()

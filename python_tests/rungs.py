@@ -30,7 +30,7 @@ Way = tuple[str, bool, int, int, bool]
 
 def ways_of(a: torch.Tensor, b: torch.Tensor, algo: str, **asked: Any) -> list[Way]:
     """Every way of a rung with these operands, as tiled_debug's operators take them, the least
-    estimate first: the tile, whether A and B are exchanged, the cluster's two sides, and whether
+    estimate first: the tile, swap_ab, the cluster's two sides, and whether
     split-K or stream-K."""
     ways = tiled_mm.plan(a, b, algo=algo, **asked).ways
     keys = ("tile", "swap_ab", "cluster_p", "cluster_q", "split_k")

@@ -117,7 +117,7 @@ def make(
 
 
 def by_every_way(o: Operands, dtype: torch.dtype) -> Iterator[tuple[tuple, Tensor]]:
-    """(tile, whether A and B are exchanged, cluster) and the product, on Hopper."""
+    """(tile, swap_ab, cluster) and the product, on Hopper."""
     for way in itertools.product(TILES, (False, True), CLUSTERS):
         tile, swap_ab, cluster = way
         try:

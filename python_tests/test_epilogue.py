@@ -163,7 +163,7 @@ WAYS = [*itertools.product((False, True), ((1, 1), (2, 1), (1, 2)))]
 @pytest.mark.parametrize("dtype", [*cases.HALVES, torch.float32])
 def test_every_tile_finishes_alike(dtype: torch.dtype, size: tuple) -> None:
     """Each tile of hopper has its own kernels with an epilogue, where accumulators leave in parts:
-    with every activation, the value before it kept or not, operands exchanged or not."""
+    with every activation, the value before it kept or not, swap_ab or not."""
     m, n, k = size
     product = {"precision": "tf32"} if dtype == torch.float32 else {}
     x, y = (cases.fill(*shape, dtype, "cuda") for shape in ((m, k), (k, n)))

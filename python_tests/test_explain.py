@@ -93,7 +93,7 @@ def test_the_grid_covers_the_result() -> None:
             assert 0 <= plan.grid.tiles_m * tile.m - m < tile.m
             assert 0 <= plan.grid.tiles_n * tile.n - n < tile.n
             tiles = plan.grid.tiles_m * plan.grid.tiles_n
-            if plan.get("wraps_around"):
+            if plan.get("stream_k"):
                 assert plan.grid.x == plan.grid.blocks < tiles
             else:
                 assert plan.grid.x == tiles

@@ -1,5 +1,5 @@
 """Tiles of precision='fp16x3' whose sums one cluster of blocks begins and another ends
-(ops/cuda/plan/wrap_around.h): the bits of whole tiles, in whatever order the blocks start."""
+(ops/cuda/plan/stream_k.h): the bits of whole tiles, in whatever order the blocks start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHOLE = (cases.PLANE_TILES[0], False, 1, 1)
 
 
 def is_cut(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return bool(tiled_mm.plan(a, b, precision="fp16x3").get("wraps_around"))
+    return bool(tiled_mm.plan(a, b, precision="fp16x3").get("stream_k"))
 
 
 @functools.cache

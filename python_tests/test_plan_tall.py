@@ -91,7 +91,7 @@ def test_a_k_that_the_panel_has_in_parts() -> None:
 
 
 def demands_of(case: Case) -> dict[str, dict]:
-    """What the rung's ways ask of an H200, by their tiles and whether operands are exchanged."""
+    """What the rung's ways ask of an H200, by their tiles and swap_ab."""
     ways = [way for way in choice.ways_of(case, "h200") if way["algo"] == "tall"]
     return {way["tile"] + " swap" * way["swap_ab"]: way["demand"] for way in ways}
 

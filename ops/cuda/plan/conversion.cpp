@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cuda/plan/repack_layout.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/swap_ab.h"
 
 namespace tiled {
 namespace {
@@ -73,7 +73,7 @@ bool has_conversion(const Problem& p) {
 Conversion conversion_of(const Problem& problem) {
   const bool along_m = problem.c.row_stride == 1 && problem.c.col_stride != 1;
   Conversion conversion{};
-  const Problem& whole = conversion.whole = along_m ? turned(problem) : problem;
+  const Problem& whole = conversion.whole = along_m ? with_ab_swapped(problem) : problem;
   const bool of_complex = is_complex(whole.dtype);
   Problem& p = conversion.product;
   p = whole;

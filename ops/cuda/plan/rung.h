@@ -37,7 +37,7 @@ enum class Use : int8_t { Chosen, ByName };
 struct Description {
   std::string kernel;  // as the compiler's report names it
   std::string tile;    // its name; "" for rungs of one tile
-  // Elements of C that one thread owns, as if A and B were not exchanged: report() exchanges these.
+  // Elements of C that one thread owns, without swap_ab: report() exchanges these with it.
   int thread_m = 1, thread_n = 1;
   bool shares = true;  // a block's threads share what they load
   using Entries = std::vector<std::pair<std::string, std::string>>;

@@ -15,7 +15,7 @@
 // accumulator a segment, as in all rungs of its arithmetic; a deep K has totals in the workspace.
 //
 // Preconditions: fp16, bf16, fp32 as tf32, bytes; compute capability 8.0, or 7.5 and fp16; any
-// strides (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k exchanged.
+// strides (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k by swap_ab.
 // Bound by shared memory: a warp's fragments of 64 x 64 take it two thirds of the time that their
 // multiplications take an H200's tensor cores, the copies a fifth.
 // Measured: 58 % of cuBLAS in bf16 on an H200.

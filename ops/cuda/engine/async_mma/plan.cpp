@@ -69,7 +69,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   };
   const auto visit_tiles = [&](const Side& a, const Side& b) {
     const bool turns = size_of(problem.dtype) == 2 && is_mn_major(a);
-    if (turns && !is_mn_major(b)) return;  // only exchanged
+    if (turns && !is_mn_major(b)) return;  // only by swap_ab
     way.a = read_by(a, problem.dtype, device), way.b = read_by(b, problem.dtype, device);
     for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
       const AsyncMmaTileInfo& info = async_mma_tile(tile);

@@ -3,7 +3,7 @@
 #include "cuda/engine/fp16x3/layout.h"
 #include "cuda/plan/fp16x3.h"
 #include "cuda/plan/kernel_name.h"
-#include "cuda/plan/wrapped_plan.h"
+#include "cuda/plan/stream_k_plan.h"
 
 namespace tiled {
 namespace {
@@ -19,7 +19,7 @@ std::string kernel_of(const Sides& sides, const Fp16x3Plan& plan) {
     case Fp16x3Kernel::Async: return "fp16x3_async<" + tile + ">";
     case Fp16x3Kernel::Planes: break;
   }
-  return (plan.wraps_around ? "fp16x3_cut<" : "fp16x3<") + tile + ", " +
+  return (plan.stream_k ? "fp16x3_stream_k<" : "fp16x3<") + tile + ", " +
          major_names(split_planes(sides.p), split_planes(sides.q)) + ">";
 }
 
@@ -61,7 +61,7 @@ Description describe_fp16x3(const Problem& problem, const DeviceInfo& device, co
   d.lines.emplace_back("product",
                        "hi hi + (hi lo + lo hi) / 2048, added up in fp32 for every 64 of K" +
                            std::string(plan.swap_ab && !few_rows ? "; swap_ab" : ""));
-  describe_wrapped(d, plan.wraps_around ? plan.blocks : 0);
+  describe_stream_k(d, plan.stream_k ? plan.blocks : 0);
   d.lines.emplace_back("guard", "elements whose parts lost more than " +
                                     scientific(fp16x3_tolerance(problem.k, plan.coarse)) +
                                     " of them, and those not finite: again, in fp64");

@@ -102,7 +102,7 @@ struct Fp16x3 {
       ptx::cluster_sync_relaxed();
   }
 
-  // Turns: the cluster's units, WholeTurns or CutTurns.
+  // Turns: the cluster's units, WholeTurns or StreamKTurns.
   template <typename Turns>
   __device__ __forceinline__ void produce(const Turns& units) {
     const HopperArguments& grid = args.grid;

@@ -66,13 +66,13 @@ Fp16x3Arguments product_arguments(const Call& call, const Fp16x3Plan& way) {
   c.p = sides.c_p, c.q = sides.c_q;
   c.batch = problem.c.batch_stride;
   args.grid.totals = call.at<float>(Area::Totals);
-  if (way.wraps_around) {
+  if (way.stream_k) {
     const HopperArguments& grid = args.grid;
-    args.cuts.wrap = WrapAround::of(
-        static_cast<uint32_t>(int64_t{grid.clusters_p} * grid.clusters_q * grid.batch),
-        way.blocks / (way.cluster_p * way.cluster_q),
-        static_cast<uint32_t>(blocks_over(problem.k, 64)), FP16X3_LEAST_STEPS);
-    args.cuts.hand_over = call.hand_over();
+    args.stream_k.rule =
+        StreamK::of(static_cast<uint32_t>(int64_t{grid.clusters_p} * grid.clusters_q * grid.batch),
+                    way.blocks / (way.cluster_p * way.cluster_q),
+                    static_cast<uint32_t>(blocks_over(problem.k, 64)), FP16X3_LEAST_STEPS);
+    args.stream_k.hand_over = call.hand_over();
   }
   args.p_scales = call.at<RowScale>(Area::ScalesP);
   args.q_scales = call.at<RowScale>(Area::ScalesQ);

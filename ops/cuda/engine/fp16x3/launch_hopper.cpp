@@ -16,7 +16,7 @@ Kernel<Fp16x3Arguments> cluster_kernel(const Problem& problem, const Sides& side
   const bool p_mn_major = is_mn_major(planes_of_p(sides.p, way));
   const bool q_mn_major = is_mn_major(planes_of_q(sides.q, way));
   return is_grouped(problem) ? fp16x3_groups_kernel(way.tile, p_mn_major, q_mn_major)
-                             : fp16x3_kernel(way.tile, p_mn_major, q_mn_major, way.wraps_around);
+                             : fp16x3_kernel(way.tile, p_mn_major, q_mn_major, way.stream_k);
 }
 
 cudaError_t launch_few_rows(const Call& call, const Fp16x3Plan& way, const Step& step) {

@@ -9,8 +9,8 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/hand_over.h"
 #include "cuda/plan/kernels_of.h"
+#include "cuda/plan/stream_k.h"
 #include "cuda/plan/tma.h"
-#include "cuda/plan/wrap_around.h"
 
 namespace tiled {
 namespace {
@@ -53,10 +53,10 @@ void ways_by_clusters(const Problem& problem, const DeviceInfo& device, Visit vi
             std::max<int64_t>(1, int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers);
         plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
         visit(Way(plan));
-        plan.wraps_around = !is_grouped(problem) && plan.kernel == Fp16x3Kernel::Planes &&
-                            segment_count(problem.k) == 1 && units < MAX_GRID_X &&
-                            WrapAround::fits(units, places, blocks_over(problem.k, 64));
-        if (plan.wraps_around) visit(Way(plan));
+        plan.stream_k = !is_grouped(problem) && plan.kernel == Fp16x3Kernel::Planes &&
+                        segment_count(problem.k) == 1 && units < MAX_GRID_X &&
+                        StreamK::fits(units, places, blocks_over(problem.k, 64));
+        if (plan.stream_k) visit(Way(plan));
       }
 }
 
@@ -167,7 +167,7 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   if (way.kernel != Fp16x3Kernel::FewRows) {
     Demand d = demand_of(problem, sides, tile.block_p, tile.block_q, variant, tile.blocks_per_sm,
                          /*splits=*/false, way.cluster_p, way.cluster_q);
-    d.stream_k = way.wraps_around;
+    d.stream_k = way.stream_k;
     d.store_lines = lines_of_single_stores(problem, sides);
     return d;
   }
@@ -239,13 +239,13 @@ void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
     take(Area::RangesP, range_bytes(split_p)), take(Area::RangesQ, range_bytes(split_q));
   const int64_t squares = guard_squares(problem).count();
   take(Area::Guard, (2 + squares) * 4);
-  take(Area::Words, way.wraps_around ? hand_over_words_bytes(way.blocks) : 0);
+  take(Area::Words, way.stream_k ? hand_over_words_bytes(way.blocks) : 0);
   if (!few_rows)
     take(Area::PanelsP, panel_bytes(split_p)), take(Area::PanelsQ, panel_bytes(split_q));
   take(Area::Squares, squares * 4);
   take(Area::Marks, squares * GUARD_MARK_BYTES);
   // Totals, or sums that are handed over: a tile for each block.
-  const bool has_totals = way.wraps_around || (segment_count(problem.k) > 1 && !few_rows);
+  const bool has_totals = way.stream_k || (segment_count(problem.k) > 1 && !few_rows);
   const Fp16x3TileInfo tile = tile_of(way);
   plan.take(Area::Totals, has_totals ? int64_t{way.blocks} * tile.block_p * tile.block_q * 4 : 0);
 }
@@ -270,7 +270,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 
 NamedWay name(const Problem&, const Way& way) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
-  return named_way(tile_name_of(plan), plan, plan.wraps_around);
+  return named_way(tile_name_of(plan), plan, plan.stream_k);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ enum class Fp16x3Kernel : int8_t {
 struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own list if it has one
   Fp16x3Kernel kernel;
   bool coarse;         // the device's tensor cores are
-  bool wraps_around;   // planes only: stream-K (plan/wrap_around.h)
+  bool stream_k;       // planes only: stream-K (plan/stream_k.h)
   FewRowsBlock block;  // few rows only, whose cluster_p blocks share K
 };
 

@@ -52,7 +52,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
       ptx::declare_accumulators(main);
       ptx::declare_accumulators(cross);
       for (int piece = 0; piece < unit.pieces; ++piece) {
-        if constexpr (Turns::CUTS) {
+        if constexpr (Turns::STREAM_K) {
           units.take_over(sum, unit, consumer);
         } else {
 #pragma unroll
@@ -94,7 +94,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
         }
         if (unit.pieces > 1) this->add_to_total(sum, total, piece == 0);
       }
-      if constexpr (Turns::CUTS)
+      if constexpr (Turns::STREAM_K)
         if (units.hand_over(sum, unit, consumer)) continue;
       store_unit(*this, sum, unit, row);
     }

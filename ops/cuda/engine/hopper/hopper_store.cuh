@@ -3,7 +3,7 @@
 //
 // 16-bit elements go through a slice of shared memory, 64 x SLICE_Q elements, from where TMA or
 // the warps write rows of C. The slice is [64 p][SLICE_Q q] where C's rows are contiguous along q;
-// where they are along p (operands exchanged, or a transposed C) stmatrix transposes, and it is
+// where they are along p (swap_ab, or a transposed C) stmatrix transposes, and it is
 // [SLICE_Q q][64 p].
 // Elements of 32 and 8 bits have slices of another form (element_slices.cuh).
 #pragma once

@@ -9,10 +9,10 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/stream_k_plan.h"
 #include "cuda/plan/sums.h"
 #include "cuda/plan/tile_name.h"
 #include "cuda/plan/tma.h"
-#include "cuda/plan/wrapped_plan.h"
 
 namespace tiled {
 namespace {
@@ -51,8 +51,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       visit(Way(way));
     }
     way.split_k = false;
-    if (tile >= Fp64WrappedTiles::COUNT) continue;
-    way.blocks = wrapping_blocks(candidate, problem, device);
+    if (tile >= Fp64StreamKTiles::COUNT) continue;
+    way.blocks = stream_k_blocks(candidate, problem, device);
     if (way.blocks > 0) visit(Way(way));
   }
 }
@@ -74,7 +74,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
     plan.demand.stream_k = chosen.blocks > 0;
     const Step product = product_of(tile, plan, problem, device, /*dynamic=*/true);
     if (chosen.blocks > 0)
-      add_wrapped(plan, product, problem.dtype, chosen.blocks);
+      add_stream_k(plan, product, problem.dtype, chosen.blocks);
     else
       add_product(plan, product, problem, chosen.split_k);
     return plan;
@@ -88,7 +88,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   return plan;
 }
 
-// In JSON, of fp64: access, wraps_around and split_k, as register_tile's.
+// In JSON, of fp64: access, stream_k and split_k, as register_tile's.
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   Description d;
   if (!is_fp64(problem)) {
@@ -104,9 +104,9 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   const TileInfo tile = FP64_TABLE[way.tile].info;
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
-  d.kernel = (way.blocks > 0 ? "mma_tile_fp64_wrapped<" : "mma_tile_fp64<") + d.tile + ", " +
+  d.kernel = (way.blocks > 0 ? "mma_tile_fp64_stream_k<" : "mma_tile_fp64<") + d.tile + ", " +
              major_names(side_a(problem), side_b(problem)) + ">";
-  describe_wrapped(d, way.blocks);
+  describe_stream_k(d, way.blocks);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
   describe_sharing(d, problem, way.split_k);

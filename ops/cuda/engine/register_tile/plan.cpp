@@ -11,15 +11,15 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/stream_k_plan.h"
 #include "cuda/plan/sums.h"
 #include "cuda/plan/tile_name.h"
-#include "cuda/plan/wrapped_plan.h"
 
 namespace tiled {
 namespace {
 
 // Bytes of shared memory in addition to the tiles: a block's number in stream-K (run_turns in
-// parts/schedule/wrapped.cuh), rounded up to what cp.async's tiles are aligned to.
+// parts/schedule/stream_k.cuh), rounded up to what cp.async's tiles are aligned to.
 constexpr int64_t NUMBER_BYTES = 128;
 
 // A list, by number.
@@ -104,7 +104,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     }
     if (!async) continue;
     way.split_k = false;
-    way.blocks = wrapping_blocks(tiles.first[i], problem, device);
+    way.blocks = stream_k_blocks(tiles.first[i], problem, device);
     if (way.blocks > 0) visit_accesses(problem, device, way, visit);
   }
 }
@@ -149,7 +149,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   Step product = product_of(candidate, plan, problem, device);
   if (way.blocks > 0) {
     product.shared_bytes += NUMBER_BYTES;
-    add_wrapped(plan, product, problem.dtype, way.blocks);
+    add_stream_k(plan, product, problem.dtype, way.blocks);
   } else {
     add_product(plan, product, problem, way.split_k);
   }
@@ -160,7 +160,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 //
 //   access      {a, b}: "along_k", "along_mn" or "elements"
 //   transposes  {a, b}: whether the operand is copied first, to be contiguous along m or n
-//   wraps_around  stream-K: whether blocks have equally much to do
+//   stream_k  stream-K: whether blocks have equally much to do
 //   split_k  split-K: whether blocks have segments of K, whose sums another kernel adds
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
@@ -168,7 +168,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   Description d;
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
-  d.kernel = (way.blocks > 0 ? "register_tile_wrapped<"
+  d.kernel = (way.blocks > 0 ? "register_tile_stream_k<"
               : way.async    ? "register_tile_async<"
                              : std::string("register_tile<") + element_type(problem) + ", ") +
              d.tile + ", " + std::to_string(static_cast<int>(way.access.a)) + ", " +
@@ -177,7 +177,7 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   d.kernel += ">";
   if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to be contiguous along m");
   if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to be contiguous along n");
-  describe_wrapped(d, way.blocks);
+  describe_stream_k(d, way.blocks);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
   d.json.emplace_back("transposes",

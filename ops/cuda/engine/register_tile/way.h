@@ -13,7 +13,7 @@ struct RegisterTileWay {
   Accesses access;   // unless async both by vectors, or neither
   bool transpose_a;  // async only: the operand is copied first, to be contiguous along m or n
   bool transpose_b;  // async only
-  int32_t blocks;    // of stream-K (plan/wrap_around.h); 0: whole tiles
+  int32_t blocks;    // of stream-K (plan/stream_k.h); 0: whole tiles
   bool split_k;      // among blocks (plan/sums.h); then there is no stream-K
 };
 

@@ -7,13 +7,13 @@
 #include "cuda/engine/tall/way.h"
 #include "cuda/plan/device.h"
 #include "cuda/plan/sides.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/swap_ab.h"
 
 namespace tiled {
 
 // The problem whose A is the long operand.
 inline Problem as_computed(const Problem& problem, const TallWay& way) {
-  return way.swap_ab ? turned(problem) : problem;
+  return way.swap_ab ? with_ab_swapped(problem) : problem;
 }
 
 inline int32_t tall_columns(const Problem& computed, const TallWay& way) {

@@ -5,7 +5,7 @@
 #include "cuda/plan/copies.h"
 #include "cuda/plan/hand_over.h"
 #include "cuda/plan/sums.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/swap_ab.h"
 
 namespace tiled {
 
@@ -32,7 +32,7 @@ inline Call call_of(const Problem& problem, const Plan& plan, void* workspace = 
 
 // The problem as the product's kernel has it whose sums a pass adds.
 inline Problem problem_of_pass(const Call& call, const Step& pass) {
-  return pass.key == TRANSPOSED ? turned(call.problem) : call.problem;
+  return pass.key == TRANSPOSED ? with_ab_swapped(call.problem) : call.problem;
 }
 
 struct RungLaunch {

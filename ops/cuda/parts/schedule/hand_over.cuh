@@ -1,4 +1,4 @@
-// In stream-K (wrap_around.h) the accumulators of a tile that is handed over, exact as they are, go
+// In stream-K (stream_k.h) the accumulators of a tile that is handed over, exact as they are, go
 // from one block to the next through memory:
 //
 //     block b      first part of a tile, accumulators, flag -> whole tiles -> ...
@@ -10,7 +10,7 @@
 // has begun too, and waits for nothing before it has handed over.
 //
 // Accumulators go by groups of threads, of the whole block or of a warp: thread i of a group hands
-// over to thread i of the other block's. A block has one flag (that of warps: cut_turns.cuh).
+// over to thread i of the other block's. A block has one flag (that of warps: stream_k_turns.cuh).
 #pragma once
 
 #include <cuda/atomic>

@@ -1,4 +1,4 @@
-"""Tiles whose chain of K one block begins and another ends (ops/cuda/plan/wrap_around.h): the bits
+"""Tiles whose chain of K one block begins and another ends (ops/cuda/plan/stream_k.h): the bits
 of whole tiles, in whatever order the blocks start."""
 
 from __future__ import annotations

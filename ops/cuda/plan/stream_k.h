@@ -25,7 +25,7 @@
 
 namespace tiled {
 
-struct WrapAround {
+struct StreamK {
   // Each side of a cut must have at least `least` steps, to be worth handing over; else the cut
   // moves to the tile's edge.
   static constexpr uint32_t LEAST_STEPS = 4;
@@ -47,8 +47,8 @@ struct WrapAround {
     return tiles > clusters && tiles % clusters != 0 &&
            2 * clusters * clusters * steps < int64_t{1} << 31;
   }
-  static constexpr WrapAround of(uint32_t tiles, uint32_t clusters, uint32_t steps,
-                                 uint32_t least = LEAST_STEPS) {
+  static constexpr StreamK of(uint32_t tiles, uint32_t clusters, uint32_t steps,
+                              uint32_t least = LEAST_STEPS) {
     const uint32_t whole_rounds = tiles / clusters - 1;
     return {clusters,
             whole_rounds,

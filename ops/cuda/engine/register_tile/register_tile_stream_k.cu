@@ -1,5 +1,5 @@
 // Rung register_tile, for fp32 where tiles do not divide among the blocks that run at once:
-// stream-K (plan/wrap_around.h), so that no block has a tile more than another. The chains are
+// stream-K (plan/stream_k.h), so that no block has a tile more than another. The chains are
 // those of register_tile_async.cu. The accumulators of a tile that is handed over, exact in fp32,
 // go from one block to the next through memory (parts/schedule/hand_over.cuh).
 //
@@ -11,13 +11,13 @@
 #include "cuda/engine/register_tile/async_chain.cuh"
 #include "cuda/engine/register_tile/kernels.h"
 #include "cuda/engine/register_tile/tiles.h"
-#include "cuda/parts/schedule/wrapped.cuh"
+#include "cuda/parts/schedule/stream_k.cuh"
 
 namespace tiled {
 
 template <typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    register_tile_wrapped(const __grid_constant__ WrappedArguments args) {
+    register_tile_stream_k(const __grid_constant__ StreamKArguments args) {
   const Problem& problem = args.problem;
   __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
   const PatchOf<Tile> patch;
@@ -40,14 +40,14 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
       });
 }
 
-Kernel<WrappedArguments> register_tile_wrapped_kernel(const RegisterTileWay& way) {
-  const auto pick = [&](auto tile) -> Kernel<WrappedArguments> {
+Kernel<StreamKArguments> register_tile_stream_k_kernel(const RegisterTileWay& way) {
+  const auto pick = [&](auto tile) -> Kernel<StreamKArguments> {
     using Tile = decltype(tile);
     constexpr Access MN = Access::AlongMN, ANY = Access::Elements;
-    if (way.access.a == MN && way.access.b == MN) return &register_tile_wrapped<Tile, MN, MN>;
-    if (way.access.a == MN) return &register_tile_wrapped<Tile, MN, ANY>;
-    if (way.access.b == MN) return &register_tile_wrapped<Tile, ANY, MN>;
-    return &register_tile_wrapped<Tile, ANY, ANY>;
+    if (way.access.a == MN && way.access.b == MN) return &register_tile_stream_k<Tile, MN, MN>;
+    if (way.access.a == MN) return &register_tile_stream_k<Tile, MN, ANY>;
+    if (way.access.b == MN) return &register_tile_stream_k<Tile, ANY, MN>;
+    return &register_tile_stream_k<Tile, ANY, ANY>;
   };
   return with_tile(AsyncTiles(), way.tile, pick);
 }
