@@ -20,7 +20,7 @@ Kernel<AsyncMmaArguments> async_mma_of(const Problem& computed, int tile) {
                                  is_grouped(computed)};
   return with_tile(AllAsyncMmaTiles(), tile, [&](auto of_tile) -> Kernel<AsyncMmaArguments> {
     using Tile = decltype(of_tile);
-    if constexpr (Tile::OF_7_5 && !std::is_same_v<T, __half>)
+    if constexpr (Tile::SM75 && !std::is_same_v<T, __half>)
       return nullptr;
     else if constexpr (sizeof(T) == 2)
       return async_mma_by_layout<Tile, T>(wanted);

@@ -146,7 +146,8 @@ TEST(AsyncMmaOf75, EdgesResultsAndSegments) {
   }
   expect_right<__half>(
       sized(40, 72, DEEP_K + 8), 2,
-      [](const AsyncMmaWay& way) { return async_mma_tile_name(way.tile) == "Held64x64"; }, "t4");
+      [](const AsyncMmaWay& way) { return async_mma_tile_name(way.tile) == "RegisterStaged64x64"; },
+      "t4");
 }
 
 }  // namespace

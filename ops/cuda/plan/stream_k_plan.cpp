@@ -36,7 +36,7 @@ void add_stream_k(Plan& plan, Step product, DType dtype, int32_t blocks) {
 void describe_stream_k(Description& description, int32_t blocks) {
   if (blocks > 0)
     description.lines.emplace_back(
-        "cuts", "tiles in time, for " + std::to_string(blocks) + " blocks to do the same");
+        "stream-K", "of " + std::to_string(blocks) + " blocks, which do equally much");
   description.json.emplace_back("stream_k", blocks > 0 ? "true" : "false");
 }
 

@@ -30,7 +30,7 @@
 #include "cuda/engine/async_mma/store.cuh"
 #include "cuda/engine/async_mma/tiles.h"
 #include "cuda/engine/async_mma/word_operand.cuh"
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/parts/schedule/for_groups.cuh"
@@ -201,7 +201,7 @@ __device__ __forceinline__ void compute_by_mma(const Problem& problem,
                                             is_first_segment(shares, segment), is_last);
       if (is_last) break;
     }
-    ptx::forget(tile_row, tile_column);  // addresses of C are computed now, as in store_tile
+    ptx::opaque(tile_row, tile_column);  // addresses of C are computed now, as in store_tile
     if (shares) let_the_next_start();
     store_tile<Tile, T>(problem, {turn, row0(), column0(), rows, columns}, chain, shared_base,
                         warp_m, warp_n);

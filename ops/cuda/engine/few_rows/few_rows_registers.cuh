@@ -95,7 +95,7 @@ class FewRowsByRegisters : public FewRowsRing<Tile, sizeof(float), TREES, P_MN_M
     for (int step = 0; step < STEPS; ++step) {
       // What is read by tensor cores up to the wait before this is kept up to here.
       uint32_t (&a)[4] = p[group][step];
-      ptx::forget(a[0], a[1]), ptx::forget(a[2], a[3]);
+      ptx::opaque(a[0], a[1]), ptx::opaque(a[2], a[3]);
       if (has_rows) fragments.fetch(a, box, (group * STEPS + step) % 4);
     }
   }

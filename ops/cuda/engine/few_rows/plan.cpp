@@ -207,7 +207,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   if (takes_any_q(tile.by)) work += is_mn_major(sides.q) ? ", 1" : ", 0";
   d.kernel = "few_rows<" + work + ">>";
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
-  d.thread_m = lanes ? tile.patch_p : 2, d.thread_n = lanes ? tile.patch_q : tile.columns / 4;
+  d.thread_m = lanes ? tile.thread_tile_p : 2,
+  d.thread_n = lanes ? tile.thread_tile_q : tile.columns / 4;
   const auto [repack_a, repack_b] = copied_operands(whole);
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
     d.lines.emplace_back("repacks", repacked);

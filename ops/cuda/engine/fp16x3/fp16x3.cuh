@@ -188,7 +188,7 @@ __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t*
     ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0) kernel.produce(units);
-    run_courier(units, warp);
+    run_handoff_warp(units, warp);
   } else {
     ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
     kernel.consume(units, warpgroup - 1);

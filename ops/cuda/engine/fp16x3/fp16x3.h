@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "cuda/engine/fp16x3/splits.h"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/launch/launch.h"
-#include "cuda/parts/schedule/hopper.h"
 #include "cuda/plan/hand_over.h"
 
 namespace tiled {

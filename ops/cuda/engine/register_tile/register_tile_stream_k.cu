@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     register_tile_stream_k(const __grid_constant__ StreamKArguments args) {
   const Problem& problem = args.problem;
   __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
-  const PatchOf<Tile> patch;
+  const ThreadTileOf<Tile> thread_tile;
   float chain[Tile::THREAD_M][Tile::THREAD_N];
   run_turns<Tile, ASYNC_RASTER_GROUP>(
       args, static_cast<uint32_t>(__cvta_generic_to_shared(shared)), chain,
@@ -32,11 +32,11 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
                 begin * problem.a.col_stride,
             static_cast<const float*>(problem.b.data) + from.column * problem.b.col_stride +
                 begin * problem.b.row_stride,
-            problem.m - from.row, problem.n - from.column, static_cast<int>(end - begin), patch,
-            chain);
+            problem.m - from.row, problem.n - from.column, static_cast<int>(end - begin),
+            thread_tile, chain);
       },
       [&](int64_t row0, int64_t column0) {
-        store_chain<Tile>(problem, 0, row0, column0, patch, chain);
+        store_chain<Tile>(problem, 0, row0, column0, thread_tile, chain);
       });
 }
 

@@ -10,7 +10,7 @@
 
 #include "cuda/parts/arithmetic/go_round.cuh"
 #include "cuda/parts/epilogue/finish.cuh"
-#include "cuda/ptx/forget.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace tiled {
@@ -192,7 +192,7 @@ __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves ha
   const auto places = [&](int turn, FourAt(&at)[STEP / 4]) {
     int p = row, q = column;
     // Addresses are computed anew each time: kept, they would take registers of accumulators.
-    ptx::forget(p, q);
+    ptx::opaque(p, q);
 #pragma unroll
     for (int j = 0; j < STEP / 4; ++j) {
       const int i = turn * (STEP / 4) + j;

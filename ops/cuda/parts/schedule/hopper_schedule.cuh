@@ -9,7 +9,7 @@
 #pragma once
 
 #include "core/segments.h"
-#include "cuda/parts/schedule/hopper.h"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/ptx/cluster.cuh"
 
 namespace tiled {
@@ -82,7 +82,7 @@ struct WholeTurns {
 // Besides filling stages, the last of the four producer warps is the hand-off warp of stream-K
 // (stream_k_turns.cuh).
 template <typename Turns>
-__device__ __forceinline__ void run_courier(const Turns& units, int warp) {
+__device__ __forceinline__ void run_handoff_warp(const Turns& units, int warp) {
   if constexpr (Turns::STREAM_K) {
     if (warp == 3 && ptx::elect_sync()) units.carry();
     __syncwarp();

@@ -2,7 +2,7 @@
 // which accumulators go from one block to the next (hand_over.cuh).
 #pragma once
 
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/schedule/hand_over.cuh"
 #include "cuda/parts/schedule/launch_stream_k.h"

@@ -33,8 +33,8 @@ __device__ __forceinline__ uint32_t draw_cluster_number(const HandOver& args, ui
 // hand-off warp, asks for the flag and raises it, so that no consumer waits for the memory's
 // answers:
 //
-//     consumers      ... accumulators -> given          taken -> accumulators ...
-//     hand-off warp               wait given, flag      flag, arrive taken
+//     consumers      ... accumulators -> partial_ready        partial_loaded -> accumulators ...
+//     hand-off warp         wait partial_ready, flag        flag, arrive partial_loaded
 //
 // SHARERS: of a tile, among the consumers; the only one is none in particular.
 template <typename Schedule, int SHARERS>
@@ -44,7 +44,7 @@ struct StreamKTurns {
   const Schedule& schedule;
   const StreamKGrid& stream_k;
   uint32_t number, end;
-  uint32_t given, taken;  // barriers in shared memory, of one phase
+  uint32_t partial_ready, partial_loaded;  // barriers in shared memory, of one phase
 
   // By all threads of the cluster, after the kernel before, which clears the ticket. `barriers`:
   // two and a word, of shared memory for nothing else.
@@ -71,7 +71,7 @@ struct StreamKTurns {
   template <typename Chain>
   __device__ __forceinline__ bool take_over(Chain& chain, const Unit& unit, int consumer) const {
     const bool resumes = unit.first != 0;
-    if (resumes) ptx::mbarrier_wait(taken, 0);
+    if (resumes) ptx::mbarrier_wait(partial_loaded, 0);
     read_accumulators_or_clear<32>(stream_k.hand_over, resumes, group(number - 1, consumer),
                                    in_a_row(chain));
     return resumes;
@@ -81,19 +81,19 @@ struct StreamKTurns {
   __device__ __forceinline__ bool hand_over(Chain& chain, const Unit& unit, int consumer) const {
     if (unit.last == static_cast<int>(stream_k.rule.steps)) return false;
     write_accumulators<32>(stream_k.hand_over, group(number, consumer), in_a_row(chain));
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(given);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(partial_ready);
     return true;
   }
   // What one lane of the hand-off warp does.
   __device__ __forceinline__ void carry() const {
     const StreamK::Share share = stream_k.rule.share(number);
     if (share.end.step != 0) {
-      if constexpr (FAULT != Fault::NoHandOverBarrier) ptx::mbarrier_wait(given, 0);
+      if constexpr (FAULT != Fault::NoHandOverBarrier) ptx::mbarrier_wait(partial_ready, 0);
       raise_flag(stream_k.hand_over, block(number));
     }
     if (share.begin.step != 0) {
       await_flag(stream_k.hand_over, block(number - 1));
-      ptx::mbarrier_arrive(taken);
+      ptx::mbarrier_arrive(partial_loaded);
     }
   }
 
@@ -104,8 +104,8 @@ struct StreamKTurns {
         stream_k(c),
         number(n),
         end(c.rule.share(n).turns),
-        given(barriers),
-        taken(barriers + 8) {}
+        partial_ready(barriers),
+        partial_loaded(barriers + 8) {}
 
   template <typename Chain>
   static __device__ __forceinline__ auto in_a_row(Chain& chain)

@@ -3,6 +3,6 @@
 
 namespace tiled::ptx {
 
-inline void forget_sum(float&) {}
+inline void opaque_sum(float&) {}
 
 }  // namespace tiled::ptx

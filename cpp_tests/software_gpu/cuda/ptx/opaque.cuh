@@ -4,6 +4,6 @@
 namespace tiled::ptx {
 
 template <typename... T>
-inline void forget(T&...) {}
+inline void opaque(T&...) {}
 
 }  // namespace tiled::ptx
