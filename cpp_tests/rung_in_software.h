@@ -98,11 +98,11 @@ struct Operands {
     const int64_t of_bias = e.bias_along == Along::M ? i : j;
     const Sum added =
         e.bias_along == Along::Nothing ? 0 : static_cast<Sum>(bias.at<T>(0, 0, of_bias));
-    const Sum before = before_activation(e, total, added, Sum{});
+    const Sum pre_activation = pre_activation_of(e, total, added, Sum{});
     if constexpr (std::is_same_v<Sum, float>)
-      return activated(e, before);
+      return activated(e, pre_activation);
     else
-      return before;
+      return pre_activation;
   }
 
   Matrix a, b, bias;

@@ -79,7 +79,7 @@ Problem finished(Problem p, Activation activation = Activation::None, bool keeps
   static float memory;  // never read
   p.epilogue.bias_along = Along::N, p.epilogue.bias_dtype = p.dtype, p.epilogue.bias_stride = 1;
   p.epilogue.activation = activation;
-  if (keeps) p.epilogue.before = {&memory, p.n, 1, 0, p.epilogue.out_dtype};
+  if (keeps) p.epilogue.pre_activation = {&memory, p.n, 1, 0, p.epilogue.out_dtype};
   return p;
 }
 

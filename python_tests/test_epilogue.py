@@ -47,7 +47,7 @@ def check(a, b, total=None, out_dtype=None, product=None, **asked) -> None:
     product = product or {}
     out_dtype = out_dtype or a.dtype
     total = sums(a, b, **product) if total is None else total
-    c, before = operator(a, b, **product, out_dtype=out_dtype, before=True, **asked)
+    c, before = operator(a, b, **product, out_dtype=out_dtype, pre_activation=True, **asked)
     asked.pop("out", None)
     right, right_before = expected(total, out_dtype, **asked)
     what = {k: getattr(v, "dtype", v) for k, v in asked.items()}
@@ -182,7 +182,7 @@ def test_every_tile_finishes_alike(dtype: torch.dtype, size: tuple) -> None:
                     for keeps in (False, True):
                         c, before = torch.ops.tiled_debug.finished_with_tile(
                             *(a, b, tile, swap_ab, p, q, False),
-                            **asked | {"activation": activation, "before": keeps},
+                            **asked | {"activation": activation, "pre_activation": keeps},
                         )
                         what = (tile, swap_ab, p, q, activation, keeps)
                         assert same_bits(c, right[activation][0]), what
@@ -391,7 +391,7 @@ def test_activations_of_special_values(device: str) -> None:
 def test_the_reference_sees_another_order() -> None:
     """An order of its own, or a step that is not fused, changes bits."""
     total, bias, input = (torch.randn(50, 60) for _ in range(3))
-    right = epilogues.before_activation(total, bias=bias[0], input=input, alpha=0.7, beta=-1.9)
+    right = epilogues.pre_activation_of(total, bias=bias[0], input=input, alpha=0.7, beta=-1.9)
     shift = bias[0].expand(50, 60).contiguous()
     alpha, beta = torch.tensor(0.7), torch.tensor(-1.9)
     reordered = epilogues.scaled(0.7, total, epilogues.scaled(-1.9, input, shift))

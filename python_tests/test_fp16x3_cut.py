@@ -124,7 +124,7 @@ def test_what_becomes_of_a_cut_tile() -> None:
     a, b = normal(s, k), normal(k, s)
     a[5, 9] = 1e20  # a row that the guard computes again
     op = torch.ops.tiled_debug.mm_with_epilogue
-    everything = {"alpha": 0.7, "beta": -1.3, "activation": "gelu", "before": True}
+    everything = {"alpha": 0.7, "beta": -1.3, "activation": "gelu", "pre_activation": True}
     whole = {"bias": normal(s), "input": normal(s, s), **everything}
     assert is_cut(a, b)
     got, before = op(a, b, precision="fp16x3", **whole)

@@ -101,9 +101,9 @@ using PromoteFunction = void (*)(const Promotion& tile);
 // and changed in place, and added to `sums` in ascending order.
 struct PassBack {
   Activation activation;
-  void* gradient;      // [rows][cols]
-  const void* before;  // [rows][cols]; not read where there is no activation
-  int64_t row;         // accumulators from row to row of both
+  void* gradient;              // [rows][cols]
+  const void* pre_activation;  // [rows][cols]; not read where there is no activation
+  int64_t row;                 // accumulators from row to row of both
   int64_t rows, cols;
   void* sums;  // [cols]
 };

@@ -62,8 +62,8 @@ TORCH_LIBRARY(tiled, m) {
              " str? activation=None, $options) -> Tensor"));
   // (C, the pre-activation): what autograd runs where a gradient needs both. The first
   // is of matrices or of batches.
-  m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
-  m.def(schema("_linear_with_before" + linear + ") -> (Tensor, Tensor)"), tags);
+  m.def(schema("_addmm_with_pre_activation" + addmm + ") -> (Tensor, Tensor)"), tags);
+  m.def(schema("_linear_with_pre_activation" + linear + ") -> (Tensor, Tensor)"), tags);
   // Weight's gradient in a linear layer whose x is no matrix: grad^T x of all leading dimensions,
   // [N, K]. It takes them as they are, so that tensors that are split along one of them, as a
   // sequence may be between processes, need not be flattened. The second adds it to `sum`, rounded
@@ -81,7 +81,7 @@ TORCH_LIBRARY(tiled, m) {
       " $options";
   m.def(schema("grouped_mm" + grouped + ") -> Tensor"), tags);
   m.def(schema("grouped_mm.out" + grouped + ", Tensor(a!) out) -> ()"), tags);
-  m.def(schema("_grouped_mm_with_before" + grouped + ") -> (Tensor, Tensor)"), tags);
+  m.def(schema("_grouped_mm_with_pre_activation" + grouped + ") -> (Tensor, Tensor)"), tags);
   m.def(
       schema("_grouped_mm_into_main_grad(Tensor a, Tensor b, Tensor offs, Tensor? bias,"
              " Tensor? main_grad, *, str? activation=None, $options) -> Tensor"));
@@ -189,17 +189,19 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def(
       "scaled_with_tile(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, str tile,"
       " bool swap_ab, int cluster_p, int cluster_q, *, ScalarType? out_dtype=None) -> Tensor");
-  // The same with an epilogue: (C, before) with C = activation(before), before = A B + bias.
+  // The same with an epilogue: (C, pre_activation) with C = activation(pre_activation),
+  // pre_activation = A B + bias.
   m.def(
       schema("finished_with_tile(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
              " int cluster_q, bool split_k, *, Tensor? bias=None, str? activation=None,"
-             " bool before=False, $options) -> (Tensor, Tensor)"));
-  // (C, before) with C = activation(before), before = beta input + (alpha A B + bias), of matrices
-  // or of batches (core/epilogue.h). `before` is undefined if it is not asked for.
-  m.def(
-      schema("mm_with_epilogue(Tensor a, Tensor b, *, Tensor? bias=None, str bias_along='n',"
-             " Tensor? input=None, Scalar alpha=1, Scalar beta=1, str? activation=None,"
-             " bool before=False, Tensor(a!)? out=None, $options) -> (Tensor(a!), Tensor)"));
+             " bool pre_activation=False, $options) -> (Tensor, Tensor)"));
+  // (C, pre_activation) with C = activation(pre_activation), pre_activation = beta input + (alpha A
+  // B + bias), of matrices or of batches (core/epilogue.h). `pre_activation` is undefined if it is
+  // not asked for.
+  m.def(schema(
+      "mm_with_epilogue(Tensor a, Tensor b, *, Tensor? bias=None, str bias_along='n',"
+      " Tensor? input=None, Scalar alpha=1, Scalar beta=1, str? activation=None,"
+      " bool pre_activation=False, Tensor(a!)? out=None, $options) -> (Tensor(a!), Tensor)"));
   // [registers a thread, static shared bytes, local bytes a thread, blocks a multiprocessor] of the
   // kernel that would run, as the CUDA runtime reports them.
   m.def(schema("kernel_attributes(Tensor a, Tensor b, *, $options) -> int[]"),

@@ -159,7 +159,7 @@ std::vector<Choice> ranked_ways(const Problem& problem, const DeviceInfo& device
 int64_t finishing_of(const Epilogue& e) {
   if (e.is_identity()) return 0;
   constexpr int64_t READS_INPUT = 64;  // above all activations
-  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.before.data != nullptr) +
+  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.pre_activation.data != nullptr) +
          (e.reads_input() ? READS_INPUT : 0);
 }
 

@@ -83,7 +83,7 @@ __device__ __forceinline__ void leave(const HopperArguments& args, Sum (&d)[STRI
   using Parts = tiled::Parts<Tile, FINISHES>;
   constexpr int SIZE = Parts::SIZE, HELD = (Parts::COUNT - 1) * SIZE;
   Sum(&parts)[Parts::COUNT][SIZE] = reinterpret_cast<Sum(&)[Parts::COUNT][SIZE]>(d);
-  const int first = FINISHES && args.keeps_before ? 0 : 1;
+  const int first = FINISHES && args.keeps_pre_activation ? 0 : 1;
   const auto leave_part = [&](Sum(&values)[SIZE], int part) {
 #pragma unroll 1
     for (int output = first; output < 2; ++output) {

@@ -86,15 +86,16 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   c.by_tma = plan.stores_by_tma;
   c.p = sides.c_p, c.q = sides.c_q, c.batch = problem.c.batch_stride;
   args.epilogue = plan.swap_ab ? transposed(problem.epilogue) : problem.epilogue;
-  const auto& kept = args.epilogue.before;
-  args.keeps_before = kept.data != nullptr;
-  if (!args.keeps_before) return;
-  HopperOutput& before = args.outputs[0];
-  before.data = kept.data;
-  before.unrounded = c.unrounded;
-  before.p = kept.row_stride, before.q = kept.col_stride, before.batch = kept.batch_stride;
-  before.by_tma = stores_by_tma(
-      problem, sides, before.p, before.q,
+  const auto& kept = args.epilogue.pre_activation;
+  args.keeps_pre_activation = kept.data != nullptr;
+  if (!args.keeps_pre_activation) return;
+  HopperOutput& pre_activation = args.outputs[0];
+  pre_activation.data = kept.data;
+  pre_activation.unrounded = c.unrounded;
+  pre_activation.p = kept.row_stride, pre_activation.q = kept.col_stride,
+  pre_activation.batch = kept.batch_stride;
+  pre_activation.by_tma = stores_by_tma(
+      problem, sides, pre_activation.p, pre_activation.q,
       alignment_of(kept.data, kept.dtype, kept.row_stride, kept.col_stride, kept.batch_stride));
 }
 
@@ -143,7 +144,7 @@ cudaError_t launch(const Call& call, const Step& step) {
     error = map_with_edge(&args.q_map, &args.q_edge, sides.q, problem, tile.block_q, tile.block_q,
                           way.cluster_p);
   if (error == cudaSuccess) error = map_output(args.c(), args, problem, tile.slice_q);
-  if (error == cudaSuccess && args.keeps_before)
+  if (error == cudaSuccess && args.keeps_pre_activation)
     error = map_output(args.outputs[0], args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
   if (is_scaled(problem)) {
