@@ -58,7 +58,7 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
     const SumsLayout layout = sums_layout(problem);
     const Problem read = way.split_k ? problem_of_sums(problem, layout, workspace) : problem;
     const AsyncMmaArguments arguments = {
-        {as_computed(read, way), workspace, way.split_k}, way.a, way.b};
+        {async_mma_problem(read, way), workspace, way.split_k}, way.a, way.b};
     const auto kernel = async_mma_of<T>(arguments.problem, way.tile);
     software_gpu::run_grid(step.grid_x, step.grid_y, step.threads_x, random,
                            [&] { kernel(arguments); });

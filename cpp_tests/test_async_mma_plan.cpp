@@ -121,7 +121,7 @@ TEST(AsyncMmaPlan, LayoutsAndSides) {
     for (const AsyncMmaWay& way : ways_of(p, device("h200"))) {
       sides.insert(way.swap_ab);
       const Plan plan = plan_with(Algo::AsyncMma, p, device("h200"), way);
-      const Problem computed = as_computed(problem_as_read(p, plan), way);
+      const Problem computed = async_mma_problem(problem_as_read(p, plan), way);
       EXPECT_FALSE(is_mn_major(side_a(computed)) && !is_mn_major(side_b(computed))) << layout;
       EXPECT_EQ(computed.m, way.swap_ab ? p.n : p.m);
       EXPECT_EQ(computed.c.row_stride, way.swap_ab ? p.c.col_stride : p.c.row_stride);

@@ -38,7 +38,7 @@ void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps, uint32_t 
         tile.rest = turn.first, tile.rest_by = cluster, tile.rest_begun = now, ++tile.rests;
         EXPECT_TRUE(turn.last == steps) << "a rest goes to the end";
       } else if (turn.last != steps) {
-        EXPECT_TRUE(i == rule.whole_rounds) << "a first part comes first, after the whole rounds";
+        EXPECT_TRUE(i == rule.whole_waves) << "a first part comes first, after the whole waves";
         tile.first_part = turn.last, tile.first_part_by = cluster, ++tile.first_parts;
         tile.first_part_done = now + turn.last;
       } else {

@@ -47,11 +47,11 @@ def check(a, b, total=None, out_dtype=None, product=None, **asked) -> None:
     product = product or {}
     out_dtype = out_dtype or a.dtype
     total = sums(a, b, **product) if total is None else total
-    c, before = operator(a, b, **product, out_dtype=out_dtype, pre_activation=True, **asked)
+    c, pre_activation = operator(a, b, **product, out_dtype=out_dtype, pre_activation=True, **asked)
     asked.pop("out", None)
-    right, right_before = expected(total, out_dtype, **asked)
+    right, right_pre_activation = expected(total, out_dtype, **asked)
     what = {k: getattr(v, "dtype", v) for k, v in asked.items()}
-    assert same_bits(before, right_before), f"before the activation: {what}"
+    assert same_bits(pre_activation, right_pre_activation), f"before the activation: {what}"
     assert same_bits(c, right), what
 
 
@@ -180,13 +180,13 @@ def test_every_tile_finishes_alike(dtype: torch.dtype, size: tuple) -> None:
                 few = [ACTIVATIONS[(i + j) % len(ACTIVATIONS)]]
                 for activation in ACTIVATIONS if (p, q) == (1, 1) else few:
                     for keeps in (False, True):
-                        c, before = torch.ops.tiled_debug.finished_with_tile(
+                        c, pre_activation = torch.ops.tiled_debug.finished_with_tile(
                             *(a, b, tile, swap_ab, p, q, False),
                             **asked | {"activation": activation, "pre_activation": keeps},
                         )
                         what = (tile, swap_ab, p, q, activation, keeps)
                         assert same_bits(c, right[activation][0]), what
-                        assert not keeps or same_bits(before, right[activation][1]), what
+                        assert not keeps or same_bits(pre_activation, right[activation][1]), what
                         seen += 1
     assert seen >= 2 * 2 * 2 * len(ACTIVATIONS) * 10  # tiles
 
@@ -251,8 +251,8 @@ def test_special_values(device: str, algo: str | None, dtype: torch.dtype) -> No
 def test_default_is_the_product(device: str) -> None:
     for dtype in cases.DTYPES:
         a, b = cases.pair(20, 30, 40, dtype, device)
-        c, before = operator(a, b)
-        assert same_bits(c, torch.ops.tiled.mm(a, b)) and before is None
+        c, pre_activation = operator(a, b)
+        assert same_bits(c, torch.ops.tiled.mm(a, b)) and pre_activation is None
 
 
 # ---- the activations -------------------------------------------------------------------------

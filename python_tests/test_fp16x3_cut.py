@@ -127,12 +127,12 @@ def test_what_becomes_of_a_cut_tile() -> None:
     everything = {"alpha": 0.7, "beta": -1.3, "activation": "gelu", "pre_activation": True}
     whole = {"bias": normal(s), "input": normal(s, s), **everything}
     assert is_cut(a, b)
-    got, before = op(a, b, precision="fp16x3", **whole)
+    got, pre_activation = op(a, b, precision="fp16x3", **whole)
     for rows in (slice(0, 9), slice(700, 732), slice(s - 16, s)):
         few = {**whole, "input": whole["input"][rows]}
-        right, right_before = op(a[rows], b, precision="fp16x3", **few)
+        right, right_pre_activation = op(a[rows], b, precision="fp16x3", **few)
         assert epilogues.same_bits(got[rows], right), rows
-        assert epilogues.same_bits(before[rows], right_before), rows
+        assert epilogues.same_bits(pre_activation[rows], right_pre_activation), rows
 
 
 def test_batches() -> None:

@@ -110,11 +110,13 @@ def test_what_becomes_of_a_cut_tile(cut: Cut) -> None:
     a, b = normal(m, k), normal(k, n)
     op = torch.ops.tiled_debug.mm_with_epilogue
     asked = {"bias": normal(1, n)[0], "activation": "gelu", "pre_activation": True}
-    right, right_before = op(a, b, algo="shared_tile_16", **asked)
+    right, right_pre_activation = op(a, b, algo="shared_tile_16", **asked)
     for way in cut.ways(a, b):
-        got, before = torch.ops.tiled_debug.finished_with_tile(a, b, *way, algo=cut.algo, **asked)
+        got, pre_activation = torch.ops.tiled_debug.finished_with_tile(
+            a, b, *way, algo=cut.algo, **asked
+        )
         assert epilogues.same_bits(got, right), way
-        assert epilogues.same_bits(before, right_before), way
+        assert epilogues.same_bits(pre_activation, right_pre_activation), way
     everything = {"input": normal(m, n), "alpha": 0.7, "beta": -1.3}
     everything |= {"activation": "gelu", "pre_activation": True}
     for asked in (
@@ -122,11 +124,11 @@ def test_what_becomes_of_a_cut_tile(cut: Cut) -> None:
         {"bias": normal(1, m)[0], "bias_along": "m", **everything},
         {"bias": normal(1, n)[0], **everything},
     ):
-        right, right_before = op(a, b, algo="shared_tile_16", **asked)
-        got, before = op(a, b, algo=cut.algo, **asked)
+        right, right_pre_activation = op(a, b, algo="shared_tile_16", **asked)
+        got, pre_activation = op(a, b, algo=cut.algo, **asked)
         assert epilogues.same_bits(got, right), asked.keys()
         if "pre_activation" in asked:
-            assert epilogues.same_bits(before, right_before), asked.keys()
+            assert epilogues.same_bits(pre_activation, right_pre_activation), asked.keys()
     right = whole(a, b)
     for name, memory, out in cases.outputs(m, n, cut.dtype):
         tiled_mm.mm(a, b, algo=cut.algo, out=out)

@@ -1,7 +1,7 @@
 // What happens to a finished sum on its way to C, in one order for every kernel of both devices:
 //
-//     before = beta * input + (alpha * sum + bias)        two fused multiply-adds
-//     C      = activation(pre_activation)
+//     pre_activation = beta * input + (alpha * sum + bias)        two fused multiply-adds
+//     C              = activation(pre_activation)
 //
 // All of it in the type that sums have (fp32 for 16-bit inputs, fp64, complex, wrapping integers),
 // rounded once, to C's type, when it is stored; `pre_activation` may be stored as well, rounded

@@ -197,8 +197,8 @@ def finished(
     y, pre_activation = torch.ops.tiled._addmm_with_pre_activation(
         rows, a, b, activation=activation
     )
-    y, before = y.view(sums.shape), before.view(sums.shape)
-    return y, y if activation == "relu" else before
+    y, pre_activation = y.view(sums.shape), pre_activation.view(sums.shape)
+    return y, y if activation == "relu" else pre_activation
 
 
 class _TreeReduce(torch.autograd.Function):

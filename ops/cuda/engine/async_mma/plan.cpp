@@ -76,7 +76,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       if (info.of_7_5 != held || (!info.any && !(is_wide(a) && is_wide(b)))) continue;
       if (is_grouped(problem) && !info.any) continue;
       if (info.shared_bytes > device.shared_bytes_per_block) continue;
-      const Problem computed = as_computed(problem, way);
+      const Problem computed = async_mma_problem(problem, way);
       if (most_tiles(computed, info.block_m, info.block_n) > MAX_GRID_X) continue;
       way.tile = static_cast<int8_t>(tile);
       for (int share = problem.leaf > 0; share <= may_split_k(computed); ++share) {
@@ -124,7 +124,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   if (chosen.copy_a) plan.copy_p = laid_out(sides.p, problem.dtype);
   if (chosen.copy_b) plan.copy_q = laid_out(sides.q, problem.dtype);
   add_copies(plan, problem);
-  const Problem computed = as_computed(problem_as_read(problem, plan), chosen);
+  const Problem computed = async_mma_problem(problem_as_read(problem, plan), chosen);
   plan.demand =
       demand_of(average_of(computed), candidate.block_m, candidate.block_n, variant_of(chosen),
                 std::min<int64_t>(candidate.resident,
@@ -155,7 +155,7 @@ const char* name_of(ReadBy by) {
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
-  const Problem computed = as_computed(problem_as_read(problem, plan), way);
+  const Problem computed = async_mma_problem(problem_as_read(problem, plan), way);
   const char* const a = name_of(way.swap_ab ? way.b : way.a);
   const char* const b = name_of(way.swap_ab ? way.a : way.b);
   Description d;

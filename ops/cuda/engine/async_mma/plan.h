@@ -9,7 +9,7 @@
 namespace tiled {
 
 // This problem, or that of C's transpose.
-inline Problem as_computed(const Problem& problem, const AsyncMmaWay& way) {
+inline Problem async_mma_problem(const Problem& problem, const AsyncMmaWay& way) {
   return way.swap_ab ? with_ab_swapped(problem) : problem;
 }
 

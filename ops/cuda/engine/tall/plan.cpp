@@ -44,7 +44,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   for (const bool swap_ab : {false, true}) {
     TallWay way{};
     way.swap_ab = swap_ab;
-    const Problem p = as_computed(problem, way);
+    const Problem p = tall_problem(problem, way);
     if (p.n > p.m) continue;
     const Side a = side_a(p);
     way.read = read_of(a);
@@ -97,7 +97,7 @@ std::vector<std::string> variants() { return variants_of(TallTiles(), {"", " una
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const TallWay chosen = way.as<TallWay>();
   const TallTileInfo& tile = tall_tile(chosen.tile);
-  const Problem p = as_computed(problem, chosen);
+  const Problem p = tall_problem(problem, chosen);
   Plan plan = plan_of(Algo::Tall, way, problem, chosen.swap_ab, tile.rows * tile.warps,
                       tile.block_n, tile.step_k);
   plan.demand =
@@ -140,7 +140,7 @@ const char* name_of(TallRead read) {
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const TallWay way = whole.way.as<TallWay>();
   const TallTileInfo& tile = tall_tile(way.tile);
-  const Problem p = as_computed(problem, way);
+  const Problem p = tall_problem(problem, way);
   Description d;
   d.tile = tall_tile_name(way.tile);
   d.kernel = "tall<" + d.tile + ", " + element_type(problem.dtype) + ", " +

@@ -12,7 +12,7 @@
 namespace tiled {
 
 // The problem whose A is the long operand.
-inline Problem as_computed(const Problem& problem, const TallWay& way) {
+inline Problem tall_problem(const Problem& problem, const TallWay& way) {
   return way.swap_ab ? with_ab_swapped(problem) : problem;
 }
 
@@ -61,7 +61,7 @@ inline int64_t fitting_blocks(const Problem& computed, const TallWay& way,
 }
 
 inline TallArguments tall_arguments(const Problem& problem, const TallWay& way, void* totals) {
-  const Problem computed = as_computed(problem, way);
+  const Problem computed = tall_problem(problem, way);
   return {computed,   totals, way.read, way.lanes, way.panel_k, tall_columns(computed, way),
           way.sharers};
 }
