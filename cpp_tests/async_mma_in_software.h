@@ -29,7 +29,7 @@ Kernel<AsyncMmaArguments> async_mma_of(const Problem& computed, int tile) {
   });
 }
 
-// What the last kernel of split-K does, without an epilogue.
+// The last kernel of split-K does this, without an epilogue.
 template <typename T>
 void add_sums_of(const Problem& problem, const SumsLayout& layout, const void* sums) {
   using Sum = Accumulator<T>;

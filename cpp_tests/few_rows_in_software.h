@@ -42,7 +42,7 @@ void run_tile(TileList<Tiles...>, int tile, bool p_mn_major,
   RUNS[tile][p_mn_major](args);
 }
 
-// What the kernel behind a product does that leaves the sums of its segments, or leaves.
+// The kernel does this behind a product that leaves the sums of its segments, or leaves.
 template <typename T>
 void add_shared_sums(const Problem& problem, const float* sums) {
   const SumsLayout layout = sums_layout(problem);

@@ -119,7 +119,7 @@ struct Operands {
   }
 };
 
-// What is wrong with a way's C, if anything; `sums` in the order of its elements.
+// Says what is wrong with a way's C, if anything; `sums` in the order of its elements.
 template <typename T>
 std::string wrong_with(const Product& p, const Matrix& c, const std::vector<Accumulator<T>>& sums) {
   using Sum = Accumulator<T>;

@@ -113,7 +113,7 @@ TEST(AsyncMmaPlan, Copies) {
   EXPECT_EQ(found.size(), 4u);
 }
 
-// What is contiguous along m and along k runs with swap_ab alone; all others either way.
+// A product that is contiguous along m and along k runs with swap_ab alone; all others either way.
 TEST(AsyncMmaPlan, LayoutsAndSides) {
   for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
     std::set<bool> sides;

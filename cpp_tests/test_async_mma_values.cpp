@@ -24,8 +24,8 @@ constexpr int HELD = 2;          // those of 7.5
 TEST(AsyncMmaValues, EveryTileAndLayout) {
   for (const bool a_rows : {true, false})
     for (const bool b_rows : {true, false}) {
-      // What is contiguous along k and n, or along m and k, has one side to stand on; others have
-      // two.
+      // A product that is contiguous along k and n, or along m and k, has one side to stand on;
+      // others have two.
       const int sides = a_rows == b_rows ? 1 : 2;
       expect_right(sized(136, 264, 584, a_rows, b_rows), ALL * sides, EVERY_WAY);
       expect_right<__half>(sized(136, 264, 72, a_rows, b_rows), ALL * sides, EVERY_WAY);

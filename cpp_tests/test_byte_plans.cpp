@@ -50,7 +50,7 @@ TEST(BytePlans, AreWithinTheHardwaresLimits) {
             EXPECT_GT(way.blocks, 0);
             EXPECT_LE(way.blocks, H100.multiprocessors * tile.blocks_per_sm);
             EXPECT_EQ(plan.main_step().shared_bytes, tile.shared_bytes);
-            // What waits are split-K's sums, and nothing else.
+            // Only split-K's sums wait.
             EXPECT_EQ(plan.main_step().workspace_bytes > 0, way.split_k);
             const Sides read = sides_of(problem_as_read(p, plan), plan.swap_ab);
             EXPECT_FALSE(is_mn_major(read.p) || is_mn_major(read.q));
@@ -71,7 +71,7 @@ TEST(BytePlans, CopyWhatDoesNotLieAlongK) {
   EXPECT_EQ(copies(bytes("nt", 256, 512, 1000)), 2);  // rows that are no 16 bytes apart
 }
 
-// What is contiguous along m or n goes 16 bytes at a time, wherever its lines begin.
+// An operand that is contiguous along m or n goes 16 bytes at a time, wherever its lines begin.
 TEST(BytePlans, HowTheyAreCopied) {
   const auto grid = [](const Side& side, const Problem& p) {
     return copy_grid_of(side, copied(side, p.dtype, CopyTo::AlongK), p);

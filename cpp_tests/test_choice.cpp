@@ -109,8 +109,8 @@ Plan hopper_plan(const Problem& p, const DeviceInfo& d, const NamedWay& name) {
   return *plan;
 }
 
-// What blocks far apart load both, and how often a line is asked for, are of the tiles across; a
-// cluster loads as one.
+// The bytes that blocks far apart load both, and how often a line is asked for, are of the tiles
+// across; a cluster loads as one.
 TEST(Demands, CountWhatIsLoadedTogether) {
   const DeviceInfo d = device("h200");
   const Problem p = tensor_problem("nt", 256, 8192, 8192);  // Q: 8192 rows in 64 tiles

@@ -43,7 +43,7 @@ TEST(FewRowsStrips, EveryStripOnceAndEvenly) {
   expect_shared_out((1 << 24) + 5, 132, 8191);
 }
 
-// What stands in every plan that the kernels could be given.
+// Every plan that the kernels could be given says this.
 void expect_sound(const Problem& p, const DeviceInfo& d, const FewRowsPlan& plan) {
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
   const int64_t rows = plan.swap_ab ? p.n : p.m;
@@ -102,7 +102,7 @@ TEST(FewRowsPlans, AreWithinTheHardwaresLimits) {
           }
 }
 
-// What the rung takes it has ways for: leaves that are shared out, or that a block holds.
+// The rung has ways for what it takes: leaves that are shared out, or that a block holds.
 TEST(FewRowsPlans, HaveWaysForTheTreesThatTheyTake) {
   const DeviceInfo d = device("h200");
   int taken = 0, refused = 0;

@@ -41,7 +41,7 @@ TEST(Fp16x3Plan, EveryLayout) {
   EXPECT_EQ(rungs_of(p), Algos{Algo::Fp16x3});
 }
 
-// What stands in every plan that it could be given.
+// Every plan that it could be given says this.
 TEST(Fp16x3Plan, AreWithinTheHardwaresLimits) {
   const DeviceInfo d = device("h200");
   for (const auto& [m, n, k, batch] : {std::tuple{1, 1, 64, 1},
@@ -414,7 +414,7 @@ TEST(Fp16x3Plan, HugeSizes) {
 }
 
 TEST(Fp16x3Plan, HowMuchAnElementMayLose) {
-  // What is left of min(K, 8 sqrt(K)) 2^-24.
+  // The rest of min(K, 8 sqrt(K)) 2^-24.
   EXPECT_DOUBLE_EQ(fp16x3_tolerance(64, false), (64 - 53.2) * 0x1p-24);
   EXPECT_DOUBLE_EQ(fp16x3_tolerance(4096, false), (512 - 53.2 - 63) * 0x1p-24);
   EXPECT_DOUBLE_EQ(fp16x3_tolerance(1 << 16, false), (2048 - 53.2 - 63 - 16) * 0x1p-24);

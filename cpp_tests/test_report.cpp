@@ -1,4 +1,4 @@
-// What a report says of a plan, as figures, as text and as JSON, and where it finds the registers.
+// A report of a plan, as figures, as text and as JSON, and where it finds the registers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

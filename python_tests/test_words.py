@@ -22,6 +22,8 @@ def test_no_retired_word_is_left():
         ("a.h", 'auto s = "// cut in time";\nint cut_in_time;\n', 0),
         ("a.h", "// Of both operands.\nint x;\n", 1),
         ("a.h", "// Sizes.\n// Of both, it is the larger one.\nint x;\n", 0),
+        ("a.h", "// What a block stores.\nint x;\n", 1),
+        ("a.h", "// It stores\n// What it has. Whatever it is.\nint x;\n", 0),
         ("a.py", '"""Tiles\n    cut in time."""\n# cut in time\n', 2),
         ("a.md", "Tiles are cut in time.\n", 1),
         ("a.h", "// Where segments of K are shared out.\n", 1),

@@ -48,7 +48,7 @@ RETIRED_NAMES = {
 }
 ANY_NAME = re.compile(rf"\b(?:{'|'.join(RETIRED_NAMES)})\b")
 # How no comment begins: it has a subject and a verb.
-HEADLESS = r"(?:Of|Those)\b"
+HEADLESS = r"(?:Of|Those|What)\b"
 
 SUFFIXES = {".h", ".cuh", ".cu", ".in", ".cpp", ".inc", ".py", ".md"}
 FOLDERS = ("ops", "bench", "cpp_tests", "examples", "python_tests", "docs")

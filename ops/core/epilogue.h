@@ -1,4 +1,4 @@
-// What happens to a finished sum on its way to C, in one order for every kernel of both devices:
+// An epilogue takes a finished sum to C, in one order for every kernel of both devices:
 //
 //     pre_activation = beta * input + (alpha * sum + bias)        two fused multiply-adds
 //     C              = activation(pre_activation)

@@ -68,7 +68,7 @@ TILED_HOST_DEVICE Problem problem_of_group(const Problem& all, int64_t group, in
   return p;
 }
 
-// What lies behind the last group, from `begin` to the end of the shared size, which is not K: a
+// The part behind the last group, from `begin` to the end of the shared size, which is not K: a
 // product without any K and without an epilogue, so that C is zero there, as is the value before an
 // activation. C has no entries then.
 TILED_HOST_DEVICE Problem problem_behind_groups(const Problem& all, int64_t begin) {

@@ -1,5 +1,5 @@
-// What a plan means on a device: the slow path behind tiled_mm.explain and tiled_mm.plan. Nothing
-// here runs when matrices are multiplied.
+// A report says what a plan means on a device: the slow path behind tiled_mm.explain and
+// tiled_mm.plan. Nothing here runs when matrices are multiplied.
 #pragma once
 
 #include <cstdint>

@@ -152,7 +152,7 @@ std::string step_table(const PlanReport& r, const std::string& operation) {
   return text;
 }
 
-// What follows a name and the bytes moved.
+// This follows a name and the bytes moved.
 std::string traffic_row(const std::string& name, double bytes, const Roofline& roofline) {
   std::ostringstream out;
   out << "  " << std::left << std::setw(16) << name << std::right << std::setw(9)

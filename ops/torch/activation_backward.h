@@ -44,7 +44,8 @@ inline Activation check_activation_backward(const at::Tensor& gradient,
   return activation;
 }
 
-// What an activation passes on, and a bias' gradient, each of no elements where it is not asked.
+// The gradient that an activation passes on, and a bias' gradient, each of no elements where it is
+// not asked.
 template <typename Backend>
 std::tuple<at::Tensor, at::Tensor> activation_backward(
     const at::Tensor& gradient, const std::optional<at::Tensor>& pre_activation,

@@ -72,7 +72,7 @@ struct ActivationBackwardBackward : public Node {
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     variable_list result(2);
-    // What comes back through the column sums comes to every row.
+    // The gradient of the column sums comes to every row.
     at::Tensor sum;
     if (activation != Activation::None) sum = gradients[0];
     if (sums && gradients[1].defined()) {

@@ -47,7 +47,7 @@ struct FinishedBackward : public Node {
   }
 };
 
-// What is added along the rows of C: its gradient are column sums, if it is a row of C.
+// A tensor is added along the rows of C: its gradient are column sums, if it is a row of C.
 struct Addend {
   std::vector<c10::SymInt> sizes;
   at::ScalarType dtype;
@@ -100,7 +100,7 @@ struct FinishedCall : Recording {
     return {run_below(door, keys, arguments...), at::Tensor()};
   }
 
-  // What was run. The node is null where nothing needs a gradient; the tangent is that of
+  // Records what was run. The node is null where nothing needs a gradient; the tangent is that of
   // `pre_activation`.
   template <typename NodePointer, typename Tangent>
   void record(at::Tensor& c, at::Tensor& pre_activation, const NodePointer& node,

@@ -152,7 +152,8 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
   Problem problem = problem_of(a, b, type, arithmetic, c);
   fill_epilogue(problem, a, asked, sizes);
 
-  // What is read after C is written: refused where it is certain, computed aside where it is not.
+  // A tensor is read after C is written: refused where it is certain, computed aside where it is
+  // not.
   bool aside = false;
   if (asked.out) {
     const auto keep_apart = [&](const at::Tensor& t) { aside |= may_overlap_unless_certain(c, t); };

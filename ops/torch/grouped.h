@@ -80,7 +80,7 @@ inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
     c.narrow(dim, end, c.size(dim) - end).zero_();
 }
 
-// What run_groups() runs, checked.
+// The arguments of run_groups(), checked.
 struct GroupedProduct {
   Problem problem;  // without C, ends and the pre-activation
   const GroupedShape& shape;

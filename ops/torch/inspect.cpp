@@ -110,7 +110,8 @@ Explained first_product(const Problem& problem, const MmOptions& options, const 
       array_of(all)};
 }
 
-// What the report is of: that, or, where a product of another dtype computes it, the other one.
+// The plan that the report is of: that, or, where a product of another dtype computes it, the other
+// one.
 Explained computed_product(Explained product, const MmOptions& options, const at::Tensor& a,
                            OptionalName device_name) {
   if (on_cpu(a, device_name)) return product;
@@ -185,7 +186,7 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
 
 namespace {
 
-// What the formula of cuda/plan/estimate.cpp is given.
+// The formula of cuda/plan/estimate.cpp is given this.
 std::string demand_json(const Problem& problem, const Rung& rung, const Plan& plan) {
   const Demand& d = plan.demand;
   const DemandTerms terms = terms_of(problem, plan);

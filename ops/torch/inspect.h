@@ -1,5 +1,5 @@
-// What would run, and why: the operators behind algos(), explain(), plan(), occupancy() and
-// roofline(). They compute no product.
+// Inspection says what would run, and why: the operators behind algos(), explain(), plan(),
+// occupancy() and roofline(). They compute no product.
 #pragma once
 
 #include <ATen/core/Tensor.h>

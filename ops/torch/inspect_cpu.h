@@ -1,4 +1,4 @@
-// What explain() and plan() say of a product on the CPU.
+// explain() and plan() say this of a product on the CPU.
 #pragma once
 
 #include <cstdint>

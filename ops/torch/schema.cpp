@@ -141,8 +141,8 @@ TORCH_LIBRARY(tiled, m) {
   m.def("disable_override(str? device=None) -> ()", &disable_override_of);
   m.def("override_counts(bool reset=False) -> str", &override_counts);
 
-  // What would run, and why. They compute nothing and take meta tensors too. algos() lists what
-  // `algo` may be, and does not look at the one that it is given.
+  // These say what would run, and why. They compute nothing and take meta tensors too. algos()
+  // lists what `algo` may be, and does not look at the one that it is given.
   m.def(schema("algos(Tensor a, Tensor b, *, $options, str? device=None) -> str[]"),
         kernel<&algos>);
   m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None, bool verbose=False,"
@@ -164,7 +164,8 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def(schema("ways(Tensor a, Tensor b, *, $options, str? activation=None, str? device=None,"
                " Tensor? scale_a=None, Tensor? scale_b=None) -> str"),
         kernel<&ways_json>);
-  // What save_rules() would write to a new file; and back to the shipped rules, of all devices.
+  // The text that save_rules() would write to a new file; and back to the shipped rules, of all
+  // devices.
   m.def("rules(str? device=None) -> str", &rules_text);
   m.def("forget_rules() -> ()", &forget_rules);
   // The row of a rules file that would choose this way for the product: for tests of the choice.

@@ -66,7 +66,7 @@ using ScaledLike =
 using ScaledOperator = ScaledLike<at::Tensor>;
 using ScaledOutOperator = ScaledLike<void, at::Tensor&>;
 
-// What an activation passes back, and the bias' gradient.
+// The gradient that an activation passes back, and the bias' gradient.
 using GradientAndSums = std::tuple<at::Tensor, at::Tensor>;
 using ActivationBackwardSignature = GradientAndSums(const at::Tensor& gradient,
                                                     const std::optional<at::Tensor>& pre_activation,

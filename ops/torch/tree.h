@@ -249,7 +249,7 @@ void run_tree(const Problem& p, const SumTree& tree, const MmOptions& options,
     }
 }
 
-// What a Backend's plan() and run() are.
+// A Backend's plan() and run() are these.
 template <typename Backend>
 auto plan_of_either_order(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
   using Plan = TreePlan<typename Backend::Chain>;
@@ -259,7 +259,7 @@ auto plan_of_either_order(const Problem& problem, const MmOptions& options, cons
   const Problem whole = with_leaf(problem, tree);
   if (Backend::one_product_sums(whole, tree, options, a))
     return Plan{Backend::plan_chain(whole, options, a), {}, &options, whole.leaf};
-  // What a leaf is refused for, the product is refused for before it begins; a rung that is asked
+  // The product is refused before it begins for what a leaf is refused for; a rung that is asked
   // for may not take all of them.
   const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
   const TreeNode node = first_node(problem, tree, piece);

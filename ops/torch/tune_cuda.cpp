@@ -144,7 +144,8 @@ class Tuner {
       copy.c.data = c_.get();
       if (pre_activation.data != nullptr) copy.epilogue.pre_activation.data = pre_activation_.get();
     }
-    // What is read last fills L2, so that operands come from memory, as between a model's layers.
+    // Bytes that are read last fill L2, so that operands come from memory, as between a model's
+    // layers.
     const auto floats = at::TensorOptions().dtype(at::kFloat).device(at::kCUDA);
     cache_ = at::empty({2 * device.l2_bytes / 4}, floats);
   }

@@ -1,4 +1,4 @@
-// What the rungs of Arithmetic::Fma have in common: tiles of C, one a block.
+// The rungs of Arithmetic::Fma have this in common: tiles of C, one a block.
 #pragma once
 
 #include <cstdint>

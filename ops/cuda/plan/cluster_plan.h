@@ -1,4 +1,4 @@
-// What the rungs have in common whose blocks stay, in clusters, and take tile after tile: hopper
+// The plan that rungs share whose blocks stay, in clusters, and take tile after tile: hopper
 // and fp16x3.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What a way asks of a chip, in numbers that its time is estimated from (estimate.h). A rung's
-// plan() fills it in: no rung has a model of its own.
+// The work that a way asks of a chip, in numbers that its time is estimated from (estimate.h). A
+// rung's plan() fills it in: no rung has a model of its own.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What rungs say of their plans alike, for reports.
+// Rungs say this of their plans alike, for reports.
 #pragma once
 
 #include <initializer_list>
@@ -21,7 +21,7 @@ std::vector<std::string> variants_of(List, std::initializer_list<const char*> ma
   return names;
 }
 
-// What reports say of split-K, where a plan has it.
+// Reports say this of split-K, where a plan has it.
 inline void describe_sharing(Description& d, const Problem& problem, bool split_k) {
   if (split_k)
     d.lines.emplace_back("shares", std::string(problem.leaf > 0 ? "leaves" : "segments") +

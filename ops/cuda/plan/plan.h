@@ -17,7 +17,7 @@ namespace tiled {
 
 enum class Algo : int8_t;  // core/algo.h, which kernels need not know
 
-// What a kernel of a plan is there for.
+// The work of a kernel of a plan.
 enum class Work : int8_t {
   Copy,     // operands go where the product can read them
   Split,    // fp16x3: an operand goes into two parts, or room is cleared for that

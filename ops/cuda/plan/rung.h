@@ -33,7 +33,7 @@ class Visit {
 // name.
 enum class Use : int8_t { Chosen, ByName };
 
-// What a rung says of a plan of its own, for reports.
+// A rung says this of a plan of its own, for reports.
 struct Description {
   std::string kernel;  // as the compiler's report names it
   std::string tile;    // its name; "" for rungs of one tile
@@ -45,7 +45,8 @@ struct Description {
   Entries json;  // of plan(): a key, and a value of JSON; no two rungs mean different things by one
 };
 
-// What tests, benchmarks and reports call a rung's way, as no other of its ways for a problem.
+// The name that tests, benchmarks and reports give a rung's way, as no other of its ways for a
+// problem.
 struct NamedWay {
   std::string tile;      // "" for rungs of one way
   bool swap_ab = false;  // B's transpose stands on the side that A has else

@@ -68,7 +68,7 @@ struct StreamK {
     return {tile, step};
   }
 
-  // What a cluster does, in so many turns.
+  // A cluster does this, in so many turns.
   struct Share {
     Cut begin, end;
     uint32_t turns;

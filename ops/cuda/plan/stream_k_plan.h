@@ -15,7 +15,7 @@ int32_t stream_k_blocks(const Candidate& candidate, const Problem& problem,
 // many blocks, each of which has accumulators in the workspace.
 void add_stream_k(Plan& plan, Step product, DType dtype, int32_t blocks);
 
-// What reports say of it.
+// Reports say this of it.
 void describe_stream_k(Description& description, int32_t blocks);
 
 }  // namespace tiled

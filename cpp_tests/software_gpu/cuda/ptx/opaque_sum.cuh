@@ -1,4 +1,4 @@
-// What a compiler may keep changes no value.
+// A value that a compiler may keep is the same.
 #pragma once
 
 namespace tiled::ptx {

@@ -59,7 +59,7 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
     return rows == ROWS && k_left >= BLOCK_K;
   }
 
-  // What is at multiples of 16 bytes.
+  // Loads from multiples of 16 bytes.
   __device__ __forceinline__ void fetch_wide(int rows, int k_left, RowsByK strides) {
 #pragma unroll
     for (int i = 0; i < COPIES; ++i) {

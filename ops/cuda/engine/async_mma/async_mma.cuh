@@ -39,7 +39,7 @@
 
 namespace tiled {
 
-// What brings an operand.
+// The class that brings an operand.
 template <typename Tile, typename T, int ROWS, int WARP_ROWS, bool ALONG_MN, bool IS_B>
 using OperandOf = std::conditional_t<
     !Tile::ANY, AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>,

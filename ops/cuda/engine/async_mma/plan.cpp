@@ -53,7 +53,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
          most_tiles(problem, 32, 32) <= MAX_GRID_X;
 }
 
-// What a plan asks of a tile; times are estimated otherwise.
+// A plan asks this of a tile; times are estimated otherwise.
 Candidate candidate_of_tile(const Problem& problem, int index) {
   const AsyncMmaTileInfo& tile = async_mma_tile(index);
   const int32_t block_k = tile.step_bytes / static_cast<int32_t>(size_of(problem.dtype));

@@ -1,4 +1,4 @@
-// What the kernels of rung few_rows are told: of the launch, and of tests that run them on a CPU.
+// The kernels of rung few_rows are told this: of the launch, and of tests that run them on a CPU.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the kernels of rung few_rows have in common: a ring of stages that few threads fill by TMA,
+// The kernels of rung few_rows have this in common: a ring of stages that few threads fill by TMA,
 // tile after tile, and the store of a tile's totals.
 #pragma once
 

@@ -166,8 +166,8 @@ struct FewRowsTileInfo {
     constexpr int32_t MOST = 227 * 1024, BARRIERS = 16, MOST_STAGES = 40;
     const int32_t p = has_low_tiles(by) ? rows * 128 : p_box;
     const int32_t bytes = boxes * (p + q_box);
-    // What wgmma and ldmatrix read past the last stage: from their last box on, all of BLOCK_P.
-    // (Other loads to registers end in Q's boxes.)
+    // The bytes that wgmma and ldmatrix read past the last stage: from their last box on, all of
+    // BLOCK_P. (Other loads to registers end in Q's boxes.)
     const bool reads_all = by == FewRowsBy::Wgmma || by == FewRowsBy::Warps;
     const int32_t beyond = reads_all ? std::max(0, boxes * p_box - bytes) : 0;
     const int32_t ring = std::min(MOST_STAGES, (MOST - beyond) / (bytes + BARRIERS));

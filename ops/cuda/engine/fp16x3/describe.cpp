@@ -1,4 +1,4 @@
-// What reports say of a plan with fp16x3: its kernels, in the order of their launch.
+// Reports say this of a plan with fp16x3: its kernels, in the order of their launch.
 #include "core/text.h"
 #include "cuda/engine/fp16x3/layout.h"
 #include "cuda/plan/fp16x3.h"

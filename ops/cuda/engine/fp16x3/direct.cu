@@ -32,7 +32,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
   static constexpr int STAGES = Base::STAGES, REGISTERS = Base::REGISTERS, STEPS = Q::STEPS;
   static constexpr int SUMS = Base::SUMS;
   static_assert(2 * SUMS == REGISTERS && Tile::CONSUMERS == 2);
-  // What is exchanged: [consumer that gives][SUMS / 4][128 threads][4].
+  // The halves that are exchanged: [consumer that gives][SUMS / 4][128 threads][4].
   static constexpr uint32_t HALF_BYTES = SUMS * 128 * 4;
   static_assert(2 * HALF_BYTES == Tile::EXCHANGE_BYTES);
   using Fragments = uint32_t[STEPS][4];

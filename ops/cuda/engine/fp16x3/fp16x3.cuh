@@ -1,5 +1,5 @@
-// What the kernels of rung fp16x3 that go through shared memory share: stages, roles and the way of
-// a finished tile to C. Those of hopper; fp16x3.cu and direct.cu add their consumers.
+// The kernels of rung fp16x3 that go through shared memory have these in common: stages, roles and
+// the way of a finished tile to C. Those of hopper; fp16x3.cu and direct.cu add their consumers.
 #pragma once
 
 #include <cuda_fp16.h>

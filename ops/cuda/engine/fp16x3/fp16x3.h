@@ -1,4 +1,4 @@
-// What the kernels of rung fp16x3 share: fp32 operands as two planes of fp16 each, their
+// The kernels of rung fp16x3 share these: fp32 operands as two planes of fp16 each, their
 // scales, and the list of what is computed again. Host and device; see fp16x3.cu.
 #pragma once
 

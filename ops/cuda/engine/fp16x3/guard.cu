@@ -1,6 +1,7 @@
-// What fp16x3 cannot vouch for is computed again, in fp64 and rounded once: elements of which the
-// fp16 parts have lost too much to be sure of the error bound, products of rows or columns with NaN
-// or Inf, sums that came out too large for a number, and everything where K is short.
+// Elements that fp16x3 cannot vouch for are computed again, in fp64 and rounded once: elements of
+// which the fp16 parts have lost too much to be sure of the error bound, products of rows or
+// columns with NaN or Inf, sums that came out too large for a number, and everything where K is
+// short.
 //
 // fp64, since a chain in fp32 would have K as the constant of its bound, and could overflow on the
 // way where the result does not; products of two fp32 numbers are exact there. Every 64 of K are a

@@ -17,7 +17,7 @@ struct Description;  // plan/rung.h, which kernels need not know
 // than 9.0, whose steps are shorter and keep fewer bits (docs/fp16x3.md).
 constexpr int64_t fp16x3_least_k(bool coarse) { return coarse ? 160 : 64; }
 
-// What a block of the guard takes at a time: so many rows and columns of C.
+// A block of the guard takes at a time so many rows and columns of C.
 constexpr int GUARD_SQUARE = 64;
 constexpr int GUARD_THREADS = 256;
 

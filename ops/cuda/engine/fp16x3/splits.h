@@ -1,5 +1,5 @@
-// What is split into parts before the product, by which kernels and grids; pure, for planner and
-// launch.
+// The operands that are split into parts before the product, the kernels and the grids; pure, for
+// planner and launch.
 #pragma once
 
 #include <algorithm>

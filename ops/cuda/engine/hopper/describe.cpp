@@ -1,4 +1,4 @@
-// What reports say of a plan with hopper: its choices.
+// Reports say this of a plan with hopper: its choices.
 #include "cuda/plan/describe.h"
 
 #include "core/text.h"

@@ -257,10 +257,10 @@ struct Hopper {
                              base + Q_AT + stage * Q::BYTES);
   }
 
-  // What a step needs beside its products is ready before them or waits behind them: one warp
-  // issues an instruction in four cycles or more, and while it computes addresses or asks barriers
-  // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
-  // products go on, and the word to the producer has no branch.
+  // Everything that a step needs beside its products is ready before them or waits behind them: one
+  // warp issues an instruction in four cycles or more, and while it computes addresses or asks
+  // barriers its tensor core runs dry. So nothing is computed twice, the next stage's barrier is
+  // asked while products go on, and the word to the producer has no branch.
   __device__ __forceinline__ void multiply_from_memory(Accumulators& d, bool goes_on,
                                                        const Piece& piece, uint32_t p_at,
                                                        uint32_t q_at, Ring<STAGES>& ring,

@@ -117,7 +117,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-// What is added to sums of integers has no kernel, nor have groups that share out K of tf32.
+// An epilogue that adds to sums of integers has no kernel, nor have groups that share out K of
+// tf32.
 bool computes(const Problem& problem) {
   const bool is_tree = problem.leaf > 0;
   if (is_tree && (is_grouped(problem) || problem.arithmetic != Arithmetic::Tensor ||

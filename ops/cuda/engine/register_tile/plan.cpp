@@ -125,8 +125,8 @@ int variant_of(DType dtype, const RegisterTileWay& way) {
   return first + way.tile;
 }
 
-// What stores of single elements touch of C, where it does not take a lane's vectors. A warp is 4 x
-// 8 lanes, a vector apart along a row.
+// The bytes of C that stores of single elements touch, where it does not take a lane's vectors. A
+// warp is 4 x 8 lanes, a vector apart along a row.
 double lines_of_single_stores(const Problem& problem, const RegisterTileWay& way) {
   const bool by_vectors = problem.c.col_stride == 1 && problem.c.alignment == 16;
   if (by_vectors || way.split_k) return 0;

@@ -7,7 +7,7 @@
 
 namespace tiled {
 
-// What register_tile_async.cu needs of a configuration. K elements of k are a step; STAGE_COUNT
+// register_tile_async.cu needs this of a configuration. K elements of k are a step; STAGE_COUNT
 // steps are in shared memory, all but one of them on their way.
 template <int M, int N, int K, int THREAD_TILE_M, int THREAD_TILE_N, int STAGE_COUNT, int BLOCKS>
 struct AsyncTile {

@@ -78,8 +78,9 @@ int64_t warps_with_strips(const Problem& p, const TallWay& way) {
                              tall_tile(way.tile).warps);
 }
 
-// What stores of single elements touch of C (chains.cuh, fragments.cuh), where its rows are neither
-// whole vectors nor, all columns in one tile, a stretch. Along m chains fill whole sectors.
+// The bytes of C that stores of single elements touch (chains.cuh, fragments.cuh), where its rows
+// are neither whole vectors nor, all columns in one tile, a stretch. Along m chains fill whole
+// sectors.
 double lines_of_single_stores(const Problem& p, const TallTileInfo& tile) {
   const Result& c = p.c;
   const int64_t size = size_of(p.epilogue.out_dtype);

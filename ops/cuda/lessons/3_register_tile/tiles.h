@@ -8,7 +8,7 @@
 
 namespace tiled {
 
-// What register_tile needs of a configuration; the named ones follow. CHAIN: bytes of an element's
+// register_tile needs this of a configuration; the named ones follow. CHAIN: bytes of an element's
 // chain, which of complex numbers is four and takes twice their bytes.
 template <int M, int N, int THREAD_TILE_M, int THREAD_TILE_N, int BYTES, int BLOCKS,
           int PANEL = THREAD_TILE_N, int CHAIN = BYTES>

@@ -1,4 +1,4 @@
-// What the launches of the persistent rungs share: the maps of operands, and the grid of work.
+// The launches of the persistent rungs share these: the maps of operands, and the grid of work.
 #pragma once
 
 #include "cuda/parts/launch/hopper_arguments.h"

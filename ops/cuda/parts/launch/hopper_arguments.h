@@ -1,4 +1,4 @@
-// What rung hopper is launched with; see engine/hopper/hopper.cuh. Host and device.
+// The arguments that rung hopper is launched with; see engine/hopper/hopper.cuh. Host and device.
 #pragma once
 
 #include <cuda.h>

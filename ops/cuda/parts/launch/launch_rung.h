@@ -1,4 +1,4 @@
-// What cuda/launch/launch.cpp knows of a rung, and its steps of a call.
+// The functions by which cuda/launch/launch.cpp knows a rung, and its steps of a call.
 #pragma once
 
 #include "cuda/parts/launch/launch.h"
@@ -43,7 +43,7 @@ struct RungLaunch {
   const void* (*kernel)(const Call& call);
 };
 
-// What is the same for every rung (repack.cu of copy/, clear_words.cu and sum_segments.cu).
+// Steps that are the same for every rung (repack.cu of copy/, clear_words.cu and sum_segments.cu).
 cudaError_t launch_copies(const Call& call, const Step& step);
 cudaError_t launch_clear_words(const Call& call, const Step& step);
 // C = round(((0 + sums[0]) + sums[1]) + ...), sums as sums_layout() has them.

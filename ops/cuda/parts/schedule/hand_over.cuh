@@ -54,7 +54,7 @@ __device__ __forceinline__ float4* handed_over(const HandOver& args, uint32_t gr
          threadIdx.x % THREADS;
 }
 
-// What group `group` wrote before is seen by whoever sees its flag. By one thread.
+// Threads that see the flag of group `group` see what it wrote before. By one thread.
 __device__ __forceinline__ void raise_flag(const HandOver& args, uint32_t group) {
   HandOverWord(args.flags[group]).store(1, cuda::memory_order_release);
 }

@@ -1,5 +1,5 @@
-// What kernels take that go through segments of K one after the other, or each block through one,
-// and how their launches make it.
+// The arguments of kernels that go through segments of K one after the other, or each block through
+// one, and how their launches make them.
 #pragma once
 
 #include "cuda/parts/launch/launch_rung.h"

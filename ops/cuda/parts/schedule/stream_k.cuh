@@ -1,4 +1,4 @@
-// What stream-K kernels have in common (plan/stream_k.h): the work items of a block, between
+// Stream-K kernels have these in common (plan/stream_k.h): the work items of a block, between
 // which accumulators go from one block to the next (hand_over.cuh).
 #pragma once
 

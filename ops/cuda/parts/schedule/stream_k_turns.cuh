@@ -1,4 +1,4 @@
-// What a cluster of persistent blocks does in stream-K (stream_k.h): its number, its work items,
+// A cluster of persistent blocks has these in stream-K (stream_k.h): its number, its work items,
 // and how each warp of its consumers hands its accumulators over (hand_over.cuh).
 #pragma once
 
@@ -84,7 +84,7 @@ struct StreamKTurns {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(partial_ready);
     return true;
   }
-  // What one lane of the hand-off warp does.
+  // One lane of the hand-off warp does this.
   __device__ __forceinline__ void carry() const {
     const StreamK::Share share = stream_k.rule.share(number);
     if (share.end.step != 0) {

@@ -1,6 +1,6 @@
-// What a block does of the batch and of K's segments. The grid's y counts turns: an entry of the
-// batch each, or, in split-K, a segment of an entry, or a leaf; a block goes on to the next by the
-// grid's height.
+// A block takes its part of the batch and of K's segments. The grid's y counts turns: an entry of
+// the batch each, or, in split-K, a segment of an entry, or a leaf; a block goes on to the next by
+// the grid's height.
 #pragma once
 
 #include "core/problem.h"
