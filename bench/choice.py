@@ -290,7 +290,7 @@ def ways_of(case: Case, device: str) -> list[dict]:
 
 
 def name_of(way: dict) -> str:
-    marks = (("swap", way["exchanged"]), ("split", way["share_segments"]))
+    marks = (("swap", way["swap_ab"]), ("split", way["split_k"]))
     cluster = f"{way['cluster_p']}x{way['cluster_q']}"
     parts = (way["algo"], way["tile"], cluster, *(name for name, holds in marks if holds))
     return " ".join(parts)
@@ -327,15 +327,15 @@ def call_of(case: Case, way: dict) -> Callable:
     ops = torch.ops.tiled_debug
     if case.recipe:
         scales = scales_of(case, "cuda")
-        named = (way["tile"], way["exchanged"], way["cluster_p"], way["cluster_q"])
+        named = (way["tile"], way["swap_ab"], way["cluster_p"], way["cluster_q"])
         return lambda a, b, out: ops.scaled_with_tile(a, b, *scales, *named)
     options = case.options()
     options["algo"] = way["algo"]
     if not way["tile"]:
         product = torch.ops.tiled.bmm if case.shape.batch > 1 else torch.ops.tiled.mm
         return lambda a, b, out: product(a, b, **options)
-    named = (way["tile"], way["exchanged"], way["cluster_p"], way["cluster_q"])
-    named += (way["share_segments"],)
+    named = (way["tile"], way["swap_ab"], way["cluster_p"], way["cluster_q"])
+    named += (way["split_k"],)
     if case.activation:
         return lambda a, b, out: ops.finished_with_tile(
             a, b, *named, activation=case.activation, **options

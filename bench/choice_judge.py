@@ -60,9 +60,9 @@ def tuned_name(ways: list[dict]) -> str | None:
     rows = [x for x in torch.ops.tiled_debug.rules(None).splitlines() if x.startswith("row ")]
     if not rows:
         return None
-    algo, exchanged, p, q, share, *tile = rows[0].split(" ")[5:]
-    found = {"algo": algo, "tile": " ".join(tile), "exchanged": exchanged == "1"}
-    found |= {"cluster_p": int(p), "cluster_q": int(q), "share_segments": share == "1"}
+    algo, swap_ab, p, q, share, *tile = rows[0].split(" ")[5:]
+    found = {"algo": algo, "tile": " ".join(tile), "swap_ab": swap_ab == "1"}
+    found |= {"cluster_p": int(p), "cluster_q": int(q), "split_k": share == "1"}
     name = name_of(found)
     return name if any(way["name"] == name for way in ways) else None
 

@@ -20,7 +20,7 @@ Kernel<AsyncMmaArguments> async_mma_of(const Problem& computed, int tile) {
                                  is_grouped(computed)};
   return with_tile(AllAsyncMmaTiles(), tile, [&](auto of_tile) -> Kernel<AsyncMmaArguments> {
     using Tile = decltype(of_tile);
-    if constexpr (Tile::OF_7_5 && !std::is_same_v<T, __half>)
+    if constexpr (Tile::SM75 && !std::is_same_v<T, __half>)
       return nullptr;
     else if constexpr (sizeof(T) == 2)
       return async_mma_by_layout<Tile, T>(wanted);
@@ -29,7 +29,7 @@ Kernel<AsyncMmaArguments> async_mma_of(const Problem& computed, int tile) {
   });
 }
 
-// What the last kernel of split-K does, without an epilogue.
+// The last kernel of split-K does this, without an epilogue.
 template <typename T>
 void add_sums_of(const Problem& problem, const SumsLayout& layout, const void* sums) {
   using Sum = Accumulator<T>;
@@ -56,14 +56,13 @@ int count_right_ways(const Product& p, uint32_t seed, Wanted wanted, std::string
   const auto run = [](const Problem& problem, const AsyncMmaWay& way, const Step& step,
                       void* workspace, std::mt19937& random) {
     const SumsLayout layout = sums_layout(problem);
-    const Problem read =
-        way.shares_segments ? problem_of_sums(problem, layout, workspace) : problem;
+    const Problem read = way.split_k ? problem_of_sums(problem, layout, workspace) : problem;
     const AsyncMmaArguments arguments = {
-        {as_turned(read, way), workspace, way.shares_segments}, way.a, way.b};
+        {async_mma_problem(read, way), workspace, way.split_k}, way.a, way.b};
     const auto kernel = async_mma_of<T>(arguments.problem, way.tile);
     software_gpu::run_grid(step.grid_x, step.grid_y, step.threads_x, random,
                            [&] { kernel(arguments); });
-    if (way.shares_segments) add_sums_of<T>(problem, layout, workspace);
+    if (way.split_k) add_sums_of<T>(problem, layout, workspace);
   };
   const Arithmetic arithmetic = sizeof(T) == 4   ? Arithmetic::Tf32
                                 : sizeof(T) == 2 ? Arithmetic::Tensor

@@ -42,7 +42,7 @@ void run_tile(TileList<Tiles...>, int tile, bool p_mn_major,
   RUNS[tile][p_mn_major](args);
 }
 
-// What the kernel behind a product does that leaves the sums of its segments, or leaves.
+// The kernel does this behind a product that leaves the sums of its segments, or leaves.
 template <typename T>
 void add_shared_sums(const Problem& problem, const float* sums) {
   const SumsLayout layout = sums_layout(problem);
@@ -78,7 +78,7 @@ int count_right_ways(const Product& p, uint32_t seed, std::string& wrong, int mu
   const auto run = [&](const Problem& problem, const FewRowsPlan& way, const Step& step,
                        void* workspace, std::mt19937& random) {
     const Plan plan = rung_of(Algo::FewRows)->plan(problem, device, Way(way));
-    const Sides sides = sides_of(problem, way.exchanged);
+    const Sides sides = sides_of(problem, way.swap_ab);
     FewRowsArguments args = few_rows_arguments(problem, way, plan.block_k, workspace);
     map_operands(args, way, sides, BYTES,
                  [&](CUtensorMap* to, const Side& side, int strip, int rows) {
@@ -101,7 +101,7 @@ int count_right_ways(const Product& p, uint32_t seed, std::string& wrong, int mu
       else
         run_tile<T, false>(FewRowsTiles(), way.tile, is_mn_major(sides.p), args);
     });
-    if (way.share_segments) add_shared_sums<T>(problem, static_cast<const float*>(workspace));
+    if (way.split_k) add_shared_sums<T>(problem, static_cast<const float*>(workspace));
   };
   return count_right_ways_of<T, FewRowsPlan>(Algo::FewRows,
                                              BYTES == 4 ? Arithmetic::Fma : Arithmetic::Tensor, p,

@@ -146,8 +146,8 @@ std::string wrong_of(const Parts& p, uint32_t seed) {
         const float found = c[entry * out.batch + m * out.p + n * out.q];
         float wanted = sum;
         if (grid.finishes) {
-          const float before = before_activation(grid.epilogue, sum, 0.f, 0.f);
-          wanted = again ? UNTOUCHED : activated(grid.epilogue, before);
+          const float pre_activation = pre_activation_of(grid.epilogue, sum, 0.f, 0.f);
+          wanted = again ? UNTOUCHED : activated(grid.epilogue, pre_activation);
         } else if (again) {
           continue;  // the guard's
         }

@@ -112,7 +112,7 @@ inline bool copies_q(const HopperPlan& plan) { return plan.copy_q != CopyTo::Not
 inline Fp16x3Plan fp16x3_of(const Plan& plan) { return plan.way.as<Fp16x3Plan>(); }
 
 // Whether a plan has split-K: then its last kernel adds the sums of segments.
-inline bool shares_segments(const Plan& plan) {
+inline bool is_split_k(const Plan& plan) {
   return plan.step_count > 1 && plan.end()[-1].work == Work::Sums;
 }
 
@@ -143,10 +143,10 @@ inline std::vector<Plan> plans_of(Algo algo, const Problem& p, const DeviceInfo&
   return plans;
 }
 
-// The way of this tile, as its name has it, that is neither exchanged nor shared nor in a cluster.
+// The way of this tile, as its name has it, that is without swap_ab, split-K and a cluster.
 inline Plan plan_of_tile(Algo algo, const std::string& tile, const Problem& p,
                          const DeviceInfo& d) {
-  const NamedWay wanted = named_way(tile, /*exchanged=*/false, /*share_segments=*/false);
+  const NamedWay wanted = named_way(tile, /*swap_ab=*/false, /*split_k=*/false);
   for (const Plan& plan : plans_of(algo, p, d))
     if (rung_of(algo)->name(p, plan.way) == wanted) return plan;
   ADD_FAILURE() << name_of(algo) << " has no way of the name " << tile;

@@ -98,11 +98,11 @@ struct Operands {
     const int64_t of_bias = e.bias_along == Along::M ? i : j;
     const Sum added =
         e.bias_along == Along::Nothing ? 0 : static_cast<Sum>(bias.at<T>(0, 0, of_bias));
-    const Sum before = before_activation(e, total, added, Sum{});
+    const Sum pre_activation = pre_activation_of(e, total, added, Sum{});
     if constexpr (std::is_same_v<Sum, float>)
-      return activated(e, before);
+      return activated(e, pre_activation);
     else
-      return before;
+      return pre_activation;
   }
 
   Matrix a, b, bias;
@@ -119,7 +119,7 @@ struct Operands {
   }
 };
 
-// What is wrong with a way's C, if anything; `sums` in the order of its elements.
+// Says what is wrong with a way's C, if anything; `sums` in the order of its elements.
 template <typename T>
 std::string wrong_with(const Product& p, const Matrix& c, const std::vector<Accumulator<T>>& sums) {
   using Sum = Accumulator<T>;
@@ -175,7 +175,7 @@ int count_right_ways_of(Algo algo, Arithmetic arithmetic, const Product& p, uint
     ++right;
     if (found.empty()) return;
     const NamedWay name = rung.name(problem, Way(way));
-    wrong = name.tile + (name.exchanged ? ", exchanged: " : ": ") + found;
+    wrong = name.tile + (name.swap_ab ? ", swap_ab: " : ": ") + found;
     right = -1;
   });
   return right;

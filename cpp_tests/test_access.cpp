@@ -211,7 +211,7 @@ TEST(AsyncTranspose, OnlyOn90) {
 int64_t copied_bytes(const Problem& p, bool a, bool b) {
   for (const Plan& plan : plans_of(Algo::RegisterTile, p, device("h200"))) {
     const RegisterTileWay way = register_of(plan);
-    if (way.transpose_a == a && way.transpose_b == b && way.blocks == 0 && !way.shares_segments)
+    if (way.transpose_a == a && way.transpose_b == b && way.blocks == 0 && !way.split_k)
       return plan.workspace_bytes;
   }
   return -1;
@@ -275,7 +275,7 @@ TEST(Totals, OfTilesInFlightWhereKIsCut) {
           const int64_t tiles = plan.tiles_m * plan.tiles_n * std::min(batch, MAX_GRID_Y);
           const int64_t tile = plan.block_m * plan.block_n * accumulator_bytes(dtype);
           const int64_t sums = 8 * batch * deep.m * deep.n * accumulator_bytes(dtype);
-          const bool shares = shares_segments(plan);
+          const bool shares = is_split_k(plan);
           EXPECT_EQ(plan.workspace_bytes, shares  ? sums
                                           : keeps ? tiles * tile
                                                   : 0)

@@ -80,7 +80,8 @@ TEST_P(AsyncMmaGroups, AreEachAProduct) {
     const int64_t c_entry = of_k ? c.entry : 0;
     problem.c = {c.data(), c.row_stride(), 1, c_entry, lies(c, c_entry)};
     const Plan plan = rung_of(Algo::AsyncMma)->plan(problem, device, found);
-    const AsyncMmaArguments arguments = {{as_turned(problem, way), nullptr, false}, way.a, way.b};
+    const AsyncMmaArguments arguments = {
+        {async_mma_problem(problem, way), nullptr, false}, way.a, way.b};
     const auto kernel = async_mma_of<T>(arguments.problem, way.tile);
     // Fewer blocks than tiles, so that they go from one to the next.
     software_gpu::run_grid(3, 1, plan.main_step().threads_x, random, [&] { kernel(arguments); });

@@ -64,8 +64,8 @@ TEST(AsyncMmaPlan, ReadsByWhatTheAlignmentAllows) {
     int found = 0;
     for (const AsyncMmaWay& way : ways_of(p, device("a100"))) {
       if (way.copy_a || way.copy_b) continue;
-      EXPECT_EQ(way.exchanged ? way.b : way.a, a);
-      EXPECT_EQ(way.exchanged ? way.a : way.b, b);
+      EXPECT_EQ(way.swap_ab ? way.b : way.a, a);
+      EXPECT_EQ(way.swap_ab ? way.a : way.b, b);
       EXPECT_TRUE(async_mma_tile(way.tile).any || (a == ReadBy::Sixteen && b == ReadBy::Sixteen));
       ++found;
     }
@@ -105,7 +105,7 @@ TEST(AsyncMmaPlan, Copies) {
     const Side copies[] = {side_a(read), side_b(read)};
     int64_t copied = 0;
     for (int i = 0; i < 2; ++i)
-      if (w.exchanged ? (i == 0 ? w.copy_b : w.copy_a) : (i == 0 ? w.copy_a : w.copy_b))
+      if (w.swap_ab ? (i == 0 ? w.copy_b : w.copy_a) : (i == 0 ? w.copy_a : w.copy_b))
         copied += workspace_aligned(copy_bytes(copies[i], p));
     EXPECT_EQ(plan.at(Area::Totals), copied);
     EXPECT_EQ(plan.workspace_bytes - copied, plan.main_step().workspace_bytes);
@@ -113,18 +113,18 @@ TEST(AsyncMmaPlan, Copies) {
   EXPECT_EQ(found.size(), 4u);
 }
 
-// What is contiguous along m and along k runs exchanged alone; all others either way.
+// A product that is contiguous along m and along k runs with swap_ab alone; all others either way.
 TEST(AsyncMmaPlan, LayoutsAndSides) {
   for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
     std::set<bool> sides;
     const Problem p = tensor_problem(layout, 512, 256, 1024);
     for (const AsyncMmaWay& way : ways_of(p, device("h200"))) {
-      sides.insert(way.exchanged);
+      sides.insert(way.swap_ab);
       const Plan plan = plan_with(Algo::AsyncMma, p, device("h200"), way);
-      const Problem computed = as_turned(problem_as_read(p, plan), way);
+      const Problem computed = async_mma_problem(problem_as_read(p, plan), way);
       EXPECT_FALSE(is_mn_major(side_a(computed)) && !is_mn_major(side_b(computed))) << layout;
-      EXPECT_EQ(computed.m, way.exchanged ? p.n : p.m);
-      EXPECT_EQ(computed.c.row_stride, way.exchanged ? p.c.col_stride : p.c.row_stride);
+      EXPECT_EQ(computed.m, way.swap_ab ? p.n : p.m);
+      EXPECT_EQ(computed.c.row_stride, way.swap_ab ? p.c.col_stride : p.c.row_stride);
     }
     EXPECT_EQ(sides.size(), layout == "nt" || layout == "tn" ? 2u : 1u) << layout;
   }
@@ -164,7 +164,7 @@ TEST(AsyncMmaPlan, TotalsOfADeepK) {
   for (const int64_t k : {DEEP_K - 1, DEEP_K}) {
     const Problem p = tensor_problem("nt", 8000, 6000, k);
     for (const Plan& plan : plans_of(Algo::AsyncMma, p, device("a100"))) {
-      if (shares_segments(plan)) continue;
+      if (is_split_k(plan)) continue;
       const int64_t tiles = plan.main_step().grid_x;
       EXPECT_EQ(plan.main_step().workspace_bytes,
                 k < DEEP_K ? 0 : tiles * plan.block_m * plan.block_n * 4);

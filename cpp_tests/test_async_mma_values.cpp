@@ -24,8 +24,8 @@ constexpr int HELD = 2;          // those of 7.5
 TEST(AsyncMmaValues, EveryTileAndLayout) {
   for (const bool a_rows : {true, false})
     for (const bool b_rows : {true, false}) {
-      // What is contiguous along k and n, or along m and k, has one side to stand on; others have
-      // two.
+      // A product that is contiguous along k and n, or along m and k, has one side to stand on;
+      // others have two.
       const int sides = a_rows == b_rows ? 1 : 2;
       expect_right(sized(136, 264, 584, a_rows, b_rows), ALL * sides, EVERY_WAY);
       expect_right<__half>(sized(136, 264, 72, a_rows, b_rows), ALL * sides, EVERY_WAY);
@@ -88,7 +88,7 @@ TEST(AsyncMmaValues, WhereTheResultLies) {
         p.c = lie, p.unrounded = fp32;
         // Either side, in turn.
         expect_right(p, ALL, [&](const AsyncMmaWay& way) {
-          return b_rows || way.exchanged == (lie.before % 2 == 1);
+          return b_rows || way.swap_ab == (lie.before % 2 == 1);
         });
       }
 }
@@ -146,7 +146,8 @@ TEST(AsyncMmaOf75, EdgesResultsAndSegments) {
   }
   expect_right<__half>(
       sized(40, 72, DEEP_K + 8), 2,
-      [](const AsyncMmaWay& way) { return async_mma_tile_name(way.tile) == "Held64x64"; }, "t4");
+      [](const AsyncMmaWay& way) { return async_mma_tile_name(way.tile) == "RegisterStaged64x64"; },
+      "t4");
 }
 
 }  // namespace

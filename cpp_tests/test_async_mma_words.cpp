@@ -119,7 +119,7 @@ TYPED_TEST(AsyncMmaWords, ADeepK) {
   EXPECT_EQ(count_right_ways<typename TypeParam::Element>(p, 1, small, wrong), 4) << wrong;
 }
 
-// What the kernels are held to is the sum of numbers with a sign.
+// The kernels are held to the sum of numbers with a sign.
 TEST(AsyncMmaWordsReference, HasTheSign) {
   const signed char least = -128;
   const auto multiplied = [](auto byte) { return as_multiplied(Arithmetic::Fma, byte); };

@@ -50,9 +50,9 @@ TEST(BytePlans, AreWithinTheHardwaresLimits) {
             EXPECT_GT(way.blocks, 0);
             EXPECT_LE(way.blocks, H100.multiprocessors * tile.blocks_per_sm);
             EXPECT_EQ(plan.main_step().shared_bytes, tile.shared_bytes);
-            // What waits are split-K's sums, and nothing else.
-            EXPECT_EQ(plan.main_step().workspace_bytes > 0, way.share_segments);
-            const Sides read = sides_of(problem_as_read(p, plan), plan.exchanged);
+            // Only split-K's sums wait.
+            EXPECT_EQ(plan.main_step().workspace_bytes > 0, way.split_k);
+            const Sides read = sides_of(problem_as_read(p, plan), plan.swap_ab);
             EXPECT_FALSE(is_mn_major(read.p) || is_mn_major(read.q));
           }
           EXPECT_GE(ways, size_t{HOPPER_TILE_COUNT});
@@ -71,7 +71,7 @@ TEST(BytePlans, CopyWhatDoesNotLieAlongK) {
   EXPECT_EQ(copies(bytes("nt", 256, 512, 1000)), 2);  // rows that are no 16 bytes apart
 }
 
-// What is contiguous along m or n goes 16 bytes at a time, wherever its lines begin.
+// An operand that is contiguous along m or n goes 16 bytes at a time, wherever its lines begin.
 TEST(BytePlans, HowTheyAreCopied) {
   const auto grid = [](const Side& side, const Problem& p) {
     return copy_grid_of(side, copied(side, p.dtype, CopyTo::AlongK), p);
@@ -120,8 +120,8 @@ TEST(BytePlans, HowTheResultIsStored) {
 TEST(BytePlans, ShareOutSegments) {
   int shared = 0;
   for (const Plan& plan : plans_of(Algo::Hopper, bytes("nt", 256, 256, 32768), H100)) {
-    EXPECT_EQ(plan.workspace_bytes, shares_segments(plan) ? 8 * 256 * 256 * 4 : 0);
-    shared += shares_segments(plan);
+    EXPECT_EQ(plan.workspace_bytes, is_split_k(plan) ? 8 * 256 * 256 * 4 : 0);
+    shared += is_split_k(plan);
   }
   EXPECT_GT(shared, 0);
 }

@@ -79,7 +79,7 @@ Problem finished(Problem p, Activation activation = Activation::None, bool keeps
   static float memory;  // never read
   p.epilogue.bias_along = Along::N, p.epilogue.bias_dtype = p.dtype, p.epilogue.bias_stride = 1;
   p.epilogue.activation = activation;
-  if (keeps) p.epilogue.before = {&memory, p.n, 1, 0, p.epilogue.out_dtype};
+  if (keeps) p.epilogue.pre_activation = {&memory, p.n, 1, 0, p.epilogue.out_dtype};
   return p;
 }
 
@@ -109,8 +109,8 @@ Plan hopper_plan(const Problem& p, const DeviceInfo& d, const NamedWay& name) {
   return *plan;
 }
 
-// What blocks far apart load both, and how often a line is asked for, are of the tiles across; a
-// cluster loads as one.
+// The bytes that blocks far apart load both, and how often a line is asked for, are of the tiles
+// across; a cluster loads as one.
 TEST(Demands, CountWhatIsLoadedTogether) {
   const DeviceInfo d = device("h200");
   const Problem p = tensor_problem("nt", 256, 8192, 8192);  // Q: 8192 rows in 64 tiles

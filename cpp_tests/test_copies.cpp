@@ -63,7 +63,7 @@ std::string wrong_of(const Copied& t, DType dtype, CopyBy by) {
   p.batch = t.batch, p.m = p.n = t.rows, p.k = t.k, p.dtype = dtype;
   p.a = {a.data(), a.row_stride(), a.column_stride(), a.entry, alignment};
   p.b = {a.data(), a.column_stride(), a.row_stride(), a.entry, alignment};
-  Plan plan = plan_of(Algo::Hopper, Way(), p, /*exchanged=*/false, 64, 64, 64);
+  Plan plan = plan_of(Algo::Hopper, Way(), p, /*swap_ab=*/false, 64, 64, 64);
   plan.copy_p = plan.copy_q = CopyTo::AlongK;
   const Side side = side_a(p), to = copied(side, dtype, CopyTo::AlongK);
   if (copy_grid_of(side, to, p).by != by) return "it is copied in another way";
@@ -106,7 +106,7 @@ std::string wrong_of_groups(const Copied& t, const std::vector<int64_t>& ends,
   p.b = {a.data(), a.column_stride(), a.row_stride(), 0, 16};
   if (has_scales) p.scales.a.scaling = p.scales.b.scaling = Scaling::Rowwise;
   share_out(p, {Shared::K, /*wide=*/true, ends.data()});
-  Plan plan = plan_of(Algo::Hopper, Way(), p, /*exchanged=*/false, 64, 64, 64);
+  Plan plan = plan_of(Algo::Hopper, Way(), p, /*swap_ab=*/false, 64, 64, 64);
   plan.copy_p = plan.copy_q = CopyTo::Spaced;
   const Side side = side_a(p), to = copied(side, p.dtype, CopyTo::Spaced);
   const CopyGrid grid = copy_grid_of(side, to, p);

@@ -29,7 +29,7 @@ int64_t integer(DType dtype, const char* p) {
 // The stated order in type T, of one part or two.
 template <typename T>
 void expected_real(const Epilogue& e, DType out, const double* sum, const double* bias,
-                   const double* input, bool complex, double* before, double* result) {
+                   const double* input, bool complex, double* pre_activation, double* result) {
   const auto apply = [&](const Factor& f, const T* x, T* c) {
     const T re = static_cast<T>(f.real), im = static_cast<T>(f.imaginary);
     if (!complex || re != 0 || im == 0) c[0] = std::fma(re, x[0], c[0]);
@@ -47,7 +47,7 @@ void expected_real(const Epilogue& e, DType out, const double* sum, const double
            : out == DType::BFloat16 ? round_16(x, BRAIN)
                                     : static_cast<double>(x);
   };
-  for (int part = 0; part < 2; ++part) before[part] = rounded(c[part]);
+  for (int part = 0; part < 2; ++part) pre_activation[part] = rounded(c[part]);
   if (!complex) c[0] = activated(e, c[0]);
   for (int part = 0; part < 2; ++part) result[part] = rounded(c[part]);
 }
@@ -72,9 +72,9 @@ class Epilogues : public testing::TestWithParam<const cpu::Level*> {
     const DType companion = !fp32 ? x.dtype : x.in_place ? x.out : x.companions;
     Matrix a(x.dtype, x.batch, x.m, x.k, Layout::Rows), b(x.dtype, x.batch, x.k, x.n, Layout::Rows);
     Matrix sums(sum_of(x.dtype), x.batch, x.m, x.n, Layout::Rows);
-    Matrix c(x.out, x.batch, x.m, x.n, x.layout_c), before = c;
-    before.memory = std::make_shared<GuardedPages>(c.bytes);
-    before.data = before.memory->data() + (c.data - c.memory->data());
+    Matrix c(x.out, x.batch, x.m, x.n, x.layout_c), pre_activation = c;
+    pre_activation.memory = std::make_shared<GuardedPages>(c.bytes);
+    pre_activation.data = pre_activation.memory->data() + (c.data - c.memory->data());
     Matrix input(companion, x.batch, x.m, x.n, x.layout_input);
     if (x.in_place) input = c;
     const int64_t length = x.along == Along::M ? x.m : x.n;
@@ -103,8 +103,9 @@ class Epilogues : public testing::TestWithParam<const cpu::Level*> {
     if (e.reads_input())
       e.input = {input.data, input.strides.row, input.strides.col, input.strides.batch,
                  input.dtype};
-    e.before = {before.data, before.strides.row, before.strides.col, before.strides.batch, x.out};
-    if (x.activation == Activation::None) e.before.data = nullptr;
+    e.pre_activation = {pre_activation.data, pre_activation.strides.row, pre_activation.strides.col,
+                        pre_activation.strides.batch, x.out};
+    if (x.activation == Activation::None) e.pre_activation.data = nullptr;
     product(p, TWO, *GetParam());
 
     int64_t wrong = 0;
@@ -138,7 +139,7 @@ class Epilogues : public testing::TestWithParam<const cpu::Level*> {
             return true;
           };
           wrong += !same(c, result);
-          if (e.before.data != nullptr) wrong += !same(before, kept);
+          if (e.pre_activation.data != nullptr) wrong += !same(pre_activation, kept);
         }
     EXPECT_EQ(wrong, 0) << name_of(x.dtype) << " to " << name_of(x.out) << ", companions "
                         << name_of(companion) << ", " << x.batch << " x " << x.m << " x " << x.n
@@ -234,18 +235,18 @@ TEST(ExpectedEpilogue, SeesAnotherOrder) {
   e.beta = {-1.9, 0, 1};
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
-  int unfused = 0, exchanged = 0;
+  int unfused = 0, reordered = 0;
   for (int i = 0; i < 1000; ++i) {
     const double sum[2] = {normal(random)}, bias[2] = {normal(random)}, input[2] = {normal(random)};
-    double before[2], result[2];
-    expected_real<float>(e, DType::Float32, sum, bias, input, false, before, result);
+    double pre_activation[2], result[2];
+    expected_real<float>(e, DType::Float32, sum, bias, input, false, pre_activation, result);
     const float s = sum[0], b = bias[0], x = input[0], alpha = 0.7, beta = -1.9;
     const volatile float product = beta * x;
     unfused += product + std::fma(alpha, s, b) != result[0];
-    exchanged += std::fma(alpha, s, std::fma(beta, x, b)) != result[0];
+    reordered += std::fma(alpha, s, std::fma(beta, x, b)) != result[0];
   }
   EXPECT_GT(unfused, 100);
-  EXPECT_GT(exchanged, 100);
+  EXPECT_GT(reordered, 100);
 }
 
 }  // namespace

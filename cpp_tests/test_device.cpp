@@ -193,7 +193,7 @@ TEST(Generations, EndWhereTheNextBegins) {
     EXPECT_EQ(generation_of(capability).name, "Blackwell") << capability;
 }
 
-// What the table denies no rung takes, and what it has some rung does, at a rate.
+// No rung takes a type that the table denies, and some rung takes each that it has, at a rate.
 TEST(Generations, TheRungsAreAsTheTableSays) {
   for (const std::string& name : device_names()) {
     const DeviceInfo d = device(name.c_str());

@@ -43,10 +43,10 @@ TEST(FewRowsStrips, EveryStripOnceAndEvenly) {
   expect_shared_out((1 << 24) + 5, 132, 8191);
 }
 
-// What stands in every plan that the kernels could be given.
+// Every plan that the kernels could be given says this.
 void expect_sound(const Problem& p, const DeviceInfo& d, const FewRowsPlan& plan) {
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
-  const int64_t rows = plan.exchanged ? p.n : p.m;
+  const int64_t rows = plan.swap_ab ? p.n : p.m;
   const FewRowsStrips strips = few_rows_strips(plan, rows);
   EXPECT_GE(int64_t{strips.count} * plan.strip, rows);
   EXPECT_GE(strips.least(), 1);
@@ -102,7 +102,7 @@ TEST(FewRowsPlans, AreWithinTheHardwaresLimits) {
           }
 }
 
-// What the rung takes it has ways for: leaves that are shared out, or that a block holds.
+// The rung has ways for what it takes: leaves that are shared out, or that a block holds.
 TEST(FewRowsPlans, HaveWaysForTheTreesThatTheyTake) {
   const DeviceInfo d = device("h200");
   int taken = 0, refused = 0;
@@ -124,7 +124,7 @@ TEST(FewRowsPlans, HaveWaysForTheTreesThatTheyTake) {
               rung_of(Algo::FewRows)->ways(p, d, [&](const Way& way) {
                 const FewRowsPlan plan = way.as<FewRowsPlan>();
                 const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
-                if (!plan.share_segments) {
+                if (!plan.split_k) {
                   EXPECT_LE(waiting_beyond(0, p).most, few_rows_waiting(tile.by, tile.columns));
                   EXPECT_LE(m, 64);
                 }

@@ -73,9 +73,9 @@ void check(const Case& t, bool apart) {
         const int64_t index =
             int64_t{t.entry} * t.entry_stride + int64_t{along_n ? column : row} * t.stride;
         const float b = t.along == Along::Nothing ? 0 : widen(bias[index]);
-        const float before = before_activation(e, sum_at(row, column), b, 0.f);
-        float expected = before;
-        with_activation<float>(e, [&](auto f) { expected = f(before); });
+        const float pre_activation = pre_activation_of(e, sum_at(row, column), b, 0.f);
+        float expected = pre_activation;
+        with_activation<float>(e, [&](auto f) { expected = f(pre_activation); });
         ASSERT_EQ(0, std::memcmp(&expected, &d[s][i], sizeof expected))
             << "row " << row << ", column " << column << ": " << d[s][i] << ", not " << expected;
       }

@@ -41,7 +41,7 @@ TEST(Fp16x3Plan, EveryLayout) {
   EXPECT_EQ(rungs_of(p), Algos{Algo::Fp16x3});
 }
 
-// What stands in every plan that it could be given.
+// Every plan that it could be given says this.
 TEST(Fp16x3Plan, AreWithinTheHardwaresLimits) {
   const DeviceInfo d = device("h200");
   for (const auto& [m, n, k, batch] : {std::tuple{1, 1, 64, 1},
@@ -135,14 +135,14 @@ TEST(Fp16x3Plan, TilesThatAreCut) {
     int found = 0;
     const Problem p = parts_problem(layout, m, n, k);
     for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
-      if (!way.wraps_around) continue;
+      if (!way.stream_k) continue;
       ++found;
       EXPECT_EQ(way.kernel, Fp16x3Kernel::Planes);
       const Plan plan = plan_with(Algo::Fp16x3, p, d, way);
       EXPECT_TRUE(plan.demand.stream_k);
       EXPECT_LE(plan.main_step().grid_x, d.multiprocessors * tile_of(way).blocks_per_sm);
       const std::string json = to_json(report(p, d, plan));
-      EXPECT_NE(json.find(R"("wraps_around": true)"), std::string::npos);
+      EXPECT_NE(json.find(R"("stream_k": true)"), std::string::npos);
     }
     return found;
   };
@@ -169,11 +169,11 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
       if (shared) p.b.batch_stride = 0;
       for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
         const Plan plan = plan_with(Algo::Fp16x3, p, d, way);
-        const int64_t p_entries = shared && way.exchanged ? 1 : batch;
-        const int64_t q_entries = shared && !way.exchanged ? 1 : batch;
-        const int64_t rows_p = way.exchanged ? n : m, rows_q = way.exchanged ? m : n;
+        const int64_t p_entries = shared && way.swap_ab ? 1 : batch;
+        const int64_t q_entries = shared && !way.swap_ab ? 1 : batch;
+        const int64_t rows_p = way.swap_ab ? n : m, rows_q = way.swap_ab ? m : n;
         const int64_t squares = (m + 63) / 64 * ((n + 63) / 64) * batch;
-        const bool has_totals = segment_count(k) > 1 || way.wraps_around;
+        const bool has_totals = segment_count(k) > 1 || way.stream_k;
         const int64_t copied_p =
             way.kernel == Fp16x3Kernel::Direct ? 0 : p_entries * 2 * rows_p * k * 2;
         const std::pair<int64_t, int64_t> parts[] = {
@@ -182,7 +182,7 @@ TEST(Fp16x3Plan, PartsOfTheWorkspaceAreApart) {
             {plan.at(Area::ScalesP), p_entries * rows_p * 8},
             {plan.at(Area::ScalesQ), q_entries * rows_q * 8},
             {plan.at(Area::Guard), (2 + squares) * 4},
-            {plan.at(Area::Words), way.wraps_around ? (1 + way.blocks) * 4 : 0},
+            {plan.at(Area::Words), way.stream_k ? (1 + way.blocks) * 4 : 0},
             {plan.at(Area::Squares), squares * 4},
             {plan.at(Area::Marks), squares * 64 * 64 / 8},
             {plan.at(Area::Totals),
@@ -230,19 +230,19 @@ TEST(Fp16x3Plan, FewRowsHaveAKernelOfTheirOwn) {
                                  {17, 14336},
                                  {32, 4096},
                                  {33, 4096}})
-      for (const bool exchanged : {false, true}) {
+      for (const bool swap_ab : {false, true}) {
         const Problem p =
-            exchanged ? parts_problem(layout, few, 4096, k) : parts_problem(layout, 4096, few, k);
+            swap_ab ? parts_problem(layout, few, 4096, k) : parts_problem(layout, 4096, few, k);
         int found = 0;
         for (const Plan& plan : plans_of(Algo::Fp16x3, p, d)) {
           const Fp16x3Plan way = fp16x3_of(plan);
           if (way.kernel != Fp16x3Kernel::FewRows) continue;
           ++found;
-          EXPECT_EQ(way.exchanged, exchanged);
+          EXPECT_EQ(way.swap_ab, swap_ab);
           EXPECT_LT(plan.workspace_bytes,
                     (few + 7) / 8 * 8 * k * 4 + 64 * (8 + 64 * 64 / 8) + 1024 + 256);
-          const int64_t tiles = exchanged ? plan.tiles_n : plan.tiles_m;
-          EXPECT_GE(tiles * (exchanged ? plan.block_n : plan.block_m), 4096);
+          const int64_t tiles = swap_ab ? plan.tiles_n : plan.tiles_m;
+          EXPECT_GE(tiles * (swap_ab ? plan.block_n : plan.block_m), 4096);
           EXPECT_EQ(plan.main_step().grid_x, tiles * way.cluster_p);
         }
         EXPECT_EQ(found > 0, few <= 16 || (few <= 32 && k == 4096))
@@ -308,10 +308,10 @@ TEST(Fp16x3Plan, ANarrowCNeedsNoPlanesOfTheLargeOperand) {
   for (const std::string layout : {"nn", "nt", "tn", "tt"})
     for (const auto& [m, n] : {std::pair{64, 4096}, {4096, 128}, {64, 28672}, {2048, 128}}) {
       Problem p = parts_problem(layout, m, n, 4096);
-      const auto direct = [&, exchanged = m < n] {
+      const auto direct = [&, swap_ab = m < n] {
         int found = 0;
         for (const Fp16x3Plan& way : fp16x3_plans(p, d)) {
-          if (way.kernel != Fp16x3Kernel::Direct || way.exchanged != exchanged) continue;
+          if (way.kernel != Fp16x3Kernel::Direct || way.swap_ab != swap_ab) continue;
           ++found;
           EXPECT_LT(plan_with(Algo::Fp16x3, p, d, way).workspace_bytes,
                     128 * 4096 * 4 + 40000 * 8 + 8192 + 28672 * 128 / 8 + 28672 * 2);
@@ -414,7 +414,7 @@ TEST(Fp16x3Plan, HugeSizes) {
 }
 
 TEST(Fp16x3Plan, HowMuchAnElementMayLose) {
-  // What is left of min(K, 8 sqrt(K)) 2^-24.
+  // The rest of min(K, 8 sqrt(K)) 2^-24.
   EXPECT_DOUBLE_EQ(fp16x3_tolerance(64, false), (64 - 53.2) * 0x1p-24);
   EXPECT_DOUBLE_EQ(fp16x3_tolerance(4096, false), (512 - 53.2 - 63) * 0x1p-24);
   EXPECT_DOUBLE_EQ(fp16x3_tolerance(1 << 16, false), (2048 - 53.2 - 63 - 16) * 0x1p-24);

@@ -77,7 +77,7 @@ struct Row {
       hi.push_back(__half2float(__float2half_rn(rounded)));
       lo.push_back(__half2float(__float2half_rn((rounded - hi.back()) * 0x1p11f)));
       if (scaled == 0 || std::fabs(scaled) >= 0x1p-14) continue;
-      // What is below 2^-35 is left out, to nearest; it counts in whole units, upwards.
+      // Parts below 2^-35 are left out, to nearest; they count in whole units, upwards.
       const double left =
           std::fabs(scaled - std::ldexp(std::nearbyint(std::ldexp(scaled, 35)), -35));
       units += SUBNORMAL_UNITS + std::ceil(left * 0x1p44);

@@ -109,7 +109,7 @@ TEST(GroupedPlans, AreWithinLimits) {
       const int cluster = way.cluster_p * way.cluster_q;
       ++ways;
       EXPECT_TRUE(tile.of_groups);
-      EXPECT_FALSE(way.share_segments);
+      EXPECT_FALSE(way.split_k);
       EXPECT_GT(way.blocks, 0);
       EXPECT_EQ(way.blocks % cluster, 0);
       EXPECT_LE(way.blocks, h100.multiprocessors * tile.blocks_per_sm);
@@ -132,8 +132,8 @@ TEST(GroupedPlans, CopyWhatLiesAlongTheSharedSize) {
   Problem p = problems()[0];
   const auto copies = [&] {
     const Plan plan = make_plan(p, h100);
-    return plan.exchanged ? std::tuple(plan.copy_q, plan.copy_p)
-                          : std::tuple(plan.copy_p, plan.copy_q);
+    return plan.swap_ab ? std::tuple(plan.copy_q, plan.copy_p)
+                        : std::tuple(plan.copy_p, plan.copy_q);
   };
   EXPECT_EQ(copies(), std::tuple(CopyTo::Nothing, CopyTo::Nothing));
   p.a.row_stride = 1, p.a.col_stride = p.m, p.a.alignment = 2;

@@ -27,7 +27,7 @@ void expect_sound(const Problem& p, const DeviceInfo& d, const HopperPlan& plan)
             d.shared_bytes_per_sm);
   EXPECT_LE(tile.threads, d.threads_per_block);
   EXPECT_GE(occupancy(d, {tile.threads, 0, tile.shared_bytes}).blocks_per_sm, tile.blocks_per_sm);
-  if (plan.share_segments) {
+  if (plan.split_k) {
     EXPECT_GT(segment_count(p.k), 1);
   }
   const Plan whole = plan_with(Algo::Hopper, p, d, plan);
@@ -66,8 +66,8 @@ TEST(HopperPlans, OnlyWhatTmaCannotReadIsRepacked) {
   const DeviceInfo d = device("h200");
   const auto expect_repacks = [&](const Problem& p, bool a, bool b) {
     for (const HopperPlan& plan : hopper_plans(p, d)) {
-      EXPECT_EQ(plan.exchanged ? copies_q(plan) : copies_p(plan), a);
-      EXPECT_EQ(plan.exchanged ? copies_p(plan) : copies_q(plan), b);
+      EXPECT_EQ(plan.swap_ab ? copies_q(plan) : copies_p(plan), a);
+      EXPECT_EQ(plan.swap_ab ? copies_p(plan) : copies_q(plan), b);
     }
   };
   for (const char* layout : {"nn", "nt", "tn", "tt"}) {
@@ -88,8 +88,8 @@ TEST(HopperPlans, Tf32ThatDoesNotLieAlongKIsReadByRegistersOrRepacked) {
       const bool a_mn = layout[0] == 't', b_mn = layout[1] == 'n';
       const HopperTileInfo& tile = hopper_tile(plan.tile);
       const bool by_registers = reads_by_registers(tile.group_p, tile.block_q, tile.consumers);
-      EXPECT_EQ(copies_p(plan), (plan.exchanged ? b_mn : a_mn) && !by_registers);
-      EXPECT_EQ(copies_q(plan), plan.exchanged ? a_mn : b_mn);
+      EXPECT_EQ(copies_p(plan), (plan.swap_ab ? b_mn : a_mn) && !by_registers);
+      EXPECT_EQ(copies_q(plan), plan.swap_ab ? a_mn : b_mn);
     }
 }
 
@@ -116,7 +116,7 @@ TEST(HopperPlans, BytesOfRepackedOperands) {
   for (const HopperPlan& plan : hopper_plans(tf32, d)) {
     const HopperTileInfo& tile = hopper_tile(plan.tile);
     const bool copies_a =
-        plan.exchanged || !reads_by_registers(tile.group_p, tile.block_q, tile.consumers);
+        plan.swap_ab || !reads_by_registers(tile.group_p, tile.block_q, tile.consumers);
     EXPECT_EQ(plan_with(Algo::Hopper, tf32, d, plan).workspace_bytes,
               (copies_a ? rounded(64 * 64 * 4) : 0) + rounded(128 * 64 * 4));
   }
@@ -137,7 +137,7 @@ TEST(HopperPlans, BytesOfSegments) {
   const Problem one = tensor_problem("nn", 256, 256, 32760),
                 eight = tensor_problem("nn", 256, 256, 32768);
   for (const HopperPlan& plan : hopper_plans(one, d)) {
-    EXPECT_FALSE(plan.share_segments);
+    EXPECT_FALSE(plan.split_k);
     EXPECT_EQ(plan_with(Algo::Hopper, one, d, plan).workspace_bytes, 0);
   }
   int shared = 0;
@@ -147,8 +147,8 @@ TEST(HopperPlans, BytesOfSegments) {
     const int64_t totals =
         tile.totals_fit ? 0 : tiles * plan.blocks * tile.block_p * tile.block_q * 4;
     EXPECT_EQ(plan_with(Algo::Hopper, eight, d, plan).workspace_bytes,
-              plan.share_segments ? 8 * 256 * 256 * 4 : totals);
-    shared += plan.share_segments;
+              plan.split_k ? 8 * 256 * 256 * 4 : totals);
+    shared += plan.split_k;
   }
   EXPECT_GT(shared, 0);
 }
@@ -161,7 +161,7 @@ TEST(HopperPlans, TotalsThatFitRegistersWaitThere) {
   for (const DType dtype : {DType::Float32, DType::BFloat16}) {
     const Problem p = tensor_problem("nn", 256, 256, 32768, dtype);
     for (const HopperPlan& plan : hopper_plans(p, d))
-      if (!plan.share_segments && hopper_tile(plan.tile).totals_fit) {
+      if (!plan.split_k && hopper_tile(plan.tile).totals_fit) {
         EXPECT_EQ(plan_with(Algo::Hopper, p, d, plan).workspace_bytes > 0, dtype == DType::Float32);
       }
   }
@@ -179,7 +179,7 @@ TEST(HopperPlans, KeepTheTilesOfASegmentTogether) {
     Problem p = tensor_problem("nn", m, n, k);
     p.batch = batch;
     for (const HopperPlan& plan : hopper_plans(p, d)) {
-      if (!plan.share_segments) continue;
+      if (!plan.split_k) continue;
       const Units units = units_of(p, plan);
       const int cluster = plan.cluster_p * plan.cluster_q;
       const int64_t tiles = units.clusters_p * units.clusters_q;  // of a segment

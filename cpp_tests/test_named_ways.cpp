@@ -15,8 +15,8 @@ std::vector<NamedWay> names_of(const Rung& rung, const Problem& p, const DeviceI
 }
 
 std::string text_of(const NamedWay& name) {
-  return name.tile + (name.exchanged ? ", exchanged, " : ", ") + std::to_string(name.cluster_p) +
-         " x " + std::to_string(name.cluster_q) + (name.share_segments ? ", shared" : "");
+  return name.tile + (name.swap_ab ? ", swap_ab, " : ", ") + std::to_string(name.cluster_p) +
+         " x " + std::to_string(name.cluster_q) + (name.split_k ? ", shared" : "");
 }
 
 void expect_one_each(const Problem& p, const char* device_name) {

@@ -309,7 +309,7 @@ TEST(Override, ScopesEndQuietlyWhatIsNotOnAnyMore) {
   }
 }
 
-// What is enabled for both devices is taken back from both or from none.
+// An override that is enabled for both devices is taken back from both or from none.
 TEST(Override, DisablesBothDevicesOrNone) {
   if (!at::hasCUDA()) GTEST_SKIP() << "needs a CUDA GPU";
   const tiled::Override cpu(at::kCPU);

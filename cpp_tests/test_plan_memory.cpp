@@ -1,4 +1,4 @@
-// What a thread remembers of its choices: a program that has many products in turn, as the layers
+// A thread remembers its choices: a program that has many products in turn, as the layers
 // of a model are, chooses for each of them once.
 #include <gtest/gtest.h>
 

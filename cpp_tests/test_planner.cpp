@@ -40,7 +40,7 @@ TEST(Plans, StepsSayWhatTheyDo) {
             }
             if (step.work == Work::Sums) {
               ++sums;
-              EXPECT_EQ(step.key == TRANSPOSED, algo == Algo::AsyncMma && plan.exchanged);
+              EXPECT_EQ(step.key == TRANSPOSED, algo == Algo::AsyncMma && plan.swap_ab);
             }
             if (step.work != Work::Copy) continue;
             ++copies;
@@ -52,7 +52,7 @@ TEST(Plans, StepsSayWhatTheyDo) {
           EXPECT_EQ((copied & OF_P) != 0, plan.copy_p != CopyTo::Nothing);
           EXPECT_EQ((copied & OF_Q) != 0, plan.copy_q != CopyTo::Nothing);
           const Problem read = problem_as_read(p, plan);
-          const Sides from = sides_of(read, plan.exchanged);
+          const Sides from = sides_of(read, plan.swap_ab);
           const int64_t of_p = copied & OF_P ? copy_bytes(from.p, p) : 0;
           const int64_t of_q = copied & OF_Q ? copy_bytes(from.q, p) : 0;
           if (copied != 0) {

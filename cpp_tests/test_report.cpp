@@ -1,4 +1,4 @@
-// What a report says of a plan, as figures, as text and as JSON, and where it finds the registers.
+// A report of a plan, as figures, as text and as JSON, and where it finds the registers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -301,7 +301,7 @@ TEST(Registers, KeysOfTensorRungs) {
     int found = 0;
     for (const Plan& plan : plans_of(Algo::Hopper, p, d)) {
       const bool reads_any = dtype != DType::Float32 || !copies_p(hopper_of(plan));
-      if (hopper_of(plan).exchanged || !reads_any) continue;
+      if (hopper_of(plan).swap_ab || !reads_any) continue;
       const std::string kernel = rung_of(Algo::Hopper)->describe(p, d, plan).kernel;
       EXPECT_NE(kernel.find(arguments), std::string::npos) << kernel;
       ++found;
@@ -321,17 +321,17 @@ TEST(Registers, KeysOfFp64) {
     return report(p, d, plan_of_tile(Algo::MmaTile, tile, p, d)).about.kernel;
   };
   EXPECT_EQ(key("nn", "Fp64Tile128x128"), "mma_tile_fp64<Fp64Tile128x128, 0, 1>");
-  EXPECT_EQ(key("tt", "Fp64Tile128x128 cut"), "mma_tile_fp64_wrapped<Fp64Tile128x128, 1, 0>");
+  EXPECT_EQ(key("tt", "Fp64Tile128x128 cut"), "mma_tile_fp64_stream_k<Fp64Tile128x128, 1, 0>");
   EXPECT_EQ(key("nt", "Fp64Tile64x64"), "mma_tile_fp64<Fp64Tile64x64, 0, 0>");
   EXPECT_EQ(key("tn", "Fp64Tile32x64"), "mma_tile_fp64<Fp64Tile32x64, 1, 1>");
 }
 
 TEST(Registers, KeysOfFp16x3) {
   const DeviceInfo d = device("h200");
-  const auto key = [&](const char* layout, bool exchanged) {
+  const auto key = [&](const char* layout, bool swap_ab) {
     const Problem p = parts_problem(layout, 4096, 4096, 4096);
     Fp16x3Plan way = fp16x3_of(plan_of_tile(Algo::Fp16x3, "X3Tile128x128", p, d));
-    way.exchanged = exchanged;
+    way.swap_ab = swap_ab;
     return report(p, d, plan_with(Algo::Fp16x3, p, d, way)).about.kernel;
   };
   // The planes have the operands' layouts; the second is B's transpose.

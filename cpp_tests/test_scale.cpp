@@ -30,8 +30,8 @@ Task task_of(int64_t m, int64_t n, int64_t k, int64_t bytes = 2) {
 
 Product at_full_rate(int64_t, int64_t, int64_t) { return {0, 0}; }
 
-// What a plan keeps on the device, counted apart from the planner: matrices that begin at multiples
-// of 512 bytes.
+// The bytes that a plan keeps on the device, counted apart from the planner: matrices that begin at
+// multiples of 512 bytes.
 int64_t bytes_of_matrices(const Plan& p, const Task& t) {
   const auto bytes = [](int64_t lines, int64_t along, int64_t size) {
     return (lines * pitch_of(along, size) * size + 511) / 512 * 512;
@@ -47,9 +47,9 @@ int64_t bytes_of_workspace(const Plan& p, const Task& t, const ProductOf& produc
   return product(p.block_m, p.block_n, p.steps_k > 1 ? SEGMENT_K : t.k).workspace_bytes;
 }
 
-// What PyTorch's allocator counts for a request that it takes from a free block of this size, or
-// from a new one, where `free` is 0. Blocks of up to a MiB are split where 512 bytes are left,
-// others where more than a MiB is; new ones are of 2 MiB, 20 MiB or multiples of 2 MiB.
+// The bytes that PyTorch's allocator counts for a request that it takes from a free block of this
+// size, or from a new one, where `free` is 0. Blocks of up to a MiB are split where 512 bytes are
+// left, others where more than a MiB is; new ones are of 2 MiB, 20 MiB or multiples of 2 MiB.
 int64_t counted(int64_t request, int64_t free) {
   const int64_t size = (request + 511) / 512 * 512;
   const bool small = size <= MIB;
@@ -166,7 +166,7 @@ TEST(Scale, DeepKKeepsCWhereTheContractAllows) {
   EXPECT_LT(cut->bytes_in, 4 * least);
 }
 
-// What it saves in time it does not pay for in traffic (a twentieth of the link's time counts).
+// It does not pay in traffic for what it saves in time (a twentieth of the link's time counts).
 TEST(Scale, MoreMemoryNeverCostsMore) {
   for (const int64_t k : {3000, 30000, 65536}) {
     double before = INFINITY;

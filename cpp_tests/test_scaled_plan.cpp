@@ -37,7 +37,7 @@ TEST(ScaledPlans, AreOfTheirOwnTiles) {
       const HopperTileInfo& tile = hopper_tile(way.tile);
       ++ways;
       EXPECT_TRUE(tile.of_scaled);
-      EXPECT_FALSE(way.share_segments);  // there is one total
+      EXPECT_FALSE(way.split_k);  // there is one total
       const Plan plan = plan_with(Algo::Hopper, p, h100, way);
       const Step& step = plan.main_step();
       EXPECT_EQ(step.work, Work::Product);
@@ -69,7 +69,7 @@ TEST(ScaledPlans, CopyWhatDoesNotLieAlongK) {
   const DeviceInfo h100 = device("h100");
   const auto copies = [&](const Problem& p) {
     const Plan plan = make_plan(p, h100);
-    const Sides read = sides_of(problem_as_read(p, plan), plan.exchanged);
+    const Sides read = sides_of(problem_as_read(p, plan), plan.swap_ab);
     EXPECT_FALSE(is_mn_major(read.p) || is_mn_major(read.q));
     return (plan.copy_p != CopyTo::Nothing) + (plan.copy_q != CopyTo::Nothing);
   };

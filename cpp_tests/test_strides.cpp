@@ -78,7 +78,7 @@ void expect_sound(const Shape& a, const Shape& b) {
     const Problem p =
         problem_of(a, b, dtype, dtype == DType::Float32 ? Arithmetic::Tf32 : Arithmetic::Tensor);
     for (const Plan& plan : plans_of(Algo::Hopper, p, h200)) {
-      const Sides sides = sides_of(problem_as_read(p, plan), plan.exchanged);
+      const Sides sides = sides_of(problem_as_read(p, plan), plan.swap_ab);
       expect_mappable(sides.p, p, what + "P");
       expect_mappable(sides.q, p, what + "Q");
     }
@@ -91,7 +91,7 @@ void expect_sound(const Shape& a, const Shape& b) {
   const Problem parts = problem_of(a, b, DType::Float32, Arithmetic::Fp16x3);
   for (const Fp16x3Plan& plan : fp16x3_plans(parts, h200))
     if (plan.kernel == Fp16x3Kernel::Direct)
-      expect_mappable(sides_of(parts, plan.exchanged).p, parts, what + "fp32");
+      expect_mappable(sides_of(parts, plan.swap_ab).p, parts, what + "fp32");
   for (DType dtype : {DType::Float32, DType::Float64, DType::BFloat16}) {
     const Problem p = problem_of(a, b, dtype, Arithmetic::Fma);
     for (const char* name : {"h200", "t4"})  // with cp.async and without

@@ -69,7 +69,7 @@ TEST(Tuning, OnTheCpuMeasuresNothing) {
   EXPECT_TRUE(at::equal(tiled::mm(a, b), expected));
 }
 
-// What a block measures is kept after it, is in the file, and changes no bit.
+// A block keeps what it measures, which goes to the file and changes no bit.
 TEST(Tuning, OnAGpuMeasuresEachClassOnce) {
   if (!at::hasCUDA()) GTEST_SKIP() << "needs a CUDA GPU";
   const at::Tensor a = at::randn({520, 264}, at::kCUDA).to(at::kBFloat16);

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-// What the library shows to the outside; everything else has hidden visibility.
+// The library shows this to the outside; everything else has hidden visibility.
 #define TILED_MM_API __attribute__((visibility("default")))
 
 namespace tiled {
@@ -133,8 +133,8 @@ TILED_MM_API at::Tensor& grouped_mm_out(at::Tensor& out, const at::Tensor& a, co
 struct ScaledOptions {
   std::optional<at::Tensor> offs = {};  // as GroupedOptions'
   std::optional<at::Tensor> bias = {};  // [N], of groups [E, N]: float, half or bfloat16
-  // What has a scale of its own, as torch's ScalingType has it: "TensorWise", "RowWise",
-  // "BlockWise1x128" or "BlockWise128x128"; by the shape of the scales if empty.
+  // The parts that have a scale of their own, as torch's ScalingType has it: "TensorWise",
+  // "RowWise", "BlockWise1x128" or "BlockWise128x128"; by the shape of the scales if empty.
   std::optional<std::string_view> recipe_a = {}, recipe_b = {};
   // at::kBFloat16 (if empty), at::kHalf or at::kFloat.
   std::optional<at::ScalarType> out_dtype = {};
@@ -162,9 +162,9 @@ TILED_MM_API std::vector<std::string> algos(const at::Tensor& a, const at::Tenso
                                             const MmOptions& options = {},
                                             std::optional<std::string_view> device = std::nullopt);
 
-// What would run on these inputs and what bounds it, as text. Computes nothing. `device` names a
-// GPU to plan for ("h200", "a100", ..., see docs/gpus.md); otherwise the tensors' own device.
-// `verbose` lists every way that the rung has for the problem, not only the four best.
+// A text that says what would run on these inputs and what bounds it. Computes nothing. `device`
+// names a GPU to plan for ("h200", "a100", ..., see docs/gpus.md); otherwise the tensors' own
+// device. `verbose` lists every way that the rung has for the problem, not only the four best.
 TILED_MM_API std::string explain(const at::Tensor& a, const at::Tensor& b,
                                  const MmOptions& options = {},
                                  std::optional<std::string_view> device = std::nullopt,
@@ -296,9 +296,9 @@ TILED_MM_API int64_t load_rules(std::string_view path);
 TILED_MM_API void enable_override(std::optional<at::DeviceType> device = std::nullopt);
 TILED_MM_API void disable_override(std::optional<at::DeviceType> device = std::nullopt);
 
-// What computed torch's products since the last reset: a JSON object with a member for each
-// operator that was called, {"mm": {"tiled": 3, "torch": {"dtype": 1}}}. What torch computed is by
-// reason.
+// Counts of what computed torch's products since the last reset: a JSON object with a member for
+// each operator that was called, {"mm": {"tiled": 3, "torch": {"dtype": 1}}}. What torch computed
+// is by reason.
 TILED_MM_API std::string override_counts(bool reset = false);
 
 namespace detail {

@@ -94,11 +94,11 @@ class Library:
             return
         if a.shape[1] >= LEAST_K:
             for x, y in ((a, b), (cases.column_major(a), cases.column_major(b))):
-                for tile, exchanged, p, q in cases.parts_ways(x, y):
+                for tile, swap_ab, p, q in cases.parts_ways(x, y):
                     c = torch.ops.tiled_debug.mm_with_tile(
-                        x, y, tile, exchanged, p, q, False, precision="fp16x3"
+                        x, y, tile, swap_ab, p, q, False, precision="fp16x3"
                     )
-                    yield f"{tile}{', exchanged' if exchanged else ''}, cluster {p} x {q}", c
+                    yield f"{tile}{', swap_ab' if swap_ab else ''}, cluster {p} x {q}", c
         for name, _, out in cases.outputs(a.shape[0], b.shape[1], torch.float32):
             yield f"out= {name}", self.tiled_mm.mm(a, b, precision="fp16x3", out=out)
 

@@ -138,7 +138,7 @@ def others(draw: random.Random, product: Product, c: Tensor) -> Iterator[Other]:
     yield "more rows", product.mm(below, b)[:m], c
     yield "more columns", product.mm(a, torch.cat((b, below[-1:].t().expand(k, more)), 1))[:, :n], c
     if product.asked.get("precision") != "fp16x3":  # which is not promised there
-        yield "exchanged", product.mm(b.t(), a.t()).t(), c
+        yield "swap_ab", product.mm(b.t(), a.t()).t(), c
     for _ in range(2):
         (name_a, x), (name_b, y) = laid_out(draw, a), laid_out(draw, b)
         yield f"layouts: {name_a}, {name_b}", product.mm(x, y), c

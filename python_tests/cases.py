@@ -362,12 +362,12 @@ def tma_reads(x: torch.Tensor) -> bool:
 
 
 def parts_ways(a: torch.Tensor, b: torch.Tensor) -> list[tuple[str, bool, int, int]]:
-    """fp16x3's ways to multiply: tile, whether A and B are exchanged, the cluster's two sides."""
+    """fp16x3's ways to multiply: tile, swap_ab, the cluster's two sides."""
     ways = []
-    for exchanged, p in ((False, a), (True, b)):
+    for swap_ab, p in ((False, a), (True, b)):
         direct = DIRECT_TILES if min(p.shape) > 1 and tma_reads(p) else ()
         for tile in (*PLANE_TILES, *direct):
-            ways += [(tile, exchanged, *cluster) for cluster in ((1, 1), (2, 1), (1, 2))]
+            ways += [(tile, swap_ab, *cluster) for cluster in ((1, 1), (2, 1), (1, 2))]
     return ways + [(tile, False, 1, 1) for tile in ASYNC_TILES]
 
 
@@ -376,13 +376,13 @@ def parts_cut_ways(m: int, n: int, batch: int = 1) -> list[tuple[str, bool, int,
     segment."""
     chip = torch.cuda.get_device_properties(0).multi_processor_count
     ways = []
-    for (tile, side, resident), exchanged in itertools.product(CUT_TILES, (False, True)):
+    for (tile, side, resident), swap_ab in itertools.product(CUT_TILES, (False, True)):
         for cluster in ((1, 1), (2, 1), (1, 2)):
-            p, q = (n, m) if exchanged else (m, n)
+            p, q = (n, m) if swap_ab else (m, n)
             clusters = chip * resident // (cluster[0] * cluster[1])
             units = math.ceil(p / (side * cluster[0])) * math.ceil(q / (side * cluster[1])) * batch
             if units > clusters and units % clusters:
-                ways.append((tile, exchanged, *cluster))
+                ways.append((tile, swap_ab, *cluster))
     return ways
 
 

@@ -73,7 +73,7 @@ def sums(a: torch.Tensor, b: torch.Tensor, **options) -> torch.Tensor:
     return product(a, b, out_dtype=sum_dtype(a.dtype), **options).cpu()
 
 
-def before_activation(
+def pre_activation_of(
     total: torch.Tensor, *, bias=None, bias_along="n", input=None, alpha=1, beta=1
 ) -> torch.Tensor:
     """Unrounded."""
@@ -110,7 +110,7 @@ def expected(
     total: torch.Tensor, out_dtype: torch.dtype, activation: str = "none", **asked
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(C, the pre-activation), rounded."""
-    value = before_activation(total, **asked)
+    value = pre_activation_of(total, **asked)
     before = value.to(out_dtype)
     if activation != "none":
         flat = value.reshape(-1, value.shape[-1])

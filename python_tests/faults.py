@@ -52,14 +52,14 @@ GROUPED = Place(
     "cuda and (drawn or cut_by)",
 )
 CLEAR = "ops/cuda/parts/schedule/clear_words.cu"
-WRAPPED = Place(
-    f"{ENGINE}/register_tile/register_tile_wrapped.cu;{CLEAR}",
-    ("test_wrap_around.py",),
+STREAM_K = Place(
+    f"{ENGINE}/register_tile/register_tile_stream_k.cu;{CLEAR}",
+    ("test_stream_k.py",),
     "cut and not fp64",
 )
-WRAPPED_DOUBLES = Place(
-    f"{ENGINE}/mma_tile/mma_tile_fp64_wrapped.cu;{CLEAR}",
-    ("test_wrap_around.py",),
+STREAM_K_DOUBLES = Place(
+    f"{ENGINE}/mma_tile/mma_tile_fp64_stream_k.cu;{CLEAR}",
+    ("test_stream_k.py",),
     "cut and fp64",
 )
 FEW_ROWS = Place(
@@ -79,12 +79,12 @@ FEW_ROWS_DOUBLES = Place(
 )
 FEW_ROWS_PATCHES = Place(
     f"{ENGINE}/few_rows/patches.cu",
-    ("test_shared_segments.py",),
+    ("test_split_k.py",),
     "float32 and every_way",
 )
 SUMS = Place(
     "ops/cuda/parts/schedule/sum_segments.cu",
-    ("test_shared_segments.py",),
+    ("test_split_k.py",),
     "in_turn",
 )
 # One that copies operands past the registers, and one for any alignment.
@@ -165,14 +165,14 @@ BUILDS = {
     "GroupedNoEmptyWait": Build("NoEmptyWait", GROUPED),
     "GroupedNoFullWait": Build("NoFullWait", GROUPED),
     "GroupedNoTailClear": Build("NoTailClear", GROUPED),
-    "WrappedDelays": Build("Delays", WRAPPED, sound=True),
-    "WrappedNoHandOverWait": Build("NoHandOverWait", WRAPPED),
-    "WrappedNoHandOverBarrier": Build("NoHandOverBarrier", WRAPPED),
-    "WrappedNoClear": Build("NoClear", WRAPPED),
-    "WrappedDoublesDelays": Build("Delays", WRAPPED_DOUBLES, sound=True),
-    "WrappedDoublesNoHandOverWait": Build("NoHandOverWait", WRAPPED_DOUBLES),
-    "WrappedDoublesNoHandOverBarrier": Build("NoHandOverBarrier", WRAPPED_DOUBLES),
-    "WrappedDoublesNoClear": Build("NoClear", WRAPPED_DOUBLES),
+    "StreamKDelays": Build("Delays", STREAM_K, sound=True),
+    "StreamKNoHandOverWait": Build("NoHandOverWait", STREAM_K),
+    "StreamKNoHandOverBarrier": Build("NoHandOverBarrier", STREAM_K),
+    "StreamKNoClear": Build("NoClear", STREAM_K),
+    "StreamKDoublesDelays": Build("Delays", STREAM_K_DOUBLES, sound=True),
+    "StreamKDoublesNoHandOverWait": Build("NoHandOverWait", STREAM_K_DOUBLES),
+    "StreamKDoublesNoHandOverBarrier": Build("NoHandOverBarrier", STREAM_K_DOUBLES),
+    "StreamKDoublesNoClear": Build("NoClear", STREAM_K_DOUBLES),
     "FewRowsDelays": Build("Delays", FEW_ROWS, sound=True),
     "FewRowsNoEmptyWait": Build("NoEmptyWait", FEW_ROWS),
     "FewRowsNoFullWait": Build("NoFullWait", FEW_ROWS),

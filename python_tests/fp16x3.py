@@ -43,7 +43,7 @@ def normal(*size: int) -> torch.Tensor:
 
 
 def with_tile(a: torch.Tensor, b: torch.Tensor, *way, cut: bool = False) -> torch.Tensor:
-    """`cut`: in time (ops/cuda/plan/wrap_around.h)."""
+    """`cut`: in time (ops/cuda/plan/stream_k.h)."""
     return torch.ops.tiled_debug.mm_with_tile(a, b, *way, cut, precision="fp16x3")
 
 

@@ -30,10 +30,10 @@ Way = tuple[str, bool, int, int, bool]
 
 def ways_of(a: torch.Tensor, b: torch.Tensor, algo: str, **asked: Any) -> list[Way]:
     """Every way of a rung with these operands, as tiled_debug's operators take them, the least
-    estimate first: the tile, whether A and B are exchanged, the cluster's two sides, and whether
+    estimate first: the tile, swap_ab, the cluster's two sides, and whether
     split-K or stream-K."""
     ways = tiled_mm.plan(a, b, algo=algo, **asked).ways
-    keys = ("tile", "exchanged", "cluster_p", "cluster_q", "share_segments")
+    keys = ("tile", "swap_ab", "cluster_p", "cluster_q", "split_k")
     # Some of register_tile's differ in what they copy first alone.
     return list(dict.fromkeys(tuple(w[k] for k in keys) for w in ways if w.algo == algo))
 

@@ -264,7 +264,7 @@ def run_epilogues(short: bool) -> int:
                 "input": cases.fill(m, n, a.dtype, "cuda"),
                 "beta": 0.5,
                 "activation": "gelu",
-                "before": True,
+                "pre_activation": True,
                 "out_dtype": out_dtype,
                 **precision,
             }
@@ -283,7 +283,7 @@ def run_finished_tiles(a, b, precision: dict, what: tuple) -> int:
     product = torch.ops.tiled_debug.mm_with_epilogue
     asked = {"bias": cases.fill(1, b.shape[1], a.dtype, "cuda")[0]} | precision
     expected = {
-        f: product(a, b, algo="mma_tile", activation=f, before=True, **asked)
+        f: product(a, b, algo="mma_tile", activation=f, pre_activation=True, **asked)
         for f in ("gelu", "relu", "silu")
     }
     finishes = itertools.cycle(itertools.product(expected, (True, False)))
@@ -292,7 +292,7 @@ def run_finished_tiles(a, b, precision: dict, what: tuple) -> int:
     for way in tiles:
         activation, keeps = next(finishes)
         found = torch.ops.tiled_debug.finished_with_tile(
-            a, b, *way, **asked | {"activation": activation, "before": keeps}
+            a, b, *way, **asked | {"activation": activation, "pre_activation": keeps}
         )
         count = 2 if keeps else 1
         right = expected[activation]

@@ -117,12 +117,12 @@ def make(
 
 
 def by_every_way(o: Operands, dtype: torch.dtype) -> Iterator[tuple[tuple, Tensor]]:
-    """(tile, whether A and B are exchanged, cluster) and the product, on Hopper."""
+    """(tile, swap_ab, cluster) and the product, on Hopper."""
     for way in itertools.product(TILES, (False, True), CLUSTERS):
-        tile, exchanged, cluster = way
+        tile, swap_ab, cluster = way
         try:
             c = torch.ops.tiled_debug.scaled_with_tile(
-                *o.all(), tile, exchanged, *cluster, out_dtype=dtype
+                *o.all(), tile, swap_ab, *cluster, out_dtype=dtype
             )
         except RuntimeError as error:  # a cluster cannot share so few rows
             assert "has no way" in str(error)

@@ -208,8 +208,8 @@ def scales(draw: Draw, count: int) -> tuple[Tensor, Tensor]:
     """Exponents of the largest elements of A and B: moderate, or at the ends of something."""
     one = draw.one_of(SCALES, count)
     other = (draw.one_of(PRODUCTS, count) - one).clamp(-149, 127)
-    exchanged = draw.chance(0.5, count)
-    one, other = torch.where(exchanged, other, one), torch.where(exchanged, one, other)
+    swapped = draw.chance(0.5, count)
+    one, other = torch.where(swapped, other, one), torch.where(swapped, one, other)
     moderate = draw.chance(0.4, count)
     return torch.where(moderate, 0, one), torch.where(moderate, 0, other)
 
@@ -255,10 +255,10 @@ def leave_cross_products(draw: Draw, of_a: Side, of_b: Side, which: Tensor) -> T
     """With cancel(): chains without the row's largest elements, whose main products cancel, so that
     cross products of small lower parts are all that is left. Nothing counts as lost. Of which
     products it is A whose elements are the smaller ones, and off by units of the last place."""
-    exchanged = draw.chance(0.5, len(which))
+    swapped = draw.chance(0.5, len(which))
     for of_small, of_plain, chosen in (
-        (of_a, of_b, which & ~exchanged),
-        (of_b, of_a, which & exchanged),
+        (of_a, of_b, which & ~swapped),
+        (of_b, of_a, which & swapped),
     ):
         size = draw.integers(-13, -1, len(which))
         of_small.sizes[chosen] = size[chosen][:, None, None]
@@ -269,16 +269,16 @@ def leave_cross_products(draw: Draw, of_a: Side, of_b: Side, which: Tensor) -> T
             short = draw.one_of((0, 1, MANTISSAS.index("11 bits")), len(which))
             one.mantissas[chosen] = short[chosen][:, None, None]
             one.alike[chosen] = False
-    return ~exchanged
+    return ~swapped
 
 
 def subnormal_elements(draw: Draw, of_a: Side, of_b: Side, which: Tensor) -> None:
     """Rows of small numbers, fp32's subnormal ones among them, whose largest meet zeros; the other
     rows are large enough to show it."""
-    exchanged = draw.chance(0.5, len(which))
+    swapped = draw.chance(0.5, len(which))
     for of_small, of_large, chosen in (
-        (of_a, of_b, which & ~exchanged),
-        (of_b, of_a, which & exchanged),
+        (of_a, of_b, which & ~swapped),
+        (of_b, of_a, which & swapped),
     ):
         scale = draw.integers(-110, -96, len(which))[chosen]
         sizes = draw.one_of((SUBNORMAL, LEAST, LEAST), len(which), 1, SLOTS)

@@ -35,7 +35,7 @@ def test_every_tile_has_the_same_bits(size: tuple) -> None:
         for tile, way, c in with_each_tile(x, y):
             assert_equal(c, expected, (*way, name_a, name_b))
             met.add(tile)
-    assert met == {"Held128x128", "Held64x64"}
+    assert met == {"RegisterStaged128x128", "RegisterStaged64x64"}
 
 
 def test_the_bounds_of_errors() -> None:

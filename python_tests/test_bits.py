@@ -103,13 +103,13 @@ def test_vmap(device: str, algo: str | None, in_dims: tuple) -> None:
 
 @each("k", (1, 67, 4097, 32768 + 3))
 @rungs.each_rung_and(cases.DTYPES)
-def test_exchanged_operands(device: str, algo: str | None, dtype: torch.dtype, k: int) -> None:
+def test_swapped_operands(device: str, algo: str | None, dtype: torch.dtype, k: int) -> None:
     """B' A' is (A B)', of complex numbers too (test_complex.py has more of them)."""
     if algo == "fp16x3":
         pytest.skip("fp16x3 does not promise it (docs/fp16x3.md)")
     a, b = cases.pair(33, 20, k, dtype, device)
-    exchanged = tiled_mm.mm(b.t(), a.t(), algo=algo).t()
-    assert_same_bits(exchanged, tiled_mm.mm(a, b, algo=algo))
+    swapped = tiled_mm.mm(b.t(), a.t(), algo=algo).t()
+    assert_same_bits(swapped, tiled_mm.mm(a, b, algo=algo))
 
 
 @each("dtype", cases.DTYPES)

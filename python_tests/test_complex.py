@@ -29,7 +29,7 @@ def spread(x: torch.Tensor) -> torch.Tensor:
 
 @each("size", SIZES)
 @each_complex_rung
-def test_exchanged_operands(device: str, algo: str | None, dtype: torch.dtype, size) -> None:
+def test_swapped_operands(device: str, algo: str | None, dtype: torch.dtype, size) -> None:
     a, b = cases.pair(*size, dtype, device)
     c = tiled_mm.mm(a, b, algo=algo)
     for lay_a in (torch.clone, column_major, spread):
@@ -37,7 +37,7 @@ def test_exchanged_operands(device: str, algo: str | None, dtype: torch.dtype, s
             x, y = lay_a(a), lay_b(b)
             what = f"{lay_a.__name__}, {lay_b.__name__}"
             assert_same_bits(tiled_mm.mm(x, y, algo=algo), c, what)
-            assert_same_bits(tiled_mm.mm(y.t(), x.t(), algo=algo).t(), c, f"{what}, exchanged")
+            assert_same_bits(tiled_mm.mm(y.t(), x.t(), algo=algo).t(), c, f"{what}, swapped")
 
 
 @each("k", (1, 300, 4097, 32767))
@@ -57,14 +57,14 @@ def test_is_four_real_products(device: str, algo: str | None, dtype: torch.dtype
 
 @each("size", ((33, 20, 50), (7, 9, 36864 + 3)))
 @each_complex_rung
-def test_exchanged_with_an_epilogue(device: str, algo: str | None, dtype, size) -> None:
+def test_swapped_with_an_epilogue(device: str, algo: str | None, dtype, size) -> None:
     m, n, _ = size
     a, b = cases.pair(*size, dtype, device)
     c = cases.fill(m, n, dtype, device)
     asked = cases.factors(dtype)
     expected = tiled_mm.addmm(c, a, b, algo=algo, **asked)
-    exchanged = tiled_mm.addmm(c.t(), b.t(), a.t(), algo=algo, **asked).t()
-    assert_same_bits(exchanged, expected)
+    swapped = tiled_mm.addmm(c.t(), b.t(), a.t(), algo=algo, **asked).t()
+    assert_same_bits(swapped, expected)
     out = torch.empty(n, m, dtype=dtype, device=device).t()
     assert_same_bits(tiled_mm.addmm(c, a, b, algo=algo, out=out, **asked), expected, "out")
 
@@ -97,15 +97,15 @@ def test_every_tile_has_the_cpus_bits(dtype: torch.dtype, size) -> None:
     """With the segments of a tile one after the other, or shared out among blocks."""
     a, b = cases.pair(*size, dtype)
     expected = tiled_mm.mm(a, b)
-    on_gpu, exchanged = (a.cuda(), b.cuda()), (b.cuda().t(), a.cuda().t())
+    on_gpu, swapped = (a.cuda(), b.cuda()), (b.cuda().t(), a.cuda().t())
     for tile in TILES[dtype]:
         for shares in (False, True) if size[2] >= rungs.SHARED_K else (False,):
             asked = (tile, False, 1, 1, shares)
             product = torch.ops.tiled_debug.mm_with_tile
             c = product(*on_gpu, *asked, algo="register_tile")
             assert_same_bits(c.cpu(), expected, f"{tile}, {shares}")
-            c = product(*exchanged, *asked, algo="register_tile").t()
-            assert_same_bits(c.cpu(), expected, f"{tile}, {shares}, exchanged")
+            c = product(*swapped, *asked, algo="register_tile").t()
+            assert_same_bits(c.cpu(), expected, f"{tile}, {shares}, swapped")
 
 
 EINSUMS = {"bk,nk->nb": 1, "bik,nk->bni": 0, "bik,k->bi": 0, "bn,nk->kb": 1}  # where b is in C

@@ -112,7 +112,7 @@ def test_the_rules_keep_dtensors_fast_path() -> None:
     from torch.distributed.tensor import DTensor
 
     known = DTensor._op_dispatcher.sharding_propagator.op_to_schema_info
-    for name in ("mm", "bmm", "addmm", "baddbmm", "linear", "_linear_with_before"):
+    for name in ("mm", "bmm", "addmm", "baddbmm", "linear", "_linear_with_pre_activation"):
         info = known[getattr(torch.ops.tiled, name).default]
         assert not info.needs_pytree
         with tiled_mm.sum_order("tree"):  # which it tells apart by that alone

@@ -47,11 +47,11 @@ def check(a, b, total=None, out_dtype=None, product=None, **asked) -> None:
     product = product or {}
     out_dtype = out_dtype or a.dtype
     total = sums(a, b, **product) if total is None else total
-    c, before = operator(a, b, **product, out_dtype=out_dtype, before=True, **asked)
+    c, pre_activation = operator(a, b, **product, out_dtype=out_dtype, pre_activation=True, **asked)
     asked.pop("out", None)
-    right, right_before = expected(total, out_dtype, **asked)
+    right, right_pre_activation = expected(total, out_dtype, **asked)
     what = {k: getattr(v, "dtype", v) for k, v in asked.items()}
-    assert same_bits(before, right_before), f"before the activation: {what}"
+    assert same_bits(pre_activation, right_pre_activation), f"before the activation: {what}"
     assert same_bits(c, right), what
 
 
@@ -163,7 +163,7 @@ WAYS = [*itertools.product((False, True), ((1, 1), (2, 1), (1, 2)))]
 @pytest.mark.parametrize("dtype", [*cases.HALVES, torch.float32])
 def test_every_tile_finishes_alike(dtype: torch.dtype, size: tuple) -> None:
     """Each tile of hopper has its own kernels with an epilogue, where accumulators leave in parts:
-    with every activation, the value before it kept or not, operands exchanged or not."""
+    with every activation, the value before it kept or not, swap_ab or not."""
     m, n, k = size
     product = {"precision": "tf32"} if dtype == torch.float32 else {}
     x, y = (cases.fill(*shape, dtype, "cuda") for shape in ((m, k), (k, n)))
@@ -175,18 +175,18 @@ def test_every_tile_finishes_alike(dtype: torch.dtype, size: tuple) -> None:
     for a, b in ((x, cases.column_major(y)), (cases.column_major(x), y)):
         tiles = {way[0] for way in rungs.ways_of(a, b, "hopper", **product)}
         for i, tile in enumerate(sorted(tiles)):
-            for j, (exchanged, (p, q)) in enumerate(WAYS):
+            for j, (swap_ab, (p, q)) in enumerate(WAYS):
                 # Every activation in one way of each tile, one of them in the others.
                 few = [ACTIVATIONS[(i + j) % len(ACTIVATIONS)]]
                 for activation in ACTIVATIONS if (p, q) == (1, 1) else few:
                     for keeps in (False, True):
-                        c, before = torch.ops.tiled_debug.finished_with_tile(
-                            *(a, b, tile, exchanged, p, q, False),
-                            **asked | {"activation": activation, "before": keeps},
+                        c, pre_activation = torch.ops.tiled_debug.finished_with_tile(
+                            *(a, b, tile, swap_ab, p, q, False),
+                            **asked | {"activation": activation, "pre_activation": keeps},
                         )
-                        what = (tile, exchanged, p, q, activation, keeps)
+                        what = (tile, swap_ab, p, q, activation, keeps)
                         assert same_bits(c, right[activation][0]), what
-                        assert not keeps or same_bits(before, right[activation][1]), what
+                        assert not keeps or same_bits(pre_activation, right[activation][1]), what
                         seen += 1
     assert seen >= 2 * 2 * 2 * len(ACTIVATIONS) * 10  # tiles
 
@@ -251,8 +251,8 @@ def test_special_values(device: str, algo: str | None, dtype: torch.dtype) -> No
 def test_default_is_the_product(device: str) -> None:
     for dtype in cases.DTYPES:
         a, b = cases.pair(20, 30, 40, dtype, device)
-        c, before = operator(a, b)
-        assert same_bits(c, torch.ops.tiled.mm(a, b)) and before is None
+        c, pre_activation = operator(a, b)
+        assert same_bits(c, torch.ops.tiled.mm(a, b)) and pre_activation is None
 
 
 # ---- the activations -------------------------------------------------------------------------
@@ -391,13 +391,13 @@ def test_activations_of_special_values(device: str) -> None:
 def test_the_reference_sees_another_order() -> None:
     """An order of its own, or a step that is not fused, changes bits."""
     total, bias, input = (torch.randn(50, 60) for _ in range(3))
-    right = epilogues.before_activation(total, bias=bias[0], input=input, alpha=0.7, beta=-1.9)
+    right = epilogues.pre_activation_of(total, bias=bias[0], input=input, alpha=0.7, beta=-1.9)
     shift = bias[0].expand(50, 60).contiguous()
     alpha, beta = torch.tensor(0.7), torch.tensor(-1.9)
-    exchanged = epilogues.scaled(0.7, total, epilogues.scaled(-1.9, input, shift))
+    reordered = epilogues.scaled(0.7, total, epilogues.scaled(-1.9, input, shift))
     inside = epilogues.scaled(-1.9, input, alpha * total + shift)
     outside = beta * input + epilogues.scaled(0.7, total, shift)
-    for wrong in (exchanged, inside, outside):
+    for wrong in (reordered, inside, outside):
         assert not same_bits(wrong, right)
         assert torch.allclose(wrong, right, atol=1e-5)
 

@@ -93,7 +93,7 @@ def test_the_grid_covers_the_result() -> None:
             assert 0 <= plan.grid.tiles_m * tile.m - m < tile.m
             assert 0 <= plan.grid.tiles_n * tile.n - n < tile.n
             tiles = plan.grid.tiles_m * plan.grid.tiles_n
-            if plan.get("wraps_around"):
+            if plan.get("stream_k"):
                 assert plan.grid.x == plan.grid.blocks < tiles
             else:
                 assert plan.grid.x == tiles
@@ -290,8 +290,8 @@ def test_the_text_shows_the_chosen_way_and_the_next_three() -> None:
         what = f"{way.algo} {way.tile}".rstrip()
         assert re.match(rf"  [\d.]+ [mun]?s +{re.escape(what)}", line), line
         assert ("cluster" in line) == (way.cluster_p * way.cluster_q > 1)
-        assert ("A and B exchanged" in line) == way.exchanged
-        assert ("split" in line) == way.share_segments
+        assert ("swap_ab" in line) == way.swap_ab
+        assert ("split" in line) == way.split_k
         assert ("<- chosen" in line) == (line is lines[0])
     one = tiled_mm.explain(a, b, algo="tma_wgmma", device="h200")
     assert "Chosen of 1 way, by estimated times\n" in one
@@ -383,7 +383,7 @@ def test_what_the_cpu_does(dtype: torch.dtype) -> None:
         if (blocking := plan.blocking) is None:
             assert m * n * k <= 512 and "three loops" in text
             continue
-        wide, tall = (m, n) if blocking.exchanged else (n, m)
+        wide, tall = (m, n) if blocking.swap_ab else (n, m)
         assert min(k, 1) <= blocking.block_k <= k
         assert blocking.tile.m <= max(tall, 32) and blocking.panel >= min(blocking.tile.n, wide)
         assert f"{blocking.tile.m} x {blocking.tile.n} of C in registers" in text
@@ -480,7 +480,7 @@ def test_products_with_scales(recipe: str) -> None:
     plan = tiled_mm.plan(o.a, o.b, device="h100", **scales)
     assert plan.algo == "hopper" and plan.arithmetic == "fp8" and plan.segments == 1
     assert plan.scales == {"a": recipe, "b": "RowWise", "b_dtype": "float8_e5m2"}
-    first = "E5m2, ptx::E4m3" if plan.hopper.exchanged else "E4m3, ptx::E5m2"
+    first = "E5m2, ptx::E4m3" if plan.hopper.swap_ab else "E4m3, ptx::E5m2"
     assert plan.kernel.startswith(f"hopper_scaled<{plan.tile.name}, Fp8Scaled<ptx::{first}, ")
     text = tiled_mm.explain(o.a, o.b, device="h100", out_dtype=torch.float16, **scales)
     assert f"float8_e4m3fn by float8_e5m2 to float16, scaled {recipe} and RowWise" in text

@@ -180,7 +180,7 @@ def test_opcheck(device: str, name: str, activation: str) -> None:
 def test_opcheck_of_what_autograd_runs(device: str, name: str, activation: str) -> None:
     """Where a gradient needs the pre-activation too."""
     kind = "linear" if name.startswith("linear") else "addmm"
-    operator = getattr(torch.ops.tiled, f"_{kind}_with_before").default
+    operator = getattr(torch.ops.tiled, f"_{kind}_with_pre_activation").default
     inputs = leaves(name, torch.float32, device)
     asked = asked_of(name, torch.float32) | {"activation": activation}
     opcheck(operator, tuple(t.detach() for t in inputs), asked)

@@ -1,5 +1,5 @@
 """Tiles of precision='fp16x3' whose sums one cluster of blocks begins and another ends
-(ops/cuda/plan/wrap_around.h): the bits of whole tiles, in whatever order the blocks start."""
+(ops/cuda/plan/stream_k.h): the bits of whole tiles, in whatever order the blocks start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHOLE = (cases.PLANE_TILES[0], False, 1, 1)
 
 
 def is_cut(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return bool(tiled_mm.plan(a, b, precision="fp16x3").get("wraps_around"))
+    return bool(tiled_mm.plan(a, b, precision="fp16x3").get("stream_k"))
 
 
 @functools.cache
@@ -124,15 +124,15 @@ def test_what_becomes_of_a_cut_tile() -> None:
     a, b = normal(s, k), normal(k, s)
     a[5, 9] = 1e20  # a row that the guard computes again
     op = torch.ops.tiled_debug.mm_with_epilogue
-    everything = {"alpha": 0.7, "beta": -1.3, "activation": "gelu", "before": True}
+    everything = {"alpha": 0.7, "beta": -1.3, "activation": "gelu", "pre_activation": True}
     whole = {"bias": normal(s), "input": normal(s, s), **everything}
     assert is_cut(a, b)
-    got, before = op(a, b, precision="fp16x3", **whole)
+    got, pre_activation = op(a, b, precision="fp16x3", **whole)
     for rows in (slice(0, 9), slice(700, 732), slice(s - 16, s)):
         few = {**whole, "input": whole["input"][rows]}
-        right, right_before = op(a[rows], b, precision="fp16x3", **few)
+        right, right_pre_activation = op(a[rows], b, precision="fp16x3", **few)
         assert epilogues.same_bits(got[rows], right), rows
-        assert epilogues.same_bits(before[rows], right_before), rows
+        assert epilogues.same_bits(pre_activation[rows], right_pre_activation), rows
 
 
 def test_batches() -> None:

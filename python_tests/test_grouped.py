@@ -105,9 +105,11 @@ def test_the_value_before_the_activation(device: str, form: str, dtype: torch.dt
     """Autograd keeps it; it is zero where no group is."""
     g = groups.make(form, *ENDS[2 if form != "batch" else 0], 24, 37, dtype, device)
     for activation in ACTIVATIONS:
-        c, before = torch.ops.tiled._grouped_mm_with_before(g.a, g.b, g.offs, activation=activation)
+        c, pre_activation = torch.ops.tiled._grouped_mm_with_pre_activation(
+            g.a, g.b, g.offs, activation=activation
+        )
         assert same_bits(c, g.run(activation=activation))
-        check_parts(g, before, g.expected())
+        check_parts(g, pre_activation, g.expected())
 
 
 @each("form", SHARING)

@@ -27,7 +27,7 @@ def test_opcheck(device: str, form: str) -> None:
     g = small(form, device=device)
     a, b = g.a.requires_grad_(), g.b.requires_grad_()
     opcheck(tiled.grouped_mm.default, (a, b, g.offs), {})
-    opcheck(tiled._grouped_mm_with_before.default, (a, b, g.offs), {"activation": "silu"})
+    opcheck(tiled._grouped_mm_with_pre_activation.default, (a, b, g.offs), {"activation": "silu"})
     if form != "columns":
         bias = torch.randn(4, 6, device=device, requires_grad=True)
         opcheck(tiled.grouped_mm.default, (a, b, g.offs, bias), {"activation": "gelu"})

@@ -17,7 +17,7 @@ def test_includes_point_downward() -> None:
 PLANTED = [
     ("core/problem.h", '"cuda/plan/architectures.h"', "does not lie below it"),
     ("cpu/blocked.cpp", '"cuda/plan/device.h"', "does not lie below it"),
-    ("cuda/plan/plan.cpp", '"cuda/parts/schedule/hopper.h"', "does not lie below it"),
+    ("cuda/plan/plan.cpp", '"cuda/parts/launch/hopper_arguments.h"', "does not lie below it"),
     ("cuda/plan/plan.cpp", '"explain/report.h"', "does not lie below it"),
     ("cuda/ptx/mma.cuh", '"core/problem.h"', "does not lie below it"),
     ("cuda/parts/copy/repack.cu", '"cuda/engine/hopper/plan.h"', "does not lie below it"),
@@ -36,7 +36,7 @@ PLANTED = [
     ("core/problem.h", '"core/segments.h"', None),  # downward: nothing is wrong
     ("torch/check.h", "<c10/util/Half.h>", None),
     ("out_of_core/device.h", '"torch/check.h"', None),
-    ("cuda/lessons/1_naive/naive.cu", '"cuda/parts/arithmetic/patch.cuh"', None),
+    ("cuda/lessons/1_naive/naive.cu", '"cuda/parts/arithmetic/thread_tile.cuh"', None),
 ]
 
 

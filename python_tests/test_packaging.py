@@ -511,7 +511,7 @@ def test_every_list_of_architectures_builds_and_says_what_it_leaves_out(
     assert info["portable_architectures"] == " ".join(listed)
     assert info["mma_architectures"] == " ".join(x for x in listed if float(x) >= 8)
     assert info["by_8_architectures"] == " ".join(x for x in listed if float(x) == 7.5)
-    assert ("Held128x128.cu" in flags) == ("7.5" in listed)
+    assert ("RegisterStaged128x128.cu" in flags) == ("7.5" in listed)
     if hopper:
         assert info["left_out"] is None
     else:
@@ -532,7 +532,7 @@ def test_machine_code_of_older_ptx(ptx: str, mma: str, tmp_path: Path) -> None:
     info = configured.build_info()
     assert (info["portable_architectures"], info["mma_architectures"]) == ("9.0", mma)
     assert info["by_8_architectures"] == ("9.0" if ptx == "7.5" else "")
-    assert ("Held128x128.cu" in flags) == (ptx == "7.5")
+    assert ("RegisterStaged128x128.cu" in flags) == (ptx == "7.5")
     assert info["left_out"].endswith(f"PTX of {ptx}") and info["left_out"] in configured.status[0]
 
 

@@ -105,7 +105,7 @@ def test_fp16_on_7_5() -> None:
         plan = tiled_mm.plan(a, b, device="t4")
         assert (plan.algo, plan.arithmetic) == ("async_mma", "tensor")
         tiles = {way[0] for way in ways_of(a, b, "async_mma", device="t4")}
-        assert tiles == {"Held128x128", "Held64x64"}
+        assert tiles == {"RegisterStaged128x128", "RegisterStaged64x64"}
         assert [step.work for step in plan.steps] == ["product"]
         assert plan.shared_bytes <= 32 * 1024 and plan.occupancy.blocks_per_sm >= 1
         odd = (m, n, k) == (1023, 999, 1001)

@@ -24,7 +24,7 @@ def test_few_rows_of_a_layer(rows: int) -> None:
     for n, k in ((4096, 4096), (28672, 4096), (4096, 14336), (1024, 5120), (256, 7168)):
         for b in (weight(n, k), meta(1, n, k, BF16)[1]):
             plan = tiled_mm.plan(meta(rows, n, k, BF16)[0], b, **FEW)
-            assert plan.algo == "few_rows" and plan.few_rows.exchanged
+            assert plan.algo == "few_rows" and plan.few_rows.swap_ab
             assert plan.workspace_bytes == 0 and "hopper" not in plan
             assert plan.tile.n in range(8, 65, 8) and plan.tile.m in range(8, 65, 8)
             # It stays, and takes tile after tile.
@@ -46,8 +46,8 @@ def test_its_ways_are_listed(n: int, k: int) -> None:
     plan = tiled_mm.plan(a, b, **FEW)
     ways = ways_of(a, b, **FEW)
     assert len(set(ways)) == len(ways) > 1
-    assert ways[0][0].split()[0] == plan.tile.name and ways[0][1] == plan.few_rows.exchanged
-    assert f"few_rows {ways[0][0]}, A and B exchanged" in tiled_mm.explain(a, b, **FEW)
+    assert ways[0][0].split()[0] == plan.tile.name and ways[0][1] == plan.few_rows.swap_ab
+    assert f"few_rows {ways[0][0]}, swap_ab" in tiled_mm.explain(a, b, **FEW)
 
 
 def test_copies() -> None:

@@ -78,7 +78,7 @@ def test_no_more_clusters_than_their_waves_need() -> None:
         assert plan.occupancy.blocks_per_sm == 1
         tiles = [plan.grid.tiles_m, plan.grid.tiles_n]
         cluster = plan.hopper.cluster_p, plan.hopper.cluster_q
-        along_p, along_q = tiles[::-1] if plan.hopper.exchanged else tiles
+        along_p, along_q = tiles[::-1] if plan.hopper.swap_ab else tiles
         units = -(-along_p // cluster[0]) * -(-along_q // cluster[1])
         clusters = plan.grid.blocks // math.prod(cluster)
         waves = -(-units // clusters)

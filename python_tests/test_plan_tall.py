@@ -27,7 +27,7 @@ def test_a_long_operand_and_a_short_one(dtype: torch.dtype, device: str) -> None
             a, b = meta(n, m, k, dtype) if swap else meta(m, n, k, dtype)
             plan = tiled_mm.plan(a, b, algo="tall", device=device)
             assert plan.algo == "tall", (m, n, k, swap)
-            assert plan.tall.exchanged == swap
+            assert plan.tall.swap_ab == swap
             assert len(plan.steps) == 1 and plan.workspace_bytes == 0
             assert plan.occupancy.blocks_per_sm >= 1
 
@@ -58,7 +58,7 @@ def test_its_ways_are_listed_and_the_plan_explained(dtype: torch.dtype) -> None:
     plan = tiled_mm.plan(a, b, algo="tall", device="h200")
     assert plan.tall.reads == "by 16 bytes" and plan.tall.panel_k >= 16
     ways = ways_of(a, b, "tall", device="h200")
-    assert (plan.tile.name, plan.tall.exchanged) == ways[0][:2]
+    assert (plan.tile.name, plan.tall.swap_ab) == ways[0][:2]
     assert len(ways) == 3
     text = tiled_mm.explain(a, b, algo="tall", device="h200")
     assert text.startswith("tall on") and "A by 16 bytes" in text
@@ -91,9 +91,9 @@ def test_a_k_that_the_panel_has_in_parts() -> None:
 
 
 def demands_of(case: Case) -> dict[str, dict]:
-    """What the rung's ways ask of an H200, by their tiles and whether operands are exchanged."""
+    """What the rung's ways ask of an H200, by their tiles and swap_ab."""
     ways = [way for way in choice.ways_of(case, "h200") if way["algo"] == "tall"]
-    return {way["tile"] + " swap" * way["exchanged"]: way["demand"] for way in ways}
+    return {way["tile"] + " swap" * way["swap_ab"]: way["demand"] for way in ways}
 
 
 @each(

@@ -348,7 +348,7 @@ def test_rules_that_were_loaded_are_seen(tmp_path: Path, shipped_rules: None) ->
         pytest.skip("rules of a GPU that is planned for by name are refused where there is one")
     a, b = (torch.empty(512, 512, dtype=torch.bfloat16, device="meta") for _ in range(2))
     way = next(w for w in json.loads(torch.ops.tiled_debug.ways(a, b, device="h100")))
-    names = (way[x] for x in ("tile", "exchanged", "cluster_p", "cluster_q", "share_segments"))
+    names = (way[x] for x in ("tile", "swap_ab", "cluster_p", "cluster_q", "split_k"))
     row = torch.ops.tiled_debug.rules_row(a, b, *names, algo=way["algo"], device="h100")
     shipped = (ROOT / "ops" / "cuda" / "plan" / "rules" / "h100.rules").read_text().splitlines()
     chip = [line for line in shipped if line.startswith("chip ")]

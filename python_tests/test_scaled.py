@@ -73,7 +73,7 @@ def test_the_order_of_the_contract() -> None:
 @each("recipe_a", RECIPES)
 @each("recipe_b", RECIPES)
 def test_one_answer(device: str, recipe_a: str, recipe_b: str) -> None:
-    """Rows, columns, layouts and strides of operands and scales, and A and B exchanged."""
+    """Rows, columns, layouts and strides of operands and scales, and swap_ab."""
     o = scaled.make(256, 384, 520, recipe_a, recipe_b, (E4M3, E5M2), device=device)
     a, b, scale_a, scale_b = o.all()
     c = tiled_mm.scaled_mm(*o.all(), out_dtype=torch.float32)

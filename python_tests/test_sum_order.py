@@ -637,7 +637,7 @@ def test_where_a_tree_is_summed() -> None:
         return tiled_mm.plan(a, b.mT, device="h100", sum_order=order)
 
     large, small = plan(8192, 4096, 14336), plan(300, 200, 16384)
-    assert not large["hopper"]["share_segments"] and small["hopper"]["share_segments"]
+    assert not large["hopper"]["split_k"] and small["hopper"]["split_k"]
     assert [len(x["leaves"]) for x in (large, small)] == [8, 16]
     # One sum of eight leaves leaves the registers, of each block's tile.
     assert large["workspace_bytes"] == large["steps"][0]["grid_x"] * 128 * 128 * 4
@@ -651,6 +651,6 @@ def test_where_a_tree_is_summed() -> None:
             torch.empty(*size, dtype=dtype, device="meta") for size in ((300, 16384), (16384, 200))
         )
         small = tiled_mm.plan(a, b, device="h100", sum_order="tree")
-        assert (small["algo"], small["k"], small["shares_segments"]) == (algo, 16384, True)
+        assert (small["algo"], small["k"], small["split_k"]) == (algo, 16384, True)
         assert [step["work"] for step in small["steps"]] == ["product", "sums"]
         assert plan(4000, 4000, 16384, dtype=dtype)["k"] == 1024  # the first leaf's

@@ -44,7 +44,7 @@ def test_many_strips(dtype: torch.dtype, size: tuple) -> None:
     for name, x, y in (("nn", a, b), ("nt", a, cases.column_major(b))):
         check_each_tile(x, y, (name, size))
     check_each_tile(cases.column_major(a), b, ("tn", size))
-    check_each_tile(b.t(), a.t(), ("exchanged", size))
+    check_each_tile(b.t(), a.t(), ("swap_ab", size))
 
 
 @each("k", (1, 4, 7, 16, 20, 33, 130))

@@ -291,14 +291,14 @@ def test_rows_more_than_2_31_elements_apart(instance: Instance, step: int) -> No
         pytest.skip(f"needs {needed / 2**30:.0f} GiB of memory, {free / 2**30:.0f} are free")
     a, b = instance.make(3, 72), instance.make(72, 40)
     a[1, 5] = torch.nan
-    expected, exchanged = instance.one(a, b), instance.one(b.t(), a.t())
+    expected, swapped = instance.one(a, b), instance.one(b.t(), a.t())
     if instance is not PARTS:
-        assert_equal(exchanged.t(), expected)
+        assert_equal(swapped.t(), expected)
     memory = torch.empty(2 * step + 128, dtype=instance.dtype, device="cuda")
     far = memory.as_strided((3, 72), (step, 1)).copy_(a)
     for algo in (None, *instance.rungs_for(far, b)):
         assert_equal(mm(far, b, algo), expected, algo)
-        assert_equal(mm(b.t(), far.t(), algo), exchanged, algo)
+        assert_equal(mm(b.t(), far.t(), algo), swapped, algo)
     out = memory.as_strided((3, 40), (step, 1))
     for algo in (None, *instance.rungs_for(a, b)):
         out.fill_(torch.nan)

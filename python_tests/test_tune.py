@@ -40,7 +40,7 @@ def ways(a: Tensor, b: Tensor, **options: object) -> list[dict]:
 
 
 def row_for(a: Tensor, b: Tensor, way: dict, device: str | None = DEVICE) -> str:
-    names = (way[x] for x in ("tile", "exchanged", "cluster_p", "cluster_q", "share_segments"))
+    names = (way[x] for x in ("tile", "swap_ab", "cluster_p", "cluster_q", "split_k"))
     return torch.ops.tiled_debug.rules_row(a, b, *names, algo=way["algo"], device=device)
 
 
@@ -55,7 +55,7 @@ def file_with(path: Path, *rows: str, device: str | None = DEVICE) -> Path:
 
 def chosen(a: Tensor, b: Tensor) -> dict:
     found = tiled_mm.plan(a, b, device=DEVICE)
-    return {x: found.ways[0][x] for x in ("algo", "tile", "exchanged", "cluster_p", "cluster_q")}
+    return {x: found.ways[0][x] for x in ("algo", "tile", "swap_ab", "cluster_p", "cluster_q")}
 
 
 def same_way(way: dict, other: dict) -> bool:

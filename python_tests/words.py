@@ -3,7 +3,8 @@
     python python_tests/words.py        prints what is wrong; part of `make lint`
 
 A rule is of a sense, not of a spelling: a phrase stands here only where no other sense of it is in
-use. Pages and comments are looked at, names of code are not."""
+use. Phrases are looked for in pages and comments, names in code: there in strings too, but those of
+several words are prose, and so are docstrings."""
 
 from __future__ import annotations
 
@@ -26,8 +27,28 @@ RETIRED = {
     r"\bvalues? before the activation\b": "pre-activation",
     r"\bcut(?:s|ting)?(?: tiles)? in time\b": "stream-K",
 }
+# A name in code, as a whole, and the one to use.
+RETIRED_NAMES = {
+    r"exchanged": "swap_ab",
+    r"long_first|as_turned": "tall_problem, async_mma_problem",
+    r"(?:may_)?shares?_segments": "split_k, may_split_k",
+    r"wraps?_around(?:\.h)?|WrapAround|wrapping_blocks": "stream_k, StreamK, stream_k_blocks",
+    r"wrapped_plan|(?:add|describe|launch)_wrapped|WrappedArguments": "stream_k, StreamK",
+    r"(?:register_tile|mma_tile_fp64)_wrapped(?:_kernel)?": "stream_k",
+    r"CutTurns|cut_turns|CutGrid|CUTS": "StreamKTurns, StreamKGrid, STREAM_K",
+    r"\w+_with_before(?:_\w+)?|with_before|\w*WithBefore\w*": "with_pre_activation",
+    r"(?:keeps?|wants|needs)_before|before_activation|before_gradient": "pre_activation",
+    r"(?:WITH|READS)_BEFORE|epilogue\.before": "pre_activation",
+    r"PatchOf|(?:load|store)_patch|multiply_patches|[ab]_patch": "thread_tile, fragment",
+    r"PATCH_[MNPQ]|patch_[mnpq]": "THREAD_TILE, thread_tile",
+    r"OF_7_5": "SM75",
+    r"HeldTiles?|Held\d+x\d+": "RegisterStaged",
+    r"(?:run_)?courier": "handoff_warp",
+    r"ptx::forget|forget_sum": "opaque",
+}
+ANY_NAME = re.compile(rf"\b(?:{'|'.join(RETIRED_NAMES)})\b")
 # How no comment begins: it has a subject and a verb.
-HEADLESS = r"(?:Of|Those)\b"
+HEADLESS = r"(?:Of|Those|What)\b"
 
 SUFFIXES = {".h", ".cuh", ".cu", ".in", ".cpp", ".inc", ".py", ".md"}
 FOLDERS = ("ops", "bench", "cpp_tests", "examples", "python_tests", "docs")
@@ -73,6 +94,20 @@ def prose(path: Path, text: str) -> list[tuple[int, str]]:
     return found
 
 
+def code(path: Path, text: str) -> list[tuple[int, str]]:
+    """The lines of a source without comments, docstrings and strings of several words, with their
+    numbers; a page has none."""
+    if path.suffix == ".md":
+        return []
+    if path.suffix == ".py":
+        text = re.sub(r'""".*?"""', lambda x: "\n" * x[0].count("\n"), text, flags=re.DOTALL)
+    mark = "#" if path.suffix == ".py" else "//"
+    # What comes first, a string or a comment, has the other one inside.
+    other = re.compile(rf'"(?:[^"\\\n]|\\.)*"|{mark}.*')
+    left = other.sub(lambda x: x[0] if x[0][0] == '"' and " " not in x[0] else "", text)
+    return list(enumerate(left.splitlines(), 1))
+
+
 def problems(path: Path, text: str) -> list[str]:
     found = []
     for line, said in prose(path, text):
@@ -81,6 +116,10 @@ def problems(path: Path, text: str) -> list[str]:
                 found.append(f"{path}:{line}: {match[0]!r}: say {better}")
         if path.suffix not in (".md", ".py") and (match := re.match(HEADLESS, said)):
             found.append(f"{path}:{line}: a comment that begins with {match[0]!r} has no subject")
+    for line, said in code(path, text):
+        for match in ANY_NAME.finditer(said):
+            better = next(x for name, x in RETIRED_NAMES.items() if re.fullmatch(name, match[0]))
+            found.append(f"{path}:{line}: {match[0]!r}: say {better}")
     return found
 
 

@@ -97,7 +97,7 @@ bool has_tiles() {
 }
 #endif
 
-// What any CPU runs: vectors of 16 bytes.
+// Any CPU runs this: vectors of 16 bytes.
 template <typename T>
 double portable(int64_t rounds) {
   typedef T Vector __attribute__((vector_size(16)));

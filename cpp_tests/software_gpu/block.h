@@ -31,7 +31,7 @@ namespace software_gpu {
 
 constexpr int WARP = 32;
 
-// What all lanes of a warp do together: the last to come does it, for all.
+// All lanes of a warp do this together: the last to come does it, for all.
 using Collective = void (*)(void* const (&arguments)[WARP]);
 
 class Block {

@@ -1,4 +1,4 @@
-// What an element is: core/dtypes.inc as an enumeration and a table.
+// The types of elements: core/dtypes.inc as an enumeration and a table.
 #pragma once
 
 #include <cstdint>

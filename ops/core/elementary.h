@@ -64,7 +64,7 @@ TILED_HOST_DEVICE Real polynomial(Real x, Real c, Rest... rest) {
   return fused(polynomial(x, rest...), x, c);
 }
 
-// What differs between the types.
+// The constants that differ between the types.
 template <typename Real>
 struct Constants;
 

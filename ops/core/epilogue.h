@@ -1,17 +1,17 @@
-// What happens to a finished sum on its way to C, in one order for every kernel of both devices:
+// An epilogue takes a finished sum to C, in one order for every kernel of both devices:
 //
-//     before = beta * input + (alpha * sum + bias)        two fused multiply-adds
-//     C      = activation(before)
+//     pre_activation = beta * input + (alpha * sum + bias)        two fused multiply-adds
+//     C              = activation(pre_activation)
 //
 // All of it in the type that sums have (fp32 for 16-bit inputs, fp64, complex, wrapping integers),
-// rounded once, to C's type, when it is stored; `before` may be stored as well, rounded likewise.
-// The activation is off by 2 ulp of the sums' type at most; where C is fp16 or bf16 by 1/32 of an
-// ulp of C's, for which it is computed in a shorter way (brief_activation.h).
-// A complex factor f takes four: re += f.re*x.re, re += -f.im*x.im, im += f.re*x.im,
-// im += f.im*x.re, in this order; if one of its parts is 0, the two of the other part.
-// Where there is no bias it counts as +0, and where beta is 0 the input is neither read nor
-// counted. A product of floating-point numbers is never added but by an explicit fused
-// multiply-add: there is nothing that a compiler could contract, so that CPU and GPU agree.
+// rounded once, to C's type, when it is stored; `pre_activation` may be stored as well, rounded
+// likewise. The activation is off by 2 ulp of the sums' type at most; where C is fp16 or bf16 by
+// 1/32 of an ulp of C's, for which it is computed in a shorter way (brief_activation.h). A complex
+// factor f takes four: re += f.re*x.re, re += -f.im*x.im, im += f.re*x.im, im += f.im*x.re, in this
+// order; if one of its parts is 0, the two of the other part. Where there is no bias it counts as
+// +0, and where beta is 0 the input is neither read nor counted. A product of floating-point
+// numbers is never added but by an explicit fused multiply-add: there is nothing that a compiler
+// could contract, so that CPU and GPU agree.
 //
 // sum is the contract's (segments.h). The identity leaves it as it is.
 #pragma once
@@ -59,13 +59,13 @@ struct Epilogue {
   const void* bias = nullptr;
   int64_t bias_stride = 0, bias_batch_stride = 0;  // elements
   Factor alpha, beta{0, 0, 0};
-  Companion<const void*> input;  // may be C itself
-  Companion<void*> before;       // C before the activation, of C's dtype
+  Companion<const void*> input;     // may be C itself
+  Companion<void*> pre_activation;  // C before the activation, of C's dtype
 
   // Whether C is the sum, rounded.
   constexpr bool is_identity() const {
     return activation == Activation::None && bias_along == Along::Nothing && alpha.is(1) &&
-           !reads_input() && before.data == nullptr;
+           !reads_input() && pre_activation.data == nullptr;
   }
   constexpr bool reads_input() const { return !beta.is(0); }
   // Whether C's digits are so few that an activation's short form is enough.
@@ -81,7 +81,7 @@ constexpr Epilogue transposed(Epilogue e) {
     c.row_stride = c.col_stride, c.col_stride = row;
   };
   turn(e.input);
-  turn(e.before);
+  turn(e.pre_activation);
   if (e.bias_along != Along::Nothing) e.bias_along = e.bias_along == Along::M ? Along::N : Along::M;
   return e;
 }

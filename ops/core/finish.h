@@ -33,7 +33,7 @@ TILED_HOST_DEVICE Number scaled(const Factor& f, Number x, Number c) {
 
 // beta * input + (alpha * sum + bias); `bias` is 0 where there is none.
 template <typename Number>
-TILED_HOST_DEVICE Number before_activation(const Epilogue& e, Number sum, Number bias,
+TILED_HOST_DEVICE Number pre_activation_of(const Epilogue& e, Number sum, Number bias,
                                            Number input) {
   const Number so_far = scaled(e.alpha, sum, bias);
   return e.reads_input() ? scaled(e.beta, input, so_far) : so_far;

@@ -33,9 +33,9 @@ struct GradientPass {
   DType dtype;            // real floating-point, of all three matrices
   Activation activation;
   GradientOperand gradient;
-  GradientOperand before;  // the activation, or relu's result; not read where there is none
-  void* result = nullptr;  // [rows, columns], contiguous; null: not asked for
-  void* bias = nullptr;    // [columns], contiguous; null: not asked for
+  GradientOperand pre_activation;  // the activation, or relu's result; not read where there is none
+  void* result = nullptr;          // [rows, columns], contiguous; null: not asked for
+  void* bias = nullptr;            // [columns], contiguous; null: not asked for
   DType bias_dtype = DType::Float32;  // of fp32 sums fp32, fp16 or bf16, else the sums'
 
   constexpr DType sum_dtype() const {

@@ -59,7 +59,7 @@ TILED_HOST_DEVICE Problem problem_of_group(const Problem& all, int64_t group, in
   Epilogue& e = p.epilogue;
   detail::move_matrix(p.c, e.out_dtype, group, k ? 0 : begin, m ? p.c.row_stride : p.c.col_stride);
   detail::move_companion(e.input, group, begin, shared);
-  detail::move_companion(e.before, group, begin, shared);
+  detail::move_companion(e.pre_activation, group, begin, shared);
   detail::move_by(e.bias, group * e.bias_batch_stride * size_of(e.bias_dtype));
   e.bias_batch_stride = 0;
   const int64_t block = k ? begin / SCALE_BLOCK + (all.scales.spaced ? group : 0) : 0;
@@ -68,7 +68,7 @@ TILED_HOST_DEVICE Problem problem_of_group(const Problem& all, int64_t group, in
   return p;
 }
 
-// What lies behind the last group, from `begin` to the end of the shared size, which is not K: a
+// The part behind the last group, from `begin` to the end of the shared size, which is not K: a
 // product without any K and without an epilogue, so that C is zero there, as is the value before an
 // activation. C has no entries then.
 TILED_HOST_DEVICE Problem problem_behind_groups(const Problem& all, int64_t begin) {

@@ -30,7 +30,7 @@ namespace tiled {
 
 constexpr int64_t SCALE_BLOCK = 128;
 
-// What has a scale of its own. Where a row is said, it is a row of A or a column of B.
+// The parts that have a scale of their own. Where a row is said, it is a row of A or a column of B.
 enum class Scaling : int8_t {
   Nothing,       // the product has no scales
   Tensorwise,    // the matrix

@@ -36,8 +36,8 @@ struct SumTree {
 constexpr int64_t LEAST_LEAF = 16, DEFAULT_LEAF = 1024, MOST_LEAF = 16384;
 static_assert(2 * MOST_LEAF <= DEEP_K, "a leaf is one chain");
 
-// What a leaf of this arithmetic is made of: steps of tensor cores, fp16x3's fresh accumulators,
-// blocks of a scaled product.
+// The parts that a leaf of this arithmetic is made of: steps of tensor cores, fp16x3's fresh
+// accumulators, blocks of a scaled product.
 constexpr int64_t tree_unit(Arithmetic arithmetic) {
   switch (arithmetic) {
     case Arithmetic::Fp16x3: return 64;

@@ -7,7 +7,7 @@
 namespace tiled::cpu {
 namespace {
 
-// What a thread sets up for its tiles, as long as this lives: where a region throws (there may be
+// A thread sets this up for its tiles, as long as it lives: where a region throws (there may be
 // no memory to pack into) it is taken down as well.
 class SetUp {
  public:

@@ -68,7 +68,7 @@ Blocking describe(const Problem& p, const Level& level) {
     std::swap(x.m, x.n);
     std::swap(x.a_strides, x.b_strides);
     for (Strides* s : {&x.a_strides, &x.b_strides, &x.c_strides}) std::swap(s->row, s->col);
-    x.exchanged = true;
+    x.swap_ab = true;
   }
   x.n *= x.codec->parts;
   x.direct_c =

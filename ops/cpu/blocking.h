@@ -51,7 +51,7 @@ struct Blocking {
   char* c;
   Strides a_strides, b_strides, c_strides;
   const Epilogue* epilogue;  // null: the identity
-  bool exchanged;            // A and B were, and the epilogue is C's, not C'
+  bool swap_ab;              // A and B have changed places, the epilogue is C's, not C'
   const ChainTable* chains;
 
   int64_t parts_m, parts_n;  // regions of each C, one for a thread at a time

@@ -31,12 +31,13 @@ void finish(const Epilogue& e, const ChainTable& chains, char* sums, int64_t sum
           {e.input.batch_stride, e.input.row_stride, e.input.col_stride}, rows.size(), input);
   out.combine(tile);
 
-  if (e.before.data != nullptr) {
-    const int64_t at = entry * e.before.batch_stride + rows.begin * e.before.row_stride +
-                       cols.begin * e.before.col_stride;
-    char* before = static_cast<char*>(e.before.data) + at * size_of(e.out_dtype);
-    out.store({sums, sums_row, rows.size(), cols.size(), before, e.before.row_stride,
-               e.before.col_stride});
+  if (e.pre_activation.data != nullptr) {
+    const int64_t at = entry * e.pre_activation.batch_stride +
+                       rows.begin * e.pre_activation.row_stride +
+                       cols.begin * e.pre_activation.col_stride;
+    char* pre_activation = static_cast<char*>(e.pre_activation.data) + at * size_of(e.out_dtype);
+    out.store({sums, sums_row, rows.size(), cols.size(), pre_activation,
+               e.pre_activation.row_stride, e.pre_activation.col_stride});
   }
   if (e.activation != Activation::None) out.activate(tile);
   out.store({sums, sums_row, rows.size(), cols.size(), c, c_strides.row, c_strides.col});

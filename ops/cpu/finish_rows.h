@@ -21,10 +21,10 @@ void combine(const Finish& tile) {
     if (e.reads_input()) {
       const Number* input = row_of(tile.input, i * tile.input_row);
       for (int64_t j = 0; j < tile.cols; ++j)
-        sums[j] = before_activation(e, sums[j], bias[j], input[j]);
+        sums[j] = pre_activation_of(e, sums[j], bias[j], input[j]);
     } else {
       for (int64_t j = 0; j < tile.cols; ++j)
-        sums[j] = before_activation(e, sums[j], bias[j], Number{});
+        sums[j] = pre_activation_of(e, sums[j], bias[j], Number{});
     }
   }
 }

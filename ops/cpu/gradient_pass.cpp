@@ -37,7 +37,7 @@ void run_tiles(void* state, int64_t begin, int64_t end) {
   const GradientPass& pass = work.pass;
   const Codec& codec = work.codec(pass.dtype);
   const int64_t across = (pass.columns + TILE - 1) / TILE, sum_bytes = size_of(pass.sum_dtype());
-  alignas(64) double gradient[SUMMED_AT_ONCE * TILE], before[SUMMED_AT_ONCE * TILE];
+  alignas(64) double gradient[SUMMED_AT_ONCE * TILE], pre_activation[SUMMED_AT_ONCE * TILE];
   for (int64_t at = begin; at < end; ++at) {
     const int64_t group = at / across, row = group * SUMMED_AT_ONCE, column = at % across * TILE;
     const int64_t rows = std::min(SUMMED_AT_ONCE, pass.rows - row);
@@ -45,8 +45,8 @@ void run_tiles(void* state, int64_t begin, int64_t end) {
     alignas(64) double sums[TILE] = {};
     widen(work, pass.gradient, row, rows, column, cols, gradient);
     if (pass.activation != Activation::None)
-      widen(work, pass.before, row, rows, column, cols, before);
-    codec.pass_back({pass.activation, gradient, before, TILE, rows, cols, sums});
+      widen(work, pass.pre_activation, row, rows, column, cols, pre_activation);
+    codec.pass_back({pass.activation, gradient, pre_activation, TILE, rows, cols, sums});
     if (pass.result != nullptr) {
       char* to =
           static_cast<char*>(pass.result) + (row * pass.columns + column) * size_of(pass.dtype);

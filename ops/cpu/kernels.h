@@ -1,4 +1,5 @@
-// What one instruction level offers to the loops of blocked.cpp: a table of plain functions.
+// The kernels that one instruction level offers to the loops of blocked.cpp: a table of plain
+// functions.
 //
 // This header is read by files that are compiled for different instruction sets, so it holds
 // declarations only: an inline function compiled with AVX-512 here could be the copy that the
@@ -101,9 +102,9 @@ using PromoteFunction = void (*)(const Promotion& tile);
 // and changed in place, and added to `sums` in ascending order.
 struct PassBack {
   Activation activation;
-  void* gradient;      // [rows][cols]
-  const void* before;  // [rows][cols]; not read where there is no activation
-  int64_t row;         // accumulators from row to row of both
+  void* gradient;              // [rows][cols]
+  const void* pre_activation;  // [rows][cols]; not read where there is no activation
+  int64_t row;                 // accumulators from row to row of both
   int64_t rows, cols;
   void* sums;  // [cols]
 };
@@ -176,7 +177,7 @@ enum DTypeCounter {
   TYPE_COUNT  // of DType
 };
 
-// What is read and summed: a dtype, by its number, or bytes whose sums C keeps whole.
+// The elements that are read and summed: a dtype, by its number, or bytes whose sums C keeps whole.
 constexpr int WHOLE_INT8 = TYPE_COUNT, WHOLE_UINT8 = TYPE_COUNT + 1;
 constexpr int KIND_COUNT = TYPE_COUNT + 2;
 

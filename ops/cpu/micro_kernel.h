@@ -36,7 +36,7 @@ inline __attribute__((always_inline)) void store_row(T* p, const Vector<T>* row,
   last.store(p + (VECTORS - 1) * L, row[VECTORS - 1]);
 }
 
-// What a step does: sum + a * b, with a an Operand and b a vector of them.
+// A step computes sum + a * b, with a an Operand and b a vector of them.
 template <typename T>
 struct Chain {
   using Operand = T;

@@ -13,9 +13,10 @@ void pass_back_by(const PassBack& tile) {
   Real* __restrict sums = static_cast<Real*>(tile.sums);
   for (int64_t i = 0; i < tile.rows; ++i) {
     Real* __restrict gradient = static_cast<Real*>(tile.gradient) + i * tile.row;
-    const Real* __restrict before = static_cast<const Real*>(tile.before) + i * tile.row;
+    const Real* __restrict pre_activation =
+        static_cast<const Real*>(tile.pre_activation) + i * tile.row;
     for (int64_t j = 0; j < tile.cols; ++j) {
-      const Real x = ACTIVATION == Activation::None ? Real(0) : before[j];
+      const Real x = ACTIVATION == Activation::None ? Real(0) : pre_activation[j];
       const PassedBack<Real> passed = passed_back<OF_16_BITS>(ACTIVATION, gradient[j], x);
       gradient[j] = passed.gradient * passed.slope;
       sums[j] = fused(passed.gradient, passed.slope, sums[j]);

@@ -165,7 +165,7 @@ inline __attribute__((always_inline)) void Region::run_tile(const Step& step, Ti
     const int64_t parts = x_.out->parts;
     char* c = c_ + (rows.begin * s.row + cols.begin / parts * s.col) * x_.out_element;
     if (x_.epilogue != nullptr)
-      finish(x_.exchanged ? transposed(*x_.epilogue) : *x_.epilogue, *x_.chains, total.data,
+      finish(x_.swap_ab ? transposed(*x_.epilogue) : *x_.epilogue, *x_.chains, total.data,
              total.row, entry_, rows, {cols.begin / parts, cols.end / parts}, c, s);
     else
       x_.out->store({total.data, total.row, rows.size(), cols.size() / parts, c, s.row, s.col});

@@ -1,4 +1,4 @@
-// What the compiler reported of each kernel it built: a table generated at build by
+// The compiler reported this of each kernel it built: a table generated at build by
 // cmake/kernel_resources.cmake, empty in a build without CUDA. Only reports read it; it works where
 // there is no GPU.
 #pragma once

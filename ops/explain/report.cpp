@@ -92,7 +92,7 @@ PlanReport report(const Problem& problem, const DeviceInfo& device, const Plan& 
   r.device = device;
   r.plan = plan;
   r.about = rung_of(plan.algo)->describe(problem, device, plan);
-  if (plan.exchanged) std::swap(r.about.thread_m, r.about.thread_n);
+  if (plan.swap_ab) std::swap(r.about.thread_m, r.about.thread_n);
   const Algo* const asked = rung_of(plan.algo)->use == Use::ByName ? &plan.algo : nullptr;
   const std::shared_ptr<const Rules> rules = current_rules(device);
   r.ways = ranked_ways(problem, device, *rules, asked);

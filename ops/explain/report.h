@@ -1,5 +1,5 @@
-// What a plan means on a device: the slow path behind tiled_mm.explain and tiled_mm.plan. Nothing
-// here runs when matrices are multiplied.
+// A report says what a plan means on a device: the slow path behind tiled_mm.explain and
+// tiled_mm.plan. Nothing here runs when matrices are multiplied.
 #pragma once
 
 #include <cstdint>
@@ -104,8 +104,8 @@ std::string to_text(const PlanReport& report, bool verbose = false);
 //   flops, peak_flops, memory_bandwidth, balance
 //   traffic       {tiles: T, compulsory: T}, T = {bytes, and the roofline as below}
 //
-//   ways          [{algo, tile ("" for the rungs of one tile), exchanged, cluster_p, cluster_q,
-//                 share_segments, seconds (estimated)}], the plan's own first, then every other
+//   ways          [{algo, tile ("" for the rungs of one tile), swap_ab, cluster_p, cluster_q,
+//                 split_k, seconds (estimated)}], the plan's own first, then every other
 //                 that was looked at, the fastest first
 //   measured      {seconds, estimated_seconds (measured, of the way that estimates would have
 //                 taken), date}; null where the way was chosen by estimates

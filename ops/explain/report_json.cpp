@@ -29,10 +29,10 @@ Object way_object(const Problem& problem, const Plan& plan) {
   return Object()
       .text("algo", name_of(plan.algo))
       .text("tile", name.tile)
-      .truth("exchanged", name.exchanged)
+      .truth("swap_ab", name.swap_ab)
       .count("cluster_p", name.cluster_p)
       .count("cluster_q", name.cluster_q)
-      .truth("share_segments", name.share_segments);
+      .truth("split_k", name.split_k);
 }
 
 namespace {

@@ -81,8 +81,8 @@ std::string ways_table(const PlanReport& r, bool verbose) {
     if (!way.tile.empty()) what += " " + way.tile;
     if (way.cluster_p * way.cluster_q > 1)
       what += ", cluster " + std::to_string(way.cluster_p) + " x " + std::to_string(way.cluster_q);
-    if (way.exchanged) what += ", A and B exchanged";
-    if (way.share_segments) what += ", split";
+    if (way.swap_ab) what += ", swap_ab";
+    if (way.split_k) what += ", split";
     text += line(with_unit(r.ways[i].seconds, "s"), what + (i == 0 ? " <- chosen" : ""));
   }
   if (count < r.ways.size())
@@ -152,7 +152,7 @@ std::string step_table(const PlanReport& r, const std::string& operation) {
   return text;
 }
 
-// What follows a name and the bytes moved.
+// This follows a name and the bytes moved.
 std::string traffic_row(const std::string& name, double bytes, const Roofline& roofline) {
   std::ostringstream out;
   out << "  " << std::left << std::setw(16) << name << std::right << std::setw(9)

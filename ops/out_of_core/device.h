@@ -1,4 +1,4 @@
-// What the engine needs of a device: memory of its own, three queues that each run in order, events
+// The engine needs this of a device: memory of its own, three queues that each run in order, events
 // between them, and a product. The CUDA half and the CPU that plays a device for tests are the two.
 #pragma once
 

@@ -32,7 +32,7 @@ struct CpuDeviceOptions {
   double slow_seconds = 0;  // that each product takes longer
 };
 
-// What all such devices hold now: bytes of their memory and of staging memory, and threads.
+// All such devices hold this now: bytes of their memory and of staging memory, and threads.
 struct CpuDevicesHold {
   std::atomic<int64_t> bytes{0}, staging_bytes{0}, threads{0};
 };

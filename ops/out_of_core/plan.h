@@ -55,7 +55,7 @@ scale::Report plan_out_of_core(const OutOfCoreProduct& product,
 // The least of the targets' memory: they share one plan.
 int64_t memory_of(const std::vector<OutOfCoreTarget>& targets);
 
-// What sums of this dtype, on their way to a result, are added in.
+// The type that sums of this dtype are added in on their way to a result.
 at::ScalarType sum_type_of(at::ScalarType dtype, at::ScalarType result);
 
 }  // namespace tiled

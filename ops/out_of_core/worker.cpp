@@ -227,7 +227,7 @@ void run_worker(SharedJob& job, OutOfCoreDevice& device, int64_t index, const Mm
   } catch (...) {
     job.fail(std::current_exception());
   }
-  // What is in the queues uses the memory that is given back next.
+  // Work in the queues uses the memory that is given back next.
   try {
     device.synchronize();
   } catch (...) {

@@ -25,7 +25,7 @@
 
 namespace tiled {
 
-// What the devices of one job share.
+// The devices of one job share this.
 struct SharedJob {
   at::Tensor a, b, c;  // on the host
   bool maps;           // a and b are read where they are

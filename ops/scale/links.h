@@ -1,4 +1,4 @@
-// What the tables of devices (cuda/plan/device.h) do not have: the link to the host, and how much
+// The tables of devices (cuda/plan/device.h) do not have this: the link to the host, and how much
 // of a memory a product may take.
 #pragma once
 

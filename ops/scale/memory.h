@@ -18,7 +18,7 @@ constexpr int64_t in_a_row(int64_t bytes) {
   return (bytes + MEMORY_STEP - 1) / MEMORY_STEP * MEMORY_STEP;
 }
 
-// What the allocator counts for a request of so many bytes, at most.
+// The bytes that the allocator counts for a request of so many bytes, at most.
 constexpr int64_t allocated_at_most(int64_t bytes) {
   constexpr int64_t LARGE = 1 << 20, UNSPLIT = 1 << 20;
   return in_a_row(bytes) + (bytes > LARGE ? UNSPLIT : 0);

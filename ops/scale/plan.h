@@ -42,7 +42,7 @@ constexpr int64_t bytes_of(int64_t along, int64_t lines, int64_t element_bytes) 
   return pitch_of(along, element_bytes) * lines * element_bytes;
 }
 
-// What is asked.
+// The request.
 struct Task {
   int64_t m, n, k;                       // all above 0
   bool a_along_k, b_along_k, c_along_n;  // where elements are neighbours, else along the other
@@ -62,7 +62,7 @@ struct Rates {
   double memory;              // bytes/s of its own memory
 };
 
-// What the product of one tile [m, k] x [k, n] takes on the device.
+// The memory that the product of one tile [m, k] x [k, n] takes on the device.
 struct Product {
   int64_t workspace_bytes;  // in addition to its operands
   double seconds;           // about

@@ -1,4 +1,4 @@
-// What a plan costs: its time, and a bound of that which takes no simulation.
+// The cost of a plan: its time, and a bound of that which takes no simulation.
 #pragma once
 
 #include "scale/plan.h"
@@ -22,7 +22,7 @@ double product_seconds(const Plan& plan, const Task& task, const Rates& rates,
 // longer than `limit` seconds.
 bool simulate(Plan& plan, const Task& task, const Rates& rates, double limit);
 
-// What the planner compares: the plan's seconds, and a little for its traffic.
+// The planner compares this: the plan's seconds, and a little for its traffic.
 double price_of(const Plan& plan, const Rates& rates);
 
 // No simulation says less.

@@ -53,17 +53,17 @@ def register_flop_formulas() -> None:
     for formula, operators in {
         _product: (tiled.mm, tiled.bmm, tiled.fp16x3_recomputed, tiled._linear_weight_grad),
         _added_to: (
-            *(tiled.addmm, tiled.baddbmm, tiled._addmm_with_before),
+            *(tiled.addmm, tiled.baddbmm, tiled._addmm_with_pre_activation),
             tiled._add_linear_weight_grad,
         ),
         _grouped: (
-            *(tiled.grouped_mm, tiled._grouped_mm_with_before),
+            *(tiled.grouped_mm, tiled._grouped_mm_with_pre_activation),
             tiled._grouped_mm_into_main_grad,
         ),
         _scaled: (tiled.scaled_mm,),
         _scaled_added: (tiled._add_scaled_mm,),
         _grouped_added: (tiled._add_grouped_weight_grad,),
-        _linear: (tiled.linear, tiled._linear_with_before, tiled._linear_into_main_grad),
+        _linear: (tiled.linear, tiled._linear_with_pre_activation, tiled._linear_into_main_grad),
     }.items():
         for operator in operators:
             if operator not in flop_registry:

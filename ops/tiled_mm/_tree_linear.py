@@ -35,7 +35,7 @@ class ColumnLinear(torch.autograd.Function):
         if activation is None:
             y = value = torch.ops.tiled.linear(x, weight, bias, **options)
         else:
-            y, value = torch.ops.tiled._linear_with_before(
+            y, value = torch.ops.tiled._linear_with_pre_activation(
                 x, weight, bias, activation=activation, **options
             )
             value = y if activation == "relu" else value

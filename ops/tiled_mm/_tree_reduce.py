@@ -195,9 +195,11 @@ def finished(
     rows = sums.reshape(-1, sums.shape[-1])
     a = rows.new_empty((rows.shape[0], 0), dtype=out_dtype)
     b = rows.new_empty((0, rows.shape[1]), dtype=out_dtype)
-    y, before = torch.ops.tiled._addmm_with_before(rows, a, b, activation=activation)
-    y, before = y.view(sums.shape), before.view(sums.shape)
-    return y, y if activation == "relu" else before
+    y, pre_activation = torch.ops.tiled._addmm_with_pre_activation(
+        rows, a, b, activation=activation
+    )
+    y, pre_activation = y.view(sums.shape), pre_activation.view(sums.shape)
+    return y, y if activation == "relu" else pre_activation
 
 
 class _TreeReduce(torch.autograd.Function):

@@ -131,11 +131,11 @@ def _baddbmm_rule(operator: Any) -> Callable:
     return _in_its_own_words(operator, rule)
 
 
-def _addmm_with_before_rule(
+def _addmm_with_pre_activation_rule(
     info: Any, in_dims: tuple, input: Tensor, a: Tensor, b: Tensor, **options: Any
 ) -> Any:
     """Of matrices or of batches."""
-    operator = torch.ops.tiled._addmm_with_before
+    operator = torch.ops.tiled._addmm_with_pre_activation
     of_matrices = a.dim() - (in_dims[1] is not None) == 2
     rule = _addmm_rule(operator, operator) if of_matrices else _baddbmm_rule(operator)
     return rule(info, in_dims, input, a, b, **options)
@@ -251,12 +251,14 @@ def register_batching_rules() -> None:
         "bmm": _bmm_rule,
         "addmm": _addmm_rule(tiled.addmm, tiled.baddbmm),
         "baddbmm": _baddbmm_rule(tiled.baddbmm),
-        "_addmm_with_before": _addmm_with_before_rule,
+        "_addmm_with_pre_activation": _addmm_with_pre_activation_rule,
         "linear": _linear_rule(tiled.linear, tiled.baddbmm),
-        "_linear_with_before": _linear_rule(tiled._linear_with_before, tiled._addmm_with_before),
+        "_linear_with_pre_activation": _linear_rule(
+            tiled._linear_with_pre_activation, tiled._addmm_with_pre_activation
+        ),
         "_linear_weight_grad": _linear_weight_grad_rule,
         "grouped_mm": _rule_by_entries(tiled.grouped_mm),
-        "_grouped_mm_with_before": _rule_by_entries(tiled._grouped_mm_with_before),
+        "_grouped_mm_with_pre_activation": _rule_by_entries(tiled._grouped_mm_with_pre_activation),
         "scaled_mm": _rule_by_entries(tiled.scaled_mm),
         "_quantize_blocks": _rule_by_entries(tiled._quantize_blocks),
         "activation_backward": _activation_backward_rule,

@@ -16,7 +16,7 @@ namespace tiled {
 
 // addmm or baddbmm, by its check (forms.h).
 template <typename Backend, auto CHECK_ALL>
-at::Tensor addmm_product(at::Tensor* before, at::Tensor* out, const at::Tensor& input,
+at::Tensor addmm_product(at::Tensor* pre_activation, at::Tensor* out, const at::Tensor& input,
                          const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
                          const at::Scalar& alpha, std::optional<std::string_view> activation,
                          const MmOptions& options) {
@@ -28,9 +28,9 @@ at::Tensor addmm_product(at::Tensor* before, at::Tensor* out, const at::Tensor& 
     const at::ScalarType type = check_finished_out_dtype(a.scalar_type(), options);
     if (check_out(a, *out, type, sizes) == OutShape::Fits) target = *out;
   }
-  auto [c, of_before] = finished_product<Backend>(
-      a, b, {{}, "n", input, alpha, beta, activation, before != nullptr, target}, options);
-  if (before != nullptr) *before = std::move(of_before);
+  auto [c, of_pre_activation] = finished_product<Backend>(
+      a, b, {{}, "n", input, alpha, beta, activation, pre_activation != nullptr, target}, options);
+  if (pre_activation != nullptr) *pre_activation = std::move(of_pre_activation);
   if (out != nullptr && !target) {
     // Its storage may be an input's, so it grows only after everything has been read.
     at::native::resize_output(*out, c.sizes());
@@ -58,7 +58,7 @@ inline at::Tensor linear_target(const at::Tensor& out, const at::Tensor& x,
 // activation(x weight^T + bias) (forms.h); `out` is resized where it has no elements. A call
 // allocates nothing but the results: weight is transposed by its strides.
 template <typename Backend>
-at::Tensor linear_product(at::Tensor* before, at::Tensor* out, const at::Tensor& x,
+at::Tensor linear_product(at::Tensor* pre_activation, at::Tensor* out, const at::Tensor& x,
                           const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                           std::optional<std::string_view> activation, const MmOptions& options) {
   const LinearShape shape = check_linear(x, weight, bias);
@@ -97,9 +97,9 @@ at::Tensor linear_product(at::Tensor* before, at::Tensor* out, const at::Tensor&
   if (out != nullptr && !resizes) target = linear_target(*out, x, weight, bias, m, n);
   if (target.defined()) problem.c = result_of(target);
   const at::IntArrayRef c_sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sizes));
-  if (before != nullptr) {
-    *before = Backend::empty(c_sizes, type, x);
-    epilogue.before = {before->mutable_data_ptr(), n, 1, 0, epilogue.out_dtype};
+  if (pre_activation != nullptr) {
+    *pre_activation = Backend::empty(c_sizes, type, x);
+    epilogue.pre_activation = {pre_activation->mutable_data_ptr(), n, 1, 0, epilogue.out_dtype};
   }
   const auto plan = Backend::plan(problem, options, x);
 
@@ -126,10 +126,10 @@ void register_addmm(torch::Library& m) {
   m.impl("addmm.out", kernel<&OfMatrices::out>);
   m.impl("baddbmm", kernel<&OfBatches::product>);
   m.impl("baddbmm.out", kernel<&OfBatches::out>);
-  m.impl("_addmm_with_before", kernel<&OfEither::with_before>);
+  m.impl("_addmm_with_pre_activation", kernel<&OfEither::with_pre_activation>);
   m.impl("linear", kernel<&Linear::product>);
   m.impl("linear.out", kernel<&Linear::out>);
-  m.impl("_linear_with_before", kernel<&Linear::with_before>);
+  m.impl("_linear_with_pre_activation", kernel<&Linear::with_pre_activation>);
 }
 
 }  // namespace tiled

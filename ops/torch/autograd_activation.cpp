@@ -59,7 +59,7 @@ at::Tensor bent(const at::Tensor& gradient, const at::Tensor& x, Activation acti
 }
 
 struct ActivationBackwardBackward : public Node {
-  SavedVariable gradient, before;  // the gradient only if `before` needs one
+  SavedVariable gradient, pre_activation;  // the gradient only if `pre_activation` needs one
   Activation activation;
   bool sums;  // whether they were asked for
   at::ScalarType dtype;
@@ -67,12 +67,12 @@ struct ActivationBackwardBackward : public Node {
 
   std::string name() const override { return "TiledActivationBackwardBackward0"; }
 
-  void release_variables() override { release(mutex_, gradient, before); }
+  void release_variables() override { release(mutex_, gradient, pre_activation); }
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     variable_list result(2);
-    // What comes back through the column sums comes to every row.
+    // The gradient of the column sums comes to every row.
     at::Tensor sum;
     if (activation != Activation::None) sum = gradients[0];
     if (sums && gradients[1].defined()) {
@@ -84,7 +84,7 @@ struct ActivationBackwardBackward : public Node {
       if (task_should_compute_output(0)) result[0] = sum;
       return result;
     }
-    const at::Tensor x = before.unpack();
+    const at::Tensor x = pre_activation.unpack();
     if (task_should_compute_output(0)) result[0] = activation_gradient(sum, x, activation);
     if (task_should_compute_output(1)) result[1] = bent(sum * gradient.unpack(), x, activation);
     return result;
@@ -92,41 +92,43 @@ struct ActivationBackwardBackward : public Node {
 };
 
 GradientAndSums differentiable(c10::DispatchKeySet keys, const at::Tensor& gradient,
-                               const std::optional<at::Tensor>& before,
+                               const std::optional<at::Tensor>& pre_activation,
                                std::optional<std::string_view> name,
                                std::optional<at::ScalarType> bias_dtype) {
   const Activation activation = parse_activation(name);
   const bool passes = activation != Activation::None;
   const auto tangent_of = [](const at::Tensor& t) { return t._fw_grad(/*level=*/0); };
   decltype(make_node<ActivationBackwardBackward>()) node;
-  if (compute_requires_grad(gradient, before)) {
+  if (compute_requires_grad(gradient, pre_activation)) {
     node = make_node<ActivationBackwardBackward>();
-    node->set_next_edges(collect_next_edges(gradient, before));
+    node->set_next_edges(collect_next_edges(gradient, pre_activation));
     node->activation = activation;
     node->sums = bias_dtype.has_value();
     node->dtype = gradient.scalar_type();
     node->sizes = gradient.sym_sizes().vec();
     if (node->should_compute_output(1))
       node->gradient = SavedVariable(gradient, /*is_output=*/false);
-    if (passes && before) node->before = SavedVariable(*before, /*is_output=*/false);
+    if (passes && pre_activation)
+      node->pre_activation = SavedVariable(*pre_activation, /*is_output=*/false);
   }
   GradientAndSums result =
-      run_below(activation_backward_operator(), keys, gradient, before, name, bias_dtype);
+      run_below(activation_backward_operator(), keys, gradient, pre_activation, name, bias_dtype);
   auto& [passed, sums] = result;
   if (node) {
     // The engine numbers what has a history: both, whether asked for or not.
     torch::autograd::set_history(passed, node);
     torch::autograd::set_history(sums, node);
   }
-  const bool x_moves = passes && isFwGradDefined(before);
+  const bool x_moves = passes && isFwGradDefined(pre_activation);
   if (!isFwGradDefined(gradient) && !x_moves) return result;
   at::Tensor tangent;
   if (isFwGradDefined(gradient))
-    tangent = passes ? activation_gradient(tangent_of(gradient), before->_fw_primal(0), activation)
+    tangent = passes ? activation_gradient(tangent_of(gradient), pre_activation->_fw_primal(0),
+                                           activation)
                      : tangent_of(gradient);
   if (x_moves) {
-    const at::Tensor of_x =
-        bent(gradient._fw_primal(0) * tangent_of(*before), before->_fw_primal(0), activation);
+    const at::Tensor of_x = bent(gradient._fw_primal(0) * tangent_of(*pre_activation),
+                                 pre_activation->_fw_primal(0), activation);
     tangent = tangent.defined() ? at::add(tangent, of_x) : of_x;
   }
   if (bias_dtype) sums._set_fw_grad(column_sums(tangent, *bias_dtype), 0, /*is_inplace_op=*/false);
@@ -136,11 +138,11 @@ GradientAndSums differentiable(c10::DispatchKeySet keys, const at::Tensor& gradi
 
 }  // namespace
 
-at::Tensor activation_gradient(const at::Tensor& gradient, const at::Tensor& before,
+at::Tensor activation_gradient(const at::Tensor& gradient, const at::Tensor& pre_activation,
                                Activation activation) {
   if (activation == Activation::None) return gradient;
-  return std::get<0>(
-      activation_backward_operator().call(gradient, before, name_of(activation), std::nullopt));
+  return std::get<0>(activation_backward_operator().call(gradient, pre_activation,
+                                                         name_of(activation), std::nullopt));
 }
 
 at::Tensor column_sums(const at::Tensor& gradient, at::ScalarType dtype) {

@@ -35,14 +35,14 @@ struct AddmmBackward : public FinishedBackward {
     const std::lock_guard<std::mutex> lock(mutex_);
     variable_list result(3);
     const bool wants_sums = task_should_compute_output(0) && input.is_row;
-    const auto [before, sums] =
-        before_gradient(gradients, wants_sums ? std::optional(sums_dtype()) : std::nullopt);
-    if (!before.defined()) return result;
+    const auto [pre_activation, sums] =
+        pre_activation_gradient(gradients, wants_sums ? std::optional(sums_dtype()) : std::nullopt);
+    if (!pre_activation.defined()) return result;
     // For other shapes of the input the engine sums the gradient, and gives it the input's dtype.
     if (task_should_compute_output(0))
-      result[0] = times(wants_sums ? sums.view_symint(input.sizes) : before, beta.conj());
+      result[0] = times(wants_sums ? sums.view_symint(input.sizes) : pre_activation, beta.conj());
     const MmOperator& product = BATCHED ? bmm_operator() : mm_operator();
-    const at::Tensor gradient = before.to(dtype);
+    const at::Tensor gradient = pre_activation.to(dtype);
     if (task_should_compute_output(1))
       result[1] = times(
           product_in_layout(product, request, gradient, b.unpack(getptr()).mH(), a_column_major),
@@ -56,10 +56,10 @@ struct AddmmBackward : public FinishedBackward {
 };
 
 template <bool BATCHED>
-WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& input,
-                        const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
-                        const at::Scalar& alpha, std::optional<std::string_view> activation,
-                        const MmOptions& asked) {
+WithPreActivation record_addmm(bool wants_pre_activation, c10::DispatchKeySet keys,
+                               const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                               const at::Scalar& beta, const at::Scalar& alpha,
+                               std::optional<std::string_view> activation, const MmOptions& asked) {
   const AddmmOperator& op = BATCHED ? baddbmm_operator() : addmm_operator();
   const FinishedCall call(activation, asked, a, input, a, b);
   const MmOptions& options = call.options;
@@ -68,9 +68,10 @@ WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::T
     if (node->should_compute_output(2)) node->a = SavedVariable(a, /*is_output=*/false);
     if (node->should_compute_output(1)) node->b = SavedVariable(b, /*is_output=*/false);
   }
-  at::Tensor c, before;
-  std::tie(c, before) = call.run(wants_before, op, addmm_with_before_operator(), keys, input, a, b,
-                                 beta, alpha, activation, options);
+  at::Tensor c, pre_activation;
+  std::tie(c, pre_activation) =
+      call.run(wants_pre_activation, op, addmm_with_pre_activation_operator(), keys, input, a, b,
+               beta, alpha, activation, options);
   if (node) {
     // Only now are a and b known to be matrices.
     node->a_column_major = is_column_major(a);
@@ -95,16 +96,17 @@ WithBefore record_addmm(bool wants_before, c10::DispatchKeySet keys, const at::T
     if (sum.defined()) return sum;
     return times(input._fw_grad(0), beta).to(c.scalar_type()).expand_symint(c.sym_sizes());
   };
-  call.record(c, before, node, a.scalar_type(), tangent);
-  return {std::move(c), std::move(before)};
+  call.record(c, pre_activation, node, a.scalar_type(), tangent);
+  return {std::move(c), std::move(pre_activation)};
 }
 
-WithBefore record_either(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& input,
-                         const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
-                         const at::Scalar& alpha, std::optional<std::string_view> activation,
-                         const MmOptions& options) {
+WithPreActivation record_either(bool wants_pre_activation, c10::DispatchKeySet keys,
+                                const at::Tensor& input, const at::Tensor& a, const at::Tensor& b,
+                                const at::Scalar& beta, const at::Scalar& alpha,
+                                std::optional<std::string_view> activation,
+                                const MmOptions& options) {
   const auto record = a.dim() == 3 ? &record_addmm<true> : &record_addmm<false>;
-  return record(wants_before, keys, input, a, b, beta, alpha, activation, options);
+  return record(wants_pre_activation, keys, input, a, b, beta, alpha, activation, options);
 }
 
 }  // namespace
@@ -112,7 +114,7 @@ WithBefore record_either(bool wants_before, c10::DispatchKeySet keys, const at::
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("addmm", kernel<&Recorded<&record_addmm<false>>::product>);
   m.impl("baddbmm", kernel<&Recorded<&record_addmm<true>>::product>);
-  m.impl("_addmm_with_before", kernel<&Recorded<&record_either>::with_before>);
+  m.impl("_addmm_with_pre_activation", kernel<&Recorded<&record_either>::with_pre_activation>);
 }
 
 }  // namespace tiled

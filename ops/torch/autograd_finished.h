@@ -1,5 +1,5 @@
-// Derivatives of products with an epilogue, C = activation(before): what addmm, baddbmm and linear
-// share.
+// Derivatives of products with an epilogue, C = activation(pre_activation): what addmm, baddbmm and
+// linear share.
 //
 // Where the gradient needs the pre-activation, the call goes on below as the operator
 // that returns it too, and it is an output of the node as C is: so what differentiates a gradient
@@ -13,15 +13,15 @@
 
 namespace tiled {
 
-// gradient * activation'(before), of the gradient's shape.
-at::Tensor activation_gradient(const at::Tensor& gradient, const at::Tensor& before,
+// gradient * activation'(pre_activation), of the gradient's shape.
+at::Tensor activation_gradient(const at::Tensor& gradient, const at::Tensor& pre_activation,
                                Activation activation);
 
 // The sums of a gradient [..., N] over all dimensions but the last.
 at::Tensor column_sums(const at::Tensor& gradient, at::ScalarType dtype);
 
 // Whether the gradient needs more than the result.
-constexpr bool needs_before(Activation activation) {
+constexpr bool needs_pre_activation(Activation activation) {
   return activation != Activation::None && activation != Activation::Relu;
 }
 
@@ -33,8 +33,8 @@ struct FinishedBackward : public Node {
 
   // The gradient of the pre-activation, undefined if there is none; and, where that is
   // asked, its column sums.
-  GradientAndSums before_gradient(const variable_list& gradients,
-                                  std::optional<at::ScalarType> sums_dtype) {
+  GradientAndSums pre_activation_gradient(const variable_list& gradients,
+                                          std::optional<at::ScalarType> sums_dtype) {
     at::Tensor result = gradients[0], sums;
     const bool is_all = gradients.size() < 2 || !gradients[1].defined();
     if (result.defined() && activation != Activation::None)
@@ -47,7 +47,7 @@ struct FinishedBackward : public Node {
   }
 };
 
-// What is added along the rows of C: its gradient are column sums, if it is a row of C.
+// A tensor is added along the rows of C: its gradient are column sums, if it is a row of C.
 struct Addend {
   std::vector<c10::SymInt> sizes;
   at::ScalarType dtype;
@@ -63,7 +63,7 @@ struct Addend {
   }
 };
 
-using WithBefore = std::tuple<at::Tensor, at::Tensor>;  // (C, the pre-activation)
+using WithPreActivation = std::tuple<at::Tensor, at::Tensor>;  // (C, the pre-activation)
 
 // The kernels of an operator, and of that with the pre-activation, of RECORD(whether the caller
 // wants that, keys, arguments...).
@@ -71,11 +71,11 @@ template <auto RECORD, typename Signature = decltype(RECORD)>
 struct Recorded;
 
 template <auto RECORD, typename... Arguments>
-struct Recorded<RECORD, WithBefore (*)(bool, c10::DispatchKeySet, Arguments...)> {
+struct Recorded<RECORD, WithPreActivation (*)(bool, c10::DispatchKeySet, Arguments...)> {
   static at::Tensor product(c10::DispatchKeySet keys, Arguments... arguments) {
     return std::get<0>(RECORD(false, keys, arguments...));
   }
-  static WithBefore with_before(c10::DispatchKeySet keys, Arguments... arguments) {
+  static WithPreActivation with_pre_activation(c10::DispatchKeySet keys, Arguments... arguments) {
     return RECORD(true, keys, arguments...);
   }
 };
@@ -89,34 +89,37 @@ struct FinishedCall : Recording {
                const at::Tensor& operand, const Inputs&... inputs)
       : Recording(asked, operand, inputs...), activation(parse_activation(name)) {}
 
-  // (C, before), which is undefined where neither the caller nor a gradient wants it.
-  template <typename Door, typename DoorWithBefore, typename... Arguments>
-  WithBefore run(bool wants_before, const Door& door, const DoorWithBefore& with_before,
-                 c10::DispatchKeySet keys, const Arguments&... arguments) const {
-    if (wants_before || ((needs_gradient || has_tangent) && needs_before(activation)))
-      return run_below(with_before, keys, arguments...);
+  // (C, pre_activation), which is undefined where neither the caller nor a gradient wants it.
+  template <typename Door, typename DoorWithPreActivation, typename... Arguments>
+  WithPreActivation run(bool wants_pre_activation, const Door& door,
+                        const DoorWithPreActivation& with_pre_activation, c10::DispatchKeySet keys,
+                        const Arguments&... arguments) const {
+    if (wants_pre_activation ||
+        ((needs_gradient || has_tangent) && needs_pre_activation(activation)))
+      return run_below(with_pre_activation, keys, arguments...);
     return {run_below(door, keys, arguments...), at::Tensor()};
   }
 
-  // What was run. The node is null where nothing needs a gradient; the tangent is that of `before`.
+  // Records what was run. The node is null where nothing needs a gradient; the tangent is that of
+  // `pre_activation`.
   template <typename NodePointer, typename Tangent>
-  void record(at::Tensor& c, at::Tensor& before, const NodePointer& node, at::ScalarType dtype,
-              const Tangent& tangent) const {
-    const at::Tensor& value = before.defined() ? before : c;
+  void record(at::Tensor& c, at::Tensor& pre_activation, const NodePointer& node,
+              at::ScalarType dtype, const Tangent& tangent) const {
+    const at::Tensor& value = pre_activation.defined() ? pre_activation : c;
     if (node) {
       node->activation = activation;
       node->dtype = dtype;
       node->request = GradientRequest(options);
       torch::autograd::set_history(c, node);
-      if (before.defined()) torch::autograd::set_history(before, node);
+      if (pre_activation.defined()) torch::autograd::set_history(pre_activation, node);
     }
     if (has_tangent) {
-      const at::Tensor of_before = tangent();
+      const at::Tensor of_pre_activation = tangent();
       const at::Tensor of_c = activation == Activation::None
-                                  ? of_before
-                                  : activation_gradient(of_before, value, activation);
+                                  ? of_pre_activation
+                                  : activation_gradient(of_pre_activation, value, activation);
       c._set_fw_grad(of_c, /*level=*/0, /*is_inplace_op=*/false);
-      if (before.defined()) before._set_fw_grad(of_before, 0, false);
+      if (pre_activation.defined()) pre_activation._set_fw_grad(of_pre_activation, 0, false);
     }
     // Last, since it takes the tangent along.
     if (node && activation != Activation::None)

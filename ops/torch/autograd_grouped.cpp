@@ -54,13 +54,13 @@ struct GroupedBackward : public FinishedBackward {
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     variable_list result(3);
-    const at::Tensor before = std::get<0>(before_gradient(gradients, std::nullopt));
-    if (!before.defined()) return result;
+    const at::Tensor pre_activation = std::get<0>(pre_activation_gradient(gradients, std::nullopt));
+    if (!pre_activation.defined()) return result;
     const at::Tensor saved = offs.unpack();
     const std::optional<at::Tensor> ends = saved.defined() ? std::optional(saved) : std::nullopt;
     if (task_should_compute_output(2))
-      result[2] = sums_of_groups(before, ends, bias_dtype, of_sums);
-    const at::Tensor gradient = before.to(dtype);
+      result[2] = sums_of_groups(pre_activation, ends, bias_dtype, of_sums);
+    const at::Tensor gradient = pre_activation.to(dtype);
     if (task_should_compute_output(0))
       result[0] = in_layout(gradient, b.unpack(getptr()).mH(), ends, a_column_major);
     if (!task_should_compute_output(1)) return result;
@@ -93,10 +93,11 @@ at::Tensor spread(const at::Tensor& bias, const at::Tensor& a, const at::Tensor&
 }
 
 // `main_grad` is undefined where b has an ordinary gradient.
-WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::DispatchKeySet keys,
-                       const at::Tensor& a, const at::Tensor& b,
-                       const std::optional<at::Tensor>& offs, const std::optional<at::Tensor>& bias,
-                       std::optional<std::string_view> activation, const MmOptions& asked) {
+WithPreActivation record_into(const at::Tensor& main_grad, bool wants_pre_activation,
+                              c10::DispatchKeySet keys, const at::Tensor& a, const at::Tensor& b,
+                              const std::optional<at::Tensor>& offs,
+                              const std::optional<at::Tensor>& bias,
+                              std::optional<std::string_view> activation, const MmOptions& asked) {
   const FinishedCall call(activation, asked, a, a, b, bias);
   const MmOptions& options = call.options;
   const auto node = call.node<GroupedBackward>(a, b, bias);
@@ -105,9 +106,10 @@ WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::Disp
     if (node->should_compute_output(0)) node->b = SavedVariable(b, /*is_output=*/false);
     if (offs) node->offs = SavedVariable(*offs, /*is_output=*/false);
   }
-  at::Tensor c, before;
-  std::tie(c, before) = call.run(wants_before, grouped_operator(), grouped_with_before_operator(),
-                                 keys, a, b, offs, bias, activation, options);
+  at::Tensor c, pre_activation;
+  std::tie(c, pre_activation) =
+      call.run(wants_pre_activation, grouped_operator(), grouped_with_pre_activation_operator(),
+               keys, a, b, offs, bias, activation, options);
   if (node) {
     // Only now are a and b known to be matrices or batches of them.
     node->a_column_major = is_column_major(a);
@@ -125,15 +127,18 @@ WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::Disp
     });
     return sum.defined() ? sum : spread(*of_bias, a._fw_primal(0), b._fw_primal(0), offs, c);
   };
-  call.record(c, before, node, a.scalar_type(), tangent);
-  return {std::move(c), std::move(before)};
+  call.record(c, pre_activation, node, a.scalar_type(), tangent);
+  return {std::move(c), std::move(pre_activation)};
 }
 
-WithBefore record_groups(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& a,
-                         const at::Tensor& b, const std::optional<at::Tensor>& offs,
-                         const std::optional<at::Tensor>& bias,
-                         std::optional<std::string_view> activation, const MmOptions& options) {
-  return record_into(/*main_grad=*/{}, wants_before, keys, a, b, offs, bias, activation, options);
+WithPreActivation record_groups(bool wants_pre_activation, c10::DispatchKeySet keys,
+                                const at::Tensor& a, const at::Tensor& b,
+                                const std::optional<at::Tensor>& offs,
+                                const std::optional<at::Tensor>& bias,
+                                std::optional<std::string_view> activation,
+                                const MmOptions& options) {
+  return record_into(/*main_grad=*/{}, wants_pre_activation, keys, a, b, offs, bias, activation,
+                     options);
 }
 
 at::Tensor grouped_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& a,
@@ -164,7 +169,7 @@ at::Tensor grouped_alone(const at::Tensor& a, const at::Tensor& b, const at::Ten
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("grouped_mm", kernel<&Recorded<&record_groups>::product>);
-  m.impl("_grouped_mm_with_before", kernel<&Recorded<&record_groups>::with_before>);
+  m.impl("_grouped_mm_with_pre_activation", kernel<&Recorded<&record_groups>::with_pre_activation>);
   m.impl("_grouped_mm_into_main_grad", kernel<&grouped_into_main_grad>);
 }
 

@@ -25,13 +25,13 @@ struct LinearBackward : public FinishedBackward {
     const std::lock_guard<std::mutex> lock(mutex_);
     variable_list result(3);
     const bool wants_sums = task_should_compute_output(2) && bias.is_row;
-    const auto [before, sums] =
-        before_gradient(gradients, wants_sums ? std::optional(bias.dtype) : std::nullopt);
-    if (!before.defined()) return result;
+    const auto [pre_activation, sums] =
+        pre_activation_gradient(gradients, wants_sums ? std::optional(bias.dtype) : std::nullopt);
+    if (!pre_activation.defined()) return result;
     // For other shapes of the bias the engine sums the gradient, and gives it the bias' dtype.
     if (task_should_compute_output(2))
-      result[2] = wants_sums ? sums.view_symint(bias.sizes) : before;
-    const at::Tensor gradient = before.to(dtype);
+      result[2] = wants_sums ? sums.view_symint(bias.sizes) : pre_activation;
+    const at::Tensor gradient = pre_activation.to(dtype);
     const bool is_matrix = x_dims == 2;
     if (task_should_compute_output(0)) {
       const at::Tensor w = weight.unpack(getptr()).conj();
@@ -59,10 +59,10 @@ struct LinearBackward : public FinishedBackward {
 };
 
 // `main_grad` is undefined where weight has an ordinary gradient.
-WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::DispatchKeySet keys,
-                       const at::Tensor& x, const at::Tensor& weight,
-                       const std::optional<at::Tensor>& bias,
-                       std::optional<std::string_view> activation, const MmOptions& asked) {
+WithPreActivation record_into(const at::Tensor& main_grad, bool wants_pre_activation,
+                              c10::DispatchKeySet keys, const at::Tensor& x,
+                              const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                              std::optional<std::string_view> activation, const MmOptions& asked) {
   const FinishedCall call(activation, asked, x, x, weight, bias);
   // A vector is a matrix of one row, whose derivatives are then a matrix'.
   if ((call.needs_gradient || call.has_tangent) && weight.dim() == 1) {
@@ -73,8 +73,9 @@ WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::Disp
                   .call(x, row, bias, main_grad.unsqueeze(0), activation, asked)
                   .squeeze(-1),
               at::Tensor()};
-    const auto [c, before] = linear_with_before_operator().call(x, row, bias, activation, asked);
-    return {c.squeeze(-1), before.squeeze(-1)};
+    const auto [c, pre_activation] =
+        linear_with_pre_activation_operator().call(x, row, bias, activation, asked);
+    return {c.squeeze(-1), pre_activation.squeeze(-1)};
   }
   const MmOptions& options = call.options;
   const auto node = call.node<LinearBackward>(x, weight, bias);
@@ -82,9 +83,10 @@ WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::Disp
     if (node->should_compute_output(1)) node->x = SavedVariable(x, /*is_output=*/false);
     if (node->should_compute_output(0)) node->weight = SavedVariable(weight, /*is_output=*/false);
   }
-  at::Tensor c, before;
-  std::tie(c, before) = call.run(wants_before, linear_operator(), linear_with_before_operator(),
-                                 keys, x, weight, bias, activation, options);
+  at::Tensor c, pre_activation;
+  std::tie(c, pre_activation) =
+      call.run(wants_pre_activation, linear_operator(), linear_with_pre_activation_operator(), keys,
+               x, weight, bias, activation, options);
   if (node) {
     // Only now is weight known to be a matrix.
     node->x_column_major = x.dim() == 2 && is_column_major(x);
@@ -106,14 +108,17 @@ WithBefore record_into(const at::Tensor& main_grad, bool wants_before, c10::Disp
                          c.sym_sizes())
         .reshape_symint(c.sym_sizes());
   };
-  call.record(c, before, node, x.scalar_type(), tangent);
-  return {std::move(c), std::move(before)};
+  call.record(c, pre_activation, node, x.scalar_type(), tangent);
+  return {std::move(c), std::move(pre_activation)};
 }
 
-WithBefore record_linear(bool wants_before, c10::DispatchKeySet keys, const at::Tensor& x,
-                         const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                         std::optional<std::string_view> activation, const MmOptions& options) {
-  return record_into(/*main_grad=*/{}, wants_before, keys, x, weight, bias, activation, options);
+WithPreActivation record_linear(bool wants_pre_activation, c10::DispatchKeySet keys,
+                                const at::Tensor& x, const at::Tensor& weight,
+                                const std::optional<at::Tensor>& bias,
+                                std::optional<std::string_view> activation,
+                                const MmOptions& options) {
+  return record_into(/*main_grad=*/{}, wants_pre_activation, keys, x, weight, bias, activation,
+                     options);
 }
 
 at::Tensor linear_into_main_grad(c10::DispatchKeySet keys, const at::Tensor& x,
@@ -140,7 +145,7 @@ at::Tensor linear_alone(const at::Tensor& x, const at::Tensor& weight,
 
 TORCH_LIBRARY_IMPL(tiled, Autograd, m) {
   m.impl("linear", kernel<&Recorded<&record_linear>::product>);
-  m.impl("_linear_with_before", kernel<&Recorded<&record_linear>::with_before>);
+  m.impl("_linear_with_pre_activation", kernel<&Recorded<&record_linear>::with_pre_activation>);
   m.impl("_linear_into_main_grad", kernel<&linear_into_main_grad>);
 }
 

@@ -1,4 +1,4 @@
-// What the derivatives of all products share: nodes of every version of torch, and products of
+// The derivatives of all products share these: nodes of every version of torch, and products of
 // gradients asked for as the forward was.
 #pragma once
 
@@ -36,10 +36,10 @@ auto make_node() {
     return std::shared_ptr<T>(new T(), [](T* node) { deleteNode(node); });  // looked up by T only
 }
 
-// What autograd needs of one call, with these tensors for its inputs.
+// Autograd needs this of one call, with these tensors for its inputs.
 struct Recording {
   bool needs_gradient, has_tangent;
-  // What the call runs, its derivatives run too, whatever the settings will be then: the precision
+  // A call's derivatives run what the call runs, whatever the settings will be then: the precision
   // and the order of sums are read once and handed down, since another thread may change them at
   // any time.
   MmOptions options;

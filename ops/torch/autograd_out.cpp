@@ -41,7 +41,7 @@ at::Tensor written(const c10::OperatorHandle& op, const Stack& stack) {
 // saved tensors by it.
 void with_new_version(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const at::Tensor out = written(op, *stack);
-  // What increment_version would say, but before anything is written.
+  // The error that increment_version would raise, but before anything is written.
   TORCH_CHECK(
       !out.is_inference() || c10::InferenceMode::is_enabled(),
       "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "

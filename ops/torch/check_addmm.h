@@ -54,7 +54,7 @@ inline void check_addmm_or_baddbmm(const at::Tensor& input, const at::Tensor& a,
   a.dim() == 3 ? check_baddbmm(input, a, b) : check_addmm(input, a, b);
 }
 
-// What linear computes as one matrix product: x with its leading dimensions in one.
+// The one matrix product that linear computes: x with its leading dimensions in one.
 struct LinearShape {
   c10::SymInt rows;     // of x, all of them
   c10::SymInt columns;  // of C

@@ -11,7 +11,7 @@
 
 namespace tiled {
 
-// What a dimension of a tensor of scales counts.
+// A dimension of a tensor of scales counts one of these.
 enum class Axis : int8_t { One, Entries, Rows, Blocks, EntriesOfRows };
 
 // How the scales of an operand stand in their tensor.

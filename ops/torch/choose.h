@@ -70,8 +70,8 @@ inline std::string why_unfit(Algo algo, const Problem& problem, const DeviceInfo
   return "it computes " + joined(computed);
 }
 
-// What torch's setting for its own products (torch._C._set_sm_carveout_experimental) keeps from
-// ours: so many multiprocessors, for kernels of communication that run at the same time.
+// So many multiprocessors torch's setting for its own products
+// (torch._C._set_sm_carveout_experimental) keeps from ours, for kernels of communication.
 inline int32_t kept_from_products() {
   return at::globalContext()._SMCarveout_EXPERIMENTAL().value_or(0);
 }
@@ -105,7 +105,7 @@ inline Plan plan_on(const Problem& problem, const DeviceInfo& device, at::Scalar
   return make_plan(problem, device, *algo);
 }
 
-// What that setting leaves of a device.
+// The device that this setting leaves.
 inline DeviceInfo planned_part(const DeviceInfo& device) {
   return leaving_free(device, kept_from_products());
 }

@@ -21,7 +21,7 @@ struct EpilogueOptions {
   std::optional<at::Tensor> input;             // expands to C
   at::Scalar alpha = 1, beta = 1;              // where beta is 0 the input is not read
   std::optional<std::string_view> activation;  // see parse_activation()
-  bool before = false;                         // return the pre-activation as well
+  bool pre_activation = false;                 // return the pre-activation as well
   std::optional<at::Tensor> out;               // C; may be the input itself
 };
 
@@ -128,11 +128,12 @@ inline void fill_epilogue(Problem& problem, const at::Tensor& a, const EpilogueO
   }
 }
 
-// The problem's pre-activation goes to `before`, of C's dtype.
-inline void keep_before(Problem& problem, at::Tensor& before) {
-  const Operand operand = operand_of(before);
-  problem.epilogue.before = {before.mutable_data_ptr(), operand.row_stride, operand.col_stride,
-                             operand.batch_stride, problem.epilogue.out_dtype};
+// The problem's pre-activation goes to `pre_activation`, of C's dtype.
+inline void keep_pre_activation(Problem& problem, at::Tensor& pre_activation) {
+  const Operand operand = operand_of(pre_activation);
+  problem.epilogue.pre_activation = {pre_activation.mutable_data_ptr(), operand.row_stride,
+                                     operand.col_stride, operand.batch_stride,
+                                     problem.epilogue.out_dtype};
 }
 
 // C, and the pre-activation, undefined where it is not asked for. a and b are matrices
@@ -147,11 +148,12 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
   sizes.back() = b.size(-1);
   if (asked.out) check_finished_out(a, *asked.out, type, sizes);
   const Arithmetic arithmetic = resolve_arithmetic(a.scalar_type(), Backend::target(a), options);
-  at::Tensor c = asked.out.value_or(at::Tensor()), before;
+  at::Tensor c = asked.out.value_or(at::Tensor()), pre_activation;
   Problem problem = problem_of(a, b, type, arithmetic, c);
   fill_epilogue(problem, a, asked, sizes);
 
-  // What is read after C is written: refused where it is certain, computed aside where it is not.
+  // A tensor is read after C is written: refused where it is certain, computed aside where it is
+  // not.
   bool aside = false;
   if (asked.out) {
     const auto keep_apart = [&](const at::Tensor& t) { aside |= may_overlap_unless_certain(c, t); };
@@ -164,9 +166,9 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
       keep_apart(asked.input->sizes() == sizes ? *asked.input : asked.input->expand(sizes));
   }
   if (aside) problem.c = problem_of(a, b, type, arithmetic).c;
-  if (asked.before) {
-    before = Backend::empty(sizes, type, a);
-    keep_before(problem, before);
+  if (asked.pre_activation) {
+    pre_activation = Backend::empty(sizes, type, a);
+    keep_pre_activation(problem, pre_activation);
   }
   const auto plan = Backend::plan(problem, options, a);
 
@@ -176,7 +178,7 @@ std::tuple<at::Tensor, at::Tensor> finished_product(const at::Tensor& a, const a
   }
   if (c.numel() > 0) Backend::run(problem, plan, a);
   if (aside) c = asked.out->copy_(c);
-  return {c, before};
+  return {c, pre_activation};
 }
 
 // tiled_debug::mm_with_epilogue
@@ -184,10 +186,11 @@ template <typename Backend>
 std::tuple<at::Tensor, at::Tensor> mm_with_epilogue(
     const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias,
     std::string_view bias_along, const std::optional<at::Tensor>& input, const at::Scalar& alpha,
-    const at::Scalar& beta, std::optional<std::string_view> activation, bool before,
+    const at::Scalar& beta, std::optional<std::string_view> activation, bool pre_activation,
     std::optional<at::Tensor> out, const MmOptions& options) {
   return finished_product<Backend>(
-      a, b, {bias, bias_along, input, alpha, beta, activation, before, std::move(out)}, options);
+      a, b, {bias, bias_along, input, alpha, beta, activation, pre_activation, std::move(out)},
+      options);
 }
 
 }  // namespace tiled

@@ -9,8 +9,8 @@
 
 namespace tiled {
 
-// COMPUTE(before, out, arguments...) returns C. Where `before` is not null it is given the
-// pre-activation, and where `out` is not null C is written there.
+// COMPUTE(pre_activation, out, arguments...) returns C. Where `pre_activation` is not null it is
+// given the pre-activation, and where `out` is not null C is written there.
 template <auto COMPUTE, typename Signature = decltype(COMPUTE)>
 struct Forms;
 
@@ -19,10 +19,10 @@ struct Forms<COMPUTE, at::Tensor (*)(at::Tensor*, at::Tensor*, Arguments...)> {
   static at::Tensor product(Arguments... arguments) {
     return COMPUTE(nullptr, nullptr, arguments...);
   }
-  static std::tuple<at::Tensor, at::Tensor> with_before(Arguments... arguments) {
-    at::Tensor before;
-    at::Tensor c = COMPUTE(&before, nullptr, arguments...);
-    return {std::move(c), std::move(before)};
+  static std::tuple<at::Tensor, at::Tensor> with_pre_activation(Arguments... arguments) {
+    at::Tensor pre_activation;
+    at::Tensor c = COMPUTE(&pre_activation, nullptr, arguments...);
+    return {std::move(c), std::move(pre_activation)};
   }
   static void out(Arguments... arguments, at::Tensor& out) { COMPUTE(nullptr, &out, arguments...); }
 };

@@ -80,7 +80,7 @@ inline void clear_beyond(const at::Tensor& c, Shared shared, int64_t end) {
     c.narrow(dim, end, c.size(dim) - end).zero_();
 }
 
-// What run_groups() runs, checked.
+// The arguments of run_groups(), checked.
 struct GroupedProduct {
   Problem problem;  // without C, ends and the pre-activation
   const GroupedShape& shape;
@@ -116,14 +116,14 @@ std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const Epilogue
                 "tiled_mm: the sums may share memory with the operands of what is added to them");
   }
   const bool allocates = !asked.out || aside;
-  at::Tensor c, before;
+  at::Tensor c, pre_activation;
   if (!allocates) {
     c = *asked.out;
     problem.c = result_of(c);
   }
-  if (asked.before) {
-    before = Backend::empty(x.sizes, x.type, a);
-    keep_before(problem, before);
+  if (asked.pre_activation) {
+    pre_activation = Backend::empty(x.sizes, x.type, a);
+    keep_pre_activation(problem, pre_activation);
   }
   const auto allocate = [&] {
     if (!allocates) return;
@@ -161,10 +161,10 @@ std::tuple<at::Tensor, at::Tensor> run_groups(GroupedProduct&& x, const Epilogue
     run_each_group<Backend>(problem, ends, options, a);
     const int64_t end = ends.empty() ? 0 : ends.back();
     clear_beyond(c, shared, end);
-    clear_beyond(before, shared, end);
+    clear_beyond(pre_activation, shared, end);
   }
   if (allocates && asked.out) c = asked.out->copy_(c);
-  return {c, before};
+  return {c, pre_activation};
 }
 
 // The same of checked operands.
@@ -176,7 +176,7 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
                                                    const MmOptions& options) {
   const c10::SymDimVector sym_sizes = shape.sizes();
   const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(c10::SymIntArrayRef(sym_sizes));
-  const bool is_finished = asked.bias || asked.input || asked.before ||
+  const bool is_finished = asked.bias || asked.input || asked.pre_activation ||
                            parse_activation(asked.activation) != Activation::None;
   const at::ScalarType type = check_grouped_out_dtype(a.scalar_type(), is_finished, options);
   if (asked.out) check_finished_out(a, *asked.out, type, sizes);
@@ -191,7 +191,7 @@ std::tuple<at::Tensor, at::Tensor> finished_groups(const at::Tensor& a, const at
 
 // grouped_mm (forms.h).
 template <typename Backend>
-at::Tensor grouped_product(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
+at::Tensor grouped_product(at::Tensor* pre_activation, at::Tensor* out, const at::Tensor& a,
                            const at::Tensor& b, const std::optional<at::Tensor>& offs,
                            const std::optional<at::Tensor>& bias,
                            std::optional<std::string_view> activation, const MmOptions& options) {
@@ -205,9 +205,10 @@ at::Tensor grouped_product(at::Tensor* before, at::Tensor* out, const at::Tensor
     else
       check_no_self_overlap(*out);
   }
-  auto [c, of_before] = finished_groups<Backend>(
-      a, b, offs, shape, {bias, "n", {}, 1, 1, activation, before != nullptr, target}, options);
-  if (before != nullptr) *before = std::move(of_before);
+  auto [c, of_pre_activation] = finished_groups<Backend>(
+      a, b, offs, shape, {bias, "n", {}, 1, 1, activation, pre_activation != nullptr, target},
+      options);
+  if (pre_activation != nullptr) *pre_activation = std::move(of_pre_activation);
   if (out != nullptr && !target) {
     // Its storage may be an input's, so it grows only after everything has been read.
     at::native::resize_output(*out, c.sizes());
@@ -233,7 +234,7 @@ void register_grouped(torch::Library& m) {
   using Grouped = Forms<&grouped_product<Backend>>;
   m.impl("grouped_mm", kernel<&Grouped::product>);
   m.impl("grouped_mm.out", kernel<&Grouped::out>);
-  m.impl("_grouped_mm_with_before", kernel<&Grouped::with_before>);
+  m.impl("_grouped_mm_with_pre_activation", kernel<&Grouped::with_pre_activation>);
   m.impl("_add_grouped_weight_grad", kernel<&add_grouped_weight_grad<Backend>>);
 }
 

@@ -1,4 +1,4 @@
-// What inspection asks of the CUDA half. A build without CUDA answers with its own error
+// Inspection asks this of the CUDA half. A build without CUDA answers with its own error
 // (no_cuda.cpp), so no other file needs to know how the library was built.
 #pragma once
 

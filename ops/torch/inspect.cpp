@@ -110,7 +110,8 @@ Explained first_product(const Problem& problem, const MmOptions& options, const 
       array_of(all)};
 }
 
-// What the report is of: that, or, where a product of another dtype computes it, the other one.
+// The plan that the report is of: that, or, where a product of another dtype computes it, the other
+// one.
 Explained computed_product(Explained product, const MmOptions& options, const at::Tensor& a,
                            OptionalName device_name) {
   if (on_cpu(a, device_name)) return product;
@@ -185,7 +186,7 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
 
 namespace {
 
-// What the formula of cuda/plan/estimate.cpp is given.
+// The formula of cuda/plan/estimate.cpp is given this.
 std::string demand_json(const Problem& problem, const Rung& rung, const Plan& plan) {
   const Demand& d = plan.demand;
   const DemandTerms terms = terms_of(problem, plan);
@@ -242,15 +243,14 @@ std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
   return array_of(found);
 }
 
-std::string rules_row(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
-                      bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
-                      const MmOptions& options, std::optional<std::string_view> activation,
-                      OptionalName device_name) {
+std::string rules_row(const at::Tensor& a, const at::Tensor& b, std::string_view tile, bool swap_ab,
+                      int64_t cluster_p, int64_t cluster_q, bool split_k, const MmOptions& options,
+                      std::optional<std::string_view> activation, OptionalName device_name) {
   Problem problem = checked_problem(a, b, options, device_name);
   if (activation) problem.epilogue.activation = parse_activation(*activation);
   const std::optional<Algo> algo = options.algo ? parse_algo(*options.algo) : std::nullopt;
   TORCH_CHECK(algo, "tiled_mm: rules_row needs algo");
-  const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
+  const NamedWay name = {std::string(tile), swap_ab, cluster_p, cluster_q, split_k};
   TORCH_CHECK(plan_of_way(problem, device_of(a, device_name), *algo, name),
               "tiled_mm: ", *options.algo, " has no such way for this problem");
   return "row " + class_of(problem) + ' ' + text_of(MeasuredWay{*algo, name, 1, 1, "2000-01-01"});

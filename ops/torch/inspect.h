@@ -1,5 +1,5 @@
-// What would run, and why: the operators behind algos(), explain(), plan(), occupancy() and
-// roofline(). They compute no product.
+// Inspection says what would run, and why: the operators behind algos(), explain(), plan(),
+// occupancy() and roofline(). They compute no product.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,7 +31,7 @@ std::string plan_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
                       const MaybeTensor& scale_b = {});
 
 // Every way in which the problem can run in its arithmetic, of all rungs or of options.algo alone:
-// a JSON array of objects {algo, tile, exchanged, cluster_p, cluster_q, share_segments, by_name
+// a JSON array of objects {algo, tile, swap_ab, cluster_p, cluster_q, split_k, by_name
 // (whether it runs by its name alone), seconds (estimated), demand (what the estimate is made of)}.
 // With an activation the product has an epilogue.
 std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions& options,
@@ -39,10 +39,9 @@ std::string ways_json(const at::Tensor& a, const at::Tensor& b, const MmOptions&
                       const MaybeTensor& scale_a, const MaybeTensor& scale_b);
 
 // A row of a rules file, for the way of that name of options.algo: "row CLASS WAY".
-std::string rules_row(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
-                      bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
-                      const MmOptions& options, std::optional<std::string_view> activation,
-                      OptionalName device);
+std::string rules_row(const at::Tensor& a, const at::Tensor& b, std::string_view tile, bool swap_ab,
+                      int64_t cluster_p, int64_t cluster_q, bool split_k, const MmOptions& options,
+                      std::optional<std::string_view> activation, OptionalName device);
 
 std::string occupancy_json(std::string_view device, int64_t threads, int64_t registers,
                            int64_t shared_bytes);

@@ -80,12 +80,12 @@ std::string blocking_lines(const cpu::Blocking& x) {
   };
   std::string text =
       line("tile", std::to_string(sizes.tile_m) + " x " + std::to_string(sizes.tile_n) +
-                       " of C in registers" + (x.exchanged ? ", where A and B change places" : ""));
+                       " of C in registers" + (x.swap_ab ? ", where A and B change places" : ""));
   text += line("blocks", grouped(static_cast<double>(sizes.block_k)) + " of K at a time, " +
                              grouped(static_cast<double>(sizes.panel)) + " columns of " +
-                             (x.exchanged ? "A'" : "B"));
-  text += line("copies", std::string("A") + packed(x.exchanged ? x.pack_b : x.pack_a) + ", B" +
-                             packed(x.exchanged ? x.pack_a : x.pack_b));
+                             (x.swap_ab ? "A'" : "B"));
+  text += line("copies", std::string("A") + packed(x.swap_ab ? x.pack_b : x.pack_a) + ", B" +
+                             packed(x.swap_ab ? x.pack_a : x.pack_b));
   return text;
 }
 
@@ -145,9 +145,9 @@ std::string cpu_plan_json(const Problem& p, Algo algo) {
                    .count("panel", sizes.panel)
                    .count("group", x->group)
                    .count("ahead", x->ahead)
-                   .truth("exchanged", x->exchanged)
-                   .truth("pack_a", x->exchanged ? x->pack_b : x->pack_a)
-                   .truth("pack_b", x->exchanged ? x->pack_a : x->pack_b)
+                   .truth("swap_ab", x->swap_ab)
+                   .truth("pack_a", x->swap_ab ? x->pack_b : x->pack_a)
+                   .truth("pack_b", x->swap_ab ? x->pack_a : x->pack_b)
                    .json("regions", Object().count("m", x->parts_m).count("n", x->parts_n).str())
                    .str();
   }

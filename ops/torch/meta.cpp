@@ -28,7 +28,7 @@ at::ScalarType check_request(const at::Tensor& a, const MmOptions& options) {
 }
 
 // The result beside `a`, of a request that is checked (forms.h).
-at::Tensor made(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
+at::Tensor made(at::Tensor* pre_activation, at::Tensor* out, const at::Tensor& a,
                 const c10::SymDimVector& sizes, at::ScalarType type) {
   if (out != nullptr) {
     const OutShape shape = check_out(a, *out, type, sizes);
@@ -37,7 +37,7 @@ at::Tensor made(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
     return *out;
   }
   const auto empty = [&] { return at::empty_symint(sizes, a.options().dtype(type)); };
-  if (before != nullptr) *before = empty();
+  if (pre_activation != nullptr) *pre_activation = empty();
   return empty();
 }
 
@@ -55,15 +55,15 @@ c10::SymDimVector product_sizes(const at::Tensor& a, const at::Tensor& b) {
 
 // mm and bmm, by their checks.
 template <auto CHECK_ALL>
-at::Tensor product_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
+at::Tensor product_meta(at::Tensor* pre_activation, at::Tensor* out, const at::Tensor& a,
                         const at::Tensor& b, const MmOptions& options) {
   CHECK_ALL(a, b);
-  return made(before, out, a, product_sizes(a, b), check_request(a, options));
+  return made(pre_activation, out, a, product_sizes(a, b), check_request(a, options));
 }
 
 // addmm and baddbmm, by their checks.
 template <auto CHECK_ALL>
-at::Tensor addmm_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& input,
+at::Tensor addmm_meta(at::Tensor* pre_activation, at::Tensor* out, const at::Tensor& input,
                       const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
                       const at::Scalar& alpha, Name activation, const MmOptions& options) {
   CHECK_ALL(input, a, b);
@@ -73,40 +73,40 @@ at::Tensor addmm_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& inp
   check_activation(activation, a.scalar_type());
   factor_of(alpha, a.scalar_type(), "alpha");
   factor_of(beta, a.scalar_type(), "beta");
-  return made(before, out, a, sizes, type);
+  return made(pre_activation, out, a, sizes, type);
 }
 
-at::Tensor linear_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& x,
+at::Tensor linear_meta(at::Tensor* pre_activation, at::Tensor* out, const at::Tensor& x,
                        const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                        Name activation, const MmOptions& options) {
   const LinearShape shape = check_linear(x, weight, bias);
   const auto sizes = linear_sizes(x, weight);
   if (bias) expanded_bias(*bias, x, shape, sizes);  // or its refusal
   check_activation(activation, x.scalar_type());
-  return made(before, out, x, sizes, check_finished_request(x, options));
+  return made(pre_activation, out, x, sizes, check_finished_request(x, options));
 }
 
 std::tuple<at::Tensor, at::Tensor> activation_backward_meta(
-    const at::Tensor& gradient, const std::optional<at::Tensor>& before, Name activation,
+    const at::Tensor& gradient, const std::optional<at::Tensor>& pre_activation, Name activation,
     std::optional<at::ScalarType> bias_dtype) {
-  const bool passes =
-      check_activation_backward(gradient, before, activation, bias_dtype) != Activation::None;
+  const bool passes = check_activation_backward(gradient, pre_activation, activation, bias_dtype) !=
+                      Activation::None;
   const auto options = gradient.options();
   return {passes ? at::empty_symint(gradient.sym_sizes(), options) : at::empty({0}, options),
           bias_dtype ? at::empty_symint({gradient.sym_size(-1)}, options.dtype(*bias_dtype))
                      : at::empty({0}, options)};
 }
 
-at::Tensor grouped_meta(at::Tensor* before, at::Tensor* out, const at::Tensor& a,
+at::Tensor grouped_meta(at::Tensor* pre_activation, at::Tensor* out, const at::Tensor& a,
                         const at::Tensor& b, const std::optional<at::Tensor>& offs,
                         const std::optional<at::Tensor>& bias, Name activation,
                         const MmOptions& options) {
   const GroupedShape shape = check_grouped(a, b, offs, bias);
   check_request(a, options);
   const Activation checked = check_activation(activation, a.scalar_type());
-  const bool is_finished = bias || before != nullptr || checked != Activation::None;
+  const bool is_finished = bias || pre_activation != nullptr || checked != Activation::None;
   const at::ScalarType type = check_grouped_out_dtype(a.scalar_type(), is_finished, options);
-  return made(before, out, a, shape.sizes(), type);
+  return made(pre_activation, out, a, shape.sizes(), type);
 }
 
 void add_grouped_weight_grad_meta(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
@@ -138,15 +138,16 @@ TORCH_LIBRARY_IMPL(tiled, Meta, m) {
   m.impl("addmm.out", kernel<&Addmm::out>);
   m.impl("baddbmm", kernel<&Baddbmm::product>);
   m.impl("baddbmm.out", kernel<&Baddbmm::out>);
-  m.impl("_addmm_with_before", kernel<&Forms<&addmm_meta<&check_addmm_or_baddbmm>>::with_before>);
+  m.impl("_addmm_with_pre_activation",
+         kernel<&Forms<&addmm_meta<&check_addmm_or_baddbmm>>::with_pre_activation>);
   using Linear = Forms<&linear_meta>;
   m.impl("linear", kernel<&Linear::product>);
   m.impl("linear.out", kernel<&Linear::out>);
-  m.impl("_linear_with_before", kernel<&Linear::with_before>);
+  m.impl("_linear_with_pre_activation", kernel<&Linear::with_pre_activation>);
   using Grouped = Forms<&grouped_meta>;
   m.impl("grouped_mm", kernel<&Grouped::product>);
   m.impl("grouped_mm.out", kernel<&Grouped::out>);
-  m.impl("_grouped_mm_with_before", kernel<&Grouped::with_before>);
+  m.impl("_grouped_mm_with_pre_activation", kernel<&Grouped::with_pre_activation>);
   m.impl("_add_grouped_weight_grad", kernel<&add_grouped_weight_grad_meta>);
   m.impl("activation_backward", &activation_backward_meta);
   m.impl("fp16x3_recomputed", &fp16x3_recomputed_meta);

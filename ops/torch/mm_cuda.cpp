@@ -69,7 +69,7 @@ DeviceInfo read_device(c10::DeviceIndex index) {
   return as_built(device, BUILD);
 }
 
-// What plans are made for: the device, unless a test asks for another's plans.
+// Plans are made for the device, unless a test asks for another's plans.
 DeviceInfo planned_device(const DeviceInfo& running) {
   const char* const name = std::getenv("TILED_MM_PLAN_AS");
   if (name == nullptr || *name == '\0') return running;

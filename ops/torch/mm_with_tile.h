@@ -20,15 +20,12 @@ namespace tiled {
 // C, and the pre-activation, undefined where it is not asked for; by a rung's way of
 // that name. With an epilogue the tile's kernel is another one, and so it is where a tree sums K.
 template <typename Backend>
-std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const at::Tensor& b,
-                                                      std::string_view tile, bool exchanged,
-                                                      int64_t cluster_p, int64_t cluster_q,
-                                                      bool share_segments,
-                                                      const std::optional<at::Tensor>& bias,
-                                                      std::optional<std::string_view> activation,
-                                                      bool keeps_before, const MmOptions& asked) {
+std::tuple<at::Tensor, at::Tensor> finished_with_tile(
+    const at::Tensor& a, const at::Tensor& b, std::string_view tile, bool swap_ab,
+    int64_t cluster_p, int64_t cluster_q, bool split_k, const std::optional<at::Tensor>& bias,
+    std::optional<std::string_view> activation, bool keeps_pre_activation, const MmOptions& asked) {
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
-  const bool is_bare = !bias && !activation && !keeps_before;
+  const bool is_bare = !bias && !activation && !keeps_pre_activation;
   const at::ScalarType type = is_bare ? check_out_dtype(a.scalar_type(), asked)
                                       : check_finished_out_dtype(a.scalar_type(), asked);
   MmOptions options = asked;
@@ -45,29 +42,29 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(const at::Tensor& a, const
   const DeviceInfo& device = cuda_device(a.device().index());
   // Refuses what the rung cannot do.
   const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
-  const NamedWay name = {std::string(tile), exchanged, cluster_p, cluster_q, share_segments};
+  const NamedWay name = {std::string(tile), swap_ab, cluster_p, cluster_q, split_k};
   const std::optional<Plan> found = plan_of_way(problem, device, rung.algo, name);
   TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
-              exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
-              share_segments ? ", segments shared" : "", " for this problem");
-  at::Tensor c = Backend::empty(sizes, type, a), before;
+              swap_ab ? ", swap_ab" : "", ", cluster ", cluster_p, " x ", cluster_q,
+              split_k ? ", split_k" : "", " for this problem");
+  at::Tensor c = Backend::empty(sizes, type, a), pre_activation;
   problem.c.data = c.mutable_data_ptr();
-  if (keeps_before) {
-    before = Backend::empty(sizes, type, a);
-    keep_before(problem, before);
+  if (keeps_pre_activation) {
+    pre_activation = Backend::empty(sizes, type, a);
+    keep_pre_activation(problem, pre_activation);
   }
   if (c.numel() > 0)
     Backend::run(problem, {typename Backend::Chain{*found}, {}, nullptr, problem.leaf}, a);
-  return {std::move(c), std::move(before)};
+  return {std::move(c), std::move(pre_activation)};
 }
 
 template <typename Backend>
 at::Tensor mm_with_tile(const at::Tensor& a, const at::Tensor& b, std::string_view tile,
-                        bool exchanged, int64_t cluster_p, int64_t cluster_q, bool share_segments,
+                        bool swap_ab, int64_t cluster_p, int64_t cluster_q, bool split_k,
                         const MmOptions& asked) {
-  return std::get<0>(
-      finished_with_tile<Backend>(a, b, tile, exchanged, cluster_p, cluster_q, share_segments,
-                                  /*bias=*/{}, /*activation=*/{}, /*keeps_before=*/false, asked));
+  return std::get<0>(finished_with_tile<Backend>(a, b, tile, swap_ab, cluster_p, cluster_q, split_k,
+                                                 /*bias=*/{}, /*activation=*/{},
+                                                 /*keeps_pre_activation=*/false, asked));
 }
 
 }  // namespace tiled

@@ -100,8 +100,8 @@ struct SplitOf<Result(Parameters...)>
 
 }  // namespace detail
 
-// What to register for a function that takes `const MmOptions&`, or `const ScaledOptions&`, among
-// its parameters.
+// The kernel to register for a function that takes `const MmOptions&`, or `const ScaledOptions&`,
+// among its parameters.
 template <auto function>
 constexpr auto* kernel =
     &detail::SplitOf<std::remove_pointer_t<decltype(function)>>::template pack<function>;

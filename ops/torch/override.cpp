@@ -132,7 +132,7 @@ std::vector<Found> kernels_of_others(c10::DispatchKey key) {
   for (const Overridden& op : OVERRIDDEN) {
     const auto handle =
         c10::Dispatcher::singleton().findSchema({"aten::" + std::string(op.name), op.overload});
-    // What torch does not have on this device, it shall not have from here.
+    // An operator that torch does not have on this device gets none from here.
     if (!handle || !handle->hasComputedKernelForDispatchKey(key)) continue;
     c10::SafeKernelFunction kernel = handle->getComputedKernelForDispatchKey(key);
     if (kernel.debug() != OUR_NAME) found.push_back({&op, *handle, std::move(kernel)});
@@ -190,7 +190,7 @@ std::vector<at::DeviceType> devices_of(std::optional<std::string_view> name) {
   return {at::kCUDA};
 }
 
-// What the kernel was called that an operator has now, from the dispatcher's own text of its table:
+// The name of the kernel that an operator has now, from the dispatcher's own text of its table:
 // "CPU: <name> [kernel]". Asked for the kernel itself, the dispatcher keeps a token of each call.
 std::string kernel_name(const c10::OperatorHandle& op, c10::DispatchKey key) {
   const std::string begin = "\n" + std::string(c10::toString(key)) + ": ";

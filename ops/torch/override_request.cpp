@@ -221,8 +221,9 @@ void compute_out(const Request& asked, const Products& products) {
   check_read_memory(asked);
   at::Tensor& out = *asked.out;
   const bool resized = is_resized(asked);
-  // What shares memory with out would be overwritten before it is read, and what memory out shares
-  // when it is resized is known only then. Products with an epilogue have no whole sums of int8.
+  // An operand that shares memory with out would be overwritten before it is read, and what memory
+  // out shares when it is resized is known only then. Products with an epilogue have no whole sums
+  // of int8.
   if (resized || asked.of_int8 || may_overlap(out, *asked.a) || may_overlap(out, *asked.b) ||
       (reads_input(asked) && !is_same_view(out, *asked.input) && may_overlap(out, *asked.input))) {
     const Sizes sizes = sizes_of(asked);  // taken now: out may be an operand

@@ -14,7 +14,7 @@
 
 namespace tiled {
 
-// What computes a call: tiled, or torch's own kernel and why.
+// The library that computes a call: tiled, or torch's own kernel and why.
 enum class Verdict : int8_t {
   Tiled,
   Off,     // nothing overrides this device now
@@ -31,8 +31,8 @@ constexpr int VERDICTS = 9;
 // The word for it in the counts.
 const char* name_of(Verdict verdict);
 
-// What A and B are, and with them C: [M, K] [K, N], [B, M, K] [B, K, N], [M, K] [K], [K] [K]; or
-// what groups share out (check_grouped.h).
+// The shapes of A and B, and with them C's: [M, K] [K, N], [B, M, K] [B, K, N], [M, K] [K], [K]
+// [K]; or what groups share out (check_grouped.h).
 enum class Form : int8_t { Matrices, Batches, MatrixVector, Dot, Groups };
 
 // The arguments are the caller's, which outlive it.
@@ -52,7 +52,7 @@ struct Request {
   bool of_int8 = false;  // C is the sums of int8, whole, and out_dtype int32
 };
 
-// What would compute it. Changes nothing.
+// Says what would compute it. Changes nothing.
 Verdict judge(const Request& asked, at::DeviceType device, const Products& products);
 
 // The product, of a request that judge() gives to tiled. The second writes into asked.out.

@@ -23,7 +23,7 @@ Verdict judge(const ScaledCall& asked, at::DeviceType device, const Products& pr
 // Computes a call that judge() gives to tiled: C, or out.
 at::Tensor compute(const ScaledCall& asked, const Products& products);
 
-// What a call of each operator asks for. Fast accumulation is a permission, of which no use is
+// A call of each operator asks for this. Fast accumulation is a permission, of which no use is
 // made.
 namespace asked {
 

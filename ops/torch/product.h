@@ -1,5 +1,5 @@
-// What every backend does around its kernels: check, plan, allocate, run, in this order, so that a
-// call that cannot succeed has touched nothing. A Backend has
+// Every backend does the same around its kernels: check, plan, allocate, run, in this order, so
+// that a call that cannot succeed has touched nothing. A Backend has
 //   using Plan = ...;
 //   static Plan plan(const Problem&, const MmOptions&, const at::Tensor& a);
 //   static Target target(const at::Tensor& a);

@@ -14,7 +14,7 @@ namespace tiled {
 
 template <typename Backend>
 at::Tensor scaled_with_tile(const at::Tensor& a, const at::Tensor& b, const at::Tensor& scale_a,
-                            const at::Tensor& scale_b, std::string_view tile, bool exchanged,
+                            const at::Tensor& scale_b, std::string_view tile, bool swap_ab,
                             int64_t cluster_p, int64_t cluster_q,
                             std::optional<at::ScalarType> out_dtype) {
   ScaledOptions asked;
@@ -25,10 +25,9 @@ at::Tensor scaled_with_tile(const at::Tensor& a, const at::Tensor& b, const at::
   Problem problem = scaled_problem(a, b, scale_a, scale_b, shape);
   const std::optional<Plan> found =
       plan_of_way(problem, cuda_device(a.device().index()), Algo::Hopper,
-                  {std::string(tile), exchanged, cluster_p, cluster_q, /*share_segments=*/false});
-  TORCH_CHECK(found, "tiled_mm: hopper has no way ", std::string(tile),
-              exchanged ? ", exchanged" : "", ", cluster ", cluster_p, " x ", cluster_q,
-              " for this problem");
+                  {std::string(tile), swap_ab, cluster_p, cluster_q, /*split_k=*/false});
+  TORCH_CHECK(found, "tiled_mm: hopper has no way ", std::string(tile), swap_ab ? ", swap_ab" : "",
+              ", cluster ", cluster_p, " x ", cluster_q, " for this problem");
   at::Tensor c = Backend::empty({problem.m, problem.n}, shape.type, a);
   problem.c.data = c.mutable_data_ptr();
   if (c.numel() > 0) Backend::run(problem, {*found}, a);

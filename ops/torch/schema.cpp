@@ -62,8 +62,8 @@ TORCH_LIBRARY(tiled, m) {
              " str? activation=None, $options) -> Tensor"));
   // (C, the pre-activation): what autograd runs where a gradient needs both. The first
   // is of matrices or of batches.
-  m.def(schema("_addmm_with_before" + addmm + ") -> (Tensor, Tensor)"), tags);
-  m.def(schema("_linear_with_before" + linear + ") -> (Tensor, Tensor)"), tags);
+  m.def(schema("_addmm_with_pre_activation" + addmm + ") -> (Tensor, Tensor)"), tags);
+  m.def(schema("_linear_with_pre_activation" + linear + ") -> (Tensor, Tensor)"), tags);
   // Weight's gradient in a linear layer whose x is no matrix: grad^T x of all leading dimensions,
   // [N, K]. It takes them as they are, so that tensors that are split along one of them, as a
   // sequence may be between processes, need not be flattened. The second adds it to `sum`, rounded
@@ -81,7 +81,7 @@ TORCH_LIBRARY(tiled, m) {
       " $options";
   m.def(schema("grouped_mm" + grouped + ") -> Tensor"), tags);
   m.def(schema("grouped_mm.out" + grouped + ", Tensor(a!) out) -> ()"), tags);
-  m.def(schema("_grouped_mm_with_before" + grouped + ") -> (Tensor, Tensor)"), tags);
+  m.def(schema("_grouped_mm_with_pre_activation" + grouped + ") -> (Tensor, Tensor)"), tags);
   m.def(
       schema("_grouped_mm_into_main_grad(Tensor a, Tensor b, Tensor offs, Tensor? bias,"
              " Tensor? main_grad, *, str? activation=None, $options) -> Tensor"));
@@ -141,8 +141,8 @@ TORCH_LIBRARY(tiled, m) {
   m.def("disable_override(str? device=None) -> ()", &disable_override_of);
   m.def("override_counts(bool reset=False) -> str", &override_counts);
 
-  // What would run, and why. They compute nothing and take meta tensors too. algos() lists what
-  // `algo` may be, and does not look at the one that it is given.
+  // These say what would run, and why. They compute nothing and take meta tensors too. algos()
+  // lists what `algo` may be, and does not look at the one that it is given.
   m.def(schema("algos(Tensor a, Tensor b, *, $options, str? device=None) -> str[]"),
         kernel<&algos>);
   m.def(schema("explain(Tensor a, Tensor b, *, $options, str? device=None, bool verbose=False,"
@@ -164,12 +164,13 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def(schema("ways(Tensor a, Tensor b, *, $options, str? activation=None, str? device=None,"
                " Tensor? scale_a=None, Tensor? scale_b=None) -> str"),
         kernel<&ways_json>);
-  // What save_rules() would write to a new file; and back to the shipped rules, of all devices.
+  // The text that save_rules() would write to a new file; and back to the shipped rules, of all
+  // devices.
   m.def("rules(str? device=None) -> str", &rules_text);
   m.def("forget_rules() -> ()", &forget_rules);
   // The row of a rules file that would choose this way for the product: for tests of the choice.
-  m.def(schema("rules_row(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
-               " int cluster_q, bool share_segments, *, $options, str? activation=None,"
+  m.def(schema("rules_row(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
+               " int cluster_q, bool split_k, *, $options, str? activation=None,"
                " str? device=None) -> str"),
         kernel<&rules_row>);
   // A number of the CPU's blockings, which is `value` from then on: for bench.cpu_blocking.
@@ -183,23 +184,25 @@ TORCH_LIBRARY(tiled_debug, m) {
   // not. plan() lists the ways of all that have many. Clusters other than 1 x 1 are hopper's and
   // fp16x3's.
   m.def(
-      schema("mm_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
-             " int cluster_q, bool share_segments, *, $options) -> Tensor"));
+      schema("mm_with_tile(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
+             " int cluster_q, bool split_k, *, $options) -> Tensor"));
   // The same of a scaled product of two matrices.
   m.def(
       "scaled_with_tile(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, str tile,"
-      " bool exchanged, int cluster_p, int cluster_q, *, ScalarType? out_dtype=None) -> Tensor");
-  // The same with an epilogue: (C, before) with C = activation(before), before = A B + bias.
+      " bool swap_ab, int cluster_p, int cluster_q, *, ScalarType? out_dtype=None) -> Tensor");
+  // The same with an epilogue: (C, pre_activation) with C = activation(pre_activation),
+  // pre_activation = A B + bias.
   m.def(
-      schema("finished_with_tile(Tensor a, Tensor b, str tile, bool exchanged, int cluster_p,"
-             " int cluster_q, bool share_segments, *, Tensor? bias=None, str? activation=None,"
-             " bool before=False, $options) -> (Tensor, Tensor)"));
-  // (C, before) with C = activation(before), before = beta input + (alpha A B + bias), of matrices
-  // or of batches (core/epilogue.h). `before` is undefined if it is not asked for.
-  m.def(
-      schema("mm_with_epilogue(Tensor a, Tensor b, *, Tensor? bias=None, str bias_along='n',"
-             " Tensor? input=None, Scalar alpha=1, Scalar beta=1, str? activation=None,"
-             " bool before=False, Tensor(a!)? out=None, $options) -> (Tensor(a!), Tensor)"));
+      schema("finished_with_tile(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
+             " int cluster_q, bool split_k, *, Tensor? bias=None, str? activation=None,"
+             " bool pre_activation=False, $options) -> (Tensor, Tensor)"));
+  // (C, pre_activation) with C = activation(pre_activation), pre_activation = beta input + (alpha A
+  // B + bias), of matrices or of batches (core/epilogue.h). `pre_activation` is undefined if it is
+  // not asked for.
+  m.def(schema(
+      "mm_with_epilogue(Tensor a, Tensor b, *, Tensor? bias=None, str bias_along='n',"
+      " Tensor? input=None, Scalar alpha=1, Scalar beta=1, str? activation=None,"
+      " bool pre_activation=False, Tensor(a!)? out=None, $options) -> (Tensor(a!), Tensor)"));
   // [registers a thread, static shared bytes, local bytes a thread, blocks a multiprocessor] of the
   // kernel that would run, as the CUDA runtime reports them.
   m.def(schema("kernel_attributes(Tensor a, Tensor b, *, $options) -> int[]"),

@@ -25,14 +25,14 @@ using AddmmLike = Operator<Result(const at::Tensor& input, const at::Tensor& a, 
                                   const MmOptions& options, Out... out)>;
 using AddmmOperator = AddmmLike<at::Tensor>;
 using AddmmOutOperator = AddmmLike<void, at::Tensor&>;
-using AddmmWithBeforeOperator = AddmmLike<std::tuple<at::Tensor, at::Tensor>>;
+using AddmmWithPreActivationOperator = AddmmLike<std::tuple<at::Tensor, at::Tensor>>;
 
 template <typename Result, typename... MainGrad>
 using LinearLike = Operator<Result(
     const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
     MainGrad... main_grad, std::optional<std::string_view> activation, const MmOptions& options)>;
 using LinearOperator = LinearLike<at::Tensor>;
-using LinearWithBeforeOperator = LinearLike<std::tuple<at::Tensor, at::Tensor>>;
+using LinearWithPreActivationOperator = LinearLike<std::tuple<at::Tensor, at::Tensor>>;
 using LinearIntoMainGradOperator = LinearLike<at::Tensor, const std::optional<at::Tensor>&>;
 // Weight's gradient [N, K], of a gradient [..., N] and x [..., K] with equal leading dimensions.
 using LinearWeightGradOperator =
@@ -50,7 +50,7 @@ using GroupedLike = Operator<Result(
     const MmOptions& options, Out... out)>;
 using GroupedOperator = GroupedLike<at::Tensor>;
 using GroupedOutOperator = GroupedLike<void, at::Tensor&>;
-using GroupedWithBeforeOperator = GroupedLike<std::tuple<at::Tensor, at::Tensor>>;
+using GroupedWithPreActivationOperator = GroupedLike<std::tuple<at::Tensor, at::Tensor>>;
 using GroupedIntoMainGradOperator = Operator<at::Tensor(
     const at::Tensor& a, const at::Tensor& b, const at::Tensor& offs,
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& main_grad,
@@ -66,10 +66,10 @@ using ScaledLike =
 using ScaledOperator = ScaledLike<at::Tensor>;
 using ScaledOutOperator = ScaledLike<void, at::Tensor&>;
 
-// What an activation passes back, and the bias' gradient.
+// The gradient that an activation passes back, and the bias' gradient.
 using GradientAndSums = std::tuple<at::Tensor, at::Tensor>;
 using ActivationBackwardSignature = GradientAndSums(const at::Tensor& gradient,
-                                                    const std::optional<at::Tensor>& before,
+                                                    const std::optional<at::Tensor>& pre_activation,
                                                     std::optional<std::string_view> activation,
                                                     std::optional<at::ScalarType> bias_dtype);
 using ActivationBackwardOperator = c10::TypedOperatorHandle<ActivationBackwardSignature>;
@@ -87,13 +87,13 @@ constexpr const char* OF_EACH_DEVICE[] = {"mm",
                                           "addmm.out",
                                           "baddbmm",
                                           "baddbmm.out",
-                                          "_addmm_with_before",
+                                          "_addmm_with_pre_activation",
                                           "linear",
                                           "linear.out",
-                                          "_linear_with_before",
+                                          "_linear_with_pre_activation",
                                           "grouped_mm",
                                           "grouped_mm.out",
-                                          "_grouped_mm_with_before",
+                                          "_grouped_mm_with_pre_activation",
                                           "_add_grouped_weight_grad",
                                           "activation_backward",
                                           "fp16x3_recomputed",

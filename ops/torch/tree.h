@@ -77,7 +77,7 @@ inline Problem part_of_c(Problem p, bool columns, int64_t begin, int64_t size) {
   detail::move_along(operand, p.dtype, stride(operand), begin);
   detail::move_along(p.c, e.out_dtype, stride(p.c), begin);
   detail::move_along(e.input, stride(e.input), begin);
-  detail::move_along(e.before, stride(e.before), begin);
+  detail::move_along(e.pre_activation, stride(e.pre_activation), begin);
   if (e.bias_along == (columns ? Along::N : Along::M))
     detail::move_by(e.bias, begin * e.bias_stride * size_of(e.bias_dtype));
   if (scales.data != nullptr) scales.data += scale_offset(scales, begin, 0);
@@ -92,7 +92,7 @@ inline Problem part_of_batch(Problem p, int64_t begin, int64_t size) {
   detail::move_along(p.b, p.dtype, p.b.batch_stride, begin);
   detail::move_along(p.c, e.out_dtype, p.c.batch_stride, begin);
   detail::move_along(e.input, e.input.batch_stride, begin);
-  detail::move_along(e.before, e.before.batch_stride, begin);
+  detail::move_along(e.pre_activation, e.pre_activation.batch_stride, begin);
   detail::move_by(e.bias, begin * e.bias_batch_stride * size_of(e.bias_dtype));
   for (OperandScales* scales : {&p.scales.a, &p.scales.b})
     if (scales->data != nullptr) scales->data += begin * scales->batch_stride;
@@ -249,7 +249,7 @@ void run_tree(const Problem& p, const SumTree& tree, const MmOptions& options,
     }
 }
 
-// What a Backend's plan() and run() are.
+// A Backend's plan() and run() are these.
 template <typename Backend>
 auto plan_of_either_order(const Problem& problem, const MmOptions& options, const at::Tensor& a) {
   using Plan = TreePlan<typename Backend::Chain>;
@@ -259,7 +259,7 @@ auto plan_of_either_order(const Problem& problem, const MmOptions& options, cons
   const Problem whole = with_leaf(problem, tree);
   if (Backend::one_product_sums(whole, tree, options, a))
     return Plan{Backend::plan_chain(whole, options, a), {}, &options, whole.leaf};
-  // What a leaf is refused for, the product is refused for before it begins; a rung that is asked
+  // The product is refused before it begins for what a leaf is refused for; a rung that is asked
   // for may not take all of them.
   const TreePiece piece = tree_piece(problem, parts_of(tree, problem.k).size());
   const TreeNode node = first_node(problem, tree, piece);

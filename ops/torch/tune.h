@@ -25,7 +25,7 @@ void tune(const Problem& problem, const DeviceInfo& device, c10::DeviceIndex ind
 // load_rules() at the begin of a program, by the environment's TILED_MM_RULES; warns where it
 // cannot.
 void load_rules_of_environment(const DeviceInfo& device);
-// What save_rules() would write to a new file.
+// The text that save_rules() would write to a new file.
 std::string rules_text(std::optional<std::string_view> device);
 
 }  // namespace tiled

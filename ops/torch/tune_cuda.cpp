@@ -136,14 +136,16 @@ class Tuner {
       : stream_(at::cuda::getCurrentCUDAStream()), copies_(problem, launches_of(seconds), stream_) {
     const DType dtype = problem.epilogue.out_dtype;
     c_ = allocated(extent_of(problem.c, problem.batch, problem.m, problem.n, dtype));
-    const Companion<void*>& before = problem.epilogue.before;
-    if (before.data != nullptr)
-      before_ = allocated(extent_of(before, problem.batch, problem.m, problem.n, dtype));
+    const Companion<void*>& pre_activation = problem.epilogue.pre_activation;
+    if (pre_activation.data != nullptr)
+      pre_activation_ =
+          allocated(extent_of(pre_activation, problem.batch, problem.m, problem.n, dtype));
     for (Problem& copy : copies_.problems()) {
       copy.c.data = c_.get();
-      if (before.data != nullptr) copy.epilogue.before.data = before_.get();
+      if (pre_activation.data != nullptr) copy.epilogue.pre_activation.data = pre_activation_.get();
     }
-    // What is read last fills L2, so that operands come from memory, as between a model's layers.
+    // Bytes that are read last fill L2, so that operands come from memory, as between a model's
+    // layers.
     const auto floats = at::TensorOptions().dtype(at::kFloat).device(at::kCUDA);
     cache_ = at::empty({2 * device.l2_bytes / 4}, floats);
   }
@@ -181,7 +183,7 @@ class Tuner {
  private:
   c10::cuda::CUDAStream stream_;
   Copies copies_;
-  c10::DataPtr c_, before_;
+  c10::DataPtr c_, pre_activation_;
   at::Tensor cache_;
 };
 

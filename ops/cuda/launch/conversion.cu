@@ -1,6 +1,6 @@
-// What a product needs beside the one of another dtype that computes it (plan/conversion.h):
-// operands are copied, of complex numbers so that their parts are rows in turn, and a pass finishes
-// the product's sums, of complex numbers combined. Bound by memory.
+// The kernels that a product needs beside the one of another dtype that computes it
+// (plan/conversion.h): operands are copied, of complex numbers so that their parts are rows in
+// turn, and a pass finishes the product's sums, of complex numbers combined. Bound by memory.
 #include <algorithm>
 #include <utility>
 

@@ -74,8 +74,9 @@ __global__ void __launch_bounds__(THREADS)
     pass_back(const __grid_constant__ FirstArguments arguments) {
   using Acc = Accumulator<T>;
   using Vector = Neighbours<T, COUNT>;
-  constexpr bool READS_BEFORE = ACTIVATION != Activation::None;
-  constexpr bool HAS_SLOPE = READS_BEFORE && ACTIVATION != Activation::Relu;  // another than 1
+  constexpr bool READS_PRE_ACTIVATION = ACTIVATION != Activation::None;
+  constexpr bool HAS_SLOPE =
+      READS_PRE_ACTIVATION && ACTIVATION != Activation::Relu;  // another than 1
   constexpr int GROUP = static_cast<int>(SUMMED_AT_ONCE);
   constexpr int COLUMNS = ROW_BYTES / sizeof(T), ACROSS = COLUMNS / COUNT;
   constexpr int ROWS_AT_ONCE = THREADS / ACROSS, PIECES = GROUP / ROWS_AT_ONCE;
@@ -101,22 +102,24 @@ __global__ void __launch_bounds__(THREADS)
     return static_cast<const T*>(data) + (first_row + threadIdx.x / ACROSS) * row_stride +
            column * col_stride;
   };
-  const GradientOperand &of_gradient = pass.gradient, &of_before = pass.before;
+  const GradientOperand &of_gradient = pass.gradient, &of_pre_activation = pass.pre_activation;
   const T* gradient_at = first(of_gradient.data, of_gradient.row_stride, of_gradient.col_stride);
-  const T* before_at = first(of_before.data, of_before.row_stride, of_before.col_stride);
+  const T* pre_activation_at =
+      first(of_pre_activation.data, of_pre_activation.row_stride, of_pre_activation.col_stride);
   T* result_at = const_cast<T*>(first(pass.result, pass.columns, 1));
   const int64_t gradient_step = ROWS_AT_ONCE * of_gradient.row_stride;
-  const int64_t before_step = ROWS_AT_ONCE * of_before.row_stride;
+  const int64_t pre_activation_step = ROWS_AT_ONCE * of_pre_activation.row_stride;
   const int64_t result_step = ROWS_AT_ONCE * pass.columns;
   for (int piece = 0; piece < PIECES && column < pass.columns; piece += AHEAD) {
-    Loaded<Vector> gradient[AHEAD], before[AHEAD];
+    Loaded<Vector> gradient[AHEAD], pre_activation[AHEAD];
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
       const int row = threadIdx.x / ACROSS + (piece + i) * ROWS_AT_ONCE;
       if (row >= rows) break;
       gradient[i] = *reinterpret_cast<const Loaded<Vector>*>(gradient_at + i * gradient_step);
-      if constexpr (READS_BEFORE)
-        before[i] = *reinterpret_cast<const Loaded<Vector>*>(before_at + i * before_step);
+      if constexpr (READS_PRE_ACTIVATION)
+        pre_activation[i] =
+            *reinterpret_cast<const Loaded<Vector>*>(pre_activation_at + i * pre_activation_step);
     }
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
@@ -124,11 +127,11 @@ __global__ void __launch_bounds__(THREADS)
       if (row >= rows) break;
       Vector kept, result;
       const auto& g = reinterpret_cast<const Vector&>(gradient[i]);
-      const auto& b = reinterpret_cast<const Vector&>(before[i]);
+      const auto& b = reinterpret_cast<const Vector&>(pre_activation[i]);
 #pragma unroll
       for (int j = 0; j < COUNT; ++j) {
         Acc x{};
-        if constexpr (READS_BEFORE) x = widen(b.values[j]);
+        if constexpr (READS_PRE_ACTIVATION) x = widen(b.values[j]);
         const PassedBack<Acc> passed =
             passed_back<sizeof(T) == 2>(ACTIVATION, widen(g.values[j]), x);
         kept.values[j] = Round<T, Acc>::from(passed.gradient);  // exact: it was one of these
@@ -141,7 +144,7 @@ __global__ void __launch_bounds__(THREADS)
         *reinterpret_cast<Loaded<Vector>*>(result_at + i * result_step) =
             reinterpret_cast<const Loaded<Vector>&>(result);
     }
-    gradient_at += AHEAD * gradient_step, before_at += AHEAD * before_step;
+    gradient_at += AHEAD * gradient_step, pre_activation_at += AHEAD * pre_activation_step;
     result_at += AHEAD * result_step;
   }
   if (arguments.out.data == nullptr) return;
@@ -233,7 +236,7 @@ bool in_vectors(const GradientPass& pass, int count) {
            reinterpret_cast<uintptr_t>(x.data) % bytes == 0;
   };
   return pass.columns % count == 0 && fits(pass.gradient) &&
-         (pass.activation == Activation::None || fits(pass.before)) &&
+         (pass.activation == Activation::None || fits(pass.pre_activation)) &&
          reinterpret_cast<uintptr_t>(pass.result) % bytes == 0;
 }
 

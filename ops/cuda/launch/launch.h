@@ -16,7 +16,7 @@ namespace tiled {
 // The planned kernels. `workspace` has the plan's workspace_bytes.
 cudaError_t launch(const Problem& problem, const Plan& plan, void* workspace, cudaStream_t stream);
 
-// What the runtime says of the planned kernel on the current device.
+// The runtime says this of the planned kernel on the current device.
 struct LaunchAttributes {
   int registers;         // of one thread
   int64_t shared_bytes;  // static, of one block

@@ -123,7 +123,7 @@ struct Shared {
   alignas(16) uint8_t turned[SIDE * PITCH];
 };
 
-// What is made: rows with a scale for each of them, the transpose too, or either with one scale
+// The results: rows with a scale for each of them, the transpose too, or either with one scale
 // for a tile.
 enum class Makes { Rows, RowsAndTranspose, Squares };
 

@@ -116,10 +116,11 @@ __global__ void __launch_bounds__(THREADS) tree_sum(const __grid_constant__ Tree
       const bool is_behind = by_group && group == p.batch;  // where C is zero
       if (!is_behind && !leaves_sums(epilogue))
         finish_vector<Out>(epilogue, total, group, row, column, p.n);
-      if (is_behind && epilogue.before.data != nullptr)
-        store_vector(static_cast<Out*>(epilogue.before.data) + row * epilogue.before.row_stride +
-                         column * epilogue.before.col_stride,
-                     epilogue.before.col_stride, total, p.n - column);
+      if (is_behind && epilogue.pre_activation.data != nullptr)
+        store_vector(static_cast<Out*>(epilogue.pre_activation.data) +
+                         row * epilogue.pre_activation.row_stride +
+                         column * epilogue.pre_activation.col_stride,
+                     epilogue.pre_activation.col_stride, total, p.n - column);
       store_vector(c + row * p.c.row_stride + column * p.c.col_stride, p.c.col_stride, total,
                    p.n - column);
     }

@@ -23,8 +23,8 @@ struct Accesses {
 // By vectors in both operands, or by single elements in both.
 Accesses vector_accesses_of(const Problem& problem);
 
-// What cp.async can copy by 16 bytes: its address must be aligned whatever the number of elements
-// there.
+// The access by which cp.async can copy 16 bytes: their address must be aligned whatever the
+// number of elements there.
 Access copied_access_of(const Side& side);
 
 // The same where the tile is contiguous along m or n: register_tile's, whose operands along k are

@@ -1,4 +1,4 @@
-// What a build makes of the device that it runs on, as far as the planner is concerned. Pure.
+// The device as a build sees the one that it runs on, as far as the planner is concerned. Pure.
 #pragma once
 
 #include <optional>

@@ -31,8 +31,8 @@ bool can_launch(const Candidate& candidate, const Problem& problem, const Device
 }
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
-             bool exchanged) {
-  return plan_of(algo, way, problem, exchanged, candidate.block_m, candidate.block_n,
+             bool swap_ab) {
+  return plan_of(algo, way, problem, swap_ab, candidate.block_m, candidate.block_n,
                  candidate.block_k);
 }
 
@@ -54,12 +54,12 @@ Step product_of(const Candidate& candidate, const Plan& plan, const Problem& pro
   return step;
 }
 
-void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments) {
+void add_product(Plan& plan, Step product, const Problem& problem, bool split_k) {
   const int64_t segments = chain_count(problem);
-  if (shares_segments) {
+  if (split_k) {
     product.grid_y =
         static_cast<int32_t>(std::min(saturating_product(problem.batch, segments), MAX_GRID_Y));
-    return add_with_sums(plan, product, problem, plan.exchanged ? TRANSPOSED : 0);
+    return add_with_sums(plan, product, problem, plan.swap_ab ? TRANSPOSED : 0);
   }
   const int64_t tile = int64_t{plan.block_m} * plan.block_n * accumulator_bytes(problem.dtype);
   const int64_t blocks = saturating_product(product.grid_x, product.grid_y);

@@ -1,4 +1,4 @@
-// What the rungs of Arithmetic::Fma have in common: tiles of C, one a block.
+// The rungs of Arithmetic::Fma have this in common: tiles of C, one a block.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ bool is_of_chains(const Problem& problem, const DeviceInfo& device);
 bool can_launch(const Candidate& candidate, const Problem& problem, const DeviceInfo& device);
 
 Plan plan_of(Algo algo, const Candidate& candidate, const Problem& problem, const Way& way,
-             bool exchanged = false);
+             bool swap_ab = false);
 
 // The kernel of the sums, a block for each tile; where it walks through groups, no more blocks than
 // run at once. `dynamic`: it is given its shared memory.
@@ -47,6 +47,6 @@ int64_t most_tiles(const Problem& problem, int64_t block_m, int64_t block_n);
 // Adds the product of such a kernel. By split-K it stores the sums of segments, which another
 // kernel adds; its grid's y is a segment of an entry (parts/schedule/turn.cuh). Else its blocks
 // keep their tiles' running totals between segments of K, in the workspace.
-void add_product(Plan& plan, Step product, const Problem& problem, bool shares_segments);
+void add_product(Plan& plan, Step product, const Problem& problem, bool split_k);
 
 }  // namespace tiled

@@ -1,4 +1,4 @@
-// What the rungs have in common whose blocks stay, in clusters, and take tile after tile: hopper
+// The plan that rungs share whose blocks stay, in clusters, and take tile after tile: hopper
 // and fp16x3.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace tiled {
 
 struct ClusterPlan {
   int8_t tile;                  // of the rung's own list
-  bool exchanged;               // P is B's transpose and Q is A; else P is A and Q B's transpose
+  bool swap_ab;                 // P is B's transpose and Q is A; else P is A and Q B's transpose
   int8_t cluster_p, cluster_q;  // blocks of a cluster; one of them is 1
   int32_t panel;                // clusters along P done before the next along Q
   int32_t blocks;               // of the grid

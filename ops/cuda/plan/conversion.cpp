@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "cuda/plan/repack_layout.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/swap_ab.h"
 
 namespace tiled {
 namespace {
 
-// What asks for more of the workspace stays with the dtype's own kernels, which need less.
+// A product that asks for more of the workspace stays with the dtype's own kernels, which need
+// less.
 constexpr int64_t MOST_BYTES = int64_t{1} << 30;
 constexpr int64_t MOST_ROWS = int64_t{1} << 30, MOST_STRIDE = int64_t{1} << 58;  // twice these fit
 
@@ -73,7 +74,7 @@ bool has_conversion(const Problem& p) {
 Conversion conversion_of(const Problem& problem) {
   const bool along_m = problem.c.row_stride == 1 && problem.c.col_stride != 1;
   Conversion conversion{};
-  const Problem& whole = conversion.whole = along_m ? turned(problem) : problem;
+  const Problem& whole = conversion.whole = along_m ? with_ab_swapped(problem) : problem;
   const bool of_complex = is_complex(whole.dtype);
   Problem& p = conversion.product;
   p = whole;
@@ -102,8 +103,8 @@ Conversion conversion_of(const Problem& problem) {
 
 double seconds_of_passes(const Conversion& conversion, const Rules& rules) {
   const ChipRates& chip = rules.chip();
-  // What is read for a byte of a copy, and written for one of R: elements of 16 bits are half as
-  // large as fp32, and four numbers of R become a complex number's two.
+  // The bytes that are read for a byte of a copy, and written for one of R: elements of 16 bits are
+  // half as large as fp32, and four numbers of R become a complex number's two.
   const Problem& whole = conversion.whole;
   const bool of_complex = is_complex(whole.dtype);
   const double read = of_complex ? 1 : 0.5;

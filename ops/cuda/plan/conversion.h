@@ -27,7 +27,8 @@ struct Conversion {
   Problem whole;    // the product that is asked for, turned where C is contiguous along m
   Problem product;  // the other; null where an operand or R is in the workspace
   bool copies_a, copies_b;
-  // What the copies and R take of the workspace, behind what the product's own plan needs.
+  // The bytes that the copies and R take of the workspace, behind what the product's own plan
+  // needs.
   int64_t a_bytes, b_bytes, r_bytes;
 
   int64_t bytes() const { return a_bytes + b_bytes + r_bytes; }
@@ -45,7 +46,7 @@ bool has_conversion(const Problem& problem);
 // The conversion of a problem that has one.
 Conversion conversion_of(const Problem& problem);
 
-// What the copies and the pass take, beside the product.
+// The time that the copies and the pass take, beside the product.
 double seconds_of_passes(const Conversion& conversion, const Rules& rules);
 
 // Whether the other product is to compute this one: it exists, and takes less time than the best

@@ -39,7 +39,7 @@ CopyGrid copy_grid_of(const Side& from, const Side& to, const Problem& problem) 
 }
 
 void add_copies(Plan& plan, const Problem& problem) {
-  const Sides from = sides_of(problem, plan.exchanged);
+  const Sides from = sides_of(problem, plan.swap_ab);
   Step step{};
   step.work = Work::Copy;
   step.threads_x = COPY_THREADS, step.threads_y = step.grid_y = 1;
@@ -74,8 +74,8 @@ Problem problem_as_read(const Problem& problem, const Plan& plan, char* workspac
     else
       read.a = {data, s.row_stride, s.k_stride, s.batch_stride, s.alignment};
   };
-  replace(plan.exchanged, plan.copy_p, Area::P);
-  replace(!plan.exchanged, plan.copy_q, Area::Q);
+  replace(plan.swap_ab, plan.copy_p, Area::P);
+  replace(!plan.swap_ab, plan.copy_q, Area::Q);
   return read;
 }
 

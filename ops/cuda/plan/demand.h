@@ -1,5 +1,5 @@
-// What a way asks of a chip, in numbers that its time is estimated from (estimate.h). A rung's
-// plan() fills it in: no rung has a model of its own.
+// The work that a way asks of a chip, in numbers that its time is estimated from (estimate.h). A
+// rung's plan() fills it in: no rung has a model of its own.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ Demand demand_of(const Problem& problem, const Sides& read, int64_t block_p, int
 // The demand of a kernel that has A's rows as P and B's columns as Q.
 inline Demand demand_of(const Problem& problem, int64_t block_m, int64_t block_n, int variant,
                         int resident, bool splits = false) {
-  return demand_of(problem, sides_of(problem, /*exchanged=*/false), block_m, block_n, variant,
+  return demand_of(problem, sides_of(problem, /*swap_ab=*/false), block_m, block_n, variant,
                    resident, splits);
 }
 

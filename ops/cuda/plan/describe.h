@@ -1,4 +1,4 @@
-// What rungs say of their plans alike, for reports.
+// Rungs say this of their plans alike, for reports.
 #pragma once
 
 #include <initializer_list>
@@ -21,12 +21,12 @@ std::vector<std::string> variants_of(List, std::initializer_list<const char*> ma
   return names;
 }
 
-// What reports say of split-K, where a plan has it.
-inline void describe_sharing(Description& d, const Problem& problem, bool shares_segments) {
-  if (shares_segments)
+// Reports say this of split-K, where a plan has it.
+inline void describe_sharing(Description& d, const Problem& problem, bool split_k) {
+  if (split_k)
     d.lines.emplace_back("shares", std::string(problem.leaf > 0 ? "leaves" : "segments") +
                                        " of K among blocks, adds their sums");
-  d.json.emplace_back("shares_segments", shares_segments ? "true" : "false");
+  d.json.emplace_back("split_k", split_k ? "true" : "false");
 }
 
 // Which operands a plan copies before its product.
@@ -35,7 +35,7 @@ struct CopiedOperands {
 };
 inline CopiedOperands copied_operands(const Plan& plan) {
   const bool p = plan.copy_p != CopyTo::Nothing, q = plan.copy_q != CopyTo::Nothing;
-  return plan.exchanged ? CopiedOperands{q, p} : CopiedOperands{p, q};
+  return plan.swap_ab ? CopiedOperands{q, p} : CopiedOperands{p, q};
 }
 
 // Null for neither.

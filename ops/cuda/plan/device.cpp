@@ -1,4 +1,4 @@
-// What compute capabilities and chips have, and the arithmetic of occupancy and roofline.
+// The table of compute capabilities and chips, and the arithmetic of occupancy and roofline.
 #include "cuda/plan/device.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace tiled {
 namespace {
 
-// What the compute capability alone decides. Multiply-adds per clock of one multiprocessor and
+// The compute capability alone decides these. Multiply-adds per clock of one multiprocessor and
 // allocation units: CUDA C++ Programming Guide, "Arithmetic Instructions" and "Compute
 // Capabilities" (editions 2.3, 8.0 and 13), and the occupancy calculators of the same toolkits.
 // Only the named devices and those that the kernels are built for have a row. The integer rate of
@@ -50,7 +50,7 @@ const Architecture& architecture_of(int capability) {
   return *found;
 }
 
-// What the chips of a capability have each for itself, by the beginning of the name that their
+// The chips of a capability have these each for itself, by the beginning of the name that their
 // driver gives them; the first row that fits stands.
 struct Chip {
   std::string_view name;

@@ -1,4 +1,4 @@
-// What the planner knows of a GPU, and the two general functions that stand on it: occupancy and
+// The planner knows this of a GPU, and the two general functions that stand on it: occupancy and
 // roofline. No CUDA header: a DeviceInfo comes from the running device (mm_cuda.cpp) or from the
 // table of named devices (named_devices.cpp), so plans can be made and tested where there is no
 // GPU.
@@ -57,7 +57,7 @@ DeviceInfo leaving_free(DeviceInfo device, int multiprocessors);
 // capability newer than the table counts as the table's last.
 void set_architecture(DeviceInfo& device, double clock_hz);
 
-// What a build that leaves out Hopper's kernels makes of a device it runs on; and whether it did.
+// The device as a build sees it that leaves out Hopper's kernels; and whether it did.
 inline void leave_out_hopper_kernels(DeviceInfo& device) {
   device.hopper_kernels = false;
   device.tensor_flops = device.fp64_tensor_flops = 0;
@@ -81,7 +81,7 @@ double peak_flops(const DeviceInfo& device, DType dtype);
 // The same in any arithmetic; tf32 runs at half the rate of 16-bit products.
 double peak_flops(const DeviceInfo& device, DType dtype, Arithmetic arithmetic);
 
-// What one block asks of a multiprocessor. registers_per_thread 0 means "not known".
+// One block asks this of a multiprocessor. registers_per_thread 0 means "not known".
 struct BlockResources {
   int threads;
   int registers_per_thread;

@@ -10,7 +10,7 @@
 
 namespace tiled {
 
-// What the formula asks in addition to a plan's Demand.
+// The formula asks this in addition to a plan's Demand.
 struct DemandTerms {
   double steps;     // of BLOCK_K, of one unit
   double elements;  // of C, that one unit sums
@@ -38,7 +38,7 @@ Choice choose(const Problem& problem, const DeviceInfo& device, const Rules& rul
 std::vector<Choice> ranked_ways(const Problem& problem, const DeviceInfo& device,
                                 const Rules& rules, const Algo* asked = nullptr);
 
-// What the rules and estimates ask of an epilogue: whether there is one, which activation it has,
+// The rules and estimates ask this of an epilogue: whether there is one, which activation it has,
 // and whether it keeps the pre-activations.
 int64_t finishing_of(const Epilogue& epilogue);
 

@@ -1,4 +1,4 @@
-// What is asked of precision 'fp16x3' from outside of its rung. Pure, as plan.h.
+// Questions that are asked of precision 'fp16x3' from outside of its rung. Pure, as plan.h.
 #pragma once
 
 #include <algorithm>

@@ -1,11 +1,11 @@
-// Stream-K (wrap_around.h): how a tile's accumulators go from block to block. Where they are in the
+// Stream-K (stream_k.h): how a tile's accumulators go from block to block. Where they are in the
 // workspace, and the words by which blocks find their number and say that accumulators are there.
 // Host and device; hand_over.cuh has the way itself.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/plan/wrap_around.h"
+#include "cuda/plan/stream_k.h"
 
 namespace tiled {
 
@@ -27,9 +27,9 @@ inline HandOver hand_over_at(char* workspace, int64_t accumulators_at, int64_t w
 }
 
 // A grid of persistent clusters that shares tiles out by stream-K.
-struct CutGrid {
-  WrapAround wrap;     // of the grid's units
-  HandOver hand_over;  // by blocks, or by CutTurns
+struct StreamKGrid {
+  StreamK rule;        // of the grid's units
+  HandOver hand_over;  // by blocks, or by StreamKTurns
 };
 
 }  // namespace tiled

@@ -44,8 +44,8 @@ std::string text_of(const MeasuredWay& way) {
   std::ostringstream text;
   text.precision(4);
   text << way.seconds << ' ' << way.estimated_seconds << ' ' << way.date << ' ' << name_of(way.algo)
-       << ' ' << way.name.exchanged << ' ' << way.name.cluster_p << ' ' << way.name.cluster_q << ' '
-       << way.name.share_segments;
+       << ' ' << way.name.swap_ab << ' ' << way.name.cluster_p << ' ' << way.name.cluster_q << ' '
+       << way.name.split_k;
   if (!way.name.tile.empty()) text << ' ' << way.name.tile;
   return text.str();
 }
@@ -54,8 +54,8 @@ std::optional<MeasuredWay> read_way(std::string_view text) {
   std::istringstream words{std::string(text)};
   MeasuredWay way{};
   std::string algo;
-  words >> way.seconds >> way.estimated_seconds >> way.date >> algo >> way.name.exchanged >>
-      way.name.cluster_p >> way.name.cluster_q >> way.name.share_segments;
+  words >> way.seconds >> way.estimated_seconds >> way.date >> algo >> way.name.swap_ab >>
+      way.name.cluster_p >> way.name.cluster_q >> way.name.split_k;
   const bool is_read = !words.fail() && way.seconds > 0 && way.estimated_seconds > 0;
   std::getline(words >> std::ws, way.name.tile);
   const std::optional<Algo> known = parse_algo(algo);

@@ -1,4 +1,4 @@
-// What a thread remembers of its choices.
+// A thread remembers its choices.
 //
 // A table of rows, in each of which a key that falls there has any of some places. With one place a
 // row, two products of a model that fall into the same one would drive each other out, call after

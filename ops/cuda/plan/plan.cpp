@@ -100,11 +100,11 @@ const Rung* rung_of(Algo algo) {
   return nullptr;
 }
 
-Plan plan_of(Algo algo, const Way& way, const Problem& problem, bool exchanged, int32_t block_p,
+Plan plan_of(Algo algo, const Way& way, const Problem& problem, bool swap_ab, int32_t block_p,
              int32_t block_q, int32_t block_k) {
   Plan plan{};
-  plan.algo = algo, plan.way = way, plan.exchanged = exchanged;
-  plan.block_m = exchanged ? block_q : block_p, plan.block_n = exchanged ? block_p : block_q;
+  plan.algo = algo, plan.way = way, plan.swap_ab = swap_ab;
+  plan.block_m = swap_ab ? block_q : block_p, plan.block_n = swap_ab ? block_p : block_q;
   plan.block_k = block_k;
   plan.tiles_m = blocks_over(problem.m, plan.block_m);
   plan.tiles_n = blocks_over(problem.n, plan.block_n);
@@ -159,7 +159,7 @@ std::vector<Choice> ranked_ways(const Problem& problem, const DeviceInfo& device
 int64_t finishing_of(const Epilogue& e) {
   if (e.is_identity()) return 0;
   constexpr int64_t READS_INPUT = 64;  // above all activations
-  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.before.data != nullptr) +
+  return 1 + 2 * static_cast<int64_t>(e.activation) + (e.pre_activation.data != nullptr) +
          (e.reads_input() ? READS_INPUT : 0);
 }
 

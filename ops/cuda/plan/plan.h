@@ -17,7 +17,7 @@ namespace tiled {
 
 enum class Algo : int8_t;  // core/algo.h, which kernels need not know
 
-// What a kernel of a plan is there for.
+// The work of a kernel of a plan.
 enum class Work : int8_t {
   Copy,     // operands go where the product can read them
   Split,    // fp16x3: an operand goes into two parts, or room is cleared for that
@@ -88,7 +88,7 @@ struct Plan {
   static constexpr int MOST_STEPS = 5;
 
   Algo algo;
-  bool exchanged;         // P is B's transpose and Q is A; else P is A and Q B's transpose
+  bool swap_ab;           // P is B's transpose and Q is A; else P is A and Q B's transpose
   CopyTo copy_p, copy_q;  // how the product reads them
   int8_t step_count;
   Way way;                            // of the rung's own type
@@ -137,7 +137,7 @@ constexpr int64_t workspace_aligned(int64_t bytes) {
 }
 
 // A plan with its tiles, of so many elements of P, Q and K, and no step yet.
-Plan plan_of(Algo algo, const Way& way, const Problem& problem, bool exchanged, int32_t block_p,
+Plan plan_of(Algo algo, const Way& way, const Problem& problem, bool swap_ab, int32_t block_p,
              int32_t block_q, int32_t block_k);
 
 // Whether this rung computes this problem on this device (a CUDA device).

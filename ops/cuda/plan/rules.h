@@ -1,4 +1,4 @@
-// What a chip takes for the work of each tile: the numbers that times are estimated from
+// The time that a chip takes for the work of each tile: the numbers that times are estimated from
 // (estimate.h). Rules are data: text, made by `python -m bench.choice_fit` from recorded times
 // (rules/), and no choice that follows them can change a bit. A value, as a device is.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tiled {
 
-// What a tile's speed depends on besides its sizes: the type of its elements and the arithmetic.
+// A tile's speed depends on these besides its sizes: the type of its elements and the arithmetic.
 enum class Kind : int8_t {
   Sixteen,  // fp16 and bf16
   Tf32,

@@ -33,11 +33,11 @@ class Visit {
 // name.
 enum class Use : int8_t { Chosen, ByName };
 
-// What a rung says of a plan of its own, for reports.
+// A rung says this of a plan of its own, for reports.
 struct Description {
   std::string kernel;  // as the compiler's report names it
   std::string tile;    // its name; "" for rungs of one tile
-  // Elements of C that one thread owns, as if A and B were not exchanged: report() exchanges these.
+  // Elements of C that one thread owns, without swap_ab: report() exchanges these with it.
   int thread_m = 1, thread_n = 1;
   bool shares = true;  // a block's threads share what they load
   using Entries = std::vector<std::pair<std::string, std::string>>;
@@ -45,24 +45,25 @@ struct Description {
   Entries json;  // of plan(): a key, and a value of JSON; no two rungs mean different things by one
 };
 
-// What tests, benchmarks and reports call a rung's way, as no other of its ways for a problem.
+// The name that tests, benchmarks and reports give a rung's way, as no other of its ways for a
+// problem.
 struct NamedWay {
-  std::string tile;        // "" for rungs of one way
-  bool exchanged = false;  // B's transpose stands on the side that A has else
+  std::string tile;      // "" for rungs of one way
+  bool swap_ab = false;  // B's transpose stands on the side that A has else
   int64_t cluster_p = 1, cluster_q = 1;
-  bool share_segments = false;  // split-K; for rungs that have stream-K, whether they use that
+  bool split_k = false;  // split-K; for rungs that have stream-K, whether they use that
 };
 inline bool operator==(const NamedWay& x, const NamedWay& y) {
-  return x.tile == y.tile && x.exchanged == y.exchanged && x.cluster_p == y.cluster_p &&
-         x.cluster_q == y.cluster_q && x.share_segments == y.share_segments;
+  return x.tile == y.tile && x.swap_ab == y.swap_ab && x.cluster_p == y.cluster_p &&
+         x.cluster_q == y.cluster_q && x.split_k == y.split_k;
 }
 
 // Names a way of a rung that has no clusters.
-inline NamedWay named_way(std::string tile, bool exchanged, bool share_segments) {
-  return {std::move(tile), exchanged, 1, 1, share_segments};
+inline NamedWay named_way(std::string tile, bool swap_ab, bool split_k) {
+  return {std::move(tile), swap_ab, 1, 1, split_k};
 }
-inline NamedWay named_way(std::string_view tile, const ClusterPlan& plan, bool share_segments) {
-  return {std::string(tile), plan.exchanged, plan.cluster_p, plan.cluster_q, share_segments};
+inline NamedWay named_way(std::string_view tile, const ClusterPlan& plan, bool split_k) {
+  return {std::string(tile), plan.swap_ab, plan.cluster_p, plan.cluster_q, split_k};
 }
 
 // Bits of Rung::takes: problems with groups, with scales, and whose K a tree sums.

@@ -1,4 +1,4 @@
-// What a multiprocessor lets one block have of shared memory, bytes, by compute capability: CUDA
+// The shared memory that a multiprocessor lets one block have, bytes, by compute capability: CUDA
 // C++ Programming Guide, "Technical Specifications per Compute Capability". For the asserts of
 // tiles; at run time the planner asks the device.
 #pragma once

@@ -86,9 +86,9 @@ struct Sides {
   Side p, q;
   int64_t c_p, c_q;  // elements
 };
-inline Sides sides_of(const Problem& problem, bool exchanged) {
+inline Sides sides_of(const Problem& problem, bool swap_ab) {
   Sides s{side_a(problem), side_b(problem), problem.c.row_stride, problem.c.col_stride};
-  if (exchanged) {
+  if (swap_ab) {
     std::swap(s.p, s.q);
     std::swap(s.c_p, s.c_q);
   }

@@ -1,7 +1,7 @@
 // Split-K: where the sums of segments are kept, what that takes, and the kernel that adds them.
 // Every rung that has split-K plans by this:
 //
-//     may_share_segments()  ->  add_with_sums()  ->  the product's kernel writes problem_of_sums()
+//     may_split_k()  ->  add_with_sums()  ->  the product's kernel writes problem_of_sums()
 //                                                ->  Work::Sums
 #pragma once
 
@@ -42,7 +42,7 @@ inline SumsLayout sums_layout(const Problem& problem) {
 // Whether K's segments, or leaves, may go to different blocks. Their sums may take half of what the
 // operands do: a C beyond that has tiles enough, and the pass over its sums would cost more than it
 // gains. How many segments a group has is known on the device alone.
-inline bool may_share_segments(const Problem& problem) {
+inline bool may_split_k(const Problem& problem) {
   constexpr int64_t LITTLE = int64_t{1} << 20;  // bytes that nobody minds
   if (chain_count(problem) < 2 || problem.m == 0 || problem.n == 0) return false;
   if (is_grouped(problem)) return false;
@@ -54,7 +54,7 @@ inline bool may_share_segments(const Problem& problem) {
 
 // Whether blocks may share out the leaves of the problem's tree; so may they where there is none.
 inline bool may_share_leaves(const Problem& problem) {
-  return problem.leaf == 0 || (may_share_segments(problem) && chain_count(problem) <= MOST_LEAVES);
+  return problem.leaf == 0 || (may_split_k(problem) && chain_count(problem) <= MOST_LEAVES);
 }
 
 // The dtype of sums that no epilogue has come near.

@@ -1,4 +1,4 @@
-// What the rungs that read operands by TMA ask of a problem, and others whose counters are as wide.
+// The rungs that read operands by TMA ask this of a problem, and others whose counters are as wide.
 #pragma once
 
 #include <algorithm>

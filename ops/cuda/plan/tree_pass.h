@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/plan/sums.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/swap_ab.h"
 
 namespace tiled {
 
@@ -22,7 +22,7 @@ inline std::vector<TreePart> parts_of(const SumTree& tree, int64_t k) {
 inline TreePass tree_pass(const Problem& problem, const SumsLayout& layout, int64_t entries,
                           const std::vector<TreePart>& parts, const void* sums) {
   TreePass pass;
-  pass.problem = layout.along_m ? turned(problem) : problem;
+  pass.problem = layout.along_m ? with_ab_swapped(problem) : problem;
   pass.sums = sums;
   pass.part_stride = layout.entry * entries, pass.entry_stride = layout.entry;
   pass.pitch = layout.pitch;

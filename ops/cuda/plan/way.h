@@ -26,7 +26,7 @@ class Way {
   bool is() const {
     return type_ == &WAY_TYPE<T>;
   }
-  // What it was made of.
+  // The rung's own way, which this was made of.
   template <typename T>
   T as() const {
     if (!is<T>()) throw std::logic_error("tiled_mm: a way of another rung");

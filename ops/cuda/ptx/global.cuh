@@ -13,13 +13,13 @@ __device__ __forceinline__ void store_global_v4(void* to, uint4 v) {
                : "memory");
 }
 
-// What L2 is to do with what is stored or loaded by them. Making one takes some instructions: once
-// for many stores.
+// L2's policy for the lines that are stored or loaded by them. Making one takes some instructions:
+// once for many stores.
 struct CachePolicy {
   uint64_t bits = 0;
 };
-// What is written and read once more, soon and by another kernel, stays in L2 while operands stream
-// through, until it has been loaded by leave_first().
+// Sums that are written and read once more, soon and by another kernel, stay in L2 while operands
+// stream through, until they have been loaded by leave_first().
 __device__ __forceinline__ CachePolicy leave_last() {
   CachePolicy policy;
 #if __CUDA_ARCH__ >= 800

@@ -29,7 +29,7 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
   // Start the next step's copies, as copy does.
   __device__ __forceinline__ void start(uint32_t tile, int rows, int k_left, RowsByK strides,
                                         ReadBy by) {
-    if constexpr (Tile::OF_7_5)
+    if constexpr (Tile::SM75)
       return by == ReadBy::Sixteen ? fetch_wide(rows, k_left, strides)
                                    : fetch(rows, k_left, strides, by);
     switch (by) {
@@ -42,7 +42,7 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
 
   // And end them: what waits in registers goes to shared memory. With the same arguments.
   __device__ __forceinline__ void end(uint32_t tile, int rows, int k_left, ReadBy by) const {
-    const bool wide = Tile::OF_7_5 && by == ReadBy::Sixteen;
+    const bool wide = Tile::SM75 && by == ReadBy::Sixteen;
     if (!wide && by != ReadBy::Shifted && by != ReadBy::Elements) return;
 #pragma unroll
     for (int i = 0; i < COPIES; ++i) {
@@ -59,7 +59,7 @@ class AnyOperand : public AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>
     return rows == ROWS && k_left >= BLOCK_K;
   }
 
-  // What is at multiples of 16 bytes.
+  // Loads from multiples of 16 bytes.
   __device__ __forceinline__ void fetch_wide(int rows, int k_left, RowsByK strides) {
 #pragma unroll
     for (int i = 0; i < COPIES; ++i) {

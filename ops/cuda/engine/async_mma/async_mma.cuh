@@ -15,7 +15,7 @@
 // accumulator a segment, as in all rungs of its arithmetic; a deep K has totals in the workspace.
 //
 // Preconditions: fp16, bf16, fp32 as tf32, bytes; compute capability 8.0, or 7.5 and fp16; any
-// strides (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k exchanged.
+// strides (any_operand.cuh, word_operand.cuh), but of 16 bits A along m with B along k by swap_ab.
 // Bound by shared memory: a warp's fragments of 64 x 64 take it two thirds of the time that their
 // multiplications take an H200's tensor cores, the copies a fifth.
 // Measured: 58 % of cuBLAS in bf16 on an H200.
@@ -30,7 +30,7 @@
 #include "cuda/engine/async_mma/store.cuh"
 #include "cuda/engine/async_mma/tiles.h"
 #include "cuda/engine/async_mma/word_operand.cuh"
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/parts/schedule/for_groups.cuh"
@@ -39,7 +39,7 @@
 
 namespace tiled {
 
-// What brings an operand.
+// The class that brings an operand.
 template <typename Tile, typename T, int ROWS, int WARP_ROWS, bool ALONG_MN, bool IS_B>
 using OperandOf = std::conditional_t<
     !Tile::ANY, AsyncOperand<Tile, T, ROWS, WARP_ROWS, ALONG_MN, IS_B>,
@@ -201,7 +201,7 @@ __device__ __forceinline__ void compute_by_mma(const Problem& problem,
                                             is_first_segment(shares, segment), is_last);
       if (is_last) break;
     }
-    ptx::forget(tile_row, tile_column);  // addresses of C are computed now, as in store_tile
+    ptx::opaque(tile_row, tile_column);  // addresses of C are computed now, as in store_tile
     if (shares) let_the_next_start();
     store_tile<Tile, T>(problem, {turn, row0(), column0(), rows, columns}, chain, shared_base,
                         warp_m, warp_n);
@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     async_mma(const __grid_constant__ AsyncMmaArguments args) {
   extern __shared__ __align__(1024) char shared[];
   compute_by_mma<Tile, T, A_ALONG_M, B_ALONG_N>(
-      args.problem, args, args.shares_segments,
-      static_cast<uint32_t>(__cvta_generic_to_shared(shared)), blockIdx.x);
+      args.problem, args, args.split_k, static_cast<uint32_t>(__cvta_generic_to_shared(shared)),
+      blockIdx.x);
 }
 
 template <typename Tile, typename T, bool A_ALONG_M, bool B_ALONG_N>

@@ -47,7 +47,7 @@ class Fragments {
 #pragma unroll
       for (int j = 0; j < TILES_N; ++j) round(b_[of][j]);
     }
-    if constexpr (Tile::OF_7_5) {
+    if constexpr (Tile::SM75) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
 #pragma unroll

@@ -22,7 +22,7 @@ Kernel<AsyncMmaArguments> async_mma_by_layout(const AsyncMmaKernel& kernel) {
 
 template <typename Tile>
 Kernel<AsyncMmaArguments> async_mma_kernel(const AsyncMmaKernel& kernel) {
-  if constexpr (!Tile::OF_7_5) {
+  if constexpr (!Tile::SM75) {
     if (kernel.dtype == DType::BFloat16) return async_mma_by_layout<Tile, __nv_bfloat16>(kernel);
     if (kernel.dtype == DType::Float32)
       return async_mma_kernel_of<Tile, float, false, false>(kernel);

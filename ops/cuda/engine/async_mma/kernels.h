@@ -12,8 +12,8 @@ struct AsyncMmaArguments : ProblemAndTotals {
 };
 
 // Which kernel of a tile. A and B are contiguous along k, or B along n, or A along m and B along n:
-// what is contiguous along m and along k is, exchanged, one that is contiguous along k and along n.
-// Of operands that are not of 16 bits both are contiguous along k in shared memory. The tiles of
+// what is contiguous along m and along k is, by swap_ab, one that is contiguous along k and along
+// n. Of operands that are not of 16 bits both are contiguous along k in shared memory. The tiles of
 // compute capability 7.5 have kernels for fp16 alone.
 struct AsyncMmaKernel {
   DType dtype;     // float32 is rounded to tf32

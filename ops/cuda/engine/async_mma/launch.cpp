@@ -16,15 +16,14 @@ Kernel<AsyncMmaArguments> kernel_of(const Problem& computed, const AsyncMmaWay& 
 
 cudaError_t launch(const Call& call, const Step& step) {
   const AsyncMmaWay way = call.plan.way.as<AsyncMmaWay>();
-  const Problem computed = as_turned(call.read, way);
-  return launch_kernel(
-      kernel_of(computed, way), step, call.stream,
-      AsyncMmaArguments{with_totals(call, computed, way.shares_segments), way.a, way.b});
+  const Problem computed = async_mma_problem(call.read, way);
+  return launch_kernel(kernel_of(computed, way), step, call.stream,
+                       AsyncMmaArguments{with_totals(call, computed, way.split_k), way.a, way.b});
 }
 
 const void* kernel(const Call& call) {
   const AsyncMmaWay way = call.plan.way.as<AsyncMmaWay>();
-  return address_of(kernel_of(as_turned(call.read, way), way));
+  return address_of(kernel_of(async_mma_problem(call.read, way), way));
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ bool supports(const Problem& problem, const DeviceInfo& device) {
          most_tiles(problem, 32, 32) <= MAX_GRID_X;
 }
 
-// What a plan asks of a tile; times are estimated otherwise.
+// A plan asks this of a tile; times are estimated otherwise.
 Candidate candidate_of_tile(const Problem& problem, int index) {
   const AsyncMmaTileInfo& tile = async_mma_tile(index);
   const int32_t block_k = tile.step_bytes / static_cast<int32_t>(size_of(problem.dtype));
@@ -69,26 +69,26 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   };
   const auto visit_tiles = [&](const Side& a, const Side& b) {
     const bool turns = size_of(problem.dtype) == 2 && is_mn_major(a);
-    if (turns && !is_mn_major(b)) return;  // only exchanged
+    if (turns && !is_mn_major(b)) return;  // only by swap_ab
     way.a = read_by(a, problem.dtype, device), way.b = read_by(b, problem.dtype, device);
     for (int tile = 0; tile < ASYNC_MMA_TILE_COUNT; ++tile) {
       const AsyncMmaTileInfo& info = async_mma_tile(tile);
       if (info.of_7_5 != held || (!info.any && !(is_wide(a) && is_wide(b)))) continue;
       if (is_grouped(problem) && !info.any) continue;
       if (info.shared_bytes > device.shared_bytes_per_block) continue;
-      const Problem computed = as_turned(problem, way);
+      const Problem computed = async_mma_problem(problem, way);
       if (most_tiles(computed, info.block_m, info.block_n) > MAX_GRID_X) continue;
       way.tile = static_cast<int8_t>(tile);
-      for (int share = problem.leaf > 0; share <= may_share_segments(computed); ++share) {
-        way.shares_segments = share;
+      for (int share = problem.leaf > 0; share <= may_split_k(computed); ++share) {
+        way.split_k = share;
         visit(Way(way));
       }
     }
   };
-  for (const bool exchanged : {false, true}) {
-    way.exchanged = exchanged;
-    const Side a = exchanged ? side_b(problem) : side_a(problem);
-    const Side b = exchanged ? side_a(problem) : side_b(problem);
+  for (const bool swap_ab : {false, true}) {
+    way.swap_ab = swap_ab;
+    const Side a = swap_ab ? side_b(problem) : side_a(problem);
+    const Side b = swap_ab ? side_a(problem) : side_b(problem);
     const bool may_copy = !held && problem.k > 0 && !is_grouped(problem);
     const bool may_copy_a = may_copy && !is_wide(a), may_copy_b = may_copy && !is_wide(b);
     for (int copy_a = 0; copy_a <= may_copy_a; ++copy_a)
@@ -119,20 +119,20 @@ int variant_of(const AsyncMmaWay& way) {
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
   const Candidate candidate = candidate_of_tile(problem, chosen.tile);
-  Plan plan = plan_of(Algo::AsyncMma, candidate, problem, way, chosen.exchanged);
-  const Sides sides = sides_of(problem, chosen.exchanged);
+  Plan plan = plan_of(Algo::AsyncMma, candidate, problem, way, chosen.swap_ab);
+  const Sides sides = sides_of(problem, chosen.swap_ab);
   if (chosen.copy_a) plan.copy_p = laid_out(sides.p, problem.dtype);
   if (chosen.copy_b) plan.copy_q = laid_out(sides.q, problem.dtype);
   add_copies(plan, problem);
-  const Problem computed = as_turned(problem_as_read(problem, plan), chosen);
+  const Problem computed = async_mma_problem(problem_as_read(problem, plan), chosen);
   plan.demand =
       demand_of(average_of(computed), candidate.block_m, candidate.block_n, variant_of(chosen),
                 std::min<int64_t>(candidate.resident,
                                   device.shared_bytes_per_sm /
                                       (candidate.shared_bytes + device.shared_bytes_reserved)),
-                chosen.shares_segments);
+                chosen.split_k);
   add_product(plan, product_of(candidate, plan, computed, device, /*dynamic=*/true), computed,
-              chosen.shares_segments);
+              chosen.split_k);
   return plan;
 }
 
@@ -150,14 +150,14 @@ const char* name_of(ReadBy by) {
 
 // In JSON:
 //
-//   async_mma  {exchanged, share_segments, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
+//   async_mma  {swap_ab, split_k, copies_a, copies_b, reads_a, reads_b: "by 16 bytes" and
 //              the like}
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const AsyncMmaWay way = plan.way.as<AsyncMmaWay>();
   const AsyncMmaTileInfo& tile = async_mma_tile(way.tile);
-  const Problem computed = as_turned(problem_as_read(problem, plan), way);
-  const char* const a = name_of(way.exchanged ? way.b : way.a);
-  const char* const b = name_of(way.exchanged ? way.a : way.b);
+  const Problem computed = async_mma_problem(problem_as_read(problem, plan), way);
+  const char* const a = name_of(way.swap_ab ? way.b : way.a);
+  const char* const b = name_of(way.swap_ab ? way.a : way.b);
   Description d;
   d.tile = async_mma_tile_name(way.tile);
   d.kernel =
@@ -171,8 +171,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
     d.lines.emplace_back("copies", copied);
   d.lines.emplace_back("reads", std::string("A ") + a + ", B " + b);
   d.json.emplace_back("async_mma", Object()
-                                       .truth("exchanged", way.exchanged)
-                                       .truth("share_segments", way.shares_segments)
+                                       .truth("swap_ab", way.swap_ab)
+                                       .truth("split_k", way.split_k)
                                        .truth("copies_a", copies_a)
                                        .truth("copies_b", copies_b)
                                        .text("reads_a", a)
@@ -185,11 +185,11 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
 NamedWay name(const Problem&, const Way& way) {
   const AsyncMmaWay chosen = way.as<AsyncMmaWay>();
   std::string tile(async_mma_tile_name(chosen.tile));
-  const bool a = chosen.exchanged ? chosen.copy_b : chosen.copy_a;
-  const bool b = chosen.exchanged ? chosen.copy_a : chosen.copy_b;
+  const bool a = chosen.swap_ab ? chosen.copy_b : chosen.copy_a;
+  const bool b = chosen.swap_ab ? chosen.copy_a : chosen.copy_b;
   if (const char* const copied = names_of_operands(a, b))
     tile += std::string(" of copied ") + copied;
-  return named_way(std::move(tile), chosen.exchanged, chosen.shares_segments);
+  return named_way(std::move(tile), chosen.swap_ab, chosen.split_k);
 }
 
 }  // namespace

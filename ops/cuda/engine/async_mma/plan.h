@@ -4,13 +4,13 @@
 #include "cuda/engine/async_mma/tiles.h"
 #include "cuda/engine/async_mma/way.h"
 #include "cuda/plan/copies.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/swap_ab.h"
 
 namespace tiled {
 
 // This problem, or that of C's transpose.
-inline Problem as_turned(const Problem& problem, const AsyncMmaWay& way) {
-  return way.exchanged ? turned(problem) : problem;
+inline Problem async_mma_problem(const Problem& problem, const AsyncMmaWay& way) {
+  return way.swap_ab ? with_ab_swapped(problem) : problem;
 }
 
 // How an operand is copied so that 16 bytes of it can be read: it keeps its direction where

@@ -5,9 +5,9 @@
 //     rows of C along n:  [BLOCK_N / 64][BLOCK_M][64]      along m:  [BLOCK_M / 64][BLOCK_N][64]
 #pragma once
 
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/epilogue/write_rows.cuh"
-#include "cuda/ptx/forget.cuh"
+#include "cuda/ptx/opaque.cuh"
 
 namespace tiled {
 
@@ -120,8 +120,8 @@ __device__ __forceinline__ void store_tile(const Problem& problem, const TilePla
                                            Accumulator<T> (&sums)[TILES_M][TILES_N][4],
                                            uint32_t shared, int warp_m, int warp_n) {
   // Addresses are computed now: kept from before the steps, they would take registers there.
-  ptx::forget(shared);
-  ptx::forget(warp_m, warp_n);
+  ptx::opaque(shared);
+  ptx::opaque(warp_m, warp_n);
   if (!leaves_sums(problem.epilogue)) finish_tile<T>(problem, place, sums, warp_m, warp_n);
   if constexpr (sizeof(T) == 2) {
     const bool side_by_side = problem.c.col_stride == 1 || problem.c.row_stride == 1;

@@ -23,7 +23,7 @@ struct AsyncMmaTile {
   static constexpr int STAGES = STAGE_COUNT;
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   static constexpr bool ANY = ANY_ALIGNMENT;
-  static constexpr bool OF_7_5 = false;
+  static constexpr bool SM75 = false;
   static constexpr int RASTER_ROWS = 2048;  // of C, that blocks go down before the next column
   static constexpr int STAGE_BYTES = (M + N) * K_BYTES;
   static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES;
@@ -56,13 +56,14 @@ using AsyncMmaTiles = TileList<Async128x256, Async128x128, Async64x64, Async32x6
 // For compute capability 7.5, which has no cp.async: all of a stage waits in registers while the
 // stage before is multiplied, so two are enough. Its mma.sync takes 8 of k.
 template <int M, int N, int K_BYTES, int WARP_ROWS, int WARP_COLUMNS, int BLOCKS>
-struct HeldTile : AsyncMmaTile<M, N, K_BYTES, WARP_ROWS, WARP_COLUMNS, 2, BLOCKS, true> {
-  static constexpr bool OF_7_5 = true;
-  static_assert(BLOCKS * HeldTile::SHARED_BYTES <= 64 * 1024, "the blocks fit one of 7.5");
+struct RegisterStagedTile : AsyncMmaTile<M, N, K_BYTES, WARP_ROWS, WARP_COLUMNS, 2, BLOCKS, true> {
+  static constexpr bool SM75 = true;
+  static_assert(BLOCKS * RegisterStagedTile::SHARED_BYTES <= 64 * 1024,
+                "the blocks fit one of 7.5");
 };
-struct Held128x128 : HeldTile<128, 128, 64, 64, 32, 1> {};
-struct Held64x64 : HeldTile<64, 64, 128, 32, 32, 2> {};
-using HeldTiles = TileList<Held128x128, Held64x64>;
+struct RegisterStaged128x128 : RegisterStagedTile<128, 128, 64, 64, 32, 1> {};
+struct RegisterStaged64x64 : RegisterStagedTile<64, 64, 128, 32, 32, 2> {};
+using RegisterStagedTiles = TileList<RegisterStaged128x128, RegisterStaged64x64>;
 
 // A tile as values, for the planner and the launch.
 struct AsyncMmaTileInfo {
@@ -73,12 +74,12 @@ struct AsyncMmaTileInfo {
   template <typename Tile>
   static constexpr AsyncMmaTileInfo of() {
     return {Tile::BLOCK_M, Tile::BLOCK_N,      Tile::STEP_BYTES,    Tile::WARP_M, Tile::WARP_N,
-            Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM, Tile::ANY,    Tile::OF_7_5};
+            Tile::THREADS, Tile::SHARED_BYTES, Tile::BLOCKS_PER_SM, Tile::ANY,    Tile::SM75};
   }
 };
 
 // By number those of 7.5 follow the others.
-using AllAsyncMmaTiles = decltype(joined(AsyncMmaTiles(), HeldTiles()));
+using AllAsyncMmaTiles = decltype(joined(AsyncMmaTiles(), RegisterStagedTiles()));
 constexpr int FIRST_HELD_TILE = AsyncMmaTiles::COUNT;
 constexpr int ASYNC_MMA_TILE_COUNT = AllAsyncMmaTiles::COUNT;
 constexpr const AsyncMmaTileInfo& async_mma_tile(int index) {

@@ -17,10 +17,10 @@ enum class ReadBy : int8_t {
 
 struct AsyncMmaWay {
   int8_t tile;          // of AllAsyncMmaTiles
-  bool exchanged;       // C's transpose is computed: B's for A and A's for B
+  bool swap_ab;         // C's transpose is computed: B's for A and A's for B
   ReadBy a, b;          // of the operands as the kernel has them
   bool copy_a, copy_b;  // which of these are copied first, to where 16 bytes can be read
-  bool shares_segments;
+  bool split_k;
 };
 
 }  // namespace tiled

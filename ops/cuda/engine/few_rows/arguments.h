@@ -1,4 +1,4 @@
-// What the kernels of rung few_rows are told: of the launch, and of tests that run them on a CPU.
+// The kernels of rung few_rows are told this: of the launch, and of tests that run them on a CPU.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,15 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
                                            int block_k, void* sums) {
   const FewRowsTileInfo& tile = few_rows_tile(way.tile);
   FewRowsArguments args{};
-  const Sides sides = sides_of(problem, way.exchanged);
+  const Sides sides = sides_of(problem, way.swap_ab);
   args.p = static_cast<int32_t>(sides.p.rows), args.q = static_cast<int32_t>(sides.q.rows);
   const Problem written =
-      way.share_segments ? problem_of_sums(problem, sums_layout(problem), sums) : problem;
-  const Sides of_c = sides_of(written, way.exchanged);
+      way.split_k ? problem_of_sums(problem, sums_layout(problem), sums) : problem;
+  const Sides of_c = sides_of(written, way.swap_ab);
   args.c = written.c.data;
   args.c_p = of_c.c_p, args.c_q = of_c.c_q, args.c_batch = written.c.batch_stride;
   args.c_fp32 = written.epilogue.out_dtype == DType::Float32;
-  args.epilogue = way.exchanged ? transposed(written.epilogue) : written.epilogue;
+  args.epilogue = way.swap_ab ? transposed(written.epilogue) : written.epilogue;
   args.finishes = !written.epilogue.is_identity();
   args.batch = static_cast<int32_t>(problem.batch);
   args.p_batch = sides.p.batch_stride != 0, args.q_batch = sides.q.batch_stride != 0;
@@ -49,8 +49,8 @@ inline FewRowsArguments few_rows_arguments(const Problem& problem, const FewRows
 inline FewRowsTreeArguments with_leaves(const FewRowsArguments& args, const Problem& problem,
                                         const FewRowsPlan& way) {
   FewRowsTreeArguments of_tree = with_leaves<FewRowsTreeArguments>(args, problem);
-  of_tree.shares_leaves = way.share_segments;
-  if (way.share_segments) std::fill_n(of_tree.additions, MOST_LEAVES, uint8_t{0});
+  of_tree.shares_leaves = way.split_k;
+  if (way.split_k) std::fill_n(of_tree.additions, MOST_LEAVES, uint8_t{0});
   return of_tree;
 }
 

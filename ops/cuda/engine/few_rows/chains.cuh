@@ -12,7 +12,7 @@
 
 #include "cuda/engine/few_rows/lane_values.cuh"
 #include "cuda/engine/few_rows/ring.cuh"
-#include "cuda/ptx/forget_sum.cuh"
+#include "cuda/ptx/opaque_sum.cuh"
 
 namespace tiled {
 
@@ -93,23 +93,23 @@ class FewRowsChains : public FewRowsRing<Tile, 4, TREES, P_MN_MAJOR, Q_MN_MAJOR>
       }
       this->template store_totals<float>(
           total.sum, this->corner_of(tile), p_row, q_row,
-          [](int i) { return P::apart(i / Tile::PATCH_Q); },
-          [](int i) { return Q::apart(i % Tile::PATCH_Q); });
+          [](int i) { return P::apart(i / Tile::THREAD_TILE_Q); },
+          [](int i) { return Q::apart(i % Tile::THREAD_TILE_Q); });
     }
   }
 
  private:
   static_assert(Tile::LANES_P * Tile::LANES_Q == 32 && (Tile::LANES_P == 32 || Tile::LANES_P == 8));
-  using P = LaneValues<Tile::PATCH_P, Tile::LANES_P, P_MN_MAJOR, 32>;
-  using Q =
-      LaneValues<Tile::PATCH_Q, Tile::LANES_Q, Q_MN_MAJOR, few_rows_q_strip(Tile::BLOCK_Q, 4)>;
-  static constexpr int SUMS = Tile::PATCH_P * Tile::PATCH_Q;
+  using P = LaneValues<Tile::THREAD_TILE_P, Tile::LANES_P, P_MN_MAJOR, 32>;
+  using Q = LaneValues<Tile::THREAD_TILE_Q, Tile::LANES_Q, Q_MN_MAJOR,
+                       few_rows_q_strip(Tile::BLOCK_Q, 4)>;
+  static constexpr int SUMS = Tile::THREAD_TILE_P * Tile::THREAD_TILE_Q;
   using Totals = FewRowsTotals<float, SUMS, TREES, Tile::WAITING>;
   static constexpr int STEPS = 8 * Tile::BOXES;  // of 16 bytes of K, in a stage
   using ALL_STEPS = std::integral_constant<int, STEPS>;
   static constexpr int AHEAD = 4;  // as registers allow, of 8 sums at the most
   // Steps that have registers.
-  static constexpr int SLOTS = Tile::PATCH_P + Tile::PATCH_Q <= 5 ? 2 * AHEAD : AHEAD;
+  static constexpr int SLOTS = Tile::THREAD_TILE_P + Tile::THREAD_TILE_Q <= 5 ? 2 * AHEAD : AHEAD;
   static_assert(STEPS % SLOTS == 0, "a step's registers are the same in every stage");
 
   __device__ __forceinline__ void fetch(int step, uint32_t stage) {
@@ -124,13 +124,13 @@ class FewRowsChains : public FewRowsRing<Tile, 4, TREES, P_MN_MAJOR, Q_MN_MAJOR>
     // The compiler would have the products of a stage's end before the wait for the next one, whose
     // loads would then stand alone.
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) ptx::forget_sum(chain[i]);
+    for (int i = 0; i < SUMS; ++i) ptx::opaque_sum(chain[i]);
 #pragma unroll
     for (int k = 0; k < P::K; ++k)
 #pragma unroll
       for (int i = 0; i < SUMS; ++i)
-        chain[i] = mul_add(p_values[slot].value[i / Tile::PATCH_Q][k],
-                           q_values[slot].value[i % Tile::PATCH_Q][k], chain[i]);
+        chain[i] = mul_add(p_values[slot].value[i / Tile::THREAD_TILE_Q][k],
+                           q_values[slot].value[i % Tile::THREAD_TILE_Q][k], chain[i]);
   }
 
   // Bits of what has been loaded of the next stage. Their value is not used: without a use in this

@@ -162,7 +162,7 @@ class FewRowsByWgmma : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
   // A layer's epilogue, whose bias all threads load side by side; whether it was one.
   template <typename Corner>
   __device__ __forceinline__ bool finish_near_bias(const Corner& corner) {
-    if (args.epilogue.before.data != nullptr ||
+    if (args.epilogue.pre_activation.data != nullptr ||
         !add_near_bias<Element>(args.epilogue, reinterpret_cast<float (&)[1][SUMS]>(total.sum),
                                 corner.p, corner.q, {args.p, args.q, corner.entry}))
       return false;

@@ -93,9 +93,9 @@ class FewRowsByRegisters : public FewRowsRing<Tile, sizeof(float), TREES, P_MN_M
     const uint32_t box = at + group * STEPS / 4 * args.stage.p_box;
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-      // What is read by tensor cores up to the wait before this is kept up to here.
+      // Registers that tensor cores read up to the wait before this are kept up to here.
       uint32_t (&a)[4] = p[group][step];
-      ptx::forget(a[0], a[1]), ptx::forget(a[2], a[3]);
+      ptx::opaque(a[0], a[1]), ptx::opaque(a[2], a[3]);
       if (has_rows) fragments.fetch(a, box, (group * STEPS + step) % 4);
     }
   }

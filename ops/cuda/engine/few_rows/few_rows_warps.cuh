@@ -105,7 +105,7 @@ class FewRowsByWarps : public FewRowsRing<Tile, sizeof(T), TREES, P_MN_MAJOR> {
   static constexpr int STEP_K = 32 / sizeof(T);  // elements
   using ALL_STEPS = std::integral_constant<int, STEPS>;
 
-  // What is loaded and not multiplied must have been read too.
+  // Elements that are loaded and not multiplied must have been read too.
   __device__ __forceinline__ void multiply(int step, uint32_t& bits, bool counts) {
     bits |= fragments.bits_of(step);
     if (!counts) return;

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/engine/few_rows/tiles.h"
-#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/swizzle.cuh"
 
@@ -44,7 +44,7 @@ class FewRowsDoubles {
                                      ptx::swizzled<ROW>((t + half * 4) * ROW +
                                                         (column % STRIP + i * 8) * 8)
                                : ptx::swizzled<128>(column * 128 + i * 64 + half * 32 + t * 8));
-        ptx::forget(p_at[i][half], q_at[i][half]);
+        ptx::opaque(p_at[i][half], q_at[i][half]);
       }
   }
 

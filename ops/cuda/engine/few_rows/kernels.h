@@ -12,8 +12,8 @@
 
 namespace tiled {
 
-// What every block reads comes first: a line of constants that is not in the cache yet is waited
-// for.
+// The members that every block reads come first: a line of constants that is not in the cache yet
+// is waited for.
 struct FewRowsArguments {
   CUtensorMap p_maps[2], q_map;   // P [batch][p][k] and Q [batch][q][k]
   int32_t p, q;                   // elements

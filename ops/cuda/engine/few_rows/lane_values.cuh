@@ -1,4 +1,4 @@
-// What a lane of few_rows' fp32 kernels reads of one operand's tile.
+// A lane of few_rows' fp32 kernels reads these values of one operand's tile.
 #pragma once
 
 #include "cuda/ptx/ldmatrix.cuh"

@@ -27,7 +27,7 @@ FewRowsKernel<TREES> few_rows_kernel(const Problem& problem, int tile, bool p_mn
 
 template <bool TREES>
 FewRowsKernel<TREES> kernel_of(const Problem& read, const FewRowsPlan& plan) {
-  const Sides sides = sides_of(read, plan.exchanged);
+  const Sides sides = sides_of(read, plan.swap_ab);
   return few_rows_kernel<TREES>(read, plan.tile, is_mn_major(sides.p), is_mn_major(sides.q));
 }
 
@@ -44,7 +44,7 @@ cudaError_t launch(const Call& call, const Step& step) {
       few_rows_arguments(problem, way, call.plan.block_k, call.at<void>(Area::Totals));
   const int bytes = static_cast<int>(size_of(problem.dtype)), box_k = 128 / bytes;
   const cudaError_t error = map_operands(
-      args, way, sides_of(problem, way.exchanged), bytes,
+      args, way, sides_of(problem, way.swap_ab), bytes,
       [&](CUtensorMap* to, const Side& side, int strip, int rows) {
         return encode_side(to, side, entries_of(side, problem.batch), element_type_of(problem),
                            bytes, {strip, box_k}, {box_k, rows});

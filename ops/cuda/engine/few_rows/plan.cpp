@@ -27,8 +27,7 @@ bool sums_trees(const Problem& problem) {
   const Side weight = sides_of(problem, problem.m < problem.n).p;
   if (problem.arithmetic == Arithmetic::Tf32 && is_mn_major(weight)) return false;
   return chain_count(problem) <= MOST_LEAVES &&
-         (may_share_segments(problem) ||
-          waiting_of(problem) <= few_rows_waiting(FewRowsBy::Wgmma, 8));
+         (may_split_k(problem) || waiting_of(problem) <= few_rows_waiting(FewRowsBy::Wgmma, 8));
 }
 
 bool supports(const Problem& problem, const DeviceInfo& device) {
@@ -76,13 +75,13 @@ void for_shares(FewRowsPlan plan, int64_t rows, int64_t room, int strip, int mos
   }
 }
 
-void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, bool exchanged,
+void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, bool swap_ab,
              bool share, Visit visit) {
   const int bytes = static_cast<int>(size_of(problem.dtype));
-  const Sides sides = sides_of(problem, exchanged);
+  const Sides sides = sides_of(problem, swap_ab);
   FewRowsPlan plan{};
-  plan.exchanged = exchanged;
-  plan.share_segments = share;
+  plan.swap_ab = swap_ab;
+  plan.split_k = share;
   const bool reads_p = by == FewRowsBy::Wgmma ? tma_reads(sides.p, problem) : is_mappable(sides.p);
   const bool reads_q = is_mappable(sides.q) && (takes_any_q(by) || !is_mn_major(sides.q));
   plan.copy_p = repacked_to(sides.p, problem.dtype, !reads_p);
@@ -135,14 +134,14 @@ void ways_by(const Problem& problem, const DeviceInfo& device, FewRowsBy by, boo
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   // The last segment is taken for a whole one, and its end is a coordinate of TMA's.
-  const bool may_share = may_share_segments(problem) && problem.k <= MOST_OF_TMA - SEGMENT_K;
-  for (const bool exchanged : {false, true}) {
-    const Sides sides = sides_of(problem, exchanged);
+  const bool may_share = may_split_k(problem) && problem.k <= MOST_OF_TMA - SEGMENT_K;
+  for (const bool swap_ab : {false, true}) {
+    const Sides sides = sides_of(problem, swap_ab);
     if (sides.q.rows > sides.p.rows) continue;
     for (const FewRowsBy by : {FewRowsBy::Wgmma, FewRowsBy::Registers, FewRowsBy::Warps,
                                FewRowsBy::Mma, FewRowsBy::Lanes, FewRowsBy::Patches})
       for (int share = 0; share <= may_share; ++share)
-        if (multiplies(by, problem)) ways_by(problem, device, by, exchanged, share, visit);
+        if (multiplies(by, problem)) ways_by(problem, device, by, swap_ab, share, visit);
   }
 }
 
@@ -153,9 +152,9 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const FewRowsPlan choice = way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(choice.tile);
   const int rows = choice.strip * choice.height;  // of the highest tile
-  Plan plan = plan_of(Algo::FewRows, way, problem, choice.exchanged, rows, tile.block_q,
+  Plan plan = plan_of(Algo::FewRows, way, problem, choice.swap_ab, rows, tile.block_q,
                       tma_step(problem) * tile.boxes);
-  (choice.exchanged ? plan.tiles_n : plan.tiles_m) = int64_t{choice.sharers} * choice.rounds;
+  (choice.swap_ab ? plan.tiles_n : plan.tiles_m) = int64_t{choice.sharers} * choice.rounds;
   plan.copy_p = choice.copy_p, plan.copy_q = choice.copy_q;
   if (problem.k == 0) {
     add_sums(plan, problem);
@@ -163,13 +162,13 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   }
   add_copies(plan, problem);
   const Step product = product_step(tile.threads, choice.blocks, tile.shared_bytes(rows));
-  if (choice.share_segments)
+  if (choice.split_k)
     add_with_sums(plan, product, problem);
   else
     plan.add_with_totals(product, 0);
-  const Sides read = sides_of(problem_as_read(problem, plan), choice.exchanged);
-  plan.demand = demand_of(problem, read, rows, tile.block_q, choice.tile, /*resident=*/1,
-                          choice.share_segments);
+  const Sides read = sides_of(problem_as_read(problem, plan), choice.swap_ab);
+  plan.demand =
+      demand_of(problem, read, rows, tile.block_q, choice.tile, /*resident=*/1, choice.split_k);
   plan.demand.filled = static_cast<double>(rows) / tile.block_p;
   // Tiles are of `height` strips or one fewer, so that there are as many as blocks ask for.
   plan.demand.units *= static_cast<double>(int64_t{choice.sharers} * choice.rounds) /
@@ -192,11 +191,11 @@ const char* name_of(FewRowsBy by) {
 
 // In JSON:
 //
-//   few_rows  {exchanged, share_segments, repack_a, repack_b}
+//   few_rows  {swap_ab, split_k, repack_a, repack_b}
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const FewRowsPlan plan = whole.way.as<FewRowsPlan>();
   const FewRowsTileInfo& tile = few_rows_tile(plan.tile);
-  const Sides sides = sides_of(problem_as_read(problem, whole), plan.exchanged);
+  const Sides sides = sides_of(problem_as_read(problem, whole), plan.swap_ab);
   Description d;
   d.tile = few_rows_tile_name(plan.tile);
   const bool lanes = is_by_lanes(tile.by);
@@ -208,13 +207,14 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
   if (takes_any_q(tile.by)) work += is_mn_major(sides.q) ? ", 1" : ", 0";
   d.kernel = "few_rows<" + work + ">>";
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
-  d.thread_m = lanes ? tile.patch_p : 2, d.thread_n = lanes ? tile.patch_q : tile.columns / 4;
+  d.thread_m = lanes ? tile.thread_tile_p : 2,
+  d.thread_n = lanes ? tile.thread_tile_q : tile.columns / 4;
   const auto [repack_a, repack_b] = copied_operands(whole);
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
     d.lines.emplace_back("repacks", repacked);
   d.json.emplace_back("few_rows", Object()
-                                      .truth("exchanged", plan.exchanged)
-                                      .truth("share_segments", plan.share_segments)
+                                      .truth("swap_ab", plan.swap_ab)
+                                      .truth("split_k", plan.split_k)
                                       .truth("repack_a", repack_a)
                                       .truth("repack_b", repack_b)
                                       .str());
@@ -228,7 +228,7 @@ NamedWay name(const Problem&, const Way& way) {
   const std::string tile = std::string(few_rows_tile_name(chosen.tile)) + " " +
                            std::to_string(chosen.sharers) + "x" + std::to_string(chosen.rounds) +
                            " of " + std::to_string(chosen.strip);
-  return named_way(tile, chosen.exchanged, chosen.share_segments);
+  return named_way(tile, chosen.swap_ab, chosen.split_k);
 }
 
 }  // namespace

@@ -13,13 +13,13 @@ namespace tiled {
 
 struct FewRowsPlan {
   int8_t tile;              // of FewRowsTiles
-  bool exchanged;           // P is B's transpose and Q is A; else P is A and Q B's transpose
+  bool swap_ab;             // P is B's transpose and Q is A; else P is A and Q B's transpose
   CopyTo copy_p, copy_q;    // the operand is copied to where TMA can read it, Q along K
   int8_t strip;             // rows of P
   int8_t height;            // strips of the highest tile
   int32_t sharers, rounds;  // of an entry's P: blocks that share it out, and tiles of each
   int32_t blocks;           // of the grid
-  bool share_segments;      // among blocks; their sums meet in a second kernel
+  bool split_k;             // among blocks; their sums meet in a second kernel
 };
 
 // How an entry's P of so many rows is shared out.
@@ -30,12 +30,12 @@ inline FewRowsStrips few_rows_strips(const FewRowsPlan& plan, int64_t rows) {
 
 // Tiles along Q.
 inline int64_t columns_of(const Problem& problem, const FewRowsPlan& plan) {
-  return blocks_over(plan.exchanged ? problem.m : problem.n, few_rows_tile(plan.tile).block_q);
+  return blocks_over(plan.swap_ab ? problem.m : problem.n, few_rows_tile(plan.tile).block_q);
 }
 
 // The segments of split-K, or leaves.
 inline int64_t segments_of(const Problem& problem, const FewRowsPlan& plan) {
-  return plan.share_segments ? chain_count(problem) : 1;
+  return plan.split_k ? chain_count(problem) : 1;
 }
 
 // The stages of a tile, of so much of K: of all of it, or in split-K of a segment, of which the
@@ -43,7 +43,7 @@ inline int64_t segments_of(const Problem& problem, const FewRowsPlan& plan) {
 // of leaves that are shared out each has its own number.
 inline int64_t stages_of(const Problem& problem, const FewRowsPlan& plan, int64_t stage_k) {
   if (problem.leaf == 0)
-    return blocks_over(plan.share_segments ? segment_size(problem.k) : problem.k, stage_k);
+    return blocks_over(plan.split_k ? segment_size(problem.k) : problem.k, stage_k);
   int64_t stages = 0;
   for (const TreePart& leaf : leaves_of(problem)) stages += blocks_over(leaf.size, stage_k);
   return stages;

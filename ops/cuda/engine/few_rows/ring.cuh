@@ -1,4 +1,4 @@
-// What the kernels of rung few_rows have in common: a ring of stages that few threads fill by TMA,
+// The kernels of rung few_rows have this in common: a ring of stages that few threads fill by TMA,
 // tile after tile, and the store of a tile's totals.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "cuda/parts/epilogue/finish.cuh"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/forget.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
 
@@ -23,9 +23,9 @@ class FewRowsRing {
   __device__ FewRowsRing(const Arguments& args, uint8_t* memory) : args(args) {
     base = ptx::shared_address(memory);
     // The compiler would rather compute it again in every step than keep it.
-    ptx::forget(base);
+    ptx::opaque(base);
     barriers = base + args.stage.barriers, end = barriers + 16 * args.stage.ring;
-    ptx::forget(barriers, end);
+    ptx::opaque(barriers, end);
   }
 
   __device__ void initialise_barriers() const {
@@ -44,7 +44,7 @@ class FewRowsRing {
       }
       ptx::fence_mbarrier_init();
     }
-    if constexpr (TREES) ptx::forget(begin, additions);
+    if constexpr (TREES) ptx::opaque(begin, additions);
     __syncthreads();
   }
 

@@ -66,9 +66,10 @@ struct FewRowsTile {
   static constexpr int BLOCK_Q = Q;
   static constexpr int GROUPS = GROUPS_;
   static constexpr int BANDS = P / ROWS;
-  static constexpr int WARPS = BANDS * GROUPS;          // that multiply
-  static constexpr int COLUMNS = Q / GROUPS;            // of a warp
-  static constexpr int PATCH_P = 1, PATCH_Q = COLUMNS;  // of a lane, where lanes multiply
+  static constexpr int WARPS = BANDS * GROUPS;  // that multiply
+  static constexpr int COLUMNS = Q / GROUPS;    // of a warp
+  static constexpr int THREAD_TILE_P = 1,
+                       THREAD_TILE_Q = COLUMNS;  // of a lane, where lanes multiply
   static constexpr int PRODUCERS = few_rows_producers(BY_, Q);
   static constexpr int WAITING = few_rows_waiting(BY_, COLUMNS);
   static constexpr int THREADS = 32 * (WARPS + PRODUCERS);
@@ -132,7 +133,7 @@ template <int P, int Q, int LANE_ROWS, int LANE_COLUMNS>
 struct FewRowsPatches
     : FewRowsTile<FewRowsBy::Patches, P, Q, 8 * LANE_ROWS, Q / (4 * LANE_COLUMNS)> {
   static constexpr int LANES_P = 8, LANES_Q = 4;
-  static constexpr int PATCH_P = LANE_ROWS, PATCH_Q = LANE_COLUMNS;
+  static constexpr int THREAD_TILE_P = LANE_ROWS, THREAD_TILE_Q = LANE_COLUMNS;
   static_assert(FewRowsPatches::WARPS == 4);
 };
 struct Patches32x16 : FewRowsPatches<32, 16, 2, 2> {};
@@ -157,7 +158,7 @@ struct FewRowsTileInfo {
   int32_t block_p, block_q;  // elements
   int32_t columns;           // of a warp
   int32_t threads, boxes, p_box, q_box;
-  int32_t patch_p, patch_q;  // of a lane, where lanes multiply
+  int32_t thread_tile_p, thread_tile_q;  // of a lane, where lanes multiply
 
   // The stages of tiles of `rows` rows. One block fills a multiprocessor's shared memory with
   // stages that are being filled.
@@ -165,8 +166,8 @@ struct FewRowsTileInfo {
     constexpr int32_t MOST = 227 * 1024, BARRIERS = 16, MOST_STAGES = 40;
     const int32_t p = has_low_tiles(by) ? rows * 128 : p_box;
     const int32_t bytes = boxes * (p + q_box);
-    // What wgmma and ldmatrix read past the last stage: from their last box on, all of BLOCK_P.
-    // (Other loads to registers end in Q's boxes.)
+    // The bytes that wgmma and ldmatrix read past the last stage: from their last box on, all of
+    // BLOCK_P. (Other loads to registers end in Q's boxes.)
     const bool reads_all = by == FewRowsBy::Wgmma || by == FewRowsBy::Warps;
     const int32_t beyond = reads_all ? std::max(0, boxes * p_box - bytes) : 0;
     const int32_t ring = std::min(MOST_STAGES, (MOST - beyond) / (bytes + BARRIERS));
@@ -179,8 +180,8 @@ struct FewRowsTileInfo {
 
   template <typename Tile>
   static constexpr FewRowsTileInfo of() {
-    return {Tile::BY,    Tile::BLOCK_P, Tile::BLOCK_Q, Tile::COLUMNS, Tile::THREADS,
-            Tile::BOXES, Tile::P_BOX,   Tile::Q_BOX,   Tile::PATCH_P, Tile::PATCH_Q};
+    return {Tile::BY,    Tile::BLOCK_P, Tile::BLOCK_Q, Tile::COLUMNS,       Tile::THREADS,
+            Tile::BOXES, Tile::P_BOX,   Tile::Q_BOX,   Tile::THREAD_TILE_P, Tile::THREAD_TILE_Q};
   }
 };
 constexpr int FEW_ROWS_TILE_COUNT = FewRowsTiles::COUNT;

@@ -1,4 +1,4 @@
-// What a thread of few_rows does with its sums of a piece of K.
+// A thread of few_rows adds up its sums of a piece of K.
 #pragma once
 
 #include <cuda_runtime_api.h>

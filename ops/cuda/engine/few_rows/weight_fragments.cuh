@@ -3,7 +3,7 @@
 // memory along K alone, and ldmatrix transposes no elements but those of 16 bits.
 #pragma once
 
-#include "cuda/ptx/forget.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/swizzle.cuh"
 
@@ -31,7 +31,7 @@ class WeightFragments {
     const int k = lane % 4, p = row(warp, lane);
     near = p / 32 * 32 * 128 + ptx::swizzled<128>(k * 128 + p % 32 * 4);
     far = (near + 4 * 128) ^ 64;  // four rows on, the pattern's chunks have changed halves
-    ptx::forget(near, far);
+    ptx::opaque(near, far);
   }
 
   // Step 0 to 3 of a box.

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda/engine/few_rows/tiles.h"
-#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/swizzle.cuh"
 
 namespace tiled {
@@ -32,27 +32,27 @@ class FewRowsWords {
       // A row of the matrix is one k. Of 16 steps on, the swizzle is the same.
       const int k = matrix / 2 * 8 + row, p = band * 16 + matrix % 2 * 8;
       p_at[0] = ptx::swizzled<P_ROW>(k * P_ROW + p * 2);
-      ptx::forget(p_at[0]);
+      ptx::opaque(p_at[0]);
     } else {
 #pragma unroll
       for (int step = 0; step < STEPS; ++step) {
         const int p = band * 16 + matrix % 2 * 8 + row;
         p_at[step] =
             step / 4 * p_box + ptx::swizzled<128>(p * 128 + step % 4 * 32 + matrix / 2 * 16);
-        ptx::forget(p_at[step]);
+        ptx::opaque(p_at[step]);
       }
     }
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       const int q = column + matrix / 2 * 8 + row;
       pair_at[step] = q_at + ptx::swizzled<128>(q * 128 + step * 32 + matrix % 2 * 16);
-      ptx::forget(pair_at[step]);
+      ptx::opaque(pair_at[step]);
     }
 #pragma unroll
     for (int two = 0; two < 2; ++two) {
       const int q = column + PAIRS * 16 + row;
       odd_at[two] = q_at + ptx::swizzled<128>(q * 128 + two * 64 + matrix * 16);
-      ptx::forget(odd_at[two]);
+      ptx::opaque(odd_at[two]);
     }
   }
 

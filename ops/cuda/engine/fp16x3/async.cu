@@ -16,12 +16,12 @@
 // Bound by mma.sync, and beside it by what shared memory gives to fragments.
 #include "cuda/engine/fp16x3/fp16x3_store.cuh"
 #include "cuda/engine/fp16x3/groups.cuh"
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/parts/pipeline/async_operand.cuh"
 #include "cuda/parts/schedule/raster.cuh"
-#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/opaque.cuh"
 
 namespace tiled {
 
@@ -117,7 +117,7 @@ __device__ __forceinline__ void compute_fp16x3(const Fp16x3AsyncArguments& args,
 #pragma unroll 1
   for (int64_t segment = 0; segment < segments; ++segment) {
     clear(sums);
-    ptx::forget(p0, q0);  // addresses are computed anew: kept, they would take registers
+    ptx::opaque(p0, q0);  // addresses are computed anew: kept, they would take registers
     const int64_t begin = segment_begin(segment);
     const int length = static_cast<int>(segment_end(segment, where.k()) - begin);
     const __half* const p = args.p + int64_t{2} * entry * grid.p_batch * args.p_plane +

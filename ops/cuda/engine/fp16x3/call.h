@@ -1,4 +1,4 @@
-// What the launches of rung fp16x3 share: those of launch.cpp and split.cu, and of the kernels that
+// The launches of rung fp16x3 share this: those of launch.cpp and split.cu, and of the kernels that
 // only compute capability 9.0 has, which a build may leave out.
 #pragma once
 

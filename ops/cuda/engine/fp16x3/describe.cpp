@@ -1,9 +1,9 @@
-// What reports say of a plan with fp16x3: its kernels, in the order of their launch.
+// Reports say this of a plan with fp16x3: its kernels, in the order of their launch.
 #include "core/text.h"
 #include "cuda/engine/fp16x3/layout.h"
 #include "cuda/plan/fp16x3.h"
 #include "cuda/plan/kernel_name.h"
-#include "cuda/plan/wrapped_plan.h"
+#include "cuda/plan/stream_k_plan.h"
 
 namespace tiled {
 namespace {
@@ -12,14 +12,14 @@ std::string kernel_of(const Sides& sides, const Fp16x3Plan& plan) {
   const std::string tile(tile_name_of(plan)), p_major = is_mn_major(sides.p) ? "1" : "0";
   switch (plan.kernel) {
     case Fp16x3Kernel::FewRows:
-      return std::string("fp16x3_few_rows<") + (plan.exchanged ? "0, " : "1, ") + p_major +
+      return std::string("fp16x3_few_rows<") + (plan.swap_ab ? "0, " : "1, ") + p_major +
              (plan.cluster_p > 1 ? ", 1>" : ", 0>");
     case Fp16x3Kernel::Direct:
-      return "fp16x3_direct<" + tile + ", " + p_major + (plan.exchanged ? ", 1>" : ", 0>");
+      return "fp16x3_direct<" + tile + ", " + p_major + (plan.swap_ab ? ", 1>" : ", 0>");
     case Fp16x3Kernel::Async: return "fp16x3_async<" + tile + ">";
     case Fp16x3Kernel::Planes: break;
   }
-  return (plan.wraps_around ? "fp16x3_cut<" : "fp16x3<") + tile + ", " +
+  return (plan.stream_k ? "fp16x3_stream_k<" : "fp16x3<") + tile + ", " +
          major_names(split_planes(sides.p), split_planes(sides.q)) + ">";
 }
 
@@ -32,7 +32,7 @@ Description describe_fp16x3(const Problem& problem, const DeviceInfo& device, co
   const bool few_rows = plan.kernel == Fp16x3Kernel::FewRows;
   Description d;
   d.tile = tile_name_of(plan);
-  d.kernel = kernel_of(sides_of(problem, plan.exchanged), plan);
+  d.kernel = kernel_of(sides_of(problem, plan.swap_ab), plan);
   if (!fp16x3_pays(device))
     d.lines.emplace_back("rate", "fp16 with fp32 sums is slow here: a third of " +
                                      with_unit(device.tensor_flops, "flop/s") +
@@ -54,14 +54,14 @@ Description describe_fp16x3(const Problem& problem, const DeviceInfo& device, co
         "guard", "computes all elements in fp64, since K is below " + std::to_string(least_k));
     return d;
   }
-  const std::string first = planes ? "A and B" : plan.exchanged ? "A" : "B";
-  const std::string on_the_way = planes ? "" : plan.exchanged ? "B on its way, " : "A on its way, ";
+  const std::string first = planes ? "A and B" : plan.swap_ab ? "A" : "B";
+  const std::string on_the_way = planes ? "" : plan.swap_ab ? "B on its way, " : "A on its way, ";
   d.lines.emplace_back("split", first + " into two planes of fp16, " + on_the_way +
                                     "with a scale for every row of A and column of B");
   d.lines.emplace_back("product",
                        "hi hi + (hi lo + lo hi) / 2048, added up in fp32 for every 64 of K" +
-                           std::string(plan.exchanged && !few_rows ? "; A and B exchanged" : ""));
-  describe_wrapped(d, plan.wraps_around ? plan.blocks : 0);
+                           std::string(plan.swap_ab && !few_rows ? "; swap_ab" : ""));
+  describe_stream_k(d, plan.stream_k ? plan.blocks : 0);
   d.lines.emplace_back("guard", "elements whose parts lost more than " +
                                     scientific(fp16x3_tolerance(problem.k, plan.coarse)) +
                                     " of them, and those not finite: again, in fp64");

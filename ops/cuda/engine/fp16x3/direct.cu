@@ -32,7 +32,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
   static constexpr int STAGES = Base::STAGES, REGISTERS = Base::REGISTERS, STEPS = Q::STEPS;
   static constexpr int SUMS = Base::SUMS;
   static_assert(2 * SUMS == REGISTERS && Tile::CONSUMERS == 2);
-  // What is exchanged: [consumer that gives][SUMS / 4][128 threads][4].
+  // The halves that are exchanged: [consumer that gives][SUMS / 4][128 threads][4].
   static constexpr uint32_t HALF_BYTES = SUMS * 128 * 4;
   static_assert(2 * HALF_BYTES == Tile::EXCHANGE_BYTES);
   using Fragments = uint32_t[STEPS][4];
@@ -98,7 +98,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
 
   // Consumer c adds up half c of the columns, k ascending, of terms that both have in turn. So of
   // each term it gives the other half to the same thread of the other consumer.
-  __device__ __forceinline__ uint32_t exchanged(int giver) const {
+  __device__ __forceinline__ uint32_t half_of(int giver) const {
     return base + Base::EXCHANGE_AT + giver * HALF_BYTES + threadIdx.x % 128 * 16;
   }
 
@@ -107,7 +107,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
   __device__ __forceinline__ void take(Sums& sum, int giver, uint32_t& parity) const {
     ptx::mbarrier_wait(this->given(giver), parity);
     parity ^= 1;
-    const uint32_t from = exchanged(giver);
+    const uint32_t from = half_of(giver);
 #pragma unroll
     for (int j = 0; j < SUMS; j += 4) {
       const uint4 x = ptx::load_shared_v4(from + j * 512);
@@ -125,7 +125,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
 #pragma unroll
     for (int j = 0; j < SUMS; j += 4) {
       const float* x = &term[GIVEN + j];
-      ptx::store_shared_v4(exchanged(giver) + j * 512,
+      ptx::store_shared_v4(half_of(giver) + j * 512,
                            make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]),
                                       __float_as_uint(x[2]), __float_as_uint(x[3])));
     }
@@ -204,11 +204,11 @@ static Kernel<Fp16x3Arguments> function_of(TileList<Tiles...>, int tile) {
   return functions[tile - Fp16x3PlaneTiles::COUNT];
 }
 
-Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged) {
+Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool swap_ab) {
   const Fp16x3DirectTiles tiles;
   if (p_mn_major)
-    return exchanged ? function_of<true, true>(tiles, tile) : function_of<true, false>(tiles, tile);
-  return exchanged ? function_of<false, true>(tiles, tile) : function_of<false, false>(tiles, tile);
+    return swap_ab ? function_of<true, true>(tiles, tile) : function_of<true, false>(tiles, tile);
+  return swap_ab ? function_of<false, true>(tiles, tile) : function_of<false, false>(tiles, tile);
 }
 
 }  // namespace tiled

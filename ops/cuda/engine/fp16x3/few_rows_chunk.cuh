@@ -1,4 +1,4 @@
-// What a warp of few_rows.cu does with a chunk: 32 rows of W by 64 of K, from memory to terms.
+// A warp of few_rows.cu takes a chunk: 32 rows of W by 64 of K, from memory to terms.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -26,8 +26,8 @@ __device__ __forceinline__ int row_of(int r) {
   return BESIDE ? 4 * g + r : 8 * r + g;
 }
 
-// What a lane reads of W in one batch entry: from its first element, of its block's `rows` that
-// exist; so many chunks from the first on by vectors.
+// The elements that a lane reads of W in one batch entry: from its first element, of its block's
+// `rows` that exist; so many chunks from the first on by vectors.
 struct Share {
   const float* w;
   int rows, vector_chunks;

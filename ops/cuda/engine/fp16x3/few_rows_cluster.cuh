@@ -1,5 +1,5 @@
-// What the blocks of a cluster tell each other in few_rows.cu, where they share out the chunks of
-// the same rows of W.
+// The words that blocks of a cluster tell each other in few_rows.cu, where they share out the
+// chunks of the same rows of W.
 #pragma once
 
 #include "cuda/engine/fp16x3/few_rows_extent.cuh"

@@ -1,5 +1,6 @@
-// What few_rows.cu learns of a chunk before it is split, and of rows from their chunks: the largest
-// elements, and whether any is so small that the row's scale may give other bits than the chunk's.
+// The sizes that few_rows.cu learns of a chunk before it is split, and of rows from their chunks:
+// the largest elements, and whether any is so small that the row's scale may give other bits than
+// the chunk's.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,7 @@ __device__ __forceinline__ uint32_t lost_units(float x, float y) {
   return (fabsf(y) < NORMAL && x != 0 ? units : none) - none;
 }
 
-// What the parts of one element are, and the units that they lose.
+// The parts of one element, and the units that they lose.
 struct Fp16Parts {
   __half hi, lo;
   uint32_t lost;
@@ -80,8 +80,8 @@ struct Scale {
   __device__ __forceinline__ Fp16Parts split(float x) const {
     return tiled::split(finite ? x : 0, factor1, factor2);
   }
-  // What split() of some elements loses; with one factor where that takes them to units and none
-  // vanishes.
+  // The units that split() of some elements loses; with one factor where that takes them to units
+  // and none vanishes.
   template <int COUNT>
   __device__ __forceinline__ uint32_t lost(const float (&x)[COUNT]) const {
     static_assert(LOST_UNIT == 0x1p-44f);

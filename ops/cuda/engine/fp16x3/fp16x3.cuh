@@ -1,5 +1,5 @@
-// What the kernels of rung fp16x3 that go through shared memory share: stages, roles and the way of
-// a finished tile to C. Those of hopper; fp16x3.cu and direct.cu add their consumers.
+// The kernels of rung fp16x3 that go through shared memory have these in common: stages, roles and
+// the way of a finished tile to C. Those of hopper; fp16x3.cu and direct.cu add their consumers.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -102,7 +102,7 @@ struct Fp16x3 {
       ptx::cluster_sync_relaxed();
   }
 
-  // Turns: the cluster's units, WholeTurns or CutTurns.
+  // Turns: the cluster's units, WholeTurns or StreamKTurns.
   template <typename Turns>
   __device__ __forceinline__ void produce(const Turns& units) {
     const HopperArguments& grid = args.grid;
@@ -188,7 +188,7 @@ __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t*
     ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
     const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0) kernel.produce(units);
-    run_courier(units, warp);
+    run_handoff_warp(units, warp);
   } else {
     ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
     kernel.consume(units, warpgroup - 1);

@@ -1,4 +1,4 @@
-// What the kernels of rung fp16x3 share: fp32 operands as two planes of fp16 each, their
+// The kernels of rung fp16x3 share these: fp32 operands as two planes of fp16 each, their
 // scales, and the list of what is computed again. Host and device; see fp16x3.cu.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "cuda/engine/fp16x3/splits.h"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/launch/launch.h"
-#include "cuda/parts/schedule/hopper.h"
 #include "cuda/plan/hand_over.h"
 
 namespace tiled {
@@ -37,16 +37,16 @@ struct Fp16x3Arguments {
   HopperArguments grid;                 // maps of the planes, [batch][2][rows][k] each, grid and C
   const RowScale *p_scales, *q_scales;  // [batch][rows]
   int64_t p_scales_batch, q_scales_batch;
-  CutGrid cuts;  // where stream-K cuts tiles
+  StreamKGrid stream_k;  // which blocks do which steps
   GuardList guard;
   float tolerance;  // of is_unsure; of groups that share out K each has its own
   bool coarse;      // Fp16x3Plan's
-  bool exchanged;   // P is B and Q is A
+  bool swap_ab;     // P is B and Q is A
 };
 
 // async.cu reads the planes, [batch][hi, lo][rows][k] each, where all entries differ.
 struct Fp16x3AsyncArguments {
-  Fp16x3Arguments product;   // without maps; not exchanged
+  Fp16x3Arguments product;   // without maps; no swap_ab
   const __half *p, *q;       // P is A, Q is B
   int64_t p_pitch, q_pitch;  // elements from row to row,
   int64_t p_plane, q_plane;  // and from hi to lo
@@ -85,8 +85,8 @@ struct GuardArguments {
 Kernel<GuardArguments> guard_kernel(bool of_groups);
 
 // The product of the planes, with stream-K or without; and of P as it is in memory.
-Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major, bool cuts);
+Kernel<Fp16x3Arguments> fp16x3_kernel(int tile, bool p_mn_major, bool q_mn_major, bool stream_k);
 Kernel<Fp16x3Arguments> fp16x3_groups_kernel(int tile, bool p_mn_major, bool q_mn_major);
-Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool exchanged);
+Kernel<Fp16x3Arguments> fp16x3_direct_kernel(int tile, bool p_mn_major, bool swap_ab);
 
 }  // namespace tiled

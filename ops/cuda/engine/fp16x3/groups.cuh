@@ -71,14 +71,15 @@ struct GroupOfC {
 template <int ROWS, int COLUMNS, int THREADS>
 __device__ __forceinline__ void clear_rows(const HopperArguments& grid, int p0, int q0) {
   const HopperOutput& c = grid.c();
-  const auto& before = grid.epilogue.before;
+  const auto& pre_activation = grid.epilogue.pre_activation;
   for (int i = threadIdx.x % THREADS; i < ROWS * COLUMNS; i += THREADS) {
     const int p = p0 + (c.q == 1 ? i / COLUMNS : i % ROWS);
     const int q = q0 + (c.q == 1 ? i % COLUMNS : i / ROWS);
     if (p >= grid.p || q >= grid.q) continue;
     static_cast<float*>(c.data)[p * c.p + q * c.q] = 0;
-    if (before.data != nullptr)
-      static_cast<float*>(before.data)[p * before.row_stride + q * before.col_stride] = 0;
+    if (pre_activation.data != nullptr)
+      static_cast<float*>(
+          pre_activation.data)[p * pre_activation.row_stride + q * pre_activation.col_stride] = 0;
   }
 }
 

@@ -1,6 +1,7 @@
-// What fp16x3 cannot vouch for is computed again, in fp64 and rounded once: elements of which the
-// fp16 parts have lost too much to be sure of the error bound, products of rows or columns with NaN
-// or Inf, sums that came out too large for a number, and everything where K is short.
+// Elements that fp16x3 cannot vouch for are computed again, in fp64 and rounded once: elements of
+// which the fp16 parts have lost too much to be sure of the error bound, products of rows or
+// columns with NaN or Inf, sums that came out too large for a number, and everything where K is
+// short.
 //
 // fp64, since a chain in fp32 would have K as the constant of its bound, and could overflow on the
 // way where the result does not; products of two fp32 numbers are exact there. Every 64 of K are a
@@ -24,7 +25,7 @@ namespace {
 constexpr int SQUARE = GUARD_SQUARE;
 constexpr int BLOCK_K = 8;
 constexpr int THREADS = GUARD_THREADS;
-constexpr int PATCH = 4;           // x PATCH elements a thread
+constexpr int THREAD_TILE = 4;     // x THREAD_TILE elements a thread
 constexpr int PITCH = SQUARE + 2;  // of shared memory, elements
 constexpr int LOADS = SQUARE * BLOCK_K / THREADS;
 constexpr int CHAIN = 64;     // of K
@@ -36,12 +37,13 @@ struct Tiles {
   double b[BLOCK_K][PITCH];  // [k][n]
 };
 
-// Where element i of PATCH along one side stands in the square, `lane` of 16 having it: two and two
-// neighbours, so that lanes that load 16 bytes each meet different banks.
+// Where element i of THREAD_TILE along one side stands in the square, `lane` of 16 having it: two
+// and two neighbours, so that lanes that load 16 bytes each meet different banks.
 __device__ __forceinline__ int place(int lane, int i) { return i / 2 * 32 + lane * 2 + i % 2; }
-__device__ __forceinline__ void take(double (&x)[PATCH], const double (&line)[PITCH], int lane) {
+__device__ __forceinline__ void take(double (&x)[THREAD_TILE], const double (&line)[PITCH],
+                                     int lane) {
 #pragma unroll
-  for (int i = 0; i < PATCH; i += 2) {
+  for (int i = 0; i < THREAD_TILE; i += 2) {
     const double2 v = *reinterpret_cast<const double2*>(&line[place(lane, i)]);
     x[i] = v.x, x[i + 1] = v.y;
   }
@@ -121,23 +123,24 @@ __device__ __forceinline__ void compute_square(const Problem& p, const GuardList
   const uint32_t written = all ? 0 : list.listed[square];
   uint32_t mask = 0;  // of this thread's elements
 #pragma unroll
-  for (int y = 0; y < PATCH; ++y)
+  for (int y = 0; y < THREAD_TILE; ++y)
 #pragma unroll
-    for (int x = 0; x < PATCH; ++x) {
+    for (int x = 0; x < THREAD_TILE; ++x) {
       const int64_t m = m0 + place(row, y), n = n0 + place(column, x);
       if (m >= p.m || n >= p.n) continue;
       const bool again = all || is_marked(list, square, written, static_cast<uint32_t>(m),
                                           static_cast<uint32_t>(n));
-      mask |= again ? 1u << (y * PATCH + x) : 0;
+      mask |= again ? 1u << (y * THREAD_TILE + x) : 0;
     }
   if (!all) {
     if (threadIdx.x == 0) few.count = 0;
     __syncthreads();
 #pragma unroll
-    for (int e = 0; e < PATCH * PATCH; ++e)
+    for (int e = 0; e < THREAD_TILE * THREAD_TILE; ++e)
       if (mask & 1u << e) {
         const uint32_t at = atomicAdd(&few.count, 1);
-        if (at < FEW) few.elements[at] = place(row, e / PATCH) * SQUARE + place(column, e % PATCH);
+        if (at < FEW)
+          few.elements[at] = place(row, e / THREAD_TILE) * SQUARE + place(column, e % THREAD_TILE);
       }
     __syncthreads();
     if (threadIdx.x == 0) atomicAdd(list.recomputed, few.count);
@@ -151,10 +154,10 @@ __device__ __forceinline__ void compute_square(const Problem& p, const GuardList
       return;
     }
   }
-  double total[PATCH][PATCH] = {};
+  double total[THREAD_TILE][THREAD_TILE] = {};
   for (int64_t begin = 0; begin < p.k; begin += CHAIN) {
     const int64_t end = min(begin + CHAIN, p.k);
-    double chain[PATCH][PATCH] = {};
+    double chain[THREAD_TILE][THREAD_TILE] = {};
     for (int64_t k0 = begin; k0 < end; k0 += BLOCK_K) {
       __syncthreads();
       load(tiles.a, a, m0, k0, p.m, end, p.a.row_stride, p.a.col_stride);
@@ -162,27 +165,29 @@ __device__ __forceinline__ void compute_square(const Problem& p, const GuardList
       __syncthreads();
 #pragma unroll
       for (int k = 0; k < BLOCK_K; ++k) {
-        double left[PATCH], right[PATCH];
+        double left[THREAD_TILE], right[THREAD_TILE];
         take(left, tiles.a[k], row);
         take(right, tiles.b[k], column);
 #pragma unroll
-        for (int y = 0; y < PATCH; ++y)
+        for (int y = 0; y < THREAD_TILE; ++y)
 #pragma unroll
-          for (int x = 0; x < PATCH; ++x) chain[y][x] = __fma_rn(left[y], right[x], chain[y][x]);
+          for (int x = 0; x < THREAD_TILE; ++x)
+            chain[y][x] = __fma_rn(left[y], right[x], chain[y][x]);
       }
     }
 #pragma unroll
-    for (int y = 0; y < PATCH; ++y)
+    for (int y = 0; y < THREAD_TILE; ++y)
 #pragma unroll
-      for (int x = 0; x < PATCH; ++x) total[y][x] = __dadd_rn(total[y][x], chain[y][x]);
+      for (int x = 0; x < THREAD_TILE; ++x) total[y][x] = __dadd_rn(total[y][x], chain[y][x]);
   }
-  float sums[PATCH * PATCH];
+  float sums[THREAD_TILE * THREAD_TILE];
 #pragma unroll
-  for (int e = 0; e < PATCH * PATCH; ++e) sums[e] = rounded(total[e / PATCH][e % PATCH]);
+  for (int e = 0; e < THREAD_TILE * THREAD_TILE; ++e)
+    sums[e] = rounded(total[e / THREAD_TILE][e % THREAD_TILE]);
   for_each_in_turn<1>(sums, [&](int e) {
     if (mask & 1u << e)
-      store_finished<float>(p, sums[0], batch, m0 + place(row, e / PATCH),
-                            n0 + place(column, e % PATCH));
+      store_finished<float>(p, sums[0], batch, m0 + place(row, e / THREAD_TILE),
+                            n0 + place(column, e % THREAD_TILE));
   });
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 // P is A, and Q is B.
 cudaError_t launch_async(const Call& call, const Fp16x3Plan& way, const Step& step) {
-  const Sides sides = sides_of(call.problem, /*exchanged=*/false);
+  const Sides sides = sides_of(call.problem, /*swap_ab=*/false);
   const Side p = planes_of_p(sides.p, way), q = planes_of_q(sides.q, way);
   Fp16x3AsyncArguments args{};
   args.product = product_arguments(call, way);
@@ -51,13 +51,13 @@ GuardList guard_list(const Call& call, const Fp16x3Plan& way) {
   list.squares = call.at<uint32_t>(Area::Squares);
   list.marks = call.at<uint16_t>(Area::Marks);
   // Rows of marks are P's, but for few rows, which are Q's.
-  list.rows_along_n = way.exchanged != (way.kernel == Fp16x3Kernel::FewRows);
+  list.rows_along_n = way.swap_ab != (way.kernel == Fp16x3Kernel::FewRows);
   return list;
 }
 
 Fp16x3Arguments product_arguments(const Call& call, const Fp16x3Plan& way) {
   const Problem& problem = call.problem;
-  const Sides sides = sides_of(problem, way.exchanged);
+  const Sides sides = sides_of(problem, way.swap_ab);
   const Fp16x3TileInfo tile = tile_of(way);
   Fp16x3Arguments args{};
   args.grid = grid_arguments(problem, way, sides, tile.block_p, tile.block_q, /*segments=*/1);
@@ -66,22 +66,22 @@ Fp16x3Arguments product_arguments(const Call& call, const Fp16x3Plan& way) {
   c.p = sides.c_p, c.q = sides.c_q;
   c.batch = problem.c.batch_stride;
   args.grid.totals = call.at<float>(Area::Totals);
-  if (way.wraps_around) {
+  if (way.stream_k) {
     const HopperArguments& grid = args.grid;
-    args.cuts.wrap = WrapAround::of(
-        static_cast<uint32_t>(int64_t{grid.clusters_p} * grid.clusters_q * grid.batch),
-        way.blocks / (way.cluster_p * way.cluster_q),
-        static_cast<uint32_t>(blocks_over(problem.k, 64)), FP16X3_LEAST_STEPS);
-    args.cuts.hand_over = call.hand_over();
+    args.stream_k.rule =
+        StreamK::of(static_cast<uint32_t>(int64_t{grid.clusters_p} * grid.clusters_q * grid.batch),
+                    way.blocks / (way.cluster_p * way.cluster_q),
+                    static_cast<uint32_t>(blocks_over(problem.k, 64)), FP16X3_LEAST_STEPS);
+    args.stream_k.hand_over = call.hand_over();
   }
   args.p_scales = call.at<RowScale>(Area::ScalesP);
   args.q_scales = call.at<RowScale>(Area::ScalesQ);
   args.p_scales_batch = scales_batch(sides.p, problem.batch);
   args.q_scales_batch = scales_batch(sides.q, problem.batch);
-  args.grid.epilogue = way.exchanged ? transposed(problem.epilogue) : problem.epilogue;
+  args.grid.epilogue = way.swap_ab ? transposed(problem.epilogue) : problem.epilogue;
   args.grid.finishes = !problem.epilogue.is_identity();
   args.guard = guard_list(call, way), args.tolerance = tolerance_of(call, way);
-  args.coarse = way.coarse, args.exchanged = way.exchanged;
+  args.coarse = way.coarse, args.swap_ab = way.swap_ab;
   args.grid.groups = problem.groups;
   args.grid.groups_of_p = sides.p.is_shared, args.grid.groups_of_q = sides.q.is_shared;
   return args;

@@ -6,22 +6,22 @@ namespace tiled {
 namespace {
 
 Kernel<Fp16x3FewRowsArguments> few_rows_kernel(const Sides& sides, const Fp16x3Plan& way) {
-  return fp16x3_few_rows_kernel(!way.exchanged, is_mn_major(sides.p), way.cluster_p > 1);
+  return fp16x3_few_rows_kernel(!way.swap_ab, is_mn_major(sides.p), way.cluster_p > 1);
 }
 
 Kernel<Fp16x3Arguments> cluster_kernel(const Problem& problem, const Sides& sides,
                                        const Fp16x3Plan& way) {
   if (way.kernel == Fp16x3Kernel::Direct)
-    return fp16x3_direct_kernel(way.tile, is_mn_major(sides.p), way.exchanged);
+    return fp16x3_direct_kernel(way.tile, is_mn_major(sides.p), way.swap_ab);
   const bool p_mn_major = is_mn_major(planes_of_p(sides.p, way));
   const bool q_mn_major = is_mn_major(planes_of_q(sides.q, way));
   return is_grouped(problem) ? fp16x3_groups_kernel(way.tile, p_mn_major, q_mn_major)
-                             : fp16x3_kernel(way.tile, p_mn_major, q_mn_major, way.wraps_around);
+                             : fp16x3_kernel(way.tile, p_mn_major, q_mn_major, way.stream_k);
 }
 
 cudaError_t launch_few_rows(const Call& call, const Fp16x3Plan& way, const Step& step) {
   const Problem& problem = call.problem;
-  const Sides sides = sides_of(problem, way.exchanged);
+  const Sides sides = sides_of(problem, way.swap_ab);
   const Side &w = sides.p, &x = sides.q;
   Fp16x3FewRowsArguments args{};
   args.w = static_cast<const float*>(w.data);
@@ -29,7 +29,7 @@ cudaError_t launch_few_rows(const Call& call, const Fp16x3Plan& way, const Step&
   args.w_row = w.row_stride, args.w_k = w.k_stride, args.w_batch = w.batch_stride;
   args.beside = is_mn_major(w);
   args.vectors = (args.beside || w.k_stride == 1) && w.alignment == 16;
-  args.w_is_a = !way.exchanged;
+  args.w_is_a = !way.swap_ab;
   args.x = call.at<void>(Area::Q);
   args.x_rows = x.rows;
   args.x_batch = entries_of(x, problem.batch) > 1 ? few_rows_bytes(x.rows, problem.k) / 16 : 0;
@@ -70,7 +70,7 @@ cudaError_t map_operands(const Call& call, const Fp16x3Plan& way, const Sides& s
 }
 
 cudaError_t launch_clusters(const Call& call, const Fp16x3Plan& way, const Step& step) {
-  const Sides sides = sides_of(call.problem, way.exchanged);
+  const Sides sides = sides_of(call.problem, way.swap_ab);
   Fp16x3Arguments args = product_arguments(call, way);
   const cudaError_t error = map_operands(call, way, sides, args.grid);
   if (error != cudaSuccess) return error;
@@ -86,7 +86,7 @@ cudaError_t launch_hopper_product(const Call& call, const Step& step) {
 }
 
 const void* hopper_kernel(const Problem& problem, const Fp16x3Plan& way) {
-  const Sides sides = sides_of(problem, way.exchanged);
+  const Sides sides = sides_of(problem, way.swap_ab);
   return way.kernel == Fp16x3Kernel::FewRows ? address_of(few_rows_kernel(sides, way))
                                              : address_of(cluster_kernel(problem, sides, way));
 }

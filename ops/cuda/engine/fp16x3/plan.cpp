@@ -9,8 +9,8 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/hand_over.h"
 #include "cuda/plan/kernels_of.h"
+#include "cuda/plan/stream_k.h"
 #include "cuda/plan/tma.h"
-#include "cuda/plan/wrap_around.h"
 
 namespace tiled {
 namespace {
@@ -29,14 +29,14 @@ bool has_few_rows(const Problem& problem) {
 void ways_by_clusters(const Problem& problem, const DeviceInfo& device, Visit visit) {
   constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}};
   for (int t = 0; t < FP16X3_TILE_COUNT; ++t)
-    for (const bool exchanged : {false, true})
+    for (const bool swap_ab : {false, true})
       for (const auto& [cluster_p, cluster_q] : CLUSTERS) {
-        const Sides sides = sides_of(problem, exchanged);
+        const Sides sides = sides_of(problem, swap_ab);
         if (is_direct(t) && (is_grouped(problem) || !is_mappable(sides.p))) continue;
         Fp16x3Plan plan{};
         plan.kernel = is_direct(t) ? Fp16x3Kernel::Direct : Fp16x3Kernel::Planes;
         plan.tile = static_cast<int8_t>(t);
-        plan.exchanged = exchanged;
+        plan.swap_ab = swap_ab;
         plan.cluster_p = static_cast<int8_t>(cluster_p);
         plan.cluster_q = static_cast<int8_t>(cluster_q);
         const Fp16x3TileInfo tile = tile_of(plan);
@@ -53,10 +53,10 @@ void ways_by_clusters(const Problem& problem, const DeviceInfo& device, Visit vi
             std::max<int64_t>(1, int64_t{device.multiprocessors} * tile.blocks_per_sm / sharers);
         plan.blocks = static_cast<int32_t>(std::min(units, places) * sharers);
         visit(Way(plan));
-        plan.wraps_around = !is_grouped(problem) && plan.kernel == Fp16x3Kernel::Planes &&
-                            segment_count(problem.k) == 1 && units < MAX_GRID_X &&
-                            WrapAround::fits(units, places, blocks_over(problem.k, 64));
-        if (plan.wraps_around) visit(Way(plan));
+        plan.stream_k = !is_grouped(problem) && plan.kernel == Fp16x3Kernel::Planes &&
+                        segment_count(problem.k) == 1 && units < MAX_GRID_X &&
+                        StreamK::fits(units, places, blocks_over(problem.k, 64));
+        if (plan.stream_k) visit(Way(plan));
       }
 }
 
@@ -109,7 +109,7 @@ void ways_of_few_rows(const Problem& problem, Visit visit) {
       Fp16x3Plan plan{};
       plan.kernel = Fp16x3Kernel::FewRows;
       plan.tile = static_cast<int8_t>(t);
-      plan.exchanged = problem.m < problem.n;
+      plan.swap_ab = problem.m < problem.n;
       plan.cluster_p = static_cast<int8_t>(cluster), plan.cluster_q = 1;
       plan.panel = 1;
       plan.blocks =
@@ -159,7 +159,7 @@ double lines_of_single_stores(const Problem& problem, const Sides& sides) {
 Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   const Problem problem = average_of(asked);
   const Fp16x3TileInfo tile = tile_of(way);
-  Sides sides = sides_of(problem, way.exchanged);
+  Sides sides = sides_of(problem, way.swap_ab);
   const bool as_it_lies = way.kernel == Fp16x3Kernel::Direct || way.kernel == Fp16x3Kernel::FewRows;
   if (!as_it_lies) sides.p = planes_of_p(sides.p, way);
   sides.q = planes_of_q(sides.q, way);
@@ -167,7 +167,7 @@ Demand demand_of_way(const Problem& asked, const Fp16x3Plan& way) {
   if (way.kernel != Fp16x3Kernel::FewRows) {
     Demand d = demand_of(problem, sides, tile.block_p, tile.block_q, variant, tile.blocks_per_sm,
                          /*splits=*/false, way.cluster_p, way.cluster_q);
-    d.stream_k = way.wraps_around;
+    d.stream_k = way.stream_k;
     d.store_lines = lines_of_single_stores(problem, sides);
     return d;
   }
@@ -219,7 +219,7 @@ Step guard_step(const Problem& problem, const DeviceInfo& device, bool computes_
 // Area::Guard to Area::Squares.
 void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
   const bool few_rows = way.kernel == Fp16x3Kernel::FewRows;
-  const Sides sides = sides_of(problem, way.exchanged);
+  const Sides sides = sides_of(problem, way.swap_ab);
   const auto take = [&](Area area, int64_t bytes) { plan.take(area, workspace_aligned(bytes)); };
   const int64_t p_entries = entries_of(sides.p, problem.batch);
   const int64_t q_entries = entries_of(sides.q, problem.batch);
@@ -239,13 +239,13 @@ void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
     take(Area::RangesP, range_bytes(split_p)), take(Area::RangesQ, range_bytes(split_q));
   const int64_t squares = guard_squares(problem).count();
   take(Area::Guard, (2 + squares) * 4);
-  take(Area::Words, way.wraps_around ? hand_over_words_bytes(way.blocks) : 0);
+  take(Area::Words, way.stream_k ? hand_over_words_bytes(way.blocks) : 0);
   if (!few_rows)
     take(Area::PanelsP, panel_bytes(split_p)), take(Area::PanelsQ, panel_bytes(split_q));
   take(Area::Squares, squares * 4);
   take(Area::Marks, squares * GUARD_MARK_BYTES);
   // Totals, or sums that are handed over: a tile for each block.
-  const bool has_totals = way.wraps_around || (segment_count(problem.k) > 1 && !few_rows);
+  const bool has_totals = way.stream_k || (segment_count(problem.k) > 1 && !few_rows);
   const Fp16x3TileInfo tile = tile_of(way);
   plan.take(Area::Totals, has_totals ? int64_t{way.blocks} * tile.block_p * tile.block_q * 4 : 0);
 }
@@ -253,7 +253,7 @@ void take_areas(Plan& plan, const Problem& problem, const Fp16x3Plan& way) {
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   const Fp16x3Plan way = chosen.as<Fp16x3Plan>();
   const Fp16x3TileInfo tile = tile_of(way);
-  Plan plan = plan_of(Algo::Fp16x3, chosen, problem, way.exchanged, tile.block_p, tile.block_q,
+  Plan plan = plan_of(Algo::Fp16x3, chosen, problem, way.swap_ab, tile.block_p, tile.block_q,
                       /*block_k=*/64);  // 128 bytes of the parts
   const bool multiplies = problem.k >= fp16x3_least_k(way.coarse);
   if (multiplies) {
@@ -270,7 +270,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 
 NamedWay name(const Problem&, const Way& way) {
   const Fp16x3Plan plan = way.as<Fp16x3Plan>();
-  return named_way(tile_name_of(plan), plan, plan.wraps_around);
+  return named_way(tile_name_of(plan), plan, plan.stream_k);
 }
 
 }  // namespace

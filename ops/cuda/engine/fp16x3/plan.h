@@ -17,7 +17,7 @@ struct Description;  // plan/rung.h, which kernels need not know
 // than 9.0, whose steps are shorter and keep fewer bits (docs/fp16x3.md).
 constexpr int64_t fp16x3_least_k(bool coarse) { return coarse ? 160 : 64; }
 
-// What a block of the guard takes at a time: so many rows and columns of C.
+// A block of the guard takes at a time so many rows and columns of C.
 constexpr int GUARD_SQUARE = 64;
 constexpr int GUARD_THREADS = 256;
 
@@ -46,7 +46,7 @@ enum class Fp16x3Kernel : int8_t {
 struct Fp16x3Plan : ClusterPlan {  // tile: of Fp16x3Tiles, or the kernel's own list if it has one
   Fp16x3Kernel kernel;
   bool coarse;         // the device's tensor cores are
-  bool wraps_around;   // planes only: stream-K (plan/wrap_around.h)
+  bool stream_k;       // planes only: stream-K (plan/stream_k.h)
   FewRowsBlock block;  // few rows only, whose cluster_p blocks share K
 };
 

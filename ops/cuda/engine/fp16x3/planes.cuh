@@ -39,9 +39,9 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
     const uint32_t row = 64 * consumer;
     const uint32_t p_at = base + P::offset(row, 0), q_at = base + Q_AT;
     // The cross products come in A's and B's order also where P is B: the same bits either way.
-    const uint32_t p_first = args.exchanged ? P::BYTES >> 4 : 0;
+    const uint32_t p_first = args.swap_ab ? P::BYTES >> 4 : 0;
     const uint32_t p_second = (P::BYTES >> 4) - p_first;
-    const uint32_t q_first = args.exchanged ? 0 : Q::BYTES >> 4;
+    const uint32_t q_first = args.swap_ab ? 0 : Q::BYTES >> 4;
     const uint32_t q_second = (Q::BYTES >> 4) - q_first;
     float4* const total = this->total_of(consumer);
     Ring<STAGES> ring;
@@ -52,7 +52,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
       ptx::declare_accumulators(main);
       ptx::declare_accumulators(cross);
       for (int piece = 0; piece < unit.pieces; ++piece) {
-        if constexpr (Turns::CUTS) {
+        if constexpr (Turns::STREAM_K) {
           units.take_over(sum, unit, consumer);
         } else {
 #pragma unroll
@@ -94,7 +94,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
         }
         if (unit.pieces > 1) this->add_to_total(sum, total, piece == 0);
       }
-      if constexpr (Turns::CUTS)
+      if constexpr (Turns::STREAM_K)
         if (units.hand_over(sum, unit, consumer)) continue;
       store_unit(*this, sum, unit, row);
     }

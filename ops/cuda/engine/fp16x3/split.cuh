@@ -1,4 +1,4 @@
-// What the kernels of split.cu and split_beside.cu share.
+// The kernels of split.cu and split_beside.cu share this.
 #pragma once
 
 #include "cuda/engine/fp16x3/fp16_parts.cuh"

@@ -17,7 +17,7 @@ constexpr int WARPS = 8, THREADS = WARPS * 32;
 constexpr int BATCH = 8;               // loads of a lane
 constexpr int TILE_K = WARPS * BATCH;  // that a block has in registers
 
-// What a thread has: four rows from `row` of the panel on, and BATCH of k from `k` on: every
+// A thread has four rows from `row` of the panel on, and BATCH of k from `k` on: every
 // WARPS-th, or, for planes along k, neighbours.
 struct Place {
   int64_t row0, left;  // first row of the panel, and rows from there on

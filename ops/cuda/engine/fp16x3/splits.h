@@ -1,5 +1,5 @@
-// What is split into parts before the product, by which kernels and grids; pure, for planner and
-// launch.
+// The operands that are split into parts before the product, the kernels and the grids; pure, for
+// planner and launch.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct SplitJob {
 };
 
 inline SplitJob split_job(const Problem& problem, const Fp16x3Plan& plan, bool of_q) {
-  const Sides sides = sides_of(problem, plan.exchanged);
+  const Sides sides = sides_of(problem, plan.swap_ab);
   const Side& from = of_q ? sides.q : sides.p;
   const Side to = of_q ? planes_of_q(from, plan) : planes_of_p(from, plan);
   const bool direct = plan.kernel == Fp16x3Kernel::Direct;

@@ -147,7 +147,7 @@ constexpr int64_t few_rows_bytes(int64_t x_rows, int64_t k) {
   return few_rows_tiles(x_rows) * 8 * chunks * FEW_ROWS_CHUNK * 4;
 }
 
-// What a block of it has room for: the chunks of its own, `slots` of them at a time, and of all
+// A block of it has room for the chunks of its own, `slots` of them at a time, and of all
 // blocks of its cluster the terms of its share of Q's rows.
 struct FewRowsBlock {
   int32_t slots, shared_bytes;

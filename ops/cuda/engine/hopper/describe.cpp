@@ -1,4 +1,4 @@
-// What reports say of a plan with hopper: its choices.
+// Reports say this of a plan with hopper: its choices.
 #include "cuda/plan/describe.h"
 
 #include "core/text.h"
@@ -22,8 +22,8 @@ std::string scaled_kernel(const Problem& problem, const HopperPlan& plan) {
   };
   const char* result =
       problem.epilogue.out_dtype == DType::Float16 ? "__half" : "__nv_bfloat16";  // or fp32
-  const std::string operands = is_fp8(problem.dtype) ? "Fp8Scaled<" + operand(!plan.exchanged) +
-                                                           ", " + operand(plan.exchanged) + ", "
+  const std::string operands = is_fp8(problem.dtype) ? "Fp8Scaled<" + operand(!plan.swap_ab) +
+                                                           ", " + operand(plan.swap_ab) + ", "
                                                      : "Int8Scaled<";
   return std::string(is_grouped(problem) ? "hopper_scaled_of_groups<" : "hopper_scaled<") +
          std::string(hopper_tile_name(plan.tile)) + ", " + operands + result +
@@ -35,7 +35,7 @@ std::string scaled_kernel(const Problem& problem, const HopperPlan& plan) {
 Description describe_hopper(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const HopperPlan plan = whole.way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(plan.tile);
-  const Sides sides = sides_of(problem_as_read(problem, whole), plan.exchanged);
+  const Sides sides = sides_of(problem_as_read(problem, whole), plan.swap_ab);
   const auto [repack_a, repack_b] = copied_operands(whole);
   Description d;
   d.tile = hopper_tile_name(plan.tile);
@@ -52,21 +52,21 @@ Description describe_hopper(const Problem& problem, const DeviceInfo&, const Pla
 
   d.lines.emplace_back("roles", std::string(tile.ping_pong ? "consumers take tiles in turn"
                                                            : "consumers share a tile") +
-                                    (plan.exchanged ? "; A and B exchanged" : ""));
+                                    (plan.swap_ab ? "; swap_ab" : ""));
   const int blocks = plan.cluster_p * plan.cluster_q;
   if (blocks > 1)
     d.lines.emplace_back("cluster", std::to_string(blocks) + " blocks share an operand");
   if (const char* const repacked = names_of_operands(repack_a, repack_b))
     d.lines.emplace_back("repacks", repacked);
-  if (plan.share_segments)
+  if (plan.split_k)
     d.lines.emplace_back(problem.leaf > 0 ? "leaves" : "segments",
                          "shared out; a second kernel adds the sums");
   d.json.emplace_back("hopper", Object()
-                                    .truth("exchanged", plan.exchanged)
+                                    .truth("swap_ab", plan.swap_ab)
                                     .count("cluster_p", plan.cluster_p)
                                     .count("cluster_q", plan.cluster_q)
                                     .count("panel", plan.panel)
-                                    .truth("share_segments", plan.share_segments)
+                                    .truth("split_k", plan.split_k)
                                     .truth("repack_a", repack_a)
                                     .truth("repack_b", repack_b)
                                     .text("store", plan.stores_by_tma ? "tma" : "rows")

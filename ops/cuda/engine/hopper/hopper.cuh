@@ -28,11 +28,11 @@
 #include "cuda/engine/hopper/tiles.h"
 #include "cuda/parts/epilogue/finish_slices.cuh"
 #include "cuda/parts/launch/fault.cuh"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/pipeline/operand_tile.cuh"
 #include "cuda/parts/schedule/grouped_schedule.cuh"
-#include "cuda/parts/schedule/hopper.h"
 #include "cuda/parts/schedule/hopper_schedule.cuh"
-#include "cuda/ptx/forget.cuh"
+#include "cuda/ptx/opaque.cuh"
 
 namespace tiled {
 
@@ -216,18 +216,19 @@ struct Hopper {
 
   // A warp's word that it has read a stage, to every block that fills it: one lane's to its own
   // block where that is alone, else lane i's to block i.
-  struct Word {
+  struct EmptyBarrier {
     bool here, there;
     uint32_t empty, empty_there;  // addresses of the first stage's barrier
-    __device__ __forceinline__ explicit Word(const Hopper& kernel) : empty(kernel.empty(0)) {
+    __device__ __forceinline__ explicit EmptyBarrier(const Hopper& kernel)
+        : empty(kernel.empty(0)) {
       const uint32_t lane = threadIdx.x % 32;
       here = kernel.blocks == 1 && lane == 0, there = kernel.blocks != 1 && lane < kernel.blocks;
       empty_there = ptx::cluster_address(empty, there ? lane : 0);
-      ptx::forget(empty, empty_there);
+      ptx::opaque(empty, empty_there);
     }
-    __device__ __forceinline__ void send(uint32_t stage, bool sends = true) const {
-      ptx::mbarrier_arrive_if(sends && here, empty + stage * 8);
-      ptx::mbarrier_arrive_cluster_if(sends && there, empty_there + stage * 8);
+    __device__ __forceinline__ void arrive(uint32_t stage, bool arrives = true) const {
+      ptx::mbarrier_arrive_if(arrives && here, empty + stage * 8);
+      ptx::mbarrier_arrive_cluster_if(arrives && there, empty_there + stage * 8);
     }
   };
 
@@ -256,20 +257,20 @@ struct Hopper {
                              base + Q_AT + stage * Q::BYTES);
   }
 
-  // What a step needs beside its products is ready before them or waits behind them: one warp
-  // issues an instruction in four cycles or more, and while it computes addresses or asks barriers
-  // its tensor core runs dry. So nothing is computed twice, the next stage's barrier is asked while
-  // products go on, and the word to the producer has no branch.
+  // Everything that a step needs beside its products is ready before them or waits behind them: one
+  // warp issues an instruction in four cycles or more, and while it computes addresses or asks
+  // barriers its tensor core runs dry. So nothing is computed twice, the next stage's barrier is
+  // asked while products go on, and the word to the producer has no branch.
   __device__ __forceinline__ void multiply_from_memory(Accumulators& d, bool goes_on,
                                                        const Piece& piece, uint32_t p_at,
                                                        uint32_t q_at, Ring<STAGES>& ring,
                                                        const Tail& tail) {
     const int first = piece.first, last = piece.last;
-    const Word word(*this);
+    const EmptyBarrier empty_barrier(*this);
     uint32_t full_at = full(0);
     uint32_t p_start = ptx::descriptor_start(p_at), q_start = ptx::descriptor_start(q_at);
-    ptx::forget(full_at);
-    ptx::forget(p_start, q_start);
+    ptx::opaque(full_at);
+    ptx::opaque(p_start, q_start);
     uint32_t previous = ring.stage;
     bool is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
     for (int step = first; step < last; ++step) {
@@ -293,7 +294,7 @@ struct Hopper {
       ring.advance();
       is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
       ptx::wgmma_wait_group<1>();  // all but this group: the previous stage has been read
-      word.send(previous, step != first);
+      empty_barrier.arrive(previous, step != first);
       previous = stage;
     }
     if constexpr (TREES) {
@@ -314,12 +315,12 @@ struct Hopper {
         ptx::wgmma_commit_group();
         ring.advance();
         ptx::wgmma_wait_group<1>();
-        word.send(previous, first != last);
+        empty_barrier.arrive(previous, first != last);
         previous = stage;
       }
     }
     ptx::wgmma_wait_group<0>();
-    word.send(previous, !GROUPED || first != last);
+    empty_barrier.arrive(previous, !GROUPED || first != last);
   }
 
   __device__ __forceinline__ void consume(const Turns& units, int consumer) {

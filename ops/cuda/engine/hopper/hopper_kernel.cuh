@@ -20,7 +20,7 @@ __device__ __forceinline__ void run_hopper(const typename Kernel::Arguments& arg
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.p_map);
     ptx::prefetch_tensormap(&args.q_map);
-    for (int output = args.keeps_before ? 0 : 1; output < 2; ++output)
+    for (int output = args.keeps_pre_activation ? 0 : 1; output < 2; ++output)
       if (args.outputs[output].by_tma) ptx::prefetch_tensormap(&args.outputs[output].map);
   }
   kernel.initialise_barriers();

@@ -13,9 +13,9 @@
 
 #include "cuda/engine/hopper/hopper_store.cuh"
 #include "cuda/parts/epilogue/finish_slices.cuh"
-#include "cuda/parts/schedule/hopper.h"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/schedule/hopper_schedule.cuh"
-#include "cuda/ptx/forget.cuh"
+#include "cuda/ptx/opaque.cuh"
 
 namespace tiled {
 
@@ -83,7 +83,7 @@ __device__ __forceinline__ void leave(const HopperArguments& args, Sum (&d)[STRI
   using Parts = tiled::Parts<Tile, FINISHES>;
   constexpr int SIZE = Parts::SIZE, HELD = (Parts::COUNT - 1) * SIZE;
   Sum(&parts)[Parts::COUNT][SIZE] = reinterpret_cast<Sum(&)[Parts::COUNT][SIZE]>(d);
-  const int first = FINISHES && args.keeps_before ? 0 : 1;
+  const int first = FINISHES && args.keeps_pre_activation ? 0 : 1;
   const auto leave_part = [&](Sum(&values)[SIZE], int part) {
 #pragma unroll 1
     for (int output = first; output < 2; ++output) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void leave(const HopperArguments& args, Sum (&d)[STRI
       int q = unit.q + part % Parts::OF_STRIP * 2 * SIZE;
       int thread = threadIdx.x % 128;
       // Addresses are computed anew each time: kept, they would take registers of accumulators.
-      ptx::forget(p, q, thread);
+      ptx::opaque(p, q, thread);
       leave_by<T, Tile, FINISHES, GROUPED, HELD>(
           args, output, output == first, values, {p, q, unit.batch, unit.segment},
           Extent<GROUPED>(args, unit), slices, barrier, thread);

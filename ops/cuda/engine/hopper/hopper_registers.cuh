@@ -46,7 +46,7 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
   using Q = typename Kernel::Q;
   static_assert(Kernel::STRIPS == 1, "see reads_by_registers");
   const TransposedRows<P::ATOM_BYTES> rows;
-  const typename Kernel::Word word(kernel);
+  const typename Kernel::EmptyBarrier empty_barrier(kernel);
   uint32_t previous = 0;
   const auto multiply_stage = [&](int step, uint32_t (&a)[P::STEPS][4]) {
     ptx::mbarrier_wait(kernel.full(ring.stage), ring.parity);
@@ -61,7 +61,7 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
           d[0], a[k], q + (Q::offset(0, k) >> 4), step != first || k != 0);
     ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<1>();  // all but this group: the previous stage has been read
-    word.send(previous, step != first);
+    empty_barrier.arrive(previous, step != first);
     previous = ring.stage;
     ring.advance();
   };
@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
   }
   if (step < last) multiply_stage(step, even);
   ptx::wgmma_wait_group<0>();
-  word.send(previous);
+  empty_barrier.arrive(previous);
 }
 
 }  // namespace tiled

@@ -38,11 +38,11 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
   constexpr int STRIPS = Kernel::STRIPS;
   static_assert(P::BLOCK_K == SCALE_BLOCK, "a stage is a block of K");
   if (first == last) return;
-  const typename Kernel::Word word(kernel);
+  const typename Kernel::EmptyBarrier empty_barrier(kernel);
   uint32_t full_at = kernel.full(0);
   uint32_t p_start = ptx::descriptor_start(p_at), q_start = ptx::descriptor_start(q_at);
-  ptx::forget(full_at);
-  ptx::forget(p_start, q_start);
+  ptx::opaque(full_at);
+  ptx::opaque(p_start, q_start);
   bool is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
   Ring<Kernel::STAGES> ending = ring;  // the stage whose products end next
   auto places = scales.places();       // and its scales'
@@ -83,7 +83,7 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
     ptx::finish_accumulators(sums);
     if (strip + 1 == STRIPS) {
       __syncwarp();  // all lanes have read the scales of the stage before
-      word.send(ending.stage);
+      empty_barrier.arrive(ending.stage);
       ending.advance();
     }
     scales.promote(factor, d[strip], sums, factors, places.stage);

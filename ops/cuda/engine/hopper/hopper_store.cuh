@@ -3,7 +3,7 @@
 //
 // 16-bit elements go through a slice of shared memory, 64 x SLICE_Q elements, from where TMA or
 // the warps write rows of C. The slice is [64 p][SLICE_Q q] where C's rows are contiguous along q;
-// where they are along p (operands exchanged, or a transposed C) stmatrix transposes, and it is
+// where they are along p (swap_ab, or a transposed C) stmatrix transposes, and it is
 // [SLICE_Q q][64 p].
 // Elements of 32 and 8 bits have slices of another form (element_slices.cuh).
 #pragma once
@@ -14,10 +14,10 @@
 #include "cuda/parts/arithmetic/call_with.cuh"
 #include "cuda/parts/epilogue/write_rows.cuh"
 #include "cuda/parts/launch/fault.cuh"
-#include "cuda/parts/schedule/hopper.h"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/global.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/swizzle.cuh"
 #include "cuda/ptx/tma.cuh"
@@ -168,7 +168,7 @@ __device__ __forceinline__ void store_slices_as(const HopperArguments& args, con
   for (int slice = 0; slice < SLICES; ++slice) {
     const int first = min(slice * WIDTH, COLUMNS - WIDTH);
     // Addresses are computed anew for each slice: kept, they would take registers.
-    ptx::forget(thread);
+    ptx::opaque(thread);
     const uint32_t address = slices.next();
     call_with<SLICES>(slice, [&](auto constant) {
       constexpr int FROM = std::min(constant.value * WIDTH, COLUMNS - WIDTH);

@@ -1,4 +1,4 @@
-// What a consumer does with the sums of a piece of K. Of segments it adds each one's to its tile's
+// A consumer adds up the sums of pieces of K. Of segments it adds each one's to its tile's
 // total, which stays in registers where they have room for it; else it waits in the workspace, in
 // register order. There a tree's sums wait for their right-hand neighbours.
 #pragma once

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/engine/hopper/tiles.h"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/launch/launch.h"
-#include "cuda/parts/schedule/hopper.h"
 
 namespace tiled {
 

@@ -12,7 +12,7 @@ namespace tiled {
 namespace {
 
 HopperKernel wanted_of(const Problem& problem, const HopperPlan& plan) {
-  const Sides sides = sides_of(problem, plan.exchanged);
+  const Sides sides = sides_of(problem, plan.swap_ab);
   return {problem.dtype,        reads_signs(problem),    is_mn_major(sides.p),
           is_mn_major(sides.q), finishes(problem, plan), is_grouped(problem)};
 }
@@ -31,7 +31,7 @@ Kernel<TreeArguments> tree_kernel_of(const Problem& problem, const HopperPlan& p
 
 Kernel<ScaledArguments> scaled_kernel_of(const Problem& problem, const HopperPlan& plan) {
   const DType a = problem.dtype, b = a == DType::Int8 ? a : problem.scales.b_dtype;
-  const ScaledKernel wanted = {plan.exchanged ? b : a, plan.exchanged ? a : b,
+  const ScaledKernel wanted = {plan.swap_ab ? b : a, plan.swap_ab ? a : b,
                                problem.epilogue.out_dtype == DType::Float16,
                                finishes(problem, plan), is_grouped(problem)};
   return with_tile(HopperTiles(), plan.tile,
@@ -41,11 +41,11 @@ Kernel<ScaledArguments> scaled_kernel_of(const Problem& problem, const HopperPla
 ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
                             const HopperPlan& plan) {
   const Scales& s = problem.scales;
-  const OperandScales &p = plan.exchanged ? s.b : s.a, &q = plan.exchanged ? s.a : s.b;
+  const OperandScales &p = plan.swap_ab ? s.b : s.a, &q = plan.swap_ab ? s.a : s.b;
   ScaledArguments scaled{};
   static_cast<HopperArguments&>(scaled) = args;
   scaled.p_scales = p, scaled.q_scales = q;
-  scaled.blockwise = is_blockwise(s), scaled.one_q = has_one_q(problem, plan.exchanged);
+  scaled.blockwise = is_blockwise(s), scaled.one_q = has_one_q(problem, plan.swap_ab);
   scaled.dense_blocks = problem.groups.shared == Shared::K && !s.spaced;
   return scaled;
 }
@@ -54,7 +54,7 @@ ScaledArguments with_scales(const HopperArguments& args, const Problem& problem,
 cudaError_t map_places(ScaledArguments& args, const Call& call, const HopperPlan& way,
                        const HopperTileInfo& tile) {
   if (way.copy_p != CopyTo::Spaced) return cudaSuccess;
-  const Sides sides = sides_of(call.problem, way.exchanged);
+  const Sides sides = sides_of(call.problem, way.swap_ab);
   args.has_p_place = is_in_place(sides.p, call.problem);
   args.has_q_place = is_in_place(sides.q, call.problem);
   cudaError_t error = cudaSuccess;
@@ -70,9 +70,9 @@ cudaError_t map_places(ScaledArguments& args, const Call& call, const HopperPlan
 // Where the sums go: to C, or in split-K to the workspace.
 void set_result(HopperArguments& args, const Problem& problem, const HopperPlan& plan,
                 const Sides& sides) {
-  if (plan.share_segments) {
+  if (plan.split_k) {
     const SumsLayout l = sums_layout(problem);
-    const bool along_p = l.along_m != plan.exchanged;
+    const bool along_p = l.along_m != plan.swap_ab;
     HopperOutput& sums = args.c();
     sums.data = args.totals, sums.unrounded = true, sums.by_tma = false;
     sums.p = along_p ? 1 : l.pitch, sums.q = along_p ? l.pitch : 1;
@@ -85,16 +85,17 @@ void set_result(HopperArguments& args, const Problem& problem, const HopperPlan&
   c.unrounded = dtype == DType::Float32 || dtype == DType::Int32;
   c.by_tma = plan.stores_by_tma;
   c.p = sides.c_p, c.q = sides.c_q, c.batch = problem.c.batch_stride;
-  args.epilogue = plan.exchanged ? transposed(problem.epilogue) : problem.epilogue;
-  const auto& kept = args.epilogue.before;
-  args.keeps_before = kept.data != nullptr;
-  if (!args.keeps_before) return;
-  HopperOutput& before = args.outputs[0];
-  before.data = kept.data;
-  before.unrounded = c.unrounded;
-  before.p = kept.row_stride, before.q = kept.col_stride, before.batch = kept.batch_stride;
-  before.by_tma = stores_by_tma(
-      problem, sides, before.p, before.q,
+  args.epilogue = plan.swap_ab ? transposed(problem.epilogue) : problem.epilogue;
+  const auto& kept = args.epilogue.pre_activation;
+  args.keeps_pre_activation = kept.data != nullptr;
+  if (!args.keeps_pre_activation) return;
+  HopperOutput& pre_activation = args.outputs[0];
+  pre_activation.data = kept.data;
+  pre_activation.unrounded = c.unrounded;
+  pre_activation.p = kept.row_stride, pre_activation.q = kept.col_stride,
+  pre_activation.batch = kept.batch_stride;
+  pre_activation.by_tma = stores_by_tma(
+      problem, sides, pre_activation.p, pre_activation.q,
       alignment_of(kept.data, kept.dtype, kept.row_stride, kept.col_stride, kept.batch_stride));
 }
 
@@ -126,9 +127,9 @@ cudaError_t launch(const Call& call, const Step& step) {
   const Problem& problem = call.read;
   const HopperPlan way = call.plan.way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(way.tile);
-  const Sides sides = sides_of(problem, way.exchanged);
+  const Sides sides = sides_of(problem, way.swap_ab);
   HopperArguments args = grid_arguments(problem, way, sides, tile.block_p, tile.block_q,
-                                        way.share_segments ? chain_count(problem) : 1);
+                                        way.split_k ? chain_count(problem) : 1);
   args.totals = call.at<float>(Area::Totals);
   args.groups = problem.groups;
   args.k = static_cast<int32_t>(call.problem.k);  // where groups end, though copies are spaced
@@ -143,7 +144,7 @@ cudaError_t launch(const Call& call, const Step& step) {
     error = map_with_edge(&args.q_map, &args.q_edge, sides.q, problem, tile.block_q, tile.block_q,
                           way.cluster_p);
   if (error == cudaSuccess) error = map_output(args.c(), args, problem, tile.slice_q);
-  if (error == cudaSuccess && args.keeps_before)
+  if (error == cudaSuccess && args.keeps_pre_activation)
     error = map_output(args.outputs[0], args, problem, tile.slice_q);
   if (error != cudaSuccess) return error;
   if (is_scaled(problem)) {

@@ -69,9 +69,9 @@ bool has_kernels(const HopperTileInfo& tile, const Problem& problem) {
 constexpr std::pair<int, int> CLUSTERS[] = {{1, 1}, {2, 1}, {1, 2}, {4, 1}, {1, 4}};
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
-  const bool may_share = may_share_segments(problem) && problem.batch <= MAX_GRID_Y;
-  for (const bool exchanged : {false, true}) {
-    const Sides sides = sides_of(problem, exchanged);
+  const bool may_share = may_split_k(problem) && problem.batch <= MAX_GRID_Y;
+  for (const bool swap_ab : {false, true}) {
+    const Sides sides = sides_of(problem, swap_ab);
     const bool by_tma = stores_by_tma(problem, sides, sides.c_p, sides.c_q, problem.c.alignment);
     for (int t = 0; t < HOPPER_TILE_COUNT; ++t) {
       const HopperTileInfo& tile = hopper_tile(t);
@@ -82,7 +82,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       if (is_grouped(problem) && problem.epilogue.reads_input() && tile.ping_pong) continue;
       HopperPlan plan{};
       plan.tile = static_cast<int8_t>(t);
-      plan.exchanged = exchanged;
+      plan.swap_ab = swap_ab;
       plan.copy_p = copy_of(sides.p, problem, is_ready_p(sides.p, problem, tile));
       plan.copy_q = copy_of(sides.q, problem, tma_reads(sides.q, problem));
       plan.stores_by_tma = by_tma;
@@ -90,7 +90,7 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
       const bool q_mn_major = is_mn_major(copied(sides.q, problem.dtype, plan.copy_q));
       for (const auto& [cluster_p, cluster_q] : CLUSTERS)
         for (int share = 0; share <= may_share; ++share) {
-          plan.share_segments = share;
+          plan.split_k = share;
           plan.cluster_p = static_cast<int8_t>(cluster_p);
           plan.cluster_q = static_cast<int8_t>(cluster_q);
           if (!parts_fit(plan, p_mn_major, q_mn_major)) continue;
@@ -117,7 +117,8 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   }
 }
 
-// What is added to sums of integers has no kernel, nor have groups that share out K of tf32.
+// An epilogue that adds to sums of integers has no kernel, nor have groups that share out K of
+// tf32.
 bool computes(const Problem& problem) {
   const bool is_tree = problem.leaf > 0;
   if (is_tree && (is_grouped(problem) || problem.arithmetic != Arithmetic::Tensor ||
@@ -145,7 +146,7 @@ std::vector<std::string> variants() { return variants_of(HopperTiles()); }
 Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
   const HopperPlan choice = way.as<HopperPlan>();
   const HopperTileInfo& tile = hopper_tile(choice.tile);
-  Plan plan = plan_of(Algo::Hopper, way, problem, choice.exchanged, tile.block_p, tile.block_q,
+  Plan plan = plan_of(Algo::Hopper, way, problem, choice.swap_ab, tile.block_p, tile.block_q,
                       tma_step(problem));
   plan.copy_p = choice.copy_p, plan.copy_q = choice.copy_q;
   if (problem.k == 0) {
@@ -162,25 +163,25 @@ Plan plan(const Problem& problem, const DeviceInfo&, const Way& way) {
                            !totals_stay(tile.totals_fit, size_of(problem.dtype));
   const int64_t totals = int64_t{tile.consumers} * tile.group_p * tile.block_q * 4;  // of a block
   const WaitingCounts waiting = waiting_beyond(tile.sums_kept, problem);
-  if (choice.share_segments)
+  if (choice.split_k)
     add_with_sums(plan, step, problem);
   else
     plan.add_with_totals(step, choice.blocks * totals * (totals_wait ? 1 : waiting.most));
   const Problem judged = average_of(problem_as_read(problem, plan));
   plan.demand =
-      demand_of(judged, sides_of(judged, choice.exchanged), tile.block_p, tile.block_q, choice.tile,
-                tile.blocks_per_sm, choice.share_segments, choice.cluster_p, choice.cluster_q);
+      demand_of(judged, sides_of(judged, choice.swap_ab), tile.block_p, tile.block_q, choice.tile,
+                tile.blocks_per_sm, choice.split_k, choice.cluster_p, choice.cluster_q);
   // A sum that waits in memory is stored and read again, which takes as long as C each time.
-  if (!choice.share_segments) plan.demand.ends += 2 * static_cast<double>(waiting.all);
+  if (!choice.split_k) plan.demand.ends += 2 * static_cast<double>(waiting.all);
   // It takes fp8 along K alone, and longer where each column has a scale of its own in every step.
   if (is_scaled(problem))
-    plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.exchanged);
+    plan.demand.q_mn_major = is_blockwise(problem.scales) && !has_one_q(problem, choice.swap_ab);
   return plan;
 }
 
 NamedWay name(const Problem&, const Way& way) {
   const HopperPlan plan = way.as<HopperPlan>();
-  return named_way(hopper_tile_name(plan.tile), plan, plan.share_segments);
+  return named_way(hopper_tile_name(plan.tile), plan, plan.split_k);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace tiled {
 
 struct HopperPlan : ClusterPlan {
   CopyTo copy_p, copy_q;  // the operand is copied to where TMA can read it
-  bool share_segments;    // among blocks; their sums meet in a second kernel
+  bool split_k;           // among blocks; their sums meet in a second kernel
   bool stores_by_tma;     // C; else warps write it from slices
 };
 
@@ -21,21 +21,21 @@ struct Units {
 };
 inline Units units_of(const Problem& problem, const HopperPlan& plan) {
   const HopperTileInfo& tile = hopper_tile(plan.tile);
-  const int64_t p = plan.exchanged ? problem.n : problem.m;
-  const int64_t q = plan.exchanged ? problem.m : problem.n;
+  const int64_t p = plan.swap_ab ? problem.n : problem.m;
+  const int64_t q = plan.swap_ab ? problem.m : problem.n;
   Units units;
   units.clusters_p = blocks_over(p, int64_t{tile.block_p} * plan.cluster_p);
   units.clusters_q = blocks_over(q, int64_t{tile.block_q} * plan.cluster_q);
   if (is_grouped(problem) && problem.groups.shared != Shared::K) {
     // The most that there may be: each group, and the rows after them, may end with a part of a
     // tile.
-    const bool of_p = problem.groups.shared == (plan.exchanged ? Shared::N : Shared::M);
+    const bool of_p = problem.groups.shared == (plan.swap_ab ? Shared::N : Shared::M);
     int64_t& shared = of_p ? units.clusters_p : units.clusters_q;
     shared = saturating_sum(shared, problem.batch);
     units.count = saturating_product(units.clusters_p, units.clusters_q);
     return units;
   }
-  const int64_t segments = plan.share_segments ? chain_count(problem) : 1;
+  const int64_t segments = plan.split_k ? chain_count(problem) : 1;
   units.count = saturating_product(saturating_product(units.clusters_p, units.clusters_q),
                                    problem.batch * segments);
   return units;
@@ -44,14 +44,14 @@ inline Units units_of(const Problem& problem, const HopperPlan& plan) {
 // Whether the product's kernel computes the epilogue: sums of split-K are finished by the
 // kernel that adds them.
 inline bool finishes(const Problem& problem, const HopperPlan& plan) {
-  return !plan.share_segments && !problem.epilogue.is_identity();
+  return !plan.split_k && !problem.epilogue.is_identity();
 }
 
 // Whether a tile's columns of Q have one scale in common, for a block of K: they lie in one block
 // of 128 rows, unless a group begins between them.
-inline bool has_one_q(const Problem& problem, bool exchanged) {
-  const Scaling q = exchanged ? problem.scales.a.scaling : problem.scales.b.scaling;
-  const Shared rows = exchanged ? Shared::M : Shared::N;
+inline bool has_one_q(const Problem& problem, bool swap_ab) {
+  const Scaling q = swap_ab ? problem.scales.a.scaling : problem.scales.b.scaling;
+  const Shared rows = swap_ab ? Shared::M : Shared::N;
   return q == Scaling::Tensorwise || (q == Scaling::Block128x128 && problem.groups.shared != rows);
 }
 
@@ -72,7 +72,7 @@ inline bool stores_by_tma(const Problem& problem, const Sides& sides, int64_t p_
 
 // plan.cpp's rung describes its plans by this (describe.cpp). In JSON:
 //
-//   hopper  {exchanged, cluster_p, cluster_q, panel, share_segments, repack_a, repack_b,
+//   hopper  {swap_ab, cluster_p, cluster_q, panel, split_k, repack_a, repack_b,
 //           store: "tma" or "rows"}
 Description describe_hopper(const Problem& problem, const DeviceInfo& device, const Plan& plan);
 

@@ -12,8 +12,8 @@
 #include "cuda/engine/hopper/scales_to_copy.cuh"
 #include "cuda/engine/hopper/tiles.h"
 #include "cuda/parts/launch/fault.cuh"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/schedule/grouped_schedule.cuh"
-#include "cuda/parts/schedule/hopper.h"
 #include "cuda/parts/schedule/hopper_schedule.cuh"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -128,7 +128,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
   __device__ __forceinline__ Places places() const { return places_; }
   __device__ __forceinline__ void skip(int steps) { places_.skip(steps); }
 
-  // What a block's sums are multiplied by before they are added to the totals: their row's factor,
+  // The factor of a block's sums before they are added to the totals: their row's factor,
   // in which a single scale of Q is, or that and their column's.
   enum class Factor { One, Row, RowAndColumn };
   template <Factor FACTOR>
@@ -147,7 +147,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
       visit(Of<Factor::RowAndColumn>());
   }
 
-  // What a strip's sums are multiplied by, in each of the thread's two rows; where columns have
+  // The factors of a strip's sums, in each of the thread's two rows; where columns have
   // scales of their own, without these.
   struct Factors {
     float rows[2];

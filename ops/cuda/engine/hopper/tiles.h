@@ -3,7 +3,7 @@
 //
 // The kernel computes D[p, q] = sum over k of P[p, k] * Q[q, k]: P is the operand on wgmma's side
 // of 64 rows, Q the one on its side of 16 to 256 columns. P is A and Q is B's transpose, or, with
-// the two exchanged, P is B's transpose and Q is A; both give the same bits.
+// swap_ab P is B's transpose and Q is A; both give the same bits.
 #pragma once
 
 #include <algorithm>

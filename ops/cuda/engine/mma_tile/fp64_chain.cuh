@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/engine/mma_tile/fp64_operand.cuh"
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/schedule/raster.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -190,7 +190,7 @@ __device__ __forceinline__ void store_fp64(const Problem& problem, int64_t entry
   constexpr int TILES_N = Tile::WARP_N / 8;
   const int64_t from_row = read_from<Tile::BLOCK_M, 2>(row0, problem.m);
   const int64_t from_column = read_from<Tile::BLOCK_N, 2>(column0, problem.n);
-  store_patch<double, 2>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
+  store_thread_tile<double, 2>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
     const int i = v / 2 / TILES_N, j = v / 2 % TILES_N;  // the tile of two vectors
     const int64_t row = from_row + lane.warp_m + 16 * i + v % 2 * 8 + lane.g;
     const int64_t column = from_column + lane.warp_n + 8 * j + 2 * lane.t;

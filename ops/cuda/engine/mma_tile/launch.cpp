@@ -17,16 +17,16 @@ cudaError_t launch(const Call& call, const Step& step) {
   read.a.alignment = way.access.a == Access::Elements ? 8 : 16;
   read.b.alignment = way.access.b == Access::Elements ? 8 : 16;
   if (way.blocks > 0)
-    return launch_wrapped(mma_tile_fp64_wrapped_kernel(call.problem, way.tile), read, call, step);
+    return launch_stream_k(mma_tile_fp64_stream_k_kernel(call.problem, way.tile), read, call, step);
   return launch_early(mma_tile_fp64_kernel(call.problem, way.tile), step, call.stream,
-                      with_totals(call, read, way.shares_segments));
+                      with_totals(call, read, way.split_k));
 }
 
 const void* kernel(const Call& call) {
   if (call.plan.way.is<MmaWay>())
     return address_of(mma_tile_kernel(call.problem, call.plan.way.as<MmaWay>().tile));
   const Fp64Way way = call.plan.way.as<Fp64Way>();
-  return way.blocks > 0 ? address_of(mma_tile_fp64_wrapped_kernel(call.problem, way.tile))
+  return way.blocks > 0 ? address_of(mma_tile_fp64_stream_k_kernel(call.problem, way.tile))
                         : address_of(mma_tile_fp64_kernel(call.problem, way.tile));
 }
 

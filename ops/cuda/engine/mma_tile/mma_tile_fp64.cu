@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
   // beside this one's, two on some and none on others (512 with tiles of 64 x 64: 1.6 times
   // slower).
   ptx::griddepcontrol_wait();
-  compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(args.problem, args, args.shares_segments, shared_base,
+  compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(args.problem, args, args.split_k, shared_base,
                                            blockIdx.x);
 }
 

@@ -9,10 +9,10 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/stream_k_plan.h"
 #include "cuda/plan/sums.h"
 #include "cuda/plan/tile_name.h"
 #include "cuda/plan/tma.h"
-#include "cuda/plan/wrapped_plan.h"
 
 namespace tiled {
 namespace {
@@ -46,13 +46,13 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     if (is_grouped(problem) && tile != FP64_TILE_OF_GROUPS) continue;
     way.tile = static_cast<int8_t>(tile);
     way.blocks = 0;
-    for (int share = problem.leaf > 0; share <= may_share_segments(problem); ++share) {
-      way.shares_segments = share;
+    for (int share = problem.leaf > 0; share <= may_split_k(problem); ++share) {
+      way.split_k = share;
       visit(Way(way));
     }
-    way.shares_segments = false;
-    if (tile >= Fp64WrappedTiles::COUNT) continue;
-    way.blocks = wrapping_blocks(candidate, problem, device);
+    way.split_k = false;
+    if (tile >= Fp64StreamKTiles::COUNT) continue;
+    way.blocks = stream_k_blocks(candidate, problem, device);
     if (way.blocks > 0) visit(Way(way));
   }
 }
@@ -68,15 +68,15 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
     const Candidate& tile = FP64_TABLE[chosen.tile];
     Plan plan = plan_of(Algo::MmaTile, tile, problem, way);
     const bool singly = chosen.access.a == Access::Elements || chosen.access.b == Access::Elements;
-    plan.demand = demand_of(average_of(problem), tile.block_m, tile.block_n,
-                            MmaTiles::COUNT + 2 * chosen.tile + singly, tile.resident,
-                            chosen.shares_segments);
+    plan.demand =
+        demand_of(average_of(problem), tile.block_m, tile.block_n,
+                  MmaTiles::COUNT + 2 * chosen.tile + singly, tile.resident, chosen.split_k);
     plan.demand.stream_k = chosen.blocks > 0;
     const Step product = product_of(tile, plan, problem, device, /*dynamic=*/true);
     if (chosen.blocks > 0)
-      add_wrapped(plan, product, problem.dtype, chosen.blocks);
+      add_stream_k(plan, product, problem.dtype, chosen.blocks);
     else
-      add_product(plan, product, problem, chosen.shares_segments);
+      add_product(plan, product, problem, chosen.split_k);
     return plan;
   }
   const int8_t number = way.as<MmaWay>().tile;
@@ -88,7 +88,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   return plan;
 }
 
-// In JSON, of fp64: access, wraps_around and shares_segments, as register_tile's.
+// In JSON, of fp64: access, stream_k and split_k, as register_tile's.
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   Description d;
   if (!is_fp64(problem)) {
@@ -104,24 +104,24 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan
   const TileInfo tile = FP64_TABLE[way.tile].info;
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
-  d.kernel = (way.blocks > 0 ? "mma_tile_fp64_wrapped<" : "mma_tile_fp64<") + d.tile + ", " +
+  d.kernel = (way.blocks > 0 ? "mma_tile_fp64_stream_k<" : "mma_tile_fp64<") + d.tile + ", " +
              major_names(side_a(problem), side_b(problem)) + ">";
-  describe_wrapped(d, way.blocks);
+  describe_stream_k(d, way.blocks);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
-  describe_sharing(d, problem, way.shares_segments);
+  describe_sharing(d, problem, way.split_k);
   return d;
 }
 
 NamedWay name(const Problem&, const Way& way) {
   if (way.is<MmaWay>())
     return named_way(std::string(tile_name_of(MmaTiles(), way.as<MmaWay>().tile)),
-                     /*exchanged=*/false,
-                     /*share_segments=*/false);
+                     /*swap_ab=*/false,
+                     /*split_k=*/false);
   const Fp64Way chosen = way.as<Fp64Way>();
   std::string tile(tile_name_of(Fp64Tiles(), chosen.tile));
   if (chosen.blocks > 0) tile += " cut";
-  return named_way(std::move(tile), /*exchanged=*/false, chosen.shares_segments);
+  return named_way(std::move(tile), /*swap_ab=*/false, chosen.split_k);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ using Fp64Tiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64, Fp64T
 using Fp64TileOfGroups = Fp64Tile64x64;
 constexpr int FP64_TILE_OF_GROUPS = 2;
 static_assert(tile_name_of(Fp64Tiles(), FP64_TILE_OF_GROUPS) == tile_type_name<Fp64TileOfGroups>());
-// The first of them also have stream-K (plan/wrap_around.h).
-using Fp64WrappedTiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64>;
+// The first of them also have stream-K (plan/stream_k.h).
+using Fp64StreamKTiles = TileList<Fp64Tile128x128, Fp64Tile128x64, Fp64Tile64x64>;
 
 }  // namespace tiled

@@ -13,8 +13,8 @@ struct MmaWay {
 struct Fp64Way {
   int8_t tile;  // of Fp64Tiles
   Accesses access;
-  bool shares_segments;  // among blocks (plan/sums.h)
-  int32_t blocks;        // of stream-K (plan/wrap_around.h); 0: whole tiles
+  bool split_k;    // among blocks (plan/sums.h)
+  int32_t blocks;  // of stream-K (plan/stream_k.h); 0: whole tiles
 };
 
 }  // namespace tiled

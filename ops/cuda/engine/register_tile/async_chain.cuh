@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/engine/register_tile/async_tile_loader.cuh"
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/schedule/raster.cuh"
 
 namespace tiled {
@@ -14,12 +14,12 @@ constexpr int64_t ASYNC_RASTER_GROUP = 8;  // rows of tiles
 // vector of A as i ^ 2: then the hardware serves a 16-byte load of half a warp at once, instead of
 // a quarter.
 template <typename Tile>
-struct PatchOf {
+struct ThreadTileOf {
   static constexpr int VECTOR = Tile::VECTOR;
   static constexpr int STRIDE_M = 4 * VECTOR, STRIDE_N = 8 * VECTOR;  // between its vectors
   int m, n;                                                           // its first row and column
 
-  __device__ __forceinline__ PatchOf() {
+  __device__ __forceinline__ ThreadTileOf() {
     constexpr int WARPS_N = Tile::BLOCK_N / Tile::THREAD_N / 8;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     m = warp / WARPS_N * (4 * Tile::THREAD_M) + (lane / 16 * 2 + lane % 2) * VECTOR;
@@ -44,11 +44,11 @@ template <typename Tile, Access ACCESS_A, Access ACCESS_B>
 __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* shared,
                                                  const float* a_data, const float* b_data,
                                                  int64_t rows, int64_t columns, int length,
-                                                 const PatchOf<Tile>& patch,
+                                                 const ThreadTileOf<Tile>& thread_tile,
                                                  float (&chain)[Tile::THREAD_M][Tile::THREAD_N]) {
   constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, BLOCK_K = Tile::BLOCK_K;
   constexpr int THREAD_M = Tile::THREAD_M, THREAD_N = Tile::THREAD_N, VECTOR = Tile::VECTOR;
-  constexpr int STRIDE_M = PatchOf<Tile>::STRIDE_M, STRIDE_N = PatchOf<Tile>::STRIDE_N;
+  constexpr int STRIDE_M = ThreadTileOf<Tile>::STRIDE_M, STRIDE_N = ThreadTileOf<Tile>::STRIDE_N;
   constexpr int STAGES = Tile::STAGES;
   constexpr int LEADING_A = Tile::leading(BLOCK_M, ACCESS_A == Access::AlongMN);
   constexpr int LEADING_B = Tile::leading(BLOCK_N, ACCESS_B == Access::AlongMN);
@@ -79,31 +79,31 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
   const auto next = [](uint32_t stage) {
     return stage == (STAGES - 1) * STAGE_BYTES ? 0 : stage + STAGE_BYTES;
   };
-  float a_patch[2][THREAD_M], b_patch[2][THREAD_N];
-  const auto load_patches = [&](int k) {
-    const float* a_row = reinterpret_cast<const float*>(shared + read) + patch.m;
-    const float* b_row = reinterpret_cast<const float*>(shared + read + A_BYTES) + patch.n;
-    load_patch<float, THREAD_M, VECTOR>(a_row + k * LEADING_A, STRIDE_M, a_patch[k % 2]);
-    load_patch<float, THREAD_N, VECTOR>(b_row + k * LEADING_B, STRIDE_N, b_patch[k % 2]);
+  float a_fragment[2][THREAD_M], b_fragment[2][THREAD_N];
+  const auto load_fragments = [&](int k) {
+    const float* a_row = reinterpret_cast<const float*>(shared + read) + thread_tile.m;
+    const float* b_row = reinterpret_cast<const float*>(shared + read + A_BYTES) + thread_tile.n;
+    load_thread_tile<float, THREAD_M, VECTOR>(a_row + k * LEADING_A, STRIDE_M, a_fragment[k % 2]);
+    load_thread_tile<float, THREAD_N, VECTOR>(b_row + k * LEADING_B, STRIDE_N, b_fragment[k % 2]);
   };
-  load_patches(0);
+  load_fragments(0);
   const auto run_step = [&](auto copy) {
 #pragma unroll
     for (int k = 0; k < BLOCK_K; ++k) {
       if (k < BLOCK_K - 1) {
-        load_patches(k + 1);
+        load_fragments(k + 1);
       } else {
         ptx::cp_async_wait_group<STAGES - 2>();
         __syncthreads();  // the next stage is filled, and this one read by all
         read = next(read);
-        load_patches(0);
+        load_fragments(0);
       }
       if (k == 0) {
         copy(shared_base + write);
         ptx::cp_async_commit_group();
         write = next(write);
       }
-      multiply_patches<THREAD_N>(a_patch[k % 2], b_patch[k % 2], chain);
+      multiply_thread_tiles<THREAD_N>(a_fragment[k % 2], b_fragment[k % 2], chain);
     }
   };
   int step = 0;
@@ -132,16 +132,16 @@ __device__ __forceinline__ void multiply_stretch(const Problem& problem, char* s
 // The same tile to C, rounded once, through the epilogue. What is before it is another block's.
 template <typename Tile>
 __device__ __forceinline__ void store_chain(const Problem& problem, int64_t entry, int64_t row0,
-                                            int64_t column0, const PatchOf<Tile>& patch,
+                                            int64_t column0, const ThreadTileOf<Tile>& thread_tile,
                                             float (&chain)[Tile::THREAD_M][Tile::THREAD_N]) {
   constexpr int VECTOR = Tile::VECTOR, VECTORS_N = Tile::THREAD_N / VECTOR;
   const ReadFrom<Tile> from(problem, row0, column0);
   const int first_row = static_cast<int>(row0 - from.row);
   const int first_column = static_cast<int>(column0 - from.column);
-  store_patch<float, VECTOR>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
+  store_thread_tile<float, VECTOR>(problem, entry, in_a_row(chain), [&](int v) -> Spot {
     const int i = v / VECTORS_N, j = v % VECTORS_N;
-    const int row = patch.m + i / VECTOR * patch.STRIDE_M + i % VECTOR;
-    const int column = patch.n + j * patch.STRIDE_N;
+    const int row = thread_tile.m + i / VECTOR * thread_tile.STRIDE_M + i % VECTOR;
+    const int column = thread_tile.n + j * thread_tile.STRIDE_N;
     const bool is_own = row >= first_row && column >= first_column;
     return {is_own ? from.row + row : problem.m, from.column + column};
   });

@@ -14,14 +14,14 @@ Kernel<ProblemAndTotals> kernel_of(const Problem& problem, const RegisterTileWay
 cudaError_t launch(const Call& call, const Step& step) {
   const RegisterTileWay way = call.plan.way.as<RegisterTileWay>();
   if (way.blocks > 0)
-    return launch_wrapped(register_tile_wrapped_kernel(way), call.read, call, step);
+    return launch_stream_k(register_tile_stream_k_kernel(way), call.read, call, step);
   return launch_kernel(kernel_of(call.problem, way), step, call.stream,
-                       with_totals(call, call.read, way.shares_segments));
+                       with_totals(call, call.read, way.split_k));
 }
 
 const void* kernel(const Call& call) {
   const RegisterTileWay way = call.plan.way.as<RegisterTileWay>();
-  return way.blocks > 0 ? address_of(register_tile_wrapped_kernel(way))
+  return way.blocks > 0 ? address_of(register_tile_stream_k_kernel(way))
                         : address_of(kernel_of(call.problem, way));
 }
 

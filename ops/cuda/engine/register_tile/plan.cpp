@@ -11,15 +11,15 @@
 #include "cuda/plan/describe.h"
 #include "cuda/plan/kernel_name.h"
 #include "cuda/plan/rung.h"
+#include "cuda/plan/stream_k_plan.h"
 #include "cuda/plan/sums.h"
 #include "cuda/plan/tile_name.h"
-#include "cuda/plan/wrapped_plan.h"
 
 namespace tiled {
 namespace {
 
 // Bytes of shared memory in addition to the tiles: a block's number in stream-K (run_turns in
-// parts/schedule/wrapped.cuh), rounded up to what cp.async's tiles are aligned to.
+// parts/schedule/stream_k.cuh), rounded up to what cp.async's tiles are aligned to.
 constexpr int64_t NUMBER_BYTES = 128;
 
 // A list, by number.
@@ -98,13 +98,13 @@ void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
     RegisterTileWay way{};
     way.async = async;
     way.tile = static_cast<int8_t>(i);
-    for (int share = problem.leaf > 0; share <= may_share_segments(problem); ++share) {
-      way.shares_segments = share;
+    for (int share = problem.leaf > 0; share <= may_split_k(problem); ++share) {
+      way.split_k = share;
       visit_accesses(problem, device, way, visit);
     }
     if (!async) continue;
-    way.shares_segments = false;
-    way.blocks = wrapping_blocks(tiles.first[i], problem, device);
+    way.split_k = false;
+    way.blocks = stream_k_blocks(tiles.first[i], problem, device);
     if (way.blocks > 0) visit_accesses(problem, device, way, visit);
   }
 }
@@ -125,11 +125,11 @@ int variant_of(DType dtype, const RegisterTileWay& way) {
   return first + way.tile;
 }
 
-// What stores of single elements touch of C, where it does not take a lane's vectors. A warp is 4 x
-// 8 lanes, a vector apart along a row.
+// The bytes of C that stores of single elements touch, where it does not take a lane's vectors. A
+// warp is 4 x 8 lanes, a vector apart along a row.
 double lines_of_single_stores(const Problem& problem, const RegisterTileWay& way) {
   const bool by_vectors = problem.c.col_stride == 1 && problem.c.alignment == 16;
-  if (by_vectors || way.shares_segments) return 0;
+  if (by_vectors || way.split_k) return 0;
   const int64_t vector = 16 / accumulator_bytes(problem.dtype);
   return store_lines_of(problem, 4, 7 * vector * size_of(problem.epilogue.out_dtype));
 }
@@ -143,15 +143,15 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
   add_copies(plan, problem);
   plan.demand =
       demand_of(average_of(problem_as_read(problem, plan)), candidate.block_m, candidate.block_n,
-                variant_of(problem.dtype, way), candidate.resident, way.shares_segments);
+                variant_of(problem.dtype, way), candidate.resident, way.split_k);
   plan.demand.stream_k = way.blocks > 0;
   plan.demand.store_lines = lines_of_single_stores(average_of(problem), way);
   Step product = product_of(candidate, plan, problem, device);
   if (way.blocks > 0) {
     product.shared_bytes += NUMBER_BYTES;
-    add_wrapped(plan, product, problem.dtype, way.blocks);
+    add_stream_k(plan, product, problem.dtype, way.blocks);
   } else {
-    add_product(plan, product, problem, way.shares_segments);
+    add_product(plan, product, problem, way.split_k);
   }
   return plan;
 }
@@ -160,29 +160,29 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& chosen) {
 //
 //   access      {a, b}: "along_k", "along_mn" or "elements"
 //   transposes  {a, b}: whether the operand is copied first, to be contiguous along m or n
-//   wraps_around  stream-K: whether blocks have equally much to do
-//   shares_segments  split-K: whether blocks have segments of K, whose sums another kernel adds
+//   stream_k  stream-K: whether blocks have equally much to do
+//   split_k  split-K: whether blocks have segments of K, whose sums another kernel adds
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& plan) {
   const RegisterTileWay way = plan.way.as<RegisterTileWay>();
   const TileInfo tile = tile_of(problem.dtype, way).info;
   Description d;
   d.tile = tile.name;
   d.thread_m = tile.thread_m, d.thread_n = tile.thread_n;
-  d.kernel = (way.blocks > 0 ? "register_tile_wrapped<"
+  d.kernel = (way.blocks > 0 ? "register_tile_stream_k<"
               : way.async    ? "register_tile_async<"
                              : std::string("register_tile<") + element_type(problem) + ", ") +
              d.tile + ", " + std::to_string(static_cast<int>(way.access.a)) + ", " +
              std::to_string(static_cast<int>(way.access.b));
-  if (way.async && way.blocks == 0) d.kernel += way.shares_segments ? ", 1" : ", 0";
+  if (way.async && way.blocks == 0) d.kernel += way.split_k ? ", 1" : ", 0";
   d.kernel += ">";
   if (way.transpose_a) d.lines.emplace_back("transposes", "A first, to be contiguous along m");
   if (way.transpose_b) d.lines.emplace_back("transposes", "B first, to be contiguous along n");
-  describe_wrapped(d, way.blocks);
+  describe_stream_k(d, way.blocks);
   d.lines.emplace_back("reads", text_of(way.access));
   d.json.emplace_back("access", json_of(way.access));
   d.json.emplace_back("transposes",
                       Object().truth("a", way.transpose_a).truth("b", way.transpose_b).str());
-  describe_sharing(d, problem, way.shares_segments);
+  describe_sharing(d, problem, way.split_k);
   return d;
 }
 
@@ -193,7 +193,7 @@ NamedWay name(const Problem& problem, const Way& way) {
   if (chosen.blocks > 0) tile += " cut";
   if (const char* const copied = names_of_operands(chosen.transpose_a, chosen.transpose_b))
     tile += std::string(" of copied ") + copied;
-  return named_way(std::move(tile), /*exchanged=*/false, chosen.shares_segments);
+  return named_way(std::move(tile), /*swap_ab=*/false, chosen.split_k);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ __device__ __forceinline__ void compute_async(const Problem& problem, const Prob
   const auto row0 = [=] { return int64_t{tile_row} * BLOCK_M; };
   const auto column0 = [=] { return int64_t{tile_column} * BLOCK_N; };
 
-  const PatchOf<Tile> patch;
+  const ThreadTileOf<Tile> thread_tile;
 
   const int64_t turns = SHARES ? turns_of(problem, true, args.leaves) : problem.batch;
   for (int64_t turn = blockIdx.y; turn < turns; turn += gridDim.y) {
@@ -68,14 +68,14 @@ __device__ __forceinline__ void compute_async(const Problem& problem, const Prob
       multiply_stretch<Tile, ACCESS_A, ACCESS_B>(
           problem, shared, a_data + begin * problem.a.col_stride,
           b_data + begin * problem.b.row_stride, problem.m - from.row, problem.n - from.column,
-          static_cast<int>(end - begin), patch, chain);
+          static_cast<int>(end - begin), thread_tile, chain);
 
       constexpr int IN_FLIGHT = THREAD_M * THREAD_N > 64 ? 8 : 0;  // else the largest tile spills
       add_segment<Tile::THREADS, IN_FLIGHT>(args.totals, in_a_row(chain), segment == 0,
                                             segment + 1 == segments);
     }
     if constexpr (SHARES) let_the_next_start();
-    store_chain<Tile>(problem, turn, row0(), column0(), patch, chain);
+    store_chain<Tile>(problem, turn, row0(), column0(), thread_tile, chain);
   }
 }
 
@@ -115,7 +115,7 @@ Kernel<ProblemAndTotals> register_tile_async_kernel(const RegisterTileWay& way, 
     return by_tile_and_access(way, [](auto tile, auto a, auto b) -> Found {
       return &register_tile_async_of_groups<decltype(tile), a, b>;
     });
-  if (way.shares_segments)
+  if (way.split_k)
     return by_tile_and_access(way, [](auto tile, auto a, auto b) -> Found {
       return &register_tile_async<decltype(tile), a, b, true>;
     });

@@ -1,4 +1,4 @@
 tiled_mm_rung(
   PLAN plan.cpp
   LAUNCH launch.cpp
-  ASYNC register_tile_async.cu register_tile_wrapped.cu)
+  ASYNC register_tile_async.cu register_tile_stream_k.cu)

@@ -7,17 +7,17 @@
 
 namespace tiled {
 
-// What register_tile_async.cu needs of a configuration. K elements of k are a step; STAGE_COUNT
+// register_tile_async.cu needs this of a configuration. K elements of k are a step; STAGE_COUNT
 // steps are in shared memory, all but one of them on their way.
-template <int M, int N, int K, int PATCH_M, int PATCH_N, int STAGE_COUNT, int BLOCKS>
+template <int M, int N, int K, int THREAD_TILE_M, int THREAD_TILE_N, int STAGE_COUNT, int BLOCKS>
 struct AsyncTile {
   static constexpr int BLOCK_M = M;
   static constexpr int BLOCK_N = N;
   static constexpr int BLOCK_K = K;
-  static constexpr int THREAD_M = PATCH_M;
-  static constexpr int THREAD_N = PATCH_N;
+  static constexpr int THREAD_M = THREAD_TILE_M;
+  static constexpr int THREAD_N = THREAD_TILE_N;
   static constexpr int ACC_BYTES = 4;  // of fp32
-  static constexpr int THREADS = (M / PATCH_M) * (N / PATCH_N);
+  static constexpr int THREADS = (M / THREAD_TILE_M) * (N / THREAD_TILE_N);
   static constexpr int STAGES = STAGE_COUNT;
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   static constexpr int VECTOR = 4;              // elements in a 16-byte access
@@ -33,12 +33,12 @@ struct AsyncTile {
   static_assert(SEGMENT_K % K == 0, "a segment is a whole number of steps");
   static_assert(K % 8 == 0 && leading(M, false) % 32 == 4 && leading(N, false) % 32 == 4,
                 "8 of k of 4 rows fall into 32 different banks");
-  static_assert(PATCH_M % VECTOR == 0 && PATCH_N % VECTOR == 0,
-                "a thread's patch is made of 16-byte vectors");
-  static_assert((M / PATCH_M) % 4 == 0 && (N / PATCH_N) % 8 == 0,
-                "a warp is 4 x 8 threads of the grid of patches");
+  static_assert(THREAD_TILE_M % VECTOR == 0 && THREAD_TILE_N % VECTOR == 0,
+                "a thread tile is made of 16-byte vectors");
+  static_assert((M / THREAD_TILE_M) % 4 == 0 && (N / THREAD_TILE_N) % 8 == 0,
+                "a warp is 4 x 8 threads of the grid of thread tiles");
   static_assert(THREADS == 128, "one warp a scheduler");
-  static_assert(THREADS * BLOCKS * PATCH_M * PATCH_N <= 32768,
+  static_assert(THREADS * BLOCKS * THREAD_TILE_M * THREAD_TILE_N <= 32768,
                 "the accumulators leave half of the 65,536 registers to everything else");
   static_assert(STAGES >= 2 && SHARED_BYTES <= 48 * 1024, "static shared memory ends at 48 KiB");
 };

@@ -82,7 +82,7 @@ class TallChains {
         finish_in_place<float, 4>(problem, place.entry, sums, spot);
       store_stretches(problem, place, lane);
     } else {
-      store_patch<float, 4>(problem, place.entry, sums, spot);
+      store_thread_tile<float, 4>(problem, place.entry, sums, spot);
     }
   }
 
@@ -106,7 +106,7 @@ class TallChains {
     float b[4 * VECTORS];
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) load_four(b + 4 * v, panel + v * 64);
-    multiply_patches<4 * VECTORS>(a, b, chain_);
+    multiply_thread_tiles<4 * VECTORS>(a, b, chain_);
   }
 
   template <typename Shift>

@@ -23,7 +23,7 @@ cudaError_t launch(const Call& call, const Step& step) {
 
 const void* kernel(const Call& call) {
   const TallWay way = call.plan.way.as<TallWay>();
-  return address_of(kernel_of(long_first(call.problem, way), way));
+  return address_of(kernel_of(tall_problem(call.problem, way), way));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/engine/tall/strips.cuh"
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/ptx/shared.cuh"
 
 namespace tiled {

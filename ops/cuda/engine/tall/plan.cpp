@@ -41,10 +41,10 @@ int8_t lanes_of(const Side& side, TallRead read, const TallTileInfo& tile) {
 
 void ways(const Problem& problem, const DeviceInfo& device, Visit visit) {
   const bool chains = problem.arithmetic == Arithmetic::Fma;
-  for (const bool exchanged : {false, true}) {
+  for (const bool swap_ab : {false, true}) {
     TallWay way{};
-    way.exchanged = exchanged;
-    const Problem p = long_first(problem, way);
+    way.swap_ab = swap_ab;
+    const Problem p = tall_problem(problem, way);
     if (p.n > p.m) continue;
     const Side a = side_a(p);
     way.read = read_of(a);
@@ -78,8 +78,9 @@ int64_t warps_with_strips(const Problem& p, const TallWay& way) {
                              tall_tile(way.tile).warps);
 }
 
-// What stores of single elements touch of C (chains.cuh, fragments.cuh), where its rows are neither
-// whole vectors nor, all columns in one tile, a stretch. Along m chains fill whole sectors.
+// The bytes of C that stores of single elements touch (chains.cuh, fragments.cuh), where its rows
+// are neither whole vectors nor, all columns in one tile, a stretch. Along m chains fill whole
+// sectors.
 double lines_of_single_stores(const Problem& p, const TallTileInfo& tile) {
   const Result& c = p.c;
   const int64_t size = size_of(p.epilogue.out_dtype);
@@ -97,8 +98,8 @@ std::vector<std::string> variants() { return variants_of(TallTiles(), {"", " una
 Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   const TallWay chosen = way.as<TallWay>();
   const TallTileInfo& tile = tall_tile(chosen.tile);
-  const Problem p = long_first(problem, chosen);
-  Plan plan = plan_of(Algo::Tall, way, problem, chosen.exchanged, tile.rows * tile.warps,
+  const Problem p = tall_problem(problem, chosen);
+  Plan plan = plan_of(Algo::Tall, way, problem, chosen.swap_ab, tile.rows * tile.warps,
                       tile.block_n, tile.step_k);
   plan.demand =
       demand_of(p, tile.rows, tile.block_n, 2 * chosen.tile + (chosen.read != TallRead::Sixteen),
@@ -121,7 +122,7 @@ Plan plan(const Problem& problem, const DeviceInfo& device, const Way& way) {
   Step step = product_step(tile.threads, int64_t{tall_columns(p, chosen)} * chosen.sharers,
                            shared_bytes_of(chosen));
   step.grid_y = chosen.in_flight;
-  add_product(plan, step, p, /*shares_segments=*/false);
+  add_product(plan, step, p, /*split_k=*/false);
   return plan;
 }
 
@@ -136,21 +137,21 @@ const char* name_of(TallRead read) {
 
 // In JSON:
 //
-//   tall  {exchanged, reads: "by 16 bytes" and the like, panel_k}
+//   tall  {swap_ab, reads: "by 16 bytes" and the like, panel_k}
 Description describe(const Problem& problem, const DeviceInfo&, const Plan& whole) {
   const TallWay way = whole.way.as<TallWay>();
   const TallTileInfo& tile = tall_tile(way.tile);
-  const Problem p = long_first(problem, way);
+  const Problem p = tall_problem(problem, way);
   Description d;
   d.tile = tall_tile_name(way.tile);
   d.kernel = "tall<" + d.tile + ", " + element_type(problem.dtype) + ", " +
              (is_mn_major(side_a(p)) ? "1, " : "0, ") + (is_plain(p, way) ? "1" : "0") + ">";
   // A lane of tensor cores has a pair of columns in two rows of every 16 x 8.
   d.thread_m = tile.rows / 8, d.thread_n = tile.block_n / 4;
-  d.lines.emplace_back("reads", std::string(way.exchanged ? "B " : "A ") + name_of(way.read) +
+  d.lines.emplace_back("reads", std::string(way.swap_ab ? "B " : "A ") + name_of(way.read) +
                                     (panel_stays(p, way) ? "" : "; the panel again and again"));
   d.json.emplace_back("tall", Object()
-                                  .truth("exchanged", way.exchanged)
+                                  .truth("swap_ab", way.swap_ab)
                                   .text("reads", name_of(way.read))
                                   .count("panel_k", way.panel_k)
                                   .str());
@@ -159,8 +160,8 @@ Description describe(const Problem& problem, const DeviceInfo&, const Plan& whol
 
 NamedWay name(const Problem&, const Way& way) {
   const TallWay chosen = way.as<TallWay>();
-  return named_way(std::string(tall_tile_name(chosen.tile)), chosen.exchanged,
-                   /*share_segments=*/false);
+  return named_way(std::string(tall_tile_name(chosen.tile)), chosen.swap_ab,
+                   /*split_k=*/false);
 }
 
 }  // namespace

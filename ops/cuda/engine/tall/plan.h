@@ -7,18 +7,18 @@
 #include "cuda/engine/tall/way.h"
 #include "cuda/plan/device.h"
 #include "cuda/plan/sides.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/swap_ab.h"
 
 namespace tiled {
 
 // The problem whose A is the long operand.
-inline Problem long_first(const Problem& problem, const TallWay& way) {
-  return way.exchanged ? turned(problem) : problem;
+inline Problem tall_problem(const Problem& problem, const TallWay& way) {
+  return way.swap_ab ? with_ab_swapped(problem) : problem;
 }
 
-inline int32_t tall_columns(const Problem& long_first, const TallWay& way) {
+inline int32_t tall_columns(const Problem& computed, const TallWay& way) {
   const int64_t block_n = tall_tile(way.tile).block_n;
-  return static_cast<int32_t>((long_first.n + block_n - 1) / block_n);
+  return static_cast<int32_t>((computed.n + block_n - 1) / block_n);
 }
 
 // Whether C's lines of `computed` are aligned, so that a warp's vectors of 16 bytes fill them.
@@ -61,7 +61,7 @@ inline int64_t fitting_blocks(const Problem& computed, const TallWay& way,
 }
 
 inline TallArguments tall_arguments(const Problem& problem, const TallWay& way, void* totals) {
-  const Problem computed = long_first(problem, way);
+  const Problem computed = tall_problem(problem, way);
   return {computed,   totals, way.read, way.lanes, way.panel_k, tall_columns(computed, way),
           way.sharers};
 }

@@ -13,7 +13,7 @@
 #include "cuda/engine/tall/way.h"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/parts/pipeline/copy_in_part.cuh"
-#include "cuda/ptx/forget.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/shared_u16.cuh"
 #include "cuda/ptx/swizzle.cuh"
 
@@ -23,7 +23,7 @@ namespace tiled {
 // addresses, is computed anew.
 __device__ __forceinline__ int lane_anew() {
   uint32_t lane = threadIdx.x % 32;
-  ptx::forget(lane);
+  ptx::opaque(lane);
   return static_cast<int>(lane);
 }
 

@@ -13,8 +13,8 @@ enum class TallRead : int8_t {
 };
 
 struct TallWay {
-  int8_t tile;     // of TallTiles
-  bool exchanged;  // B is the long operand, and C's transpose is computed
+  int8_t tile;   // of TallTiles
+  bool swap_ab;  // B is the long operand, and C's transpose is computed
   TallRead read;
   int8_t lanes;       // of a warp, side by side along a line: so many bits
   int32_t panel_k;    // of K, that the short operand's panel in shared memory holds

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(WIDTH* WIDTH, BLOCKS<T, WIDTH>)
   const int64_t b_phase = WIDTH * problem.b.row_stride;
 
   for (int64_t entry = blockIdx.y; entry < problem.batch; entry += gridDim.y) {
-    // What this thread loads in the first phase.
+    // This thread loads these elements in the first phase.
     const T* a = static_cast<const T*>(problem.a.data) + entry * problem.a.batch_stride +
                  row * problem.a.row_stride + x * problem.a.col_stride;
     const T* b = static_cast<const T*>(problem.b.data) + entry * problem.b.batch_stride +

@@ -23,8 +23,8 @@
 #include "cuda/lessons/3_register_tile/kernel.h"
 #include "cuda/lessons/3_register_tile/tile_loader.cuh"
 #include "cuda/lessons/3_register_tile/tiles.h"
-#include "cuda/parts/arithmetic/patch.cuh"
 #include "cuda/parts/arithmetic/signed_bytes.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/schedule/for_groups.cuh"
 #include "cuda/parts/schedule/raster.cuh"
@@ -66,8 +66,9 @@ __device__ __forceinline__ void compute(const Problem& problem, const ProblemAnd
   // serves a 16-byte load of half a warp at once, instead of a quarter.
   constexpr int WARPS_N = BLOCK_N / THREAD_N / 8;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int patch_m = (warp / WARPS_N * 4 + lane / 16 * 2 + lane % 2) * VECTOR;  // its first row
-  const int patch_n = (warp % WARPS_N * 8 + lane / 2 % 8) * VECTOR;              // first column
+  const int thread_tile_m =
+      (warp / WARPS_N * 4 + lane / 16 * 2 + lane % 2) * VECTOR;            // its first row
+  const int thread_tile_n = (warp % WARPS_N * 8 + lane / 2 % 8) * VECTOR;  // first column
 
   for (int64_t turn = blockIdx.y; turn < turns_of(problem, shares, args.leaves);
        turn += gridDim.y) {
@@ -99,14 +100,15 @@ __device__ __forceinline__ void compute(const Problem& problem, const ProblemAnd
       __syncthreads();
 
       // Values are loaded one k ahead of their use, across the change of stage too.
-      Acc a_patch[2][THREAD_M], b_patch[2][THREAD_N];
-      const auto load_patches = [&](int k) {
-        load_patch<Acc, THREAD_M, VECTOR>(tiles + stage + k * Tile::LEADING_A + patch_m, STRIDE_M,
-                                          a_patch[k % 2]);
-        load_patch<Acc, THREAD_N, VECTOR>(tiles + stage + A_TILE + k * Tile::LEADING_B + patch_n,
-                                          STRIDE_N, b_patch[k % 2]);
+      Acc a_fragment[2][THREAD_M], b_fragment[2][THREAD_N];
+      const auto load_fragments = [&](int k) {
+        load_thread_tile<Acc, THREAD_M, VECTOR>(tiles + stage + k * Tile::LEADING_A + thread_tile_m,
+                                                STRIDE_M, a_fragment[k % 2]);
+        load_thread_tile<Acc, THREAD_N, VECTOR>(
+            tiles + stage + A_TILE + k * Tile::LEADING_B + thread_tile_n, STRIDE_N,
+            b_fragment[k % 2]);
       };
-      load_patches(0);
+      load_fragments(0);
       for (; left > 0; left -= BLOCK_K) {
         const bool more = left > BLOCK_K;
         if (whole && left >= 2 * BLOCK_K) {
@@ -119,15 +121,15 @@ __device__ __forceinline__ void compute(const Problem& problem, const ProblemAnd
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
           if (k < BLOCK_K - 1) {
-            load_patches(k + 1);
+            load_fragments(k + 1);
           } else if (more) {
             stage = STAGE - stage;
             a.store(tiles + stage);
             b.store(tiles + stage + A_TILE);
             __syncthreads();  // the new stage is filled, and the old one read by all
-            load_patches(0);
+            load_fragments(0);
           }
-          multiply_patches<Tile::PANEL_N>(a_patch[k % 2], b_patch[k % 2], chain);
+          multiply_thread_tiles<Tile::PANEL_N>(a_fragment[k % 2], b_fragment[k % 2], chain);
         }
       }
       __syncthreads();  // before the next segment or batch entry fills the first stage
@@ -138,10 +140,10 @@ __device__ __forceinline__ void compute(const Problem& problem, const ProblemAnd
       if (is_last) break;
     }
     if (shares) let_the_next_start();
-    store_patch<T, VECTOR>(problem, turn, in_a_row(sums), [&](int v) -> Spot {
+    store_thread_tile<T, VECTOR>(problem, turn, in_a_row(sums), [&](int v) -> Spot {
       const int i = v / (THREAD_N / VECTOR), j = v % (THREAD_N / VECTOR);
-      return {row0() + patch_m + i / VECTOR * STRIDE_M + i % VECTOR,
-              column0() + patch_n + j * STRIDE_N};
+      return {row0() + thread_tile_m + i / VECTOR * STRIDE_M + i % VECTOR,
+              column0() + thread_tile_n + j * STRIDE_N};
     });
   }
 }
@@ -150,7 +152,7 @@ template <typename T, typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     register_tile(const __grid_constant__ ProblemAndTotals args) {
   __shared__ alignas(16) RegisterTileStages<T, Tile> tiles;
-  compute<T, Tile, ACCESS_A, ACCESS_B>(args.problem, args, args.shares_segments, tiles, blockIdx.x);
+  compute<T, Tile, ACCESS_A, ACCESS_B>(args.problem, args, args.split_k, tiles, blockIdx.x);
 }
 
 // Its operands come one element at a time: any will do.

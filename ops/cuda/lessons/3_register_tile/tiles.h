@@ -8,18 +8,18 @@
 
 namespace tiled {
 
-// What register_tile needs of a configuration; the named ones follow. CHAIN: bytes of an element's
+// register_tile needs this of a configuration; the named ones follow. CHAIN: bytes of an element's
 // chain, which of complex numbers is four and takes twice their bytes.
-template <int M, int N, int PATCH_M, int PATCH_N, int BYTES, int BLOCKS, int PANEL = PATCH_N,
-          int CHAIN = BYTES>
+template <int M, int N, int THREAD_TILE_M, int THREAD_TILE_N, int BYTES, int BLOCKS,
+          int PANEL = THREAD_TILE_N, int CHAIN = BYTES>
 struct RegisterTile {
   static constexpr int BLOCK_M = M;
   static constexpr int BLOCK_N = N;
   static constexpr int BLOCK_K = 8;
-  static constexpr int THREAD_M = PATCH_M;
-  static constexpr int THREAD_N = PATCH_N;
+  static constexpr int THREAD_M = THREAD_TILE_M;
+  static constexpr int THREAD_N = THREAD_TILE_N;
   static constexpr int ACC_BYTES = BYTES;  // bytes of one accumulator
-  static constexpr int THREADS = (M / PATCH_M) * (N / PATCH_N);
+  static constexpr int THREADS = (M / THREAD_TILE_M) * (N / THREAD_TILE_N);
   static constexpr int BLOCKS_PER_SM = BLOCKS;  // asked of the compiler, which fits the registers
   static constexpr int VECTOR = 16 / BYTES;     // accumulators in a 16-byte shared-memory access
   // Columns of a thread tile that are multiplied in one go. It only changes the order of
@@ -33,12 +33,12 @@ struct RegisterTile {
   static constexpr int SHARED_BYTES = 2 * BLOCK_K * (LEADING_A + LEADING_B) * BYTES;  // two stages
 
   static_assert(SEGMENT_K % BLOCK_K == 0, "a segment is a whole number of steps");
-  static_assert(PATCH_M % VECTOR == 0 && PATCH_N % VECTOR == 0,
-                "a thread's patch is made of 16-byte vectors");
-  static_assert(PATCH_N % PANEL == 0, "a patch is a whole number of panels");
-  static_assert((M / PATCH_M) % 4 == 0 && (N / PATCH_N) % 8 == 0,
-                "a warp is 4 x 8 threads of the grid of patches");
-  static_assert(THREADS * BLOCKS * (PATCH_M * PATCH_N * CHAIN / 4) <= 32768,
+  static_assert(THREAD_TILE_M % VECTOR == 0 && THREAD_TILE_N % VECTOR == 0,
+                "a thread tile is made of 16-byte vectors");
+  static_assert(THREAD_TILE_N % PANEL == 0, "a thread tile is a whole number of panels");
+  static_assert((M / THREAD_TILE_M) % 4 == 0 && (N / THREAD_TILE_N) % 8 == 0,
+                "a warp is 4 x 8 threads of the grid of thread tiles");
+  static_assert(THREADS * BLOCKS * (THREAD_TILE_M * THREAD_TILE_N * CHAIN / 4) <= 32768,
                 "the accumulators leave half of the 65,536 registers to everything else");
   static_assert(SHARED_BYTES <= 48 * 1024, "static shared memory ends at 48 KiB");
 };

@@ -17,7 +17,7 @@
 #include "core/segments.h"
 #include "cuda/lessons/4_mma_tile/kernel.h"
 #include "cuda/lessons/4_mma_tile/tiles.h"
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/ptx/cvt.cuh"
 #include "cuda/ptx/mma.cuh"
 
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 #pragma unroll
       for (int i = 0; i < 4 * TILES_M * TILES_N; ++i) in_a_row(total)[i] += in_a_row(chain)[i];
     }
-    store_patch<T, 2>(problem, entry, in_a_row(total), [&](int v) -> Spot {
+    store_thread_tile<T, 2>(problem, entry, in_a_row(total), [&](int v) -> Spot {
       return {row0 + warp_m + v / 2 / TILES_N * 16 + v % 2 * 8 + g,
               column0 + warp_n + v / 2 % TILES_N * 8 + 2 * t};
     });

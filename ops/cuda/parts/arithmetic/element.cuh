@@ -67,9 +67,9 @@ struct Round<__nv_bfloat16, float> {
   }
 };
 
-// What a chain of a segment is added up in: an accumulator, or of complex numbers four, one for
-// each product of two parts: `ri` is the sum of a's real parts times b's imaginary ones. No chain
-// has terms of two kinds, so that a and b may change places and the bits stay.
+// The type that a chain of a segment is added up in: an accumulator, or of complex numbers four,
+// one for each product of two parts: `ri` is the sum of a's real parts times b's imaginary ones. No
+// chain has terms of two kinds, so that a and b may change places and the bits stay.
 template <typename Real>
 struct FourChains {
   Real rr, ii, ri, ir;

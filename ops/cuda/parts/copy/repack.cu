@@ -146,8 +146,8 @@ Kernel<RepackArguments> kernel_of(const CopyGrid& grid, int64_t element_bytes) {
 
 cudaError_t launch_copies(const Call& call, const Step& step) {
   const Problem& problem = call.problem;
-  const Sides from = sides_of(problem, call.plan.exchanged);
-  const Sides to = sides_of(call.read, call.plan.exchanged);
+  const Sides from = sides_of(problem, call.plan.swap_ab);
+  const Sides to = sides_of(call.read, call.plan.swap_ab);
   const bool p_first = (step.key & OF_P) != 0;
   const Side& first = p_first ? from.p : from.q;
   const Side& first_copy = p_first ? to.p : to.q;

@@ -1,5 +1,4 @@
-// What the kernels of repack.cu and transpose.cu share: what is copied, and a block's part of
-// it.
+// The kernels of repack.cu and transpose.cu share this: the copy, and a block's part of it.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ __device__ __forceinline__ bool leaves_sums(const Epilogue& e) {
            reinterpret_cast<const int64_t&>(f.imaginary) == 0 && f.integer == value;
   };
   return e.activation == Activation::None && e.bias_along == Along::Nothing &&
-         is(e.alpha, 0x3ff0000000000000, 1) && is(e.beta, 0, 0) && e.before.data == nullptr;
+         is(e.alpha, 0x3ff0000000000000, 1) && is(e.beta, 0, 0) && e.pre_activation.data == nullptr;
 }
 
 // body(turn) for turn = 0, 1, ... COUNT / STEP - 1, in a loop that is not unrolled although it goes
@@ -93,13 +93,13 @@ __device__ __forceinline__ void finish_vector(const Epilogue& e, Accumulator<T> 
     load_widened<T>(input, e.input.dtype, e.input.data, index_in(e.input), e.input.col_stride,
                     exist);
 #pragma unroll
-  for (int i = 0; i < COUNT; ++i) values[i] = before_activation(e, values[i], bias[i], input[i]);
-  if (e.before.data != nullptr) {
-    const int64_t index = index_in(e.before);
+  for (int i = 0; i < COUNT; ++i) values[i] = pre_activation_of(e, values[i], bias[i], input[i]);
+  if (e.pre_activation.data != nullptr) {
+    const int64_t index = index_in(e.pre_activation);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
       if (i < exist)
-        store<T>(e.before.data, index + i * e.before.col_stride, values[i],
+        store<T>(e.pre_activation.data, index + i * e.pre_activation.col_stride, values[i],
                  e.out_dtype == DType::Float32);
   }
   if constexpr (std::is_floating_point_v<Acc>) {

@@ -10,7 +10,7 @@
 
 #include "cuda/parts/arithmetic/go_round.cuh"
 #include "cuda/parts/epilogue/finish.cuh"
-#include "cuda/ptx/forget.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace tiled {
@@ -41,8 +41,8 @@ __device__ __forceinline__ void activate(const Epilogue& e, float (&values)[COUN
   });
 }
 
-// What a matrix of C is finished for: rows and columns, outside of which nothing is read or
-// written, and the entry of the batch.
+// The bounds that a matrix of C is finished for: rows and columns, outside of which nothing is read
+// or written, and the entry of the batch.
 struct Within {
   int rows, columns, entry;
 };
@@ -123,9 +123,10 @@ __device__ __forceinline__ void add_pairs(float alpha, float (&d)[STRIPS][REGIST
   }
 }
 
-// What most layers ask for, without turns: the sum itself, or alpha * sum + bias, where the bias
-// has elements of T one after the other, pairs of them if C's columns have one each. Whether it was
-// so; else nothing is done. Past the end the last are read: elements outside of C become anything.
+// The epilogues that most layers ask for, without turns: the sum itself, or alpha * sum + bias,
+// where the bias has elements of T one after the other, pairs of them if C's columns have one each.
+// Whether it was so; else nothing is done. Past the end the last are read: elements outside of C
+// become anything.
 template <typename T, int STRIPS, int REGISTERS>
 __device__ __forceinline__ bool add_near_bias(const Epilogue& e, float (&d)[STRIPS][REGISTERS],
                                               int row, int column, const Within& c) {
@@ -192,7 +193,7 @@ __device__ __forceinline__ void finish_accumulators(const Epilogue& e, Halves ha
   const auto places = [&](int turn, FourAt(&at)[STEP / 4]) {
     int p = row, q = column;
     // Addresses are computed anew each time: kept, they would take registers of accumulators.
-    ptx::forget(p, q);
+    ptx::opaque(p, q);
 #pragma unroll
     for (int j = 0; j < STEP / 4; ++j) {
       const int i = turn * (STEP / 4) + j;

@@ -13,7 +13,8 @@ __device__ __forceinline__ void store_accumulators(const Problem& problem, float
                                                    int64_t entry, int64_t row, int64_t column) {
   using Element = typename ElementOf<T>::Type;
   const Epilogue& e = problem.epilogue;
-  const bool finishes = !leaves_sums(e), keeps_before = finishes && e.before.data != nullptr;
+  const bool finishes = !leaves_sums(e),
+             keeps_pre_activation = finishes && e.pre_activation.data != nullptr;
   const int thread = threadIdx.x % 128;
   const int64_t first_row = row + thread / 32 * 16 + thread % 32 / 4;
   const int64_t first_column = column + thread % 4 * 2;
@@ -29,7 +30,7 @@ __device__ __forceinline__ void store_accumulators(const Problem& problem, float
     }
   };
   // C; before it the pre-activations, where they are kept.
-  const int first = keeps_before ? 0 : 1;
+  const int first = keeps_pre_activation ? 0 : 1;
 #pragma unroll 1
   for (int output = first; output < 2; ++output) {
     if (finishes)
@@ -38,7 +39,7 @@ __device__ __forceinline__ void store_accumulators(const Problem& problem, float
           static_cast<int>(row), static_cast<int>(column),
           {static_cast<int>(problem.m), static_cast<int>(problem.n), static_cast<int>(entry)});
     if (output == 0)
-      store_to(e.before.data, e.before);
+      store_to(e.pre_activation.data, e.pre_activation);
     else
       store_to(problem.c.data, problem.c);
   }

@@ -1,8 +1,8 @@
-// What the launches of the persistent rungs share: the maps of operands, and the grid of work.
+// The launches of the persistent rungs share these: the maps of operands, and the grid of work.
 #pragma once
 
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/launch/tensor_map.h"
-#include "cuda/parts/schedule/hopper.h"
 #include "cuda/plan/repack_layout.h"
 
 namespace tiled {

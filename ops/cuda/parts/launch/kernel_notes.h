@@ -1,5 +1,5 @@
-// What has been found out about a kernel on a device, a bit for each, kept for the next launch.
-// Free of locks: kernels that share a place take turns, and are asked again.
+// Notes of what has been found out about a kernel on a device, a bit for each, kept for the next
+// launch. Free of locks: kernels that share a place take turns, and are asked again.
 #pragma once
 
 #include <array>

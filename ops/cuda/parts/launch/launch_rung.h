@@ -1,11 +1,11 @@
-// What cuda/launch/launch.cpp knows of a rung, and its steps of a call.
+// The functions by which cuda/launch/launch.cpp knows a rung, and its steps of a call.
 #pragma once
 
 #include "cuda/parts/launch/launch.h"
 #include "cuda/plan/copies.h"
 #include "cuda/plan/hand_over.h"
 #include "cuda/plan/sums.h"
-#include "cuda/plan/turned.h"
+#include "cuda/plan/swap_ab.h"
 
 namespace tiled {
 
@@ -32,7 +32,7 @@ inline Call call_of(const Problem& problem, const Plan& plan, void* workspace = 
 
 // The problem as the product's kernel has it whose sums a pass adds.
 inline Problem problem_of_pass(const Call& call, const Step& pass) {
-  return pass.key == TRANSPOSED ? turned(call.problem) : call.problem;
+  return pass.key == TRANSPOSED ? with_ab_swapped(call.problem) : call.problem;
 }
 
 struct RungLaunch {
@@ -43,7 +43,7 @@ struct RungLaunch {
   const void* (*kernel)(const Call& call);
 };
 
-// What is the same for every rung (repack.cu of copy/, clear_words.cu and sum_segments.cu).
+// Steps that are the same for every rung (repack.cu of copy/, clear_words.cu and sum_segments.cu).
 cudaError_t launch_copies(const Call& call, const Step& step);
 cudaError_t launch_clear_words(const Call& call, const Step& step);
 // C = round(((0 + sums[0]) + sums[1]) + ...), sums as sums_layout() has them.

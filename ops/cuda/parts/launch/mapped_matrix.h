@@ -1,4 +1,5 @@
-// What TMA is told of a matrix; pure, so that a test without a GPU sees what would be encoded.
+// The description of a matrix that TMA is given; pure, so that a test without a GPU sees what would
+// be encoded.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What rungs tma_wgmma and warp_specialized are launched with, and how.
+// The arguments and the launch of rungs tma_wgmma and warp_specialized.
 #pragma once
 
 #include "cuda/parts/launch/launch_rung.h"

@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "cuda/parts/pipeline/copy_in_part.cuh"
-#include "cuda/ptx/forget.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/swizzle.cuh"
 
 namespace tiled {
@@ -169,8 +169,8 @@ class AsyncOperand {
       }
     }
     if (beyond) {
-      ptx::forget(tile);
-      ptx::forget(rows, k_left);
+      ptx::opaque(tile);
+      ptx::opaque(rows, k_left);
 #pragma unroll 1
       for (int i = 0; i < COPIES; ++i) {
         const int count = exist(i, rows, k_left), first = count / PIECE * PIECE;

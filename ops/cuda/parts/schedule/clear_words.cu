@@ -1,5 +1,5 @@
 // Sets to zero the words by which the blocks of a stream-K kernel find each other, before it runs,
-// at every call and replay of a graph (wrapped.h).
+// at every call and replay of a graph (launch_stream_k.h).
 #include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/parts/launch/launch_rung.h"

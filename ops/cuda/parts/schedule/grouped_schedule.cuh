@@ -24,7 +24,7 @@ struct GroupedUnit : Unit {
 template <typename Schedule, typename Tile, int BLOCK_K, bool SPACED>
 class GroupedTurns {
  public:
-  static constexpr bool CUTS = false;
+  static constexpr bool STREAM_K = false;
   uint32_t first, end, stride;
 
   // By whole warps, after the ends have been written; so is at().

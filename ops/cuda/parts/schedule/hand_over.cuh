@@ -1,4 +1,4 @@
-// In stream-K (wrap_around.h) the accumulators of a tile that is handed over, exact as they are, go
+// In stream-K (stream_k.h) the accumulators of a tile that is handed over, exact as they are, go
 // from one block to the next through memory:
 //
 //     block b      first part of a tile, accumulators, flag -> whole tiles -> ...
@@ -10,7 +10,7 @@
 // has begun too, and waits for nothing before it has handed over.
 //
 // Accumulators go by groups of threads, of the whole block or of a warp: thread i of a group hands
-// over to thread i of the other block's. A block has one flag (that of warps: cut_turns.cuh).
+// over to thread i of the other block's. A block has one flag (that of warps: stream_k_turns.cuh).
 #pragma once
 
 #include <cuda/atomic>
@@ -54,7 +54,7 @@ __device__ __forceinline__ float4* handed_over(const HandOver& args, uint32_t gr
          threadIdx.x % THREADS;
 }
 
-// What group `group` wrote before is seen by whoever sees its flag. By one thread.
+// Threads that see the flag of group `group` see what it wrote before. By one thread.
 __device__ __forceinline__ void raise_flag(const HandOver& args, uint32_t group) {
   HandOverWord(args.flags[group]).store(1, cuda::memory_order_release);
 }

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "core/segments.h"
-#include "cuda/parts/schedule/hopper.h"
+#include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/ptx/cluster.cuh"
 
 namespace tiled {
@@ -70,7 +70,7 @@ struct Schedule {
 // A cluster's units by the grid: i = first, first + stride, ... below end.
 template <typename Schedule>
 struct WholeTurns {
-  static constexpr bool CUTS = false;  // no chain of K is another cluster's to go on with
+  static constexpr bool STREAM_K = false;  // no chain of K is another cluster's to go on with
   const Schedule& schedule;
   uint32_t first, end, stride;
   __device__ __forceinline__ explicit WholeTurns(const Schedule& s)
@@ -80,10 +80,10 @@ struct WholeTurns {
 };
 
 // Besides filling stages, the last of the four producer warps is the hand-off warp of stream-K
-// (cut_turns.cuh).
+// (stream_k_turns.cuh).
 template <typename Turns>
-__device__ __forceinline__ void run_courier(const Turns& units, int warp) {
-  if constexpr (Turns::CUTS) {
+__device__ __forceinline__ void run_handoff_warp(const Turns& units, int warp) {
+  if constexpr (Turns::STREAM_K) {
     if (warp == 3 && ptx::elect_sync()) units.carry();
     __syncwarp();
   }

@@ -1,4 +1,4 @@
-// What kernels that add up sums in a workspace do with VECTOR neighbours of a row.
+// Kernels that add up sums in a workspace take VECTOR neighbours of a row so.
 #pragma once
 
 #include "cuda/parts/arithmetic/element.cuh"

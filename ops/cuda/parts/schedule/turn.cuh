@@ -1,6 +1,6 @@
-// What a block does of the batch and of K's segments. The grid's y counts turns: an entry of the
-// batch each, or, in split-K, a segment of an entry, or a leaf; a block goes on to the next by the
-// grid's height.
+// A block takes its part of the batch and of K's segments. The grid's y counts turns: an entry of
+// the batch each, or, in split-K, a segment of an entry, or a leaf; a block goes on to the next by
+// the grid's height.
 #pragma once
 
 #include "core/problem.h"
@@ -14,22 +14,21 @@ __device__ __forceinline__ int64_t segments_of(const Problem& problem) {
   return problem.k == 0 ? 1 : segment_count(problem.k);
 }
 
-__device__ __forceinline__ int64_t turns_of(const Problem& problem, bool shares_segments,
+__device__ __forceinline__ int64_t turns_of(const Problem& problem, bool split_k,
                                             const LeafTable& leaves) {
   const auto shared = [&] { return problem.leaf > 0 ? leaves.count : segments_of(problem); };
-  return shares_segments ? problem.batch * shared() : problem.batch;
+  return split_k ? problem.batch * shared() : problem.batch;
 }
 
 // Its sums go to entry `turn` of C, or of the sums that stand for it (plan/sums.h).
-__device__ __forceinline__ int64_t entry_of(const Problem& problem, bool shares_segments,
-                                            int64_t turn) {
-  return shares_segments ? turn % problem.batch : turn;
+__device__ __forceinline__ int64_t entry_of(const Problem& problem, bool split_k, int64_t turn) {
+  return split_k ? turn % problem.batch : turn;
 }
 
 // Its segments: one, or all of them. (What can be said anew costs the kernels no register.)
-__device__ __forceinline__ int64_t first_segment_of(const Problem& problem, bool shares_segments,
+__device__ __forceinline__ int64_t first_segment_of(const Problem& problem, bool split_k,
                                                     int64_t turn) {
-  return shares_segments ? turn / problem.batch : 0;
+  return split_k ? turn / problem.batch : 0;
 }
 // Where it begins in K and ends. MAY_SHARE: false for kernels that have no split-K, and so no
 // leaves.
@@ -42,12 +41,12 @@ __device__ __forceinline__ Stretch stretch_of(const Problem& problem, int64_t se
   if (MAY_SHARE && problem.leaf > 0) return {leaves.begins[segment], leaves.begins[segment + 1]};
   return {segment_begin(segment), segment_end(segment, problem.k)};
 }
-__device__ __forceinline__ bool is_first_segment(bool shares_segments, int64_t segment) {
-  return shares_segments || segment == 0;
+__device__ __forceinline__ bool is_first_segment(bool split_k, int64_t segment) {
+  return split_k || segment == 0;
 }
-__device__ __forceinline__ bool is_last_segment(const Problem& problem, bool shares_segments,
+__device__ __forceinline__ bool is_last_segment(const Problem& problem, bool split_k,
                                                 int64_t segment) {
-  return shares_segments || segment + 1 == segments_of(problem);
+  return split_k || segment + 1 == segments_of(problem);
 }
 
 }  // namespace tiled

@@ -1,12 +1,12 @@
-// What stream-K kernels have in common (plan/wrap_around.h): the work items of a block, between
+// Stream-K kernels have these in common (plan/stream_k.h): the work items of a block, between
 // which accumulators go from one block to the next (hand_over.cuh).
 #pragma once
 
-#include "cuda/parts/arithmetic/patch.cuh"
+#include "cuda/parts/arithmetic/thread_tile.cuh"
 #include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/schedule/hand_over.cuh"
+#include "cuda/parts/schedule/launch_stream_k.h"
 #include "cuda/parts/schedule/raster.cuh"
-#include "cuda/parts/schedule/wrapped.h"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/shared.cuh"
 
@@ -39,17 +39,17 @@ __device__ __forceinline__ void take_over_by_shared(const HandOver& args, uint32
 // written to C. `shared` is the address of the Tile's shared memory, which multiply() fills and has
 // read when it ends.
 template <typename Tile, int64_t RASTER_GROUP, typename Chain, typename Multiply, typename Store>
-__device__ __forceinline__ void run_turns(const WrappedArguments& args, uint32_t shared,
+__device__ __forceinline__ void run_turns(const StreamKArguments& args, uint32_t shared,
                                           Chain& chain, Multiply multiply, Store store) {
   const Problem& problem = args.problem;
   __shared__ uint32_t number;
   wait_for_kernels_before();
-  if (threadIdx.x == 0) number = draw_number(args.cuts.hand_over);
+  if (threadIdx.x == 0) number = draw_number(args.stream_k.hand_over);
   __syncthreads();
-  const uint32_t turns = args.cuts.wrap.share(number).turns;
+  const uint32_t turns = args.stream_k.rule.share(number).turns;
 #pragma unroll 1
   for (uint32_t i = 0; i < turns; ++i) {
-    const WrapAround::Turn turn = args.cuts.wrap.turn(number, args.cuts.wrap.share(number), i);
+    const StreamK::Turn turn = args.stream_k.rule.turn(number, args.stream_k.rule.share(number), i);
     int64_t tile_m, tile_n;
     tile_of_block<RASTER_GROUP>(turn.tile, (problem.m + Tile::BLOCK_M - 1) / Tile::BLOCK_M,
                                 (problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N, tile_m, tile_n);
@@ -57,12 +57,12 @@ __device__ __forceinline__ void run_turns(const WrappedArguments& args, uint32_t
     const int tile_row = static_cast<int>(tile_m), tile_column = static_cast<int>(tile_n);
     const auto row0 = [=] { return int64_t{tile_row} * Tile::BLOCK_M; };
     const auto column0 = [=] { return int64_t{tile_column} * Tile::BLOCK_N; };
-    const bool is_last = turn.last == args.cuts.wrap.steps;
+    const bool is_last = turn.last == args.stream_k.rule.steps;
 
     if (turn.first == 0)
       clear(chain);
     else
-      take_over_by_shared<Tile::THREADS, Tile::SHARED_BYTES>(args.cuts.hand_over, number - 1,
+      take_over_by_shared<Tile::THREADS, Tile::SHARED_BYTES>(args.stream_k.hand_over, number - 1,
                                                              shared, in_a_row(chain));
     const int64_t begin = int64_t{turn.first} * Tile::BLOCK_K;
     multiply(row0(), column0(), begin, is_last ? problem.k : int64_t{turn.last} * Tile::BLOCK_K);
@@ -70,7 +70,7 @@ __device__ __forceinline__ void run_turns(const WrappedArguments& args, uint32_t
       add_segment<Tile::THREADS>(nullptr, in_a_row(chain), true, true);
       store(row0(), column0());
     } else {
-      hand_over<Tile::THREADS>(args.cuts.hand_over, number, in_a_row(chain));
+      hand_over<Tile::THREADS>(args.stream_k.hand_over, number, in_a_row(chain));
     }
   }
 }

@@ -11,7 +11,8 @@ namespace tiled {
 // The values of one operand for a thread tile: COUNT values in vectors of VECTOR, `stride` elements
 // apart.
 template <typename Acc, int COUNT, int VECTOR>
-__device__ __forceinline__ void load_patch(const Acc* tile, int stride, Acc (&patch)[COUNT]) {
+__device__ __forceinline__ void load_thread_tile(const Acc* tile, int stride,
+                                                 Acc (&thread_tile)[COUNT]) {
   struct alignas(16) Vector {
     Acc element[VECTOR];
   };
@@ -19,15 +20,15 @@ __device__ __forceinline__ void load_patch(const Acc* tile, int stride, Acc (&pa
   for (int i = 0; i < COUNT; i += VECTOR) {
     const Vector vector = *reinterpret_cast<const Vector*>(tile + i / VECTOR * stride);
 #pragma unroll
-    for (int j = 0; j < VECTOR; ++j) patch[i + j] = vector.element[j];
+    for (int j = 0; j < VECTOR; ++j) thread_tile[i + j] = vector.element[j];
   }
 }
 
 // chain[i][j] = a[i] * b[j] + chain[i][j], PANEL columns at a time. Every other row runs backwards,
 // so that the b of the turn is still at hand and need not be read from the register file again.
 template <int PANEL, typename Acc, int M, int N>
-__device__ __forceinline__ void multiply_patches(const Acc (&a)[M], const Acc (&b)[N],
-                                                 Chain<Acc> (&chain)[M][N]) {
+__device__ __forceinline__ void multiply_thread_tiles(const Acc (&a)[M], const Acc (&b)[N],
+                                                      Chain<Acc> (&chain)[M][N]) {
 #pragma unroll
   for (int panel = 0; panel < N; panel += PANEL)
 #pragma unroll
@@ -77,8 +78,8 @@ struct Spot {
   int64_t row, column;
 };
 template <typename T, int VECTOR, int COUNT, typename At>
-__device__ __forceinline__ void store_patch(const Problem& problem, int64_t entry,
-                                            Accumulator<T> (&sums)[COUNT], At at) {
+__device__ __forceinline__ void store_thread_tile(const Problem& problem, int64_t entry,
+                                                  Accumulator<T> (&sums)[COUNT], At at) {
   const bool as_accumulator = stores_accumulator(problem);
   const auto store_at = [&](Spot spot, const Accumulator<T>* values) {
     store_vector<T, VECTOR>(problem,
@@ -104,17 +105,17 @@ __device__ __forceinline__ void store_patch(const Problem& problem, int64_t entr
 
 // The values of a thread tile as one row.
 template <typename Acc, int M, int N>
-__device__ __forceinline__ auto in_a_row(Acc (&patch)[M][N]) -> Acc (&)[M * N] {
-  return reinterpret_cast<Acc(&)[M * N]>(patch);
+__device__ __forceinline__ auto in_a_row(Acc (&thread_tile)[M][N]) -> Acc (&)[M * N] {
+  return reinterpret_cast<Acc(&)[M * N]>(thread_tile);
 }
 template <typename Acc, int M, int N, int L>
-__device__ __forceinline__ auto in_a_row(Acc (&patch)[M][N][L]) -> Acc (&)[M * N * L] {
-  return reinterpret_cast<Acc(&)[M * N * L]>(patch);
+__device__ __forceinline__ auto in_a_row(Acc (&thread_tile)[M][N][L]) -> Acc (&)[M * N * L] {
+  return reinterpret_cast<Acc(&)[M * N * L]>(thread_tile);
 }
 
-template <typename Patch>
-__device__ __forceinline__ void clear(Patch& patch) {
-  auto& values = in_a_row(patch);
+template <typename ThreadTile>
+__device__ __forceinline__ void clear(ThreadTile& thread_tile) {
+  auto& values = in_a_row(thread_tile);
 #pragma unroll
   for (int i = 0; i < static_cast<int>(std::size(values)); ++i) values[i] = {};
 }

@@ -25,13 +25,13 @@
 
 namespace tiled {
 
-struct WrapAround {
+struct StreamK {
   // Each side of a cut must have at least `least` steps, to be worth handing over; else the cut
   // moves to the tile's edge.
   static constexpr uint32_t LEAST_STEPS = 4;
 
   uint32_t clusters;      // 0: no tile is cut
-  uint32_t whole_rounds;  // of `clusters` tiles each; the tiles after them are shared
+  uint32_t whole_waves;   // of `clusters` tiles each; the tiles after them are shared
   uint32_t shared_tiles;  // clusters <= shared_tiles < 2 * clusters
   uint32_t steps;         // of K, of a tile
   uint32_t least;
@@ -47,12 +47,12 @@ struct WrapAround {
     return tiles > clusters && tiles % clusters != 0 &&
            2 * clusters * clusters * steps < int64_t{1} << 31;
   }
-  static constexpr WrapAround of(uint32_t tiles, uint32_t clusters, uint32_t steps,
-                                 uint32_t least = LEAST_STEPS) {
-    const uint32_t whole_rounds = tiles / clusters - 1;
+  static constexpr StreamK of(uint32_t tiles, uint32_t clusters, uint32_t steps,
+                              uint32_t least = LEAST_STEPS) {
+    const uint32_t whole_waves = tiles / clusters - 1;
     return {clusters,
-            whole_rounds,
-            tiles - whole_rounds * clusters,
+            whole_waves,
+            tiles - whole_waves * clusters,
             steps,
             least,
             Divisor::of(clusters),
@@ -68,27 +68,27 @@ struct WrapAround {
     return {tile, step};
   }
 
-  // What a cluster does, in so many turns.
+  // A cluster does this, in so many turns.
   struct Share {
     Cut begin, end;
     uint32_t turns;
   };
   constexpr Share share(uint32_t cluster) const {
     const Cut begin = cut(cluster), end = cut(cluster + 1);
-    return {begin, end, (end.step != 0) + whole_rounds + end.tile - begin.tile};
+    return {begin, end, (end.step != 0) + whole_waves + end.tile - begin.tile};
   }
 
-  // Steps [first, last) of a tile; tiles are numbered with those of the whole rounds.
+  // Steps [first, last) of a tile; tiles are numbered with those of the whole waves.
   struct Turn {
     uint32_t tile, first, last;
   };
-  // The whole rounds; of the share, the first part that ends it, whole tiles, the rest that begins
+  // The whole waves; of the share, the first part that ends it, whole tiles, the rest that begins
   // it.
   constexpr Turn turn(uint32_t cluster, const Share& share, uint32_t i) const {
-    const uint32_t whole_tiles = whole_rounds * clusters;
+    const uint32_t whole_tiles = whole_waves * clusters;
     const bool has_first_part = share.end.step != 0, has_rest = share.begin.step != 0;
-    if (i < whole_rounds) return {cluster + i * clusters, 0, steps};
-    i -= whole_rounds;
+    if (i < whole_waves) return {cluster + i * clusters, 0, steps};
+    i -= whole_waves;
     if (has_first_part && i == 0) return {whole_tiles + share.end.tile, 0, share.end.step};
     i -= has_first_part;
     if (has_rest && i + 1 == share.end.tile - share.begin.tile)

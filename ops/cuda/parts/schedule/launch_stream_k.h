@@ -1,4 +1,4 @@
-// The launch of stream-K kernels (plan/wrap_around.h).
+// The launch of stream-K kernels (plan/stream_k.h).
 #pragma once
 
 #include "core/problem.h"
@@ -8,22 +8,22 @@
 namespace tiled {
 
 // A block is a cluster of the grid, and a group of the hand-over.
-struct WrappedArguments {
+struct StreamKArguments {
   Problem problem;
-  CutGrid cuts;
+  StreamKGrid stream_k;
 };
 
-// The product of a plan that cuts tiles for the step's blocks (plan/wrapped_plan.h), as the kernel
+// The product of a plan that cuts tiles for the step's blocks (plan/stream_k_plan.h), as the kernel
 // reads it.
-inline cudaError_t launch_wrapped(Kernel<WrappedArguments> kernel, const Problem& read,
-                                  const Call& call, const Step& step) {
+inline cudaError_t launch_stream_k(Kernel<StreamKArguments> kernel, const Problem& read,
+                                   const Call& call, const Step& step) {
   const Plan& plan = call.plan;
   const auto tiles = static_cast<uint32_t>(plan.tiles_m * plan.tiles_n);
   const auto steps = static_cast<uint32_t>((read.k + plan.block_k - 1) / plan.block_k);
-  WrappedArguments args{};
+  StreamKArguments args{};
   args.problem = read;
-  args.cuts.wrap = WrapAround::of(tiles, static_cast<uint32_t>(step.grid_x), steps);
-  args.cuts.hand_over = call.hand_over();
+  args.stream_k.rule = StreamK::of(tiles, static_cast<uint32_t>(step.grid_x), steps);
+  args.stream_k.hand_over = call.hand_over();
   // Not early: beside the end of the kernel before, blocks would crowd on the multiprocessors that
   // have room, two on some and none on others, and they are made to do the same, each in its place.
   return launch_kernel(kernel, step, call.stream, args);

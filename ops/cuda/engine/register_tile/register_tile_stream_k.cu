@@ -1,5 +1,5 @@
 // Rung register_tile, for fp32 where tiles do not divide among the blocks that run at once:
-// stream-K (plan/wrap_around.h), so that no block has a tile more than another. The chains are
+// stream-K (plan/stream_k.h), so that no block has a tile more than another. The chains are
 // those of register_tile_async.cu. The accumulators of a tile that is handed over, exact in fp32,
 // go from one block to the next through memory (parts/schedule/hand_over.cuh).
 //
@@ -11,16 +11,16 @@
 #include "cuda/engine/register_tile/async_chain.cuh"
 #include "cuda/engine/register_tile/kernels.h"
 #include "cuda/engine/register_tile/tiles.h"
-#include "cuda/parts/schedule/wrapped.cuh"
+#include "cuda/parts/schedule/stream_k.cuh"
 
 namespace tiled {
 
 template <typename Tile, Access ACCESS_A, Access ACCESS_B>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    register_tile_wrapped(const __grid_constant__ WrappedArguments args) {
+    register_tile_stream_k(const __grid_constant__ StreamKArguments args) {
   const Problem& problem = args.problem;
   __shared__ alignas(ptx::CP_ASYNC_ALIGNMENT) char shared[Tile::SHARED_BYTES];
-  const PatchOf<Tile> patch;
+  const ThreadTileOf<Tile> thread_tile;
   float chain[Tile::THREAD_M][Tile::THREAD_N];
   run_turns<Tile, ASYNC_RASTER_GROUP>(
       args, static_cast<uint32_t>(__cvta_generic_to_shared(shared)), chain,
@@ -32,22 +32,22 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
                 begin * problem.a.col_stride,
             static_cast<const float*>(problem.b.data) + from.column * problem.b.col_stride +
                 begin * problem.b.row_stride,
-            problem.m - from.row, problem.n - from.column, static_cast<int>(end - begin), patch,
-            chain);
+            problem.m - from.row, problem.n - from.column, static_cast<int>(end - begin),
+            thread_tile, chain);
       },
       [&](int64_t row0, int64_t column0) {
-        store_chain<Tile>(problem, 0, row0, column0, patch, chain);
+        store_chain<Tile>(problem, 0, row0, column0, thread_tile, chain);
       });
 }
 
-Kernel<WrappedArguments> register_tile_wrapped_kernel(const RegisterTileWay& way) {
-  const auto pick = [&](auto tile) -> Kernel<WrappedArguments> {
+Kernel<StreamKArguments> register_tile_stream_k_kernel(const RegisterTileWay& way) {
+  const auto pick = [&](auto tile) -> Kernel<StreamKArguments> {
     using Tile = decltype(tile);
     constexpr Access MN = Access::AlongMN, ANY = Access::Elements;
-    if (way.access.a == MN && way.access.b == MN) return &register_tile_wrapped<Tile, MN, MN>;
-    if (way.access.a == MN) return &register_tile_wrapped<Tile, MN, ANY>;
-    if (way.access.b == MN) return &register_tile_wrapped<Tile, ANY, MN>;
-    return &register_tile_wrapped<Tile, ANY, ANY>;
+    if (way.access.a == MN && way.access.b == MN) return &register_tile_stream_k<Tile, MN, MN>;
+    if (way.access.a == MN) return &register_tile_stream_k<Tile, MN, ANY>;
+    if (way.access.b == MN) return &register_tile_stream_k<Tile, ANY, MN>;
+    return &register_tile_stream_k<Tile, ANY, ANY>;
   };
   return with_tile(AsyncTiles(), way.tile, pick);
 }

@@ -1,11 +1,11 @@
-#include "cuda/plan/wrapped_plan.h"
+#include "cuda/plan/stream_k_plan.h"
 
 #include "cuda/plan/hand_over.h"
-#include "cuda/plan/wrap_around.h"
+#include "cuda/plan/stream_k.h"
 
 namespace tiled {
 
-int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
+int32_t stream_k_blocks(const Candidate& candidate, const Problem& problem,
                         const DeviceInfo& device) {
   if (is_grouped(problem) || problem.batch != 1 || problem.k == 0 || chain_count(problem) > 1)
     return 0;
@@ -14,12 +14,12 @@ int32_t wrapping_blocks(const Candidate& candidate, const Problem& problem,
   const int64_t steps = blocks_over(problem.k, int64_t{candidate.block_k});
   for (int resident = candidate.resident; resident > 0; --resident) {
     const int32_t blocks = resident * device.multiprocessors;
-    if (tiles < MAX_GRID_X && WrapAround::fits(tiles, blocks, steps)) return blocks;
+    if (tiles < MAX_GRID_X && StreamK::fits(tiles, blocks, steps)) return blocks;
   }
   return 0;
 }
 
-void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks) {
+void add_stream_k(Plan& plan, Step product, DType dtype, int32_t blocks) {
   product.grid_x = blocks;
   product.workspace_bytes =
       int64_t{blocks} * plan.block_m * plan.block_n * int64_t{accumulator_bytes(dtype)};
@@ -33,11 +33,11 @@ void add_wrapped(Plan& plan, Step product, DType dtype, int32_t blocks) {
   plan.add(product);
 }
 
-void describe_wrapped(Description& description, int32_t blocks) {
+void describe_stream_k(Description& description, int32_t blocks) {
   if (blocks > 0)
     description.lines.emplace_back(
-        "cuts", "tiles in time, for " + std::to_string(blocks) + " blocks to do the same");
-  description.json.emplace_back("wraps_around", blocks > 0 ? "true" : "false");
+        "stream-K", "of " + std::to_string(blocks) + " blocks, which do equally much");
+  description.json.emplace_back("stream_k", blocks > 0 ? "true" : "false");
 }
 
 }  // namespace tiled

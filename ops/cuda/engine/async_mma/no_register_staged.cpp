@@ -5,11 +5,11 @@
 namespace tiled {
 
 template <>
-Kernel<AsyncMmaArguments> async_mma_kernel<Held128x128>(const AsyncMmaKernel&) {
+Kernel<AsyncMmaArguments> async_mma_kernel<RegisterStaged128x128>(const AsyncMmaKernel&) {
   return nullptr;
 }
 template <>
-Kernel<AsyncMmaArguments> async_mma_kernel<Held64x64>(const AsyncMmaKernel&) {
+Kernel<AsyncMmaArguments> async_mma_kernel<RegisterStaged64x64>(const AsyncMmaKernel&) {
   return nullptr;
 }
 

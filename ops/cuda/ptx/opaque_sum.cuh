@@ -4,6 +4,6 @@
 
 namespace tiled::ptx {
 
-__device__ __forceinline__ void forget_sum(float& x) { asm volatile("" : "+f"(x)); }
+__device__ __forceinline__ void opaque_sum(float& x) { asm volatile("" : "+f"(x)); }
 
 }  // namespace tiled::ptx

@@ -1,4 +1,4 @@
-// What a cluster of persistent blocks does in stream-K (wrap_around.h): its number, its work items,
+// A cluster of persistent blocks has these in stream-K (stream_k.h): its number, its work items,
 // and how each warp of its consumers hands its accumulators over (hand_over.cuh).
 #pragma once
 
@@ -33,34 +33,35 @@ __device__ __forceinline__ uint32_t draw_cluster_number(const HandOver& args, ui
 // hand-off warp, asks for the flag and raises it, so that no consumer waits for the memory's
 // answers:
 //
-//     consumers      ... accumulators -> given          taken -> accumulators ...
-//     hand-off warp               wait given, flag      flag, arrive taken
+//     consumers      ... accumulators -> partial_ready        partial_loaded -> accumulators ...
+//     hand-off warp         wait partial_ready, flag        flag, arrive partial_loaded
 //
 // SHARERS: of a tile, among the consumers; the only one is none in particular.
 template <typename Schedule, int SHARERS>
-struct CutTurns {
-  static constexpr bool CUTS = true;
+struct StreamKTurns {
+  static constexpr bool STREAM_K = true;
   static constexpr uint32_t first = 0, stride = 1;
   const Schedule& schedule;
-  const CutGrid& cuts;
+  const StreamKGrid& stream_k;
   uint32_t number, end;
-  uint32_t given, taken;  // barriers in shared memory, of one phase
+  uint32_t partial_ready, partial_loaded;  // barriers in shared memory, of one phase
 
   // By all threads of the cluster, after the kernel before, which clears the ticket. `barriers`:
   // two and a word, of shared memory for nothing else.
-  static __device__ __forceinline__ CutTurns of(const Schedule& schedule, const CutGrid& cuts,
-                                                uint32_t blocks, uint32_t barriers) {
+  static __device__ __forceinline__ StreamKTurns of(const Schedule& schedule,
+                                                    const StreamKGrid& stream_k, uint32_t blocks,
+                                                    uint32_t barriers) {
     if (threadIdx.x == 0) {
       ptx::mbarrier_init(barriers, 4 * SHARERS);
       ptx::mbarrier_init(barriers + 8, 1);
     }
-    return CutTurns(schedule, cuts,
-                    draw_cluster_number(cuts.hand_over, schedule.rank, blocks, barriers + 2 * 8),
-                    barriers);
+    return StreamKTurns(
+        schedule, stream_k,
+        draw_cluster_number(stream_k.hand_over, schedule.rank, blocks, barriers + 2 * 8), barriers);
   }
 
   __device__ __forceinline__ Unit at(uint32_t i) const {
-    const WrapAround::Turn turn = cuts.wrap.turn(number, cuts.wrap.share(number), i);
+    const StreamK::Turn turn = stream_k.rule.turn(number, stream_k.rule.share(number), i);
     Unit unit = schedule.at(turn.tile);
     unit.first = static_cast<int>(turn.first), unit.last = static_cast<int>(turn.last);
     return unit;
@@ -70,41 +71,41 @@ struct CutTurns {
   template <typename Chain>
   __device__ __forceinline__ bool take_over(Chain& chain, const Unit& unit, int consumer) const {
     const bool resumes = unit.first != 0;
-    if (resumes) ptx::mbarrier_wait(taken, 0);
-    read_accumulators_or_clear<32>(cuts.hand_over, resumes, group(number - 1, consumer),
+    if (resumes) ptx::mbarrier_wait(partial_loaded, 0);
+    read_accumulators_or_clear<32>(stream_k.hand_over, resumes, group(number - 1, consumer),
                                    in_a_row(chain));
     return resumes;
   }
   // After its last: whether another cluster goes on from here, and is given the chain.
   template <typename Chain>
   __device__ __forceinline__ bool hand_over(Chain& chain, const Unit& unit, int consumer) const {
-    if (unit.last == static_cast<int>(cuts.wrap.steps)) return false;
-    write_accumulators<32>(cuts.hand_over, group(number, consumer), in_a_row(chain));
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(given);
+    if (unit.last == static_cast<int>(stream_k.rule.steps)) return false;
+    write_accumulators<32>(stream_k.hand_over, group(number, consumer), in_a_row(chain));
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(partial_ready);
     return true;
   }
-  // What one lane of the hand-off warp does.
+  // One lane of the hand-off warp does this.
   __device__ __forceinline__ void carry() const {
-    const WrapAround::Share share = cuts.wrap.share(number);
+    const StreamK::Share share = stream_k.rule.share(number);
     if (share.end.step != 0) {
-      if constexpr (FAULT != Fault::NoHandOverBarrier) ptx::mbarrier_wait(given, 0);
-      raise_flag(cuts.hand_over, block(number));
+      if constexpr (FAULT != Fault::NoHandOverBarrier) ptx::mbarrier_wait(partial_ready, 0);
+      raise_flag(stream_k.hand_over, block(number));
     }
     if (share.begin.step != 0) {
-      await_flag(cuts.hand_over, block(number - 1));
-      ptx::mbarrier_arrive(taken);
+      await_flag(stream_k.hand_over, block(number - 1));
+      ptx::mbarrier_arrive(partial_loaded);
     }
   }
 
  private:
-  __device__ __forceinline__ CutTurns(const Schedule& s, const CutGrid& c, uint32_t n,
-                                      uint32_t barriers)
+  __device__ __forceinline__ StreamKTurns(const Schedule& s, const StreamKGrid& c, uint32_t n,
+                                          uint32_t barriers)
       : schedule(s),
-        cuts(c),
+        stream_k(c),
         number(n),
-        end(c.wrap.share(n).turns),
-        given(barriers),
-        taken(barriers + 8) {}
+        end(c.rule.share(n).turns),
+        partial_ready(barriers),
+        partial_loaded(barriers + 8) {}
 
   template <typename Chain>
   static __device__ __forceinline__ auto in_a_row(Chain& chain)

@@ -1,4 +1,4 @@
-"""Tiles whose chain of K one block begins and another ends (ops/cuda/plan/wrap_around.h): the bits
+"""Tiles whose chain of K one block begins and another ends (ops/cuda/plan/stream_k.h): the bits
 of whole tiles, in whatever order the blocks start."""
 
 from __future__ import annotations
@@ -109,24 +109,26 @@ def test_what_becomes_of_a_cut_tile(cut: Cut) -> None:
     normal = cut.normal
     a, b = normal(m, k), normal(k, n)
     op = torch.ops.tiled_debug.mm_with_epilogue
-    asked = {"bias": normal(1, n)[0], "activation": "gelu", "before": True}
-    right, right_before = op(a, b, algo="shared_tile_16", **asked)
+    asked = {"bias": normal(1, n)[0], "activation": "gelu", "pre_activation": True}
+    right, right_pre_activation = op(a, b, algo="shared_tile_16", **asked)
     for way in cut.ways(a, b):
-        got, before = torch.ops.tiled_debug.finished_with_tile(a, b, *way, algo=cut.algo, **asked)
+        got, pre_activation = torch.ops.tiled_debug.finished_with_tile(
+            a, b, *way, algo=cut.algo, **asked
+        )
         assert epilogues.same_bits(got, right), way
-        assert epilogues.same_bits(before, right_before), way
+        assert epilogues.same_bits(pre_activation, right_pre_activation), way
     everything = {"input": normal(m, n), "alpha": 0.7, "beta": -1.3}
-    everything |= {"activation": "gelu", "before": True}
+    everything |= {"activation": "gelu", "pre_activation": True}
     for asked in (
         {"bias": normal(1, n)[0], "activation": "silu"},
         {"bias": normal(1, m)[0], "bias_along": "m", **everything},
         {"bias": normal(1, n)[0], **everything},
     ):
-        right, right_before = op(a, b, algo="shared_tile_16", **asked)
-        got, before = op(a, b, algo=cut.algo, **asked)
+        right, right_pre_activation = op(a, b, algo="shared_tile_16", **asked)
+        got, pre_activation = op(a, b, algo=cut.algo, **asked)
         assert epilogues.same_bits(got, right), asked.keys()
-        if "before" in asked:
-            assert epilogues.same_bits(before, right_before), asked.keys()
+        if "pre_activation" in asked:
+            assert epilogues.same_bits(pre_activation, right_pre_activation), asked.keys()
     right = whole(a, b)
     for name, memory, out in cases.outputs(m, n, cut.dtype):
         tiled_mm.mm(a, b, algo=cut.algo, out=out)

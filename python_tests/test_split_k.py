@@ -124,7 +124,7 @@ def test_the_kernel_of_the_sums_finishes_them(kind: str) -> None:
             "alpha": 0.5,
             "beta": 2,
             "activation": "gelu",
-            "before": True,
+            "pre_activation": True,
             "precision": precision,
         }
         expected = finish(a, b, algo=other, **asked)

@@ -55,7 +55,7 @@ TEST(SharedSegments, PlansAreSound) {
                 for (const Plan& plan : plans_of(algo, p, device(name))) {
                   SCOPED_TRACE(std::string(name) + " " + name_of(dtype) + " " + layout + " " +
                                std::to_string(m) + " " + std::to_string(k));
-                  if (!shares_segments(plan)) continue;
+                  if (!is_split_k(plan)) continue;
                   expect_sound(p, plan);
                   ++found[static_cast<int>(algo)];
                 }
@@ -70,7 +70,7 @@ TEST(SharedSegments, NoneWhereThereIsOne) {
         const bool tensor = dtype == DType::BFloat16;
         const Problem p = any_problem("nn", 64, 64, k, dtype, tensor);
         for (const Plan& plan : plans_of(algo, p, device("h200")))
-          EXPECT_FALSE(shares_segments(plan)) << name_of(algo) << k;
+          EXPECT_FALSE(is_split_k(plan)) << name_of(algo) << k;
       }
 }
 
@@ -81,7 +81,7 @@ TEST(SharedSegments, AreOfferedForASmallC) {
     const DeviceInfo d = device(name);
     return std::any_of(std::begin(SHARING), std::end(SHARING), [&](Algo algo) {
       const std::vector<Plan> plans = plans_of(algo, p, d);
-      return std::any_of(plans.begin(), plans.end(), shares_segments);
+      return std::any_of(plans.begin(), plans.end(), is_split_k);
     });
   };
   for (const DType dtype : {DType::Float32, DType::Float64, DType::BFloat16})
@@ -105,15 +105,15 @@ TEST(SharedSegments, TheirSumsAreBounded) {
     for (const int64_t k : {DEEP_K, int64_t{1} << 20, int64_t{1} << 40})
       for (const DType dtype : ALL_DTYPES) {
         const Problem p = problem_of(size, size, k, dtype);
-        if (!may_share_segments(p)) continue;
+        if (!may_split_k(p)) continue;
         const double operands =
             2. * static_cast<double>(size * size_of(dtype)) * static_cast<double>(k);
         const double sums = static_cast<double>(sums_layout(p).bytes(1));
         EXPECT_LE(sums, std::max(1048576., operands / 2)) << size << ' ' << k;
       }
-  EXPECT_TRUE(may_share_segments(problem_of(1024, 1024, DEEP_K)));
-  EXPECT_FALSE(may_share_segments(problem_of(1 << 16, 1 << 16, DEEP_K)));
-  EXPECT_FALSE(may_share_segments(problem_of(0, 64, DEEP_K)));
+  EXPECT_TRUE(may_split_k(problem_of(1024, 1024, DEEP_K)));
+  EXPECT_FALSE(may_split_k(problem_of(1 << 16, 1 << 16, DEEP_K)));
+  EXPECT_FALSE(may_split_k(problem_of(0, 64, DEEP_K)));
 }
 
 // The sums have C's layout, a segment's after all entries of the one before, 16 bytes apart at

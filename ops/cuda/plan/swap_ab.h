@@ -7,7 +7,7 @@
 
 namespace tiled {
 
-inline Problem turned(const Problem& problem) {
+inline Problem with_ab_swapped(const Problem& problem) {
   const auto transpose = [](auto x) {
     std::swap(x.row_stride, x.col_stride);
     return x;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cuda/plan/wrap_around.h"
+#include "cuda/plan/stream_k.h"
 
 namespace tiled::test {
 namespace {
@@ -13,8 +13,8 @@ namespace {
 void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps, uint32_t least_steps) {
   SCOPED_TRACE(testing::Message() << tiles << " tiles, " << clusters << " clusters, " << steps
                                   << " steps, cut from " << least_steps << " on");
-  const WrapAround wrap = WrapAround::of(tiles, clusters, steps, least_steps);
-  EXPECT_TRUE(wrap.shared_tiles >= clusters && wrap.shared_tiles < 2 * clusters)
+  const StreamK rule = StreamK::of(tiles, clusters, steps, least_steps);
+  EXPECT_TRUE(rule.shared_tiles >= clusters && rule.shared_tiles < 2 * clusters)
       << "the shared tiles";
   struct Tile {
     uint32_t first_part = 0, rest = 0;  // steps
@@ -25,10 +25,10 @@ void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps, uint32_t 
   std::vector<Tile> found(tiles);
   uint32_t least = UINT32_MAX, most = 0;
   for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
-    const WrapAround::Share share = wrap.share(cluster);
+    const StreamK::Share share = rule.share(cluster);
     uint32_t now = 0;
     for (uint32_t i = 0; i < share.turns; ++i) {
-      const WrapAround::Turn turn = wrap.turn(cluster, share, i);
+      const StreamK::Turn turn = rule.turn(cluster, share, i);
       EXPECT_TRUE(turn.tile < tiles && turn.first < turn.last && turn.last <= steps)
           << "a turn's range";
       if (turn.tile >= tiles) return;
@@ -38,7 +38,7 @@ void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps, uint32_t 
         tile.rest = turn.first, tile.rest_by = cluster, tile.rest_begun = now, ++tile.rests;
         EXPECT_TRUE(turn.last == steps) << "a rest goes to the end";
       } else if (turn.last != steps) {
-        EXPECT_TRUE(i == wrap.whole_rounds) << "a first part comes first, after the whole rounds";
+        EXPECT_TRUE(i == rule.whole_waves) << "a first part comes first, after the whole waves";
         tile.first_part = turn.last, tile.first_part_by = cluster, ++tile.first_parts;
         tile.first_part_done = now + turn.last;
       } else {
@@ -62,20 +62,20 @@ void check_schedule(uint32_t tiles, uint32_t clusters, uint32_t steps, uint32_t 
   EXPECT_LE(most - least, 4 * least_steps) << "shares are equal";
 }
 
-TEST(WrapAround, DoesEachStepOfEachTileOnceInSharesAsLong) {
+TEST(StreamK, DoesEachStepOfEachTileOnceInSharesAsLong) {
   for (const uint32_t clusters : {1u, 2u, 3u, 7u, 39u, 57u, 66u, 114u, 132u, 264u})
     for (const uint32_t steps : {1u, 2u, 7u, 8u, 9u, 31u, 36u, 64u, 511u, 4095u})
       for (uint32_t tiles = clusters + 1; tiles < 4 * clusters; tiles += 1 + clusters / 9)
-        for (const uint32_t least_steps : {1u, 2u, WrapAround::LEAST_STEPS})
-          if (WrapAround::fits(tiles, clusters, steps))
+        for (const uint32_t least_steps : {1u, 2u, StreamK::LEAST_STEPS})
+          if (StreamK::fits(tiles, clusters, steps))
             check_schedule(tiles, clusters, steps, least_steps);
 }
 
-TEST(WrapAround, FitsWhereThereIsSomethingToCutAndCountersDoNotOverflow) {
-  EXPECT_TRUE(WrapAround::fits(162, 132, 36));
-  EXPECT_FALSE(WrapAround::fits(264, 132, 36));
-  EXPECT_FALSE(WrapAround::fits(131, 132, 36));
-  EXPECT_FALSE(WrapAround::fits(40000, 20000, 512));
+TEST(StreamK, FitsWhereThereIsSomethingToCutAndCountersDoNotOverflow) {
+  EXPECT_TRUE(StreamK::fits(162, 132, 36));
+  EXPECT_FALSE(StreamK::fits(264, 132, 36));
+  EXPECT_FALSE(StreamK::fits(131, 132, 36));
+  EXPECT_FALSE(StreamK::fits(40000, 20000, 512));
 }
 
 }  // namespace

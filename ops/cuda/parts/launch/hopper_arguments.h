@@ -1,4 +1,4 @@
-// What rung hopper is launched with; see engine/hopper/hopper.cuh. Host and device.
+// The arguments that rung hopper is launched with; see engine/hopper/hopper.cuh. Host and device.
 #pragma once
 
 #include <cuda.h>
@@ -35,12 +35,12 @@ struct HopperArguments {
   Divisor by_panel;     // the panel's height * clusters_q
   Divisor by_height;    // the panel's height
   Divisor by_last;      // the last panel's height
-  // Epilogue::before, where it is kept; and C, or in split-K the sums of one segment after the
-  // other.
+  // Epilogue::pre_activation, where it is kept; and C, or in split-K the sums of one segment after
+  // the other.
   HopperOutput outputs[2];
   Epilogue epilogue;  // its rows are P's and its columns Q's
   bool finishes;      // by it: it is not the identity, and C is C
-  bool keeps_before;
+  bool keeps_pre_activation;
   // Where a block keeps its tile between segments, if registers have no room for it:
   // [block][consumer][register / 4][thread] float4; of a tree as often as sums wait there. Of
   // shared segments, their sums.

@@ -1,5 +1,5 @@
 // Rung mma_tile, in fp64, where tiles do not divide among the blocks that run at once: stream-K
-// (plan/wrap_around.h), so that no block has a tile more than another. The chains are those of
+// (plan/stream_k.h), so that no block has a tile more than another. The chains are those of
 // mma_tile_fp64.cu. The accumulators of a tile that is handed over, exact in fp64, go from one
 // block to the next through memory (parts/schedule/hand_over.cuh).
 //
@@ -9,13 +9,13 @@
 #include "cuda/engine/mma_tile/fp64_chain.cuh"
 #include "cuda/engine/mma_tile/kernels.h"
 #include "cuda/engine/mma_tile/tiles.h"
-#include "cuda/parts/schedule/wrapped.cuh"
+#include "cuda/parts/schedule/stream_k.cuh"
 
 namespace tiled {
 
 template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
-    mma_tile_fp64_wrapped(const __grid_constant__ WrappedArguments args) {
+    mma_tile_fp64_stream_k(const __grid_constant__ StreamKArguments args) {
   const Problem& problem = args.problem;
   extern __shared__ __align__(ptx::CP_ASYNC_ALIGNMENT) char shared[];
   const uint32_t shared_base = ptx::shared_address(shared);
@@ -35,18 +35,18 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
 namespace {
 
 template <typename... Tiles>
-Kernel<WrappedArguments> kernel_of(TileList<Tiles...>, const Problem& problem, int tile) {
+Kernel<StreamKArguments> kernel_of(TileList<Tiles...>, const Problem& problem, int tile) {
   return as_they_lie(problem, [&](auto a_along_m, auto b_along_n) {
-    constexpr Kernel<WrappedArguments> KERNELS[] = {
-        &mma_tile_fp64_wrapped<Tiles, a_along_m, b_along_n>...};
+    constexpr Kernel<StreamKArguments> KERNELS[] = {
+        &mma_tile_fp64_stream_k<Tiles, a_along_m, b_along_n>...};
     return KERNELS[tile];
   });
 }
 
 }  // namespace
 
-Kernel<WrappedArguments> mma_tile_fp64_wrapped_kernel(const Problem& problem, int tile) {
-  return kernel_of(Fp64WrappedTiles(), problem, tile);
+Kernel<StreamKArguments> mma_tile_fp64_stream_k_kernel(const Problem& problem, int tile) {
+  return kernel_of(Fp64StreamKTiles(), problem, tile);
 }
 
 }  // namespace tiled

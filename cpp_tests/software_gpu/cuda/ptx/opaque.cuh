@@ -1,9 +1,9 @@
-// What a compiler may keep changes no value.
+// A value that a compiler may keep is the same.
 #pragma once
 
 namespace tiled::ptx {
 
 template <typename... T>
-inline void forget(T&...) {}
+inline void opaque(T&...) {}
 
 }  // namespace tiled::ptx
