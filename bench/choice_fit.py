@@ -52,6 +52,7 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
     "activation": 2e-10,
 }
 STIFF = 5.0
+FIRST = (1, 8, 12, 16, 24, 32)  # numbers of ways that tuning could time
 TILE = {"busy": 3e-7, "latency": 2e-7, "end": 1.5e-6, "start": 2e-6, "p_mn": 1.0, "q_mn": 1.0}
 
 
@@ -286,6 +287,23 @@ def show(found: dict[str, list[Cost]], worst: int = 2) -> None:
             )
 
 
+def first_ways(problems: list[dict], counts: Iterable[int]) -> str:
+    """What the choice costs if so many ways are timed, those with the least estimates, and the
+    fastest of them is taken: how many tuning needs. As a table of all problems."""
+    rows = []
+    for count in counts:
+        costs = []
+        for p in problems:
+            turns = [w["t"] for w in p["all"] if w["name"] in p["turns"]]
+            timed = sorted(p["all"], key=lambda w: w["seconds"])[:count]
+            if turns:
+                costs.append(max(1.0, min(w["t"] for w in timed) / min(turns)))
+        mean = statistics.geometric_mean(costs) - 1
+        above = sum(cost > 1.02 for cost in costs)
+        rows.append([str(count), str(len(costs)), f"{mean:.2%}", f"{max(costs):.2f}", str(above)])
+    return markdown(["ways", "problems", "regret, geomean", "worst", "above 1.02"], rows)
+
+
 def memory_rate_of(device: str) -> float:
     """In bytes a second. Raises RuntimeError where no device has that name."""
     import tiled_mm  # noqa: F401, registers the operators
@@ -373,7 +391,8 @@ def main(
     if score:
         found = costs(problems, (w["seconds"] for p in problems for w in p["all"]))
         show(found)
-        console.print(table(found), highlight=False, soft_wrap=True)
+        for text in (table(found), first_ways(problems, FIRST)):
+            console.print(text, highlight=False, soft_wrap=True)
         return
     multiprocessors = multiprocessors_of(device)
     if torch.cuda.is_available():  # some 20 seconds instead of minutes

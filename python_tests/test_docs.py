@@ -119,7 +119,8 @@ def test_the_readmes_code_runs(capsys):
     ):
         exec(compile(block, PAGES[0].name, "exec"), names)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "mm True" and lines[1].startswith("mm ") and lines[2] == "True"
+    assert lines[0] == "tiled_mm True" and lines[1].startswith("torch ")
+    assert lines[2] == "layer True"
 
 
 def test_what_is_measured_is_shown():
