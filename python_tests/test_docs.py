@@ -90,7 +90,7 @@ def test_the_decisions_are_numbered_and_in_their_index():
         text = (folder / name).read_text()
         told = re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE)
         assert told[0] == "Question" and "Measured" in told and told[-1] == "Decided", name
-        assert re.search(r"^NVIDIA H[12]00", text, re.MULTILINE), f"{name} names no card"
+        assert re.search(r"^(NVIDIA H[12]00|AMD) ?", text, re.MULTILINE), f"{name}: on what?"
 
 
 def test_pages_that_comments_name_exist():

@@ -486,7 +486,8 @@ def test_infinities_and_nans_must_be_where_ieee_has_them() -> None:
     right = torch.full((3, 3), 2.0)
     right[0], right[:, 0], right[0, 0] = torch.inf, 1.0, torch.nan
     gates.check_elements(right, a, b)
-    for i, j, value in ((0, 0, 1.0), (0, 0, torch.inf), (0, 1, -torch.inf), (0, 1, torch.nan)):
+    inf, nan = torch.inf, torch.nan
+    for i, j, value in ((0, 0, 1.0), (0, 0, inf), (0, 1, -inf), (0, 1, nan), (1, 1, nan)):
         wrong = right.clone()
         wrong[i, j] = value
         with pytest.raises(AssertionError, match="gate 1"):

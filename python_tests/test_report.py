@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,6 +108,13 @@ def test_the_version_and_what_it_was_built_for(capsys: pytest.CaptureFixture[str
     assert line.startswith(f"tiled_mm {tiled_mm.__version__}, built for torch {BUILT['torch']}, ")
     cuda = f"without CUDA: {BUILT['cuda_reason']}" if BUILT["cuda"] is None else "CUDA "
     assert cuda in line
+
+
+@pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="there is no source beside it")
+def test_the_version_is_the_sources() -> None:
+    """A library that was built before its version changed is an old one."""
+    (version,) = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert tiled_mm.__version__ == version
 
 
 def test_a_build_with_cuda_names_its_architectures() -> None:
