@@ -32,25 +32,6 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint
                : "memory");
 }
 
-// Arrives at the barrier that stands at the same place in block `rank` of the cluster, and orders
-// no memory accesses for that block: .release.cluster would first wait for all of the thread's (an
-// instruction MEMBAR.ALL.GPU, a whole microsecond on an H200). None need be. The word is that reads
-// have ended, so that the waiting thread may have the stage overwritten, and they have before it is
-// given: a wait_group returns when wgmma has read its operands, and what a thread loaded itself was
-// an operand of a wgmma that it has waited for. Nor has it written what the waiting one reads.
-// That is .relaxed.cluster, and the machine code is the same, but PTX before ISA 8.6 (CUDA 12.8)
-// does not know it; without qualifiers it is .release.cta.
-__device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier, uint32_t rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
-
 // Where the barrier at the same place in block `rank` of the cluster stands, for arrivals from
 // here.
 __device__ __forceinline__ uint32_t cluster_address(uint32_t barrier, uint32_t rank) {
@@ -59,7 +40,7 @@ __device__ __forceinline__ uint32_t cluster_address(uint32_t barrier, uint32_t r
   return address;
 }
 
-// The two arrivals, where `arrives` says so: an instruction that is left out, and no branch.
+// An arrival where `arrives` says so: an instruction that is left out, and no branch.
 __device__ __forceinline__ void mbarrier_arrive_if(bool arrives, uint32_t barrier) {
   asm volatile(
       "{\n"
@@ -70,6 +51,15 @@ __device__ __forceinline__ void mbarrier_arrive_if(bool arrives, uint32_t barrie
       "r"(static_cast<uint32_t>(arrives))
       : "memory");
 }
+
+// The same at a barrier of the cluster (cluster_address). It orders no memory accesses for the
+// barrier's block: .release.cluster would first wait for all of the thread's (an instruction
+// MEMBAR.ALL.GPU, a whole microsecond on an H200). None need be. The word is that reads have ended,
+// so that the waiting thread may have the stage overwritten, and they have before it is given: a
+// wait_group returns when wgmma has read its operands, and what a thread loaded itself was an
+// operand of a wgmma that it has waited for. Nor has it written what the waiting one reads. That is
+// .relaxed.cluster, and the machine code is the same, but PTX before ISA 8.6 (CUDA 12.8) does not
+// know it; without qualifiers it is .release.cta.
 __device__ __forceinline__ void mbarrier_arrive_cluster_if(bool arrives, uint32_t address) {
   asm volatile(
       "{\n"

@@ -7,8 +7,8 @@
 #include "cuda/engine/fp16x3/fp16x3.h"
 #include "cuda/engine/fp16x3/fp16x3_store.cuh"
 #include "cuda/parts/pipeline/operand_tile.cuh"
+#include "cuda/parts/pipeline/stage_ring.cuh"
 #include "cuda/parts/schedule/hopper_schedule.cuh"
-#include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/shared.cuh"
 
 namespace tiled {
@@ -36,12 +36,14 @@ __device__ __forceinline__ int first_k_of(const Unit&) { return 0; }
 
 // P and Q: an operand's share of a stage and how it is loaded, as Planes.
 template <typename Tile_, typename P_, typename Q_>
-struct Fp16x3 {
+struct Fp16x3 : StageRing<Tile_::STAGES> {
   using Tile = Tile_;
   using P = P_;
   using Q = Q_;
   static_assert(P::BYTES + Q::BYTES == Tile::STAGE_BYTES);
   static constexpr int STAGES = Tile::STAGES;
+  using Stages = StageRing<STAGES>;
+  using Stages::base;
   static constexpr int REGISTERS = Tile::BLOCK_Q / 2;  // of one set of accumulators
   using Set = float[REGISTERS];
 
@@ -54,87 +56,44 @@ struct Fp16x3 {
   static constexpr uint32_t Q_AT = P::BYTES;
   static constexpr uint32_t EXCHANGE_AT = STAGES * Tile::STAGE_BYTES;
   static constexpr uint32_t STAGING_AT = EXCHANGE_AT + Tile::EXCHANGE_BYTES;
-  static constexpr uint32_t FULL_AT = STAGING_AT + Tile::STAGING_BYTES;  // [STAGES]
-  static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;             // [STAGES]
-  static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;  // [2], consumer i may issue
-  static constexpr uint32_t CUT_AT = TURN_AT + 2 * 8;         // [3], of stream-K's tiles
-  static constexpr uint32_t GIVEN_AT = CUT_AT + 3 * 8;        // [2][4], warp i's terms lie there
+  static constexpr uint32_t BARRIERS_AT = STAGING_AT + Tile::STAGING_BYTES;
+  static constexpr uint32_t CUT_AT = BARRIERS_AT + Stages::BARRIER_BYTES;  // [3], of stream-K
+  static constexpr uint32_t GIVEN_AT = CUT_AT + 3 * 8;  // [2][4], warp i's terms lie there
 
   const Fp16x3Arguments& args;
-  uint32_t base;  // of memory, in the shared window
   Schedule<Tile, Tile::BLOCK_K> schedule;
-  uint32_t blocks;  // of the cluster
 
   __device__ __forceinline__ Fp16x3(const Fp16x3Arguments& a, uint8_t* memory)
-      : args(a),
-        base(ptx::shared_address(memory)),
-        schedule(a.grid),
-        blocks(a.grid.cluster_p * a.grid.cluster_q) {}
-
-  __device__ __forceinline__ uint32_t full(uint32_t stage) const {
-    return base + FULL_AT + stage * 8;
-  }
-  __device__ __forceinline__ uint32_t empty(uint32_t stage) const {
-    return base + EMPTY_AT + stage * 8;
-  }
-  __device__ __forceinline__ uint32_t turn(uint32_t consumer) const {
-    return base + TURN_AT + consumer * 8;
-  }
+      : Stages(a.grid, memory, BARRIERS_AT), args(a), schedule(a.grid) {}
 
   __device__ __forceinline__ uint32_t given(uint32_t consumer) const {
     return base + GIVEN_AT + (4 * consumer + threadIdx.x % 128 / 32) * 8;
   }
 
-  __device__ __forceinline__ void initialise_barriers() {
-    if (threadIdx.x == 0) {
-      for (int s = 0; s < STAGES; ++s) {
-        ptx::mbarrier_init(full(s), 1);
-        ptx::mbarrier_init(empty(s), 4 * Tile::READERS * blocks);  // each warp that reads it
-      }
-      for (int consumer = 0; consumer < 2; ++consumer) ptx::mbarrier_init(turn(consumer), 4);
+  __device__ __forceinline__ void initialise_barriers() const {
+    this->initialise(1, 4 * Tile::READERS, [&] {
       if constexpr (Tile::EXCHANGE_BYTES > 0)
         for (int i = 0; i < 8; ++i) ptx::mbarrier_init(base + GIVEN_AT + i * 8, 32);
-      ptx::fence_mbarrier_init();
-    }
-    if (blocks == 1)
-      __syncthreads();
-    else
-      ptx::cluster_sync_relaxed();
+    });
   }
 
   // Turns: the cluster's units, WholeTurns or StreamKTurns.
   template <typename Turns>
   __device__ __forceinline__ void produce(const Turns& units) {
     const HopperArguments& grid = args.grid;
-    const bool issues = ptx::elect_sync();
     const auto p_part = P::part(grid.cluster_q, schedule.rank);
     const auto q_part = Q::part(grid.cluster_p, schedule.rank);
-    Ring<STAGES> ring;
+    StageProducer<STAGES> stages(*this);
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
       const auto unit = units.at(i);
-      for (int step = unit.first; step < unit.last; ++step, ring.advance()) {
-        const uint32_t stage = base + ring.stage * Tile::STAGE_BYTES, f = full(ring.stage);
-        ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
-        if (!issues) continue;
-        ptx::mbarrier_arrive_expect_tx(f, Tile::STAGE_BYTES);
+      stages.fill(unit.first, unit.last, Tile::STAGE_BYTES, [&](uint32_t s, int step) {
+        const uint32_t stage = base + s * Tile::STAGE_BYTES, f = this->full(s);
         const int k = first_k_of(unit) + step * Tile::BLOCK_K;
         P::load(p_part, stage, &grid.p_map, unit.p, k, unit.batch * grid.p_batch, f);
         Q::load(q_part, stage + Q_AT, &grid.q_map, unit.q, k, unit.batch * grid.q_batch, f);
-      }
+      });
     }
-    // The readers' last words must find these barriers, as rung hopper's.
-    for (int step = 0; step < STAGES; ++step, ring.advance())
-      ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
-  }
-
-  // A warp's word that it has read a stage, to every block that fills it.
-  __device__ __forceinline__ void release(uint32_t stage) {
-    const uint32_t lane = threadIdx.x % 32;
-    if (blocks == 1) {
-      if (lane == 0) ptx::mbarrier_arrive(empty(stage));
-    } else if (lane < blocks) {
-      ptx::mbarrier_arrive_cluster(empty(stage), lane);
-    }
+    stages.wait_for_readers();
   }
 
   // This thread's totals, in the workspace.
@@ -173,7 +132,6 @@ struct Fp16x3 {
 template <typename Kernel, typename TurnsOf>
 __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t* memory,
                                            TurnsOf turns_of) {
-  using Tile = typename Kernel::Tile;
   Kernel kernel(args, memory);
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.grid.p_map);
@@ -183,16 +141,11 @@ __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t*
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   const auto units = turns_of(kernel);
-  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
-  if (warpgroup == 0) {
-    ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
-    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
+  const auto produce = [&](int warp) {
     if (warp == 0) kernel.produce(units);
     run_handoff_warp(units, warp);
-  } else {
-    ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
-    kernel.consume(units, warpgroup - 1);
-  }
+  };
+  run_roles<typename Kernel::Tile>(produce, [&](int consumer) { kernel.consume(units, consumer); });
 }
 
 }  // namespace tiled

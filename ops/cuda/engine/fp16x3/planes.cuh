@@ -44,6 +44,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
     const uint32_t q_first = args.swap_ab ? 0 : Q::BYTES >> 4;
     const uint32_t q_second = (Q::BYTES >> 4) - q_first;
     float4* const total = this->total_of(consumer);
+    const typename Base::EmptyBarrier empty_barrier(*this);
     Ring<STAGES> ring;
     uint32_t waits = 0;
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
@@ -87,7 +88,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
           ptx::wgmma_wait_group<0>();
           ptx::finish_accumulators(main);
           ptx::finish_accumulators(cross);
-          this->release(ring.stage);
+          empty_barrier.arrive(ring.stage);
 #pragma unroll
           for (int j = 0; j < REGISTERS; ++j)
             sum[j] = __fadd_rn(sum[j], __fmaf_rn(cross[j], 0x1p-11f, main[j]));

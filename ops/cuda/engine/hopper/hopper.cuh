@@ -20,7 +20,6 @@
 
 #include "cuda/engine/hopper/byte_operands.cuh"
 #include "cuda/engine/hopper/clear_tail.cuh"
-#include "cuda/engine/hopper/filling_turns.cuh"
 #include "cuda/engine/hopper/hopper_leave.cuh"
 #include "cuda/engine/hopper/hopper_totals.cuh"
 #include "cuda/engine/hopper/passed_units.cuh"
@@ -30,6 +29,7 @@
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/pipeline/operand_tile.cuh"
+#include "cuda/parts/pipeline/stage_ring.cuh"
 #include "cuda/parts/schedule/grouped_schedule.cuh"
 #include "cuda/parts/schedule/hopper_schedule.cuh"
 #include "cuda/ptx/opaque.cuh"
@@ -44,17 +44,23 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
                                                         int last, uint32_t p_at, uint32_t q_at,
                                                         Ring<Kernel::STAGES>& ring);
 
+template <typename Tile, typename T, bool Q_MN_MAJOR>
+constexpr int HOPPER_STAGES = IS_SCALED<T> ? Tile::SCALED_STAGES : Tile::stages(Q_MN_MAJOR);
+
 // FINISHES: by the epilogue. Its code is most of a kernel's, so that kernels without it are others:
 // instructions that are far apart come late. GROUPED: groups share out a size, and the kernel reads
 // their ends. TREES: a tree sums K.
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES, bool GROUPED,
           bool TREES = false>
-struct Hopper {
+struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
+  static constexpr int STAGES = HOPPER_STAGES<Tile, T, Q_MN_MAJOR>;
+  using Stages = StageRing<STAGES>;
+  using Stages::base, Stages::blocks, Stages::full, Stages::turn;
+  using typename Stages::EmptyBarrier;
   using P = OperandTile<T, Tile::BLOCK_P, Tile::GROUP_P, P_MN_MAJOR>;
   using Q = OperandTile<T, Tile::BLOCK_Q, Tile::BLOCK_Q, Q_MN_MAJOR>;
   static constexpr bool IS_GROUPED = GROUPED;
   static constexpr int BLOCK_K = P::BLOCK_K;
-  static constexpr int STAGES = IS_SCALED<T> ? Tile::SCALED_STAGES : Tile::stages(Q_MN_MAJOR);
   static constexpr int STRIPS = Tile::GROUP_P / 64;      // wgmma tiles of a consumer, along P
   static constexpr int REGISTERS = Tile::BLOCK_Q / 2;    // accumulators of a strip
   static constexpr int TURNS = Tile::PING_PONG ? 2 : 1;  // consumers that take tiles in turn
@@ -74,10 +80,8 @@ struct Hopper {
   static constexpr uint32_t Q_AT = P_AT + STAGES * P::BYTES;       // [STAGES][Q::BYTES]
   static constexpr uint32_t SLICES_AT = Q_AT + STAGES * Q::BYTES;  // [CONSUMERS][slices]
   static constexpr uint32_t CONSUMER_SLICES = Tile::SLICES * Tile::SLICE_BYTES;
-  static constexpr uint32_t FULL_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;  // [STAGES]
-  static constexpr uint32_t EMPTY_AT = FULL_AT + STAGES * 8;                          // [STAGES]
-  static constexpr uint32_t TURN_AT = EMPTY_AT + STAGES * 8;     // [2], consumer i may begin
-  static constexpr uint32_t UNITS_AT = TURN_AT + 2 * 8;          // of groups
+  static constexpr uint32_t BARRIERS_AT = SLICES_AT + Tile::CONSUMERS * CONSUMER_SLICES;
+  static constexpr uint32_t UNITS_AT = BARRIERS_AT + Stages::BARRIER_BYTES;  // of groups
   static constexpr uint32_t SCALES_AT = UNITS_AT + UNITS_BYTES;  // of scaled products alone
   static constexpr int SHARED_BYTES = IS_SCALED<T> ? Tile::SCALED_BYTES : Tile::SHARED_BYTES;
   static_assert(SCALES_AT + Scales::BYTES <= SHARED_BYTES);
@@ -88,39 +92,16 @@ struct Hopper {
   static_assert(PRODUCERS <= 2, "warp 2 finds units, warp 3 copies scales");
 
   const Arguments& args;
-  uint32_t base;  // of memory, in the shared window
   Schedule schedule;
-  uint32_t blocks;  // of the cluster
 
   __device__ __forceinline__ Hopper(const Arguments& a, uint8_t* m)
-      : args(a), base(ptx::shared_address(m)), schedule(a), blocks(a.cluster_p * a.cluster_q) {}
+      : Stages(a, m, BARRIERS_AT), args(a), schedule(a) {}
 
-  __device__ __forceinline__ void initialise_barriers() {
-    if (threadIdx.x == 0) {
-      for (int s = 0; s < STAGES; ++s) {
-        ptx::mbarrier_init(full(s), 1 + Scales::ARRIVALS);
-        // one arrival of each warp that reads the stage, here and in the cluster's other blocks
-        ptx::mbarrier_init(empty(s), 4 * Tile::CONSUMERS / TURNS * blocks);
-      }
-      for (int i = 0; i < 2; ++i) ptx::mbarrier_init(turn(i), 4);  // the other consumer's warps
+  __device__ __forceinline__ void initialise_barriers() const {
+    this->initialise(1 + Scales::ARRIVALS, 4 * Tile::CONSUMERS / TURNS, [&] {
       if constexpr (GROUPED)
         Turns::initialise(base + UNITS_AT, PRODUCERS + IS_SCALED<T> + 4 * Tile::CONSUMERS);
-      ptx::fence_mbarrier_init();
-    }
-    if (blocks == 1)
-      __syncthreads();
-    else
-      ptx::cluster_sync_relaxed();
-  }
-
-  __device__ __forceinline__ uint32_t full(uint32_t stage) const {
-    return base + FULL_AT + stage * 8;
-  }
-  __device__ __forceinline__ uint32_t empty(uint32_t stage) const {
-    return base + EMPTY_AT + stage * 8;
-  }
-  __device__ __forceinline__ uint32_t turn(uint32_t consumer) const {
-    return base + TURN_AT + consumer * 8;
+    });
   }
 
   // From here on what the kernel before wrote is read, and what it reads is written. Whoever works
@@ -150,17 +131,13 @@ struct Hopper {
     int k;  // of the first step, elements
   };
 
-  // Warp `producer` of those that fill stages in turn. A shared operand's parts come from all
-  // blocks of the cluster: a stage may be filled only when the readers of all have left it.
+  // Warp `producer` of those that fill stages in turn.
   __device__ __forceinline__ void produce(const Turns& units, int producer) {
-    const bool issues = ptx::elect_sync();
     // Blocks along Q share P and blocks along P share Q.
     const auto p_part = P::part(args.cluster_q, schedule.rank);
     const auto q_part = Q::part(args.cluster_p, schedule.rank);
-    FillingTurns<PRODUCERS> turns(producer, hopper_stages_of_one<Tile>(COPIES, STAGES));
-    int ahead = turns.first();  // steps of the next piece that are the others'
-    Ring<STAGES> ring;
-    ring.skip(ahead);
+    StageProducer<STAGES, PRODUCERS> stages(*this, producer,
+                                            hopper_stages_of_one<Tile>(COPIES, STAGES));
     const auto load = [&](const auto& unit, const Piece& piece) {
       const int p_batch = unit.batch * args.p_batch, q_batch = unit.batch * args.q_batch;
       // Where groups share out rows a box is whole: what it has of the next group's meets no
@@ -179,21 +156,13 @@ struct Hopper {
         if (args.has_q_place && is_aligned)
           q_from = {&args.q_place, &args.q_place_edge, unit.group_begin};
       }
-      const int last = piece.end();
-      int step = piece.first + ahead;
-      for (int next; step < last; step += next, ring.skip(next)) {
-        const uint32_t s = ring.stage;
-        next = turns.next();
-        maybe_delay();
-        if constexpr (FAULT != Fault::NoEmptyWait) ptx::mbarrier_wait(empty(s), ring.parity ^ 1);
-        if (!issues) continue;
-        ptx::mbarrier_arrive_expect_tx(full(s), p_reach.bytes + q_reach.bytes);
+      const auto load_step = [&](uint32_t s, int step) {
         P::load(p_part, p_reach, base + P_AT + s * P::BYTES, p_from.map, p_from.edge, unit.p,
                 p_from.k + step * BLOCK_K, p_batch, full(s));
         Q::load(q_part, q_reach, base + Q_AT + s * Q::BYTES, q_from.map, q_from.edge, unit.q,
                 q_from.k + step * BLOCK_K, q_batch, full(s));
-      }
-      ahead = step - last;
+      };
+      stages.fill(piece.first, piece.end(), p_reach.bytes + q_reach.bytes, load_step);
     };
     for (uint32_t i = units.first; i < units.end; i += TURNS * units.stride) {
       const bool paired = TURNS == 2 && i + units.stride < units.end;
@@ -206,31 +175,8 @@ struct Hopper {
         if (paired) load(next, pieces.of(next));
       }
     }
-    // The readers' last words must find these barriers: where a block of a cluster had ended, those
-    // of the others would end the kernel with an error (docs/decisions/039).
-    for (int step = ahead, next; step < STAGES; step += next, ring.skip(next)) {
-      next = turns.next();
-      ptx::mbarrier_wait(empty(ring.stage), ring.parity ^ 1);
-    }
+    stages.wait_for_readers();
   }
-
-  // A warp's word that it has read a stage, to every block that fills it: one lane's to its own
-  // block where that is alone, else lane i's to block i.
-  struct EmptyBarrier {
-    bool here, there;
-    uint32_t empty, empty_there;  // addresses of the first stage's barrier
-    __device__ __forceinline__ explicit EmptyBarrier(const Hopper& kernel)
-        : empty(kernel.empty(0)) {
-      const uint32_t lane = threadIdx.x % 32;
-      here = kernel.blocks == 1 && lane == 0, there = kernel.blocks != 1 && lane < kernel.blocks;
-      empty_there = ptx::cluster_address(empty, there ? lane : 0);
-      ptx::opaque(empty, empty_there);
-    }
-    __device__ __forceinline__ void arrive(uint32_t stage, bool arrives = true) const {
-      ptx::mbarrier_arrive_if(arrives && here, empty + stage * 8);
-      ptx::mbarrier_arrive_cluster_if(arrives && there, empty_there + stage * 8);
-    }
-  };
 
   // A piece's products into d: a chain from zero, or scaled, added to d's totals; of bytes, one
   // that goes on from the piece before.

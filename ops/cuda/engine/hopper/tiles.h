@@ -28,7 +28,7 @@ constexpr int product_cycles() {
   return Tile::BLOCK_P * Tile::BLOCK_Q / 32;
 }
 // Warps that fill stages in turn, and how many of the first stages are one's alone: a lap of the
-// ring where it is nearly fast enough (filling_turns.cuh).
+// ring where it is nearly fast enough (parts/pipeline/stage_ring.cuh).
 template <typename Tile>
 constexpr int hopper_producers(int copies) {
   return filling_cycles(copies) > product_cycles<Tile>() ? 2 : 1;

@@ -85,7 +85,7 @@ struct OperandTile {
   static __device__ __forceinline__ void load(const Part& part, const Reach& reach, uint32_t shared,
                                               const CUtensorMap* map, const CUtensorMap* edge,
                                               int row, int k, int batch, uint32_t barrier) {
-    if (reach.boxes == BOXES && !reach.is_short) {
+    if (MN_MAJOR ? reach.boxes == BOXES : !reach.is_short) {
       load(part, shared, map, row, k, batch, barrier);
     } else if constexpr (MN_MAJOR) {
       for (int atom = 0; atom < reach.boxes; ++atom)
