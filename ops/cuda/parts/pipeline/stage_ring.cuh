@@ -135,8 +135,8 @@ class StageProducer {
   Ring<STAGES> ring_;
 };
 
-// The roles of a block's warps: those of the first warpgroup call produce(warp), those of every other
-// one consume(consumer).
+// The roles of a block's warps: those of the first warpgroup call produce(warp), those of every
+// other one consume(consumer).
 template <typename Tile, typename Produce, typename Consume>
 __device__ __forceinline__ void run_roles(Produce produce, Consume consume) {
   // The same value in all lanes, known to the compiler as such.
