@@ -132,6 +132,7 @@ struct Fp16x3 : StageRing<Tile_::STAGES> {
 template <typename Kernel, typename TurnsOf>
 __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t* memory,
                                            TurnsOf turns_of) {
+  using Tile = typename Kernel::Tile;
   Kernel kernel(args, memory);
   if (threadIdx.x == 0) {
     ptx::prefetch_tensormap(&args.grid.p_map);
@@ -141,11 +142,16 @@ __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t*
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
   const auto units = turns_of(kernel);
-  const auto produce = [&](int warp) {
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (warpgroup == 0) {
+    ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0) kernel.produce(units);
     run_handoff_warp(units, warp);
-  };
-  run_roles<typename Kernel::Tile>(produce, [&](int consumer) { kernel.consume(units, consumer); });
+  } else {
+    ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
+    kernel.consume(units, warpgroup - 1);
+  }
 }
 
 }  // namespace tiled

@@ -30,7 +30,6 @@ struct Fp16x3Tile {
   static constexpr int STAGING_BYTES = 4 * CONSUMERS * FP16X3_STORE_BYTES;
   static constexpr int BARRIER_BYTES = (2 * STAGES + 2 + 3) * 8;  // the last of tiles that are cut
   static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + STAGING_BYTES + BARRIER_BYTES;
-  static constexpr bool MOVES_REGISTERS = true;
   static constexpr int PRODUCER_REGISTERS = BLOCKS == 2 ? 24 : 40;
   static constexpr int CONSUMER_REGISTERS = BLOCKS == 2 ? 224 : 232;
 

@@ -25,12 +25,18 @@ __device__ __forceinline__ void run_hopper(const typename Kernel::Arguments& arg
   }
   kernel.initialise_barriers();
   ptx::griddepcontrol_launch_dependents();
-  const auto produce = [&](int warp) {
+  // The same value in all lanes, known to the compiler as such.
+  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+  if (warpgroup == 0) {
+    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
+    const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp < Kernel::PRODUCERS) kernel.produce(kernel.units(), warp);
     if (warp == 2) kernel.find_units();
     if (warp == 3) Kernel::Scales::fill(kernel);
-  };
-  run_roles<Tile>(produce, [&](int consumer) { kernel.consume(kernel.units(), consumer); });
+  } else {
+    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
+    kernel.consume(kernel.units(), warpgroup - 1);
+  }
 }
 
 template <typename Tile, typename T, bool P_MN_MAJOR, bool Q_MN_MAJOR, bool FINISHES>

@@ -128,26 +128,11 @@ class StageProducer {
     return 1;
   }
 
-  const StageRing<STAGES>& stages_;
+  const StageRing<STAGES> stages_;
   bool issues_;
   int alone_;  // stages yet that it fills one after the other
   int ahead_;  // of the steps to come those before its next one
   Ring<STAGES> ring_;
 };
-
-// The roles of a block's warps: those of the first warpgroup call produce(warp), those of every
-// other one consume(consumer).
-template <typename Tile, typename Produce, typename Consume>
-__device__ __forceinline__ void run_roles(Produce produce, Consume consume) {
-  // The same value in all lanes, known to the compiler as such.
-  const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
-  if (warpgroup == 0) {
-    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_dec<Tile::PRODUCER_REGISTERS>();
-    produce(__shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0));
-  } else {
-    if constexpr (Tile::MOVES_REGISTERS) ptx::setmaxnreg_inc<Tile::CONSUMER_REGISTERS>();
-    consume(warpgroup - 1);
-  }
-}
 
 }  // namespace tiled
