@@ -389,7 +389,7 @@ def test_the_committed_plots_are_of_the_documents_of_the_tables():
 def test_printed_numbers_are_whole_and_no_line_is_wider_than_the_terminal(
     monkeypatch, capsys, width
 ):
-    names = ("h200_shapes", "h200_fp16x3_cut", "h200_integers")  # the widest
+    names = ("h200_shapes", "h200_fp16x3_burst", "h200_integers")  # the widest
     files = [report.RESULTS / f"{name}.json.xz" for name in names]
     cases = [c for file in files for c in results.read(file)["cases"]]
     monkeypatch.setattr(cli, "console", cli.Console(width=width))
