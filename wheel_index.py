@@ -28,7 +28,7 @@ def metadata(wheel: Path) -> email.message.Message:
 
 def link(wheel: Path) -> str:
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    pythons = html.escape(metadata(wheel)["Requires-Python"])
+    pythons = html.escape(metadata(wheel)["Requires-Python"] or ">=3")
     target = f'href="{quote(wheel.name)}#sha256={digest}" data-requires-python="{pythons}"'
     return f"<a {target}>{html.escape(wheel.name)}</a><br>"
 

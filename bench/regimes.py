@@ -316,7 +316,7 @@ def headline_table(documents: Sequence[dict]) -> str:
             rows.append([part.what, *("-",) * 6])
             continue
         largest = found.largest
-        slower = sum(p.ratio < 0.95 for p in found.points)
+        slower = sum(round(p.ratio, 2) < 0.95 for p in found.points)
         rows.append(
             [
                 part.what,

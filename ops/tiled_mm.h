@@ -265,9 +265,9 @@ TILED_MM_API void leave_tuning() noexcept;
 
 // Within such a scope, of any thread, every product on a GPU whose class (sizes, layouts, dtypes,
 // precision, scales, epilogue) has not been measured measures the two dozen ways that are estimated
-// to be the fastest, some hundredths of a second's work, and the fastest is taken from then on. No
-// result changes by a bit. Candidates write to scratch memory, and while a CUDA graph is captured
-// nothing is measured.
+// to be the fastest (hundredths of a second's work, a hundred times a long product's), and the
+// fastest is taken from then on. No result changes by a bit. Candidates write to scratch memory.
+// While a CUDA graph is captured nothing is measured.
 class Tuning {
  public:
   Tuning() { detail::enter_tuning(); }

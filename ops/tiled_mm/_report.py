@@ -163,18 +163,18 @@ def rules_in_use(device: str) -> Report:
 
 def rules_of_environment(gpus: list[Report]) -> Report:
     """The file that TILED_MM_RULES names, and why it is refused: the library, which reads it at the
-    first plan for a GPU, says so on stderr alone, so it is loaded once more here. Its folders are
-    left out, since they may name their owner."""
+    first plan for a GPU, says so on stderr alone, so it is loaded once more here, for any of the
+    GPUs. Its folders are left out, since they may name their owner."""
     path = os.environ.get("TILED_MM_RULES")
     if not path:
         return {"file": None, "warning": None}
-    name, warning = Path(path).name, None
+    file, warning = Path(path).name, None
     if gpus:
         try:
             tiled_mm.load_rules(path)
         except RuntimeError as error:
-            warning = first_line(error).replace(path, name)
-    return {"file": name, "warning": warning}
+            warning = first_line(error).replace(path, file)
+    return {"file": file, "warning": warning}
 
 
 # ---- the text ------------------------------------------------------------------------------------

@@ -36,14 +36,16 @@ def tuning() -> Iterator[None]:
     dozen ways that are estimated to be the fastest, and the fastest is taken from then on, here and
     after the block, by all threads of the process.
 
-    It takes some hundredths of a second for each new class: M exactly up to 64 and in coarse steps
+    A new class of products takes some hundredths of a second, where a product is short, and some
+    hundred times its own time where it is long. A class is: M exactly up to 64 and in coarse steps
     above, N, K, the batch, layouts, alignment, dtypes, precision, scales and epilogue. Candidates
-    read the operands and write to scratch memory, of which short products take the most: they are
-    timed many at once, each on copies of its operands. Then the product itself runs once, as ever.
-    No choice changes a bit of a result. It holds for backward passes, for torch's own products
-    under :func:`override`, and for calls of compiled functions; a product that asks for ``algo=``
-    is not tuned, and while a CUDA graph is captured nothing is measured. A way for which there is
-    no memory is left out. On the CPU nothing happens.
+    read the operands and write to scratch memory, of which short products take the most: 150 µs of
+    launches are timed together, each on copies of both operands, at most 48. Then the product
+    itself runs once, as ever. No choice changes a bit of a result. It holds for backward passes,
+    for torch's own products under :func:`override`, and for calls of compiled functions; a product
+    that asks for ``algo=`` is not tuned, and while a CUDA graph is captured nothing is measured. A
+    way for which there is no memory is left out; without memory for the copies and the scratch
+    result nothing is measured. On the CPU nothing happens.
 
     Outside of such blocks nothing is ever measured. :func:`save_rules` keeps what was.
 
@@ -107,9 +109,9 @@ def save_rules(path: str | os.PathLike, *, device: torch.device | str | None = N
     environment variable ``TILED_MM_RULES``, which is read at a program's first product.
 
     The file is written whole and then renamed, so that other processes read the old or the new one.
-    Rows that it has already are kept, unless they have been measured anew. Threads and processes
-    that save at once wait for each other: a lock of the file's folder (flock) keeps every one's
-    rows, where the file system has such locks.
+    Rows that it has already are kept; of a class that this process knows too, its own counts.
+    Threads and processes of one host that save at once wait for each other: a lock of the file's
+    folder (flock) keeps every one's rows. Where a folder cannot be locked, the last writer's stay.
 
     Args:
         path: of the file.

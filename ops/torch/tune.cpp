@@ -42,9 +42,9 @@ std::optional<std::string> text_of_file(const std::string& path) {
   return text.str();
 }
 
-// Only one writer, of all threads and processes, has the lock of a file's folder: two that merged
-// their rows with one old file would lose the first one's. A file system without locks leaves the
-// last writer's rows.
+// Only one writer, of all threads and processes of a host, has the lock of a file's folder: two
+// that merged their rows with one old file would lose the first one's. Where a folder cannot be
+// locked, the last writer's rows stay.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& path) {
@@ -54,7 +54,9 @@ class FolderLock {
     while (folder_ >= 0 && flock(folder_, LOCK_EX) != 0 && errno == EINTR) continue;
   }
   ~FolderLock() {
-    if (folder_ >= 0) (void)close(folder_);
+    if (folder_ < 0) return;
+    (void)flock(folder_, LOCK_UN);  // a process that was forked meanwhile has the folder open too
+    (void)close(folder_);
   }
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -89,8 +91,8 @@ std::string rules_text(std::optional<std::string_view> name) {
 void save_rules(std::string_view name, std::optional<std::string_view> device_name) {
   const std::string path(name);
   const DeviceInfo device = device_asked(device_name);
-  Rules rules = *current_rules(device);
   const FolderLock lock(path);
+  Rules rules = *current_rules(device);
   if (const std::optional<std::string> known = text_of_file(path)) {
     DeviceInfo made_on;
     Rules there;
