@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import tiled_mm
@@ -258,3 +259,17 @@ def test_the_pass_leaves_what_it_does_not_know() -> None:
     for kept in (torch.addmm, torch.mm, operator.matmul):
         assert targets.count(kept) == 1
     assert EpiloguePass().uuid() == EpiloguePass().uuid()
+
+
+def test_a_graph_of_another_library_is_not_taken_from_a_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Inductor keeps compiled graphs, which call operators by their names; another build may not
+    have these."""
+    from tiled_mm import _epilogue_pass
+
+    known = _epilogue_pass.EpiloguePass().uuid()
+    library = tmp_path / "libtiled_mm.so"
+    library.write_bytes(b"another")
+    monkeypatch.setattr(_epilogue_pass, "LIBRARY", library)
+    assert _epilogue_pass.EpiloguePass().uuid() != known
