@@ -15,7 +15,7 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.nn import functional
 
-from ._load import LIBRARY, build_info
+from ._load import build_info
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -103,9 +103,8 @@ class EpiloguePass(CustomGraphPass):
             graph.erase_node(layer)
 
     def uuid(self) -> bytes:
-        """Inductor's caches know a graph by this: also by the library, whose operators it calls. A
-        graph of another build's would name operators that this one does not have."""
-        return get_hash_for_files((__file__, str(LIBRARY)))
+        """Inductor's caches know a graph by this."""
+        return get_hash_for_files((__file__,))
 
     @staticmethod
     def _activation(node: torch.fx.Node) -> str | None:

@@ -30,6 +30,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._load import LIBRARY
+
 aten = torch.ops.aten
 
 #: The most terms of a row that one block holds at once, and the terms that a thread adds.
@@ -141,6 +143,8 @@ def _choices() -> type:
     from torch._inductor.codegen.triton import FixedTritonConfig, TritonKernel
     from torch._inductor.custom_graph_pass import get_hash_for_files
 
+    built = get_hash_for_files((__file__, str(LIBRARY)))
+
     def terms_of(features: Any) -> int | None:
         count = features.reduction_numel
         return int(count) if getattr(count, "is_number", isinstance(count, int)) else None
@@ -174,15 +178,17 @@ def _choices() -> type:
         @staticmethod
         def uuid() -> bytes:
             """Inductor's caches of later versions know these choices by it."""
-            return get_hash_for_files((__file__,))
+            return built
 
         @staticmethod
         def reduction_split_factor(*_: Any, **__: Any) -> int:
             return 1
 
-    # Torch 2.11's caches know a class by its name: other blocks of reductions need another one.
-    InvariantChoices.__module__, InvariantChoices.__qualname__ = __name__, "InvariantChoices"
-    globals()["InvariantChoices"] = InvariantChoices  # where pickle finds it
+    # Torch 2.11's caches know a class by its name: other blocks of reductions need another one, and
+    # so does another build of the library, whose operators a graph calls by their names.
+    name = f"InvariantChoices_{built.hex()[:16]}"
+    InvariantChoices.__module__, InvariantChoices.__qualname__ = __name__, name
+    globals()[name] = InvariantChoices  # where pickle finds it
     return InvariantChoices
 
 
