@@ -4,14 +4,16 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <thread>
 
+#include "error_of.h"
 #include "tiled_mm.h"
 
 namespace {
+
+using tiled::test::error_of;
 
 class Operator : public testing::TestWithParam<at::DeviceType> {
  protected:
@@ -33,15 +35,6 @@ class Operator : public testing::TestWithParam<at::DeviceType> {
 bool same_bits(const at::Tensor& x, const at::Tensor& y) {
   return x.sizes() == y.sizes() && x.dtype() == y.dtype() &&
          at::equal(x.contiguous().view(at::kByte), y.contiguous().view(at::kByte));
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
 }
 
 TEST_P(Operator, MultipliesWithinTheBound) {

@@ -5,14 +5,16 @@
 
 #include <cstdio>
 #include <fstream>
-#include <functional>
 #include <optional>
 #include <sstream>
 #include <string>
 
+#include "error_of.h"
 #include "tiled_mm.h"
 
 namespace {
+
+using tiled::test::error_of;
 
 std::optional<std::string> device_with_rules() {
   return at::hasCUDA() ? std::nullopt : std::optional<std::string>("h100");
@@ -24,15 +26,6 @@ std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
 }
 
 TEST(Rules, AreSavedAndLoaded) {
