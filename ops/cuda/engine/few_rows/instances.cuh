@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/engine/few_rows/kernels.h"
+#include "cuda/parts/launch/early_start.cuh"
 #include "cuda/ptx/cluster.cuh"
 
 namespace tiled {
@@ -13,11 +14,11 @@ __global__ void __launch_bounds__(Work::Tile::THREADS, 1)
   extern __shared__ __align__(1024) uint8_t memory[];
   Work work(args, memory);
   work.initialise_barriers();
-  ptx::griddepcontrol_launch_dependents();
+  let_the_next_start();
   // The same value in all lanes, known to the compiler as such.
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp < Work::Tile::WARPS) {
-    work.wait_for_kernel_before();
+    wait_for_kernels_before();
     work.consume(warp);
   } else if (ptx::elect_sync()) {
     work.produce(warp - Work::Tile::WARPS);

@@ -6,6 +6,7 @@
 #include "cuda/engine/few_rows/kernels.h"
 #include "cuda/engine/few_rows/totals.cuh"
 #include "cuda/parts/epilogue/finish.cuh"
+#include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/opaque.cuh"
@@ -48,12 +49,6 @@ class FewRowsRing {
     __syncthreads();
   }
 
-  // From here on the results of the kernel before this one are read and memory that it reads is
-  // written.
-  __device__ __forceinline__ void wait_for_kernel_before() const {
-    if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
-  }
-
   // Stage after stage is filled, tile after tile, by threads that take turns: one alone needs
   // longer for a stage's copies than products of few columns take.
   __device__ void produce(int producer) const {
@@ -62,7 +57,7 @@ class FewRowsRing {
     uint32_t parity = 1;        // of a phase before the first: no wait in the first lap
     for (int tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
       const Corner corner = corner_of(tile);
-      if (tile == static_cast<int>(blockIdx.x)) wait_for_kernel_before();
+      if (tile == static_cast<int>(blockIdx.x)) wait_for_kernels_before();
       const CUtensorMap* p_map = &args.p_maps[P_MN_MAJOR ? 0 : corner.height - args.strips.least()];
       const uint32_t loads = Tile::BOXES * 128 * args.strip * corner.height + args.q_loads;
       const int stages = stages_of(tile);

@@ -139,7 +139,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
     const int other = 1 - consumer;
     const Fp32Rows<P_MN_MAJOR> rows;
     float4* const total = this->total_of(consumer);
-    const typename Base::EmptyBarrier empty_barrier(*this);
+    const typename Base::StageRelease release(*this);
     Ring<STAGES> ring;
     ring.skip(consumer);
     uint32_t parity = 0;   // of what it is given
@@ -158,7 +158,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
         const int begin = unit.begin(piece), end = unit.end(piece);
         for (; step < end; step += 2, ring.skip(2)) {
           Parts parts;
-          ptx::mbarrier_wait(full(ring.stage), ring.parity);
+          this->wait_full(ring.stage, ring.parity);
 #pragma unroll
           for (int k = 0; k < STEPS; ++k) prepare(parts, k, rows, factors, ring.stage);
           ptx::wgmma_fence();
@@ -169,7 +169,7 @@ struct OfFp32 : DirectKernel<Tile, P_MN_MAJOR> {
           ptx::wgmma_wait_group<0>();
           ptx::finish_accumulators(main);
           ptx::finish_accumulators(cross);
-          empty_barrier.arrive(ring.stage);
+          release.arrive(ring.stage);
           Set term;
 #pragma unroll
           for (int j = 0; j < REGISTERS; ++j) term[j] = __fmaf_rn(cross[j], 0x1p-11f, main[j]);

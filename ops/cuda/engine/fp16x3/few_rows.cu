@@ -26,6 +26,7 @@
 #include "cuda/engine/fp16x3/few_rows_cluster.cuh"
 #include "cuda/engine/fp16x3/guard_marks.cuh"
 #include "cuda/parts/epilogue/finish.cuh"
+#include "cuda/parts/launch/early_start.cuh"
 
 namespace tiled {
 namespace {
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
   uint32_t* const leasts = reinterpret_cast<uint32_t*>(  // [slot][lane]
       memory + (SHARES ? FEW_ROWS_HEAD : FEW_ROWS_HEAD_ALONE));
   float* const terms = reinterpret_cast<float*>(leasts + args.slots * 32);
-  ptx::griddepcontrol_launch_dependents();
+  let_the_next_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
   const Cluster<SHARES> cluster(args.cluster);
   const int64_t w0 = int64_t{blockIdx.x / cluster.blocks()} * ROWS;
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS)
     if (begun) return;
     begun = true;
     // W is the caller's; X, and all memory to write, are the kernel's before.
-    ptx::griddepcontrol_wait();
+    wait_for_kernels_before();
     if (SHARES) ptx::cluster_wait();
   };
 

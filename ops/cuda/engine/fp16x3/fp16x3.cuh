@@ -6,6 +6,7 @@
 
 #include "cuda/engine/fp16x3/fp16x3.h"
 #include "cuda/engine/fp16x3/fp16x3_store.cuh"
+#include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/pipeline/operand_tile.cuh"
 #include "cuda/parts/pipeline/stage_ring.cuh"
 #include "cuda/parts/schedule/hopper_schedule.cuh"
@@ -139,8 +140,8 @@ __device__ __forceinline__ void run_fp16x3(const Fp16x3Arguments& args, uint8_t*
     ptx::prefetch_tensormap(&args.grid.q_map);
   }
   kernel.initialise_barriers();
-  ptx::griddepcontrol_launch_dependents();
-  ptx::griddepcontrol_wait();
+  let_the_next_start();
+  wait_for_kernels_before();
   const auto units = turns_of(kernel);
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {

@@ -44,7 +44,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
     const uint32_t q_first = args.swap_ab ? 0 : Q::BYTES >> 4;
     const uint32_t q_second = (Q::BYTES >> 4) - q_first;
     float4* const total = this->total_of(consumer);
-    const typename Base::EmptyBarrier empty_barrier(*this);
+    const typename Base::StageRelease release(*this);
     Ring<STAGES> ring;
     uint32_t waits = 0;
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
@@ -64,11 +64,11 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
           const uint32_t offset = ring.stage * Tile::STAGE_BYTES;
           const uint64_t p = ptx::descriptor(P::LAYOUT, p_at + offset);
           const uint64_t q = ptx::descriptor(Q::LAYOUT, q_at + offset);
-          ptx::mbarrier_wait(full(ring.stage), ring.parity);
+          this->wait_full(ring.stage, ring.parity);
           if constexpr (Tile::CONSUMERS == 2) {
             // Consumer 1 after consumer 0, which follows consumer 1's step before.
             if (consumer == 1 || waits != 0)
-              ptx::mbarrier_wait(turn(consumer), (waits - (consumer == 0)) % 2);
+              this->wait_turn(consumer, (waits - (consumer == 0)) % 2);
             ++waits;
           }
           ptx::wgmma_fence();
@@ -88,7 +88,7 @@ struct OfPlanes : PlanesKernel<Tile, P_MN_MAJOR, Q_MN_MAJOR> {
           ptx::wgmma_wait_group<0>();
           ptx::finish_accumulators(main);
           ptx::finish_accumulators(cross);
-          empty_barrier.arrive(ring.stage);
+          release.arrive(ring.stage);
 #pragma unroll
           for (int j = 0; j < REGISTERS; ++j)
             sum[j] = __fadd_rn(sum[j], __fmaf_rn(cross[j], 0x1p-11f, main[j]));

@@ -26,6 +26,7 @@
 #include "cuda/engine/hopper/pieces.cuh"
 #include "cuda/engine/hopper/tiles.h"
 #include "cuda/parts/epilogue/finish_slices.cuh"
+#include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/parts/launch/hopper_arguments.h"
 #include "cuda/parts/pipeline/operand_tile.cuh"
@@ -56,7 +57,7 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
   static constexpr int STAGES = HOPPER_STAGES<Tile, T, Q_MN_MAJOR>;
   using Stages = StageRing<STAGES>;
   using Stages::base, Stages::blocks, Stages::full, Stages::turn;
-  using typename Stages::EmptyBarrier;
+  using typename Stages::StageRelease;
   using P = OperandTile<T, Tile::BLOCK_P, Tile::GROUP_P, P_MN_MAJOR>;
   using Q = OperandTile<T, Tile::BLOCK_Q, Tile::BLOCK_Q, Q_MN_MAJOR>;
   static constexpr bool IS_GROUPED = GROUPED;
@@ -104,12 +105,6 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
     });
   }
 
-  // From here on what the kernel before wrote is read, and what it reads is written. Whoever works
-  // finds its first tile before it asks, beside the end of that kernel.
-  __device__ __forceinline__ void wait_for_kernel_before() const {
-    if constexpr (FAULT != Fault::NoDependencyWait) ptx::griddepcontrol_wait();
-  }
-
   __device__ __forceinline__ Turns units() const {
     if constexpr (GROUPED)
       return Turns(base + UNITS_AT);
@@ -120,7 +115,7 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
   __device__ __forceinline__ void find_units() const {
     if constexpr (GROUPED) {
       using Finder = GroupedTurns<Schedule, Tile, BLOCK_K, /*SPACED=*/sizeof(T) == 1>;
-      wait_for_kernel_before();  // that wrote the groups' ends
+      wait_for_kernels_before();  // one of which wrote the groups' ends
       Turns::find(Finder(schedule), base + UNITS_AT);
     }
   }
@@ -169,7 +164,8 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
       const auto unit = units.at(i), next = paired ? units.at(i + units.stride) : unit;
       units.give_back(i);
       if (paired) units.give_back(i + units.stride);
-      if (i == units.first) wait_for_kernel_before();
+      // The first tile is found beside the end of the kernel before.
+      if (i == units.first) wait_for_kernels_before();
       for (Pieces pieces(args, unit); pieces.next(unit);) {
         load(unit, pieces.of(unit));
         if (paired) load(next, pieces.of(next));
@@ -212,7 +208,7 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
                                                        uint32_t q_at, Ring<STAGES>& ring,
                                                        const Tail& tail) {
     const int first = piece.first, last = piece.last;
-    const EmptyBarrier empty_barrier(*this);
+    const StageRelease release(*this);
     uint32_t full_at = full(0);
     uint32_t p_start = ptx::descriptor_start(p_at), q_start = ptx::descriptor_start(q_at);
     ptx::opaque(full_at);
@@ -240,7 +236,7 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
       ring.advance();
       is_full = ptx::mbarrier_test_wait(full_at + ring.stage * 8, ring.parity);
       ptx::wgmma_wait_group<1>();  // all but this group: the previous stage has been read
-      empty_barrier.arrive(previous, step != first);
+      release.arrive(previous, step != first);
       previous = stage;
     }
     if constexpr (TREES) {
@@ -261,12 +257,12 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
         ptx::wgmma_commit_group();
         ring.advance();
         ptx::wgmma_wait_group<1>();
-        empty_barrier.arrive(previous, first != last);
+        release.arrive(previous, first != last);
         previous = stage;
       }
     }
     ptx::wgmma_wait_group<0>();
-    empty_barrier.arrive(previous, !GROUPED || first != last);
+    release.arrive(previous, !GROUPED || first != last);
   }
 
   __device__ __forceinline__ void consume(const Turns& units, int consumer) {
@@ -292,7 +288,7 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
       // No wgmma reads these zeros. But ptxas takes whatever may stand in its registers for what it
       // reads, and would serialise all of them for the sake of an epilogue's values.
       Accumulators d = {};
-      if (i == units.first) wait_for_kernel_before();
+      if (i == units.first) wait_for_kernels_before();
       const Extent<GROUPED> end(args, unit);
       if constexpr (FINISHES)
         prefetch_bias<typename ElementOf<ResultOf<T>>::Type>(
@@ -316,8 +312,7 @@ struct Hopper : StageRing<HOPPER_STAGES<Tile, T, Q_MN_MAJOR>> {
           // between the pieces of a tile without a partner.
           if (consumer == 1) ring.skip(pieces.of(other).steps());
           if (consumer == 1 || (is_first ? i != units.first : paired))
-            if constexpr (FAULT != Fault::NoTurnWait)
-              ptx::mbarrier_wait(turn(consumer), waits++ % 2);
+            this->wait_turn(consumer, waits++ % 2);
         }
         multiply(d, is_first, piece, p_at, q_at, ring, tail_of, scales);
         scales.skip(piece.last - piece.first);

@@ -24,7 +24,7 @@ __device__ __forceinline__ void run_hopper(const typename Kernel::Arguments& arg
       if (args.outputs[output].by_tma) ptx::prefetch_tensormap(&args.outputs[output].map);
   }
   kernel.initialise_barriers();
-  ptx::griddepcontrol_launch_dependents();
+  let_the_next_start();
   // The same value in all lanes, known to the compiler as such.
   const int warpgroup = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
   if (warpgroup == 0) {

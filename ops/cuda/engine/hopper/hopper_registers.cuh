@@ -46,10 +46,10 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
   using Q = typename Kernel::Q;
   static_assert(Kernel::STRIPS == 1, "see reads_by_registers");
   const TransposedRows<P::ATOM_BYTES> rows;
-  const typename Kernel::EmptyBarrier empty_barrier(kernel);
+  const typename Kernel::StageRelease release(kernel);
   uint32_t previous = 0;
   const auto multiply_stage = [&](int step, uint32_t (&a)[P::STEPS][4]) {
-    ptx::mbarrier_wait(kernel.full(ring.stage), ring.parity);
+    kernel.wait_full(ring.stage, ring.parity);
     const uint32_t p = p_at + ring.stage * P::BYTES;
     const uint64_t q = ptx::descriptor(Q::LAYOUT, q_at + ring.stage * Q::BYTES);
 #pragma unroll
@@ -61,7 +61,7 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
           d[0], a[k], q + (Q::offset(0, k) >> 4), step != first || k != 0);
     ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<1>();  // all but this group: the previous stage has been read
-    empty_barrier.arrive(previous, step != first);
+    release.arrive(previous, step != first);
     previous = ring.stage;
     ring.advance();
   };
@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply_from_registers(Kernel& kernel,
   }
   if (step < last) multiply_stage(step, even);
   ptx::wgmma_wait_group<0>();
-  empty_barrier.arrive(previous);
+  release.arrive(previous);
 }
 
 }  // namespace tiled

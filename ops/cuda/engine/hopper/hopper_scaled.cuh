@@ -38,7 +38,7 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
   constexpr int STRIPS = Kernel::STRIPS;
   static_assert(P::BLOCK_K == SCALE_BLOCK, "a stage is a block of K");
   if (first == last) return;
-  const typename Kernel::EmptyBarrier empty_barrier(kernel);
+  const typename Kernel::StageRelease release(kernel);
   uint32_t full_at = kernel.full(0);
   uint32_t p_start = ptx::descriptor_start(p_at), q_start = ptx::descriptor_start(q_at);
   ptx::opaque(full_at);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void multiply_scaled(Kernel& kernel, typename Kernel:
     ptx::finish_accumulators(sums);
     if (strip + 1 == STRIPS) {
       __syncwarp();  // all lanes have read the scales of the stage before
-      empty_barrier.arrive(ending.stage);
+      release.arrive(ending.stage);
       ending.advance();
     }
     scales.promote(factor, d[strip], sums, factors, places.stage);

@@ -11,8 +11,10 @@
 
 #include "cuda/engine/hopper/scales_to_copy.cuh"
 #include "cuda/engine/hopper/tiles.h"
+#include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/launch/fault.cuh"
 #include "cuda/parts/launch/hopper_arguments.h"
+#include "cuda/parts/pipeline/ring.cuh"
 #include "cuda/parts/schedule/grouped_schedule.cuh"
 #include "cuda/parts/schedule/hopper_schedule.cuh"
 #include "cuda/ptx/cp_async.cuh"
@@ -97,7 +99,7 @@ class TileScales<Fp8Scaled<P, Q, C>, Tile> {
     for (uint32_t i = units.first; i < units.end; i += units.stride) {
       const auto unit = units.at(i);
       units.give_back(i);
-      if (i == units.first) kernel.wait_for_kernel_before();
+      if (i == units.first) wait_for_kernels_before();
       const int64_t block = first_block(args, unit);
       RowsToCopy<Tile::BLOCK_P> p(args.p_scales, unit.p, args.p, unit.batch, block);
       // A cluster's tile may begin beyond C, and has no scales then.

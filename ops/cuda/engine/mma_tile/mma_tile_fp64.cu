@@ -23,6 +23,7 @@
 #include "cuda/engine/mma_tile/fp64_chain.cuh"
 #include "cuda/engine/mma_tile/kernels.h"
 #include "cuda/engine/mma_tile/tiles.h"
+#include "cuda/parts/launch/early_start.cuh"
 #include "cuda/parts/schedule/for_groups.cuh"
 #include "cuda/parts/schedule/raster.cuh"
 #include "cuda/parts/schedule/turn.cuh"
@@ -59,7 +60,7 @@ __device__ __forceinline__ void compute_fp64(const Problem& problem, const Probl
                                  is_last);
       if (is_last) break;
     }
-    if (shares) ptx::griddepcontrol_launch_dependents();
+    if (shares) let_the_next_start();
     store_fp64<Tile>(problem, turn, row0(), column0(), lane, chain);
   }
 }
@@ -69,10 +70,10 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     mma_tile_fp64(const __grid_constant__ ProblemAndTotals args) {
   extern __shared__ __align__(ptx::CP_ASYNC_ALIGNMENT) char shared[];
   const uint32_t shared_base = ptx::shared_address(shared);
-  // No launch_dependents: a next product's blocks would crowd on the multiprocessors that have room
-  // beside this one's, two on some and none on others (512 with tiles of 64 x 64: 1.6 times
-  // slower).
-  ptx::griddepcontrol_wait();
+  // The next kernel is not let start: a next product's blocks would crowd on the multiprocessors
+  // that have room beside this one's, two on some and none on others (512 with tiles of 64 x
+  // 64: 1.6 times slower).
+  wait_for_kernels_before();
   compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(args.problem, args, args.split_k, shared_base,
                                            blockIdx.x);
 }
@@ -81,7 +82,7 @@ template <typename Tile, bool A_ALONG_M, bool B_ALONG_N>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS_PER_SM)
     mma_tile_fp64_of_groups(const __grid_constant__ ProblemAndTotals args) {
   extern __shared__ __align__(ptx::CP_ASYNC_ALIGNMENT) char shared[];
-  ptx::griddepcontrol_wait();
+  wait_for_kernels_before();
   for_tiles_of_groups<Tile::BLOCK_M, Tile::BLOCK_N>(
       args.problem, [&](const Problem& problem, int64_t number) {
         compute_fp64<Tile, A_ALONG_M, B_ALONG_N>(problem, args, /*shares=*/false,

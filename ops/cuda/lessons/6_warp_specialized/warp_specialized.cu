@@ -21,7 +21,7 @@
 #include "cuda/parts/launch/wgmma.h"
 #include "cuda/parts/launch/wgmma_operands.cuh"
 #include "cuda/parts/pipeline/operand_tile.cuh"
-#include "cuda/parts/schedule/hopper_schedule.cuh"
+#include "cuda/parts/pipeline/ring.cuh"
 
 namespace tiled {
 

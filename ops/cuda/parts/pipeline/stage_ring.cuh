@@ -6,7 +6,8 @@
 #pragma once
 
 #include "cuda/parts/launch/fault.cuh"
-#include "cuda/parts/schedule/hopper_schedule.cuh"
+#include "cuda/parts/launch/hopper_arguments.h"
+#include "cuda/parts/pipeline/ring.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/opaque.cuh"
@@ -30,6 +31,14 @@ struct StageRing {
   __device__ __forceinline__ uint32_t empty(uint32_t stage) const { return full(STAGES + stage); }
   __device__ __forceinline__ uint32_t turn(uint32_t i) const { return full(2 * STAGES + i); }
 
+  // A consumer's waits: until a stage has been filled, and until the other one lets it go on.
+  __device__ __forceinline__ void wait_full(uint32_t stage, uint32_t parity) const {
+    if constexpr (FAULT != Fault::NoFullWait) ptx::mbarrier_wait(full(stage), parity);
+  }
+  __device__ __forceinline__ void wait_turn(uint32_t i, uint32_t parity) const {
+    if constexpr (FAULT != Fault::NoTurnWait) ptx::mbarrier_wait(turn(i), parity);
+  }
+
   // By all threads. A stage is full after so many arrivals and its bytes, and empty after one
   // arrival of each of so many warps that read it, here and in the cluster's other blocks.
   // others(): one thread initialises the kernel's other barriers.
@@ -51,12 +60,12 @@ struct StageRing {
       ptx::cluster_sync_relaxed();
   }
 
-  // A warp's word that it has read a stage, to every block that fills it: one lane's to its own
-  // block where that is alone, else lane i's to block i.
-  struct EmptyBarrier {
+  // A warp's release of a stage that it has read, to every block that fills it: one lane arrives at
+  // its own block's barrier where that is alone, else lane i at block i's.
+  struct StageRelease {
     uint32_t here, there;         // whether the lane's is to one or to the other
     uint32_t empty, empty_there;  // addresses of the first stage's barrier
-    __device__ __forceinline__ explicit EmptyBarrier(const StageRing& ring) : empty(ring.empty(0)) {
+    __device__ __forceinline__ explicit StageRelease(const StageRing& ring) : empty(ring.empty(0)) {
       const uint32_t lane = threadIdx.x % 32;
       here = ring.blocks == 1 && lane == 0, there = ring.blocks != 1 && lane < ring.blocks;
       empty_there = ptx::cluster_address(empty, there ? lane : 0);
@@ -111,8 +120,8 @@ class StageProducer {
     ahead_ = step - last;
   }
 
-  // The readers' last words must find these barriers: where a block of a cluster had ended, those
-  // of the others would end the kernel with an error (docs/decisions/039).
+  // The readers' last arrivals must find these barriers: where a block of a cluster had ended,
+  // those of the others would end the kernel with an error (docs/decisions/039).
   __device__ __forceinline__ void wait_for_readers() {
     for (int step = ahead_, next; step < STAGES; step += next, ring_.skip(next)) {
       next = next_one();

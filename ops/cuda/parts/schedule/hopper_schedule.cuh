@@ -89,18 +89,4 @@ __device__ __forceinline__ void run_handoff_warp(const Turns& units, int warp) {
   }
 }
 
-// The ring of stages, as producer and consumers walk it: stage and parity follow from a count.
-template <int STAGES>
-struct Ring {
-  uint32_t stage = 0, parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
-  }
-  __device__ __forceinline__ void skip(uint32_t steps) {
-    const uint32_t position = stage + steps;
-    parity ^= position / STAGES & 1;
-    stage = position % STAGES;
-  }
-};
-
 }  // namespace tiled
