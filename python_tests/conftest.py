@@ -119,6 +119,14 @@ def from_zero() -> None:
     tiled_mm.override_counts(reset=True)
 
 
+@pytest.fixture
+def shipped_rules() -> Iterator[None]:
+    """Without rows that were loaded or measured before. For files that import the library."""
+    torch.ops.tiled_debug.forget_rules()
+    yield
+    torch.ops.tiled_debug.forget_rules()
+
+
 @pytest.fixture(scope="module")
 def said(request: pytest.FixtureRequest) -> dict[str, str]:
     """What every case of a module's MODULES said, of so many processes."""

@@ -1,11 +1,12 @@
-"""The rooms of ops/, and which way their includes point: downward.
+"""The rooms of ops/, which way their includes point, downward, and which of them name no rung.
 
     python python_tests/includes.py        prints what is wrong; part of `make lint`
 
 A room is a folder. A file may include files of its own room and of the rooms that ROOMS names for
 it; files do not include each other in a circle; only out_of_core/, torch/ and the public header
 know ATen. So a kernel can be read without its launch, the planner without tensors, and the CPU
-without CUDA.
+without CUDA. The rooms above the planner and the CPU know rungs by what core/ladder.inc, their
+plans and cpu/rungs.h say of them, so that a further rung changes no file there.
 """
 
 import re
@@ -39,6 +40,8 @@ RUNGS = {"lesson", "engine"}
 # Folders by how their names begin, and the room that they are.
 ONE_ROOM = {"cuda/lessons/": "lesson", "cuda/engine/": "engine", "cuda/parts/": "cuda/parts"}
 KNOW_ATEN = {"out_of_core", "torch", "tiled_mm.h"}
+NAME_NO_RUNG = {"explain", "scale", "torch", "out_of_core", "tiled_mm.h"}
+RUNG = re.compile(r"\bAlgo::\w+")
 ATEN = re.compile(r"(ATen|c10|caffe2|torch)/")
 GENERATED = {"kernel_resources_table.inc", "h100_rules.inc"}  # written by the build
 
@@ -88,6 +91,12 @@ def wrong_includes(files: dict[str, str]) -> Iterator[str]:
                 yield f"{name}: includes {path}, no file below ops/"
 
 
+def named_rungs(files: dict[str, str]) -> Iterator[str]:
+    for name, text in files.items():
+        if room_of(name) in NAME_NO_RUNG:
+            yield from (f"{name}: names {rung}, a rung" for rung in RUNG.findall(text))
+
+
 def circle(files: dict[str, str]) -> list[str]:
     """Files that include each other, from one of them round to it again; empty without any."""
     done: set[str] = set()
@@ -107,7 +116,7 @@ def circle(files: dict[str, str]) -> list[str]:
 
 
 def problems(files: dict[str, str]) -> list[str]:
-    found = list(wrong_includes(files))
+    found = [*wrong_includes(files), *named_rungs(files)]
     if round_trip := circle(files):
         found.append(f"a circle: {' -> '.join(round_trip)}")
     return found

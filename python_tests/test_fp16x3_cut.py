@@ -192,5 +192,5 @@ def test_what_is_not_cut() -> None:
     a, b = normal(128, 200), normal(200, 128)
     deep = normal(cut_size(), DEEP), normal(DEEP, cut_size())
     for x, y in ((a, b), deep):
-        with pytest.raises(RuntimeError, match="fp16x3 has no way"):
+        with pytest.raises(RuntimeError, match="has no way"):
             with_tile(x, y, *WHOLE, cut=True)

@@ -1,4 +1,5 @@
-"""Includes point downward, and what looks after that notices when one does not."""
+"""Includes point downward, rungs are named below the planner alone, and what looks after that
+notices when one is not."""
 
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def test_a_circle_is_found() -> None:
     assert includes.problems(files) == ["a circle: core/b.h -> core/c.h -> core/b.h"]
     files["core/c.h"] = '// #include "core/b.h"'
     assert includes.problems(files) == []
+
+
+@pytest.mark.parametrize("file", ("torch/check.h", "scale/plan.cpp", "out_of_core/plan.cpp"))
+def test_a_named_rung_is_found(file: str) -> None:
+    planted = {**FILES, file: f"{FILES[file]}\nbool f(Algo x) {{ return x == Algo::Hopper; }}\n"}
+    assert includes.problems(planted) == [f"{file}: names Algo::Hopper, a rung"]
 
 
 def test_a_file_of_no_room_is_found() -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,13 +57,6 @@ def h200(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_report, "rules_in_use", lambda device: rules("h200"))
     monkeypatch.setattr(_report, "is_overridden", lambda kind: False)
     monkeypatch.setattr(_report, "devices", lambda: [CPU, GPU])
-
-
-@pytest.fixture
-def shipped_rules() -> Iterator[None]:
-    torch.ops.tiled_debug.forget_rules()
-    yield
-    torch.ops.tiled_debug.forget_rules()
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -15,14 +15,9 @@ import torch
 from cases import each
 from torch import Tensor
 
+pytestmark = pytest.mark.usefixtures("shipped_rules")
+
 DEVICE = "h100"
-
-
-@pytest.fixture(autouse=True)
-def _shipped_rules() -> object:
-    torch.ops.tiled_debug.forget_rules()
-    yield
-    torch.ops.tiled_debug.forget_rules()
 
 
 def meta(m: int, n: int, k: int, dtype: torch.dtype = torch.bfloat16, layout: str = "nt") -> tuple:

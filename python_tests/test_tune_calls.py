@@ -11,24 +11,10 @@ import tiled_mm
 import torch
 from cases import each
 from scaled import E4M3, make
+from test_tune import normal, rows
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.cuda
-
-
-@pytest.fixture(autouse=True)
-def _shipped_rules() -> object:
-    torch.ops.tiled_debug.forget_rules()
-    yield
-    torch.ops.tiled_debug.forget_rules()
-
-
-def rows() -> list[str]:
-    return [x for x in torch.ops.tiled_debug.rules(None).splitlines() if x.startswith("row ")]
-
-
-def normal(*sizes: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-    return torch.randn(*sizes, dtype=dtype, device="cuda")
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("shipped_rules")]
 
 
 # ---- scaled --------------------------------------------------------------------------------------

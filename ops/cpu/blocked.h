@@ -30,7 +30,6 @@ bool is_tiny(const Problem& problem, const Level& level);
 // this CPU has, or the one that the environment variable TILED_MM_CPU_LEVEL names. Throws
 // std::invalid_argument, as the products above do, if that is none or one that this CPU does not
 // have.
-const char* level();
 const Level& chosen_level();
 
 // For tests: every level that this CPU has, lowest first, and the products at a given one.

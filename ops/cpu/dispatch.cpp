@@ -114,8 +114,6 @@ const Level& chosen_level() {
   return chosen;
 }
 
-const char* level() { return chosen_level().name; }
-
 void mm_naive(const Problem& problem, const ParallelFor& parallel) {
   mm_naive(problem, parallel, chosen_level());
 }

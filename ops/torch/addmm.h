@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/TensorUtils.h>
-#include <ATen/native/Resize.h>
 #include <torch/library.h>
 
 #include <array>
@@ -31,11 +30,7 @@ at::Tensor addmm_product(at::Tensor* pre_activation, at::Tensor* out, const at::
   auto [c, of_pre_activation] = finished_product<Backend>(
       a, b, {{}, "n", input, alpha, beta, activation, pre_activation != nullptr, target}, options);
   if (pre_activation != nullptr) *pre_activation = std::move(of_pre_activation);
-  if (out != nullptr && !target) {
-    // Its storage may be an input's, so it grows only after everything has been read.
-    at::native::resize_output(*out, c.sizes());
-    out->copy_(c);
-  }
+  if (out != nullptr && !target) write_out(*out, c);
   return std::move(c);
 }
 
@@ -109,9 +104,7 @@ at::Tensor linear_product(at::Tensor* pre_activation, at::Tensor* out, const at:
     problem.c.data = c.mutable_data_ptr();
   }
   if (c.numel() > 0) Backend::run(problem, plan, x);
-  if (out == nullptr || target.defined()) return c;
-  if (resizes) at::native::resize_output(*out, c_sizes);  // only now, as of addmm_product()
-  out->copy_(c);
+  if (out != nullptr && !target.defined()) write_out(*out, c);
   return c;
 }
 

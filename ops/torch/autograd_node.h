@@ -97,12 +97,12 @@ inline at::Tensor aligned_copy(const at::Tensor& x) {
   return at::constant_pad_nd_symint(x, {0, unit - columns % unit}).slice_symint(-1, 0, columns);
 }
 
-// Whether this is a rung that reads operands in their own layout. It could refuse a gradient's
-// layout (an expanded one, say), so it is given copies, both along K.
+// Whether this is a lesson on tensor cores, which reads operands in their own layout. It could
+// refuse a gradient's layout (an expanded one, say), so it is given copies, both along K.
 inline bool needs_copies(std::optional<std::string_view> algo) {
   if (!algo) return false;
   const std::optional<Algo> rung = parse_algo(*algo);
-  return rung == Algo::TmaWgmma || rung == Algo::WarpSpecialized;
+  return rung && is_lesson(*rung) && on_tensor_cores(*rung);
 }
 
 // How a call was asked for; its gradients are asked for in the same way.

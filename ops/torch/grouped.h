@@ -209,11 +209,7 @@ at::Tensor grouped_product(at::Tensor* pre_activation, at::Tensor* out, const at
       a, b, offs, shape, {bias, "n", {}, 1, 1, activation, pre_activation != nullptr, target},
       options);
   if (pre_activation != nullptr) *pre_activation = std::move(of_pre_activation);
-  if (out != nullptr && !target) {
-    // Its storage may be an input's, so it grows only after everything has been read.
-    at::native::resize_output(*out, c.sizes());
-    out->copy_(c);
-  }
+  if (out != nullptr && !target) write_out(*out, c);
   return std::move(c);
 }
 

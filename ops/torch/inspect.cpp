@@ -1,6 +1,7 @@
 #include "torch/inspect.h"
 
 #include "core/text.h"
+#include "cpu/rungs.h"
 #include "cuda/plan/current_rules.h"
 #include "cuda/plan/estimate.h"
 #include "cuda/plan/measured.h"
@@ -157,7 +158,7 @@ std::vector<std::string> algos(const at::Tensor& a, const at::Tensor& b, const M
   const bool is_tree = leaf_of(any_algo) > 0;
   std::vector<std::string> names;
   for (Algo algo : on_cpu(a, device)
-                       ? cpu_algos()
+                       ? cpu::rungs()
                        : fitting_algos(problem, device_of(a, device), a.scalar_type(), options))
     if (!is_tree || !is_lesson(algo)) names.emplace_back(name_of(algo));
   return names;

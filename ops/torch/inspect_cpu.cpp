@@ -10,6 +10,7 @@
 #include "cpu/blocked.h"
 #include "cpu/blocking.h"
 #include "cpu/budgets.h"
+#include "cpu/rungs.h"
 #include "explain/lines.h"
 #include "explain/report.h"
 
@@ -28,7 +29,7 @@ const char* level_of(const Problem& problem) {
 // Empty where three loops run, or nothing is left to compute.
 std::optional<cpu::Blocking> blocking_of(const Problem& problem, Algo algo) {
   const cpu::Level& level = cpu::chosen_level();
-  if (is_scaled(problem) || algo == Algo::Naive || problem.batch == 0 || problem.m == 0 ||
+  if (is_scaled(problem) || cpu::is_three_loops(algo) || problem.batch == 0 || problem.m == 0 ||
       problem.n == 0 || cpu::is_tiny(problem, level))
     return std::nullopt;
   return cpu::choose_blocking(problem, level, at::get_num_threads());
@@ -68,7 +69,7 @@ std::string threads_text(const Problem& problem, const std::optional<cpu::Blocki
     return threads + ", which share out " + grouped(static_cast<double>(blocking->regions())) +
            " region" + (blocking->regions() == 1 ? "" : "s") + " of C, never K";
   if (is_scaled(problem)) return threads + ", which share out regions of C, never K";
-  return algo == Algo::Naive ? threads + ", which share out rows of C, never K" : "1";
+  return cpu::is_three_loops(algo) ? threads + ", which share out rows of C, never K" : "1";
 }
 
 double intensity_of(const Problem& p) { return flops_of(p) / compulsory_bytes(p); }

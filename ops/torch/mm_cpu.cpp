@@ -6,10 +6,11 @@
 #include <c10/core/CPUAllocator.h>
 #include <torch/library.h>
 
-#include "cpu/blocked.h"
+#include <algorithm>
+
 #include "cpu/gradient_pass.h"
 #include "cpu/quantize.h"
-#include "cpu/scaled.h"
+#include "cpu/rungs.h"
 #include "cpu/tree.h"
 #include "torch/activation_backward.h"
 #include "torch/addmm.h"
@@ -22,16 +23,12 @@
 
 namespace tiled {
 
-const std::vector<Algo>& cpu_algos() {
-  static const std::vector<Algo> algos = {Algo::Naive, Algo::Blocked};
-  return algos;
-}
-
 Algo cpu_algo(std::optional<std::string_view> asked) {
-  if (!asked) return Algo::Blocked;
+  if (!asked) return cpu::DEFAULT_RUNG;
   const std::optional<Algo> algo = parse_algo(*asked);
-  if (algo != Algo::Naive && algo != Algo::Blocked)
-    throw_unfit_algo(*asked, cpu_algos(),
+  const std::vector<Algo>& fitting = cpu::rungs();
+  if (std::find(fitting.begin(), fitting.end(), algo) == fitting.end())
+    throw_unfit_algo(*asked, fitting,
                      algo ? "it runs on CUDA tensors, and these are on the CPU" : "");
   return *algo;
 }
@@ -80,12 +77,7 @@ struct Cpu {
   }
 
   static void run_chain(const Problem& problem, Chain plan, const at::Tensor&) {
-    if (is_scaled(problem))
-      cpu::mm_scaled(problem, all_threads());
-    else if (plan == Algo::Naive)
-      cpu::mm_naive(problem, all_threads());
-    else
-      cpu::mm_blocked(problem, all_threads());
+    cpu::run(problem, plan, all_threads());
   }
 
   static void add(const TreePass& pass) { cpu::add_parts(pass, all_threads()); }

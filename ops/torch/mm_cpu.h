@@ -1,15 +1,12 @@
-// The CPU's rungs, for the operator and for inspection.
+// The CPU's rung that a call asks for, for the operator and for inspection.
 #pragma once
 
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "core/algo.h"
 
 namespace tiled {
-
-const std::vector<Algo>& cpu_algos();
 
 // The rung of this name, or the default; refuses a name that is not a CPU rung's.
 Algo cpu_algo(std::optional<std::string_view> asked);

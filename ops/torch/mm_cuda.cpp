@@ -196,11 +196,10 @@ struct Cuda {
 at::Tensor fp16x3_recomputed(const at::Tensor& a, const at::Tensor& b) {
   a.dim() == 3 ? check_bmm(a, b) : check_mm(a, b);
   MmOptions options;
-  options.algo = name_of(Algo::Fp16x3);
   options.precision = "fp16x3";
   const at::ScalarType type = a.scalar_type();
   Problem problem = problem_of(a, b, type, resolve_arithmetic(type, target_of(a), options));
-  const Plan plan = Cuda::plan_chain(problem, options, a);
+  const Plan plan = choose_plan(problem, cuda_device(a.device().index()), type, options);
   const c10::cuda::CUDAGuard guard(a.device());
   at::Tensor c = Cuda::empty({problem.batch, problem.m, problem.n}, type, a);
   const std::optional<int64_t> begin = place_of_recomputed(plan);

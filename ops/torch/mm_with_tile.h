@@ -8,11 +8,10 @@
 #include <tuple>
 #include <vector>
 
-#include "cuda/plan/measured.h"
-#include "cuda/plan/rung.h"
 #include "torch/choose.h"
 #include "torch/finished.h"
 #include "torch/hooks.h"
+#include "torch/plan_by_name.h"
 #include "torch/tree.h"
 
 namespace tiled {
@@ -28,11 +27,8 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(
   const bool is_bare = !bias && !activation && !keeps_pre_activation;
   const at::ScalarType type = is_bare ? check_out_dtype(a.scalar_type(), asked)
                                       : check_finished_out_dtype(a.scalar_type(), asked);
-  MmOptions options = asked;
-  if (!asked.algo)
-    options.algo = name_of(asked.precision == "fp16x3" ? Algo::Fp16x3 : Algo::Hopper);
   Problem problem =
-      problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), Backend::target(a), options));
+      problem_of(a, b, type, resolve_arithmetic(a.scalar_type(), Backend::target(a), asked));
   std::vector<int64_t> sizes = {a.size(-2), b.size(-1)};
   if (a.dim() == 3) sizes.insert(sizes.begin(), a.size(0));
   problem = with_leaf(problem, tree_of(problem, leaf_of(asked)));
@@ -40,13 +36,9 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(
   epilogue.bias = bias, epilogue.bias_along = "n", epilogue.activation = activation;
   fill_epilogue(problem, a, epilogue, sizes);
   const DeviceInfo& device = cuda_device(a.device().index());
-  // Refuses what the rung cannot do.
-  const Rung& rung = *rung_of(choose_plan(problem, device, a.scalar_type(), options).algo);
-  const NamedWay name = {std::string(tile), swap_ab, cluster_p, cluster_q, split_k};
-  const std::optional<Plan> found = plan_of_way(problem, device, rung.algo, name);
-  TORCH_CHECK(found, "tiled_mm: ", *options.algo, " has no way ", std::string(tile),
-              swap_ab ? ", swap_ab" : "", ", cluster ", cluster_p, " x ", cluster_q,
-              split_k ? ", split_k" : "", " for this problem");
+  choose_plan(problem, device, a.scalar_type(), asked);  // refuses what the rung cannot do
+  const Plan plan = plan_by_name(problem, device, asked.algo,
+                                 {std::string(tile), swap_ab, cluster_p, cluster_q, split_k});
   at::Tensor c = Backend::empty(sizes, type, a), pre_activation;
   problem.c.data = c.mutable_data_ptr();
   if (keeps_pre_activation) {
@@ -54,7 +46,7 @@ std::tuple<at::Tensor, at::Tensor> finished_with_tile(
     keep_pre_activation(problem, pre_activation);
   }
   if (c.numel() > 0)
-    Backend::run(problem, {typename Backend::Chain{*found}, {}, nullptr, problem.leaf}, a);
+    Backend::run(problem, {typename Backend::Chain{plan}, {}, nullptr, problem.leaf}, a);
   return {std::move(c), std::move(pre_activation)};
 }
 

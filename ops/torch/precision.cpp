@@ -99,10 +99,6 @@ bool runs_chains(std::optional<std::string_view> algo) {
   return rung && !on_tensor_cores(*rung);
 }
 
-bool is_fp16x3(std::optional<std::string_view> algo) {
-  return algo && parse_algo(*algo) == Algo::Fp16x3;
-}
-
 // None where a dtype has no choice and none was asked for.
 std::optional<Precision> resolve(at::ScalarType dtype, Target target, const MmOptions& options) {
   const std::optional<std::string_view> asked = options.precision;
@@ -113,9 +109,10 @@ std::optional<Precision> resolve(at::ScalarType dtype, Target target, const MmOp
     return Precision::Ieee;
   }
   if (!asked && runs_chains(options.algo)) return Precision::Ieee;
-  // Where it has no kernel, the rung is refused as every other that does not fit.
-  if (!asked && is_fp16x3(options.algo) && has_kernel(Precision::Fp16x3, target))
-    return resolve_float32(target, name_of(Precision::Fp16x3));
+  // A rung that has the precision's name computes in it. Where there is no kernel, the rung is
+  // refused as every other that does not fit.
+  if (!asked && options.algo == name_of(Precision::Fp16x3) && has_kernel(Precision::Fp16x3, target))
+    return Precision::Fp16x3;
   return resolve_float32(target, asked);
 }
 

@@ -18,6 +18,13 @@
 
 namespace tiled {
 
+// Writes a result to an out that is of its sizes or is resized to them. Its storage may be an
+// input's, so it grows only here, after everything has been read.
+inline void write_out(const at::Tensor& out, const at::Tensor& c) {
+  at::native::resize_output(out, c.sizes());
+  out.copy_(c);
+}
+
 template <typename Backend>
 class Product {
  public:
@@ -53,9 +60,7 @@ class Product {
     // An operand that shares memory with out would be overwritten before it is read; what memory
     // out has is known once it is resized.
     if (resizes_operand || may_overlap(out, a) || may_overlap(out, b)) {
-      const at::Tensor c = compute(a, b, options, type, arithmetic, sizes);
-      if (resizes_operand) at::native::resize_output(out, sizes);
-      out.copy_(c);
+      write_out(out, compute(a, b, options, type, arithmetic, sizes));
       return;
     }
     const Problem problem = problem_of(a, b, type, arithmetic, out);

@@ -46,11 +46,8 @@ class Scaled {
       run(a, b, scale_a, scale_b, asked, shape, {}, out);
       return;
     }
-    // Its storage may be an input's, so it grows only after everything has been read.
     check_no_self_overlap(out);
-    const at::Tensor c = run(a, b, scale_a, scale_b, asked, shape, {}, {});
-    at::native::resize_output(out, c.sizes());
-    out.copy_(c);
+    write_out(out, run(a, b, scale_a, scale_b, asked, shape, {}, {}));
   }
 
   // sum += the product, rounded once, to the dtype of the sum: a weight's gradient.

@@ -1,4 +1,4 @@
-// tiled_debug::scaled_with_tile: a scaled product of two matrices by a way of rung hopper, whatever
+// tiled_debug::scaled_with_tile: a scaled product of two matrices by one way of a rung, whatever
 // the planner would choose.
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "cuda/plan/measured.h"
 #include "torch/hooks.h"
+#include "torch/plan_by_name.h"
 #include "torch/scaled.h"
 
 namespace tiled {
@@ -23,14 +23,12 @@ at::Tensor scaled_with_tile(const at::Tensor& a, const at::Tensor& b, const at::
   TORCH_CHECK(shape.sizes.size() == 2 && shape.product.shared == Shared::Nothing,
               "tiled_mm: expected a product of two matrices");
   Problem problem = scaled_problem(a, b, scale_a, scale_b, shape);
-  const std::optional<Plan> found =
-      plan_of_way(problem, cuda_device(a.device().index()), Algo::Hopper,
-                  {std::string(tile), swap_ab, cluster_p, cluster_q, /*split_k=*/false});
-  TORCH_CHECK(found, "tiled_mm: hopper has no way ", std::string(tile), swap_ab ? ", swap_ab" : "",
-              ", cluster ", cluster_p, " x ", cluster_q, " for this problem");
+  const Plan plan = plan_by_name(problem, cuda_device(a.device().index()), /*algo=*/{},
+                                 {std::string(tile), swap_ab, cluster_p, cluster_q,
+                                  /*split_k=*/false});
   at::Tensor c = Backend::empty({problem.m, problem.n}, shape.type, a);
   problem.c.data = c.mutable_data_ptr();
-  if (c.numel() > 0) Backend::run(problem, {*found}, a);
+  if (c.numel() > 0) Backend::run(problem, {plan}, a);
   return c;
 }
 

@@ -180,9 +180,8 @@ TORCH_LIBRARY(tiled_debug, m) {
   m.def("roofline(str device, *, float bytes, float flops, str peak='float32') -> str",
         &roofline_json);
   // A rung with this tile, cluster and so on, whatever the planner would choose: to compare them.
-  // The rung is `algo`, one with named tiles; else fp16x3 if that is the precision, and hopper if
-  // not. plan() lists the ways of all that have many. Clusters other than 1 x 1 are hopper's and
-  // fp16x3's.
+  // The rung is `algo`, else the one that has a way of this name. plan() lists the ways of all that
+  // have many. Clusters other than 1 x 1 are hopper's and fp16x3's.
   m.def(
       schema("mm_with_tile(Tensor a, Tensor b, str tile, bool swap_ab, int cluster_p,"
              " int cluster_q, bool split_k, *, $options) -> Tensor"));

@@ -51,10 +51,6 @@ using GroupedLike = Operator<Result(
 using GroupedOperator = GroupedLike<at::Tensor>;
 using GroupedOutOperator = GroupedLike<void, at::Tensor&>;
 using GroupedWithPreActivationOperator = GroupedLike<std::tuple<at::Tensor, at::Tensor>>;
-using GroupedIntoMainGradOperator = Operator<at::Tensor(
-    const at::Tensor& a, const at::Tensor& b, const at::Tensor& offs,
-    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& main_grad,
-    std::optional<std::string_view> activation, const MmOptions& options)>;
 using AddGroupedWeightGradOperator =
     Operator<void(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
                   const at::Tensor& offs, const MmOptions& options)>;

@@ -125,7 +125,7 @@ class _Check:
             found == "equal" or (name.startswith("gradient of weight") and found != "nan")
             for name, found in results.items()
         )
-        findings, notes = self._findings(runs, plain, given, results, invariant)
+        findings, notes = self._findings(runs, plain, results)
         compiled = invariant if self.compiled else None
         count = len(runs.reference)
         return Report(invariant, self.sizes, results, differences, findings, count, compiled, notes)
@@ -234,7 +234,7 @@ class _Check:
     # ---- who did it ------------------------------------------------------------------------------
 
     def _findings(
-        self, runs: Runs, plain: dict, given: dict, results: dict[str, str], invariant: bool
+        self, runs: Runs, plain: dict, results: dict[str, str]
     ) -> tuple[list[Finding], list[str]]:
         blame = Blame(runs)
         blame.by_themselves()
@@ -253,7 +253,7 @@ class _Check:
         findings = [blame.finding(p, first=p == first) for p in places]
         if first is None and changes:
             findings.insert(0, self._unseen(first_changed))
-        return grouped(findings), self._notes(results, findings)
+        return grouped(findings), self._notes(results)
 
     def _unseen(self, first_changed: Place | None) -> Finding:
         device = self.program.device.type
@@ -265,7 +265,7 @@ class _Check:
         return Finding(f"before {name}", "cannot see inside", module, line, "", "", [], 0, 0, 0.0,
                        advice_for(name, "cannot see inside", device), first=True)  # fmt: skip
 
-    def _notes(self, results: dict[str, str], findings: list[Finding]) -> list[str]:
+    def _notes(self, results: dict[str, str]) -> list[str]:
         notes = []
         if self.compiled:
             notes.append(
