@@ -62,9 +62,8 @@ test: lint build
 	$(BIN)/ctest --test-dir build --output-on-failure
 
 # The gates, the contract, refusals, plans, the pages, and the schema of results.
-FAST := gates bits strides errors out plain explain generations \
-  definitions includes docs words plan_async_mma plan_few_rows plan_fp16x3 plan_hopper \
-  plan_register_tile plan_shared_tile plan_tall
+FAST := gates bits strides errors out plain explain generations definitions includes docs words \
+  $(patsubst python_tests/test_%.py,%,$(wildcard python_tests/test_plan_*.py))
 test-fast: build
 	$(BIN)/python -m pytest $(BESIDE) -m "not cuda" $(FAST:%=python_tests/test_%.py) \
 	  python_tests/test_bench.py::test_the_pages_are_current \

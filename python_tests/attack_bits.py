@@ -39,8 +39,6 @@ DEEP = (20000, 32767, 32768, 40001)
 LEAVES = (16, 64, 512, 1024)
 # How many cases.laid_out and cases.outputs have.
 LAYOUTS, OUTPUTS = 14, 16
-# Lessons have no trees, and are compared by test_rungs.py.
-RUNGS = ("register_tile", "mma_tile", "async_mma", "hopper", "few_rows", "fp16x3", "tall")
 # What is multiplied, and whether a CPU has it.
 ARITHMETICS: dict[tuple[torch.dtype, str | None], bool] = {
     (torch.bfloat16, None): True,
@@ -170,7 +168,7 @@ def by_tiles(draw: random.Random, product: Product, c: Tensor) -> Iterator[Other
     """Some ways of some rungs, by name, where they have the arithmetic of the planner's choice."""
     a, b = product.a, product.b
     arithmetic = tiled_mm.plan(a, b, **product.asked).arithmetic
-    for algo in draw.sample(RUNGS, 3):
+    for algo in draw.sample(rungs.ENGINE, 3):
         asked = {"algo": algo, **product.asked}
         try:
             plan = tiled_mm.plan(a, b, **asked)

@@ -112,7 +112,10 @@ def names(
 
 
 # The rungs of the fma arithmetic: every dtype, shape and layout, every device.
-RUNGS = {device: names("fma", device, tensor_cores=False) for device in ("cpu", "cuda")}
+RUNGS = {device: names("fma", device, runs=ALL) for device in ("cpu", "cuda")}
+# A lesson sums K in one chain and knows no tree; every other rung of a GPU is of the engine.
+LESSONS = ("naive", *(f"shared_tile_{w}" for w in (8, 16, 32)), "tma_wgmma", "warp_specialized")
+ENGINE = tuple(x.name for x in TABLE if x.device == "cuda" and x.name not in LESSONS)
 # Those on tensor cores, of 16-bit inputs; all but some take tf32 too.
 TENSOR_RUNGS = names("tensor")
 ANY_LAYOUT_TENSOR_RUNGS = names("tensor", any_layout=True)
@@ -196,7 +199,8 @@ def here(
 
 def fma_rungs(device: str, dtype: torch.dtype) -> tuple[str, ...]:
     """Those that compute this dtype on this machine by the fma arithmetic."""
-    return RUNGS[device] + here(names("fma", dtype=dtype, tensor_cores=True), device)
+    portable = names("fma", device, dtype=dtype, tensor_cores=False)
+    return portable + here(names("fma", dtype=dtype, tensor_cores=True), device)
 
 
 def arithmetic_of(
@@ -290,7 +294,7 @@ class Run:
 
 
 def _runs() -> Iterator[Run]:
-    """The planner and every rung of the fma arithmetic with each dtype, then tensor cores."""
+    """The planner and every rung of the fma arithmetic with each dtype, then those of some."""
     for dtype in DTYPES:
         for device, of_device in RUNGS.items():
             for algo in (None, *of_device):
@@ -301,12 +305,12 @@ def _runs() -> Iterator[Run]:
     yield Run("cuda", None, torch.float32, "tf32", tensor_cores=True, edges=_WIDE, mma=True)
     for rung in TABLE:
         for arithmetic, dtypes in rung.runs.items():
-            for dtype in dtypes if rung.tensor_cores else ():
+            for dtype in dtypes if rung.runs != ALL else ():
                 precision = "tf32" if arithmetic == "tf32" else None
                 edges = rung.edges
                 if dtype == torch.float64:  # whose reference takes long
                     edges = tuple(size for size in edges if size[2] < 4096)
-                how = (precision, True, rung.any_layout, edges, rung.mma)
+                how = (precision, rung.tensor_cores, rung.any_layout, edges, rung.mma)
                 yield Run(rung.device, rung.name, dtype, *how)
 
 

@@ -230,20 +230,26 @@ def test_the_arithmetic_of_a_plan() -> None:
 
 @each("device", ("h200", "h100", "a100", "t4"))
 def test_the_rungs_of_float32(device: str) -> None:
-    hopper = device in ("h100", "h200")
-    parts = (rungs.PARTS_RUNG,) if device != "t4" else ()
-    tall = ("tall",) if device != "t4" else ()
-    fma = rungs.names("fma", dtype=torch.float32, tensor_cores=True)
-    few = tuple(name for name in fma if name not in tall) if hopper else ()
+    def those_of(*arithmetics: str) -> list[str]:
+        return [
+            rung.name
+            for rung in rungs.TABLE
+            if rung.device == "cuda" and any(single in rung.runs.get(x, ()) for x in arithmetics)
+            if not rung.tensor_cores or device in runs_on(rung)
+        ]
+
+    def runs_on(rung: rungs.Rung) -> tuple[str, ...]:
+        ampere = rung.mma or rung.name == rungs.PARTS_RUNG
+        return ("h200", "h100", "a100") if ampere else ("h200", "h100")
+
+    single = torch.float32
     operands = meta(64, 64, 64)
-    assert tuple(tiled_mm.algos(*operands, device=device)) == (
-        *rungs.RUNGS["cuda"],
-        *(few + parts + tall),
-    )
+    assert tiled_mm.algos(*operands, device=device) == those_of("fma", "fp16x3")
     exact = tiled_mm.algos(*operands, device=device, precision="ieee")
-    assert tuple(exact) == rungs.RUNGS["cuda"] + few + tall
-    if parts:
-        assert tuple(tiled_mm.algos(*operands, device=device, precision="fp16x3")) == parts
+    assert exact == those_of("fma")
+    if device != "t4":
+        parts = tiled_mm.algos(*operands, device=device, precision="fp16x3")
+        assert parts == those_of("fp16x3")
 
 
 def test_the_tests_know_every_rung() -> None:
@@ -267,8 +273,7 @@ def test_the_ways_that_a_plan_was_chosen_of() -> None:
     assert chosen.algo == plan.algo
     seconds = [way.seconds for way in others]
     assert seconds == sorted(seconds) and 0 < chosen.seconds <= min(seconds)
-    lessons = {"tma_wgmma", "warp_specialized"}
-    assert {way.algo for way in plan.ways} == {*rungs.TENSOR_RUNGS} - lessons
+    assert {way.algo for way in plan.ways} == {*rungs.TENSOR_RUNGS} - {*rungs.LESSONS}
     for algo in ("hopper", "mma_tile"):
         ways = tiled_mm.plan(a, b, algo=algo, device="h200").ways
         assert ways[0].algo == algo and len(ways) == len(plan.ways)

@@ -8,24 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ._build_info import Algo as Algo  # made of ops/core/ladder.inc
+
 Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
-#: The rungs of the ladder.
-Algo = Literal[
-    "naive",
-    "blocked",
-    "shared_tile_8",
-    "shared_tile_16",
-    "shared_tile_32",
-    "register_tile",
-    "mma_tile",
-    "async_mma",
-    "tma_wgmma",
-    "warp_specialized",
-    "hopper",
-    "few_rows",
-    "fp16x3",
-    "tall",
-]
 #: Of two operands, a letter each: n is row-major, t a transposed view of such.
 Layout = Literal["nn", "nt", "tn", "tt"]
 #: The rates of a roofline without tensor cores.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/plan/repack_layout.h"
+#include "cuda/plan/rules.h"
 #include "cuda/plan/swap_ab.h"
 
 namespace tiled {

@@ -19,9 +19,10 @@
 #pragma once
 
 #include "cuda/plan/plan.h"
-#include "cuda/plan/rules.h"
 
 namespace tiled {
+
+class Rules;  // rules.h, which knows the ladder: a further rung compiles no kernel of these again
 
 struct Conversion {
   Problem whole;    // the product that is asked for, turned where C is contiguous along m
