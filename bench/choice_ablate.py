@@ -7,9 +7,11 @@ by the best of the other timed ways. Then tiles go one by one, the one that cost
 the others are scored again after each: as long as what went costs no family more than the budget,
 and no product more than the worst. A tile's products by stream-K count apart.
 
-Another chip may need what this one does not: keep its tiles (`--keep async_mma`).
+Records of two cards may be given together: a family counts for each card by itself. Another chip
+may need what these do not: keep its tiles (`--keep async_mma`).
 
-`--instances` asks the same of whole kernels: the families that would lose most without each.
+`--names` asks for a tile as a whole, whatever its dtypes and whether by stream-K; `--instances` for
+whole kernels: the families that would lose most without each.
 """
 
 from __future__ import annotations
@@ -37,6 +39,11 @@ def tile_of(way: dict) -> str:
     d = way["demand"]
     cut = " cut" if d["stream_k"] else ""
     return f"{way['algo']} {d['kind']} {d['variant'].split(' ')[0]}{cut}"
+
+
+def name_of(way: dict) -> str:
+    """Rung and tile, of all kinds."""
+    return f"{way['algo']} {way['demand']['variant'].split(' ')[0]}"
 
 
 def instance_of(way: dict) -> str:
@@ -78,7 +85,7 @@ class Times:
             for tile in best:
                 self.problems_of[tile].append(len(self.best))
             self.best.append(best)
-            self.family.append(p["case"]["family"])
+            self.family.append(f"{p['case']['family']} {p['device']}")
             self.count[self.family[-1]] += 1
         self.cost = [1.0] * len(self.best)  # so far, over the best time
 
@@ -158,6 +165,7 @@ def main(
     budget: Annotated[float, typer.Option(help="that a family may lose, in the mean")] = 0.005,
     worst: Annotated[float, typer.Option(help="a product's time over its best")] = 1.10,
     keep: Annotated[list[str] | None, typer.Option(help="rungs, or tiles as printed")] = None,
+    names: Annotated[bool, typer.Option("--names", help="tiles of all kinds together")] = False,
     instances: Annotated[bool, typer.Option("--instances", help="whole kernels")] = False,
 ) -> None:
     """Prints each tile's gain, and which tiles could go."""
@@ -170,7 +178,7 @@ def main(
                 if loss.mean >= SHOWN or loss.worst == math.inf:
                     show("", loss)
         return
-    times = Times(problems)
+    times = Times(problems, name_of if names else tile_of)
     console.print("gains:")
     gains = {tile: times.loss(tile) for tile in times.problems_of}
     for tile, loss in sorted(gains.items(), key=lambda x: x[1].mean):

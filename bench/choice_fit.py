@@ -40,6 +40,8 @@ CHIP = {  # ops/cuda/plan/chip_rates.inc
     "copy": 2.5e12,
     "memory": 2.9e12,
     "cache": 4e13,
+    "pair_load": 2e11,
+    "pair_memory": 1e11,
     "line": 1e-9,
     "store": 2e-11,
     "again": 0.3,
@@ -131,12 +133,15 @@ def estimated(w: Ways, chip: dict[str, Tensor], tile: dict[str, Tensor]) -> Tens
     last = w.steps * step(torch.minimum(blocks, w.resident), share) + end
     whole = waves * full + torch.where(rest > 0, last, 0 * one)
     product = torch.where(w.stream_k > 0, w.units / places * full + chip["hand_over"], whole)
+    rounds = w.units / (w.multiprocessors / 2)
+    part = torch.where(w.stream_k > 0, rounds, torch.ceil(rounds)) / w.units
+    port = overlap(part * loaded / chip["pair_load"], part * w.bytes / chip["pair_memory"])
     memory = (w.bytes + chip["again"] * w.again) / (chip["memory"] * w.memory)
     cache = loaded / chip["cache"] + w.line_loads * chip["line"] + w.store_lines * chip["store"]
     starts = tile["start"] + chip["spread"] * torch.clamp(w.units / w.multiprocessors, max=1)
     starts = starts + torch.where(together > 1, chip["cluster"], 0 * one)
     others = (w.kernels - 1) * chip["kernel"] + 2 * w.copies / (chip["copy"] * w.memory)
-    return starts + overlap(product, memory + cache) + others
+    return starts + overlap(overlap(product, port), memory + cache) + others
 
 
 class Fit:
@@ -322,14 +327,14 @@ def device_of(path: Path, device: str) -> str:
 
 
 def load(paths: Iterable[Path], device: str) -> list[dict]:
-    """Records' problems, as :func:`loaded` has them, each with its own device's ways, and its
-    memory's rate over that of `device`."""
+    """Records' problems, as :func:`loaded` has them, each with its own device's name and
+    ways, and its memory's rate over that of `device`."""
     found = []
     for path in paths:
         own = device if device == "cuda" else device_of(path, device)
         rate = memory_rate_of(own) / memory_rate_of(device)
         problems = loaded(track(problems_in(path), path.name, console=console), own)
-        found += [p | {"memory": rate} for p in problems]
+        found += [p | {"memory": rate, "device": own} for p in problems]
     return found
 
 

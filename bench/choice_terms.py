@@ -29,7 +29,7 @@ from bench.choice_fit import (
     row_name,
 )
 
-RATES = ("copy", "memory", "cache")
+RATES = ("copy", "memory", "cache", "pair_load", "pair_memory")
 ONES = ("four", "p_mn", "q_mn")
 WITHOUT = {
     name: math.inf if name in RATES else 1.0 if name in ONES else 0.0

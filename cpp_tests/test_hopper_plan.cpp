@@ -156,7 +156,7 @@ TEST(HopperPlans, BytesOfSegments) {
 // Tf32 has registers of its own for an operand, and so its totals always wait in the workspace.
 TEST(HopperPlans, TotalsThatFitRegistersWaitThere) {
   EXPECT_TRUE(Coop128x176::TOTALS_FIT && Coop192x96::TOTALS_FIT && Deep64x128::TOTALS_FIT);
-  EXPECT_FALSE(Coop128x256::TOTALS_FIT || Coop192x128::TOTALS_FIT || Ping128x192::TOTALS_FIT);
+  EXPECT_FALSE(Coop128x256::TOTALS_FIT || Coop192x128::TOTALS_FIT || Ping128x128::TOTALS_FIT);
   const DeviceInfo d = device("h200");
   for (const DType dtype : {DType::Float32, DType::BFloat16}) {
     const Problem p = tensor_problem("nn", 256, 256, 32768, dtype);

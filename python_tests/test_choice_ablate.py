@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bench.choice_ablate import KEPT, Times, ablated, instance_of, tile_of
+from bench.choice_ablate import KEPT, Times, ablated, instance_of, name_of, tile_of
 
 
 def way(tile: str, seconds: float, *, algo: str = "hopper", cut: bool = False) -> dict:
@@ -14,13 +14,14 @@ def way(tile: str, seconds: float, *, algo: str = "hopper", cut: bool = False) -
     return {"algo": algo, "demand": demand, "t": seconds}
 
 
-def problem(family: str, *ways: dict) -> dict:
-    return {"case": {"family": family}, "all": list(ways)}
+def problem(family: str, *ways: dict, device: str = "h100") -> dict:
+    return {"case": {"family": family}, "device": device, "all": list(ways)}
 
 
 def test_a_tile_is_one_however_operands_are_read() -> None:
     assert tile_of(way("A by elements", 1)) == tile_of(way("A", 2)) == "hopper 16bit A"
     assert tile_of(way("A", 1, cut=True)) == "hopper 16bit A cut"
+    assert name_of(way("A by elements", 1, cut=True)) == "hopper A"
 
 
 def test_a_tiles_gain_is_what_the_others_lack() -> None:
@@ -35,11 +36,23 @@ def test_a_tiles_gain_is_what_the_others_lack() -> None:
         ]
     )
     loss = times.loss("hopper 16bit A")
-    assert loss.family == "large" and loss.worst == pytest.approx(1.21)
+    assert loss.family == "large h100" and loss.worst == pytest.approx(1.21)
     assert loss.mean == pytest.approx(0.1)
     loss = times.loss("hopper 16bit B")
-    assert loss.family == "large" and loss.worst == pytest.approx(4 / 3)
+    assert loss.family == "large h100" and loss.worst == pytest.approx(4 / 3)
     assert loss.mean == pytest.approx(math.sqrt(4 / 3) - 1)
+
+
+def test_a_family_counts_for_each_card_by_itself() -> None:
+    """What one card needs may be nothing to the other, and is not shared out between them."""
+    times = Times(
+        [
+            problem("large", way("A", 1), way("B", 1.2), device="h100"),
+            problem("large", way("A", 1), way("B", 1), device="h200"),
+        ]
+    )
+    loss = times.loss("hopper 16bit A")
+    assert loss.family == "large h100" and loss.mean == pytest.approx(0.2)
 
 
 def test_what_no_other_tile_serves_never_goes() -> None:
@@ -100,6 +113,6 @@ def test_what_families_lose_without_a_kernel() -> None:
         instance_of,
     )
     large, small = times.by_family("few_rows Few")
-    assert (large.family, large.worst) == ("large", pytest.approx(1.21))
+    assert (large.family, large.worst) == ("large h100", pytest.approx(1.21))
     assert large.mean == pytest.approx(0.1)
-    assert (small.family, small.mean, small.worst) == ("small", 0, math.inf)
+    assert (small.family, small.mean, small.worst) == ("small h100", 0, math.inf)

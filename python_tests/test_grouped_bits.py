@@ -118,6 +118,21 @@ def test_sums_of_every_group_are_cut_by_its_own_k(
         assert same_bits(one, right)
 
 
+@pytest.mark.cuda
+@pytest.mark.tensor_cores
+@each("form", ("rows", "columns"))
+@each("total", (1024, 4096))
+def test_groups_of_many_steps(form: str, total: int) -> None:
+    """Stages of the ring are filled many times for each tile of a group: of small tiles, and of
+    tiles that consumers take in turn."""
+    ends = tuple(total * part // 8 for part in (1, 3, 3, 8))
+    sizes = (4096, 1024) if form == "rows" else (1024, 4096)  # K is 4096
+    g = groups.make(form, ends, total, *sizes, torch.bfloat16, "cuda")
+    for _ in range(10):
+        for one, right in zip(g.parts(g.run()), g.expected(), strict=True):
+            assert same_bits(one, right)
+
+
 @each("form", SHARING)
 @each("kind", KINDS)
 @pytest.mark.tensor_cores

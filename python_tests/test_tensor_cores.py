@@ -374,6 +374,20 @@ def test_every_tile_and_cluster_is_equal(dtype: torch.dtype, size: tuple) -> Non
                 assert_equal(c, expected.to(out_dtype), way)
 
 
+@each("dtype", cases.HALVES)
+def test_slices_wait_until_memory_has_them(dtype: torch.dtype) -> None:
+    """A slice of C in shared memory may not be filled again before it has been copied out. With one
+    step of K a block does little but store, and memory is slower than what fills the slices."""
+    a, b = normal(12288, 64, dtype=dtype), normal(64, 12288, dtype=dtype)
+    expected = mm(a, b, "mma_tile")
+    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+    for way in rungs.ways_of(a, b, "hopper", **asked(dtype)):
+        for _ in range(4 if way[2:4] == (1, 1) else 1):
+            c = torch.ops.tiled_debug.mm_with_tile(a, b, *way, **asked(dtype))
+            wrong += (c != expected).any()
+    assert wrong.item() == 0
+
+
 def test_a_way_that_does_not_exist_is_refused() -> None:
     a, b = cases.pair(64, 64, 64, torch.bfloat16, "cuda")
     known = rungs.ways_of(a, b, "hopper")[0][0]

@@ -83,13 +83,19 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
     const double blocks = std::clamp(std::ceil(share), 1.0, static_cast<double>(d.resident));
     product += terms.steps * step(blocks, share) + end;
   }
+  // Multiprocessors share ports in pairs: the busiest pair has so large a part of all units.
+  const double pairs = device.multiprocessors / 2.0, rounds = d.units / pairs;
+  const double part = (d.stream_k ? rounds : std::ceil(rounds)) / d.units;
+  const double port =
+      overlap(part * loaded / chip.pair_load, part * terms.bytes / chip.pair_memory);
+
   const double memory = (terms.bytes + chip.again * d.again_bytes) / chip.memory;
   const double cache = loaded / chip.cache + d.line_loads * chip.line + d.store_lines * chip.store;
 
   const double start = tile.start + chip.spread * std::min(1.0, d.units / device.multiprocessors) +
                        (together > 1 ? chip.cluster : 0);
-  return start + overlap(product, memory + cache) + (plan.step_count - 1) * chip.kernel +
-         2 * terms.copies / chip.copy;
+  return start + overlap(overlap(product, port), memory + cache) +
+         (plan.step_count - 1) * chip.kernel + 2 * terms.copies / chip.copy;
 }
 
 }  // namespace tiled

@@ -182,7 +182,8 @@ Rules Rules::scaled(const DeviceInfo& from, const DeviceInfo& to) const {
   ChipRates& chip = rules.chip_;
   const double memory = times_as_long(from.memory_bandwidth, to.memory_bandwidth);
   chip.copy /= memory, chip.memory /= memory;
-  chip.cache *= wider / clock, chip.line *= clock, chip.store *= clock, chip.spread *= clock;
+  chip.cache *= wider / clock, chip.pair_load /= clock, chip.pair_memory /= clock;
+  chip.line *= clock, chip.store *= clock, chip.spread *= clock;
   return rules;
 }
 

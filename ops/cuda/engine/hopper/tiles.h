@@ -130,9 +130,11 @@ constexpr Roles COOP = Roles::Cooperative, PING = Roles::PingPong;
 // Large: the fewest bytes from L2 and shared memory for a multiply-add.
 struct Coop128x256 : HopperTile<128, 256, 2, COOP, 4> {};
 struct Coop192x176 : HopperTile<192, 176, 3, COOP, 4> {};
+struct Coop128x160 : HopperTile<128, 160, 2, COOP, 5> {};
 struct Coop192x128 : HopperTile<192, 128, 3, COOP, 4> {};
 struct Coop128x224 : HopperTile<128, 224, 2, COOP, 4> {};
 // One warpgroup stores while the other multiplies.
+struct Ping128x128 : HopperTile<128, 128, 2, PING, 6> {};
 struct Ping128x160 : HopperTile<128, 160, 2, PING, 5> {};
 struct Ping128x192 : HopperTile<128, 192, 2, PING, 4> {};
 struct Ping64x128 : HopperTile<64, 128, 2, PING, 7> {};
@@ -155,10 +157,10 @@ struct Solo64x16 : HopperTile<64, 16, 1, COOP, 10, 2> {};
 struct Coop256x128 : HopperTile<256, 128, 2, COOP, 4, 1, 3> {};
 struct Solo64x32 : HopperTile<64, 32, 1, COOP, 8, 2> {};
 
-using HopperTiles =
-    TileList<Coop128x256, Coop192x176, Coop192x128, Coop128x224, Ping128x160, Ping128x192,
-             Ping64x128, Coop128x176, Coop128x128, Coop128x112, Coop128x96, Coop192x96, Deep64x192,
-             Deep64x128, Deep64x96, Deep64x64, Solo64x16, Coop256x128, Solo64x32>;
+using HopperTiles = TileList<Coop128x256, Coop192x176, Coop128x160, Coop192x128, Coop128x224,
+                             Ping128x128, Ping128x160, Ping128x192, Ping64x128, Coop128x176,
+                             Coop128x128, Coop128x112, Coop128x96, Coop192x96, Deep64x192,
+                             Deep64x128, Deep64x96, Deep64x64, Solo64x16, Coop256x128, Solo64x32>;
 
 // The tiles that have kernels for groups.
 using GroupedTiles = TileList<Coop128x256, Ping128x192, Deep64x64, Solo64x16>;

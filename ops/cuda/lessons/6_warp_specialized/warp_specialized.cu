@@ -22,6 +22,7 @@
 #include "cuda/parts/launch/wgmma_operands.cuh"
 #include "cuda/parts/pipeline/operand_tile.cuh"
 #include "cuda/parts/pipeline/ring.cuh"
+#include "cuda/ptx/cluster.cuh"
 
 namespace tiled {
 
