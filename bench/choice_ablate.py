@@ -169,6 +169,8 @@ def main(
     instances: Annotated[bool, typer.Option("--instances", help="whole kernels")] = False,
 ) -> None:
     """Prints each tile's gain, and which tiles could go."""
+    if names and instances:
+        raise typer.BadParameter("--names and --instances are two questions")
     problems = load(records, device)
     if instances:
         times = Times(problems, instance_of)

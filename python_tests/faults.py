@@ -295,7 +295,7 @@ def passes(name: str, seconds: float) -> bool:
 @app.command()
 def check(
     only: Annotated[list[str] | None, typer.Argument()] = None,
-    seconds: Annotated[float, typer.Option(help="for the tests of one library")] = 60,
+    seconds: Annotated[float, typer.Option(help="for the tests of one library")] = 180,
 ) -> None:
     """Runs the tests with each of these libraries (those named, or all), which must be built."""
     names = only or list(BUILDS)

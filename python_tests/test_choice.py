@@ -187,6 +187,17 @@ def test_rules_are_written_as_they_are_read(tmp_path: Path) -> None:
         torch.ops.tiled_debug.forget_rules()
 
 
+def test_numbers_of_another_formula_are_refused(tmp_path: Path) -> None:
+    """Those of a file that lacks one of the chip's numbers were fitted without its term."""
+    *lines, last = (ROOT / "ops/cuda/plan/rules/h100.rules").read_text().splitlines()
+    assert last == f"lines {len(lines)}"
+    kept = [line for line in lines if not line.startswith("chip pair_load ")]
+    path = tmp_path / "rules"
+    path.write_text("\n".join([*kept, f"lines {len(kept)}"]) + "\n")
+    with pytest.raises(RuntimeError, match="fitted by another version of the formula"):
+        tiled_mm.load_rules(path)
+
+
 def test_what_the_choice_costs() -> None:
     """The library's own choices in a record that took no part in the fit cost what the rules' head
     says, by family."""

@@ -97,27 +97,6 @@ def test_stores_that_loads_wait_behind(kind: str) -> None:
 
 
 @each_kind
-def test_stores_to_other_pages(kind: str) -> None:
-    """The same with rows of C that are 2 MiB apart, so that every store of a warp has to find its
-    page first."""
-    dtype, precision, other = KINDS[kind]
-    asked = {"precision": precision}
-    n, k, rows, apart = 8200, 264, 64, 2**21 // dtype.itemsize
-    if torch.cuda.mem_get_info()[0] < 1.5 * n * apart * dtype.itemsize:
-        pytest.skip("needs 26 GB of GPU memory")
-    a, (w, _) = normal(rows, k, dtype).t(), weights(n, k, dtype)
-    x = w.t()
-    expected = tiled_mm.mm(x, a, algo=other, **asked)
-    c = torch.empty(n * apart, dtype=dtype, device="cuda").as_strided((n, rows), (apart, 1))
-    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
-    for _ in range(300):
-        c.zero_()
-        tiled_mm.mm(x, a, algo="few_rows", out=c, **asked)
-        wrong += (c != expected).any()
-    assert wrong.item() == 0
-
-
-@each_kind
 def test_a_chain_of_products(kind: str) -> None:
     """Each reads what the one before has just written, and starts before it has ended."""
     dtype, precision, other = KINDS[kind]

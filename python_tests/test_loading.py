@@ -27,7 +27,7 @@ def rebuild(monkeypatch: pytest.MonkeyPatch) -> Rebuild:
     """Makes the library look as if it had been built otherwise."""
 
     def pretend(**changes: str | None) -> None:
-        fake = types.SimpleNamespace(BUILD_INFO={**BUILT, **changes})
+        fake = types.SimpleNamespace(BUILD_INFO={**BUILT, **changes}, Algo=str)
         monkeypatch.setitem(sys.modules, "tiled_mm._build_info", fake)
 
     return pretend
@@ -136,6 +136,17 @@ def test_a_missing_build_info_is_named(loaded: list[Path], monkeypatch: pytest.M
     assert loaded == []
 
 
+def test_a_build_info_of_an_earlier_version_is_named(
+    loaded: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a tree that was built before the sources were updated."""
+    earlier = types.SimpleNamespace(BUILD_INFO=BUILT)
+    monkeypatch.setitem(sys.modules, "tiled_mm._build_info", earlier)
+    with pytest.raises(ImportError, match=r"not been built: .* of this version is missing"):
+        _load.load()
+    assert loaded == []
+
+
 def test_a_library_that_does_not_load_says_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -153,7 +164,7 @@ def test_a_refused_import_leaves_no_operator(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "tiled_mm")
     info = tmp_path / "tiled_mm" / "_build_info.py"
     other = {**BUILT, "torch": "1.0.0"}
-    info.write_text(f"BUILD_INFO = {other!r}\n")
+    info.write_text(f"BUILD_INFO = {other!r}\nAlgo = str\n")
     program = (
         "import torch\n"
         "try:\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import torch
@@ -27,6 +28,8 @@ def build_info() -> dict[str, str | None]:
 def load() -> None:
     """Registers the operators. Touches no GPU."""
     built = build_info()
+    if not hasattr(sys.modules["tiled_mm._build_info"], "Algo"):
+        raise ImportError(_not_built("_build_info.py of this version"))
     if not LIBRARY.is_file():
         raise ImportError(_not_built("lib/libtiled_mm.so"))
     # Asked before loading: a library for another torch fails with an undefined symbol, or later.

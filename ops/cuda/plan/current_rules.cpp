@@ -39,6 +39,11 @@ void replace(const DeviceInfo& device, Rules rules) {  // the mutex is held
   version.fetch_add(1, std::memory_order_relaxed);
 }
 
+constexpr int64_t CHIP_RATES = 0
+#define CHIP_RATE(name, value) +1
+#include "cuda/plan/chip_rates.inc"
+    ;
+
 // A number of the rungs' names and their variants: FNV-1a, 64 bits (Fowler, Noll and Vo).
 std::string table_of_ways() {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -102,7 +107,7 @@ std::string read_rules_file(const std::string& text, const std::vector<DeviceInf
                             DeviceInfo& device, Rules& rules) {
   std::istringstream lines(text);
   std::string line, made_on, ways;
-  int64_t count = 0, expected = -1;
+  int64_t count = 0, expected = -1, chip = 0;
   const auto rest_of = [&](std::string_view word) {
     return line.compare(0, word.size(), word) == 0 ? line.substr(word.size()) : std::string();
   };
@@ -118,12 +123,15 @@ std::string read_rules_file(const std::string& text, const std::vector<DeviceInf
       ways = hash;
     else if (const std::string number = rest_of("lines "); !number.empty())
       expected = std::atoll(number.c_str());
+    chip += !rest_of("chip ").empty();
     ++count;
   }
   if (expected != count - 1) return "it is damaged: its last line does not count its lines";
   if (ways != table_of_ways())
     return "it was made by another version of the library, whose ways are not this one's; measure "
            "again";
+  if (chip != 0 && chip != CHIP_RATES)
+    return "its numbers of the chip were fitted by another version of the formula; fit them again";
   const auto found = std::find_if(devices.begin(), devices.end(),
                                   [&](const DeviceInfo& d) { return key_of(d) == made_on; });
   if (found == devices.end()) {

@@ -85,7 +85,7 @@ double estimated_seconds(const Problem& problem, const DeviceInfo& device, const
   }
   // Multiprocessors share ports in pairs: the busiest pair has so large a part of all units.
   const double pairs = device.multiprocessors / 2.0, rounds = d.units / pairs;
-  const double part = (d.stream_k ? rounds : std::ceil(rounds)) / d.units;
+  const double part = (d.stream_k ? rounds : std::ceil(rounds)) / std::max(1.0, d.units);
   const double port =
       overlap(part * loaded / chip.pair_load, part * terms.bytes / chip.pair_memory);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/engine/hopper/hopper.cuh"
+#include "cuda/parts/launch/early_start.cuh"
 
 namespace tiled {
 

@@ -31,7 +31,8 @@ struct StageRing {
   __device__ __forceinline__ uint32_t empty(uint32_t stage) const { return full(STAGES + stage); }
   __device__ __forceinline__ uint32_t turn(uint32_t i) const { return full(2 * STAGES + i); }
 
-  // A consumer's waits: until a stage has been filled, and until the other one lets it go on.
+  // A consumer's waits: until a stage has been filled, and until the other one lets it go on. (A
+  // loop that has asked for the stage ahead, as hopper's, waits by itself.)
   __device__ __forceinline__ void wait_full(uint32_t stage, uint32_t parity) const {
     if constexpr (FAULT != Fault::NoFullWait) ptx::mbarrier_wait(full(stage), parity);
   }
